@@ -11,6 +11,7 @@ ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
 
 COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
+OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
 RUNTIME   = $(filter-out runtime/cuda/%,$(wildcard runtime/*.c runtime/*/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
@@ -76,6 +77,11 @@ $(BUILD)/gen/templates.h: codegen/text/embed.sh $(TEMPLATES)
 	@mkdir -p $(@D)
 	sh codegen/text/embed.sh $(TEMPLATES) > $@
 
+# The optimizers that mpc has, in its own language.
+$(BUILD)/gen/optimizers.h: codegen/text/embed.sh $(OPTIMIZERS)
+	@mkdir -p $(@D)
+	sh codegen/text/embed.sh $(OPTIMIZERS) > $@
+
 # Output of bison and flex, with fewer warnings.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
@@ -94,7 +100,7 @@ $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $<
 
-$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h
+$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
 

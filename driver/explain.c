@@ -142,18 +142,20 @@ static void see_gradient(Explain *e)
     const Func *step = func_with_role(e->m, STEP);
     for (const Op *op = step ? step->first : NULL; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(e->m, op->attrs.callee) : NULL;
-        int at = callee ? result_at(callee, (Port){ PORT_GRADIENT, e->param->name }) : -1;
+        int at = callee ? result_at(callee, (Port){ .kind = PORT_GRADIENT, .of = e->param->name }) : -1;
         if (at >= 0)
             see(e, "its gradient", &op->results.at[at]->type);
     }
 }
 
-static void see_state(Explain *e, const char *what, PortKind kind)
+static void see_state(Explain *e)
 {
     const Func *step = func_with_role(e->m, STEP);
-    const Value *found = step ? param_for(step, kind, e->param->name) : NULL;
-    if (found)
-        see(e, what, &found->type);
+    for (int i = 0; step && i < step->params.count; i++) {
+        const Value *value = step->params.at[i];
+        if (value->port.kind == PORT_OPTIMIZER && value->port.of == e->param->name)
+            see(e, arena_text(&e->run->arena, "its state %s", value->port.slot), &value->type);
+    }
 }
 
 typedef struct {
@@ -194,9 +196,7 @@ static void see_all(Explain *e)
     see(e, "as the optimizer holds it", &e->param->type);
     see_in_model(e);
     see_gradient(e);
-    see_state(e, "its first moment", PORT_FIRST_MOMENT);
-    see_state(e, "its second moment", PORT_SECOND_MOMENT);
-    see_state(e, "its momentum", PORT_MOMENTUM);
+    see_state(e);
 }
 
 /* --- Why ---------------------------------------------------------------------------------------------- */

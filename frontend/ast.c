@@ -61,7 +61,15 @@ double number_of(Reading *r, const char *from)
 
 /* --- Permitted contexts of statements -------------------------------------------------------- */
 
-typedef enum { IN_FILE = 1, IN_BLOCK = 2, IN_MODEL = 4, IN_REPEAT = 8, IN_TRAIN = 16, IN_PARALLEL = 32 } Place;
+typedef enum {
+    IN_FILE = 1,
+    IN_BLOCK = 2,
+    IN_MODEL = 4,
+    IN_REPEAT = 8,
+    IN_TRAIN = 16,
+    IN_PARALLEL = 32,
+    IN_OPTIMIZER = 64
+} Place;
 
 static const struct {
     AstKind kind;
@@ -77,7 +85,12 @@ static const struct {
     { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat" },
     { A_UPDATE, IN_BLOCK | IN_MODEL, "in the block or model that declares the state, outside of repeat" },
     { A_INPUT, IN_MODEL, "in the model" },
-    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN, "in a block, the model, a repeat or train" },
+    { A_OPTIMIZER, IN_FILE, "at the top of the file" },
+    { A_STATE, IN_OPTIMIZER, "in an optimizer" },
+    { A_UPDATED, IN_OPTIMIZER, "at the end of an optimizer" },
+    { A_GROUP, IN_TRAIN, "in train" },
+    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN | IN_OPTIMIZER,
+      "in a block, the model, a repeat, an optimizer or train" },
     { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT, "in a block, the model or a repeat" },
     { A_RETURN, IN_BLOCK, "at the end of a block" },
     { A_LOSS, IN_MODEL, "at the end of the model" },
@@ -99,6 +112,8 @@ static Place place_of(const Ast *parent)
         return IN_REPEAT;
     case A_TRAIN:
         return IN_TRAIN;
+    case A_OPTIMIZER:
+        return IN_OPTIMIZER;
     default:
         return IN_PARALLEL;
     }
@@ -128,6 +143,8 @@ static const char *help_for(const Ast *ast, Place place)
 static void check_list(Reading *r, Ast *list, Place place)
 {
     for (Ast *ast = list; ast; ast = ast->next) {
+        if (ast->kind == A_PARAM && ast->is_state && place == IN_OPTIMIZER)
+            ast->kind = A_STATE;
         for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
             if (statements[i].kind == ast->kind && !(statements[i].places & place))
                 error_at(r->diags, (Where){ .at = ast->name_loc, .help = help_for(ast, place) }, "this belongs %s",

@@ -25,13 +25,16 @@ typedef enum {
     /* Types */
     A_TYPE, /* name: the dtype or NULL; child: A_NAME for each dim; ellipsis: begins with `...` */
     /* Statements of a file */
-    A_CONST,    /* name = child */
-    A_DIM,      /* name = child (NULL: no size) padded type (NULL: none; an expression) */
-    A_BLOCK,    /* name(child: A_ARG ...) { body } */
-    A_ARG,      /* name: type */
-    A_MODEL,    /* name { body } */
-    A_TRAIN,    /* { body: A_SETTING ... } */
-    A_PARALLEL, /* { body } */
+    A_CONST,     /* name = child */
+    A_DIM,       /* name = child (NULL: no size) padded type (NULL: none; an expression) */
+    A_BLOCK,     /* name(child: A_ARG ...) { body } */
+    A_ARG,       /* name: type */
+    A_MODEL,     /* name { body } */
+    A_TRAIN,     /* { body: A_SETTING ... } */
+    A_PARALLEL,  /* { body } */
+    A_OPTIMIZER, /* name(child: A_KEYWORD with a default, or A_NAME ...) { body } */
+    A_STATE,     /* of an optimizer; child: A_NAME ... (: type) = init */
+    A_UPDATED,   /* of an optimizer; child */
     /* Statements of a block or model */
     A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay frozen; or is_state */
     A_UPDATE, /* name = init */
@@ -42,6 +45,7 @@ typedef enum {
     A_LOSS,   /* child */
     /* Statements of train and parallel */
     A_SETTING,  /* name = child */
+    A_GROUP,    /* name: the text of patterns; child: A_CALL; without a name: of the arguments to change */
     A_MESH,     /* child: A_KEYWORD name = number ... */
     A_SHARD,    /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none); type: options */
     A_LIST,     /* [child, ...]: the value of an option */

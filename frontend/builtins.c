@@ -80,10 +80,30 @@ static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast,
     return true;
 }
 
+/* `in` or `out` of a parameter. */
+static bool bind_dims(Lower *l, const Symbol *several, const Ast *ast, Arguments *a)
+{
+    for (int i = 0; i < several->dims.count; i++) {
+        if (a->x[0] && find_dim(&a->x[0]->type, several->dims.name[i]) < 0) {
+            complain(l, (Where){ .at = ast->loc }, "%s has no dim of '%s'", type_words(l, &a->x[0]->type), ast->name);
+            return false;
+        }
+        if (!has_name(&a->dims, several->dims.name[i])) {
+            a->dim_ast[a->dims.count] = ast;
+            add_name(&a->dims, several->dims.name[i]);
+        }
+    }
+    return true;
+}
+
 static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
 {
     Dim declared;
     Name name;
+    a->names_dims = true;
+    const Symbol *several = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+    if (several && several->kind == S_DIMS && letter == 'd' && strpbrk(f->args, "*+"))
+        return bind_dims(l, several, ast, a);
     if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
         return false;
@@ -191,7 +211,8 @@ static bool is_constant(const Lower *l, const Ast *ast)
 {
     const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
     if (symbol)
-        return symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->operand.kind == NUMBER;
+        return symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS ||
+               symbol->operand.kind == NUMBER;
     if (ast->kind != A_UNARY && ast->kind != A_BINARY && !(ast->kind == A_CALL && folds(ast->name)))
         return ast->kind == A_NUMBER;
     for (const Ast *child = ast->child; child; child = child->next)
@@ -315,7 +336,7 @@ CALL(iota)
 static Names dims_or_all(const Arguments *a)
 {
     Names names = a->dims;
-    for (int i = 0; a->dims.count == 0 && i < a->x[0]->type.rank; i++)
+    for (int i = 0; !a->names_dims && i < a->x[0]->type.rank; i++)
         add_name(&names, a->x[0]->type.dim[i].name);
     return names;
 }

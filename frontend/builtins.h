@@ -13,6 +13,7 @@ typedef struct {
     Operand *operand;
     Value **x; /* of f and t: never NULL, never a plain number */
     Names dims;
+    bool names_dims; /* also if there are none: `in` of a bias */
     const Ast *dim_ast[MAX_NAMES];
     Constant number;
     const Ast *number_ast, *word, *renaming;

@@ -74,7 +74,8 @@ static void cut_params_of(Chunks *c, Func *f)
             const Name name = chunk_name(c->m, whole->name, chunk);
             parts[chunk] = NEW(&c->m->arena, Value);
             const Name of = whole->port.of ? chunk_name(c->m, whole->port.of, chunk) : NULL;
-            *parts[chunk] = (Value){ name, part_type(c, whole->type, chunk), .port = { whole->port.kind, of } };
+            *parts[chunk] =
+                (Value){ name, part_type(c, whole->type, chunk), .port = { .kind = whole->port.kind, .of = of } };
             if (chunk)
                 insert_value(&c->m->arena, &f->params, i + chunk, parts[chunk]);
         }
@@ -177,7 +178,8 @@ static void cut_results(Chunks *c, Func *f)
     f->results = (Values){ 0 };
     f->returns = (Ports){ 0 };
     for (int chunk = 0; chunk < c->count; chunk++)
-        add_result(c->m, f, part_of(c, whole.at[0], chunk), (Port){ port.kind, chunk_name(c->m, port.of, chunk) });
+        add_result(c->m, f, part_of(c, whole.at[0], chunk),
+                   (Port){ .kind = port.kind, .of = chunk_name(c->m, port.of, chunk) });
 }
 
 static void cut_func(Chunks *c, Func *f)

@@ -203,7 +203,7 @@ static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
         push_value(l->arena, &l->counts, count);
     if (l->variant == AS_TOTALS)
         return count;
-    Port port = { PORT_TOTAL, intern_format(l->m, "%d", l->total_count) };
+    Port port = { .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", l->total_count) };
     Value *total = new_port(l, intern_format(l->m, "total.%d", l->total_count++), scalar_type(F32), port);
     push_named(l, l->frame, &l->frame->totals, total);
     return total;

@@ -116,6 +116,28 @@ static const char *fold_sqrt(Arena *arena, const Constant a[], Constant *result)
     return NULL;
 }
 
+static const char *fold_log(Arena *arena, const Constant a[], Constant *result)
+{
+    if (a[0].value <= 0)
+        return arena_text(arena, "the logarithm of %s is not a number", constant_text(arena, a[0]));
+    *result = real_constant(log(a[0].value));
+    return NULL;
+}
+
+/* Comparisons are 1 or 0. */
+#define COMPARISON(name, sign)                                                                                         \
+    static const char *fold_##name(Arena *arena, const Constant a[], Constant *result)                                 \
+    {                                                                                                                  \
+        *result = integer_constant(a[0].value sign a[1].value);                                                        \
+        return NULL;                                                                                                   \
+    }
+COMPARISON(lt, <)
+COMPARISON(le, <=)
+COMPARISON(gt, >)
+COMPARISON(ge, >=)
+COMPARISON(eq, ==)
+COMPARISON(ne, !=)
+
 static const char *fold_minimum(Arena *arena, const Constant a[], Constant *result)
 {
     *result = a[0].value < a[1].value ? a[0] : a[1];
@@ -133,9 +155,22 @@ static const struct {
     int args;
     Fold *fold;
 } folds_of[] = {
-    { "+", 2, fold_add },           { "-", 2, fold_subtract },      { "*", 2, fold_multiply },
-    { "/", 2, fold_divide },        { "^", 2, fold_power },         { "%", 2, fold_remainder },
-    { "minimum", 2, fold_minimum }, { "maximum", 2, fold_maximum }, { "sqrt", 1, fold_sqrt },
+    { "+", 2, fold_add },
+    { "-", 2, fold_subtract },
+    { "*", 2, fold_multiply },
+    { "/", 2, fold_divide },
+    { "^", 2, fold_power },
+    { "%", 2, fold_remainder },
+    { "minimum", 2, fold_minimum },
+    { "maximum", 2, fold_maximum },
+    { "sqrt", 1, fold_sqrt },
+    { "log", 1, fold_log },
+    { "<", 2, fold_lt },
+    { "<=", 2, fold_le },
+    { ">", 2, fold_gt },
+    { ">=", 2, fold_ge },
+    { "==", 2, fold_eq },
+    { "!=", 2, fold_ne },
 };
 enum { N_FOLDS = sizeof folds_of / sizeof folds_of[0] };
 

@@ -7,12 +7,6 @@
  */
 #include "lowering.h"
 
-/* The names of a value's contracted dims at the contraction. */
-typedef struct Contracted {
-    Name dim;
-    struct Contracted *next;
-} Contracted;
-
 typedef struct {
     Module *m;
     Map made;       /* of values: NULL if they depend on data */
@@ -25,13 +19,13 @@ static bool is_made(const Decay *d, const Value *value) { return map_get(&d->mad
 
 static const Contracted *contracted(const Decay *d, const Value *value) { return map_get(&d->contracted, value); }
 
-static void contract(Decay *d, const Value *value, Name dim)
+static void contract(Decay *d, const Value *value, Name dim, bool kept)
 {
     for (const Contracted *c = contracted(d, value); c; c = c->next)
-        if (c->dim == dim)
+        if (c->dim == dim && c->kept == kept)
             return;
     Contracted *c = NEW(&d->m->arena, Contracted);
-    *c = (Contracted){ dim, map_get(&d->contracted, value) };
+    *c = (Contracted){ .dim = dim, .kept = kept, .next = map_get(&d->contracted, value) };
     map_put(&d->contracted, value, c);
 }
 
@@ -47,11 +41,15 @@ static Name renamed_to(const Op *op)
 static void contract_operand(Decay *d, const Op *op, int i)
 {
     if (op->attrs.key)
-        contract(d, arg(op, i), i < 2 ? op->attrs.feature : op->attrs.key);
+        contract(d, arg(op, i), i < 2 ? op->attrs.feature : op->attrs.key, false);
     else if (op->attrs.dim)
-        contract(d, arg(op, i), op->attrs.dim);
+        contract(d, arg(op, i), op->attrs.dim, false);
     for (int j = 0; j < op->attrs.over.count; j++)
-        contract(d, arg(op, i), op->attrs.over.name[j]);
+        contract(d, arg(op, i), op->attrs.over.name[j], false);
+    for (int j = 0; op->attrs.over.count && j < arg(op, i)->type.rank; j++) /* a product: dims of both operands */
+        if (find_dim(&arg(op, 1 - i)->type, arg(op, i)->type.dim[j].name) >= 0 &&
+            !has_name(&op->attrs.over, arg(op, i)->type.dim[j].name))
+            contract(d, arg(op, i), arg(op, i)->type.dim[j].name, true);
 }
 
 /* Contracted dims of a result are contracted dims of its operands, under their names there. */
@@ -63,7 +61,7 @@ static void pass_to_operands(Decay *d, const Op *op)
             contract_operand(d, op, i);
         for (int j = 0; j < op->results.count && is_made(d, op->results.at[j]); j++)
             for (const Contracted *c = contracted(d, op->results.at[j]); c; c = c->next)
-                contract(d, arg(op, i), to && c->dim == to ? op->attrs.dim : c->dim);
+                contract(d, arg(op, i), to && c->dim == to ? op->attrs.dim : c->dim, c->kept);
     }
 }
 
@@ -80,7 +78,7 @@ static void visit_callee(Decay *d, const Op *op)
     visit(d, callee);
     for (int i = (int)op->attrs.carried; i < op->args.count; i++)
         for (const Contracted *c = contracted(d, callee->params.at[i]); c; c = c->next)
-            contract(d, arg(op, i), c->dim);
+            contract(d, arg(op, i), c->dim, c->kept);
 }
 
 /* Forwards, finds values computed from parameters; backwards, their contracted dims. */
@@ -112,8 +110,18 @@ static bool is_table_of_positions(const Module *m, const Param *param)
     return false;
 }
 
-void decide_decay(Module *m)
+/* For optimizers, which see parameters as matrices. */
+static void keep_contracted(Lower *l, const Param *param, const Contracted *list)
 {
+    Contracted *first = NEW(l->arena, Contracted);
+    *first = (Contracted){ .is_table = is_table_of_positions(l->m, param), .next = (Contracted *)list };
+    l->contracted.arena = l->arena;
+    map_put(&l->contracted, param->path, first);
+}
+
+void decide_decay(Lower *l)
+{
+    Module *m = l->m;
     Decay d = { .m = m, .made.arena = &m->arena, .contracted.arena = &m->arena };
     const Func *model = func_with_role(m, MODEL);
     Map may = { .arena = &m->arena }; /* parameters without no_decay */
@@ -131,7 +139,9 @@ void decide_decay(Module *m)
         const Value *value = model->params.at[i];
         Param *param = value->port.kind == PORT_PARAM ? find_param(m, value->port.of) : NULL;
         for (const Contracted *c = contracted(&d, value); c && param; c = c->next)
-            param->decay |= find_dim(&param->type, c->dim) >= 0;
+            param->decay |= !c->kept && find_dim(&param->type, c->dim) >= 0;
+        if (param)
+            keep_contracted(l, param, contracted(&d, value));
     }
     for (Param *param = m->params; param; param = param->next)
         param->decay &= map_get(&may, param) != NULL;

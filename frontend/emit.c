@@ -247,7 +247,7 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
 /* Adds a trainable tensor of this type, and the stack of its copies outside of each repeat. */
 Value *import_param(Lower *l, Body *frame, Name name, Type type)
 {
-    Value *value = new_port(l, name, type, (Port){ PORT_PARAM, name });
+    Value *value = new_port(l, name, type, (Port){ .kind = PORT_PARAM, .of = name });
     if (frame->outer)
         push_value(l->arena, &frame->stacks, import_param(l, frame->outer, name, with_dim_first(type, frame->copy)));
     push_named(l, frame, &frame->params, value);
@@ -261,7 +261,7 @@ Value *dropout_key(Lower *l, Body *frame)
         dropout_key(l, frame->outer);
     if (!frame->key)
         frame->key = new_port(l, intern_text(l->m, "key"), scalar_type(I32),
-                              (Port){ frame->outer ? PORT_NONE : PORT_DROPOUT_KEY, NULL });
+                              (Port){ .kind = frame->outer ? PORT_NONE : PORT_DROPOUT_KEY });
     return frame->key;
 }
 
@@ -271,7 +271,7 @@ Value *dropout_origin(Lower *l)
     while (model->outer)
         model = model->outer;
     if (!model->origin)
-        model->origin = new_port(l, intern_text(l->m, "origin"), scalar_type(I32), (Port){ PORT_ORIGIN, NULL });
+        model->origin = new_port(l, intern_text(l->m, "origin"), scalar_type(I32), (Port){ .kind = PORT_ORIGIN });
     return import_value(l, l->frame, model->origin, model);
 }
 

@@ -115,7 +115,7 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
     for (int i = 0; i < n && odd < 0; i++)
         if (dims_lacking(&values[i]->type, &values[largest]->type).count)
             odd = i;
-    if (odd < 0 || all_index)
+    if (odd < 0 || all_index || l->matrix) /* in an optimizer: r * c of rows and columns */
         return true;
     Name lacking = dims_lacking(&values[odd]->type, &values[largest]->type).name[0];
     int left = largest < odd ? largest : odd, right = largest < odd ? odd : largest;
@@ -303,7 +303,7 @@ static Operand lower_name(Lower *l, const Ast *ast)
                  symbol == l->batch ? "is" : "depends on");
         return wrong;
     }
-    if (symbol->kind == S_CONST || symbol->kind == S_DIM)
+    if (symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS)
         return number_operand(symbol->number);
     if (symbol->kind == S_BLOCK || symbol->kind == S_MODEL) {
         complain(l, (Where){ .at = ast->loc, .help = symbol->kind == S_BLOCK ? "call it" : NULL },
@@ -418,16 +418,33 @@ static Operand unknown_call(Lower *l, const Ast *ast)
         if (s->kind == S_BLOCK)
             offer(&near, s->name);
     offer_functions(&near);
-    complain(l, (Where){ .at = ast->name_loc, .help = did_you_mean(l->arena, &near) },
-             "no function or block is named '%s'", ast->name);
+    if (l->matrix && find_symbol_here(&l->globals, ast->name))
+        complain(l, (Where){ .at = ast->name_loc, .help = "write it out" }, "an optimizer cannot call '%s'", ast->name);
+    else
+        complain(l, (Where){ .at = ast->name_loc, .help = did_you_mean(l->arena, &near) },
+                 "no function or block is named '%s'", ast->name);
     look_at_arguments(l, ast->child);
     return wrong;
 }
 
+/* if(c, a, b): a choice at compile time; the other expression is not looked at. */
+static Operand lower_if(Lower *l, const Ast *ast)
+{
+    const Ast *condition = ast->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
+    Constant c;
+    if (!no || no->next) {
+        complain(l, (Where){ .at = ast->loc }, "if(condition, a, b) takes three arguments");
+        return wrong;
+    }
+    return constant_of(l, condition, &c) ? lower_expr(l, c.value != 0 ? yes : no) : wrong;
+}
+
 static Operand lower_call(Lower *l, const Ast *ast)
 {
+    if (strcmp(ast->name, "if") == 0)
+        return lower_if(l, ast);
     Symbol *block = find_symbol_here(&l->globals, ast->name);
-    if (block && block->kind == S_BLOCK && l->frame)
+    if (block && block->kind == S_BLOCK && l->frame && !l->matrix)
         return call_block(l, ast, block);
     if (!is_function(ast->name) && !folds(ast->name))
         return unknown_call(l, ast);

@@ -12,11 +12,6 @@
 
 #include <string.h>
 
-typedef struct Pattern {
-    const char *text;
-    struct Pattern *next;
-} Pattern;
-
 /* Is `name` the pattern with something in place of each star? */
 static bool matches(const char *pattern, const char *name)
 {
@@ -25,7 +20,7 @@ static bool matches(const char *pattern, const char *name)
     return matches(pattern + 1, name) || (*name && matches(pattern, name + 1));
 }
 
-static bool matches_any(const Pattern *pattern, const Param *param)
+bool matches_any(const Pattern *pattern, const Param *param)
 {
     for (; pattern; pattern = pattern->next)
         if (matches(pattern->text, param->path))
@@ -61,8 +56,17 @@ static void check_pattern(Lower *l, const Ast *list, const Pattern *pattern)
     }
     const char *help = did_you_mean(l->arena, &near);
     complain(l,
-             (Where){ .at = list->loc, .help = help ? help : "`mpc check --verbose` prints the names; * is any text" },
+             (Where){ .at = list->name_loc.end ? list->name_loc : list->loc,
+                      .help = help ? help : "`mpc check --verbose` prints the names; * is any text" },
              "'%s' matches no parameter", pattern->text);
+}
+
+const Pattern *list_patterns(Lower *l, const Ast *list)
+{
+    const Pattern *patterns = split_list(l->arena, list->name);
+    for (const Pattern *pattern = patterns; pattern; pattern = pattern->next)
+        check_pattern(l, list, pattern);
+    return patterns;
 }
 
 /* The patterns of a setting; NULL: it is not given, or is wrong. */
@@ -71,16 +75,14 @@ static const Pattern *read_patterns(Lower *l, const char *key, const Said *said)
     if (!said->value)
         return NULL;
     Elsewhere elsewhere;
-    Pattern *patterns = NULL;
+    const Pattern *patterns = NULL;
     if (said->option)
         go_elsewhere(l, &elsewhere, said->option, said->text);
     if (said->value->kind == A_STRING)
-        patterns = split_list(l->arena, said->value->name);
+        patterns = list_patterns(l, said->value);
     else
         complain(l, (Where){ .at = said->value->loc, .help = "with commas; * is any text" },
                  "'%s' must be names of parameters in quotes", key);
-    for (const Pattern *pattern = patterns; pattern; pattern = pattern->next)
-        check_pattern(l, said->value, pattern);
     if (said->option)
         come_back(l, &elsewhere);
     if (patterns)

@@ -43,7 +43,8 @@
 %token <const char *> NO_DECAY "'no_decay'"  FROZEN "'frozen'"  INPUT "'input'"  MODEL "'model'"  REPEAT "'repeat'"
 %token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
 %token <const char *> SHARD "'shard'"  OVER "'over'"  ELSE "'else'"  PIPELINE "'pipeline'"  ZERO "'zero'"
-%token <const char *> RECOMPUTE "'recompute'"  AS "'as'"  STATE "'state'"  UPDATE "'update'"
+%token <const char *> RECOMPUTE "'recompute'"  AS "'as'"  OPTIMIZER "'optimizer'"  STATE "'state'"  UPDATE "'update'"
+%token <const char *> GROUP "'group'"
 %token          TRUE "'true'"  FALSE "'false'"  ARROW "'->'"  ELLIPSIS "'...'"
 %token          LE "'<='"  GE "'>='"  EQ "'=='"  NE "'!='"  '<' "'<'"  '>' "'>'"
 %token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  OPEN_BRACE "'{'"  CLOSE_BRACE "'}'"
@@ -133,6 +134,14 @@ statement:
                                                 .number = number_of(r, $INTEGER), .init = $over,
                                                 .child = $zero_options); }
 | RECOMPUTE expr                    { $$ = MAKE(A_RECOMPUTE, @$, .name_loc = @expr, .child = $expr); }
+| OPTIMIZER NAME '(' arguments ')' body
+                                    { $$ = MAKE(A_OPTIMIZER, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments,
+                                                .body = $body); }
+| STATE names '=' expr              { $$ = MAKE(A_STATE, @$, .name_loc = @names, .child = $names, .init = $expr); }
+| UPDATE expr                       { $$ = MAKE(A_UPDATED, @$, .name_loc = @UPDATE, .child = $expr); }
+| GROUP STRING '(' arguments ')'    { $$ = MAKE(A_GROUP, @$, .name_loc = @STRING, .name = $STRING, .child =
+                                                MAKE(A_CALL, @$, .name_loc = @arguments, .name = "", .child = $arguments)); }
+| GROUP STRING call                 { $$ = MAKE(A_GROUP, @$, .name_loc = @STRING, .name = $STRING, .child = $call); }
 ;
 
 padding:
@@ -194,6 +203,7 @@ expr:
   INTEGER                           { $$ = MAKE(A_NUMBER, @$, .name = $INTEGER, .number = number_of(r, $INTEGER),
                                                 .is_integer = true); }
 | NUMBER                            { $$ = MAKE(A_NUMBER, @$, .name = $NUMBER, .number = number_of(r, $NUMBER)); }
+| PARAM                             { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $PARAM); }
 | STRING                            { $$ = MAKE(A_STRING, @$, .name = $STRING); }
 | TRUE                              { $$ = MAKE(A_BOOL, @$, .name = "true", .number = 1); }
 | FALSE                             { $$ = MAKE(A_BOOL, @$, .name = "false"); }
@@ -306,8 +316,8 @@ typedef struct {
 static const Group groups[] = {
     { "a statement", "'const'",
       "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
-      "'pipeline' 'zero' 'recompute' a name the end of the line the end of the file the start" },
-    { "an expression", "text", "text a name a whole number a number 'true' 'false' '(' '-'" },
+      "'pipeline' 'zero' 'recompute' 'optimizer' 'group' a name the end of the line the end of the file the start" },
+    { "an expression", "text", "text a name a whole number a number 'true' 'false' 'param' '(' '-'" },
     { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },
 };
 

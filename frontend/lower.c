@@ -98,14 +98,17 @@ static void lower_variants(Lower *l)
         return;
     if (has_totals)
         lower_model(l, AS_TOTALS);
-    decide_decay(l->m);
+    decide_decay(l);
     freeze_params(l);
+    match_groups(l);
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);
     name_routers(l->m);
     cut_pipeline(l);
     remove_uncalled(l->m);
+    if (l->diags->errors == 0)
+        lower_updates(l);
 }
 
 static void lower_file(Lower *l)

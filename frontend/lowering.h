@@ -3,7 +3,8 @@
  *   names.c      symbols, scopes, near-miss names
  *   constants.c  exact compile-time numbers
  *   dims.c       declarations of dims and constants, declared types
- *   settings.c   train { };  layout.c, policies.c  parallel { }
+ *   settings.c   train { };  choices.c  its calls;  layout.c, policies.c  parallel { }
+ *   optimizers.c optimizers and the parameters of each;  updates.c  an optimizer as IR;  matrices.c  its matrices
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
  *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
@@ -52,7 +53,7 @@ typedef struct {
 
 /* --- Names ----------------------------------------------------------------------------------- */
 
-typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, N_SYMBOLS } SymbolKind;
+typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, S_DIMS, N_SYMBOLS } SymbolKind;
 
 typedef struct Body Body;
 enum { TRIALS = 3 };
@@ -65,7 +66,8 @@ typedef struct Symbol {
     Loc loc;
     bool used;
     bool from_before;     /* of a local: a carried value of a repeat, which may remain unread */
-    Constant number;      /* of a const; of a dim its size */
+    Constant number;      /* of a const; of a dim or several its size */
+    Names dims;           /* of `in` and `out` in an optimizer */
     int64_t padded;       /* of a dim: size in memory */
     double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
     bool wrong;           /* a const or dim with an error in its expression */
@@ -173,6 +175,36 @@ typedef struct {
     Loc at;
 } Said;
 
+/* A dim of a parameter that a product contracts, or that both of its operands keep. */
+typedef struct Contracted {
+    Name dim;
+    bool kept;
+    bool is_table; /* the parameter is a table of positions */
+    struct Contracted *next;
+} Contracted;
+
+/* The dims of a parameter as a matrix; in: none if it is no matrix. */
+typedef struct {
+    Names in, out;
+} Matrix;
+
+/* Names of parameters in a setting, with * for any text. */
+typedef struct Pattern {
+    const char *text;
+    struct Pattern *next;
+} Pattern;
+
+/* An optimizer with its arguments, for the parameters that match. */
+typedef struct Group {
+    const Ast *ast;          /* the A_GROUP; NULL: all parameters that are in no group */
+    const Pattern *patterns; /* once the parameters are known */
+    const Ast *declared;     /* the A_OPTIMIZER; NULL after an error */
+    Source *text;            /* that of `declared`, if mpc has it; NULL: the file */
+    Constant *argument;      /* in the order of `declared` */
+    bool sets_decay;         /* states weight_decay, for all of its parameters */
+    struct Group *next;
+} Group;
+
 struct Lower {
     Module *m;
     Arena *arena; /* the module's */
@@ -195,6 +227,9 @@ struct Lower {
     int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
 
     Said freeze, trained; /* settings of train, read when the parameters are known */
+    Group *groups;        /* the first is for all other parameters */
+    Map contracted;       /* of the path of a parameter: Contracted */
+    const Matrix *matrix; /* in an optimizer: of the parameter; else NULL */
 
     Body *frame;
     Scope *scope;
@@ -267,6 +302,17 @@ void cut_pipeline(Lower *l);                  /* after all functions: what a pip
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 
+/* --- Optimizers -------------------------------------------------------------------------------- */
+
+void add_group(Lower *l, const Ast *ast);
+void read_optimizers(Lower *l, const Said *said, const char *otherwise);
+void match_groups(Lower *l); /* when the parameters are known */
+Group *group_for(const Lower *l, const Param *param);
+int argument_at(const Ast *optimizer, const char *name); /* -1 */
+double rate_argument(const Group *group);                /* its lr */
+void lower_updates(Lower *l);                            /* after all functions */
+Matrix matrix_of(const Lower *l, const Param *param);
+
 /* --- Expressions ------------------------------------------------------------------------------- */
 
 Operand lower_expr(Lower *l, const Ast *ast);
@@ -313,8 +359,10 @@ void lower_statement(Lower *l, const Ast *ast);         /* one of these */
 void check_used(Lower *l, const Scope *scope);          /* at its end */
 bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
-void decide_decay(Module *m);                             /* once the model is lowered */
-void freeze_params(Lower *l);                             /* the same */
+void decide_decay(Lower *l);  /* once the model is lowered */
+void freeze_params(Lower *l); /* the same */
+bool matches_any(const Pattern *pattern, const Param *param);
+const Pattern *list_patterns(Lower *l, const Ast *list);  /* of text with commas; reports those that match nothing */
 Value *reorder(Lower *l, Value *value, const Type *like); /* to the order of the dims of like */
 Name free_function_name(Lower *l, Name name);
 

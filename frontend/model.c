@@ -75,7 +75,7 @@ static void lower_input(Lower *l, const Ast *ast)
     Symbol *symbol = declare(l, l->scope, S_INPUT, ast->name, ast->name_loc);
     if (!good)
         return;
-    Value *value = new_port(l, input.name, input.type, (Port){ PORT_INPUT, input.name });
+    Value *value = new_port(l, input.name, input.type, (Port){ .kind = PORT_INPUT, .of = input.name });
     push_named(l, l->frame, &l->frame->inputs, value);
     symbol->operand = tensor_operand(value);
     if (l->variant == AS_MODEL)
@@ -170,11 +170,11 @@ static Value *logits_in_order(Lower *l)
 static void take_results(Lower *l, Func *f, Value *loss)
 {
     if (l->variant == AS_PREDICT)
-        add_result(l->m, f, logits_in_order(l), (Port){ PORT_LOGITS, NULL });
+        add_result(l->m, f, logits_in_order(l), (Port){ .kind = PORT_LOGITS });
     else if (l->variant != AS_TOTALS && loss)
-        add_result(l->m, f, loss, (Port){ PORT_LOSS, NULL });
+        add_result(l->m, f, loss, (Port){ .kind = PORT_LOSS });
     for (int i = 0; i < l->counts.count; i++)
-        add_result(l->m, f, l->counts.at[i], (Port){ PORT_TOTAL, intern_format(l->m, "%d", i) });
+        add_result(l->m, f, l->counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
 }
 
 static void keep_used(Lower *l, const Map *read, Values *params)

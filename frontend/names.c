@@ -44,7 +44,7 @@ const char *symbol_noun(SymbolKind kind)
     static const char *const nouns[N_SYMBOLS] = {
         [S_CONST] = "a const",     [S_DIM] = "a dim",      [S_BLOCK] = "a block",
         [S_MODEL] = "the model",   [S_LOCAL] = "a value",  [S_ARGUMENT] = "an argument",
-        [S_PARAM] = "a parameter", [S_INPUT] = "an input",
+        [S_PARAM] = "a parameter", [S_INPUT] = "an input", [S_DIMS] = "a group of dims",
     };
     return nouns[kind];
 }

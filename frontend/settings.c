@@ -1,5 +1,5 @@
 /* settings.c -- `train { }`, --set, and the source of each value. */
-#include "lowering.h"
+#include "settings.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,29 +20,31 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 
 /* --- The table ----------------------------------------------------------------------------- */
 
-typedef struct {
-    const char *setting, *of, *key;
-    bool whole, below; /* below: less than `most`, exclusive */
-    size_t offset;     /* in Train */
-    double otherwise, least, most;
-    const char *unit;
-} Row;
-
 /* clang-format off */
-enum { KIND_Number, KIND_Int, KIND_Share };
-static const Row rows[] = {
+enum { KIND_Number, KIND_Int };
+static const Row settings[] = {
 #define SETTING(setting, of, key, kind, otherwise, least, most, unit)                                                  \
-    { setting, of,    #key, KIND_##kind == KIND_Int, KIND_##kind == KIND_Share, offsetof(Train, key), otherwise,       \
-      least,   most, unit },
+    { setting,   of,    #key, KIND_##kind == KIND_Int, false, false, offsetof(Train, key), otherwise, least, most, unit },
 #include "settings.def"
 };
 /* clang-format on */
-enum { N_ROWS = sizeof rows / sizeof rows[0] };
+enum { N_SETTINGS = sizeof settings / sizeof settings[0] };
+
+Rows rows_of_setting(const char *setting)
+{
+    Rows rows = { 0 };
+    for (int i = 0; i < N_SETTINGS; i++)
+        if (strcmp(settings[i].setting, setting) == 0) {
+            rows.at = rows.at ? rows.at : &settings[i];
+            rows.count++;
+        }
+    return rows;
+}
 
 /* The keys of train: with a choice, a number, or a word. */
-static const char *const keys[] = { "optimizer", "schedule", "clip",   "batch",  "microbatch",
-                                    "precision", "seed",     "freeze", "trained" };
-static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL, NULL, NULL };
+static const char *const keys[] = { "optimizer", "schedule", "clip",    "batch",      "microbatch", "precision",
+                                    "seed",      "freeze",   "trained", "clip_value", "ema" };
+static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL, NULL, NULL, NULL, NULL };
 enum {
     N_KEYS = sizeof keys / sizeof keys[0],
     OPTIMIZER = 0,
@@ -53,7 +55,9 @@ enum {
     PRECISION,
     SEED,
     FREEZE,
-    TRAINED
+    TRAINED,
+    CLIP_VALUE,
+    EMA
 };
 
 static int find_key(const char *name)
@@ -64,37 +68,35 @@ static int find_key(const char *name)
     return i;
 }
 
-/* --- Values from the file and the command line
- * -------------------------------------------------------------------------- */
+/* --- Values from the file and the command line ---------------------------------------------- */
 
 typedef struct {
     Lower *l;
     Said said[N_KEYS];
-    const char *choice[N_KEYS]; /* of optimizer and schedule */
-    Loc train;                  /* location for messages about several settings */
+    Loc train; /* location for messages about several settings */
 } Reader;
 
 const char *quoted(Lower *l, const Ast *ast) { return ast->name ? arena_text(l->arena, "'%s'", ast->name) : "this"; }
 
-static const char *from_text(Lower *l, const Said *said)
+const char *from_text(Lower *l, const Said *said)
 {
     return !said->value ? "default" : said->option ? "command line" : where_text(l, said->at);
 }
 
 /* Messages between these two refer to the location of the value. */
-static void go_to(Lower *l, const Said *said, Elsewhere *elsewhere)
+void go_to(Lower *l, const Said *said, Elsewhere *elsewhere)
 {
     if (said->option)
         go_elsewhere(l, elsewhere, said->option, said->text);
 }
 
-static void come_from(Lower *l, const Said *said, Elsewhere *elsewhere)
+void come_from(Lower *l, const Said *said, Elsewhere *elsewhere)
 {
     if (said->option)
         come_back(l, elsewhere);
 }
 
-static const char *set_text(Lower *l, const Override *set)
+const char *set_text(Lower *l, const Override *set)
 {
     return arena_text(l->arena, "--set %s=%s", set->name, set->value);
 }
@@ -111,6 +113,8 @@ static void read_block(Reader *r, const Ast *train)
 {
     for (const Ast *ast = train->body; ast; ast = ast->next) {
         int key = ast->kind == A_SETTING ? find_key(ast->name) : N_KEYS;
+        if (ast->kind == A_GROUP)
+            add_group(r->l, ast);
         if (ast->kind != A_SETTING)
             continue; /* reported by the parser */
         if (key == N_KEYS)
@@ -138,7 +142,7 @@ static void read_file(Reader *r)
     }
 }
 
-static Said said_on_command_line(Lower *l, const Override *set)
+Said said_on_command_line(Lower *l, const Override *set)
 {
     Elsewhere elsewhere;
     Said said = { .option = arena_text(l->arena, "--set %s", set->name), .text = set->value };
@@ -148,7 +152,7 @@ static Said said_on_command_line(Lower *l, const Override *set)
     return said;
 }
 
-/* --set train.KEY=VALUE; keys with a second point, train.optimizer.lr, are handled by read_choice. */
+/* --set train.KEY=VALUE; keys with a second point, train.optimizer.lr, are handled by choices.c. */
 static void read_sets(Reader *r)
 {
     Lower *l = r->l;
@@ -184,9 +188,15 @@ static void store(Lower *l, const Row *row, double value, const char *from)
 }
 
 /* The number of an expression for a row; NAN after reporting. */
-static double read_number(Lower *l, const Row *row, const Ast *ast)
+double read_setting(Lower *l, const Row *row, const Ast *ast)
 {
     Constant c;
+    if (row->flag && ast->kind == A_BOOL)
+        return ast->number;
+    if (row->flag) {
+        complain(l, (Where){ .at = ast->loc }, "'%s' must be true or false", row->key);
+        return NAN;
+    }
     if (!constant_of(l, ast, &c))
         return NAN;
     if (row->whole && c.real) {
@@ -204,25 +214,16 @@ static double read_number(Lower *l, const Row *row, const Ast *ast)
     return c.value;
 }
 
-static const Row *find_row(const char *setting, const char *of, const char *key)
-{
-    for (int i = 0; i < N_ROWS; i++)
-        if (strcmp(rows[i].setting, setting) == 0 && strcmp(rows[i].key, key) == 0 &&
-            (of ? rows[i].of && strcmp(rows[i].of, of) == 0 : !rows[i].of))
-            return &rows[i];
-    return NULL;
-}
-
 static void read_single(Reader *r, int key)
 {
     Lower *l = r->l;
-    const Row *row = find_row(keys[key], NULL, keys[key]);
+    const Row *row = rows_of_setting(keys[key]).at;
     const Said *said = &r->said[key];
     Elsewhere elsewhere;
     double value = row->otherwise;
     if (said->value) {
         go_to(l, said, &elsewhere);
-        value = read_number(l, row, said->value);
+        value = read_setting(l, row, said->value);
         come_from(l, said, &elsewhere);
     }
     if (!isnan(value) && key != BATCH && key != MICROBATCH)
@@ -231,145 +232,34 @@ static void read_single(Reader *r, int key)
         *(Int *)((char *)&l->m->train + row->offset) = (Int)value;
 }
 
-/* --- Choices: adamw(...), cosine(...) --------------------------------------------------------- */
+/* --- Choices --------------------------------------------------------------------------------- */
 
-/* Is `name` a choice of the setting?  Sets `list` to all choices. */
-static bool is_choice(Lower *l, const char *setting, const char *name, const char **list, NearMiss *near)
-{
-    bool found = false;
-    *list = "";
-    for (int i = 0; i < N_ROWS; i++)
-        if (strcmp(rows[i].setting, setting) == 0 && (i == 0 || rows[i].of != rows[i - 1].of) &&
-            !strstr(*list, rows[i].of)) {
-            *list = arena_text(l->arena, "%s%s%s", *list, **list ? ", " : "", rows[i].of);
-            found |= strcmp(rows[i].of, name) == 0;
-            offer(near, rows[i].of);
-        }
-    return found;
-}
-
-static const char *read_choice_name(Lower *l, const char *setting, const Said *said, const char *otherwise)
-{
-    const Ast *ast = said->value;
-    const char *list, *name = ast && (ast->kind == A_CALL || ast->kind == A_NAME) ? ast->name : "";
-    NearMiss near = { .name = name };
-    if (!ast)
-        return otherwise;
-    if (is_choice(l, setting, name, &list, &near))
-        return name;
-    const char *help = did_you_mean(l->arena, &near);
-    complain(l,
-             (Where){ .at = ast->name_loc.end ? ast->name_loc : ast->loc,
-                      .help = help ? help : arena_text(l->arena, "one of %s", list) },
-             "%s is not a valid %s", quoted(l, ast), setting);
-    return NULL;
-}
-
-static void check_arguments(Lower *l, const char *setting, const char *choice, const Ast *call)
-{
-    for (const Ast *ast = call->kind == A_CALL ? call->child : NULL; ast; ast = ast->next) {
-        NearMiss near = { .name = ast->kind == A_KEYWORD ? ast->name : "" };
-        const char *list = "";
-        for (int i = 0; i < N_ROWS; i++)
-            if (rows[i].of && strcmp(rows[i].of, choice) == 0) {
-                offer(&near, rows[i].key);
-                list = arena_text(l->arena, "%s%s%s", list, *list ? ", " : "", rows[i].key);
-            }
-        const char *help = did_you_mean(l->arena, &near);
-        help = help ? help : arena_text(l->arena, "%s takes %s", choice, list);
-        if (ast->kind != A_KEYWORD)
-            complain(l, (Where){ .at = ast->loc, .help = help }, "the arguments of %s must be named", choice);
-        else if (!find_row(setting, choice, ast->name))
-            complain(l, (Where){ .at = ast->name_loc, .help = help }, "%s has no argument '%s'", choice, ast->name);
-        for (const Ast *other = call->child; other != ast && ast->kind == A_KEYWORD; other = other->next)
-            if (other->kind == A_KEYWORD && strcmp(other->name, ast->name) == 0)
-                complain(l, (Where){ .at = ast->name_loc }, "'%s' is given twice", ast->name);
-    }
-}
-
-static const Ast *find_argument(const Ast *call, const char *key)
-{
-    for (const Ast *ast = call && call->kind == A_CALL ? call->child : NULL; ast; ast = ast->next)
-        if (ast->kind == A_KEYWORD && strcmp(ast->name, key) == 0)
-            return ast;
-    return NULL;
-}
-
-/* The last --set train.optimizer.lr=... */
-static const Override *find_set(Lower *l, const Row *row)
-{
-    const char *name = arena_text(l->arena, "train.%s.%s", row->setting, row->key);
-    for (int i = l->options->nsets - 1; i >= 0; i--)
-        if (strcmp(l->options->sets[i].name, name) == 0)
-            return &l->options->sets[i];
-    return NULL;
-}
-
-static void read_row(Lower *l, const Row *row, const Said *said, bool call_is_good)
-{
-    const Override *set = find_set(l, row);
-    const Ast *argument = find_argument(said->value, row->key);
-    Said own = *said;
-    Elsewhere elsewhere;
-    double value = row->otherwise;
-    if (set)
-        own = said_on_command_line(l, set);
-    else
-        own.value = argument ? argument->child : NULL;
-    go_to(l, &own, &elsewhere);
-    if (own.value)
-        value = read_number(l, row, own.value);
-    else if (isnan(value) && call_is_good && !set)
-        complain(l, (Where){ .at = said->value ? said->value->loc : (Loc){ 0 } }, "%s needs '%s'", row->of, row->key);
-    come_from(l, &own, &elsewhere);
-    if (argument && !set)
-        own.at = argument->name_loc;
-    if (!isnan(value))
-        store(l, row, value, from_text(l, &own));
-}
-
-static void check_sets(Reader *r, int key)
+static void read_schedule(Reader *r)
 {
     Lower *l = r->l;
-    size_t length = strlen(keys[key]);
-    for (int i = 0; i < l->options->nsets; i++) {
-        const Override *set = &l->options->sets[i];
-        const char *name = set->name + 6;
-        if (strncmp(set->name, "train.", 6) != 0 || strncmp(name, keys[key], length) != 0 || name[length] != '.')
-            continue;
-        NearMiss near = { .name = name + length + 1 };
-        for (int k = 0; k < N_ROWS; k++)
-            if (rows[k].of && strcmp(rows[k].of, r->choice[key]) == 0)
-                offer(&near, rows[k].key);
-        if (!find_row(keys[key], r->choice[key], name + length + 1))
-            fail_command(l, set_text(l, set), did_you_mean(l->arena, &near), "%s has no argument '%s'", r->choice[key],
-                         name + length + 1);
-    }
-}
-
-static void read_choice(Reader *r, int key)
-{
-    Lower *l = r->l;
-    const Said *said = &r->said[key];
-    Elsewhere elsewhere;
-    int before = l->diags->errors;
-    go_to(l, said, &elsewhere);
-    const char *choice = r->choice[key] = read_choice_name(l, keys[key], said, defaults[key]);
-    if (choice && said->value)
-        check_arguments(l, keys[key], choice, said->value);
-    come_from(l, said, &elsewhere);
-    if (!choice)
+    const Rows rows = rows_of_setting("schedule");
+    const char *names[N_SETTINGS];
+    int n = 0;
+    for (int i = 0; i < rows.count; i++)
+        if (i == 0 || rows.at[i].of != rows.at[i - 1].of)
+            names[n++] = rows.at[i].of;
+    Choice choice = { .setting = "schedule", .said = &r->said[SCHEDULE], .names = names, .n = n };
+    const char *name = read_choice_name(l, &choice, defaults[SCHEDULE]);
+    if (!name)
         return;
-    add_setting(l, arena_text(l->arena, "train.%s", keys[key]), choice, "", from_text(l, said));
-    check_sets(r, key);
-    if (key == OPTIMIZER)
-        l->m->train.optimizer = WORD_OF(Optimizer, choice);
-    else
-        l->m->train.schedule = WORD_OF(Schedule, choice);
-    bool good = l->diags->errors == before;
-    for (int i = 0; i < N_ROWS; i++)
-        if (strcmp(rows[i].setting, keys[key]) == 0 && strcmp(rows[i].of, choice) == 0)
-            read_row(l, &rows[i], said, good);
+    Row *own = NEW_ARRAY(l->arena, Row, rows.count);
+    for (int i = 0; i < rows.count; i++)
+        if (strcmp(rows.at[i].of, name) == 0)
+            own[choice.rows.count++] = rows.at[i];
+    choice.rows.at = own;
+    l->m->train.schedule = WORD_OF(Schedule, name);
+    const bool good = check_choice(l, &choice);
+    for (int i = 0; i < choice.rows.count; i++) {
+        const char *from;
+        const double value = read_argument(l, &choice, &own[i], good, &from);
+        if (!isnan(value))
+            store(l, &own[i], value, from);
+    }
 }
 
 static void read_precision(Reader *r)
@@ -459,9 +349,11 @@ void read_settings(Lower *l)
     r.train = l->model->name_loc;
     read_file(&r);
     read_sets(&r);
-    read_choice(&r, OPTIMIZER);
-    read_choice(&r, SCHEDULE);
+    read_optimizers(l, &r.said[OPTIMIZER], defaults[OPTIMIZER]);
+    read_schedule(&r);
     read_single(&r, CLIP);
+    read_single(&r, CLIP_VALUE);
+    read_single(&r, EMA);
     read_single(&r, BATCH);
     read_single(&r, MICROBATCH);
     read_single(&r, SEED);

@@ -118,7 +118,7 @@ static Value *statistic_of(Update *u, Value *value)
     *place = (Statistic){ value->def->loc, u->l->statistics };
     u->l->statistics = place;
     Value *own = add_param(u->l->m, u->f, fresh_name(u->l->m), u->f->params.at[0]->type);
-    own->port = (Port){ PORT_GRADIENT, u->symbol->state->port.of };
+    own->port = (Port){ .kind = PORT_GRADIENT, .of = u->symbol->state->port.of };
     map_put(&u->copies, value, own);
     return own;
 }

@@ -136,7 +136,8 @@ typedef enum {
 
 typedef struct {
     PortKind kind;
-    Name of; /* of a NAMED one: an input, a param, a value of the forward function, a total; else NULL */
+    Name of;   /* of a NAMED one: an input, a param, a value of the forward function, a total; else NULL */
+    Name slot; /* of the optimizer's state: its name there, "m"; else NULL */
 } Port;
 
 typedef struct {
@@ -167,16 +168,17 @@ struct Op {
     Op *prev, *next;
 };
 
-/* The purpose of a function.  At most one function has each role, except PLAIN, UPDATE and KERNEL. */
+/* The purpose of a function.  At most one function has each role, except PLAIN, UPDATE, OPTIMIZE and KERNEL. */
 typedef enum {
     PLAIN,
-    MODEL,   /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
-    TOTALS,  /* (inputs, ...) -> the divisors of `mean` that depend on the data */
-    STEP,    /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
-    UPDATE,  /* (a state[, its statistic, as its gradient]) -> the state after the step; autodiff moves it into STEP */
-    EVAL,    /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
-    PREDICT, /* (tokens, params) -> logits of one sequence, without dropout */
-    KERNEL,  /* a fused group: one kernel */
+    MODEL,    /* (inputs, dropout's scalars, totals, params) -> loss; replaced by STEP in autodiff */
+    OPTIMIZE, /* of parameters by the optimizer: (param, grad, lr, step, state) -> (param, new state); see step.c */
+    TOTALS,   /* (inputs, ...) -> the divisors of `mean` that depend on the data */
+    STEP,     /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
+    UPDATE,   /* (a state[, its statistic, as its gradient]) -> the state after the step; autodiff moves it into STEP */
+    EVAL,     /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
+    PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
+    KERNEL,   /* a fused group: one kernel */
     N_ROLES
 } FuncRole;
 
@@ -206,6 +208,7 @@ typedef struct Param {
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
     bool decay;
     bool frozen; /* never updated: no gradient, no state of the optimizer */
+    Name update; /* the function OPTIMIZE that the step applies to it; NULL: param - lr * grad */
     bool state;  /* not trained: the function with the role UPDATE that returns it computes it after each step */
     Name where;
     Loc loc; /* as of a Func */
@@ -462,6 +465,7 @@ bool same_port(Port a, Port b);
 bool is_trained(const Module *m, Port port);             /* a param that is not frozen */
 Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
 Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
+Value *param_with(const Func *f, Port port);
 Port result_port(const Func *f, int i);
 int result_at(const Func *f, Port port);         /* -1: f returns none */
 Value *result_for(const Func *f, PortKind kind); /* of a port that is not NAMED; NULL: none */

@@ -15,23 +15,25 @@ const char *port_word(PortKind kind) { return table[kind].word; }
 bool port_is_named(PortKind kind) { return table[kind].traits & NAMED; }
 bool port_is_state(PortKind kind) { return table[kind].traits & STATE; }
 bool port_is_fed(PortKind kind) { return table[kind].traits & FED; }
-bool same_port(Port a, Port b) { return a.kind == b.kind && a.of == b.of; }
+bool same_port(Port a, Port b) { return a.kind == b.kind && a.of == b.of && a.slot == b.slot; }
 
 bool is_trained(const Module *m, Port port) { return port.kind == PORT_PARAM && !find_param(m, port.of)->frozen; }
 
 Port port_named(const Module *m, Name name)
 {
     PortKind kind = find_param(m, name) ? PORT_PARAM : find_input(m, name) ? PORT_INPUT : PORT_NONE;
-    return (Port){ kind, kind ? name : NULL };
+    return (Port){ .kind = kind, .of = kind ? name : NULL };
 }
 
-Value *param_for(const Func *f, PortKind kind, Name of)
+Value *param_with(const Func *f, Port port)
 {
     for (int i = 0; i < f->params.count; i++)
-        if (same_port(f->params.at[i]->port, (Port){ kind, of }))
+        if (same_port(f->params.at[i]->port, port))
             return f->params.at[i];
     return NULL;
 }
+
+Value *param_for(const Func *f, PortKind kind, Name of) { return param_with(f, (Port){ .kind = kind, .of = of }); }
 
 Port result_port(const Func *f, int i) { return i < f->returns.count ? f->returns.at[i] : (Port){ 0 }; }
 
@@ -45,7 +47,7 @@ int result_at(const Func *f, Port port)
 
 Value *result_for(const Func *f, PortKind kind)
 {
-    int at = result_at(f, (Port){ kind, NULL });
+    int at = result_at(f, (Port){ .kind = kind });
     return at < 0 ? NULL : f->results.at[at];
 }
 

@@ -53,8 +53,9 @@ typedef struct {
  * written to a file: `size` is the logical size of the whole tensor; `stride` gives the positions of this rank's
  * elements in the arena.  A split over the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
-    const char *name;  /* "h.*.attn.wq" */
-    const char *state; /* NULL for a parameter, else its kind of state: "m", "v", "momentum"; or a scalar's name */
+    const char *name; /* "h.*.attn.wq" */
+    const char *
+        state; /* NULL for a parameter, else its kind of state, by the optimizer's name: "m", "v"; or a scalar's name */
     RtType type;
     int rank, copies;
     int64_t first_copy;

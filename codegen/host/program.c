@@ -32,13 +32,9 @@ char *integer_text(Module *m, int64_t value) { return arena_text(&m->arena, "%" 
 /* --- Tensors ------------------------------------------------------------------------------- */
 
 /* The prefix of state in a checkpoint; NULL: the name of the parameter alone. */
-static const char *stored_as(PortKind kind)
+static const char *stored_as(Port port)
 {
-    static const char *const words[N_PORTS] = {
-        [PORT_FIRST_MOMENT] = "m",        [PORT_SECOND_MOMENT] = "v",       [PORT_MOMENTUM] = "momentum",
-        [PORT_LOSS_SCALE] = "loss_scale", [PORT_GOOD_STEPS] = "good_steps", [PORT_APPLIED_STEPS] = "applied_steps",
-    };
-    return words[kind];
+    return port.kind == PORT_OPTIMIZER ? port.slot : port.kind == PORT_PARAM ? NULL : port_word(port.kind);
 }
 
 static char *dim_list(Module *m, const Value *value, int what)
@@ -100,7 +96,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
     const char *path = param ? param->path : NULL;
     const Field fields[] = {
         { "name", string_text(m, path) },
-        { "state", stored_as(port.kind) ? string_text(m, stored_as(port.kind)) : NULL },
+        { "state", stored_as(port) ? string_text(m, stored_as(port)) : NULL },
         { "type", element_constant(value->type.dtype) },
         { "rank", integer_text(m, value->type.rank) },
         { "copies", integer_text(m, count_copies(path)) },

@@ -43,7 +43,7 @@ static const char *array_name(const RowKernel *k, int number)
     if (before)
         return arena_text(&k->m->arena, "%s_new", before->name);
     if (!is_result && is_replaced(k, array->given))
-        return port_word(array->given->port.kind);
+        return array->given->port.slot ? array->given->port.slot : port_word(array->given->port.kind);
     const char *word = alike > 1 ? last_word(array->value->name) : NULL;
     return word ? word : is_result ? "y" : "x";
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# embed.sh FILE.c... -- each file as a C string named after it: how templates get into mpc
+# embed.sh FILE... -- each file as a C string named after it: how templates and optimizers get into mpc
 for file; do
-    printf 'static const char %s_template[] =\n' "$(basename "$file" .c)"
+    printf 'static const char %s_template[] =\n' "$(basename "${file%.*}")"
     sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' "$file" | tr -d '\r'
     echo '    ;'
 done

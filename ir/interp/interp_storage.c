@@ -467,7 +467,7 @@ static bool guard_state(Interp *in, bool begins)
     bool good = true;
     for (int i = 0; step && good && i < step->params.count; i++) {
         const Value *state = step->params.at[i];
-        if (!port_is_state(state->port.kind) || param_for(in->func, state->port.kind, state->port.of))
+        if (!port_is_state(state->port.kind) || param_with(in->func, state->port))
             continue;
         Sharded held = hold(in, &state->type);
         good = held.part && (begins ? write_value : read_value)(in, state, state->storage->at, &held);

@@ -149,6 +149,7 @@ static Port read_port(Parser *p, Name own)
         port.of = own;
     if (port.of && accept(p, "(")) {
         port.of = read_name(p);
+        port.slot = accept(p, ",") ? read_name(p) : NULL;
         expect(p, ")");
     }
     return port;
@@ -186,7 +187,7 @@ static void read_results(Parser *p, Func *f)
     used_values(p, &saved);
     expect(p, ")");
     for (int i = 0; i < saved.count; i++)
-        add_result(p->module, f, saved.at[i], (Port){ PORT_RESIDUAL, NULL });
+        add_result(p->module, f, saved.at[i], (Port){ .kind = PORT_RESIDUAL });
 }
 
 /* Ports of a program without any (a fragment written by hand): those of its role, in order.  The last results of a step
@@ -199,7 +200,7 @@ static void assume_ports(Module *m, Func *f)
         Value *param = f->params.at[i];
         const bool is_kept = i >= f->params.count - nstate;
         if (!param->port.kind)
-            param->port = is_kept ? (Port){ PORT_PARAM, param->name } : port_named(m, param->name);
+            param->port = is_kept ? (Port){ .kind = PORT_PARAM, .of = param->name } : port_named(m, param->name);
         if (f->role == STEP && !is_kept && param->port.kind == PORT_PARAM)
             param->port = (Port){ 0 };
     }
@@ -208,7 +209,7 @@ static void assume_ports(Module *m, Func *f)
     for (int i = 0; i < results.count; i++) {
         Port port = { 0 };
         if (f->role == TOTALS)
-            port = (Port){ PORT_TOTAL, intern_format(m, "%d", i) };
+            port = (Port){ .kind = PORT_TOTAL, .of = intern_format(m, "%d", i) };
         else if (i < 1 + (f->role == STEP))
             port.kind = first[i];
         else if (f->role == STEP && nstate <= f->params.count)
@@ -258,7 +259,7 @@ static void read_func(Parser *p)
         read_op(p, f);
     read_results(p, f);
     expect(p, "}");
-    if (f->role != PLAIN && f->role != KERNEL && !f->returns.count)
+    if (f->role != PLAIN && f->role != OPTIMIZE && f->role != KERNEL && !f->returns.count)
         assume_ports(p->module, f);
 }
 
@@ -308,6 +309,12 @@ static void read_param(Parser *p, Param **end)
     param->decay = !accept(p, "no_decay");
     param->frozen = accept(p, "frozen");
     param->state = !param->frozen && accept(p, "state");
+    if (accept(p, "update")) {
+        expect(p, "(");
+        expect(p, "@");
+        param->update = read_name(p);
+        expect(p, ")");
+    }
     Name path = NULL;
     read_place(p, &path, &param->where);
 }

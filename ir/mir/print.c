@@ -9,8 +9,8 @@
 #include <string.h>
 
 const char *const role_name[N_ROLES] = {
-    [PLAIN] = "",        [MODEL] = "model", [TOTALS] = "totals",   [STEP] = "step",
-    [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict", [KERNEL] = "kernel"
+    [PLAIN] = "",        [MODEL] = "model", [OPTIMIZE] = "optimize", [TOTALS] = "totals", [STEP] = "step",
+    [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict",   [KERNEL] = "kernel"
 };
 
 #define KIND(kind, unsaid) const char *const kind##_words[] = { [unsaid] = NULL,
@@ -210,12 +210,14 @@ static void print_storage(const Value *value, FILE *out)
     fputc(')', out);
 }
 
-/* " as param(wte)"; for %wte just " as param". */
+/* " as param(wte)"; for %wte just " as param"; " as state(wte, m)". */
 static void print_port(Port port, Name own, FILE *out)
 {
     if (port.kind)
         fprintf(out, " as %s", port_word(port.kind));
-    if (port.of && port.of != own)
+    if (port.slot)
+        fprintf(out, "(%s, %s)", port.of, port.slot);
+    else if (port.of && port.of != own)
         fprintf(out, "(%s)", port.of);
 }
 
@@ -332,6 +334,8 @@ static void print_param(Module *m, const Param *param, FILE *out)
     print_Number(m, param->b, out);
     fputs(param->decay ? ")" : ") no_decay", out);
     fputs(param->frozen ? " frozen" : param->state ? " state" : "", out);
+    if (param->update)
+        fprintf(out, " update(@%s)", param->update);
     print_loc(NULL, param->where, out);
     fputc('\n', out);
 }

@@ -130,7 +130,8 @@ static bool verify_func(Module *m, const Func *f)
     enum { DEEPEST = 32 };
     bool good = true;
     Loc loc = f->first ? f->first->loc : (Loc){ 0 };
-    if (f->role != PLAIN && f->role != KERNEL && f->role != UPDATE && func_with_role(m, f->role) != f)
+    const bool may_be_several = f->role == UPDATE || f->role == OPTIMIZE;
+    if (f->role != PLAIN && f->role != KERNEL && !may_be_several && func_with_role(m, f->role) != f)
         return WRONG(loc, "two functions have the role '%s'", role_name[f->role]);
     if (reaches(m, f, f, DEEPEST))
         return WRONG(loc, "@%s calls itself, or calls are nested deeper than %d", f->name, DEEPEST);
@@ -189,7 +190,11 @@ static bool verify_returned(Module *m, const Func *f, int i)
 
 static char *port_text(Module *m, Port port)
 {
-    return arena_text(&m->arena, port.of ? "%s(%s)" : "%s", port_word(port.kind), port.of);
+    return arena_text(&m->arena,
+                      !port.of     ? "%s"
+                      : !port.slot ? "%s(%s)"
+                                   : "%s(%s, %s)",
+                      port_word(port.kind), port.of, port.slot);
 }
 
 /* State is last, in one order. */

@@ -459,7 +459,7 @@ static void add_state(Check *c, Scene *scene, const Func *step)
 {
     for (int i = first_state(step); i < step->params.count; i++) {
         const Value *state = step->params.at[i];
-        if (state->storage && !param_for(c->program, state->port.kind, state->port.of))
+        if (state->storage && !param_with(c->program, state->port))
             add_living(c, scene, state, region_of(c->m, state, state->storage->at, false), 1);
     }
 }

@@ -3,6 +3,7 @@
  * A fragment of IR needs no head.  A module that becomes a trainer needs a head that is consistent with its functions.
  */
 #include "ir.h"
+#include "optimize.h"
 
 #include <float.h>
 #include <math.h>
@@ -12,19 +13,15 @@
 
 /* --- train { } ------------------------------------------------------------------------------- */
 
-static bool is_share(double number) { return number >= 0 && (float)number < 1; }
 static bool is_amount(double number) { return number >= 0 && number <= FLT_MAX; }
 
 static bool verify_numbers(Module *m)
 {
     const Train *t = &m->train;
-    const bool adamw = t->optimizer == ADAMW;
-    if (!is_amount(t->lr) || !is_amount(t->min_lr) || !is_amount(t->weight_decay) || !is_amount(t->clip))
-        return WRONG(m, m->train_loc, "train: lr, min_lr, weight_decay and clip must not be negative");
-    if (adamw && (!is_share(t->beta1) || !is_share(t->beta2) || !(t->eps > 0 && t->eps <= FLT_MAX)))
-        return WRONG(m, m->train_loc, "train: beta1 and beta2 must be at least 0 and below 1, and eps above 0");
-    if (!(t->momentum >= 0 && t->momentum <= 1))
-        return WRONG(m, m->train_loc, "train: momentum must be from 0 to 1");
+    if (!is_amount(t->lr) || !is_amount(t->min_lr) || !is_amount(t->clip) || !is_amount(t->clip_value))
+        return WRONG(m, m->train_loc, "train: lr, min_lr, clip and clip_value must not be negative");
+    if (!(t->ema >= 0 && (float)t->ema < 1))
+        return WRONG(m, m->train_loc, "train: ema must be at least 0 and below 1");
     if (t->batch < 1 || t->microbatch < 1 || t->batch % t->microbatch != 0)
         return WRONG(m, m->train_loc,
                      "train: batch and microbatch are required, and batch must be a multiple of microbatch");
@@ -40,7 +37,7 @@ static bool verify_train(Module *m)
 {
     const Train *t = &m->train;
     if (!t->optimizer)
-        return WRONG(m, m->train_loc, "the module needs a line 'train {optimizer=...}', with adamw or sgd");
+        return WRONG(m, m->train_loc, "the module needs a line 'train {optimizer=...}'");
     if (!t->schedule)
         return WRONG(m, m->train_loc, "train: schedule must be constant, linear, cosine or wsd");
     if (!t->precision)
@@ -135,7 +132,7 @@ static bool verify_taken(Module *m, const Func *f)
         if (!is_known(m, f, param))
             return WRONG(m, f->loc, "@%s takes %%%s, which is neither an input nor a parameter of the module", f->name,
                          param->name);
-        if (param_for(f, param->port.kind, param->port.of) != param)
+        if (param_with(f, param->port) != param)
             return WRONG(m, f->loc, "@%s takes %%%s, which duplicates another of its parameters", f->name, param->name);
     }
     return true;
@@ -152,16 +149,32 @@ static bool verify_all_taken(Module *m, const Func *f)
     return true;
 }
 
+/* (param, grad, lr, step, state) -> (param, state), of the parameter's type. */
+static bool verify_update(Module *m, const Param *param)
+{
+    const Func *f = param->update ? find_func(m, param->update) : NULL;
+    if (!param->update)
+        return true;
+    if (!f || f->role != OPTIMIZE || f->params.count < N_UPDATE_PARAMS ||
+        f->results.count != f->params.count - N_UPDATE_PARAMS + 1)
+        return WRONG(m, param->loc,
+                     "%%%s needs @%s with the role 'optimize': (param, grad, lr, step, state) -> (param, state)",
+                     param->name, param->update);
+    for (int i = 0; i < f->results.count; i++) {
+        const Value *old = f->params.at[i ? i - 1 + N_UPDATE_PARAMS : 0], *new = f->results.at[i];
+        if (!type_equal(&old->type, &new->type))
+            return WRONG(m, f->loc, "@%s takes %%%s : %s, but returns %%%s : %s", f->name, old->name,
+                         type_text(m, &old->type), new->name, type_text(m, &new->type));
+    }
+    if (!same_dims(&f->params.at[0]->type, &param->type) || !same_dims(&f->params.at[1]->type, &param->type))
+        return WRONG(m, param->loc, "@%s updates %s, not %%%s : %s", f->name, type_text(m, &f->params.at[0]->type),
+                     param->name, type_text(m, &param->type));
+    return true;
+}
+
 /* A step returns the loss, the norm of the gradient, and its state. */
 static bool verify_step(Module *m, const Func *f)
 {
-    const bool adamw = m->train.optimizer == ADAMW, has_first = adamw || m->train.momentum != 0;
-    const PortKind needed[] = { adamw ? PORT_FIRST_MOMENT : PORT_MOMENTUM, PORT_SECOND_MOMENT };
-    for (const Param *param = m->params; param; param = param->next)
-        for (int i = 0; i < has_first + adamw; i++)
-            if (!param->frozen && !param->state && !param_for(f, needed[i], param->name))
-                return WRONG(m, f->loc, "@%s does not take %s(%s), which %s needs", f->name, port_word(needed[i]),
-                             param->name, Optimizer_words[m->train.optimizer]);
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))
         return WRONG(m, f->loc, "@%s has no parameters for step and lr", f->name);
     const int kept = state_of(f).count;
@@ -233,7 +246,11 @@ bool verify_program(Module *m)
     if (!func_with_role(m, EVAL))
         return WRONG(m, m->train_loc, "the module has no function with the role 'eval'");
     for (const Func *f = m->funcs; f; f = f->next)
-        if (f->role != PLAIN && f->role != KERNEL && !(verify_taken(m, f) && verify_results(m, f)))
+        if (f->role != PLAIN && f->role != OPTIMIZE && f->role != KERNEL &&
+            !(verify_taken(m, f) && verify_results(m, f)))
+            return false;
+    for (const Param *param = m->params; param; param = param->next)
+        if (!verify_update(m, param))
             return false;
     return verify_all_taken(m, all) && verify_places(m, all->params.at[0]->storage != NULL) &&
            (model ? verify_totals(m, model) : verify_step(m, step));

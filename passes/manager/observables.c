@@ -87,15 +87,13 @@ static Tensor real_for(const Run *run, const Value *param)
         tensor.data[0] = scalar_for(run, port.kind);
         return tensor;
     }
-    if (port.kind == PORT_SECOND_MOMENT) /* of squares */
+    if (port.kind == PORT_OPTIMIZER) /* which may be a mean of squares */
         return random_tensor(param->name, &param->type, 0.5, 1);
     if (port.kind == PORT_TOTAL) {
         Tensor tensor = new_tensor(&param->type);
         tensor.data[0] = 3;
         return tensor;
     }
-    if (port.kind == PORT_FIRST_MOMENT || port.kind == PORT_MOMENTUM)
-        return new_tensor(&param->type);
     return random_tensor(port.of ? port.of : param->name, &param->type, -0.5, 0.5);
 }
 
@@ -214,7 +212,7 @@ static Tensor *directions(const Run *run, const Func *f)
 {
     Tensor *ways = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1);
     for (int i = 0; i < f->params.count; i++)
-        if (same_port(f->params.at[i]->port, (Port){ PORT_PARAM, run->moved }))
+        if (same_port(f->params.at[i]->port, (Port){ .kind = PORT_PARAM, .of = run->moved }))
             ways[i] = direction_of(run->m, run->moved, &f->params.at[i]->type);
     return ways;
 }

@@ -277,14 +277,14 @@ static void import(State *s, Derivative *d, Value *value, Map *imported)
         return;
     }
     Value *copy = NEW(&m->arena, Value);
-    *copy = (Value){ .name = value->name, .type = value->type, .port = { PORT_FORWARD, value->name } };
+    *copy = (Value){ .name = value->name, .type = value->type, .port = { .kind = PORT_FORWARD, .of = value->name } };
     map_put(imported, value, copy);
     int param = index_of(&s->f->params, value);
     if (param >= 0 && param >= d->carried) {
         push_value(&m->arena, &d->read, value);
         return;
     }
-    add_result(m, s->f, value, (Port){ PORT_RESIDUAL, NULL });
+    add_result(m, s->f, value, (Port){ .kind = PORT_RESIDUAL });
 }
 
 static void import_all(State *s, Derivative *d)

@@ -26,7 +26,7 @@ static Value *save(Module *m, Func *f, Value *value, Op *call)
     int at = index_of(&f->results, value);
     if (at >= first_residual(f))
         return call->results.at[at];
-    add_result(m, f, value, (Port){ PORT_RESIDUAL, NULL });
+    add_result(m, f, value, (Port){ .kind = PORT_RESIDUAL });
     Type type = call->attrs.dims.count ? with_dim_first(value->type, call->attrs.dims.dim[0]) : value->type;
     Value *result = NEW(&m->arena, Value);
     *result = (Value){ .name = fresh_name(m), .type = type, .def = call };
@@ -55,7 +55,7 @@ Value *hand_residual(Module *m, Link *link, Value *value)
         param >= link->call->attrs.carried ? arg(link->call, param) : save(m, link->from, value, link->call);
     push_value(&m->arena, &link->call_to->args, hand_residual(m, link->outer, handed));
     Value *own = add_param(m, link->to, value->name, value->type);
-    own->port = (Port){ PORT_FORWARD, value->name };
+    own->port = (Port){ .kind = PORT_FORWARD, .of = value->name };
     return own;
 }
 

@@ -6,9 +6,18 @@
  *     %wq = cast %wq.f32                                  (where the precision is narrow)
  *     %loss, gradients = @gpt2.fwd and @gpt2.bwd, once or in a loop over micro-batches
  *     %norm = sqrt(sum of squares)
- *     state' = optimizer(state, gradients * min(1, clip / (norm + 1e-6)))
+ *     state' = updates of (state, gradients * min(1, clip / (norm + 1e-6)))
+ *   }
+ *
+ * How a parameter is updated is a function of the role OPTIMIZE, which the frontend makes from the optimizer's text;
+ * its ops become part of the step:
+ *
+ *   func optimize @adamw.wq(%param, %grad, %lr, %step, %m, %v) {
+ *     ...
+ *     return %7, %2, %4
  */
 #include "autodiff.h"
+#include "optimize.h"
 #include "simplify/cleanup.h"
 #include "term.h"
 
@@ -23,9 +32,9 @@ typedef struct {
     int64_t micros; /* micro-batches a step */
     Dim micro;
     Value *step, *lr, *key;                         /* scalars that the trainer sets */
-    Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last one is for AdamW */
+    Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last one is for optimizers that read `step` */
     Values weights;                                 /* f32 state, one per parameter of the model */
-    Values moments[2];                              /* of the optimizer, for each weight; NULL: it is frozen */
+    Values *state;                                  /* of the optimizer, for each weight */
     Values operands;  /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
     Values gradients; /* for each weight; NULL: it is frozen */
     Value *loss, *norm;
@@ -72,13 +81,14 @@ static Value *add_port(Step *s, Port port, Name name, Type type)
 
 static Value *add_scalar(Step *s, PortKind kind, DType dtype)
 {
-    return add_port(s, (Port){ kind, NULL }, own_name(s->m, intern_text(s->m, port_word(kind))), scalar_type(dtype));
+    return add_port(s, (Port){ .kind = kind, .of = NULL }, own_name(s->m, intern_text(s->m, port_word(kind))),
+                    scalar_type(dtype));
 }
 
 static void add_inputs(Step *s)
 {
     for (const Input *input = s->m->inputs; input; input = input->next)
-        add_port(s, (Port){ PORT_INPUT, input->name }, input->name,
+        add_port(s, (Port){ .kind = PORT_INPUT, .of = input->name }, input->name,
                  s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
@@ -88,18 +98,44 @@ static bool is_optimized(const Step *s, const Value *weight)
     return is_trained(s->m, weight->port) && !find_param(s->m, weight->port.of)->state;
 }
 
-/* One f32 optimizer tensor for each trained parameter of the model. */
-static void add_moments(Step *s, PortKind kind, const char *prefix)
+/* The function that updates a weight; NULL: plain descent, or none. */
+static const Func *update_of(const Step *s, const Value *weight)
 {
-    for (int i = 0; i < s->weights.count; i++) {
-        const Value *weight = s->weights.at[i];
-        Name name = own_name(s->m, intern_format(s->m, "%s.%s", prefix, weight->name));
-        push_value(&s->m->arena, &s->moments[kind == PORT_SECOND_MOMENT],
-                   is_optimized(s, weight) ? add_port(s, (Port){ kind, weight->port.of }, name, weight->type) : NULL);
+    const Param *param = find_param(s->m, weight->port.of);
+    return param->update && is_optimized(s, weight) ? find_func(s->m, param->update) : NULL;
+}
+
+/* The optimizer's tensors: the first of every weight, then the second of those that have two, ... */
+static void add_optimizer_state(Step *s)
+{
+    s->state = NEW_ARRAY(&s->m->arena, Values, s->weights.count);
+    for (int k = N_UPDATE_PARAMS, more = 1; more; k++) {
+        more = 0;
+        for (int i = 0; i < s->weights.count; i++) {
+            const Value *weight = s->weights.at[i];
+            const Func *update = update_of(s, weight);
+            if (!update || k >= update->params.count)
+                continue;
+            const Value *state = update->params.at[k];
+            Name name = own_name(s->m, intern_format(s->m, "%s.%s", state->name, weight->name));
+            const Port port = { PORT_OPTIMIZER, weight->port.of, state->name };
+            Type type = state->type;
+            type.on = weight->type.on;
+            push_value(&s->m->arena, &s->state[i], add_port(s, port, name, type));
+            more++;
+        }
     }
 }
 
-static bool is_adamw(const Module *m) { return m->train.optimizer == ADAMW; }
+static bool counts_steps(const Step *s)
+{
+    bool counts = false;
+    for (int i = 0; i < s->weights.count; i++) {
+        const Func *update = update_of(s, s->weights.at[i]);
+        counts |= update && is_used(update, update->params.at[UPDATE_STEP]);
+    }
+    return counts;
+}
 
 static void add_step_params(Step *s)
 {
@@ -112,17 +148,12 @@ static void add_step_params(Step *s)
     for (const Param *param = s->m->params; param; param = param->next)
         if (param_for(model, PORT_PARAM, param->name))
             push_value(&s->m->arena, &s->weights,
-                       add_port(s, (Port){ PORT_PARAM, param->name }, param->name, param->type));
-    if (is_adamw(s->m)) {
-        add_moments(s, PORT_FIRST_MOMENT, "m");
-        add_moments(s, PORT_SECOND_MOMENT, "v");
-    } else if (s->m->train.momentum != 0) {
-        add_moments(s, PORT_MOMENTUM, "momentum");
-    }
+                       add_port(s, (Port){ .kind = PORT_PARAM, .of = param->name }, param->name, param->type));
+    add_optimizer_state(s);
     if (is_fp16(s->m)) {
         s->loss_scale = add_scalar(s, PORT_LOSS_SCALE, F32);
         s->good_steps = add_scalar(s, PORT_GOOD_STEPS, I32);
-        s->applied_steps = is_adamw(s->m) ? add_scalar(s, PORT_APPLIED_STEPS, I32) : NULL;
+        s->applied_steps = counts_steps(s) ? add_scalar(s, PORT_APPLIED_STEPS, I32) : NULL;
     }
 }
 
@@ -232,10 +263,10 @@ static Func *gradient_func(Step *s)
     for (int i = 0; i < d->read.count; i++)
         push_value(&m->arena, &back, args.at[index_of(&d->fwd->params, d->read.at[i])]);
     const Op *bwd = build(&b, OP_call, (Attrs){ .callee = d->bwd->name }, back.count, back.at);
-    add_result(m, f, result(fwd), (Port){ PORT_LOSS, NULL });
+    add_result(m, f, result(fwd), (Port){ .kind = PORT_LOSS });
     for (int i = 0, next = 0; i < s->weights.count; i++)
         if (is_trained(m, s->weights.at[i]->port))
-            add_result(m, f, bwd->results.at[next++], (Port){ PORT_GRADIENT, s->weights.at[i]->port.of });
+            add_result(m, f, bwd->results.at[next++], (Port){ .kind = PORT_GRADIENT, .of = s->weights.at[i]->port.of });
     return f;
 }
 
@@ -296,41 +327,38 @@ static Value *gradient_factor(Step *s)
     return factor;
 }
 
-/* 1 - beta^t for the t-th applied step, without the cancellation of 1 - pow().  A step whose gradients overflowed has
- * not changed the moments and does not count. */
-static Value *bias_correction(Step *s, double beta)
+/* The number of this step among those that are applied, from 1.  A step whose gradients overflowed does not count. */
+static Value *applied_step(Step *s)
 {
-    Value *before = s->applied_steps ? s->applied_steps : s->step;
-    Value *t = COMPUTE(s, "a + 1", cast_to(s, before, "f32"));
-    return COMPUTE(s, "-expm1(a * b)", t, number(s, log(beta)));
+    return COMPUTE(s, "a + 1", cast_to(s, s->applied_steps ? s->applied_steps : s->step, "f32"));
 }
 
-typedef struct {
-    Value *weight, *moment[2];
-} Updated;
-
-/* Decoupled weight decay: Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; as PyTorch's AdamW. */
-static Updated adamw(Step *s, int i, Value *g, double decay, Value *bias1, Value *bias2)
+/* The ops of the weight's update function, in the step; the new weight, then its new state. */
+static Values updated(Step *s, int i, Value *gradient, Value *step)
 {
-    const Train *t = &s->m->train;
-    Value *w = s->weights.at[i], *m0 = s->moments[0].at[i], *v0 = s->moments[1].at[i];
-    Value *m1 = COMPUTE(s, "a * b + c * d", m0, number(s, t->beta1), g, number(s, 1 - t->beta1));
-    Value *v1 = COMPUTE(s, "a * b + square(c) * d", v0, number(s, t->beta2), g, number(s, 1 - t->beta2));
-    Value *root = COMPUTE(s, "sqrt(a) / sqrt(b) + c", v1, bias2, number(s, t->eps));
-    Value *kept = decay > 0 ? COMPUTE(s, "a * (1 - b * c)", w, s->lr, number(s, decay)) : w;
-    Value *w1 = COMPUTE(s, "a - (b / c) * (d / e)", kept, s->lr, bias1, m1, root);
-    return (Updated){ w1, { m1, v1 } };
-}
-
-/* PyTorch's SGD: decay added to the gradient, momentum without dampening. */
-static Updated sgd(Step *s, int i, Value *g, double decay)
-{
-    Value *w = s->weights.at[i], *buffer = s->moments[0].count ? s->moments[0].at[i] : NULL;
-    if (decay > 0)
-        g = COMPUTE(s, "a + b * c", g, w, number(s, decay));
-    if (buffer)
-        g = COMPUTE(s, "a * b + c", buffer, number(s, s->m->train.momentum), g);
-    return (Updated){ COMPUTE(s, "a - b * c", w, s->lr, g), { buffer ? g : NULL, NULL } };
+    Module *m = s->m;
+    Value *weight = s->weights.at[i];
+    const Func *f = update_of(s, weight);
+    Values new = { 0 };
+    if (!f) {
+        push_value(&m->arena, &new, COMPUTE(s, "a - b * c", weight, s->lr, gradient));
+        return new;
+    }
+    Map own = { .arena = &m->arena };
+    Value *const args[N_UPDATE_PARAMS] = { weight, gradient, s->lr, step };
+    for (int k = 0; k < f->params.count; k++)
+        map_put(&own, f->params.at[k], k < N_UPDATE_PARAMS ? args[k] : s->state[i].at[k - N_UPDATE_PARAMS]);
+    for (const Op *op = f->first; op; op = op->next) {
+        Values operands = { 0 };
+        for (int k = 0; k < op->args.count; k++)
+            push_value(&m->arena, &operands, map_get(&own, arg(op, k)));
+        const Op *copy = build(&s->b, op->kind, op->attrs, operands.count, operands.at);
+        for (int k = 0; k < op->results.count; k++)
+            map_put(&own, op->results.at[k], copy->results.at[k]);
+    }
+    for (int k = 0; k < f->results.count; k++)
+        push_value(&m->arena, &new, map_get(&own, f->results.at[k]));
+    return new;
 }
 
 /* The state or, for its gradient, the statistic that a function with the role UPDATE reads. */
@@ -365,15 +393,6 @@ static Value *updated_state(Step *s, Port state)
     return after;
 }
 
-static void remove_updates(Module *m)
-{
-    for (Func *f = m->funcs, *next; f; f = next) {
-        next = f->next;
-        if (f->role == UPDATE)
-            remove_func(m, f);
-    }
-}
-
 /* fp16: a step whose gradients overflowed changes nothing but the loss scale. */
 static Value *unless_overflow(Step *s, Value *finite, Value *new, Value *old)
 {
@@ -393,42 +412,64 @@ static void update_loss_scale(Step *s, Value *finite, Values *state)
         push_value(&s->m->arena, state, COMPUTE(s, "where(a, b + c, b)", finite, s->applied_steps, whole(s, 1)));
 }
 
-static void update_state(Step *s)
+/* New values of all weights, and after them of the optimizer's state in the order of add_optimizer_state. */
+static Values update_weights(Step *s, Value *finite)
 {
-    const Train *t = &s->m->train;
-    Values weights = { 0 }, moments[2] = { { 0 }, { 0 } }, scale = { 0 };
-    Value *factor = gradient_factor(s), *bias1 = NULL, *bias2 = NULL;
-    Value *finite = s->loss_scale ? COMPUTE(s, "eq(a - a, 0)", s->norm) : NULL;
-    if (is_adamw(s->m))
-        bias1 = bias_correction(s, t->beta1), bias2 = bias_correction(s, t->beta2);
+    Arena *arena = &s->m->arena;
+    Values all = { 0 }, *state = NEW_ARRAY(arena, Values, s->weights.count);
+    Value *factor = gradient_factor(s), *step = applied_step(s);
+    int longest = 0;
     for (int i = 0; i < s->weights.count; i++) {
         Value *w = s->weights.at[i], *g = s->gradients.at[i];
-        double decay = find_param(s->m, w->name)->decay ? t->weight_decay : 0;
         s->b.path = w->name;
         s->b.where = find_param(s->m, w->name)->where;
         if (!g) {
-            push_value(&s->m->arena, &weights, w);
+            push_value(arena, &all, w);
             continue;
         }
         if (!is_optimized(s, w)) {
-            push_value(&s->m->arena, &weights, unless_overflow(s, finite, updated_state(s, w->port), w));
+            push_value(arena, &all, unless_overflow(s, finite, updated_state(s, w->port), w));
             continue;
         }
         if (factor)
             g = COMPUTE(s, "a * b", g, factor);
-        Updated u = is_adamw(s->m) ? adamw(s, i, g, decay, bias1, bias2) : sgd(s, i, g, decay);
-        push_value(&s->m->arena, &weights, unless_overflow(s, finite, u.weight, w));
-        for (int k = 0; k < 2 && u.moment[k]; k++)
-            push_value(&s->m->arena, &moments[k], unless_overflow(s, finite, u.moment[k], s->moments[k].at[i]));
+        if (s->m->train.clip_value > 0)
+            g = COMPUTE(s, "maximum(minimum(a, b), -b)", g, number(s, s->m->train.clip_value));
+        const Values new = updated(s, i, g, step);
+        push_value(arena, &all, unless_overflow(s, finite, new.at[0], w));
+        for (int k = 1; k < new.count; k++)
+            push_value(arena, &state[i], unless_overflow(s, finite, new.at[k], s->state[i].at[k - 1]));
+        longest = new.count > longest ? new.count : longest;
     }
+    for (int k = 0; k < longest; k++)
+        for (int i = 0; i < s->weights.count; i++)
+            if (k < state[i].count)
+                push_value(arena, &all, state[i].at[k]);
+    return all;
+}
+
+static void update_state(Step *s)
+{
+    Value *finite = s->loss_scale ? COMPUTE(s, "eq(a - a, 0)", s->norm) : NULL;
+    Values state = update_weights(s, finite);
     if (finite)
-        update_loss_scale(s, finite, &scale);
-    const Values *const lists[] = { &weights, &moments[0], &moments[1], &scale };
-    add_result(s->m, s->f, s->loss, (Port){ PORT_LOSS, NULL });
-    add_result(s->m, s->f, s->norm, (Port){ PORT_GRADIENT_NORM, NULL });
-    for (int k = 0, state = first_state(s->f); k < 4; k++)
-        for (int i = 0; i < lists[k]->count; i++)
-            add_result(s->m, s->f, lists[k]->at[i], s->f->params.at[state++]->port);
+        update_loss_scale(s, finite, &state);
+    add_result(s->m, s->f, s->loss, (Port){ .kind = PORT_LOSS });
+    add_result(s->m, s->f, s->norm, (Port){ .kind = PORT_GRADIENT_NORM });
+    for (int i = 0, at = first_state(s->f); i < state.count; i++)
+        add_result(s->m, s->f, state.at[i], s->f->params.at[at++]->port);
+}
+
+/* The functions that are now part of the step. */
+static void drop_updates(Module *m)
+{
+    for (Param *param = m->params; param; param = param->next)
+        param->update = NULL;
+    for (Func *f = m->funcs, *next; f; f = next) {
+        next = f->next;
+        if (f->role == UPDATE || f->role == OPTIMIZE)
+            remove_func(m, f);
+    }
 }
 
 void write_step(Module *m, const Derivative *model)
@@ -443,7 +484,7 @@ void write_step(Module *m, const Derivative *model)
     forward_and_backward(&s);
     find_norm(&s);
     update_state(&s);
-    remove_updates(m);
+    drop_updates(m);
     share_equal(s.f);
     drop_dead(s.f);
 }

@@ -58,9 +58,11 @@ double rt_evaluate(RtRun *run)
     int64_t sequences = rt_eval_sequences(run), calls = sequences / (f->micro * f->batch);
     double sum = 0, batches = (double)sequences / (double)(step->micro * step->batch);
     run->totals = rt_allocate(f->ntotals, sizeof *run->totals);
+    rt_exchange_average(run);
     if (f->ntotals)
         find_totals(run, calls, batches);
     run_all(run, calls, 1, &f->scalars.loss, &sum);
+    rt_exchange_average(run);
     free(run->totals);
     return sum / batches;
 }

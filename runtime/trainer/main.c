@@ -188,6 +188,9 @@ static void start_state(RtRun *run)
     rt_init_tensors(&run->rt, run->place.seed, !run->options.load || starts_missing(run));
     if (run->options.load)
         load(run);
+    if (run->options.ema && !rt_has_average(run->rt.program))
+        rt_fail("--ema: the model '%s' keeps no mean of its weights: train { ema = 0.999 } does",
+                run->rt.program->name);
     run->begun_at = run->place.step;
     run->saved_at = -1;
     if (run->data) {
@@ -249,6 +252,13 @@ static int finish(RtRun *run)
     return status;
 }
 
+static void sample(RtRun *run)
+{
+    rt_exchange_average(run);
+    rt_sample(run);
+    rt_exchange_average(run);
+}
+
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
     RtRun run = { .rt = { .program = program }, .lock.file = -1 };
@@ -278,6 +288,6 @@ int rt_main(int argc, char **argv, const RtProgram *program)
         run.peak = rt_comm_sum(&run.rt, rt_product_peak(&run.rt, 0.25));
     rt_train(&run);
     if (run.options.sample > 0 && !run.signal && !run.has_failure)
-        rt_sample(&run);
+        sample(&run);
     return finish(&run);
 }

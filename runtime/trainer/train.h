@@ -40,6 +40,10 @@ int64_t rt_eval_sequences(const RtRun *run);
 /* Mean loss over the first batches of --eval-data.  eval.c */
 double rt_evaluate(RtRun *run);
 
+/* --ema: weights and the mean of them change places; twice: nothing has changed.  average.c */
+void rt_exchange_average(RtRun *run);
+bool rt_has_average(const RtProgram *program);
+
 /* Prints --sample bytes after --prompt, on stdout.  sample.c */
 void rt_sample(RtRun *run);
 

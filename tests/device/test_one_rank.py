@@ -40,6 +40,24 @@ def test_training(model, precision, compiled, data, tmp_path):
     assert abs(logs[0][-1]["loss"] - logs[0][0]["loss"]) > 0.01, "equal losses mean little if nothing is learned"
 
 
+OPTIMIZERS = {
+    "muon": 'muon(lr = 0.02)\n    group "wte, wpe, *.gain, *.bias, *.b*" lion(lr = 1e-3)',
+    "adafactor": "adafactor(lr = 0.03)\n    ema = 0.9\n    clip_value = 0.01",
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers(optimizer, compiled, data, tmp_path):
+    """Their products and means; evaluation with the mean of weights."""
+    edit = ("adamw(lr = 2e-3, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1)", OPTIMIZERS[optimizer])
+    trainers = [compiled("chars", target, edit=edit) for target in ("c", "cuda")]
+    options = ["--eval-data", data, *(["--ema"] if optimizer == "adafactor" else [])]
+    logs = [train(trainer, data, tmp_path / trainer.target, *options) for trainer in trainers]
+    for line, expected in zip(*logs):
+        assert abs(line["loss"] - expected["loss"]) < 1e-4 * expected["loss"]
+    assert abs(logs[0][-1]["eval_loss"] - logs[1][-1]["eval_loss"]) < 1e-4 * logs[1][-1]["eval_loss"]
+
+
 def test_products_that_cublaslt_does_not_take(compiled, data, tmp_path):
     """A sum over two dims that lie the other way round in the weights: a kernel of ours does it."""
     edit = ("param wo         : [heads, head, embed]", "param wo         : [head, heads, embed]")

@@ -28,7 +28,7 @@ def case(name, operands, dims, mdl, function):
 
 X = ("b s", -2, 2)
 POSITIVE = ("b s", 0.5, 2)
-for name in ("exp", "tanh", "sigmoid", "sin", "cos", "relu", "abs", "square"):
+for name in ("exp", "expm1", "tanh", "sigmoid", "sin", "cos", "relu", "abs", "square"):
     case(name, dict(x=X), "b s", f"{name}(x)", getattr(torch, name))
 for name in ("log", "sqrt", "rsqrt"):
     case(name, dict(x=POSITIVE), "b s", f"{name}(x)", getattr(torch, name))

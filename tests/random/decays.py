@@ -12,8 +12,9 @@ def renamed(parts, before, after):
 
 
 class Walk:
-    def __init__(self, program, known):
-        self.program, self.known, self.decaying = program, known, set()
+    def __init__(self, program, known, shared=()):
+        self.program, self.known, self.decaying, self.shared = program, known, set(), dict(shared)
+        self.declared, self.contracted, self.kept = {}, {}, {}  # of parameters: dims, and positions among them
         sequences = {d for s in program.model.body if isinstance(s, Input) and s.type.dtype == "i32"
                      for d in s.type.dims} - {program.batch_dim}
         self.positions = sequences
@@ -21,6 +22,12 @@ class Walk:
 
     def contract(self, parts, dims):
         self.decaying |= {name for name, own in parts or () if set(own) & set(dims)}
+        self.note(self.contracted, parts, dims)
+
+    @staticmethod
+    def note(where, parts, dims):
+        for name, own in parts or ():
+            where.setdefault(name, set()).update(at for at, d in enumerate(own) if d in dims)
 
     def body(self, body, values, path):
         """Gives what the last statement returns is made of; None: of data."""
@@ -31,6 +38,7 @@ class Walk:
             elif isinstance(s, Param):
                 for name in s.names:
                     full = f"{path}.{name}" if path else name
+                    self.declared[full] = list(s.type.dims)
                     values[name] = frozenset([(full, tuple(s.type.dims))])
                     if set(s.type.dims) & self.positions:
                         self.decaying.add(full)
@@ -93,7 +101,9 @@ class Walk:
     def call_dot(self, e, values, path):
         sides = [self.made(x, values, path) for x in e.arguments[:2]]
         for side in sides:
-            self.contract(side, [d.name for d in e.arguments[2:]])
+            over = [d.name for d in e.arguments[2:]]
+            self.contract(side, over)
+            self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over))
         return self.together(sides)
 
     def call_attend(self, e, values, path):
@@ -110,6 +120,20 @@ class Walk:
         for name in joined:
             pieces = [renamed(parts, name, to) for parts in pieces]
         return self.together(pieces)
+
+
+def matrices(program, known, shared):
+    """Of each parameter, without the numbers of copies: the positions of its dims in `in`, and of those in `out`."""
+    walk, found = Walk(program, known, shared), {}
+    for name, dims in walk.declared.items():
+        inner = sorted(walk.contracted.get(name, ()))
+        outer = [at for at in range(len(dims)) if at not in inner and at not in walk.kept.get(name, ())]
+        if not outer:
+            inner, outer = inner[:1] if len(inner) > 1 else [], inner[1:] or inner
+        elif not inner and set(dims) & walk.positions and len(outer) > 1:
+            inner, outer = outer[:1], outer[1:]
+        found[name] = inner, outer
+    return found
 
 
 def decaying(program, known):

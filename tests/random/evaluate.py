@@ -37,6 +37,7 @@ class Evaluation:
         self.sizes = {d: known.get(d, batch) for d in program.dims}
         self.updated = {}  # the states after the step, of updates over the whole batch
         self.instances, self.next_dropout, self.slots = {}, 0, set()
+        self.shared = {}  # a dot and the instance of its block: the dims of both of its operands
         self.fits = {}  # input: the smallest dim that its tokens index
 
     def loss(self):
@@ -259,7 +260,10 @@ class Evaluation:
         return Tensor(x.data.detach(), x.dims)
 
     def call_dot(self, e, values, place):
-        return tensors.dot(*self.arguments(e, values, place, 2), self.dims(e, 2))
+        a, b = self.arguments(e, values, place, 2)
+        path = ".".join(part for part in place.path.split(".") if not part.isdigit())
+        self.shared[id(e), path] = set(a.dims) & set(b.dims)
+        return tensors.dot(a, b, self.dims(e, 2))
 
     def call_softmax(self, e, values, place):
         return tensors.along(torch.softmax, self.arguments(e, values, place, 1)[0], e.arguments[1].name)

@@ -1,10 +1,12 @@
 """Draws whole programs: the same number gives the same program."""
 import random
 
+import optimizers
+import reference
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, OPEN, Local, Scope, State, Value, binary, call, number
 from statements import Statements
-from tree import Call, Const, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf, Update
+from tree import Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf, Update
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -171,7 +173,17 @@ class Drawing:
             options = {"lr": draw.choice(["0.1", "0.05", "0.02"])}
             options |= {"momentum": "0.9"} if draw.random() < 0.5 else {}
             options |= {"weight_decay": "0.1"} if draw.random() < 0.4 else {}
-            return call("sgd", **{name: Number(text) for name, text in options.items()})
+            words = {name: Number(text) for name, text in options.items()}
+            return call("sgd", **words, **({"nesterov": Flag(True)} if "momentum" in words and draw.random() < 0.5 else {}))
+        if draw.random() < 0.2:
+            return call("adafactor", lr=Number(draw.choice(["0.1", "0.02"])), eps1=Number("1e-3"))
+        if draw.random() < 0.2:
+            options = {"lr": draw.choice(["0.002", "0.01"]), "beta1": draw.choice(["0.9", "0.5"])}
+            options |= {"weight_decay": "0.1"} if draw.random() < 0.4 else {}
+            return call("lion", **{name: Number(text) for name, text in options.items()})
+        if draw.random() < 0.3:
+            self.state.declarations.append(optimizers.drawn(draw))
+            return call("mine", lr=Number(draw.choice(["0.1", "0.03"])))
         options = {"lr": draw.choice(["0.01", "0.003"]), "eps": draw.choice(["1e-2", "1e-3"])}
         options |= {"beta1": draw.choice(["0.8", "0.0"])} if draw.random() < 0.3 else {}
         options |= {"beta2": draw.choice(["0.95", "0.99"])} if draw.random() < 0.5 else {}
@@ -197,6 +209,10 @@ class Drawing:
             settings["schedule"] = self.schedule()
         if self.draw.random() < 0.35:
             settings["clip"] = Number(self.draw.choice(["0.1", "0.5", "1.0"]))
+        if self.draw.random() < 0.15:
+            settings["clip_value"] = Number(self.draw.choice(["0.001", "0.01", "0.1"]))
+        if self.draw.random() < 0.15:
+            settings["ema"] = Number("0.9")
         if self.draw.random() < 0.3 or self.state.uses_dropout:
             settings["seed"] = Number(str(self.draw.randrange(1000)))
         return settings
@@ -256,12 +272,33 @@ def exempt_some(draw, program):
             program.train[key] = Text(", ".join(f"*{name}" for name in some))
 
 
+def group_some(draw, program):
+    """Groups of parameters by the ends of their names, with other arguments or another optimizer."""
+    names = [name for declaration in bodies(program) for param in declaration.body if isinstance(param, Param)
+             for name in param.names]
+    for _ in range(draw.choice([0, 0, 0, 1, 2]) if names else 0):
+        pattern = ", ".join("*" + draw.choice(names) for _ in range(draw.choice([1, 1, 2])))
+        other = draw.choice([call("", lr=Number("0.03")), call("sgd", lr=Number("0.05"), momentum=Number("0.9")),
+                             call("adamw", lr=Number("0.01"), eps=Number("1e-2")), call("lion", lr=Number("0.003")),
+                             call("adafactor", lr=Number("0.05"), eps1=Number("1e-4"))])
+        if not other.function and draw.random() < 0.3 and program.train["optimizer"].function != "mine":
+            other.keywords["weight_decay"] = Number(draw.choice(["0", "0.2"]))
+        program.train[f'group "{pattern}"'] = other
+    matrices = reference.start_of(program, 0).matrices if names and draw.random() < 0.15 else {}
+    fitting = [n for n in names if all(inner for name, (inner, _) in matrices.items() if name.endswith(n))]
+    if matrices and fitting:
+        options = {"steps": Number("2"), "lr": Number(draw.choice(["0.02", "0.1"]))}
+        options |= {"nesterov": Flag(False)} if draw.random() < 0.3 else {}
+        program.train[f'group "*{draw.choice(fitting)}"'] = call("muon", **options)
+
+
 def generate(seed):
     drawing = Drawing(seed)
     program = pruned(drawing.program())
     if not any(isinstance(s, Param) for body in bodies(program) for s in body.body):  # nothing to train
         return generate(f"{seed} again")
     exempt_some(drawing.draw, program)
+    group_some(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
         program.train["microbatch"], program.whole = program.train["batch"], True
     return program

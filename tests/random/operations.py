@@ -37,7 +37,8 @@ class Operations(Operands):
         """What is defined for some numbers only, of such numbers."""
         positive = binary("+", call("square", x.expression), 0.5)
         ways = {"log": call("log", positive), "sqrt": call("sqrt", positive), "rsqrt": call("rsqrt", positive),
-                "exp": call("exp", binary("*", call("tanh", x.expression), 0.5)), "power": binary("^", positive, -0.5),
+                "exp": call("exp", binary("*", call("tanh", x.expression), 0.5)),
+                "expm1": call("expm1", binary("*", call("tanh", x.expression), 0.5)), "power": binary("^", positive, -0.5),
                 "cube": binary("^", x.expression, 3.0), "negation": Negation(x.expression),
                 "half": binary("*", x.expression, 0.5), "more": binary("+", x.expression, 0.25),
                 "root": binary("/", x.expression, self.root(x))}

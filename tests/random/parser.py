@@ -3,7 +3,8 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Table, Text, TypeOf, Update, Zero)
+                  Number, Optimizer, Param, Pipeline, Program, Recompute, Repeat, Return, Shard, Slot, Table, Text, TypeOf,
+                  Update, Updated, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -242,6 +243,29 @@ class Parser:
     def read_loss(self):
         return Loss(self.expression())
 
+    # --- Training ------------------------------------------------------------------------------------------------------
+
+    def read_optimizer(self):
+        name, call = self.name(), Call("", [])
+        self.bracketed("(", ")", lambda: self.listed(")", lambda: self.argument(call)))
+        return Optimizer(name, call.keywords, self.lines(self.optimizer_line))
+
+    def optimizer_line(self):
+        word = self.name()
+        if word == "state":
+            state = Slot(self.listed("=", self.name))
+            self.take("=")
+            self.take("zeros")
+            return state
+        return Updated(self.expression()) if word == "update" else self.assignment(word)
+
+    def train_line(self):
+        if self.tokens[self.at][0] == "group":
+            self.next()
+            pattern = self.next()
+            return f"group {pattern}", self.call("" if self.peek() == "(" else self.name())
+        return self.named_expression()
+
     # --- The layout --------------------------------------------------------------------------------------------------
 
     def layout_line(self):
@@ -305,7 +329,7 @@ class Parser:
             if not self.peek():
                 return program
             if self.accept("train"):
-                program.train.update(self.lines(self.named_expression))
+                program.train.update(self.lines(self.train_line))
             elif self.accept("parallel"):
                 program.parallel += self.lines(self.layout_line)
             else:

@@ -4,7 +4,7 @@
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Param, Pipeline, Recompute, Repeat, Return, Shard, Table, Text, Update, Zero)
+                  Optimizer, Param, Pipeline, Recompute, Repeat, Return, Shard, Slot, Table, Text, Update, Updated, Zero)
 
 
 def expression_text(e):
@@ -59,6 +59,9 @@ def statement_text(s, indent=""):
         return braces(f"model {s.name}", s.body, indent)
     if isinstance(s, Repeat):
         return braces(f"repeat {expression_text(s.count)}", s.body, indent)
+    if isinstance(s, Optimizer):
+        arguments = ", ".join(f"{name} = {expression_text(value)}" for name, value in s.defaults.items())
+        return braces(f"optimizer {s.name}({arguments})", s.body, indent)
     return f"{indent}{line_text(s)}\n"
 
 
@@ -80,6 +83,10 @@ def line_text(s):
         stated = f" : {type_text(s.type)}" if s.type else ""
         chosen = f", {s.chosen}" if s.chosen else ""
         return f"{s.name}{chosen}{stated} = {expression_text(s.value)}"
+    if isinstance(s, Slot):
+        return f"state {', '.join(s.names)} = zeros"
+    if isinstance(s, Updated):
+        return f"update {expression_text(s.value)}"
     if isinstance(s, Update):
         return f"update {s.name} = {expression_text(s.value)}"
     if isinstance(s, Return):
@@ -125,12 +132,16 @@ def table_lines(lines):
     return [f"file {table.name}: {','.join(cells)}" for table in tables_of(lines) for cells in table.cells]
 
 
+def setting_text(name, value):
+    return f"{name}{'' if name.startswith('group ') else ' ='} {expression_text(value)}"
+
+
 def program_text(program):
     """With the tables that it names, in comments."""
     text = "".join(f"# {line}\n" for line in table_lines(program.parallel))
     text += "".join(statement_text(s) for s in program.declarations)
     if program.train:
-        settings = "".join(f"    {name} = {expression_text(value)}\n" for name, value in program.train.items())
+        settings = "".join(f"    {setting_text(name, value)}\n" for name, value in program.train.items())
         text += f"train {{\n{settings}}}\n"
     if program.parallel:
         lines = "".join(f"    {layout_text(line)}\n" for line in program.parallel)

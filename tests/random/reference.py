@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+import optimizers
 import philox
 import tensors
 from constants import called, known_numbers, number_of, setting
-from decays import decaying as decaying_of
+from decays import decaying as decaying_of, matrices
 from evaluate import Evaluation
 from tree import Input, Mesh, Name, Shard
 
 STEPS = 3
-ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
-SGD = {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0}
 
 
 def learning_rate(schedule, given, lr, step):
@@ -50,9 +49,9 @@ class Settings:
         microbatch = setting(program, "microbatch", None, known)
         self.batch = setting(program, "batch", (microbatch or 1) * self.ranks_of_data, known)
         self.clip = setting(program, "clip", 0, known)
+        self.clip_value = setting(program, "clip_value", math.inf, known)
         self.seed = setting(program, "seed", 0, known)
-        self.optimizer, self.options = called(program.train.get("optimizer", Name("adamw")), known)
-        self.options = {**(ADAMW if self.optimizer == "adamw" else SGD), **self.options}
+        self.groups = optimizers.chosen(program, known)
         self.schedule, self.rates = called(program.train.get("schedule", Name("constant")), known)
         self.freeze, self.trained = (patterns_of(program.train.get(key)) for key in ("freeze", "trained"))
         self.precision = program.train["precision"].name if "precision" in program.train else "fp32"
@@ -180,6 +179,7 @@ class Start:
     weights: dict
     decays: dict
     frozen: set
+    matrices: dict  # of each: the positions of its dims in `in`, and of those in `out`
 
 
 def start_of(program, seed, own_weights=False, defined=()):
@@ -192,8 +192,7 @@ def start_of(program, seed, own_weights=False, defined=()):
     def parameter(name, param, sizes):
         if name not in weights:
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
-            plain = ".".join(part for part in name.split(".") if not part.isdigit())
-            decays[name] = plain in decaying and not param.no_decay
+            decays[name] = plain_name(name) in decaying and not param.no_decay
             if param.frozen or param.state or settings.freezes(name):
                 frozen.add(name)
         return torch.from_numpy(weights[name])
@@ -203,7 +202,13 @@ def start_of(program, seed, own_weights=False, defined=()):
     fed = inputs_of(program, zeros, 0, settings.batch, sizes)
     evaluation = Evaluation(program, settings.known, settings.batch, fed, parameter)
     evaluation.loss()
-    return Start(drawn_data(program, zeros, evaluation.fits, draw), weights, decays, frozen)
+    of_plain = matrices(program, settings.known, evaluation.shared)
+    return Start(drawn_data(program, zeros, evaluation.fits, draw), weights, decays, frozen,
+                 {name: of_plain[plain_name(name)] for name in weights})
+
+
+def plain_name(name):
+    return ".".join(part for part in name.split(".") if not part.isdigit())
 
 
 def drawn(param, name, sizes, draw, settings, own):
@@ -238,8 +243,8 @@ class Trainer:
         self.settings = Settings(program, defined)
         self.weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=name not in start.frozen)
                         for name, value in start.weights.items()}
-        zeros = {name: torch.zeros_like(w.data) for name, w in self.weights.items()}
-        self.first, self.second = dict(zeros), dict(zeros)
+        self.groups = {name: optimizers.chosen_of(self.settings.groups, name) for name in self.weights}
+        self.state = {name: {} for name in self.weights}
         self.updates = 0
 
     def loss(self, step, drops=True):
@@ -266,35 +271,25 @@ class Trainer:
         s = self.settings
         loss, gradient = self.gradient(step)
         norm = math.sqrt(sum(float((g * g).sum()) for g in gradient.values()))
-        rate = learning_rate(s.schedule, s.rates, s.options["lr"], step)
+        rate = learning_rate(s.schedule, s.rates, s.groups[0][1].options["lr"], step)
         run.losses.append(loss)
         run.norms.append(norm)
         run.rates.append(rate)
         if updates:
             scale = min(1.0, s.clip / (norm + 1e-6)) if s.clip else 1.0
             self.updates += 1
-            update = self.adamw if s.optimizer == "adamw" else self.sgd
             for name, after in self.updated.items():
                 self.weights[name].data = after.to(torch.float64)
             for name, g in gradient.items():
-                update(name, self.weights[name].data, self.rounding.with_noise(g, norm) * scale, rate)
+                g = (self.rounding.with_noise(g, norm) * scale).clamp(-s.clip_value, s.clip_value)
+                self.update(name, g, rate)
 
-    def adamw(self, name, weight, gradient, rate):
-        o = self.settings.options
-        decay = o["weight_decay"] if self.start.decays[name] else 0
-        first = self.first[name] = o["beta1"] * self.first[name] + (1 - o["beta1"]) * gradient
-        second = self.second[name] = o["beta2"] * self.second[name] + (1 - o["beta2"]) * gradient**2
-        first = first / (1 - o["beta1"]**self.updates)
-        second = second / (1 - o["beta2"]**self.updates)
-        weight *= 1 - rate * decay
-        weight -= rate * first / (second.sqrt() + o["eps"])
-
-    def sgd(self, name, weight, gradient, rate):
-        o = self.settings.options
-        if self.start.decays[name]:
-            gradient = gradient + o["weight_decay"] * weight
-        self.first[name] = o["momentum"] * self.first[name] + gradient
-        weight -= rate * self.first[name]
+    def update(self, name, gradient, rate):
+        """The rates of groups keep their ratio."""
+        group, base = self.groups[name], self.settings.groups[0][1]
+        optimizers.update(group, self.weights[name].data, gradient, self.state[name], self.updates,
+                          rate * group.options["lr"] / base.options["lr"], self.start.decays[name],
+                          self.start.matrices[name])
 
 
 def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=torch.float64):

@@ -124,7 +124,8 @@ def magnitude(x):
     return x * torch.sign(x).detach()
 
 
-UNARY = {"exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "abs": magnitude, "sign": torch.sign,
+UNARY = {"exp": torch.exp, "expm1": torch.expm1, "log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
+         "abs": magnitude, "sign": torch.sign,
          "square": lambda x: x * x, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos,
          "relu": relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": lambda x: x * torch.sigmoid(x)}
 

@@ -147,6 +147,26 @@ class Loss:
     value: object
 
 
+@dataclass
+class Optimizer:
+    """`defaults` of its arguments; the body has Slot, Assign and, last, Updated."""
+    name: str
+    defaults: dict
+    body: list
+
+
+@dataclass
+class Slot:
+    """Of an optimizer: its state."""
+    names: list
+
+
+@dataclass
+class Updated:
+    """Of an optimizer: the parameter after the step."""
+    value: object
+
+
 # --- Layout ----------------------------------------------------------------------------------------------------------
 
 @dataclass
@@ -197,7 +217,7 @@ class Pipeline:
 @dataclass
 class Program:
     """`declarations` are consts, dims, blocks and the model, in the order of the text; `train` maps settings to
-    expressions, and `parallel` lists the lines of a layout.  What is drawn as `whole` may not be cut into micro-batches."""
+    expressions, a group of parameters under its head: 'group "*.gain"', and `parallel` lists the lines of a layout.  What is drawn as `whole` may not be cut into micro-batches."""
     declarations: list
     train: dict
     parallel: list

@@ -1,0 +1,119 @@
+/* matrices.c -- parameters as matrices, for optimizers: the dims `in` and `out`, and orthogonal().
+ *
+ * `in` are the dims that products contract, or that a gather takes its rows from, `out` the others: of wq : [embed,
+ * heads, head] they are embed, and heads with head.  Of a table whose dims are all contracted, as of tied embeddings,
+ * and of a table of positions `in` is the first dim.  Dims that count copies of a repeat, or that both operands of a
+ * product keep (experts), are in neither: such a parameter is several matrices.  Of what is no matrix, a gain or a
+ * bias, `in` is empty.
+ */
+#include "builtins.h"
+
+#include <string.h>
+
+static bool is_copy(const Param *param, int i)
+{
+    for (const char *star = strchr(param->path, '*'); star; star = strchr(star + 1, '*'))
+        if (i-- == 0)
+            return true;
+    return false;
+}
+
+/* The dims of one matrix, of those that are contracted and those that are not. */
+Matrix matrix_of(const Lower *l, const Param *param)
+{
+    const Contracted *uses = map_get(&l->contracted, param->path);
+    Matrix matrix = { 0 };
+    for (int i = 0; i < param->type.rank; i++) {
+        const Name dim = param->type.dim[i].name;
+        bool contracted = false, kept = false;
+        for (const Contracted *c = uses; c; c = c->next)
+            if (c->dim == dim)
+                *(c->kept ? &kept : &contracted) = true;
+        if (!is_copy(param, i) && (contracted || !kept))
+            add_name(contracted ? &matrix.in : &matrix.out, dim);
+    }
+    const bool is_table = uses && uses->is_table;
+    Names *from = matrix.out.count ? &matrix.out : &matrix.in;
+    if ((!matrix.out.count || (is_table && !matrix.in.count)) && from->count > 0) {
+        Names all = *from;
+        matrix = (Matrix){ 0 };
+        for (int i = 0; i < all.count; i++)
+            add_name(i == 0 && all.count > 1 ? &matrix.in : &matrix.out, all.name[i]);
+    }
+    return matrix;
+}
+
+/* --- Newton and Schulz ------------------------------------------------------------------------ */
+
+static int64_t size_of(const Value *x, const Names *dims)
+{
+    int64_t size = 1;
+    for (int i = 0; i < dims->count; i++)
+        size *= x->type.dim[find_dim(&x->type, dims->name[i])].size;
+    return size;
+}
+
+/* x with each of the dims under another name. */
+static Value *renamed(Lower *l, Value *x, const Names *dims, const char *from, const char *to)
+{
+    for (int i = 0; x && i < dims->count; i++)
+        x = EMIT(l, OP_rename,
+                 ((Attrs){ .dim = intern_format(l->m, "%s%s", dims->name[i], from),
+                           .to = intern_format(l->m, "%s%s", dims->name[i], to) }),
+                 x);
+    return x;
+}
+
+static Value *scaled(Lower *l, Value *x, double by) { return EMIT(l, OP_mul, NO_ATTRS, x, emit_number(l, by, F32)); }
+
+static Value *product(Lower *l, Value *a, Value *b, Names over)
+{
+    return EMIT(l, OP_dot, (Attrs){ .over = over }, a, b);
+}
+
+/* a x + (b A + c A A) x, with A = x x' over the longer side: the singular values of x approach 1. */
+static Value *iterate(Lower *l, Value *x, const Names *rows, Names columns)
+{
+    static const double a = 3.4445, b = -4.7750, c = 2.0315;
+    Names others = { 0 };
+    for (int i = 0; i < rows->count; i++)
+        add_name(&others, intern_format(l->m, "%s.1", rows->name[i]));
+    Value *other = renamed(l, x, rows, "", ".1");
+    Value *gram = product(l, x, other, columns); /* [rows, rows.1] */
+    Value *right = renamed(l, renamed(l, gram, rows, ".1", ".2"), rows, "", ".1");
+    Value *square = renamed(l, product(l, gram, right, others), rows, ".2", ".1");
+    Value *by = EMIT(l, OP_add, NO_ATTRS, scaled(l, gram, b), scaled(l, square, c));
+    return EMIT(l, OP_add, NO_ATTRS, scaled(l, x, a), product(l, by, other, others));
+}
+
+static Value *orthogonal(Lower *l, Value *x, const Matrix *matrix, int64_t steps)
+{
+    const double least = 1e-7;
+    const bool is_tall = size_of(x, &matrix->in) > size_of(x, &matrix->out);
+    const Names *rows = is_tall ? &matrix->out : &matrix->in, *columns = is_tall ? &matrix->in : &matrix->out;
+    Names both = *rows;
+    for (int i = 0; i < columns->count; i++)
+        add_name(&both, columns->name[i]);
+    Value *norm = EMIT(l, OP_sqrt, NO_ATTRS, sum_over(l, EMIT(l, OP_square, NO_ATTRS, x), both));
+    x = EMIT(l, OP_div, NO_ATTRS, x, EMIT(l, OP_maximum, NO_ATTRS, norm, emit_number(l, least, F32)));
+    for (int64_t i = 0; x && i < steps; i++)
+        x = iterate(l, x, rows, *columns);
+    return x;
+}
+
+CALL(orthogonal)
+{
+    int64_t steps = 5;
+    if (!l->matrix) {
+        complain(l, (Where){ .at = a->call->loc }, "orthogonal(...) belongs in an optimizer");
+        return (Operand){ .kind = WRONG };
+    }
+    if (a->keyword[0] && !integer_of(l, a->keyword[0]->child, "'steps'", 1, 100, &steps))
+        return (Operand){ .kind = WRONG };
+    if (a->x[0]->type.rank < l->matrix->in.count + l->matrix->out.count) {
+        complain(l, (Where){ .at = a->call->loc }, "orthogonal(...) takes a tensor like the parameter, not %s",
+                 type_words(l, &a->x[0]->type));
+        return (Operand){ .kind = WRONG };
+    }
+    return tensor_operand(orthogonal(l, a->x[0], l->matrix, steps));
+}

@@ -1,0 +1,177 @@
+"""What an optimizer does to one parameter, in PyTorch: those of the language from their papers, and those that a program
+declares, whose text is evaluated."""
+import math
+from fnmatch import fnmatchcase
+
+import torch
+
+from constants import called, number_of
+from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Slot, Updated
+
+DEFAULTS = {"adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
+            "sgd": {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0, "nesterov": False},
+            "adafactor": {"lr": 1e-2, "beta2_decay": -0.8, "eps1": 1.1920929e-7, "eps2": 1e-3, "d": 1.0, "weight_decay": 0.0},
+            "muon": {"lr": 1e-3, "momentum": 0.95, "weight_decay": 0.1, "nesterov": True, "steps": 5},
+            "lion": {"lr": 1e-4, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0}}
+
+
+class Chosen:
+    """An optimizer with its arguments, and what it is of."""
+
+    def __init__(self, program, known, call, base=None):
+        name, given = called(call, known)
+        flags = {key: v.value for key, v in getattr(call, "keywords", {}).items() if isinstance(v, Flag)}
+        self.name = name or base.name
+        self.declared = next((d for d in program.declarations if isinstance(d, Optimizer) and d.name == self.name), None)
+        defaults = {key: number_of(v, known) for key, v in self.declared.defaults.items()} if self.declared \
+            else DEFAULTS[self.name]
+        self.options = {**(defaults if name else base.options), **given, **flags}
+        self.sets_decay = base is not None and "weight_decay" in given
+
+
+def chosen(program, known):
+    """[(patterns, Chosen)]: the first is of all parameters, and the last that names one counts."""
+    base = Chosen(program, known, program.train.get("optimizer", Name("adamw")))
+    groups = [(["*"], base)]
+    for key, call in program.train.items():
+        if key.startswith("group "):
+            patterns = [p.strip() for p in key.split('"')[1].split(",")]
+            groups.append((patterns, Chosen(program, known, call, base)))
+    return groups
+
+
+def chosen_of(groups, name):
+    path = ".".join("*" if part.isdigit() else part for part in name.split("."))
+    return [group for patterns, group in groups if any(fnmatchcase(path, p) for p in patterns)][-1]
+
+
+def update(group, weight, gradient, state, count, rate, decays, matrix):
+    """Changes weight and state; count: this update's number, from 1."""
+    o = dict(group.options)
+    if "weight_decay" in o and not (decays or group.sets_decay):
+        o["weight_decay"] = 0.0
+    if group.declared:
+        declared(group.declared, weight, gradient, state, count, rate, o)
+    elif group.name in ("adafactor", "muon"):
+        {"adafactor": adafactor, "muon": muon}[group.name](weight, gradient, state, count, rate, o, *matrix)
+    else:
+        {"adamw": adamw, "sgd": sgd, "lion": lion}[group.name](weight, gradient, state, count, rate, o)
+
+
+def adamw(weight, gradient, state, count, rate, o):
+    first, second = (state.setdefault(name, torch.zeros_like(weight)) for name in ("m", "v"))
+    first.mul_(o["beta1"]).add_((1 - o["beta1"]) * gradient)
+    second.mul_(o["beta2"]).add_((1 - o["beta2"]) * gradient**2)
+    weight *= 1 - rate * o["weight_decay"]
+    weight -= rate * (first / (1 - o["beta1"]**count)) / ((second / (1 - o["beta2"]**count)).sqrt() + o["eps"])
+
+
+def sgd(weight, gradient, state, count, rate, o):
+    gradient = gradient + o["weight_decay"] * weight
+    mean = state["m"] = o["momentum"] * state.get("m", 0) + gradient
+    weight -= rate * (gradient + o["momentum"] * mean if o["nesterov"] else mean)
+
+
+def lion(weight, gradient, state, count, rate, o):
+    mean = state.setdefault("m", torch.zeros_like(weight))
+    direction = torch.sign(o["beta1"] * mean + (1 - o["beta1"]) * gradient)
+    mean.mul_(o["beta2"]).add_((1 - o["beta2"]) * gradient)
+    weight *= 1 - rate * o["weight_decay"]
+    weight -= rate * direction
+
+
+def adafactor(weight, gradient, state, count, rate, o, inner, outer):
+    """Of the dims at positions `inner` and `outer`; the others count matrices."""
+    def mean(x, dims):
+        return x.mean(tuple(dims), keepdim=True) if dims else x
+
+    def kept(name, value):
+        state[name] = state.get(name, 0) + (value - state.get(name, 0)) * count**o["beta2_decay"]
+        return state[name]
+
+    row, column = kept("r", mean(gradient**2, outer)), kept("c", mean(gradient**2, inner))
+    has_rows = math.prod(weight.shape[at] for at in inner) > 1
+    size = row * column / mean(row, inner).clamp(min=o["eps1"]) if has_rows else column
+    step = gradient / size.clamp(min=o["eps1"]**2).sqrt()
+    scale = min(rate, count**-0.5) * mean(weight**2, inner + outer).sqrt().clamp(min=o["eps2"])
+    weight *= 1 - rate * o["weight_decay"]
+    weight -= step * scale / (mean(step**2, inner + outer).sqrt() / o["d"]).clamp(min=1)
+
+
+def muon(weight, gradient, state, count, rate, o, inner, outer):
+    mean = state.setdefault("m", torch.zeros_like(weight))
+    mean.mul_(o["momentum"]).add_((1 - o["momentum"]) * gradient)
+    x = (1 - o["momentum"]) * gradient + o["momentum"] * mean if o["nesterov"] else mean
+    order = [at for at in range(weight.dim()) if at not in inner + outer] + inner + outer
+    rows, columns = (math.prod(weight.shape[at] for at in dims) for dims in (inner, outer))
+    moved = x.permute(order)
+    x = moved.reshape(-1, rows, columns)
+    x = x.transpose(1, 2) if rows > columns else x
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(int(o["steps"])):
+        square = x @ x.transpose(1, 2)
+        x = 3.4445 * x + (2.0315 * square @ square - 4.7750 * square) @ x
+    x = (x.transpose(1, 2) if rows > columns else x).reshape(moved.shape)
+    weight *= 1 - rate * o["weight_decay"]
+    weight -= rate * max(1, columns / rows)**0.5 * x.permute([order.index(at) for at in range(len(order))])
+
+
+# --- Declared in the program -----------------------------------------------------------------------------------------
+
+SIGNS = {"+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div, "^": torch.pow, "<": torch.lt, ">": torch.gt}
+FUNCTIONS = {"sqrt": torch.sqrt, "square": torch.square, "abs": torch.abs, "tanh": torch.tanh, "maximum": torch.maximum,
+             "minimum": torch.minimum, "where": torch.where}
+
+
+def declared(optimizer, weight, gradient, state, count, rate, options):
+    number = lambda value: torch.tensor(float(value), dtype=weight.dtype)
+    names = {"param": weight.clone(), "grad": gradient, "lr": number(rate), "step": number(count),
+             **{name: number(value) for name, value in options.items() if name != "lr"}}
+    for line in optimizer.body:
+        if isinstance(line, Slot):
+            names.update({name: state.setdefault(name, torch.zeros_like(weight)) for name in line.names})
+        elif isinstance(line, Assign):
+            names[line.name] = value_of(line.value, names, number)
+        else:
+            weight.copy_(value_of(line.value, names, number))
+    state.update({name: names[name] for line in optimizer.body if isinstance(line, Slot) for name in line.names})
+
+
+def value_of(e, names, number):
+    if isinstance(e, Number):
+        return number(e.value)
+    if isinstance(e, Name):
+        return names[e.name]
+    if isinstance(e, Negation):
+        return -value_of(e.operand, names, number)
+    if isinstance(e, Binary):
+        return SIGNS[e.sign](value_of(e.left, names, number), value_of(e.right, names, number))
+    assert isinstance(e, Call), e
+    return FUNCTIONS[e.function](*[value_of(a, names, number) for a in e.arguments])
+
+
+# --- Drawn -----------------------------------------------------------------------------------------------------------
+
+def drawn(draw):
+    """A declaration: a mean of gradients or none, divided by something or not."""
+    def of(sign, a, b):
+        return Binary(sign, a, b)
+
+    lr, grad, param, mean, beta = (Name(name) for name in ("lr", "grad", "param", "mean", "beta"))
+    one, small = Number("1.0"), Number("0.1")
+    body, defaults = [], {"lr": Number("0.05")}
+    direction = grad
+    if draw.random() < 0.3:
+        direction = of("+", direction, of("*", Name("weight_decay"), param))
+        defaults["weight_decay"] = Number("0.1")
+    if draw.random() < 0.7:
+        defaults["beta"] = Number(draw.choice(["0.9", "0.5"]))
+        body = [Slot(["mean"]), Assign("mean", of("+", of("*", beta, mean), of("*", of("-", one, beta), direction)))]
+        direction = mean
+    if draw.random() < 0.4:
+        body += [Slot(["size"]), Assign("size", Call("maximum", [of("*", Name("size"), Number("0.9")), Call("abs", [grad])]))]
+        direction = of("/", direction, of("+", Name("size"), small))
+    direction = draw.choice([direction, Call("tanh", [direction]),
+                             Call("where", [of("<", Call("abs", [direction]), one), direction, of("*", direction, small)])])
+    rate = draw.choice([lr, of("/", lr, Call("sqrt", [Name("step")]))])
+    return Optimizer("mine", defaults, body + [Updated(of("-", param, of("*", rate, direction)))])
