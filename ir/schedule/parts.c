@@ -6,8 +6,8 @@
 
 /* --- Parts by their loops --------------------------------------------------------------------------- */
 
-/* Does the micro-batch pass the stages in it?  A loop that carries nothing forward is a kernel, run once for each copy of
- * a stack (passes/kernel/stacks.c). */
+/* Does the micro-batch pass the stages in it?  A loop that carries nothing forward is a kernel, run once for each copy
+ * of a stack (passes/kernel/stacks.c). */
 static bool is_of_part(const Op *op) { return runs_in_stages(op) && (op->attrs.carried > 0 || op->attrs.reverse); }
 
 /* Those that are the op, or in the part that it calls; -1: too many. */
@@ -83,9 +83,19 @@ static bool add_loops(MicroParts *parts, Op *op)
     return true;
 }
 
+/* Carried by the loop over micro-batches. */
+static int count_sums(const Module *m, const Func *micro)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee == micro->name)
+                return (int)op->attrs.carried;
+    return 0;
+}
+
 bool find_parts(Module *m, const Func *micro, MicroParts *parts)
 {
-    *parts = (MicroParts){ .m = m, .micro = micro, .of.arena = &m->arena };
+    *parts = (MicroParts){ .m = m, .micro = micro, .sums = count_sums(m, micro), .of.arena = &m->arena };
     parts->part = NEW_ARRAY(&m->arena, StagePart, N_ACTION_KINDS * MAX_CHUNKS);
     bool good = true;
     for (Op *op = micro->first; op && good; op = op->next)
@@ -198,24 +208,44 @@ static void assign_loops(MicroParts *parts)
     }
 }
 
+/* The part that updates a sum over micro-batches, which other micro-batches may do between two parts of this one; -1:
+ * it is none. */
+static int part_of_update(const MicroParts *parts, const Value *value)
+{
+    const int i = index_of(&parts->micro->params, value);
+    const Value *after = i >= 0 && i < parts->sums ? parts->micro->results.at[i] : NULL;
+    return after && after->def ? part_of(parts, after->def) : -1;
+}
+
+/* The latest part of what it reads, and of the updates of sums that it reads. */
+static int latest_operand(const MicroParts *parts, const Op *op)
+{
+    int latest = -1;
+    for (int i = 0; i < op->args.count; i++) {
+        const int part = arg(op, i)->def ? part_of(parts, arg(op, i)->def) : part_of_update(parts, arg(op, i));
+        latest = part > latest ? part : latest;
+    }
+    return latest;
+}
+
 const Op *assign_parts(MicroParts *parts)
 {
-    const Op *misplaced = NULL;
     assign_forward(parts);
     assign_loops(parts);
-    for (const Op *op = parts->micro->first; op && !misplaced; op = op->next) {
-        const int own = part_of(parts, op);
-        int latest = -1; /* of its operands */
-        if (own < parts->chunks)
-            continue;
-        for (int i = 0; i < op->args.count; i++)
-            if (arg(op, i)->def && part_of(parts, arg(op, i)->def) > latest)
-                latest = part_of(parts, arg(op, i)->def);
-        if (is_of_part(op) && latest > own)
-            misplaced = op;
-        if (is_send(op) && latest >= own && latest % parts->chunks < parts->chunks - 1)
-            latest++; /* where it arrives */
-        set_part(parts, op, latest > own ? latest : own);
+    for (bool again = true; again;) {
+        again = false;
+        for (const Op *op = parts->micro->first; op; op = op->next) {
+            const int own = part_of(parts, op);
+            int latest = latest_operand(parts, op);
+            if (own < parts->chunks)
+                continue;
+            if (is_of_part(op) && latest > own)
+                return op;
+            if (is_send(op) && latest >= own && latest % parts->chunks < parts->chunks - 1)
+                latest++; /* where it arrives */
+            if (latest > own)
+                set_part(parts, op, latest), again = true;
+        }
     }
-    return misplaced;
+    return NULL;
 }

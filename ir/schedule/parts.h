@@ -22,6 +22,7 @@ typedef struct {
 typedef struct {
     Module *m;
     const Func *micro;
+    int sums; /* its first parameters and results: what micro-batches add up */
     int chunks, count;
     StagePart *part; /* in the order of the program */
     Map of;          /* op -> number of its part + 1 */

@@ -236,6 +236,20 @@ const PipelineSlots *pipeline_slots(Module *m, const Op *loop)
     return m->slots && m->slots->loop == loop ? m->slots : plan_slots(m, loop);
 }
 
+/* The first sum over micro-batches that one action reads and another one updates: a second micro-batch may be between
+ * them.  NULL: there is none. */
+static const Value *divided_sum(const MicroParts *parts)
+{
+    for (int i = 0; i < parts->sums; i++)
+        for (const Op *op = parts->micro->first; op; op = op->next) {
+            const Op *update = parts->micro->results.at[i]->def;
+            const bool reads = index_of(&op->args, parts->micro->params.at[i]) >= 0;
+            if (reads && op != update && part_called(parts, op) && update && part_called(parts, update))
+                return parts->micro->params.at[i];
+        }
+    return NULL;
+}
+
 const PipelineSlots *plan_slots(Module *m, const Op *loop)
 {
     const Func *micro = find_func(m, loop->attrs.callee);
@@ -245,6 +259,10 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
         error_at(m->diags, (Where){ .at = loop->loc }, "the parts of a micro-batch are not forward and backward");
         return all;
     }
+    const Value *divided = divided_sum(&all->parts);
+    if (divided)
+        error_at(m->diags, (Where){ .at = loop->loc }, "internal: one action of @%s reads %%%s, another updates it",
+                 micro->name, divided->name);
     all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, all->parts.chunks);
     int most = 0;
     for (const Op *op = micro->first; op; op = op->next)
