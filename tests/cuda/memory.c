@@ -124,7 +124,7 @@ static Walk walk_over(const Module *m, const Operands *o, int operand, int rank)
     Walk w = { .m = m, .value = o->value[operand] };
     for (int i = 0; i < w.value->type.rank; i++)
         if (w.value->type.dim[i].split.count)
-            w.part[i] = part_of(m, &w.value->type.dim[i], rank);
+            w.part[i] = part_on_rank(m, &w.value->type.dim[i], rank);
     return w;
 }
 

@@ -23,7 +23,7 @@ static int64_t coordinate(const Module *m, int rank, int axis)
 }
 
 /* Like runtime/mesh/comm.c, but implemented independently. */
-RtPart part_of(const Module *m, const Dim *dim, int rank)
+RtPart part_on_rank(const Module *m, const Dim *dim, int rank)
 {
     int64_t block = 0, length = local_size(m, dim);
     for (int i = 0; i < dim->split.count; i++)
@@ -93,7 +93,7 @@ void write_ranks(Module *m, const char *text, FILE *out)
     fprintf(out, "extern \"C\" void emulated_rank(int rank)\n{\n");
     for (int rank = 0; rank < rank_count(m); rank++)
         for (int i = 0; i < count; i++) {
-            RtPart part = part_of(m, place[i].dim, rank);
+            RtPart part = part_on_rank(m, place[i].dim, rank);
             fprintf(out, "    if (rank == %d)\n        %s = { %" PRId64 ", %" PRId64 ", %" PRId64 " };\n", rank,
                     place[i].name, part.first, part.jump_from, part.jump);
         }

@@ -10,7 +10,7 @@
 int rank_count(const Module *m);
 
 /* Element i of what the rank has along a dim is element rt_position(part, i) of the whole, or padding. */
-RtPart part_of(const Module *m, const Dim *dim, int rank);
+RtPart part_on_rank(const Module *m, const Dim *dim, int rank);
 
 /* Of a pending sum, the first rank of its axes has the value, the others zeros. */
 bool has_pending(const Module *m, const Type *type, int rank);

@@ -302,22 +302,26 @@ def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None)
         ids = segment.aligned(rest + (seq,))
         seen = seen & (ids[..., :, None] == ids[..., None, :])
     weights = rounding(torch.softmax(scores.masked_fill(~seen, -math.inf), -1))
-    if rounding.draw is not None and scores.requires_grad:
-        disturb_slopes(scores, weights, rounding)
     result = weights @ value
+    if rounding.draw is not None and scores.requires_grad:
+        disturb_slopes(scores, weights, result, rounding)
     dims = tuple(own if d == feature else d for d in q.dims)
     return Tensor(Tensor(result, rest + (seq, own)).aligned(dims), dims)
 
 
-def disturb_slopes(scores, weights, rounding):
+def disturb_slopes(scores, weights, result, rounding):
     """The slope of a score is weight (a - b), where b is the weighted mean of all a.  Attention in tiles adds up a and b in
-    different orders, so that they differ where they are equal in truth."""
-    seen = []
+    different orders, so that they differ where they are equal in truth; and it finds b as the product of its result, as
+    it is stored, with the slope of that."""
+    seen, stored = [], []
     weights.register_hook(seen.append)
+    result.register_hook(stored.append)
 
     def disturbed(slope):
         size = (weights.detach() * seen[-1].abs().amax(-1, keepdim=True)).abs()
-        return slope + 2.0**-23 * size * torch.randn(slope.shape, generator=rounding.draw, dtype=torch.float64)
+        slope = slope + 2.0**-23 * size * torch.randn(slope.shape, generator=rounding.draw, dtype=torch.float64)
+        lost = (stored[-1] * (result - rounding.apply(result.detach()))).sum(-1, keepdim=True)
+        return slope + weights.detach() * lost.detach()
     scores.register_hook(disturbed)
 
 
