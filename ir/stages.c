@@ -22,13 +22,14 @@ Stages common_stages(Stages a, Stages b)
     return both.at ? both : (Stages){ .axis = -1 };
 }
 
-/* Of a loop whose function is not there yet, nothing is known. */
-static bool leads_through_stages(const Module *m, const Func *f)
+/* Of a loop whose function is not there yet, nothing is known.  The verifier refuses deeper calls, and recursive ones. */
+static bool leads_through_stages(const Module *m, const Func *f, int depth)
 {
+    enum { DEEPEST = 32 };
     bool leads = passes_stages(f);
-    for (const Op *op = f->first; op && !leads; op = op->next) {
+    for (const Op *op = f->first; op && !leads && depth < DEEPEST; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        leads = callee && callee->role != KERNEL && leads_through_stages(m, callee);
+        leads = callee && callee->role != KERNEL && leads_through_stages(m, callee, depth + 1);
     }
     return leads;
 }
@@ -41,7 +42,7 @@ bool is_staged(const Module *m, const Func *f)
     for (int i = 0; i < f->results.count; i++)
         if (f->results.at[i]->type.on.at)
             return true;
-    return leads_through_stages(m, f);
+    return leads_through_stages(m, f, 0);
 }
 
 bool is_send(const Op *op) { return info(op)->traits & MOVES && info(op)->traits & SENDS; }

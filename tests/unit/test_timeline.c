@@ -23,7 +23,9 @@ static void check_text(TimelinePicture p, const char *name, int chunks, int widt
     char *text;
     size_t size;
     FILE *out = open_memory(&text, &size);
-    p.schedule = make(&arena, name, 4, chunks, 8);
+    PipelineSchedule *schedule = make(&arena, name, 4, chunks, 8);
+    schedule->reduces = false;
+    p.schedule = schedule;
     p.costs = &costs;
     p.title = "m.mdl";
     p.axis = "pp";
