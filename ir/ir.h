@@ -456,33 +456,6 @@ void take_away(Values *values, int at);
 Name fresh_name(Module *m);
 Name free_name(Module *m, const Func *f, Name name); /* the name, made unique among the values of f */
 
-/* --- Ports: purposes of parameters and results. ------------------------------------------------- */
-const char *port_word(PortKind kind);
-bool port_is_named(PortKind kind);
-bool port_is_state(PortKind kind);
-bool port_is_fed(PortKind kind); /* a number that the trainer sets, or the step the model */
-bool same_port(Port a, Port b);
-bool is_trained(const Module *m, Port port);             /* a param that is not frozen */
-Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
-Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
-Value *param_with(const Func *f, Port port);
-Port result_port(const Func *f, int i);
-int result_at(const Func *f, Port port);         /* -1: f returns none */
-Value *result_for(const Func *f, PortKind kind); /* of a port that is not NAMED; NULL: none */
-void add_result(Module *m, Func *f, Value *value, Port port);
-void insert_result(Module *m, Func *f, int at, Value *value); /* one without a port */
-void remove_result(Func *f, int at);
-int first_residual(const Func *f); /* the number of results before the residuals */
-int first_state(const Func *f);    /* the index of the first state parameter */
-
-/* The state of the step: it reads before[i] and returns after[i], the last of its parameters and results. */
-typedef struct {
-    int count;
-    Value **before, **after;
-} StepState;
-StepState state_of(const Func *step);
-int state_replaced(const Func *f, int result); /* the parameter that this result replaces; -1: none */
-
 /* Aborts: a pass has built an invalid op. */
 _Noreturn void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);
 /* An ill-typed op is a bug of the caller: build() reports it and aborts.  For operands from user input, use
@@ -521,5 +494,7 @@ bool verify_module(Module *m);
 /* Is the head of a verified module consistent with its functions, and complete for a trainer? */
 bool verify_program(Module *m);
 bool verify_model(Module *m); /* a part of that: are all parameters of the function with the role MODEL declared? */
+
+#include "ports.h"
 
 #endif

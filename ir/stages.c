@@ -22,7 +22,8 @@ Stages common_stages(Stages a, Stages b)
     return both.at ? both : (Stages){ .axis = -1 };
 }
 
-/* Of a loop whose function is not there yet, nothing is known.  The verifier refuses deeper calls, and recursive ones. */
+/* Of a loop whose function is not there yet, nothing is known.  The verifier refuses deeper calls, and recursive ones.
+ */
 static bool leads_through_stages(const Module *m, const Func *f, int depth)
 {
     enum { DEEPEST = 32 };
