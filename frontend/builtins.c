@@ -413,7 +413,7 @@ static bool labels_fit(Lower *l, const Arguments *a)
 /* Notes the logits for prediction: those whose labels are the next tokens. */
 static void note_logits(Lower *l, Value *logits, const Value *labels, Name dim)
 {
-    const Input *input = labels->def || is_fed_records(l->m) ? NULL : find_input(l->m, labels->name);
+    const Input *input = labels->def || declares_records(l) ? NULL : find_input(l->m, labels->name);
     if (input && input->shift > 0 && !l->frame->outer && !l->logits) {
         l->logits = logits;
         l->m->vocab = dim;

@@ -108,8 +108,11 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Val
 
 /* --- Cross-entropy, and the mean of it ------------------------------------------------------- */
 
-/* Labels fed by the trainer are tokens, which are never negative. */
-static bool may_ignore(Lower *l, Value *labels, double ignore) { return labels && (ignore >= 0 || !fed_as(l, labels)); }
+/* Tokens are never negative. */
+static bool may_ignore(Lower *l, Value *labels, double ignore)
+{
+    return labels && (ignore >= 0 || declares_records(l) || !fed_as(l, labels));
+}
 
 /* Can the trainer check its range in the data?  See index_fits. */
 static bool is_of_data(Lower *l, Value *index)

@@ -85,9 +85,7 @@ static void check_blocks_used(Lower *l)
 static void lower_variants(Lower *l)
 {
     lower_model(l, AS_MODEL);
-    bool has_totals = l->total_count > 0, predicts = l->logits && !is_fed_records(l->m);
-    if (!predicts)
-        l->m->vocab = NULL;
+    bool has_totals = l->total_count > 0, predicts = l->logits != NULL;
     check_blocks_used(l);
     check_layout(l);
     if (l->diags->errors)

@@ -341,6 +341,7 @@ void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
 bool has_no_positions(Lower *l, Name dim, Loc at); /* reports a dim of which none may be named */
 Operand call_block(Lower *l, const Ast *call, Symbol *block);
+bool declares_records(const Lower *l); /* is_fed_records of the whole model, of which all inputs may not be known yet */
 Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
 /* Notes that inputs used as an index of a dim are below its size; false after reporting a number that is not. */
 bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at);

@@ -43,7 +43,7 @@ static void write_input(Module *m, const Input *input, const Value *value, FILE 
             string_text(m, input->of), types[input->type.dtype]);
     fprintf(out, "        .offset = %" PRId64 ",\n        .shift = %" PRId64 ",\n        .vocab = %" PRId64 ",\n",
             value->storage->at, input->shift, input->vocab);
-    if (input->may_ignore)
+    if (input->may_ignore && is_fed_records(m))
         fprintf(out, "        .may_ignore = true,\n        .ignored = %" PRId64 ",\n", input->ignored);
     write_dims(m, input, value, out);
     fputs("    },\n", out);

@@ -79,7 +79,8 @@ class Drawing:
 
     def embedding(self, scope):
         """Rows of a table, by the tokens of an input."""
-        fed = scope.read(scope.locals[self.draw.choice(self.state.inputs)])
+        inputs = [name for name in self.state.inputs if set(self.state.sizes) - scope.locals[name].dims]
+        fed = scope.read(scope.locals[self.draw.choice(inputs)])
         table = "vocab" if self.draw.random() < 0.8 else self.draw.choice([d for d in self.state.sizes if d not in fed.dims])
         more = scope.some([d for d in self.state.sizes if d not in fed.dims | {table}], 0, 2)
         weight = scope.param([table, *more], 0.8)

@@ -3,6 +3,7 @@ precision, and how far rounding alone may move them.
 
 The rounding is found by doing the same again with every result rounded as the precision has it, to the nearest and at
 random: a program on which that alone makes a large difference is of no use."""
+import collections
 import math
 import re
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ import tensors
 from constants import called, known_numbers, number_of, setting
 from decays import decaying as decaying_of, matrices
 from evaluate import Evaluation
-from tree import Input, Mesh, Name, Shard
+from prune import expressions
+from tree import Call, Input, Mesh, Name, Shard, walk
 
 STEPS = 3
 
@@ -155,6 +157,18 @@ def empty_data(program, settings, sizes):
     return arrays
 
 
+def only_labels(program):
+    """Inputs that the program reads as labels of a cross_entropy only, where -100 is ignored."""
+    read, labelled = collections.Counter(), collections.Counter()
+    for expression in expressions(program):
+        for e in walk(expression):
+            if isinstance(e, Name):
+                read[e.name] += 1
+            if isinstance(e, Call) and e.function == "cross_entropy" and "ignore" not in e.keywords and isinstance(e.arguments[1], Name):
+                labelled[e.arguments[1].name] += 1
+    return {name for name in labelled if labelled[name] == read[name]}
+
+
 def drawn_data(program, empty, fits, draw):
     """Tokens that fit what they index; in files of several types."""
     if not isinstance(empty, dict):
@@ -169,6 +183,9 @@ def drawn_data(program, empty, fits, draw):
         else:
             largest = min([16, *(fits[other] for other in fits if source[other] == name)])
             arrays[name] = draw.integers(0, largest, zeros.shape).astype(draw.choice([np.uint8, np.int16, np.int32, np.int64]))
+            if {other for other in source if source[other] == name} <= only_labels(program):
+                some = draw.random(zeros.shape) < 0.2
+                arrays[name] = np.where(some, -100, arrays[name].astype(np.int16))
     return arrays
 
 
@@ -283,6 +300,12 @@ class Trainer:
             for name, g in gradient.items():
                 g = (self.rounding.with_noise(g, norm) * scale).clamp(-s.clip_value, s.clip_value)
                 self.update(name, g, rate)
+                self.weights[name].data = self.stored(self.weights[name].data)
+
+    def stored(self, weight):
+        """Weights are f32: those that are equal in truth may differ in their last bit."""
+        draw = self.rounding.draw
+        return weight if draw is None else tensors.Rounding(bits=24, draw=draw).apply(weight)
 
     def update(self, name, gradient, rate):
         """The rates of groups keep their ratio."""

@@ -60,9 +60,9 @@ class Rounded(torch.autograd.Function):
 class Rounding:
     """To `bits` of mantissa: to the nearest, or (with a seed) up or down at random."""
 
-    def __init__(self, bits=None, seed=None, least=None, largest=None):
+    def __init__(self, bits=None, seed=None, least=None, largest=None, draw=None):
         self.bits, self.least, self.largest = bits, least, largest
-        self.draw = None if seed is None else torch.Generator().manual_seed(seed)
+        self.draw = draw if seed is None else torch.Generator().manual_seed(seed)
 
     def apply(self, x):
         mantissa, exponent = torch.frexp(x)
