@@ -79,6 +79,15 @@ static void attend_row(const Attention *x, int64_t i, double *score)
             accumulate(x, Y, i, n->map(OP_div, weight(x, score[j], highest), sum), V, j);
 }
 
+/* The share of a score in the row with this log-sum-exp; 0 in rows of padding, whose sum is 0. */
+static double weight_in_row(const Attention *x, double score, double lse)
+{
+    const Numbers *n = x->n;
+    if (!n->keeps_sums)
+        return weight(x, score, lse);
+    return lse == 0 ? 0 : n->map(OP_div, weight(x, score, 0), lse);
+}
+
 static void attend_grad_row(const Attention *x, int64_t i, double *unused)
 {
     const Numbers *n = x->n;
@@ -87,7 +96,7 @@ static void attend_grad_row(const Attention *x, int64_t i, double *unused)
         if (!is_visible(x, i, j))
             continue;
         double score = n->map(OP_mul, x->scale, product(x, Q, i, K, j));
-        double p = n->keeps_sums ? n->map(OP_div, weight(x, score, 0), lse) : weight(x, score, lse);
+        double p = weight_in_row(x, score, lse);
         double ds = n->map(OP_mul, n->map(OP_mul, p, n->map(OP_sub, product(x, DY, i, V, j), dy_y)), x->scale);
         accumulate(x, DV, j, p, DY, i);
         accumulate(x, DQ, i, ds, K, j);

@@ -18,7 +18,7 @@ RULES = {  # mesh, lines in place of those of llama.mdl
 
 def compile_ring(tmp_path, rules, seq, how, *options):
     mesh, lines = RULES[rules]
-    text = (ROOT / "examples/llama.mdl").read_text().replace("causal = true", how).split("parallel {")[0]
+    text = (ROOT / "examples/llama.mdl").read_text().replace("causal = true, window = window", how).split("parallel {")[0]
     (tmp_path / "ring.mdl").write_text(text + f"parallel {{\n    mesh {mesh.replace(',', ', ')}\n" + "\n".join(lines) + "\n}\n")
     run = subprocess.run([MPC, "compile", tmp_path / "ring.mdl", "--no-cc", "-o", tmp_path, "-D", f"seq={seq}", *SIZES, *options],
                          capture_output=True, text=True, timeout=200)
