@@ -153,6 +153,15 @@ static void check_shard(Layout *p, const Ast *ast)
         check_divides(l, ast->init, axis->first + axis->count - 1);
 }
 
+/* Are there rows by expert along the dim, or is it the dim of their slots?  Ranks have one block of these. */
+static bool has_experts_rows(const Lower *l, Name dim)
+{
+    for (const Symbol *symbol = l->globals.newest; symbol; symbol = symbol->next)
+        if (symbol->is_slots && (symbol->experts == dim || strcmp(symbol->name, dim) == 0))
+            return true;
+    return false;
+}
+
 /* For the sequence dim of causal attention, the first axis is zig-zag, if there are two blocks for each rank. */
 static void choose_zigzag(Lower *l)
 {
@@ -166,7 +175,7 @@ static void choose_zigzag(Lower *l)
                 is_first &= !has_name(&other->dims, name);
             if (rule->exchange || !is_first || !outermost || !symbol || !attends_causally(l->m, name))
                 continue;
-            rule->zigzag = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0;
+            rule->zigzag = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0 && !has_experts_rows(l, name);
             add_setting(l, arena_text(l->arena, "parallel.zigzag.%s", l->m->axis[rule->axis]),
                         rule->zigzag ? "true" : "false", "", arena_text(l->arena, "causal attention along '%s'", name));
         }

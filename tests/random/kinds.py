@@ -128,6 +128,7 @@ KINDS = {
     "empty_part": Kind("a stage without copies of a repeat has no part in its collectives", "0 blocks", drawn=False, later=True),
     "divided_sum": Kind("a part of a micro-batch reads a sum that a later part updates", "wrong|changes the result", drawn=False,
                         later=True),
+    "zigzag_experts": Kind("the sequence dim of causal attention is that of experts too", "no member named", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
