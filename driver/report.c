@@ -186,10 +186,9 @@ int fullest_kind(const Report *r)
 static void find_message_space(Report *r)
 {
     r->messages_on = NEW_ARRAY(&r->run->arena, int64_t, r->kinds->count);
-    for (int kind = 0; kind < r->kinds->count; kind++) {
-        r->messages_on[kind] = message_space(r->m, is_cuda(r->run->options), kind);
+    message_space(r->m, is_cuda(r->run->options), r->kinds->count, r->messages_on);
+    for (int kind = 0; kind < r->kinds->count; kind++)
         r->messages = r->messages_on[kind] > r->messages ? r->messages_on[kind] : r->messages;
-    }
 }
 
 MemoryParts parts_of(const MemoryUse *use)

@@ -136,7 +136,6 @@ typedef struct Sharing {
 typedef struct {
     Module *m;
     bool on_gpu;
-    int kind;               /* of rank */
     int collectives, parts; /* messages assembled from parts, and the tables of these parts */
     Sharing *sharing;
 } Space;
@@ -155,44 +154,66 @@ static Sharing *sharing_of(Space *s, const RtCollective *c)
     return s->sharing = at;
 }
 
-/* Adds the collective that begins with this op; returns its last op. */
-static const Op *add_space(Space *s, const Op *op)
+static void add_collective(Space *s, const RtCollective *c, const Op *op)
 {
-    const Op *ops[MOST_PIECES];
-    int count = find_bucket(op, ops);
-    const RtCollective c = collective_of(s->m, ops, count, s->kind);
-    int64_t ranks = c.stages ? __builtin_popcountll(c.stages) : count_ranks(s->m, op->attrs.axis);
-    int64_t bytes = s->on_gpu ? rt_nccl_workspace(&c, ranks) : rt_exchange_workspace(&c, ranks);
-    Sharing *sharing = sharing_of(s, &c);
+    int64_t ranks = c->stages ? __builtin_popcountll(c->stages) : count_ranks(s->m, op->attrs.axis);
+    int64_t bytes = s->on_gpu ? rt_nccl_workspace(c, ranks) : rt_exchange_workspace(c, ranks);
+    Sharing *sharing = sharing_of(s, c);
     sharing->bytes = bytes > sharing->bytes ? bytes : sharing->bytes;
     s->collectives++;
-    s->parts += rt_packed_parts(&c);
+    s->parts += rt_packed_parts(c);
+}
+
+/* Adds the collective that begins with this op, for each kind of rank; returns its last op. */
+static const Op *add_space(Space on[], int kinds, const Op *op)
+{
+    const Op *ops[MOST_PIECES];
+    const int count = find_bucket(op, ops);
+    RtCollective c = collective_of(on->m, ops, count, 0);
+    bool differs = false;
+    for (int i = 0; i < count; i++)
+        differs |= is_stack(&arg(ops[i], 0)->type);
+    for (int kind = 0; kind < kinds; kind++) {
+        if (kind && differs)
+            c = collective_of(on->m, ops, count, kind);
+        add_collective(&on[kind], &c, op);
+    }
     return ops[count - 1];
 }
 
 /* What a loop in stages carries is sent from stage to stage. */
-static void add_stage_messages(Space *s, const Op *loop)
+static void add_stage_messages(Space on[], int kinds, const Op *loop)
 {
     for (int i = 0; i < loop->attrs.carried; i++) {
-        const RtCollective c = stage_message(s->m, &arg(loop, i)->type, loop->attrs.dims.dim[0].split.axis[0]);
-        sharing_of(s, &c);
-        s->collectives++;
+        const RtCollective c = stage_message(on->m, &arg(loop, i)->type, loop->attrs.dims.dim[0].split.axis[0]);
+        for (int kind = 0; kind < kinds; kind++) {
+            sharing_of(&on[kind], &c);
+            on[kind].collectives++;
+        }
     }
 }
 
 int64_t product_space(bool on_gpu) { return on_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
 
-int64_t message_space(Module *m, bool on_gpu, int kind)
+static int64_t space_bytes(const Space *s)
 {
-    Space s = { .m = m, .on_gpu = on_gpu, .kind = kind };
+    int64_t bytes = s->on_gpu ? rt_gpu_tables_bytes(s->collectives, s->parts) : 0;
+    for (const Sharing *at = s->sharing; at; at = at->next)
+        bytes += at->bytes;
+    return bytes;
+}
+
+void message_space(Module *m, bool on_gpu, int kinds, int64_t bytes[])
+{
+    Space *on = NEW_ARRAY(&m->arena, Space, kinds);
+    for (int kind = 0; kind < kinds; kind++)
+        on[kind] = (Space){ .m = m, .on_gpu = on_gpu };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
             if (info(op)->traits & SENDS && continued_by(m, op) == op)
-                op = add_space(&s, op);
+                op = add_space(on, kinds, op);
             else if (runs_in_stages(op))
-                add_stage_messages(&s, op);
-    int64_t bytes = on_gpu ? rt_gpu_tables_bytes(s.collectives, s.parts) : 0;
-    for (const Sharing *at = s.sharing; at; at = at->next)
-        bytes += at->bytes;
-    return bytes;
+                add_stage_messages(on, kinds, op);
+    for (int kind = 0; kind < kinds; kind++)
+        bytes[kind] = space_bytes(&on[kind]);
 }

@@ -61,6 +61,7 @@ typedef struct {
     Module *m;
     Map of;    /* Value -> its class + 1 */
     Map param; /* Value -> its Param, or that of its gradient or state */
+    Map lives; /* Func -> when its values are live: see cost_memory.c */
 } Classes;
 
 Classes classify_tensors(Module *m); /* the module has been through the memory pass */
@@ -93,10 +94,10 @@ typedef struct {
     Stretch *held; /* at the peak */
 } MemoryUse;
 
-MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind); /* of one kind of rank */
+MemoryUse memory_use(Classes *classes, Kinds *kinds, int kind); /* of one kind of rank */
 
 /* Bytes in use at the peak of a program; 0: there is none. */
-int64_t program_peak(const Classes *classes, Kinds *kinds, int kind, FuncRole role);
+int64_t program_peak(Classes *classes, Kinds *kinds, int kind, FuncRole role);
 
 /* On that kind of rank; less than end - begin for interleaved tensors. */
 int64_t bytes_of_held(const Module *m, const Stretch *held, int kind);

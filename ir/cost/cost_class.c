@@ -200,7 +200,7 @@ static void mark_activations(Classes *classes, const Map *forward, const Func *f
 
 Classes classify_tensors(Module *m)
 {
-    Classes classes = { .m = m, .of.arena = &m->arena, .param.arena = &m->arena };
+    Classes classes = { .m = m, .of.arena = &m->arena, .param.arena = &m->arena, .lives.arena = &m->arena };
     Map forward = { .arena = &m->arena };
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     for (int i = 0; i < 3; i++) {

@@ -16,11 +16,26 @@ typedef struct {
     const Value *value;
     const Op *op;
     int first, last;
-    Stretch held; /* empty: this kind of rank has no memory for it in the frame, but in slots, or none */
+    Stretch planned; /* in its function's frame; empty: it is in no frame, but in slots, or where a pointer says */
+    uint64_t on;     /* the kinds of rank that have memory for it */
 } Life;
 
+/* An op of a function. */
 typedef struct {
-    const Classes *classes;
+    const Func *callee; /* with a frame of its own; NULL: none */
+    uint64_t on;        /* the kinds that run it; with a callee, all: its own ops say */
+    int64_t beside;     /* bytes beside its results: scratch of its kernel, or buffers and slots of a loop */
+} Moment;
+
+/* What all kinds of rank have in common. */
+typedef struct {
+    Life *life;
+    Moment *moment;
+    int lives, moments;
+} FuncLives;
+
+typedef struct {
+    Classes *classes;
     Module *m;
     Kinds *kinds;
     int kind;                   /* of rank */
@@ -64,12 +79,12 @@ static void add_held(PeakSearch *plan, UseList *list, const Func *f, int64_t fra
 
 /* --- Lives --------------------------------------------------------------------------------------- */
 
-static int count_results(const Func *f)
+static void count_ops(const Func *f, int *ops, int *results)
 {
-    int count = 0;
-    for (const Op *op = f->first; op; op = op->next)
-        count += op->results.count;
-    return count;
+    for (const Op *op = f->first; op; op = op->next) {
+        *results += op->results.count;
+        ++*ops;
+    }
 }
 
 static void prolong(Map *lives, const Value *value, int number)
@@ -80,32 +95,41 @@ static void prolong(Map *lives, const Value *value, int number)
 }
 
 /* All values that ops of `f` define, in order; reading a view is reading the viewed value. */
-static Life *find_lives(PeakSearch *plan, const Func *f, int *count)
+static void find_lives(PeakSearch *plan, const Func *f, FuncLives *all)
 {
-    Life *all = NEW_ARRAY(&plan->m->arena, Life, count_results(f) + 1);
     Map lives = { .arena = &plan->m->arena };
-    int number = 0;
-    *count = 0;
+    int number = 0, count = 0;
     for (const Op *op = f->first; op; op = op->next, number++) {
         for (int i = 0; i < op->args.count; i++)
             prolong(&lives, arg(op, i), number);
         for (int i = 0; i < op->results.count; i++) {
-            all[*count] = (Life){ .value = op->results.at[i], .op = op, .first = number, .last = number };
-            map_put(&lives, op->results.at[i], &all[(*count)++]);
+            all->life[count] = (Life){ .value = op->results.at[i], .op = op, .first = number, .last = number };
+            map_put(&lives, op->results.at[i], &all->life[count++]);
         }
     }
     for (int i = 0; i < f->results.count; i++)
         prolong(&lives, f->results.at[i], number);
-    for (int i = 0; i < *count; i++) /* until it is waited for, a collective reads its operand */
-        if (all[i].op->attrs.started)
-            prolong(&lives, arg(all[i].op, 0), all[i].last);
-    for (int i = *count - 1; i >= 0; i--)
-        if (info(all[i].op)->family == VIEW)
-            prolong(&lives, arg(all[i].op, 0), all[i].last);
-    return all;
+    for (int i = 0; i < count; i++) /* until it is waited for, a collective reads its operand */
+        if (all->life[i].op->attrs.started)
+            prolong(&lives, arg(all->life[i].op, 0), all->life[i].last);
+    for (int i = count - 1; i >= 0; i--)
+        if (info(all->life[i].op)->family == VIEW)
+            prolong(&lives, arg(all->life[i].op, 0), all->life[i].last);
 }
 
-/* --- Live values while an op runs ---------------------------------------------------------------- */
+static void find_place(PeakSearch *plan, Life *life)
+{
+    const Storage *place = life->value->storage;
+    const Value *held = shown_by(life->value);
+    if (!place || place->base == BY_POINTER || (plan->slots && held->def && ring_of(plan->slots, held) >= 0))
+        return;
+    life->planned = (Stretch){ .begin = place->at,
+                               .end = place->at + span_bytes(plan->m, life->value),
+                               .kind = class_of(plan->classes, life->value),
+                               .value = life->value,
+                               .op = life->op };
+    life->on = plan->kinds->count == 1 ? ALL_STAGES : stages_holding(plan->m, held);
+}
 
 static const Func *frame_below(const Module *m, const Op *op)
 {
@@ -113,55 +137,62 @@ static const Func *frame_below(const Module *m, const Op *op)
     return callee && callee->role != KERNEL ? callee : NULL;
 }
 
-/* Has this kind of rank memory for the value, other than slots? */
-static bool is_there(const PeakSearch *plan, const Value *value)
-{
-    const Value *held = shown_by(value);
-    const bool is_in_slots = plan->slots && held->def && ring_of(plan->slots, held) >= 0;
-    return !is_in_slots && (plan->kinds->count == 1 || stages_holding(plan->m, held) >> plan->kind & 1);
-}
-
-/* `frame`: the address of the function's frame in the arena; 0 if its storage is relative to the arena. */
-static Stretch held_by(PeakSearch *plan, const Func *f, const Life *life, int64_t frame)
-{
-    const Storage *place = life->value->storage;
-    if (!place || place->base == BY_POINTER || (!frame && place->at < plan->base) || !is_there(plan, life->value))
-        return (Stretch){ 0 };
-    const Stretch planned = { .begin = place->at,
-                              .end = place->at + span_bytes(plan->m, life->value),
-                              .kind = class_of(plan->classes, life->value),
-                              .value = life->value,
-                              .op = life->op };
-    return placed(plan, f, frame, planned);
-}
-
-static void hold_values(PeakSearch *plan, UseList *list, const Life *lives, int count, int number)
-{
-    for (int i = 0; i < count; i++)
-        if (lives[i].first <= number && number <= lives[i].last && lives[i].held.begin < lives[i].held.end)
-            append_held(plan, list, lives[i].held);
-}
-
-/* Beside the results of an op: scratch of its kernel, or buffers and slots of a loop. */
-static int64_t bytes_beside(PeakSearch *plan, const Op *op, const Func *callee)
-{
-    return callee ? iteration_buffers(plan->m, op, callee) : scratch_of(plan->kinds, op);
-}
-
-static void hold_scratch(PeakSearch *plan, UseList *list, const Func *f, const Op *op, int64_t frame)
+static Moment moment_of(PeakSearch *plan, const Op *op)
 {
     const Func *callee = frame_below(plan->m, op);
-    int64_t begin = op->attrs.frame + (callee ? aligned_bytes(callee->frame) : 0);
-    int64_t bytes = bytes_beside(plan, op, callee);
-    const int64_t kept = callee ? op->attrs.slots : 0; /* of micro-batches in flight */
-    if (bytes > kept)
-        add_held(plan, list, f, frame,
-                 (Stretch){ .begin = begin, .end = begin + bytes - kept, .kind = WORKSPACE, .op = op });
+    return (Moment){ .callee = callee,
+                     .on = callee || plan->kinds->count == 1 ? ALL_STAGES : stages_running(plan->m, op),
+                     .beside = callee ? iteration_buffers(plan->m, op, callee) : scratch_of(plan->kinds, op) };
+}
+
+static const FuncLives *lives_of(PeakSearch *plan, const Func *f)
+{
+    FuncLives *all = map_get(&plan->classes->lives, f);
+    if (all)
+        return all;
+    all = NEW(&plan->m->arena, FuncLives);
+    map_put(&plan->classes->lives, f, all);
+    count_ops(f, &all->moments, &all->lives);
+    all->life = NEW_ARRAY(&plan->m->arena, Life, all->lives + 1);
+    all->moment = NEW_ARRAY(&plan->m->arena, Moment, all->moments + 1);
+    find_lives(plan, f, all);
+    for (int i = 0; i < all->lives; i++)
+        find_place(plan, &all->life[i]);
+    int number = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        all->moment[number++] = moment_of(plan, op);
+    return all;
+}
+
+/* --- Live values while an op runs ---------------------------------------------------------------- */
+
+/* One call: its values where this kind of rank has them, and for each op a bound of what is held while it runs, the sum
+ * of all ranges and of the frame of what it calls; -1: it is not run. */
+typedef struct {
+    const Func *f;
+    int64_t frame; /* its address in the arena; 0: storage is relative to the arena */
+    const FuncLives *all;
+    Stretch *held; /* by life; empty: it has no memory for it */
+    int64_t *bound;
+} CallLives;
+
+static void hold_values(PeakSearch *plan, UseList *list, const CallLives *c, int number)
+{
+    for (int i = 0; i < c->all->lives; i++)
+        if (c->all->life[i].first <= number && number <= c->all->life[i].last && c->held[i].begin < c->held[i].end)
+            append_held(plan, list, c->held[i]);
+}
+
+static void hold_scratch(PeakSearch *plan, UseList *list, const CallLives *c, const Op *op, const Moment *moment)
+{
+    const int64_t begin = op->attrs.frame + (moment->callee ? aligned_bytes(moment->callee->frame) : 0);
+    const int64_t kept = moment->callee ? op->attrs.slots : 0; /* of micro-batches in flight */
+    const int64_t end = begin + moment->beside, slots = end - kept;
+    if (slots > begin)
+        add_held(plan, list, c->f, c->frame, (Stretch){ .begin = begin, .end = slots, .kind = WORKSPACE, .op = op });
     if (kept)
-        add_held(
-            plan, list, f, frame,
-            (Stretch){
-                .begin = begin + bytes - kept, .end = begin + bytes, .kind = ACTIVATIONS, .is_slots = true, .op = op });
+        add_held(plan, list, c->f, c->frame,
+                 (Stretch){ .begin = slots, .end = end, .kind = ACTIVATIONS, .is_slots = true, .op = op });
 }
 
 static int earlier_first(const void *a, const void *b)
@@ -196,36 +227,27 @@ typedef struct {
     int64_t bytes;
 } Peak;
 
-/* One call: its values, and for each op a bound of what is held while it runs, the sum of all ranges; -1: it is not
- * run. */
-typedef struct {
-    const Func *f;
-    int64_t frame; /* see held_by() */
-    Life *lives;
-    int count;
-    int64_t *bound;
-} CallLives;
-
 static CallLives lives_of_call(PeakSearch *plan, const Func *f, int64_t frame)
 {
-    CallLives c = { .f = f, .frame = frame };
-    int ops = 0, number = 0;
+    CallLives c = { .f = f, .frame = frame, .all = lives_of(plan, f) };
+    const int lives = c.all->lives, moments = c.all->moments;
     int64_t sum = 0;
-    c.lives = find_lives(plan, f, &c.count);
-    for (const Op *op = f->first; op; op = op->next)
-        ops++;
-    c.bound = NEW_ARRAY(&plan->m->arena, int64_t, ops + 2);
-    for (int i = 0; i < c.count; i++) {
-        Life *life = &c.lives[i];
-        life->held = held_by(plan, f, life, frame);
-        c.bound[life->first] += life->held.end - life->held.begin;
-        c.bound[life->last + 1 < ops ? life->last + 1 : ops] -= life->held.end - life->held.begin;
+    c.held = NEW_ARRAY(&plan->m->arena, Stretch, lives + 1);
+    c.bound = NEW_ARRAY(&plan->m->arena, int64_t, moments + 2);
+    for (int i = 0; i < lives; i++) {
+        const Life *life = &c.all->life[i];
+        const bool outlives = !frame && life->planned.begin < plan->base;
+        if (outlives || !(life->on >> plan->kind & 1))
+            continue;
+        c.held[i] = placed(plan, f, frame, life->planned);
+        c.bound[life->first] += c.held[i].end - c.held[i].begin;
+        c.bound[life->last + 1 < moments ? life->last + 1 : moments] -= c.held[i].end - c.held[i].begin;
     }
-    for (const Op *op = f->first; op; op = op->next, number++) {
-        const bool is_run =
-            frame_below(plan->m, op) || plan->kinds->count == 1 || stages_running(plan->m, op) >> plan->kind & 1;
+    for (int number = 0; number < moments; number++) {
+        const Moment *moment = &c.all->moment[number];
+        const int64_t below = moment->callee ? frame_on(plan->kinds, moment->callee, plan->kind) : 0;
         sum += c.bound[number];
-        c.bound[number] = is_run ? sum + bytes_beside(plan, op, frame_below(plan->m, op)) : -1;
+        c.bound[number] = moment->on >> plan->kind & 1 ? sum + moment->beside + below : -1;
     }
     return c;
 }
@@ -235,14 +257,15 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame);
 /* While one op runs, or at the peak of what it calls; `room` is for the list. */
 static Peak peak_of_op(PeakSearch *plan, const CallLives *c, const Op *op, int number, UseList room)
 {
-    const Func *callee = frame_below(plan->m, op);
+    const Moment *moment = &c->all->moment[number];
     Peak here = { .func = c->f, .op = op, .held = { .room = room.room, .at = room.at } };
-    if (callee)
-        here = find_peak(plan, callee, c->frame + place_on(kind_frame(plan->kinds, c->f), plan->kind, op->attrs.frame));
+    if (moment->callee)
+        here = find_peak(plan, moment->callee,
+                         c->frame + place_on(kind_frame(plan->kinds, c->f), plan->kind, op->attrs.frame));
     if (!here.op) /* a rank of this kind runs nothing of the callee */
         here.func = c->f, here.op = op;
-    hold_values(plan, &here.held, c->lives, c->count, number);
-    hold_scratch(plan, &here.held, c->f, op, c->frame);
+    hold_values(plan, &here.held, c, number);
+    hold_scratch(plan, &here.held, c, op, moment);
     here.bytes = bytes_held(&here.held);
     return here;
 }
@@ -257,14 +280,12 @@ static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame)
     const Op *highest = NULL;
     int highest_number = 0, number = 0;
     for (const Op *op = f->first; op; op = op->next, number++)
-        if (!frame_below(plan->m, op) && c.bound[number] >= 0 &&
-            (!highest || c.bound[number] > c.bound[highest_number]))
+        if (c.bound[number] >= 0 && (!highest || c.bound[number] > c.bound[highest_number]))
             highest = op, highest_number = number;
     const Peak likely = highest ? peak_of_op(plan, &c, highest, highest_number, (UseList){ 0 }) : peak;
     number = 0;
     for (const Op *op = f->first; op; op = op->next, number++) {
-        const bool is_lower = c.bound[number] < likely.bytes || c.bound[number] <= peak.bytes;
-        if (!frame_below(plan->m, op) && (c.bound[number] < 0 || is_lower))
+        if (c.bound[number] < likely.bytes || c.bound[number] <= peak.bytes)
             continue;
         const Peak here = op == highest ? likely : peak_of_op(plan, &c, op, number, room);
         const bool is_peak = here.bytes > peak.bytes;
@@ -338,7 +359,7 @@ int64_t bytes_of_held(const Module *m, const Stretch *held, int kind)
 }
 
 /* `lasting`: what outlives a step, in all programs. */
-static PeakSearch begin_search(const Classes *classes, Kinds *kinds, int kind, UseList *lasting)
+static PeakSearch begin_search(Classes *classes, Kinds *kinds, int kind, UseList *lasting)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     PeakSearch plan = { .classes = classes, .m = classes->m, .kinds = kinds, .kind = kind };
@@ -361,7 +382,7 @@ static Peak peak_of_program(PeakSearch *plan, const Func *f, const UseList *last
     return peak;
 }
 
-int64_t program_peak(const Classes *classes, Kinds *kinds, int kind, FuncRole role)
+int64_t program_peak(Classes *classes, Kinds *kinds, int kind, FuncRole role)
 {
     UseList lasting = { 0 };
     PeakSearch plan = begin_search(classes, kinds, kind, &lasting);
@@ -369,7 +390,7 @@ int64_t program_peak(const Classes *classes, Kinds *kinds, int kind, FuncRole ro
     return f ? peak_of_program(&plan, f, &lasting).bytes : 0;
 }
 
-MemoryUse memory_use(const Classes *classes, Kinds *kinds, int kind)
+MemoryUse memory_use(Classes *classes, Kinds *kinds, int kind)
 {
     UseList lasting = { 0 };
     PeakSearch plan = begin_search(classes, kinds, kind, &lasting);

@@ -97,9 +97,9 @@ static bool is_read_in_slices(const Module *m, const Func *f, const Value *value
 {
     for (const Op *op = f->first; op; op = op->next)
         for (int i = 0; i < op->args.count; i++) {
-            const Func *callee = frame_below(m, op);
             if (arg(op, i) != value || keeps_slices(op, value, dim))
                 continue;
+            const Func *callee = frame_below(m, op);
             if (info(op)->traits & WAITS && is_read_in_slices(m, f, result(op), dim))
                 continue;
             if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
@@ -333,9 +333,10 @@ static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
     }
 }
 
-static KindFrame *new_frame(const Kinds *kinds)
+static KindFrame *new_frame(const Kinds *kinds, const Func *f)
 {
     KindFrame *frame = NEW(&kinds->m->arena, KindFrame);
+    frame->bytes = f->frame;
     frame->gap = NEW_ARRAY(&kinds->m->arena, Gap *, kinds->count);
     frame->count = NEW_ARRAY(&kinds->m->arena, int, kinds->count);
     return frame;
@@ -347,7 +348,7 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     KindFrame *frame = map_get(&kinds->frames, f);
     if (frame)
         return frame;
-    frame = new_frame(kinds);
+    frame = new_frame(kinds, f);
     map_put(&kinds->frames, f, frame);
     if (kinds->axis < 0)
         return frame;

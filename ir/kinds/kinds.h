@@ -19,8 +19,9 @@ typedef struct {
 /* The frame of a function; of step, evaluation or prediction: the arena while it runs.  What outlives a step and what
  * is fed is at the same places in all three. */
 typedef struct {
-    Gap **gap;  /* by kind: in order */
-    int *count; /* of them, by kind */
+    int64_t bytes; /* in the plan */
+    Gap **gap;     /* by kind: in order */
+    int *count;    /* of them, by kind */
 } KindFrame;
 
 typedef struct Kinds {

@@ -17,17 +17,19 @@ typedef struct {
     bool last;                  /* the last iteration of each loop; else the first one */
     const PipelineSlots *slots; /* NULL: no schedule */
     int64_t slots_at;           /* in the arena */
+    const KindFrame *arena;
 } Check;
 
 /* An address in the plan of a frame. */
 typedef struct {
-    const Func *frame;
+    const KindFrame *frame;
     int64_t at;
 } Spot;
 
 /* One call of a function: the kinds that run it, as a set, and the pointer arguments of each. */
 typedef struct {
     const Func *f;
+    const KindFrame *frame; /* of f */
     uint64_t on;
     Spot *const *pointer; /* by kind */
 } Call;
@@ -44,37 +46,38 @@ static Spot spot_of(const Check *c, const Call *call, const Value *value, const 
     const Storage *s = value->storage;
     if (ring) {
         const int64_t slot = c->last ? ring->slots[kind] - 1 : 0;
-        return (Spot){ func_with_role(c->m, STEP),
-                       c->slots_at + ring->offset + slot * ring->bytes + s->at - ring->begin };
+        return (Spot){ c->arena, c->slots_at + ring->offset + slot * ring->bytes + s->at - ring->begin };
     }
     if (s->base == IN_FRAME)
-        return (Spot){ call->f, s->at };
+        return (Spot){ call->frame, s->at };
     const Spot *pointer = &call->pointer[kind][s->pointer];
     return (Spot){ pointer->frame, pointer->at + s->at };
 }
 
-static bool is_held(const Check *c, Spot spot, int64_t bytes, int kind)
+static bool is_held(Spot spot, int64_t bytes, int kind)
 {
-    const KindFrame *frame = kind_frame(c->kinds, spot.frame);
-    return spot.at + bytes <= spot.frame->frame && !meets_gap(frame, kind, spot.at, bytes);
+    return spot.at + bytes <= spot.frame->bytes && !meets_gap(spot.frame, kind, spot.at, bytes);
 }
 
-/* The bytes of a value; of a stack, and only `own` copies, those of one kind. */
-static int64_t bytes_touched(const Check *c, const Value *value, bool own, int kind)
+/* Of the bytes of a stack, those of the copies of one kind. */
+static int64_t bytes_of_part(const Check *c, const Value *value, int64_t whole, int kind)
 {
-    const Dim *dim = own && value->type.rank && value->type.dim[0].split.parts ? &value->type.dim[0] : NULL;
-    const int64_t part = dim ? part_size(c->m, dim, kind) : -1;
-    const int64_t missing = dim ? (local_size(c->m, dim) - part) * value->storage->stride[0] : 0;
-    return part ? span_bytes(c->m, value) - missing * dtype_bytes(value->type.dtype) : 0;
+    const Dim *dim = &value->type.dim[0];
+    const int64_t part = part_size(c->m, dim, kind), missing = local_size(c->m, dim) - part;
+    return part ? whole - missing * value->storage->stride[0] * dtype_bytes(value->type.dtype) : 0;
 }
 
-/* Has each of these kinds memory for it? */
+/* Has each of these kinds memory for it; of a stack, and only its `own` copies, for these? */
 static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value, uint64_t on, bool own)
 {
     const Ring *ring = ring_holding(c, value);
+    const int64_t whole = span_bytes(c->m, value);
+    const bool is_stack = own && value->type.rank && value->type.dim[0].split.parts;
     for (int kind = 0; kind < c->kinds->count; kind++) {
-        const int64_t bytes = bytes_touched(c, value, own, kind);
-        if (!(on >> kind & 1) || is_held(c, spot_of(c, call, value, ring, kind), bytes, kind))
+        if (!(on >> kind & 1))
+            continue;
+        const int64_t bytes = is_stack ? bytes_of_part(c, value, whole, kind) : whole;
+        if (is_held(spot_of(c, call, value, ring, kind), bytes, kind))
             continue;
         error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for %%%s of @%s, in %s", kind,
                  value->name, call->f->name, info(op)->name);
@@ -98,7 +101,7 @@ static bool check_op(const Check *c, const Call *call, const Op *op)
         if (!check_value(c, call, op, arg_or_result(op, i), on & stages_touching(op, arg_or_result(op, i)), own))
             return false;
     for (int kind = 0; kind < c->kinds->count && scratch; kind++) {
-        if (!(on >> kind & 1) || is_held(c, (Spot){ call->f, op->attrs.frame }, scratch, kind))
+        if (!(on >> kind & 1) || is_held((Spot){ call->frame, op->attrs.frame }, scratch, kind))
             continue;
         error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for scratch of @%s, in %s",
                  kind, call->f->name, info(op)->name);
@@ -176,18 +179,19 @@ static uint64_t kinds_running(const Check *c, const Op *op)
 static bool check_call(const Check *c, const Call *call, const Op *op, const Func *callee)
 {
     const uint64_t on = call->on & kinds_running(c, op);
+    const KindFrame *frame = kind_frame(c->kinds, callee);
     Spot **pointer = NEW_ARRAY(&c->m->arena, Spot *, c->kinds->count);
     for (int kind = 0; kind < c->kinds->count; kind++) {
         if (!(on >> kind & 1))
             continue;
         pointer[kind] = pointers_of(c, call, op, callee, kind);
-        if (is_held(c, (Spot){ call->f, op->attrs.frame }, frame_on(c->kinds, callee, kind), kind))
+        if (is_held((Spot){ call->frame, op->attrs.frame }, place_on(frame, kind, frame->bytes), kind))
             continue;
         error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for the frame of @%s", kind,
                  callee->name);
         return false;
     }
-    return !on || (check_sums(c, call, op, callee, on) && check_func(c, &(Call){ callee, on, pointer }));
+    return !on || (check_sums(c, call, op, callee, on) && check_func(c, &(Call){ callee, frame, on, pointer }));
 }
 
 static bool check_func(const Check *c, const Call *call)
@@ -204,16 +208,16 @@ static bool check_func(const Check *c, const Call *call)
 }
 
 /* All programs have it at the same place. */
-static bool check_place(const Check *c, const Func *f, const Value *value)
+static bool check_place(const Check *c, const Call *call, const Value *value)
 {
-    const Func *step = func_with_role(c->m, STEP);
+    const Func *f = call->f;
     const int64_t at = value->storage->at;
-    for (int kind = 0; kind < c->kinds->count; kind++) {
-        if (place_on(kind_frame(c->kinds, f), kind, at) == place_on(kind_frame(c->kinds, step), kind, at))
+    for (int kind = 0; kind < c->kinds->count && call->frame != c->arena; kind++) {
+        if (place_on(call->frame, kind, at) == place_on(c->arena, kind, at))
             continue;
         error_at(c->m->diags, (Where){ .at = f->loc },
                  "internal: stage %d has %%%s at another place in @%s than in @%s", kind, value->name, f->name,
-                 step->name);
+                 func_with_role(c->m, STEP)->name);
         return false;
     }
     return true;
@@ -226,7 +230,7 @@ static bool check_params(const Check *c, const Call *call)
     for (int i = 0; i < call->f->params.count && good; i++) {
         const Value *param = call->f->params.at[i];
         const uint64_t on = param->type.on.at ? param->type.on.at : ALL_STAGES;
-        good = check_place(c, call->f, param) && check_value(c, call, call->f->first, param, on, true);
+        good = check_place(c, call, param) && check_value(c, call, call->f->first, param, on, true);
     }
     return good;
 }
@@ -236,8 +240,9 @@ static bool check_programs(const Check *c)
     static const FuncRole programs[] = { STEP, EVAL, PREDICT };
     bool good = true;
     for (int i = 0; i < 3 && good; i++) {
-        const Call call = { func_with_role(c->m, programs[i]), ALL_STAGES, NULL };
-        good = !call.f || !call.f->first || (check_params(c, &call) && check_func(c, &call));
+        const Func *f = func_with_role(c->m, programs[i]);
+        const Call call = { f, f ? kind_frame(c->kinds, f) : NULL, ALL_STAGES, NULL };
+        good = !f || !f->first || ((c->last || check_params(c, &call)) && check_func(c, &call));
     }
     return good;
 }
@@ -250,6 +255,7 @@ bool verify_kinds(Module *m)
         return true;
     const Op *loop = micro_loop(m);
     Check c = { .m = m, .kinds = kinds_again(m) };
+    c.arena = kind_frame(c.kinds, func_with_role(m, STEP));
     if (loop && loop->attrs.stages) {
         const Func *micro = find_func(m, loop->attrs.callee);
         c.slots = pipeline_slots(m, loop);

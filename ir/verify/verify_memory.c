@@ -384,6 +384,18 @@ static bool lie_as_expected(const Check *c, const Iterations *t)
     return good;
 }
 
+static bool alternates_buffers(const Check *c, const Op *op, const Func *callee)
+{
+    return iteration_buffers(c->m, op, callee) > op->attrs.slots;
+}
+
+/* Those next to the first and the last one are checked, and where buffers alternate, with each of them in either. */
+static int64_t next_checked(int64_t iteration, int64_t iterations, bool alternates)
+{
+    const int64_t last = iterations - 1, skipped = alternates ? last - (iterations % 2 == 0) : last;
+    return iteration == 1 && skipped > 2 ? skipped : iteration + 1;
+}
+
 static bool check_iterations(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee,
                              int64_t iterations)
 {
@@ -392,11 +404,9 @@ static bool check_iterations(Check *c, const Place *place, const Scene *scene, c
     t.carried = NEW_ARRAY(&c->m->arena, int64_t, op->args.count + 1);
     bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
                 lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
-    for (int64_t iteration = 0; good && iteration < t.iterations; iteration++) {
-        if (iteration == 2 && t.iterations > 4) /* buffers alternate: skip an even number of iterations */
-            iteration = t.iterations - 1 - (t.iterations % 2 == 0);
-        good = check_iteration(c, scene, &t, iteration);
-    }
+    const bool alternates = alternates_buffers(c, op, callee);
+    for (int64_t i = 0; good && i < t.iterations; i = next_checked(i, t.iterations, alternates))
+        good = check_iteration(c, scene, &t, i);
     return good;
 }
 
@@ -405,9 +415,9 @@ static bool check_iterations(Check *c, const Place *place, const Scene *scene, c
 static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
 {
     const int64_t most = rank_iterations(c->m, op);
-    const bool alternates = iteration_buffers(c->m, op, callee) > op->attrs.slots;
     bool good = check_iterations(c, place, scene, op, callee, most), differ = false;
-    for (int64_t stage = 0; alternates && runs_in_stages(op) && stage < split_count(c->m, op->attrs.dims.dim[0].split);
+    for (int64_t stage = 0; alternates_buffers(c, op, callee) && runs_in_stages(op) &&
+                            stage < split_count(c->m, op->attrs.dims.dim[0].split);
          stage++)
         differ |= (most - part_size(c->m, &op->attrs.dims.dim[0], stage)) % 2 != 0;
     return good && (!differ || check_iterations(c, place, scene, op, callee, most - 1));
