@@ -225,8 +225,11 @@ static bool need_in_func(const Module *m, Map *needed, const Func *f, bool with_
         if (with_state || state_replaced(f, i) < 0)
             changed |= need(needed, f->results.at[i], ALL_STAGES);
     for (const Op *op = f->last; op; op = op->prev) {
-        if (plain_callee(m, op))
-            changed |= need_in_callee(m, needed, op);
+        const Func *callee = plain_callee(m, op);
+        if (callee && need_in_callee(m, needed, op)) {
+            need_in_func(m, needed, callee, with_state); /* before what it needs of its operands is asked */
+            changed = true;
+        }
         for (int i = 0; i < op->args.count; i++)
             changed |= need(needed, arg(op, i), needed_by_op(m, needed, op, i));
     }

@@ -36,10 +36,12 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
                .frames.arena = &m->arena,
                .funcs.arena = &m->arena,
                .halves.arena = &m->arena,
+               .identifiers.arena = &m->arena,
                .started.arena = &m->arena };
     int errors = m->diags->errors;
     if (!check_plan(m))
         return false;
+    note_identifiers(&h);
     m->offsets = &h.offsets;
     open_text(&h.kernels);
     open_text(&h.functions);

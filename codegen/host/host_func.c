@@ -296,15 +296,22 @@ static void write_op(FuncText *t, const Op *op)
         internal_error(t->h->m, op, "it is not in a kernel");
 }
 
-/* Names of functions may differ in characters that identifiers cannot have. */
+/* Names of functions may differ in characters that identifiers cannot have: the first one gets the plain name. */
+void note_identifiers(Host *h)
+{
+    for (const Func *f = h->m->funcs; f; f = f->next) {
+        const Name own = intern_text(h->m, c_identifier(h->m, f->name, 60));
+        if (f->role != KERNEL && !map_get(&h->identifiers, own))
+            map_put(&h->identifiers, own, (void *)(uintptr_t)f);
+    }
+}
+
 char *function_name(Host *h, const Func *f)
 {
     Module *m = h->m;
-    char *own = c_identifier(m, f->name, 60);
-    for (const Func *other = m->funcs; other != f; other = other->next)
-        if (other->role != KERNEL && strcmp(c_identifier(m, other->name, 60), own) == 0)
-            return arena_text(&m->arena, "run_%s", hashed_identifier(m, f->name, false));
-    return arena_text(&m->arena, "run_%s", own);
+    const char *own = c_identifier(m, f->name, 60);
+    const bool is_first = map_get(&h->identifiers, intern_text(m, own)) == f;
+    return arena_text(&m->arena, "run_%s", is_first ? own : hashed_identifier(m, f->name, false));
 }
 
 const char *stage_text(const FuncText *t)

@@ -74,9 +74,10 @@ typedef struct {
     Kinds *kinds; /* of ranks */
     Map frames;   /* KindFrame -> the name of its RtKinds, once it is written */
     Text frame_tables;
-    Map halves;  /* functions that are halves of a micro-batch */
-    Map funcs;   /* Func -> HostFunc */
-    Map started; /* Op -> number of its collective, from 1 */
+    Map halves;      /* functions that are halves of a micro-batch */
+    Map identifiers; /* C identifier -> the first function with it */
+    Map funcs;       /* Func -> HostFunc */
+    Map started;     /* Op -> number of its collective, from 1 */
 } Host;
 
 /* Makes room for one more item in a list; `room` grows. */
@@ -135,6 +136,7 @@ const char *stage_text(const FuncText *t);
 /* Appends a statement (unindented lines) after its comment and declarations of the pointers that it uses first. */
 void write_statement(FuncText *t, const char *comment, const char *text);
 
+void note_identifiers(Host *h);              /* before function_name */
 char *function_name(Host *h, const Func *f); /* in C */
 bool takes_frame(const Func *f);             /* has the C function a parameter for its frame? */
 HostFunc *host_func(Host *h, const Func *f); /* writes it if not yet written */

@@ -31,13 +31,14 @@ static int find_hole(const Hole holes[], const char *name, size_t length)
 }
 
 /* `text` may have several lines: each is indented like the hole. */
-static void put_lines(FILE *out, const char *text, const char *indent, int width)
+static void put_lines(FILE *out, const char *text, const char *indent, size_t width)
 {
     while (*text) {
         size_t length = strcspn(text, "\n");
         if (length > 0 && *text != '#')
-            fprintf(out, "%.*s", width, indent);
-        fprintf(out, "%.*s\n", (int)length, text);
+            fwrite(indent, 1, width, out);
+        fwrite(text, 1, length, out);
+        fputc('\n', out);
         text += length + (text[length] == '\n');
     }
 }
@@ -59,7 +60,7 @@ void fill(FILE *out, const char *pattern, const Hole holes[])
             int hole = find_hole(holes, at + 1, length);
             asked |= UINT64_C(1) << hole;
             if (alone)
-                put_lines(out, holes[hole].text, line, (int)indent);
+                put_lines(out, holes[hole].text, line, indent);
             else
                 fputs(holes[hole].text, out);
             at += length;

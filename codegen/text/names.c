@@ -25,15 +25,15 @@ const char *element_constant(DType dtype) { return c_of[dtype].constant; }
 RtType element_rt_type(DType dtype) { return c_of[dtype].type; }
 const char *local_type(DType dtype) { return c_of[dtype].local; }
 
-/* Words of C, variables and some functions of its library, and names that the emitted functions use. */
+/* Words of C, variables and some functions of its library, and names that the emitted functions use; sorted. */
 static const char *const reserved[] = {
-    "auto",    "break",    "case",     "char",     "const",    "continue", "default", "do",        "double",
-    "else",    "enum",     "extern",   "float",    "for",      "goto",     "if",      "inline",    "int",
-    "long",    "register", "restrict", "return",   "short",    "signed",   "sizeof",  "static",    "struct",
-    "switch",  "typedef",  "union",    "unsigned", "void",     "volatile", "while",   "asm",       "typeof",
-    "bool",    "true",     "false",    "NAN",      "INFINITY", "gamma",    "y0",      "y1",        "yn",
-    "j0",      "j1",       "jn",       "signgam",  "block",    "begin",    "end",     "iteration", "part",
-    "scratch", "row",      "i",        "index",    "main",     "unix",     "linux",
+    "INFINITY", "NAN",      "asm",       "auto",    "begin", "block",   "bool",   "break",  "case",
+    "char",     "const",    "continue",  "default", "do",    "double",  "else",   "end",    "enum",
+    "extern",   "false",    "float",     "for",     "gamma", "goto",    "i",      "if",     "index",
+    "inline",   "int",      "iteration", "j0",      "j1",    "jn",      "linux",  "long",   "main",
+    "part",     "register", "restrict",  "return",  "row",   "scratch", "short",  "signed", "signgam",
+    "sizeof",   "static",   "struct",    "switch",  "true",  "typedef", "typeof", "union",  "unix",
+    "unsigned", "void",     "volatile",  "while",   "y0",    "y1",      "yn",
 };
 
 char *c_identifier(Module *m, const char *text, int room)
@@ -62,11 +62,12 @@ char *hashed_identifier(Module *m, const char *text, bool is_plain)
     return is_plain && strcmp(name, text) == 0 ? name : arena_text(&m->arena, "%s_%08" PRIx32, name, hash_of(text));
 }
 
+static int compare_with_word(const void *name, const void *word) { return strcmp(name, *(const char *const *)word); }
+
 static bool is_taken(const NameSpace *names, const char *name)
 {
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (strcmp(reserved[i], name) == 0)
-            return true;
+    if (bsearch(name, reserved, sizeof reserved / sizeof *reserved, sizeof *reserved, compare_with_word))
+        return true;
     if (map_get(&names->taken, intern_text(names->module, name)))
         return true;
     return strncmp(name, "rt_", 3) == 0;

@@ -274,9 +274,10 @@ static void use_beside(Uses *all, const Func *f, const Op *op)
         use(all, op->attrs.frame, scratch_of(all->kinds, op), stages_running(m, op));
         return;
     }
+    const KindFrame *frame = kind_frame(all->kinds, callee);
     int64_t bytes[MAX_STAGES];
     for (int kind = 0; kind < all->kinds->count; kind++)
-        bytes[kind] = frame_on(all->kinds, callee, kind);
+        bytes[kind] = place_on(frame, kind, frame->bytes);
     use_on_each(all, op->attrs.frame, bytes, ALL_STAGES);
     use_behind(all, f, op, callee);
 }

@@ -10,7 +10,7 @@
  */
 #include "flight.h"
 #include "map.h"
-#include "region.h"
+#include "scene.h"
 #include "stages.h"
 #include "storage.h"
 #include "uses.h"
@@ -19,21 +19,6 @@
 
 /* A live value, and the last op of its function that reads it. */
 typedef struct {
-    const Value *value;
-    Region region;
-    int64_t end; /* of the region */
-    int last;    /* -1: never read */
-} Living;
-
-/* The live values of a function, of its callers, and of the other iterations of enclosing loops. */
-typedef struct Scene {
-    Living *at;
-    int count, room;
-    int now; /* the present op, or the calling one */
-    const struct Scene *around;
-} Scene;
-
-typedef struct {
     Module *m;
     const Func *program;
     int64_t bytes; /* of the arena */
@@ -41,6 +26,7 @@ typedef struct {
     Map seen;      /* function -> itself: its last readers are known */
     Map placed;    /* value -> itself: it has a place */
     Map scratch;   /* see scratch_bytes() */
+    LivingStack living;
 } Check;
 
 /* The addresses of one call of a function. */
@@ -99,27 +85,6 @@ static void find_last_readers(Check *c, const Func *f)
 
 static int last_reader(const Check *c, const Value *value) { return (int)(intptr_t)map_get(&c->last, value) - 1; }
 
-static void add_living(Check *c, Scene *scene, const Value *value, Region region, int last)
-{
-    if (scene->count == scene->room) {
-        Living *more = NEW_ARRAY(&c->m->arena, Living, scene->room = scene->room ? 2 * scene->room : 32);
-        if (scene->count)
-            memcpy(more, scene->at, (size_t)scene->count * sizeof *more);
-        scene->at = more;
-    }
-    scene->at[scene->count++] = (Living){ value, region, region_end(&region), last };
-}
-
-/* Removes values after their last reader. */
-static void drop_dead(Scene *scene)
-{
-    int kept = 0;
-    for (int i = 0; i < scene->count; i++)
-        if (scene->at[i].last >= scene->now)
-            scene->at[kept++] = scene->at[i];
-    scene->count = kept;
-}
-
 /* --- What may be overwritten --------------------------------------------------------------------------- */
 
 static bool lie_alike(const Module *m, const Value *a, const Value *b)
@@ -168,7 +133,7 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
                       (long long)end, (long long)c->bytes);
     for (const Scene *s = scene; s; s = s->around)
         for (int i = 0; i < s->count; i++) {
-            const Living *other = &s->at[i];
+            const Living *other = living(s, i);
             bool dies = other->last == s->now, is_own = other->value == written; /* arrives early, into its buffers */
             if (is_own || end <= other->region.at || other->end <= region->at || other->last < s->now ||
                 (s != scene && dies) || !regions_meet(region, &other->region) ||
@@ -218,7 +183,7 @@ static bool check_op(Check *c, const Place *place, Scene *scene, const Op *op)
     for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
         Region region = written_at(c, place, op->results.at[i]);
         good = may_write(c, place, scene, op, op->results.at[i], &region);
-        add_living(c, scene, op->results.at[i], region, scene->now); /* together with the op's other results */
+        add_living(scene, op->results.at[i], region, scene->now); /* together with the op's other results */
     }
     Region scratch = plain_region(place->base + op->attrs.frame, beside);
     good = good && (!beside || may_write(c, place, scene, op, NULL, &scratch));
@@ -270,13 +235,13 @@ static void add_other_iterations(Check *c, Scene *scene, const Iterations *t, in
     for (int i = (int)t->op->attrs.carried; i < t->op->args.count; i++) {
         const Value *value = arg(t->op, i);
         if (is_sliced(t, value)) /* a message with this iteration's prefetched slice may be in flight */
-            add_living(c, scene, value, slices(c, t, value, iteration + !is_prefetched(t->op, i), true), 1);
+            add_living(scene, value, slices(c, t, value, iteration + !is_prefetched(t->op, i), true), 1);
         else if (iteration + 1 < t->iterations)
-            add_living(c, scene, value, region_at(c, t->place, value), 1);
+            add_living(scene, value, region_at(c, t->place, value), 1);
     }
     for (int i = (int)t->op->attrs.carried; i < t->op->results.count; i++)
         if (last_reader(c, t->op->results.at[i]) >= 0)
-            add_living(c, scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], iteration, false), 1);
+            add_living(scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], iteration, false), 1);
 }
 
 /* Has the callee the same address as the caller for its i-th parameter or (after these) result? */
@@ -305,7 +270,7 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
                   next = iteration_index(t, iteration + (iteration + 1 < t->iterations));
     int64_t *pointer = NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + 1);
     int64_t buffer = t->frame + aligned_bytes(t->callee->frame);
-    Scene others = { .around = scene };
+    Scene others = scene_in(&c->living, scene);
     for (int i = 0; i < nargs; i++)
         pointer[i] =
             i < op->attrs.carried ? t->carried[i] : slice_address(t, arg(op, i), is_prefetched(op, i) ? next : at);
@@ -332,17 +297,17 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
 static bool check_initial_copies(Check *c, const Scene *scene, Iterations *t)
 {
     const Op *op = t->op;
-    const Scene none = { .around = scene };
+    const Scene none = scene_in(&c->living, scene);
     Scene others = none;
     bool good = true;
     for (int i = 0; i < op->args.count && op->attrs.carried; i++)
-        add_living(c, &others, arg(op, i), region_at(c, t->place, arg(op, i)), 1);
+        add_living(&others, arg(op, i), region_at(c, t->place, arg(op, i)), 1);
     for (int i = 0; good && i < op->attrs.carried; i++) {
         const int64_t from = t->carried[i] = address_of(t->place, arg(op, i));
         if (!is_carried_in_place(op, t->callee, i))
             continue;
         t->carried[i] = address_of(t->place, op->results.at[i]);
-        others.at[i].last = -1; /* already copied */
+        living(&others, i)->last = -1; /* already copied */
         Region to = written_at(c, t->place, op->results.at[i]);
         good = may_write(c, t->place, from == t->carried[i] ? &none : &others, op, op->results.at[i], &to);
     }
@@ -352,11 +317,11 @@ static bool check_initial_copies(Check *c, const Scene *scene, Iterations *t)
 /* The frame of the callee and the buffers after it overlap no live value. */
 static bool check_frame(Check *c, const Scene *scene, const Iterations *t)
 {
-    Scene others = { .around = scene };
+    Scene others = scene_in(&c->living, scene);
     for (int i = 0; i < t->op->args.count; i++)
-        add_living(c, &others, arg(t->op, i), region_at(c, t->place, arg(t->op, i)), 1);
+        add_living(&others, arg(t->op, i), region_at(c, t->place, arg(t->op, i)), 1);
     for (int i = 0; i < t->op->results.count; i++)
-        add_living(c, &others, t->op->results.at[i], region_at(c, t->place, t->op->results.at[i]), 1);
+        add_living(&others, t->op->results.at[i], region_at(c, t->place, t->op->results.at[i]), 1);
     Region frame = plain_region(t->frame, aligned_bytes(t->callee->frame) + iteration_buffers(c->m, t->op, t->callee));
     return may_write(c, t->place, &others, t->op, NULL, &frame);
 }
@@ -396,8 +361,9 @@ static int64_t next_checked(int64_t iteration, int64_t iterations, bool alternat
     return iteration == 1 && skipped > 2 ? skipped : iteration + 1;
 }
 
+/* The first `checked` of them. */
 static bool check_iterations(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee,
-                             int64_t iterations)
+                             int64_t iterations, int64_t checked)
 {
     const Dim *dim = op->attrs.dims.count ? &op->attrs.dims.dim[0] : NULL;
     Iterations t = { place, op, callee, dim, iterations, place->base + op->attrs.frame, NULL };
@@ -405,22 +371,22 @@ static bool check_iterations(Check *c, const Place *place, const Scene *scene, c
     bool good = has_places(c, callee, op, &callee->params) && has_places(c, callee, op, &callee->results) &&
                 lie_as_expected(c, &t) && check_frame(c, scene, &t) && check_initial_copies(c, scene, &t);
     const bool alternates = alternates_buffers(c, op, callee);
-    for (int64_t i = 0; good && i < t.iterations; i = next_checked(i, t.iterations, alternates))
+    for (int64_t i = 0; good && i < iterations && i < checked; i = next_checked(i, t.iterations, alternates))
         good = check_iteration(c, scene, &t, i);
     return good;
 }
 
 /* Where buffers alternate, they do so that the last iteration writes to the result: stages with an odd and with an even
- * number of iterations differ. */
+ * number of iterations differ in where the first one reads and writes, and behind the second one in nothing. */
 static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
 {
     const int64_t most = rank_iterations(c->m, op);
-    bool good = check_iterations(c, place, scene, op, callee, most), differ = false;
+    bool good = check_iterations(c, place, scene, op, callee, most, most), differ = false;
     for (int64_t stage = 0; alternates_buffers(c, op, callee) && runs_in_stages(op) &&
                             stage < split_count(c->m, op->attrs.dims.dim[0].split);
          stage++)
         differ |= (most - part_size(c->m, &op->attrs.dims.dim[0], stage)) % 2 != 0;
-    return good && (!differ || check_iterations(c, place, scene, op, callee, most - 1));
+    return good && (!differ || check_iterations(c, place, scene, op, callee, most - 1, 2));
 }
 
 /* --- Functions ------------------------------------------------------------------------------------------- */
@@ -436,7 +402,7 @@ static bool add_early(Check *c, const Place *place, Scene *scene, const Op *loop
         Region region = written_at(c, place, result(op));
         if (!may_write(c, place, scene, op, result(op), &region))
             return false;
-        add_living(c, scene, result(op), region, last_reader(c, result(op)));
+        add_living(scene, result(op), region, last_reader(c, result(op)));
     }
     return true;
 }
@@ -444,13 +410,13 @@ static bool add_early(Check *c, const Place *place, Scene *scene, const Op *loop
 static bool check_func(Check *c, const Place *place, const Scene *around)
 {
     const Func *f = place->f;
-    Scene scene = { .around = around };
+    Scene scene = scene_in(&c->living, around);
     bool good = has_places(c, f, f->first, &f->params);
     find_last_readers(c, f);
     for (int i = 0; good && i < f->params.count; i++)
-        add_living(c, &scene, f->params.at[i], region_at(c, place, f->params.at[i]), last_reader(c, f->params.at[i]));
+        add_living(&scene, f->params.at[i], region_at(c, place, f->params.at[i]), last_reader(c, f->params.at[i]));
     for (const Op *op = f->first; good && op; op = op->next, scene.now++) {
-        drop_dead(&scene);
+        forget_dead(&scene);
         const Func *callee = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
         const bool is_staged_loop = op->attrs.stages && op->attrs.dims.count;
         good = has_places(c, f, op, &op->results) && (!is_staged_loop || add_early(c, place, &scene, op)) &&
@@ -458,7 +424,7 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
                                                  : check_op(c, place, &scene, op));
         for (int i = 0; good && i < op->results.count; i++) {
             const Value *value = op->results.at[i];
-            add_living(c, &scene, value, region_at(c, place, value), last_reader(c, value));
+            add_living(&scene, value, region_at(c, place, value), last_reader(c, value));
         }
     }
     return good;
@@ -470,20 +436,20 @@ static void add_state(Check *c, Scene *scene, const Func *step)
     for (int i = first_state(step); i < step->params.count; i++) {
         const Value *state = step->params.at[i];
         if (state->storage && !param_with(c->program, state->port))
-            add_living(c, scene, state, region_of(c->m, state, state->storage->at, false), 1);
+            add_living(scene, state, region_of(c->m, state, state->storage->at, false), 1);
     }
 }
 
 static bool params_are_apart(Check *c, const Place *place)
 {
     const Op *op = place->f->first;
-    Scene scene = { 0 };
+    Scene scene = scene_in(&c->living, NULL);
     bool good = has_places(c, place->f, op, &place->f->params);
     for (int i = 0; good && i < place->f->params.count; i++) {
         const Value *param = place->f->params.at[i];
         Region region = written_at(c, place, param);
         good = may_write(c, place, &scene, op, param, &region);
-        add_living(c, &scene, param, region, 1);
+        add_living(&scene, param, region, 1);
     }
     return good;
 }
@@ -512,8 +478,8 @@ bool verify_memory(Module *m)
         if (!f || !f->first || !f->params.count || !f->params.at[0]->storage)
             continue;
         Check c = { .m = m, .program = f, .bytes = f->frame };
-        c.last.arena = c.seen.arena = c.placed.arena = c.scratch.arena = &m->arena;
-        Scene outside = { 0 };
+        c.last.arena = c.seen.arena = c.placed.arena = c.scratch.arena = c.living.arena = &m->arena;
+        Scene outside = scene_in(&c.living, NULL);
         if (step && f != step)
             add_state(&c, &outside, step);
         const Place place = { f, 0, NULL };
