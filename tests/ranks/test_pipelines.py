@@ -220,6 +220,62 @@ def test_silence_over_tcp(staged_tcp, ranks, how, rank):  # noqa: F811
         assert ") ended without a message" in error_of(stderr)
 
 
+# A compiler that lets a stage get a signal before an action of the third step: SILENCE="stage F micro-batch signal".
+SILENCER = """#!/bin/sh
+for word in "$@"; do
+    case $word in *trainer.c)
+        sed -i -E '/^static void forward_action_0\\(.*micro\\)$/{n;s/$/ silence(rt_coordinate(rt, 0), 70, micro);/}
+                   /^static void backward_action_0\\(.*micro\\)$/{n;s/$/ silence(rt_coordinate(rt, 0), 66, micro);/}' "$word" ;;
+    esac
+done
+exec cc -include "$(dirname "$0")/silence.h" "$@"
+"""
+SILENCE = """#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+static inline void silence(int stage, char action, long micro)
+{
+    static int times;
+    int at, number;
+    char what;
+    long of;
+    if (sscanf(getenv("SILENCE"), "%d %c %ld %d", &at, &what, &of, &number) == 4 && at == stage && what == action &&
+        of == micro && ++times == 3)
+        raise(number);
+}
+"""
+PHASES = {"warm-up": ("F", 1), "steady": ("B", 3), "drain": ("B", 6)}  # of stage 1 of 4 with 8 micro-batches
+
+
+@pytest.fixture(scope="session")
+def silenced(compiled, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("silencer")
+    (folder / "silence.h").write_text(SILENCE)
+    (folder / "cc").write_text(SILENCER)
+    (folder / "cc").chmod(0o755)
+    return compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 1}, QUICK, "--comm=tcp", "--cc", folder / "cc")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+@pytest.mark.parametrize("phase", PHASES)
+def test_silence_in_each_phase(silenced, ranks, monkeypatch, phase, number):  # noqa: F811
+    """The others say who is gone, whatever it was about to do."""
+    action, micro_batch = PHASES[phase]
+    monkeypatch.setenv("SILENCE", f"1 {action} {micro_batch} {int(number)}")
+    ranks.add_numbered(silenced, "--steps", 10, "--timeout", 2)
+    silent = ranks.processes[1]
+    others = [process for process in ranks.processes if process is not silent]
+    said = [process.communicate(timeout=60)[1] for process in others]
+    assert [process.returncode for process in others] == [1, 1, 1], said
+    error = error_of("".join(said))
+    if number == signal.SIGKILL:
+        assert silent.wait() == -signal.SIGKILL and f"rank 1 (process {silent.pid} on " in error
+        assert ") ended without a message" in error
+    else:
+        silent.kill()
+        assert_names(error, 1, 2)
+
+
 def test_signal_to_one_stage(stages, running, tmp_path):
     """All finish the same step and save it."""
     one = running(stages, "--save", "a", "--log", "log")
