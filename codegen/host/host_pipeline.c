@@ -223,6 +223,8 @@ static char event_letter(const Event *e)
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 
+enum { IN_ROW = 5, EVENT_BYTES = 64 }; /* events in a line; the text of one is shorter */
+
 /* Appends ", 12" at `at`; returns its end. */
 static char *add_number(char *at, int number)
 {
@@ -237,29 +239,33 @@ static char *add_number(char *at, int number)
     return at;
 }
 
-/* { 's', chunk, peer, micro }: see RtEvent.  There are thousands, which printf() would take long for. */
-static void write_event(FILE *out, const char *gap, const PipelineSchedule *s, const Event *e)
+/* Appends { 's', chunk, peer, micro }, see RtEvent.  There are thousands, which printf() would take long for. */
+static char *add_event(char *end, const PipelineSchedule *s, const Event *e)
 {
     const Message *message = &e->message;
     const int to = message->stage + (message->backward ? -1 : 1);
     const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
-    char text[80], *end = text + strlen(strcpy(text, gap));
     *end++ = '{', *end++ = ' ', *end++ = '\'', *end++ = event_letter(e), *end++ = '\'';
     end = add_number(end, (e->is_message ? own : e->action.stage) / s->ranks);
     end = add_number(end, e->is_message ? rank_of_stage(s, other) : 0);
     end = add_number(end, e->is_message ? message->micro : e->action.micro);
-    strcpy(end, " },");
-    fputs(text, out);
+    *end++ = ' ', *end++ = '}', *end++ = ',', *end = '\0';
+    return end;
 }
 
 static void write_events(Host *h, const PipelineSchedule *s)
 {
-    enum { IN_ROW = 5 };
     FILE *out = h->functions.out;
     for (int rank = 0; rank < s->ranks; rank++) {
         fprintf(out, "static const RtEvent events_%d[] = {", rank);
-        for (int i = 0; i < s->nevents[rank]; i++) {
-            write_event(out, i % IN_ROW ? " " : "\n    ", s, &s->event[rank][i]);
+        for (int i = 0; i < s->nevents[rank]; i += IN_ROW) {
+            char line[IN_ROW * EVENT_BYTES], *end = line;
+            for (int k = i; k < i + IN_ROW && k < s->nevents[rank]; k++) {
+                *end++ = ' ';
+                end = add_event(end, s, &s->event[rank][k]);
+            }
+            fputs("\n   ", out);
+            fputs(line, out);
         }
         fputs("\n};\n", out);
     }
@@ -343,18 +349,15 @@ static Lists write_lists(Host *h, const PipelineSlots *slots)
     return lists;
 }
 
-/* May actions be recorded?  A reduction that starts among them ends after all. */
-static const char *recorded_text(LoopText *l, const PipelineSlots *slots)
+/* May actions be recorded? */
+static const char *recorded_text(LoopText *l)
 {
-    Module *m = l->t->h->m;
     int count;
     const char *fed = fed_slices(l, &count);
-    for (int chunk = 0; chunk < slots->schedule->chunks; chunk++)
-        fed = reduces_chunk(m, l->op, chunk) ? NULL : fed;
     if (!fed)
         return "";
-    return count ? arena_text(&m->arena, "    .records = true,\n    .nfed = %d,\n    .fed = (const RtFed[]){ %s },\n",
-                              count, fed)
+    return count ? arena_text(&l->t->h->m->arena,
+                              "    .records = true,\n    .nfed = %d,\n    .fed = (const RtFed[]){ %s },\n", count, fed)
                  : "    .records = true,\n";
 }
 
@@ -396,7 +399,7 @@ static void write_table(LoopText *l, const PipelineSlots *slots)
          { "stages", stages }, { "activations", lists.message[0] }, { "gradients", lists.message[1] },
          { "forward", lists.action[FORWARD_ACTION] }, { "backward", lists.action[BACKWARD_ACTION] },
          { "weights", lists.action[WEIGHT_ACTION] }, { "reduce", lists.reduce }, { "events", events },
-         { "counts", counts }, { "recorded", recorded_text(l, slots) });
+         { "counts", counts }, { "recorded", recorded_text(l) });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */

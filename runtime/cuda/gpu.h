@@ -94,8 +94,8 @@ void rt_gpu_find_sheet(struct RtGpu *gpu, const char *model); /* sets `sheet` */
 
 /* --- nccl.c --------------------------------------------------------------------------------- */
 
-/* Makes the compute stream wait for all started collectives. */
-void rt_gpu_collectives_join(Rt *rt);
+/* Makes the compute stream wait for all started collectives; `used`: for those that share a group with one of these. */
+void rt_gpu_collectives_join(Rt *rt, const RtTraffic *used);
 
 /* Called repeatedly while the processor waits for work started `seconds` ago: ends the trainer if NCCL reports an
  * error, or after the time-out without progress. */

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
 #include <unistd.h>
 
 #define FUNCTIONS(F)                                                                                                   \
@@ -45,8 +44,8 @@ typedef struct {
     ncclComm_t comm;
     cudaStream_t stream;
     char *workspace;
-    cudaEvent_t joined;
-    bool is_busy; /* its stream has work that the compute stream has not waited for */
+    cudaEvent_t end;
+    int64_t calls, joined; /* on its stream; for the first `joined` of them the compute stream has waited */
 } Channel;
 
 enum { MESSAGES = 256 };
@@ -56,6 +55,7 @@ typedef struct {
     cudaEvent_t begun, done;
     cudaEvent_t message[MESSAGES]; /* the ends of the last messages of a send; NULL: not yet */
     int64_t started;
+    int64_t call;       /* the number of its last one on its channel, from 1 on */
     int64_t sent_bytes; /* by one call, to other ranks */
 } Entry;
 
@@ -154,7 +154,7 @@ static void open_channel(Rt *rt, Channel *channel, const RtGroup *group, char *w
                c->ncclCommInitRankConfig(&channel->comm, group->count, cards[0].id, group->own, &config));
     free(cards);
     rt_gpu_check(rt, cudaStreamCreateWithFlags(&channel->stream, cudaStreamNonBlocking), "make a stream");
-    rt_gpu_check(rt, cudaEventCreateWithFlags(&channel->joined, cudaEventDisableTiming), "make an event");
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&channel->end, cudaEventDisableTiming), "make an event");
 }
 
 static Channel *find_channel(struct RtGpuCollectives *c, const RtGroup *group)
@@ -255,7 +255,7 @@ void rt_collectives_close(Rt *rt)
     }
     for (int i = 0; i < c->nchannels; i++) {
         Channel *channel = &c->channel[i];
-        rt_gpu_check(rt, cudaEventDestroy(channel->joined), "drop an event");
+        rt_gpu_check(rt, cudaEventDestroy(channel->end), "drop an event");
         rt_gpu_check(rt, cudaStreamDestroy(channel->stream), "drop a stream");
     }
     rt_gpu_check(rt, cudaStreamDestroy(c->watch), "drop a stream");
@@ -380,7 +380,7 @@ static void end(Rt *rt, int id, int64_t sent_bytes)
     Channel *channel = entry->channel;
     note_progress(rt, id, DONE);
     rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
-    channel->is_busy = true;
+    entry->call = ++channel->calls;
     rt->traffic[id].calls++;
     rt->traffic[id].sent_bytes += sent_bytes;
 }
@@ -395,10 +395,12 @@ void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out
         rt_trace_span(rt, rt->program->nkernels + id, true, begun, mark_of(rt, id));
 }
 
+/* What has been joined was perhaps started beside the graph that is being recorded, which knows nothing of it. */
 void rt_collective_wait(Rt *rt, int id)
 {
-    rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, rt->gpu->collectives->entry[id].done, 0),
-                 "wait for an event");
+    const Entry *entry = &rt->gpu->collectives->entry[id];
+    if (entry->channel && entry->call > entry->channel->joined)
+        rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, entry->done, 0), "wait for an event");
 }
 
 void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
@@ -451,15 +453,16 @@ void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id,
 
 void rt_receive(Rt *rt, int id, int from, void *data) { rt_message_wait(rt, id, rt_receive_start(rt, id, from, data)); }
 
-void rt_gpu_collectives_join(Rt *rt)
+void rt_gpu_collectives_join(Rt *rt, const RtTraffic *used)
 {
     struct RtGpuCollectives *c = rt->gpu->collectives;
-    for (int i = 0; c && i < c->nchannels; i++) {
-        if (!c->channel[i].is_busy)
+    for (int i = 0; c && i < rt->program->ncollectives; i++) {
+        Channel *channel = c->entry[i].channel;
+        if (!channel || channel->joined == channel->calls || (used && !used[i].calls))
             continue;
-        rt_gpu_check(rt, cudaEventRecord(c->channel[i].joined, c->channel[i].stream), "record an event");
-        rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, c->channel[i].joined, 0), "wait for an event");
-        c->channel[i].is_busy = false;
+        rt_gpu_check(rt, cudaEventRecord(channel->end, channel->stream), "record an event");
+        rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, channel->end, 0), "wait for an event");
+        channel->joined = channel->calls;
     }
 }
 

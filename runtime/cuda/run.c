@@ -5,8 +5,9 @@
  * micro-batches, one turn of it, and what stands after it; or one graph, if there is no such loop.
  *
  * Of a pipeline, each action is recorded when it comes first, and launched in the order of the schedule, with messages
- * between ranks beside it.  It reads the first slice of inputs, over which that of its micro-batch is copied; and its
- * slots, so there is a graph for each choice of these: as many as slots, however many micro-batches. */
+ * between stages and early reductions of gradients beside it.  It reads the first slice of inputs, over which that of
+ * its micro-batch is copied; and its slots, so there is a graph for each choice of these: as many as slots, however
+ * many micro-batches. */
 #include "gpu.h"
 
 #include <stdlib.h>
@@ -142,7 +143,7 @@ static Recorded *recorded_of(Rt *rt, const RtFunction *f)
 static void launch_all(Rt *rt, const RtFunction *f)
 {
     f->run(rt, rt->arena);
-    rt_gpu_collectives_join(rt);
+    rt_gpu_collectives_join(rt, NULL);
 }
 
 static void begin_graph(Rt *rt, Graph *graph)
@@ -176,7 +177,7 @@ static void take_back_traffic(Rt *rt, RtTraffic *before)
 static void end_graph(Rt *rt, Graph *to)
 {
     cudaGraph_t graph;
-    rt_gpu_collectives_join(rt);
+    rt_gpu_collectives_join(rt, NULL);
     rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphInstantiate(&to->graph, graph, 0), "make a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
@@ -307,7 +308,7 @@ static ActionGraph *record_action(Rt *rt, const RtPipeline *p, RtAction action, 
 {
     ActionGraph *a = add_action(rt->gpu->runs->replayed);
     *a = (ActionGraph){ .action = action, .chunk = chunk, .micro = micro };
-    rt_gpu_collectives_join(rt);
+    rt_gpu_collectives_join(rt, NULL);
     begin_graph(rt, &a->graph);
     rt->slot_period = 1;
     p->action[action][chunk](rt, arena, micro);
@@ -326,7 +327,9 @@ void rt_run_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int6
     }
     feed_slices(rt, p, micro);
     const ActionGraph *a = find_action(recorded, action, chunk, micro);
-    launch_part(rt, a ? &a->graph : &record_action(rt, p, action, chunk, micro, arena)->graph);
+    a = a ? a : record_action(rt, p, action, chunk, micro, arena);
+    rt_gpu_collectives_join(rt, a->graph.traffic); /* groups have memory for one message at a time */
+    launch_part(rt, &a->graph);
 }
 
 static void replay_pipeline(Rt *rt, Recorded *recorded)
@@ -335,7 +338,7 @@ static void replay_pipeline(Rt *rt, Recorded *recorded)
     runs->replayed = recorded;
     runs->first_slice = -1;
     rt_pipeline(rt, recorded->pipeline, rt->arena);
-    rt_gpu_collectives_join(rt);
+    rt_gpu_collectives_join(rt, NULL);
     runs->replayed = NULL;
 }
 

@@ -43,13 +43,14 @@ def reference(compiled, data, tmp_path_factory):
     """The log of one processor."""
     logs = {}
 
-    def train(model, precision):
-        if (model, precision) not in logs:
+    def train(model, precision, *options):
+        key = model, precision, options
+        if key not in logs:
             folder = tmp_path_factory.mktemp("reference")
-            trainer = compiled(model, "c", SETTINGS + (("precision", precision),))
+            trainer = compiled(model, "c", SETTINGS + (("precision", precision),), options)
             start(trainer.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), folder)
-            logs[model, precision] = read_log(folder / "log")
-        return logs[model, precision]
+            logs[key] = read_log(folder / "log")
+        return logs[key]
     return train
 
 
@@ -99,28 +100,41 @@ PIPELINES = [  # mesh, schedule, zero, micro-batch, options of the trainer
     ("dp=1,tp=1,pp=2", "1f1b", 0, 2, ("--no-graph",)),
     ("dp=2,tp=1,pp=2", "gpipe", 3, 1, ()),
     ("dp=1,tp=1,pp=2", "zb", 1, 1, ()),
+    ("dp=1,tp=1,pp=4", "1f1b", 0, 1, ()),
 ]
 
 
 @pytest.mark.parametrize("mesh,schedule,zero,microbatch,options", PIPELINES)
 def test_pipeline(mesh, schedule, zero, microbatch, options, compiled, reference, data, tmp_path):
     """Stages on a GPU each, within the memory that is planned; a send ends only when its receiver has it."""
+    layers = ("-D", "layers=4")
     trainer = compiled("gpt2", "cuda", SETTINGS + (("microbatch", microbatch), ("precision", "fp32")),
-                       ("--mesh", mesh, "--schedule", schedule, "--zero", zero))
+                       (*layers, "--mesh", mesh, "--schedule", schedule, "--zero", zero))
     run(trainer, mesh, data, tmp_path, *options, environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
-    assert_same(read_log(tmp_path / "log"), reference("gpt2", "fp32"), "fp32")
+    assert_same(read_log(tmp_path / "log"), reference("gpt2", "fp32", *layers), "fp32")
+
+
+RECORDED = [  # model, mesh, schedule, chunks, numbers of micro-batches; llama's gradients are reduced early
+    ("gpt2", "pp=2", "1f1b", 1, (2, 16)),
+    ("gpt2", "pp=2,tp=2", "zb", 1, (4, 16)),
+    ("gpt2", "pp=2", "interleaved", 2, (8, 16)),
+    ("llama", "dp=2,cp=1,tp=1,pp=2", "1f1b", 1, (2, 16)),
+    ("llama", "dp=1,cp=2,tp=1,pp=2", "interleaved", 2, (8, 16)),  # over the axis of collectives in actions
+]
+EARLY = ("zero 1 over dp, cp", "zero 1 over dp, cp (overlap_grads)")
 
 
 @emulated
-@pytest.mark.parametrize("mesh,schedule,chunks,micros", [("pp=2", "1f1b", 1, (2, 16)), ("pp=2,tp=2", "zb", 1, (4, 16)),
-                                                         ("pp=2", "interleaved", 2, (8, 16))])
-def test_actions_are_recorded(mesh, schedule, chunks, micros, compiled, data, tmp_path):
+@pytest.mark.parametrize("model,mesh,schedule,chunks,micros", RECORDED)
+def test_actions_are_recorded(model, mesh, schedule, chunks, micros, compiled, data, tmp_path):
     """One graph for each action and its slots, however many micro-batches; with the same bits as without graphs."""
     nodes = {}
     for count in micros:
         layout = ["--mesh", mesh, "--schedule", schedule, *(["--chunks", chunks] if chunks > 1 else [])]
-        trainer = compiled("gpt2", "cuda", (("batch", count), ("microbatch", 1)),
-                           ("-D", f"layers={2 * chunks}", "-D", "embed=16", "-D", "seq=8", *layout))
+        trainer = compiled(model, "cuda", (("batch", 2 * count if "dp=2" in mesh else count), ("microbatch", 1)),
+                           ("-D", f"layers={2 * chunks}", "-D", "embed=16", "-D", "seq=8", *layout),
+                           edit=EARLY if model == "llama" else ("", ""))
+        assert (model == "llama") == ("void reduce_0(" in (trainer.folder / "trainer.c").read_text())
         logs = []
         for options in ((), ("--no-graph",)):
             folder = tmp_path / f"{count}{len(options)}"
@@ -135,7 +149,7 @@ def test_actions_are_recorded(mesh, schedule, chunks, micros, compiled, data, tm
 def test_early_reductions(compiled, reference, data, tmp_path):
     """Gradients of a stage are reduced while others work, on the GPU's own stream for it."""
     trainer = compiled("llama", "cuda", SETTINGS + (("microbatch", 1), ("precision", "fp32")),
-                       ("--mesh", "dp=2,cp=1,tp=1,pp=2", "--schedule", "zb"), edit=("zero 1 over dp, cp", "zero 1 over dp, cp (overlap_grads)"))
+                       ("--mesh", "dp=2,cp=1,tp=1,pp=2", "--schedule", "zb"), edit=EARLY)
     assert "{ reduce_0 }" in (trainer.folder / "trainer.c").read_text()
     run(trainer, "dp=2,pp=2", data, tmp_path, environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
     assert_same(read_log(tmp_path / "log"), reference("llama", "fp32"), "fp32")
