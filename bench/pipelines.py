@@ -206,9 +206,8 @@ def build(folder):
     """The clock of trainers, and the simulation."""
     run = lambda *words: ranks.run(["cc", "-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O2", *words], 1)  # noqa: E731
     run("-I", ROOT / "runtime", "-c", ROOT / "bench" / "stage_clock.c", "-o", folder / "stage_clock.o")
-    library = [path for path in (ROOT / "ir" / "schedule").glob("*.c") if path.name != "slots.c"]  # which needs the IR
-    run("-I", ROOT / "ir", ROOT / "bench" / "timeline.c", *library, *[ROOT / "ir" / name for name in ("arena.c", "diag.c", "near.c")],
-        "-o", folder / "timeline")
+    library = sorted((ROOT / "build" / "ir").rglob("*.o"))
+    run("-I", ROOT / "ir", ROOT / "bench" / "timeline.c", *library, "-lm", "-o", folder / "timeline")
     return folder / "timeline"
 
 
