@@ -19,7 +19,7 @@ const char *functor_of(const Node *reduction)
 /* --- Where sums are ------------------------------------------------------------------------------- */
 
 /* If a row does not fit into registers, neither do its sums. */
-static bool is_in_scratch(const Launch *p, const Column *column)
+bool is_in_scratch(const Launch *p, const Column *column)
 {
     return column->is_wide && p->mapping == MAP_ROWS && p->iterations == 0;
 }
@@ -260,7 +260,12 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
          { "functor", functor_of(sink->node) }, { "scratch", scratch_text(p, column) },
          { "count", number(p, p->parts) }, { "results", number(p, results) }, { "add", add },
          { "store", with_indices(p, p->item, dims, false, close_text(&p->k->m->arena, &store)) });
-    add_launch(launches, (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK },
+    add_launch(launches,
+               (CudaLaunch){ .name = name,
+                             .blocks = (results + at_once - 1) / at_once,
+                             .threads = BLOCK,
+                             .bytes = p->parts * sums_of(p, column) * dtype_bytes(F32) +
+                                      results * dtype_bytes(array->value->type.dtype) },
                p->k->m);
 }
 

@@ -432,7 +432,12 @@ const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const c
             fputc('\n', out);
         write_launch(p, own, out);
         add_launch(launches,
-                   (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
+                   (CudaLaunch){ .name = own,
+                                 .blocks = p->blocks,
+                                 .threads = p->threads,
+                                 .shared = p->shared,
+                                 .bytes = launch_bytes(p) },
+                   m);
         write_totals(p, own, launches, out);
     }
     return row_comment(k);
@@ -460,6 +465,7 @@ void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char 
     plan_threads(p);
     write_launch(p, name, out);
     launches->count = 0;
-    add_launch(launches, (CudaLaunch){ .name = name, .blocks = p->blocks, .threads = p->threads }, m);
+    add_launch(launches,
+               (CudaLaunch){ .name = name, .blocks = p->blocks, .threads = p->threads, .bytes = launch_bytes(p) }, m);
     write_totals(p, name, launches, out);
 }
