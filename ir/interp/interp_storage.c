@@ -157,8 +157,26 @@ static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
     }
 }
 
-/* Is the parameter, or a value computed from it, reduced or broadcast in the kernel?  Then it may be read again after
- * results have been written. */
+/* Is it a reduction along the kernel's rows, and does the kernel visit each row of the parameter once, since it has no
+ * other dims? */
+static bool is_of_one_row(const Func *kernel, const Op *op, const Value *param)
+{
+    if (info(op)->family != REDUCTION)
+        return false;
+    for (int i = 0; i < arg(op, 0)->type.rank; i++) {
+        const Name dim = arg(op, 0)->type.dim[i].name;
+        if (find_dim(&result(op)->type, dim) < 0 && !has_name(&kernel->inner, dim))
+            return false;
+    }
+    for (const Op *other = kernel->first; other; other = other->next)
+        for (int i = 0; i < result(other)->type.rank; i++)
+            if (find_dim(&param->type, result(other)->type.dim[i].name) < 0)
+                return false;
+    return true;
+}
+
+/* Is the parameter, or a value computed from it, reduced or broadcast in the kernel, but for reductions of the row that
+ * is read?  Then it may be read again after results have been written. */
 static bool is_read_again(Interp *in, const Func *kernel, Value *param)
 {
     Values derived = { 0 };
@@ -167,6 +185,8 @@ static bool is_read_again(Interp *in, const Func *kernel, Value *param)
         bool reads = false;
         for (int i = 0; i < op->args.count; i++)
             reads |= index_of(&derived, arg(op, i)) >= 0;
+        if (reads && is_of_one_row(kernel, op, param))
+            continue;
         if (reads && (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank))
             return true;
         for (int i = 0; i < op->results.count && reads; i++)
