@@ -27,17 +27,28 @@ static bool has_ragged_end(const Dim *dim)
 
 /* --- Full dims ----------------------------------------------------------------------------------- */
 
-/* May loops of the op run over padding of the dim?  It does not need exactly the dim's elements, and is no view along
- * it. */
+static bool any_has(const Values *values, Name name)
+{
+    for (int i = 0; i < values->count; i++)
+        if (find_dim(&values->at[i]->type, name) >= 0)
+            return true;
+    return false;
+}
+
+/* May loops of the op run over padding of the dim?  It does not need exactly the dim's elements, is no view along it,
+ * and does not make it of another dim. */
 static bool takes_padding(const Op *op, Name name)
 {
-    bool has_dim = false, is_along = op->attrs.dim == name;
-    for (int i = 0; i < op->args.count; i++)
-        has_dim |= find_dim(&arg(op, i)->type, name) >= 0;
-    for (int i = 0; i < op->attrs.dims.count; i++)
-        is_along |= op->attrs.dims.dim[i].name == name;
     const Family family = info(op)->family;
-    return !has_dim || family == CONTROL || (!needs_whole(op, name) && !(family == VIEW && is_along));
+    const bool is_read = any_has(&op->args, name), is_made = any_has(&op->results, name);
+    bool is_given = false;
+    for (int i = 0; i < op->attrs.dims.count; i++)
+        is_given |= op->attrs.dims.dim[i].name == name;
+    if (family == CONTROL || (!is_read && !is_made))
+        return true;
+    if (family == VIEW && (is_given || op->attrs.dim == name || is_read != is_made))
+        return false;
+    return is_read ? !needs_whole(op, name) : is_given;
 }
 
 static bool all_take_padding(const Module *m, Name name)
