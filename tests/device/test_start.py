@@ -35,6 +35,30 @@ def test_kernels_are_compiled_once(chars, data, tmp_path):
     assert [p.name for p in (tmp_path / "caches/mpc").iterdir()] == [kept.name]
 
 
+def test_products_are_timed_once(chars, compiled, data, tmp_path):
+    """The fastest of four kernels of cuBLASLt is found, kept and taken again, by GPU, library and shape.  Others run only
+    where they are timed, or the best product is: never in a graph."""
+    def run(trainer=chars, **environment):
+        (tmp_path / "choices").unlink(missing_ok=True)
+        environment = {"EMULATED_KERNELS": "4", "EMULATED_FASTEST": "2", "EMULATED_SLOW": "2", "EMULATED_CHOICES": "choices", **environment}
+        done = start([trainer.folder / "trainer", "--kernel-cache", "kept", "--data", data, "--data-format", "bytes", "--steps", 3,
+                      "--log", "log", "--overwrite"], tmp_path, environment=environment.items())
+        used = (tmp_path / "choices").read_text().splitlines()
+        assert any("recorded" in line for line in used)
+        return "chosen by time" in done.stderr, set(used)
+
+    assert run() == (True, {"0", "1", "2", "3", "2 recorded"})
+    losses = [entry["loss"] for entry in read_log(tmp_path / "log")]
+    assert run(EMULATED_FASTEST="1") == (False, {"0", "2", "2 recorded"})  # what is kept
+    assert losses == [entry["loss"] for entry in read_log(tmp_path / "log")]
+    for other in ({"EMULATED_NAME": "another"}, {"EMULATED_CUBLASLT": "130001"}, {"trainer": compiled("chars", "cuda", (), ("-D", "embed=48"))}):
+        timed, used = run(EMULATED_FASTEST="3", **other)
+        assert timed and "3 recorded" in used
+    for kept in (tmp_path / "kept").glob("*.product"):
+        kept.write_bytes(kept.read_bytes()[:-1])  # damaged: as good as none
+    assert run() == (True, {"0", "1", "2", "3", "2 recorded"})
+
+
 def test_no_gpu(chars, data, tmp_path):
     assert "no GPU is visible" in error_of(chars, data, tmp_path, {"EMULATED_GPUS": "0"}.items())
 
