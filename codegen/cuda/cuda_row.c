@@ -62,13 +62,22 @@ static bool rounds_halves(const Launch *p)
     return false;
 }
 
+/* Is a result in the place of an operand?  Then loads cannot be moved behind stores. */
+static bool writes_over(const Launch *p)
+{
+    for (int i = p->k->f->params.count; i < p->k->narrays; i++)
+        if (p->k->array[i].shared)
+            return true;
+    return false;
+}
+
 /* The minimum of blocks per multiprocessor; 0: the compiler may choose.  Blocks that sum columns run until the end of
  * the launch, as many as fit: parts_of and most_registers depend on that.  Of rows in shared memory, two blocks fit. */
 static int blocks_together(const Launch *p)
 {
     if (p->mapping == MAP_COLUMNS)
         return p->ncolumns == 1 ? 4 : 2;
-    return p->shared || (p->iterations && (has_wide_sums(p) || rounds_halves(p))) ? 2 : 0;
+    return p->shared || (p->iterations && (has_wide_sums(p) || rounds_halves(p) || writes_over(p))) ? 2 : 0;
 }
 
 const char *block_index(const Launch *p) { return p->is_member ? "block" : "blockIdx.x"; }
