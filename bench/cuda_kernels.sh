@@ -1,6 +1,6 @@
 #!/bin/sh
-# cuda_kernels.sh -- what each CUDA kernel of the examples takes of a multiprocessor, as NVRTC's assembler says; as
-# Markdown, to stdout.  Needs NVRTC and no GPU.
+# cuda_kernels.sh -- what each CUDA kernel of the examples takes of a multiprocessor, as NVRTC's assembler says, and the
+# bytes that it moves beside the least that its operands need; as Markdown, to stdout.  Needs NVRTC and no GPU.
 #
 #   bench/cuda_kernels.sh sm_90 > bench/results/DATE-cuda-sm90-kernels.md
 set -eu
@@ -16,7 +16,7 @@ compiled() # OPTION... -- of mpc compile; the lines of the table in $folder/log
 
 rows() # a Markdown row for each kernel
 {
-    awk '$3 == "x" && $1 ~ /^kernel_/ { printf "| `%s` | %d x %d | %d | %d | %d | %s |\n", $1, $2, $4, $5, $6, $7, $9 }' \
+    awk '$3 == "x" && $1 ~ /^kernel_/ { printf "| `%s` | %d x %d | %d | %d | %d | %s |\n", $1, $2, $4, $5, $6, $7, $11 }' \
         "$folder/log"
 }
 
@@ -31,7 +31,28 @@ worst() # kernels, the most registers and shared memory, spilled bytes
          END { printf "| %d | %d (`%s`) | %d (`%s`) | %d |\n", n, registers, r, shared, s, spilled }' "$folder/log"
 }
 
-echo "# Kernels for $architecture: registers, shared memory, spills"
+moved() # a Markdown row for each kernel, with all of its launches: megabytes, and their ratio
+{
+    awk 'function row() {
+             if (name)
+                 printf "| `%s` | %d | %.2f | %.2f | %.2f | %s |\n", name, launches, moved / 1e6, least / 1e6,
+                        moved / least, place
+         }
+         $3 == "x" && $1 ~ /^kernel_/ {
+             if ($10 > 0) {
+                 row()
+                 name = $1
+                 launches = moved = 0
+                 least = $10
+                 place = $11
+             }
+             launches++
+             moved += $9
+         }
+         END { row() }' "$folder/log"
+}
+
+echo "# Kernels for $architecture: registers, shared memory, spills, bytes"
 echo
 echo "\`bench/cuda_kernels.sh $architecture\`, by NVRTC of CUDA $(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p'); no kernel was run on a GPU for this."
 echo
@@ -66,3 +87,14 @@ echo "| kernel | blocks x threads | registers | shared memory, bytes | spilled b
 echo "| --- | --- | --- | --- | --- | --- |"
 compiled examples/gpt2.mdl
 rows
+echo
+echo "## Bytes that kernels move"
+echo
+echo "\`examples/gpt2.mdl\`, bf16, micro-batches of 32 x 1024: megabytes that the launches of each kernel read and write, each byte"
+echo "once a launch, as the compiler counts them and the emulator confirms them at small sizes; beside the least, which is"
+echo "operands and results once.  What is read again within a launch is taken to come from a cache."
+echo
+echo "| kernel | launches | moved, MB | least, MB | ratio | place |"
+echo "| --- | --- | --- | --- | --- | --- |"
+compiled examples/gpt2.mdl -D seq=1024 --set train.batch=32 --set train.microbatch=32
+moved

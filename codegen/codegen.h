@@ -32,8 +32,9 @@ char *c_identifier(Module *m, const char *text, int room);
 char *hashed_identifier(Module *m, const char *text, bool is_plain);
 
 /* The number of iterations of a loop over the dim: of a split dim all elements of the rank, including padding, since
- * the start of padding depends on the rank (passes/layout/padding.c keeps it out of sums). */
+ * the start of padding depends on the rank, and of a full one, too (passes/layout/padding.c keeps it out of sums). */
 int64_t loop_size(const Module *m, const Dim *dim);
+int64_t value_bytes(const Module *m, const Value *value); /* of its elements, in loops over all its dims */
 
 /* --- shard_offset.c: this rank's part of a split dim ----------------------------------------------- */
 

@@ -107,9 +107,11 @@ static void print_usage(Run *run, const CudaKernel *kernel, const char *architec
         if (!find_usage(run, log, launch->name, &usage))
             continue;
         *spilling += usage.spills > 0;
-        printf("    %-40s %9" PRId64 " x %4d %9d %9" PRId64 " %9" PRId64 " %9" PRId64 "  %s\n", launch->name,
-               launch->blocks, launch->threads, usage.registers, usage.shared + shared_of(launch, architecture),
-               usage.spills, usage.stack, kernel->where);
+        printf("    %-40s %9" PRId64 " x %4d %9d %9" PRId64 " %9" PRId64 " %9" PRId64 " %13" PRId64 " %13" PRId64
+               "  %s\n",
+               launch->name, launch->blocks, launch->threads, usage.registers,
+               usage.shared + shared_of(launch, architecture), usage.spills, usage.stack, launch->bytes,
+               i == 0 ? kernel->least : 0, kernel->where);
     }
 }
 
@@ -117,7 +119,8 @@ static void print_table(Run *run, const CudaProgram *program, const char *log, c
 {
     int count = 0, spilling = 0;
     printf("  kernels for %s, by NVRTC\n", architecture);
-    printf("    %-40s %16s %9s %9s %9s %9s\n", "", "blocks x threads", "registers", "shared B", "spilled B", "stack B");
+    printf("    %-40s %16s %9s %9s %9s %9s %13s %13s\n", "", "blocks x threads", "registers", "shared B", "spilled B",
+           "stack B", "moved B", "least B");
     for (const CudaKernel *kernel; (kernel = cuda_kernel(program, count)); count++)
         print_usage(run, kernel, architecture, log, &spilling);
     printf("    %d kernels compiled in %.1f s; %d of their functions spill registers\n", count, seconds, spilling);

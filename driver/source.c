@@ -29,6 +29,7 @@ static void set_target(Module *m, const Options *o)
     m->takes = is_cuda(o) ? cuda_takes : kernels_take;
     m->scratch_stays = is_cuda(o) ? cuda_scratch_stays : NULL;
     m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
+    m->fills_padding = is_cuda(o);
 }
 
 Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings, Diags *diags)

@@ -53,7 +53,8 @@ static bool join(Module *m, const Op *op, const Type *type, Type *space)
             return REFUSE(NULL, "%s has more than %d dims", info(op)->name, MAX_RANK);
         if (at < 0)
             space->dim[space->rank++] = *dim;
-        else if (space->dim[at].size != dim->size || space->dim[at].padded != dim->padded)
+        else if (space->dim[at].size != dim->size || space->dim[at].padded != dim->padded ||
+                 space->dim[at].full != dim->full)
             return REFUSE(NULL, "the operands of %s disagree on the size of '%s'", info(op)->name, dim->name);
         else if (!same_split(&space->dim[at], dim))
             return REFUSE("reshard one of them", "the operands of %s split '%s' differently", info(op)->name,

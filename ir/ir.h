@@ -43,14 +43,17 @@ typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
 typedef enum { BY_SUM, BY_MAX } Reduce;
 
 /* A dim of `size` elements, of the whole tensor and not of one rank's part.  `padded`: its size in memory (a multiple
- * of M for `padded M`); padding is never read. */
+ * of M for `padded M`); padding never affects a result. */
 typedef struct {
     Name name;
     int64_t size, padded; /* padded >= size */
     Split split;
     bool zigzag; /* the outermost axis, of n ranks, makes 2n blocks; rank r holds blocks r and 2n-1-r, which balances
                     causal attention; inner axes split these */
+    bool full;   /* loops run over its padding, too, as over that of a split dim */
 } Dim;
+
+static inline bool runs_over_padding(const Dim *dim) { return dim->split.count || dim->full; }
 
 typedef struct {
     int count;
@@ -269,7 +272,7 @@ typedef struct {
 typedef struct {
     bool copied; /* it needs a copy, row-major, in the order of ... */
     Names order; /* ... these dims; none: its own */
-    bool tight;  /* and without the padding of dims that are not split */
+    bool tight;  /* and without padding that loops do not run over */
 } Wanted;
 
 typedef struct Module {
@@ -307,6 +310,7 @@ typedef struct Module {
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
                                                               none */
     unsigned keeps_before; /* traits of the activations whose operand the target's products can also write */
+    bool fills_padding;    /* products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
     bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of operands and
                                                                     results of a kernel call or LIBRARY op?  If not, it

@@ -114,8 +114,8 @@ bool split_equal(Split a, Split b)
 
 bool dim_equal(const Dim *a, const Dim *b)
 {
-    return a->name == b->name && a->size == b->size && a->padded == b->padded && a->zigzag == b->zigzag &&
-           split_equal(a->split, b->split);
+    return a->name == b->name && a->size == b->size && a->padded == b->padded && a->full == b->full &&
+           a->zigzag == b->zigzag && split_equal(a->split, b->split);
 }
 
 bool same_dims(const Type *a, const Type *b)

@@ -73,6 +73,18 @@ void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with)
     replace_value(&f->results, old, with);
 }
 
+/* Does it reduce rows, in a kernel whose loops are those of the parameter alone? */
+static bool reduces_rows(const Func *kernel, const Op *op, const Value *param)
+{
+    const Names rows = dims_lacking(&arg(op, 0)->type, &result(op)->type);
+    bool good = info(op)->family == REDUCTION;
+    for (int i = 0; i < rows.count; i++)
+        good &= has_name(&kernel->inner, rows.name[i]);
+    for (const Op *other = kernel->first; good && other; other = other->next)
+        good = dims_lacking(&result(other)->type, &param->type).count == 0;
+    return good;
+}
+
 bool is_read_again(Arena *arena, const Func *kernel, const Value *param)
 {
     Map derived = { .arena = arena };
@@ -81,7 +93,7 @@ bool is_read_again(Arena *arena, const Func *kernel, const Value *param)
         bool reads = false;
         for (int i = 0; i < op->args.count; i++)
             reads |= map_get(&derived, arg(op, i)) != NULL;
-        if (!reads)
+        if (!reads || reduces_rows(kernel, op, param))
             continue;
         if (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank)
             return true;

@@ -32,7 +32,7 @@ void note_op(Uses *uses, Op *op);
 void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with);
 
 /* Is the parameter, or a value computed from it, reduced or broadcast?  Then it may be read again after results have
- * been written. */
+ * been written; but not where rows are reduced, which kernels read before they write them. */
 bool is_read_again(Arena *arena, const Func *kernel, const Value *param);
 
 #endif

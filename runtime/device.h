@@ -49,6 +49,9 @@ double rt_time_of_mark(Rt *rt, double mark);
 
 /* --- Products: see rt.h ------------------------------------------------------------------------ */
 
+/* After all have been created, with a zeroed arena, which it uses and zeroes again: chooses the fastest of the
+ * library's kernels, where it leaves that to us.  All ranks call it. */
+void rt_products_choose(Rt *rt);
 void rt_products_free(Rt *rt);                     /* also valid before any product was created */
 int64_t rt_products_workspace_bytes(const Rt *rt); /* memory of products outside the arena */
 double

@@ -116,6 +116,29 @@ static KernelText *new_kernel(CudaProgram *program)
     return &program->at[program->count++];
 }
 
+/* Bytes of the operands and results of a call, each once; of tables from which rows are taken, at most those rows. */
+static int64_t least_bytes(Module *m, const CudaCall *call)
+{
+    int64_t bytes = 0;
+    for (int n = 0; n < call->count; n++) {
+        const Op *op = call->op[n];
+        int noperands = op->args.count + op->results.count, at[MAX_PRODUCT_OPERANDS];
+        const char *name[MAX_PRODUCT_OPERANDS];
+        if (call->product)
+            noperands = product_operands(call->product, op, name, at);
+        for (int i = 0; i < noperands; i++) {
+            int operand = call->product ? at[i] : i;
+            const Value *value = arg_or_result(op, operand);
+            int64_t all = value_bytes(m, value);
+            if (op->kind == OP_gather && operand == 0 && all > value_bytes(m, result(op)))
+                all = value_bytes(m, result(op));
+            if (operand >= op->args.count || index_of(&op->args, value) == operand)
+                bytes += all;
+        }
+    }
+    return bytes;
+}
+
 /* Kernels with equal text, except for names and comment, and equal launches are emitted once. */
 static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call, FILE *out)
 {
@@ -131,8 +154,9 @@ static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call
     const char *named = code_of(m, call, name, launches, &comment);
     take_names(program, name, names);
     fprintf(out, "%s%s\n", comment, named);
-    *new_kernel(program) =
-        (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", launches }, .code = code };
+    *new_kernel(program) = (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", launches,
+                                                     least_bytes(m, call) },
+                                         .code = code };
     return launches;
 }
 

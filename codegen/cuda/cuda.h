@@ -14,6 +14,7 @@ typedef struct {
     int threads;
     int64_t shared;       /* bytes of dynamic shared memory */
     int64_t shared_small; /* the same on GPUs with 99 KiB per block; 0: the same */
+    int64_t bytes;        /* of global memory that it reads or writes, each once; at most, where indices choose them */
 } CudaLaunch;
 
 typedef struct {
@@ -69,6 +70,7 @@ const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int 
 typedef struct {
     const char *path, *where; /* of the first call in the program */
     const CudaLaunches *launches;
+    int64_t least; /* bytes of its operands and results: what a single launch without scratch would move */
 } CudaKernel;
 const CudaKernel *cuda_kernel(const CudaProgram *program, int number);
 

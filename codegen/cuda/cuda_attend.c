@@ -88,19 +88,25 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
     int64_t query_blocks = heads_of(o, false) * ((queries + t.queries - 1) / t.queries);
     if (!is_gradient) {
         add(o, arena_text(arena, "%s%s", head, arguments),
-            (CudaLaunch){ name, query_blocks, t.threads, t.shared, t.shared_small }, launches, out);
+            (CudaLaunch){ name, query_blocks, t.threads, t.shared, t.shared_small, library_bytes(o, 0, o->count) },
+            launches, out);
         return;
     }
-    int64_t shares = heads_of(o, false) * queries;
+    /* Of q, k, v, y, lse, dy, segments, and dq, dk, dv: the first launch reads y and dy, the others all but y. */
+    int64_t shares = heads_of(o, false) * queries, share_bytes = cuda_attend_scratch(o->m, o->op);
+    int64_t both = library_bytes(o, 0, 3) + library_bytes(o, 4, o->count - 3) + share_bytes;
     add(o, arena_text(arena, "%s_share%s", head, arguments),
-        (CudaLaunch){ name, (shares + SHARE_ROWS - 1) / SHARE_ROWS, PLAIN_THREADS, 0, 0 }, launches, out);
+        (CudaLaunch){ name, (shares + SHARE_ROWS - 1) / SHARE_ROWS, PLAIN_THREADS, 0, 0,
+                      library_bytes(o, 3, 4) + library_bytes(o, 5, 6) + share_bytes },
+        launches, out);
     add(o, arena_text(arena, "%s_keys%s", head, arguments),
         (CudaLaunch){ arena_text(arena, "%s_2", name), heads_of(o, true) * ((keys + t.keys - 1) / t.keys),
-                      t.key_threads, t.shared, t.shared_small },
+                      t.key_threads, t.shared, t.shared_small, both + library_bytes(o, o->count - 2, o->count) },
         launches, out);
     add(o, arena_text(arena, "%s_queries%s", head, arguments),
-        (CudaLaunch){ arena_text(arena, "%s_3", name), query_blocks, t.threads, t.shared, t.shared_small }, launches,
-        out);
+        (CudaLaunch){ arena_text(arena, "%s_3", name), query_blocks, t.threads, t.shared, t.shared_small,
+                      both + library_bytes(o, o->count - 3, o->count - 2) },
+        launches, out);
 }
 
 int64_t cuda_attend_scratch(Module *m, const Op *op)

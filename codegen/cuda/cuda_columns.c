@@ -19,7 +19,7 @@ const char *functor_of(const Node *reduction)
 /* --- Where sums are ------------------------------------------------------------------------------- */
 
 /* If a row does not fit into registers, neither do its sums. */
-static bool is_in_scratch(const Launch *p, const Column *column)
+bool is_in_scratch(const Launch *p, const Column *column)
 {
     return column->is_wide && p->mapping == MAP_ROWS && p->iterations == 0;
 }
@@ -241,7 +241,7 @@ static char *add_part(const Launch *p, const Column *column)
     return text;
 }
 
-static void write_total(Launch *p, const Column *column, const char *name, CudaLaunches *launches, FILE *out)
+static CudaLaunch write_total(Launch *p, const Column *column, const char *name, FILE *out)
 {
     const Sink *sink = column->sink;
     const Array *array = &p->k->array[p->k->f->params.count + sink->result];
@@ -260,15 +260,65 @@ static void write_total(Launch *p, const Column *column, const char *name, CudaL
          { "functor", functor_of(sink->node) }, { "scratch", scratch_text(p, column) },
          { "count", number(p, p->parts) }, { "results", number(p, results) }, { "add", add },
          { "store", with_indices(p, p->item, dims, false, close_text(&p->k->m->arena, &store)) });
-    add_launch(launches, (CudaLaunch){ .name = name, .blocks = (results + at_once - 1) / at_once, .threads = BLOCK },
-               p->k->m);
+    return (CudaLaunch){ .name = name,
+                         .blocks = (results + at_once - 1) / at_once,
+                         .threads = BLOCK,
+                         .bytes = p->parts * sums_of(p, column) * dtype_bytes(F32) +
+                                  results * dtype_bytes(array->value->type.dtype) };
 }
 
+/* A call of a total's function, for the blocks from `first` to before `end`. */
+static void write_total_case(const Launch *p, const char *name, int64_t first, int64_t end, FILE *out)
+{
+    const RowKernel *k = p->k;
+    const char **names = NEW_ARRAY(&k->m->arena, const char *, k->narrays + 1);
+    for (int i = 0; i < k->narrays; i++)
+        names[i] = k->array[i].name;
+    names[k->narrays] = "scratch";
+    char *head = arena_text(&k->m->arena, first ? "%s(all - %" PRId64 ", " : "%s(all, ", name, first);
+    FILL(out, cuda_group_case_template, { "end", number(p, end) },
+         { "call", wrapped_list(k->m, head, k->narrays + 1, names, ");", 15) });
+}
+
+/* All totals of a launch as one launch, in which each is a function. */
+static void write_totals_together(Launch *p, const char *name, CudaLaunches *launches, FILE *out)
+{
+    CudaLaunch all = { .name = arena_text(&p->k->m->arena, "%s_totals", name), .threads = BLOCK };
+    Text cases;
+    open_text(&cases);
+    p->is_member = true;
+    for (int i = 0; i < p->ncolumns; i++) {
+        if (p->column[i].at < 0)
+            continue;
+        const char *own = arena_text(&p->k->m->arena, "%s_total%d", name, i + 1);
+        const CudaLaunch one = write_total(p, &p->column[i], own, out);
+        fputc('\n', out);
+        write_total_case(p, own, all.blocks, all.blocks + one.blocks, cases.out);
+        all.blocks += one.blocks;
+        all.bytes += one.bytes;
+    }
+    p->is_member = false;
+    FILL(out, cuda_group_template, { "head", launch_head(p, all.name, BLOCK) },
+         { "cases", close_text(&p->k->m->arena, &cases) });
+    add_launch(launches, all, p->k->m);
+}
+
+/* Members of a group get a launch for each, which they share with those of other members. */
 void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out)
 {
+    int count = 0;
     for (int i = 0; i < p->ncolumns; i++)
-        if (p->column[i].at >= 0) {
-            fputc('\n', out);
-            write_total(p, &p->column[i], arena_text(&p->k->m->arena, "%s_total%d", name, i + 1), launches, out);
-        }
+        count += p->column[i].at >= 0;
+    if (count > 1 && !p->is_member) {
+        fputc('\n', out);
+        write_totals_together(p, name, launches, out);
+        return;
+    }
+    for (int i = 0; i < p->ncolumns; i++) {
+        if (p->column[i].at < 0)
+            continue;
+        fputc('\n', out);
+        add_launch(launches, write_total(p, &p->column[i], arena_text(&p->k->m->arena, "%s_total%d", name, i + 1), out),
+                   p->k->m);
+    }
 }

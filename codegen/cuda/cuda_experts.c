@@ -18,8 +18,12 @@ static int64_t count_along(const Operands *o, const Value *value, const Value *i
 void write_cuda_top_k(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     int64_t rows = count_along(o, o->value[0], o->value[1], false);
-    write_variant(o, "", (CudaLaunch){ .name = name, .blocks = blocks_of(rows, THREADS), .threads = THREADS }, launches,
-                  out);
+    write_variant(o, "",
+                  (CudaLaunch){ .name = name,
+                                .blocks = blocks_of(rows, THREADS),
+                                .threads = THREADS,
+                                .bytes = library_bytes(o, 0, o->count) },
+                  launches, out);
 }
 
 void write_cuda_place(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
@@ -28,10 +32,13 @@ void write_cuda_place(Operands *o, const char *name, CudaLaunches *launches, FIL
     int64_t groups = 1, count = 1;
     for (int i = 0; i < place->rank; i++)
         *(has_name(&o->op->attrs.over, place->dim[i].name) ? &count : &groups) *= loop_size(o->m, &place->dim[i]);
-    write_variant(
-        o, "",
-        (CudaLaunch){ .name = name, .blocks = groups * blocks_of(count, PLACES), .threads = THREADS, .shared = 5120 },
-        launches, out);
+    write_variant(o, "",
+                  (CudaLaunch){ .name = name,
+                                .blocks = groups * blocks_of(count, PLACES),
+                                .threads = THREADS,
+                                .shared = 5120,
+                                .bytes = library_bytes(o, 0, o->count) },
+                  launches, out);
 }
 
 void write_cuda_route(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
@@ -43,12 +50,18 @@ void write_cuda_route(Operands *o, const char *name, CudaLaunches *launches, FIL
     const int64_t slots = count_along(o, by_slot, by_slot, false) / post;
     const char *variant = arena_text(&o->m->arena, "<%d>", width);
     if (to_slots) {
-        write_variant(o, arena_text(&o->m->arena, "_clear%s", variant),
-                      (CudaLaunch){ .name = name, .blocks = blocks_of(slots, WARPS), .threads = THREADS }, launches,
-                      out);
+        write_variant(
+            o, arena_text(&o->m->arena, "_clear%s", variant),
+            (CudaLaunch){
+                .name = name, .blocks = blocks_of(slots, WARPS), .threads = THREADS, .bytes = library_bytes(o, 3, 4) },
+            launches, out);
         fputc('\n', out);
         name = arena_text(&o->m->arena, "%s_2", name);
     }
-    write_variant(o, variant, (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS },
+    write_variant(o, variant,
+                  (CudaLaunch){ .name = name,
+                                .blocks = blocks_of(rows, WARPS),
+                                .threads = THREADS,
+                                .bytes = library_bytes(o, 0, o->count) },
                   launches, out);
 }

@@ -239,7 +239,7 @@ static LaunchGroup open_group(Module *m, int count, const Op *const op[], const 
 static bool write_launch(const LaunchGroup *g, const char *name, int number, CudaLaunches *launches, FILE *out)
 {
     Module *m = g->m;
-    int64_t blocks = 0;
+    int64_t blocks = 0, bytes = 0;
     Text cases;
     open_text(&cases);
     for (int i = 0; i < g->count; i++) {
@@ -250,6 +250,7 @@ static bool write_launch(const LaunchGroup *g, const char *name, int number, Cud
         char *head = arena_text(&m->arena, "%s(%s, ", launch->name, block);
         int first = g->first_pointer[i], pointers = g->first_pointer[i + 1] - first;
         blocks += launch->blocks;
+        bytes += launch->bytes;
         FILL(cases.out, cuda_group_case_template, { "end", arena_text(&m->arena, "%" PRId64, blocks) },
              { "call", wrapped_list(m, head, pointers, g->named + first, ");", 15) });
     }
@@ -258,7 +259,7 @@ static bool write_launch(const LaunchGroup *g, const char *name, int number, Cud
         return false;
     FILL(out, cuda_group_template,
          { "head", kernel_head(m, name, cuda_bounds(m, BLOCK, 0), g->npointers, g->declared) }, { "cases", text });
-    add_launch(launches, (CudaLaunch){ .name = name, .blocks = blocks, .threads = BLOCK }, m);
+    add_launch(launches, (CudaLaunch){ .name = name, .blocks = blocks, .threads = BLOCK, .bytes = bytes }, m);
     return true;
 }
 

@@ -68,13 +68,26 @@ static int64_t row_length(const Operands *o, const Value *table, Name rows)
     return count_local(o, table, find_dim(&table->type, rows) + 1, table->type.rank);
 }
 
+int64_t library_bytes(const Operands *o, int first, int end)
+{
+    int64_t bytes = 0;
+    for (int i = first; i < end; i++)
+        bytes += value_bytes(o->m, o->value[i]);
+    return bytes;
+}
+
+/* A gather reads as many rows as it writes. */
 static void write_gather(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     const Value *picked = o->value[2];
     int width = library_width(o, 2, 3, library_width(o, 0, 1, 8));
     int64_t rows = count_local(o, picked, 0, picked->type.rank) / row_length(o, o->value[0], o->op->attrs.dim);
     write_variant(o, arena_text(&o->m->arena, "<%d>", width),
-                  (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS }, launches, out);
+                  (CudaLaunch){ .name = name,
+                                .blocks = blocks_of(rows, WARPS),
+                                .threads = THREADS,
+                                .bytes = library_bytes(o, 1, 3) + library_bytes(o, 2, 3) },
+                  launches, out);
 }
 
 static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
@@ -84,22 +97,29 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
     int64_t length = row_length(o, table, o->op->attrs.dims.dim[0].name);
     int64_t rows = count_local(o, table, 0, table->type.rank) / length;
     int64_t all = count_local(o, picked, 0, picked->type.rank) / length;
+    const int64_t sorted = cuda_library_scratch(o->m, o->op);
+    const int64_t summed = all * length * dtype_bytes(table->type.dtype); /* if all indices differ */
     o->more = ", scratch";
-    write_variant(o, arena_text(&o->m->arena, "_clear<%d>", width),
-                  (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS }, launches, out);
+    write_variant(
+        o, arena_text(&o->m->arena, "_clear<%d>", width),
+        (CudaLaunch){
+            .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS, .bytes = library_bytes(o, 2, 3) },
+        launches, out);
     fputc('\n', out);
     write_variant(o, "_order",
                   (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
                                 .blocks = blocks_of(count_local(o, index, 0, index->type.rank), ORDER_PLACES),
                                 .threads = THREADS,
-                                .shared = 5120 },
+                                .shared = 5120,
+                                .bytes = library_bytes(o, 1, 2) + sorted },
                   launches, out);
     fputc('\n', out);
     write_variant(o, arena_text(&o->m->arena, "<%d>", width),
                   (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_3", name),
                                 .blocks = all * blocks_of(length, (int64_t)32 * width),
                                 .threads = THREADS,
-                                .shared = 1024 * width },
+                                .shared = 1024 * width,
+                                .bytes = library_bytes(o, 0, 1) + summed + sorted },
                   launches, out);
 }
 
@@ -109,7 +129,11 @@ static void write_cumulative(Operands *o, const char *name, CudaLaunches *launch
     const Value *x = o->value[0];
     const int64_t rows = count_local(o, x, 0, x->type.rank) / size_along(o, x, o->op->attrs.dim);
     write_variant(o, o->op->kind == OP_cummax ? "<true>" : "<false>",
-                  (CudaLaunch){ .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS }, launches, out);
+                  (CudaLaunch){ .name = name,
+                                .blocks = blocks_of(rows, WARPS),
+                                .threads = THREADS,
+                                .bytes = library_bytes(o, 0, o->count) },
+                  launches, out);
 }
 
 /* The number of rows of rope with angles of their own: places of the sequence, or positions. */
@@ -138,16 +162,20 @@ static void write_rope(Operands *o, const char *name, CudaLaunches *launches, FI
     int64_t seq = size_along(o, o->value[0], o->op->attrs.seq);
     int64_t rows = count_local(o, o->value[0], 0, x->rank) / (2 * half * seq);
     int64_t items = seq * blocks_of(rows, ROPE_ROWS) * (half / width);
+    const int64_t angles = cuda_library_scratch(o->m, o->op);
     o->more = ", scratch";
-    write_variant(
-        o, "_angles",
-        (CudaLaunch){ .name = name, .blocks = blocks_of(rope_rows(o->m, o->op) * half, THREADS), .threads = THREADS },
-        launches, out);
+    write_variant(o, "_angles",
+                  (CudaLaunch){ .name = name,
+                                .blocks = blocks_of(rope_rows(o->m, o->op) * half, THREADS),
+                                .threads = THREADS,
+                                .bytes = library_bytes(o, 1, o->count - 1) + angles },
+                  launches, out);
     fputc('\n', out);
     write_variant(o, arena_text(&o->m->arena, "<%d, %s>", width, together ? "true" : "false"),
                   (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
                                 .blocks = blocks_of(items, THREADS),
-                                .threads = THREADS },
+                                .threads = THREADS,
+                                .bytes = angles + library_bytes(o, 0, 1) + library_bytes(o, o->count - 1, o->count) },
                   launches, out);
 }
 
@@ -195,8 +223,12 @@ static void write_copy(Operands *o, const char *name, CudaLaunches *launches, FI
                                        : arena_text(&o->m->arena, "%s%s", box_text(o, 0, 0, "false", "box_a"),
                                                     box_text(o, 1, size_along(o, o->value[0], dim), "false", "box_b"));
     int64_t items = count_local(o, y, 0, y->type.rank);
-    write_cuda_library(o, (CudaLaunch){ .name = name, .blocks = blocks_of(items, THREADS), .threads = THREADS }, body,
-                       launches, out);
+    write_cuda_library(o,
+                       (CudaLaunch){ .name = name,
+                                     .blocks = blocks_of(items, THREADS),
+                                     .threads = THREADS,
+                                     .bytes = library_bytes(o, 0, o->count) },
+                       body, launches, out);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

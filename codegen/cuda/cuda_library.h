@@ -12,6 +12,9 @@ int64_t cuda_library_scratch(Module *m, const Op *op);
 void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
 int64_t cuda_attend_scratch(Module *m, const Op *op);
 
+/* Bytes of the operands and results from `first` to before `end`. */
+int64_t library_bytes(const Operands *o, int first, int end);
+
 /* One launch: the head of a function of the op's operands, with `body`, a call of the runtime's kernel. */
 void write_cuda_library(const Operands *o, CudaLaunch launch, const char *body, CudaLaunches *launches, FILE *out);
 

@@ -34,8 +34,14 @@ const char *emit_cuda_product(Module *m, const Product *p, const Op *call, const
          { "threads", threads }, { "count", arena_text(&m->arena, "%" PRId64, count) }, { "indices", indices },
          { "body", naive_product_point(m, p, call) });
     launches->count = 0;
-    add_launch(launches, (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS },
-               m);
+    int64_t bytes = p->shape.accumulate ? value_bytes(m, c) : 0;
+    const char *names[MAX_PRODUCT_OPERANDS];
+    int at[MAX_PRODUCT_OPERANDS];
+    for (int i = product_operands(p, call, names, at) - 1; i >= 0; i--)
+        bytes += value_bytes(m, arg_or_result(call, at[i]));
+    add_launch(
+        launches,
+        (CudaLaunch){ .name = name, .blocks = (count + THREADS - 1) / THREADS, .threads = THREADS, .bytes = bytes }, m);
     return arena_text(&m->arena, "/* A product that cuBLASLt does not take in this layout, at %s */\n",
                       comment_text(m, call->where ? call->where : ""));
 }

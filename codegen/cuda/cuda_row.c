@@ -62,13 +62,22 @@ static bool rounds_halves(const Launch *p)
     return false;
 }
 
+/* Is a result in the place of an operand?  Then loads cannot be moved behind stores. */
+static bool writes_over(const Launch *p)
+{
+    for (int i = p->k->f->params.count; i < p->k->narrays; i++)
+        if (p->k->array[i].shared)
+            return true;
+    return false;
+}
+
 /* The minimum of blocks per multiprocessor; 0: the compiler may choose.  Blocks that sum columns run until the end of
  * the launch, as many as fit: parts_of and most_registers depend on that.  Of rows in shared memory, two blocks fit. */
 static int blocks_together(const Launch *p)
 {
     if (p->mapping == MAP_COLUMNS)
         return p->ncolumns == 1 ? 4 : 2;
-    return p->shared || (p->iterations && (has_wide_sums(p) || rounds_halves(p))) ? 2 : 0;
+    return p->shared || (p->iterations && (has_wide_sums(p) || rounds_halves(p) || writes_over(p))) ? 2 : 0;
 }
 
 const char *block_index(const Launch *p) { return p->is_member ? "block" : "blockIdx.x"; }
@@ -432,7 +441,12 @@ const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const c
             fputc('\n', out);
         write_launch(p, own, out);
         add_launch(launches,
-                   (CudaLaunch){ .name = own, .blocks = p->blocks, .threads = p->threads, .shared = p->shared }, m);
+                   (CudaLaunch){ .name = own,
+                                 .blocks = p->blocks,
+                                 .threads = p->threads,
+                                 .shared = p->shared,
+                                 .bytes = launch_bytes(p) },
+                   m);
         write_totals(p, own, launches, out);
     }
     return row_comment(k);
@@ -460,6 +474,7 @@ void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char 
     plan_threads(p);
     write_launch(p, name, out);
     launches->count = 0;
-    add_launch(launches, (CudaLaunch){ .name = name, .blocks = p->blocks, .threads = p->threads }, m);
+    add_launch(launches,
+               (CudaLaunch){ .name = name, .blocks = p->blocks, .threads = p->threads, .bytes = launch_bytes(p) }, m);
     write_totals(p, name, launches, out);
 }

@@ -72,6 +72,8 @@ typedef struct {
 
 /* cuda_row_plan.c: the part of the plan that depends on types. */
 int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch);
+int64_t sums_of(const Launch *p, const Column *column); /* of one block */
+int64_t launch_bytes(const Launch *p);                  /* read and written, each once; after plan_threads */
 
 /* cuda_row_threads.c: the part of the plan that depends on strides. */
 void plan_threads(Launch *p);
@@ -98,6 +100,7 @@ void write_row_results(Launch *p, FILE *out);
 bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction of the phase */
 
 /* cuda_columns.c: column sums. */
+bool is_in_scratch(const Launch *p, const Column *column); /* added to in scratch, row by row */
 void write_sums_start(Launch *p, FILE *out);
 void write_sums_end(Launch *p, FILE *out);
 void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out);

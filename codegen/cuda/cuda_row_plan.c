@@ -63,7 +63,7 @@ static int64_t parts_of(const Launch *p)
 }
 
 /* The number of sums of one block: one for each inner element if `is_wide`. */
-static int64_t sums_of(const Launch *p, const Column *column)
+int64_t sums_of(const Launch *p, const Column *column)
 {
     return count_points(p->k, p->own) * (column->is_wide ? count_points(p->k, p->region.inner) : 1);
 }
@@ -151,4 +151,26 @@ int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch)
                 launch[count - 1].has[s] = true; /* stores are in the last launch */
     }
     return count;
+}
+
+int64_t launch_bytes(const Launch *p)
+{
+    const RowKernel *k = p->k;
+    int64_t bytes = 0;
+    for (int i = 0; i < k->nnodes; i++) {
+        const Node *node = &k->node[i];
+        if (!node->op && node->is_wanted)
+            bytes += count_points(k, node->dims) * dtype_bytes(node->value->type.dtype);
+    }
+    for (int i = 0; i < k->nsinks; i++)
+        if (p->has[i] && !k->sink[i].operand)
+            bytes += count_points(k, k->sink[i].node->dims) * dtype_bytes(k->sink[i].node->value->type.dtype);
+    for (int i = 0; i < p->ncolumns; i++) {
+        const Column *column = &p->column[i];
+        const Node *sum = column->sink->node;
+        const int64_t parts = p->parts * sums_of(p, column) * dtype_bytes(F32);
+        bytes += column->at < 0 ? count_points(k, sum->dims) * dtype_bytes(sum->value->type.dtype)
+                                : (is_in_scratch(p, column) ? 2 : 1) * parts;
+    }
+    return bytes;
 }

@@ -120,7 +120,7 @@ static bool lies_in_order(const Module *m, const Value *value, const Names *orde
 static bool is_padded(const Type *type)
 {
     for (int i = 0; i < type->rank; i++)
-        if (!type->dim[i].split.count && type->dim[i].padded > type->dim[i].size)
+        if (!runs_over_padding(&type->dim[i]) && type->dim[i].padded > type->dim[i].size)
             return true;
     return false;
 }

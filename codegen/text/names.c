@@ -173,7 +173,15 @@ char *c_number(Module *m, double value, bool is_integer)
     return arena_text(&m->arena, "%s%s%sf%s", open, digits, strpbrk(digits, ".e") ? "" : ".0", close);
 }
 
-int64_t loop_size(const Module *m, const Dim *dim) { return dim->split.count ? local_size(m, dim) : dim->size; }
+int64_t loop_size(const Module *m, const Dim *dim) { return runs_over_padding(dim) ? local_size(m, dim) : dim->size; }
+
+int64_t value_bytes(const Module *m, const Value *value)
+{
+    int64_t bytes = dtype_bytes(value->type.dtype);
+    for (int i = 0; i < value->type.rank; i++)
+        bytes *= loop_size(m, &value->type.dim[i]);
+    return bytes;
+}
 
 static char *append_character(char *end, char c, bool after_question)
 {

@@ -193,6 +193,10 @@ bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
 bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3]);
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 
+/* interp_over.c: is the parameter, or a value computed from it, reduced or broadcast in the kernel, but for reductions
+ * of the row that is read?  Then it may be read again after results have been written. */
+bool is_read_after_writing(Interp *in, const Func *kernel, Value *param);
+
 /* --- Forward mode ------------------------------------------------------------------------- */
 
 /* The tangents of the results of an op (no call, no loop), from those of its operands. */

@@ -157,24 +157,6 @@ static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
     }
 }
 
-/* Is the parameter, or a value computed from it, reduced or broadcast in the kernel?  Then it may be read again after
- * results have been written. */
-static bool is_read_again(Interp *in, const Func *kernel, Value *param)
-{
-    Values derived = { 0 };
-    push_value(&in->arena, &derived, param);
-    for (const Op *op = kernel->first; op; op = op->next) {
-        bool reads = false;
-        for (int i = 0; i < op->args.count; i++)
-            reads |= index_of(&derived, arg(op, i)) >= 0;
-        if (reads && (info(op)->family != POINTWISE || result(op)->type.rank != param->type.rank))
-            return true;
-        for (int i = 0; i < op->results.count && reads; i++)
-            push_value(&in->arena, &derived, op->results.at[i]);
-    }
-    return false;
-}
-
 static bool find_whether_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
     const Func *kernel = in->op && in->op->attrs.callee ? find_func(in->m, in->op->attrs.callee) : NULL;
@@ -185,7 +167,7 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
     for (int i = 0; same && i < read->type.rank; i++)
         same = read->type.dim[i].size == 1 || read->storage->stride[i] == written->storage->stride[i];
     for (int i = 0; same && is_kernel && i < in->op->args.count; i++)
-        same = arg(in->op, i) != read || !is_read_again(in, kernel, kernel->params.at[i]);
+        same = arg(in->op, i) != read || !is_read_after_writing(in, kernel, kernel->params.at[i]);
     return same;
 }
 

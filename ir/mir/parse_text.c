@@ -184,15 +184,16 @@ Name read_parts(Parser *p)
     return intern_text(p->module, text);
 }
 
-/* name:size~padded/axes, /z/axes for zigzag blocks, /axis(3+9) for parts of different sizes, /-axis(3+9) for those from
- * the last rank to the first, /axis@1 for blocks rotated by one rank */
+/* name:size~padded/axes, ~~padded where loops run over padding, /z/axes for zigzag blocks, /axis(3+9) for parts of
+ * different sizes, /-axis(3+9) for those from the last rank to the first, /axis@1 for blocks rotated by one rank */
 static Dim read_dim(Parser *p)
 {
     Dim dim = { .name = read_name(p) };
     int begin = p->at;
     expect(p, ":");
     dim.size = dim.padded = read_size(p);
-    if (accept(p, "~"))
+    dim.full = accept(p, "~~");
+    if (dim.full || accept(p, "~"))
         dim.padded = read_size(p);
     if (accept(p, "/z/"))
         dim.zigzag = true;

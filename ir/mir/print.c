@@ -41,14 +41,14 @@ static char *put(char *end, const char *text)
     return end + length;
 }
 
-/* vocab:50257~50304/tp: logical size, size in memory, axes; a `z` marks zigzag blocks; (3+9): the parts of ranks; -pp:
- * from the last rank to the first; cp@1: the blocks have been rotated by one rank. */
+/* vocab:50257~50304/tp: logical size, size in memory (~~: loops run over padding), axes; a `z` marks zigzag blocks;
+ * (3+9): the parts of ranks; -pp: from the last rank to the first; cp@1: the blocks have been rotated by one rank. */
 static char *put_dim(const Module *m, const Dim *dim, char *end)
 {
     end = put(end, dim->name);
     end += sprintf(end, ":%" PRId64, dim->size);
     if (dim->padded != dim->size)
-        end += sprintf(end, "~%" PRId64, dim->padded);
+        end += sprintf(end, dim->full ? "~~%" PRId64 : "~%" PRId64, dim->padded);
     for (int i = 0; i < dim->split.count; i++)
         end = put(put(end, i                     ? "+"
                            : dim->zigzag         ? "/z/"

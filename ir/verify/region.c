@@ -32,7 +32,7 @@ static Region region_from(const Module *m, const Value *value, int64_t at, int f
     Region region = plain_region(at, bytes);
     for (int i = from; i < type->rank; i++) {
         const Dim *dim = &type->dim[i];
-        int64_t size = padded || dim->split.count ? local_size(m, dim) : dim->size;
+        int64_t size = padded || runs_over_padding(dim) ? local_size(m, dim) : dim->size;
         if (size > 1)
             add_stride(&region, size, stride[i] * bytes);
     }
@@ -85,7 +85,7 @@ bool lies_apart(const Module *m, const Value *value)
     Region region = plain_region(0, 1);
     for (int i = 0; i < value->type.rank; i++) {
         const Dim *dim = &value->type.dim[i];
-        int64_t size = dim->split.count ? local_size(m, dim) : dim->size; /* a view has no padding of its own */
+        int64_t size = runs_over_padding(dim) ? local_size(m, dim) : dim->size; /* a view has no padding of its own */
         if (size > 1)
             add_stride(&region, size, value->storage->stride[i]);
     }

@@ -422,6 +422,15 @@ static void store_numbers(Module *m, Func *f)
             f->results.at[i] = stored(builder_at(m, f, NULL), f->results.at[i]);
 }
 
+/* Is it computed in each kernel that reads it, and read by nothing else? */
+static bool is_in_readers(const Func *f, const Op *op)
+{
+    bool good = is_free(op) && index_of(&f->results, result(op)) < 0;
+    for (const Op *reader = op->next; good && reader; reader = reader->next)
+        good = is_fusible(reader) || index_of(&reader->args, result(op)) < 0;
+    return good;
+}
+
 static void fuse_func(Module *m, Func *f)
 {
     store_numbers(m, f);
@@ -443,7 +452,8 @@ static void fuse_func(Module *m, Func *f)
     int i = 0;
     for (Op *op = f->first; op; op = op->next, i++) {
         p.ops[i] = op;
-        p.group[i] = is_fusible(op) || info(op)->family == PRODUCT ? new_group(&p, op, i) : NULL;
+        const bool has_group = is_fusible(op) || info(op)->family == PRODUCT;
+        p.group[i] = has_group && !is_in_readers(f, op) ? new_group(&p, op, i) : NULL;
         p.sibling[i] = -1;
         map_put(&p.number, op, (void *)(intptr_t)(i + 1));
     }

@@ -53,6 +53,9 @@ FusionGroup *final_group(FusionGroup *g);             /* the group it has been m
 int op_number(const Fusion *p, const Op *op);         /* -1: not of this function */
 FusionGroup *group_of(const Fusion *p, const Op *op); /* NULL: none */
 
+/* Is it a number, positions, or a comparison of them?  Kernels compute these rather than load them. */
+bool is_free(const Op *op);
+
 /* outline.c: the operands and results of a kernel of both groups. */
 int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
 

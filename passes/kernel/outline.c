@@ -87,6 +87,14 @@ static bool is_result(const Fusion *p, const Value *value, const FusionGroup *a,
     return found;
 }
 
+bool is_free(const Op *op)
+{
+    bool is_free = info(op)->family == LEAF || info(op)->traits & COMPARES;
+    for (int i = 0; is_free && i < op->args.count; i++)
+        is_free = arg(op, i)->def && info(arg(op, i)->def)->family == LEAF;
+    return is_free;
+}
+
 int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     const FusionGroup *const groups[] = { a, b };
@@ -96,7 +104,7 @@ int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup
             const Op *op = p->ops[i];
             for (int j = 0; j < op->args.count; j++) {
                 const Op *def = arg(op, j)->def;
-                bool is_inside = def && (info(def)->family == LEAF || is_in_either(p, def, a, b));
+                bool is_inside = def && (is_free(def) || is_in_either(p, def, a, b));
                 count += !is_inside && reads_first(p, op, j, a, b);
             }
             for (int j = 0; j < op->results.count; j++)
@@ -105,14 +113,18 @@ int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup
     return count;
 }
 
-/* An operand inside the kernel: the result of a clone, a number built here, or a parameter. */
+/* An operand inside the kernel: the result of a clone, something free built here, or a parameter. */
 static Value *inside(Builder *b, Map *map, Values *args, Value *value)
 {
     Value *own = map_get(map, value);
     if (own)
         return own;
-    if (value->def && info(value->def)->family == LEAF) {
-        own = build_op(b, value->def->kind, value->def->attrs, 0, NULL);
+    if (value->def && is_free(value->def)) {
+        const Op *op = value->def;
+        Value **operands = NEW_ARRAY(&b->module->arena, Value *, op->args.count + 1);
+        for (int i = 0; i < op->args.count; i++)
+            operands[i] = inside(b, map, args, arg(op, i));
+        own = build_op(b, op->kind, op->attrs, op->args.count, operands);
     } else {
         own = add_param(b->module, b->func, value->name, value->type);
         push_value(&b->module->arena, args, value);

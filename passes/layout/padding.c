@@ -1,16 +1,17 @@
 /* padding.c -- keeps padding out of sums.  A rank's part of a split dim has the same size in memory on every rank; the
- * start of its padding depends on the rank, and loops run over all of it.  So operands of a sum (or maximum) along such
- * a dim are made neutral in the padding first:
+ * start of its padding depends on the rank, and loops run over all of it.  Where the target's products want aligned
+ * sizes, whole dims become full: loops run over their padding, too.  Operands of a sum (or maximum) along such a dim
+ * are made neutral in the padding first:
  *
  *   %2 = sum %1 {over=vocab}     =>     %3 = iota {dims=[vocab:50257~50304/tp]}
  *                                       %4 = lt %3, 50257
  *                                       %5 = where %4, %1, 0
  *                                       %2 = sum %5 {over=vocab}
  *
- * Inputs and state are finite in their padding: the step zeroes it in all new state.  In a product with such an
- * operand, only the other one needs a neutral padding: a finite number times 0.  Computed values may be infinite in
- * their padding, or what the memory held before, where they are cut out of a whole dim, whose padding no loop writes;
- * then both operands are made neutral.  The comparison is by position in the whole dim, so it fuses with
+ * Inputs and state, and casts of them, are finite in their padding: the step zeroes it in all new state.  In a product
+ * with such an operand, only the other one needs a neutral padding: a finite number times 0.  Computed values may be
+ * infinite in their padding, or what the memory held before, where they are cut out of a whole dim, whose padding no
+ * loop writes; then both operands are made neutral.  The comparison is by position in the whole dim, so it fuses with
  * the op that computes the operand.
  */
 #include "manager/pass.h"
@@ -19,7 +20,92 @@
 #include <float.h>
 #include <stdint.h>
 
-static bool has_ragged_end(const Dim *dim) { return dim->split.count && (dim->padded > dim->size || dim->split.parts); }
+static bool has_ragged_end(const Dim *dim)
+{
+    return runs_over_padding(dim) && (dim->padded > dim->size || dim->split.parts);
+}
+
+/* --- Full dims ----------------------------------------------------------------------------------- */
+
+static bool any_has(const Values *values, Name name)
+{
+    for (int i = 0; i < values->count; i++)
+        if (find_dim(&values->at[i]->type, name) >= 0)
+            return true;
+    return false;
+}
+
+/* May loops of the op run over padding of the dim?  It does not need exactly the dim's elements, is no view along it,
+ * and does not make it of another dim. */
+static bool takes_padding(const Op *op, Name name)
+{
+    const Family family = info(op)->family;
+    const bool is_read = any_has(&op->args, name), is_made = any_has(&op->results, name);
+    bool is_given = false;
+    for (int i = 0; i < op->attrs.dims.count; i++)
+        is_given |= op->attrs.dims.dim[i].name == name;
+    if (family == CONTROL || (!is_read && !is_made))
+        return true;
+    if (family == VIEW && (is_given || op->attrs.dim == name || is_read != is_made))
+        return false;
+    return is_read ? !needs_whole(op, name) : is_given;
+}
+
+static bool all_take_padding(const Module *m, Name name)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (!takes_padding(op, name))
+                return false;
+    return true;
+}
+
+/* Padded dims of products, which want sizes in memory: 50304 elements are aligned, and 50257 are not. */
+static Names dims_to_fill(const Module *m)
+{
+    Names names = { 0 };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->args.count && info(op)->family == PRODUCT; i++)
+                for (int j = 0; j < arg(op, i)->type.rank; j++) {
+                    const Dim *dim = &arg(op, i)->type.dim[j];
+                    if (dim->padded > dim->size && !has_name(&names, dim->name) && names.count < MAX_NAMES &&
+                        all_take_padding(m, dim->name))
+                        add_name(&names, dim->name);
+                }
+    return names;
+}
+
+static void fill_in_type(const Names *names, Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        type->dim[i].full |= has_name(names, type->dim[i].name);
+}
+
+static void fill_values(const Names *names, const Values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        fill_in_type(names, &values->at[i]->type);
+}
+
+static void fill_dims(Module *m)
+{
+    const Names names = dims_to_fill(m);
+    for (Param *param = m->params; param; param = param->next)
+        fill_in_type(&names, &param->type);
+    for (Input *input = m->inputs; input; input = input->next)
+        fill_in_type(&names, &input->type);
+    for (Func *f = m->funcs; f && names.count; f = f->next) {
+        fill_values(&names, &f->params);
+        for (Op *op = f->first; op; op = op->next) {
+            fill_values(&names, &op->results);
+            for (int i = 0; i < op->attrs.dims.count; i++)
+                op->attrs.dims.dim[i].full |= has_name(&names, op->attrs.dims.dim[i].name);
+        }
+    }
+}
+
+/* --- Masks --------------------------------------------------------------------------------------- */
 
 static Value *constant(Builder *b, double value, const char *dtype)
 {
@@ -45,10 +131,12 @@ static Value *without_padding(Builder *b, Value *x, const Dim *dim, double neutr
     return BUILD(b, OP_where, NO_ATTRS, inside, x, number_like(b, x, neutral));
 }
 
-/* Is it an input or state, a part of one, or a parameter that is one in all callers? */
+/* Is it an input or state, a part or a cast of one, or a parameter that is one in all callers? */
 static bool is_given(const Module *m, const Func *f, const Value *value)
 {
     value = shown_by(value);
+    while (value->def && info(value->def)->family == POINTWISE && info(value->def)->traits & COPIES)
+        value = shown_by(arg(value->def, 0));
     if (value->def)
         return false;
     int number = index_of(&f->params, value);
@@ -79,13 +167,31 @@ static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
     return computed ? !is_given(m, f, arg(op, at)) : at == 0;
 }
 
-/* Masks operand `at` along one dim, if the dim is padded. */
+/* Is it neutral in the padding of the dim already, by this pass? */
+static bool is_neutral(const Value *value, const Dim *dim, double neutral)
+{
+    const Op *mask = value->def && info(value->def)->traits & CHOOSES ? value->def : NULL;
+    const Op *inside = mask ? arg(mask, 0)->def : NULL, *rest = mask ? arg(mask, 2)->def : NULL;
+    return inside && info(inside)->traits & COMPARES && arg(inside, 0)->def && arg(inside, 0)->def->kind == OP_iota &&
+           arg(inside, 0)->def->attrs.dims.dim[0].name == dim->name && rest && rest->kind == OP_constant &&
+           rest->attrs.value == neutral;
+}
+
+/* Masks operand `at` along one dim, if the dim is padded.  Of a computed operand of products, all products read the
+ * masked one, so that the other is not stored. */
 static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, double neutral)
 {
-    if (!has_ragged_end(dim))
+    Value *x = arg(op, at);
+    if (!has_ragged_end(dim) || is_neutral(x, dim, neutral))
         return;
+    const bool in_all = info(op)->family == PRODUCT && x->def;
     Builder b = builder_at(m, f, op);
-    op->args.at[at] = without_padding(&b, arg(op, at), dim, neutral);
+    if (in_all)
+        b.before = x->def->next;
+    Value *masked = op->args.at[at] = without_padding(&b, x, dim, neutral);
+    for (Op *other = in_all ? masked->def->next : NULL; other; other = other->next)
+        for (int i = 0; i < other->args.count && info(other)->family == PRODUCT; i++)
+            other->args.at[i] = arg(other, i) == x ? masked : arg(other, i);
 }
 
 /* Below any maximum. */
@@ -161,7 +267,9 @@ static void keep_state_finite(Module *m, Func *step)
 void pass_padding(Module *m);
 void pass_padding(Module *m)
 {
-    for (Func *f = m->funcs; f && m->naxes; f = f->next) {
+    if (m->fills_padding)
+        fill_dims(m);
+    for (Func *f = m->funcs; f; f = f->next) {
         for (Op *op = f->first; op; op = op->next)
             mask_operands(m, f, op);
         if (f->role == STEP)

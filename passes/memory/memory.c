@@ -14,6 +14,7 @@
 #include "pack.h"
 #include "schedule/slots.h"
 #include "storage.h"
+#include "uses.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -101,8 +102,8 @@ static bool adds_to(const Func *kernel, int result, int param)
     return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param];
 }
 
-/* May the op write this result over that operand?  Only a kernel that reads and writes element by element, on a tensor
- * of the same dims; or a function that does so, slice by slice. */
+/* May the op write this result over that operand?  Only a kernel that reads and writes element by element, or reads a
+ * row before it writes it, on a tensor of the same dims; or a function that does so, slice by slice. */
 static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
@@ -114,7 +115,8 @@ static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int res
         return local_bytes(m, written) == local_bytes(m, read);
     return kernel && kernel->role == KERNEL && same_dims(written, read) &&
            dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
-           (!has_reduction(kernel) || adds_to(kernel, result, operand));
+           (!has_reduction(kernel) || adds_to(kernel, result, operand) ||
+            !is_read_again(lifetimes->arena, kernel, kernel->params.at[operand]));
 }
 
 static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer *buffer)

@@ -91,7 +91,7 @@ static Type wanted_type(const Value *value, const Wanted *wanted)
     for (int i = 0; i < wanted->order.count; i++)
         type.dim[i] = value->type.dim[find_dim(&value->type, wanted->order.name[i])];
     for (int i = 0; i < type.rank && wanted->tight; i++)
-        if (!type.dim[i].split.count)
+        if (!runs_over_padding(&type.dim[i]))
             type.dim[i].padded = type.dim[i].size;
     return type;
 }

@@ -409,6 +409,9 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_prod
 
 int64_t rt_products_workspace_bytes(const Rt *rt) { return rt->products ? rt->products->workspace_bytes : 0; }
 
+/* oneDNN chooses when a product is created. */
+void rt_products_choose(Rt *rt) {}
+
 void rt_products_free(Rt *rt)
 {
     struct RtProducts *all = rt->products;

@@ -1,4 +1,5 @@
-/* cache.c -- cache of compiled kernels on disk, keyed by a hash of all inputs of the compilation.
+/* cache.c -- cache of compiled kernels, and of choices among cuBLASLt's, on disk: keyed by a hash of all that they
+ * depend on.
  *
  * A file is written under a temporary name and renamed, so that readers see a whole file or none; it starts with a hash
  * of the rest, so that a damaged file is ignored. */
@@ -23,6 +24,17 @@ static uint64_t hash_of(const char *data, size_t bytes)
     for (size_t i = 0; i < bytes; i++)
         hash = (hash ^ (unsigned char)data[i]) * 1099511628211u;
     return hash;
+}
+
+/* FNV-1a of 64 bits, twice with different initial values: 128 bits. */
+char *rt_cache_key(int count, const char *const texts[], const char *suffix)
+{
+    uint64_t hash[2] = { 14695981039346656037u, 1469598103934665603u };
+    for (int i = 0; i < count; i++)
+        for (const char *at = texts[i]; *at; at++)
+            for (int k = 0; k < 2; k++)
+                hash[k] = (hash[k] ^ (unsigned char)*at) * 1099511628211u;
+    return rt_text("%016llx%016llx.%s", (unsigned long long)hash[0], (unsigned long long)hash[1], suffix);
 }
 
 static void write_head(char head[HEAD + 1], const void *data, size_t bytes)

@@ -64,6 +64,7 @@ static void choose_gpu(Rt *rt)
     rt_gpu_find_sheet(gpu, properties.name);
     gpu->major = properties.major;
     gpu->minor = properties.minor;
+    snprintf(gpu->model, sizeof gpu->model, "%.40s, sm_%d%d", properties.name, gpu->major, gpu->minor);
     gpu->most_shared = (int64_t)properties.sharedMemPerBlockOptin;
     if (rt->ranks > 1)
         check_shared(rt, properties.uuid, count);

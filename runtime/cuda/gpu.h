@@ -3,7 +3,7 @@
  *   gpu.c         selection of the GPU, its memory, copies
  *   run.c         functions of the program: staged inputs, launches or a recorded graph
  *   kernels.c     compilation and launches of kernels;  cache.c stores compiled kernels
- *   product.c     products, through cuBLASLt
+ *   product.c     products, through cuBLASLt;  tune.c chooses among its kernels
  *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages
  *   library.c     loading of CUDA's libraries when the trainer starts
@@ -27,6 +27,7 @@ struct RtGpuRuns;        /* run.c */
 struct RtGpu {
     int number;          /* of the device, among those visible to CUDA */
     char name[64];       /* "gpu 0 (NVIDIA H200)" */
+    char model[64];      /* "NVIDIA H200, sm_90" */
     double sheet[2];     /* flops/s of its best products in f32 and in 16 bits by its data sheet; 0: unknown */
     int major, minor;    /* of its compute capability: 9.0 */
     int64_t most_shared; /* maximum of shared memory per block, in bytes */
@@ -81,6 +82,7 @@ typedef struct {
 } RtCacheLock;
 RtCacheLock rt_cache_lock(const char *folder, const char *key);
 void rt_cache_unlock(RtCacheLock *lock);
+char *rt_cache_key(int count, const char *const texts[], const char *suffix); /* a hash of the texts: HASH.SUFFIX */
 char *rt_cache_folder(const char *option); /* created if missing; owned by the caller */
 
 /* --- product.c ------------------------------------------------------------------------------ */
@@ -91,6 +93,9 @@ int rt_gpu_products_count(const Rt *rt); /* the number of the next one */
 /* --- peak.c --------------------------------------------------------------------------------- */
 
 void rt_gpu_find_sheet(struct RtGpu *gpu, const char *model); /* sets `sheet` */
+
+/* Numbers near 1 with random bits, in bf16 or f32: a product of zeros needs less power and is therefore faster. */
+void rt_gpu_fill(Rt *rt, char *memory, int64_t bytes);
 
 /* --- nccl.c --------------------------------------------------------------------------------- */
 

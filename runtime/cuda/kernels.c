@@ -110,29 +110,16 @@ static void *compile(const Rt *rt, const Nvrtc *nvrtc, size_t *bytes)
     return cubin;
 }
 
-/* FNV-1a, twice with different initial values: 128 bits. */
-static void add_to_hash(uint64_t hash[2], const char *text)
-{
-    for (; *text; text++)
-        for (int i = 0; i < 2; i++)
-            hash[i] = (hash[i] ^ (unsigned char)*text) * 1099511628211u;
-}
-
 static char *key_of(const Rt *rt, const Nvrtc *nvrtc)
 {
-    static const char *const options[] = { RT_NVRTC_OPTIONS };
-    uint64_t hash[2] = { 14695981039346656037u, 1469598103934665603u };
     int major = 0, minor = 0;
     nvrtc->nvrtcVersion(&major, &minor);
-    char *version = rt_text("%d.%d", major, minor);
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        add_to_hash(hash, options[i]);
-    add_to_hash(hash, version);
-    add_to_hash(hash, rt_kernels_header);
-    add_to_hash(hash, rt->program->code->text);
+    char *version = rt_text("%d.%d", major, minor), *suffix = rt_text("sm_%d%d", rt->gpu->major, rt->gpu->minor);
+    const char *const texts[] = { RT_NVRTC_OPTIONS, version, rt_kernels_header, rt->program->code->text };
+    char *key = rt_cache_key(sizeof texts / sizeof *texts, texts, suffix);
     free(version);
-    return rt_text("%016llx%016llx.sm_%d%d", (unsigned long long)hash[0], (unsigned long long)hash[1], rt->gpu->major,
-                   rt->gpu->minor);
+    free(suffix);
+    return key;
 }
 
 /* One rank of each machine compiles. */

@@ -37,8 +37,7 @@ void rt_gpu_find_sheet(struct RtGpu *gpu, const char *model)
         }
 }
 
-/* Numbers near 1 with random bits, in bf16 or f32: a product of zeros needs less power and is therefore faster. */
-static void fill_randomly(Rt *rt, char *memory, int64_t bytes)
+void rt_gpu_fill(Rt *rt, char *memory, int64_t bytes)
 {
     enum { SOME = 1 << 16 };
     uint16_t *some = rt_allocate(SOME, sizeof *some);
@@ -107,7 +106,7 @@ static double measured_peak(Rt *rt, RtType type, double seconds, int64_t *size)
         if (cudaMalloc(&memory, (size_t)(3 * square.bytes)) != cudaSuccess)
             break;
         square.memory = memory;
-        fill_randomly(rt, memory, 3 * square.bytes);
+        rt_gpu_fill(rt, memory, 3 * square.bytes);
         time = measure(rt, &square, type, next == MOST ? seconds : 0);
         rt_gpu_check(rt, cudaFree(memory), "free memory");
         double flops = 2.0 * (double)(next * next * next) / time;

@@ -1,77 +1,17 @@
 /* product.c -- products of matrices through cuBLASLt: sums in f32, and no TF32 for f32 operands.
  *
  * cuBLASLt is column-major.  A result with contiguous rows is the transposed one in column-major order, so C = A B is
- * computed as C' = B' A'.  The best of its kernels is queried once for each product and alignment of its operands.
+ * computed as C' = B' A'.  The best of its kernels is queried once for each product and alignment of its operands,
+ * unless tune.c has chosen one.
  *
  * Bias and activation are cuBLASLt's epilogue if its documentation allows them and it finds a kernel for them; else a
  * kernel of the program computes them after a plain product. */
-#include "gpu.h"
-#include "sizes.h"
+#include "product.h"
 
-#include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FUNCTIONS(F)                                                                                                   \
-    F(cublasLtCreate)                                                                                                  \
-    F(cublasLtDestroy)                                                                                                 \
-    F(cublasLtMatmulDescCreate)                                                                                        \
-    F(cublasLtMatmulDescSetAttribute)                                                                                  \
-    F(cublasLtMatmulDescDestroy)                                                                                       \
-    F(cublasLtMatrixLayoutCreate)                                                                                      \
-    F(cublasLtMatrixLayoutSetAttribute)                                                                                \
-    F(cublasLtMatrixLayoutDestroy)                                                                                     \
-    F(cublasLtMatmulPreferenceCreate)                                                                                  \
-    F(cublasLtMatmulPreferenceSetAttribute)                                                                            \
-    F(cublasLtMatmulPreferenceDestroy)                                                                                 \
-    F(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
-    F(cublasLtMatmul)                                                                                                  \
-    F(cublasLtGetStatusString)
-
-#define POINTER(function) __typeof__(&function) function;
 #define NAME(function) #function,
-
-enum { A, B, C, OPERANDS };
-enum { WORKSPACE = RT_GPU_PRODUCT_BYTES, LEAST_ALIGNMENT = 2, ALIGNMENTS = 8 }; /* of operands: 2 to 256 bytes */
-
-/* An operand in cuBLASLt's terms: contiguous columns. */
-typedef struct {
-    RtType type;
-    int64_t rows, columns, leading, batch;
-    bool transposed; /* cuBLASLt must transpose it */
-} Matrix;
-
-/* A request to cuBLASLt, and its answer for each alignment. */
-typedef struct {
-    cublasLtMatmulDesc_t description;
-    bool was_asked[ALIGNMENTS], has_algorithm[ALIGNMENTS];
-    cublasLtMatmulAlgo_t algorithm[ALIGNMENTS];
-} Request;
-
-typedef struct {
-    RtProductShape shape;
-    bool swapped;                            /* C' = B' A' */
-    cublasLtMatrixLayout_t layout[OPERANDS]; /* left, right, result */
-    Request plain, with;                     /* with its epilogue, if cuBLASLt may support it */
-} Product;
-
-/* The addresses of operands in one run. */
-typedef struct {
-    const void *a, *b, *bias;
-    void *before, *c;
-} Pointers;
-
-struct RtGpuProducts {
-    union {
-        struct {
-            FUNCTIONS(POINTER)
-        };
-        void *at[14];
-    };
-    cublasLtHandle_t handle;
-    int count;
-    Product *product;
-};
 
 /* --- Start and end -------------------------------------------------------------------------- */
 
@@ -296,51 +236,68 @@ static cublasLtMatmulPreference_t preference_for(const struct RtGpuProducts *all
     return preference;
 }
 
+int rt_product_kernels(const struct RtGpuProducts *all, const Product *p, const Request *request, int alignment,
+                       int most, cublasLtMatmulHeuristicResult_t found[], cublasStatus_t *status)
+{
+    int count = 0;
+    cublasLtMatmulPreference_t preference = preference_for(all, p, alignment);
+    *status = all->cublasLtMatmulAlgoGetHeuristic(all->handle, request->description, p->layout[A], p->layout[B],
+                                                  p->layout[C], p->layout[C], preference, most, found, &count);
+    all->cublasLtMatmulPreferenceDestroy(preference);
+    if (*status == CUBLAS_STATUS_SUCCESS && count == 0)
+        *status = CUBLAS_STATUS_NOT_SUPPORTED;
+    return *status == CUBLAS_STATUS_SUCCESS ? count : 0;
+}
+
 /* Queries cuBLASLt once, and keeps the answer. */
 static cublasStatus_t find_algorithm(const struct RtGpuProducts *all, const Product *p, Request *request, int alignment)
 {
     if (request->was_asked[alignment])
         return request->has_algorithm[alignment] ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-    cublasLtMatmulPreference_t preference = preference_for(all, p, alignment);
-    cublasLtMatmulHeuristicResult_t found;
-    int count = 0;
-    cublasStatus_t status =
-        all->cublasLtMatmulAlgoGetHeuristic(all->handle, request->description, p->layout[A], p->layout[B], p->layout[C],
-                                            p->layout[C], preference, 1, &found, &count);
-    all->cublasLtMatmulPreferenceDestroy(preference);
+    cublasLtMatmulHeuristicResult_t found = { 0 };
+    cublasStatus_t status;
     request->was_asked[alignment] = true;
-    request->has_algorithm[alignment] = status == CUBLAS_STATUS_SUCCESS && count > 0;
+    request->has_algorithm[alignment] = rt_product_kernels(all, p, request, alignment, 1, &found, &status) > 0;
     request->algorithm[alignment] = found.algo;
-    return status == CUBLAS_STATUS_SUCCESS && count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+    return status;
+}
+
+cublasStatus_t rt_product_run(Rt *rt, const Product *p, const Request *request, const Pointers *at,
+                              const cublasLtMatmulAlgo_t *algorithm)
+{
+    const struct RtGpuProducts *all = rt->gpu->products;
+    const float one = 1, zero = 0;
+    return all->cublasLtMatmul(all->handle, request->description, &one, p->swapped ? at->b : at->a, p->layout[A],
+                               p->swapped ? at->a : at->b, p->layout[B], p->shape.accumulate ? &one : &zero, at->c,
+                               p->layout[C], at->c, p->layout[C], algorithm, rt->gpu->product_space, WORKSPACE,
+                               rt->gpu->compute);
 }
 
 static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const Pointers *at)
 {
-    const struct RtGpuProducts *all = rt->gpu->products;
-    const float one = 1, zero = 0;
     int alignment = alignment_of(at);
-    cublasStatus_t status = find_algorithm(all, p, request, alignment);
-    if (status != CUBLAS_STATUS_SUCCESS)
-        return status;
-    return all->cublasLtMatmul(all->handle, request->description, &one, p->swapped ? at->b : at->a, p->layout[A],
-                               p->swapped ? at->a : at->b, p->layout[B], p->shape.accumulate ? &one : &zero, at->c,
-                               p->layout[C], at->c, p->layout[C], &request->algorithm[alignment],
-                               rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
+    cublasStatus_t status = find_algorithm(rt->gpu->products, p, request, alignment);
+    return status == CUBLAS_STATUS_SUCCESS ? rt_product_run(rt, p, request, at, &request->algorithm[alignment])
+                                           : status;
+}
+
+bool rt_product_point(const struct RtGpuProducts *all, const Product *p, const Pointers *at)
+{
+    bool known = true;
+    if (at->bias)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at->bias, sizeof at->bias);
+    if (at->before)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &at->before, sizeof at->before);
+    return known;
 }
 
 /* False if cuBLASLt does not support it: then nothing is queued. */
 static bool multiply_with(Rt *rt, Product *p, const Pointers *at)
 {
     enum { ALIGNMENT_OF_BEFORE = 16 };
-    const struct RtGpuProducts *all = rt->gpu->products;
-    if (!p->with.description || (uintptr_t)at->before % ALIGNMENT_OF_BEFORE)
-        return false;
-    bool known = true; /* cuBLASLt's choice also depends on the alignment of these pointers */
-    if (at->bias)
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at->bias, sizeof at->bias);
-    if (at->before)
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &at->before, sizeof at->before);
-    return known && multiply(rt, p, &p->with, at) == CUBLAS_STATUS_SUCCESS;
+    return p->with.description && (uintptr_t)at->before % ALIGNMENT_OF_BEFORE == 0 &&
+           rt_product_point(rt->gpu->products, p, at) && /* its choice also depends on the alignment of these */
+           multiply(rt, p, &p->with, at) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* Computes bias and activation of a product that is stored in the activation's operand: operands, then results. */

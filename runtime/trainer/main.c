@@ -113,6 +113,7 @@ static void start_device(RtRun *run)
     rt_collectives_open(rt);
     if (rt->program->create)
         rt->program->create(rt);
+    rt_products_choose(rt);
     rt_memory_print(rt);
     run->rank_bytes = rt_memory_of_ranks(rt);
     if (run->options.print_mesh)

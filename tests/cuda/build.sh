@@ -21,7 +21,7 @@ for source in ir/*.c ir/*/*.c codegen/*.c codegen/text/*.c codegen/row/*.c codeg
     fi
 done
 # shellcheck disable=SC2086
-$CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" tests/cuda/execute.c tests/cuda/machine.c tests/cuda/memory.c tests/cuda/ranks.c $objects -o "$BUILD/execute" -ldl -lm
+$CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" tests/cuda/execute.c tests/cuda/machine.c tests/cuda/memory.c tests/cuda/moved.c tests/cuda/ranks.c $objects -o "$BUILD/execute" -ldl -lm
 # shellcheck disable=SC2086
 $CC $FLAGS -rdynamic tests/cuda/test_emulator.c tests/cuda/emulator/*.c -o "$BUILD/test_emulator" -ldl -lm
 ${KERNEL_CXX:-g++} -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra \

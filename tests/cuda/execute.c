@@ -10,6 +10,7 @@
 #include "codegen/cuda/cuda.h"
 #include "machine.h"
 #include "memory.h"
+#include "moved.h"
 #include "ranks.h"
 #include "tests/codegen/files.h"
 
@@ -270,14 +271,16 @@ static bool check_result(const Value *value, const Tensor *expected, const Tenso
 
 /* --- One call ----------------------------------------------------------------------------------------- */
 
-static bool launch_all(const CudaLaunches *launches, void *library, void **arguments, int count)
+static bool launch_all(const Module *m, const CudaCall *call, void *library, void **arguments, int count)
 {
+    const CudaLaunches *launches = call->launches;
     for (int i = 0; i < launches->count; i++) {
         const CudaLaunch *launch = &launches->at[i];
         EmulatorKernel *kernel = machine_kernel(library, launch->name);
         if (!kernel ||
             !emulator_launch(launch->name, kernel, arguments, count, launch->blocks, launch->threads,
-                             getenv("SMALL_SHARED") && launch->shared_small ? launch->shared_small : launch->shared))
+                             getenv("SMALL_SHARED") && launch->shared_small ? launch->shared_small : launch->shared) ||
+            !moves_what_is_said(m, launch, call))
             return false;
     }
     return true;
@@ -430,7 +433,7 @@ static bool run_rank(Run *run, void *library, int rank)
         at += (bytes + 2 * GAP - 1) / GAP * GAP;
     }
     put_operands(run, rank);
-    bool ok = launch_all(run->call->launches, library, arguments, count) && take_results(run, rank);
+    bool ok = launch_all(run->m, run->call, library, arguments, count) && take_results(run, rank);
     emulator_forget_memory();
     free(o->memory);
     free(scratch);

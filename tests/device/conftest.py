@@ -50,7 +50,7 @@ class Trainer:
         self.folder, self.target, self.cache = folder, target, cache
 
     def command(self, *options):
-        return [self.folder / "trainer", *([] if self.target == "c" else ["--kernel-cache", self.cache]), *options]
+        return [self.folder / "trainer", *(["--kernel-cache", self.cache] if self.target == "cuda" and self.cache else []), *options]
 
 
 @pytest.fixture(scope="session")

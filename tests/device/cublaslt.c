@@ -3,7 +3,11 @@
  * Epilogues are implemented within the limits that cublasLt.h documents; a request outside of them ends the program.
  * With EMULATED_EPILOGUES=none no kernel has one, with EMULATED_EPILOGUES=unknown the library does not know them, with
  * EMULATED_EPILOGUES=late they fail only at run time, and with EMULATED_EPILOGUES=wrong they change the sign of what
- * they activate. */
+ * they activate.
+ *
+ * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW milliseconds slower than number
+ * EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a graph.
+ */
 #include "device.h"
 
 #include "convert.h"
@@ -181,13 +185,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t found[], int *count)
 {
     const Description *asked = (const Description *)description;
-    memset(found, 0, sizeof *found);
+    const int kernels = (int)emulated_number("EMULATED_KERNELS", 1);
+    memset(found, 0, (size_t)wanted * sizeof *found);
     check_epilogue(asked, (const Layout *)c);
-    *count = has_kernel((const Layout *)a, (const Layout *)b, (const Layout *)c);
+    *count = has_kernel((const Layout *)a, (const Layout *)b, (const Layout *)c) ? kernels : 0;
     if (asked->epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("none"))
         *count = 0;
+    *count = *count < wanted ? *count : wanted;
+    for (int i = 0; i < *count; i++)
+        found[i].algo.data[0] = (uint64_t)i;
     return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
+
+size_t cublasLtGetVersion(void) { return (size_t)emulated_number("EMULATED_CUBLASLT", 130000); }
 
 const char *cublasLtGetStatusString(cublasStatus_t status) { return "emulated cuBLASLt: not supported"; }
 
@@ -198,6 +208,7 @@ typedef struct {
     Layout layout[3];
     char *operand[3];
     float beta;
+    int64_t kernel;
 } Product;
 
 static int64_t element_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
@@ -272,9 +283,16 @@ static void multiply(const Product *p, int64_t turn)
     free(b);
 }
 
+static void sleep_for(int64_t milliseconds)
+{
+    nanosleep(&(struct timespec){ milliseconds / 1000, milliseconds % 1000 * 1000000 }, NULL);
+}
+
 static bool work_product(void *data)
 {
     const Product *p = data;
+    if (p->kernel != emulated_number("EMULATED_FASTEST", 0))
+        sleep_for(emulated_number("EMULATED_SLOW", 0));
     for (int64_t turn = 0; turn < p->layout[2].batch; turn++)
         multiply(p, turn);
     return true;
@@ -286,7 +304,19 @@ static void load_kernel(const void *product)
     static const void *last;
     const int64_t milliseconds = product == last ? 0 : emulated_number("EMULATED_LOAD", 0);
     last = product;
-    nanosleep(&(struct timespec){ milliseconds / 1000, milliseconds % 1000 * 1000000 }, NULL);
+    sleep_for(milliseconds);
+}
+
+static void note_choice(const Product *p, cudaStream_t stream)
+{
+    const char *path = getenv("EMULATED_CHOICES");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(stream, &status);
+    if (file)
+        fprintf(file, "%d%s\n", (int)p->kernel, status == cudaStreamCaptureStatusNone ? "" : " recorded");
+    if (file)
+        fclose(file);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void *alpha,
@@ -299,11 +329,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     Product p = { *(Description *)description,
                   { *(Layout *)a_layout, *(Layout *)b_layout, *(Layout *)d_layout },
                   { (char *)(uintptr_t)a, (char *)(uintptr_t)b, d },
-                  *(const float *)beta };
+                  *(const float *)beta,
+                  (int64_t)algorithm->data[0] };
     if (p.description.epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("late"))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     check_epilogue(&p.description, &p.layout[2]);
     load_kernel(description);
+    note_choice(&p, stream);
     emulated_enqueue(stream, work_product, &p, sizeof p);
     return c == d ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }

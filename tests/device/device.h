@@ -17,7 +17,7 @@
  *   EMULATED_ARCHITECTURE=N   compute capability (90), and bytes of shared memory of a block:
  *   EMULATED_SHARED=N         (232448)
  *   EMULATED_NAME=TEXT        the GPU's name ("emulated")
- *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded
+ *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded (for more of products: cublaslt.c)
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
  *   EMULATED_NODES=FILE       for the nodes of the largest graph, and those of all
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none

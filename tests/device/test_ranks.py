@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from conftest import IS_REAL, emulated, planned_bytes, read_log, start
+from conftest import IS_REAL, Trainer, emulated, planned_bytes, read_log, start
 from test_one_rank import assert_same
 
 STEPS = 4
@@ -277,3 +277,16 @@ def test_rank_that_stops(two, data, tmp_path):
                of_rank="[ $OMPI_COMM_WORLD_RANK = 0 ] || export EMULATED_STOP=1000;")
     assert re.search(r"rank 0 \(tp 0\) has waited \d+ s in \w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; ",
                      error_of(done)), done.stderr
+
+
+@emulated
+def test_ranks_take_the_same_products(compiled, data, tmp_path):
+    """Each times other kernels of cuBLASLt as the fastest, and keeps them in a cache of its own: rank 0's are taken."""
+    trainer = compile_layout(compiled, "chars", "dp=2", 0, 4)
+    own = Trainer(trainer.folder, "cuda", None)
+    run(own, "dp=2", data, tmp_path, of_rank="n=$OMPI_COMM_WORLD_RANK; export XDG_CACHE_HOME=cache$n EMULATED_CHOICES=choices$n EMULATED_FASTEST=$((n + 1));",
+        environment=(("EMULATED_KERNELS", "4"), ("EMULATED_SLOW", "2")))
+    used = [(tmp_path / f"choices{rank}").read_text().splitlines() for rank in range(2)]
+    recorded = [[line for line in lines if "recorded" in line] for lines in used]
+    assert recorded[0] == recorded[1] and "1 recorded" in recorded[0]
+    assert all({"0", "1", "2", "3"} <= set(lines) for lines in used), "each has timed them"

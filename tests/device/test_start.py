@@ -35,6 +35,31 @@ def test_kernels_are_compiled_once(chars, data, tmp_path):
     assert [p.name for p in (tmp_path / "caches/mpc").iterdir()] == [kept.name]
 
 
+def test_products_are_timed_once(chars, compiled, data, tmp_path):
+    """The fastest of four kernels of cuBLASLt is found, kept and taken again, by GPU, library and shape.  Others run only
+    where they are timed, or the best product is: never in a graph."""
+    def run(trainer=chars, **environment):
+        (tmp_path / "choices").unlink(missing_ok=True)
+        environment = {"EMULATED_KERNELS": "4", "EMULATED_FASTEST": "2", "EMULATED_SLOW": "2", "EMULATED_CHOICES": "choices", **environment}
+        done = start([trainer.folder / "trainer", "--kernel-cache", "kept", "--data", data, "--data-format", "bytes", "--steps", 3,
+                      "--log", "log", "--overwrite"], tmp_path, environment=environment.items())
+        used = (tmp_path / "choices").read_text().splitlines()
+        return "chosen by time" in done.stderr, {line for line in used if line.isdigit()}, [line for line in used if "recorded" in line]
+
+    timed, alone, recorded = run()
+    assert timed and alone == {"0", "1", "2", "3"} and recorded.count("2 recorded") > len(recorded) / 2
+    losses = [entry["loss"] for entry in read_log(tmp_path / "log")]
+    timed, alone, again = run(EMULATED_FASTEST="1")
+    assert not timed and again == recorded, "what is kept is taken"
+    assert losses == [entry["loss"] for entry in read_log(tmp_path / "log")]
+    for other in ({"EMULATED_NAME": "another"}, {"EMULATED_CUBLASLT": "130001"}, {"trainer": compiled("chars", "cuda", (), ("-D", "embed=48"))}):
+        timed, alone, recorded = run(EMULATED_FASTEST="3", **other)
+        assert timed and recorded.count("3 recorded") > len(recorded) / 2
+    for kept in (tmp_path / "kept").glob("*.product"):
+        kept.write_bytes(kept.read_bytes()[:-1])  # damaged: as good as none
+    assert run()[0]
+
+
 def test_no_gpu(chars, data, tmp_path):
     assert "no GPU is visible" in error_of(chars, data, tmp_path, {"EMULATED_GPUS": "0"}.items())
 

@@ -20,7 +20,7 @@ fi
 # shellcheck disable=SC2086
 $CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -rdynamic -I. -Iir -Icodegen -Iruntime \
     "-I$BUILD" -Itests -Itests/cuda -isystem "$include" "-DMPC_ROOT=\"$root\"" tests/gpu/machine.c tests/cuda/execute.c \
-    tests/cuda/memory.c tests/cuda/ranks.c $objects -o "$to" "-Wl,-rpath,$home/lib64" \
+    tests/cuda/memory.c tests/cuda/moved.c tests/cuda/ranks.c $objects -o "$to" "-Wl,-rpath,$home/lib64" \
     "-L$home/lib64" -lcudart_static -lnvrtc -ldl -lrt -lpthread -lm
 if [ "${1:-}" = --bundle ]; then
     export PROGRAMS="$2" BUILD="${BUILD%/cuda}"

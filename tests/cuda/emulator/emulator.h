@@ -42,6 +42,10 @@ typedef void EmulatorKernel(void **arguments);
 bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments, int count, int64_t blocks, int threads,
                      int64_t dynamic_shared);
 
+/* Bytes of the device's memory, without shared memory, that the last launch has read or written, each once; -1:
+ * unknown, on a GPU (tests/gpu/machine.c). */
+int64_t emulator_bytes_moved(void);
+
 /* --- For kernels ---------------------------------------------------------------------------- */
 
 unsigned emulator_thread_index(void);

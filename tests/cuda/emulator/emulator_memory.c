@@ -37,6 +37,7 @@ enum { MAX_MEMORIES = 16 };
 static Memory memories[MAX_MEMORIES];
 static int nmemories;
 static uint32_t launch_stamp, block_stamp;
+static int64_t bytes_moved;
 static bool is_skipped;
 
 void emulator_skip_memory(void) { is_skipped = true; }
@@ -107,7 +108,13 @@ void emulator_set_shared(void *base, int64_t bytes)
     memory->is_shared = true;
 }
 
-void emulator_new_launch(void) { launch_stamp++; }
+void emulator_new_launch(void)
+{
+    launch_stamp++;
+    bytes_moved = 0;
+}
+
+int64_t emulator_bytes_moved(void) { return bytes_moved; }
 
 void emulator_new_block(void *dynamic_shared, int64_t bytes)
 {
@@ -164,6 +171,7 @@ static bool note_read(Memory *memory, int64_t at, const EmulatorPlace *now, uint
         race(memory, at, &s->write, "reads", "written");
         return false;
     }
+    bytes_moved += !memory->is_shared && s->read[0].stamp != stamp;
     /* The last reader, and the last one that is another. */
     if (s->read[0].stamp == stamp && s->read[0].thread != now->thread)
         s->read[1] = s->read[0];
@@ -183,6 +191,7 @@ static bool note_write(Memory *memory, int64_t at, const EmulatorPlace *now, uin
             race(memory, at, &s->read[i], "writes", "read");
             return false;
         }
+    bytes_moved += !memory->is_shared && s->write.stamp != stamp;
     s->write = access_now(now, stamp);
     s->is_written = true;
     s->written_stamp = block_stamp;

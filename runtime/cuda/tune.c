@@ -1,0 +1,192 @@
+/* tune.c -- the fastest of cuBLASLt's kernels for each product: timed once, when a trainer starts, and kept in the
+ * cache of kernels by GPU, version of cuBLASLt and shape.
+ *
+ * The arena is free then: operands are in it.  Ranks on equal GPUs take the choices of the lowest one, since what they
+ * compute redundantly must stay equal: kernels may round differently. */
+#include "product.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 8, TIMED = ALIGNMENTS - 1, PLACE = LEAST_ALIGNMENT << TIMED }; /* the alignment of planned values */
+
+typedef struct {
+    cublasLtMatmulAlgo_t algorithm;
+    bool is_chosen;
+} Choice;
+
+/* --- Operands in the arena ------------------------------------------------------------------ */
+
+/* The bytes of `rows` x `columns` elements, `batch` times, with these strides. */
+static int64_t bytes_of(RtType type, int64_t rows, int64_t row, int64_t columns, int64_t column, int64_t batch,
+                        int64_t stride)
+{
+    int64_t last = (rows - 1) * row + (columns - 1) * column + (batch - 1) * stride;
+    return (last + 1) * (type == RT_F32 ? 4 : 2);
+}
+
+static void *take(char **at, int64_t bytes)
+{
+    void *place = *at;
+    *at += (bytes + PLACE - 1) / PLACE * PLACE;
+    return place;
+}
+
+/* False if they do not fit. */
+static bool place_operands(const Rt *rt, const RtProductShape *s, bool with_epilogue, Pointers *p)
+{
+    char *at = rt->arena + (PLACE - (uintptr_t)rt->arena % PLACE) % PLACE;
+    const int64_t c = bytes_of(s->c.type, s->m, s->c.row, s->n, s->c.column, s->batch, s->c.batch);
+    p->a = take(&at, bytes_of(s->a.type, s->m, s->a.row, s->k, s->a.column, s->batch, s->a.batch));
+    p->b = take(&at, bytes_of(s->b.type, s->k, s->b.row, s->n, s->b.column, s->batch, s->b.batch));
+    p->c = take(&at, c);
+    p->bias = with_epilogue && s->has_bias ? take(&at, s->n * 4) : NULL;
+    p->before = with_epilogue && s->keeps_before ? take(&at, c) : NULL;
+    return at <= rt->arena + rt_arena_bytes(rt);
+}
+
+/* --- Times ----------------------------------------------------------------------------------- */
+
+/* Milliseconds of one run, after a first one, which loads the kernel; infinity if cuBLASLt cannot run it. */
+static double time_of(Rt *rt, const Product *p, const Request *request, const Pointers *at,
+                      const cublasLtMatmulAlgo_t *algorithm, const cudaEvent_t event[2])
+{
+    enum { RUNS = 3 };
+    float milliseconds = 0;
+    for (int run = -1; run < RUNS; run++) {
+        if (run == 0)
+            rt_gpu_check(rt, cudaEventRecord(event[0], rt->gpu->compute), "time products");
+        if (rt_product_run(rt, p, request, at, algorithm) != CUBLAS_STATUS_SUCCESS)
+            return INFINITY;
+    }
+    rt_gpu_check(rt, cudaEventRecord(event[1], rt->gpu->compute), "time products");
+    rt_gpu_check(rt, cudaEventSynchronize(event[1]), "time products");
+    rt_gpu_check(rt, cudaEventElapsedTime(&milliseconds, event[0], event[1]), "time products");
+    return milliseconds / RUNS;
+}
+
+/* The first, supposedly the fastest, unless another is clearly faster. */
+static int fastest(Rt *rt, const Product *p, const Request *request, const Pointers *at, int count,
+                   const cublasLtMatmulHeuristicResult_t found[])
+{
+    const double least_gain = 0.97;
+    cudaEvent_t event[2];
+    int best = 0;
+    double least = INFINITY;
+    for (int i = 0; i < 2; i++)
+        rt_gpu_check(rt, cudaEventCreate(&event[i]), "make an event");
+    for (int i = 0; i < count; i++) {
+        const double time = time_of(rt, p, request, at, &found[i].algo, event);
+        if (time < least * (i ? least_gain : 1)) {
+            best = i;
+            least = time;
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        rt_gpu_check(rt, cudaEventDestroy(event[i]), "drop an event");
+    return best;
+}
+
+/* --- Choices --------------------------------------------------------------------------------- */
+
+static char *key_of(const Rt *rt, const RtProductShape *s, bool with_epilogue)
+{
+    const __typeof__(s->a) *const m[] = { &s->a, &s->b, &s->c };
+    char *text = rt_text("%s, cuBLASLt %zu, %d %d %d, %lld x %lld x %lld, %lld times%s", rt->gpu->model,
+                         rt->gpu->products->cublasLtGetVersion(), with_epilogue ? s->has_bias : 0,
+                         with_epilogue ? s->activation : 0, with_epilogue ? s->keeps_before : 0, (long long)s->m,
+                         (long long)s->n, (long long)s->k, (long long)s->batch, s->accumulate ? ", added" : "");
+    for (int i = 0; i < OPERANDS; i++) {
+        char *longer = rt_text("%s, %d %lld %lld %lld", text, m[i]->type, (long long)m[i]->row, (long long)m[i]->column,
+                               (long long)m[i]->batch);
+        free(text);
+        text = longer;
+    }
+    char *key = rt_cache_key(1, (const char *const[]){ text }, "product");
+    free(text);
+    return key;
+}
+
+/* False if there is nothing to choose. */
+static bool choose(Rt *rt, const char *folder, const Product *p, const Request *request, Choice *choice, int *timed)
+{
+    const bool with_epilogue = request == &p->with;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    cublasStatus_t status;
+    Pointers at;
+    char *key = key_of(rt, &p->shape, with_epilogue);
+    size_t bytes = 0;
+    void *kept = rt_cache_find(folder, key, &bytes);
+    int count = 0;
+    choice->is_chosen = kept && bytes == sizeof choice->algorithm;
+    if (choice->is_chosen)
+        memcpy(&choice->algorithm, kept, bytes);
+    else if (place_operands(rt, &p->shape, with_epilogue, &at) &&
+             (!with_epilogue || rt_product_point(rt->gpu->products, p, &at)))
+        count = rt_product_kernels(rt->gpu->products, p, request, TIMED, CANDIDATES, found, &status);
+    if (count > 1) {
+        if (!(*timed)++)
+            rt_gpu_fill(rt, rt->arena, rt_arena_bytes(rt));
+        choice->algorithm = found[fastest(rt, p, request, &at, count, found)].algo;
+        choice->is_chosen = true;
+        rt_cache_keep(folder, key, &choice->algorithm, sizeof choice->algorithm);
+    }
+    free(kept);
+    free(key);
+    return choice->is_chosen;
+}
+
+static void take_choice(Request *request, const Choice *choice)
+{
+    if (!choice->is_chosen)
+        return;
+    request->algorithm[TIMED] = choice->algorithm;
+    request->was_asked[TIMED] = request->has_algorithm[TIMED] = true;
+}
+
+/* Of ranks with equal GPUs and libraries, the lowest one's choices. */
+static void agree(Rt *rt, Choice choice[], int count)
+{
+    struct {
+        char model[sizeof rt->gpu->model];
+        size_t version;
+    } own = { .version = rt->gpu->products->cublasLtGetVersion() }, *all = rt_allocate(rt->ranks, sizeof *all);
+    memcpy(own.model, rt->gpu->model, sizeof own.model);
+    Choice *of_all = rt_allocate((int64_t)rt->ranks * count, sizeof *of_all);
+    rt_comm_gather(rt, &own, sizeof own, (char *)all);
+    rt_comm_gather(rt, choice, (int64_t)sizeof *choice * count, (char *)of_all);
+    int rank = 0;
+    while (memcmp(&all[rank], &own, sizeof own) != 0)
+        rank++;
+    memcpy(choice, of_all + (int64_t)rank * count, sizeof *choice * (size_t)count);
+    free(of_all);
+    free(all);
+}
+
+void rt_products_choose(Rt *rt)
+{
+    struct RtGpuProducts *all = rt->gpu->products;
+    const double begin = rt_seconds();
+    char *folder = rt_cache_folder(rt->gpu->options.kernel_cache);
+    Choice *choice = rt_allocate(2 * (int64_t)all->count + 1, sizeof *choice);
+    int timed = 0, chosen = 0;
+    RtCacheLock lock = rt_cache_lock(folder, "products");
+    for (int i = 0; i < 2 * all->count; i++) {
+        const Product *p = &all->product[i / 2];
+        const Request *request = i % 2 ? &p->with : &p->plain;
+        chosen += request->description && choose(rt, folder, p, request, &choice[i], &timed);
+    }
+    rt_cache_unlock(&lock);
+    if (rt->ranks > 1)
+        agree(rt, choice, 2 * all->count);
+    for (int i = 0; i < 2 * all->count; i++)
+        take_choice(i % 2 ? &all->product[i / 2].with : &all->product[i / 2].plain, &choice[i]);
+    if (timed) {
+        rt_zero(rt, 0, rt_arena_bytes(rt));
+        rt_note("products: kernels of %d of %d chosen by time in %.1f s, kept in %s", timed, chosen,
+                rt_seconds() - begin, folder);
+    }
+    free(choice);
+    free(folder);
+}
