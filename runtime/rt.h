@@ -109,6 +109,11 @@ typedef struct {
     int64_t count;   /* out, f32: of the sequences of this call */
 } RtTotal;
 
+/* What a step says of the experts at one place of the model: a number for each copy, f32. */
+typedef struct {
+    int64_t offset, copies;
+} RtMeasure;
+
 typedef enum { RT_CONSTANT_LR, RT_LINEAR, RT_COSINE, RT_WSD } RtScheduleKind;
 
 typedef struct {
@@ -147,6 +152,9 @@ typedef struct {
     int64_t logits_stride;     /* predict only: elements between two positions */
     const RtTotal *totals;     /* eval only */
     int ntotals;
+    const RtMeasure *loads, *dropped; /* step only: the most choices of an expert over the mean; the share beyond the
+                                         capacity, of places that have one */
+    int nloads, ndropped;
 } RtFunction;
 
 /* A kernel or product that --trace and messages can name. */
