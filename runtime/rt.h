@@ -276,14 +276,19 @@ int rt_main(int argc, char **argv, const RtProgram *program);
  * program->create) and run often. */
 typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH } RtActivation;
 
+/* Products by expert: of M, N or K only the elements up to the last one that is not zero in A, in B, or in either are
+ * computed; contiguous where that is looked up: A's rows, B's columns, A's columns or B's rows.  A GPU computes all. */
+typedef enum { RT_NOT_COUNTED, RT_COUNTED_M, RT_COUNTED_N, RT_COUNTED_K } RtCounted;
+
 typedef struct {
     int64_t m, n, k, batch;
     struct {
         RtType type;
         int64_t row, column, batch; /* strides, in elements; batch 0: the same matrix for all */
     } a, b, c;
-    bool accumulate; /* C += A B instead of C = A B */
-    bool has_bias;   /* a contiguous row of n numbers of C's type is added to each row */
+    bool accumulate;   /* C += A B instead of C = A B */
+    RtCounted counted; /* without bias and activation */
+    bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */
     RtActivation activation;
     bool keeps_before; /* the operand of the activation is written too, with C's type and strides; on a GPU only */
     int unfused;       /* on a GPU: the launch that computes bias and activation if cuBLASLt does not fuse them */
