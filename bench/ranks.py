@@ -42,6 +42,7 @@ def run(command, threads, text=None):
                           env=environment(threads))
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stderr[-2000:]}")
+    return done.stdout
 
 
 class Trainer:

@@ -267,7 +267,8 @@ void lower_param(Lower *l, const Ast *ast)
         if (!good)
             continue;
         Name full = join_path(l, l->path, name->name);
-        symbol->operand = tensor_operand(import_param(l, l->frame, full, type));
+        symbol->operand =
+            tensor_operand(import_param(l, l->frame, full, type, (Port){ .kind = PORT_PARAM, .of = full }));
         if (ast->is_state)
             declare_state(l, symbol);
         if (l->variant == AS_MODEL)

@@ -244,12 +244,13 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
     return frame->captured.at[frame->captured.count - 1];
 }
 
-/* Adds a trainable tensor of this type, and the stack of its copies outside of each repeat. */
-Value *import_param(Lower *l, Body *frame, Name name, Type type)
+/* Adds a tensor of this type that each copy has, and its stack outside of each repeat. */
+Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port)
 {
-    Value *value = new_port(l, name, type, (Port){ .kind = PORT_PARAM, .of = name });
+    Value *value = new_port(l, name, type, port);
     if (frame->outer)
-        push_value(l->arena, &frame->stacks, import_param(l, frame->outer, name, with_dim_first(type, frame->copy)));
+        push_value(l->arena, &frame->stacks,
+                   import_param(l, frame->outer, name, with_dim_first(type, frame->copy), port));
     push_named(l, frame, &frame->params, value);
     return value;
 }

@@ -25,7 +25,7 @@ static const Ast *argument_of(const Ast *call, const char *function, int number)
 static bool dispatches_to(const Ast *ast, const char *name)
 {
     const Ast *slots = argument_of(ast, "dispatch", 3);
-    if (slots && slots->kind == A_NAME && strcmp(slots->name, name) == 0)
+    if (slots && slots->kind == A_NAME && (!name || strcmp(slots->name, name) == 0))
         return true;
     const Ast *const lists[] = { ast->init, ast->child, ast->body };
     for (int i = 0; i < 3; i++)
@@ -287,7 +287,9 @@ CALL(dispatch)
     if (!set_slots(l, a, size, &slots))
         return wrong;
     Attrs attrs = { .over = over, .dims = { 2, { experts, slots } } };
-    return tensor_operand(EMIT(l, OP_dispatch, attrs, a->x[0], chosen, places(l, chosen, over, experts)));
+    Value *place = places(l, chosen, over, experts);
+    count_load(l, chosen, place, experts, slots, size < most);
+    return tensor_operand(EMIT(l, OP_dispatch, attrs, a->x[0], chosen, place));
 }
 
 /* --- combine ------------------------------------------------------------------------------------ */

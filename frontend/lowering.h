@@ -10,7 +10,7 @@
  *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
- *   state.c      state that is no parameter
+ *   state.c      state that is no parameter;  load.c  counts of what experts get
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
@@ -155,6 +155,13 @@ typedef struct CopyDim {
     struct CopyDim *next;
 } CopyDim;
 
+/* A queue whose choices are counted. */
+typedef struct Counted {
+    const Value *chosen;
+    Name slots;
+    struct Counted *next;
+} Counted;
+
 /* The place of a sum over the batch that an update reads. */
 typedef struct Statistic {
     Loc at;
@@ -245,6 +252,7 @@ struct Lower {
 
     Labelled *labelled;
     Statistic *statistics; /* of AS_MODEL */
+    Counted *counted;      /* of AS_MODEL */
     Values in_place;       /* AS_CHECK: zeros in place of these */
     Repeated *repeated;
     CopyDim *copy_dims;
@@ -286,11 +294,13 @@ void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 
-void declare_choices(Lower *l);                     /* the dims that calls of top_k make */
-Operand largest_of(Lower *l, Operand chosen);       /* the elements that a call of top_k chose; WRONG: it is none */
-bool holds_slots(const Lower *l, const char *name); /* does a call of dispatch compute the size of this dim? */
-void forget_slots(Lower *l);                        /* their sizes */
-bool varies(const Lower *l, Name dim);              /* does its size depend on the micro-batch? */
+void declare_choices(Lower *l);               /* the dims that calls of top_k make */
+Operand largest_of(Lower *l, Operand chosen); /* the elements that a call of top_k chose; WRONG: it is none */
+bool holds_slots(const Lower *l,
+                 const char *name); /* does a call of dispatch compute the size of this dim? NULL: of any */
+void count_load(Lower *l, Value *chosen, Value *place, Dim experts, Dim slots, bool drops); /* of a dispatch */
+void forget_slots(Lower *l);                                                                /* their sizes */
+bool varies(const Lower *l, Name dim); /* does its size depend on the micro-batch? */
 
 /* --- Settings ---------------------------------------------------------------------------------- */
 
@@ -352,6 +362,9 @@ void lower_assign(Lower *l, const Ast *ast);
 void lower_param(Lower *l, const Ast *ast);
 void declare_state(Lower *l, Symbol *symbol);
 void lower_update(Lower *l, const Ast *ast);
+/* Adds a term to the loss that is zero, and whose gradient by the state is the statistic.  still: the state, constant.
+ */
+void observe(Lower *l, Value *state, Value *still, Value *statistic);
 bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
 Value *checked_statistic(Lower *l, Value *value);  /* AS_CHECK: what an update reads in place of it */
 bool reads_statistics(Lower *l, Func *first);      /* AS_CHECK: do the results of these functions? */
@@ -383,7 +396,7 @@ Value *emit_cast(Lower *l, Value *x, DType dtype);
 Value *emit_f32(Lower *l, Value *x);                /* f32 for every train.precision */
 void name_value(Lower *l, Value *value, Name path); /* if the name is free in the function */
 Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in);
-Value *import_param(Lower *l, Body *frame, Name name, Type type);
+Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port);
 Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Body *frame); /* orders the parameters of a function */

@@ -100,10 +100,10 @@ static void collect_carried(Lower *l, const Ast *body, Carried **list)
     }
 }
 
-/* Of a model with updates: the statistics of the body and of what it calls. */
+/* Of a model with updates or experts: the statistics of the body and of what it calls. */
 static void carry_observed(Lower *l, Loc at, Carried **list)
 {
-    if (l->variant != AS_MODEL || !has_updates(l, NULL))
+    if (l->variant != AS_MODEL || (!has_updates(l, NULL) && !holds_slots(l, NULL)))
         return;
     Value *before = l->frame->observed ? l->frame->observed : emit_number(l, 0, F32);
     while (*list)

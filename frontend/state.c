@@ -151,13 +151,12 @@ static Value *copy(Update *u, Value *value)
     return own;
 }
 
-/* Adds the term that is zero and whose gradient is the statistic. */
-static void observe(Lower *l, const Symbol *symbol, Value *statistic)
+void observe(Lower *l, Value *state, Value *still, Value *statistic)
 {
     Names all = { 0 };
-    for (int i = 0; i < symbol->state->type.rank; i++)
-        add_name(&all, symbol->state->type.dim[i].name);
-    Value *moved = EMIT(l, OP_sub, NO_ATTRS, symbol->state, symbol->operand.value);
+    for (int i = 0; i < state->type.rank; i++)
+        add_name(&all, state->type.dim[i].name);
+    Value *moved = EMIT(l, OP_sub, NO_ATTRS, state, still);
     Value *seen = EMIT(l, OP_stop_gradient, NO_ATTRS, emit_f32(l, statistic));
     Value *term = sum_over(l, EMIT(l, OP_mul, NO_ATTRS, seen, moved), all);
     Body *frame = l->frame;
@@ -199,7 +198,7 @@ static void write_update(Lower *l, const Ast *ast, Symbol *symbol, Value *after)
     add_result(l->m, u.f, in_order(&u, made), state->port);
     append_func(l->m, u.f);
     if (u.statistic)
-        observe(l, symbol, u.statistic);
+        observe(l, symbol->state, symbol->operand.value, u.statistic);
 }
 
 void lower_update(Lower *l, const Ast *ast)

@@ -342,13 +342,14 @@ enum {
     IS_RELU = 1 << 11,   /* activations that a product can apply to its result: see epilogue.h */
     IS_GELU_TANH = 1 << 12,
     ACTIVATES = IS_RELU | IS_GELU_TANH,
-    SENDS = 1 << 13,    /* ranks exchange messages */
-    IN_PLACE = 1 << 14, /* may write its result over its operand */
-    WAITS = 1 << 15,    /* reads a value in flight: its result is that of the started collective */
-    WISHES = 1 << 16,   /* requests a layout, to be lowered to collectives: no target runs it */
-    MOVES = 1 << 17,    /* its result is on the stages that {on} names */
-    SKIPS = 1 << 18,    /* an index of -1 selects nothing */
-    IN_BLOCKS = 1 << 19 /* it can see its keys block by block, and its results be merged */
+    SENDS = 1 << 13,     /* ranks exchange messages */
+    IN_PLACE = 1 << 14,  /* may write its result over its operand */
+    WAITS = 1 << 15,     /* reads a value in flight: its result is that of the started collective */
+    WISHES = 1 << 16,    /* requests a layout, to be lowered to collectives: no target runs it */
+    MOVES = 1 << 17,     /* its result is on the stages that {on} names */
+    SKIPS = 1 << 18,     /* an index of -1 selects nothing */
+    IN_BLOCKS = 1 << 19, /* it can see its keys block by block, and its results be merged */
+    FILLS = 1 << 20 /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
 };
 
 typedef struct {

@@ -1,7 +1,7 @@
 /* ports.c -- finds parameters and results of a function by their port. */
 #include "ir.h"
 
-enum { NAMED = 1, STATE = 2, FED = 4 };
+enum { NAMED = 1, STATE = 2, FED = 4, MEASURED = 8 };
 
 static const struct {
     const char *word;
@@ -15,6 +15,7 @@ const char *port_word(PortKind kind) { return table[kind].word; }
 bool port_is_named(PortKind kind) { return table[kind].traits & NAMED; }
 bool port_is_state(PortKind kind) { return table[kind].traits & STATE; }
 bool port_is_fed(PortKind kind) { return table[kind].traits & FED; }
+bool port_is_measured(PortKind kind) { return table[kind].traits & MEASURED; }
 bool same_port(Port a, Port b) { return a.kind == b.kind && a.of == b.of && a.slot == b.slot; }
 
 bool is_trained(const Module *m, Port port) { return port.kind == PORT_PARAM && !find_param(m, port.of)->frozen; }

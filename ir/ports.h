@@ -6,6 +6,7 @@ const char *port_word(PortKind kind);
 bool port_is_named(PortKind kind);
 bool port_is_state(PortKind kind);
 bool port_is_fed(PortKind kind); /* a number that the trainer sets, or the step the model */
+bool port_is_measured(PortKind kind);
 bool same_port(Port a, Port b);
 bool is_trained(const Module *m, Port port);             /* a param that is not frozen */
 Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */

@@ -109,6 +109,11 @@ typedef struct {
     int64_t count;   /* out, f32: of the sequences of this call */
 } RtTotal;
 
+/* What a step says of the experts at one place of the model: a number for each copy, f32. */
+typedef struct {
+    int64_t offset, copies;
+} RtMeasure;
+
 typedef enum { RT_CONSTANT_LR, RT_LINEAR, RT_COSINE, RT_WSD } RtScheduleKind;
 
 typedef struct {
@@ -147,6 +152,9 @@ typedef struct {
     int64_t logits_stride;     /* predict only: elements between two positions */
     const RtTotal *totals;     /* eval only */
     int ntotals;
+    const RtMeasure *loads, *dropped; /* step only: the most choices of an expert over the mean; the share beyond the
+                                         capacity, of places that have one */
+    int nloads, ndropped;
 } RtFunction;
 
 /* A kernel or product that --trace and messages can name. */
@@ -268,14 +276,19 @@ int rt_main(int argc, char **argv, const RtProgram *program);
  * program->create) and run often. */
 typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH } RtActivation;
 
+/* Products by expert: of M, N or K only the elements up to the last one that is not zero in A, in B, or in either are
+ * computed; contiguous where that is looked up: A's rows, B's columns, A's columns or B's rows.  A GPU computes all. */
+typedef enum { RT_NOT_COUNTED, RT_COUNTED_M, RT_COUNTED_N, RT_COUNTED_K } RtCounted;
+
 typedef struct {
     int64_t m, n, k, batch;
     struct {
         RtType type;
         int64_t row, column, batch; /* strides, in elements; batch 0: the same matrix for all */
     } a, b, c;
-    bool accumulate; /* C += A B instead of C = A B */
-    bool has_bias;   /* a contiguous row of n numbers of C's type is added to each row */
+    bool accumulate;   /* C += A B instead of C = A B */
+    RtCounted counted; /* without bias and activation */
+    bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */
     RtActivation activation;
     bool keeps_before; /* the operand of the activation is written too, with C's type and strides; on a GPU only */
     int unfused;       /* on a GPU: the launch that computes bias and activation if cuBLASLt does not fuse them */

@@ -1,4 +1,5 @@
 /* host_call.c -- the statements that run kernels, products and library ops, with their rows in the table of kernels. */
+#include "filled.h"
 #include "host_parts.h"
 
 #include <string.h>
@@ -44,7 +45,7 @@ static double kernel_flops(Module *m, const Func *kernel)
 {
     double flops = 0;
     for (const Op *op = kernel->first; op; op = op->next)
-        flops += op_flops(m, op);
+        flops += filled_flops(m, op);
     return flops;
 }
 
@@ -177,7 +178,7 @@ void write_call(FuncText *t, const Op *op)
     t->h->row[row].bytes = 0;
     for (int i = 0; i < count; i++) {
         kernel = group[i]->attrs.callee ? find_func(m, group[i]->attrs.callee) : NULL;
-        t->h->row[row].flops += kernel ? kernel_flops(m, kernel) : op_flops(m, group[i]);
+        t->h->row[row].flops += kernel ? kernel_flops(m, kernel) : filled_flops(m, group[i]);
         t->h->row[row].bytes += call_bytes(m, group[i]);
     }
     write_traced(t, op, row, call);

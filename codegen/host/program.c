@@ -212,6 +212,21 @@ static void write_totals(Module *m, const Func *f, FILE *out)
     fprintf(out, " },\n        .ntotals = %d,\n", count);
 }
 
+/* Of a step: what the trainer logs of experts. */
+static void write_measures(Module *m, const Func *f, PortKind kind, const char *field, FILE *out)
+{
+    char *text = "";
+    int count = 0;
+    for (int i = 0; i < f->results.count; i++) {
+        const Value *value = f->results.at[i];
+        if (result_port(f, i).kind == kind)
+            text = arena_text(&m->arena, "%s%s{ %s, %s }", text, count++ ? ", " : "", integer_text(m, place_of(value)),
+                              integer_text(m, element_count(&value->type)));
+    }
+    if (count)
+        fprintf(out, "        .%s = (const RtMeasure[]){ %s },\n        .n%s = %d,\n", field, text, field, count);
+}
+
 /* Absent functions are zero-initialised. */
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
@@ -243,6 +258,8 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          { "stride", integer_text(m, is_predict ? logits_stride(m, f) : 0) });
     if (role == EVAL && f->results.count > 1)
         write_totals(m, f, out);
+    write_measures(m, f, PORT_LOAD, "loads", out);
+    write_measures(m, f, PORT_DROPPED, "dropped", out);
     fputs("    },\n", out);
 }
 

@@ -1,6 +1,8 @@
 /* totals.c -- totals of the model: its size, its work. */
 #include "totals.h"
 
+#include "filled.h"
+
 #include <string.h>
 
 static int count_copies(const Param *param)
@@ -20,7 +22,9 @@ static double forward_flops(Module *m, const Func *f)
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         double iterations = op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1;
-        flops += callee ? iterations * forward_flops(m, callee) : info(op)->traits & CONTRACTS ? op_flops(m, op) : 0;
+        flops += callee                         ? iterations * forward_flops(m, callee)
+                 : info(op)->traits & CONTRACTS ? filled_flops(m, op)
+                                                : 0;
     }
     return flops;
 }

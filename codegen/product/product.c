@@ -5,6 +5,7 @@
  * the batch, or a loop around the product.
  */
 #include "extent.h"
+#include "filled.h"
 #include "ir/epilogue.h"
 #include "ir/storage.h"
 #include "text/names.h"
@@ -141,24 +142,47 @@ static void put_around(Product *p, const AxisList *left)
     }
 }
 
+enum { LEAST_COUNTED = 16 };
+
+/* Is the axis, whole, one of rows that a dispatch fills in part? */
+static bool is_counted(Module *m, const AxisList *kind, int at)
+{
+    const Axis *axis = at < 0 || kind->count == 0 ? NULL : &kind->at[at];
+    const Op *fills = axis && axis->size >= LEAST_COUNTED ? filled_by(m, axis->name) : NULL;
+    return fills && loop_size(m, &result(fills)->type.dim[find_dim(&result(fills)->type, axis->name)]) == axis->size;
+}
+
+/* Which size of the product counts filled rows, if they are contiguous where that can be seen? */
+static RtCounted counted_size(Module *m, const AxisList kinds[], int at_m, int at_n, const RtProductShape *s)
+{
+    if (s->has_bias || s->activation)
+        return RT_NOT_COUNTED;
+    if (is_counted(m, &kinds[KIND_M], at_m) && s->a.column == 1)
+        return RT_COUNTED_M;
+    if (is_counted(m, &kinds[KIND_N], at_n) && s->b.row == 1)
+        return RT_COUNTED_N;
+    return is_counted(m, &kinds[KIND_K], 0) && (s->a.row == 1 || s->b.column == 1) ? RT_COUNTED_K : RT_NOT_COUNTED;
+}
+
 /* The largest product that rt_product supports among all choices of one m and one n. */
-static void choose_shape(const AxisList kinds[N_KINDS], Product *p)
+static void choose_shape(Module *m, const AxisList kinds[N_KINDS], Product *p)
 {
     int best_m = -1, best_n = -1;
     int64_t best = 0;
-    for (int m = kinds[KIND_M].count ? 0 : -1; m < kinds[KIND_M].count; m++)
-        for (int n = kinds[KIND_N].count ? 0 : -1; n < kinds[KIND_N].count; n++) {
+    for (int i = kinds[KIND_M].count ? 0 : -1; i < kinds[KIND_M].count; i++)
+        for (int j = kinds[KIND_N].count ? 0 : -1; j < kinds[KIND_N].count; j++) {
             RtProductShape shape = p->shape;
-            if (shape_of(kinds, m, n, &shape) && shape.m * shape.n > best) {
+            if (shape_of(kinds, i, j, &shape) && shape.m * shape.n > best) {
                 best = shape.m * shape.n;
-                best_m = m;
-                best_n = n;
+                best_m = i;
+                best_n = j;
             }
         }
     p->naive = best <= 1 || kinds[KIND_K].count > 1; /* of one row and one column: not worth a library call */
     if (p->naive)
         return;
     shape_of(kinds, best_m, best_n, &p->shape);
+    p->shape.counted = counted_size(m, kinds, best_m, best_n, &p->shape);
     AxisList left = kinds[KIND_BATCH];
     for (int i = 0; i < kinds[KIND_M].count; i++)
         if (i != best_m)
@@ -275,7 +299,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
     p->shape.c.type = element_rt_type(c->type.dtype);
     AxisList kinds[N_KINDS] = { { 0 } };
     find_axes(m, p->dot, call, p, kinds);
-    choose_shape(kinds, p);
+    choose_shape(m, kinds, p);
     p->naive |= p->before >= 0 && !same_strides(call->results.at[p->before], c);
     return check_product(m, call, p);
 }
@@ -310,8 +334,9 @@ static bool lies_beside(const Op *call, const Product *product, const Product *n
            !next->naive && biases_meet(call, product, next) && !product->activation && !next->activation &&
            product->copied < 0 && next->copied < 0 && product->a == next->a && !product->nloops && !next->nloops &&
            s->m == t->m && s->k == t->k && s->batch == t->batch && s->accumulate == t->accumulate &&
-           memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&
-           memcmp(&s->c, &t->c, sizeof s->c) == 0 && of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
+           s->counted == t->counted && s->counted != RT_COUNTED_N && memcmp(&s->a, &t->a, sizeof s->a) == 0 &&
+           memcmp(&s->b, &t->b, sizeof s->b) == 0 && memcmp(&s->c, &t->c, sizeof s->c) == 0 &&
+           of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
            of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
 }
 

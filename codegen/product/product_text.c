@@ -18,6 +18,7 @@ static char *number(Module *m, int64_t value) { return arena_text(&m->arena, "%"
 char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused)
 {
     static const char *const activation[] = { [RT_RELU] = "RT_RELU", [RT_GELU_TANH] = "RT_GELU_TANH" };
+    static const char *const counted[] = { NULL, "RT_COUNTED_M", "RT_COUNTED_N", "RT_COUNTED_K" };
     const Field fields[] = {
         { "m", number(m, s->m) },
         { "n", number(m, s->n) },
@@ -27,6 +28,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
         { "b", matrix_text(m, s->b.type, s->b.row, s->b.column, s->b.batch) },
         { "c", matrix_text(m, s->c.type, s->c.row, s->c.column, s->c.batch) },
         { "accumulate", s->accumulate ? "true" : NULL },
+        { "counted", counted[s->counted] },
         { "has_bias", s->has_bias ? "true" : NULL },
         { "activation", s->activation ? activation[s->activation] : NULL },
         { "keeps_before", s->keeps_before ? "true" : NULL },

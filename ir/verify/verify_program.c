@@ -122,6 +122,8 @@ static bool is_known(Module *m, const Func *f, const Value *param)
         return find_param(m, port.of) != NULL;
     if (param->type.rank == 0 && f->role == EVAL && port.kind == PORT_TOTAL)
         return result_at(f, port) >= 0;
+    if (port_is_measured(port.kind))
+        return f->role == MODEL && param->type.dtype == F32;
     return param->type.rank == 0 && trains && (port_is_fed(port.kind) || (f->role == STEP && port_is_state(port.kind)));
 }
 
@@ -172,15 +174,18 @@ static bool verify_update(Module *m, const Param *param)
     return true;
 }
 
-/* A step returns the loss, the norm of the gradient, and its state. */
+/* A step returns the loss, the norm of the gradient, what is measured, and its state. */
 static bool verify_step(Module *m, const Func *f)
 {
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))
         return WRONG(m, f->loc, "@%s has no parameters for step and lr", f->name);
     const int kept = state_of(f).count;
-    if (f->results.count != kept + 2)
-        return WRONG(m, f->loc, "@%s returns %d values: the loss, the norm and its state are %d", f->name,
-                     f->results.count, kept + 2);
+    int known = kept + 2;
+    for (int i = 0; i < f->results.count; i++)
+        known += port_is_measured(result_port(f, i).kind);
+    if (f->results.count != known)
+        return WRONG(m, f->loc, "@%s returns %d values: the loss, the norm, what is measured and its state are %d",
+                     f->name, f->results.count, known);
     return true;
 }
 

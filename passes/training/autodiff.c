@@ -405,7 +405,7 @@ void pass_autodiff(Module *m)
     Func *model = func_with_role(m, MODEL);
     bool *active = new_flags(m, model->params.count);
     for (int i = 0; i < model->params.count; i++)
-        active[i] = is_trained(m, model->params.at[i]->port);
+        active[i] = has_gradient(m, model->params.at[i]->port);
     Map useful = { .arena = &m->arena };
     find_useful(m, model, &useful);
     write_step(m, differentiate(m, model, active, new_flags(m, model->params.count), 0, &useful));

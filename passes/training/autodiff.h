@@ -1,4 +1,5 @@
-/* autodiff.h -- shared by autodiff.c (gradients of functions) and step.c (the training step around them). */
+/* autodiff.h -- shared by autodiff.c (gradients of functions) and step.c (the training step around them), and
+ * measures.c (what it says of experts). */
 #ifndef MPC_AUTODIFF_H
 #define MPC_AUTODIFF_H
 
@@ -26,7 +27,16 @@ void find_useful(const Module *m, const Func *model, Map *useful);
  * ones.  `dtype`: of the result. */
 Value *finish_gradient(Builder *b, Value *gradient, const Type *type, DType dtype);
 
+/* Is the loss differentiated with respect to it? */
+static inline bool has_gradient(const Module *m, Port port)
+{
+    return is_trained(m, port) || port_is_measured(port.kind);
+}
+
 Value *build_zeros(Builder *b, const Type *type);
+
+/* measures.c: adds what the step returns of counts, results of the op that calls `of`. */
+void add_measures(Builder *b, const Func *of, const Op *counts, Value *loss_scale);
 
 /* Writes STEP around the differentiated model. */
 void write_step(Module *m, const Derivative *model);

@@ -54,10 +54,13 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
             op->results.at[i]->type = types[i];
 }
 
-static bool is_state(const Module *m, Port port) { return port.kind == PORT_PARAM && find_param(m, port.of)->state; }
+static bool is_state(const Module *m, Port port)
+{
+    return port_is_measured(port.kind) || (port.kind == PORT_PARAM && find_param(m, port.of)->state);
+}
 
-/* Tensors become narrow; scalars (divisors, scales) and state that is no parameter stay, and so do inputs: what a loss
- * compares with is not rounded. */
+/* Tensors become narrow; scalars (divisors, scales), counts, and state that is no parameter stay, and so do inputs:
+ * what a loss compares with is not rounded. */
 static void narrow_params(const Module *m, Func *f, DType narrow)
 {
     for (int i = 0; i < f->params.count; i++) {

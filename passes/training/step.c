@@ -37,6 +37,8 @@ typedef struct {
     Values *state;                                  /* of the optimizer, for each weight */
     Values operands;  /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
     Values gradients; /* for each weight; NULL: it is frozen */
+    const Func *gradient_func; /* of a micro-batch, */
+    const Op *sums;            /* and its results, over the batch */
     Value *loss, *norm;
 } Step;
 
@@ -176,6 +178,8 @@ static Value *origins(Step *s)
 static Value *model_operand(Step *s, const Value *param)
 {
     Value *own = param_for(s->f, param->port.kind, param->port.of);
+    if (port_is_measured(param->port.kind))
+        return build_zeros(&s->b, &param->type);
     if (param->port.kind == PORT_ORIGIN)
         return s->micros > 1 ? origins(s) : whole(s, 0);
     if (!own || own->type.dtype == param->type.dtype)
@@ -264,9 +268,13 @@ static Func *gradient_func(Step *s)
         push_value(&m->arena, &back, args.at[index_of(&d->fwd->params, d->read.at[i])]);
     const Op *bwd = build(&b, OP_call, (Attrs){ .callee = d->bwd->name }, back.count, back.at);
     add_result(m, f, result(fwd), (Port){ .kind = PORT_LOSS });
-    for (int i = 0, next = 0; i < s->weights.count; i++)
-        if (is_trained(m, s->weights.at[i]->port))
-            add_result(m, f, bwd->results.at[next++], (Port){ .kind = PORT_GRADIENT, .of = s->weights.at[i]->port.of });
+    for (int i = 0, next = 0; i < d->fwd->params.count; i++) {
+        Port port = d->fwd->params.at[i]->port;
+        if (!has_gradient(m, port))
+            continue;
+        port.kind = port_is_measured(port.kind) ? port.kind : PORT_GRADIENT;
+        add_result(m, f, bwd->results.at[next++], port);
+    }
     return f;
 }
 
@@ -276,15 +284,16 @@ static void forward_and_backward(Step *s)
     for (int i = 0; i < model->params.count; i++)
         push_value(&s->m->arena, &s->operands, model_operand(s, model->params.at[i]));
     find_totals(s);
-    const Func *grad = gradient_func(s);
+    const Func *f = s->gradient_func = gradient_func(s);
     if (s->loss_scale)
         push_value(&s->m->arena, &s->operands, s->loss_scale);
-    const Op *sums = sum_over_micros(s, grad, s->operands);
-    s->loss = sums->results.at[0];
+    s->sums = sum_over_micros(s, f, s->operands);
+    s->loss = s->sums->results.at[0];
     s->loss->name = own_name(s->m, intern_text(s->m, "loss"));
-    for (int i = 0, next = 1; i < s->weights.count; i++) {
+    for (int i = 0; i < s->weights.count; i++) {
         const Value *weight = s->weights.at[i];
-        Value *gradient = is_trained(s->m, weight->port) ? sums->results.at[next++] : NULL;
+        const int at = result_at(f, (Port){ .kind = PORT_GRADIENT, .of = weight->port.of });
+        Value *gradient = at < 0 ? NULL : s->sums->results.at[at];
         if (gradient)
             gradient->name = own_name(s->m, intern_format(s->m, "grad.%s", weight->name));
         push_value(&s->m->arena, &s->gradients, gradient);
@@ -457,6 +466,7 @@ static void update_state(Step *s)
         update_loss_scale(s, finite, &state);
     add_result(s->m, s->f, s->loss, (Port){ .kind = PORT_LOSS });
     add_result(s->m, s->f, s->norm, (Port){ .kind = PORT_GRADIENT_NORM });
+    add_measures(&s->b, s->gradient_func, s->sums, s->loss_scale);
     for (int i = 0, at = first_state(s->f); i < state.count; i++)
         add_result(s->m, s->f, state.at[i], s->f->params.at[at++]->port);
 }

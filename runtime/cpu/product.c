@@ -11,6 +11,8 @@
  *
  * Bias and activation are oneDNN post-ops, applied in registers.  The operand of the activation is not written.
  */
+#include "product.h"
+
 #include "device.h"
 #include "kernels/element.h"
 
@@ -35,15 +37,16 @@ typedef struct {
     bool is_slow; /* oneDNN has only a reference implementation */
 } Call;
 
-typedef struct {
-    RtProductShape shape;  /* normalised: the stride of C's columns is 1 */
-    bool swapped;          /* to that end, computes C^T = B^T A^T */
-    bool converted;        /* through f32 copies in the workspace */
-    int64_t turns;         /* matrices run one after the other; 1: oneDNN runs the batch */
-    bool by_rows;          /* pieces are rows of A and C, else columns of B and C */
-    int64_t piece;         /* rows or columns at a time */
-    Call whole, last;      /* a whole piece; the smaller last one, if any */
-    int64_t scratch_bytes; /* of both, at the start of the workspace; copies follow */
+typedef struct RtOneProduct {
+    RtProductShape shape;      /* normalised: the stride of C's columns is 1 */
+    bool swapped;              /* to that end, computes C^T = B^T A^T */
+    bool converted;            /* through f32 copies in the workspace */
+    int64_t turns;             /* matrices run one after the other; 1: oneDNN runs the batch */
+    bool by_rows;              /* pieces are rows of A and C, else columns of B and C */
+    int64_t piece;             /* rows or columns at a time */
+    Call whole, last;          /* a whole piece; the smaller last one, if any */
+    int64_t scratch_bytes;     /* of both, at the start of the workspace; copies follow */
+    RtCountedProduct *counted; /* instead of all this; NULL: not counted */
 } Product;
 
 struct RtProducts {
@@ -79,7 +82,7 @@ static struct RtProducts *products_of(Rt *rt)
 }
 
 /* MPC_EMULATE_BF16=1 disables it. */
-static bool has_bf16(void)
+bool rt_multiplies_bf16(void)
 {
     const int needed = dnnl_cpu_isa_avx512_core_bf16;
     return !getenv("MPC_EMULATE_BF16") && ((int)dnnl_get_effective_cpu_isa() & needed) == needed;
@@ -89,7 +92,7 @@ static bool is_native(const RtProductShape *s)
 {
     if (s->a.type == RT_F32 && s->b.type == RT_F32)
         return s->c.type == RT_F32;
-    return s->a.type == RT_BF16 && s->b.type == RT_BF16 && s->c.type != RT_F16 && has_bf16();
+    return s->a.type == RT_BF16 && s->b.type == RT_BF16 && s->c.type != RT_F16 && rt_multiplies_bf16();
 }
 
 /* --- Shapes -------------------------------------------------------------------------------- */
@@ -286,10 +289,8 @@ static void put_in_order(Product *p, RtProductShape s)
     p->shape = s;
 }
 
-void rt_product_create(Rt *rt, int id, RtProductShape shape)
+static void create_product(struct RtProducts *all, Product *p, RtProductShape shape)
 {
-    struct RtProducts *all = products_of(rt);
-    Product *p = new_product(all, id);
     put_in_order(p, shape);
     p->converted = !is_native(&p->shape);
     const bool has_batch = p->shape.a.batch || p->shape.b.batch; /* else oneDNN would compute a single result */
@@ -311,6 +312,23 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
         free(all->workspace);
         all->workspace = NULL; /* allocated at first use, when its size is known */
     }
+}
+
+void rt_product_create(Rt *rt, int id, RtProductShape shape)
+{
+    struct RtProducts *all = products_of(rt);
+    Product *p = new_product(all, id);
+    if (shape.counted)
+        p->counted = rt_counted_product(rt, shape);
+    else
+        create_product(all, p, shape);
+}
+
+RtOneProduct *rt_one_product(Rt *rt, RtProductShape shape)
+{
+    Product *p = rt_allocate(1, sizeof *p);
+    create_product(products_of(rt), p, shape);
+    return p;
 }
 
 /* --- Running ------------------------------------------------------------------------------- */
@@ -391,10 +409,9 @@ static void need_workspace(struct RtProducts *all)
         rt_fail("out of memory: the products need a workspace of %s", rt_bytes_text((double)all->workspace_bytes).text);
 }
 
-void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
+void rt_one_product_run(Rt *rt, const RtOneProduct *p, const void *a, const void *b, const void *bias, void *c)
 {
     struct RtProducts *all = rt->products;
-    const Product *p = &all->product[id];
     const RtProductShape *s = &p->shape;
     char *left = (char *)(p->swapped ? b : a), *right = (char *)(p->swapped ? a : b), *result = c;
     need_workspace(all);
@@ -405,6 +422,15 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
                                       result + turn * s->c.batch * type_bytes(s->c.type), (char *)bias });
 }
 
+void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
+{
+    const Product *p = &rt->products->product[id];
+    if (p->counted)
+        rt_counted_product_run(rt, p->counted, a, b, c);
+    else
+        rt_one_product_run(rt, p, a, b, bias, c);
+}
+
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
 
 int64_t rt_products_workspace_bytes(const Rt *rt) { return rt->products ? rt->products->workspace_bytes : 0; }
@@ -412,53 +438,31 @@ int64_t rt_products_workspace_bytes(const Rt *rt) { return rt->products ? rt->pr
 /* oneDNN chooses when a product is created. */
 void rt_products_choose(Rt *rt) {}
 
+static void destroy_product(Product *p)
+{
+    if (p->counted)
+        rt_counted_product_free(p->counted);
+    destroy_call(&p->whole);
+    destroy_call(&p->last);
+}
+
+void rt_one_product_free(RtOneProduct *p)
+{
+    destroy_product(p);
+    free(p);
+}
+
 void rt_products_free(Rt *rt)
 {
     struct RtProducts *all = rt->products;
     if (!all)
         return;
-    for (int i = 0; i < all->count; i++) {
-        destroy_call(&all->product[i].whole);
-        destroy_call(&all->product[i].last);
-    }
+    for (int i = 0; i < all->count; i++)
+        destroy_product(&all->product[i]);
     dnnl_stream_destroy(all->stream);
     dnnl_engine_destroy(all->engine);
     free(all->workspace);
     free(all->product);
     free(all);
     rt->products = NULL;
-}
-
-/* --- The machine's best product -------------------------------------------------------------- */
-
-static double measure(RtType type, int64_t size, double seconds)
-{
-    Rt own = { 0 };
-    const RtProductShape shape = { .m = size,
-                                   .n = size,
-                                   .k = size,
-                                   .batch = 1,
-                                   .a = { type, size, 1, 0 },
-                                   .b = { type, size, 1, 0 },
-                                   .c = { type, size, 1, 0 } };
-    char *memory = rt_allocate(size * size * 3, 4);
-    double best = 0, start = rt_seconds();
-    rt_product_create(&own, 0, shape);
-    for (int turn = 0; turn < 3 || rt_seconds() - start < seconds; turn++) {
-        const double before = rt_seconds();
-        rt_product(&own, 0, memory, memory + size * size * 4, memory + size * size * 8);
-        const double flops = 2.0 * (double)(size * size * size) / (rt_seconds() - before);
-        best = flops > best ? flops : best;
-    }
-    rt_products_free(&own);
-    free(memory);
-    return best;
-}
-
-double rt_product_peak(Rt *rt, double seconds)
-{
-    const bool bf16 = has_bf16() && rt->program && strcmp(rt->program->precision, "bf16") == 0;
-    const double small = measure(bf16 ? RT_BF16 : RT_F32, 768, seconds / 2);
-    const double large = measure(bf16 ? RT_BF16 : RT_F32, 1536, seconds / 2);
-    return small > large ? small : large;
 }

@@ -122,6 +122,19 @@ static void add_memory(char **line, const RtStepReport *report)
         rt_append(line, "]");
 }
 
+static void add_layers(char **line, const char *name, RtLayers layers)
+{
+    for (int i = 0; i < layers.count; i++) {
+        char *number = isfinite(layers.at[i]) ? rt_text("%.6g", (double)layers.at[i]) : rt_text("null");
+        if (i == 0)
+            rt_append(line, ", \"%s\": [", name);
+        rt_append(line, "%s%s", i ? ", " : "", number);
+        free(number);
+    }
+    if (layers.count)
+        rt_append(line, "]");
+}
+
 void rt_log_step(RtLog *log, const RtStepReport *report)
 {
     if (!log->path || log->failure)
@@ -141,6 +154,8 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
         add(&line, "comm_ms", 1e3 * report->traffic.seconds, "%.3f");
         add(&line, "comm_wait_ms", 1e3 * report->traffic.waited, "%.3f");
     }
+    add_layers(&line, "expert_load", report->expert_load);
+    add_layers(&line, "dropped", report->dropped);
     if (!isnan(report->loss_scale))
         add(&line, "loss_scale", report->loss_scale, "%.9g");
     if (!isnan(report->eval_loss))

@@ -4,6 +4,12 @@
 
 #include "mesh/comm.h"
 
+/* A number for each layer with experts; none: count is 0. */
+typedef struct {
+    int count;
+    float *at;
+} RtLayers;
+
 /* Figures of a finished step.  NAN: not available. */
 typedef struct {
     int64_t step, steps; /* steps done, including this one; total steps */
@@ -16,6 +22,8 @@ typedef struct {
     int ranks;
     const int64_t *rank_bytes; /* on each; NULL: all have as much */
     RtTraffic traffic;         /* of this step and rank */
+    RtLayers expert_load;      /* the most choices of an expert over the mean, */
+    RtLayers dropped;          /* and the share that found no slot, where there is a capacity */
 } RtStepReport;
 
 typedef struct {

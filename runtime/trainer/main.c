@@ -240,6 +240,8 @@ static int finish(RtRun *run)
     end_of_output(status);
     rt_log_close(&run->log);
     free(run->rank_bytes);
+    free(run->loads.at);
+    free(run->dropped.at);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
     if (run->options.print_traffic && run->rt.rank == 0)

@@ -28,6 +28,20 @@ static void print_rate(double per_s, const char *unit)
         printf("  %.0f %s/s", per_s, unit);
 }
 
+/* The most loaded of all experts, and the mean of all layers' shares. */
+static void print_experts(RtLayers loads, RtLayers dropped)
+{
+    double most = 0, share = 0;
+    for (int i = 0; i < loads.count; i++)
+        most = fmax(most, (double)loads.at[i]);
+    for (int i = 0; i < dropped.count; i++)
+        share += (double)dropped.at[i] / dropped.count;
+    if (loads.count)
+        printf("  load %.2f", most);
+    if (dropped.count)
+        printf("  dropped %.1f %%", 100 * share);
+}
+
 void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
 {
     bool is_terminal = report->ranks == 1 && isatty(STDOUT_FILENO); /* launchers may give each rank a terminal */
@@ -40,6 +54,7 @@ void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
         printf("  eval loss %.6f", report->eval_loss);
     if (!isnan(report->grad_norm))
         printf("  norm %.4g", report->grad_norm);
+    print_experts(report->expert_load, report->dropped);
     printf("  lr %.3g", report->lr);
     print_rate(report->tokens_per_s, report->takes_records ? "records" : "tokens");
     if (isfinite(report->mfu))

@@ -47,6 +47,21 @@ double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset)
     return (double)value;
 }
 
+/* Fetches what a step says of its experts; allocates the list at the first one. */
+static RtLayers layers_of(const RtRun *run, const RtMeasure *measures, int count, RtLayers layers)
+{
+    int64_t all = 0;
+    for (int i = 0; i < count; i++)
+        all += measures[i].copies;
+    if (!layers.at && all)
+        layers = (RtLayers){ (int)all, rt_allocate(all, sizeof *layers.at) };
+    float *to = layers.at;
+    for (int i = 0; i < count; to += measures[i++].copies)
+        rt_download(&run->rt, to, rt_place_in(&run->rt, &run->rt.program->step, measures[i].offset),
+                    measures[i].copies * (int64_t)sizeof *to);
+    return layers;
+}
+
 /* --- One step ------------------------------------------------------------------------------- */
 
 /* The sequences of the next batch; owned by the caller. */
@@ -136,6 +151,9 @@ static RtStepReport run_step(RtRun *run)
     if (speed > run->peak) /* other load has ended since the peak was measured */
         run->peak = speed;
 
+    const RtFunction *f = &program->step;
+    run->loads = layers_of(run, f->loads, f->nloads, run->loads);
+    run->dropped = layers_of(run, f->dropped, f->ndropped, run->dropped);
     run->place.step++;
     run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
     return (RtStepReport){ .step = run->place.step,
@@ -153,7 +171,9 @@ static RtStepReport run_step(RtRun *run)
                            .bytes = most_bytes(run),
                            .ranks = rt->ranks,
                            .rank_bytes = program->step.kinds ? run->rank_bytes : NULL,
-                           .traffic = traffic_since(rt, before) };
+                           .traffic = traffic_since(rt, before),
+                           .expert_load = run->loads,
+                           .dropped = run->dropped };
 }
 
 /* All ranks end at the same step if any of them has received a signal or found a failure. */

@@ -21,11 +21,12 @@ typedef struct {
     bool has_failure; /* a rank cannot continue: the run is saved, then that rank reports why */
     char *failure;    /* the reason, on this rank; NULL: none */
     RtLog log;
-    RtLock lock;         /* of --save, by the first rank */
-    int64_t *rank_bytes; /* of memory */
-    float *totals;       /* divisors of the evaluation that is running */
-    double peak;         /* flops/s of the best product */
-    double step_s;       /* of a step, smoothed */
+    RtLock lock;             /* of --save, by the first rank */
+    int64_t *rank_bytes;     /* of memory */
+    float *totals;           /* divisors of the evaluation that is running */
+    RtLayers loads, dropped; /* of the last step */
+    double peak;             /* flops/s of the best product */
+    double step_s;           /* of a step, smoothed */
 } RtRun;
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */

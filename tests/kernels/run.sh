@@ -15,7 +15,7 @@ fi
 status=0
 for name in ${*:-element rows tile attend product}; do
     sources=tests/kernels/test_$name.c
-    [ "$name" = product ] && sources="$sources runtime/cpu/product.c runtime/error.c"
+    [ "$name" = product ] && sources="$sources runtime/cpu/product.c runtime/cpu/counted.c runtime/cpu/peak.c runtime/error.c"
     # shellcheck disable=SC2086
     ${CC:-gcc} $FLAGS ${EXTRA_CFLAGS:-} $sources -o "$built/test_$name" -ldnnl -lm
     "$built/test_$name" || status=1

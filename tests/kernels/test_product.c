@@ -58,7 +58,7 @@ static void compare(const RtProductShape *s, const void *a, const void *b, const
           (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, type_name[s->a.type],
           (long long)s->a.row, (long long)s->a.column, type_name[s->b.type], (long long)s->b.row,
           (long long)s->b.column, type_name[s->c.type], (long long)s->c.row, (long long)s->c.column,
-          s->accumulate ? " accumulate" : "", s->has_bias ? " bias" : "", s->activation, (long long)t, (long long)i,
+          s->accumulate ? " accumulate" : "", s->has_bias ? " bias" : s->counted ? " counted" : "", s->activation, (long long)t, (long long)i,
           (long long)j, got, want);
 }
 
@@ -74,6 +74,23 @@ static void check_padding(const RtProductShape *s, const void *before, const voi
     free(written);
 }
 
+/* Makes the last lines of each matrix of the operand zeros where they are looked for: all, none or some. */
+static void empty_lines(const RtProductShape *s, void *a, void *b)
+{
+    const bool in_a = s->counted == RT_COUNTED_M || (s->counted == RT_COUNTED_K && s->a.row == 1);
+    const int64_t size = s->counted == RT_COUNTED_M ? s->m : s->counted == RT_COUNTED_N ? s->n : s->k;
+    const int64_t length = s->counted != RT_COUNTED_K ? s->k : in_a ? s->m : s->n;
+    const int64_t line = s->counted == RT_COUNTED_M   ? s->a.row
+                         : s->counted == RT_COUNTED_N ? s->b.column
+                         : in_a                       ? s->a.column
+                                                      : s->b.row;
+    for (int64_t t = 0; t < s->batch; t++)
+        for (int64_t i = pick(3) ? pick(size + 1) : pick(2) * size; i < size; i++)
+            for (int64_t j = 0; j < length; j++)
+                put(in_a ? a : b, t * (in_a ? s->a.batch : s->b.batch) + i * line + j, pick(2) ? 0.0 : -0.0,
+                    in_a ? s->a.type : s->b.type);
+}
+
 /* Runs it twice, in a fresh trainer; `samples`: number of checked elements, 0: all. */
 static void check_product(RtProductShape s, int64_t samples)
 {
@@ -83,6 +100,8 @@ static void check_product(RtProductShape s, int64_t samples)
     void *a = random_array(a_count, s.a.type), *b = random_array(b_count, s.b.type);
     void *before = random_array(c_count, s.c.type), *c = allocate(c_count * type_bytes(s.c.type));
     void *bias = s.has_bias ? random_array(s.n, s.c.type) : NULL;
+    if (s.counted)
+        empty_lines(&s, a, b);
     Rt rt = { .program = &program };
     rt_product_create(&rt, 1, s);
     for (int iteration = 0; iteration < 2; iteration++) {
@@ -129,6 +148,11 @@ static void check_any(void)
     pick_layout(s.m, s.k, s.batch, true, &s.a.row, &s.a.column, &s.a.batch);
     pick_layout(s.k, s.n, s.batch, true, &s.b.row, &s.b.column, &s.b.batch);
     pick_layout(s.m, s.n, s.batch, false, &s.c.row, &s.c.column, &s.c.batch);
+    const bool may_count[] = { true, s.m >= 16 && s.a.column == 1, s.n >= 16 && s.b.row == 1,
+                               s.k >= 16 && (s.a.row == 1 || s.b.column == 1) };
+    const RtCounted counted = (RtCounted)pick(4);
+    if (!s.has_bias && !s.activation && may_count[counted])
+        s.counted = counted;
     check_product(s, 0);
 }
 

@@ -1,7 +1,10 @@
 """A mixture of experts as one process and as several: the same tokens are dropped, if any, and nothing else differs."""
+import re
+import shlex
+
 import pytest
 from test_layouts import STEPS, reference, same_training  # noqa: F401  (reference is a fixture)
-from conftest import read_log, start
+from conftest import MPC, QUICK, options_of, read_log, start
 
 WITHIN = "capacity = 1.25, within = batch"
 DROPLESS = (WITHIN, "capacity = none")
@@ -43,6 +46,22 @@ def test_experts_train_alike(edit, settings, its, compiled, reference, text, tmp
     trainer = compiled("mixtral", its, (), tuple(settings) or (("microbatch", 4 if "dp = 2" in its[0] else 8),), edit=edit)
     start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), tmp_path)
     same_training(read_log(tmp_path / "log"), reference("mixtral", edit=edit))
+
+
+@pytest.mark.parametrize("edit", [WHOLE, DROPLESS], ids=str)
+def test_rows_without_tokens_are_left_out(edit, compiled, text, tmp_path):
+    """The same program computes the same with every row."""
+    source = compiled("mixtral", (), (), (("microbatch", 8),), edit=edit).source
+    words = options_of("mixtral", {}, {"microbatch": 8})
+    said = start([MPC, "compile", source, "-o", "out", "--verbose", *words, QUICK], tmp_path).stdout
+    trainer = tmp_path / "out" / "trainer.c"
+    every, count = re.subn(r",\s*\.counted = RT_COUNTED_[MK]", "", trainer.read_text())
+    assert count > 5 and "RT_COUNTED" not in every
+    for name, program in (("counted", trainer.read_text()), ("every", every)):
+        trainer.write_text(program)
+        start(shlex.split(next(line for line in said.splitlines() if " -o " in line)), tmp_path)
+        start([tmp_path / "out" / "trainer.tmp", "--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", name], tmp_path)
+    same_training(read_log(tmp_path / "counted"), read_log(tmp_path / "every"))
 
 
 def test_the_reference_learns(reference):
