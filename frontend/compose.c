@@ -97,6 +97,8 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Val
 {
     const Dim seq = q->type.dim[find_dim(&q->type, attrs->seq)], key = k->type.dim[find_dim(&k->type, attrs->key)];
     Value *scores = times(l, EMIT(l, OP_dot, (Attrs){ .over = only(attrs->feature) }, q, k), attrs->scale);
+    if (attrs->softcap != 0)
+        scores = times(l, EMIT(l, OP_tanh, NO_ATTRS, times(l, scores, 1 / attrs->softcap)), attrs->softcap);
     Value *same = segments[0] ? two(l, OP_eq, segments[0], segments[1]) : NULL;
     Value *seen = both(l, near_keys(l, attrs, &seq, &key), same);
     if (seen)

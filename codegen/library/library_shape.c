@@ -209,6 +209,8 @@ static char *attend(const Operands *o, const char *function, const char *read, c
     put_offset(&fields, o->m, &q->dim[find_dim(q, a->seq)], "first_query", "");
     put_offset(&fields, o->m, &k->dim[find_dim(k, a->key)], "first_key", "key_");
     put_text(&fields, "scale", c_number(o->m, a->scale, false));
+    if (a->softcap != 0)
+        put_text(&fields, "softcap", c_number(o->m, a->softcap, false));
     const char *segments =
         operand_named(o, "query_segment") ? "query_segment, key_segment" : "RT_NO_SEGMENT, RT_NO_SEGMENT";
     return call_with_shape(o, "RtAttend", function, arena_text(&o->m->arena, "%s, %s, %s", read, segments, written),

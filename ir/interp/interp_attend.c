@@ -1,9 +1,9 @@
 /* interp_attend.c -- the reference interpreter's attention, forward and backward, from the definition.
  *
- *   s_ij = scale q_i . k_j where query i sees key j;  p_ij = exp(s_ij) / sum_j exp(s_ij);
- *   y_i = sum_j p_ij v_j;  lse_i = log sum_j exp(s_ij)
+ *   s_ij = cap(scale q_i . k_j) where query i sees key j; cap(x) = c tanh(x / c), or x;  p_ij = exp(s_ij) / sum_j
+ * exp(s_ij); y_i = sum_j p_ij v_j;  lse_i = log sum_j exp(s_ij)
  *
- * and from dy:  dv_j = sum_i p_ij dy_i;  ds_ij = p_ij (dy_i . v_j - dy_i . y_i) scale;
+ * and from dy:  dv_j = sum_i p_ij dy_i;  ds_ij = p_ij (dy_i . v_j - dy_i . y_i) cap'(..) scale;
  *   dq_i = sum_j ds_ij k_j;  dk_j = sum_i ds_ij q_i
  *
  * for each point of the dims that q has besides sequence and feature; k and v lack some of them.  With segments, query
@@ -17,7 +17,7 @@ enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, DLSE, OF_QUERY, OF_KEY, TENSORS }; /* D:
 typedef struct {
     const Numbers *n;
     const Attrs *attrs;
-    double scale;
+    double scale, softcap;
     const Part *part[TENSORS];
     double *at[TENSORS];                   /* element (0, 0) of the matrix */
     int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature */
@@ -56,6 +56,26 @@ static void accumulate(const Attention *x, int a, int64_t i, double by, int b, i
     }
 }
 
+/* The score of query i and key j, which it sees. */
+static double score_of(const Attention *x, int64_t i, int64_t j)
+{
+    const Numbers *n = x->n;
+    const double scaled = n->map(OP_mul, x->scale, product(x, Q, i, K, j));
+    if (!x->attrs->softcap)
+        return scaled;
+    return n->map(OP_mul, x->softcap, n->map(OP_tanh, n->map(OP_div, scaled, x->softcap), 0));
+}
+
+/* The derivative of that score by the product of query and key. */
+static double slope_of(const Attention *x, double score)
+{
+    const Numbers *n = x->n;
+    if (!x->attrs->softcap)
+        return x->scale;
+    const double part = n->map(OP_div, score, x->softcap);
+    return n->map(OP_mul, x->scale, n->map(OP_sub, n->of(1), n->map(OP_mul, part, part)));
+}
+
 static double weight(const Attention *x, double score, double from)
 {
     return x->n->map(OP_exp, x->n->map(OP_sub, score, from), 0);
@@ -67,7 +87,7 @@ static void attend_row(const Attention *x, int64_t i, double *score)
     double highest = -INFINITY, sum = 0;
     for (int64_t j = 0; j < x->keys; j++) {
         bool visible = is_visible(x, i, j);
-        score[j] = visible ? n->map(OP_mul, x->scale, product(x, Q, i, K, j)) : -INFINITY;
+        score[j] = visible ? score_of(x, i, j) : -INFINITY;
         highest = number_reduce(n, OP_max, F32, highest, score[j]);
     }
     highest = n->keeps_sums ? 0 : highest;
@@ -95,16 +115,16 @@ static void attend_grad_row(const Attention *x, int64_t i, double *unused)
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x, i, j))
             continue;
-        double score = n->map(OP_mul, x->scale, product(x, Q, i, K, j));
-        double p = weight_in_row(x, score, lse);
-        double ds = n->map(OP_mul, n->map(OP_mul, p, n->map(OP_sub, product(x, DY, i, V, j), dy_y)), x->scale);
+        double score = score_of(x, i, j), p = weight_in_row(x, score, lse);
+        double ds =
+            n->map(OP_mul, n->map(OP_mul, p, n->map(OP_sub, product(x, DY, i, V, j), dy_y)), slope_of(x, score));
         accumulate(x, DV, j, p, DY, i);
         accumulate(x, DQ, i, ds, K, j);
         accumulate(x, DK, j, ds, Q, i);
     }
 }
 
-/* Forward mode:  ds_ij = scale (dq_i . k_j + q_i . dk_j);  dlse_i = sum_j p_ij ds_ij;
+/* Forward mode:  ds_ij = cap'(..) scale (dq_i . k_j + q_i . dk_j);  dlse_i = sum_j p_ij ds_ij;
  * dy_i = sum_j p_ij ((ds_ij - dlse_i) v_j + dv_j). */
 static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
 {
@@ -112,14 +132,15 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x, i, j))
             continue;
-        ds[j] = x->scale * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
-        *dlse += exp(x->scale * product(x, Q, i, K, j) - lse) * ds[j];
+        const double score = score_of(x, i, j);
+        ds[j] = slope_of(x, score) * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
+        *dlse += exp(score - lse) * ds[j];
     }
     *dlse *= shaken(x->tangents, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x, i, j))
             continue;
-        double p = exp(x->scale * product(x, Q, i, K, j) - lse);
+        double p = exp(score_of(x, i, j) - lse);
         accumulate(x, DY, i, p * (ds[j] - *dlse), V, j);
         accumulate(x, DY, i, p, DV, j);
     }
@@ -130,9 +151,11 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
                      void (*run_row)(const Attention *, int64_t i, double *score))
 {
     const Attrs *attrs = &op->attrs;
-    Attention x = {
-        .n = in->numbers, .attrs = attrs, .scale = in->numbers->of(attrs->scale), .tangents = in->options->tangents
-    };
+    Attention x = { .n = in->numbers,
+                    .attrs = attrs,
+                    .scale = in->numbers->of(attrs->scale),
+                    .softcap = in->numbers->of(attrs->softcap),
+                    .tangents = in->options->tangents };
     Walk w = { 0 };
     int walker[TENSORS];
     walk_rest(&w, held[Q].type, &held[Q].part[rank], attrs->seq, attrs->feature);

@@ -185,6 +185,8 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
         if (next < end)
             rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, next, end);
         rt_copy_commit();
+        if (rt_attend_shapes(s))
+            rt_attend_shape_all(score, s);
         if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s))
             rt_attend_mask(score, query + row, key, s);
         if (mixed)

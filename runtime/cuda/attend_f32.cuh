@@ -113,6 +113,17 @@ template <typename Op> RT_INLINE float rt_plain_row(float x)
     return x;
 }
 
+/* A product becomes a score; `slope`: the derivative by the scaled product. */
+RT_INLINE float rt_plain_shape(float product, float &slope, const RtAttend s)
+{
+    slope = 1.0f;
+    if (!rt_attend_shapes(s))
+        return product * s.scale;
+    const float capped = tanhf(product * (s.scale / s.softcap));
+    slope -= capped * capped;
+    return s.softcap * capped;
+}
+
 template <int D>
 RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, const int32_t *query_segment,
                                const int32_t *key_segment, float *y, float *lse, const RtAttend s)
@@ -149,7 +160,8 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, c
                 const int other = key + column + 16 * j;
                 const bool sees = other < end && rt_attend_sees(query + row + 16 * i, other, s) &&
                                   rt_segments_equal(segments, query + row + 16 * i, other, s);
-                score[i][j] = sees ? score[i][j] * s.scale : -INFINITY;
+                float slope;
+                score[i][j] = sees ? rt_plain_shape(score[i][j], slope, s) : -INFINITY;
                 now = fmaxf(now, score[i][j]);
             }
             now = rt_plain_row<RtMax>(now);
@@ -200,9 +212,10 @@ RT_INLINE void rt_plain_slopes(const float *queries, const float *keys, const fl
             const int other = key + column + 16 * j;
             const bool sees = is_there && other < s.keys && level != -INFINITY && rt_attend_sees(at, other, s) &&
                               rt_segments_equal(segments, at, other, s);
-            const float power = weight[i][j] * s.scale - level; /* above 0 by rounding only */
+            float factor;
+            const float power = rt_plain_shape(weight[i][j], factor, s) - level; /* above 0 by rounding only */
             weight[i][j] = sees ? expf(power > 0 ? 0.0f : power) : 0.0f;
-            slope[i][j] = weight[i][j] * (slope[i][j] - share);
+            slope[i][j] = weight[i][j] * (slope[i][j] - share) * factor;
         }
     }
     rt_plain_put<D>(weights, weight);

@@ -31,6 +31,20 @@ RT_INLINE float rt_exp_negative(float x)
     return x < -87.0f ? 0.0f : scaled;
 }
 
+/* tanh(x), within 4 units in the last place: by exponentials, and near 0, where these would cancel, by the polynomial
+ * of Cephes (Moshier, tanhf.c). */
+RT_INLINE float rt_tanh(float x)
+{
+    const float size = x < 0 ? -x : x, square = x * x, power = rt_exp_negative(-2.0f * size);
+    float p = -5.70498872745e-3f;
+    p = p * square + 2.06390887954e-2f;
+    p = p * square - 5.37397155531e-2f;
+    p = p * square + 1.33314422036e-1f;
+    p = p * square - 3.33332819422e-1f;
+    const float far = (1.0f - power) / (1.0f + power);
+    return size < 0.625f ? p * square * x + x : x < 0 ? -far : far;
+}
+
 /* The number of keys before a position. */
 RT_INLINE int64_t rt_attend_keys_before(int64_t position, const RtAttend s)
 {
@@ -154,6 +168,16 @@ RT_INLINE void rt_attend_mask(float *score, int64_t query, int64_t rows, int64_t
                 score[j * RT_ATTEND_TILE + i] = -INFINITY;
 }
 
+/* Scaled scores [keys, 64 queries], of vectors of queries from `blind` on, become those that the softmax takes. */
+RT_INLINE void rt_attend_shape(float *score, int64_t columns, int64_t blind, int64_t lanes, const RtAttend s)
+{
+    const float part = 1.0f / s.softcap;
+    for (int64_t j = 0; j < columns; j++)
+#pragma omp simd
+        for (int64_t i = blind; i < lanes; i++)
+            score[j * RT_ATTEND_TILE + i] = s.softcap * rt_tanh(score[j * RT_ATTEND_TILE + i] * part);
+}
+
 /* A step of the online softmax for a vector of queries: scores become weights; `kept` is the factor for earlier
  * sums. */
 RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, float *total, float *kept)
@@ -215,6 +239,8 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const
             rt_attend_load(from, s.k.row, columns, s.feature, width, keys, s.type);
         rt_tile_product(columns, lanes - blind, s.feature, s.type == RT_F32 ? (const float *)(const void *)from : keys,
                         s.type == RT_F32 ? s.k.row : width, 1, queries + blind, TILE, score + blind, TILE, false);
+        if (rt_attend_shapes(s))
+            rt_attend_shape(score, columns, blind, lanes, s);
         if (!all)
             rt_attend_mask(score, query, rows, key, columns, segments, s);
         for (int64_t i = blind; i < lanes; i += RT_LANES)

@@ -23,6 +23,29 @@ RT_INLINE void rt_attend_grad_mask(float *score, int64_t query, int64_t rows, in
                 score[i * RT_ATTEND_TILE + j] = -INFINITY;
 }
 
+/* Products [queries, 64 keys] become the scores that the softmax takes, and their derivatives by the products. */
+RT_INLINE void rt_attend_grad_shape(float *score, float *slope, int64_t rows, int64_t lanes, const RtAttend s)
+{
+    const float part = s.scale / s.softcap;
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = score + i * RT_ATTEND_TILE, *slopes = slope + i * RT_ATTEND_TILE;
+#pragma omp simd
+        for (int64_t j = 0; j < lanes; j++) {
+            const float capped = rt_tanh(row[j] * part);
+            row[j] = s.softcap * capped;
+            slopes[j] = s.scale * (1.0f - capped * capped);
+        }
+    }
+}
+
+RT_INLINE void rt_attend_grad_slopes(float *gradient, const float *slope, int64_t rows, int64_t lanes)
+{
+    for (int64_t i = 0; i < rows; i++)
+#pragma omp simd
+        for (int64_t j = 0; j < lanes; j++)
+            gradient[i * RT_ATTEND_TILE + j] *= slope[i * RT_ATTEND_TILE + j];
+}
+
 /* In place: weights from scores, and gradients of scores from gradients of weights. */
 RT_INLINE void rt_attend_grad_scores(float *score, float *gradient, const float *lse, int64_t lse_row,
                                      const float *share, int64_t rows, int64_t lanes, float scale)
@@ -80,6 +103,7 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
     float values_turned[s.feature * TILE] RT_ALIGNED;
     float queries[TILE * width] RT_ALIGNED, outputs[TILE * width] RT_ALIGNED, share[TILE];
     float weight[TILE * TILE] RT_ALIGNED, gradient[TILE * TILE] RT_ALIGNED;
+    float slope[rt_attend_shapes(s) ? TILE * TILE : 1] RT_ALIGNED;
     float key_sum[TILE * width] RT_ALIGNED, value_sum[TILE * width] RT_ALIGNED;
     for (int64_t i = 0; i < s.group * s.queries * s.feature; i++)
         scratch[i] = 0;
@@ -109,8 +133,13 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
                                      s);
                 rt_tile_product(rows, lanes, s.feature, queries, width, 1, keys_turned, TILE, weight, TILE, false);
                 rt_tile_product(rows, lanes, s.feature, outputs, width, 1, values_turned, TILE, gradient, TILE, false);
+                if (rt_attend_shapes(s))
+                    rt_attend_grad_shape(weight, slope, rows, lanes, s);
                 rt_attend_grad_mask(weight, query, rows, key, columns, segments, s);
-                rt_attend_grad_scores(weight, gradient, lse + at, s.lse.row, share, rows, lanes, s.scale);
+                rt_attend_grad_scores(weight, gradient, lse + at, s.lse.row, share, rows, lanes,
+                                      rt_attend_shapes(s) ? 1.0f : s.scale);
+                if (rt_attend_shapes(s))
+                    rt_attend_grad_slopes(gradient, slope, rows, lanes);
                 rt_tile_product(columns, width, rows, weight, 1, TILE, outputs, width, value_sum, width, true);
                 rt_tile_product(columns, width, rows, gradient, 1, TILE, queries, width, key_sum, width, true);
                 rt_attend_grad_queries(gradient, rows, columns, keys, width,

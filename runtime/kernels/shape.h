@@ -130,7 +130,7 @@ typedef struct {
     int64_t window;                       /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
     int64_t first_query, jump_from, jump; /* positions in the whole sequence, as in RtPart */
     int64_t first_key, key_jump_from, key_jump;
-    float scale;
+    float scale, softcap; /* c, of c tanh(score / c); 0: none */
 } RtAttend;
 
 /* The segments of queries or keys, of attention without them: a constant, so that no code is left for them. */
@@ -146,6 +146,9 @@ RT_INLINE int64_t rt_attend_key_position(int64_t key, const RtAttend s)
 {
     return s.first_key + key + (key >= s.key_jump_from ? s.key_jump : 0);
 }
+
+/* Are scores more than scaled products? */
+RT_INLINE bool rt_attend_shapes(const RtAttend s) { return s.softcap != 0; }
 
 RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
 {

@@ -11,41 +11,44 @@ typedef struct {
     bool causal;
     int64_t window, first_query, first_key;
     int64_t jump_from, jump, key_jump_from, key_jump; /* two pieces of a sequence each, in zig-zag */
+    float softcap;
 } Case;
 
 static const Case cases[] = {
-    { 1, 1, 1, 1, 1, 1, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 2, 2, 3, 70, 70, 20, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 2, 2, 1, 70, 70, 16, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 2, 1, 130, 130, 64, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 256, 256, 64, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 3, 1, 33, 200, 17, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 2, 65, 129, 80, true, 0, 64, 0, 0, 0, 0, 0 },
-    { 1, 1, 2, 100, 100, 128, true, 5, 0, 0, 0, 0, 0, 0 },
-    { 1, 2, 1, 150, 150, 32, true, 70, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 150, 150, 31, false, 1, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 200, 200, 48, false, 70, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 40, 100, 8, true, 0, 60, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 80, 80, 8, true, 0, 0, 32, 0, 0, 0, 0 },
-    { 1, 1, 1, 60, 90, 65, false, 33, 200, 150, 0, 0, 0, 0 },
-    { 1, 1, 1, 64, 64, 16, true, 0, 0, 1000, 0, 0, 0, 0 },
-    { 1, 1, 1, 96, 300, 24, true, 100, 204, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 70, 200, 16, true, 20, 300, 40, 0, 0, 0, 0 },
-    { 1, 2, 1, 41, 47, 64, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 190, 190, 8, true, 127, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 190, 190, 8, false, 127, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 200, 200, 16, true, 66, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 70, 66, 256, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 20, 20, 100, false, 12, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 1, 1, 1, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 2, 2, 3, 70, 70, 20, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 2, 2, 1, 70, 70, 16, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 130, 130, 64, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 256, 256, 64, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 3, 1, 33, 200, 17, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 2, 65, 129, 80, true, 0, 64, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 2, 100, 100, 128, true, 5, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 150, 150, 32, true, 70, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 150, 150, 31, false, 1, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 200, 200, 48, false, 70, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 40, 100, 8, true, 0, 60, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 80, 80, 8, true, 0, 0, 32, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 60, 90, 65, false, 33, 200, 150, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 64, 64, 16, true, 0, 0, 1000, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 96, 300, 24, true, 100, 204, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 70, 200, 16, true, 20, 300, 40, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 41, 47, 64, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 190, 190, 8, true, 127, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 190, 190, 8, false, 127, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 200, 200, 16, true, 66, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 70, 66, 256, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 20, 20, 100, false, 12, 0, 0, 0, 0, 0, 0, 0 },
     /* of 8 pieces: 1 and 6 see 2 and 5, 0 and 7, and themselves */
-    { 1, 2, 2, 200, 200, 16, true, 0, 100, 200, 100, 400, 100, 200 },
-    { 1, 1, 1, 200, 200, 16, true, 0, 100, 0, 100, 400, 100, 600 },
-    { 1, 1, 1, 200, 200, 16, true, 0, 100, 100, 100, 400, 100, 400 },
-    { 1, 1, 1, 200, 200, 24, true, 60, 100, 200, 100, 400, 100, 200 },
-    { 1, 1, 1, 200, 200, 24, true, 150, 100, 0, 100, 400, 100, 600 },
-    { 1, 1, 1, 256, 256, 32, true, 130, 128, 256, 128, 512, 128, 256 },
-    { 1, 1, 1, 200, 200, 20, false, 90, 100, 200, 100, 400, 100, 200 },
-    { 1, 1, 1, 90, 140, 8, true, 33, 70, 10, 37, 90, 71, 60 },
+    { 1, 2, 2, 200, 200, 16, true, 0, 100, 200, 100, 400, 100, 200, 0 },
+    { 1, 1, 1, 200, 200, 16, true, 0, 100, 0, 100, 400, 100, 600, 0 },
+    { 1, 1, 1, 200, 200, 16, true, 0, 100, 100, 100, 400, 100, 400, 0 },
+    { 1, 1, 1, 200, 200, 24, true, 60, 100, 200, 100, 400, 100, 200, 0 },
+    { 1, 1, 1, 200, 200, 24, true, 150, 100, 0, 100, 400, 100, 600, 0 },
+    { 1, 1, 1, 256, 256, 32, true, 130, 128, 256, 128, 512, 128, 256, 0 },
+    { 1, 1, 1, 200, 200, 20, false, 90, 100, 200, 100, 400, 100, 200, 0 },
+    { 1, 1, 1, 90, 140, 8, true, 33, 70, 10, 37, 90, 71, 60, 0 },
+    { 1, 1, 2, 70, 130, 20, false, 0, 0, 0, 0, 0, 0, 0, 0.5f },
+    { 2, 2, 1, 100, 100, 33, true, 40, 0, 0, 0, 0, 0, 0, 50 },
 };
 
 enum { Q, K, V, Y, DY, DQ, DK, DV, TENSORS };
@@ -103,7 +106,8 @@ static Problem make_problem(const Case *c, RtType type, int segments)
                          .first_key = c->first_key,
                          .key_jump_from = c->key_jump_from,
                          .key_jump = c->key_jump,
-                         .scale = 1.5f / sqrtf((float)c->feature) } };
+                         .scale = 1.5f / sqrtf((float)c->feature),
+                         .softcap = c->softcap } };
     RtAttendStride *stride[TENSORS] = { &p.s.q, &p.s.k, &p.s.v, &p.s.y, &p.s.dy, &p.s.dq, &p.s.dk, &p.s.dv };
     for (int t = 0; t < TENSORS; t++) {
         const bool by_key = t == K || t == V || t == DK || t == DV;
@@ -216,13 +220,26 @@ static void compare(const Head *x, int tensor, int64_t g, int64_t row, int64_t d
         want, error);
 }
 
+static double capped(const RtAttend *s, double score)
+{
+    return s->softcap > 0 ? (double)s->softcap * tanh(score / (double)s->softcap) : score;
+}
+
+/* The derivative of that by the product of query and key. */
+static double slope_of(const Head *x, int64_t g, int64_t i, int64_t j)
+{
+    const RtAttend *s = &x->p->s;
+    const double t = s->softcap > 0 ? tanh((double)s->scale * dot(x, Q, g, i, K, 0, j) / (double)s->softcap) : 0;
+    return (double)s->scale * (1 - t * t);
+}
+
 /* weight[j] of one query; false if it sees no key. */
 static bool weigh(const Head *x, int64_t g, int64_t i, double *weight)
 {
     const RtAttend *s = &x->p->s;
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < s->keys; j++) {
-        weight[j] = sees(x, i, j) ? (double)s->scale * dot(x, Q, g, i, K, 0, j) : -INFINITY;
+        weight[j] = sees(x, i, j) ? capped(s, (double)s->scale * dot(x, Q, g, i, K, 0, j)) : -INFINITY;
         most = fmax(most, weight[j]);
     }
     for (int64_t j = 0; j < s->keys; j++)
@@ -244,7 +261,7 @@ static void check_query(Head *x, int64_t g, int64_t i, double *weight)
     const double share = dot(x, DY, g, i, Y, g, i), error = x->score_error;
     double slope = 0; /* the maximum factor of a weight's error */
     for (int64_t j = 0; j < s->keys; j++) {
-        const double grown = dot(x, DY, g, i, V, 0, j) - share, ds = weight[j] * grown * (double)s->scale;
+        const double grown = dot(x, DY, g, i, V, 0, j) - share, ds = weight[j] * grown * slope_of(x, g, i, j);
         slope = fmax(slope, weight[j] > 0 ? (fabs(grown) + 1) * (double)s->scale : 0);
         x->key_weight[j] += weight[j] * (1 + (fabs(grown) + 1) * (double)s->scale);
         for (int64_t d = 0; d < s->feature; d++) {

@@ -75,11 +75,12 @@ case("cross_entropy_ignore", dict(x=("b s v", -3, 3)), "", "mean(cross_entropy(x
      lambda x: F.cross_entropy(x.transpose(1, 2), LABELS.expand(3, 5), ignore_index=2))
 
 
-def attend(q, k, v, causal=False, window=0, scale=None, segment=None):
+def attend(q, k, v, causal=False, window=0, scale=None, segment=None, softcap=0):
     """q [b, s, g, n, h]; k, v [b, s, g, h]."""
     scores = torch.einsum("bsgnh,btgh->bgnst", q, k) * (scale or 1 / math.sqrt(q.shape[-1]))
-    i, j = torch.arange(q.shape[1])[:, None], torch.arange(q.shape[1])[None]
-    seen = torch.ones(5, 5).bool()
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    i, j = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None]
+    seen = (i >= 0) & (j >= 0)
     if causal:
         seen = seen & (j <= i)
     if window:
@@ -91,10 +92,15 @@ def attend(q, k, v, causal=False, window=0, scale=None, segment=None):
 
 QKV = dict(q=("b s g n h", -2, 2), k=("b s g h", -2, 2), val=("b s g h", -2, 2))
 for name, options in dict(full={}, causal=dict(causal=True), window=dict(window=2), both=dict(causal=True, window=3),
-                          scaled=dict(causal=True, scale=0.3), segment=dict(segment="index"),
+                          scaled=dict(causal=True, scale=0.3), capped=dict(softcap=0.8, window=3), segment=dict(segment="index"),
                           causal_segment=dict(causal=True, segment="index")).items():
     text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
     case(f"attend_{name}", QKV, "b s g n h", f"attend(q, k, val, s, h{text})",
+         lambda q, k, val, options=options: attend(q, k, val, **options))
+CROSS = dict(q=("b s g n h", -2, 2), k=("b e g h", -2, 2), val=("b e g h", -2, 2))
+for name, options in dict(full={}, causal=dict(causal=True), window=dict(window=6), capped=dict(softcap=0.8)).items():
+    text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
+    case(f"attend_cross_{name}", CROSS, "b s g n h", f"attend(q, k, val, s -> e, h{text})",
          lambda q, k, val, options=options: attend(q, k, val, **options))
 
 

@@ -78,6 +78,8 @@ static const Case cases[] = {
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, window=2}", ATTEND },
     { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND_GRAD },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, softcap=0.5}", ATTEND },
+    { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, softcap=0.5}", ATTEND_GRAD },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7}", { QUERIES, KEYS, KEYS, SEGMENTS } },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=5}", { QUERIES, KEYS, KEYS, SEGMENTS } },
     { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES, SEGMENTS } },
