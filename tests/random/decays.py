@@ -109,8 +109,9 @@ class Walk:
     def call_attend(self, e, values, path):
         q, k, v = [self.made(x, values, path) for x in e.arguments[:3]]
         seq, feature = e.arguments[3].name, e.arguments[4].name
-        for parts, dim in ((q, feature), (k, feature), (v, seq)):
-            self.contract(parts, [dim])
+        rows = [seq, *(e.renaming or ())]  # of the values
+        for parts, dims in ((q, [feature]), (k, [feature]), (v, rows)):
+            self.contract(parts, dims)
         return self.together([q, k, v])
 
     def call_concat(self, e, values, path):

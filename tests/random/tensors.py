@@ -288,13 +288,15 @@ def cumulative(x, dim, is_max, exclusive, reverse):
     return Tensor(result.movedim(-1, x.dims.index(dim)).to(x.data.dtype), x.dims)
 
 
-def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None):
+def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None, softcap=0, other=None):
+    row = other if other in k.dims else seq  # of keys and values
     rest = tuple(d for d in q.dims if d not in (seq, feature))
     order = rest + (seq, feature)
-    own = next((d for d in v.dims if d not in q.dims), feature) if feature not in v.dims else feature
-    query, key, value = q.aligned(order), k.aligned(order), v.aligned(rest + (seq, own))
+    own = next((d for d in v.dims if d not in (*q.dims, row)), feature) if feature not in v.dims else feature
+    query, key, value = q.aligned(order), k.aligned(rest + (row, feature)), v.aligned(rest + (row, own))
     scores = rounding(scale * query @ key.transpose(-1, -2))
-    i, j = torch.arange(q.size(seq))[:, None], torch.arange(q.size(seq))[None, :]
+    scores = rounding(softcap * torch.tanh(scores / softcap)) if softcap else scores
+    i, j = torch.arange(q.size(seq))[:, None], torch.arange(k.size(row))[None, :]
     seen = (j <= i) if causal else torch.ones_like(i == j)
     if window:
         seen = seen & ((j > i - window) & (j < i + window))
