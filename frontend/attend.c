@@ -3,17 +3,17 @@
 
 #include <math.h>
 
-enum { CAUSAL, WINDOW, SCALE, SEGMENT, SOFTCAP }; /* keywords, as in builtins.def */
+enum { CAUSAL, WINDOW, SCALE, SEGMENT, SOFTCAP, BIAS, SINKS, MASK }; /* keywords, as in builtins.def */
 
 static const Operand wrong = { .kind = WRONG };
 
 /* What attend does, beside its attributes. */
 typedef struct {
-    Dim key;      /* the sequence of the keys, as the file names it */
-    bool is_own;  /* it is a dim of k and v; else these have that of the queries */
-    Dim widest;   /* the longer feature dim: kernels have one for all three */
-    Name feature; /* of the values */
-    Value *segment;
+    Dim key;                       /* the sequence of the keys, as the file names it */
+    bool is_own;                   /* it is a dim of k and v; else these have that of the queries */
+    Dim widest;                    /* the longer feature dim: kernels have one for all three */
+    Name feature;                  /* of the values */
+    Value *segment, *bias, *sinks; /* NULL: none; a bias is -inf where a mask is false */
 } Sides;
 
 /* --- Queries, keys and values ---------------------------------------------------------------- */
@@ -87,7 +87,8 @@ static Value *segment_argument(Lower *l, const Arguments *a, const Sides *sides)
     if (find_dim(&segment->type, seq) < 0)
         complain(l, at, "'segment' is %s, without the sequence dim '%s'", type_words(l, &segment->type), seq);
     else if (sides->is_own)
-        complain(l, at, "'segment' is %s, which says nothing of the keys along '%s'", type_words(l, &segment->type),
+        complain(l, (Where){ .at = at.at, .help = "mask = ..., over both" },
+                 "'segment' is %s, which says nothing of the keys along '%s'", type_words(l, &segment->type),
                  sides->key.name);
     else
         return segment;
@@ -101,6 +102,56 @@ static bool softcap_argument(Lower *l, const Ast *keyword, Attrs *attrs)
     if (attrs->softcap < 0)
         complain(l, (Where){ .at = keyword->child->loc }, "'softcap' cannot be negative; 0 is none");
     return attrs->softcap >= 0;
+}
+
+/* A tensor over dims of the scores, a bias or a mask, or of heads; NULL after reporting. */
+static Value *scores_argument(Lower *l, const Arguments *a, int keyword, const Sides *sides)
+{
+    const Ast *ast = a->keyword[keyword]->child;
+    if (keyword != SINKS && !a->renaming) {
+        complain(l, (Where){ .at = ast->loc, .help = "attend(q, k, v, s -> t, ...), with t for the keys" },
+                 "'%s' needs a name for the keys' dim", a->keyword[keyword]->name);
+        return NULL;
+    }
+    Operand operand = lower_expr(l, ast);
+    set_place(l, a->call->name_loc);
+    Value *x = operand.kind == WRONG ? NULL : value_of(l, operand, F32);
+    if (!x)
+        return NULL;
+    const DType wanted = keyword == MASK ? BOOL : F32;
+    Type allowed = without_dim(a->x[0]->type, a->dims.name[1]);
+    if (keyword == SINKS)
+        allowed = without_dim(allowed, a->dims.name[0]);
+    else
+        allowed.dim[allowed.rank++] = sides->key;
+    allowed.dtype = wanted;
+    const Names more = dims_lacking(&x->type, &allowed);
+    if (is_float(x->type.dtype) != is_float(wanted) || (wanted == BOOL && x->type.dtype != BOOL) || more.count)
+        complain(l, (Where){ .at = ast->loc }, "'%s' must be %s over dims of %s, not %s", a->keyword[keyword]->name,
+                 wanted == BOOL ? "bool" : "floating-point numbers", dims_text(l, &allowed), type_words(l, &x->type));
+    else if (keyword == BIAS && find_dim(&x->type, sides->key.name) < 0)
+        complain(l, (Where){ .at = ast->loc }, "'bias' is %s, without the keys' dim '%s': it would change nothing",
+                 type_words(l, &x->type), sides->key.name);
+    else
+        return x;
+    return NULL;
+}
+
+/* The bias, minus infinity where the mask is false; false after reporting. */
+static bool logit_arguments(Lower *l, const Arguments *a, Sides *sides)
+{
+    Value *mask = NULL;
+    if ((a->keyword[BIAS] && !(sides->bias = scores_argument(l, a, BIAS, sides))) ||
+        (a->keyword[SINKS] && !(sides->sinks = scores_argument(l, a, SINKS, sides))) ||
+        (a->keyword[MASK] && !(mask = scores_argument(l, a, MASK, sides))))
+        return false;
+    if (!mask)
+        return true;
+    if (find_dim(&mask->type, sides->key.name) < 0)
+        mask = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { sides->key } } }), mask);
+    Value *seen = sides->bias ? sides->bias : emit_number(l, 0, F32);
+    sides->bias = EMIT(l, OP_where, NO_ATTRS, mask, seen, emit_number(l, -INFINITY, F32));
+    return sides->bias != NULL;
 }
 
 /* --- Operands as kernels take them ----------------------------------------------------------- */
@@ -117,6 +168,37 @@ static Value *keys(Lower *l, Value *k, const Attrs *attrs)
     return find_dim(&k->type, attrs->key) >= 0
                ? k
                : EMIT(l, OP_rename, ((Attrs){ .dim = attrs->seq, .to = attrs->key }), k);
+}
+
+/* A bias or sinks in f32, with the name and the padding that the keys' dim has here. */
+static Value *named_logits(Lower *l, Value *x, const Sides *sides, const Value *k, Name key)
+{
+    x = x ? emit_f32(l, x) : NULL;
+    if (!x || sides->is_own || find_dim(&x->type, sides->key.name) < 0)
+        return x;
+    const Dim to = k->type.dim[find_dim(&k->type, key)];
+    if (to.padded != sides->key.padded)
+        return EMIT(l, OP_gather, (Attrs){ .dim = sides->key.name }, x, emit_iota(l, to));
+    return EMIT(l, OP_rename, ((Attrs){ .dim = sides->key.name, .to = key }), x);
+}
+
+/* The same with the dims that kernels require: either all or none of those that only the queries have, and two groups
+ * of the others. */
+static Value *spread_logits(Lower *l, Value *x, const Value *q, const Value *k, const Attrs *attrs)
+{
+    Attrs spread = { 0 };
+    int alone = 0;
+    for (int i = 0; x && i < q->type.rank; i++) {
+        const Dim *dim = &q->type.dim[i];
+        if (dim->name == attrs->seq || dim->name == attrs->feature || find_dim(&k->type, dim->name) >= 0)
+            continue;
+        alone++;
+        if (find_dim(&x->type, dim->name) < 0)
+            spread.dims.dim[spread.dims.count++] = *dim;
+    }
+    if (spread.dims.count && spread.dims.count < alone)
+        x = EMIT(l, OP_broadcast, spread, x);
+    return with_groups(l, x, &q->type, &k->type, attrs);
 }
 
 /* Keys and values must have the same dims, and those of their segments: each is broadcast over dims that only another
@@ -155,16 +237,25 @@ static Value *attend(Lower *l, const Arguments *a, Attrs attrs, const Sides *sid
     attrs.feature = sides->widest.name;
     if (!k || !v || !queries)
         return NULL;
+    Value *bias = named_logits(l, sides->bias, sides, k, attrs.key);
+    Value *sinks = named_logits(l, sides->sinks, sides, k, attrs.key);
     Value *segment = sides->segment, *segments[] = { segment, segment ? keys(l, segment, &attrs) : NULL };
     if (l->options->largest_head && sides->widest.size > l->options->largest_head) /* no kernel supports such heads */
-        return attention(l, &attrs, queries, k, v, segments);
+        return attention(l, &attrs, queries, k, v, segments, bias, sinks);
     Value *both[] = { with_dims_of(l, k, v), with_dims_of(l, v, k) };
     for (int i = 0; segment && i < 2; i++)
         both[i] = with_dims_of(l, both[i], segments[1]);
     for (int i = 0; segment && i < 2; i++)
         segments[i] = with_groups(l, segments[i], &queries->type, &both[0]->type, &attrs);
-    Value *const operands[] = { queries, both[0], both[1], segments[0], segments[1] };
-    return emit(l, OP_attend, attrs, segment ? 5 : 3, operands);
+    Value *operands[7] = { queries, both[0], both[1] };
+    int count = 3;
+    if (bias)
+        operands[count++] = spread_logits(l, bias, queries, both[0], &attrs);
+    if (sinks)
+        operands[count++] = spread_logits(l, sinks, queries, both[0], &attrs);
+    for (int i = 0; segment && i < 2; i++)
+        operands[count++] = segments[i];
+    return emit(l, OP_attend, attrs, count, operands);
 }
 
 CALL(attend)
@@ -188,6 +279,8 @@ CALL(attend)
         attrs.window = 0; /* the window includes all keys */
     sides.segment = segment_argument(l, a, &sides);
     if (a->keyword[SEGMENT] && !sides.segment)
+        return wrong;
+    if (!logit_arguments(l, a, &sides))
         return wrong;
     sides.widest = values.size > features.size ? values : features;
     Value *y = attend(l, a, attrs, &sides);

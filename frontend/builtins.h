@@ -4,7 +4,7 @@
 
 #include "lowering.h"
 
-enum { MOST_KEYWORDS = 7 };
+enum { MOST_KEYWORDS = 8 };
 
 typedef struct {
     const Ast *call;

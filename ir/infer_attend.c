@@ -3,6 +3,48 @@
 
 #include <math.h>
 
+/* The operands that the op always has: attend gives two results. */
+static int plain_operands(const Op *op) { return info(op)->results == 2 ? 3 : 6; }
+
+AttendExtras attend_extras(const Op *op)
+{
+    AttendExtras extras = { 0 };
+    int i = plain_operands(op);
+    if (i < op->args.count && is_float(arg(op, i)->type.dtype) && find_dim(&arg(op, i)->type, op->attrs.key) >= 0)
+        extras.bias = i++;
+    if (i < op->args.count && is_float(arg(op, i)->type.dtype))
+        extras.sinks = i++;
+    if (i < op->args.count)
+        extras.segments = i;
+    return extras;
+}
+
+bool is_logit(const Op *op, int operand)
+{
+    return op->attrs.seq && op->attrs.key && operand >= plain_operands(op) && is_float(arg(op, operand)->type.dtype);
+}
+
+/* A bias or sinks: f32, over some dims of the scores; sinks are by row, of heads. */
+static bool check_logits(Module *m, const Op *op, int at, bool is_bias)
+{
+    const Type *x = &arg(op, at)->type, *q = &arg(op, 0)->type, *k = &arg(op, 1)->type;
+    const Attrs *a = &op->attrs;
+    if (a->axis || a->own)
+        return REFUSE(NULL, "%s sees keys block by block, without a bias or sinks", info(op)->name);
+    if (x->dtype != F32)
+        return REFUSE("cast it", "%s: %%%s must be f32", info(op)->name, arg(op, at)->name);
+    for (int i = 0; i < x->rank; i++) {
+        const bool is_key = x->dim[i].name == a->key;
+        const Type *of = is_key ? k : q;
+        const int there = find_dim(of, x->dim[i].name);
+        if (there < 0 || x->dim[i].name == a->feature || (!is_bias && x->dim[i].name == a->seq) ||
+            !dim_equal(&x->dim[i], &of->dim[there]))
+            return REFUSE("reshard one of them", "%s: %%%s and %%%s do not agree on '%s'", info(op)->name,
+                          arg(op, is_key)->name, arg(op, at)->name, x->dim[i].name);
+    }
+    return true;
+}
+
 /* The segments of queries (operand 0) or keys (1): i32, over their sequence, and dims that q, k and v share. */
 static bool check_segments(Module *m, const Op *op, int at, int of, Name seq)
 {
@@ -46,12 +88,14 @@ static bool check_blocks(Module *m, const Op *op)
 
 /* The operands of attend: q has seq and feature; k and v have key and feature, and all or some of the other dims of q
  * (missing ones broadcast). */
-static bool check_attend(Module *m, const Op *op, int plain)
+static bool check_attend(Module *m, const Op *op)
 {
-    if (op->args.count != plain && op->args.count != plain + 2)
-        return REFUSE(NULL, "%s takes %d operands, or %d with segments, not %d", info(op)->name, plain, plain + 2,
-                      op->args.count);
+    const int plain = plain_operands(op);
     const Attrs *a = &op->attrs;
+    const AttendExtras x = op->args.count < plain || !a->key ? (AttendExtras){ 0 } : attend_extras(op);
+    if (op->args.count != plain + (x.bias > 0) + (x.sinks > 0) + (x.segments ? 2 : 0) || (x.sinks && plain > 3))
+        return REFUSE(NULL, "%s takes %d operands, then a bias%s, and two segments, if any, not %d operands",
+                      info(op)->name, plain, plain > 3 ? "" : ", sinks", op->args.count);
     const Type *q = &arg(op, 0)->type;
     if (!a->seq || !a->key || !a->feature || find_dim(q, a->seq) < 0 || find_dim(q, a->feature) < 0)
         return REFUSE(NULL, "%s needs {seq, key, feature}, and q must have seq and feature", info(op)->name);
@@ -70,8 +114,10 @@ static bool check_attend(Module *m, const Op *op, int plain)
                               arg(op, i)->name, k->dim[j].name);
         }
     }
-    if (op->args.count > plain &&
-        (!check_segments(m, op, plain, 0, a->seq) || !check_segments(m, op, plain + 1, 1, a->key)))
+    if (x.segments &&
+        (!check_segments(m, op, x.segments, 0, a->seq) || !check_segments(m, op, x.segments + 1, 1, a->key)))
+        return false;
+    if ((x.bias && !check_logits(m, op, x.bias, true)) || (x.sinks && !check_logits(m, op, x.sinks, false)))
         return false;
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.partial)
@@ -82,7 +128,7 @@ static bool check_attend(Module *m, const Op *op, int plain)
 
 INFER(attend)
 {
-    if (!check_attend(m, op, 3))
+    if (!check_attend(m, op))
         return false;
     results[0] = arg(op, 0)->type;
     results[1] = without_dim(arg(op, 0)->type, op->attrs.feature);
@@ -105,7 +151,7 @@ static bool has_dims_of(const Type *type, const Type *q)
  * split of the keys too. */
 INFER(attend_grad)
 {
-    if (!check_attend(m, op, 6))
+    if (!check_attend(m, op))
         return false;
     const Type *q = &arg(op, 0)->type;
     if (!has_dims_of(&arg(op, 3)->type, q) || !has_dims_of(&arg(op, 5)->type, q))
@@ -117,5 +163,21 @@ INFER(attend_grad)
             if (find_dim(&results[i], q->dim[j].name) < 0)
                 results[i].partial |= split_axes(q->dim[j].split) & ~split_axes(key->split);
     }
+    return true;
+}
+
+/* A sum over the dims that the bias lacks. */
+INFER(attend_bias_grad)
+{
+    const int bias = check_attend(m, op) ? attend_extras(op).bias : -1;
+    if (bias < 0)
+        return false;
+    const Type *q = &arg(op, 0)->type;
+    if (!bias || !has_dims_of(&arg(op, 5)->type, q))
+        return REFUSE(NULL, "attend_bias_grad needs a bias, and dy with the dims of q");
+    results[0] = arg(op, bias)->type;
+    for (int i = 0; i < q->rank; i++)
+        if (find_dim(&results[0], q->dim[i].name) < 0)
+            results[0].partial |= split_axes(q->dim[i].split);
     return true;
 }

@@ -68,6 +68,22 @@ static void add(Operands *o, const char *variant, CudaLaunch launch, CudaLaunche
         write_cuda_library(o, launch, body, launches, out);
 }
 
+/* A block for each tile of the bias. */
+static void write_bias_gradient(Operands *o, const char *name, int64_t d, CudaLaunches *launches, FILE *out)
+{
+    const Value *bias = operand_named(o, "dbias");
+    const Attrs *a = &o->op->attrs;
+    const Tiles t = backward_tiles(d, true);
+    int64_t blocks = 1;
+    for (int i = 0; i < bias->type.rank; i++) {
+        const int64_t size = loop_size(o->m, &bias->type.dim[i]);
+        const Name dim = bias->type.dim[i].name;
+        blocks *= dim == a->seq || dim == a->key ? (size + t.queries - 1) / t.queries : size;
+    }
+    add(o, arena_text(&o->m->arena, "<%" PRId64 ">", d), (CudaLaunch){ name, blocks, t.threads, t.shared, 0 }, launches,
+        out);
+}
+
 void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     Arena *arena = &o->m->arena;
@@ -76,7 +92,7 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
     bool plain = o->value[0]->type.dtype == F32, is_gradient = o->op->kind == OP_attend_grad;
     bool async = d % ALIGNED == 0, packed = operand_named(o, "query_segment") != NULL;
     for (int i = 0; i < o->count; i++)
-        async = async && (find_dim(&o->value[i]->type, o->op->attrs.feature) < 0 || /* lse, segments */
+        async = async && (find_dim(&o->value[i]->type, o->op->attrs.feature) < 0 || /* lse, bias, segments */
                           library_width(o, i, i + 1, ALIGNED) == ALIGNED);
     const char *head = plain ? "_plain" : "";
     const char *arguments = plain ? arena_text(arena, "<%" PRId64 ">", d)
@@ -84,6 +100,10 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
                                                packed && !is_gradient ? ", true" : "");
     if (!check_attend(o, d))
         return;
+    if (o->op->kind == OP_attend_bias_grad) {
+        write_bias_gradient(o, name, d, launches, out);
+        return;
+    }
     Tiles t = is_gradient ? backward_tiles(d, plain) : forward_tiles(d, plain, packed);
     int64_t query_blocks = heads_of(o, false) * ((queries + t.queries - 1) / t.queries);
     if (!is_gradient) {

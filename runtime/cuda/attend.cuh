@@ -136,8 +136,8 @@ RT_INLINE int rt_attend_next(int query, int key, int end, const RtSegments segme
 }
 
 template <int D, bool ASYNC, bool PACKED = false, typename T>
-RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *query_segment, const int32_t *key_segment,
-                         T *y, float *lse, const RtAttend s)
+RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const float *bias, const float *sinks,
+                         const int32_t *query_segment, const int32_t *key_segment, T *y, float *lse, const RtAttend s)
 {
     using Tiles = RtAttendTiles<D, PACKED>;
     constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, THREADS = Tiles::THREADS, PIECES = Tiles::PIECES;
@@ -152,6 +152,7 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
     const int row = threadIdx.x / 32 * 16 * PIECES, end = (int)s.keys;
     const T *const from_q = rt_head_of(q, s.q, b, h, g), *const from_k = rt_head_of(k, s.k, b, h, 0);
     const T *const from_v = rt_head_of(v, s.v, b, h, 0);
+    const float *const of_head = rt_bias_of(bias, b, h, g, s);
     const float scale2 = rt_scale2(s);
     const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
     const RtRange own = rt_range_of_queries<QUERIES>(segments, query, s);
@@ -161,6 +162,11 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
         most[i][0] = most[i][1] = -INFINITY, total[i][0] = total[i][1] = 0;
+#pragma unroll
+    for (int i = 0; sinks && i < 2 * PIECES; i++) { /* one of the four threads of a row has its weight, 1 */
+        most[i / 2][i % 2] = rt_sink_of(sinks, b, h, g, s) * RT_LOG2E / scale2;
+        total[i / 2][i % 2] = threadIdx.x % 4 == 0 ? 1.0f : 0.0f;
+    }
 
     int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, segments, own, s);
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(queries, from_q, s.q.row, query, (int)s.queries);
@@ -186,7 +192,7 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
             rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, next, end);
         rt_copy_commit();
         if (rt_attend_shapes(s))
-            rt_attend_shape_all(score, s);
+            rt_attend_shape_all(score, of_head, query + row, key, s);
         if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s))
             rt_attend_mask(score, query + row, key, s);
         if (mixed)

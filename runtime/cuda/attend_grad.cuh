@@ -34,7 +34,8 @@ RT_INLINE float *rt_shares_of(float *scratch, int64_t b, int64_t h, int64_t g, c
 /* share = dy . y, which the gradient of softmax subtracts; one warp per query. */
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y, const float *, const T *dy,
-                                    const int32_t *, const int32_t *, T *, T *, T *, float *scratch, const RtAttend s)
+                                    const float *, const int32_t *, const int32_t *, T *, T *, T *, float *scratch,
+                                    const RtAttend s)
 {
     constexpr int WIDTH = ASYNC ? 4 : 1;
     const int64_t item = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
@@ -134,7 +135,7 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
  * be multiplied by `slope`, which is set if scores are more than scaled products. */
 template <bool OF_KEYS, int STEP, int N>
 RT_INLINE void rt_weights_of(float (&score)[1][N][4], float (&slope)[1][N][4], const float *level, int own, int other,
-                             float scale2, bool all, const RtSegments segments, const RtAttend s)
+                             float scale2, bool all, const float *bias, const RtSegments segments, const RtAttend s)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -144,7 +145,7 @@ RT_INLINE void rt_weights_of(float (&score)[1][N][4], float (&slope)[1][N][4], c
             const int column = 8 * n + lane % 4 * 2 + e % 2, row = own + lane / 4 + e / 2 * 8;
             const int query = OF_KEYS ? other + column : row, key = OF_KEYS ? row : other + column;
             if (rt_attend_shapes(s))
-                score[0][n][e] = rt_attend_shape(score[0][n][e], slope[0][n][e], s);
+                score[0][n][e] = rt_attend_shape(score[0][n][e], slope[0][n][e], bias, query, key, s);
             const float power = score[0][n][e] * scale2 - level[OF_KEYS ? column * STEP : e / 2];
             const float weight = rt_exp2(power > 0 ? 0.0f : power);
             const bool sees = all || (rt_attend_sees(query, key, s) && rt_segments_equal(segments, query, key, s));
@@ -167,8 +168,8 @@ RT_INLINE void rt_gradient_tile(T *tile, const float (&sum)[1][N][4], int row, i
 
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
-                                   const int32_t *query_segment, const int32_t *key_segment, T *, T *dk, T *dv,
-                                   float *scratch, const RtAttend s)
+                                   const float *bias, const int32_t *query_segment, const int32_t *key_segment, T *,
+                                   T *dk, T *dv, float *scratch, const RtAttend s)
 {
     using Tiles = RtAttendGradTiles<D>;
     constexpr int KEYS = Tiles::TILE, QUERIES = Tiles::OTHERS, THREADS = Tiles::KEY_THREADS, PITCH = Tiles::PITCH;
@@ -205,8 +206,8 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own(0), row, queries, 0);
-        rt_weights_of<true, Tiles::STEP>(weight, factor, memory.level(side), key + row, at.query, scale2, all, segments,
-                                         s);
+        rt_weights_of<true, Tiles::STEP>(weight, factor, memory.level(side), key + row, at.query, scale2, all,
+                                         rt_bias_of(bias, b, h, at.g, s), segments, s);
         rt_product_of_weights<D>(sum_v, weight, gradients, column);
         rt_product_of_rows<D>(slope, memory.own(1), row, gradients, 0);
 #pragma unroll
@@ -234,8 +235,8 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
 
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
-                                      const int32_t *query_segment, const int32_t *key_segment, T *dq, T *, T *,
-                                      float *scratch, const RtAttend s)
+                                      const float *bias, const int32_t *query_segment, const int32_t *key_segment,
+                                      T *dq, T *, T *, float *scratch, const RtAttend s)
 {
     using Tiles = RtAttendGradTiles<D>;
     constexpr int QUERIES = Tiles::TILE, KEYS = Tiles::OTHERS, THREADS = Tiles::QUERY_THREADS, PITCH = Tiles::PITCH;
@@ -283,7 +284,8 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own(0), row, memory.other(side, 0), 0);
-        rt_weights_of<false, 1>(weight, factor, level, query + row, key, scale2, all, segments, s);
+        rt_weights_of<false, 1>(weight, factor, level, query + row, key, scale2, all, rt_bias_of(bias, b, h, g, s),
+                                segments, s);
         rt_product_of_rows<D>(slope, memory.own(1), row, memory.other(side, 1), 0);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)

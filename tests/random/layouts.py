@@ -250,10 +250,11 @@ def choose_attends(draw, program, lines):
         met = [e for e in calls if e.arguments[3].name in rule.dims and e.arguments[3].name != program.batch_dim]
         words = ["gather"] if met else []
         own = [e for e in met if not e.renaming]  # whose keys are along the same dim: others are gathered
-        if own and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
+        plain = not any({"bias", "mask", "sinks"} & set(e.keywords) for e in met)
+        if own and plain and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
                            any(e.arguments[3].name in other.dims for other in rules[:i]) for e in own):
             words += ["ring", "ring"]
-        if own and all(can_exchange(e, rule) for e in own):
+        if own and all(can_exchange(e, rule) for e in met):
             words += ["all_to_all", "all_to_all"]
         if words and draw.random() < 0.8:
             rule.options["attend"] = Name(draw.choice(words))

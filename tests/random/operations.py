@@ -171,9 +171,11 @@ class Operations(Operands):
         if self.draw.random() < 0.35 and not other:
             segment = self.integers(x, feature, {seq}, 3)
             keywords |= {"segment": self.documents(segment, seq).expression} if segment else {}
+        keywords |= self.logits(x, seq, feature, other) if self.draw.random() < 0.4 else {}
+        named = keywords.pop("named", other)
         dims = x.dims - {feature} | set(own) if feature not in sides[1].dims else x.dims
         made = call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords)
-        made.renaming = other and (seq, other)
+        made.renaming = named and (seq, named)
         made.shared = frozenset.intersection(*[frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)])
         return Value(made, dims, "f32", x.scale)
 
@@ -210,6 +212,20 @@ class Operations(Operands):
             return self.scope.read(local)
         fewer = least | set(self.scope.some(x.dims - least - {OPEN}, 0))
         return self.scope.attempt(self.exactly, fewer) or x
+
+    def logits(self, x, seq, feature, other):
+        """A bias and a mask, of a dim for the keys that is `other`, or any of the size of seq; and sinks."""
+        same = [d for d in self.state.sizes if self.size(d) == self.size(seq) and d not in x.dims | self.forbidden() | {"batch"}]
+        key, keywords = other or (self.draw.choice(same) if same and seq != "batch" else None), {}
+        known = x.dims - {feature, OPEN, "batch"}
+        if self.draw.random() < 0.4:
+            heads = self.scope.some(known - {seq}, 0)
+            keywords["sinks"] = self.scope.param(heads, 1.0).expression if heads else Number("0.5")
+        if key and self.draw.random() < 0.6:
+            keywords["bias"] = self.scope.param({key, *self.scope.some(known, 0)}, 1.0).expression
+        if key and seq != "batch" and self.draw.random() < 0.5:
+            keywords["mask"] = binary(self.draw.choice(["!=", "<", ">"]), call("iota", key), call("iota", seq))
+        return keywords | ({"named": key} if key else {})
 
     def other_side(self, x, other, feature):
         """Keys or values along another sequence dim."""

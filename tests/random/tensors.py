@@ -288,7 +288,8 @@ def cumulative(x, dim, is_max, exclusive, reverse):
     return Tensor(result.movedim(-1, x.dims.index(dim)).to(x.data.dtype), x.dims)
 
 
-def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None, softcap=0, other=None):
+def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None, softcap=0, other=None,
+           bias=None, mask=None, sinks=None):
     row = other if other in k.dims else seq  # of keys and values
     rest = tuple(d for d in q.dims if d not in (seq, feature))
     order = rest + (seq, feature)
@@ -296,6 +297,8 @@ def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None,
     query, key, value = q.aligned(order), k.aligned(rest + (row, feature)), v.aligned(rest + (row, own))
     scores = rounding(scale * query @ key.transpose(-1, -2))
     scores = rounding(softcap * torch.tanh(scores / softcap)) if softcap else scores
+    plane = rest + (seq, other or row)
+    scores = scores if bias is None else rounding(scores + bias.aligned(plane))
     i, j = torch.arange(q.size(seq))[:, None], torch.arange(k.size(row))[None, :]
     seen = (j <= i) if causal else torch.ones_like(i == j)
     if window:
@@ -303,7 +306,10 @@ def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None,
     if segment is not None:
         ids = segment.aligned(rest + (seq,))
         seen = seen & (ids[..., :, None] == ids[..., None, :])
-    weights = rounding(torch.softmax(scores.masked_fill(~seen, -math.inf), -1))
+    seen = (seen if mask is None else seen & mask.aligned(plane).bool()).expand(scores.shape)
+    sink = torch.tensor(-1e30, dtype=scores.dtype) if sinks is None else sinks.aligned(rest + (seq, row))
+    more = torch.cat([scores.masked_fill(~seen, -1e30), sink.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
+    weights = rounding(torch.softmax(more, -1)[..., :-1] * seen)  # a sink is one more key, of value 0
     result = weights @ value
     if rounding.draw is not None and scores.requires_grad:
         disturb_slopes(scores, weights, result, rounding)
