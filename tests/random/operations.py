@@ -153,7 +153,7 @@ class Operations(Operands):
         seq, feature = self.draw.sample(known, 2)
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
         other = self.draw.choice(free) if free and self.draw.random() < 0.3 else None  # the sequence of the keys
-        sides = [self.other_side(x, other, feature) if other else self.side(x, seq, feature) for _ in range(2)]
+        sides = [self.other_side(x, seq, other, feature) if other else self.side(x, seq, feature) for _ in range(2)]
         query = self.mixed(x, feature)
         own = self.scope.some([d for d in free if d != other], 0, 1)
         if own and feature != "batch" and self.draw.random() < 0.4:  # the values have a feature dim of their own
@@ -227,9 +227,9 @@ class Operations(Operands):
             keywords["mask"] = binary(self.draw.choice(["!=", "<", ">"]), call("iota", key), call("iota", seq))
         return keywords | ({"named": key} if key else {})
 
-    def other_side(self, x, other, feature):
+    def other_side(self, x, seq, other, feature):
         """Keys or values along another sequence dim."""
-        dims = {other, feature, *self.scope.some(x.dims - {feature, OPEN, "batch"}, 0)}
+        dims = {other, feature, *self.scope.some(x.dims - {seq, feature, OPEN, "batch"}, 0)}
         return self.scope.attempt(self.exactly, dims) or self.scope.param(dims, 0.8)
 
     def mixed(self, x, feature):
