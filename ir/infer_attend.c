@@ -173,8 +173,10 @@ INFER(attend_bias_grad)
     if (bias < 0)
         return false;
     const Type *q = &arg(op, 0)->type;
-    if (!bias || !has_dims_of(&arg(op, 5)->type, q))
-        return REFUSE(NULL, "attend_bias_grad needs a bias, and dy with the dims of q");
+    const Type rows = without_dim(*q, op->attrs.feature);
+    if (!bias || !has_dims_of(&arg(op, 5)->type, q) || !has_dims_of(&arg(op, 3)->type, &rows) ||
+        !has_dims_of(&arg(op, 4)->type, &rows))
+        return REFUSE(NULL, "attend_bias_grad needs a bias, dy with the dims of q, and a share and a sum of each row");
     results[0] = arg(op, bias)->type;
     for (int i = 0; i < q->rank; i++)
         if (find_dim(&results[0], q->dim[i].name) < 0)

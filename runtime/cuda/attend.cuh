@@ -12,10 +12,11 @@
 
 #include "attend_tile.cuh"
 
-/* With segments, PACKED, there are fewer registers for sums. */
-template <int D, bool PACKED> struct RtAttendTiles {
+/* Segments, and scores that are more than products, leave fewer registers for sums: WIDEST is the longest head for two
+ * pieces. */
+template <int D, int WIDEST> struct RtAttendTiles {
     static constexpr int WARPS = 4, THREADS = 32 * WARPS;
-    static constexpr int PIECES = D <= (PACKED ? 96 : 128) ? 2 : 1; /* of 16 queries, of a warp */
+    static constexpr int PIECES = D <= WIDEST ? 2 : 1; /* of 16 queries, of a warp */
     static constexpr int QUERIES = 16 * PIECES * WARPS, KEYS = D <= 128 ? 64 : 32;
     static constexpr int PITCH = RtTile<D>::PITCH;
     static constexpr int BYTES = (QUERIES + 2 * KEYS) * PITCH * 2;
@@ -135,11 +136,11 @@ RT_INLINE int rt_attend_next(int query, int key, int end, const RtSegments segme
     return key < end ? key : end;
 }
 
-template <int D, bool ASYNC, bool PACKED = false, typename T>
+template <int D, bool ASYNC, int WIDEST = 128, typename T>
 RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const float *bias, const float *sinks,
                          const int32_t *query_segment, const int32_t *key_segment, T *y, float *lse, const RtAttend s)
 {
-    using Tiles = RtAttendTiles<D, PACKED>;
+    using Tiles = RtAttendTiles<D, WIDEST>;
     constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, THREADS = Tiles::THREADS, PIECES = Tiles::PIECES;
     constexpr int WIDE = RtTile<D>::WIDE;
     RT_DYNAMIC_SHARED(memory);
