@@ -1,6 +1,6 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * library.c has attend, rope, dropout and rename; concat.c has concat; experts.c has those for experts.
+ * attend.c has attend; library.c has rope, dropout and rename; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
 
@@ -101,6 +101,10 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     Dim declared;
     Name name;
     a->names_dims = true;
+    if (letter == 'a' && ast->kind == A_ARROW && ast->child->kind == A_NAME) {
+        a->renaming = ast;
+        ast = ast->child;
+    }
     const Symbol *several = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
     if (several && several->kind == S_DIMS && letter == 'd' && strpbrk(f->args, "*+"))
         return bind_dims(l, several, ast, a);
@@ -114,7 +118,7 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     else if (!find_dim_named(l, ast->name, ast->loc, &declared))
         return false;
     name = declared.name;
-    if (letter == 'd' && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))
+    if ((letter == 'd' || letter == 'a') && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))
         return false;
     if (has_name(&a->dims, name)) {
         complain(l, (Where){ .at = ast->loc }, "'%s' is given twice", name);
@@ -142,6 +146,7 @@ static bool bind_word(Lower *l, const Builtin *f, const Ast *ast, AstKind kind, 
 static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
 {
     switch (letter) {
+    case 'a':
     case 'd':
     case 'D':
     case 'k':

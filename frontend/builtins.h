@@ -4,7 +4,7 @@
 
 #include "lowering.h"
 
-enum { MOST_KEYWORDS = 4 };
+enum { MOST_KEYWORDS = 8 };
 
 typedef struct {
     const Ast *call;
@@ -28,5 +28,12 @@ typedef struct {
 /* The value of a keyword argument; false after reporting an error. */
 bool number_argument(Lower *l, const Ast *keyword, double otherwise, double *number);
 bool flag_argument(Lower *l, const Ast *keyword, bool *flag);
+
+/* An i32 tensor over dims of x, but not the feature dim; NULL if absent or after reporting. */
+Value *integers_argument(Lower *l, const Arguments *a, int keyword, const Value *x, Name feature);
+
+/* Kernels support two groups of dims: of those of x that `of` has too, as they follow each other, those that `part` has
+ * and those that it lacks.  More: then it gets all of them. */
+Value *with_groups(Lower *l, Value *part, const Type *x, const Type *of, const Attrs *attrs);
 
 #endif

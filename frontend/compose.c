@@ -93,15 +93,31 @@ static Value *near_keys(Lower *l, const Attrs *attrs, const Dim *seq, const Dim 
     return both(l, seen, near);
 }
 
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2])
+/* softmax(x, dim) where a row may be all minus infinity, which gives zeros, or have a sink. */
+static Value *softmax_of_some(Lower *l, Value *x, Name dim, Value *sinks)
+{
+    Value *least = sinks ? sinks : emit_number(l, -1e30, F32), *total;
+    Value *most = one(l, OP_stop_gradient, two(l, OP_maximum, EMIT(l, OP_max, (Attrs){ .over = only(dim) }, x), least));
+    x = one(l, OP_exp, two(l, OP_sub, x, most));
+    total = sum_over(l, x, only(dim));
+    total = sinks ? two(l, OP_add, total, one(l, OP_exp, two(l, OP_sub, sinks, most))) : total;
+    return two(l, OP_div, x, two(l, OP_maximum, total, emit_number(l, 1e-30, F32)));
+}
+
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2], Value *bias,
+                 Value *sinks)
 {
     const Dim seq = q->type.dim[find_dim(&q->type, attrs->seq)], key = k->type.dim[find_dim(&k->type, attrs->key)];
     Value *scores = times(l, EMIT(l, OP_dot, (Attrs){ .over = only(attrs->feature) }, q, k), attrs->scale);
+    if (attrs->softcap != 0)
+        scores = times(l, EMIT(l, OP_tanh, NO_ATTRS, times(l, scores, 1 / attrs->softcap)), attrs->softcap);
+    if (bias)
+        scores = two(l, OP_add, scores, bias);
     Value *same = segments[0] ? two(l, OP_eq, segments[0], segments[1]) : NULL;
     Value *seen = both(l, near_keys(l, attrs, &seq, &key), same);
     if (seen)
         scores = EMIT(l, OP_where, NO_ATTRS, seen, scores, emit_number(l, -INFINITY, F32));
-    Value *weights = softmax(l, scores, attrs->key);
+    Value *weights = bias || sinks ? softmax_of_some(l, scores, attrs->key, sinks) : softmax(l, scores, attrs->key);
     Value *y = EMIT(l, OP_dot, (Attrs){ .over = only(attrs->key) }, weights, v);
     return y ? reorder(l, y, &q->type) : NULL;
 }

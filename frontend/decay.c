@@ -40,6 +40,8 @@ static Name renamed_to(const Op *op)
 /* In attention: the features of queries and keys, and the key dim of values. */
 static void contract_operand(Decay *d, const Op *op, int i)
 {
+    if (is_logit(op, i))
+        return;
     if (op->attrs.key)
         contract(d, arg(op, i), i < 2 ? op->attrs.feature : op->attrs.key, false);
     else if (op->attrs.dim)

@@ -93,8 +93,14 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
 }
 
 /* Is the ring the outermost axis of this sequence, which has no padding? */
-static bool check_ring_along(Lower *l, const Ast *ast, const ShardRule *rule, const Dim *seq)
+static bool check_ring_along(Lower *l, const Ast *ast, const ShardRule *rule, const Op *op, const Dim *seq)
 {
+    const AttendExtras extras = attend_extras(op);
+    if (extras.bias || extras.sinks) {
+        complain(l, (Where){ .at = ast->type->loc, .also = { op->loc }, .help = "attend = gather, or = all_to_all" },
+                 "keys along '%s' cannot pass by where attention has a bias, a mask or sinks", seq->name);
+        return false;
+    }
     const Where at = { .at = ast->type->loc, .help = "name it first, or attend = gather" };
     if (seq->padded != seq->size) {
         complain(l, (Where){ .at = at.at, .help = "attend = gather, or a size without padding" },
@@ -117,7 +123,7 @@ static void check_ring(Lower *l, const Ast *ast, const ShardRule *rule)
         for (const Op *op = f->first; op; op = op->next) {
             const Type *q = rings(l->m, op, rule) ? &arg(op, 0)->type : NULL;
             any |= q != NULL;
-            if (q && !check_ring_along(l, ast, rule, &q->dim[find_dim(q, op->attrs.seq)]))
+            if (q && !check_ring_along(l, ast, rule, op, &q->dim[find_dim(q, op->attrs.seq)]))
                 return;
         }
     if (rule->ring && !any && !l->layout->is_model_wrong)

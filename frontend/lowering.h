@@ -7,7 +7,7 @@
  *   optimizers.c optimizers and the parameters of each;  updates.c  an optimizer as IR;  matrices.c  its matrices
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
- *   builtins.c   the built-in functions, from builtins.def;  library.c, concat.c, experts.c  more of them
+ *   builtins.c   the built-in functions, from builtins.def;  attend.c, library.c, concat.c, experts.c  more of them
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   state.c      state that is no parameter;  load.c  counts of what experts get
@@ -413,8 +413,8 @@ Value *softmax(Lower *l, Value *x, Name dim);
 Value *log_softmax(Lower *l, Value *x, Name dim);
 Value *layernorm(Lower *l, Value *x, Name dim, double eps);
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v,
-                 Value *const segments[2]); /* as by the op attend */
+Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2], Value *bias,
+                 Value *sinks); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
 Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
 Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);

@@ -386,7 +386,14 @@ static inline bool is_number(const Value *value, double number)
 /* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops, FLOPs and sharding
  * follow from it.  False after reporting operands that do not fit. */
 bool op_space(Module *m, const Op *op, Type *space);
-Role op_role(const Op *op, Name dim);     /* SUM: of at least one result */
+Role op_role(const Op *op, Name dim); /* SUM: of at least one result */
+/* The operands of attention and its gradients behind those that all have: their indices; 0: there is none. */
+typedef struct {
+    int bias, sinks, segments; /* of queries; those of keys are next */
+} AttendExtras;
+AttendExtras attend_extras(const Op *op);
+bool is_logit(const Op *op, int operand); /* of attention: a bias or sinks, in f32 for every train.precision */
+
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
 /* Do the keys of an op pass by, by a rule? */
 bool rings(const Module *m, const Op *op, const ShardRule *rule);

@@ -27,6 +27,14 @@ Role role_attended(const Op *op, Name dim)
     return role == KEEP && shared ? SUM : role;
 }
 
+/* attend_bias_grad: the gradient of a bias is a sum over the dims that it lacks. */
+Role role_biased(const Op *op, Name dim)
+{
+    const int bias = attend_extras(op).bias;
+    Role role = role_named(op, dim);
+    return role == KEEP && bias && find_dim(&arg(op, bias)->type, dim) < 0 ? SUM : role;
+}
+
 Role op_role(const Op *op, Name dim) { return info(op)->roles(op, dim); }
 
 bool needs_whole(const Op *op, Name dim)
@@ -58,13 +66,13 @@ bool rings(const Module *m, const Op *op, const ShardRule *rule)
     return rule->ring && info(op)->traits & IN_BLOCKS && needs_all_keys(m, op, rule);
 }
 
-/* A dim of all its floating-point operands, which it keeps, but not the micro-batch. */
+/* A dim of all its floating-point operands but logits, which it keeps, but not the micro-batch. */
 bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim)
 {
     if (dim == m->batch || op_role(op, dim) != KEEP || has_name(&rule->dims, ruled_as(m, dim)))
         return false;
     for (int i = 0; i < op->args.count; i++)
-        if (is_float(arg(op, i)->type.dtype) && find_dim(&arg(op, i)->type, dim) < 0)
+        if (is_float(arg(op, i)->type.dtype) && !is_logit(op, i) && find_dim(&arg(op, i)->type, dim) < 0)
             return false;
     return true;
 }

@@ -181,13 +181,28 @@ VJP(attend)
 {
     if (!dy[0])
         return;
-    Value *operands[8] = { A, B, arg(op, 2), Y, op->results.at[1], dy[0] };
-    const int segments = op->args.count - 3;
-    for (int i = 0; i < segments; i++)
-        operands[6 + i] = arg(op, 3 + i);
-    Op *grad = build(b, OP_attend_grad, op->attrs, 6 + segments, operands);
+    Value *lse = op->results.at[1], *operands[9] = { A, B, arg(op, 2), Y, lse, dy[0] };
+    const AttendExtras extras = attend_extras(op);
+    int count = 6;
+    if (extras.bias)
+        operands[count++] = arg(op, extras.bias);
+    for (int i = 0; extras.segments && i < 2; i++)
+        operands[count++] = arg(op, extras.segments + i);
+    Op *grad = build(b, OP_attend_grad, op->attrs, count, operands);
     for (int i = 0; i < 3; i++)
         dx[i] = grad->results.at[i];
+    if (!extras.bias && !extras.sinks)
+        return;
+    const Attrs f32 = { .dtype = intern_text(b->module, dtype_name[F32]) };
+    Value *both = BUILD(b, OP_mul, NO_ATTRS, BUILD(b, OP_cast, f32, dy[0]), BUILD(b, OP_cast, f32, Y));
+    Value *share = BUILD(b, OP_sum, ((Attrs){ .over = { 1, { op->attrs.feature } } }), both);
+    operands[3] = share;
+    if (extras.bias)
+        dx[extras.bias] = build_op(b, OP_attend_bias_grad, op->attrs, count, operands);
+    if (extras.sinks) /* whose weight multiplies nothing */
+        dx[extras.sinks] =
+            BUILD(b, OP_neg, NO_ATTRS,
+                  BUILD(b, OP_mul, NO_ATTRS, BUILD(b, OP_lse_share, NO_ATTRS, arg(op, extras.sinks), lse), share));
 }
 
 /* y = sums of a along d: an element is in the sums at and behind it */

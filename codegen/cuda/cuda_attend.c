@@ -16,12 +16,12 @@ static int64_t wide(int64_t d) { return (d + 15) / 16 * 16; }
 
 static int64_t plain_tile(int64_t d) { return d <= 64 ? 64 : d <= 176 ? 32 : 16; }
 
-static Tiles forward_tiles(int64_t d, bool plain, bool packed)
+static Tiles forward_tiles(int64_t d, bool plain, int widest)
 {
     int64_t tile = plain_tile(d);
     if (plain)
         return (Tiles){ PLAIN_THREADS, 0, tile, tile, (3 * tile * (d + 1) + tile * (tile + 1)) * 4, 0 };
-    int64_t queries = d <= (packed ? 96 : 128) ? 128 : 64, keys = d <= 128 ? 64 : 32;
+    int64_t queries = d <= widest ? 128 : 64, keys = d <= 128 ? 64 : 32;
     return (Tiles){ 128, 0, queries, keys, (queries + 2 * keys) * (wide(d) + 8) * 2, 0 };
 }
 
@@ -68,23 +68,45 @@ static void add(Operands *o, const char *variant, CudaLaunch launch, CudaLaunche
         write_cuda_library(o, launch, body, launches, out);
 }
 
+/* A block for each tile of the bias. */
+static void write_bias_gradient(Operands *o, const char *name, int64_t d, CudaLaunches *launches, FILE *out)
+{
+    const Value *bias = operand_named(o, "dbias");
+    const Attrs *a = &o->op->attrs;
+    const Tiles t = backward_tiles(d, true);
+    int64_t blocks = 1;
+    for (int i = 0; i < bias->type.rank; i++) {
+        const int64_t size = loop_size(o->m, &bias->type.dim[i]);
+        const Name dim = bias->type.dim[i].name;
+        blocks *= dim == a->seq || dim == a->key ? (size + t.queries - 1) / t.queries : size;
+    }
+    add(o, arena_text(&o->m->arena, "<%" PRId64 ">", d), (CudaLaunch){ name, blocks, t.threads, t.shared, 0 }, launches,
+        out);
+}
+
 void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
     Arena *arena = &o->m->arena;
     int64_t d = size_along(o, o->value[0], o->op->attrs.feature);
     int64_t queries = size_along(o, o->value[0], o->op->attrs.seq), keys = size_along(o, o->value[1], o->op->attrs.key);
     bool plain = o->value[0]->type.dtype == F32, is_gradient = o->op->kind == OP_attend_grad;
-    bool async = d % ALIGNED == 0, packed = operand_named(o, "query_segment") != NULL;
+    bool async = d % ALIGNED == 0;
+    const bool shapes = operand_named(o, "bias") || o->op->attrs.softcap != 0;
+    const int widest = shapes ? 64 : operand_named(o, "query_segment") ? 96 : 128;
     for (int i = 0; i < o->count; i++)
-        async = async && (find_dim(&o->value[i]->type, o->op->attrs.feature) < 0 || /* lse, segments */
+        async = async && (find_dim(&o->value[i]->type, o->op->attrs.feature) < 0 || /* lse, bias, segments */
                           library_width(o, i, i + 1, ALIGNED) == ALIGNED);
     const char *head = plain ? "_plain" : "";
     const char *arguments = plain ? arena_text(arena, "<%" PRId64 ">", d)
                                   : arena_text(arena, "<%" PRId64 ", %s%s>", d, async ? "true" : "false",
-                                               packed && !is_gradient ? ", true" : "");
+                                               widest < 128 && !is_gradient ? arena_text(arena, ", %d", widest) : "");
     if (!check_attend(o, d))
         return;
-    Tiles t = is_gradient ? backward_tiles(d, plain) : forward_tiles(d, plain, packed);
+    if (o->op->kind == OP_attend_bias_grad) {
+        write_bias_gradient(o, name, d, launches, out);
+        return;
+    }
+    Tiles t = is_gradient ? backward_tiles(d, plain) : forward_tiles(d, plain, widest);
     int64_t query_blocks = heads_of(o, false) * ((queries + t.queries - 1) / t.queries);
     if (!is_gradient) {
         add(o, arena_text(arena, "%s%s", head, arguments),

@@ -281,6 +281,7 @@ const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLau
         break;
     case OP_attend:
     case OP_attend_grad:
+    case OP_attend_bias_grad:
         write_cuda_attend(&o, name, launches, out);
         break;
     default:

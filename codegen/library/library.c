@@ -105,13 +105,29 @@ static const struct {
     { OP_place, call_place, order_place, { "chosen" }, { "place" } },
     { OP_dispatch, call_dispatch, order_route, { "x", "chosen", "place" }, { "y" } },
     { OP_combine, call_combine, order_route, { "x", "chosen", "place" }, { "y" } },
-    { OP_attend, call_attend, order_attend, { "q", "k", "v", "query_segment", "key_segment" }, { "y", "lse" } },
+    { OP_attend,
+      call_attend,
+      order_attend,
+      { "q", "k", "v", "bias", "sinks", "query_segment", "key_segment" },
+      { "y", "lse" } },
     { OP_attend_grad,
       call_attend_grad,
       order_attend,
-      { "q", "k", "v", "y", "lse", "dy", "query_segment", "key_segment" },
+      { "q", "k", "v", "y", "lse", "dy", "bias", "query_segment", "key_segment" },
       { "dq", "dk", "dv" } },
+    { OP_attend_bias_grad,
+      call_attend_bias_grad,
+      order_attend,
+      { "q", "k", "v", "share", "lse", "dy", "bias", "query_segment", "key_segment" },
+      { "dbias" } },
 };
+
+/* Does the op lack the optional operand of this name? */
+static bool is_left_out(const Op *op, const char *name)
+{
+    const AttendExtras extras = op->attrs.seq && op->attrs.key ? attend_extras(op) : (AttendExtras){ 1, 1, 1 };
+    return (!extras.bias && strcmp(name, "bias") == 0) || (!extras.sinks && strcmp(name, "sinks") == 0);
+}
 
 static int find_kernel(const Op *op)
 {
@@ -141,9 +157,12 @@ bool find_operands(Module *m, const Op *op, Operands *o)
         o->value[o->count++] = arg(op, i);
     for (int i = 0; i < op->results.count; i++)
         o->value[o->count++] = op->results.at[i];
+    const char *const *next = kernels[kernel].operands;
     for (int i = 0; i < o->count; i++) {
         const int result = i - op->args.count;
-        o->name[i] = result < 0 ? kernels[kernel].operands[i] : kernels[kernel].results[result];
+        while (result < 0 && is_left_out(op, *next))
+            next++;
+        o->name[i] = result < 0 ? *next++ : kernels[kernel].results[result];
         if (!o->value[i]->storage) {
             refuse_layout(o, "internal: '%s' has no storage", o->value[i]->name);
             return false;

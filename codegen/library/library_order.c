@@ -60,7 +60,7 @@ Names order_cumulative(const Operands *o, int operand)
     return names;
 }
 
-/* Dims shared by q and k, dims of q alone, the sequence, the feature. */
+/* Dims shared by q and k, dims of q alone, the sequence of queries, of keys, the feature. */
 Names order_attend(const Operands *o, int operand)
 {
     const Attrs *a = &o->op->attrs;
@@ -72,7 +72,8 @@ Names order_attend(const Operands *o, int operand)
             if (q->dim[i].name != a->seq && q->dim[i].name != a->feature &&
                 (find_dim(k, q->dim[i].name) < 0) == (alone == 1))
                 add_those_of(value, &names, q->dim[i].name);
-    add_those_of(value, &names, find_dim(&value->type, a->key) >= 0 ? a->key : a->seq);
+    add_those_of(value, &names, a->seq);
+    add_those_of(value, &names, a->key);
     add_those_of(value, &names, a->feature);
     return names;
 }

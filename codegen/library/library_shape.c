@@ -2,6 +2,7 @@
 #include "library.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static bool is_contiguous(const Operands *o, Name dim, int first, int end)
 {
@@ -14,11 +15,11 @@ static bool is_contiguous(const Operands *o, Name dim, int first, int end)
     return true;
 }
 
-/* Have all floating-point operands, but for `except`, one type? */
-static bool same_dtype(const Operands *o, const Value *except)
+/* Have all operands with this dim one floating-point type? */
+static bool same_dtype(const Operands *o, Name dim)
 {
     for (int i = 0; i < o->count; i++)
-        if (o->value[i] != except && o->value[i]->type.dtype != I32 &&
+        if (find_dim(&o->value[i]->type, dim) >= 0 &&
             (o->value[i]->type.dtype != o->value[0]->type.dtype || !is_float(o->value[i]->type.dtype))) {
             refuse_layout(o, "%%%s and %%%s are not floating-point numbers of one type", o->value[0]->name,
                           o->value[i]->name);
@@ -95,7 +96,7 @@ char *call_rope(const Operands *o)
             add_name(&around, x->dim[i].name);
     DimGroup groups[2];
     if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, o->count) ||
-        !same_dtype(o, NULL))
+        !same_dtype(o, a->feature))
         return NULL;
     for (int i = 0; i < o->count; i++)
         check_operand(
@@ -163,18 +164,34 @@ static void put_strides(const Operands *o, int i, const DimGroup both[2], const 
 {
     const Attrs *a = &o->op->attrs;
     const Value *value = o->value[i];
-    const bool is_key = find_dim(&value->type, a->key) >= 0;
-    const Name row = is_key ? a->key : a->seq;
+    const bool is_plane = strcmp(o->name[i], "bias") == 0 || strcmp(o->name[i], "dbias") == 0;
+    const bool is_key = !is_plane && find_dim(&value->type, a->key) >= 0;
+    const Name row = is_key ? a->key : a->seq, column = is_plane ? a->key : a->feature;
     const Access access = { 5,
                             { both[0].size, both[1].size, is_key ? 1 : group->size, size_along(o, value, row),
-                              size_along(o, value, a->feature) },
-                            { both[0].stride[i], both[1].stride[i], group->stride[i], stride_along(value, row), 1 } };
+                              size_along(o, value, column) },
+                            { both[0].stride[i], both[1].stride[i], group->stride[i], stride_along(value, row),
+                              is_plane ? stride_along(value, column) : 1 } };
     check_operand(o, i, &access);
-    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i],
-            both[0].stride[i], stride_along(value, row), both[1].stride[i], group->stride[i]);
+    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64, o->name[i], both[0].stride[i],
+            stride_along(value, row), both[1].stride[i], group->stride[i]);
+    if (is_plane)
+        fprintf(fields->out, ", %" PRId64, stride_along(value, column));
+    fprintf(fields->out, " },\n");
 }
 
-static char *attend(const Operands *o, const char *function, const char *read, const char *written)
+/* The strides of all operands, in the order of the struct. */
+static void put_all_strides(const Operands *o, const DimGroup both[2], const DimGroup *group, Text *fields)
+{
+    static const char *const order[] = { "q",  "k",  "v",    "y",     "share", "lse",           "dy",         "dq",
+                                         "dk", "dv", "bias", "dbias", "sinks", "query_segment", "key_segment" };
+    for (size_t n = 0; n < sizeof order / sizeof *order; n++)
+        for (int i = 0; i < o->count; i++)
+            if (strcmp(o->name[i], order[n]) == 0)
+                put_strides(o, i, both, group, fields);
+}
+
+static char *attend(const Operands *o, const char *function, const char *read, const char *more, const char *written)
 {
     const Attrs *a = &o->op->attrs;
     const Type *q = &o->value[0]->type, *k = &o->value[1]->type, *v = &o->value[2]->type;
@@ -189,7 +206,7 @@ static char *attend(const Operands *o, const char *function, const char *read, c
     }
     DimGroup both[2], group;
     if (!find_groups(o, &shared, "common", 2, both) || !find_groups(o, &alone, "query's own", 1, &group) ||
-        !is_contiguous(o, a->feature, 0, o->count) || !same_dtype(o, operand_named(o, "lse")))
+        !is_contiguous(o, a->feature, 0, o->count) || !same_dtype(o, a->feature))
         return NULL;
     Text fields;
     open_text(&fields);
@@ -199,25 +216,35 @@ static char *attend(const Operands *o, const char *function, const char *read, c
     put_number(&fields, "heads", both[1].size);
     put_number(&fields, "group", group.size);
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
-    for (int segments = 0; segments < 2; segments++) /* which are last in the struct */
-        for (int i = 0; i < o->count; i++)
-            if ((o->value[i]->type.dtype == I32) == segments)
-                put_strides(o, i, both, &group, &fields);
+    put_all_strides(o, both, &group, &fields);
     put_text(&fields, "type", element_constant(q->dtype));
     put_text(&fields, "causal", a->causal ? "true" : "false");
     put_number(&fields, "window", a->window);
     put_offset(&fields, o->m, &q->dim[find_dim(q, a->seq)], "first_query", "");
     put_offset(&fields, o->m, &k->dim[find_dim(k, a->key)], "first_key", "key_");
     put_text(&fields, "scale", c_number(o->m, a->scale, false));
+    if (a->softcap != 0)
+        put_text(&fields, "softcap", c_number(o->m, a->softcap, false));
+    if (operand_named(o, "bias"))
+        put_text(&fields, "has_bias", "true");
     const char *segments =
         operand_named(o, "query_segment") ? "query_segment, key_segment" : "RT_NO_SEGMENT, RT_NO_SEGMENT";
-    return call_with_shape(o, "RtAttend", function, arena_text(&o->m->arena, "%s, %s, %s", read, segments, written),
-                           &fields);
+    const char *bias = operand_named(o, "bias") ? "bias" : "RT_NO_LOGITS";
+    return call_with_shape(o, "RtAttend", function,
+                           arena_text(&o->m->arena, "%s, %s%s, %s, %s", read, bias, more, segments, written), &fields);
 }
 
-char *call_attend(const Operands *o) { return attend(o, "rt_attend", "q, k, v", "y, lse"); }
+char *call_attend(const Operands *o)
+{
+    return attend(o, "rt_attend", "q, k, v", operand_named(o, "sinks") ? ", sinks" : ", RT_NO_LOGITS", "y, lse");
+}
 
 char *call_attend_grad(const Operands *o)
 {
-    return attend(o, "rt_attend_grad", "q, k, v, y, lse, dy", "dq, dk, dv, scratch");
+    return attend(o, "rt_attend_grad", "q, k, v, y, lse, dy", "", "dq, dk, dv, scratch");
+}
+
+char *call_attend_bias_grad(const Operands *o)
+{
+    return attend(o, "rt_attend_bias_grad", "q, k, v, share, lse, dy", "", "dbias");
 }

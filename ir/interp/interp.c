@@ -144,6 +144,8 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
         return run_attend(in, op, args, results);
     case OP_attend_grad:
         return run_attend_grad(in, op, args, results);
+    case OP_attend_bias_grad:
+        return run_attend_bias_grad(in, op, args, results);
     case OP_rope:
         return run_rope(in, op, args, results);
     case OP_cumsum:

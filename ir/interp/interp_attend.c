@@ -1,26 +1,46 @@
 /* interp_attend.c -- the reference interpreter's attention, forward and backward, from the definition.
  *
- *   s_ij = scale q_i . k_j where query i sees key j;  p_ij = exp(s_ij) / sum_j exp(s_ij);
- *   y_i = sum_j p_ij v_j;  lse_i = log sum_j exp(s_ij)
+ *   s_ij = cap(scale q_i . k_j) + b_ij where query i sees key j; cap(x) = c tanh(x / c), or x;
+ *   p_ij = exp(s_ij) / (exp(sink) + sum_j exp(s_ij));  y_i = sum_j p_ij v_j;
+ *   lse_i = log (exp(sink) + sum_j exp(s_ij))
  *
- * and from dy:  dv_j = sum_i p_ij dy_i;  ds_ij = p_ij (dy_i . v_j - dy_i . y_i) scale;
- *   dq_i = sum_j ds_ij k_j;  dk_j = sum_i ds_ij q_i
+ * and from dy:  dv_j = sum_i p_ij dy_i;  ds_ij = p_ij (dy_i . v_j - dy_i . y_i);  db_ij = ds_ij;
+ *   dq_i = sum_j cap'(..) scale ds_ij k_j;  dk_j = sum_i cap'(..) scale ds_ij q_i
  *
  * for each point of the dims that q has besides sequence and feature; k and v lack some of them.  With segments, query
  * i sees key j only if theirs are equal.
  */
 #include "interp_parts.h"
 
-enum { Q, K, V, Y, LSE, DY, DQ, DK, DV, DLSE, OF_QUERY, OF_KEY, TENSORS }; /* D: gradients; in forward mode, tangents */
+enum { /* D: gradients; in forward mode, tangents */
+       Q,
+       K,
+       V,
+       Y,
+       LSE,
+       BIAS,
+       SINKS,
+       SHARE,
+       DY,
+       DQ,
+       DK,
+       DV,
+       DLSE,
+       DBIAS,
+       DSINKS,
+       OF_QUERY,
+       OF_KEY,
+       TENSORS
+};
 
 /* One rank's tensors, and the matrices at the present point. */
 typedef struct {
     const Numbers *n;
     const Attrs *attrs;
-    double scale;
+    double scale, softcap;
     const Part *part[TENSORS];
     double *at[TENSORS];                   /* element (0, 0) of the matrix */
-    int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature */
+    int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature; of a bias, of both sequences */
     int64_t queries, keys, features;
     const Tangents *tangents;               /* in forward mode */
     const int64_t *position, *key_position; /* in the whole sequence */
@@ -56,6 +76,38 @@ static void accumulate(const Attention *x, int a, int64_t i, double by, int b, i
     }
 }
 
+/* Element i, j of a bias, in which dims may be missing. */
+static double *bias_at(const Attention *x, int tensor, int64_t i, int64_t j)
+{
+    return &x->at[tensor][i * x->row[tensor] + j * x->column[tensor]];
+}
+
+/* The score of query i and key j, which it sees, without a bias. */
+static double capped_score(const Attention *x, int64_t i, int64_t j)
+{
+    const Numbers *n = x->n;
+    const double scaled = n->map(OP_mul, x->scale, product(x, Q, i, K, j));
+    if (!x->attrs->softcap)
+        return scaled;
+    return n->map(OP_mul, x->softcap, n->map(OP_tanh, n->map(OP_div, scaled, x->softcap), 0));
+}
+
+static double score_of(const Attention *x, int64_t i, int64_t j)
+{
+    const double score = capped_score(x, i, j);
+    return x->at[BIAS] ? x->n->add(score, *bias_at(x, BIAS, i, j)) : score;
+}
+
+/* The derivative of the score by the product of query and key. */
+static double slope_of(const Attention *x, int64_t i, int64_t j)
+{
+    const Numbers *n = x->n;
+    if (!x->attrs->softcap)
+        return x->scale;
+    const double part = n->map(OP_div, capped_score(x, i, j), x->softcap);
+    return n->map(OP_mul, x->scale, n->map(OP_sub, n->of(1), n->map(OP_mul, part, part)));
+}
+
 static double weight(const Attention *x, double score, double from)
 {
     return x->n->map(OP_exp, x->n->map(OP_sub, score, from), 0);
@@ -64,13 +116,14 @@ static double weight(const Attention *x, double score, double from)
 static void attend_row(const Attention *x, int64_t i, double *score)
 {
     const Numbers *n = x->n;
-    double highest = -INFINITY, sum = 0;
+    double highest = x->at[SINKS] ? *x->at[SINKS] : -INFINITY, sum = 0;
     for (int64_t j = 0; j < x->keys; j++) {
         bool visible = is_visible(x, i, j);
-        score[j] = visible ? n->map(OP_mul, x->scale, product(x, Q, i, K, j)) : -INFINITY;
+        score[j] = visible ? score_of(x, i, j) : -INFINITY;
         highest = number_reduce(n, OP_max, F32, highest, score[j]);
     }
     highest = n->keeps_sums ? 0 : highest;
+    sum = x->at[SINKS] ? weight(x, *x->at[SINKS], highest) : 0;
     for (int64_t j = 0; j < x->keys; j++)
         sum = n->add(sum, score[j] == -INFINITY ? 0 : weight(x, score[j], highest));
     x->at[LSE][i * x->row[LSE]] = n->keeps_sums ? sum : n->add(highest, n->map(OP_log, sum, 0));
@@ -88,38 +141,59 @@ static double weight_in_row(const Attention *x, double score, double lse)
     return lse == 0 ? 0 : n->map(OP_div, weight(x, score, 0), lse);
 }
 
-static void attend_grad_row(const Attention *x, int64_t i, double *unused)
+/* The gradient of a score; `p`: its weight, 0 for one of minus infinity, which a bias may give. */
+static double score_gradient(const Attention *x, int64_t i, int64_t j, double dy_y, double *p)
 {
     const Numbers *n = x->n;
-    double dy_y = product(x, DY, i, Y, i), lse = x->at[LSE][i * x->row[LSE]];
+    const double score = score_of(x, i, j);
+    *p = score == -INFINITY ? 0 : weight_in_row(x, score, x->at[LSE][i * x->row[LSE]]);
+    return n->map(OP_mul, *p, n->map(OP_sub, product(x, DY, i, V, j), dy_y));
+}
+
+static void attend_grad_row(const Attention *x, int64_t i, double *unused)
+{
+    double dy_y = product(x, DY, i, Y, i), p;
     for (int64_t j = 0; j < x->keys; j++) {
         if (!is_visible(x, i, j))
             continue;
-        double score = n->map(OP_mul, x->scale, product(x, Q, i, K, j));
-        double p = weight_in_row(x, score, lse);
-        double ds = n->map(OP_mul, n->map(OP_mul, p, n->map(OP_sub, product(x, DY, i, V, j), dy_y)), x->scale);
+        const double ds = score_gradient(x, i, j, dy_y, &p), slope = x->n->map(OP_mul, ds, slope_of(x, i, j));
         accumulate(x, DV, j, p, DY, i);
-        accumulate(x, DQ, i, ds, K, j);
-        accumulate(x, DK, j, ds, Q, i);
+        accumulate(x, DQ, i, slope, K, j);
+        accumulate(x, DK, j, slope, Q, i);
     }
 }
 
-/* Forward mode:  ds_ij = scale (dq_i . k_j + q_i . dk_j);  dlse_i = sum_j p_ij ds_ij;
- * dy_i = sum_j p_ij ((ds_ij - dlse_i) v_j + dv_j). */
+static void attend_bias_row(const Attention *x, int64_t i, double *unused)
+{
+    double p;
+    for (int64_t j = 0; j < x->keys; j++)
+        if (is_visible(x, i, j)) {
+            double *sum = bias_at(x, DBIAS, i, j);
+            *sum = x->n->add(*sum, score_gradient(x, i, j, x->at[SHARE][i * x->row[SHARE]], &p));
+        }
+}
+
+/* Forward mode:  ds_ij = cap'(..) scale (dq_i . k_j + q_i . dk_j) + db_ij;
+ * dlse_i = exp(sink - lse_i) dsink + sum_j p_ij ds_ij;  dy_i = sum_j p_ij ((ds_ij - dlse_i) v_j + dv_j). */
 static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
 {
     double lse = x->at[LSE][i * x->row[LSE]], *dlse = &x->at[DLSE][i * x->row[DLSE]];
+    if (x->at[SINKS])
+        *dlse = exp(*x->at[SINKS] - lse) * *x->at[DSINKS];
     for (int64_t j = 0; j < x->keys; j++) {
-        if (!is_visible(x, i, j))
+        const double score = is_visible(x, i, j) ? score_of(x, i, j) : -INFINITY;
+        if (score == -INFINITY)
             continue;
-        ds[j] = x->scale * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
-        *dlse += exp(x->scale * product(x, Q, i, K, j) - lse) * ds[j];
+        ds[j] = slope_of(x, i, j) * (product(x, DQ, i, K, j) + product(x, Q, i, DK, j));
+        ds[j] += x->at[BIAS] ? *bias_at(x, DBIAS, i, j) : 0;
+        *dlse += exp(score - lse) * ds[j];
     }
     *dlse *= shaken(x->tangents, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
     for (int64_t j = 0; j < x->keys; j++) {
-        if (!is_visible(x, i, j))
+        const double score = is_visible(x, i, j) ? score_of(x, i, j) : -INFINITY;
+        if (score == -INFINITY)
             continue;
-        double p = exp(x->scale * product(x, Q, i, K, j) - lse);
+        double p = exp(score - lse);
         accumulate(x, DY, i, p * (ds[j] - *dlse), V, j);
         accumulate(x, DY, i, p, DV, j);
     }
@@ -130,9 +204,11 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
                      void (*run_row)(const Attention *, int64_t i, double *score))
 {
     const Attrs *attrs = &op->attrs;
-    Attention x = {
-        .n = in->numbers, .attrs = attrs, .scale = in->numbers->of(attrs->scale), .tangents = in->options->tangents
-    };
+    Attention x = { .n = in->numbers,
+                    .attrs = attrs,
+                    .scale = in->numbers->of(attrs->scale),
+                    .softcap = in->numbers->of(attrs->softcap),
+                    .tangents = in->options->tangents };
     Walk w = { 0 };
     int walker[TENSORS];
     walk_rest(&w, held[Q].type, &held[Q].part[rank], attrs->seq, attrs->feature);
@@ -140,10 +216,12 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
         if (!held[t].type)
             continue;
         const Part *part = x.part[t] = &held[t].part[rank];
-        int seq = find_dim(held[t].type, attrs->seq), feature = find_dim(held[t].type, attrs->feature);
-        seq = seq < 0 ? find_dim(held[t].type, attrs->key) : seq;
-        x.row[t] = part->stride[seq];
-        x.column[t] = feature < 0 ? 0 : part->stride[feature];
+        const bool by_both = t == BIAS || t == DBIAS;
+        int seq = find_dim(held[t].type, attrs->seq);
+        int column = find_dim(held[t].type, by_both ? attrs->key : attrs->feature);
+        seq = seq < 0 && !by_both ? find_dim(held[t].type, attrs->key) : seq;
+        x.row[t] = seq < 0 ? 0 : part->stride[seq];
+        x.column[t] = column < 0 ? 0 : part->stride[column];
         walker[t] = walk_tensor(&w, held[t].type, part);
     }
     int seq = find_dim(held[Q].type, attrs->seq), feature = find_dim(held[Q].type, attrs->feature);
@@ -177,11 +255,15 @@ static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Shard
     return true;
 }
 
-/* The segments are the last two operands, behind `plain` others, if there are any. */
-static void hold_segments(const Op *op, const Sharded args[], int plain, Sharded held[])
+static void hold_extras(const Op *op, const Sharded args[], Sharded held[])
 {
-    for (int i = plain; i < op->args.count; i++)
-        held[OF_QUERY + i - plain] = args[i];
+    const AttendExtras extras = attend_extras(op);
+    if (extras.bias)
+        held[BIAS] = args[extras.bias];
+    if (extras.sinks)
+        held[SINKS] = args[extras.sinks];
+    for (int i = 0; extras.segments && i < 2; i++)
+        held[OF_QUERY + i] = args[extras.segments + i];
 }
 
 /* --- Keys that pass by -------------------------------------------------------------------------- */
@@ -219,7 +301,7 @@ static bool scatter_keys(Interp *in, const Op *op, const Sharded *all, Sharded *
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
     Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
-    hold_segments(op, args, 3, held);
+    hold_extras(op, args, held);
     if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
         !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
         return false;
@@ -232,7 +314,7 @@ bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3
 {
     Sharded held[TENSORS] = { [Q] = args[0],  [K] = args[1], [V] = args[2], [Y] = args[3], [LSE] = args[4],
                               [DY] = args[5], [DQ] = y[0],   [DK] = y[1],   [DV] = y[2] };
-    hold_segments(op, args, 6, held);
+    hold_extras(op, args, held);
     if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
         !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
         return false;
@@ -243,12 +325,28 @@ bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3
     return scatter_keys(in, op, &held[DK], &y[1]) && scatter_keys(in, op, &held[DV], &y[2]);
 }
 
+bool run_attend_bias_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[1])
+{
+    Sharded held[TENSORS] = {
+        [Q] = args[0], [K] = args[1], [V] = args[2], [SHARE] = args[3], [LSE] = args[4], [DY] = args[5], [DBIAS] = y[0]
+    };
+    hold_extras(op, args, held);
+    if (!is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
+        return false;
+    for (int rank = 0; rank < in->ranks; rank++)
+        run_rank(in, op, held, rank, attend_bias_row);
+    return true;
+}
+
 bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
     Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
-    hold_segments(op, args, 3, held);
+    hold_extras(op, args, held);
     for (int i = 0; i < 3; i++)
         held[DQ + i] = tangent_of(in, &args[i]);
+    for (int i = 0; i < 2; i++)
+        if (held[BIAS + i].type)
+            held[DBIAS + i] = tangent_of(in, &held[BIAS + i]);
     held[DY] = hold(in, y[0].type);
     held[DLSE] = hold(in, y[1].type);
     for (int rank = 0; rank < in->ranks; rank++)

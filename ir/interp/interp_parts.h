@@ -83,7 +83,7 @@ bool copies_agree(Interp *in, const Sharded *held, Name name);
 double unwritten_number(const Interp *in, DType dtype); /* the contents of padding that no op wrote */
 
 /* --- Walking over a space: interp_walk.c -------------------------------------------------- */
-enum { MAX_WALK = 2 * MAX_RANK + 1, MAX_WALKERS = 12 };
+enum { MAX_WALK = 2 * MAX_RANK + 1, MAX_WALKERS = 16 };
 
 /* Iterates over a space of named dims and keeps the offset of the present element in each of several tensors.  The last
  * dim is iterated by the caller: `row` points, `step` apart. */
@@ -191,6 +191,7 @@ bool run_dispatch(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_combine(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
 bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3]);
+bool run_attend_bias_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[1]);
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 
 /* interp_over.c: is the parameter, or a value computed from it, reduced or broadcast in the kernel, but for reductions

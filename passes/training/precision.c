@@ -2,8 +2,8 @@
  *
  * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step casts them once
  * a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest dtype of its operands,
- * and ops that are NARROW (products, attention) take narrow operands.  Values cast to f32 stay f32: so a norm is
- * computed in f32, and its result is rounded once, where a product reads it.
+ * and ops that are NARROW (products, attention) take narrow operands (but for logits of attention).  Values cast to f32
+ * stay f32: so a norm is computed in f32, and its result is rounded once, where a product reads it.
  *
  *   %1 = mul %x, %rstd : f32[...]        %1 = mul %x, %rstd : f32[...]
  *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
@@ -33,7 +33,7 @@ static DType widest(const Op *op)
 static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
 {
     if (info(op)->traits & NARROW)
-        return narrow;
+        return is_logit(op, operand) ? F32 : narrow;
     if (info(op)->traits & ONE_DTYPE)
         return widest(op);
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;

@@ -12,10 +12,11 @@
 
 #include "attend_tile.cuh"
 
-/* With segments, PACKED, there are fewer registers for sums. */
-template <int D, bool PACKED> struct RtAttendTiles {
+/* Segments, and scores that are more than products, leave fewer registers for sums: WIDEST is the longest head for two
+ * pieces. */
+template <int D, int WIDEST> struct RtAttendTiles {
     static constexpr int WARPS = 4, THREADS = 32 * WARPS;
-    static constexpr int PIECES = D <= (PACKED ? 96 : 128) ? 2 : 1; /* of 16 queries, of a warp */
+    static constexpr int PIECES = D <= WIDEST ? 2 : 1; /* of 16 queries, of a warp */
     static constexpr int QUERIES = 16 * PIECES * WARPS, KEYS = D <= 128 ? 64 : 32;
     static constexpr int PITCH = RtTile<D>::PITCH;
     static constexpr int BYTES = (QUERIES + 2 * KEYS) * PITCH * 2;
@@ -135,11 +136,11 @@ RT_INLINE int rt_attend_next(int query, int key, int end, const RtSegments segme
     return key < end ? key : end;
 }
 
-template <int D, bool ASYNC, bool PACKED = false, typename T>
-RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *query_segment, const int32_t *key_segment,
-                         T *y, float *lse, const RtAttend s)
+template <int D, bool ASYNC, int WIDEST = 128, typename T>
+RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const float *bias, const float *sinks,
+                         const int32_t *query_segment, const int32_t *key_segment, T *y, float *lse, const RtAttend s)
 {
-    using Tiles = RtAttendTiles<D, PACKED>;
+    using Tiles = RtAttendTiles<D, WIDEST>;
     constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, THREADS = Tiles::THREADS, PIECES = Tiles::PIECES;
     constexpr int WIDE = RtTile<D>::WIDE;
     RT_DYNAMIC_SHARED(memory);
@@ -152,6 +153,7 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
     const int row = threadIdx.x / 32 * 16 * PIECES, end = (int)s.keys;
     const T *const from_q = rt_head_of(q, s.q, b, h, g), *const from_k = rt_head_of(k, s.k, b, h, 0);
     const T *const from_v = rt_head_of(v, s.v, b, h, 0);
+    const float *const of_head = rt_bias_of(bias, b, h, g, s);
     const float scale2 = rt_scale2(s);
     const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
     const RtRange own = rt_range_of_queries<QUERIES>(segments, query, s);
@@ -161,6 +163,11 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
         most[i][0] = most[i][1] = -INFINITY, total[i][0] = total[i][1] = 0;
+#pragma unroll
+    for (int i = 0; sinks && i < 2 * PIECES; i++) { /* one of the four threads of a row has its weight, 1 */
+        most[i / 2][i % 2] = rt_sink_of(sinks, b, h, g, s) * RT_LOG2E / scale2;
+        total[i / 2][i % 2] = threadIdx.x % 4 == 0 ? 1.0f : 0.0f;
+    }
 
     int key = rt_attend_next<QUERIES, KEYS>(query, 0, end, segments, own, s);
     rt_tile_load<D, QUERIES, THREADS, ASYNC>(queries, from_q, s.q.row, query, (int)s.queries);
@@ -185,6 +192,8 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const int32_t *quer
         if (next < end)
             rt_tile_load<D, KEYS, THREADS, ASYNC>(keys, from_k, s.k.row, next, end);
         rt_copy_commit();
+        if (rt_attend_shapes(s))
+            rt_attend_shape_all(score, of_head, query + row, key, s);
         if (key + KEYS > end || !rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s))
             rt_attend_mask(score, query + row, key, s);
         if (mixed)

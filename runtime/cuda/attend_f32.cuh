@@ -19,12 +19,13 @@ template <int D> struct RtPlainTiles {
     static constexpr int GRAD_BYTES = (4 * TILE * PITCH + 2 * TILE * SCORES) * 4;
 };
 
-template <int D> RT_INLINE void rt_plain_load(float *tile, const float *from, int64_t stride, int first, int end)
+template <int D, typename T>
+RT_INLINE void rt_plain_load(float *tile, const T *from, int64_t stride, int first, int end)
 {
     using Tiles = RtPlainTiles<D>;
     for (int i = threadIdx.x; i < Tiles::TILE * D; i += 256) {
         const int row = i / D, d = i % D;
-        tile[row * Tiles::PITCH + d] = first + row < end ? from[(int64_t)(first + row) * stride + d] : 0.0f;
+        tile[row * Tiles::PITCH + d] = first + row < end ? rt_value(from[(int64_t)(first + row) * stride + d]) : 0.0f;
     }
 }
 
@@ -113,9 +114,23 @@ template <typename Op> RT_INLINE float rt_plain_row(float x)
     return x;
 }
 
+/* A product becomes a score; `slope`: the derivative by the scaled product.  `bias`: of the head. */
+RT_INLINE float rt_plain_shape(float product, float &slope, const float *bias, int query, int key, const RtAttend s)
+{
+    float score = product * s.scale;
+    slope = 1.0f;
+    if (s.softcap != 0) {
+        const float capped = tanhf(product * (s.scale / s.softcap));
+        slope -= capped * capped;
+        score = s.softcap * capped;
+    }
+    return s.has_bias ? score + rt_bias_at(bias, query, key, s) : score;
+}
+
 template <int D>
-RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, const int32_t *query_segment,
-                               const int32_t *key_segment, float *y, float *lse, const RtAttend s)
+RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, const float *bias, const float *sinks,
+                               const int32_t *query_segment, const int32_t *key_segment, float *y, float *lse,
+                               const RtAttend s)
 {
     using Tiles = RtPlainTiles<D>;
     constexpr int TILE = Tiles::TILE, N = Tiles::EACH;
@@ -131,7 +146,7 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, c
     float sum[N][Tiles::FEATURES], most[N], total[N], share[N];
     rt_plain_clear(sum);
     for (int i = 0; i < N; i++)
-        most[i] = -INFINITY, total[i] = 0;
+        most[i] = sinks ? rt_sink_of(sinks, b, h, g, s) : -INFINITY, total[i] = sinks ? 1.0f : 0.0f;
     rt_plain_load<D>(queries, rt_head_of(q, s.q, b, h, g), s.q.row, query, count);
     for (int key = rt_attend_next<TILE, TILE>(query, 0, end, segments, own, s); key < end;
          key = rt_attend_next<TILE, TILE>(query, key + TILE, end, segments, own, s)) {
@@ -149,7 +164,10 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, c
                 const int other = key + column + 16 * j;
                 const bool sees = other < end && rt_attend_sees(query + row + 16 * i, other, s) &&
                                   rt_segments_equal(segments, query + row + 16 * i, other, s);
-                score[i][j] = sees ? score[i][j] * s.scale : -INFINITY;
+                float slope;
+                score[i][j] = sees ? rt_plain_shape(score[i][j], slope, rt_bias_of(bias, b, h, g, s),
+                                                    query + row + 16 * i, other, s)
+                                   : -INFINITY;
                 now = fmaxf(now, score[i][j]);
             }
             now = rt_plain_row<RtMax>(now);
@@ -179,32 +197,44 @@ RT_INLINE void rt_attend_plain(const float *q, const float *k, const float *v, c
     rt_plain_store<D>(rt_head_of(y, s.y, b, h, g), s.y.row, sum, share, query, count);
 }
 
-/* Weights and slopes of a tile, [queries, keys], into shared memory. */
-template <int D>
-RT_INLINE void rt_plain_slopes(const float *queries, const float *keys, const float *values, const float *gradients,
-                               float *weights, float *slopes, const float *lse, const float *shares, int query, int key,
-                               const RtSegments segments, const RtAttend s)
+/* Weights of a tile, [queries, keys], and gradients of scores; SLOPES: of scaled products. */
+template <int D, bool SLOPES, int N>
+RT_INLINE void rt_plain_weigh(float (&weight)[N][N], float (&slope)[N][N], const float *queries, const float *keys,
+                              const float *values, const float *gradients, const float *lse, const float *shares,
+                              int64_t share_row, const float *bias, int query, int key, const RtSegments segments,
+                              const RtAttend s)
 {
-    constexpr int N = RtPlainTiles<D>::EACH;
     const int column = threadIdx.x % 16, row = threadIdx.x / 16;
-    float weight[N][N], slope[N][N];
     rt_plain_scores<D>(weight, queries, keys);
     rt_plain_scores<D>(slope, gradients, values);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const int at = query + row + 16 * i;
         const bool is_there = at < s.queries;
-        const float level = is_there ? lse[at * s.lse.row] : 0.0f, share = is_there ? shares[at] : 0.0f;
+        const float level = is_there ? lse[at * s.lse.row] : 0.0f, share = is_there ? shares[at * share_row] : 0.0f;
 #pragma unroll
         for (int j = 0; j < N; j++) {
             const int other = key + column + 16 * j;
             const bool sees = is_there && other < s.keys && level != -INFINITY && rt_attend_sees(at, other, s) &&
                               rt_segments_equal(segments, at, other, s);
-            const float power = weight[i][j] * s.scale - level; /* above 0 by rounding only */
-            weight[i][j] = sees ? expf(power > 0 ? 0.0f : power) : 0.0f;
-            slope[i][j] = weight[i][j] * (slope[i][j] - share);
+            float factor;
+            const float power = rt_plain_shape(weight[i][j], factor, bias, at, other, s) - level;
+            weight[i][j] = sees ? expf(power > 0 ? 0.0f : power) : 0.0f; /* above 0 by rounding only */
+            slope[i][j] = weight[i][j] * (slope[i][j] - share) * (SLOPES ? factor : 1.0f);
         }
     }
+}
+
+/* Weights and slopes of a tile, into shared memory. */
+template <int D>
+RT_INLINE void rt_plain_slopes(const float *queries, const float *keys, const float *values, const float *gradients,
+                               float *weights, float *slopes, const float *lse, const float *shares, const float *bias,
+                               int query, int key, const RtSegments segments, const RtAttend s)
+{
+    constexpr int N = RtPlainTiles<D>::EACH;
+    float weight[N][N], slope[N][N];
+    rt_plain_weigh<D, true>(weight, slope, queries, keys, values, gradients, lse, shares, 1, bias, query, key, segments,
+                            s);
     rt_plain_put<D>(weights, weight);
     rt_plain_put<D>(slopes, slope);
 }
@@ -226,18 +256,18 @@ template <int D> struct RtPlainMemory {
 
 template <int D>
 RT_INLINE void rt_attend_grad_plain_share(const float *q, const float *k, const float *v, const float *y,
-                                          const float *lse, const float *dy, const int32_t *query_segment,
-                                          const int32_t *key_segment, float *dq, float *dk, float *dv, float *scratch,
-                                          const RtAttend s)
+                                          const float *lse, const float *dy, const float *bias,
+                                          const int32_t *query_segment, const int32_t *key_segment, float *dq,
+                                          float *dk, float *dv, float *scratch, const RtAttend s)
 {
-    rt_attend_grad_share<D, false>(q, k, v, y, lse, dy, query_segment, key_segment, dq, dk, dv, scratch, s);
+    rt_attend_grad_share<D, false>(q, k, v, y, lse, dy, bias, query_segment, key_segment, dq, dk, dv, scratch, s);
 }
 
 template <int D>
 RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const float *v, const float *,
-                                         const float *lse, const float *dy, const int32_t *query_segment,
-                                         const int32_t *key_segment, float *, float *dk, float *dv, float *scratch,
-                                         const RtAttend s)
+                                         const float *lse, const float *dy, const float *bias,
+                                         const int32_t *query_segment, const int32_t *key_segment, float *, float *dk,
+                                         float *dv, float *scratch, const RtAttend s)
 {
     using Tiles = RtPlainTiles<D>;
     constexpr int TILE = Tiles::TILE, N = Tiles::EACH;
@@ -261,8 +291,8 @@ RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const f
         rt_plain_load<D>(m.gradients, rt_head_of(dy, s.dy, b, h, at.g), s.dy.row, at.query, (int)s.queries);
         __syncthreads();
         rt_plain_slopes<D>(m.queries, m.keys, m.values, m.gradients, m.weights, m.slopes,
-                           rt_head_of(lse, s.lse, b, h, at.g), rt_shares_of(scratch, b, h, at.g, s), at.query, key,
-                           segments, s);
+                           rt_head_of(lse, s.lse, b, h, at.g), rt_shares_of(scratch, b, h, at.g, s),
+                           rt_bias_of(bias, b, h, at.g, s), at.query, key, segments, s);
         __syncthreads();
         rt_plain_sums<D, true>(sum_v, m.weights, m.gradients);
         rt_plain_sums<D, true>(sum_k, m.slopes, m.queries);
@@ -273,9 +303,9 @@ RT_INLINE void rt_attend_grad_plain_keys(const float *q, const float *k, const f
 
 template <int D>
 RT_INLINE void rt_attend_grad_plain_queries(const float *q, const float *k, const float *v, const float *,
-                                            const float *lse, const float *dy, const int32_t *query_segment,
-                                            const int32_t *key_segment, float *dq, float *, float *, float *scratch,
-                                            const RtAttend s)
+                                            const float *lse, const float *dy, const float *bias,
+                                            const int32_t *query_segment, const int32_t *key_segment, float *dq,
+                                            float *, float *, float *scratch, const RtAttend s)
 {
     using Tiles = RtPlainTiles<D>;
     constexpr int TILE = Tiles::TILE, N = Tiles::EACH;
@@ -300,7 +330,8 @@ RT_INLINE void rt_attend_grad_plain_queries(const float *q, const float *k, cons
         rt_plain_load<D>(m.values, rt_head_of(v, s.v, b, h, 0), s.v.row, key, end);
         __syncthreads();
         rt_plain_slopes<D>(m.queries, m.keys, m.values, m.gradients, m.weights, m.slopes,
-                           rt_head_of(lse, s.lse, b, h, g), rt_shares_of(scratch, b, h, g, s), query, key, segments, s);
+                           rt_head_of(lse, s.lse, b, h, g), rt_shares_of(scratch, b, h, g, s),
+                           rt_bias_of(bias, b, h, g, s), query, key, segments, s);
         __syncthreads();
         rt_plain_sums<D, false>(sum, m.slopes, m.keys);
     }

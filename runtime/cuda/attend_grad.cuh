@@ -34,7 +34,8 @@ RT_INLINE float *rt_shares_of(float *scratch, int64_t b, int64_t h, int64_t g, c
 /* share = dy . y, which the gradient of softmax subtracts; one warp per query. */
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y, const float *, const T *dy,
-                                    const int32_t *, const int32_t *, T *, T *, T *, float *scratch, const RtAttend s)
+                                    const float *, const int32_t *, const int32_t *, T *, T *, T *, float *scratch,
+                                    const RtAttend s)
 {
     constexpr int WIDTH = ASYNC ? 4 : 1;
     const int64_t item = (int64_t)blockIdx.x * 8 + threadIdx.x / 32;
@@ -59,10 +60,7 @@ RT_INLINE void rt_attend_grad_share(const T *, const T *, const T *, const T *y,
 
 /* The exponent subtracted for a query's weights: infinity, which makes them 0, if the query does not exist or sees no
  * key. */
-RT_INLINE float rt_level(float lse, bool is_there)
-{
-    return is_there && lse != -INFINITY ? lse * 1.4426950408889634f : INFINITY;
-}
+RT_INLINE float rt_level(float lse, bool is_there) { return is_there && lse != -INFINITY ? lse * RT_LOG2E : INFINITY; }
 
 /* --- dk and dv --------------------------------------------------------------------------------- */
 
@@ -133,10 +131,11 @@ RT_INLINE void rt_load_queries(const RtAttendGradMemory<D, T> &memory, int side,
 /* Weights from scores: of the block's own 16 rows from `own` on, as held by the warp, with the others from `other` on.
  * Rows are queries, or (OF_KEYS) keys.  `level` is by query: of the thread's two rows, or of all columns, STEP elements
  * apart.  No weight is above 1: it would be infinite for keys that do not exist, with a score of 0 where the others are
- * far below, and where large scores and `level` are rounded differently. */
+ * far below, and where large scores and `level` are rounded differently.  Gradients of weights, less the shares, are to
+ * be multiplied by `slope`, which is set if scores are more than scaled products. */
 template <bool OF_KEYS, int STEP, int N>
-RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int own, int other, float scale2, bool all,
-                             const RtSegments segments, const RtAttend s)
+RT_INLINE void rt_weights_of(float (&score)[1][N][4], float (&slope)[1][N][4], const float *level, int own, int other,
+                             float scale2, bool all, const float *bias, const RtSegments segments, const RtAttend s)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -145,6 +144,8 @@ RT_INLINE void rt_weights_of(float (&score)[1][N][4], const float *level, int ow
         for (int e = 0; e < 4; e++) {
             const int column = 8 * n + lane % 4 * 2 + e % 2, row = own + lane / 4 + e / 2 * 8;
             const int query = OF_KEYS ? other + column : row, key = OF_KEYS ? row : other + column;
+            if (rt_attend_shapes(s))
+                score[0][n][e] = rt_attend_shape(score[0][n][e], slope[0][n][e], bias, query, key, s);
             const float power = score[0][n][e] * scale2 - level[OF_KEYS ? column * STEP : e / 2];
             const float weight = rt_exp2(power > 0 ? 0.0f : power);
             const bool sees = all || (rt_attend_sees(query, key, s) && rt_segments_equal(segments, query, key, s));
@@ -167,8 +168,8 @@ RT_INLINE void rt_gradient_tile(T *tile, const float (&sum)[1][N][4], int row, i
 
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
-                                   const int32_t *query_segment, const int32_t *key_segment, T *, T *dk, T *dv,
-                                   float *scratch, const RtAttend s)
+                                   const float *bias, const int32_t *query_segment, const int32_t *key_segment, T *,
+                                   T *dk, T *dv, float *scratch, const RtAttend s)
 {
     using Tiles = RtAttendGradTiles<D>;
     constexpr int KEYS = Tiles::TILE, QUERIES = Tiles::OTHERS, THREADS = Tiles::KEY_THREADS, PITCH = Tiles::PITCH;
@@ -201,11 +202,12 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
         const T *queries = memory.other(side, 0), *gradients = memory.other(side, 1);
         const bool all = rt_sees_all(rt_ahead(at.query, QUERIES, key, KEYS, s), s) &&
                          (!segments.query || rt_ranges_equal(own, rt_range_of_queries<QUERIES>(segments, at.query, s)));
-        float weight[1][QUERIES / 8][4], slope[1][QUERIES / 8][4];
+        float weight[1][QUERIES / 8][4], slope[1][QUERIES / 8][4], factor[1][QUERIES / 8][4];
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own(0), row, queries, 0);
-        rt_weights_of<true, Tiles::STEP>(weight, memory.level(side), key + row, at.query, scale2, all, segments, s);
+        rt_weights_of<true, Tiles::STEP>(weight, factor, memory.level(side), key + row, at.query, scale2, all,
+                                         rt_bias_of(bias, b, h, at.g, s), segments, s);
         rt_product_of_weights<D>(sum_v, weight, gradients, column);
         rt_product_of_rows<D>(slope, memory.own(1), row, gradients, 0);
 #pragma unroll
@@ -214,7 +216,8 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
             for (int e = 0; e < 4; e++)
                 slope[0][n][e] =
                     weight[0][n][e] *
-                    (slope[0][n][e] - memory.share(side)[(8 * n + threadIdx.x % 4 * 2 + e % 2) * Tiles::STEP]);
+                    (slope[0][n][e] - memory.share(side)[(8 * n + threadIdx.x % 4 * 2 + e % 2) * Tiles::STEP]) *
+                    (rt_attend_shapes(s) ? factor[0][n][e] : 1.0f);
         rt_product_of_weights<D>(sum_k, slope, queries, column);
         __syncthreads(); /* all have read this side */
         at = next;
@@ -232,8 +235,8 @@ RT_INLINE void rt_attend_grad_keys(const T *q, const T *k, const T *v, const T *
 
 template <int D, bool ASYNC, typename T>
 RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const T *, const float *lse, const T *dy,
-                                      const int32_t *query_segment, const int32_t *key_segment, T *dq, T *, T *,
-                                      float *scratch, const RtAttend s)
+                                      const float *bias, const int32_t *query_segment, const int32_t *key_segment,
+                                      T *dq, T *, T *, float *scratch, const RtAttend s)
 {
     using Tiles = RtAttendGradTiles<D>;
     constexpr int QUERIES = Tiles::TILE, KEYS = Tiles::OTHERS, THREADS = Tiles::QUERY_THREADS, PITCH = Tiles::PITCH;
@@ -277,17 +280,19 @@ RT_INLINE void rt_attend_grad_queries(const T *q, const T *k, const T *v, const 
         __syncthreads();
         const bool all = rt_sees_all(rt_ahead(query, QUERIES, key, KEYS, s), s) &&
                          (!segments.key || rt_ranges_equal(own, rt_range_of_keys<KEYS>(segments, key, s)));
-        float weight[1][KEYS / 8][4], slope[1][KEYS / 8][4];
+        float weight[1][KEYS / 8][4], slope[1][KEYS / 8][4], factor[1][KEYS / 8][4];
         rt_clear_pieces(weight);
         rt_clear_pieces(slope);
         rt_product_of_rows<D>(weight, memory.own(0), row, memory.other(side, 0), 0);
-        rt_weights_of<false, 1>(weight, level, query + row, key, scale2, all, segments, s);
+        rt_weights_of<false, 1>(weight, factor, level, query + row, key, scale2, all, rt_bias_of(bias, b, h, g, s),
+                                segments, s);
         rt_product_of_rows<D>(slope, memory.own(1), row, memory.other(side, 1), 0);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                slope[0][n][e] = weight[0][n][e] * (slope[0][n][e] - share[e / 2]);
+                slope[0][n][e] =
+                    weight[0][n][e] * (slope[0][n][e] - share[e / 2]) * (rt_attend_shapes(s) ? factor[0][n][e] : 1.0f);
         rt_product_of_weights<D>(sum, slope, memory.other(side, 0), 0);
         __syncthreads(); /* all have read this side */
         key = next;

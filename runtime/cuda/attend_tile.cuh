@@ -271,8 +271,54 @@ RT_INLINE bool rt_segments_equal(const RtSegments of, int query, int key, const 
            (query < s.queries && key < s.keys && rt_segment_of_query(of, query, s) == rt_segment_of_key(of, key, s));
 }
 
-/* Logarithms here are to base 2: exp(scale * x) = 2^(rt_scale2 * x). */
-RT_INLINE float rt_scale2(const RtAttend s) { return s.scale * 1.4426950408889634f; }
+/* --- Scores ----------------------------------------------------------------------------------- */
+
+constexpr float RT_LOG2E = 1.4426950408889634f;
+
+/* Logarithms here are to base 2: exp(scale * x) = 2^(rt_scale2 * x).  Scores that are more than scaled products have
+ * this factor already. */
+RT_INLINE float rt_scale2(const RtAttend s) { return rt_attend_shapes(s) ? 1.0f : s.scale * RT_LOG2E; }
+
+/* tanh(x), with an absolute error of 2^-23. */
+RT_INLINE float rt_tanh(float x) { return 1.0f - 2.0f / (rt_exp2(x * (2.0f * RT_LOG2E)) + 1.0f); }
+
+/* Of a query and a key, or the last ones where there are none. */
+RT_INLINE float rt_bias_at(const float *bias, int query, int key, const RtAttend s)
+{
+    return bias[rt_least(query, (int)s.queries - 1) * s.bias.row + rt_least(key, (int)s.keys - 1) * s.bias.key];
+}
+
+/* A product becomes the score that the softmax takes, times log2(e); `slope`: its derivative by the scaled product.
+ * `bias`: of the head. */
+RT_INLINE float rt_attend_shape(float product, float &slope, const float *bias, int query, int key, const RtAttend s)
+{
+    float score = product * (s.scale * RT_LOG2E);
+    slope = 1.0f;
+    if (s.softcap != 0) {
+        const float capped = rt_tanh(product * (s.scale / s.softcap));
+        slope = 1.0f - capped * capped;
+        score = capped * (s.softcap * RT_LOG2E);
+    }
+    return s.has_bias ? score + rt_bias_at(bias, query, key, s) * RT_LOG2E : score;
+}
+
+/* The warp's queries are from `query` on. */
+template <int PIECES, int N>
+RT_INLINE void rt_attend_shape_all(float (&score)[PIECES][N][4], const float *bias, int query, int key,
+                                   const RtAttend s)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                float slope;
+                score[i][n][e] = rt_attend_shape(score[i][n][e], slope, bias, query + 16 * i + lane / 4 + e / 2 * 8,
+                                                 key + 8 * n + lane % 4 * 2 + e % 2, s);
+            }
+}
 
 /* The part of an operand for one sequence and head. */
 template <typename T> RT_INLINE T *rt_head_of(T *at, const RtAttendStride stride, int64_t b, int64_t h, int64_t g)

@@ -4,6 +4,7 @@
 #define MPC_CUDA_KERNELS_H
 
 #include "attend.cuh"
+#include "attend_bias.cuh"
 #include "attend_f32.cuh"
 #include "attend_grad.cuh"
 #include "copy.cuh"

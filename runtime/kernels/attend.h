@@ -3,7 +3,8 @@
  *
  * Letters: B sequences, S queries, T keys, H heads of k and v, G queries' heads for each of these, D features.
  * q, y, dq, dy [B, S, H, G, D]; k, v, dk, dv [B, T, H, D]; lse [B, S, H, G], f32; the stride of D is 1.  Segments, if
- * any: of queries [B, S, H], of keys [B, T, H]; a query sees the keys of its own segment.
+ * any: of queries [B, S, H], of keys [B, T, H]; a query sees the keys of its own segment.  A bias [B, S, H, G, T] may
+ * lack dims; sinks [B, H, G].
  */
 #ifndef MPC_KERNELS_ATTEND_H
 #define MPC_KERNELS_ATTEND_H
@@ -29,6 +30,20 @@ RT_INLINE float rt_exp_negative(float x)
     p = p * r * r + r + 1.0f;
     const float scaled = rt_float_of_bits(rt_bits_of_float(p) + (rt_bits_of_float(shifted) << 23));
     return x < -87.0f ? 0.0f : scaled;
+}
+
+/* tanh(x), within 4 units in the last place: by exponentials, and near 0, where these would cancel, by the polynomial
+ * of Cephes (Moshier, tanhf.c). */
+RT_INLINE float rt_tanh(float x)
+{
+    const float size = x < 0 ? -x : x, square = x * x, power = rt_exp_negative(-2.0f * size);
+    float p = -5.70498872745e-3f;
+    p = p * square + 2.06390887954e-2f;
+    p = p * square - 5.37397155531e-2f;
+    p = p * square + 1.33314422036e-1f;
+    p = p * square - 3.33332819422e-1f;
+    const float far = (1.0f - power) / (1.0f + power);
+    return size < 0.625f ? p * square * x + x : x < 0 ? -far : far;
 }
 
 /* The number of keys before a position. */
@@ -154,6 +169,23 @@ RT_INLINE void rt_attend_mask(float *score, int64_t query, int64_t rows, int64_t
                 score[j * RT_ATTEND_TILE + i] = -INFINITY;
 }
 
+/* Scaled scores [keys, 64 queries], of vectors of queries from `blind` on, become those that the softmax takes. */
+RT_INLINE void rt_attend_shape(float *score, const float *bias, int64_t query, int64_t rows, int64_t key,
+                               int64_t columns, int64_t blind, const RtAttend s)
+{
+    const float part = s.softcap != 0 ? 1.0f / s.softcap : 0.0f;
+    for (int64_t j = 0; j < columns; j++) {
+        float *of_key = score + j * RT_ATTEND_TILE;
+        if (s.softcap != 0)
+#pragma omp simd
+            for (int64_t i = blind; i < rows; i++)
+                of_key[i] = s.softcap * rt_tanh(of_key[i] * part);
+        if (s.has_bias)
+            for (int64_t i = blind; i < rows; i++)
+                of_key[i] += bias[(query + i) * s.bias.row + (key + j) * s.bias.key];
+    }
+}
+
 /* A step of the online softmax for a vector of queries: scores become weights; `kept` is the factor for earlier
  * sums. */
 RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, float *total, float *kept)
@@ -184,11 +216,11 @@ RT_INLINE void rt_attend_online(float *score, int64_t columns, float *highest, f
     }
 }
 
-/* y and lse of one tile of queries of one head.  Scores are [keys, queries]: keys are read in place, queries are
- * transposed once, and a vector holds the scores of 16 queries for one key, so that the softmax needs no sums across a
- * vector. */
-RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const RtSegments segments, char *y,
-                              float *lse, int64_t query, const RtAttend s)
+/* y and lse of one tile of queries of one head; `sink`: a logit without a key, or minus infinity.  Scores are [keys,
+ * queries]: keys are read in place, queries are transposed once, and a vector holds the scores of 16 queries for one
+ * key, so that the softmax needs no sums across a vector. */
+RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const float *bias, float sink,
+                              const RtSegments segments, char *y, float *lse, int64_t query, const RtAttend s)
 {
     enum { TILE = RT_ATTEND_TILE };
     const int64_t width = rt_whole_vectors(s.feature), size = s.type == RT_F32 ? 4 : 2;
@@ -200,7 +232,7 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const
     for (int64_t i = 0; i < rows * width; i++)
         sum[i] = 0;
     for (int64_t i = 0; i < lanes; i++)
-        highest[i] = -INFINITY, total[i] = 0;
+        highest[i] = sink, total[i] = sink > -INFINITY ? 1.0f : 0.0f;
     int64_t key, end, columns;
     rt_attend_range(query, rows, s, &key, &end);
     for (; key < end; key += columns) {
@@ -215,6 +247,8 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const
             rt_attend_load(from, s.k.row, columns, s.feature, width, keys, s.type);
         rt_tile_product(columns, lanes - blind, s.feature, s.type == RT_F32 ? (const float *)(const void *)from : keys,
                         s.type == RT_F32 ? s.k.row : width, 1, queries + blind, TILE, score + blind, TILE, false);
+        if (rt_attend_shapes(s))
+            rt_attend_shape(score, bias, query, rows, key, columns, blind, s);
         if (!all)
             rt_attend_mask(score, query, rows, key, columns, segments, s);
         for (int64_t i = blind; i < lanes; i += RT_LANES)
@@ -237,8 +271,9 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const
 
 /* y = softmax(scale q k^T) v, and the logarithm of each row's sum of exponentials.  A query that sees no key gets
  * zeros.  Order: parallel over tiles of queries, each written by one thread. */
-RT_INLINE void rt_attend(const void *q, const void *k, const void *v, const int32_t *query_segment,
-                         const int32_t *key_segment, void *y, float *lse, const RtAttend s)
+RT_INLINE void rt_attend(const void *q, const void *k, const void *v, const float *bias, const float *sinks,
+                         const int32_t *query_segment, const int32_t *key_segment, void *y, float *lse,
+                         const RtAttend s)
 {
     const int64_t size = s.type == RT_F32 ? 4 : 2, tiles = (s.queries + RT_ATTEND_TILE - 1) / RT_ATTEND_TILE;
 #pragma omp parallel for collapse(4) schedule(dynamic, 1)
@@ -249,6 +284,7 @@ RT_INLINE void rt_attend(const void *q, const void *k, const void *v, const int3
                     rt_attend_tile((const char *)q + (b * s.q.batch + h * s.q.head + g * s.q.group) * size,
                                    (const char *)k + (b * s.k.batch + h * s.k.head) * size,
                                    (const char *)v + (b * s.v.batch + h * s.v.head) * size,
+                                   rt_bias_of(bias, b, h, g, s), sinks ? rt_sink_of(sinks, b, h, g, s) : -INFINITY,
                                    rt_segments_of(query_segment, key_segment, b, h, s),
                                    (char *)y + (b * s.y.batch + h * s.y.head + g * s.y.group) * size,
                                    lse + b * s.lse.batch + h * s.lse.head + g * s.lse.group, tile * RT_ATTEND_TILE, s);

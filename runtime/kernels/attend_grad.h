@@ -23,6 +23,33 @@ RT_INLINE void rt_attend_grad_mask(float *score, int64_t query, int64_t rows, in
                 score[i * RT_ATTEND_TILE + j] = -INFINITY;
 }
 
+/* Products [queries, 64 keys] become the scores that the softmax takes, and their derivatives by the products. */
+RT_INLINE void rt_attend_grad_shape(float *score, float *slope, const float *bias, int64_t query, int64_t rows,
+                                    int64_t key, int64_t columns, const RtAttend s)
+{
+    const float part = s.softcap != 0 ? s.scale / s.softcap : 0.0f;
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = score + i * RT_ATTEND_TILE, *slopes = slope + i * RT_ATTEND_TILE;
+#pragma omp simd
+        for (int64_t j = 0; j < columns; j++) {
+            const float capped = s.softcap != 0 ? rt_tanh(row[j] * part) : 0.0f;
+            row[j] = s.softcap != 0 ? s.softcap * capped : row[j] * s.scale;
+            slopes[j] = s.scale * (1.0f - capped * capped);
+        }
+        if (s.has_bias)
+            for (int64_t j = 0; j < columns; j++)
+                row[j] += bias[(query + i) * s.bias.row + (key + j) * s.bias.key];
+    }
+}
+
+RT_INLINE void rt_attend_grad_slopes(float *gradient, const float *slope, int64_t rows, int64_t columns)
+{
+    for (int64_t i = 0; i < rows; i++)
+#pragma omp simd
+        for (int64_t j = 0; j < columns; j++)
+            gradient[i * RT_ATTEND_TILE + j] *= slope[i * RT_ATTEND_TILE + j];
+}
+
 /* In place: weights from scores, and gradients of scores from gradients of weights. */
 RT_INLINE void rt_attend_grad_scores(float *score, float *gradient, const float *lse, int64_t lse_row,
                                      const float *share, int64_t rows, int64_t lanes, float scale)
@@ -71,8 +98,8 @@ RT_INLINE void rt_attend_grad_queries(const float *gradient, int64_t rows, int64
 
 /* One head of k and v, with the heads of q in its group. */
 RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, const char *y, const float *lse,
-                                   const char *dy, const RtSegments segments, char *dq, char *dk, char *dv,
-                                   float *scratch, const RtAttend s)
+                                   const char *dy, const float *bias, const RtSegments segments, char *dq, char *dk,
+                                   char *dv, float *scratch, const RtAttend s)
 {
     enum { TILE = RT_ATTEND_TILE };
     const int64_t width = rt_whole_vectors(s.feature), size = s.type == RT_F32 ? 4 : 2;
@@ -80,6 +107,7 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
     float values_turned[s.feature * TILE] RT_ALIGNED;
     float queries[TILE * width] RT_ALIGNED, outputs[TILE * width] RT_ALIGNED, share[TILE];
     float weight[TILE * TILE] RT_ALIGNED, gradient[TILE * TILE] RT_ALIGNED;
+    float slope[rt_attend_shapes(s) ? TILE * TILE : 1] RT_ALIGNED;
     float key_sum[TILE * width] RT_ALIGNED, value_sum[TILE * width] RT_ALIGNED;
     for (int64_t i = 0; i < s.group * s.queries * s.feature; i++)
         scratch[i] = 0;
@@ -109,8 +137,14 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
                                      s);
                 rt_tile_product(rows, lanes, s.feature, queries, width, 1, keys_turned, TILE, weight, TILE, false);
                 rt_tile_product(rows, lanes, s.feature, outputs, width, 1, values_turned, TILE, gradient, TILE, false);
+                if (rt_attend_shapes(s))
+                    rt_attend_grad_shape(weight, slope, s.has_bias ? bias + g * s.bias.group : bias, query, rows, key,
+                                         columns, s);
                 rt_attend_grad_mask(weight, query, rows, key, columns, segments, s);
-                rt_attend_grad_scores(weight, gradient, lse + at, s.lse.row, share, rows, lanes, s.scale);
+                rt_attend_grad_scores(weight, gradient, lse + at, s.lse.row, share, rows, lanes,
+                                      rt_attend_shapes(s) ? 1.0f : s.scale);
+                if (rt_attend_shapes(s))
+                    rt_attend_grad_slopes(gradient, slope, rows, columns);
                 rt_tile_product(columns, width, rows, weight, 1, TILE, outputs, width, value_sum, width, true);
                 rt_tile_product(columns, width, rows, gradient, 1, TILE, queries, width, key_sum, width, true);
                 rt_attend_grad_queries(gradient, rows, columns, keys, width,
@@ -129,8 +163,8 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
 
 /* Order: parallel over heads of k and v; within one, tiles of keys, then heads of q, then tiles of queries. */
 RT_INLINE void rt_attend_grad(const void *q, const void *k, const void *v, const void *y, const float *lse,
-                              const void *dy, const int32_t *query_segment, const int32_t *key_segment, void *dq,
-                              void *dk, void *dv, void *scratch, const RtAttend s)
+                              const void *dy, const float *bias, const int32_t *query_segment,
+                              const int32_t *key_segment, void *dq, void *dk, void *dv, void *scratch, const RtAttend s)
 {
     const int64_t size = s.type == RT_F32 ? 4 : 2, head = s.group * s.queries * s.feature;
 #pragma omp parallel for collapse(2) schedule(dynamic, 1)
@@ -141,7 +175,7 @@ RT_INLINE void rt_attend_grad(const void *q, const void *k, const void *v, const
                 (const char *)k + (b * s.k.batch + h * s.k.head) * size,
                 (const char *)v + (b * s.v.batch + h * s.v.head) * size,
                 (const char *)y + (b * s.y.batch + h * s.y.head) * size, lse + b * s.lse.batch + h * s.lse.head,
-                (const char *)dy + (b * s.dy.batch + h * s.dy.head) * size,
+                (const char *)dy + (b * s.dy.batch + h * s.dy.head) * size, rt_bias_of(bias, b, h, 0, s),
                 rt_segments_of(query_segment, key_segment, b, h, s),
                 (char *)dq + (b * s.dq.batch + h * s.dq.head) * size,
                 (char *)dk + (b * s.dk.batch + h * s.dk.head) * size,

@@ -10,6 +10,7 @@
 
 #include "activation.h"
 #include "attend.h"
+#include "attend_bias.h"
 #include "attend_grad.h"
 #include "copy.h"
 #include "cumulative.h"

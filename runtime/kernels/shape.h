@@ -122,19 +122,40 @@ typedef struct {
 } RtAttendStride;
 
 typedef struct {
+    int64_t batch, row, head, group, key; /* the same of a bias: of queries and of keys; 0 of dims that it lacks */
+} RtAttendPlane;
+
+typedef struct {
     int64_t batch, queries, keys, heads, group, feature;
-    RtAttendStride q, k, v, y, lse, dy, dq, dk, dv; /* the last four: of the gradients */
+    RtAttendStride q, k, v, y, share, lse, dy, dq, dk, dv; /* the last four: of the gradients */
+    RtAttendPlane bias, dbias;
+    RtAttendStride sinks;
     RtAttendStride query_segment, key_segment;
     RtType type;                          /* of all but lse */
     bool causal;                          /* query i sees keys up to i */
     int64_t window;                       /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
     int64_t first_query, jump_from, jump; /* positions in the whole sequence, as in RtPart */
     int64_t first_key, key_jump_from, key_jump;
-    float scale;
+    float scale, softcap; /* c, of c tanh(score / c); 0: none */
+    bool has_bias;
 } RtAttend;
 
 /* The segments of queries or keys, of attention without them: a constant, so that no code is left for them. */
 #define RT_NO_SEGMENT ((const int32_t *)0)
+
+/* The bias or the sinks of attention without them. */
+#define RT_NO_LOGITS ((const float *)0)
+
+/* Those of one head. */
+RT_INLINE const float *rt_bias_of(const float *bias, int64_t b, int64_t h, int64_t g, const RtAttend s)
+{
+    return s.has_bias ? bias + b * s.bias.batch + h * s.bias.head + g * s.bias.group : bias;
+}
+
+RT_INLINE float rt_sink_of(const float *sinks, int64_t b, int64_t h, int64_t g, const RtAttend s)
+{
+    return sinks[b * s.sinks.batch + h * s.sinks.head + g * s.sinks.group];
+}
 
 /* The global position of a query. */
 RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
@@ -146,6 +167,9 @@ RT_INLINE int64_t rt_attend_key_position(int64_t key, const RtAttend s)
 {
     return s.first_key + key + (key >= s.key_jump_from ? s.key_jump : 0);
 }
+
+/* Are scores more than scaled products? */
+RT_INLINE bool rt_attend_shapes(const RtAttend s) { return s.softcap != 0 || s.has_bias; }
 
 RT_INLINE bool rt_attend_sees(int64_t query, int64_t key, const RtAttend s)
 {

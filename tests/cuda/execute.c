@@ -260,7 +260,8 @@ static Difference difference_by_rows(const Tensor *expected, const Tensor *got)
 
 static bool check_result(const Value *value, const Tensor *expected, const Tensor *got, const Op *op, const Func *f)
 {
-    Difference d = op->kind == OP_attend_grad ? difference_by_rows(expected, got) : tensor_difference(expected, got, 0);
+    const bool by_rows = op->kind == OP_attend_grad || op->kind == OP_attend_bias_grad;
+    Difference d = by_rows ? difference_by_rows(expected, got) : tensor_difference(expected, got, 0);
     double most = tolerance(&value->type, op, points_of(f), roundings_of(f));
 
     if (!(d.by <= most))
@@ -305,14 +306,15 @@ static int first_of(const Operands *o, int operand)
     return i;
 }
 
-/* Attention's gradient takes what attention makes of the same q, k and v: y, and the logarithms of sums. */
+/* Attention's gradient takes what attention makes of the same q, k and v: y, and the logarithms of sums.  That of a
+ * bias takes any shares in place of y. */
 static void attend_first(Run *run, int n)
 {
-    enum { TAKEN = 3, MADE = 2, GIVEN = TAKEN + MADE + 1 }; /* before the segments */
+    enum { TAKEN = 3, MADE = 2, GIVEN = TAKEN + MADE + 1, MORE = 3 }; /* a bias and segments */
     Module *m = run->m;
     const Op *gradient = run->call->op[n];
-    const int segments = gradient->args.count - GIVEN;
-    Tensor *of = run->tensor + run->first[n], taken[TAKEN + 2], made[MADE];
+    const int more = gradient->args.count - GIVEN;
+    Tensor *of = run->tensor + run->first[n], taken[TAKEN + MORE], made[MADE];
     Op *attend = NEW(&m->arena, Op);
     Func *f = NEW(&m->arena, Func);
     *attend = (Op){ .kind = OP_attend, .attrs = gradient->attrs };
@@ -321,21 +323,25 @@ static void attend_first(Run *run, int n)
         Value *value = NEW(&m->arena, Value);
         *value =
             (Value){ .name = arg(gradient, i)->name, .type = arg(gradient, i)->type, .def = i < TAKEN ? NULL : attend };
+        value->type = i == TAKEN ? arg(gradient, 0)->type : value->type;
         push_value(&m->arena, i < TAKEN ? &f->params : &f->results, value);
         push_value(&m->arena, i < TAKEN ? &attend->args : &attend->results, value);
     }
-    for (int i = 0; i < segments; i++) {
+    for (int i = 0; i < more; i++) {
         Value *value = NEW(&m->arena, Value);
         *value = (Value){ .name = arg(gradient, GIVEN + i)->name, .type = arg(gradient, GIVEN + i)->type };
         push_value(&m->arena, &f->params, value);
         push_value(&m->arena, &attend->args, value);
     }
-    for (int i = 0; i < TAKEN + segments; i++)
+    for (int i = 0; i < TAKEN + more; i++)
         taken[i] = of[i < TAKEN ? i : GIVEN + i - TAKEN];
     if (!interpret(m, f, taken, made))
         abort();
     for (int i = 0; i < MADE; i++) {
-        free_tensors(&of[TAKEN + i], 1);
+        const bool is_taken = i > 0 || gradient->kind == OP_attend_grad;
+        free_tensors(is_taken ? &of[TAKEN + i] : &made[i], 1);
+        if (!is_taken)
+            continue;
         of[TAKEN + i] = made[i];
         round_tensor(&of[TAKEN + i], arg(gradient, TAKEN + i)->type.dtype);
     }
@@ -361,7 +367,7 @@ static void open_run(Run *run)
             o->value[o->count] = op->results.at[i];
             run->tensor[o->count++] = new_tensor(&op->results.at[i]->type);
         }
-        if (op->kind == OP_attend_grad)
+        if (op->kind == OP_attend_grad || op->kind == OP_attend_bias_grad)
             attend_first(run, n);
     }
 }

@@ -102,6 +102,10 @@ llama sm_86 -D head=256
 llama sm_89 -D head=256 --set train.precision=fp32
 ../tests/oracle/packed sm_90 -D seq=2048 -D head=128 --set train.precision=bf16
 ../tests/oracle/packed sm_80 -D seq=2048 -D head=112 --set train.precision=fp16
+../tests/oracle/logits sm_90 -D seq=1024 -D distance=2047 -D source=777 -D head=128 --set train.precision=bf16
+../tests/oracle/logits sm_80 -D seq=1024 -D distance=2047 -D source=777 -D head=64 --set train.precision=fp16
+../tests/oracle/logits sm_89 -D seq=1024 -D distance=2047 -D source=777 -D head=256 --set train.precision=bf16
+../tests/oracle/logits sm_80 -D seq=1024 -D distance=2047 -D source=777 -D head=80 --set train.precision=fp32
 END
 if [ "$nvrtc" != "${nvrtc#compiled by}" ]; then
     /usr/bin/python3 tests/cuda/sass.py "$MPC" "$models" > "$models/sass" || failed=1

@@ -11,41 +11,44 @@ typedef struct {
     bool causal;
     int64_t window, first_query, first_key;
     int64_t jump_from, jump, key_jump_from, key_jump; /* two pieces of a sequence each, in zig-zag */
+    float softcap;
 } Case;
 
 static const Case cases[] = {
-    { 1, 1, 1, 1, 1, 1, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 2, 2, 3, 70, 70, 20, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 2, 2, 1, 70, 70, 16, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 2, 1, 130, 130, 64, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 256, 256, 64, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 3, 1, 33, 200, 17, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 2, 65, 129, 80, true, 0, 64, 0, 0, 0, 0, 0 },
-    { 1, 1, 2, 100, 100, 128, true, 5, 0, 0, 0, 0, 0, 0 },
-    { 1, 2, 1, 150, 150, 32, true, 70, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 150, 150, 31, false, 1, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 200, 200, 48, false, 70, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 40, 100, 8, true, 0, 60, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 80, 80, 8, true, 0, 0, 32, 0, 0, 0, 0 },
-    { 1, 1, 1, 60, 90, 65, false, 33, 200, 150, 0, 0, 0, 0 },
-    { 1, 1, 1, 64, 64, 16, true, 0, 0, 1000, 0, 0, 0, 0 },
-    { 1, 1, 1, 96, 300, 24, true, 100, 204, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 70, 200, 16, true, 20, 300, 40, 0, 0, 0, 0 },
-    { 1, 2, 1, 41, 47, 64, false, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 190, 190, 8, true, 127, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 190, 190, 8, false, 127, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 200, 200, 16, true, 66, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 70, 66, 256, true, 0, 0, 0, 0, 0, 0, 0 },
-    { 1, 1, 1, 20, 20, 100, false, 12, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 1, 1, 1, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 2, 2, 3, 70, 70, 20, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 2, 2, 1, 70, 70, 16, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 130, 130, 64, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 256, 256, 64, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 3, 1, 33, 200, 17, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 2, 65, 129, 80, true, 0, 64, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 2, 100, 100, 128, true, 5, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 150, 150, 32, true, 70, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 150, 150, 31, false, 1, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 200, 200, 48, false, 70, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 40, 100, 8, true, 0, 60, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 80, 80, 8, true, 0, 0, 32, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 60, 90, 65, false, 33, 200, 150, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 64, 64, 16, true, 0, 0, 1000, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 96, 300, 24, true, 100, 204, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 70, 200, 16, true, 20, 300, 40, 0, 0, 0, 0, 0 },
+    { 1, 2, 1, 41, 47, 64, false, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 190, 190, 8, true, 127, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 190, 190, 8, false, 127, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 200, 200, 16, true, 66, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 70, 66, 256, true, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 1, 1, 1, 20, 20, 100, false, 12, 0, 0, 0, 0, 0, 0, 0 },
     /* of 8 pieces: 1 and 6 see 2 and 5, 0 and 7, and themselves */
-    { 1, 2, 2, 200, 200, 16, true, 0, 100, 200, 100, 400, 100, 200 },
-    { 1, 1, 1, 200, 200, 16, true, 0, 100, 0, 100, 400, 100, 600 },
-    { 1, 1, 1, 200, 200, 16, true, 0, 100, 100, 100, 400, 100, 400 },
-    { 1, 1, 1, 200, 200, 24, true, 60, 100, 200, 100, 400, 100, 200 },
-    { 1, 1, 1, 200, 200, 24, true, 150, 100, 0, 100, 400, 100, 600 },
-    { 1, 1, 1, 256, 256, 32, true, 130, 128, 256, 128, 512, 128, 256 },
-    { 1, 1, 1, 200, 200, 20, false, 90, 100, 200, 100, 400, 100, 200 },
-    { 1, 1, 1, 90, 140, 8, true, 33, 70, 10, 37, 90, 71, 60 },
+    { 1, 2, 2, 200, 200, 16, true, 0, 100, 200, 100, 400, 100, 200, 0 },
+    { 1, 1, 1, 200, 200, 16, true, 0, 100, 0, 100, 400, 100, 600, 0 },
+    { 1, 1, 1, 200, 200, 16, true, 0, 100, 100, 100, 400, 100, 400, 0 },
+    { 1, 1, 1, 200, 200, 24, true, 60, 100, 200, 100, 400, 100, 200, 0 },
+    { 1, 1, 1, 200, 200, 24, true, 150, 100, 0, 100, 400, 100, 600, 0 },
+    { 1, 1, 1, 256, 256, 32, true, 130, 128, 256, 128, 512, 128, 256, 0 },
+    { 1, 1, 1, 200, 200, 20, false, 90, 100, 200, 100, 400, 100, 200, 0 },
+    { 1, 1, 1, 90, 140, 8, true, 33, 70, 10, 37, 90, 71, 60, 0 },
+    { 1, 1, 2, 70, 130, 20, false, 0, 0, 0, 0, 0, 0, 0, 0.5f },
+    { 2, 2, 1, 100, 100, 33, true, 40, 0, 0, 0, 0, 0, 0, 50 },
 };
 
 enum { Q, K, V, Y, DY, DQ, DK, DV, TENSORS };
@@ -56,10 +59,15 @@ typedef struct {
     int64_t count[TENSORS];
     float *lse;
     int64_t lse_count;
-    int32_t *of_query, *of_key; /* segments; NULL: none */
+    int32_t *of_query, *of_key;          /* segments; NULL: none */
+    float *bias, *dbias, *sinks, *share; /* the same */
+    int64_t bias_count;
 } Problem;
 
 enum { WITHOUT, DOCUMENTS, MIXED, SEGMENTS };
+
+/* Biases that lack no, some and most dims; in all but the first, some elements are minus infinity. */
+enum { NO_BIAS, ALL_DIMS, BY_HEAD, BY_GROUP, BY_KEY, BIASES };
 
 /* Documents follow each other, the same for all heads; or each row of each head has a segment of its own. */
 static int32_t *make_segments(const Case *c, int kind, int64_t rows, RtAttendStride *stride)
@@ -86,7 +94,31 @@ static RtAttendStride lay_out(int64_t batch, int64_t rows, int64_t heads, int64_
     return (RtAttendStride){ rows * all + 1, inner, group * rows * inner, rows * inner };
 }
 
-static Problem make_problem(const Case *c, RtType type, int segments)
+static void make_bias(Problem *p, const Case *c, int kind)
+{
+    const bool by_row = kind != BY_KEY, by_batch = kind == ALL_DIMS || kind == BY_KEY;
+    const bool by_head = kind == ALL_DIMS || kind == BY_HEAD, by_group = kind == ALL_DIMS || kind == BY_GROUP;
+    RtAttendPlane *of = &p->s.bias;
+    int64_t count = 1;
+    of->row = by_row ? count : 0, count *= by_row ? c->queries : 1; /* keys are not contiguous */
+    of->key = count, count *= c->keys;
+    of->group = by_group ? count : 0, count *= by_group ? c->group : 1;
+    of->head = by_head ? count : 0, count *= by_head ? c->heads : 1;
+    of->batch = by_batch ? count : 0, count *= by_batch ? c->batch : 1;
+    p->s.dbias = *of;
+    p->s.has_bias = true;
+    p->bias_count = count;
+    p->bias = random_array(count, RT_F32);
+    p->dbias = allocate(count * 4);
+    for (int64_t i = 0; i < count; i++)
+        if (kind != ALL_DIMS && pick(9) == 0)
+            p->bias[i] = -INFINITY;
+    p->s.sinks = (RtAttendStride){ .head = 1, .group = c->heads };
+    if (kind == BY_HEAD || kind == BY_KEY)
+        p->sinks = random_array(c->heads * c->group, RT_F32);
+}
+
+static Problem make_problem(const Case *c, RtType type, int segments, int bias)
 {
     Problem p = { .s = { .batch = c->batch,
                          .queries = c->queries,
@@ -103,7 +135,8 @@ static Problem make_problem(const Case *c, RtType type, int segments)
                          .first_key = c->first_key,
                          .key_jump_from = c->key_jump_from,
                          .key_jump = c->key_jump,
-                         .scale = 1.5f / sqrtf((float)c->feature) } };
+                         .scale = 1.5f / sqrtf((float)c->feature),
+                         .softcap = c->softcap } };
     RtAttendStride *stride[TENSORS] = { &p.s.q, &p.s.k, &p.s.v, &p.s.y, &p.s.dy, &p.s.dq, &p.s.dk, &p.s.dv };
     for (int t = 0; t < TENSORS; t++) {
         const bool by_key = t == K || t == V || t == DK || t == DV;
@@ -113,6 +146,10 @@ static Problem make_problem(const Case *c, RtType type, int segments)
     }
     p.s.lse = lay_out(c->batch, c->queries, c->heads, c->group, 1, true, &p.lse_count);
     p.lse = allocate(p.lse_count * 4);
+    p.s.share = p.s.lse;
+    p.share = allocate(p.lse_count * 4);
+    if (bias)
+        make_bias(&p, c, bias);
     if (segments) {
         p.of_query = make_segments(c, segments, c->queries, &p.s.query_segment);
         p.of_key = make_segments(c, segments, c->keys, &p.s.key_segment);
@@ -125,11 +162,33 @@ static void free_problem(Problem *p)
     for (int t = 0; t < TENSORS; t++)
         free(p->at[t]);
     free(p->lse);
+    free(p->share);
+    free(p->bias);
+    free(p->dbias);
+    free(p->sinks);
     free(p->of_query);
     free(p->of_key);
 }
 
 /* --- Same bits ------------------------------------------------------------------------------ */
+
+static void find_shares(Problem *p)
+{
+    const RtAttend *s = &p->s;
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t h = 0; h < s->heads; h++)
+            for (int64_t g = 0; g < s->group; g++)
+                for (int64_t i = 0; i < s->queries; i++) {
+                    double sum = 0;
+                    for (int64_t d = 0; d < s->feature; d++)
+                        sum +=
+                            get(p->at[DY], b * s->dy.batch + i * s->dy.row + h * s->dy.head + g * s->dy.group + d,
+                                s->type) *
+                            get(p->at[Y], b * s->y.batch + i * s->y.row + h * s->y.head + g * s->y.group + d, s->type);
+                    p->share[b * s->share.batch + i * s->share.row + h * s->share.head + g * s->share.group] =
+                        (float)sum;
+                }
+}
 
 static void run_all(Problem *p)
 {
@@ -138,9 +197,13 @@ static void run_all(Problem *p)
             memset(p->at[t], 0x5A, (size_t)(p->count[t] * type_bytes(p->s.type)));
     const int64_t scratch_bytes = rt_attend_grad_scratch(p->s);
     char *scratch = allocate(scratch_bytes + 64);
-    rt_attend(p->at[Q], p->at[K], p->at[V], p->of_query, p->of_key, p->at[Y], p->lse, p->s);
-    rt_attend_grad(p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->at[DY], p->of_query, p->of_key, p->at[DQ],
-                   p->at[DK], p->at[DV], scratch, p->s);
+    rt_attend(p->at[Q], p->at[K], p->at[V], p->bias, p->sinks, p->of_query, p->of_key, p->at[Y], p->lse, p->s);
+    rt_attend_grad(p->at[Q], p->at[K], p->at[V], p->at[Y], p->lse, p->at[DY], p->bias, p->of_query, p->of_key,
+                   p->at[DQ], p->at[DK], p->at[DV], scratch, p->s);
+    find_shares(p);
+    if (p->bias)
+        rt_attend_bias_grad(p->at[Q], p->at[K], p->at[V], p->share, p->lse, p->at[DY], p->bias, p->of_query, p->of_key,
+                            p->dbias, p->s);
     for (int i = 0; i < 64; i++)
         check(scratch[scratch_bytes + i] == 0x5A, "wrote behind its scratch");
     free(scratch);
@@ -169,6 +232,7 @@ typedef struct {
     const Problem *p;
     int64_t b, h;
     double *want_dk, *want_dv, *key_weight; /* of this head, over its queries */
+    double *want_dbias, *bias_error;        /* over all heads */
     double score_error;
 } Head;
 
@@ -216,15 +280,37 @@ static void compare(const Head *x, int tensor, int64_t g, int64_t row, int64_t d
         want, error);
 }
 
+static double capped(const RtAttend *s, double score)
+{
+    return s->softcap > 0 ? (double)s->softcap * tanh(score / (double)s->softcap) : score;
+}
+
+/* The derivative of that by the product of query and key. */
+static double slope_of(const Head *x, int64_t g, int64_t i, int64_t j)
+{
+    const RtAttend *s = &x->p->s;
+    const double t = s->softcap > 0 ? tanh((double)s->scale * dot(x, Q, g, i, K, 0, j) / (double)s->softcap) : 0;
+    return (double)s->scale * (1 - t * t);
+}
+
+static int64_t bias_at(const Head *x, int64_t g, int64_t i, int64_t j)
+{
+    const RtAttendPlane *of = &x->p->s.bias;
+    return x->b * of->batch + i * of->row + x->h * of->head + g * of->group + j * of->key;
+}
+
 /* weight[j] of one query; false if it sees no key. */
 static bool weigh(const Head *x, int64_t g, int64_t i, double *weight)
 {
     const RtAttend *s = &x->p->s;
-    double most = -INFINITY, sum = 0;
+    const float sink = x->p->sinks ? x->p->sinks[x->h * s->sinks.head + g * s->sinks.group] : -INFINITY;
+    double most = (double)sink, sum = 0;
     for (int64_t j = 0; j < s->keys; j++) {
-        weight[j] = sees(x, i, j) ? (double)s->scale * dot(x, Q, g, i, K, 0, j) : -INFINITY;
+        weight[j] = sees(x, i, j) ? capped(s, (double)s->scale * dot(x, Q, g, i, K, 0, j)) : -INFINITY;
+        weight[j] += x->p->bias ? (double)x->p->bias[bias_at(x, g, i, j)] : 0;
         most = fmax(most, weight[j]);
     }
+    sum = sink > -INFINITY ? exp((double)sink - most) : 0;
     for (int64_t j = 0; j < s->keys; j++)
         sum += weight[j] = most == -INFINITY ? 0 : exp(weight[j] - most);
     const float lse = x->p->lse[x->b * s->lse.batch + i * s->lse.row + x->h * s->lse.head + g * s->lse.group];
@@ -244,7 +330,11 @@ static void check_query(Head *x, int64_t g, int64_t i, double *weight)
     const double share = dot(x, DY, g, i, Y, g, i), error = x->score_error;
     double slope = 0; /* the maximum factor of a weight's error */
     for (int64_t j = 0; j < s->keys; j++) {
-        const double grown = dot(x, DY, g, i, V, 0, j) - share, ds = weight[j] * grown * (double)s->scale;
+        const double grown = dot(x, DY, g, i, V, 0, j) - share, dp = weight[j] * grown, ds = dp * slope_of(x, g, i, j);
+        if (x->p->bias && !isinf(x->p->bias[bias_at(x, g, i, j)])) {
+            x->want_dbias[bias_at(x, g, i, j)] += dp;
+            x->bias_error[bias_at(x, g, i, j)] += weight[j] * (fabs(grown) + 1);
+        }
         slope = fmax(slope, weight[j] > 0 ? (fabs(grown) + 1) * (double)s->scale : 0);
         x->key_weight[j] += weight[j] * (1 + (fabs(grown) + 1) * (double)s->scale);
         for (int64_t d = 0; d < s->feature; d++) {
@@ -261,14 +351,19 @@ static void check_query(Head *x, int64_t g, int64_t i, double *weight)
     free(y);
 }
 
-static void check_head(const Problem *p, int64_t b, int64_t h)
+static void check_head(const Problem *p, int64_t b, int64_t h, double *want_dbias)
 {
     const RtAttend *s = &p->s;
     const size_t size = (size_t)(s->keys * s->feature);
     double *numbers = calloc(2 * size + 2 * (size_t)s->keys, sizeof *numbers);
-    Head x = {
-        .p = p, .b = b, .h = h, .want_dk = numbers, .want_dv = numbers + size, .key_weight = numbers + 2 * size
-    };
+    Head x = { .p = p,
+               .b = b,
+               .h = h,
+               .want_dk = numbers,
+               .want_dv = numbers + size,
+               .key_weight = numbers + 2 * size,
+               .want_dbias = want_dbias,
+               .bias_error = want_dbias + p->bias_count };
     x.score_error = 8 * 0x1p-24 * ((double)s->scale * (double)s->feature + 4);
     for (int64_t g = 0; g < s->group; g++)
         for (int64_t i = 0; i < s->queries; i++)
@@ -280,6 +375,16 @@ static void check_head(const Problem *p, int64_t b, int64_t h)
             compare(&x, DV, 0, j, d, x.want_dv[j * s->feature + d], error);
         }
     free(numbers);
+}
+
+static void check_bias(const Problem *p, const double *want)
+{
+    const double *weight = want + p->bias_count;
+    const double error =
+        8 * 0x1p-24 * ((double)p->s.scale * (double)p->s.feature + 4) + (p->s.type == RT_F32 ? 0 : 0x1p-20);
+    for (int64_t i = 0; i < p->bias_count; i++)
+        check(fabs((double)p->dbias[i] - want[i]) <= error * (weight[i] + 0.01), "gradient of bias %lld is %g, not %g",
+              (long long)i, (double)p->dbias[i], want[i]);
 }
 
 /* Checks that elements outside of a result keep their mark. */
@@ -308,21 +413,32 @@ static void check_large_scores(void)
     }
 }
 
+static void check_case(const Case *c, RtType type, int segments, int bias)
+{
+    Problem p = make_problem(c, type, segments, bias);
+    double *want_dbias = calloc(2 * (size_t)p.bias_count + 1, sizeof *want_dbias);
+    check_threads(&p);
+    for (int64_t b = 0; b < p.s.batch; b++)
+        for (int64_t h = 0; h < p.s.heads; h++)
+            check_head(&p, b, h, want_dbias);
+    check_bias(&p, want_dbias);
+    check_marks(&p, Y, p.s.queries, p.s.group);
+    check_marks(&p, DQ, p.s.queries, p.s.group);
+    check_marks(&p, DK, p.s.keys, 1);
+    check_marks(&p, DV, p.s.keys, 1);
+    free(want_dbias);
+    free_problem(&p);
+}
+
 int main(void)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int n = 0; n < 3 * SEGMENTS; n++) {
-            Problem p = make_problem(&cases[i], float_types[n / SEGMENTS], n % SEGMENTS);
-            check_threads(&p);
-            for (int64_t b = 0; b < p.s.batch; b++)
-                for (int64_t h = 0; h < p.s.heads; h++)
-                    check_head(&p, b, h);
-            check_marks(&p, Y, p.s.queries, p.s.group);
-            check_marks(&p, DQ, p.s.queries, p.s.group);
-            check_marks(&p, DK, p.s.keys, 1);
-            check_marks(&p, DV, p.s.keys, 1);
-            free_problem(&p);
-        }
+    const int count = sizeof cases / sizeof *cases;
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < 3 * SEGMENTS; n++)
+            check_case(&cases[i], float_types[n / SEGMENTS], n % SEGMENTS, NO_BIAS);
+    for (int i = 0; i < count; i++)
+        for (int bias = ALL_DIMS; bias < BIASES; bias++)
+            check_case(&cases[i], float_types[(i + bias) % 3], i % SEGMENTS, bias);
     check_large_scores();
     return report("attend");
 }

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from common import ROOT, compile_model, initial_weights, read_safetensors, train, write_text
 
-SIZES = dict(b=3, s=5, t=5, e=7, h=4, v=6, g=2, n=3)
+SIZES = dict(b=3, s=5, t=5, e=7, h=4, v=6, g=2, n=3, nine=9)
 
 # name, operands {name: (dims, low, high)}, dims of the value, .mdl, PyTorch
 CASES = []
@@ -75,27 +75,69 @@ case("cross_entropy_ignore", dict(x=("b s v", -3, 3)), "", "mean(cross_entropy(x
      lambda x: F.cross_entropy(x.transpose(1, 2), LABELS.expand(3, 5), ignore_index=2))
 
 
-def attend(q, k, v, causal=False, window=0, scale=None, segment=None):
-    """q [b, s, g, n, h]; k, v [b, s, g, h]."""
+def attend(q, k, v, causal=False, window=0, scale=None, segment=None, softcap=0, bias=0, mask=None, sinks=None):
+    """q [b, s, g, n, h]; k, v [b, s, g, h]; bias and mask as [b, g, n, s, t], sinks as [g, n]."""
     scores = torch.einsum("bsgnh,btgh->bgnst", q, k) * (scale or 1 / math.sqrt(q.shape[-1]))
-    i, j = torch.arange(q.shape[1])[:, None], torch.arange(q.shape[1])[None]
-    seen = torch.ones(5, 5).bool()
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    scores = scores + bias
+    i, j = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None]
+    seen = (i >= 0) & (j >= 0)
     if causal:
         seen = seen & (j <= i)
     if window:
         seen = seen & ((i - j < window) & (j - i < window))
     if segment:
         seen = seen & (LABELS[:, None] == LABELS[None])
-    return torch.einsum("bgnst,btgh->bsgnh", scores.masked_fill(~seen, -math.inf).softmax(-1), v)
+    seen = (seen if mask is None else seen & mask).expand(scores.shape)
+    sinks = torch.full(scores.shape[1:3], -1e30).double() if sinks is None else sinks  # one more key, of value 0
+    sinks = sinks[None, :, :, None, None].expand(*scores.shape[:-1], 1)
+    weights = torch.cat([scores.masked_fill(~seen, -1e30), sinks], -1).softmax(-1)[..., :-1] * seen
+    return torch.einsum("bgnst,btgh->bsgnh", weights, v)
 
 
 QKV = dict(q=("b s g n h", -2, 2), k=("b s g h", -2, 2), val=("b s g h", -2, 2))
 for name, options in dict(full={}, causal=dict(causal=True), window=dict(window=2), both=dict(causal=True, window=3),
-                          scaled=dict(causal=True, scale=0.3), segment=dict(segment="index"),
+                          scaled=dict(causal=True, scale=0.3), capped=dict(softcap=0.8, window=3), segment=dict(segment="index"),
                           causal_segment=dict(causal=True, segment="index")).items():
     text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
     case(f"attend_{name}", QKV, "b s g n h", f"attend(q, k, val, s, h{text})",
          lambda q, k, val, options=options: attend(q, k, val, **options))
+CROSS = dict(q=("b s g n h", -2, 2), k=("b e g h", -2, 2), val=("b e g h", -2, 2))
+for name, options in dict(full={}, causal=dict(causal=True), window=dict(window=6), capped=dict(softcap=0.8)).items():
+    text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
+    case(f"attend_cross_{name}", CROSS, "b s g n h", f"attend(q, k, val, s -> e, h{text})",
+         lambda q, k, val, options=options: attend(q, k, val, **options))
+BIASES = dict(whole=("b s g n t", lambda x: x.permute(0, 2, 3, 1, 4)), heads=("g n s t", lambda x: x),
+              group=("g t s", lambda x: x.transpose(1, 2)[:, None]), query_heads=("n t", lambda x: x[:, None]),
+              places=("s t", lambda x: x), keys=("b t", lambda x: x[:, None, None, None]))
+for name, (dims, spread) in BIASES.items():
+    case(f"attend_bias_{name}", dict(**QKV, x=(dims, -1, 1)), "b s g n h",
+         "attend(q, k, val, s -> t, h, causal = true, bias = x)",
+         lambda q, k, val, x, spread=spread: attend(q, k, val, causal=True, bias=spread(x)))
+case("attend_bias_cross", dict(**CROSS, x=("n g s e", -1, 1)), "b s g n h",
+     "attend(q, k, val, s -> e, h, bias = 2 * x, softcap = 0.8)",
+     lambda q, k, val, x: attend(q, k, val, softcap=0.8, bias=2 * x.transpose(0, 1)))
+case("attend_bias_segment", dict(**QKV, x=("g n s t", -1, 1)), "b s g n h",
+     "attend(q, k, val, s -> t, h, bias = x, segment = index)",
+     lambda q, k, val, x: attend(q, k, val, segment=True, bias=x))
+case("attend_relative", dict(**QKV, x=("n nine", -1, 1)), "b s g n h",
+     "attend(q, k, val, s -> t, h, bias = x[nine = iota(s) - iota(t) + 4])",
+     lambda q, k, val, x: attend(q, k, val, bias=x[:, torch.arange(5)[:, None] - torch.arange(5) + 4]))
+for name, options in dict(sinks={}, sinks_causal=dict(causal=True, window=2), sinks_capped=dict(softcap=0.8)).items():
+    text = "".join(f", {key} = {str(value).lower()}" for key, value in options.items())
+    case(f"attend_{name}", dict(**QKV, x=("n g", -1, 1)), "b s g n h", f"attend(q, k, val, s, h, sinks = x{text})",
+         lambda q, k, val, x, options=options: attend(q, k, val, sinks=x.T, **options))
+I, J = torch.arange(5)[:, None], torch.arange(5)[None]
+for name, mask, seen in (("plane", "iota(s) * 2 > iota(t) + 2", 2 * I > J + 2), ("keys", "iota(t) != 2", J != 2),
+                         ("rows", "iota(s) != 2", I != 2), ("nothing", "iota(s) < 0", I < 0)):
+    case(f"attend_mask_{name}", QKV, "b s g n h", f"attend(q, k, val, s -> t, h, mask = {mask})",
+         lambda q, k, val, seen=seen: attend(q, k, val, mask=seen))
+case("attend_mask_cross", dict(**CROSS, x=("n", -1, 1)), "b s g n h",
+     "attend(q, k, val, s -> e, h, causal = true, mask = iota(e) != iota(s), sinks = x)",
+     lambda q, k, val, x: attend(q, k, val, causal=True, mask=torch.arange(7) != I, sinks=x.expand(2, 3)))
+case("attend_mask_bias", dict(**QKV, x=("g s t", -1, 1)), "b s g n h",
+     "attend(q, k, val, s -> t, h, mask = iota(s) * 2 > iota(t) + 2, bias = x)",
+     lambda q, k, val, x: attend(q, k, val, mask=2 * I > J + 2, bias=x[:, None]))
 
 
 def rope(x, interleaved, base=10000.0, position=None):

@@ -109,9 +109,10 @@ class Walk:
     def call_attend(self, e, values, path):
         q, k, v = [self.made(x, values, path) for x in e.arguments[:3]]
         seq, feature = e.arguments[3].name, e.arguments[4].name
-        for parts, dim in ((q, feature), (k, feature), (v, seq)):
-            self.contract(parts, [dim])
-        return self.together([q, k, v])
+        rows = [seq, *(e.renaming or ())]  # of the values
+        for parts, dims in ((q, [feature]), (k, [feature]), (v, rows)):
+            self.contract(parts, dims)
+        return self.together([q, k, v, *[self.made(e.keywords[x], values, path) for x in ("bias", "sinks", "mask") if x in e.keywords]])
 
     def call_concat(self, e, values, path):
         to = e.arguments[0].name

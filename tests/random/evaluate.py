@@ -293,7 +293,14 @@ class Evaluation:
         seq, feature = self.dims(e, 3)
         return tensors.attend(q, k, v, seq, feature, flag_of(e.keywords.get("causal")), self.keyword(e, "window", 0),
                               self.keyword(e, "scale", 1 / math.sqrt(q.size(feature))), self.rounding,
-                              self.tensor_keyword(e, "segment", values, place))
+                              self.tensor_keyword(e, "segment", values, place), self.keyword(e, "softcap", 0),
+                              e.renaming and e.renaming[1],
+                              *[self.logits(e, name, values, place) for name in ("bias", "mask", "sinks")])
+
+    def logits(self, e, name, values, place):
+        """A number is a tensor without dims."""
+        value = self.expression(e.keywords[name], values, place) if name in e.keywords else None
+        return Tensor(torch.tensor(float(value), dtype=torch.float64), ()) if isinstance(value, (int, float)) else value
 
     def call_rope(self, e, values, place):
         style = e.keywords.get("style", Name("half")).name

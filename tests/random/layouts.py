@@ -249,10 +249,12 @@ def choose_attends(draw, program, lines):
     for i, rule in enumerate(rules):
         met = [e for e in calls if e.arguments[3].name in rule.dims and e.arguments[3].name != program.batch_dim]
         words = ["gather"] if met else []
-        if met and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
-                           any(e.arguments[3].name in other.dims for other in rules[:i]) for e in met):
+        own = [e for e in met if not e.renaming]  # whose keys are along the same dim: others are gathered
+        plain = not any({"bias", "mask", "sinks"} & set(e.keywords) for e in met)
+        if own and plain and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
+                           any(e.arguments[3].name in other.dims for other in rules[:i]) for e in own):
             words += ["ring", "ring"]
-        if met and all(can_exchange(e, rule) for e in met):
+        if own and all(can_exchange(e, rule) for e in met):
             words += ["all_to_all", "all_to_all"]
         if words and draw.random() < 0.8:
             rule.options["attend"] = Name(draw.choice(words))

@@ -151,9 +151,11 @@ class Operations(Operands):
         if len(known) < 2:
             return None
         seq, feature = self.draw.sample(known, 2)
-        sides = [self.side(x, seq, feature) for _ in range(2)]
+        free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
+        other = self.draw.choice(free) if free and self.draw.random() < 0.3 else None  # the sequence of the keys
+        sides = [self.other_side(x, seq, other, feature) if other else self.side(x, seq, feature) for _ in range(2)]
         query = self.mixed(x, feature)
-        own = self.scope.some([d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"], 0, 1)
+        own = self.scope.some([d for d in free if d != other], 0, 1)
         if own and feature != "batch" and self.draw.random() < 0.4:  # the values have a feature dim of their own
             weight = self.scope.param([feature, *own], 0.8).expression
             sides[1] = Value(call("dot", sides[1].expression, weight, feature), sides[1].dims - {feature} | set(own))
@@ -164,11 +166,16 @@ class Operations(Operands):
             keywords["window"] = Number(str(self.draw.randint(1, 4)))
         if self.draw.random() < 0.3:
             keywords["scale"] = Number("0.5")
-        if self.draw.random() < 0.35:
+        if self.draw.random() < 0.25:
+            keywords["softcap"] = Number(self.draw.choice(["0.5", "2", "50"]))
+        if self.draw.random() < 0.35 and not other:
             segment = self.integers(x, feature, {seq}, 3)
             keywords |= {"segment": self.documents(segment, seq).expression} if segment else {}
+        keywords |= self.logits(x, seq, feature, other) if self.draw.random() < 0.4 else {}
+        named = keywords.pop("named", other)
         dims = x.dims - {feature} | set(own) if feature not in sides[1].dims else x.dims
         made = call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords)
+        made.renaming = named and (seq, named)
         made.shared = frozenset.intersection(*[frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)])
         return Value(made, dims, "f32", x.scale)
 
@@ -205,6 +212,25 @@ class Operations(Operands):
             return self.scope.read(local)
         fewer = least | set(self.scope.some(x.dims - least - {OPEN}, 0))
         return self.scope.attempt(self.exactly, fewer) or x
+
+    def logits(self, x, seq, feature, other):
+        """A bias and a mask, of a dim for the keys that is `other`, or any of the size of seq; and sinks."""
+        same = [d for d in self.state.sizes if self.size(d) == self.size(seq) and d not in x.dims | self.forbidden() | {"batch"}]
+        key, keywords = other or (self.draw.choice(same) if same and seq != "batch" else None), {}
+        known = x.dims - {feature, OPEN, "batch"}
+        if self.draw.random() < 0.4:
+            heads = self.scope.some(known - {seq}, 0)
+            keywords["sinks"] = self.scope.param(heads, 1.0).expression if heads else Number("0.5")
+        if key and self.draw.random() < 0.6:
+            keywords["bias"] = self.scope.param({key, *self.scope.some(known, 0)}, 1.0).expression
+        if key and seq != "batch" and self.draw.random() < 0.5:
+            keywords["mask"] = binary(self.draw.choice(["!=", "<", ">"]), call("iota", key), call("iota", seq))
+        return keywords | ({"named": key} if key else {})
+
+    def other_side(self, x, seq, other, feature):
+        """Keys or values along another sequence dim."""
+        dims = {other, feature, *self.scope.some(x.dims - {seq, feature, OPEN, "batch"}, 0)}
+        return self.scope.attempt(self.exactly, dims) or self.scope.param(dims, 0.8)
 
     def mixed(self, x, feature):
         """x, or its features through a square of parameters."""

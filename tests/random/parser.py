@@ -145,6 +145,7 @@ class Parser:
                 return
             if self.accept("->"):
                 call.renaming = (name, self.name())
+                call.arguments += [Name(name)] if call.function == "attend" else []  # as without an arrow
                 return
             self.at = start
         value = self.expression()

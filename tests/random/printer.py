@@ -35,7 +35,8 @@ def operand_text(e):
 
 def call_text(call):
     words = [expression_text(a) for a in call.arguments]
-    words += [f"{call.renaming[0]} -> {call.renaming[1]}"] if call.renaming else []
+    if call.renaming:
+        words[slice(3, 4) if call.function == "attend" else slice(len(words), None)] = [" -> ".join(call.renaming)]
     words += [f"{name} = {expression_text(value)}" for name, value in call.keywords.items()]
     instance = f" as {call.instance}" if call.instance else ""
     return f"{call.function}({', '.join(words)}){instance}"

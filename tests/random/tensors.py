@@ -288,20 +288,28 @@ def cumulative(x, dim, is_max, exclusive, reverse):
     return Tensor(result.movedim(-1, x.dims.index(dim)).to(x.data.dtype), x.dims)
 
 
-def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None):
+def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None, softcap=0, other=None,
+           bias=None, mask=None, sinks=None):
+    row = other if other in k.dims else seq  # of keys and values
     rest = tuple(d for d in q.dims if d not in (seq, feature))
     order = rest + (seq, feature)
-    own = next((d for d in v.dims if d not in q.dims), feature) if feature not in v.dims else feature
-    query, key, value = q.aligned(order), k.aligned(order), v.aligned(rest + (seq, own))
+    own = next((d for d in v.dims if d not in (*q.dims, row)), feature) if feature not in v.dims else feature
+    query, key, value = q.aligned(order), k.aligned(rest + (row, feature)), v.aligned(rest + (row, own))
     scores = rounding(scale * query @ key.transpose(-1, -2))
-    i, j = torch.arange(q.size(seq))[:, None], torch.arange(q.size(seq))[None, :]
+    scores = rounding(softcap * torch.tanh(scores / softcap)) if softcap else scores
+    plane = rest + (seq, other or row)
+    scores = scores if bias is None else rounding(scores + bias.aligned(plane))
+    i, j = torch.arange(q.size(seq))[:, None], torch.arange(k.size(row))[None, :]
     seen = (j <= i) if causal else torch.ones_like(i == j)
     if window:
         seen = seen & ((j > i - window) & (j < i + window))
     if segment is not None:
         ids = segment.aligned(rest + (seq,))
         seen = seen & (ids[..., :, None] == ids[..., None, :])
-    weights = rounding(torch.softmax(scores.masked_fill(~seen, -math.inf), -1))
+    seen = (seen if mask is None else seen & mask.aligned(plane).bool()).expand(scores.shape)
+    sink = torch.tensor(-1e30, dtype=scores.dtype) if sinks is None else sinks.aligned(rest + (seq, row))
+    more = torch.cat([scores.masked_fill(~seen, -1e30), sink.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
+    weights = rounding(torch.softmax(more, -1)[..., :-1] * seen)  # a sink is one more key, of value 0
     result = weights @ value
     if rounding.draw is not None and scores.requires_grad:
         disturb_slopes(scores, weights, result, rounding)

@@ -9,7 +9,7 @@
 #include "interp/interp_number.h"
 #include "ir_test.h"
 
-enum { MOST_OPERANDS = 8 };
+enum { MOST_OPERANDS = 9 };
 
 /* An operand: its type, and the range of its elements. */
 typedef struct {
@@ -32,6 +32,9 @@ typedef struct {
 #define ROWS { "f32[b:2, s:8, g:2]", 1, 3 }
 #define SEGMENTS { "i32[b:2, s:8]", 0, 3 }, { "i32[b:2, t:8]", 0, 3 }
 #define ROUTES { "i32[i:2, b:2, k:6~8]", 0, 4 }, { "i32[b:2, k:6~8, i:2]", 0, 3 }
+#define BIAS { "f32[s:8, g:2, t:8]", -1, 1 }
+#define KEY_BIAS { "f32[b:2, t:8]", -1, 1 }
+#define SINKS { "f32[g:2]", -1, 1 }
 #define ATTEND { QUERIES, KEYS, KEYS }
 #define ATTEND_GRAD { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES }
 
@@ -78,6 +81,15 @@ static const Case cases[] = {
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, window=2}", ATTEND },
     { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=3}", ATTEND_GRAD },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, softcap=0.5}", ATTEND },
+    { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, softcap=0.5}", ATTEND_GRAD },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, softcap=0.5}", { QUERIES, KEYS, KEYS, BIAS } },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, KEY_BIAS, SEGMENTS } },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, SINKS } },
+    { OP_attend, "{seq=s, key=t, feature=h, scale=0.7}", { QUERIES, KEYS, KEYS, BIAS, SINKS, SEGMENTS } },
+    { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES, BIAS, SEGMENTS } },
+    { OP_attend_bias_grad, "{seq=s, key=t, feature=h, scale=0.7, softcap=0.5}", { QUERIES, KEYS, KEYS, ROWS, ROWS, QUERIES, BIAS } },
+    { OP_attend_bias_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, ROWS, ROWS, QUERIES, KEY_BIAS, SEGMENTS } },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7}", { QUERIES, KEYS, KEYS, SEGMENTS } },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true, window=5}", { QUERIES, KEYS, KEYS, SEGMENTS } },
     { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES, SEGMENTS } },

@@ -10,8 +10,8 @@
 /* These occur only in gradients, or are made behind them, so their derivative is never needed. */
 static bool only_in_gradients(OpKind kind)
 {
-    return kind == OP_gelu_slope || kind == OP_gelu_tanh_slope || kind == OP_attend_grad || kind == OP_lse_add ||
-           kind == OP_lse_share;
+    return kind == OP_gelu_slope || kind == OP_gelu_tanh_slope || kind == OP_attend_grad ||
+           kind == OP_attend_bias_grad || kind == OP_lse_add || kind == OP_lse_share;
 }
 
 static int tested;

@@ -30,7 +30,7 @@ static void attend_0(const float *q, const float *k, const float *v, float *y, f
         .window = 0,
         .scale = 0.25f,
     };
-    rt_attend(q, k, v, RT_NO_SEGMENT, RT_NO_SEGMENT, y, lse, shape);
+    rt_attend(q, k, v, RT_NO_LOGITS, RT_NO_LOGITS, RT_NO_SEGMENT, RT_NO_SEGMENT, y, lse, shape);
 }
 
 /* h.attn, gpt2.mdl:33:9: attend_grad
@@ -68,7 +68,7 @@ static void attend_grad_1(const float *q, const float *k, const float *v, const 
         .window = 0,
         .scale = 0.25f,
     };
-    rt_attend_grad(q, k, v, y, lse, dy, RT_NO_SEGMENT, RT_NO_SEGMENT, dq, dk, dv, scratch, shape);
+    rt_attend_grad(q, k, v, y, lse, dy, RT_NO_LOGITS, RT_NO_SEGMENT, RT_NO_SEGMENT, dq, dk, dv, scratch, shape);
 }
 
 /* h.attn, gpt2.mdl:33:9: rope
