@@ -213,7 +213,11 @@ static void open_outputs(RtRun *run)
     const RtOptions *options = &run->options;
     bool is_first = run->rt.rank == 0;
     if (options->save && is_first)
-        rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt));
+        rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt), 1 + options->keep);
+    if (options->given.keep && is_first)
+        run->keep =
+            rt_keep_open(options->save, options->keep,
+                         (RtSavedSteps){ run->begun_at, options->save_every, options->steps }, options->overwrite);
     rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
 }
@@ -249,6 +253,7 @@ static int finish(RtRun *run)
     rt_traffic_close(&run->rt);
     rt_device_close(&run->rt);
     rt_lock_release(&run->lock);
+    rt_keep_close(&run->keep);
     return status;
 }
 

@@ -177,6 +177,20 @@ static void save(RtRun *run)
     rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
 }
 
+static void save_periodically(RtRun *run)
+{
+    save(run);
+    if (run->keep.count == 0)
+        return;
+    char *name = rt_keep_add(&run->keep, run->saved_at);
+    if (name)
+        rt_note("kept as %s", name);
+    else
+        rt_note("note: step %lld is not kept: a file that is not this run's has the name of it",
+                (long long)run->saved_at);
+    free(name);
+}
+
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 static void report_step(RtRun *run, RtStepReport *report)
@@ -192,7 +206,7 @@ static void report_step(RtRun *run, RtStepReport *report)
                               !isnan(report->eval_loss),
                           run->signal);
     if (options->save && is_due(options->save_every, report->step))
-        save(run);
+        save_periodically(run);
 }
 
 static bool goes_on(RtRun *run)

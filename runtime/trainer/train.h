@@ -7,6 +7,7 @@
 #include "options.h"
 #include "state.h"
 #include "store/checkpoint.h"
+#include "store/keep.h"
 #include "store/lock.h"
 
 typedef struct {
@@ -22,6 +23,7 @@ typedef struct {
     char *failure;    /* the reason, on this rank; NULL: none */
     RtLog log;
     RtLock lock;         /* of --save, by the first rank */
+    RtKeep keep;         /* by the first rank */
     int64_t *rank_bytes; /* of memory */
     float *totals;       /* divisors of the evaluation that is running */
     double peak;         /* flops/s of the best product */
