@@ -145,8 +145,10 @@ static void check_shard(Layout *p, const Ast *ast)
             check_divides(l, dim_for(item, axis, i), axis->first + i);
     }
     for (const ShardRule *rule = l->m->rules; axis && ast->type && rule; rule = rule->next)
-        if (rule->axis >= axis->first && rule->axis < axis->first + axis->count)
-            check_exchange(l, ast, rule), check_ring(l, ast, rule);
+        if (rule->axis >= axis->first && rule->axis < axis->first + axis->count) {
+            check_exchange(l, ast, rule);
+            check_ring(l, ast, rule);
+        }
     if (ast->init)
         check_occurs(l, ast->init);
     if (axis && axis->count && ast->init)

@@ -54,8 +54,8 @@ typedef struct {
  * elements in the arena.  A split over the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
     const char *name; /* "h.*.attn.wq" */
-    const char *
-        state; /* NULL for a parameter, else its kind of state, by the optimizer's name: "m", "v"; or a scalar's name */
+    /* NULL for a parameter, else its kind of state, by the optimizer's name: "m", "v"; or a scalar's name. */
+    const char *state;
     RtType type;
     int rank, copies;
     int64_t first_copy;

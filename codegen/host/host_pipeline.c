@@ -258,9 +258,8 @@ static void write_events(Host *h, const PipelineSchedule *s)
     FILE *out = h->functions.out;
     for (int rank = 0; rank < s->ranks; rank++) {
         fprintf(out, "static const RtEvent events_%d[] = {", rank);
-        for (int i = 0; i < s->nevents[rank]; i++) {
+        for (int i = 0; i < s->nevents[rank]; i++)
             write_event(out, i % IN_ROW ? " " : "\n    ", s, &s->event[rank][i]);
-        }
         fputs("\n};\n", out);
     }
     fputs("\n", out);

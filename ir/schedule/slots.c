@@ -240,13 +240,14 @@ const PipelineSlots *pipeline_slots(Module *m, const Op *loop)
  * them.  NULL: there is none. */
 static const Value *divided_sum(const MicroParts *parts)
 {
-    for (int i = 0; i < parts->sums; i++)
+    for (int i = 0; i < parts->sums; i++) {
+        const Op *update = parts->micro->results.at[i]->def;
         for (const Op *op = parts->micro->first; op; op = op->next) {
-            const Op *update = parts->micro->results.at[i]->def;
             const bool reads = index_of(&op->args, parts->micro->params.at[i]) >= 0;
             if (reads && op != update && part_called(parts, op) && update && part_called(parts, update))
                 return parts->micro->params.at[i];
         }
+    }
     return NULL;
 }
 

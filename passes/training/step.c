@@ -333,7 +333,20 @@ static Value *applied_step(Step *s)
     return COMPUTE(s, "a + 1", cast_to(s, s->applied_steps ? s->applied_steps : s->step, "f32"));
 }
 
-/* The ops of the weight's update function, in the step; the new weight, then its new state. */
+/* The ops of the function, in the step; `own` has the values of its parameters, and gets those of its results. */
+static void inline_ops(Step *s, const Func *f, Map *own)
+{
+    for (const Op *op = f->first; op; op = op->next) {
+        Values operands = { 0 };
+        for (int k = 0; k < op->args.count; k++)
+            push_value(own->arena, &operands, map_get(own, arg(op, k)));
+        const Op *copy = build(&s->b, op->kind, op->attrs, operands.count, operands.at);
+        for (int k = 0; k < op->results.count; k++)
+            map_put(own, op->results.at[k], copy->results.at[k]);
+    }
+}
+
+/* The weight after its update function, then its new state. */
 static Values updated(Step *s, int i, Value *gradient, Value *step)
 {
     Module *m = s->m;
@@ -348,14 +361,7 @@ static Values updated(Step *s, int i, Value *gradient, Value *step)
     Value *const args[N_UPDATE_PARAMS] = { weight, gradient, s->lr, step };
     for (int k = 0; k < f->params.count; k++)
         map_put(&own, f->params.at[k], k < N_UPDATE_PARAMS ? args[k] : s->state[i].at[k - N_UPDATE_PARAMS]);
-    for (const Op *op = f->first; op; op = op->next) {
-        Values operands = { 0 };
-        for (int k = 0; k < op->args.count; k++)
-            push_value(&m->arena, &operands, map_get(&own, arg(op, k)));
-        const Op *copy = build(&s->b, op->kind, op->attrs, operands.count, operands.at);
-        for (int k = 0; k < op->results.count; k++)
-            map_put(&own, op->results.at[k], copy->results.at[k]);
-    }
+    inline_ops(s, f, &own);
     for (int k = 0; k < f->results.count; k++)
         push_value(&m->arena, &new, map_get(&own, f->results.at[k]));
     return new;
@@ -382,12 +388,7 @@ static Value *updated_state(Step *s, Port state)
         f = f->next;
     for (int i = 0; i < f->params.count; i++)
         map_put(&own, f->params.at[i], update_operand(s, f->params.at[i]->port));
-    for (const Op *op = f->first; op; op = op->next) {
-        Value **args = NEW_ARRAY(&scratch, Value *, op->args.count + 1);
-        for (int i = 0; i < op->args.count; i++)
-            args[i] = map_get(&own, arg(op, i));
-        map_put(&own, result(op), build_op(&s->b, op->kind, op->attrs, op->args.count, args));
-    }
+    inline_ops(s, f, &own);
     Value *after = map_get(&own, f->results.at[result_at(f, state)]);
     arena_free(&scratch);
     return after;

@@ -10,8 +10,8 @@ enum { RT_BOX_RANK = 8 };
 struct RtBox {
     int rank, dim;
     int64_t first, count;
-    int64_t size[RT_BOX_RANK], to[RT_BOX_RANK],
-        from[RT_BOX_RANK]; /* sizes of the whole, the innermost dim last; strides, which count elements */
+    /* Sizes of the whole, the innermost dim last; strides, which count elements. */
+    int64_t size[RT_BOX_RANK], to[RT_BOX_RANK], from[RT_BOX_RANK];
 };
 
 /* Elements of `to` in the box are those of `from`, from its first on; others are set to zero if `clears`, else

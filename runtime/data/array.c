@@ -4,11 +4,23 @@
 
 #include <string.h>
 
+bool rt_number_take(RtArray *array, const RtNumberName names[], int count, const char *word, size_t length)
+{
+    for (const RtNumberName *name = names; name < names + count; name++)
+        if (strlen(name->word) == length && !memcmp(name->word, word, length)) {
+            array->type = name->type;
+            array->format = name->format;
+            return true;
+        }
+    return false;
+}
+
 int rt_number_bytes(RtNumberType type)
 {
     static const int bytes[] = {
-        [DATA_U8] = 1,  [DATA_I8] = 1,   [DATA_U16] = 2, [DATA_I16] = 2,  [DATA_U32] = 4, [DATA_I32] = 4,
-        [DATA_I64] = 8, [DATA_BOOL] = 1, [DATA_F16] = 2, [DATA_BF16] = 2, [DATA_F32] = 4, [DATA_F64] = 8,
+        [DATA_U8] = 1,   [DATA_I8] = 1,  [DATA_U16] = 2, [DATA_I16] = 2,  [DATA_U32] = 4,
+        [DATA_I32] = 4,  [DATA_I64] = 8, [DATA_U64] = 8, [DATA_BOOL] = 1, [DATA_F16] = 2,
+        [DATA_BF16] = 2, [DATA_F32] = 4, [DATA_F64] = 8,
     };
     return bytes[type];
 }
@@ -22,6 +34,8 @@ bool rt_number_is_real(RtNumberType type) { return type >= DATA_F16; }
         memcpy(&value, array->first + position * (int64_t)sizeof value, sizeof value);                                 \
         return convert(value);                                                                                         \
     } while (0)
+
+static int64_t bounded(uint64_t value) { return value > INT64_MAX ? INT64_MAX : (int64_t)value; }
 
 int64_t rt_integer_at(const RtArray *array, int64_t position)
 {
@@ -39,6 +53,8 @@ int64_t rt_integer_at(const RtArray *array, int64_t position)
         LOAD(uint32_t, );
     case DATA_I32:
         LOAD(int32_t, );
+    case DATA_U64:
+        LOAD(uint64_t, bounded);
     default:
         LOAD(int64_t, );
     }
@@ -55,6 +71,8 @@ double rt_real_at(const RtArray *array, int64_t position)
         LOAD(float, );
     case DATA_F64:
         LOAD(double, );
+    case DATA_U64:
+        LOAD(uint64_t, (double));
     default:
         return (double)rt_integer_at(array, position);
     }

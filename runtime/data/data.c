@@ -9,106 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Opening --------------------------------------------------------------------------------- */
-
-/* Tokens needed after a sequence: at least one, so that all models have the same sequences. */
-static int64_t further_tokens(const RtFunction *f)
-{
-    int64_t further = 1;
-    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
-        if (input->shift > further)
-            further = input->shift;
-    return further;
-}
-
-int64_t rt_data_sequences(const RtData *data, const RtFunction *f)
-{
-    int64_t further = further_tokens(f);
-    if (data->is_records)
-        return data->records;
-    return data->array->count > further ? (data->array->count - further) / f->seq : 0;
-}
-
-static void require(const RtData *data, const RtFunction *f)
-{
-    const RtArray *first = data->array;
-    int64_t sequences = f->micro * f->batch, further = further_tokens(f), needed = sequences * f->seq + further;
-    if (data->is_records && data->records < sequences)
-        rt_fail("%s %s: one batch needs %lld records, but it has %lld; give more data or a smaller batch", data->option,
-                first->path, (long long)sequences, (long long)data->records);
-    if (!data->is_records && first->count < needed)
-        rt_fail("%s %s: one batch needs %lld tokens (%lld sequences of %lld, and %lld), but it has %lld (%s); "
-                "give more data or a smaller batch",
-                data->option, first->path, (long long)needed, (long long)sequences, (long long)f->seq,
-                (long long)further, (long long)first->count, first->format);
-}
-
-/* Is any value of the option INPUT=FILE?  If so, all must be; rt_records_open says which is not. */
-static bool names_inputs(const char *const *given, const RtFunction *f)
-{
-    for (; *given; given++)
-        if (rt_records_file(f, *given))
-            return true;
-    return false;
-}
-
-RtData *rt_data_open(const char *const *given, const char *option, const char *format, const RtProgram *program,
-                     const RtFunction *f)
-{
-    RtData *data = rt_allocate(1, sizeof *data);
-    data->option = option;
-    data->is_records = program->takes_records || names_inputs(given, f);
-    if (data->is_records && format)
-        rt_end(RT_EXIT_USAGE, "--data-format is that of tokens, and has no effect on records: leave it out");
-    if (!data->is_records && given[1])
-        rt_end(RT_EXIT_USAGE, "%s is given twice", option);
-    data->input = rt_allocate(f->ninputs, sizeof *data->input);
-    data->array = rt_allocate(f->ninputs, sizeof *data->array);
-    if (data->is_records) {
-        rt_records_open(data, given, f);
-    } else {
-        data->array[0] = rt_tokens_open(given[0], option, format, program->vocab);
-        data->count = 1;
-    }
-    require(data, f);
-    return data;
-}
-
-void rt_data_close(RtData *data)
-{
-    if (!data)
-        return;
-    for (int i = 0; i < data->count; i++)
-        rt_unmap_file(data->array[i].map, data->array[i].bytes);
-    free(data->array);
-    free(data->input);
-    free(data);
-}
-
-const char *rt_data_path(const RtData *data) { return data->array->path; }
-
-char *rt_data_words(const RtData *data, const RtFunction *f)
-{
-    if (!data->is_records)
-        return rt_text("%lld tokens (%s), %lld sequences", (long long)data->array->count, data->array->format,
-                       (long long)rt_data_sequences(data, f));
-    char *text = rt_text("%lld records of ", (long long)data->records);
-    for (int i = 0; i < data->count; i++)
-        rt_append(&text, "%s%s (%s)", i ? ", " : "", data->input[i], data->array[i].format);
-    return text;
-}
-
 /* --- Which numbers an input gets --------------------------------------------------------------- */
 
 /* This rank's part of an input. */
-typedef struct {
+struct RtFeed {
     const RtArray *array;
     bool is_record;
     RtPart batch;
     int64_t rows, record; /* numbers from one sequence or record to the next */
     int64_t *place;       /* where in a record its elements are, in the order of memory; -1: padding */
     int64_t count, vocab;
-} Part;
+};
 
 /* The bound of tokens: the minimum of the program's vocabulary, the input's, and the range of i32. */
 static int64_t vocab_of(const RtData *data, const RtProgram *program, const RtInput *input)
@@ -136,7 +47,7 @@ static int64_t stride_of(const RtData *data, const RtArray *array, const RtInput
     return stride;
 }
 
-static void find_places(Part *part, const RtData *data, const Rt *rt, const RtInput *input)
+static void find_places(RtFeed *part, const RtData *data, const Rt *rt, const RtInput *input)
 {
     part->count = 1;
     for (int d = 0; d < input->rank; d++)
@@ -161,29 +72,126 @@ static void find_places(Part *part, const RtData *data, const Rt *rt, const RtIn
     }
 }
 
-/* The caller frees `place`. */
-static Part part_of(const RtData *data, const Rt *rt, const RtFunction *f, const RtInput *input)
+static RtFeed feed_of(const RtData *data, const Rt *rt, const RtInput *input)
 {
     const RtArray *array = array_of(data, input);
-    Part part = { .array = array,
-                  .is_record = data->is_records,
-                  .batch = rt_part(rt, input->batch, f->batch),
-                  .rows = rt_part_size(rt, input->batch, f->batch),
-                  .record = data->is_records ? array->count / data->records : f->seq,
-                  .vocab = vocab_of(data, rt->program, input) };
+    const int64_t batch = data->f->batch;
+    RtFeed part = { .array = array,
+                    .is_record = data->is_records,
+                    .batch = rt_part(rt, input->batch, batch),
+                    .rows = rt_part_size(rt, input->batch, batch),
+                    .record = data->is_records ? array->count / data->records : data->f->seq,
+                    .vocab = vocab_of(data, rt->program, input) };
     find_places(&part, data, rt, input);
     return part;
 }
 
+/* --- Opening --------------------------------------------------------------------------------- */
+
+/* Tokens needed after a sequence: at least one, so that all models have the same sequences. */
+static int64_t further_tokens(const RtFunction *f)
+{
+    int64_t further = 1;
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
+        if (input->shift > further)
+            further = input->shift;
+    return further;
+}
+
+int64_t rt_data_sequences(const RtData *data)
+{
+    int64_t further = further_tokens(data->f);
+    if (data->is_records)
+        return data->records;
+    return data->array->count > further ? (data->array->count - further) / data->f->seq : 0;
+}
+
+static void require(const RtData *data)
+{
+    const RtFunction *f = data->f;
+    const RtArray *first = data->array;
+    int64_t sequences = f->micro * f->batch, further = further_tokens(f), needed = sequences * f->seq + further;
+    if (data->is_records && data->records < sequences)
+        rt_fail("%s %s: one batch needs %lld records, but it has %lld; give more data or a smaller batch", data->option,
+                first->path, (long long)sequences, (long long)data->records);
+    if (!data->is_records && first->count < needed)
+        rt_fail("%s %s: one batch needs %lld tokens (%lld sequences of %lld, and %lld), but it has %lld (%s); "
+                "give more data or a smaller batch",
+                data->option, first->path, (long long)needed, (long long)sequences, (long long)f->seq,
+                (long long)further, (long long)first->count, first->format);
+}
+
+/* Is any value of the option INPUT=FILE?  If so, all must be; rt_records_open says which is not. */
+static bool names_inputs(const char *const *given, const RtFunction *f)
+{
+    for (; *given; given++)
+        if (rt_records_file(f, *given))
+            return true;
+    return false;
+}
+
+RtData *rt_data_open(const Rt *rt, const char *const *given, const char *option, const char *format,
+                     const RtFunction *f)
+{
+    RtData *data = rt_allocate(1, sizeof *data);
+    data->option = option;
+    data->f = f;
+    data->is_records = rt->program->takes_records || names_inputs(given, f);
+    if (data->is_records && format)
+        rt_end(RT_EXIT_USAGE, "--data-format is that of tokens, and has no effect on records: leave it out");
+    if (!data->is_records && given[1])
+        rt_end(RT_EXIT_USAGE, "%s is given twice", option);
+    data->input = rt_allocate(f->ninputs, sizeof *data->input);
+    data->array = rt_allocate(f->ninputs, sizeof *data->array);
+    if (data->is_records) {
+        rt_records_open(data, given, f);
+    } else {
+        data->array[0] = rt_tokens_open(given[0], option, format, rt->program->vocab);
+        data->count = 1;
+    }
+    require(data);
+    data->feed = rt_allocate(f->ninputs, sizeof *data->feed);
+    for (int i = 0; i < f->ninputs; i++)
+        data->feed[i] = feed_of(data, rt, &f->inputs[i]);
+    return data;
+}
+
+void rt_data_close(RtData *data)
+{
+    if (!data)
+        return;
+    for (int i = 0; i < data->count; i++)
+        rt_unmap_file(data->array[i].map, data->array[i].bytes);
+    for (int i = 0; i < data->f->ninputs; i++)
+        free(data->feed[i].place);
+    free(data->feed);
+    free(data->array);
+    free(data->input);
+    free(data);
+}
+
+const char *rt_data_path(const RtData *data) { return data->array->path; }
+
+char *rt_data_words(const RtData *data)
+{
+    if (!data->is_records)
+        return rt_text("%lld tokens (%s), %lld sequences", (long long)data->array->count, data->array->format,
+                       (long long)rt_data_sequences(data));
+    char *text = rt_text("%lld records of ", (long long)data->records);
+    for (int i = 0; i < data->count; i++)
+        rt_append(&text, "%s%s (%s)", i ? ", " : "", data->input[i], data->array[i].format);
+    return text;
+}
+
 /* The sequence or record that row n of this rank's [micro, batch] gets. */
-static int64_t sequence_of(const RtFunction *f, const Part *part, const int64_t *sequence, int64_t n)
+static int64_t sequence_of(const RtFunction *f, const RtFeed *part, const int64_t *sequence, int64_t n)
 {
     return sequence[n / part->rows * f->batch + rt_position(part->batch, n % part->rows)];
 }
 
 /* --- Errors in data ------------------------------------------------------------------------------ */
 
-static bool is_good(const RtInput *input, const Part *part, int64_t at)
+static bool is_good(const RtInput *input, const RtFeed *part, int64_t at)
 {
     if (input->type == RT_F32)
         return isfinite((float)rt_real_at(part->array, at));
@@ -211,7 +219,7 @@ static char *index_text(const RtArray *array, int64_t at)
     return text;
 }
 
-static char *fault_text(const RtData *data, const RtInput *input, const Part *part, int64_t at)
+static char *fault_text(const RtData *data, const RtInput *input, const RtFeed *part, int64_t at)
 {
     const RtArray *array = part->array;
     if (!data->is_records)
@@ -234,11 +242,10 @@ static char *fault_text(const RtData *data, const RtInput *input, const Part *pa
     return text;
 }
 
-static char *fault_of(const RtData *data, const RtFunction *f, const RtInput *input, const Part *part,
-                      const int64_t *sequence)
+static char *fault_of(const RtData *data, const RtInput *input, const RtFeed *part, const int64_t *sequence)
 {
-    for (int64_t n = 0; n < f->micro * part->rows; n++) {
-        const int64_t begin = sequence_of(f, part, sequence, n) * part->record;
+    for (int64_t n = 0; n < data->f->micro * part->rows; n++) {
+        const int64_t begin = sequence_of(data->f, part, sequence, n) * part->record;
         for (int64_t i = 0; i < part->count; i++)
             if (part->place[i] >= 0 && !is_good(input, part, begin + part->place[i]))
                 return fault_text(data, input, part, begin + part->place[i]);
@@ -246,14 +253,11 @@ static char *fault_of(const RtData *data, const RtFunction *f, const RtInput *in
     return NULL;
 }
 
-char *rt_data_fault(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence)
+char *rt_data_fault(const RtData *data, const int64_t *sequence)
 {
     char *fault = NULL;
-    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs && !fault; input++) {
-        Part part = part_of(data, rt, f, input);
-        fault = fault_of(data, f, input, &part, sequence);
-        free(part.place);
-    }
+    for (int i = 0; i < data->f->ninputs && !fault; i++)
+        fault = fault_of(data, &data->f->inputs[i], &data->feed[i], sequence);
     return fault;
 }
 
@@ -269,7 +273,7 @@ static void store(RtType type, char *to, int64_t i, const RtArray *array, int64_
         to[i] = at >= 0 && rt_integer_at(array, at) != 0;
 }
 
-static void fill_input(Rt *rt, const RtFunction *f, const RtInput *input, const Part *part, const int64_t *sequence)
+static void fill_input(Rt *rt, const RtFunction *f, const RtInput *input, const RtFeed *part, const int64_t *sequence)
 {
     const int64_t rows = f->micro * part->rows, element = input->type == RT_BOOL ? 1 : 4;
     char *to = rt_stage(rt, rt_own_place(rt, input->offset), rows * part->count * element);
@@ -280,11 +284,8 @@ static void fill_input(Rt *rt, const RtFunction *f, const RtInput *input, const 
     }
 }
 
-void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence)
+void rt_data_fill(const RtData *data, Rt *rt, const int64_t *sequence)
 {
-    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        Part part = part_of(data, rt, f, input);
-        fill_input(rt, f, input, &part, sequence);
-        free(part.place);
-    }
+    for (int i = 0; i < data->f->ninputs; i++)
+        fill_input(rt, data->f, &data->f->inputs[i], &data->feed[i], sequence);
 }

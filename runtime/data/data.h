@@ -5,6 +5,8 @@
 
 #include "rt.h"
 
+#include <stddef.h>
+
 typedef enum {
     DATA_U8,
     DATA_I8,
@@ -13,6 +15,7 @@ typedef enum {
     DATA_U32,
     DATA_I32,
     DATA_I64,
+    DATA_U64,
     DATA_BOOL,
     DATA_F16,
     DATA_BF16,
@@ -35,8 +38,13 @@ typedef struct {
     int64_t size[RT_DATA_RANK];
 } RtArray;
 
+/* How one input is fed; data.c has it. */
+typedef struct RtFeed RtFeed;
+
 typedef struct {
     const char *option;
+    const RtFunction *f; /* whose inputs they feed */
+    RtFeed *feed;        /* one for each of them */
     bool is_records;
     RtArray *array; /* tokens: one; records: one for each input that is not next() of another */
     const char **input;
@@ -44,10 +52,11 @@ typedef struct {
     int64_t records;
 } RtData;
 
-/* Opens and checks files.  `given` is the values of the option, ended by NULL: FILE, or INPUT=FILE for each input;
- * `format` a word of --data-format, or NULL: detected; detecting bytes is an error if the program's vocabulary exceeds
- * 256.  Ends the trainer if the data are not sufficient for one call of `f`. */
-RtData *rt_data_open(const char *const *given, const char *option, const char *format, const RtProgram *program,
+/* Opens and checks files that feed this rank's part of the inputs of `f`, which outlives the result.  `given` is the
+ * values of the option, ended by NULL: FILE, or INPUT=FILE for each input; `format` a word of --data-format, or NULL:
+ * detected; detecting bytes is an error if the program's vocabulary exceeds 256.  Ends the trainer if the data are not
+ * sufficient for one call of `f`. */
+RtData *rt_data_open(const Rt *rt, const char *const *given, const char *option, const char *format,
                      const RtFunction *f);
 void rt_data_close(RtData *data);
 
@@ -56,24 +65,34 @@ const char *rt_data_path(const RtData *data);
 
 /* "1000 tokens (uint16), 15 sequences", "70 records of image (NumPy, float32), label (NumPy, int64)"; owned by the
  * caller. */
-char *rt_data_words(const RtData *data, const RtFunction *f);
+char *rt_data_words(const RtData *data);
 
-/* The number of whole sequences of f->seq tokens, each followed by one token for the last label; or of records. */
-int64_t rt_data_sequences(const RtData *data, const RtFunction *f);
+/* The number of whole sequences of seq tokens, each followed by one token for the last label; or of records. */
+int64_t rt_data_sequences(const RtData *data);
 
 /* The error in these sequences, for this rank's part of the inputs: a number outside the vocabulary, or not finite.
  * NULL: none; else owned by the caller. */
-char *rt_data_fault(const RtData *data, const Rt *rt, const RtFunction *f, const int64_t *sequence);
+char *rt_data_fault(const RtData *data, const int64_t *sequence);
 
-/* Writes this rank's part of the inputs of one call of `f` into the arena: its n-th sequence is number sequence[n] of
- * the data, already checked with rt_data_fault. */
-void rt_data_fill(const RtData *data, Rt *rt, const RtFunction *f, const int64_t *sequence);
+/* Writes this rank's part of the inputs of one call into the arena: its n-th sequence is number sequence[n] of the
+ * data, already checked with rt_data_fault. */
+void rt_data_fill(const RtData *data, Rt *rt, const int64_t *sequence);
 
 /* --- array.c: numbers of any type -------------------------------------------------------------------- */
 
+/* What a format of files calls a type. */
+typedef struct {
+    const char *word;
+    RtNumberType type;
+    const char *format; /* of RtArray */
+} RtNumberName;
+
+/* Sets type and format of the array if the first `length` bytes of `word` are one of the names; else gives false. */
+bool rt_number_take(RtArray *array, const RtNumberName names[], int count, const char *word, size_t length);
+
 int rt_number_bytes(RtNumberType type);
 bool rt_number_is_real(RtNumberType type);
-int64_t rt_integer_at(const RtArray *array, int64_t position); /* not of real numbers */
+int64_t rt_integer_at(const RtArray *array, int64_t position); /* not of real numbers; at most INT64_MAX */
 double rt_real_at(const RtArray *array, int64_t position);
 
 /* --- format.c: detects the format of tokens; sets the fields from `format` on except map and bytes ------ */

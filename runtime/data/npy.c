@@ -36,26 +36,18 @@ static const char *value_of(const char *header, const char *key)
 
 static void take_type(RtArray *array, const char *descr)
 {
-    static const struct {
-        const char *descr;
-        RtNumberType type;
-        const char *format;
-    } types[] = {
+    static const RtNumberName names[] = {
         { "'|u1'", DATA_U8, "NumPy, uint8" },    { "'|i1'", DATA_I8, "NumPy, int8" },
         { "'<u2'", DATA_U16, "NumPy, uint16" },  { "'<i2'", DATA_I16, "NumPy, int16" },
         { "'<u4'", DATA_U32, "NumPy, uint32" },  { "'<i4'", DATA_I32, "NumPy, int32" },
-        { "'<u8'", DATA_I64, "NumPy, uint64" },  { "'<i8'", DATA_I64, "NumPy, int64" },
+        { "'<u8'", DATA_U64, "NumPy, uint64" },  { "'<i8'", DATA_I64, "NumPy, int64" },
         { "'|b1'", DATA_BOOL, "NumPy, bool" },   { "'<f2'", DATA_F16, "NumPy, float16" },
         { "'<f4'", DATA_F32, "NumPy, float32" }, { "'<f8'", DATA_F64, "NumPy, float64" },
     };
-    for (unsigned i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strncmp(descr, types[i].descr, strlen(types[i].descr))) {
-            array->type = types[i].type;
-            array->format = types[i].format;
-            return;
-        }
-    refuse(array, rt_text("of %.*s; save little-endian integers or floating-point numbers, such as x.astype('<f4')",
-                          (int)strcspn(descr, ",}"), descr));
+    const size_t length = strcspn(descr, ",}");
+    if (!rt_number_take(array, names, sizeof names / sizeof *names, descr, length))
+        refuse(array, rt_text("of %.*s; save little-endian integers or floating-point numbers, such as x.astype('<f4')",
+                              (int)length, descr));
 }
 
 /* "(1000,)", "(8, 3)" */

@@ -35,25 +35,16 @@ static bool is_safetensors(const char *path)
 
 static bool take_dtype(RtArray *array, const char *dtype)
 {
-    static const struct {
-        const char *dtype;
-        RtNumberType type;
-        const char *format;
-    } types[] = {
+    static const RtNumberName names[] = {
         { "BOOL", DATA_BOOL, "safetensors, BOOL" }, { "U8", DATA_U8, "safetensors, U8" },
         { "I8", DATA_I8, "safetensors, I8" },       { "U16", DATA_U16, "safetensors, U16" },
         { "I16", DATA_I16, "safetensors, I16" },    { "U32", DATA_U32, "safetensors, U32" },
         { "I32", DATA_I32, "safetensors, I32" },    { "I64", DATA_I64, "safetensors, I64" },
-        { "F16", DATA_F16, "safetensors, F16" },    { "BF16", DATA_BF16, "safetensors, BF16" },
-        { "F32", DATA_F32, "safetensors, F32" },    { "F64", DATA_F64, "safetensors, F64" },
+        { "U64", DATA_U64, "safetensors, U64" },    { "F16", DATA_F16, "safetensors, F16" },
+        { "BF16", DATA_BF16, "safetensors, BF16" }, { "F32", DATA_F32, "safetensors, F32" },
+        { "F64", DATA_F64, "safetensors, F64" },
     };
-    for (unsigned i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(dtype, types[i].dtype)) {
-            array->type = types[i].type;
-            array->format = types[i].format;
-            return true;
-        }
-    return false;
+    return rt_number_take(array, names, sizeof names / sizeof *names, dtype, strlen(dtype));
 }
 
 /* The tensor `name` of the file; its numbers are at the same place of the mapped file. */

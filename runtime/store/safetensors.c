@@ -17,7 +17,8 @@ enum { MAX_HEADER_BYTES = 100 << 20 }; /* the limit of the format's own library 
 
 static _Noreturn void refuse(const RtSafetensors *file, const char *why)
 {
-    rt_fail("--load %s: %s; it is not a complete safetensors file: give another, or copy it again", file->path, why);
+    rt_fail("%s %s: %s; it is not a complete safetensors file: give another, or copy it again", file->option,
+            file->path, why);
 }
 
 static int64_t element_bits(const char *dtype)
@@ -126,7 +127,7 @@ static cJSON *read_header(RtSafetensors *file, int64_t *header_bytes)
 
 RtSafetensors rt_safetensors_open(const char *path, const char *option)
 {
-    RtSafetensors file = { .path = path };
+    RtSafetensors file = { .path = path, .option = option };
     file.map = rt_map_file(path, option, &file.bytes);
     int64_t header_bytes;
     file.header = read_header(&file, &header_bytes);

@@ -14,7 +14,7 @@ typedef struct {
 } RtStored;
 
 typedef struct {
-    const char *path;
+    const char *path, *option; /* "--load": for messages */
     const char *map;
     int64_t bytes;
     struct cJSON *header;

@@ -64,7 +64,8 @@ void rt_exchange_average(RtRun *run)
         return;
     RtView *views = rt_views(&run->rt, &count);
     float *buffer = rt_allocate(2 * AT_ONCE, sizeof *buffer);
-    for (int i = 0; i < count && is_begun(run, views, count); i++)
+    const bool begun = is_begun(run, views, count);
+    for (int i = 0; i < count && begun; i++)
         if (strncmp(views[i].name, prefix, sizeof prefix - 1) == 0)
             exchange(&run->rt, view_named(views, count, views[i].name + sizeof prefix - 1), &views[i], buffer,
                      buffer + AT_ONCE);

@@ -11,7 +11,7 @@
 int64_t rt_eval_sequences(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->eval, *step = &run->rt.program->step;
-    int64_t call = f->micro * f->batch, batch = step->micro * step->batch, all = rt_data_sequences(run->eval_data, f);
+    int64_t call = f->micro * f->batch, batch = step->micro * step->batch, all = rt_data_sequences(run->eval_data);
     int64_t batches = all / batch < run->options.eval_batches ? all / batch : run->options.eval_batches;
     int64_t sequences = batches > 0 ? batches * batch : all;
     return sequences - sequences % call;
@@ -26,7 +26,7 @@ static void run_all(RtRun *run, int64_t calls, int count, const int64_t places[]
     for (int64_t c = 0; c < calls; c++) {
         for (int64_t n = 0; n < call; n++)
             sequence[n] = c * call + n;
-        rt_data_fill(run->eval_data, &run->rt, f, sequence);
+        rt_data_fill(run->eval_data, &run->rt, sequence);
         rt_set_scalars(run, &f->scalars);
         rt_set_totals(run, f);
         rt_run(&run->rt, f);

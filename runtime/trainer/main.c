@@ -66,10 +66,10 @@ static RtData *open_data(RtRun *run, RtLIST given, const char *option, const RtF
 {
     if (!given)
         return NULL;
-    RtData *data = rt_data_open(given, option, run->options.data_format, run->rt.program, f);
+    RtData *data = rt_data_open(&run->rt, given, option, run->options.data_format, f);
     for (const RtArray *array = data->array; array < data->array + data->count; array++)
         rt_agree_on_file(&run->rt, option, array->path, array->format, array->map, array->bytes);
-    char *words = rt_data_words(data, f);
+    char *words = rt_data_words(data);
     rt_note("%s %s: %s", option, rt_data_path(data), words);
     free(words);
     return data;
@@ -84,7 +84,7 @@ static void check_eval_data(const RtRun *run)
     for (int64_t begin = 0; begin < sequences; begin += call) {
         for (int64_t n = 0; n < call; n++)
             sequence[n] = begin + n;
-        char *fault = rt_data_fault(run->eval_data, &run->rt, f, sequence);
+        char *fault = rt_data_fault(run->eval_data, sequence);
         if (fault)
             rt_fail("%s", fault);
     }
@@ -154,7 +154,7 @@ static void note_changed_data(const RtRun *run)
     const RtPlace *place = &run->place;
     if (!run->data || place->sequences == 0)
         return;
-    int64_t sequences = rt_data_sequences(run->data, &run->rt.program->step);
+    int64_t sequences = rt_data_sequences(run->data);
     if (sequences != place->sequences)
         rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it continues in another order",
                 rt_data_path(run->data), (long long)sequences, (long long)place->sequences);
@@ -194,7 +194,7 @@ static void start_state(RtRun *run)
     run->begun_at = run->place.step;
     run->saved_at = -1;
     if (run->data) {
-        run->place.sequences = rt_data_sequences(run->data, &run->rt.program->step);
+        run->place.sequences = rt_data_sequences(run->data);
         run->place.shuffled = !run->options.no_shuffle;
     }
 }

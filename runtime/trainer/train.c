@@ -53,7 +53,7 @@ double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset)
 static int64_t *next_sequences(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
-    int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data, f);
+    int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data);
     int64_t *sequence = rt_allocate(batch, sizeof *sequence);
     for (int64_t n = 0; n < batch; n++) {
         int64_t at = run->place.position + n, epoch = at / count;
@@ -67,7 +67,7 @@ static void fill_batch(RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
     int64_t *sequence = next_sequences(run);
-    rt_data_fill(run->data, &run->rt, f, sequence);
+    rt_data_fill(run->data, &run->rt, sequence);
     run->place.position += f->micro * f->batch;
     free(sequence);
 }
@@ -80,7 +80,7 @@ static void look_ahead(RtRun *run)
     if (run->failure || run->place.step >= run->options.steps)
         return;
     int64_t *sequence = next_sequences(run);
-    run->failure = rt_data_fault(run->data, &run->rt, &run->rt.program->step, sequence);
+    run->failure = rt_data_fault(run->data, sequence);
     free(sequence);
 }
 

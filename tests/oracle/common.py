@@ -131,6 +131,28 @@ class Reference:
         return float(loss), norm
 
 
+# Of trainings beside models of transformers: SGD, since AdamW makes differences of rounding as large as gradients.
+PLAIN_SGD = ["--set=train.optimizer=sgd(lr = 0.5)", "--set=train.schedule=constant(warmup = 0)", "--set=train.clip=0",
+             "--set=train.microbatch=2", "--set=train.precision=fp32"]
+
+
+def follows_transformers(log, model, feed, after_step=lambda: None):
+    """Are losses and gradient norms those of a model of transformers, trained as PLAIN_SGD says, and does it learn?"""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for entry in log:
+        tokens, labels = next(feed)
+        optimizer.zero_grad()
+        logits = model(tokens).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss.backward()
+        norm = math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters() if p.grad is not None))
+        assert abs(entry["loss"] - float(loss)) < 1e-4 * float(loss)
+        assert abs(entry["grad_norm"] - norm) < 1e-4 * norm
+        optimizer.step()
+        after_step()
+    return log[-1]["loss"] < log[0]["loss"]
+
+
 def largest_difference(log, reference):
     """The largest relative difference of losses, and of gradient norms, over all steps."""
     losses = max(abs(entry["loss"] - loss) / abs(loss) for entry, (loss, _) in zip(log, reference))

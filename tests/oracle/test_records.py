@@ -37,7 +37,7 @@ def gives(out, arrays):
 
 
 def write_safetensors(path, arrays):
-    words = {"float16": "F16", "float32": "F32", "float64": "F64", "int16": "I16", "bool": "BOOL"}
+    words = {"float16": "F16", "float32": "F32", "float64": "F64", "int16": "I16", "uint64": "U64", "bool": "BOOL"}
     header, at = {}, 0
     for name, array in arrays.items():
         header[name] = {"dtype": words[str(array.dtype)], "shape": array.shape, "data_offsets": [at, at := at + array.nbytes]}
@@ -45,10 +45,32 @@ def write_safetensors(path, arrays):
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in arrays.values()))
 
 
+def given(out, arrays, file):
+    """The same, in files of either format."""
+    if file == "npy":
+        return gives(out, arrays)
+    write_safetensors(out / "data.safetensors", arrays)
+    return ["--data", out / "data.safetensors"]
+
+
 def start(out, data):
     path = out / "init.safetensors"
     train(out, *data, "--steps", 0, "--save", path)
     return {name: value for name, value in read_safetensors(path).items() if not name.startswith("optimizer.")}
+
+
+def follows_sgd(log, weights, arrays, lr, loss):
+    """Are these the losses of SGD in double precision, of loss(weights, *arrays), with the records in their order?"""
+    weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=True) for name, value in weights.items()}
+    for step, entry in enumerate(log):
+        own = slice(step * BATCH % RECORDS, step * BATCH % RECORDS + BATCH)
+        value = loss(weights, *(torch.from_numpy(array[own]) for array in arrays))
+        gradients = torch.autograd.grad(value, list(weights.values()))
+        assert abs(entry["loss"] - value.item()) < 1e-5 * value.item(), step
+        with torch.no_grad():
+            for weight, gradient in zip(weights.values(), gradients):
+                weight -= lr * gradient
+    return len(log) == STEPS
 
 
 def test_vision_transformer(tmp_path):
@@ -101,26 +123,27 @@ def test_regression_with_a_mask(tmp_path, dtype, file):
     arrays = {"x": (3 * draw.standard_normal((RECORDS, 5, 3))).astype(dtype), "seen": draw.random((RECORDS, 5)) < 0.5,
               "y": draw.standard_normal(RECORDS).astype(np.float32)}
     out = compile_model(REGRESSION, tmp_path)
-    data = gives(out, arrays)
-    if file == "safetensors":
-        write_safetensors(out / "data.safetensors", arrays)
-        data = ["--data", out / "data.safetensors"]
+    data = given(out, arrays, file)
 
     def loss(w, x, seen, y):
-        return ((torch.where(seen, x @ w["w"], 0).sum(1) + w["b"] - y)**2).mean()
+        return ((torch.where(seen, x @ w["w"], 0.0).sum(1) + w["b"] - y)**2).mean()
 
-    weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=True) for name, value in start(out, data).items()}
+    weights = start(out, data)
     log = train(out, *data, "--no-shuffle", "--steps", STEPS)
-    for step, entry in enumerate(log):
-        own = slice(step * BATCH % RECORDS, step * BATCH % RECORDS + BATCH)
-        x, seen, y = (torch.from_numpy(arrays[name][own]) for name in ("x", "seen", "y"))
-        value = loss(weights, x.double(), seen, y.double())
-        gradients = torch.autograd.grad(value, list(weights.values()))
-        assert abs(entry["loss"] - value.item()) < 1e-5 * value.item(), step
-        with torch.no_grad():
-            for weight, gradient in zip(weights.values(), gradients):
-                weight -= 0.02 * gradient
-    assert len(log) == STEPS
+    assert follows_sgd(log, weights, [arrays["x"].astype(np.float64), arrays["seen"], arrays["y"].astype(np.float64)], 0.02, loss)
+
+
+@pytest.mark.parametrize("file", ["npy", "safetensors"])
+def test_unsigned_numbers_beyond_those_with_a_sign(tmp_path, file):
+    """They would be negative as int64."""
+    arrays = {"x": np.full((RECORDS, 5, 3), 2**63 + 2**62, np.uint64), "seen": np.ones((RECORDS, 5), bool),
+              "y": np.zeros(RECORDS, np.float32)}
+    arrays["x"][:, :, 1:] = 0
+    out = compile_model(REGRESSION.replace("square(kept + b - y)", "abs(1.0e-19 * kept + b - y - 20.0)"), tmp_path)
+    data = given(out, arrays, file)
+    w, log = start(out, data)["w"][0], train(out, *data, "--steps", 1)
+    expected = abs(5 * 1e-19 * (2.0**63 + 2.0**62) * float(w) - 20)
+    assert abs(log[0]["loss"] - expected) < 1e-5 * expected
 
 
 PAIRS = """
@@ -155,19 +178,13 @@ def test_pairs_of_sequences(tmp_path):
     answer[::3, 4] = -100  # the last: it is expected, and never read
     out = compile_model(PAIRS.replace("= next(answer)", "").replace("batch     = 6", "batch = 6\n microbatch = 2"), tmp_path)
     data = gives(out, {"question": question, "answer": answer[:, :4], "expected": answer[:, 1:]})
+
+    def loss(w, asked, told):
+        x = torch.tanh(w["table"][asked].mean(1, keepdim=True) + w["table"][told[:, :4]])
+        return F.cross_entropy((x @ w["out"]).flatten(0, 1), told[:, 1:].flatten())
+
     log = train(out, *data, "--no-shuffle", "--steps", STEPS)
-    weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=True) for name, value in start(out, data).items()}
-    for step, entry in enumerate(log):
-        own = slice(step * BATCH % RECORDS, step * BATCH % RECORDS + BATCH)
-        asked, told = torch.from_numpy(question[own]), torch.from_numpy(answer[own].astype(np.int64))
-        x = torch.tanh(weights["table"][asked].mean(1, keepdim=True) + weights["table"][told[:, :4]])
-        value = F.cross_entropy((x @ weights["out"]).flatten(0, 1), told[:, 1:].flatten())
-        gradients = torch.autograd.grad(value, list(weights.values()))
-        assert abs(entry["loss"] - value.item()) < 1e-5 * value.item(), step
-        with torch.no_grad():
-            for weight, gradient in zip(weights.values(), gradients):
-                weight -= 0.5 * gradient
-    assert len(log) == STEPS
+    assert follows_sgd(log, start(out, data), [question, answer.astype(np.int64)], 0.5, loss)
 
 
 def test_next_is_later_in_the_same_array(tmp_path):

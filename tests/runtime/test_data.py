@@ -324,3 +324,5 @@ def test_wrong_words_for_records(refused, tmp_path, words, said):
 def test_other_files_for_records(refused, tmp_path):
     (tmp_path / "text").write_bytes(b"x" * 1000)
     assert "not an array: write it with numpy.save" in refused("--data", "tokens=text", "--steps", 1)
+    (tmp_path / "cut.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
+    assert "--data cut.safetensors: " in refused("--data", "cut.safetensors", "--steps", 1)
