@@ -8,15 +8,15 @@
 #include <string.h>
 
 static const char *const fields[PLOT_COLUMNS] = {
-    [PLOT_LOSS] = "loss",      [PLOT_NORM] = "grad_norm", [PLOT_RATE] = "tokens_per_s", [PLOT_LR] = "lr",
-    [PLOT_EVAL] = "eval_loss", [PLOT_MS] = "step_ms",     [PLOT_SKIPPED] = "skipped",
+    [PLOT_LOSS] = "loss",      [PLOT_NORM] = "grad_norm", [PLOT_RATE] = "tokens_per_s",     [PLOT_LR] = "lr",
+    [PLOT_EVAL] = "eval_loss", [PLOT_MS] = "step_ms",     [PLOT_SKIPPED] = "skipped_steps",
 };
 
 /* NaN where there is none, or null: not a finite number. */
 static double number_in(const cJSON *json, const char *field)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, field);
-    return cJSON_IsNumber(item) ? item->valuedouble : cJSON_IsTrue(item) ? 1 : NAN;
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
 static double *grown(Arena *arena, const double *old, int count, int room)
@@ -65,6 +65,17 @@ static bool take_line(Run *run, PlotRun *log, const char *text, int64_t line)
     return follows || refuse(run, log, line, "this step is not after the one of the line before");
 }
 
+/* From the number of steps skipped so far to whether this one is. */
+static void find_skips(PlotRun *log)
+{
+    double *skipped = log->value[PLOT_SKIPPED], before = skipped[0];
+    for (int i = 0; i < log->count; i++) {
+        const double now = skipped[i];
+        skipped[i] = now - before;
+        before = now;
+    }
+}
+
 bool read_log(Run *run, PlotRun *log, const char *path)
 {
     *log = (PlotRun){ .path = path };
@@ -81,7 +92,11 @@ bool read_log(Run *run, PlotRun *log, const char *path)
         good = run_failed(run, "cannot read %s: %s", path, strerror(errno));
     free(text);
     fclose(in);
-    return good && (log->count > 0 || run_failed(run, "%s: the log is empty: it has no step yet", path));
+    if (good && log->count == 0)
+        good = run_failed(run, "%s: the log is empty: it has no step yet", path);
+    if (good)
+        find_skips(log);
+    return good;
 }
 
 /* As the window moves on, neither of its ends moves back.  sum[i], n[i]: of the first i steps that have a number.  The

@@ -193,6 +193,7 @@ static void start_state(RtRun *run)
                 run->rt.program->name);
     run->begun_at = run->place.step;
     run->saved_at = -1;
+    run->skipped_steps = rt_skipped_steps(run);
     if (run->data) {
         run->place.sequences = rt_data_sequences(run->data);
         run->place.shuffled = !run->options.no_shuffle;

@@ -47,6 +47,16 @@ double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset)
     return (double)value;
 }
 
+int64_t rt_skipped_steps(const RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->step;
+    int32_t count;
+    if (f->scalars.skipped_steps < 0)
+        return -1;
+    rt_download(&run->rt, &count, rt_place_in(&run->rt, f, f->scalars.skipped_steps), sizeof count);
+    return count;
+}
+
 /* --- One step ------------------------------------------------------------------------------- */
 
 /* The sequences of the next batch; owned by the caller. */
@@ -136,6 +146,8 @@ static RtStepReport run_step(RtRun *run)
     if (speed > run->peak) /* other load has ended since the peak was measured */
         run->peak = speed;
 
+    const int64_t skipped = rt_skipped_steps(run), skipped_before = run->skipped_steps;
+    run->skipped_steps = skipped;
     run->place.step++;
     run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
     return (RtStepReport){ .step = run->place.step,
@@ -143,6 +155,8 @@ static RtStepReport run_step(RtRun *run)
                            .loss = rt_scalar(run, &program->step, scalars->loss),
                            .grad_norm = rt_scalar(run, &program->step, scalars->grad_norm),
                            .loss_scale = rt_scalar(run, &program->step, scalars->loss_scale),
+                           .skipped_steps = skipped,
+                           .is_skipped = skipped > skipped_before,
                            .eval_loss = NAN,
                            .lr = (double)(float)lr,
                            .seconds = seconds,

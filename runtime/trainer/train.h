@@ -22,12 +22,13 @@ typedef struct {
     bool has_failure; /* a rank cannot continue: the run is saved, then that rank reports why */
     char *failure;    /* the reason, on this rank; NULL: none */
     RtLog log;
-    RtLock lock;         /* of --save, by the first rank */
-    RtKeep keep;         /* by the first rank */
-    int64_t *rank_bytes; /* of memory */
-    float *totals;       /* divisors of the evaluation that is running */
-    double peak;         /* flops/s of the best product */
-    double step_s;       /* of a step, smoothed */
+    RtLock lock;           /* of --save, by the first rank */
+    RtKeep keep;           /* by the first rank */
+    int64_t *rank_bytes;   /* of memory */
+    float *totals;         /* divisors of the evaluation that is running */
+    int64_t skipped_steps; /* before the next one; -1: none are skipped */
+    double peak;           /* flops/s of the best product */
+    double step_s;         /* of a step, smoothed */
 } RtRun;
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */
@@ -55,5 +56,8 @@ void rt_set_totals(RtRun *run, const RtFunction *f); /* run->totals, for an eval
 
 /* The f32 result of a function at its `offset`; NAN if it has none (-1). */
 double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset);
+
+/* The steps that train.skip_spikes has skipped so far; -1: it is not set. */
+int64_t rt_skipped_steps(const RtRun *run);
 
 #endif
