@@ -1,7 +1,6 @@
 /* train.c -- the loop over steps. */
 #include "train.h"
 
-#include "data/order.h"
 #include "device.h"
 #include "mesh/comm.h"
 #include "philox.h"
@@ -63,13 +62,10 @@ int64_t rt_skipped_steps(const RtRun *run)
 static int64_t *next_sequences(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
-    int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data);
+    int64_t batch = f->micro * f->batch;
     int64_t *sequence = rt_allocate(batch, sizeof *sequence);
-    for (int64_t n = 0; n < batch; n++) {
-        int64_t at = run->place.position + n, epoch = at / count;
-        sequence[n] =
-            run->options.no_shuffle ? at % count : rt_order_permute(count, run->place.seed, epoch, at % count);
-    }
+    for (int64_t n = 0; n < batch; n++)
+        sequence[n] = rt_mixture_at(run->mixture, run->place.position + n);
     return sequence;
 }
 

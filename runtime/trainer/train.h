@@ -14,6 +14,7 @@ typedef struct {
     Rt rt;
     RtOptions options;
     RtData *data, *eval_data; /* NULL: not given */
+    RtMixture *mixture;       /* of data; NULL without */
     RtPlace place;            /* progress of the run */
     int64_t begun_at;         /* the first step */
     int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
