@@ -30,6 +30,7 @@ train {
 parallel {
     mesh dp = 1
     shard batch over dp
+    zero 1 over dp
 }
 """
 
@@ -40,7 +41,7 @@ def records(tmp_path):
     random = np.random.default_rng(4)
     x = random.normal(0, 1, (STEPS, 1, 4))
     x *= random.uniform(0.8, 1.25, (STEPS, 1, 1)) / np.sqrt((x * x).sum(-1, keepdims=True))
-    for step, factor in {10: 30, 30: 4, 31: 1e4, 50: 2, **{step: 5 for step in range(70, STEPS)}}.items():
+    for step, factor in {10: 30, 30: 8, 31: 1e4, 50: 2, **{step: 5 for step in range(70, STEPS)}}.items():
         x[step] *= factor
     x = (x + random.normal(0, 0.01, (1, BATCH, 1)) * [[[1, -1, 1, -1]]]).astype(np.float32)
     np.save(tmp_path / "x.npy", x.reshape(-1, 4))

@@ -155,7 +155,7 @@ def test_negative_token(refused, tmp_path, data):
 
 @pytest.mark.parametrize("make, said", [
     (lambda p: None, "cannot open it: No such file or directory"),
-    (lambda p: p.mkdir(), "it is a directory; give one file"),
+    (lambda p: p.mkdir(), "the folder has no files"),
     (lambda p: p.write_bytes(b""), "the file is empty"),
     (lambda p: os.mkfifo(p), "it is a device or a pipe"),
     (lambda p: p.write_bytes(b"x" * 1001), "1001 bytes are not a whole number of uint16 tokens"),

@@ -11,7 +11,7 @@ ROWS = re.findall(r'^OPTION\((\w+),\s*(\w+),\s*("[^"]*"|NULL),\s*([^,]+),\s*([^,
                   (RUNTIME / "options.def").read_text(), re.M)
 NUMBERS = [row for row in ROWS if row[1] in ("COUNT", "REAL")]
 NEEDY = [(row[0].replace("_", "-"), row[1], row[5].strip('"'), row[6].strip('"')) for row in ROWS if row[6] != "NULL"]
-VALUE = {"COUNT": "1", "REAL": "1", "TEXT": "x"}
+VALUE = {"COUNT": "1", "REAL": "0.5", "TEXT": "x"}
 
 
 def test_table_is_read_whole():
