@@ -49,7 +49,7 @@ _mpc()
         files='*.safetensors'
         ;;
     plot)
-        words="--help --output= --smooth= --title="
+        words="--help --output= --smooth= --title= --tensorboard="
         files='*.jsonl'
         ;;
     help)

@@ -73,6 +73,11 @@ int run_plot(Run *run)
     plot.window = window_of(&plot);
     for (int i = 0; i < plot.nruns; i++)
         smooth_log(&run->arena, &plot.runs[i], plot.window);
+    for (int i = 0; i < plot.nruns && o->tensorboard; i++)
+        if (!write_events(run, &plot.runs[i], o->tensorboard))
+            return STATUS_FAILED;
+    if (o->tensorboard && !o->output)
+        return STATUS_OK;
     if (!o->output) {
         write_plot(&plot, stdout);
         return STATUS_OK;

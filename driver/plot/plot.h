@@ -5,7 +5,8 @@
  *   plot_scale.c  from numbers to places: ranges, ticks, their text
  *   plot_svg.c    one chart
  *   plot_page.c   the page around the charts
- *   plot_style.c  its style sheet and script */
+ *   plot_style.c  its style sheet and script
+ *   plot_events.c TensorBoard's files */
 #ifndef MPC_PLOT_H
 #define MPC_PLOT_H
 
@@ -69,6 +70,7 @@ const char *tick_text(Arena *arena, double number); /* "20k", "3e-4" */
 
 void write_chart(const Plot *plot, PlotColumn column, FILE *out);
 void write_plot(const Plot *plot, FILE *out);
+bool write_events(Run *run, const PlotRun *log, const char *folder); /* FOLDER/NAME; false after an error */
 
 /* The number of colours; runs beyond them are dashed. */
 enum { PLOT_COLOURS = 8 };
