@@ -142,10 +142,11 @@ static void write_table(const Plot *plot, FILE *out)
 void write_plot(const Plot *plot, FILE *out)
 {
     write_head(plot, out);
+    enum { FEW = 4 }; /* runs whose single steps do not cover each other */
     write_switch(out, "logx", "log steps", false);
     write_switch(out, "logy", "log y", false);
     if (plot->window > 1)
-        write_switch(out, "raw", "single steps", true);
+        write_switch(out, "raw", "single steps", plot->nruns <= FEW);
     fputs("<div class=\"charts\">\n", out);
     for (PlotColumn column = 0; column < PLOT_CHARTS; column++) {
         if (!is_drawn(plot, column))

@@ -69,12 +69,12 @@ static void write_mark(const Chart *c, PlotColumn column, double x, double y, in
         fprintf(c->out, "<path class=\"skip c%d\" d=\"M%.1f,%.1fl8,8m0,-8l-8,8\"/>", run % PLOT_COLOURS, x - 4, y - 4);
 }
 
-static bool has_numbers(const Plot *plot, PlotColumn column)
+static bool has_marks(const Plot *plot, PlotColumn column)
 {
     bool has = false;
     for (const PlotRun *log = plot->runs; log < plot->runs + plot->nruns; log++)
         for (int i = 0; i < log->count; i++)
-            has |= isfinite(log->value[column][i]);
+            has |= column == PLOT_SKIPPED ? log->value[column][i] > 0 : isfinite(log->value[column][i]);
     return has;
 }
 
@@ -82,7 +82,7 @@ static bool has_numbers(const Plot *plot, PlotColumn column)
 static PlotColumn marks_of(const Chart *c)
 {
     const PlotColumn column = c->column == PLOT_LOSS ? PLOT_EVAL : c->column == PLOT_NORM ? PLOT_SKIPPED : PLOT_COLUMNS;
-    return column < PLOT_COLUMNS && has_numbers(c->plot, column) ? column : PLOT_COLUMNS;
+    return column < PLOT_COLUMNS && has_marks(c->plot, column) ? column : PLOT_COLUMNS;
 }
 
 /* The names of runs and marks, in rows; returns their number.  `draws`: else it only counts. */

@@ -114,6 +114,7 @@ def test_what_lies_outside_is_counted(plot):
 
 def test_evaluations_skipped_steps_and_gaps(plot):
     log = log_of(60)
+    assert "skipped step" not in plot({"a": [dict(line, skipped_steps=0) for line in log]})
     for line in log:
         line["skipped_steps"] = 7 + (line["step"] >= 30)  # seven before this run
         if line["step"] % 20 == 0:
@@ -132,11 +133,12 @@ def test_evaluations_skipped_steps_and_gaps(plot):
 
 def test_several_runs(plot):
     names = [f"run{i}" for i in range(10)]
-    page = plot({name: log_of(40 + i, seed=i) for i, name in enumerate(names)}, "--title=Ten <runs>")
+    page = plot({name: log_of(60 + i, seed=i) for i, name in enumerate(names)}, "--title=Ten <runs>", "--smooth=3")
     assert "<h1>Ten &lt;runs&gt;</h1>" in page
     for chart in charts(page).values():
         assert len(list(curves(chart))) == 10
         assert [t.text for t in chart.iter(f"{SVG}text") if t.attrib.get("class") == "name"][:10] == names
+    assert 'id="raw" checked' not in page and 'id="raw" checked' in plot({"one": log_of(60)}, "--smooth=3")
     assert len(set(re.findall(r'<tr><td><svg viewBox="0 0 24 10"><path class="(smooth c\d[^"]*)"', page))) == 10
     assert "Training of a/x.jsonl and b/x.jsonl" in plot({"a/x": log_of(5), "b/x": log_of(5)})
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # needs no other file
