@@ -53,7 +53,7 @@ tensorboard:
 
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf
-	$(BUILD)/hf/bin/pip install -q torch transformers pytest
+	$(BUILD)/hf/bin/pip install -q torch transformers pytest pytest-xdist
 
 # Checksums of checkpoints are the runtime's.
 $(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o

@@ -4,8 +4,10 @@ threads, beside what the schedule permits, beside torch.distributed.pipelining; 
     python3 bench/pipelines.py                  GPT-2 124M, the tables of `make bench`
     python3 bench/pipelines.py --micros 4,8     with so many micro-batches (default: 2,4,8,16)
     python3 bench/pipelines.py --small          a model of a few seconds, to see that it works
+    python3 bench/pipelines.py --peers none     without PyTorch
+    python3 bench/pipelines.py --rounds 1       each trainer once
 
-All trainers of a number of micro-batches take turns, twice, so that what else the machine does meets all of them.  mpc and
+All trainers of a number of micro-batches take turns, twice by default, so that what else the machine does meets all of them.  mpc and
 PyTorch begin with the same weights and read the same sequences: the tables are of runs whose losses were the same.
 """
 
@@ -206,9 +208,8 @@ def build(folder):
     """The clock of trainers, and the simulation."""
     run = lambda *words: ranks.run(["cc", "-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O2", *words], 1)  # noqa: E731
     run("-I", ROOT / "runtime", "-c", ROOT / "bench" / "stage_clock.c", "-o", folder / "stage_clock.o")
-    library = [path for path in (ROOT / "ir" / "schedule").glob("*.c") if path.name != "slots.c"]  # which needs the IR
-    run("-I", ROOT / "ir", ROOT / "bench" / "timeline.c", *library, *[ROOT / "ir" / name for name in ("arena.c", "diag.c", "near.c")],
-        "-o", folder / "timeline")
+    library = sorted((ROOT / "build" / "ir").rglob("*.o"))
+    run("-I", ROOT / "ir", ROOT / "bench" / "timeline.c", *library, "-lm", "-o", folder / "timeline")
     return folder / "timeline"
 
 
@@ -222,7 +223,7 @@ def find_peers(say, sizes, micros, trainers, weights):
     return [Peer(python, schedule, sizes, micros, alike[ours].copies(), weights) for schedule, ours in PEERS.items()]
 
 
-def table(say, folder, data, steps, small=False, micros=""):
+def table(say, folder, data, steps, small=False, micros="", peers="", rounds=""):
     """Markdown: three tables of the same runs."""
     sizes, rows = (dict(ranks.SMALL, layers=4) if small else ranks.FULL), ([], [], [])
     version, program, weights = "", build(folder), folder / "stages.safetensors"
@@ -230,14 +231,14 @@ def table(say, folder, data, steps, small=False, micros=""):
         trainers = [Staged(folder / "stages-1", sizes, count, None)]
         trainers += [Staged(folder / f"stages-{schedule}", sizes, count, schedule) for schedule in SCHEDULES]
         ranks.run([folder / "stages-1" / "trainer", "--steps", 0, "--save", weights, "--overwrite"], 1)
-        peers = find_peers(say, sizes, count, trainers, weights)
-        for _ in range(2):
-            for one in (*trainers, *peers):
+        others = find_peers(say, sizes, count, trainers, weights) if peers != "none" else []
+        for _ in range(int(rounds or 2)):
+            for one in (*trainers, *others):
                 one.steps(steps, data)
-        check_losses(trainers, peers)
-        alone, version = trainers[0].tokens(), peers[0].runs[0]["version"] if peers else ""
+        check_losses(trainers, others)
+        alone, version = trainers[0].tokens(), others[0].runs[0]["version"] if others else ""
         added = ([row(trainer, alone) for trainer in trainers], [timeline_row(trainer, program) for trainer in trainers[1:]],
-                 [peer_row(peer, trainers) for peer in peers])
+                 [peer_row(peer, trainers) for peer in others])
         for of_all, lines in zip(rows, added):
             of_all += lines
             say("\n".join(f"   {line}" for line in lines))
@@ -263,4 +264,4 @@ def text_of(rows, sizes, version):
 
 
 if __name__ == "__main__":
-    ranks.stand_alone(__doc__, table, 5, "micros")
+    ranks.stand_alone(__doc__, table, 5, "micros", "peers", "rounds")

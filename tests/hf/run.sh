@@ -3,4 +3,4 @@
 cd "$(dirname "$0")/../.." || exit 2
 python="${BUILD:-build}/hf/bin/python"
 [ -x "$python" ] || python=/usr/bin/python3
-exec "$python" -m pytest -q -rs -p no:cacheprovider tests/hf
+PYTHON=$python exec sh tests/pytest.sh tests/hf

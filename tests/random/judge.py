@@ -8,6 +8,7 @@ file say, as fuzz.py writes them, else base); the same for the seed of data and 
 go to the compiler, such as `--recompute full`; those that change the program itself (-D, --set, --mesh) belong into the
 file, since PyTorch reads only that."""
 import argparse
+import functools
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ import torch
 
 import outcome
 import reference
-from compare import ILL_CONDITIONED, Expectation
+from compare import Expectation
 from constants import known_numbers, number_of
 from machine import ROOT, How, Tools, Workplace
 from outcome import Outcome
@@ -94,7 +95,8 @@ class Judge:
         if key not in self.known:
             self.known = {} if len(self.known) > 20 else self.known
             exact = reference.train(case.program, start, skipped=skipped)
-            self.known[key] = Expectation(exact, reference.rounded_runs(case.program, start, precision, skipped), precision)
+            rounded = functools.partial(reference.rounded_runs, case.program, start, precision, skipped)
+            self.known[key] = Expectation(exact, rounded, precision)
         return self.known[key]
 
     # --- mpc ---------------------------------------------------------------------------------------------------------
@@ -105,13 +107,12 @@ class Judge:
             expected = self.expectation(case, start)
         except (Wrong, KeyError) as problem:
             return Outcome("unusable", f"PyTorch: {problem}")
-        unusable = expected.unusable()
-        if unusable and not (is_verification(case.how) and unusable == ILL_CONDITIONED):
-            return Outcome("unusable", unusable)
+        if expected.too_large():
+            return Outcome("unusable", expected.too_large())
         self.workplace.write(case.text(), start)
         refused = self.compiled(case)
         if refused:
-            return refused
+            return expected.sure(refused)
         if is_verification(case.how):
             return Outcome("ok")
         return self.continued(case, expected) if case.then else self.trained(case, start, expected)
@@ -138,8 +139,8 @@ class Judge:
         skipped = tuple(entry["step"] - 1 for entry in log if entry["grad_norm"] is None)
         if skipped and reference.Settings(case.program).precision == "fp16":
             expected = self.expectation(case, start, skipped)
-            if expected.unusable():
-                return Outcome("unusable", expected.unusable())
+            if expected.too_large():
+                return Outcome("unusable", expected.too_large())
             log = [{**entry, "grad_norm": expected.exact.norms[entry["step"] - 1]} if entry["grad_norm"] is None else entry
                    for entry in log]
         return expected.compare(log, self.workplace.saved())
@@ -147,7 +148,7 @@ class Judge:
     def unfinished(self, done, expected):
         """A trainer that did not end well; status 3 says that its numbers are none."""
         if done.status == 3:
-            return Outcome("wrong", "not a number", done.output)
+            return expected.sure(Outcome("wrong", "not a number", done.output))
         return outcome.failure(done, "trainer", "crash")
 
     def continued(self, case, expected):

@@ -1,4 +1,4 @@
 #!/bin/sh
 # mpc report and mpc explain: figures of the program against published formulas, and against trainers; pictures of
 # pipeline schedules.  -rs: what is skipped, and why.
-exec /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/report
+exec sh tests/pytest.sh tests/report
