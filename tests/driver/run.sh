@@ -1,3 +1,3 @@
 #!/bin/sh
 # The mpc command, and the trainers that it writes.
-exec sh tests/pytest.sh -rs tests/driver
+exec sh tests/pytest.sh tests/driver
