@@ -24,7 +24,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps hf check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install uninstall help
+.PHONY: all deps hf tensorboard check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -33,17 +33,23 @@ help:
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
+	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
 	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
 	@echo 'make fuzz-models  try random models against PyTorch (SECONDS=3600 SEED=0); failures go to $(BUILD)/random/'
 	@echo 'make bench      compare with PyTorch, XLA and itself on this machine; results go to bench/results/'
 	@echo 'make bench-gpu  compare with PyTorch on a GPU; results go to bench/results/'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make deb        make a Debian package in out/'
 	@echo 'make uninstall  from there'
 	@echo 'make format     clang-format over all sources'
 
 deps:
 	@sh tests/deps.sh
+
+tensorboard:
+	/usr/bin/python3 -m venv $(BUILD)/tensorboard
+	$(BUILD)/tensorboard/bin/pip install -q tensorboard
 
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf
@@ -149,6 +155,9 @@ install: all
 	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(DESTDIR)$(PREFIX)/share/mpc/examples/
 	install -m 644 examples/maps/*.map $(DESTDIR)$(PREFIX)/share/mpc/examples/maps/
+
+deb: all
+	@sh packaging/deb.sh out
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/lib/mpc $(DESTDIR)$(PREFIX)/share/mpc

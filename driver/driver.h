@@ -87,6 +87,7 @@ int run_print(Run *run);
 int run_trace(Run *run);
 int run_import(Run *run);
 int run_export(Run *run);
+int run_plot(Run *run);
 int run_help(Run *run);
 
 #endif

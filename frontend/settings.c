@@ -43,8 +43,9 @@ Rows rows_of_setting(const char *setting)
 
 /* The keys of train: with a choice, a number, or a word. */
 static const char *const keys[] = { "optimizer", "schedule", "clip",    "batch",      "microbatch", "precision",
-                                    "seed",      "freeze",   "trained", "clip_value", "ema" };
-static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL, NULL, NULL, NULL, NULL };
+                                    "seed",      "freeze",   "trained", "clip_value", "ema",        "skip_spikes" };
+static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32",
+                                        NULL,    NULL,       NULL, NULL, NULL, NULL };
 enum {
     N_KEYS = sizeof keys / sizeof keys[0],
     OPTIMIZER = 0,
@@ -57,7 +58,8 @@ enum {
     FREEZE,
     TRAINED,
     CLIP_VALUE,
-    EMA
+    EMA,
+    SKIP_SPIKES
 };
 
 static int find_key(const char *name)
@@ -354,6 +356,7 @@ void read_settings(Lower *l)
     read_single(&r, CLIP);
     read_single(&r, CLIP_VALUE);
     read_single(&r, EMA);
+    read_single(&r, SKIP_SPIKES);
     read_single(&r, BATCH);
     read_single(&r, MICROBATCH);
     read_single(&r, SEED);
@@ -363,6 +366,9 @@ void read_settings(Lower *l)
     bool good = l->diags->errors == before;
     if (good)
         check_schedule(&r);
+    if (good && l->m->train.skip_spikes > 0 && l->m->train.skip_spikes <= 1)
+        fail_at(&r, SKIP_SPIKES, "skip_spikes = 4, or 0 to skip none",
+                "skip_spikes must be above 1: it is how many times its usual size a gradient norm may have");
     if (good)
         check_batch(&r);
     if (l->options->shrink && good)

@@ -244,7 +244,26 @@ const char *rt_options_text(int argc, char **argv, const char *field)
 static bool has_effect(const RtOptions *result, const Option *option)
 {
     const void *at = (const char *)result + option->at;
-    return option->kind == COUNT ? *(const int64_t *)at > 0 : *(const char *const *)at != NULL;
+    return option->kind == COUNT  ? *(const int64_t *)at > 0
+           : option->kind == REAL ? *(const double *)at > 0
+                                  : *(const char *const *)at != NULL;
+}
+
+static bool has_any(const RtOptions *result, const char *names)
+{
+    char *name = rt_text("%.*s", (int)strcspn(names, "|"), names);
+    const bool has = has_effect(result, find(name));
+    const char *others = strchr(names, '|');
+    free(name);
+    return has || (others && has_any(result, others + 1));
+}
+
+/* "eval-data or --eval-fraction" */
+static char *needs_text(const Option *option)
+{
+    const char *others = strchr(option->needs, '|');
+    return rt_text("%.*s%s%s", (int)strcspn(option->needs, "|"), option->needs, others ? " or --" : "",
+                   others ? others + 1 : "");
 }
 
 static void check_needs(const RtOptions *result)
@@ -253,9 +272,9 @@ static void check_needs(const RtOptions *result)
         const Option *option = &table[i];
         if (option->kind == TITLE || !option->needs || !*(const bool *)((const char *)result + option->given_at))
             continue;
-        if (!has_effect(result, find(option->needs)))
+        if (!has_any(result, option->needs))
             rt_end(RT_EXIT_USAGE, "--%s has no effect without --%s%s: leave it out, or give both", name_of(option).text,
-                   option->needs, strcmp(option->needs, "steps") ? "" : " above 0");
+                   needs_text(option), strcmp(option->needs, "steps") ? "" : " above 0");
     }
 }
 
@@ -296,8 +315,11 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
     if (result->overwrite && !result->save && !result->log && !result->trace)
         rt_end(RT_EXIT_USAGE, "--overwrite has no effect without --save, --log or --trace: leave it out");
-    if (result->eval_data && !program->eval.run)
-        rt_end(RT_EXIT_USAGE, "--eval-data: model '%s' was compiled without an evaluation", program->name);
+    if (result->eval_data && result->given.eval_fraction)
+        rt_end(RT_EXIT_USAGE, "--eval-data and --eval-fraction: each says what to evaluate on; leave one out");
+    if ((result->eval_data || result->given.eval_fraction) && !program->eval.run)
+        rt_end(RT_EXIT_USAGE, "--eval-data and --eval-fraction: model '%s' was compiled without an evaluation",
+               program->name);
     if (result->given.top_k && result->temperature == 0)
         rt_end(RT_EXIT_USAGE,
                "--top-k has no effect with --temperature 0, which selects the most likely: leave one out");
@@ -400,8 +422,10 @@ static void print_markdown(void)
         printf("| `");
         for (const char *c = form; *c; c++)
             printf(*c == '|' ? "\\%c" : "%c", *c); /* a bare | would end the cell */
+        char *needs = option->needs ? needs_text(option) : rt_text("%s", "");
         printf("` | %s | %s | %s%s |\n", option->help, option->preset ? option->preset : "", option->needs ? "--" : "",
-               option->needs ? option->needs : "");
+               needs);
+        free(needs);
         free(form);
     }
 }

@@ -95,12 +95,13 @@ typedef struct {
 /* Scalars that the trainer writes into the arena before a step and reads after it.  Offsets in bytes; -1: not used by
  * the program. */
 typedef struct {
-    int64_t step;       /* in, i32: the number of the step, from 0 */
-    int64_t lr;         /* in, f32: learning rate of this step */
-    int64_t key;        /* in, i32: dropout's key, a hash of (seed, step) */
-    int64_t loss;       /* out, f32: mean over the whole batch; of an evaluation, this call's share of it */
-    int64_t grad_norm;  /* out, f32: before clipping */
-    int64_t loss_scale; /* out, f32: fp16 only */
+    int64_t step;          /* in, i32: the number of the step, from 0 */
+    int64_t lr;            /* in, f32: learning rate of this step */
+    int64_t key;           /* in, i32: dropout's key, a hash of (seed, step) */
+    int64_t loss;          /* out, f32: mean over the whole batch; of an evaluation, this call's share of it */
+    int64_t grad_norm;     /* out, f32: before clipping */
+    int64_t loss_scale;    /* out, f32: fp16 only */
+    int64_t skipped_steps; /* out, i32: so far; train.skip_spikes only */
 } RtScalars;
 
 /* A divisor of means that depends on the data: how many labels count. */

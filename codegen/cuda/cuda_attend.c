@@ -80,8 +80,8 @@ static void write_bias_gradient(Operands *o, const char *name, int64_t d, CudaLa
         const Name dim = bias->type.dim[i].name;
         blocks *= dim == a->seq || dim == a->key ? (size + t.queries - 1) / t.queries : size;
     }
-    add(o, arena_text(&o->m->arena, "<%" PRId64 ">", d), (CudaLaunch){ name, blocks, t.threads, t.shared, 0 }, launches,
-        out);
+    add(o, arena_text(&o->m->arena, "<%" PRId64 ">", d),
+        (CudaLaunch){ name, blocks, t.threads, t.shared, 0, library_bytes(o, 0, o->count) }, launches, out);
 }
 
 void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FILE *out)

@@ -179,13 +179,15 @@ static void write_scalars(Module *m, const Func *f, FILE *out)
          "            .loss = $loss,\n"
          "            .grad_norm = $norm,\n"
          "            .loss_scale = $scale,\n"
+         "            .skipped_steps = $skipped,\n"
          "        },\n",
          { "step", integer_text(m, place_fed(f, PORT_STEP_NUMBER)) },
          { "lr", integer_text(m, place_fed(f, PORT_LEARNING_RATE)) },
          { "key", integer_text(m, place_fed(f, PORT_DROPOUT_KEY)) },
          { "loss", integer_text(m, place_of(result_for(f, PORT_LOSS))) },
          { "norm", integer_text(m, place_of(result_for(f, PORT_GRADIENT_NORM))) },
-         { "scale", integer_text(m, place_fed(f, PORT_LOSS_SCALE)) });
+         { "scale", integer_text(m, place_fed(f, PORT_LOSS_SCALE)) },
+         { "skipped", integer_text(m, place_fed(f, PORT_SKIPPED_STEPS)) });
 }
 
 /* Elements between the logits of two positions: the stride of the sequence's dim. */

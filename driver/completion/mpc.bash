@@ -4,7 +4,7 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile check report explain fmt opt print trace import export help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile check report explain fmt opt print trace import export plot help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -48,8 +48,12 @@ _mpc()
         words="--help --output= --define= --model= --map= --like="
         files='*.safetensors'
         ;;
+    plot)
+        words="--help --output= --smooth= --title= --tensorboard="
+        files='*.jsonl'
+        ;;
     help)
-        words="--help --as= compile check report explain fmt opt print trace import export help"
+        words="--help --as= compile check report explain fmt opt print trace import export plot help"
         files=''
         ;;
     esac

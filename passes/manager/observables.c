@@ -13,7 +13,7 @@ enum { LOSS_SCALE = 8 };
 typedef struct {
     Module *m;
     int step;       /* 0, and 1 for the second step */
-    bool overflows; /* fp16: as if gradients were too large */
+    bool overflows; /* as if gradients were too large: the step is skipped */
     bool exact;
     const Observer *observer; /* of a step; or NULL */
     Name moved;               /* the parameter with a tangent; NULL: none */
@@ -61,6 +61,10 @@ static double scalar_for(const Run *run, PortKind kind)
         return 0.01 / (1 + run->step);
     case PORT_LOSS_SCALE:
         return run->overflows ? 1e300 : LOSS_SCALE; /* squares of such gradients overflow doubles */
+    case PORT_USUAL_NORM:
+        return run->overflows ? 1e-30 : 1;
+    case PORT_NORM_STEPS:
+        return run->overflows ? 50 : 3;
     default:
         return 0;
     }
@@ -285,6 +289,8 @@ static bool note_loss(const Run *run, Observables *observables)
     return good;
 }
 
+static bool may_skip(const Module *m) { return loss_scale_of(m) != 1 || m->train.skip_spikes > 0; }
+
 bool find_observables(Module *m, bool exact, Observables *observables)
 {
     static const struct {
@@ -296,7 +302,7 @@ bool find_observables(Module *m, bool exact, Observables *observables)
     for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* with the tokens of both */
         good = note_loss(&(Run){ .m = m, .step = step, .exact = exact }, observables);
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
-        if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (loss_scale_of(m) != 1 && !exact)))
+        if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (may_skip(m) && !exact)))
             good = run_program(&(Run){ .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact },
                                func_with_role(m, runs[i].role), observables);
     return good;

@@ -16,48 +16,23 @@
  *     ...
  *     return %7, %2, %4
  */
-#include "autodiff.h"
+#include "step.h"
+
 #include "optimize.h"
 #include "simplify/cleanup.h"
 #include "term.h"
 
-#include <math.h>
-#include <string.h>
-
-typedef struct {
-    Module *m;
-    const Derivative *model;
-    Func *f;
-    Builder b;
-    int64_t micros; /* micro-batches a step */
-    Dim micro;
-    Value *step, *lr, *key;                         /* scalars that the trainer sets */
-    Value *loss_scale, *good_steps, *applied_steps; /* fp16: state; the last one is for optimizers that read `step` */
-    Values weights;                                 /* f32 state, one per parameter of the model */
-    Values *state;                                  /* of the optimizer, for each weight */
-    Values operands;  /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
-    Values gradients; /* for each weight; NULL: it is frozen */
-    const Func *gradient_func; /* of a micro-batch, */
-    const Op *sums;            /* and its results, over the batch */
-    Value *loss, *norm;
-} Step;
-
-enum { GROW_AFTER = 2000 }; /* steps without overflow before the loss scale doubles */
-
-/* Builds algebra in the syntax of the gradients in ops.def; the letters from 'a' are values[0], values[1], ... */
-static Value *compute(Step *s, const char *text, int n, Value *const values[])
+Value *compute_term(Step *s, const char *text, int n, Value *const values[])
 {
     Binding binding = { 0 };
     for (int i = 0; i < n; i++)
         binding.value[i] = values[i];
     return construct(&s->b, read_term(&s->m->arena, text), &binding);
 }
-#define COMPUTE(s, text, ...)                                                                                          \
-    compute((s), (text), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
 
-static Value *number(Step *s, double value) { return build_number(&s->b, value); }
+Value *number(Step *s, double value) { return build_number(&s->b, value); }
 
-static Value *cast_to(Step *s, Value *x, const char *dtype)
+Value *cast_to(Step *s, Value *x, const char *dtype)
 {
     return BUILD(&s->b, OP_cast, (Attrs){ .dtype = intern_text(s->m, dtype) }, x);
 }
@@ -66,8 +41,7 @@ static bool is_fp16(const Module *m) { return m->train.precision == PRECISION_FP
 
 /* --- Parameters of the step ---------------------------------------------------------------- */
 
-/* A name for a parameter of the step, different from all parameters and inputs of the model. */
-static Name own_name(Module *m, Name name)
+Name own_name(Module *m, Name name)
 {
     while (find_param(m, name) || find_input(m, name))
         name = intern_format(m, "%s.step", name);
@@ -94,14 +68,12 @@ static void add_inputs(Step *s)
                  s->micros > 1 ? with_dim_first(input->type, s->micro) : input->type);
 }
 
-/* Is it changed by the optimizer?  A state has an update of its own. */
-static bool is_optimized(const Step *s, const Value *weight)
+bool is_optimized(const Step *s, const Value *weight)
 {
     return is_trained(s->m, weight->port) && !find_param(s->m, weight->port.of)->state;
 }
 
-/* The function that updates a weight; NULL: plain descent, or none. */
-static const Func *update_of(const Step *s, const Value *weight)
+const Func *update_of(const Step *s, const Value *weight)
 {
     const Param *param = find_param(s->m, weight->port.of);
     return param->update && is_optimized(s, weight) ? find_func(s->m, param->update) : NULL;
@@ -155,13 +127,19 @@ static void add_step_params(Step *s)
     if (is_fp16(s->m)) {
         s->loss_scale = add_scalar(s, PORT_LOSS_SCALE, F32);
         s->good_steps = add_scalar(s, PORT_GOOD_STEPS, I32);
-        s->applied_steps = counts_steps(s) ? add_scalar(s, PORT_APPLIED_STEPS, I32) : NULL;
     }
+    if (s->m->train.skip_spikes > 0) {
+        s->skipped_steps = add_scalar(s, PORT_SKIPPED_STEPS, I32);
+        s->usual_norm = add_scalar(s, PORT_USUAL_NORM, F32);
+        s->norm_steps = add_scalar(s, PORT_NORM_STEPS, I32);
+    }
+    if ((s->loss_scale || s->usual_norm) && counts_steps(s))
+        s->applied_steps = add_scalar(s, PORT_APPLIED_STEPS, I32);
 }
 
 /* --- Forward and backward ------------------------------------------------------------------ */
 
-static Value *whole(Step *s, double value)
+Value *whole(Step *s, double value)
 {
     return build_op(&s->b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(s->m, "i32") }, 0, NULL);
 }
@@ -298,177 +276,6 @@ static void forward_and_backward(Step *s)
             gradient->name = own_name(s->m, intern_format(s->m, "grad.%s", weight->name));
         push_value(&s->m->arena, &s->gradients, gradient);
     }
-}
-
-/* --- Norm, clipping, optimizer ------------------------------------------------------------- */
-
-static void find_norm(Step *s)
-{
-    Value *total = NULL;
-    for (int i = 0; i < s->gradients.count; i++) {
-        Value *gradient = s->gradients.at[i];
-        Attrs all = { 0 };
-        if (!gradient || !is_optimized(s, s->weights.at[i]))
-            continue;
-        for (int j = 0; j < gradient->type.rank; j++)
-            add_name(&all.over, gradient->type.dim[j].name);
-        s->b.path = s->weights.at[i]->name;
-        Value *squares = BUILD(&s->b, OP_square, NO_ATTRS, gradient);
-        if (all.over.count)
-            squares = BUILD(&s->b, OP_sum, all, squares);
-        total = total ? COMPUTE(s, "a + b", total, squares) : squares;
-    }
-    s->b.path = intern_text(s->m, "grad_norm");
-    s->norm = COMPUTE(s, "sqrt(a)", total);
-    if (s->loss_scale)
-        s->norm = COMPUTE(s, "a / b", s->norm, s->loss_scale);
-    s->norm->name = own_name(s->m, s->b.path);
-}
-
-/* The factor of gradients: 1 / loss scale and min(1, clip / (norm + 1e-6)); NULL: none. */
-static Value *gradient_factor(Step *s)
-{
-    Value *factor = NULL;
-    if (s->m->train.clip > 0)
-        factor = COMPUTE(s, "minimum(b / (a + c), 1)", s->norm, number(s, s->m->train.clip), number(s, 1e-6));
-    if (s->loss_scale)
-        factor = factor ? COMPUTE(s, "a / b", factor, s->loss_scale) : COMPUTE(s, "1 / a", s->loss_scale);
-    return factor;
-}
-
-/* The number of this step among those that are applied, from 1.  A step whose gradients overflowed does not count. */
-static Value *applied_step(Step *s)
-{
-    return COMPUTE(s, "a + 1", cast_to(s, s->applied_steps ? s->applied_steps : s->step, "f32"));
-}
-
-/* The ops of the function, in the step; `own` has the values of its parameters, and gets those of its results. */
-static void inline_ops(Step *s, const Func *f, Map *own)
-{
-    for (const Op *op = f->first; op; op = op->next) {
-        Values operands = { 0 };
-        for (int k = 0; k < op->args.count; k++)
-            push_value(own->arena, &operands, map_get(own, arg(op, k)));
-        const Op *copy = build(&s->b, op->kind, op->attrs, operands.count, operands.at);
-        for (int k = 0; k < op->results.count; k++)
-            map_put(own, op->results.at[k], copy->results.at[k]);
-    }
-}
-
-/* The weight after its update function, then its new state. */
-static Values updated(Step *s, int i, Value *gradient, Value *step)
-{
-    Module *m = s->m;
-    Value *weight = s->weights.at[i];
-    const Func *f = update_of(s, weight);
-    Values new = { 0 };
-    if (!f) {
-        push_value(&m->arena, &new, COMPUTE(s, "a - b * c", weight, s->lr, gradient));
-        return new;
-    }
-    Map own = { .arena = &m->arena };
-    Value *const args[N_UPDATE_PARAMS] = { weight, gradient, s->lr, step };
-    for (int k = 0; k < f->params.count; k++)
-        map_put(&own, f->params.at[k], k < N_UPDATE_PARAMS ? args[k] : s->state[i].at[k - N_UPDATE_PARAMS]);
-    inline_ops(s, f, &own);
-    for (int k = 0; k < f->results.count; k++)
-        push_value(&m->arena, &new, map_get(&own, f->results.at[k]));
-    return new;
-}
-
-/* The state or, for its gradient, the statistic that a function with the role UPDATE reads. */
-static Value *update_operand(Step *s, Port port)
-{
-    int i = 0;
-    while (s->weights.at[i]->port.of != port.of)
-        i++;
-    if (port.kind == PORT_PARAM)
-        return s->weights.at[i];
-    return s->loss_scale ? COMPUTE(s, "a / b", s->gradients.at[i], s->loss_scale) : s->gradients.at[i];
-}
-
-/* A state after the step, by the ops of the function that returns it. */
-static Value *updated_state(Step *s, Port state)
-{
-    Arena scratch = { 0 };
-    Map own = { .arena = &scratch };
-    const Func *f = s->m->funcs;
-    while (f->role != UPDATE || result_at(f, state) < 0)
-        f = f->next;
-    for (int i = 0; i < f->params.count; i++)
-        map_put(&own, f->params.at[i], update_operand(s, f->params.at[i]->port));
-    inline_ops(s, f, &own);
-    Value *after = map_get(&own, f->results.at[result_at(f, state)]);
-    arena_free(&scratch);
-    return after;
-}
-
-/* fp16: a step whose gradients overflowed changes nothing but the loss scale. */
-static Value *unless_overflow(Step *s, Value *finite, Value *new, Value *old)
-{
-    return finite && new ? COMPUTE(s, "where(a, b, c)", finite, new, old) : new;
-}
-
-/* The loss scale halves after an overflow and doubles after many good steps. */
-static void update_loss_scale(Step *s, Value *finite, Values *state)
-{
-    Value *good = COMPUTE(s, "a + b", s->good_steps, whole(s, 1));
-    Value *grows = COMPUTE(s, "ge(a, b)", good, whole(s, GROW_AFTER));
-    Value *scale = COMPUTE(s, "where(a, where(b, c * 2, c), c * 0.5)", finite, grows, s->loss_scale);
-    Value *kept = COMPUTE(s, "where(a, b, c)", grows, whole(s, 0), good);
-    push_value(&s->m->arena, state, COMPUTE(s, "maximum(a, 1)", scale));
-    push_value(&s->m->arena, state, COMPUTE(s, "where(a, b, c)", finite, kept, whole(s, 0)));
-    if (s->applied_steps)
-        push_value(&s->m->arena, state, COMPUTE(s, "where(a, b + c, b)", finite, s->applied_steps, whole(s, 1)));
-}
-
-/* New values of all weights, and after them of the optimizer's state in the order of add_optimizer_state. */
-static Values update_weights(Step *s, Value *finite)
-{
-    Arena *arena = &s->m->arena;
-    Values all = { 0 }, *state = NEW_ARRAY(arena, Values, s->weights.count);
-    Value *factor = gradient_factor(s), *step = applied_step(s);
-    int longest = 0;
-    for (int i = 0; i < s->weights.count; i++) {
-        Value *w = s->weights.at[i], *g = s->gradients.at[i];
-        s->b.path = w->name;
-        s->b.where = find_param(s->m, w->name)->where;
-        if (!g) {
-            push_value(arena, &all, w);
-            continue;
-        }
-        if (!is_optimized(s, w)) {
-            push_value(arena, &all, unless_overflow(s, finite, updated_state(s, w->port), w));
-            continue;
-        }
-        if (factor)
-            g = COMPUTE(s, "a * b", g, factor);
-        if (s->m->train.clip_value > 0)
-            g = COMPUTE(s, "maximum(minimum(a, b), -b)", g, number(s, s->m->train.clip_value));
-        const Values new = updated(s, i, g, step);
-        push_value(arena, &all, unless_overflow(s, finite, new.at[0], w));
-        for (int k = 1; k < new.count; k++)
-            push_value(arena, &state[i], unless_overflow(s, finite, new.at[k], s->state[i].at[k - 1]));
-        longest = new.count > longest ? new.count : longest;
-    }
-    for (int k = 0; k < longest; k++)
-        for (int i = 0; i < s->weights.count; i++)
-            if (k < state[i].count)
-                push_value(arena, &all, state[i].at[k]);
-    return all;
-}
-
-static void update_state(Step *s)
-{
-    Value *finite = s->loss_scale ? COMPUTE(s, "eq(a - a, 0)", s->norm) : NULL;
-    Values state = update_weights(s, finite);
-    if (finite)
-        update_loss_scale(s, finite, &state);
-    add_result(s->m, s->f, s->loss, (Port){ .kind = PORT_LOSS });
-    add_result(s->m, s->f, s->norm, (Port){ .kind = PORT_GRADIENT_NORM });
-    add_measures(&s->b, s->gradient_func, s->sums, s->loss_scale);
-    for (int i = 0, at = first_state(s->f); i < state.count; i++)
-        add_result(s->m, s->f, state.at[i], s->f->params.at[at++]->port);
 }
 
 /* The functions that are now part of the step. */

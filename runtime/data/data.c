@@ -13,7 +13,7 @@
 
 /* This rank's part of an input. */
 struct RtFeed {
-    const RtArray *array;
+    const RtArray *array; /* of records; tokens are in any */
     bool is_record;
     RtPart batch;
     int64_t rows, record; /* numbers from one sequence or record to the next */
@@ -88,37 +88,12 @@ static RtFeed feed_of(const RtData *data, const Rt *rt, const RtInput *input)
 
 /* --- Opening --------------------------------------------------------------------------------- */
 
-/* Tokens needed after a sequence: at least one, so that all models have the same sequences. */
-static int64_t further_tokens(const RtFunction *f)
+static RtFeed *feeds_of(const RtData *data, const Rt *rt)
 {
-    int64_t further = 1;
-    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
-        if (input->shift > further)
-            further = input->shift;
-    return further;
-}
-
-int64_t rt_data_sequences(const RtData *data)
-{
-    int64_t further = further_tokens(data->f);
-    if (data->is_records)
-        return data->records;
-    return data->array->count > further ? (data->array->count - further) / data->f->seq : 0;
-}
-
-static void require(const RtData *data)
-{
-    const RtFunction *f = data->f;
-    const RtArray *first = data->array;
-    int64_t sequences = f->micro * f->batch, further = further_tokens(f), needed = sequences * f->seq + further;
-    if (data->is_records && data->records < sequences)
-        rt_fail("%s %s: one batch needs %lld records, but it has %lld; give more data or a smaller batch", data->option,
-                first->path, (long long)sequences, (long long)data->records);
-    if (!data->is_records && first->count < needed)
-        rt_fail("%s %s: one batch needs %lld tokens (%lld sequences of %lld, and %lld), but it has %lld (%s); "
-                "give more data or a smaller batch",
-                data->option, first->path, (long long)needed, (long long)sequences, (long long)f->seq,
-                (long long)further, (long long)first->count, first->format);
+    RtFeed *feed = rt_allocate(data->f->ninputs, sizeof *feed);
+    for (int i = 0; i < data->f->ninputs; i++)
+        feed[i] = feed_of(data, rt, &data->f->inputs[i]);
+    return feed;
 }
 
 /* Is any value of the option INPUT=FILE?  If so, all must be; rt_records_open says which is not. */
@@ -130,29 +105,21 @@ static bool names_inputs(const char *const *given, const RtFunction *f)
     return false;
 }
 
-RtData *rt_data_open(const Rt *rt, const char *const *given, const char *option, const char *format,
-                     const RtFunction *f)
+RtData *rt_data_open(const Rt *rt, RtDataGiven given, const RtFunction *f)
 {
     RtData *data = rt_allocate(1, sizeof *data);
-    data->option = option;
+    data->option = given.option;
     data->f = f;
-    data->is_records = rt->program->takes_records || names_inputs(given, f);
-    if (data->is_records && format)
+    data->share = given.share;
+    data->fraction = given.fraction;
+    data->is_records = rt->program->takes_records || names_inputs(given.given, f);
+    if (data->is_records && given.format)
         rt_end(RT_EXIT_USAGE, "--data-format is that of tokens, and has no effect on records: leave it out");
-    if (!data->is_records && given[1])
-        rt_end(RT_EXIT_USAGE, "%s is given twice", option);
-    data->input = rt_allocate(f->ninputs, sizeof *data->input);
-    data->array = rt_allocate(f->ninputs, sizeof *data->array);
-    if (data->is_records) {
-        rt_records_open(data, given, f);
-    } else {
-        data->array[0] = rt_tokens_open(given[0], option, format, rt->program->vocab);
-        data->count = 1;
-    }
-    require(data);
-    data->feed = rt_allocate(f->ninputs, sizeof *data->feed);
-    for (int i = 0; i < f->ninputs; i++)
-        data->feed[i] = feed_of(data, rt, &f->inputs[i]);
+    if (data->is_records)
+        rt_records_open(data, given.given, f);
+    else
+        rt_stream_open(data, given, rt->program->vocab);
+    data->feed = feeds_of(data, rt);
     return data;
 }
 
@@ -164,22 +131,49 @@ void rt_data_close(RtData *data)
         rt_unmap_file(data->array[i].map, data->array[i].bytes);
     for (int i = 0; i < data->f->ninputs; i++)
         free(data->feed[i].place);
+    for (int i = 0; i < data->portions && data->source; i++)
+        rt_source_free(&data->source[i]);
     free(data->feed);
     free(data->array);
+    free(data->shard);
+    free(data->source);
+    free(data->portion);
     free(data->input);
     free(data);
 }
 
-const char *rt_data_path(const RtData *data) { return data->array->path; }
-
-char *rt_data_words(const RtData *data)
+int64_t rt_data_sequences(const RtData *data)
 {
-    if (!data->is_records)
-        return rt_text("%lld tokens (%s), %lld sequences", (long long)data->array->count, data->array->format,
-                       (long long)rt_data_sequences(data));
-    char *text = rt_text("%lld records of ", (long long)data->records);
-    for (int i = 0; i < data->count; i++)
-        rt_append(&text, "%s%s (%s)", i ? ", " : "", data->input[i], data->array[i].format);
+    const RtPortion *last = &data->portion[data->portions - 1];
+    return last->first + last->count;
+}
+
+/* Where the numbers of a sequence, or of a record for this input, begin. */
+typedef struct {
+    const RtArray *array;
+    int64_t begin;
+} Spot;
+
+static Spot spot_of(const RtData *data, const RtFeed *part, int64_t sequence)
+{
+    if (data->is_records)
+        return (Spot){ part->array, rt_records_at(data, sequence) * part->record };
+    const int i = rt_stream_shard(data, sequence);
+    return (Spot){ &data->array[i], (data->shard[i].begin + sequence - data->shard[i].first) * part->record };
+}
+
+const char *rt_data_path(const RtData *data) { return data->source ? data->source->name : data->array->path; }
+
+char *rt_data_words(const RtData *data, int i)
+{
+    return data->is_records ? rt_records_words(data) : rt_stream_words(data, i);
+}
+
+char *rt_data_weights(const RtData *data)
+{
+    char *text = rt_text("%s", "");
+    for (int i = 0; i < data->portions && data->portion->weight > 0; i++)
+        rt_append(&text, "%s%g", i ? " " : "", data->portion[i].weight);
     return text;
 }
 
@@ -191,11 +185,11 @@ static int64_t sequence_of(const RtFunction *f, const RtFeed *part, const int64_
 
 /* --- Errors in data ------------------------------------------------------------------------------ */
 
-static bool is_good(const RtInput *input, const RtFeed *part, int64_t at)
+static bool is_good(const RtInput *input, const RtFeed *part, const RtArray *array, int64_t at)
 {
     if (input->type == RT_F32)
-        return isfinite((float)rt_real_at(part->array, at));
-    const int64_t number = rt_integer_at(part->array, at);
+        return isfinite((float)rt_real_at(array, at));
+    const int64_t number = rt_integer_at(array, at);
     if (input->type == RT_BOOL)
         return number == 0 || number == 1;
     if (input->may_ignore && part->is_record && number == input->ignored)
@@ -219,9 +213,8 @@ static char *index_text(const RtArray *array, int64_t at)
     return text;
 }
 
-static char *fault_text(const RtData *data, const RtInput *input, const RtFeed *part, int64_t at)
+static char *fault_text(const RtData *data, const RtInput *input, const RtFeed *part, const RtArray *array, int64_t at)
 {
-    const RtArray *array = part->array;
     if (!data->is_records)
         return rt_text("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
                        "were the data made with the tokenizer of this model, and are they %s? (--data-format says so)",
@@ -245,10 +238,10 @@ static char *fault_text(const RtData *data, const RtInput *input, const RtFeed *
 static char *fault_of(const RtData *data, const RtInput *input, const RtFeed *part, const int64_t *sequence)
 {
     for (int64_t n = 0; n < data->f->micro * part->rows; n++) {
-        const int64_t begin = sequence_of(data->f, part, sequence, n) * part->record;
+        const Spot spot = spot_of(data, part, sequence_of(data->f, part, sequence, n));
         for (int64_t i = 0; i < part->count; i++)
-            if (part->place[i] >= 0 && !is_good(input, part, begin + part->place[i]))
-                return fault_text(data, input, part, begin + part->place[i]);
+            if (part->place[i] >= 0 && !is_good(input, part, spot.array, spot.begin + part->place[i]))
+                return fault_text(data, input, part, spot.array, spot.begin + part->place[i]);
     }
     return NULL;
 }
@@ -273,19 +266,21 @@ static void store(RtType type, char *to, int64_t i, const RtArray *array, int64_
         to[i] = at >= 0 && rt_integer_at(array, at) != 0;
 }
 
-static void fill_input(Rt *rt, const RtFunction *f, const RtInput *input, const RtFeed *part, const int64_t *sequence)
+static void fill_input(const RtData *data, Rt *rt, const RtInput *input, const RtFeed *part, const int64_t *sequence)
 {
+    const RtFunction *f = data->f;
     const int64_t rows = f->micro * part->rows, element = input->type == RT_BOOL ? 1 : 4;
     char *to = rt_stage(rt, rt_own_place(rt, input->offset), rows * part->count * element);
     for (int64_t n = 0; n < rows; n++) {
-        const int64_t begin = sequence_of(f, part, sequence, n) * part->record;
+        const Spot spot = spot_of(data, part, sequence_of(f, part, sequence, n));
         for (int64_t i = 0; i < part->count; i++)
-            store(input->type, to, n * part->count + i, part->array, part->place[i] < 0 ? -1 : begin + part->place[i]);
+            store(input->type, to, n * part->count + i, spot.array,
+                  part->place[i] < 0 ? -1 : spot.begin + part->place[i]);
     }
 }
 
 void rt_data_fill(const RtData *data, Rt *rt, const int64_t *sequence)
 {
     for (int i = 0; i < data->f->ninputs; i++)
-        fill_input(rt, data->f, &data->f->inputs[i], &data->feed[i], sequence);
+        fill_input(data, rt, &data->f->inputs[i], &data->feed[i], sequence);
 }

@@ -3,7 +3,9 @@
 #ifndef MPC_RUNTIME_DATA_H
 #define MPC_RUNTIME_DATA_H
 
+#include "mixture.h"
 #include "rt.h"
+#include "source.h"
 
 #include <stddef.h>
 
@@ -41,31 +43,55 @@ typedef struct {
 /* How one input is fed; data.c has it. */
 typedef struct RtFeed RtFeed;
 
+/* Which of its sequences or records the data are, with --eval-fraction. */
+typedef enum { RT_ALL, RT_TRAINED, RT_HELD_OUT } RtShare;
+
+/* What a file of tokens contributes. */
+typedef struct {
+    int64_t first, count; /* the numbers of its sequences among those of the data */
+    int64_t begin;        /* of them, the first one in the file */
+} RtShard;
+
 typedef struct {
     const char *option;
     const RtFunction *f; /* whose inputs they feed */
     RtFeed *feed;        /* one for each of them */
     bool is_records;
-    RtArray *array; /* tokens: one; records: one for each input that is not next() of another */
+    RtArray *array; /* tokens: one for each file; records: for each input that is not next() of another */
+    RtShard *shard; /* tokens: of each file */
     const char **input;
     int count;
-    int64_t records;
+    int64_t records;    /* in each array, of this share and of the other */
+    RtSource *source;   /* tokens: of each value of the option; records: none */
+    RtPortion *portion; /* of each source; of records, one */
+    int portions;
+    RtShare share;
+    double fraction; /* that is held out */
 } RtData;
 
-/* Opens and checks files that feed this rank's part of the inputs of `f`, which outlives the result.  `given` is the
- * values of the option, ended by NULL: FILE, or INPUT=FILE for each input; `format` a word of --data-format, or NULL:
- * detected; detecting bytes is an error if the program's vocabulary exceeds 256.  Ends the trainer if the data are not
- * sufficient for one call of `f`. */
-RtData *rt_data_open(const Rt *rt, const char *const *given, const char *option, const char *format,
-                     const RtFunction *f);
+typedef struct {
+    const char *const *given; /* the values of the option, ended by NULL: FILE, or INPUT=FILE for each input */
+    const char *option;
+    const char *format; /* a word of --data-format, or NULL: detected */
+    RtShare share;
+    double fraction;
+} RtDataGiven;
+
+/* Opens and checks files that feed this rank's part of the inputs of `f`, which outlives the result.  Detecting bytes
+ * is an error if the program's vocabulary exceeds 256.  Ends the trainer if the data are not sufficient for one call of
+ * `f`. */
+RtData *rt_data_open(const Rt *rt, RtDataGiven given, const RtFunction *f);
 void rt_data_close(RtData *data);
 
-/* "tokens.bin"; of records, of the first. */
+/* The first file, or folder. */
 const char *rt_data_path(const RtData *data);
 
-/* "1000 tokens (uint16), 15 sequences", "70 records of image (NumPy, float32), label (NumPy, int64)"; owned by the
- * caller. */
-char *rt_data_words(const RtData *data);
+/* Of portion i: "1000 tokens (uint16), 15 sequences", "70 records of image (NumPy, float32), label (NumPy, int64)", and
+ * its share, where there are several; owned by the caller. */
+char *rt_data_words(const RtData *data, int i);
+
+/* The weights, as they are given: "0.7 0.3"; "": none.  Owned by the caller. */
+char *rt_data_weights(const RtData *data);
 
 /* The number of whole sequences of seq tokens, each followed by one token for the last label; or of records. */
 int64_t rt_data_sequences(const RtData *data);
@@ -99,11 +125,19 @@ double rt_real_at(const RtArray *array, int64_t position);
 
 RtArray rt_tokens_open(const char *path, const char *option, const char *format, int64_t vocab);
 
+/* --- stream.c: tokens ------------------------------------------------------------------------------------ */
+
+void rt_stream_open(RtData *data, RtDataGiven given, int64_t vocab);
+int rt_stream_shard(const RtData *data, int64_t sequence); /* the file that has it */
+char *rt_stream_words(const RtData *data, int portion);
+
 /* --- records.c ----------------------------------------------------------------------------------------- */
 
 /* Is it INPUT=FILE, with an input of this function?  Then FILE, else NULL. */
 const char *rt_records_file(const RtFunction *f, const char *given);
 void rt_records_open(RtData *data, const char *const *given, const RtFunction *f);
+int64_t rt_records_at(const RtData *data, int64_t number); /* its place in the arrays */
+char *rt_records_words(const RtData *data);
 
 /* --- npy.c: NumPy arrays ------------------------------------------------------------------------- */
 

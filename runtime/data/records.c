@@ -169,8 +169,27 @@ static const char *file_for(const RtData *data, const char *const *given, const 
     return file;
 }
 
-void rt_records_open(RtData *data, const char *const *given, const RtFunction *f)
+static int64_t held_out(const RtData *data) { return (int64_t)(data->fraction * (double)data->records + 0.5); }
+
+static void require(const RtData *data)
 {
+    const int64_t needed = data->f->micro * data->f->batch;
+    if (rt_data_sequences(data) >= needed)
+        return;
+    if (data->share == RT_HELD_OUT)
+        rt_fail(
+            "--eval-fraction %g: it holds out %lld records of %s, but one batch needs %lld; give a larger fraction or "
+            "more data",
+            data->fraction, (long long)rt_data_sequences(data), data->option, (long long)needed);
+    rt_fail("%s %s: one batch needs %lld records, but it has %lld%s; give more data or a smaller batch", data->option,
+            data->array->path, (long long)needed, (long long)rt_data_sequences(data),
+            data->share == RT_TRAINED ? " beside what is held out" : "");
+}
+
+static void open_arrays(RtData *data, const char *const *given, const RtFunction *f)
+{
+    data->input = rt_allocate(f->ninputs, sizeof *data->input);
+    data->array = rt_allocate(f->ninputs, sizeof *data->array);
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
         if (!is_own(input))
             continue;
@@ -184,4 +203,40 @@ void rt_records_open(RtData *data, const char *const *given, const RtFunction *f
         data->input[data->count] = input->name;
         data->array[data->count++] = array;
     }
+}
+
+void rt_records_open(RtData *data, const char *const *given, const RtFunction *f)
+{
+    open_arrays(data, given, f);
+    data->portions = 1;
+    data->portion = rt_allocate(1, sizeof *data->portion);
+    data->portion->count = data->share == RT_ALL        ? data->records
+                           : data->share == RT_HELD_OUT ? held_out(data)
+                                                        : data->records - held_out(data);
+    require(data);
+}
+
+/* floor(a b / c), of numbers whose product may be too large. */
+static int64_t scaled(int64_t a, int64_t b, int64_t c) { return a / c * b + a % c * (b / c) + a % c * (b % c) / c; }
+
+/* Those held out lie evenly between the others, since arrays are often sorted: of N records, n are held out, record r
+ * if floor((r + 1) n / N) > floor(r n / N). */
+int64_t rt_records_at(const RtData *data, int64_t number)
+{
+    const int64_t all = data->records, own = data->portion->count;
+    if (data->share == RT_ALL)
+        return number;
+    if (data->share == RT_TRAINED)
+        return scaled(number, all, own);
+    return scaled(number + 1, all, own) - (scaled(number + 1, all, own) * own == (number + 1) * all);
+}
+
+char *rt_records_words(const RtData *data)
+{
+    char *text = rt_text("%lld records of ", (long long)data->portion->count);
+    for (int i = 0; i < data->count; i++)
+        rt_append(&text, "%s%s (%s)", i ? ", " : "", data->input[i], data->array[i].format);
+    if (data->share == RT_TRAINED)
+        rt_append(&text, ", without those held out");
+    return text;
 }

@@ -96,6 +96,12 @@ void rt_agree_on_options(Rt *rt, const RtOptions *options)
     free(all);
 }
 
+void rt_agree_on_text(Rt *rt, const char *what, const char *text)
+{
+    if (rt->ranks > 1)
+        agree(rt, what, hash_of_text(BEGIN, text), text);
+}
+
 /* A hash of equidistant samples, including the first and the last bytes. */
 static uint64_t hash_of_samples(const char *map, int64_t bytes)
 {

@@ -9,6 +9,9 @@
 void rt_agree_on_program(Rt *rt);
 void rt_agree_on_options(Rt *rt, const RtOptions *options);
 
+/* `what`: "the weights of --data" */
+void rt_agree_on_text(Rt *rt, const char *what, const char *text);
+
 /* Compares the file of an option by its size and samples of its content: machines may have copies under different
  * names.  `kind`: the recognised format. */
 void rt_agree_on_file(Rt *rt, const char *option, const char *path, const char *kind, const char *map, int64_t bytes);

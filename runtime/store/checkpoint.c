@@ -51,7 +51,7 @@ static char *place_checksum(const char *step, const char *seed, const char *posi
 static char *header_of(const RtProgram *program, const RtView *views, int count, const RtPlace *place,
                        const uint64_t *sums, int64_t *bytes)
 {
-    enum { FIXED = 16, OWNED = 5 };
+    enum { FIXED = 16, WEIGHTS = 2, OWNED = 5 };
     char *owned[OWNED] = { rt_text("%lld", (long long)place->step), rt_text("%u", place->seed),
                            rt_text("%lld", (long long)place->position), rt_text("%lld", (long long)place->sequences) };
     const char *order = place->shuffled ? "shuffled" : "file";
@@ -59,11 +59,15 @@ static char *header_of(const RtProgram *program, const RtView *views, int count,
     const char *fixed[FIXED] = { "format",    "mpc",    "model",    program->name, "step",  owned[0],
                                  "seed",      owned[1], "position", owned[2],      "order", order,
                                  "sequences", owned[3], "checksum", owned[4] };
-    const char **metadata = rt_allocate(FIXED + 2 * count + 1, sizeof *metadata);
+    const char **metadata = rt_allocate(FIXED + 2 * count + WEIGHTS + 1, sizeof *metadata);
     memcpy(metadata, fixed, sizeof fixed);
     for (int i = 0; i < count; i++) {
         metadata[FIXED + 2 * i] = rt_text("checksum.%s", views[i].name);
         metadata[FIXED + 2 * i + 1] = rt_text("%016llx", (unsigned long long)sums[i]);
+    }
+    if (*place->weights) {
+        metadata[FIXED + 2 * count] = "weights";
+        metadata[FIXED + 2 * count + 1] = place->weights;
     }
     char *header = rt_safetensors_header(views, count, metadata, bytes);
     for (int i = 0; i < 2 * count; i++)
@@ -361,6 +365,7 @@ bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
                             .sequences = number_in(&file, "sequences", MOST_SEQUENCES),
                             .seed = (uint32_t)number_in(&file, "seed", UINT32_MAX),
                             .shuffled = !order || strcmp(order, "file") };
+        strncpy(place->weights, text_in(&file, "weights"), sizeof place->weights - 1);
         check_place(&file);
     }
     free(part);

@@ -10,6 +10,7 @@ typedef struct {
     int64_t position;  /* sequences read, over all epochs */
     int64_t sequences; /* sequences in the data; 0: no data read yet */
     bool shuffled;
+    char weights[256]; /* of several --data: "0.7 0.3"; "": none */
     uint32_t seed;
 } RtPlace;
 

@@ -67,7 +67,7 @@ int rt_output_create(const char *path, const char *option, bool truncate)
     return file;
 }
 
-void rt_output_check_room(const char *path, const char *option, int64_t bytes)
+void rt_output_check_room(const char *path, const char *option, int64_t bytes, int64_t files)
 {
     char *target = rt_output_target(path), *directory = directory_of(target);
     struct statvfs space;
@@ -75,10 +75,10 @@ void rt_output_check_room(const char *path, const char *option, int64_t bytes)
     if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && most.rlim_cur < (rlim_t)bytes)
         rt_fail("%s %s: it will need %s, but a file may have %s at most here; raise the limit (ulimit -f)", option,
                 path, rt_bytes_text((double)bytes).text, rt_bytes_text((double)most.rlim_cur).text);
-    if (!statvfs(directory, &space) && (double)space.f_bavail * (double)space.f_frsize < (double)bytes)
+    const double needed = (double)bytes * (double)files;
+    if (!statvfs(directory, &space) && (double)space.f_bavail * (double)space.f_frsize < needed)
         rt_fail("%s %s: it will need %s, but only %s are free there; free some space or give another path", option,
-                path, rt_bytes_text((double)bytes).text,
-                rt_bytes_text((double)space.f_bavail * (double)space.f_frsize).text);
+                path, rt_bytes_text(needed).text, rt_bytes_text((double)space.f_bavail * (double)space.f_frsize).text);
     free(directory);
     free(target);
 }
@@ -137,8 +137,7 @@ void rt_output_write(RtOutput *output, const void *data, int64_t bytes)
     }
 }
 
-/* A rename is durable only after fsync of the directory. */
-static void synchronise_directory(const char *path)
+void rt_output_settle(const char *path)
 {
     char *directory = directory_of(path);
     int file = open(directory, O_RDONLY);
@@ -194,6 +193,6 @@ void rt_output_commit(RtOutput *output)
         rt_output_finish(output);
     if (rename(output->partial, output->target))
         give_up(output);
-    synchronise_directory(output->target);
+    rt_output_settle(output->target);
     rt_output_leave(output);
 }

@@ -20,8 +20,11 @@ char *rt_output_partial(const char *path); /* TARGET.tmp */
 /* Opens the partial; ends the trainer if that fails, or if `path` is not a regular file. */
 int rt_output_create(const char *path, const char *option, bool truncate);
 
-/* Ends the trainer unless this number of bytes is free on its file system. */
-void rt_output_check_room(const char *path, const char *option, int64_t bytes);
+/* Ends the trainer unless there is room for so many files of this number of bytes on its file system. */
+void rt_output_check_room(const char *path, const char *option, int64_t bytes, int64_t files);
+
+/* Makes the names in the folder of `path` durable: a rename or a link is only after fsync of the folder. */
+void rt_output_settle(const char *path);
 
 /* Ends the trainer if `path` cannot be written now.  Creates no file. */
 void rt_output_check(const char *path, const char *option);

@@ -158,6 +158,8 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
     add_layers(&line, "dropped", report->dropped);
     if (!isnan(report->loss_scale))
         add(&line, "loss_scale", report->loss_scale, "%.9g");
+    if (report->skipped_steps >= 0)
+        add(&line, "skipped_steps", (double)report->skipped_steps, "%.0f");
     if (!isnan(report->eval_loss))
         add(&line, "eval_loss", report->eval_loss, "%.9g");
     char *whole = rt_text("%s}\n", line);

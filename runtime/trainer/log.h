@@ -14,6 +14,8 @@ typedef struct {
 typedef struct {
     int64_t step, steps; /* steps done, including this one; total steps */
     double loss, grad_norm, eval_loss, lr, loss_scale;
+    int64_t skipped_steps;  /* so far; -1: none are skipped */
+    bool is_skipped;        /* train.skip_spikes: its update was */
     double seconds, left_s; /* of this step; until the end of the run */
     double tokens_per_s;    /* or records */
     bool takes_records;

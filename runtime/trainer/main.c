@@ -62,17 +62,49 @@ static int end_of_output(int status)
     return status;
 }
 
-static RtData *open_data(RtRun *run, RtLIST given, const char *option, const RtFunction *f)
+/* The number of files and their weights, then each file. */
+static void agree_on_data(Rt *rt, const RtData *data)
 {
-    if (!given)
-        return NULL;
-    RtData *data = rt_data_open(&run->rt, given, option, run->options.data_format, f);
+    char *weights = rt_data_weights(data),
+         *text = rt_text("%d files, weights: %s", data->count, *weights ? weights : "none");
+    char *what = rt_text("the files and weights of %s", data->option);
+    rt_agree_on_text(rt, what, text);
     for (const RtArray *array = data->array; array < data->array + data->count; array++)
-        rt_agree_on_file(&run->rt, option, array->path, array->format, array->map, array->bytes);
-    char *words = rt_data_words(data);
-    rt_note("%s %s: %s", option, rt_data_path(data), words);
-    free(words);
+        rt_agree_on_file(rt, data->option, array->path, array->format, array->map, array->bytes);
+    free(what);
+    free(text);
+    free(weights);
+}
+
+static RtData *open_data(RtRun *run, RtDataGiven given, const RtFunction *f)
+{
+    if (!given.given)
+        return NULL;
+    given.format = run->options.data_format;
+    RtData *data = rt_data_open(&run->rt, given, f);
+    agree_on_data(&run->rt, data);
+    for (int i = 0; i < data->portions && given.share != RT_HELD_OUT; i++) {
+        char *words = rt_data_words(data, i);
+        rt_note("%s %s: %s", given.option, data->source ? data->source[i].name : rt_data_path(data), words);
+        free(words);
+    }
+    if (given.share == RT_HELD_OUT)
+        rt_note("--eval-fraction %g: %lld %s held out", given.fraction, (long long)rt_data_sequences(data),
+                data->is_records ? "records" : "sequences");
     return data;
+}
+
+static void open_all_data(RtRun *run)
+{
+    const RtOptions *o = &run->options;
+    const RtFunction *step = &run->rt.program->step, *eval = &run->rt.program->eval;
+    const bool holds_out = o->given.eval_fraction;
+    RtDataGiven data = { .given = o->data, .option = "--data", .fraction = o->eval_fraction };
+    data.share = holds_out ? RT_TRAINED : RT_ALL;
+    run->data = open_data(run, data, step);
+    data.share = RT_HELD_OUT;
+    run->eval_data =
+        open_data(run, holds_out ? data : (RtDataGiven){ .given = o->eval_data, .option = "--eval-data" }, eval);
 }
 
 /* Checks all tokens of an evaluation: a bad one would end the run later. */
@@ -159,6 +191,11 @@ static void note_changed_data(const RtRun *run)
     if (sequences != place->sequences)
         rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it continues in another order",
                 rt_data_path(run->data), (long long)sequences, (long long)place->sequences);
+    char *weights = rt_data_weights(run->data);
+    if (strcmp(weights, place->weights))
+        rt_note("note: --data has the weights %s, but the checkpoint's had %s: it continues in another order",
+                *weights ? weights : "of its sizes", *place->weights ? place->weights : "those of its sizes");
+    free(weights);
     if (place->shuffled == run->options.no_shuffle)
         rt_note("note: the checkpoint's data were %s, these are %s", place->shuffled ? "shuffled" : "in order",
                 place->shuffled ? "in order" : "shuffled");
@@ -194,9 +231,18 @@ static void start_state(RtRun *run)
                 run->rt.program->name);
     run->begun_at = run->place.step;
     run->saved_at = -1;
+    run->skipped_steps = rt_skipped_steps(run);
     if (run->data) {
         run->place.sequences = rt_data_sequences(run->data);
         run->place.shuffled = !run->options.no_shuffle;
+        run->mixture =
+            rt_mixture_open(run->data->portion, run->data->portions, run->place.seed, run->options.no_shuffle);
+        char *weights = rt_data_weights(run->data);
+        if (strlen(weights) >= sizeof run->place.weights)
+            rt_fail("--data: %d weights are too many for a checkpoint; give folders, of several files with one weight",
+                    run->data->portions);
+        strcpy(run->place.weights, weights);
+        free(weights);
     }
 }
 
@@ -214,7 +260,11 @@ static void open_outputs(RtRun *run)
     const RtOptions *options = &run->options;
     bool is_first = run->rt.rank == 0;
     if (options->save && is_first)
-        rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt));
+        rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt), 1 + options->keep);
+    if (options->given.keep && is_first)
+        run->keep =
+            rt_keep_open(options->save, options->keep,
+                         (RtSavedSteps){ run->begun_at, options->save_every, options->steps }, options->overwrite);
     rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
 }
@@ -242,6 +292,7 @@ static int finish(RtRun *run)
     free(run->rank_bytes);
     free(run->loads.at);
     free(run->dropped.at);
+    rt_mixture_close(run->mixture);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
     if (run->options.print_traffic && run->rt.rank == 0)
@@ -252,6 +303,7 @@ static int finish(RtRun *run)
     rt_traffic_close(&run->rt);
     rt_device_close(&run->rt);
     rt_lock_release(&run->lock);
+    rt_keep_close(&run->keep);
     return status;
 }
 
@@ -281,8 +333,7 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     rt_outputs_check(&run.options, run.rt.rank);
     if (run.options.save && run.rt.rank == 0)
         run.lock = rt_lock_take(run.options.save, "--save");
-    run.data = open_data(&run, run.options.data, "--data", &program->step);
-    run.eval_data = open_data(&run, run.options.eval_data, "--eval-data", &program->eval);
+    open_all_data(&run);
     check_eval_data(&run);
     start_device(&run);
     start_state(&run);

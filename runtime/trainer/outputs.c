@@ -1,6 +1,7 @@
 /* outputs.c -- files are compared by identity, not by name: links and other spellings of a path are recognised. */
 #include "outputs.h"
 
+#include "data/source.h"
 #include "state.h"
 #include "store/output.h"
 #include "trace.h"
@@ -60,25 +61,30 @@ static char *index_of(const char *path)
     return length > 4 && !strcmp(path + length - 4, ".bin") ? rt_text("%.*s.idx", (int)length - 4, path) : NULL;
 }
 
-/* The most files that such options name: each with an index, and another after `=`. */
-static int most_files(RtLIST data, RtLIST eval_data)
+/* The files of a value of --data: all of a folder; of INPUT=FILE both what comes after the = and the whole text, since
+ * what is meant depends on the program. */
+static int count_data(const char *option, RtLIST data)
 {
-    int most = 6;
-    for (; data && *data; data++)
-        most += 3;
-    for (; eval_data && *eval_data; eval_data++)
-        most += 3;
-    return most;
+    int count = 0;
+    for (; data && *data; data++) {
+        RtSource source = rt_source_of(*data, option);
+        count += 2 * source.files + 1; /* each with an index, and another after = */
+        rt_source_free(&source);
+    }
+    return count;
 }
 
-/* FILE, or INPUT=FILE: what it means depends on the program, so both count. */
 static void add_data(File *files, int *count, const char *option, RtLIST data)
 {
     for (; data && *data; data++) {
         const char *equals = strchr(*data, '=');
-        add(files, count, option, copy_of(*data), false);
-        add(files, count, option, index_of(*data), false);
+        RtSource source = rt_source_of(*data, option);
+        for (int i = 0; i < source.files; i++) {
+            add(files, count, option, copy_of(source.file[i]), false);
+            add(files, count, option, index_of(source.file[i]), false);
+        }
         add(files, count, option, equals ? copy_of(equals + 1) : NULL, false);
+        rt_source_free(&source);
     }
 }
 
@@ -127,7 +133,9 @@ static const File *find(const File *files, int count, const char *option)
 
 void rt_outputs_check(const RtOptions *options, int rank)
 {
-    File *files = rt_allocate(most_files(options->data, options->eval_data), sizeof *files);
+    enum { OTHERS = 6 };
+    File *files = rt_allocate(
+        count_data("--data", options->data) + count_data("--eval-data", options->eval_data) + OTHERS, sizeof *files);
     int count = list_files(files, options, rank);
     for (int a = 0; a < count; a++)
         for (int b = a + 1; b < count; b++)

@@ -54,6 +54,8 @@ void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
         printf("  eval loss %.6f", report->eval_loss);
     if (!isnan(report->grad_norm))
         printf("  norm %.4g", report->grad_norm);
+    if (report->is_skipped)
+        printf(" (skipped)");
     print_experts(report->expert_load, report->dropped);
     printf("  lr %.3g", report->lr);
     print_rate(report->tokens_per_s, report->takes_records ? "records" : "tokens");

@@ -1,7 +1,6 @@
 /* train.c -- the loop over steps. */
 #include "train.h"
 
-#include "data/order.h"
 #include "device.h"
 #include "mesh/comm.h"
 #include "philox.h"
@@ -62,19 +61,26 @@ static RtLayers layers_of(const RtRun *run, const RtMeasure *measures, int count
     return layers;
 }
 
+int64_t rt_skipped_steps(const RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->step;
+    int32_t count;
+    if (f->scalars.skipped_steps < 0)
+        return -1;
+    rt_download(&run->rt, &count, rt_place_in(&run->rt, f, f->scalars.skipped_steps), sizeof count);
+    return count;
+}
+
 /* --- One step ------------------------------------------------------------------------------- */
 
 /* The sequences of the next batch; owned by the caller. */
 static int64_t *next_sequences(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
-    int64_t batch = f->micro * f->batch, count = rt_data_sequences(run->data);
+    int64_t batch = f->micro * f->batch;
     int64_t *sequence = rt_allocate(batch, sizeof *sequence);
-    for (int64_t n = 0; n < batch; n++) {
-        int64_t at = run->place.position + n, epoch = at / count;
-        sequence[n] =
-            run->options.no_shuffle ? at % count : rt_order_permute(count, run->place.seed, epoch, at % count);
-    }
+    for (int64_t n = 0; n < batch; n++)
+        sequence[n] = rt_mixture_at(run->mixture, run->place.position + n);
     return sequence;
 }
 
@@ -154,6 +160,8 @@ static RtStepReport run_step(RtRun *run)
     const RtFunction *f = &program->step;
     run->loads = layers_of(run, f->loads, f->nloads, run->loads);
     run->dropped = layers_of(run, f->dropped, f->ndropped, run->dropped);
+    const int64_t skipped = rt_skipped_steps(run), skipped_before = run->skipped_steps;
+    run->skipped_steps = skipped;
     run->place.step++;
     run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
     return (RtStepReport){ .step = run->place.step,
@@ -161,6 +169,8 @@ static RtStepReport run_step(RtRun *run)
                            .loss = rt_scalar(run, &program->step, scalars->loss),
                            .grad_norm = rt_scalar(run, &program->step, scalars->grad_norm),
                            .loss_scale = rt_scalar(run, &program->step, scalars->loss_scale),
+                           .skipped_steps = skipped,
+                           .is_skipped = skipped > skipped_before,
                            .eval_loss = NAN,
                            .lr = (double)(float)lr,
                            .seconds = seconds,
@@ -197,6 +207,20 @@ static void save(RtRun *run)
     rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
 }
 
+static void save_periodically(RtRun *run)
+{
+    save(run);
+    if (run->keep.count == 0)
+        return;
+    char *name = rt_keep_add(&run->keep, run->saved_at);
+    if (name)
+        rt_note("kept as %s", name);
+    else
+        rt_note("note: step %lld is not kept: a file that is not this run's has the name of it",
+                (long long)run->saved_at);
+    free(name);
+}
+
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 static void report_step(RtRun *run, RtStepReport *report)
@@ -212,7 +236,7 @@ static void report_step(RtRun *run, RtStepReport *report)
                               !isnan(report->eval_loss),
                           run->signal);
     if (options->save && is_due(options->save_every, report->step))
-        save(run);
+        save_periodically(run);
 }
 
 static bool goes_on(RtRun *run)

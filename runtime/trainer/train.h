@@ -7,12 +7,14 @@
 #include "options.h"
 #include "state.h"
 #include "store/checkpoint.h"
+#include "store/keep.h"
 #include "store/lock.h"
 
 typedef struct {
     Rt rt;
     RtOptions options;
     RtData *data, *eval_data; /* NULL: not given */
+    RtMixture *mixture;       /* of data; NULL without */
     RtPlace place;            /* progress of the run */
     int64_t begun_at;         /* the first step */
     int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
@@ -22,9 +24,11 @@ typedef struct {
     char *failure;    /* the reason, on this rank; NULL: none */
     RtLog log;
     RtLock lock;             /* of --save, by the first rank */
+    RtKeep keep;             /* by the first rank */
     int64_t *rank_bytes;     /* of memory */
     float *totals;           /* divisors of the evaluation that is running */
     RtLayers loads, dropped; /* of the last step */
+    int64_t skipped_steps;   /* before the next one; -1: none are skipped */
     double peak;             /* flops/s of the best product */
     double step_s;           /* of a step, smoothed */
 } RtRun;
@@ -54,5 +58,8 @@ void rt_set_totals(RtRun *run, const RtFunction *f); /* run->totals, for an eval
 
 /* The f32 result of a function at its `offset`; NAN if it has none (-1). */
 double rt_scalar(const RtRun *run, const RtFunction *f, int64_t offset);
+
+/* The steps that train.skip_spikes has skipped so far; -1: it is not set. */
+int64_t rt_skipped_steps(const RtRun *run);
 
 #endif

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MPC, ROOT
 
-COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "trace", "import", "export", "help"]
+COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
 
 
 LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages", "chunks"}
@@ -323,10 +323,10 @@ def test_check_looks_at_options(mpc, words):
 
 
 def test_no_option_is_untested():
-    tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "help": {"as"},
+    tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "title", "tensorboard"}, "help": {"as"},
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
-                      "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, tests/pass
+                      "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, test_plot.py, tests/pass
     for command in COMMANDS:
         assert tested[command] is None or set(options_of(command)) == tested[command]

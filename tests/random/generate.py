@@ -214,6 +214,8 @@ class Drawing:
             settings["clip_value"] = Number(self.draw.choice(["0.001", "0.01", "0.1"]))
         if self.draw.random() < 0.15:
             settings["ema"] = Number("0.9")
+        if self.draw.random() < 0.1:
+            settings["skip_spikes"] = Number("3")  # none in so few steps, but all layouts have its state
         if self.draw.random() < 0.3 or self.state.uses_dropout:
             settings["seed"] = Number(str(self.draw.randrange(1000)))
         return settings

@@ -107,6 +107,15 @@ def test_short_floats_keep_their_state(trainer_of, run, tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def test_keeps_the_last_ones(trainer_of, run, tmp_path):
+    """One of the ranks links and removes; the others are not needed for it."""
+    run(trainer_of("tp4-seq"), 7, "--save", "a", "--save-every", 1, "--keep", 2)
+    names = sorted(path.name for path in tmp_path.glob("a*"))
+    assert names == ["a", "a.step6", "a.step7"]
+    assert [tensors_of(tmp_path / name)[1]["step"] for name in names] == ["7", "6", "7"]
+    run(trainer_of("dp2-zero3"), 8, "--load", "a.step6", "--save", "b")
+
+
 # --- What cannot be written or read --------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("path, said", [("none/a", "No such file or directory"), (".", "a directory"),

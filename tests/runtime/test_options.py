@@ -11,7 +11,7 @@ ROWS = re.findall(r'^OPTION\((\w+),\s*(\w+),\s*("[^"]*"|NULL),\s*([^,]+),\s*([^,
                   (RUNTIME / "options.def").read_text(), re.M)
 NUMBERS = [row for row in ROWS if row[1] in ("COUNT", "REAL")]
 NEEDY = [(row[0].replace("_", "-"), row[1], row[5].strip('"'), row[6].strip('"')) for row in ROWS if row[6] != "NULL"]
-VALUE = {"COUNT": "1", "REAL": "1", "TEXT": "x"}
+VALUE = {"COUNT": "1", "REAL": "0.5", "TEXT": "x"}
 
 
 def test_table_is_read_whole():
@@ -75,7 +75,7 @@ def test_an_option_without_effect_is_refused(refused, name, kind, value, needed)
     given = [f"--{name}"] + ([] if kind == "FLAG" else [value.split("|")[0] if kind == "CHOICE" else VALUE[kind]])
     message = refused("--steps", 0, *given, status=2)
     above = " above 0" if needed == "steps" else ""
-    assert message == f"error: --{name} has no effect without --{needed}{above}: leave it out, or give both"
+    assert message == f"error: --{name} has no effect without --{needed.replace('|', ' or --')}{above}: leave it out, or give both"
 
 
 @pytest.mark.parametrize("wrong, said", [

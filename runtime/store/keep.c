@@ -1,0 +1,146 @@
+/* keep.c -- the newest checkpoint is always the file of --save; with --keep it has a second name, a hard link.  So a
+ * kept checkpoint costs no second writing, the file of --save never lacks, and a link is made or removed at once or not
+ * at all: a crash at any point leaves the last ones. */
+#include "keep.h"
+
+#include "output.h"
+#include "state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A file that this run has written. */
+struct RtKept {
+    char *name;
+    struct stat info;
+};
+
+static const char suffix[] = ".safetensors";
+
+/* The length of the path without its suffix. */
+static int stem_of(const char *path)
+{
+    const size_t length = strlen(path), tail = strlen(suffix);
+    return (int)(length > tail && !strcmp(path + length - tail, suffix) ? length - tail : length);
+}
+
+/* "gpt2.step100.safetensors" */
+static char *name_at(const char *path, int64_t step)
+{
+    return rt_text("%.*s.step%lld%s", stem_of(path), path, (long long)step, path + stem_of(path));
+}
+
+/* The step in the name of a file beside `base`; -1: it has another name. */
+static int64_t step_in(const char *base, const char *name)
+{
+    const int stem = stem_of(base);
+    const char *digits = name + stem + strlen(".step");
+    if (strncmp(name, base, (size_t)stem) || strncmp(name + stem, ".step", strlen(".step")))
+        return -1;
+    const size_t length = strspn(digits, "0123456789");
+    return length > 0 && !strcmp(digits + length, base + stem) ? strtoll(digits, NULL, 10) : -1;
+}
+
+/* Of the names that the run will need, one that a file has; NULL: none.  Owned by the caller. */
+static char *taken_name(const char *target, RtSavedSteps steps)
+{
+    const char *slash = strrchr(target, '/'), *base = slash ? slash + 1 : target;
+    char *directory = slash ? rt_text("%.*s/", (int)(slash - target), target) : rt_text("."), *taken = NULL;
+    DIR *files = opendir(directory);
+    for (struct dirent *file; files && !taken && (file = readdir(files));) {
+        const int64_t step = step_in(base, file->d_name);
+        if (step > steps.begun_at && step <= steps.last && step % steps.every == 0)
+            taken = rt_text("%s", file->d_name);
+    }
+    if (files)
+        closedir(files);
+    free(directory);
+    return taken;
+}
+
+/* Links the checkpoint, or before the first one the partial that its lock has made. */
+static void check_links(const char *path, const char *target)
+{
+    char *partial = rt_output_partial(path), *trial = rt_text("%s.link", partial);
+    unlink(trial); /* of a run that was killed here */
+    if (link(target, trial) && (errno != ENOENT || link(partial, trial)))
+        rt_fail("--keep: cannot make a hard link to %s: %s; give a --save on a file system that has them, or leave "
+                "--keep out",
+                path, strerror(errno));
+    unlink(trial);
+    free(trial);
+    free(partial);
+}
+
+RtKeep rt_keep_open(const char *path, int64_t count, RtSavedSteps steps, bool may_replace)
+{
+    RtKeep keep = { .path = path, .target = rt_output_target(path), .count = count, .may_replace = may_replace };
+    char *taken = may_replace ? NULL : taken_name(keep.target, steps);
+    if (taken)
+        rt_fail("--keep %lld: %s exists beside %s, and this run will need that name; move it, give another --save, or "
+                "give --overwrite",
+                (long long)count, taken, path);
+    check_links(path, keep.target);
+    keep.newest = rt_allocate(count, sizeof *keep.newest);
+    return keep;
+}
+
+void rt_keep_close(RtKeep *keep)
+{
+    for (int64_t i = 0; i < keep->count && i < keep->written; i++)
+        free(keep->newest[i].name);
+    free(keep->newest);
+    free(keep->target);
+}
+
+/* Is the file of that name the one that was written?  A later one may have the same inode. */
+static bool is_unchanged(const struct RtKept *kept)
+{
+    struct stat now;
+    return !lstat(kept->name, &now) && now.st_dev == kept->info.st_dev && now.st_ino == kept->info.st_ino &&
+           now.st_size == kept->info.st_size && now.st_mtim.tv_sec == kept->info.st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == kept->info.st_mtim.tv_nsec;
+}
+
+static bool link_to(const RtKeep *keep, const char *name)
+{
+    if (!link(keep->target, name))
+        return true;
+    const bool is_taken = errno == EEXIST;
+    if (is_taken && !keep->may_replace)
+        return false;
+    char *aside = rt_text("%s.link", name);
+    if (is_taken)
+        unlink(aside); /* of a run that was killed here */
+    if (!is_taken || link(keep->target, aside) || rename(aside, name))
+        rt_fail("--keep: cannot make %s: %s; the checkpoint is %s", name, strerror(errno), keep->path);
+    unlink(aside); /* rename leaves it where both were one file */
+    free(aside);
+    return true;
+}
+
+char *rt_keep_add(RtKeep *keep, int64_t step)
+{
+    struct RtKept new = { .name = name_at(keep->target, step) };
+    if (!link_to(keep, new.name)) {
+        free(new.name);
+        return NULL;
+    }
+    rt_output_settle(new.name);
+    if (lstat(new.name, &new.info))
+        new.info = (struct stat){ 0 }; /* removed at once by another: nothing of that name is the run's */
+    struct RtKept *oldest = &keep->newest[keep->written % keep->count];
+    if (keep->written++ >= keep->count) {
+        if (is_unchanged(oldest))
+            unlink(oldest->name);
+        free(oldest->name);
+    }
+    *oldest = new;
+    return rt_text("%s", new.name);
+}

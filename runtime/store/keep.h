@@ -1,0 +1,32 @@
+/* keep.h -- --keep: the newest periodic checkpoints, each under a name with its step, beside the one of --save. */
+#ifndef MPC_RUNTIME_KEEP_H
+#define MPC_RUNTIME_KEEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *path; /* of --save */
+    char *target;     /* after links: the others are beside it */
+    int64_t count;    /* that stay; 0: no --keep */
+    int64_t written;  /* by this run */
+    bool may_replace;
+    struct RtKept *newest; /* a ring: checkpoint i is at i % count */
+} RtKeep;
+
+/* The steps that the run will save: every, 2 every, ... after `begun_at`, up to `last`. */
+typedef struct {
+    int64_t begun_at, every, last;
+} RtSavedSteps;
+
+/* Ends the trainer if the file system has no hard links or, unless `may_replace`, if a name is taken that the run will
+ * need. */
+RtKeep rt_keep_open(const char *path, int64_t count, RtSavedSteps steps, bool may_replace);
+void rt_keep_close(RtKeep *keep);
+
+/* The file at `path` has just been saved at this step: gives it a second name, then removes the oldest of more than
+ * `count` if it is still the file that this run wrote.  Returns the new name, owned by the caller; NULL if a file that
+ * is not the run's has it, which stays. */
+char *rt_keep_add(RtKeep *keep, int64_t step);
+
+#endif
