@@ -58,8 +58,11 @@ static void compare(const RtProductShape *s, const void *a, const void *b, const
           (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, type_name[s->a.type],
           (long long)s->a.row, (long long)s->a.column, type_name[s->b.type], (long long)s->b.row,
           (long long)s->b.column, type_name[s->c.type], (long long)s->c.row, (long long)s->c.column,
-          s->accumulate ? " accumulate" : "", s->has_bias ? " bias" : s->counted ? " counted" : "", s->activation, (long long)t, (long long)i,
-          (long long)j, got, want);
+          s->accumulate ? " accumulate" : "",
+          s->has_bias  ? " bias"
+          : s->counted ? " counted"
+                       : "",
+          s->activation, (long long)t, (long long)i, (long long)j, got, want);
 }
 
 static void check_padding(const RtProductShape *s, const void *before, const void *c, int64_t count)
