@@ -37,6 +37,10 @@ def test_training(model, precision, compiled, data, tmp_path):
     logs = [train(compiled(model, target, settings), data, tmp_path / target) for target in ("c", "cuda")]
     assert [line.get("loss_scale") for line in logs[0]] == [line.get("loss_scale") for line in logs[1]]
     assert_same(logs[1], logs[0], precision)
+    for field in ("expert_load", "dropped"):
+        assert (field in logs[0][0]) == (model == "mixtral")
+        for line, expected in zip(*logs) if precision == "fp32" else ():  # in bf16 a choice may turn over
+            assert line.get(field, []) == pytest.approx(expected.get(field, []), rel=1e-5)
     assert abs(logs[0][-1]["loss"] - logs[0][0]["loss"]) > 0.01, "equal losses mean little if nothing is learned"
 
 
