@@ -116,7 +116,10 @@ class Drawing:
     def entropy_term(self, statements, scope):
         """What language models have: cross-entropy of logits against tokens."""
         labels = self.draw.choice([scope.locals[name] for name in self.state.inputs])
-        dim = self.draw.choice([d for d in self.state.sizes if d not in labels.dims])
+        others = [d for d in self.state.sizes if d not in labels.dims]
+        if not others:
+            return None
+        dim = self.draw.choice(others)
         logits = scope.attempt(statements.exactly, labels.dims | {dim})
         if logits is None:
             return None
