@@ -22,7 +22,7 @@ class Sequence(Trainer):
     def __init__(self, out, sizes, attend):
         self.out, self.ranks, self.entries = out, CORES if attend else 1, []
         text = (ROOT / "examples" / "llama.mdl").read_text().split("train {")[0]
-        rule = f"mesh cp = {CORES}\n    shard seq over cp ({attend})" if attend else "mesh cp = 1"
+        rule = f"mesh cp = {CORES}\n    shard seq over cp ({attend})" if attend else "mesh cp = 1\n    shard seq over cp"
         out.mkdir(parents=True, exist_ok=True)
         (out / "model.mdl").write_text(f"{text}train {{\n    batch = 1\n    microbatch = 1\n    precision = fp32\n}}\n"
                                        f"parallel {{\n    {rule}\n    recompute none\n}}\n")
