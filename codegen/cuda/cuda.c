@@ -199,7 +199,7 @@ static void add_messages(CudaProgram *program, FILE *out)
     static CudaLaunch messages = { .name = "rt_messages", .blocks = 1, .threads = 256 };
     static const CudaLaunches launches = { .count = 1, .at = &messages };
     fputs(cuda_messages_template, out);
-    *new_kernel(program) = (KernelText){ .kernel = { "messages", "", &launches }, .code = "" };
+    *new_kernel(program) = (KernelText){ .kernel = { "messages", "", &launches, 0 }, .code = "" };
 }
 
 static const char *kernels_text(CudaProgram *program)

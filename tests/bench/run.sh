@@ -4,5 +4,5 @@
 set -eu
 cd "$(dirname "$0")/../.."
 /usr/bin/python3 bench/compile_time.py >/dev/null
-/usr/bin/python3 bench/ranks.py --small --steps 2 >/dev/null
+/usr/bin/python3 bench/ranks.py --small --steps 3 >/dev/null
 /usr/bin/python3 bench/pipelines.py --small --steps 3 --micros 2 --peers none
