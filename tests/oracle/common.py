@@ -136,6 +136,12 @@ PLAIN_SGD = ["--set=train.optimizer=sgd(lr = 0.5)", "--set=train.schedule=consta
              "--set=train.microbatch=2", "--set=train.precision=fp32"]
 
 
+def fused_experts(gate, up, down):
+    """The tensors of transformers (from 5.0 on) for experts of [experts, in, out] each."""
+    turned = [np.swapaxes(w, 1, 2) for w in (gate, up, down)]
+    return {"gate_up_proj": np.concatenate(turned[:2], 1), "down_proj": turned[2]}
+
+
 def follows_transformers(log, model, feed, after_step=lambda: None):
     """Are losses and gradient norms those of a model of transformers, trained as PLAIN_SGD says, and does it learn?"""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)

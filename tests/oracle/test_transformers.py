@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from common import PLAIN_SGD, ROOT, batches, compile_model, follows_transformers, initial_weights, train, write_text
+from common import PLAIN_SGD, ROOT, batches, compile_model, follows_transformers, fused_experts, initial_weights, train, write_text
 
 transformers = pytest.importorskip("transformers")
-MixtralForCausalLM = pytest.importorskip("transformers", minversion="4.36").MixtralForCausalLM
+MixtralForCausalLM = pytest.importorskip("transformers", minversion="5.0").MixtralForCausalLM
 
 LAYERS, EMBED, KV, GROUP, HEAD, FF, EXPERTS, VOCAB, SEQ, BATCH, STEPS = 2, 48, 2, 3, 8, 40, 5, 256, 24, 4, 10
 SIZES = dict(layers=LAYERS, embed=EMBED, kv_heads=KV, group=GROUP, head=HEAD, ff=FF, experts=EXPERTS, vocab=VOCAB,
@@ -32,10 +32,9 @@ def load(model, w):
         for key in "qkv":
             state[to + f"self_attn.{key}_proj.weight"] = w[f"attn.{i}.w{key}"].reshape(EMBED, -1).T
         state[to + "self_attn.o_proj.weight"] = w[f"attn.{i}.wo"].reshape(-1, EMBED).T
-        state[to + "block_sparse_moe.gate.weight"] = w[f"router.{i}.w"].T
-        for e in range(EXPERTS):
-            for key, name in (("w1", "w_gate"), ("w3", "w_up"), ("w2", "w_down")):
-                state[to + f"block_sparse_moe.experts.{e}.{key}.weight"] = w[f"moe.{i}.{name}"][e].T
+        state[to + "mlp.gate.weight"] = w[f"router.{i}.w"].T
+        experts = fused_experts(*(w[f"moe.{i}.w_{key}"] for key in ("gate", "up", "down")))
+        state |= {f"{to}mlp.experts.{key}": value for key, value in experts.items()}
     model.load_state_dict({key: torch.tensor(np.ascontiguousarray(value)) for key, value in state.items()})
 
 
