@@ -18,6 +18,8 @@ typedef enum {
     PLOT_NORM,
     PLOT_RATE,
     PLOT_LR,
+    PLOT_LOAD,
+    PLOT_DROPPED,
     PLOT_CHARTS,
     PLOT_EVAL = PLOT_CHARTS,
     PLOT_MS,

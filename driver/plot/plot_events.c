@@ -112,6 +112,20 @@ static void write_version(double seconds, FILE *out)
     free(event.at);
 }
 
+/* Lists have a number for each layer or rank: NAME/0, NAME/1. */
+static void add_list(Bytes *summary, const cJSON *list)
+{
+    const cJSON *item;
+    int i = 0;
+    cJSON_ArrayForEach(item, list)
+    {
+        char tag[64];
+        snprintf(tag, sizeof tag, "%s/%d", list->string, i++);
+        if (cJSON_IsNumber(item))
+            add_value(summary, tag, item->valuedouble);
+    }
+}
+
 /* All numbers of a line of the log. */
 static void write_step(const cJSON *line, double seconds, FILE *out)
 {
@@ -120,6 +134,7 @@ static void write_step(const cJSON *line, double seconds, FILE *out)
     add_time(&event, seconds);
     cJSON_ArrayForEach(item, line)
     {
+        add_list(&summary, item);
         if (!cJSON_IsNumber(item))
             continue;
         if (strcmp(item->string, "step") == 0) {

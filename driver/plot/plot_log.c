@@ -8,15 +8,24 @@
 #include <string.h>
 
 static const char *const fields[PLOT_COLUMNS] = {
-    [PLOT_LOSS] = "loss",      [PLOT_NORM] = "grad_norm", [PLOT_RATE] = "tokens_per_s",     [PLOT_LR] = "lr",
-    [PLOT_EVAL] = "eval_loss", [PLOT_MS] = "step_ms",     [PLOT_SKIPPED] = "skipped_steps",
+    [PLOT_LOSS] = "loss",
+    [PLOT_NORM] = "grad_norm",
+    [PLOT_RATE] = "tokens_per_s",
+    [PLOT_LR] = "lr",
+    [PLOT_EVAL] = "eval_loss",
+    [PLOT_MS] = "step_ms",
+    [PLOT_SKIPPED] = "skipped_steps",
+    [PLOT_LOAD] = "expert_load",
+    [PLOT_DROPPED] = "dropped",
 };
 
-/* NaN where there is none, or null: not a finite number. */
+/* NaN where there is none, or null: not a finite number.  Of a list with a number for each layer, the largest. */
 static double number_in(const cJSON *json, const char *field)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, field);
-    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, field), *layer;
+    double largest = NAN;
+    cJSON_ArrayForEach(layer, item) largest = fmax(largest, cJSON_IsNumber(layer) ? layer->valuedouble : NAN);
+    return cJSON_IsNumber(item) ? item->valuedouble : largest;
 }
 
 static double *grown(Arena *arena, const double *old, int count, int room)

@@ -48,10 +48,12 @@ PlotScale scale_of(const Plot *plot, PlotColumn column, bool is_log)
     PlotScale scale = { .is_log = is_log, .low = INFINITY, .high = -INFINITY };
     const bool is_steps = column == PLOT_COLUMNS;
     for (const PlotRun *log = plot->runs; log < plot->runs + plot->nruns; log++) {
-        if (!is_steps)
+        if (!is_steps) {
             widen_to_run(&plot->run->arena, &scale, log, column);
-        for (int i = 0; is_steps && i<log->count; i += log->count> 1 ? log->count - 1 : 1)
-            widen(&scale, log->step[i]);
+        } else {
+            widen(&scale, log->step[0]);
+            widen(&scale, log->step[log->count - 1]);
+        }
     }
     if (scale.low > scale.high) /* no numbers */
         scale = (PlotScale){ is_log, 1, 10 };

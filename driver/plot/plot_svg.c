@@ -39,7 +39,8 @@ static double y_of(const Chart *c, double number)
 static const char *title_of(const Chart *c)
 {
     static const char *const titles[PLOT_CHARTS] = {
-        [PLOT_LOSS] = "Loss", [PLOT_NORM] = "Gradient norm", [PLOT_RATE] = "Throughput", [PLOT_LR] = "Learning rate"
+        [PLOT_LOSS] = "Loss",        [PLOT_NORM] = "Gradient norm",   [PLOT_RATE] = "Throughput",
+        [PLOT_LR] = "Learning rate", [PLOT_LOAD] = "Load of experts", [PLOT_DROPPED] = "Dropped choices",
     };
     return titles[c->column];
 }
@@ -51,7 +52,8 @@ static const char *unit_of(const Chart *c)
     for (int i = 0; i < c->plot->nruns; i++)
         *(c->plot->runs[i].counts_records ? &records : &tokens) = true;
     static const char *const units[PLOT_CHARTS] = {
-        [PLOT_LOSS] = "mean over the batch", [PLOT_NORM] = "before clipping", [PLOT_LR] = "of the schedule"
+        [PLOT_LOSS] = "mean over the batch",      [PLOT_NORM] = "before clipping",       [PLOT_LR] = "of the schedule",
+        [PLOT_LOAD] = "most / mean, worst layer", [PLOT_DROPPED] = "share, worst layer",
     };
     if (c->column != PLOT_RATE)
         return units[c->column];

@@ -79,6 +79,18 @@ def test_curves_are_the_numbers(plot, log_x, log_y):
         assert abs(error).max() <= 0.11 * height(page[title], log_y)
 
 
+def test_experts(plot):
+    """Charts of their own, of the worst layer."""
+    log = log_of(20)
+    for t, line in enumerate(log):
+        line.update(expert_load=[1.5, 2 + t / 10], dropped=[0.1, 0.02])
+    page = charts(plot({"a": log}, "--smooth=1"))
+    assert set(page) == {*TITLES.values(), "Load of experts", "Dropped choices"}
+    for title, wanted in (("Load of experts", [2 + t / 10 for t in range(20)]), ("Dropped choices", [0.1] * 20)):
+        (_, numbers), = curves(page[title])
+        assert abs(numbers - wanted).max() <= 0.11 * height(page[title])
+
+
 def test_strong_lines_are_means(plot):
     log = log_of(80, seed=3)
     page = charts(plot({"a": log}, "--smooth=9"))

@@ -31,7 +31,8 @@ def expected(end):
     """Each number of each step; the file was written when the last one ended."""
     wanted = {}
     for line in LOG:
-        for tag, value in line.items():
+        lists = {f"{tag}/{i}": one for tag, value in line.items() if isinstance(value, list) for i, one in enumerate(value)}
+        for tag, value in (line | lists).items():
             if tag != "step" and isinstance(value, (int, float)):
                 wanted.setdefault(tag, []).append((end - 0.25 * (300 - line["step"]), line["step"], float(np.float32(value))))
     return wanted
