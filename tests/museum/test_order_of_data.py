@@ -10,7 +10,9 @@ import pytest
 from conftest import is_same
 
 STEPS, BEFORE, SEQUENCES = 8, 5, 27  # of 8: more than two epochs, and neither divides the other
-OWN_EPOCH = "train.c", r"s/epoch = at \/ count/epoch = (at + run->rt.rank) \/ count/"
+AT = "run->place.position + n"
+OWN_EPOCH = "train.c", (r"s/run->place.position \+ n\)/" +
+                        rf"({AT} + run->rt.rank) \/ {SEQUENCES} * {SEQUENCES} + ({AT}) % {SEQUENCES})/")
 
 
 @pytest.fixture
