@@ -241,7 +241,7 @@ def reports_registers(mpc):
     words = ["compile", "tiny.mdl", "-o", "out", "--target=cuda", "--no-cc", "--nvrtc=sm_90"]
     done = subprocess.run([MPC, *words], capture_output=True, text=True, cwd=mpc.directory)
     if done.returncode == 0:
-        return re.search(r"kernel_\S+ +\d+ x +\d+ +\d+ +\d+ +0 +0  tiny.mdl", done.stdout)
+        return re.search(r"kernel_\S+ +\d+ x +\d+ +\d+ +\d+ +0 +0 +\d+ +\d+  tiny.mdl", done.stdout)
     return "cannot find NVRTC" in done.stderr
 
 

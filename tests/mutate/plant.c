@@ -120,11 +120,32 @@ static bool deal_straight(Module *m, Func *f, Op *op)
     return true;
 }
 
+/* Is this result of the kernel the step's, and nothing else? */
+static bool is_new_state(const Module *m, const Func *kernel, const Value *value)
+{
+    const Func *step = func_with_role(m, STEP);
+    const int at = index_of(&kernel->results, value);
+    for (const Op *op = step->first; op && at >= 0; op = op->next)
+        if (op->attrs.callee == kernel->name)
+            return index_of(&step->results, op->results.at[at]) >= 0;
+    return false;
+}
+
+/* Does the mask only make new state finite?  The padding of state gets into no sum of this step. */
+static bool masks_state(const Module *m, const Func *kernel, const Op *mask)
+{
+    bool only = true;
+    for (const Op *op = mask->next; op; op = op->next)
+        if (index_of(&op->args, result(mask)) >= 0)
+            only = only && is_new_state(m, kernel, result(op));
+    return only;
+}
+
 /* The mask of padding in a rank's part. */
 static bool tells_padding(Module *m, Func *f, Op *op)
 {
     const Op *index = op->kind == OP_lt ? arg(op, 0)->def : NULL;
-    return f->role == KERNEL && index && index->kind == OP_iota && arg(op, 1)->def &&
+    return f->role == KERNEL && !masks_state(m, f, op) && index && index->kind == OP_iota && arg(op, 1)->def &&
            arg(op, 1)->def->kind == OP_constant && result(index)->type.dim[0].split.count;
 }
 
