@@ -357,15 +357,13 @@ CALL(reduction)
 CALL(mean)
 {
     Names over = dims_or_all(a);
-    const Labelled *entropy = find_labelled(l, a->x[0]);
     for (int i = 0; i < over.count; i++)
         if (over.name[i] != l->m->batch && varies(l, over.name[i])) {
             complain(l, (Where){ .at = a->call->name_loc, .help = "sum(...)" },
                      "a mean over '%s' would depend on the size of the micro-batch", over.name[i]);
             return wrong;
         }
-    return tensor_operand(entropy ? mean_of_entropy(l, entropy, a->x[0], over, a->call->name_loc)
-                                  : mean_over(l, a->x[0], over));
+    return tensor_operand(mean_by_labels(l, a->x[0], over, a->call->name_loc));
 }
 
 CALL(dot)

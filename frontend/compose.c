@@ -192,64 +192,6 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
     y = y ? reorder(l, y, &log_sum->type) : NULL;
     if (!y)
         return NULL;
-    Labelled *labelled = NEW(l->arena, Labelled);
-    *labelled = (Labelled){ .entropy = y, .labels = labels, .ignore = ignore, .next = l->labelled };
-    l->labelled = labelled;
+    note_labels(l, (Labelled){ .entropy = y, .labels = labels, .frame = l->frame, .ignore = ignore });
     return y;
-}
-
-const Labelled *find_labelled(const Lower *l, const Value *value)
-{
-    const Labelled *found = l->labelled;
-    while (found && found->entropy != value)
-        found = found->next;
-    return value ? found : NULL;
-}
-
-/* The number of labels that are not ignored. */
-static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
-{
-    Value *counts = two(l, OP_ne, entropy->labels, emit_number(l, entropy->ignore, I32));
-    return sum_over(l, emit_cast(l, counts, F32), dims);
-}
-
-/* A count that depends on the data: in training, a parameter, which the step sums over the micro-batches beforehand; in
- * AS_TOTALS, a result of @totals; in AS_EVAL both, since the trainer sums it over all that it evaluates. */
-static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
-{
-    Value *count = l->variant == AS_MODEL ? NULL : count_labels(l, entropy, dims);
-    if (count)
-        push_value(l->arena, &l->counts, count);
-    if (l->variant == AS_TOTALS)
-        return count;
-    Port port = { .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", l->total_count) };
-    Value *total = new_port(l, intern_format(l->m, "total.%d", l->total_count++), scalar_type(F32), port);
-    push_named(l, l->frame, &l->frame->totals, total);
-    return total;
-}
-
-Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at)
-{
-    bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_PREDICT;
-    Value *total = NULL;
-    if (!entropy->labels) {
-        complain(l, (Where){ .at = at, .help = "compute them before the repeat" },
-                 "a mean of cross_entropy counts its labels, which are computed inside 'repeat'");
-        return NULL;
-    }
-    if (over_batch && dims.count < x->type.rank) {
-        complain(l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
-                 "a mean of cross_entropy over '%s' must be over all of %s, since it counts labels of the whole batch",
-                 l->m->batch, dims_text(l, &x->type));
-        return NULL;
-    }
-    if (over_batch && l->frame->outer) {
-        complain(l, (Where){ .at = at, .help = "return the cross_entropy, and take its mean after the repeat" },
-                 "a mean of cross_entropy over '%s' cannot be taken inside 'repeat'", l->m->batch);
-        return NULL;
-    }
-    total = over_batch ? total_of_batch(l, entropy, dims) : count_labels(l, entropy, dims);
-    if (!over_batch || l->variant != AS_EVAL)                      /* where the trainer sees to it */
-        total = two(l, OP_maximum, total, emit_number(l, 1, F32)); /* without labels, the mean is 0 */
-    return two(l, OP_div, sum_over(l, x, dims), total);
 }

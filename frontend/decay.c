@@ -29,9 +29,19 @@ static void contract(Decay *d, const Value *value, Name dim, bool kept)
     map_put(&d->contracted, value, c);
 }
 
-/* A gather by an iota renames a dim. */
+/* Does it place elements of one dim in another one, as pad and part do? */
+static bool moves_dim(const Op *op)
+{
+    const Attrs *a = &op->attrs;
+    return op->args.count == 1 && a->dim && a->dims.count == 1 && find_dim(&result(op)->type, a->dim) < 0 &&
+           find_dim(&result(op)->type, a->dims.dim[0].name) >= 0;
+}
+
+/* A gather by an iota renames a dim, too. */
 static Name renamed_to(const Op *op)
 {
+    if (moves_dim(op))
+        return op->attrs.dims.dim[0].name;
     const Op *index = op->args.count == 2 && info(op)->traits & CONTRACTS ? arg(op, 1)->def : NULL;
     const bool renames = op->attrs.dim && index && info(index)->family == LEAF && index->attrs.dims.count;
     return renames ? index->attrs.dims.dim[0].name : op->attrs.to;

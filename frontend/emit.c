@@ -240,8 +240,10 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
         return frame->captured.at[at];
     Name name = is_taken(l, frame, outside->name) || is_fresh(outside->name) ? fresh_name(l->m) : outside->name;
     push_value(l->arena, &frame->sources, outside);
-    push_named(l, frame, &frame->captured, new_value(l, name, outside->type));
-    return frame->captured.at[frame->captured.count - 1];
+    Value *inside = new_value(l, name, outside->type);
+    push_named(l, frame, &frame->captured, inside);
+    note_import(l, outside, inside);
+    return inside;
 }
 
 /* Adds a tensor of this type that each copy has, and its stack outside of each repeat. */

@@ -127,8 +127,12 @@ struct Body {
 /* A cross_entropy, from which a `mean` of it finds its divisor. */
 typedef struct Labelled {
     const Value *entropy;
-    Value *labels; /* NULL: from a repeat that computes the labels itself */
+    Value *labels; /* NULL: from a repeat that computes the labels itself, or has others in other copies */
+    Body *frame;   /* where they are */
     double ignore;
+    bool is_plain;         /* a carried value that is none, so far as the first copy knows */
+    bool is_averaged;      /* a mean of it was taken */
+    struct Labelled *from; /* the same, outside of a repeat */
     struct Labelled *next;
 } Labelled;
 
@@ -417,7 +421,16 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Val
                  Value *sinks); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
 Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
-Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at);
-const Labelled *find_labelled(const Lower *l, const Value *value);
+
+/* --- labels.c: the divisor of a mean of cross_entropy ------------------------------------------------ */
+
+Labelled *note_labels(Lower *l, Labelled labelled);
+void note_import(Lower *l, const Value *outside, const Value *inside);
+Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at); /* NULL after an error */
+
+/* Of a value that a repeat carries: before the body, after it (false after an error), and after the repeat. */
+Labelled *enter_labels(Lower *l, const Value *before, const Value *inside);
+bool leave_labels(Lower *l, Labelled *entered, const Value *after, const char *name, Loc at);
+void keep_labels(Lower *l, const Body *body, const Value *inside, const Value *handed_on);
 
 #endif

@@ -56,10 +56,11 @@ Name free_function_name(Lower *l, Name name)
 
 typedef struct Carried {
     const char *name;
-    Loc loc;        /* of the last assignment */
-    Operand before; /* outside */
-    Symbol *after;  /* inside, at the end */
-    bool read;      /* inside: read in the same iteration or the next one */
+    Loc loc;          /* of the last assignment */
+    Operand before;   /* outside */
+    Symbol *after;    /* inside, at the end */
+    bool read;        /* inside: read in the same iteration or the next one */
+    Labelled *labels; /* inside, at the beginning */
     struct Carried *next;
 } Carried;
 
@@ -131,6 +132,7 @@ static void enter_carried(Lower *l, Carried *carried)
         Value *value = new_value(l, name, carried->before.value->type);
         push_named(l, l->frame, &l->frame->carried, value);
         symbol->operand = tensor_operand(value);
+        carried->labels = enter_labels(l, carried->before.value, value);
         if (carried->name == observed)
             l->frame->observed = value;
     }
@@ -167,6 +169,7 @@ static bool leave_carried(Lower *l, Carried *carried)
             good = false;
             continue;
         }
+        good &= leave_labels(l, carried->labels, value, carried->name, carried->loc);
         value = value ? reorder(l, value, before) : NULL;
         good &= value != NULL;
         if (value)
@@ -270,18 +273,6 @@ static Name copy_name(Lower *l, Name instance, Loc loc)
     return name;
 }
 
-/* Keeps the labels of a carried cross_entropy, so that a `mean` of it counts them. */
-static void keep_labels(Lower *l, const Body *body, const Operand *inside, Value *handed_on)
-{
-    const Labelled *known = inside->kind == TENSOR ? find_labelled(l, inside->value) : NULL;
-    if (!known)
-        return;
-    int at = index_of(&body->captured, known->labels);
-    Labelled *labelled = NEW(l->arena, Labelled);
-    *labelled = (Labelled){ handed_on, at < 0 ? NULL : body->sources.at[at], known->ignore, l->labelled };
-    l->labelled = labelled;
-}
-
 void lower_repeat(Lower *l, const Ast *ast)
 {
     Carried *carried = NULL;
@@ -320,7 +311,8 @@ void lower_repeat(Lower *l, const Ast *ast)
         Symbol *symbol = declare(l, l->scope, S_LOCAL, c->name, c->loc);
         symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
         if (loop)
-            keep_labels(l, body, &c->after->operand, loop->results.at[i]);
+            keep_labels(l, body, c->after->operand.kind == TENSOR ? c->after->operand.value : NULL,
+                        loop->results.at[i]);
         symbol->used = c->read;
     }
 }

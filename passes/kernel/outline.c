@@ -89,9 +89,14 @@ static bool is_result(const Fusion *p, const Value *value, const FusionGroup *a,
 
 bool is_free(const Op *op)
 {
-    bool is_free = info(op)->family == LEAF || info(op)->traits & COMPARES;
+    if (info(op)->family == LEAF)
+        return true;
+    bool is_free = info(op)->traits & COMPARES;
     for (int i = 0; is_free && i < op->args.count; i++)
         is_free = arg(op, i)->def && info(arg(op, i)->def)->family == LEAF;
+    for (int i = 0; is_free && i < result(op)->type.rank; i++)
+        is_free = !result(op)->type.dim[i].split.parts; /* see stacks.c: where in the stack a copy is, its kernel cannot
+                                                           tell */
     return is_free;
 }
 

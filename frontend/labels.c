@@ -1,0 +1,152 @@
+/* labels.c -- which tensors are a cross_entropy with labels that may be ignored, so that a mean of one divides by the
+ * number of other labels, also where a repeat carries or reads it.
+ *
+ * What a repeat carries is, in its first copy, what it was before, and in the others, what the copy before has left.  A
+ * mean of it inside must mean the same in all of them. */
+#include "lowering.h"
+
+Labelled *note_labels(Lower *l, Labelled labelled)
+{
+    Labelled *noted = NEW(l->arena, Labelled);
+    *noted = labelled;
+    noted->next = l->labelled;
+    return l->labelled = noted;
+}
+
+static Labelled *find_labelled(const Lower *l, const Value *value)
+{
+    Labelled *found = l->labelled;
+    while (found && found->entropy != value)
+        found = found->next;
+    return value ? found : NULL;
+}
+
+void note_import(Lower *l, const Value *outside, const Value *inside)
+{
+    Labelled *known = find_labelled(l, outside);
+    if (!known)
+        return;
+    Labelled *own = note_labels(l, *known);
+    own->entropy = inside;
+    own->from = known;
+}
+
+/* --- What a repeat carries ------------------------------------------------------------------------------ */
+
+Labelled *enter_labels(Lower *l, const Value *before, const Value *inside)
+{
+    const Labelled *known = find_labelled(l, before);
+    Labelled own = known ? *known : (Labelled){ .is_plain = true };
+    own.entropy = inside;
+    own.from = NULL;
+    own.is_averaged = false;
+    return note_labels(l, own);
+}
+
+/* The labels where they are computed: outside of the bodies that only read them. */
+static Labelled at_source(Labelled labelled)
+{
+    int at;
+    while (labelled.labels && labelled.frame->outer &&
+           (at = index_of(&labelled.frame->captured, labelled.labels)) >= 0) {
+        labelled.labels = labelled.frame->sources.at[at];
+        labelled.frame = labelled.frame->outer;
+    }
+    return labelled;
+}
+
+static bool same_labels(const Labelled *a, const Labelled *b)
+{
+    const bool plain = !b || b->is_plain;
+    if (a->is_plain || plain)
+        return a->is_plain == plain;
+    return at_source(*a).labels == at_source(*b).labels && a->ignore == b->ignore;
+}
+
+bool leave_labels(Lower *l, Labelled *entered, const Value *after, const char *name, Loc at)
+{
+    if (!entered || same_labels(entered, find_labelled(l, after)))
+        return true;
+    if (entered->is_averaged) {
+        complain(l, (Where){ .at = at, .help = "take the mean before the repeat, or after it" },
+                 "a mean of '%s' would count labels in some copies only: it is not the same cross_entropy in all",
+                 name);
+        return false;
+    }
+    entered->is_plain = false;
+    entered->labels = NULL; /* where it is handed on, nobody knows them */
+    return true;
+}
+
+void keep_labels(Lower *l, const Body *body, const Value *inside, const Value *handed_on)
+{
+    const Labelled *known = find_labelled(l, inside);
+    if (!known || known->is_plain)
+        return;
+    Labelled own = at_source(*known);
+    if (own.frame == body)
+        own.labels = NULL;
+    own.entropy = handed_on;
+    own.from = NULL;
+    note_labels(l, own);
+}
+
+/* --- Means ---------------------------------------------------------------------------------------------- */
+
+/* The number of labels that are not ignored. */
+static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
+{
+    Value *labels = import_value(l, l->frame, entropy->labels, entropy->frame);
+    Value *counts = EMIT(l, OP_ne, NO_ATTRS, labels, emit_number(l, entropy->ignore, I32));
+    return sum_over(l, emit_cast(l, counts, F32), dims);
+}
+
+/* A count that depends on the data: in training, a parameter, which the step sums over the micro-batches beforehand; in
+ * AS_TOTALS, a result of @totals; in AS_EVAL both, since the trainer sums it over all that it evaluates. */
+static Value *total_of_batch(Lower *l, const Labelled *entropy, Names dims)
+{
+    Value *count = l->variant == AS_MODEL ? NULL : count_labels(l, entropy, dims);
+    if (count)
+        push_value(l->arena, &l->counts, count);
+    if (l->variant == AS_TOTALS)
+        return count;
+    Port port = { .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", l->total_count) };
+    Value *total = new_port(l, intern_format(l->m, "total.%d", l->total_count++), scalar_type(F32), port);
+    push_named(l, l->frame, &l->frame->totals, total);
+    return total;
+}
+
+/* Divides by the number of labels. */
+static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at)
+{
+    bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_PREDICT;
+    Value *total = NULL;
+    if (!entropy->labels) {
+        complain(l, (Where){ .at = at, .help = "compute them before the repeat" },
+                 "a mean of cross_entropy counts its labels, which are computed inside 'repeat'");
+        return NULL;
+    }
+    if (over_batch && dims.count < x->type.rank) {
+        complain(l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
+                 "a mean of cross_entropy over '%s' must be over all of %s, since it counts labels of the whole batch",
+                 l->m->batch, dims_text(l, &x->type));
+        return NULL;
+    }
+    if (over_batch && l->frame->outer) {
+        complain(l, (Where){ .at = at, .help = "return the cross_entropy, and take its mean after the repeat" },
+                 "a mean of cross_entropy over '%s' cannot be taken inside 'repeat'", l->m->batch);
+        return NULL;
+    }
+    total = over_batch ? total_of_batch(l, entropy, dims) : count_labels(l, entropy, dims);
+    if (!over_batch || l->variant != AS_EVAL)                                 /* where the trainer sees to it */
+        total = EMIT(l, OP_maximum, NO_ATTRS, total, emit_number(l, 1, F32)); /* without labels, the mean is 0 */
+    return EMIT(l, OP_div, NO_ATTRS, sum_over(l, x, dims), total);
+}
+
+Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at)
+{
+    const Labelled *known = find_labelled(l, x);
+    for (Labelled *same = find_labelled(l, x); same; same = same->from)
+        same->is_averaged = true;
+    return known && !known->is_plain ? mean_of_entropy(l, known, x, dims, at) : mean_over(l, x, dims);
+}
