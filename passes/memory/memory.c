@@ -113,7 +113,7 @@ static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int res
                may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
         return local_bytes(m, written) == local_bytes(m, read);
-    return kernel && kernel->role == KERNEL && same_dims(written, read) &&
+    return kernel && kernel->role == KERNEL && !op->attrs.early && same_dims(written, read) &&
            dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
            (!has_reduction(kernel) || adds_to(kernel, result, operand) ||
             !is_read_again(lifetimes->arena, kernel, kernel->params.at[operand]));
@@ -374,7 +374,7 @@ static int ops_that_keep_scratch(Module *m, const Op *op)
 
 static void find_buffers(Frame *frame)
 {
-    int number = 0, staged = 0; /* the loop that early reductions run in */
+    int number = 0, staged = 0; /* the loop that early ops run in */
     Map *map = &frame->buffer;
     for (Op *op = frame->f->first; op; op = op->next, number++) {
         staged = op->attrs.stages && op->attrs.dims.count ? number : staged;
