@@ -79,6 +79,22 @@ def test_layout(compiled, train, reference, model, kind):  # noqa: F811
     memory_as_planned(trainer, mesh, log)
 
 
+@pytest.mark.parametrize("how", [dict(stages=[3, 1]), dict(schedule="gpipe"), dict(schedule="zb")])
+def test_recompute_auto(compiled, train, reference, how):  # noqa: F811
+    """Every kind of rank stays within the bytes, as planned, where one of them would not without recomputing."""
+    mesh, settings = dict(pp=2), {"microbatch": 1}
+
+    def arena(policy):
+        trainer = compiled("llama", layout_of("llama", mesh, recompute=policy, **how), FOUR, settings)
+        log = train(trainer, STEPS)
+        same_training(log, reference("llama", tuple(FOUR.items()))[:STEPS])
+        return memory_as_planned(trainer, mesh, log)["arena"]
+
+    most, least = arena("none"), arena("full")
+    budget = (most + least) // 2
+    assert min(most, least) <= arena(f"auto({budget})") <= budget
+
+
 def test_short_floats(compiled, train, reference):  # noqa: F811
     mesh, precision = dict(dp=2, pp=2), "fp16"
     trainer = compiled("llama", layout_of("llama", mesh, zero=1), FOUR, {"precision": precision, **micro(mesh, 4)})
