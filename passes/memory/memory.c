@@ -32,12 +32,13 @@ typedef struct Buffer {
 typedef struct {
     Module *m;
     Func *f;
-    int64_t base;  /* start of the frame: 0 in a called function */
-    Map buffer;    /* value -> Buffer; none: a pointer, or a value that outlives the step */
-    Pack *packs;   /* interleaved values */
-    Map pack_of;   /* value -> its pack */
-    Map last;      /* value -> the op that reads it last, by number, + 1 */
-    Map lifetimes; /* of functions that it calls: see lifetimes_of() */
+    int64_t base;     /* start of the frame: 0 in a called function */
+    Map buffer;       /* value -> Buffer; none: a pointer, or a value that outlives the step */
+    Pack *packs;      /* interleaved values */
+    Map pack_of;      /* value -> its pack */
+    Map last;         /* value -> the op that reads it last, by number, + 1 */
+    Map lifetimes;    /* of functions that it calls: see lifetimes_of() */
+    const Map *apart; /* see plan_memory() */
     Buffer *buffers;
     int nbuffers;
 } Frame;
@@ -124,7 +125,7 @@ static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at, int
 static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
 {
     Buffer *place = NULL;
-    for (int i = 0; i < op->args.count && (!place || info(op)->traits & MOVES); i++) {
+    for (int i = 0; i < op->args.count && !map_get(frame->apart, op) && (!place || info(op)->traits & MOVES); i++) {
         Buffer *buffer = dying_operand(frame, op, number, at, i);
         if (!place) {
             place = buffer;
@@ -258,7 +259,8 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
         Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
         if (!param)
             param = param_in_place(f, call, i);
-        bool in_place = param && may_return_over(m, &frame->lifetimes, f, value, param);
+        bool in_place =
+            param && !map_get(frame->apart, value->def) && may_return_over(m, &frame->lifetimes, f, value, param);
         for (int j = 0; in_place && j < f->results.count; j++)
             in_place = f->results.at[j] != param;
         if (in_place)
@@ -284,6 +286,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .f = callee,
                     .buffer.arena = &m->arena,
                     .lifetimes.arena = &m->arena,
+                    .apart = frame->apart,
                     .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
     if (op->attrs.stages && op->attrs.dims.count)
@@ -459,7 +462,7 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
     return at;
 }
 
-void plan_memory(Module *m)
+void plan_memory(Module *m, const Map *apart)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);
@@ -484,6 +487,7 @@ void plan_memory(Module *m)
                         .base = base,
                         .buffer.arena = &m->arena,
                         .lifetimes.arena = &m->arena,
+                        .apart = apart,
                         .packs = placeable(m, packs[i]) };
         plan_frame(&frame);
         end = f->frame > end ? f->frame : end;
