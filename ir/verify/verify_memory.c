@@ -122,13 +122,6 @@ static bool is_harmless(const Check *c, const Place *place, const Op *op, const 
            may_write_over(c, op, other->value, written);
 }
 
-/* Does no stage of the pipeline have both? */
-static bool are_on_other_stages(const Value *a, const Value *b)
-{
-    const Stages x = a->type.on, y = b->type.on;
-    return x.at && y.at && x.axis == y.axis && !(x.at & y.at);
-}
-
 /* `written` is NULL for scratch. */
 static bool may_write(const Check *c, const Place *place, const Scene *scene, const Op *op, const Value *written,
                       const Region *region)
@@ -143,7 +136,8 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
             const Living *other = living(s, i);
             bool dies = other->last == s->now, is_own = other->value == written; /* arrives early, into its buffers */
             if (is_own || end <= other->region.at || other->end <= region->at || other->last < s->now ||
-                (s != scene && dies) || (written && are_on_other_stages(written, other->value)) ||
+                (s != scene && dies) ||
+                (written && !(stages_written(c->m, written) & stages_written(c->m, other->value))) ||
                 !regions_meet(region, &other->region) || (dies && is_harmless(c, place, op, other, written)))
                 continue;
             return BROKEN("internal: @%s writes %%%s over %%%s, which is still read", place->f->name, name,

@@ -23,7 +23,7 @@
 typedef struct Buffer {
     int64_t bytes, at;
     int first, last;              /* ops, by number */
-    uint64_t stages;              /* of a pipeline, that have a value in it */
+    uint64_t stages;              /* of a pipeline, that may write it */
     const Pack *pack;             /* NULL: one tensor, which may be overwritten in place */
     bool has_slots;               /* of a micro-batch of a pipeline: its memory in trainers is not here */
     struct Buffer *joined, *next; /* joined: what is in it is there; NULL: here */
@@ -375,7 +375,7 @@ static void find_buffers(Frame *frame)
             if (!buffer) /* a view of a pointer */
                 continue;
             buffer->last = last > buffer->last ? last : buffer->last;
-            buffer->stages |= value->type.on.at ? value->type.on.at : ALL_STAGES;
+            buffer->stages |= stages_written(frame->m, value);
             buffer->has_slots = op->attrs.stages && !op->attrs.dims.count;
             map_put(map, value, buffer);
         }
