@@ -112,10 +112,12 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
         return false;
     }
-    const Symbol *symbol = meant_by(find_symbol(l->scope, ast->name));
-    if (letter == 's' && symbol && symbol->is_slots) /* which may have no size yet */
+    Symbol *named = find_symbol(l->scope, ast->name);
+    const Symbol *symbol = meant_by(named);
+    if (letter == 's' && symbol && symbol->is_slots) { /* which may have no size yet */
+        named->used = true;
         declared.name = intern_text(l->m, symbol->name);
-    else if (!find_dim_named(l, ast->name, ast->loc, &declared))
+    } else if (!find_dim_named(l, ast->name, ast->loc, &declared))
         return false;
     name = declared.name;
     if ((letter == 'd' || letter == 'a') && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))

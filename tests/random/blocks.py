@@ -141,7 +141,8 @@ def generalise(draw, state, block):
             continue
         name = state.fresh("k")
         numbers.append(holder[field])
-        holder[field] = Name(name)
+        is_compared = isinstance(holder[field], Flag) and draw.random() < 0.3
+        holder[field] = Binary("==", Name(name), Number("1")) if is_compared else Name(name)
         block.arguments.append(Argument(name, None))
     own = {d: state.fresh("w") for d in wanted}
     general = replaced(block, own, {})

@@ -1,7 +1,7 @@
 """Which parameters decay, from the words of docs/language.md: those that a product sums over a dim of, that attention
 multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
 they do."""
-from constants import names_in, number_of
+from constants import chosen_of, names_in, number_of
 from tree import Assign, Call, Index, Input, Name, Param, Repeat, Several, Update, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
@@ -70,6 +70,8 @@ class Walk:
             return [self.made(x, values, path) for x in e.values]
         if not isinstance(e, Call):
             return self.together([self.made(x, values, path) for x in children(e)])
+        if e.function == "if":
+            return self.made(chosen_of(e, self.known), values, path)
         method = getattr(self, f"call_{e.function}", None)
         if method:
             return method(e, values, path)

@@ -7,7 +7,7 @@ import torch
 import philox
 import routing
 import tensors
-from constants import flag_of, fold, names_in, number_of
+from constants import chosen_of, flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
 from prune import assigned_in
 from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return, Several, Update
@@ -152,6 +152,8 @@ class Evaluation:
             return self.rounded(self.combine(e.sign, *operands))
         if isinstance(e, Index):
             return self.rounded(self.index(e, values, place))
+        if e.function == "if":
+            return self.expression(chosen_of(e, self.known), values, place)
         return self.call(e, values, place)
 
     def shadows(self, e, values):
