@@ -423,6 +423,14 @@ static bool follows_loss(const char *text, int at)
     return at > 4 && memcmp(text + at - 4, "loss", 4) == 0 && isspace((unsigned char)text[at - 5]);
 }
 
+/* x[seq] + 1 */
+static bool follows_dims(const char *text, int at, const yysymbol_kind_t *expected, int n)
+{
+    while (at > 0 && text[at - 1] == ' ')
+        at--;
+    return at > 0 && text[at - 1] == ']' && n == 1 && strcmp(yysymbol_name(expected[0]), "'('") == 0;
+}
+
 /* The likely mistake, as far as two tokens show it. */
 static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yysymbol_kind_t *expected, int n)
 {
@@ -433,6 +441,8 @@ static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yy
         return arena_text(r->arena, "%s is a keyword and cannot be a name", name);
     if (strcmp(name, "'='") == 0 && follows_loss(r->source->text, at.begin))
         return "loss is a statement: write 'loss mean(x)'";
+    if (follows_dims(r->source->text, at.begin, expected, n))
+        return "f[d](x) calls a block, x[d = 3] takes an element";
     if (strstr("'<' '>' '<=' '>=' '==' '!='", name) && in_group(&groups[OPERATORS], expected, n, found))
         return "comparisons cannot be chained; use parentheses";
     if (r->nopen > 0 && r->nopen <= MAX_OPEN && r->open[r->nopen - 1].begin < at.begin)
