@@ -61,6 +61,13 @@ static void want_sent(const Module *m, const Op *op, Wanted wanted[])
         wanted[i].copied = !is_row_major(m, arg_or_result(op, i)) || overhangs(m, arg_or_result(op, i));
 }
 
+/* Dims that become one are nested in memory. */
+static void want_viewed(const Module *m, const Op *op, Wanted wanted[])
+{
+    int64_t stride[MAX_RANK];
+    wanted[0].copied = !strides_of_view(m, op, stride);
+}
+
 static bool any_copied(int count, const Wanted wanted[])
 {
     for (int i = 0; i < count; i++)
@@ -78,6 +85,8 @@ static bool find_wanted(Module *m, const Op *op, Wanted wanted[])
         want_carried(m, op, wanted);
     else if (info(op)->family == COLLECTIVE)
         want_sent(m, op, wanted);
+    else if (info(op)->family == VIEW)
+        want_viewed(m, op, wanted);
     else if ((callee || info(op)->family == LIBRARY) && m->takes && m->takes(m, op, wanted))
         return false;
     return any_copied(count, wanted);
@@ -216,7 +225,7 @@ static bool copy_for_func(Module *m, Func *f)
     for (Op *op = f->first, *next; op; op = next) {
         Wanted *wanted = NEW_ARRAY(&m->arena, Wanted, op->args.count + op->results.count + 1);
         next = op->next;
-        if (info(op)->family == VIEW || !find_wanted(m, op, wanted))
+        if (!find_wanted(m, op, wanted))
             continue;
         give_copies(m, f, op, wanted);
         changed = true;

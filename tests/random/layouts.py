@@ -115,7 +115,7 @@ class Layout:
     # --- Which dims --------------------------------------------------------------------------------------------------
 
     def present(self):
-        """Dims of tensors: those of parameters and inputs, and what concat, rename and iota bring."""
+        """Dims of tensors: those of parameters and inputs, and what concat, rename, iota, split, merge and conv bring."""
         found = set()
         for declaration in self.program.declarations:
             for statement in statements_of(getattr(declaration, "body", [])):
@@ -126,6 +126,8 @@ class Layout:
                 found.add(e.arguments[0].name)
             if isinstance(e, Call) and e.renaming:
                 found.add(e.renaming[1])
+            if isinstance(e, Call):
+                found |= {d for one, several in e.parts for d in (one, *several)}
         return sorted(found - {self.program.batch_dim})
 
     def attended_dims(self, causal_only=False):

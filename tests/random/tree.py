@@ -46,15 +46,24 @@ class Call:
     keywords: dict = field(default_factory=dict)
     renaming: tuple = None  # of rename: (from, to); of top_k: (number of choices, the dim that it makes)
     instance: str = None    # what `as` says
+    parts: list = field(default_factory=list)  # of split, merge and conv: (dim, [dims]) for d -> (a, b) or (a, b) -> d
     shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
 
 @dataclass
 class Index:
-    """operand[dim = at]"""
+    """operand[dim = at]; `at` may be a Range."""
     operand: object
     dim: str
     at: object
+
+
+@dataclass
+class Range:
+    """first : end -> part"""
+    first: object
+    end: object
+    part: str
 
 
 # --- Statements ------------------------------------------------------------------------------------------------------
@@ -250,6 +259,8 @@ def children(expression):
         return list(expression.arguments)
     if isinstance(expression, Index):
         return [expression.operand, expression.at]
+    if isinstance(expression, Range):
+        return [expression.first, expression.end]
     return []
 
 
