@@ -219,13 +219,14 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
 
 /* --- The pass ----------------------------------------------------------------------------------------- */
 
-static bool copy_for_func(Module *m, Func *f)
+/* For views, or for all other ops. */
+static bool copy_for_func(Module *m, Func *f, bool views)
 {
     bool changed = false;
     for (Op *op = f->first, *next; op; op = next) {
         Wanted *wanted = NEW_ARRAY(&m->arena, Wanted, op->args.count + op->results.count + 1);
         next = op->next;
-        if (!find_wanted(m, op, wanted))
+        if ((info(op)->family == VIEW) != views || !find_wanted(m, op, wanted))
             continue;
         give_copies(m, f, op, wanted);
         changed = true;
@@ -233,13 +234,16 @@ static bool copy_for_func(Module *m, Func *f)
     return changed;
 }
 
-static bool copy_where_wanted(Module *m)
+static bool copy_for_all(Module *m, bool views)
 {
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next)
-        changed |= f->role != KERNEL && copy_for_func(m, f);
+        changed |= f->role != KERNEL && copy_for_func(m, f, views);
     return changed;
 }
+
+/* Readers of a view are looked at once what it shows has a place. */
+static bool copy_where_wanted(Module *m) { return copy_for_all(m, true) || copy_for_all(m, false); }
 
 static void forget_plan(Module *m)
 {
