@@ -31,8 +31,9 @@ bool strides_of_view(const Module *m, const Op *view, int64_t stride[])
 {
     const Value *x = arg(view, 0), *y = result(view);
     const Names gone = dims_lacking(&x->type, &y->type);
-    int64_t unit = 1,
-            span = 0; /* of these: the stride of the innermost, and that of what is around them; 0: none yet */
+    int64_t unit =
+        gone.count ? x->storage->stride[find_dim(&x->type, gone.name[gone.count - 1])] : 0; /* the innermost */
+    int64_t span = 0; /* the stride of what is around those so far; 0: none of them has several elements */
     bool nested = true;
     for (int i = gone.count - 1; i >= 0; i--) {
         const int at = find_dim(&x->type, gone.name[i]);
