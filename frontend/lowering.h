@@ -7,9 +7,8 @@
  *   optimizers.c optimizers and the parameters of each;  updates.c  an optimizer as IR;  matrices.c  its matrices
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
- *   builtins.c   the built-in functions, from builtins.def;  attend.c, library.c, shapes.c, conv.c, concat.c, experts.c
- *                more of them
- *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
+ *   builtins.c   the built-in functions, from builtins.def;  attend.c, library.c, shapes.c, conv.c, random.c, concat.c,
+ * experts.c more of them indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c  loops
  *   state.c      state that is no parameter;  load.c  counts of what experts get
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order

@@ -288,7 +288,7 @@ def test_every_function_has_a_case():
     names = re.findall(r"^BUILTIN\((\w+),", table, re.M)
     text = model_text()
     assert len(names) > 30
-    own = ["orthogonal"]  # of optimizers: test_optimizers.py
+    own = ["orthogonal", "random"]  # of optimizers: test_optimizers.py; tests of its own, here
     assert not [name for name in names if f"{name}(" not in text and name not in own]
 
 
@@ -320,3 +320,39 @@ train {
     assert np.allclose(gradient[kept], 1 / 0.7, rtol=1e-5) and np.allclose(gradient[~kept], 0, atol=1e-6)
     assert abs(kept.mean() - 0.7) < 4 * math.sqrt(0.21 / kept.size)
     assert kept.any(0).all() and kept.any(1).all()
+
+
+RANDOM = """
+dim n = 50
+dim m = 83
+dim batch
+dim seq = 4
+dim bytes = 256
+model noise {
+    input tokens : i32[batch, seq]
+    param wte : [bytes] = zeros
+    param x : [n, m] = zeros
+    loss sum(random(n, m) * x) + sum(wte[bytes = tokens]) + mean(random(batch, seq))
+}
+train {
+    optimizer = sgd(lr = 1, momentum = 0, weight_decay = 0)
+    batch = 1
+    microbatch = 1
+}
+"""
+
+
+def test_random_is_uniform(tmp_path):
+    """Of 4150 numbers: mean and mean square within four standard deviations, from 0 to below 1, other ones in another step."""
+    out = compile_model(RANDOM, tmp_path)
+    text = write_text(out / "text", 100)
+    train(out, "--data", text, "--steps", 1, "--save", out / "one.safetensors")
+    train(out, "--data", text, "--steps", 2, "--save", out / "two.safetensors")
+    drawn = -read_safetensors(out / "one.safetensors")["x"].astype(np.float64)
+    later = -read_safetensors(out / "two.safetensors")["x"] - drawn
+    for numbers in (drawn, later):
+        assert numbers.min() >= -1e-6 and numbers.max() < 1 + 1e-6
+        assert abs(numbers.mean() - 1 / 2) < 4 * math.sqrt(1 / 12 / numbers.size)
+        assert abs((numbers**2).mean() - 1 / 3) < 4 * math.sqrt(4 / 45 / numbers.size)
+    assert abs(np.corrcoef(drawn.ravel(), later.ravel())[0, 1]) < 4 / math.sqrt(drawn.size)
+    assert abs(np.corrcoef(drawn[:-1].ravel(), drawn[1:].ravel())[0, 1]) < 4 / math.sqrt(drawn.size)

@@ -110,6 +110,9 @@ class Walk:
     def call_iota(self, e, values, path):
         return NO_DATA
 
+    def call_random(self, e, values, path):
+        return NO_DATA
+
     def call_rename(self, e, values, path):
         return renamed(self.made(e.arguments[0], values, path), *e.renaming)
 

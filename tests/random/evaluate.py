@@ -327,6 +327,14 @@ class Evaluation:
         self.next_dropout += 1
         return tensors.dropout(x, rate, place.key, self.next_dropout - 1, self.batch_dim)
 
+    def call_random(self, e, values, place):
+        """Evaluation has the key 0, with which copies of a repeat draw the same, and sequences too."""
+        dims = tuple(self.dims(e, 0))
+        self.next_dropout += 1
+        sizes = [self.sizes[d] if self.drops or d != self.batch_dim else 1 for d in dims]
+        numbers = torch.from_numpy(philox.random(place.key if self.drops else 0, self.next_dropout - 1, sizes))
+        return Tensor(numbers.to(self.dtype).expand([self.sizes[d] for d in dims]), dims)
+
     def call_rename(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
         return Tensor(x.data, tuple(e.renaming[1] if d == e.renaming[0] else d for d in x.dims), x.fed_by)

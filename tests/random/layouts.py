@@ -124,6 +124,8 @@ class Layout:
         for e in (e for expression in expressions(self.program) for e in walk(expression)):
             if isinstance(e, Call) and e.function in ("concat", "iota"):
                 found.add(e.arguments[0].name)
+            if isinstance(e, Call) and e.function == "random":
+                found |= {d.name for d in e.arguments}
             if isinstance(e, Call) and e.renaming:
                 found.add(e.renaming[1])
             if isinstance(e, Call):

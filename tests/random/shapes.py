@@ -37,6 +37,15 @@ class Shapes(Operands):
         index = self.index(dims, self.size(dim)) if dims else None
         return index and Value(binary("*", x.expression, call("one_hot", index.expression, dim)), x.dims, "f32", x.scale)
 
+    def noise(self, x):
+        """A random number beside each element, or those of other dims."""
+        dims = self.scope.some(x.dims - {OPEN}, 1)
+        if not dims:
+            return None
+        self.state.uses_dropout = True
+        drawn = binary(self.draw.choice("+-"), call("random", *dims), 0.5)
+        return Value(binary(self.draw.choice("+*"), *self.either(x.expression, drawn)), x.dims, "f32", x.scale)
+
     def stretch(self, x):
         """x[d = a : b -> e]"""
         dim = self.choose_known(x)
@@ -88,9 +97,11 @@ class Shapes(Operands):
             size = self.draw.choice([steps["stride"], 1, 2, 3])
             tap = self.sized(f"tap{size}" if dim == dims[0] else f"tip{size}", size)
             rest = self.size(dim) + 2 * steps["padding"] - steps["dilation"] * (size - 1) - 1
+            if rest < 0:
+                return None
             count = rest // steps["stride"] + 1
             to = dim if count == self.size(dim) and self.draw.random() < 0.7 else self.sized(f"{dim}_at{count}", count)
-            if rest < 0 or {to, tap} & (x.dims - {dim} | made) or tap == dim:
+            if {to, tap} & (x.dims - {dim} | made) or tap == dim:
                 return None
             made |= {to, tap}
             parts.append((dim, [to, tap]))
