@@ -46,12 +46,8 @@ Labelled *enter_labels(Lower *l, const Value *before, const Value *inside)
 /* The labels where they are computed: outside of the bodies that only read them. */
 static Labelled at_source(Labelled labelled)
 {
-    int at;
-    while (labelled.labels && labelled.frame->outer &&
-           (at = index_of(&labelled.frame->captured, labelled.labels)) >= 0) {
-        labelled.labels = labelled.frame->sources.at[at];
-        labelled.frame = labelled.frame->outer;
-    }
+    if (labelled.labels)
+        labelled.labels = outside_bodies(&labelled.frame, labelled.labels);
     return labelled;
 }
 
@@ -145,8 +141,8 @@ static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names
 
 Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at)
 {
-    const Labelled *known = find_labelled(l, x);
-    for (Labelled *same = find_labelled(l, x); same; same = same->from)
+    Labelled *known = find_labelled(l, x);
+    for (Labelled *same = known; same; same = same->from)
         same->is_averaged = true;
     return known && !known->is_plain ? mean_of_entropy(l, known, x, dims, at) : mean_over(l, x, dims);
 }
