@@ -42,7 +42,8 @@ Value *lower_tensor(Lower *l, const Ast *ast)
 void look_at_arguments(Lower *l, const Ast *list)
 {
     for (; list; list = list->next) {
-        const Ast *ast = list->kind == A_ARROW ? NULL : list->kind == A_KEYWORD ? list->child : list;
+        const bool names_dims = list->kind == A_ARROW || list->kind == A_PARTS || list->kind == A_JOIN;
+        const Ast *ast = names_dims ? NULL : list->kind == A_KEYWORD ? list->child : list;
         const Symbol *symbol = ast && ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
         if (ast && (ast->kind != A_NAME || symbol))
             lower_expr(l, ast);
