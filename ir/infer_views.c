@@ -79,17 +79,17 @@ INFER(part)
  */
 static bool check_fold(Module *m, const Op *op, const Dim *one, int count, const Dim parts[])
 {
-    int64_t product = 1;
+    double product = 1; /* of eight sizes, which may not fit into an integer */
     bool is_plain = one->padded == one->size && !one->full;
     for (int i = 0; i < count; i++) {
-        product *= parts[i].size;
+        product *= (double)parts[i].size;
         is_plain &= parts[i].padded == parts[i].size && !parts[i].full;
         if (i && parts[i].split.count)
             return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, parts[i].name);
     }
-    if (product != one->size)
-        return REFUSE(NULL, "%s: the dims have %lld elements together, and '%s' has %lld", info(op)->name,
-                      (long long)product, one->name, (long long)one->size);
+    if (product != (double)one->size)
+        return REFUSE(NULL, "%s: the dims have %.15g elements together, and '%s' has %lld", info(op)->name, product,
+                      one->name, (long long)one->size);
     if (!is_plain)
         return REFUSE(NULL, "%s needs dims without padding", info(op)->name);
     if (!same_split(one, &parts[0]))
