@@ -19,9 +19,12 @@ typedef enum {
     A_CALL,    /* name[dims](child, ...): arguments, among them A_KEYWORD and A_ARROW; as: instance name or NULL */
     A_KEYWORD, /* name = child, in an argument list or an index */
     A_ARROW,   /* child -> name: rename(x, a -> b): child is the A_NAME a; also number -> name (top_k) */
-    A_UNARY,   /* name: "-"; child */
-    A_BINARY,  /* name: + - * / % ^ < <= > >= == !=; child, child->next; name_loc: the operator */
-    A_INDEX,   /* child[name = child->next]; name_loc: the dim */
+    A_PARTS,  /* init -> (child: A_NAME ...), in an argument list: one dim as several; init: a right one is an A_NAME */
+    A_JOIN,   /* (child: A_NAME ...) -> name: several as one */
+    A_RANGE,  /* child : child->next -> name (NULL: none), in an index */
+    A_UNARY,  /* name: "-"; child */
+    A_BINARY, /* name: + - * / % ^ < <= > >= == !=; child, child->next; name_loc: the operator */
+    A_INDEX,  /* child[name = child->next]; name_loc: the dim */
     /* Types */
     A_TYPE, /* name: the dtype or NULL; child: A_NAME for each dim; ellipsis: begins with `...` */
     /* Statements of a file */

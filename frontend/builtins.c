@@ -1,6 +1,7 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * attend.c has attend; library.c has rope, dropout and rename; concat.c has concat; experts.c has those for experts.
+ * attend.c has attend; library.c has rope, dropout and rename; shapes.c has split and merge; conv.c has conv; concat.c
+ * has concat; experts.c has those for experts.
  */
 #include "builtins.h"
 
@@ -135,14 +136,30 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     return true;
 }
 
+/* A word, or dims with an arrow between them. */
 static bool bind_word(Lower *l, const Builtin *f, const Ast *ast, AstKind kind, const Ast **word)
 {
     *word = ast;
-    if (ast->kind == kind && (kind != A_ARROW || ast->child->kind == A_NAME))
+    const Ast *from = kind == A_ARROW ? ast->child : ast->init;
+    if (ast->kind == kind && ((kind != A_ARROW && kind != A_PARTS) || from->kind == A_NAME))
         return true;
     complain(l, (Where){ .at = ast->loc, .help = f->usage }, "%s is needed here",
-             kind == A_ARROW ? "a renaming" : "the name of a type");
+             kind == A_ARROW   ? "a renaming"
+             : kind == A_PARTS ? "a dim and its parts"
+             : kind == A_JOIN  ? "a list of dims and the one that they become"
+                               : "the name of a type");
     return false;
+}
+
+static bool bind_window(Lower *l, const Builtin *f, const Ast *ast, Arguments *a)
+{
+    if (ast->kind != A_PARTS)
+        return bind_dim(l, f, 'd', ast, a);
+    if (a->nwindows == MAX_RANK) {
+        complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
+        return false;
+    }
+    return bind_word(l, f, ast, A_PARTS, &a->window[a->nwindows++]);
 }
 
 static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
@@ -161,6 +178,12 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
         return bind_word(l, f, ast, A_NAME, &a->word);
     case 'r':
         return bind_word(l, f, ast, A_ARROW, &a->renaming);
+    case 'p':
+        return bind_word(l, f, ast, A_PARTS, &a->renaming);
+    case 'm':
+        return bind_word(l, f, ast, A_JOIN, &a->renaming);
+    case 'c':
+        return bind_window(l, f, ast, a);
     default:
         return bind_tensor(l, f, letter, ast, a);
     }
@@ -370,6 +393,23 @@ CALL(iota)
     return tensor_operand(emit_iota(l, dim));
 }
 
+CALL(one_hot)
+{
+    Dim dim;
+    Value *index = a->x[0];
+    const Loc at = a->ast[0]->loc;
+    find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
+    if (index->type.dtype != I32)
+        complain(l, (Where){ .at = at, .help = "cast(..., i32)" }, "one_hot takes i32, not %s",
+                 is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
+    else if (find_dim(&index->type, dim.name) >= 0)
+        complain(l, (Where){ .at = a->dim_ast[0]->loc, .also = { at } }, "%s already has a dim '%s'",
+                 type_words(l, &index->type), dim.name);
+    else if (!has_no_positions(l, dim.name, a->dim_ast[0]->loc) && index_fits(l, index, dim.size, NULL, at))
+        return tensor_operand(one_hot(l, index, dim));
+    return wrong;
+}
+
 /* --- Reductions and products --------------------------------------------------------------- */
 
 /* The named dims; if none is named, all. */
@@ -411,6 +451,7 @@ CALL(dot)
 }
 
 CALL(softmax) { return tensor_operand(softmax(l, a->x[0], a->dims.name[0])); }
+CALL(logsumexp) { return tensor_operand(logsumexp(l, a->x[0], a->dims.name[0])); }
 CALL(log_softmax) { return tensor_operand(log_softmax(l, a->x[0], a->dims.name[0])); }
 
 static bool eps_argument(Lower *l, const Arguments *a, double *eps)

@@ -101,11 +101,29 @@ static void declare_choice(Lower *l, const Ast *made)
     }
 }
 
+/* x[d = a : b -> e] declares e as b - a elements, if it is not declared. */
+static void declare_range(Lower *l, const Ast *range)
+{
+    Ast *first = NEW(l->arena, Ast), *end = NEW(l->arena, Ast);
+    if (!range->name || find_symbol_here(&l->globals, range->name))
+        return;
+    *first = *range->child, *end = *range->child->next;
+    first->next = first->last = NULL;
+    end->next = first;
+    const Ast count = { .kind = A_BINARY, .loc = range->loc, .name = "-", .child = end };
+    Ast made = *range;
+    made.child = NEW(l->arena, Ast);
+    *made.child = count;
+    declare_choice(l, &made);
+}
+
 static void declare_choices_of(Lower *l, const Ast *ast)
 {
     const Ast *made = argument_of(ast, "top_k", 2);
     if (made && made->kind == A_ARROW)
         declare_choice(l, made);
+    if (ast->kind == A_RANGE)
+        declare_range(l, ast);
     const Ast *const lists[] = { ast->init, ast->child, ast->body };
     for (int i = 0; i < 3; i++)
         for (const Ast *child = lists[i]; child; child = child->next)

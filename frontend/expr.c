@@ -42,7 +42,8 @@ Value *lower_tensor(Lower *l, const Ast *ast)
 void look_at_arguments(Lower *l, const Ast *list)
 {
     for (; list; list = list->next) {
-        const Ast *ast = list->kind == A_ARROW ? NULL : list->kind == A_KEYWORD ? list->child : list;
+        const bool names_dims = list->kind == A_ARROW || list->kind == A_PARTS || list->kind == A_JOIN;
+        const Ast *ast = names_dims ? NULL : list->kind == A_KEYWORD ? list->child : list;
         const Symbol *symbol = ast && ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
         if (ast && (ast->kind != A_NAME || symbol))
             lower_expr(l, ast);
@@ -392,7 +393,9 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
 
 static Operand lower_index(Lower *l, const Ast *ast)
 {
-    Operand x = lower_expr(l, ast->child), at = lower_expr(l, ast->child->next);
+    const Ast *index = ast->child->next;
+    const bool is_range = index->kind == A_RANGE;
+    Operand x = lower_expr(l, ast->child), at = is_range ? number_operand(integer_constant(0)) : lower_expr(l, index);
     Name name;
     if (x.kind == WRONG || at.kind == WRONG)
         return wrong;
@@ -406,6 +409,8 @@ static Operand lower_index(Lower *l, const Ast *ast)
         return wrong;
     set_place(l, ast->name_loc);
     const Dim *dim = &x.value->type.dim[find_dim(&x.value->type, name)];
+    if (is_range)
+        return lower_range(l, index, x.value, *dim);
     return at.kind == NUMBER ? slice(l, ast, x.value, dim, at.number) : gather(l, ast, x.value, dim, at.value);
 }
 

@@ -58,7 +58,7 @@
 %precedence ALONE  /* a name that no bracket follows */
 %precedence '['
 
-%nterm <Ast *> lines line statement last body names name type dims dim expr call args arguments argument
+%nterm <Ast *> lines line statement last body names name type dims dim expr index call args arguments argument tuple
 %nterm <Ast *> over_dims results arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
 %nterm <Ast *> numbers zero_options pipeline_options over otherwise
 %nterm <bool> no_decay frozen
@@ -224,12 +224,12 @@ expr:
 | NAME %prec ALONE                  { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $NAME); }
 | call                              { $$ = $call; }
 | call AS NAME                      { $$ = $call; $$->as = $NAME; $$->as_loc = @NAME; $$->loc = @$; }
-| NAME[of] '[' NAME[dim] '=' expr[at] ']'
+| NAME[of] '[' NAME[dim] '=' index ']'
                                     { Ast *x = MAKE(A_NAME, @of, .name_loc = @of, .name = $of);
                                       $$ = MAKE(A_INDEX, @$, .name_loc = @dim, .name = $dim,
-                                                .child = append_ast(x, $at)); }
-| expr[x] '[' NAME '=' expr[at] ']' { $$ = MAKE(A_INDEX, @$, .name_loc = @NAME, .name = $NAME,
-                                                .child = append_ast($x, $at)); }
+                                                .child = append_ast(x, $index)); }
+| expr[x] '[' NAME '=' index ']'    { $$ = MAKE(A_INDEX, @$, .name_loc = @NAME, .name = $NAME,
+                                                .child = append_ast($x, $index)); }
 | '-' expr[a] %prec NEGATION        { $$ = MAKE(A_UNARY, @$, .name_loc = @1, .name = "-", .child = $a); }
 | expr[a] '+' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "+", .child = append_ast($a, $b)); }
 | expr[a] '-' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "-", .child = append_ast($a, $b)); }
@@ -244,6 +244,14 @@ expr:
 | expr[a] EQ expr[b]                { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "==", .child = append_ast($a, $b)); }
 | expr[a] NE expr[b]                { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "!=", .child = append_ast($a, $b)); }
 | '(' expr[inner] ')'               { $$ = $inner; $$->parenthesised = true; }
+;
+
+index:
+  expr                              { $$ = $expr; }
+| expr[from] ':' expr[to]           { $$ = MAKE(A_RANGE, @$, .name_loc = @2, .child = append_ast($from, $to)); }
+| expr[from] ':' expr[to] ARROW NAME
+                                    { $$ = MAKE(A_RANGE, @$, .name_loc = @NAME, .name = $NAME,
+                                                .child = append_ast($from, $to)); }
 ;
 
 call:
@@ -267,6 +275,12 @@ argument:
   expr                              { $$ = $expr; }
 | NAME '=' expr                     { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
 | expr ARROW NAME                   { $$ = MAKE(A_ARROW, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+| expr ARROW tuple                  { $$ = MAKE(A_PARTS, @$, .name_loc = @tuple, .init = $expr, .child = $tuple); }
+| tuple ARROW NAME                  { $$ = MAKE(A_JOIN, @$, .name_loc = @NAME, .name = $NAME, .child = $tuple); }
+;
+
+tuple:
+  '(' name ',' names ')'            { $$ = append_ast($name, $names); }
 ;
 
 mesh_axes:

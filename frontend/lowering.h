@@ -7,7 +7,8 @@
  *   optimizers.c optimizers and the parameters of each;  updates.c  an optimizer as IR;  matrices.c  its matrices
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
- *   builtins.c   the built-in functions, from builtins.def;  attend.c, library.c, concat.c, experts.c  more of them
+ *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
+ *                random.c, concat.c, experts.c
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c  loops
  *   state.c      state that is no parameter;  load.c  counts of what experts get
@@ -433,12 +434,19 @@ Value *sum_over(Lower *l, Value *x, Names dims);
 Value *mean_over(Lower *l, Value *x, Names dims);
 Value *softmax(Lower *l, Value *x, Name dim);
 Value *log_softmax(Lower *l, Value *x, Name dim);
+Value *logsumexp(Lower *l, Value *x, Name dim);
 Value *layernorm(Lower *l, Value *x, Name dim, double eps);
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
 Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2], Value *bias,
                  Value *sinks); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
+Value *one_hot(Lower *l, Value *index, Dim along);
 Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
+
+/* --- shapes.c ------------------------------------------------------------------------------------- */
+
+Value *split_dim(Lower *l, Value *x, Dim whole, Dims parts);        /* of sizes that fit */
+Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim); /* x[dim = a : b -> c] */
 
 /* --- labels.c: the divisor of a mean of cross_entropy ------------------------------------------------ */
 

@@ -257,6 +257,7 @@ static void assign_op(Shard *s, Func *f, Op *op)
     split_by_rules(&s->rules, &space, pending, op);
     adopt_splits(s, op, &space, pending);
     split_keys(s->m, op, &space);
+    split_folded(s->m, op, &space);
     Stages stages;
     const bool moves = moves_operands(op, &space, &stages);
     for (int i = 0; i < op->args.count; i++) {

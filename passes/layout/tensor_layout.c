@@ -140,6 +140,24 @@ static void split_state(const LayoutRules *h, Type *type)
                 taken |= 1u << axis;
 }
 
+void split_folded(const Module *m, const Op *op, Type *space)
+{
+    Name names[2];
+    if (!(info(op)->traits & FOLDS))
+        return;
+    folded_dims(op, &names[0], &names[1]);
+    Dim *one = &space->dim[find_dim(space, names[0])], *outermost = &space->dim[find_dim(space, names[1])];
+    const Dim *from = one->split.count ? one : outermost;
+    Dim *other = from == one ? outermost : one;
+    const Dim kept = *other;
+    other->split = from->split, other->zigzag = from->zigzag;
+    if (splits_evenly(m, other))
+        return;
+    *other = kept;
+    one->split = outermost->split = (Split){ 0 };
+    one->zigzag = outermost->zigzag = false;
+}
+
 Type layout_type(const LayoutRules *h, Type type)
 {
     Type wanted = unsplit_type(type);

@@ -29,6 +29,10 @@ LayoutRules layout_rules(Module *m, Extent extent);
  * and is not needed whole by `op` (NULL: no op); then the same for `else`.  Axes in `taken` are not used. */
 void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op);
 
+/* Of an op that folds: its one dim and the outermost of its several are split alike, by what either of them has been
+ * split by, or not at all. */
+void split_folded(const Module *m, const Op *op, Type *space);
+
 /* The type of a value under the rules; of state, which `zero` may split too; of an input, without `else`: each trainer
  * reads inputs from the file, without communication. */
 Type layout_type(const LayoutRules *h, Type type);

@@ -18,6 +18,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A range of memory with a lifetime: one value, with its views and the values that overwrite it in place. */
 typedef struct Buffer {
@@ -147,12 +148,12 @@ static void place_view(Module *m, const Op *op)
     Storage *storage = NEW(&m->arena, Storage);
     *storage = *x->storage;
     int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
-    if (at >= 0 && y->type.rank <= x->type.rank && op->attrs.index) {
+    if (at >= 0 && op->attrs.index) {
         int64_t bytes = op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
         storage->at += bytes;
     }
-    for (int i = at; y->type.rank < x->type.rank && i + 1 < x->type.rank; i++)
-        storage->stride[i] = storage->stride[i + 1];
+    if (!strides_of_view(m, op, storage->stride)) /* those in the copy of x that will be made */
+        memcpy(storage->stride, new_storage(m, &y->type, 0)->stride, sizeof storage->stride);
     y->storage = storage;
 }
 

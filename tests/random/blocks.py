@@ -3,10 +3,10 @@ knows none.  A block for each of the calls' dims and numbers is what the manual 
 import copy
 import dataclasses
 
-from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Number, TypeOf, statements_of, value_of, walk)
+from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Number, Range, TypeOf, statements_of, value_of, walk)
 
 # Functions for which the size of a dim matters beyond what is even.
-BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat"}
+BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "one_hot"}
 
 
 def replaced(node, dims, numbers):
@@ -26,6 +26,10 @@ def replaced(node, dims, numbers):
         made.dims = [dims.get(d, d) for d in made.dims]
     if isinstance(made, Index):
         made.dim = dims.get(made.dim, made.dim)
+    if isinstance(made, Range):
+        made.part = dims.get(made.part, made.part)
+    if isinstance(made, Call):
+        made.parts = [(dims.get(one, one), [dims.get(d, d) for d in several]) for one, several in made.parts]
     if isinstance(made, Call) and made.shared:
         made.shared = frozenset(dims.get(d, d) for d in made.shared)
     if isinstance(made, Call) and made.renaming:
@@ -108,8 +112,9 @@ def dims_of(block, blocks, known):
         found |= set(statement.type.dims) if getattr(statement, "type", None) else set()
     for e in inside(block, blocks):
         found |= {e.name} if isinstance(e, Name) else {e.dim} if isinstance(e, Index) else set()
+        found |= {e.part} if isinstance(e, Range) else set()
         if isinstance(e, Call):
-            found |= {*e.dims, *(e.renaming or ())}
+            found |= {*e.dims, *(e.renaming or ()), *[d for one, several in e.parts for d in (one, *several)]}
             found |= dims_of(blocks[e.function], blocks, known) if e.function in blocks else set()
     return found & set(known)
 

@@ -3,7 +3,7 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Optimizer, Param, Pipeline, Program, Recompute, Repeat, Return, Several, Shard, Slot, Table,
+                  Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Several, Shard, Slot, Table,
                   Text, TypeOf, Update, Updated, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
@@ -105,13 +105,24 @@ class Parser:
             operand = self.call(operand.name)
             operand.dims = dims
         while self.peek() == "[":
-            dim, at = self.bracketed("[", "]", self.named_expression)
+            dim, at = self.bracketed("[", "]", self.place)
             operand = Index(operand, dim, at)
         return operand
 
     def gives_dims(self):
         """f[seq, embed](x), and not x[seq = i]"""
         return self.peek() == "[" and self.tokens[self.at + 2][0] in (",", "]")
+
+    def place(self):
+        dim, at = self.named_expression()
+        if not self.accept(":"):
+            return dim, at
+        end = self.expression()
+        self.take("->")
+        return dim, Range(at, end, self.name())
+
+    def names_in_brackets(self):
+        return self.bracketed("(", ")", lambda: self.listed(")", self.name))
 
     def named_expression(self):
         name = self.name()
@@ -146,12 +157,20 @@ class Parser:
 
     def argument(self, call):
         start = self.at
+        if self.peek() == "(" and self.tokens[self.at + 2][0] == ",":
+            several = self.names_in_brackets()
+            self.take("->")
+            call.parts.append((self.name(), several))
+            return
         if re.match(r"[A-Za-z_]", self.peek()):
             name = self.name()
             if self.accept("="):
                 call.keywords[name] = self.expression()
                 return
             if self.accept("->"):
+                if self.peek() == "(":
+                    call.parts.append((name, self.names_in_brackets()))
+                    return
                 call.renaming = (name, self.name())
                 call.arguments += [Name(name)] if call.function == "attend" else []  # as without an arrow
                 return

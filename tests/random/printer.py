@@ -4,7 +4,7 @@
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Optimizer, Param, Pipeline, Recompute, Repeat, Return, Several, Shard, Slot, Table, Text, Update,
+                  Optimizer, Param, Pipeline, Range, Recompute, Repeat, Return, Several, Shard, Slot, Table, Text, Update,
                   Updated, Zero)
 
 
@@ -23,6 +23,8 @@ def expression_text(e):
         return f"-{operand_text(e.operand)}"
     if isinstance(e, Binary):
         return f"{operand_text(e.left)} {e.sign} {operand_text(e.right)}"
+    if isinstance(e, Range):
+        return f"{expression_text(e.first)} : {expression_text(e.end)} -> {e.part}"
     if isinstance(e, Index):
         return f"{operand_text(e.operand)}[{e.dim} = {expression_text(e.at)}]"
     if isinstance(e, Several):
@@ -40,6 +42,8 @@ def call_text(call):
     words = [expression_text(a) for a in call.arguments]
     if call.renaming:
         words[slice(3, 4) if call.function == "attend" else slice(len(words), None)] = [" -> ".join(call.renaming)]
+    tensors = 2 if call.function == "conv" else 1
+    words[tensors:tensors] = [parts_text(call.function, one, several) for one, several in call.parts]
     words += [f"{name} = {expression_text(value)}" for name, value in call.keywords.items()]
     instance = f" as {call.instance}" if call.instance else ""
     return f"{call.function}{bracketed(call.dims)}({', '.join(words)}){instance}"
@@ -47,6 +51,11 @@ def call_text(call):
 
 def bracketed(dims):
     return f"[{', '.join(dims)}]" if dims else ""
+
+
+def parts_text(function, one, several):
+    tuple_text = f"({', '.join(several)})"
+    return f"{tuple_text} -> {one}" if function == "merge" else f"{one} -> {tuple_text}"
 
 
 def type_text(t):

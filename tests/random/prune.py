@@ -1,7 +1,7 @@
 """Takes away what does not lead to the loss: the language refuses values, parameters, inputs and arguments that are never
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
-from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Repeat, Return,
+from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Range, Repeat, Return,
                   Update, statements_of, value_of, walk)
 
 
@@ -12,9 +12,10 @@ def mentioned(expression):
         if isinstance(e, Name):
             found.add(e.name)
         elif isinstance(e, Index):
-            found.add(e.dim)
+            found |= {e.dim, e.at.part} if isinstance(e.at, Range) else {e.dim}
         elif isinstance(e, Call):
             found |= {e.function, *e.dims, *(e.renaming or ())}
+            found |= {d for one, several in e.parts for d in (one, *several)}
             found |= set().union(*[names_in(value) for value in e.keywords.values()])
     return found
 

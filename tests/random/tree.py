@@ -47,6 +47,7 @@ class Call:
     renaming: tuple = None  # of rename: (from, to); of top_k: (number of choices, the dim that it makes)
     instance: str = None    # what `as` says
     dims: list = field(default_factory=list)  # those in brackets, of a block over dims
+    parts: list = field(default_factory=list)  # of split, merge and conv: (dim, [dims]) for d -> (a, b) or (a, b) -> d
     shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
 
@@ -58,10 +59,18 @@ class Several:
 
 @dataclass
 class Index:
-    """operand[dim = at]"""
+    """operand[dim = at]; `at` may be a Range."""
     operand: object
     dim: str
     at: object
+
+
+@dataclass
+class Range:
+    """first : end -> part"""
+    first: object
+    end: object
+    part: str
 
 
 # --- Statements ------------------------------------------------------------------------------------------------------
@@ -264,6 +273,8 @@ def children(expression):
         return [expression.operand, expression.at]
     if isinstance(expression, Several):
         return list(expression.values)
+    if isinstance(expression, Range):
+        return [expression.first, expression.end]
     return []
 
 

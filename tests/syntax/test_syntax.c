@@ -20,7 +20,8 @@ static const char *const kinds[] = {
     [A_TRAIN] = "train",   [A_PARAM] = "param",         [A_PARALLEL] = "parallel", [A_INPUT] = "input",
     [A_ASSIGN] = "let",    [A_REPEAT] = "repeat",       [A_RETURN] = "return",     [A_LOSS] = "loss",
     [A_SETTING] = "set",   [A_MESH] = "mesh",           [A_SHARD] = "shard",       [A_PAIR] = "pair",
-    [A_ZERO] = "zero",     [A_RECOMPUTE] = "recompute", [A_PIPELINE] = "pipeline",
+    [A_ZERO] = "zero",     [A_RECOMPUTE] = "recompute", [A_PIPELINE] = "pipeline", [A_PARTS] = "parts",
+    [A_JOIN] = "join",     [A_RANGE] = "range",
 };
 
 static void write_list(FILE *out, const char *before, const Ast *list);
@@ -139,6 +140,9 @@ static void expressions(void **state)
         { "f()", "(call f)" },
         { "f(x, a, eps = 1)", "(call f x a (= eps 1))" },
         { "f(g(x) as h, 2 -> c)", "(call f (call g x as h) (-> c 2))" },
+        { "f(x, d -> (a, b), (a, b, c) -> d)", "(call f x (parts a b := d) (join d a b c))" },
+        { "x[d = 1 : n - 1 -> e]", "(index d x (range e 1 (binary - n 1)))" },
+        { "x[d = 1 : 2]", "(index d x (range 1 2))" },
         { "x + f(y) as g * z", "(binary + x (binary * (call f y as g) z))" },
         { "f(\n  a, # first\n\n  b)\n", "(call f a b)" },
         { "1f1b", "1f1b" },
