@@ -2,7 +2,8 @@
 multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
 they do."""
 from constants import names_in, number_of
-from tree import Assign, Call, Index, Input, Name, Param, Repeat, Update, children
+from prune import assigned_in
+from tree import Assign, Call, Index, Input, Name, Param, Repeat, Scan, Update, Yield, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
@@ -46,6 +47,11 @@ class Walk:
                 carried = {name for name in self.assigned(s.body) if name in values}
                 values.update({name: None for name in carried})
                 self.body(s.body, dict(values), path)
+            elif isinstance(s, Scan):
+                at_place = {name: renamed(parts, s.dim, f"one of {s.dim}") for name, parts in values.items()}
+                self.body(s.body, at_place | {name: None for name in self.assigned(s.body) if name in values}, path)
+                values.update({name: None for name in self.assigned(s.body) if name in values})
+                values.update({y.name: None for y in s.body if isinstance(y, Yield)})
             elif isinstance(s, Input):
                 values[s.name] = None
             elif isinstance(s, Update):
@@ -55,8 +61,7 @@ class Walk:
         return result
 
     def assigned(self, body):
-        own = {s.name for s in body if isinstance(s, Assign)}
-        return own.union(*[self.assigned(s.body) for s in body if isinstance(s, Repeat)])
+        return assigned_in(body)
 
     def made(self, e, values, path):
         if isinstance(e, Name) and e.name in values:

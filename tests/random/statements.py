@@ -1,22 +1,22 @@
-"""Draws statements: assignments, repeats with what they carry, calls of blocks with the blocks themselves, and the value
+"""Draws statements: assignments, repeats and scans with what they carry, calls of blocks with the blocks themselves, and the value
 in which everything that nobody has read comes together."""
 from dataclasses import dataclass
 
-from operations import Operations
+from scans import Scans
 from scope import OPEN, Scope, Value, binary, call
 from tree import Argument, Assign, Block, Call, Name, Number, Repeat, Return, TypeOf
 
 MOST_DEPTH = 3
 
 
-class Statements(Operations):
+class Statements(Scans):
     """For one scope."""
 
     def draw_statements(self, count):
         for _ in range(count):
             ways = [(self.operation, 12), (self.alias, 1.5), (self.embedding, 2), (self.whole, 0.7), (self.decision, 0.5)]
             if self.scope.depth < MOST_DEPTH:
-                ways += [(self.repeat, 2), (self.block_call, 2.5)]
+                ways += [(self.repeat, 2), (self.scan, 1.5), (self.block_call, 2.5)]
             ways, weights = zip(*ways)
             self.scope.attempt(self.draw.choices(ways, weights)[0])
 
@@ -209,8 +209,9 @@ class Statements(Operations):
     def block_call(self):
         """A call of a block that is there, or of a new one; alone, or as a term beside a value."""
         made = None
-        if self.state.blocks and self.draw.random() < 0.5:
-            made = self.scope.attempt(self.call_of, self.draw.choice(self.state.blocks))
+        known = [block for block in self.state.blocks if block.scanned == self.state.scanned]
+        if known and self.draw.random() < 0.5:
+            made = self.scope.attempt(self.call_of, self.draw.choice(known))
         made = made or self.new_block()
         if made is None:
             return None
@@ -267,7 +268,7 @@ class Statements(Operations):
         result = body.result()
         if result is None:
             return None
-        block = DrawnBlock(name, [body.types[a.name] for a in arguments], result)
+        block = DrawnBlock(name, [body.types[a.name] for a in arguments], result, list(self.state.scanned))
         self.state.blocks.append(block)
         statements = body.scope.params + body.scope.body + [Return(result.expression)]
         self.state.declarations.append(Block(name, arguments, statements))
@@ -304,6 +305,7 @@ class DrawnBlock:
     name: str
     arguments: list
     result: Value
+    scanned: list  # the dims of the scans in which it is called
 
 
 def with_rest(dims, rest):
