@@ -267,16 +267,20 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     l->last_param = param;
 }
 
+static bool may_have_state(Lower *l, const Ast *ast)
+{
+    if (is_in_scan(l))
+        complain(l, (Where){ .at = ast->name_loc, .help = "declare it outside, where all places are seen" },
+                 "a state is updated once a step, not at each place of a scan");
+    return !is_in_scan(l);
+}
+
 void lower_param(Lower *l, const Ast *ast)
 {
     Type type;
     Param described = { 0 };
-    if (ast->is_state && is_in_scan(l)) {
-        complain(l, (Where){ .at = ast->name_loc, .help = "declare it outside, where all places are seen" },
-                 "a state is updated once a step, not at each place of a scan");
-        return;
-    }
     bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
+    good &= !ast->is_state || may_have_state(l, ast);
     described.decay = good && !ast->no_decay && !ast->is_state;
     described.frozen = ast->frozen;
     described.state = ast->is_state;
@@ -447,13 +451,13 @@ static Operand lower_body(Lower *l, const Symbol *block)
     return returned;
 }
 
-/* The instance's name with a star for each directly enclosing repeat. */
+/* The instance's name with a star for each directly enclosing repeat; all places of a scan have one. */
 static const char *starred(Lower *l, const char *name)
 {
     const Scope *scope = l->scope;
     for (const Body *frame = l->frame; frame->outer && scope == frame->scope;
          frame = frame->outer, scope = scope->outer)
-        name = arena_text(l->arena, "%s.*", name);
+        name = frame->scans ? name : arena_text(l->arena, "%s.*", name);
     return name;
 }
 

@@ -138,7 +138,7 @@ static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names
     bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_PREDICT;
     Value *total = NULL;
     if (!entropy->labels) {
-        complain(l, (Where){ .at = at, .help = "compute them before the repeat" },
+        complain(l, (Where){ .at = at, .help = "compute them before it" },
                  "a mean of cross_entropy counts its labels, which are computed inside 'repeat' or 'scan'");
         return NULL;
     }

@@ -73,6 +73,8 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
     if (is_slots)
         body->copy.name = intern_text(l->m, ast->name);
     good = good && has_places(l, ast, &body->copy);
+    if (!good)
+        body->copy = (Dim){ 0 }; /* so that nothing else is said of it */
     if (good && l->variant == AS_MODEL)
         note_scanned(l, body->copy.name, ast->name_loc);
     return read_direction(l, ast->type, &body->reverse) && good;
@@ -83,11 +85,13 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
 void lower_yield(Lower *l, const Ast *ast)
 {
     Yielded **end = &l->frame->yielded;
+    Operand operand = lower_stated(l, ast, ast->name);
     for (; *end; end = &(*end)->next)
-        if (strcmp((*end)->name, ast->name) == 0)
+        if (strcmp((*end)->name, ast->name) == 0) {
             complain(l, (Where){ .at = ast->name_loc, .help = "give one of them another name" },
                      "'%s' is yielded twice: the first time at %s", ast->name, position_text(l, (*end)->loc));
-    Operand operand = lower_stated(l, ast, ast->name);
+            return;
+        }
     *end = NEW(l->arena, Yielded);
     **end = (Yielded){ .name = ast->name, .loc = ast->name_loc };
     set_place(l, ast->init->loc);

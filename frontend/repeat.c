@@ -178,7 +178,7 @@ static bool leave_carried(Lower *l, Carried *carried)
         carried->read = is_read(l->scope, carried->name);
         carried->after->used = true;
         Operand after = carried->after->operand;
-        if (after.kind == WRONG || carried->before.kind == WRONG) {
+        if (after.kind == WRONG || carried->before.kind == WRONG || !l->frame->copy.name) {
             good = false;
             continue;
         }
@@ -340,9 +340,9 @@ void lower_repeat(Lower *l, const Ast *ast)
     const bool begun = scans ? begin_scan(l, ast, body) : begin_copies(l, ast, body, name);
     collect_carried(l, ast->body, &carried);
     set_place(l, ast->name_loc);
-    if (scans)
+    if (scans && begun)
         check_scanned(l, body, ast, carried);
-    else if (carried)
+    else if (!scans && carried)
         carry_observed(l, ast->name_loc, &carried);
     make_tensors(l, carried);
     body->func = NEW(l->arena, Func);
