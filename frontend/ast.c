@@ -142,7 +142,8 @@ static void make_setting(Reading *r, Ast *assign)
 static const char *help_for(const Ast *ast, Place place)
 {
     const bool is_param = ast->kind == A_PARAM;
-    return is_param && place == IN_REPEAT ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }"
+    return is_param && place == IN_REPEAT
+               ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }"
            : is_param && place == IN_SCAN ? "declare it before the scan: all places share it"
                                           : NULL;
 }

@@ -274,7 +274,8 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
     return inside;
 }
 
-/* Adds a tensor of this type that each copy has, and its stack outside of each repeat.  All places of a scan have one. */
+/* Adds a tensor of this type that each copy has, and its stack outside of each repeat.  All places of a scan have one.
+ */
 Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port)
 {
     if (frame->scans)

@@ -393,13 +393,13 @@ void observe(Lower *l, Value *state, Value *still, Value *statistic);
 bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
 Value *checked_statistic(Lower *l, Value *value);  /* AS_CHECK: what an update reads in place of it */
 bool reads_statistics(Lower *l, Func *first);      /* AS_CHECK: do the results of these functions? */
-void lower_repeat(Lower *l, const Ast *ast); /* or a scan */
+void lower_repeat(Lower *l, const Ast *ast);       /* or a scan */
 void name_result(Lower *l, const char *name, Loc loc, Operand operand);
-Operand lower_stated(Lower *l, const Ast *ast, const char *name); /* NAME (: type) = init, without the name */
+Operand lower_stated(Lower *l, const Ast *ast, const char *name);   /* NAME (: type) = init, without the name */
 Value *number_as_stated(Lower *l, Operand number, const Ast *type); /* in all elements; NULL after an error */
-void lower_statement(Lower *l, const Ast *ast);         /* one of these */
-void check_used(Lower *l, const Scope *scope);          /* at its end */
-bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
+void lower_statement(Lower *l, const Ast *ast);                     /* one of these */
+void check_used(Lower *l, const Scope *scope);                      /* at its end */
+bool conform(Lower *l, Value **value, const Ast *type);             /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Lower *l);  /* once the model is lowered */
 void freeze_params(Lower *l); /* the same */

@@ -53,7 +53,8 @@ static bool has_places(Lower *l, const Ast *ast, const Dim *dim)
 {
     const char *why = NULL, *help = NULL;
     if (varies(l, dim->name))
-        why = "is the micro-batch, or a part of it: its elements do not depend on each other", help = "scan another dim";
+        why = "is the micro-batch, or a part of it: its elements do not depend on each other",
+        help = "scan another dim";
     else if (dim->padded != dim->size)
         why = "has padding, which is no place", help = "a size without padding";
     else if (scan_along(l, dim->name))

@@ -112,9 +112,10 @@ static void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *c
     for (; carried; carried = carried->next) {
         const bool is_tensor = carried->before.kind == TENSOR && carried->before.value;
         if (is_tensor && find_dim(&carried->before.value->type, body->copy.name) >= 0) {
-            complain(l, (Where){ .at = carried->loc, .help = "give it another name here, and yield it" },
-                     "'%s' exists before the scan and has the dim '%s', so that it cannot be carried from place to place",
-                     carried->name, body->copy.name);
+            complain(
+                l, (Where){ .at = carried->loc, .help = "give it another name here, and yield it" },
+                "'%s' exists before the scan and has the dim '%s', so that it cannot be carried from place to place",
+                carried->name, body->copy.name);
             carried->before = (Operand){ .kind = WRONG };
         }
         for (const Ast *y = ast->body; y; y = y->next)

@@ -8,8 +8,8 @@
 
 /* A differentiated function.  `fwd` is the function itself; its last `saves` results are residuals.  The parameters of
  * `bwd` are, in order: the gradients of the active carried results; one accumulator for each gradient of `shared`; the
- * gradients of the other results; the residuals; the parameters of fwd that it reads.  Its results: the gradients of the
- * active carried parameters, the accumulators, the gradients of the other active parameters. */
+ * gradients of the other results; the residuals; the parameters of fwd that it reads.  Its results: the gradients of
+ * the active carried parameters, the accumulators, the gradients of the other active parameters. */
 typedef struct {
     Func *fwd, *bwd;
     int carried;  /* of a loop's body: number of carried parameters; 0 for a called function */
