@@ -274,6 +274,16 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
     return inside;
 }
 
+Value *outside_bodies(Body **frame, Value *value)
+{
+    int at;
+    while (!value->def && (*frame)->outer && (at = index_of(&(*frame)->captured, value)) >= 0) {
+        value = (*frame)->sources.at[at];
+        *frame = (*frame)->outer;
+    }
+    return value;
+}
+
 /* Adds a tensor of this type that each copy has, and its stack outside of each repeat.  All places of a scan have one.
  */
 Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port)

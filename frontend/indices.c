@@ -71,17 +71,6 @@ static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
     return result;
 }
 
-/* In the body of a repeat: the outer value of a parameter. */
-static Value *outside(const Body **frame, Value *value)
-{
-    int at;
-    while (!value->def && (*frame)->outer && (at = index_of(&(*frame)->captured, value)) >= 0) {
-        value = (*frame)->sources.at[at];
-        *frame = (*frame)->outer;
-    }
-    return value;
-}
-
 /* Are all elements of the result elements of the first operand? */
 static bool hands_on(const Op *op)
 {
@@ -90,10 +79,10 @@ static bool hands_on(const Op *op)
 
 Input *fed_as(Lower *l, Value *value)
 {
-    const Body *frame = l->frame;
-    value = outside(&frame, value);
+    Body *frame = l->frame;
+    value = outside_bodies(&frame, value);
     while (value->def && hands_on(value->def))
-        value = outside(&frame, arg(value->def, 0));
+        value = outside_bodies(&frame, arg(value->def, 0));
     return frame->outer || index_of(&frame->inputs, value) < 0 ? NULL : find_input(l->m, value->name);
 }
 
@@ -133,8 +122,8 @@ static bool note_data(Lower *l, Value *index, int64_t size, const Constant *igno
 
 bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
 {
-    const Body *frame = l->frame;
-    Value *value = outside(&frame, index);
+    Body *frame = l->frame;
+    Value *value = outside_bodies(&frame, index);
     Closure c = { .ops = { .arena = NULL } };
     c.ops.arena = &c.arena;
     if (!collect(&c, value)) {

@@ -161,8 +161,8 @@ static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names
 
 Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at)
 {
-    const Labelled *known = find_labelled(l, x);
-    for (Labelled *same = find_labelled(l, x); same; same = same->from)
+    Labelled *known = find_labelled(l, x);
+    for (Labelled *same = known; same; same = same->from)
         same->is_averaged = true;
     return known && !known->is_plain ? mean_of_entropy(l, known, x, dims, at) : mean_over(l, x, dims);
 }

@@ -347,6 +347,7 @@ int argument_at(const Ast *optimizer, const char *name); /* -1 */
 double rate_argument(const Group *group);                /* its lr */
 void lower_updates(Lower *l);                            /* after all functions */
 Matrix matrix_of(const Lower *l, const Param *param);
+bool has_square(const Matrix *matrix, int rank); /* can orthogonal() multiply such a parameter by itself? */
 
 /* --- Expressions ------------------------------------------------------------------------------- */
 
@@ -435,6 +436,8 @@ Value *emit_cast(Lower *l, Value *x, DType dtype);
 Value *emit_f32(Lower *l, Value *x);                /* f32 for every train.precision */
 void name_value(Lower *l, Value *value, Name path); /* if the name is free in the function */
 Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in);
+Value *outside_bodies(Body **frame,
+                      Value *value); /* what a captured value is where it is computed: there, `frame` is */
 Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port);
 Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);

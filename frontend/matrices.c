@@ -86,11 +86,29 @@ static Value *iterate(Lower *l, Value *x, const Names *rows, Names columns)
     return EMIT(l, OP_add, NO_ATTRS, scaled(l, x, a), product(l, by, other, others));
 }
 
+/* Do the products of iterate() have few enough dims?  They have those of the rows three times, or twice and columns. */
+static bool fits(int rank, const Names *rows, const Names *columns)
+{
+    const int kept = rank - rows->count - columns->count;
+    return kept + 2 * rows->count + (rows->count > columns->count ? rows : columns)->count <= MAX_RANK;
+}
+
+bool has_square(const Matrix *matrix, int rank)
+{
+    return fits(rank, &matrix->in, &matrix->out) || fits(rank, &matrix->out, &matrix->in);
+}
+
+/* The shorter side is squared, if it can be. */
 static Value *orthogonal(Lower *l, Value *x, const Matrix *matrix, int64_t steps)
 {
     const double least = 1e-7;
     const bool is_tall = size_of(x, &matrix->in) > size_of(x, &matrix->out);
     const Names *rows = is_tall ? &matrix->out : &matrix->in, *columns = is_tall ? &matrix->in : &matrix->out;
+    if (!fits(x->type.rank, rows, columns)) {
+        const Names *longer = columns;
+        columns = rows;
+        rows = longer;
+    }
     Names both = *rows;
     for (int i = 0; i < columns->count; i++)
         add_name(&both, columns->name[i]);

@@ -266,11 +266,11 @@ static Func *lower_optimizer(Update *u)
     if (u->group->text) {
         own.source = u->group->text;
         l->source = u->group->text;
-        l->diags = &own;
+        l->diags = l->m->diags = &own;
     }
     build_update(u);
     outer->errors = l->diags->errors;
-    l->diags = outer;
+    l->diags = l->m->diags = outer;
     l->source = file;
     l->frame = NULL;
     l->matrix = NULL;
@@ -304,11 +304,13 @@ static void check_matrix(Update *u)
     bool needs = false;
     for (const Ast *ast = group->declared->body; ast; ast = ast->next)
         needs |= calls(ast->init, "orthogonal") || calls(ast->kind == A_UPDATED ? ast->child : NULL, "orthogonal");
+    const Where at = { .at = group->ast ? group->ast->name_loc : l->model->name_loc,
+                       .help = "a group in train gives it another optimizer, as adamw(lr = 1e-3)" };
     if (needs && !u->matrix.in.count)
-        complain(l,
-                 (Where){ .at = group->ast ? group->ast->name_loc : l->model->name_loc,
-                          .help = "a group in train gives it another optimizer, as adamw(lr = 1e-3)" },
-                 "%s updates matrices, and the parameter '%s' is none", group->declared->name, u->param->path);
+        complain(l, at, "%s updates matrices, and the parameter '%s' is none", group->declared->name, u->param->path);
+    else if (needs && !has_square(&u->matrix, u->param->type.rank))
+        complain(l, at, "%s multiplies '%s' by itself, and the product would have more than %d dims",
+                 group->declared->name, u->param->path, MAX_RANK);
 }
 
 void lower_updates(Lower *l)

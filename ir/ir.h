@@ -273,6 +273,7 @@ typedef struct {
     bool copied; /* it needs a copy, row-major, in the order of ... */
     Names order; /* ... these dims; none: its own */
     bool tight;  /* and without padding that loops do not run over */
+    bool apart;  /* or no result in the memory of an operand: that may be enough */
 } Wanted;
 
 typedef struct Module {

@@ -155,6 +155,7 @@ bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted want
             bool is_read_apart = !ordered && k->nregions > 1 && may_share(k, in, out);
             if (is_torn(k, in, out) || is_read_apart) {
                 wanted[i].copied = true;
+                wanted[i].apart = is_read_apart && !is_torn(k, in, out);
                 good = false;
             }
         }

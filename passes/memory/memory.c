@@ -31,12 +31,13 @@ typedef struct Buffer {
 typedef struct {
     Module *m;
     Func *f;
-    int64_t base;  /* start of the frame: 0 in a called function */
-    Map buffer;    /* value -> Buffer; none: a pointer, or a value that outlives the step */
-    Pack *packs;   /* interleaved values */
-    Map pack_of;   /* value -> its pack */
-    Map last;      /* value -> the op that reads it last, by number, + 1 */
-    Map lifetimes; /* of functions that it calls: see lifetimes_of() */
+    int64_t base;     /* start of the frame: 0 in a called function */
+    Map buffer;       /* value -> Buffer; none: a pointer, or a value that outlives the step */
+    Pack *packs;      /* interleaved values */
+    Map pack_of;      /* value -> its pack */
+    Map last;         /* value -> the op that reads it last, by number, + 1 */
+    Map lifetimes;    /* of functions that it calls: see lifetimes_of() */
+    const Map *apart; /* see plan_memory() */
     Buffer *buffers;
     int nbuffers;
 } Frame;
@@ -149,7 +150,7 @@ static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buff
 /* The buffer of an operand whose last use is this op, and that the result may overwrite. */
 static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at)
 {
-    for (int i = 0; i < op->args.count; i++) {
+    for (int i = 0; i < op->args.count && !map_get(frame->apart, op); i++) {
         const Value *operand = arg(op, i);
         Buffer *buffer = operand->def ? map_get(&frame->buffer, operand) : NULL;
         if (!buffer || buffer->pack || buffer->last != number || info(operand->def)->family == VIEW)
@@ -282,7 +283,8 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
         Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
         if (!param)
             param = param_in_place(f, call, i);
-        bool in_place = param && may_return_over(m, &frame->lifetimes, f, value, param);
+        bool in_place =
+            param && !map_get(frame->apart, value->def) && may_return_over(m, &frame->lifetimes, f, value, param);
         for (int j = 0; in_place && j < f->results.count; j++)
             in_place = f->results.at[j] != param;
         if (in_place)
@@ -308,6 +310,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .f = callee,
                     .buffer.arena = &m->arena,
                     .lifetimes.arena = &m->arena,
+                    .apart = frame->apart,
                     .packs = placeable(m, find_packs(m, callee)) };
     plan_frame(&inner);
     if (op->attrs.stages && op->attrs.dims.count)
@@ -481,7 +484,7 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
     return at;
 }
 
-void plan_memory(Module *m)
+void plan_memory(Module *m, const Map *apart)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);
@@ -506,6 +509,7 @@ void plan_memory(Module *m)
                         .base = base,
                         .buffer.arena = &m->arena,
                         .lifetimes.arena = &m->arena,
+                        .apart = apart,
                         .packs = placeable(m, packs[i]) };
         plan_frame(&frame);
         end = f->frame > end ? f->frame : end;

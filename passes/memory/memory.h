@@ -6,8 +6,9 @@
 #include "ir.h"
 #include "map.h"
 
-/* Assigns storage to every value: Value.storage, Func.frame, {frame=...} of calls. */
-void plan_memory(Module *m);
+/* Assigns storage to every value: Value.storage, Func.frame, {frame=...} of calls.  `apart`: a set of ops whose results
+ * overwrite no operand. */
+void plan_memory(Module *m, const Map *apart);
 
 /* The last uses of values of f, directly or by views; the operand of a started collective is used until its wait.
  * value -> the number of that op, + 1; for results of f: the number of its ops, + 1. */

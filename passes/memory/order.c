@@ -210,7 +210,19 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
 
 /* --- The pass ----------------------------------------------------------------------------------------- */
 
-static bool copy_for_func(Module *m, Func *f)
+/* A copy that dies where it is read may itself be overwritten there.  So results are kept apart from operands first;
+ * where a result is in other memory of the caller's choice, copies follow. */
+static void keep_apart(Map *apart, const Op *op, Wanted wanted[])
+{
+    const bool is_apart = map_get(apart, op);
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        if (wanted[i].apart && !is_apart) {
+            wanted[i].copied = false;
+            map_put(apart, op, apart);
+        }
+}
+
+static bool copy_for_func(Module *m, Func *f, Map *apart)
 {
     bool changed = false;
     for (Op *op = f->first, *next; op; op = next) {
@@ -218,17 +230,18 @@ static bool copy_for_func(Module *m, Func *f)
         next = op->next;
         if (info(op)->family == VIEW || !find_wanted(m, op, wanted))
             continue;
+        keep_apart(apart, op, wanted);
         give_copies(m, f, op, wanted);
         changed = true;
     }
     return changed;
 }
 
-static bool copy_where_wanted(Module *m)
+static bool copy_where_wanted(Module *m, Map *apart)
 {
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next)
-        changed |= f->role != KERNEL && copy_for_func(m, f);
+        changed |= f->role != KERNEL && copy_for_func(m, f, apart);
     return changed;
 }
 
@@ -249,9 +262,10 @@ static void forget_plan(Module *m)
 void pass_memory(Module *m);
 void pass_memory(Module *m)
 {
-    plan_memory(m);
-    for (int plans = 1; plans < MOST_PLANS && copy_where_wanted(m); plans++) {
+    Map apart = { .arena = &m->arena };
+    plan_memory(m, &apart);
+    for (int plans = 1; plans < MOST_PLANS && copy_where_wanted(m, &apart); plans++) {
         forget_plan(m);
-        plan_memory(m);
+        plan_memory(m, &apart);
     }
 }

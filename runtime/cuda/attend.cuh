@@ -26,17 +26,9 @@ template <int D, int WIDEST> struct RtAttendTiles {
 template <int PIECES, int N>
 RT_INLINE void rt_attend_mask(float (&score)[PIECES][N][4], int query, int key, const RtAttend s)
 {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < PIECES; i++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int row = query + 16 * i + lane / 4 + e / 2 * 8, column = key + 8 * n + lane % 4 * 2 + e % 2;
-                if (column >= s.keys || !rt_attend_sees(row, column, s))
-                    score[i][n][e] = -INFINITY;
-            }
+    rt_attend_each(score, query, key, [&](float unmasked, int row, int column) {
+        return column >= s.keys || !rt_attend_sees(row, column, s) ? -INFINITY : unmasked;
+    });
 }
 
 /* The same for keys of other segments.  Segments are in shared memory, in the padding of the rows of tiles: more

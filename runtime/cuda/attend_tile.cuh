@@ -302,10 +302,9 @@ RT_INLINE float rt_attend_shape(float product, float &slope, const float *bias, 
     return s.has_bias ? score + rt_bias_at(bias, query, key, s) * RT_LOG2E : score;
 }
 
-/* The warp's queries are from `query` on. */
-template <int PIECES, int N>
-RT_INLINE void rt_attend_shape_all(float (&score)[PIECES][N][4], const float *bias, int query, int key,
-                                   const RtAttend s)
+/* Replaces each of a warp's scores by `change(score, query, key)`.  Its queries are from `query` on. */
+template <int PIECES, int N, typename F>
+RT_INLINE void rt_attend_each(float (&score)[PIECES][N][4], int query, int key, F change)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -313,11 +312,19 @@ RT_INLINE void rt_attend_shape_all(float (&score)[PIECES][N][4], const float *bi
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) {
-                float slope;
-                score[i][n][e] = rt_attend_shape(score[i][n][e], slope, bias, query + 16 * i + lane / 4 + e / 2 * 8,
-                                                 key + 8 * n + lane % 4 * 2 + e % 2, s);
-            }
+            for (int e = 0; e < 4; e++)
+                score[i][n][e] =
+                    change(score[i][n][e], query + 16 * i + lane / 4 + e / 2 * 8, key + 8 * n + lane % 4 * 2 + e % 2);
+}
+
+template <int PIECES, int N>
+RT_INLINE void rt_attend_shape_all(float (&score)[PIECES][N][4], const float *bias, int query, int key,
+                                   const RtAttend s)
+{
+    rt_attend_each(score, query, key, [&](float product, int row, int column) {
+        float slope;
+        return rt_attend_shape(product, slope, bias, row, column, s);
+    });
 }
 
 /* The part of an operand for one sequence and head. */

@@ -135,8 +135,8 @@ void rt_stream_open(RtData *data, RtDataGiven given, int64_t vocab)
 
 int rt_stream_shard(const RtData *data, int64_t sequence)
 {
-    int low = 0,
-        high = data->count - 1; /* the last one that begins at or before it; those of no sequences are passed */
+    /* The last one that begins at or before it: of shards without sequences, several begin there. */
+    int low = 0, high = data->count - 1;
     while (low < high) {
         const int middle = (low + high + 1) / 2;
         if (data->shard[middle].first <= sequence)

@@ -129,6 +129,9 @@ KINDS = {
     "divided_sum": Kind("a part of a micro-batch reads a sum that a later part updates", "wrong|changes the result", drawn=False,
                         later=True),
     "zigzag_experts": Kind("the sequence dim of causal attention is that of experts too", "no member named", drawn=False, later=True),
+    "muon_square": Kind("muon multiplies the longer side of a parameter by itself", "more than N dims", drawn=False, later=True),
+    "parts_in_place": Kind("each part of a kernel stores over what another one reads", "internal: each part of kernel",
+                           drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

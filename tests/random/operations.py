@@ -171,7 +171,7 @@ class Operations(Operands):
         if self.draw.random() < 0.35 and not other:
             segment = self.integers(x, feature, {seq}, 3)
             keywords |= {"segment": self.documents(segment, seq).expression} if segment else {}
-        keywords |= self.logits(x, seq, feature, other) if self.draw.random() < 0.4 else {}
+        keywords |= self.logits(x, seq, feature, other, sides[1].dims) if self.draw.random() < 0.4 else {}
         named = keywords.pop("named", other)
         dims = x.dims - {feature} | set(own) if feature not in sides[1].dims else x.dims
         made = call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords)
@@ -213,9 +213,10 @@ class Operations(Operands):
         fewer = least | set(self.scope.some(x.dims - least - {OPEN}, 0))
         return self.scope.attempt(self.exactly, fewer) or x
 
-    def logits(self, x, seq, feature, other):
+    def logits(self, x, seq, feature, other, of_values):
         """A bias and a mask, of a dim for the keys that is `other`, or any of the size of seq; and sinks."""
-        same = [d for d in self.state.sizes if self.size(d) == self.size(seq) and d not in x.dims | self.forbidden() | {"batch"}]
+        taken = x.dims | of_values | self.forbidden() | {"batch"}
+        same = [d for d in self.state.sizes if self.size(d) == self.size(seq) and d not in taken]
         key, keywords = other or (self.draw.choice(same) if same and seq != "batch" else None), {}
         known = x.dims - {feature, OPEN, "batch"}
         if self.draw.random() < 0.4:
