@@ -120,8 +120,10 @@ void declare_yielded(Lower *l, const Body *body, const Op *loop)
     int at = loop ? (int)loop->attrs.carried : 0;
     for (const Yielded *y = body->yielded; y; y = y->next) {
         Value *stacked = loop ? loop->results.at[at++] : NULL;
-        if (stacked)
+        if (stacked) {
             stack_labels(l, body, y->value, stacked);
+            name_value(l, stacked, l->path ? intern_format(l->m, "%s.%s", l->path, y->name) : intern_text(l->m, y->name));
+        }
         name_result(l, y->name, y->loc, tensor_operand(stacked));
     }
 }

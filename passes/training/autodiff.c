@@ -416,5 +416,7 @@ void pass_autodiff(Module *m)
         active[i] = has_gradient(m, model->params.at[i]->port);
     Map useful = { .arena = &m->arena };
     find_useful(m, model, &useful);
-    write_step(m, differentiate(m, model, active, new_flags(m, model->params.count), 0, &useful));
+    const Derivative *derivative = differentiate(m, model, active, new_flags(m, model->params.count), 0, &useful);
+    hoist_products(m);
+    write_step(m, derivative);
 }

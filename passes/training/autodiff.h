@@ -1,5 +1,5 @@
-/* autodiff.h -- shared by autodiff.c (gradients of functions) and step.c (the training step around them), and
- * measures.c (what it says of experts). */
+/* autodiff.h -- shared by autodiff.c (gradients of functions), hoist.c (of scans) and step.c (the training step around
+ * them), and measures.c (what it says of experts). */
 #ifndef MPC_AUTODIFF_H
 #define MPC_AUTODIFF_H
 
@@ -37,6 +37,9 @@ Value *build_zeros(Builder *b, const Type *type);
 
 /* measures.c: adds what the step returns of counts, results of the op that calls `of`. */
 void add_measures(Builder *b, const Func *of, const Op *counts, Value *loss_scale);
+
+/* hoist.c: products that a scan's backward sums up over the places become one, after it. */
+void hoist_products(Module *m);
 
 /* Writes STEP around the differentiated model. */
 void write_step(Module *m, const Derivative *model);
