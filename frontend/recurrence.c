@@ -122,7 +122,8 @@ void declare_yielded(Lower *l, const Body *body, const Op *loop)
         Value *stacked = loop ? loop->results.at[at++] : NULL;
         if (stacked) {
             stack_labels(l, body, y->value, stacked);
-            name_value(l, stacked, l->path ? intern_format(l->m, "%s.%s", l->path, y->name) : intern_text(l->m, y->name));
+            name_value(l, stacked,
+                       l->path ? intern_format(l->m, "%s.%s", l->path, y->name) : intern_text(l->m, y->name));
         }
         name_result(l, y->name, y->loc, tensor_operand(stacked));
     }
