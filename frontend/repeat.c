@@ -259,7 +259,7 @@ static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
         declare(l, l->scope, S_LOCAL, observed, ast->name_loc)->operand = tensor_operand(body->observed);
     bool good = leave_carried(l, carried);
     good &= leave_yielded(l, body);
-    if (carried)
+    if (carried || body->yielded)
         check_used(l, &scope);
     l->frame = outer;
     l->scope = scope.outer;
@@ -348,10 +348,10 @@ void lower_repeat(Lower *l, const Ast *ast)
     make_tensors(l, carried);
     body->func = NEW(l->arena, Func);
     bool good = lower_body(l, ast, body, carried) && begun;
-    if (!carried && begun)
-        complain(l, (Where){ .at = ast->name_loc, .help = scans ? "leave out the scan" : NULL }, "%s",
-                 scans ? "the body assigns nothing that existed before, so no place depends on another one"
-                       : "the body assigns nothing that existed before, so its copies do nothing");
+    const bool is_idle = !carried && !body->yielded;
+    if (is_idle && begun)
+        complain(l, (Where){ .at = ast->name_loc }, "the body assigns nothing that existed before, %s",
+                 scans ? "and yields nothing, so its places do nothing" : "so its copies do nothing");
     for (const Instance *i = *l->instances; !scans && i && i != before; i = i->next)
         note_repeated(l, i->name, &body->copy);
     if (!scans && ast->init->kind == A_NAME)
@@ -360,7 +360,7 @@ void lower_repeat(Lower *l, const Ast *ast)
     set_place(l, ast->name_loc);
     Name path = l->b.path;
     l->b.path = name;
-    Op *loop = good && carried ? emit_loop(l, body, carried) : NULL;
+    Op *loop = good && !is_idle ? emit_loop(l, body, carried) : NULL;
     l->b.path = path;
     declare_carried(l, body, carried, loop);
     declare_yielded(l, body, loop);
