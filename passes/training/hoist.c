@@ -9,8 +9,8 @@
  *                                                        %g = dot %hs, %dzs {over=seq+batch}
  *
  * A factor is outside what it is inside, stacked along the dim: an operand that the loop slices, a view of one, or a
- * result that it stacks, if need be a new one.  A residual that recomputation may drop is no factor, but for what is
- * carried, which is saved in any case.
+ * result that it stacks.  With `recompute none` it may also be a new result, or any residual; else memory comes first,
+ * and only residuals that are saved in any case are factors: what the forward carries or reads.
  */
 #include "autodiff.h"
 
@@ -25,12 +25,18 @@ typedef struct {
 
 static Name scanned_dim(const Hoist *h) { return h->loop->attrs.dims.dim[0].name; }
 
-/* Is it saved by every policy: an operand of the forward, or what that carries? */
+static bool saves_all(const Hoist *h) { return h->m->train.recompute <= RECOMPUTE_NONE; }
+
+/* Does the backward have it, whatever is recomputed? */
 static bool is_saved(const Hoist *h, const Value *param)
 {
-    const Func *forward = h->body->forward ? find_func(h->m, h->body->forward) : NULL;
-    return param->port.kind != PORT_FORWARD || h->m->train.recompute <= RECOMPUTE_NONE ||
-           (forward && param_named(forward, param->port.of));
+    return param->port.kind != PORT_FORWARD || saves_all(h) ||
+           param_named(find_func(h->m, h->body->forward), param->port.of);
+}
+
+static bool is_stacked(const Hoist *h, const Value *value)
+{
+    return index_of(&h->body->results, value) >= h->loop->attrs.carried;
 }
 
 static const Value *viewed_param(const Value *value)
@@ -46,11 +52,11 @@ static bool is_sliced(const Hoist *h, const Value *param)
     return at >= h->loop->attrs.carried && find_dim(&arg(h->loop, at)->type, scanned_dim(h)) >= 0;
 }
 
-/* Can it be stacked, and does that cost nothing but memory for the time of the backward? */
-static bool can_stack(const Hoist *h, const Value *value)
+static bool may_stack(const Hoist *h, const Value *value)
 {
     const Value *param = viewed_param(value);
-    return param ? is_sliced(h, param) && is_saved(h, param) : value->type.rank < MAX_RANK;
+    return param ? is_sliced(h, param) && is_saved(h, param)
+                 : is_stacked(h, value) || (saves_all(h) && value->type.rank < MAX_RANK);
 }
 
 /* A value of the body at all places. */
@@ -85,7 +91,7 @@ static Op *summed_product(const Hoist *h, int i)
     Op *product = arg(add, arg(add, 0) == sum)->def;
     const bool fits = product && info(product)->family == PRODUCT && product->attrs.over.count < MAX_NAMES &&
                       type_equal(&result(product)->type, &sum->type);
-    return fits && can_stack(h, arg(product, 0)) && can_stack(h, arg(product, 1)) ? product : NULL;
+    return fits && may_stack(h, arg(product, 0)) && may_stack(h, arg(product, 1)) ? product : NULL;
 }
 
 static void hoist(Hoist *h, int i, const Op *product)
