@@ -12,6 +12,11 @@ def renamed(parts, before, after):
     return parts and frozenset((name, tuple(after if d == before else d for d in dims)) for name, dims in parts)
 
 
+def without(parts, gone):
+    """Of what no longer has these dims: another dim may have their names."""
+    return parts and frozenset((name, tuple(None if d in gone else d for d in dims)) for name, dims in parts)
+
+
 class Walk:
     def __init__(self, program, known, shared=()):
         self.program, self.known, self.decaying, self.shared = program, known, set(), dict(shared)
@@ -95,7 +100,14 @@ class Walk:
             return renamed(operand, e.dim, e.at.arguments[0].name)
         if number_of(e.at, self.known) is None or isinstance(e.at, Name) and e.at.name in values:
             self.contract(operand, [e.dim])
-        return self.together([operand, at])
+        return self.together([without(operand, [e.dim]), at])
+
+    def reduced(self, e, values, path):
+        dims = [x.name for x in e.arguments[1:]]
+        parts = self.made(e.arguments[0], values, path)
+        return without(parts, dims or {d for _, own in parts or () for d in own})
+
+    call_sum = call_mean = call_max = call_min = reduced
 
     def call_iota(self, e, values, path):
         return NO_DATA
@@ -109,7 +121,7 @@ class Walk:
             over = [d.name for d in e.arguments[2:]]
             self.contract(side, over)
             self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over))
-        return self.together(sides)
+        return self.together([without(side, over) for side in sides])
 
     def call_attend(self, e, values, path):
         q, k, v = [self.made(x, values, path) for x in e.arguments[:3]]
