@@ -68,7 +68,8 @@ typedef enum {
     IN_REPEAT = 8,
     IN_TRAIN = 16,
     IN_PARALLEL = 32,
-    IN_OPTIMIZER = 64
+    IN_OPTIMIZER = 64,
+    IN_SCAN = 128
 } Place;
 
 static const struct {
@@ -82,16 +83,18 @@ static const struct {
     { A_MODEL, IN_FILE, "at the top of the file" },
     { A_TRAIN, IN_FILE, "at the top of the file" },
     { A_PARALLEL, IN_FILE, "at the top of the file" },
-    { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat" },
-    { A_UPDATE, IN_BLOCK | IN_MODEL, "in the block or model that declares the state, outside of repeat" },
+    { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat and scan" },
+    { A_UPDATE, IN_BLOCK | IN_MODEL, "in the block or model that declares the state, outside of repeat and scan" },
     { A_INPUT, IN_MODEL, "in the model" },
     { A_OPTIMIZER, IN_FILE, "at the top of the file" },
     { A_STATE, IN_OPTIMIZER, "in an optimizer" },
     { A_UPDATED, IN_OPTIMIZER, "at the end of an optimizer" },
     { A_GROUP, IN_TRAIN, "in train" },
-    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_TRAIN | IN_OPTIMIZER,
-      "in a block, the model, a repeat, an optimizer or train" },
-    { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT, "in a block, the model or a repeat" },
+    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN | IN_TRAIN | IN_OPTIMIZER,
+      "in a block, the model, a repeat, a scan, an optimizer or train" },
+    { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN, "in a block, the model, a repeat or a scan" },
+    { A_SCAN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN, "in a block, the model, a repeat or a scan" },
+    { A_YIELD, IN_SCAN, "in a scan" },
     { A_RETURN, IN_BLOCK, "at the end of a block" },
     { A_LOSS, IN_MODEL, "at the end of the model" },
     { A_MESH, IN_PARALLEL, "in parallel" },
@@ -110,6 +113,8 @@ static Place place_of(const Ast *parent)
         return IN_MODEL;
     case A_REPEAT:
         return IN_REPEAT;
+    case A_SCAN:
+        return IN_SCAN;
     case A_TRAIN:
         return IN_TRAIN;
     case A_OPTIMIZER:
@@ -136,8 +141,11 @@ static void make_setting(Reading *r, Ast *assign)
 
 static const char *help_for(const Ast *ast, Place place)
 {
-    bool is_layer = ast->kind == A_PARAM && place == IN_REPEAT;
-    return is_layer ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }" : NULL;
+    const bool is_param = ast->kind == A_PARAM;
+    return is_param && place == IN_REPEAT
+               ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }"
+           : is_param && place == IN_SCAN ? "declare it before the scan: all places share it"
+                                          : NULL;
 }
 
 /* The calls that no expression evaluates: settings, initialisers, next(tokens). */

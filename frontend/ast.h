@@ -44,6 +44,8 @@ typedef enum {
     A_INPUT,  /* name : type = init (NULL: none) */
     A_ASSIGN, /* child: A_NAME ... (: type) = init */
     A_REPEAT, /* init: number of iterations; body */
+    A_SCAN,   /* name: the dim; type: options, A_NAME or A_KEYWORD; body */
+    A_YIELD,  /* of a scan; name (: type) = init */
     A_RETURN, /* child, ... */
     A_LOSS,   /* child */
     /* Statements of train and parallel */

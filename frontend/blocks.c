@@ -59,6 +59,18 @@ bool conform(Lower *l, Value **value, const Ast *ast)
     return *value != NULL;
 }
 
+Value *number_as_stated(Lower *l, Operand number, const Ast *type)
+{
+    Type stated;
+    Attrs dims = { 0 };
+    if (type->ellipsis || !type_of_ast(l, type, &stated))
+        return scalar_of(l, number, F32).value;
+    Value *value = scalar_of(l, number, stated.dtype).value;
+    for (int i = 0; i < stated.rank; i++)
+        dims.dims.dim[dims.dims.count++] = stated.dim[i];
+    return stated.rank ? EMIT(l, OP_broadcast, dims, value) : value;
+}
+
 /* May a value have this name here? */
 static bool may_name(Lower *l, const char *name, Loc loc)
 {
@@ -93,15 +105,15 @@ void check_used(Lower *l, const Scope *scope)
         check_one(l, symbol);
 }
 
-static void name_result(Lower *l, const Ast *target, Operand operand)
+void name_result(Lower *l, const char *name, Loc loc, Operand operand)
 {
-    const Symbol *before = find_symbol_here(l->scope, target->name);
-    bool good = may_name(l, target->name, target->loc);
+    const Symbol *before = find_symbol_here(l->scope, name);
+    bool good = may_name(l, name, loc);
     if (good && before)
         check_one(l, before);
     if (!good && !before)
         return; /* a const, dim or block of the file */
-    declare(l, l->scope, S_LOCAL, target->name, target->loc)->operand = good ? operand : wrong;
+    declare(l, l->scope, S_LOCAL, name, loc)->operand = good ? operand : wrong;
 }
 
 /* p, chosen = top_k(...); y, aux = block(...) */
@@ -123,9 +135,28 @@ static void lower_several(Lower *l, const Ast *ast)
     for (int i = 0; target; i++, target = target->next) {
         if (good && values.at[i].kind == TENSOR)
             name_value(l, values.at[i].value, join_path(l, l->path, target->name));
-        name_result(l, target, good ? values.at[i] : wrong);
+        name_result(l, target->name, target->loc, good ? values.at[i] : wrong);
     }
     l->b.path = outer;
+}
+
+Operand lower_stated(Lower *l, const Ast *ast, const char *name)
+{
+    Name outer = l->b.path, path = join_path(l, l->path, name);
+    l->b.path = path;
+    set_place(l, ast->init->loc);
+    Operand operand = lower_expr(l, ast->init);
+    if (ast->type && operand.kind == NUMBER)
+        operand = tensor_operand(number_as_stated(l, operand, ast->type));
+    if (ast->type)
+        operand = scalar_of(l, operand, ast->type->name ? dtype_named(ast->type->name) : F32);
+    set_place(l, ast->init->loc);
+    if (operand.kind == TENSOR && ast->type && !conform(l, &operand.value, ast->type))
+        operand = wrong;
+    if (operand.kind == TENSOR)
+        name_value(l, operand.value, path);
+    l->b.path = outer;
+    return operand;
 }
 
 void lower_assign(Lower *l, const Ast *ast)
@@ -135,19 +166,7 @@ void lower_assign(Lower *l, const Ast *ast)
         return;
     }
     const Ast *target = ast->child;
-    Name outer = l->b.path, path = join_path(l, l->path, target->name);
-    l->b.path = path;
-    set_place(l, ast->init->loc);
-    Operand operand = lower_expr(l, ast->init);
-    if (ast->type)
-        operand = scalar_of(l, operand, ast->type->name ? dtype_named(ast->type->name) : F32);
-    set_place(l, ast->init->loc);
-    if (operand.kind == TENSOR && ast->type && !conform(l, &operand.value, ast->type))
-        operand = wrong;
-    if (operand.kind == TENSOR)
-        name_value(l, operand.value, path);
-    l->b.path = outer;
-    name_result(l, target, operand);
+    name_result(l, target->name, target->loc, lower_stated(l, ast, target->name));
 }
 
 /* --- Parameters ---------------------------------------------------------------------------- */
@@ -244,11 +263,20 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     l->last_param = param;
 }
 
+static bool may_have_state(Lower *l, const Ast *ast)
+{
+    if (is_in_scan(l))
+        complain(l, (Where){ .at = ast->name_loc, .help = "declare it outside, where all places are seen" },
+                 "a state is updated once a step, not at each place of a scan");
+    return !is_in_scan(l);
+}
+
 void lower_param(Lower *l, const Ast *ast)
 {
     Type type;
     Param described = { 0 };
     bool typed = param_type(l, ast->type, &type), good = read_init(l, ast->init, &described) && typed;
+    good &= !ast->is_state || may_have_state(l, ast);
     described.decay = good && !ast->no_decay && !ast->is_state;
     described.frozen = ast->frozen;
     described.state = ast->is_state;
@@ -282,6 +310,8 @@ void lower_statement(Lower *l, const Ast *ast)
         lower_param(l, ast);
     else if (ast->kind == A_UPDATE)
         lower_update(l, ast);
-    else if (ast->kind == A_REPEAT)
+    else if (ast->kind == A_REPEAT || ast->kind == A_SCAN)
         lower_repeat(l, ast);
+    else if (ast->kind == A_YIELD)
+        lower_yield(l, ast);
 }

@@ -256,13 +256,13 @@ static Results lower_body(Lower *l, const Symbol *block)
     return returned;
 }
 
-/* The instance's name with a star for each directly enclosing repeat. */
+/* The instance's name with a star for each directly enclosing repeat; all places of a scan have one. */
 static const char *starred(Lower *l, const char *name)
 {
     const Scope *scope = l->scope;
     for (const Body *frame = l->frame; frame->outer && scope == frame->scope;
          frame = frame->outer, scope = scope->outer)
-        name = arena_text(l->arena, "%s.*", name);
+        name = frame->scans ? name : arena_text(l->arena, "%s.*", name);
     return name;
 }
 

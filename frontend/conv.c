@@ -37,16 +37,16 @@ static int64_t windows_along(const Window *w, const Steps *steps)
 static bool find_window(Lower *l, const Arguments *a, const Value *x, const Ast *ast, const Steps *steps, Window *w)
 {
     const Ast *to = ast->child, *tap = to->next;
-    Name name;
+    Name from, of_taps;
     if (tap->next) {
         complain(l, (Where){ .at = ast->loc }, "windows along a dim have two dims: their places and their elements");
         return false;
     }
-    if (!need_dim(l, x, a->ast[0], ast->init->name, ast->init->loc, &name) ||
+    if (!need_dim(l, x, a->ast[0], ast->init->name, ast->init->loc, &from) ||
         !find_dim_named(l, to->name, to->loc, &w->to) || !find_dim_named(l, tap->name, tap->loc, &w->tap) ||
-        !need_dim(l, a->x[1], a->ast[1], tap->name, tap->loc, &name))
+        !need_dim(l, a->x[1], a->ast[1], tap->name, tap->loc, &of_taps))
         return false;
-    w->from = x->type.dim[find_dim(&x->type, intern_text(l->m, ast->init->name))];
+    w->from = x->type.dim[find_dim(&x->type, from)];
     if (has_no_positions(l, w->from.name, ast->init->loc) || has_no_positions(l, w->to.name, to->loc) ||
         has_no_positions(l, w->tap.name, tap->loc))
         return false;

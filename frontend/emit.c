@@ -99,6 +99,19 @@ bool too_many_dims(Lower *l, const Type *type, Loc at)
     return true;
 }
 
+/* In a scan, tensors have no dim of its name: they could not be read by place, or stacked. */
+static bool has_scanned_dim(Lower *l, const Type *type, Loc at)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (scan_along(l, type->dim[i].name)) {
+            complain(l, (Where){ .at = at, .help = "give it another name, with a dim of its own" },
+                     "inside of 'scan %s' no tensor has the dim '%s': each is that of one place", type->dim[i].name,
+                     type->dim[i].name);
+            return true;
+        }
+    return false;
+}
+
 static bool reported_here(const Lower *l)
 {
     for (const Reported *r = l->reported; r; r = r->next)
@@ -117,9 +130,11 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
     Op *op = try_build(&l->b, kind, attrs, nargs, args);
     if (!op && l->variant == AS_CHECK)
         complain(l, (Where){ .at = l->b.loc }, "not a sum over sequences");
-    for (int i = 0; op && i < op->results.count; i++)
-        if (too_large(l, &op->results.at[i]->type, l->b.loc) || too_many_dims(l, &op->results.at[i]->type, l->b.loc))
+    for (int i = 0; op && i < op->results.count; i++) {
+        const Type *type = &op->results.at[i]->type;
+        if (too_large(l, type, l->b.loc) || too_many_dims(l, type, l->b.loc) || has_scanned_dim(l, type, l->b.loc))
             return NULL;
+    }
     return op;
 }
 
@@ -135,7 +150,20 @@ Value *emit_number(Lower *l, double value, DType dtype)
     return emit(l, OP_constant, attrs, 0, NULL);
 }
 
-Value *emit_iota(Lower *l, Dim dim) { return emit(l, OP_iota, (Attrs){ .dims = { 1, { dim } } }, 0, NULL); }
+/* In a scan along the dim, the number of the place: what the body has of the positions outside. */
+Value *emit_iota(Lower *l, Dim dim)
+{
+    Body *scan = scan_along(l, dim.name), *here = l->frame;
+    const Builder b = l->b;
+    if (!scan)
+        return emit(l, OP_iota, (Attrs){ .dims = { 1, { dim } } }, 0, NULL);
+    l->frame = scan->outer;
+    l->b = scan->around;
+    Value *positions = emit_iota(l, dim);
+    l->frame = here;
+    l->b = b;
+    return import_value(l, here, positions, scan->outer);
+}
 
 Value *emit_cast(Lower *l, Value *x, DType dtype)
 {
@@ -241,7 +269,7 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
         return frame->captured.at[at];
     Name name = is_taken(l, frame, outside->name) || is_fresh(outside->name) ? fresh_name(l->m) : outside->name;
     push_value(l->arena, &frame->sources, outside);
-    Value *inside = new_value(l, name, outside->type);
+    Value *inside = new_value(l, name, frame->scans ? without_dim(outside->type, frame->copy.name) : outside->type);
     push_named(l, frame, &frame->captured, inside);
     note_import(l, outside, inside);
     return inside;
@@ -257,9 +285,12 @@ Value *outside_bodies(Body **frame, Value *value)
     return value;
 }
 
-/* Adds a tensor of this type that each copy has, and its stack outside of each repeat. */
+/* Adds a tensor of this type that each copy has, and its stack outside of each repeat.  All places of a scan have one.
+ */
 Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port)
 {
+    if (frame->scans)
+        return import_value(l, frame, import_param(l, frame->outer, name, type, port), frame->outer);
     Value *value = new_port(l, name, type, port);
     if (frame->outer)
         push_value(l->arena, &frame->stacks,

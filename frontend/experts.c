@@ -299,13 +299,23 @@ static Value *rows_by_sequence(Lower *l, Value *x, const Names *over, Dim expert
     return EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { experts } } }), x);
 }
 
+/* Slots are of one micro-batch, and counts of their load of one step. */
+static bool has_queues(Lower *l, const Arguments *a)
+{
+    if (is_in_scan(l))
+        complain(l, (Where){ .at = a->call->name_loc, .help = "route all places at once, before the scan or after it" },
+                 "experts have no queues inside of a scan");
+    return !is_in_scan(l);
+}
+
 CALL(dispatch)
 {
     double capacity, queue = 1;
     Type kept;
     Dim experts, slots;
-    if (!are_chosen(l, a) || !read_capacity(l, a->keyword[0], &capacity) || !read_within(l, a, a->keyword[1], &kept) ||
-        !dims_are_free(l, a, &kept) || !find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &experts) ||
+    if (!has_queues(l, a) || !are_chosen(l, a) || !read_capacity(l, a->keyword[0], &capacity) ||
+        !read_within(l, a, a->keyword[1], &kept) || !dims_are_free(l, a, &kept) ||
+        !find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &experts) ||
         !index_fits(l, a->x[1], experts.size, NULL, a->ast[1]->loc))
         return wrong;
     Value *chosen = a->x[1];
@@ -374,7 +384,7 @@ CALL(combine)
 {
     const Type *y = &a->x[0]->type;
     Value *chosen = a->x[1];
-    if (!are_chosen(l, a) || !find_rows(l, a))
+    if (!has_queues(l, a) || !are_chosen(l, a) || !find_rows(l, a))
         return wrong;
     const Name experts = a->dims.name[0], slots = a->dims.name[1];
     for (int d = 0; d < 2; d++)

@@ -44,7 +44,7 @@
 %token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
 %token <const char *> SHARD "'shard'"  OVER "'over'"  ELSE "'else'"  PIPELINE "'pipeline'"  ZERO "'zero'"
 %token <const char *> RECOMPUTE "'recompute'"  AS "'as'"  OPTIMIZER "'optimizer'"  STATE "'state'"  UPDATE "'update'"
-%token <const char *> GROUP "'group'"
+%token <const char *> GROUP "'group'"  SCAN "'scan'"  YIELD "'yield'"
 %token          TRUE "'true'"  FALSE "'false'"  ARROW "'->'"  ELLIPSIS "'...'"
 %token          LE "'<='"  GE "'>='"  EQ "'=='"  NE "'!='"  '<' "'<'"  '>' "'>'"
 %token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  OPEN_BRACE "'{'"  CLOSE_BRACE "'}'"
@@ -123,6 +123,11 @@ statement:
                                                 .init = $expr); }
 | REPEAT expr body                  { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
                                                 .body = $body); }
+| SCAN NAME zero_options body       { $$ = MAKE(A_SCAN, @$, .name_loc = @NAME, .name = $NAME, .type = $zero_options,
+                                                 .body = $body); }
+| YIELD NAME '=' expr               { $$ = MAKE(A_YIELD, @$, .name_loc = @NAME, .name = $NAME, .init = $expr); }
+| YIELD NAME ':' type '=' expr      { $$ = MAKE(A_YIELD, @$, .name_loc = @NAME, .name = $NAME, .type = $type,
+                                                .init = $expr); }
 | RETURN results                    { $$ = MAKE(A_RETURN, @$, .name_loc = @RETURN, .name = "return",
                                                 .child = $results); }
 | LOSS expr                         { $$ = MAKE(A_LOSS, @$, .name_loc = @LOSS, .name = "loss", .child = $expr); }
@@ -350,7 +355,7 @@ typedef struct {
 
 static const Group groups[] = {
     { "a statement", "'const'",
-      "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
+      "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'scan' 'yield' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
       "'pipeline' 'zero' 'recompute' 'optimizer' 'group' a name the end of the line the end of the file the start" },
     { "an expression", "text", "text a name a whole number a number 'true' 'false' 'param' '(' '-'" },
     { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },

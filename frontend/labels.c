@@ -46,8 +46,14 @@ Labelled *enter_labels(Lower *l, const Value *before, const Value *inside)
 /* The labels where they are computed: outside of the bodies that only read them. */
 static Labelled at_source(Labelled labelled)
 {
-    if (labelled.labels)
-        labelled.labels = outside_bodies(&labelled.frame, labelled.labels);
+    int at;
+    while (labelled.labels && labelled.frame->outer &&
+           (at = index_of(&labelled.frame->captured, labelled.labels)) >= 0) {
+        if (labelled.labels->type.rank != labelled.frame->sources.at[at]->type.rank)
+            break; /* of one place of a scan */
+        labelled.labels = labelled.frame->sources.at[at];
+        labelled.frame = labelled.frame->outer;
+    }
     return labelled;
 }
 
@@ -87,6 +93,20 @@ void keep_labels(Lower *l, const Body *body, const Value *inside, const Value *h
     note_labels(l, own);
 }
 
+void stack_labels(Lower *l, const Body *body, const Value *inside, const Value *stacked)
+{
+    const Labelled *known = find_labelled(l, inside);
+    if (!known || known->is_plain)
+        return;
+    Labelled own = at_source(*known);
+    const int at = own.labels && own.frame == body ? index_of(&body->captured, own.labels) : -1;
+    own.labels = at >= 0 ? body->sources.at[at] : NULL;
+    own.frame = body->outer;
+    own.entropy = stacked;
+    own.from = NULL;
+    note_labels(l, own);
+}
+
 /* --- Means ---------------------------------------------------------------------------------------------- */
 
 /* The number of labels that are not ignored. */
@@ -118,8 +138,8 @@ static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names
     bool over_batch = l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_PREDICT;
     Value *total = NULL;
     if (!entropy->labels) {
-        complain(l, (Where){ .at = at, .help = "compute them before the repeat" },
-                 "a mean of cross_entropy counts its labels, which are computed inside 'repeat'");
+        complain(l, (Where){ .at = at, .help = "compute them before it" },
+                 "a mean of cross_entropy counts its labels, which are computed inside 'repeat' or 'scan'");
         return NULL;
     }
     if (over_batch && dims.count < x->type.rank) {
@@ -130,7 +150,7 @@ static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names
     }
     if (over_batch && l->frame->outer) {
         complain(l, (Where){ .at = at, .help = "return the cross_entropy, and take its mean after the repeat" },
-                 "a mean of cross_entropy over '%s' cannot be taken inside 'repeat'", l->m->batch);
+                 "a mean of cross_entropy over '%s' cannot be taken inside 'repeat' or 'scan'", l->m->batch);
         return NULL;
     }
     total = over_batch ? total_of_batch(l, entropy, dims) : count_labels(l, entropy, dims);

@@ -57,6 +57,20 @@ static void check_divides(Lower *l, const Ast *name, int axis)
                  "'%s' (%" PRId64 ") does not divide by %s", dim.name, dim.padded, axes_text(l, axes));
 }
 
+/* Each rank goes through all places of a scan. */
+static void check_scans(Lower *l, const Ast *name)
+{
+    const Scanned *scanned = l->scanned;
+    while (scanned && strcmp(scanned->dim, name->name) != 0)
+        scanned = scanned->next;
+    if (scanned && axes_over(l->m, scanned->dim, false))
+        complain(l,
+                 (Where){ .at = name->loc,
+                          .label = arena_text(l->arena, "scanned at %s", position_text(l, scanned->loc)),
+                          .help = "split another dim over this axis; 'else' may still name this one" },
+                 "'%s' is scanned, place by place, so that no rank can begin in the middle of it", name->name);
+}
+
 static bool attends_causally(const Module *m, Name dim)
 {
     for (const Func *f = m->funcs; f; f = f->next)
@@ -146,7 +160,7 @@ static void check_shard(Layout *p, const Ast *ast)
     for (const Ast *item = ast->child; item; item = item->next) {
         for (const Ast *dim = item->kind == A_PAIR ? item->child : item; dim;
              dim = item->kind == A_PAIR ? dim->next : NULL)
-            check_occurs(l, dim);
+            check_occurs(l, dim), check_scans(l, dim);
         for (int i = 0; axis && i < axis->count; i++)
             check_divides(l, dim_for(item, axis, i), axis->first + i);
     }

@@ -10,7 +10,7 @@
  *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
  *                random.c, concat.c, experts.c
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c  loops
+ *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c, recurrence.c  loops
  *   state.c      state that is no parameter;  load.c  counts of what experts get
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
@@ -57,6 +57,7 @@ typedef struct {
 typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, S_DIMS, N_SYMBOLS } SymbolKind;
 
 typedef struct Body Body;
+typedef struct Yielded Yielded;
 enum { TRIALS = 3 };
 enum { MAX_COPIES = 100000 }; /* of a repeat */
 
@@ -115,8 +116,12 @@ struct Body {
     Func *func;
     Body *outer;
     const Scope *scope;       /* of a body: the scope that is repeated */
-    Name prefix;              /* prefix of paths in it: "h"; NULL for the model */
+    Name prefix;              /* prefix of paths in it: "h"; NULL for the model and scans */
     Dim copy;                 /* of a body: the dim that counts its iterations */
+    bool scans;               /* of a body: that of a scan, in which outer values have no such dim */
+    bool reverse;             /* of a scan */
+    Builder around;           /* of a scan: the end of the function that it is in */
+    Yielded *yielded;         /* of a scan, in order */
     Values inputs, totals;    /* of the model */
     Values carried;           /* of a body */
     Values params, stacks;    /* parameters here; of a body, their stacks outside */
@@ -125,6 +130,14 @@ struct Body {
     Map names;                /* of all these and of the results of ops: name -> anything */
     Value *key;               /* of dropout; NULL until needed */
     Value *origin;            /* of the model; NULL until needed */
+};
+
+/* What a scan has at each place, and what that is outside: stacked along the dim. */
+struct Yielded {
+    const char *name;
+    Loc loc;
+    Value *value; /* inside; NULL after an error */
+    struct Yielded *next;
 };
 
 /* A cross_entropy, from which a `mean` of it finds its divisor. */
@@ -154,6 +167,13 @@ typedef struct Repeated {
     int64_t copies;
     struct Repeated *next;
 } Repeated;
+
+/* A dim that is scanned: each rank goes through all of it. */
+typedef struct Scanned {
+    Name dim;
+    Loc loc;
+    struct Scanned *next;
+} Scanned;
 
 /* A dim that counts the copies of a repeat; the repeat is lowered several times, at one place of the file. */
 typedef struct CopyDim {
@@ -266,6 +286,7 @@ struct Lower {
     Counted *counted;      /* of AS_MODEL */
     Values in_place;       /* AS_CHECK: zeros in place of these */
     Repeated *repeated;
+    Scanned *scanned;
     CopyDim *copy_dims;
     Values counts; /* AS_TOTALS: the results */
     Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
@@ -389,10 +410,13 @@ void observe(Lower *l, Value *state, Value *still, Value *statistic);
 bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
 Value *checked_statistic(Lower *l, Value *value);  /* AS_CHECK: what an update reads in place of it */
 bool reads_statistics(Lower *l, Func *first);      /* AS_CHECK: do the results of these functions? */
-void lower_repeat(Lower *l, const Ast *ast);
-void lower_statement(Lower *l, const Ast *ast);         /* one of these */
-void check_used(Lower *l, const Scope *scope);          /* at its end */
-bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
+void lower_repeat(Lower *l, const Ast *ast);       /* or a scan */
+void name_result(Lower *l, const char *name, Loc loc, Operand operand);
+Operand lower_stated(Lower *l, const Ast *ast, const char *name);   /* NAME (: type) = init, without the name */
+Value *number_as_stated(Lower *l, Operand number, const Ast *type); /* in all elements; NULL after an error */
+void lower_statement(Lower *l, const Ast *ast);                     /* one of these */
+void check_used(Lower *l, const Scope *scope);                      /* at its end */
+bool conform(Lower *l, Value **value, const Ast *type);             /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Lower *l);  /* once the model is lowered */
 void freeze_params(Lower *l); /* the same */
@@ -403,6 +427,17 @@ Name free_function_name(Lower *l, Name name);
 
 bool too_large(Lower *l, const Type *type, Loc at);     /* reports a tensor too large for any machine */
 bool too_many_dims(Lower *l, const Type *type, Loc at); /* reports one with no dims left for copies */
+
+/* --- recurrence.c: what a scan has that a repeat has not ------------------------------------------------ */
+
+bool begin_scan(Lower *l, const Ast *ast, Body *body); /* reads the head; false after an error */
+void lower_yield(Lower *l, const Ast *ast);
+bool leave_yielded(Lower *l, Body *body);           /* they become results of the body; false after an error */
+Value *stack_first(Lower *l, Body *body, Value *x); /* an operand of the loop, in the order that it slices */
+void declare_yielded(Lower *l, const Body *body, const Op *loop); /* NULL: there are errors */
+void note_scanned(Lower *l, Name dim, Loc at);                    /* for the check of the layout */
+Body *scan_along(const Lower *l, Name dim); /* the body of the scan along that dim around this; NULL: there is none */
+bool is_in_scan(const Lower *l);
 
 /* --- Building -------------------------------------------------------------------------------- */
 
@@ -453,6 +488,9 @@ Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim); /* x[dim = a
 Labelled *note_labels(Lower *l, Labelled labelled);
 void note_import(Lower *l, const Value *outside, const Value *inside);
 Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at); /* NULL after an error */
+
+/* Of what a scan yields: its labels at all places, if all of them come from outside. */
+void stack_labels(Lower *l, const Body *body, const Value *inside, const Value *stacked);
 
 /* Of a value that a repeat carries: before the body, after it (false after an error), and after the repeat. */
 Labelled *enter_labels(Lower *l, const Value *before, const Value *inside);

@@ -1,7 +1,7 @@
-/* repeat.c -- `repeat N { ... }`: the body becomes a function, called by one `loop` op.
+/* repeat.c -- `repeat N { ... }` and `scan d { ... }`: the body becomes a function, called by one `loop` op.
  *
  * Existing names that the body assigns are carried from copy to copy; the parameters of its instances are stacked along
- * a new dim, one slice per copy.
+ * a new dim, one slice per copy.  For scans, whose copies are places, see recurrence.c.
  */
 #include "layout.h"
 #include "lowering.h"
@@ -31,7 +31,7 @@ static Name body_name(Lower *l, const Ast *ast)
     const char *found = NULL;
     for (const Ast *statement = ast->body; statement && !found; statement = statement->next)
         found = first_instance(l, statement);
-    found = found ? found : "repeat";
+    found = found ? found : ast->kind == A_SCAN ? "scan" : "repeat";
     return l->path ? intern_format(l->m, "%s.%s", l->path, found) : intern_text(l->m, found);
 }
 
@@ -73,31 +73,55 @@ static Carried *find_carried(Carried *list, const char *name)
     return list;
 }
 
-/* The existing values that these statements assign, in order. */
+static void note_assigned(Lower *l, const char *name, Loc loc, Carried **list)
+{
+    Symbol *symbol = find_symbol(l->scope, name);
+    Carried *known = find_carried(*list, name);
+    if (known)
+        known->loc = loc;
+    if (known || !symbol || (symbol->kind != S_LOCAL && symbol->kind != S_ARGUMENT))
+        return;
+    Carried **end = list;
+    while (*end)
+        end = &(*end)->next;
+    *end = NEW(l->arena, Carried);
+    **end = (Carried){ .name = name, .loc = loc };
+    symbol->used = true;
+    (*end)->before = symbol->operand;
+    if (symbol->operand.kind == TENSOR)
+        (*end)->before.value = import_value(l, l->frame, symbol->operand.value, symbol->frame);
+}
+
+/* The existing values that these statements assign, in order.  What a scan yields, it assigns outside of it. */
 static void collect_carried(Lower *l, const Ast *body, Carried **list)
 {
     for (const Ast *ast = body; ast; ast = ast->next) {
-        if (ast->kind == A_REPEAT)
+        if (ast->kind == A_REPEAT || ast->kind == A_SCAN)
             collect_carried(l, ast->body, list);
-        if (ast->kind != A_ASSIGN)
-            continue;
-        for (const Ast *target = ast->child; target; target = target->next) {
-            Symbol *symbol = find_symbol(l->scope, target->name);
-            Carried *known = find_carried(*list, target->name);
-            if (known)
-                known->loc = target->loc;
-            if (known || !symbol || (symbol->kind != S_LOCAL && symbol->kind != S_ARGUMENT))
-                continue;
-            Carried **end = list;
-            while (*end)
-                end = &(*end)->next;
-            *end = NEW(l->arena, Carried);
-            **end = (Carried){ .name = target->name, .loc = target->loc };
-            symbol->used = true;
-            (*end)->before = symbol->operand;
-            if (symbol->operand.kind == TENSOR)
-                (*end)->before.value = import_value(l, l->frame, symbol->operand.value, symbol->frame);
+        for (const Ast *y = ast->kind == A_SCAN ? ast->body : NULL; y; y = y->next)
+            if (y->kind == A_YIELD)
+                note_assigned(l, y->name, y->name_loc, list);
+        for (const Ast *target = ast->kind == A_ASSIGN ? ast->child : NULL; target; target = target->next)
+            note_assigned(l, target->name, target->loc, list);
+    }
+}
+
+/* Of a scan: what it carries is of one place, and has one name afterwards. */
+static void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *carried)
+{
+    for (; carried; carried = carried->next) {
+        const bool is_tensor = carried->before.kind == TENSOR && carried->before.value;
+        if (is_tensor && find_dim(&carried->before.value->type, body->copy.name) >= 0) {
+            complain(
+                l, (Where){ .at = carried->loc, .help = "give it another name here, and yield it" },
+                "'%s' exists before the scan and has the dim '%s', so that it cannot be carried from place to place",
+                carried->name, body->copy.name);
+            carried->before = (Operand){ .kind = WRONG };
         }
+        for (const Ast *y = ast->body; y; y = y->next)
+            if (y->kind == A_YIELD && strcmp(y->name, carried->name) == 0)
+                complain(l, (Where){ .at = y->name_loc, .help = "yield it under another name" },
+                         "after the scan '%s' is what is carried, at the last place", y->name);
     }
 }
 
@@ -155,7 +179,7 @@ static bool leave_carried(Lower *l, Carried *carried)
         carried->read = is_read(l->scope, carried->name);
         carried->after->used = true;
         Operand after = carried->after->operand;
-        if (after.kind == WRONG || carried->before.kind == WRONG) {
+        if (after.kind == WRONG || carried->before.kind == WRONG || !l->frame->copy.name) {
             good = false;
             continue;
         }
@@ -164,8 +188,9 @@ static bool leave_carried(Lower *l, Carried *carried)
         Value *value = scalar_of(l, after, before->dtype).value;
         if (value && (value->type.dtype != before->dtype || dims_lacking(&value->type, before).count ||
                       dims_lacking(before, &value->type).count)) {
-            complain(l, (Where){ .at = carried->loc }, "each copy gets '%s' as %s, but this one returns %s",
-                     carried->name, type_words(l, before), type_words(l, &value->type));
+            complain(l, (Where){ .at = carried->loc }, "each %s gets '%s' as %s, but this one returns %s",
+                     l->frame->scans ? "place" : "copy", carried->name, type_words(l, before),
+                     type_words(l, &value->type));
             good = false;
             continue;
         }
@@ -197,11 +222,16 @@ static Op *emit_loop(Lower *l, Body *body, const Carried *carried)
     Values args = { 0 };
     for (; carried; carried = carried->next)
         push_value(l->arena, &args, carried->before.value);
-    Attrs attrs = { .callee = body->func->name, .dims = { 1, { body->copy } }, .carried = args.count };
+    Attrs attrs = { .callee = body->func->name,
+                    .dims = { 1, { body->copy } },
+                    .carried = args.count,
+                    .scan = body->scans,
+                    .reverse = body->reverse };
     push_all(l, &args, &body->stacks);
     if (body->key)
         push_value(l->arena, &args, copy_keys(l, body));
-    push_all(l, &args, &body->sources);
+    for (int i = 0; i < body->sources.count; i++)
+        push_value(l->arena, &args, body->scans ? stack_first(l, body, body->sources.at[i]) : body->sources.at[i]);
     finish_frame(l, body);
     append_func(l->m, body->func);
     return emit_op(l, OP_loop, attrs, args.count, args.at);
@@ -225,10 +255,11 @@ static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
     l->b.func = body->func;
     enter_carried(l, carried);
     lower_statements(l, ast);
-    if (body->observed)
+    if (body->observed && !body->scans)
         declare(l, l->scope, S_LOCAL, observed, ast->name_loc)->operand = tensor_operand(body->observed);
     bool good = leave_carried(l, carried);
-    if (carried)
+    good &= leave_yielded(l, body);
+    if (carried || body->yielded)
         check_used(l, &scope);
     l->frame = outer;
     l->scope = scope.outer;
@@ -288,46 +319,66 @@ static Name copy_name(Lower *l, Name instance, Loc loc)
     return name;
 }
 
+/* The copies of a repeat; false after an error. */
+static bool begin_copies(Lower *l, const Ast *ast, Body *body, Name name)
+{
+    const int64_t copies = copies_of(l, ast);
+    body->prefix = name;
+    body->copy = (Dim){ .name = copy_name(l, name, ast->name_loc), .size = copies, .padded = copies };
+    return copies > 0;
+}
+
+/* What is carried has its last value after the loop. */
+static void declare_carried(Lower *l, const Body *body, const Carried *carried, const Op *loop)
+{
+    for (int i = 0; carried; carried = carried->next, i++) {
+        if (carried->name == observed) {
+            l->frame->observed = loop ? loop->results.at[i] : NULL;
+            continue;
+        }
+        Symbol *symbol = declare(l, l->scope, S_LOCAL, carried->name, carried->loc);
+        symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
+        const Operand after = carried->after->operand;
+        if (loop)
+            keep_labels(l, body, after.kind == TENSOR ? after.value : NULL, loop->results.at[i]);
+        symbol->used = carried->read;
+    }
+}
+
 void lower_repeat(Lower *l, const Ast *ast)
 {
+    const bool scans = ast->kind == A_SCAN;
     Carried *carried = NULL;
     Name name = body_name(l, ast);
-    int64_t copies = copies_of(l, ast);
     const Instance *before = *l->instances;
+    Body *body = NEW(l->arena, Body);
+    *body = (Body){ .outer = l->frame };
+    const bool begun = scans ? begin_scan(l, ast, body) : begin_copies(l, ast, body, name);
     collect_carried(l, ast->body, &carried);
     set_place(l, ast->name_loc);
-    if (carried)
+    if (scans && begun)
+        check_scanned(l, body, ast, carried);
+    else if (!scans && carried)
         carry_observed(l, ast->name_loc, &carried);
     make_tensors(l, carried);
-    Body *body = NEW(l->arena, Body);
-    *body = (Body){ .outer = l->frame, .prefix = name };
-    body->copy = (Dim){ .name = copy_name(l, name, ast->name_loc), .size = copies, .padded = copies };
     body->func = NEW(l->arena, Func);
-    bool good = lower_body(l, ast, body, carried) && copies > 0;
-    if (!carried && copies > 0)
-        complain(l, (Where){ .at = ast->name_loc },
-                 "the body assigns nothing that existed before, so its copies do nothing");
-    for (const Instance *i = *l->instances; i && i != before; i = i->next)
+    bool good = lower_body(l, ast, body, carried) && begun;
+    const bool is_idle = !carried && !body->yielded;
+    if (is_idle && begun)
+        complain(l, (Where){ .at = ast->name_loc }, "the body assigns nothing that existed before, %s",
+                 scans ? "and yields nothing, so its places do nothing" : "so its copies do nothing");
+    for (const Instance *i = *l->instances; !scans && i && i != before; i = i->next)
         note_repeated(l, i->name, &body->copy);
-    note_count(l, ast->init, &body->copy);
-    note_instances_around(l, &body->copy);
+    if (!scans) {
+        note_count(l, ast->init, &body->copy);
+        note_instances_around(l, &body->copy);
+    }
     body->func->name = free_function_name(l, name);
     set_place(l, ast->name_loc);
     Name path = l->b.path;
     l->b.path = name;
-    Op *loop = good && carried ? emit_loop(l, body, carried) : NULL;
+    Op *loop = good && !is_idle ? emit_loop(l, body, carried) : NULL;
     l->b.path = path;
-    int i = 0;
-    for (const Carried *c = carried; c; c = c->next, i++) {
-        if (c->name == observed) {
-            l->frame->observed = loop ? loop->results.at[i] : NULL;
-            continue;
-        }
-        Symbol *symbol = declare(l, l->scope, S_LOCAL, c->name, c->loc);
-        symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
-        if (loop)
-            keep_labels(l, body, c->after->operand.kind == TENSOR ? c->after->operand.value : NULL,
-                        loop->results.at[i]);
-        symbol->used = c->read;
-    }
+    declare_carried(l, body, carried, loop);
+    declare_yielded(l, body, loop);
 }

@@ -314,12 +314,13 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 
 /* --- Calls and loops -------------------------------------------------------------------------- */
 
-/* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split. */
-static Type type_for_callee(const Shard *s, const Func *caller, const Value *value)
+/* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split, and before
+ * a scan, all of whose places read them. */
+static Type type_for_callee(const Shard *s, const Func *caller, const Op *call, const Value *value)
 {
     if (value->type.partial)
         return layout_type(&s->rules, value->type);
-    bool gathers = caller->role != PLAIN && !s->rules.data.splits_calls;
+    bool gathers = call->attrs.scan || (caller->role != PLAIN && !s->rules.data.splits_calls);
     return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 
@@ -345,7 +346,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
     const bool is_staged = !runs_in_stages(op) && (!dim || has_pipeline(&s->rules, callee));
     for (int i = 0; i < callee->params.count; i++) {
         Type *param = &callee->params.at[i]->type;
-        Type given = type_for_callee(s, f, arg(op, i));
+        Type given = type_for_callee(s, f, op, arg(op, i));
         given = i >= carried && dim ? without_dim(given, dim) : given;
         open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
         given.dtype = param->dtype;

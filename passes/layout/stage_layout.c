@@ -30,7 +30,7 @@ Name looped_dim(const Op *op) { return op->attrs.dims.count ? op->attrs.dims.dim
 
 void split_loop(const LayoutRules *rules, Op *op)
 {
-    if (!looped_dim(op))
+    if (!looped_dim(op) || op->attrs.scan)
         return;
     Type along = { .rank = 1, .dim = { op->attrs.dims.dim[0] } };
     split_by_rules(rules, &along, 0, NULL);

@@ -206,7 +206,7 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
     Module *m = s->m;
     Values args = { 0 };
     int n = d->fwd->params.count, returned = first_residual(d->fwd);
-    for (int i = 0; i < returned; i++)
+    for (int i = 0; i < d->carried; i++)
         if (d->given[i])
             push_value(&m->arena, &args, gradient_or_zeros(s, op->results.at[i]));
     for (int i = 0; i < n; i++)
@@ -215,8 +215,15 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
             type.dtype = gradient_dtype(arg(op, i), true);
             push_value(&m->arena, &args, build_zeros(&s->b, &type));
         }
-    Attrs attrs = { .callee = d->bwd->name, .dims = op->attrs.dims, .reverse = op->attrs.dims.count > 0 };
-    attrs.carried = attrs.reverse ? args.count : 0;
+    const bool is_loop = op->attrs.dims.count > 0;
+    Attrs attrs = { .callee = d->bwd->name,
+                    .dims = op->attrs.dims,
+                    .scan = op->attrs.scan,
+                    .reverse = is_loop && !op->attrs.reverse,
+                    .carried = is_loop ? args.count : 0 };
+    for (int i = d->carried; i < returned; i++)
+        if (d->given[i])
+            push_value(&m->arena, &args, gradient_or_zeros(s, op->results.at[i]));
     for (int i = returned; i < op->results.count; i++)
         push_value(&m->arena, &args, op->results.at[i]);
     for (int i = 0; i < d->read.count; i++)
@@ -308,9 +315,9 @@ static void import_all(State *s, Derivative *d)
         push_value(&s->m->arena, &g->params, map_get(&imported, d->read.at[i]));
 }
 
-static void take_result_gradients(State *s, const Derivative *d)
+static void take_result_gradients(State *s, const Derivative *d, int first, int end)
 {
-    for (int i = 0; i < s->f->results.count; i++) {
+    for (int i = first; i < end; i++) {
         Value *value = s->f->results.at[i];
         d->given[i] = i < d->carried ? d->active[i] : map_get(s->useful, value) != NULL;
         if (!d->given[i])
@@ -388,8 +395,9 @@ static Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared,
     d->bwd->forward = f->name;
     f->role = PLAIN;
     s.b = (Builder){ .module = m, .func = d->bwd };
-    take_result_gradients(&s, d);
+    take_result_gradients(&s, d, 0, carried);
     Value **accumulator = add_accumulators(&s, d);
+    take_result_gradients(&s, d, carried, f->results.count);
     for (const Op *op = f->last; op; op = op->prev)
         reverse_op(&s, op);
     return_gradients(&s, d, accumulator);
@@ -408,5 +416,7 @@ void pass_autodiff(Module *m)
         active[i] = has_gradient(m, model->params.at[i]->port);
     Map useful = { .arena = &m->arena };
     find_useful(m, model, &useful);
-    write_step(m, differentiate(m, model, active, new_flags(m, model->params.count), 0, &useful));
+    const Derivative *derivative = differentiate(m, model, active, new_flags(m, model->params.count), 0, &useful);
+    hoist_products(m);
+    write_step(m, derivative);
 }

@@ -1,5 +1,5 @@
-/* autodiff.h -- shared by autodiff.c (gradients of functions) and step.c (the training step around them), and
- * measures.c (what it says of experts). */
+/* autodiff.h -- shared by autodiff.c (gradients of functions), hoist.c (of scans) and step.c (the training step around
+ * them), and measures.c (what it says of experts). */
 #ifndef MPC_AUTODIFF_H
 #define MPC_AUTODIFF_H
 
@@ -7,9 +7,9 @@
 #include "map.h"
 
 /* A differentiated function.  `fwd` is the function itself; its last `saves` results are residuals.  The parameters of
- * `bwd` are, in order: the gradients of the active results; one accumulator for each gradient of `shared`; the
- * residuals; the parameters of fwd that it reads.  Its results: the gradients of the active carried parameters, the
- * accumulators, the gradients of the other active parameters. */
+ * `bwd` are, in order: the gradients of the active carried results; one accumulator for each gradient of `shared`; the
+ * gradients of the other results; the residuals; the parameters of fwd that it reads.  Its results: the gradients of
+ * the active carried parameters, the accumulators, the gradients of the other active parameters. */
 typedef struct {
     Func *fwd, *bwd;
     int carried;  /* of a loop's body: number of carried parameters; 0 for a called function */
@@ -37,6 +37,9 @@ Value *build_zeros(Builder *b, const Type *type);
 
 /* measures.c: adds what the step returns of counts, results of the op that calls `of`. */
 void add_measures(Builder *b, const Func *of, const Op *counts, Value *loss_scale);
+
+/* hoist.c: products that a scan's backward sums up over the places become one, after it. */
+void hoist_products(Module *m);
 
 /* Writes STEP around the differentiated model. */
 void write_step(Module *m, const Derivative *model);

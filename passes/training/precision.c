@@ -59,11 +59,11 @@ static bool is_state(const Module *m, Port port)
     return port_is_measured(port.kind) || (port.kind == PORT_PARAM && find_param(m, port.of)->state);
 }
 
-/* Tensors become narrow; scalars (divisors, scales), counts, and state that is no parameter stay, and so do inputs:
- * what a loss compares with is not rounded. */
-static void narrow_params(const Module *m, Func *f, DType narrow)
+/* Tensors become narrow; scalars (divisors, scales), counts, and state that is no parameter stay, and so do inputs,
+ * since what a loss compares with is not rounded, and what a scan carries: it would be rounded at every place. */
+static void narrow_params(const Module *m, Func *f, int scanned, DType narrow)
 {
-    for (int i = 0; i < f->params.count; i++) {
+    for (int i = scanned; i < f->params.count; i++) {
         Value *param = f->params.at[i];
         const bool stays = param->port.kind == PORT_INPUT || is_state(m, param->port);
         if (param->type.dtype == F32 && param->type.rank > 0 && !stays)
@@ -83,14 +83,14 @@ static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
         }
 }
 
-/* Callees first: they determine the types of calls. */
-static void narrow_func(Module *m, Func *f, DType narrow)
+/* Callees first: they determine the types of calls.  scanned: how many parameters a scan carries. */
+static void narrow_func(Module *m, Func *f, int scanned, DType narrow)
 {
-    narrow_params(m, f, narrow);
+    narrow_params(m, f, scanned, narrow);
     for (Op *op = f->first; op; op = op->next) {
         Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         if (callee) {
-            narrow_func(m, callee, narrow);
+            narrow_func(m, callee, op->attrs.scan ? (int)op->attrs.carried : 0, narrow);
             narrow_results(m, callee, f, narrow);
         }
         narrow_op(m, f, op, narrow);
@@ -152,7 +152,7 @@ void pass_precision(Module *m)
         Func *f = func_with_role(m, programs[i]);
         if (!f)
             continue;
-        narrow_func(m, f, narrow);
+        narrow_func(m, f, 0, narrow);
         widen_results(m, f);
         if (f->role == EVAL || f->role == PREDICT)
             widen_params(m, f);

@@ -3,7 +3,8 @@ knows none.  A block for each of the calls' dims and numbers is what the manual 
 import copy
 import dataclasses
 
-from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Number, Range, TypeOf, statements_of, value_of, walk)
+from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Number, Range, Scan, TypeOf, statements_of, value_of,
+                  walk)
 
 # Functions for which the size of a dim matters beyond what is even.
 BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "one_hot"}
@@ -24,7 +25,7 @@ def replaced(node, dims, numbers):
         setattr(made, field.name, replaced(getattr(node, field.name), dims, numbers))
     if isinstance(made, (TypeOf, Call)):
         made.dims = [dims.get(d, d) for d in made.dims]
-    if isinstance(made, Index):
+    if isinstance(made, (Index, Scan)):
         made.dim = dims.get(made.dim, made.dim)
     if isinstance(made, Range):
         made.part = dims.get(made.part, made.part)
@@ -110,6 +111,7 @@ def dims_of(block, blocks, known):
     found = {d for a in block.arguments if a.type for d in a.type.dims}
     for statement in statements_of(block.body):
         found |= set(statement.type.dims) if getattr(statement, "type", None) else set()
+        found |= {statement.dim} if isinstance(statement, Scan) else set()
     for e in inside(block, blocks):
         found |= {e.name} if isinstance(e, Name) else {e.dim} if isinstance(e, Index) else set()
         found |= {e.part} if isinstance(e, Range) else set()

@@ -2,7 +2,8 @@
 multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
 they do."""
 from constants import chosen_of, names_in, number_of
-from tree import Assign, Call, Index, Input, Name, Param, Range, Repeat, Several, Update, children
+from prune import assigned_in
+from tree import Assign, Call, Index, Input, Name, Param, Range, Repeat, Scan, Several, Update, Yield, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
@@ -65,6 +66,11 @@ class Walk:
                 carried = {name for name in self.assigned(s.body) if name in values}
                 values.update({name: None for name in carried})
                 self.body(s.body, dict(values), path)
+            elif isinstance(s, Scan):
+                at_place = {name: renamed(parts, s.dim, f"one of {s.dim}") for name, parts in values.items()}
+                self.body(s.body, at_place | {name: None for name in self.assigned(s.body) if name in values}, path)
+                values.update({name: None for name in self.assigned(s.body) if name in values})
+                values.update({y.name: None for y in s.body if isinstance(y, Yield)})
             elif isinstance(s, Input):
                 values[s.name] = None
             elif isinstance(s, Update):
@@ -74,8 +80,7 @@ class Walk:
         return result
 
     def assigned(self, body):
-        own = {name for s in body if isinstance(s, Assign) for name in s.names}
-        return own.union(*[self.assigned(s.body) for s in body if isinstance(s, Repeat)])
+        return assigned_in(body)
 
     def made(self, e, values, path):
         if isinstance(e, Name) and e.name in values:

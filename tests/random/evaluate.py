@@ -10,7 +10,8 @@ import tensors
 from constants import chosen_of, flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
 from prune import assigned_in
-from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Range, Repeat, Return, Several, Update
+from tree import (Assign, Binary, Index, Input, Loss, Name, Negation, Param, Range, Repeat, Return, Scan, Several, Update,
+                  Yield)
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
               "max": lambda x, dims: tensors.extreme(x, dims, 1), "min": lambda x, dims: tensors.extreme(x, dims, -1)}
@@ -19,10 +20,11 @@ REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
 @dataclass
 class Place:
     """Where in the model a statement is computed: the path of its instance, the copies of the repeats around it within
-    that instance, and the key of dropout."""
+    that instance, the key of dropout, and of the scans around it: dim and number of the place."""
     path: str
     copies: tuple
     key: int
+    scanned: tuple = ()
 
 
 class Evaluation:
@@ -65,6 +67,10 @@ class Evaluation:
                 self.parameters(statement, values, place)
             elif isinstance(statement, Repeat):
                 self.repeat(statement, values, place)
+            elif isinstance(statement, Scan):
+                self.scan(statement, values, place)
+            elif isinstance(statement, Yield):
+                values["yield", statement.name] = self.tensor(statement.value, values, place)
             elif isinstance(statement, Input):
                 data = self.inputs[statement.name]
                 values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
@@ -86,6 +92,9 @@ class Evaluation:
         value = self.expression(statement.value, values, place)
         if statement.type is None:
             return value
+        if not isinstance(value, Tensor):  # in all elements
+            data = self.as_tensor(value, statement.type.dtype).data
+            return Tensor(data.expand([self.sizes[d] for d in statement.type.dims]), tuple(statement.type.dims))
         value = self.as_tensor(value, statement.type.dtype)
         if set(value.dims) != set(statement.type.dims):
             raise Wrong(f"{statement.name} is declared as {statement.type.dims}, but it is {value.dims}")
@@ -98,6 +107,8 @@ class Evaluation:
             data = self.parameter(full, statement, sizes).to(self.dtype)
             data = data.detach() if statement.state else self.rounding(data)
             values[name] = Tensor(data, tuple(statement.type.dims))
+            for dim, at in place.scanned:
+                values[name] = self.at_place(values[name], dim, at)
 
     @staticmethod
     def full_name(name, place):
@@ -111,10 +122,37 @@ class Evaluation:
         for copy in range(int(number_of(statement.count, self.known))):
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
             inner = dict(values)
-            self.body(statement.body, inner, Place(place.path, place.copies + (copy,), philox.copy_key(key, copy)))
+            self.body(statement.body, inner,
+                      Place(place.path, place.copies + (copy,), philox.copy_key(key, copy), place.scanned))
             last = self.next_dropout
             values.update({name: self.handed_on(inner[name], values[name]) for name in outside})
         self.next_dropout = last
+
+    @staticmethod
+    def at_place(value, dim, at):
+        if not isinstance(value, Tensor) or dim not in value.dims:
+            return value
+        ignored = None if value.ignored is None else value.ignored.select(value.dims.index(dim), at)
+        return Tensor(value.data.select(value.dims.index(dim), at), tuple(d for d in value.dims if d != dim), value.fed_by, ignored)
+
+    def scan(self, statement, values, place):
+        """Place by place along the dim; what it yields has the dim, as the first one."""
+        carried = set(values) & assigned_in(statement.body)
+        for name in carried:
+            values[name] = self.as_tensor(values[name])
+            if statement.dim in values[name].dims:
+                raise Wrong(f"{name} is carried along {statement.dim}")
+        places, found, first = range(self.sizes[statement.dim]), {}, self.next_dropout
+        for at in reversed(places) if statement.reverse else places:
+            self.next_dropout = first
+            inner = {name: self.at_place(value, statement.dim, at) for name, value in values.items()}
+            self.body(statement.body, inner, Place(place.path, place.copies, philox.copy_key(place.key, at),
+                                                   (*place.scanned, (statement.dim, at))))
+            values.update({name: self.handed_on(inner[name], values[name]) for name in carried})
+            found[at] = {name[1]: value for name, value in inner.items() if isinstance(name, tuple)}
+        for name in found[0]:
+            pieces = [found[at][name] for at in places]
+            values[name] = Tensor(torch.stack([p.ordered(pieces[0].dims).data for p in pieces]), (statement.dim, *pieces[0].dims))
 
     @staticmethod
     def handed_on(value, before):
@@ -238,7 +276,7 @@ class Evaluation:
         inside = {a.name: self.as_tensor(self.expression(x, values, place), a.type.dtype)
                   for a, x in zip(block.arguments, e.arguments)}
         path = ".".join([place.path] * bool(place.path) + [name] + [str(copy) for copy in place.copies])
-        return self.body(block.body, inside, Place(path, (), place.key))
+        return self.body(block.body, inside, Place(path, (), place.key, place.scanned))
 
     def arguments(self, e, values, place, count):
         return [self.tensor(a, values, place) for a in e.arguments[:count]]
@@ -412,4 +450,6 @@ class Evaluation:
 
     def call_iota(self, e, values, place):
         dim = e.arguments[0].name
+        if dim in dict(place.scanned):
+            return Tensor(torch.tensor(dict(place.scanned)[dim]), ())
         return Tensor(torch.arange(self.sizes[dim]), (dim,))

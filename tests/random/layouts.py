@@ -7,8 +7,8 @@ from blocks import expanded
 from constants import flag_of, known_numbers, number_of
 from printer import tables_of
 from prune import bodies, expressions
-from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Shard, Table, Zero,
-                  statements_of, value_of, walk)
+from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Scan, Shard, Table,
+                  Zero, statements_of, value_of, walk)
 
 AXES = ["dp", "cp", "tp", "ep"]
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
@@ -156,8 +156,15 @@ class Layout:
             return base(size.name) if isinstance(size, Name) and size.name in self.program.dims else name
         return [name for name, declared in self.program.dims.items() if declared.size is not None and base(name) == base(dim)]
 
+    def scanned(self):
+        """Dims of scans are whole, and have no padding."""
+        everywhere = [s for d in expanded(self.program).declarations for s in statements_of(getattr(d, "body", []))]
+        return {s.dim for s in everywhere if isinstance(s, Scan)}
+
     def divide(self, dim, ranks):
         """Splits the dim over so many more ranks; False if it does not divide."""
+        if self.scanned() & set(self.twins(dim)):
+            return False
         together = self.split.get(dim, 1) * ranks
         if stored(self.program, self.known, dim) % together:
             if self.draw.random() < 0.6:
@@ -193,7 +200,7 @@ class Layout:
 
     def pair(self, size):
         """(g, h) with the axis larger than g, or not."""
-        sizes = {d: stored(self.program, self.known, d) for d in self.present() if d not in self.split}
+        sizes = {d: stored(self.program, self.known, d) for d in self.present() if d not in self.split and d not in self.scanned()}
         pairs = [(g, h) for g in sizes for h in sizes if g != h and
                  (sizes[g] % size == 0 or (size % sizes[g] == 0 and sizes[h] % (size // sizes[g]) == 0))]
         if not pairs:

@@ -354,6 +354,8 @@ class Operations(Shapes):
     def experts(self, x):
         """A mixture: tokens to the experts that a router chooses, each times a row of the expert, and back."""
         known = sorted(x.dims - {OPEN, "batch"})
+        if self.state.scanned:
+            return None
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
         pairs = [(e, k) for e in free for k in free if e != k and self.size(k) <= self.size(e)]
         if not known or not pairs or OPEN in x.dims or "batch" not in x.dims:

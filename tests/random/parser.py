@@ -2,9 +2,10 @@
 ValueError with the line."""
 import re
 
+from constants import flag_of
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Several, Shard, Slot, Table,
-                  Text, TypeOf, Update, Updated, Zero)
+                  Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot,
+                  Table, Text, TypeOf, Update, Updated, Yield, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -265,6 +266,13 @@ class Parser:
 
     def read_repeat(self):
         return Repeat(self.expression(), self.body())
+
+    def read_scan(self):
+        dim, options = self.name(), self.bracketed_options()
+        return Scan(dim, self.body(), bool(options) and flag_of(options["reverse"]))
+
+    def read_yield(self):
+        return Yield(*self.named_expression())
 
     def read_return(self):
         values = [self.expression()]

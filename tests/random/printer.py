@@ -4,8 +4,8 @@
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Optimizer, Param, Pipeline, Range, Recompute, Repeat, Return, Several, Shard, Slot, Table, Text, Update,
-                  Updated, Zero)
+                  Optimizer, Param, Pipeline, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot, Table, Text,
+                  Update, Updated, Yield, Zero)
 
 
 def expression_text(e):
@@ -76,6 +76,8 @@ def statement_text(s, indent=""):
         return braces(f"model {s.name}", s.body, indent)
     if isinstance(s, Repeat):
         return braces(f"repeat {expression_text(s.count)}", s.body, indent)
+    if isinstance(s, Scan):
+        return braces(f"scan {s.dim}{' (reverse = true)' if s.reverse else ''}", s.body, indent)
     if isinstance(s, Optimizer):
         arguments = ", ".join(f"{name} = {expression_text(value)}" for name, value in s.defaults.items())
         return braces(f"optimizer {s.name}({arguments})", s.body, indent)
@@ -105,6 +107,8 @@ def line_text(s):
         return f"update {expression_text(s.value)}"
     if isinstance(s, Update):
         return f"update {s.name} = {expression_text(s.value)}"
+    if isinstance(s, Yield):
+        return f"yield {s.name} = {expression_text(s.value)}"
     if isinstance(s, Return):
         return f"return {expression_text(s.value)}"
     assert isinstance(s, Loss), s

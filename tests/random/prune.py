@@ -2,7 +2,7 @@
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
 from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Range, Repeat, Return,
-                  Update, statements_of, value_of, walk)
+                  Scan, Update, Yield, statements_of, value_of, walk)
 
 
 def mentioned(expression):
@@ -23,11 +23,14 @@ def mentioned(expression):
 # --- Values ----------------------------------------------------------------------------------------------------------
 
 def assigned_in(body):
-    return {name for s in statements_of(body) if isinstance(s, Assign) for name in s.names}
+    """Also what scans in it yield; of the body of a scan itself, not what it yields."""
+    assigned = {name for s in statements_of(body) if isinstance(s, Assign) for name in s.names}
+    return assigned | {s.name for s in statements_of(body) if isinstance(s, Yield) and s not in body}
 
 
 def backwards(body, live):
-    """(the statements that are of use, what is read before them), where `live` is read after them."""
+    """(the statements that are of use, what is read before them), where `live` is read after them; ("yield", name): after
+    the scan."""
     kept, live = [], set(live)
     for statement in reversed(body):
         if isinstance(statement, Assign):
@@ -40,6 +43,15 @@ def backwards(body, live):
             if not inner:
                 continue
             statement.body = inner
+        elif isinstance(statement, Scan):
+            inner, live = through_scan(statement, live)
+            if not inner:
+                continue
+            statement.body = inner
+        elif isinstance(statement, Yield):
+            if ("yield", statement.name) not in live:
+                continue
+            live |= mentioned(statement.value)
         elif isinstance(statement, (Update, Return, Loss)):
             live |= mentioned(statement.value)
         kept.append(statement)
@@ -58,10 +70,32 @@ def through_repeat(repeat, live):
     return inner, live | at_start | (assigned_in(inner) & live)
 
 
+def through_scan(scan, live):
+    """The same; what it yields is another value outside."""
+    yielded = {s.name for s in scan.body if isinstance(s, Yield)} & live
+    at_end = live - yielded | {("yield", name) for name in yielded}
+    while True:
+        _, at_start = backwards_of_copy(scan.body, at_end)
+        if at_start <= at_end:
+            break
+        at_end |= at_start
+    inner, at_start = backwards(scan.body, at_end)
+    at_start = {name for name in at_start if name in live or not isinstance(name, tuple)}
+    return inner, live - yielded | at_start | (assigned_in(inner) & live)
+
+
+def copy_of(statement):
+    """With a body of its own."""
+    if isinstance(statement, Repeat):
+        return Repeat(statement.count, [copy_of(s) for s in statement.body])
+    if isinstance(statement, Scan):
+        return Scan(statement.dim, [copy_of(s) for s in statement.body], statement.reverse)
+    return statement
+
+
 def backwards_of_copy(body, live):
     """As backwards, and leaves the statements as they are."""
-    copies = [Repeat(s.count, list(s.body)) if isinstance(s, Repeat) else s for s in body]
-    return backwards(copies, live)
+    return backwards([copy_of(s) for s in body], live)
 
 
 # --- Declarations ----------------------------------------------------------------------------------------------------
@@ -78,6 +112,8 @@ def expressions(program):
                 yield value_of(statement)
             if isinstance(statement, Repeat):
                 yield statement.count
+            if isinstance(statement, Scan):
+                yield Name(statement.dim)
             if isinstance(statement, Param):
                 yield statement.init
 

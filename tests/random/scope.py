@@ -64,6 +64,7 @@ class State:
         self.draw, self.mixes = draw, mixes  # mixes: may values depend on several sequences?
         self.declarations, self.sizes, self.padded, self.blocks = [], {}, {}, []
         self.counts, self.inputs, self.entropies = {}, [], set()
+        self.scanned = []  # dims of the scans around
         self.uses_dropout = False
 
     def is_entropy(self, expression):

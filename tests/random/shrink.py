@@ -17,7 +17,7 @@ from blocks import expanded, is_general
 from judge import Judge, ranks_of, read_case
 from printer import layout_text, table_lines, tables_of
 from prune import bodies, pruned
-from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Pipeline, Repeat, Return, Several, Shard, Zero,
+from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Pipeline, Repeat, Return, Scan, Several, Shard, Yield, Zero,
                   children, statements_of, walk)
 
 SIMPLE_OPTIMIZER = Call("sgd", [], {"lr": Number("0.1")})
@@ -29,7 +29,7 @@ def slots(program):
     """(get, set) of every place in the program that holds an expression."""
     for declaration in bodies(program):
         for statement in statements_of(declaration.body):
-            if isinstance(statement, (Assign, Return, Loss)):
+            if isinstance(statement, (Assign, Yield, Return, Loss)):
                 yield from slots_at(statement, "value")
 
 
@@ -86,7 +86,7 @@ def bodies_with(program, kind):
         for i, statement in enumerate(body):
             if isinstance(statement, kind):
                 yield path, i
-            if isinstance(statement, Repeat):
+            if isinstance(statement, (Repeat, Scan)):
                 yield from inside(statement.body, path + (i,))
     for number, declaration in enumerate(program.declarations):
         yield from inside(getattr(declaration, "body", []), (number,))
@@ -100,7 +100,7 @@ def body_at(program, path):
 
 
 def without_statements(program):
-    for path, i in reversed(list(bodies_with(program, (Assign, Repeat)))):
+    for path, i in reversed(list(bodies_with(program, (Assign, Repeat, Scan, Yield)))):
         yield lambda p, path=path, i=i: body_at(p, path).pop(i)
 
 
@@ -139,7 +139,7 @@ def replace_reads(body, name, value):
     """Until the name is assigned again."""
     holder = type("Holder", (), {})()
     for statement in body:
-        if isinstance(statement, Repeat):
+        if isinstance(statement, (Repeat, Scan)):
             replace_reads(statement.body, name, value)
         elif hasattr(statement, "value"):
             holder.value = statement.value
@@ -180,7 +180,7 @@ def inline(program, path, i):
     given = [Assign(prefix + a.name, value) for a, value in zip(block.arguments, call.arguments)]
     body[i:i + 1] = given + rest + [Assign(target.name, result, target.type)]
     outside = program.declarations[path[0]].body
-    at = next(n for n, s in enumerate(outside) if isinstance(s, (Assign, Repeat, Return, Loss)))
+    at = next(n for n, s in enumerate(outside) if isinstance(s, (Assign, Repeat, Scan, Return, Loss)))
     outside[at:at] = params
 
 
@@ -188,7 +188,7 @@ def rename_all(body, names):
     for statement in statements_of(body):
         if isinstance(statement, Param):
             statement.names = [names[name] for name in statement.names]
-        if isinstance(statement, Assign):
+        if isinstance(statement, (Assign, Yield)):
             statement.name = names.get(statement.name, statement.name)
             statement.more = [names.get(name, name) for name in statement.more]
         for e in walk(statement.value) if hasattr(statement, "value") else ():

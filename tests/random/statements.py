@@ -1,23 +1,23 @@
-"""Draws statements: assignments, repeats with what they carry, calls of blocks with the blocks themselves, and the value
+"""Draws statements: assignments, repeats and scans with what they carry, calls of blocks with the blocks themselves, and the value
 in which everything that nobody has read comes together."""
 from dataclasses import dataclass
 
 from blocks import General, generalise, other_dims, other_numbers
-from operations import Operations
+from scans import Scans
 from scope import OPEN, Scope, Value, binary, call
 from tree import Argument, Assign, Block, Call, Name, Number, Repeat, Return, Several, TypeOf
 
 MOST_DEPTH = 3
 
 
-class Statements(Operations):
+class Statements(Scans):
     """For one scope."""
 
     def draw_statements(self, count):
         for _ in range(count):
             ways = [(self.operation, 12), (self.alias, 1.5), (self.embedding, 2), (self.whole, 0.7), (self.decision, 0.5)]
             if self.scope.depth < MOST_DEPTH:
-                ways += [(self.repeat, 2), (self.block_call, 2.5)]
+                ways += [(self.repeat, 2), (self.scan, 1.5), (self.block_call, 2.5)]
             ways, weights = zip(*ways)
             self.scope.attempt(self.draw.choices(ways, weights)[0])
 
@@ -210,8 +210,9 @@ class Statements(Operations):
     def block_call(self):
         """A call of a block that is there, or of a new one; alone, or as a term beside a value."""
         made = None
-        if self.state.blocks and self.draw.random() < 0.5:
-            made = self.scope.attempt(self.call_of, self.draw.choice(self.state.blocks))
+        known = [block for block in self.state.blocks if block.scanned == self.state.scanned]
+        if known and self.draw.random() < 0.5:
+            made = self.scope.attempt(self.call_of, self.draw.choice(known))
         made = made or self.new_block()
         if made is None:
             return None
@@ -285,7 +286,8 @@ class Statements(Operations):
         also = body.second_result(result)
         returned = Several([result.expression, also.expression]) if also else result.expression
         declared = Block(name, arguments, body.scope.params + body.scope.body + [Return(returned)])
-        block = DrawnBlock(name, types, result, generalise(self.draw, self.state, declared), also is not None)
+        general = generalise(self.draw, self.state, declared)
+        block = DrawnBlock(name, types, result, general, also is not None, list(self.state.scanned))
         self.state.blocks.append(block)
         self.state.declarations.append(declared)
         values = [self.scope.read(x) for x in chosen]
@@ -329,6 +331,7 @@ class DrawnBlock:
     result: Value
     general: General
     is_several: bool
+    scanned: list  # the dims of the scans in which it is called
 
 
 def with_rest(dims, rest):

@@ -159,6 +159,20 @@ class Repeat:
 
 
 @dataclass
+class Scan:
+    dim: str
+    body: list
+    reverse: bool = False
+
+
+@dataclass
+class Yield:
+    """At each place of a Scan, whose body it stands in."""
+    name: str
+    value: object
+
+
+@dataclass
 class Return:
     value: object
 
@@ -286,13 +300,13 @@ def walk(expression):
 
 
 def statements_of(body):
-    """The statements of a body, with those of its repeats."""
+    """The statements of a body, with those of its repeats and scans."""
     for statement in body:
         yield statement
-        if isinstance(statement, Repeat):
+        if isinstance(statement, (Repeat, Scan)):
             yield from statements_of(statement.body)
 
 
 def value_of(statement):
     """The expression that a statement computes, or None."""
-    return statement.value if isinstance(statement, (Assign, Update, Return, Loss)) else None
+    return statement.value if isinstance(statement, (Assign, Update, Yield, Return, Loss)) else None

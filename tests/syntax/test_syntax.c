@@ -21,7 +21,7 @@ static const char *const kinds[] = {
     [A_ASSIGN] = "let",    [A_REPEAT] = "repeat",       [A_RETURN] = "return",     [A_LOSS] = "loss",
     [A_SETTING] = "set",   [A_MESH] = "mesh",           [A_SHARD] = "shard",       [A_PAIR] = "pair",
     [A_ZERO] = "zero",     [A_RECOMPUTE] = "recompute", [A_PIPELINE] = "pipeline", [A_PARTS] = "parts",
-    [A_JOIN] = "join",     [A_RANGE] = "range",
+    [A_JOIN] = "join",     [A_RANGE] = "range",         [A_SCAN] = "scan",         [A_YIELD] = "yield",
 };
 
 static void write_list(FILE *out, const char *before, const Ast *list);
@@ -178,6 +178,10 @@ static void statements(void **state)
           "(model m do (input t : (type i32 a)) (input l : (type i32 a) := (call next t)) (loss l))" },
         { "model m { repeat n - 1 { x = f(x) as h } }",
           "(model m do (repeat := (binary - n 1) do (let x := (call f x as h))))" },
+        { "model m {\n scan s (reverse = true) { h = f(h)\n yield y : [a] = h }\n scan = yield\n}",
+          "(model m do (scan s : (= reverse (bool true)) do (let h := (call f h)) (yield y : (type a) := h)) (let scan "
+          ":= "
+          "yield))" },
         { "model m {\n p, q = top_k(g, e, 2 -> c)\n q : [a] = p\n}",
           "(model m do (let p q := (call top_k g e (-> c 2))) (let q : (type a) := p))" },
         { "train {\n batch = 4\n optimizer = adamw(lr = 1e-3)\n}",

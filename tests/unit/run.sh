@@ -30,7 +30,7 @@ for name in ${*:-interp region storage extent message exact gradients tangents s
     compile ir/*.c ir/*/*.c
     if [ "$name" = autodiff ]; then
         compile passes/training/activity.c passes/training/autodiff.c passes/training/step.c passes/training/step_update.c \
-            passes/training/measures.c passes/simplify/cleanup.c
+            passes/training/hoist.c passes/training/measures.c passes/layout/accumulator.c passes/simplify/cleanup.c
     fi
     if [ "$name" = extent ]; then
         compile codegen/extent.c codegen/text/names.c codegen/text/fill.c

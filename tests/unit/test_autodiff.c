@@ -1,7 +1,7 @@
 /* test_autodiff.c -- the gradients of a whole training step against finite differences of the model.
  *
- * The model has the difficult cases of autodiff: nested loops, a weight used in two places, a weight and a mask key
- * shared by all iterations, dropout, attention, a divisor that depends on the data, two micro-batches.  With plain
+ * The model has the difficult cases of autodiff: nested loops, a scan, a weight used in two places, a weight and a mask
+ * key shared by all iterations, dropout, attention, a divisor that depends on the data, two micro-batches.  With plain
  * gradient descent of rate 1, a step gives w - gradient.
  */
 #include "ir_test.h"
@@ -9,6 +9,15 @@
 #include <math.h>
 
 void pass_autodiff(Module *m);
+
+/* What @h scans. */
+static const char SCAN_TEXT[] =
+    "  func @h.scan(%s: f32[batch:2, ff:6], %row: f32[batch:2, embed:4], %w: f32[embed:4, ff:6]) {\n"
+    "    %0 = dot %row, %w {over=embed} : f32[batch:2, ff:6]\n"
+    "    %1 = add %0, %s : f32[batch:2, ff:6]\n"
+    "    %2 = tanh %1 : f32[batch:2, ff:6]\n"
+    "    return %2, %2\n"
+    "  }\n";
 
 #define X "f32[batch:2, seq:4, embed:4]"
 static const char MODEL_TEXT[] =
@@ -60,8 +69,16 @@ static const char MODEL_TEXT[] =
     ", %%w: f32[embed:4, ff:6], %%v: f32[in.copy:3, embed:4], %%key: i32[] as key, %%origin: i32[] as origin,\n"
     "      %%g: f32[embed:4]) {\n"
     "    %%in = loop %%x, %%v, %%g {dims=[in.copy:3], callee=h.in, carried=1} : " X "\n"
-    "    %%k = rename %%in {dim=seq, to=key} : f32[batch:2, key:4, embed:4]\n"
-    "    %%y, %%lse = attend %%in, %%k, %%k {seq=seq, key=key, feature=embed, causal=true, scale=0.5} : " X
+    "    %%rows = reorder %%in {order=seq+batch+embed} : f32[seq:4, batch:2, embed:4]\n"
+    "    %%none = constant : f32[]\n"
+    "    %%zeros = broadcast %%none {dims=[batch:2, ff:6]} : f32[batch:2, ff:6]\n"
+    "    %%last, %%states = loop %%zeros, %%rows, %%w {dims=[seq:4], callee=h.scan, carried=1, scan=true, "
+    "reverse=true} : "
+    "f32[batch:2, ff:6], f32[seq:4, batch:2, ff:6]\n"
+    "    %%back = dot %%states, %%w {over=ff} : f32[seq:4, batch:2, embed:4]\n"
+    "    %%mixed = add %%in, %%back : " X "\n"
+    "    %%k = rename %%mixed {dim=seq, to=key} : f32[batch:2, key:4, embed:4]\n"
+    "    %%y, %%lse = attend %%mixed, %%k, %%k {seq=seq, key=key, feature=embed, causal=true, scale=0.5} : " X
     ", f32[batch:2, seq:4]\n"
     "    %%up = dot %%y, %%w {over=embed} : f32[batch:2, seq:4, ff:6]\n"
     "    %%act = gelu %%up : f32[batch:2, seq:4, ff:6]\n"
@@ -70,6 +87,7 @@ static const char MODEL_TEXT[] =
     "    %%out = add %%down, %%x : " X "\n"
     "    return %%out\n"
     "  }\n"
+    "%s"
     "  func @h.in(%%x: " X ", %%v: f32[embed:4], %%g: f32[embed:4]) {\n"
     "    %%0 = mul %%x, %%v : " X "\n"
     "    %%1 = tanh %%0 : " X "\n"
@@ -83,8 +101,8 @@ enum { KEY = 77, TENSORS = 12 };
 
 static Text *read_model(int batch)
 {
-    static char text[sizeof MODEL_TEXT];
-    snprintf(text, sizeof text, MODEL_TEXT, batch);
+    static char text[sizeof MODEL_TEXT + sizeof SCAN_TEXT];
+    snprintf(text, sizeof text, MODEL_TEXT, batch, SCAN_TEXT);
     return good_text(text);
 }
 
