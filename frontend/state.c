@@ -75,12 +75,13 @@ static bool is_state(const Update *u, const Value *value)
     return value == u->symbol->state || value == u->symbol->operand.value;
 }
 
+/* Also a number for each sequence, whose sum depends on the size of the batch. */
 static bool is_fed(Update *u, const Value *value)
 {
     const intptr_t known = (intptr_t)map_get(&u->known, value);
     if (known)
         return known - 1 == FED;
-    bool fed = !value->def && !is_state(u, value);
+    bool fed = (!value->def && !is_state(u, value)) || (u->l->m->batch && find_dim(&value->type, u->l->m->batch) >= 0);
     for (int i = 0; value->def && !is_state(u, value) && i < value->def->args.count; i++)
         fed |= is_fed(u, arg(value->def, i));
     map_put(&u->known, value, (void *)(intptr_t)(1 + (fed ? FED : READS)));
