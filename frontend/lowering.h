@@ -10,7 +10,7 @@
  *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
  *                random.c, concat.c, experts.c
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c, recurrence.c  loops
+ *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c, recurrence.c loops
  *   state.c      state that is no parameter;  load.c  counts of what experts get
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
