@@ -94,12 +94,13 @@ static const Pattern *read_patterns(Lower *l, const char *key, const Said *said)
 void freeze_params(Lower *l)
 {
     const Pattern *freeze = read_patterns(l, "freeze", &l->freeze), *trained = read_patterns(l, "trained", &l->trained);
-    const Param *some = NULL;
+    const Param *some = NULL, *frozen = NULL;
     for (Param *param = l->m->params; param; param = param->next) {
         param->frozen |= !param->state && (matches_any(freeze, param) || (trained && !matches_any(trained, param)));
         some = param->frozen || param->state ? some : param;
+        frozen = param->frozen ? param : frozen;
     }
-    if (l->m->params && !some && !l->diags->errors)
+    if (frozen && !some && !l->diags->errors)
         complain(l, (Where){ .at = l->model->name_loc, .help = "name fewer in freeze, or more in trained" },
                  "every parameter is frozen: there is nothing to train");
 }

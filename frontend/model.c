@@ -161,7 +161,10 @@ static Value *lower_statements(Lower *l)
     l->incomplete |= !stated;
     if (!stated)
         complain(l, (Where){ .at = l->model->name_loc }, "the model '%s' has no loss", l->model->name);
-    if (!l->m->params && !l->incomplete && l->diags->errors == 0)
+    const Param *trained = l->m->params;
+    while (trained && trained->state)
+        trained = trained->next;
+    if (!trained && !l->incomplete && l->diags->errors == 0)
         complain(l, (Where){ .at = l->model->name_loc, .help = "param w : [DIMS] = normal(0.02)" },
                  "the model '%s' has no parameters: there is nothing to train", l->model->name);
     return loss;

@@ -28,11 +28,20 @@ typedef struct {
 static const Repeated *find_repeated(Layout *p, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
+    const Repeated *found = NULL;
     for (const Repeated *r = p->l->repeated; r; r = r->next) {
-        if (strcmp(r->name, ast->name) == 0)
-            return r;
-        offer(&near, r->name);
+        if (strcmp(r->name, ast->name) != 0) {
+            offer(&near, r->name);
+        } else if (found && found->dim != r->dim) {
+            complain(p->l, (Where){ .at = ast->name_loc, .help = "name an instance that is in, or around, only one" },
+                     "'%s' is in several repeats", ast->name);
+            return NULL;
+        } else {
+            found = r;
+        }
     }
+    if (found)
+        return found;
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
     return NULL;
@@ -346,6 +355,26 @@ static int micro_batches(const Module *m)
     return m->train.microbatch ? (int)(m->train.batch / m->train.microbatch) : 1;
 }
 
+/* The schedule and the placement of its stages; false, with `why` and `help`, if there is none for these counts. */
+static bool use_generated(Layout *p, StageSchedule schedule, int ranks, const char **why, const char **help)
+{
+    Lower *l = p->l;
+    const PipelineSchedule *s =
+        make_schedule(l->arena, schedule_name(schedule), ranks, p->pipeline.chunks, micro_batches(l->m), why, help);
+    if (p->pipeline.repeats)
+        l->m->train.stages = schedule;
+    p->pipeline.placement = s ? s->placement : CYCLIC;
+    return s;
+}
+
+/* A generated one with stages in the same places. */
+static StageSchedule like_table(Lower *l, Diags *diags, const MeshAxis *axis, int chunks)
+{
+    if (chunks > 1)
+        return table_placement(l->arena, diags, (int)axis->declared, chunks) == VEE ? STAGES_ZB_V : STAGES_INTERLEAVED;
+    return strchr(diags->source->text, 'W') ? STAGES_ZB_H1 : STAGES_ONE_F_ONE_B;
+}
+
 /* A model that is shrunk for verification has fewer stages and micro-batches than the table. */
 static void use_table(Layout *p, const Ast *schedule, const char *path, const MeshAxis *axis)
 {
@@ -359,13 +388,12 @@ static void use_table(Layout *p, const Ast *schedule, const char *path, const Me
         complain(l, (Where){ .at = schedule->loc }, "cannot read %s: %s", path, why);
     if (!table || !has_stages)
         return;
+    Diags diags = { .arena = l->arena, .source = table, .out = l->diags->out };
     if (l->options->shrink) {
-        l->m->train.stages = p->pipeline.chunks > 1     ? STAGES_INTERLEAVED
-                             : strchr(table->text, 'W') ? STAGES_ZB_H1
-                                                        : STAGES_ONE_F_ONE_B;
+        const char *unsaid[2];
+        use_generated(p, like_table(l, &diags, axis, p->pipeline.chunks), (int)axis->size, &unsaid[0], &unsaid[1]);
         return;
     }
-    Diags diags = { .arena = l->arena, .source = table, .out = l->diags->out };
     const PipelineSchedule *s =
         read_schedule(l->arena, &diags, (int)axis->size, p->pipeline.chunks, micro_batches(l->m));
     l->diags->errors += diags.errors;
@@ -380,19 +408,14 @@ static void use_schedule(Layout *p, const Ast *ast, const char *word, const Mesh
     static const StageSchedule stages[] = { STAGES_NAIVE, STAGES_GPIPE, STAGES_ONE_F_ONE_B, STAGES_INTERLEAVED,
                                             STAGES_ZB_H1 };
     Lower *l = p->l;
-    const int chunks = p->pipeline.chunks, ranks = (int)axis->size;
     int number = 0;
     while (strcmp(schedules[number], word) != 0)
         number++;
-    const StageSchedule schedule = stages[number] == STAGES_ZB_H1 && chunks > 1 ? STAGES_ZB_V : stages[number];
+    const StageSchedule schedule =
+        stages[number] == STAGES_ZB_H1 && p->pipeline.chunks > 1 ? STAGES_ZB_V : stages[number];
     const char *why, *help;
-    const PipelineSchedule *s =
-        make_schedule(l->arena, schedule_name(schedule), ranks, chunks, micro_batches(l->m), &why, &help);
-    if (!s && !l->options->shrink)
+    if (!use_generated(p, schedule, (int)axis->size, &why, &help) && !l->options->shrink)
         complain_of_schedule(l, ast, help, why);
-    if (p->pipeline.repeats)
-        l->m->train.stages = schedule;
-    p->pipeline.placement = s ? s->placement : CYCLIC;
 }
 
 static int64_t default_chunks(const Lower *l, const Ast *schedule)

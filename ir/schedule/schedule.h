@@ -84,6 +84,9 @@ PipelineSchedule *make_schedule(Arena *arena, const char *name, int ranks, int c
  * Empty cells are idle, empty lines and what follows a '#' are skipped.  The placement is that of the first line.
  * Errors go to diags with line and column; then NULL. */
 PipelineSchedule *read_schedule(Arena *arena, Diags *diags, int ranks, int chunks, int micros);
+
+/* Where a table that read_schedule() accepts, for any number of micro-batches, has its stages. */
+Placement table_placement(Arena *arena, Diags *diags, int ranks, int chunks);
 void write_schedule(const PipelineSchedule *s, FILE *out);
 const char *action_text(Arena *arena, Action action); /* as in a cell */
 

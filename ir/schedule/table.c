@@ -235,13 +235,9 @@ static void check_order(const Table *t)
           arena_text(t->arena, "ranks wait for each other for ever: %s", circle));
 }
 
-PipelineSchedule *read_schedule(Arena *arena, Diags *diags, int ranks, int chunks, int micros)
+/* Its cells, in range, and the placement of its stages. */
+static Table read_cells(Arena *arena, Diags *diags, int ranks, int chunks, int micros)
 {
-    const char *why, *help;
-    if (!check_counts(arena, ranks, chunks, micros, &why, &help)) {
-        error_at(diags, (Where){ .help = help }, "%s", why);
-        return NULL;
-    }
     PipelineSchedule *s = NEW(arena, PipelineSchedule);
     *s = (PipelineSchedule){ .name = "table", .ranks = ranks, .chunks = chunks, .micros = micros };
     s->nactions = NEW_ARRAY(arena, int, ranks);
@@ -251,11 +247,28 @@ PipelineSchedule *read_schedule(Arena *arena, Diags *diags, int ranks, int chunk
                 .s = s,
                 .line = NEW_ARRAY(arena, Loc, ranks),
                 .loc = NEW_ARRAY(arena, Loc *, ranks) };
-    const int errors = diags->errors;
     read_lines(&t);
+    s->placement = placement_of(s);
+    return t;
+}
+
+Placement table_placement(Arena *arena, Diags *diags, int ranks, int chunks)
+{
+    return read_cells(arena, diags, ranks, chunks, INT_MAX).s->placement;
+}
+
+PipelineSchedule *read_schedule(Arena *arena, Diags *diags, int ranks, int chunks, int micros)
+{
+    const char *why, *help;
+    if (!check_counts(arena, ranks, chunks, micros, &why, &help)) {
+        error_at(diags, (Where){ .help = help }, "%s", why);
+        return NULL;
+    }
+    const int errors = diags->errors;
+    Table t = read_cells(arena, diags, ranks, chunks, micros);
+    PipelineSchedule *s = t.s;
     if (diags->errors > errors)
         return NULL;
-    s->placement = placement_of(s);
     t.seen = NEW_ARRAY(arena, bool, N_ACTION_KINDS *stage_count(s) * micros);
     for (int rank = 0; rank < ranks; rank++)
         check_cells(&t, rank);

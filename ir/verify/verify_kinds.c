@@ -67,10 +67,13 @@ static int64_t bytes_of_part(const Check *c, const Value *value, int64_t whole, 
     return part ? whole - missing * value->storage->stride[0] * dtype_bytes(value->type.dtype) : 0;
 }
 
-/* Has each of these kinds memory for it; of a stack, and only its `own` copies, for these? */
+/* Has each of these kinds memory for it; of a stack, and only its `own` copies, for these?  What has one place in all
+ * iterations is checked in the first. */
 static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value, uint64_t on, bool own)
 {
     const Ring *ring = ring_holding(c, value);
+    if (c->last && !ring && value->storage->base == IN_FRAME)
+        return true;
     const int64_t whole = span_bytes(c->m, value);
     const bool is_stack = own && value->type.rank && value->type.dim[0].split.parts;
     for (int kind = 0; kind < c->kinds->count; kind++) {
@@ -100,7 +103,7 @@ static bool check_op(const Check *c, const Call *call, const Op *op)
     for (int i = 0; i < op->args.count + op->results.count && on; i++)
         if (!check_value(c, call, op, arg_or_result(op, i), on & stages_touching(op, arg_or_result(op, i)), own))
             return false;
-    for (int kind = 0; kind < c->kinds->count && scratch; kind++) {
+    for (int kind = 0; kind < c->kinds->count && scratch && !c->last; kind++) {
         if (!(on >> kind & 1) || is_held((Spot){ call->frame, op->attrs.frame }, scratch, kind))
             continue;
         error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for scratch of @%s, in %s",

@@ -181,9 +181,16 @@ static Value *sum_of_copies(const Stack *s, const Value *total, Value *each)
     add_name(&kernel->inner, s->copies.name);
     push_value(&m->arena, &kernel->results, BUILD(&b, OP_sum, ((Attrs){ .over = kernel->inner }), x));
     Builder at = builder_at(m, s->f, s->call);
-    Value *sum = BUILD(&at, OP_call, (Attrs){ .callee = kernel->name }, each);
-    sum->name = total->name;
-    return sum;
+    return BUILD(&at, OP_call, (Attrs){ .callee = kernel->name }, each);
+}
+
+/* In place of `made`, its op makes `value`, which others read. */
+static void make_instead(Value *made, Value *value)
+{
+    Op *op = made->def;
+    op->results.at[index_of(&op->results, made)] = value;
+    value->def = op;
+    value->type = made->type;
 }
 
 static void run_once_a_copy(const Stack *s)
@@ -194,11 +201,10 @@ static void run_once_a_copy(const Stack *s)
     const Attrs attrs = { .callee = body->name, .dims = { .count = 1, .dim = { s->copies } } };
     const Op *loop = build(&b, OP_loop, attrs, s->call->args.count, s->call->args.at);
     for (int i = 0; i < loop->results.count; i++) {
-        Value *old = s->call->results.at[i], *now = loop->results.at[i];
+        Value *value = s->call->results.at[i], *made = loop->results.at[i];
         if (is_total(s, s->kernel->results.at[i]))
-            now = sum_of_copies(s, old, now);
-        now->name = old->name;
-        replace_uses(s->f, old, now);
+            made = sum_of_copies(s, value, made);
+        make_instead(made, value);
     }
     remove_op(s->f, s->call);
 }

@@ -167,13 +167,20 @@ static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
     return computed ? !is_given(m, f, arg(op, at)) : at == 0;
 }
 
+/* Is it positions of the dim < its size? */
+static bool is_inside(const Op *op, const Dim *dim)
+{
+    const Op *index = op && op->kind == OP_lt ? arg(op, 0)->def : NULL, *size = index ? arg(op, 1)->def : NULL;
+    return index && index->kind == OP_iota && index->attrs.dims.dim[0].name == dim->name && size &&
+           size->kind == OP_constant && size->attrs.value == (double)dim->size;
+}
+
 /* Is it neutral in the padding of the dim already, by this pass? */
 static bool is_neutral(const Value *value, const Dim *dim, double neutral)
 {
     const Op *mask = value->def && info(value->def)->traits & CHOOSES ? value->def : NULL;
-    const Op *inside = mask ? arg(mask, 0)->def : NULL, *rest = mask ? arg(mask, 2)->def : NULL;
-    return inside && info(inside)->traits & COMPARES && arg(inside, 0)->def && arg(inside, 0)->def->kind == OP_iota &&
-           arg(inside, 0)->def->attrs.dims.dim[0].name == dim->name && rest && rest->kind == OP_constant &&
+    const Op *rest = mask ? arg(mask, 2)->def : NULL;
+    return mask && is_inside(arg(mask, 0)->def, dim) && rest && rest->kind == OP_constant &&
            rest->attrs.value == neutral;
 }
 

@@ -1,14 +1,19 @@
 """Which parameters decay, from the words of docs/language.md: those that a product sums over a dim of, that attention
 multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
 they do."""
-from constants import names_in, number_of
-from tree import Assign, Call, Index, Input, Name, Param, Repeat, Update, children
+from constants import chosen_of, names_in, number_of
+from tree import Assign, Call, Index, Input, Name, Param, Repeat, Several, Update, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
 
 def renamed(parts, before, after):
     return parts and frozenset((name, tuple(after if d == before else d for d in dims)) for name, dims in parts)
+
+
+def without(parts, gone):
+    """Of what no longer has these dims: another dim may have their names."""
+    return parts and frozenset((name, tuple(None if d in gone else d for d in dims)) for name, dims in parts)
 
 
 class Walk:
@@ -34,7 +39,8 @@ class Walk:
         result = None
         for s in body:
             if isinstance(s, Assign):
-                values[s.name] = self.made(s.value, values, path)
+                made = self.made(s.value, values, path)
+                values.update(zip(s.names, made if isinstance(made, list) else [made] * len(s.names)))
             elif isinstance(s, Param):
                 for name in s.names:
                     full = f"{path}.{name}" if path else name
@@ -55,7 +61,7 @@ class Walk:
         return result
 
     def assigned(self, body):
-        own = {s.name for s in body if isinstance(s, Assign)}
+        own = {name for s in body if isinstance(s, Assign) for name in s.names}
         return own.union(*[self.assigned(s.body) for s in body if isinstance(s, Repeat)])
 
     def made(self, e, values, path):
@@ -65,8 +71,12 @@ class Walk:
             return NO_DATA
         if isinstance(e, Index):
             return self.index(e, values, path)
+        if isinstance(e, Several):
+            return [self.made(x, values, path) for x in e.values]
         if not isinstance(e, Call):
             return self.together([self.made(x, values, path) for x in children(e)])
+        if e.function == "if":
+            return self.made(chosen_of(e, self.known), values, path)
         method = getattr(self, f"call_{e.function}", None)
         if method:
             return method(e, values, path)
@@ -90,7 +100,14 @@ class Walk:
             return renamed(operand, e.dim, e.at.arguments[0].name)
         if number_of(e.at, self.known) is None or isinstance(e.at, Name) and e.at.name in values:
             self.contract(operand, [e.dim])
-        return self.together([operand, at])
+        return self.together([without(operand, [e.dim]), at])
+
+    def reduced(self, e, values, path):
+        dims = [x.name for x in e.arguments[1:]]
+        parts = self.made(e.arguments[0], values, path)
+        return without(parts, dims or {d for _, own in parts or () for d in own})
+
+    call_sum = call_mean = call_max = call_min = reduced
 
     def call_iota(self, e, values, path):
         return NO_DATA
@@ -104,7 +121,7 @@ class Walk:
             over = [d.name for d in e.arguments[2:]]
             self.contract(side, over)
             self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over))
-        return self.together(sides)
+        return self.together([without(side, over) for side in sides])
 
     def call_attend(self, e, values, path):
         q, k, v = [self.made(x, values, path) for x in e.arguments[:3]]

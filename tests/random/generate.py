@@ -301,7 +301,7 @@ def group_some(draw, program):
 def generate(seed):
     drawing = Drawing(seed)
     program = pruned(drawing.program())
-    if not any(isinstance(s, Param) for body in bodies(program) for s in body.body):  # nothing to train
+    if not any(isinstance(s, Param) and not s.state for body in bodies(program) for s in body.body):  # nothing to train
         return generate(f"{seed} again")
     exempt_some(drawing.draw, program)
     group_some(drawing.draw, program)

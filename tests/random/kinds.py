@@ -132,6 +132,8 @@ KINDS = {
     "muon_square": Kind("muon multiplies the longer side of a parameter by itself", "more than N dims", drawn=False, later=True),
     "parts_in_place": Kind("each part of a kernel stores over what another one reads", "internal: each part of kernel",
                            drawn=False, later=True),
+    "false_neutral": Kind("a user's mask over positions is taken for one that leaves padding out", "wrong", drawn=False, later=True),
+    "small_table": Kind("a table in a V is verified with stages in turn", "needs this of another one", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

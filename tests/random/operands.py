@@ -69,7 +69,7 @@ class Operands:
         if way == "dot" and dim != "batch" and x.kind == "f32":
             weight = self.scope.param([dim], 1 / math.sqrt(self.size(dim)))
             return Value(call("dot", x.expression, weight.expression, dim), rest, "f32", x.scale)
-        is_count = way == "mean" and dim == "batch" and self.is_entropy(x.expression)
+        is_count = way == "mean" and (dim == "batch" or self.scope.depth) and self.is_entropy(x.expression)
         way = "max" if way in ("slice", "dot") or is_count or (way == "mean" and x.kind != "f32") else way
         return Value(call(way, x.expression, dim), rest, x.kind, x.scale * (self.size(dim) if way == "sum" else 1))
 

@@ -115,7 +115,8 @@ class Operations(Operands):
         if set(known) == x.dims and self.draw.random() < 0.15:
             return Value(call(name, x.expression), frozenset(), "f32", x.scale)
         over = self.scope.some(known, 1)
-        name = "sum" if name == "mean" and "batch" in over and self.is_entropy(x.expression) else name
+        counts = self.is_entropy(x.expression) and ("batch" in over or self.scope.depth)  # labels, perhaps of one copy only
+        name = "sum" if name == "mean" and counts else name
         scale = x.scale * (math.sqrt(self.state.elements(over)) if name == "sum" else 1)
         return Value(call(name, x.expression, *over), x.dims - set(over), "f32", scale) if over else None
 
@@ -226,7 +227,7 @@ class Operations(Operands):
             keywords["bias"] = self.scope.param({key, *self.scope.some(known, 0)}, 1.0).expression
         if key and seq != "batch" and self.draw.random() < 0.5:
             keywords["mask"] = binary(self.draw.choice(["!=", "<", ">"]), call("iota", key), call("iota", seq))
-        return keywords | ({"named": key} if key else {})
+        return keywords | ({"named": key} if other or "bias" in keywords or "mask" in keywords else {})
 
     def other_side(self, x, seq, other, feature):
         """Keys or values along another sequence dim."""
