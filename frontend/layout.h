@@ -1,4 +1,5 @@
-/* layout.h -- shared by layout.c (mesh, shard), policies.c (zero, recompute) and pipeline.c. */
+/* layout.h -- shared by layout.c (mesh, shard), policies.c (zero, recompute), pipeline.c and
+ * pipeline_names.c. */
 #ifndef MPC_LAYOUT_H
 #define MPC_LAYOUT_H
 
@@ -33,6 +34,14 @@ typedef struct {
     Parts parts;
 } Pipeline;
 
+/* The repeats that `pipeline` names. */
+typedef struct {
+    const Repeated *at[MAX_REPEATS];
+    int count;
+    int64_t copies;   /* of all */
+    const char *text; /* "h, g" */
+} Repeats;
+
 struct Layout {
     Lower *l;
     const Ast *parallel; /* NULL: the file has none */
@@ -54,7 +63,10 @@ Axes axes_over(const Module *m, Name dim, bool otherwise);
 /* The dim of an item of `shard` for the number-th module axis of the mesh axis. */
 const Ast *dim_for(const Ast *item, const MeshAxis *axis, int number);
 
-void read_policies(Layout *p);   /* zero, recompute: before the model is lowered */
+void read_policies(Layout *p);                                     /* zero, recompute: before the model is lowered */
+bool check_repeats(Layout *p, const Ast *names, Repeats *repeats); /* false after reporting */
+/* The place in the model itself, and not inside another repeat, where the copies run; 0: there is none. */
+int place_in_model(const Module *m, Name copies);
 void check_pipeline(Layout *p);  /* after the model is lowered: it names an instance */
 int64_t shrunk_copies(Lower *l); /* of a repeat, for verification */
 

@@ -1,0 +1,78 @@
+/* pipeline_names.c -- the repeats that `pipeline h, g over pp` names: by an instance in one or around it, or by the
+ * const that is its number of copies. */
+#include "layout.h"
+
+#include <string.h>
+
+static const Repeated *find_repeated(Layout *p, const Ast *ast)
+{
+    NearMiss near = { .name = ast->name };
+    const Repeated *found = NULL;
+    for (const Repeated *r = p->l->repeated; r; r = r->next) {
+        if (strcmp(r->name, ast->name) != 0) {
+            offer(&near, r->name);
+        } else if (found && found->dim != r->dim) {
+            complain(p->l, (Where){ .at = ast->name_loc, .help = "name an instance that is in, or around, only one" },
+                     "'%s' is in several repeats", ast->name);
+            return NULL;
+        } else {
+            found = r;
+        }
+    }
+    if (found)
+        return found;
+    complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
+             "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
+    return NULL;
+}
+
+int place_in_model(const Module *m, Name copies)
+{
+    int place = 1;
+    for (const Op *op = func_with_role(m, MODEL)->first; op; op = op->next, place++)
+        if (op->attrs.dims.count && op->attrs.callee && op->attrs.dims.dim[0].name == copies)
+            return place;
+    return 0;
+}
+
+/* Repeats that share the stages follow each other in the model. */
+static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const Repeated *next)
+{
+    Lower *l = p->l;
+    const Repeated *before = repeats->count ? repeats->at[repeats->count - 1] : NULL;
+    const int place = p->is_model_wrong ? 1 : place_in_model(l->m, next->dim);
+    if (!before || p->is_model_wrong)
+        return true;
+    if (!place || !place_in_model(l->m, before->dim))
+        complain(l, (Where){ .at = ast->name_loc, .help = "name one repeat only" },
+                 "the repeat of '%s' is inside another one, and cannot share stages",
+                 place ? before->name : next->name);
+    else if (place == place_in_model(l->m, before->dim))
+        complain(l, (Where){ .at = ast->name_loc, .help = "name each repeat once" }, "'%s' and '%s' are of one repeat",
+                 before->name, next->name);
+    else if (place < place_in_model(l->m, before->dim))
+        complain(l, (Where){ .at = ast->name_loc, .help = "name the repeats in the order of the model" },
+                 "'%s' comes before '%s' in the model", next->name, before->name);
+    else
+        return true;
+    return false;
+}
+
+bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)
+{
+    Lower *l = p->l;
+    *repeats = (Repeats){ .text = "" };
+    for (const Ast *name = names; name; name = name->next) {
+        const Repeated *next = find_repeated(p, name);
+        if (repeats->count == MAX_REPEATS) {
+            complain(l, (Where){ .at = name->name_loc }, "a pipeline has at most %d repeats", MAX_REPEATS);
+            return false;
+        }
+        if (!next || !check_place(p, name, repeats, next))
+            return false;
+        repeats->at[repeats->count++] = next;
+        repeats->copies += next->copies;
+        repeats->text = arena_text(l->arena, "%s%s%s", repeats->text, *repeats->text ? ", " : "", next->name);
+    }
+    return true;
+}
