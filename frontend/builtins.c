@@ -113,10 +113,12 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
         return false;
     }
-    const Symbol *symbol = find_symbol_here(&l->globals, ast->name);
-    if (letter == 's' && symbol && symbol->is_slots) /* which may have no size yet */
-        declared.name = intern_text(l->m, ast->name);
-    else if (!find_dim_named(l, ast->name, ast->loc, &declared))
+    Symbol *named = find_symbol(l->scope, ast->name);
+    const Symbol *symbol = meant_by(named);
+    if (letter == 's' && symbol && symbol->is_slots) { /* which may have no size yet */
+        named->used = true;
+        declared.name = intern_text(l->m, symbol->name);
+    } else if (!find_dim_named(l, ast->name, ast->loc, &declared))
         return false;
     name = declared.name;
     if ((letter == 'd' || letter == 'a') && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))
@@ -230,6 +232,12 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
     *flag = keyword && keyword->child->number != 0;
     if (!keyword || keyword->child->kind == A_BOOL)
         return true;
+    Constant number = integer_constant(-1);
+    if (keyword->child->kind != A_NUMBER && !constant_of(l, keyword->child, &number))
+        return false;
+    *flag = number.value == 1;
+    if (number.value == 0 || number.value == 1)
+        return true;
     complain(l, (Where){ .at = keyword->child->loc }, "'%s' must be true or false", keyword->name);
     return false;
 }
@@ -295,6 +303,33 @@ Operand call_function(Lower *l, const Ast *call)
         return wrong;
     set_place(l, call->name_loc);
     return f->lower(l, &a);
+}
+
+/* The dims and consts of a block may be of use in another call of it. */
+static void note_names(const Lower *l, const Ast *ast)
+{
+    Symbol *symbol = ast->name ? find_symbol(l->scope, ast->name) : NULL;
+    if (symbol && (symbol->kind == S_CONST || symbol->kind == S_DIM))
+        symbol->used = true;
+    for (const Ast *dim = ast->dims; dim; dim = dim->next)
+        note_names(l, dim);
+    for (const Ast *child = ast->child; child; child = child->next)
+        note_names(l, child);
+}
+
+/* A choice at compile time; the other expression is not lowered. */
+Operand choose(Lower *l, const Ast *call)
+{
+    const Ast *condition = call->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
+    Constant c;
+    if (!no || no->next) {
+        complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments");
+        return wrong;
+    }
+    if (!constant_of(l, condition, &c))
+        return wrong;
+    note_names(l, c.value != 0 ? no : yes);
+    return lower_expr(l, c.value != 0 ? yes : no);
 }
 
 /* --- Elementwise --------------------------------------------------------------------------- */

@@ -39,8 +39,7 @@ static DataParallel data_parallel(const LayoutRules *h)
     return (DataParallel){ .axes = t->zero_axes,
                            .splits_state = t->zero >= 1,
                            .reduces_early = t->zero >= 2 || (t->overlap_grads && runs_once(h)),
-                           .splits_calls = t->gather ? t->gather == GATHER_MICRO : t->zero >= 3,
-                           .sent = t->grad_dtype };
+                           .splits_calls = t->gather ? t->gather == GATHER_MICRO : t->zero >= 3 };
 }
 
 LayoutRules layout_rules(Module *m, Extent extent)

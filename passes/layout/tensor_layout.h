@@ -13,7 +13,6 @@ typedef struct {
     bool splits_state;  /* parameters, optimizer state, and reduced gradients */
     bool reduces_early; /* reduces gradients where they are computed, not after all micro-batches */
     bool splits_calls;  /* parameters stay split in called functions and are gathered for each op that reads them */
-    Name sent;          /* the dtype in which gradients are sent; NULL: their own */
 } DataParallel;
 
 typedef struct {

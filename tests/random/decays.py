@@ -1,8 +1,8 @@
 """Which parameters decay, from the words of docs/language.md: those that a product sums over a dim of, that attention
 multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
 they do."""
-from constants import names_in, number_of
-from tree import Assign, Call, Index, Input, Name, Param, Range, Repeat, Update, children
+from constants import chosen_of, names_in, number_of
+from tree import Assign, Call, Index, Input, Name, Param, Range, Repeat, Several, Update, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
@@ -52,7 +52,8 @@ class Walk:
         result = None
         for s in body:
             if isinstance(s, Assign):
-                values[s.name] = self.made(s.value, values, path)
+                made = self.made(s.value, values, path)
+                values.update(zip(s.names, made if isinstance(made, list) else [made] * len(s.names)))
             elif isinstance(s, Param):
                 for name in s.names:
                     full = f"{path}.{name}" if path else name
@@ -73,7 +74,7 @@ class Walk:
         return result
 
     def assigned(self, body):
-        own = {s.name for s in body if isinstance(s, Assign)}
+        own = {name for s in body if isinstance(s, Assign) for name in s.names}
         return own.union(*[self.assigned(s.body) for s in body if isinstance(s, Repeat)])
 
     def made(self, e, values, path):
@@ -83,8 +84,12 @@ class Walk:
             return NO_DATA
         if isinstance(e, Index):
             return self.index(e, values, path)
+        if isinstance(e, Several):
+            return [self.made(x, values, path) for x in e.values]
         if not isinstance(e, Call):
             return self.together([self.made(x, values, path) for x in children(e)])
+        if e.function == "if":
+            return self.made(chosen_of(e, self.known), values, path)
         method = getattr(self, f"call_{e.function}", None)
         if method:
             return method(e, values, path)

@@ -7,10 +7,10 @@ import torch
 import philox
 import routing
 import tensors
-from constants import flag_of, fold, names_in, number_of
+from constants import chosen_of, flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
 from prune import assigned_in
-from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Range, Repeat, Return, Update
+from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Range, Repeat, Return, Several, Update
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
               "max": lambda x, dims: tensors.extreme(x, dims, 1), "min": lambda x, dims: tensors.extreme(x, dims, -1)}
@@ -53,10 +53,8 @@ class Evaluation:
         """Runs statements in the scope `values`; gives what a return or a loss says."""
         result = None
         for statement in body:
-            if isinstance(statement, Assign) and statement.chosen:
-                x, chosen = [self.tensor(e, values, place) for e in (statement.value.arguments[0], statement.value)]
-                values[statement.name] = self.rounded(tensors.pick(x, statement.value.arguments[1].name, chosen))
-                values[statement.chosen] = chosen
+            if isinstance(statement, Assign) and statement.more:
+                values.update(zip(statement.names, self.several(statement.value, values, place)))
             elif isinstance(statement, Assign):
                 values[statement.name] = self.assigned(statement, values, place)
             elif isinstance(statement, Update):
@@ -71,9 +69,18 @@ class Evaluation:
                 data = self.inputs[statement.name]
                 values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
                                                 tuple(statement.type.dims), frozenset([statement.name]))
+            elif isinstance(statement, Return) and isinstance(statement.value, Several):
+                result = [self.tensor(e, values, place) for e in statement.value.values]
             elif isinstance(statement, (Return, Loss)):
                 result = self.tensor(statement.value, values, place)
         return result
+
+    def several(self, e, values, place):
+        """What a block returns; or the elements that top_k takes, and where they are."""
+        if e.function in self.blocks:
+            return self.instance(e, values, place)
+        x, chosen = [self.tensor(part, values, place) for part in (e.arguments[0], e)]
+        return self.rounded(tensors.pick(x, e.arguments[1].name, chosen)), chosen
 
     def assigned(self, statement, values, place):
         value = self.expression(statement.value, values, place)
@@ -145,6 +152,8 @@ class Evaluation:
             return self.rounded(self.combine(e.sign, *operands))
         if isinstance(e, Index):
             return self.rounded(self.index(e, values, place))
+        if e.function == "if":
+            return self.expression(chosen_of(e, self.known), values, place)
         return self.call(e, values, place)
 
     def shadows(self, e, values):

@@ -3,8 +3,8 @@ ValueError with the line."""
 import re
 
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Shard, Slot, Table, Text, TypeOf,
-                  Update, Updated, Zero)
+                  Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Several, Shard, Slot, Table,
+                  Text, TypeOf, Update, Updated, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -100,10 +100,18 @@ class Parser:
 
     def postfix(self):
         operand = self.primary()
+        if isinstance(operand, Name) and self.gives_dims():
+            dims = self.bracketed("[", "]", lambda: self.listed("]", self.name))
+            operand = self.call(operand.name)
+            operand.dims = dims
         while self.peek() == "[":
             dim, at = self.bracketed("[", "]", self.place)
             operand = Index(operand, dim, at)
         return operand
+
+    def gives_dims(self):
+        """f[seq, embed](x), and not x[seq = i]"""
+        return self.peek() == "[" and self.tokens[self.at + 2][0] in (",", "]")
 
     def place(self):
         dim, at = self.named_expression()
@@ -201,9 +209,9 @@ class Parser:
 
     def assignment(self, name):
         if self.accept(","):
-            chosen = self.name()
+            more = self.listed("=", self.name)
             self.take("=")
-            return Assign(name, self.expression(), None, chosen)
+            return Assign(name, self.expression(), None, more)
         stated = self.type() if self.accept(":") else None
         self.take("=")
         return Assign(name, self.expression(), stated)
@@ -221,12 +229,13 @@ class Parser:
 
     def read_block(self):
         name = self.name()
-        return Block(name, self.bracketed("(", ")", lambda: self.listed(")", self.typed_name)), self.body())
+        dims = self.bracketed("[", "]", lambda: self.listed("]", self.name)) if self.peek() == "[" else []
+        return Block(name, self.bracketed("(", ")", lambda: self.listed(")", self.typed_name)), self.body(), dims)
 
     def typed_name(self):
         name = self.name()
         self.take(":")
-        return Argument(name, self.type())
+        return Argument(name, None if self.accept("const") else self.type())
 
     def read_model(self):
         return Model(self.name(), self.body())
@@ -258,7 +267,10 @@ class Parser:
         return Repeat(self.expression(), self.body())
 
     def read_return(self):
-        return Return(self.expression())
+        values = [self.expression()]
+        while self.accept(","):
+            values.append(self.expression())
+        return Return(values[0] if len(values) == 1 else Several(values))
 
     def read_loss(self):
         return Loss(self.expression())

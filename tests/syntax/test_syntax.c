@@ -45,6 +45,12 @@ static void write_tree(FILE *out, const Ast *ast)
         fprintf(out, " %s", ast->name);
     if (ast->ellipsis)
         fputs(" ...", out);
+    if (ast->dims) {
+        write_list(out, " [", ast->dims);
+        fputc(']', out);
+    }
+    if (ast->kind == A_ARG && !ast->type)
+        fputs(" : const", out);
     write_list(out, " ", ast->child);
     write_list(out, " : ", ast->type);
     write_list(out, " := ", ast->init);
@@ -160,6 +166,10 @@ static void statements(void **state)
         { "block f(x: [a, b], y: i32[...]) {\n\n return x }",
           "(block f (arg x : (type a b)) (arg y : (type i32 ...)) do (return x))" },
         { "block f(x: [..., b]) { return x }", "(block f (arg x : (type ... b)) do (return x))" },
+        { "block f[s, w](x: [b, s, w], n: const) {\n a, c = g[s, w](x, n) as h\n return a[w = g[s](c)], g[s](c)[w = 1] "
+          "}",
+          "(block f [s w] (arg x : (type b s w)) (arg n : const) do (let a c := (call g [s w] x n as h)) "
+          "(return (index w a (call g [s] c)) (index w (call g [s] c) 1)))" },
         { "block f() { }", "(block f)" },
         { "block f() {\n param u : [a] = ones frozen\n}", "(block f do (param u : (type a) := ones frozen))" },
         { "block f() {\n param u, v : [a] = normal(0.02) no_decay\n param w : [] = ones\n}",
