@@ -13,8 +13,8 @@ def renamed(parts, before, after):
 
 
 def names_of(dim):
-    """A dim that is split is called by the names of its parts, with bars between them."""
-    return set(dim.split("|"))
+    """A dim that is split is called by the names of its parts, with bars between them; one that is gone has no name."""
+    return set(dim.split("|")) - {""}
 
 
 def folded(parts, before, after):
@@ -27,7 +27,7 @@ def folded(parts, before, after):
 
 def without(parts, gone):
     """Of what no longer has these dims: another dim may have their names."""
-    return parts and frozenset((name, tuple("" if d in gone else d for d in dims)) for name, dims in parts)
+    return parts and frozenset((name, tuple("|".join(sorted(names_of(d) - set(gone))) for d in dims)) for name, dims in parts)
 
 
 class Walk:
@@ -125,9 +125,9 @@ class Walk:
     def reduced(self, e, values, path):
         dims = [x.name for x in e.arguments[1:]]
         parts = self.made(e.arguments[0], values, path)
-        return without(parts, dims or {d for _, own in parts or () for d in own})
+        return without(parts, dims or {n for _, own in parts or () for d in own for n in names_of(d)})
 
-    call_sum = call_mean = call_max = call_min = reduced
+    call_sum = call_mean = call_max = call_min = call_logsumexp = reduced
 
     def call_iota(self, e, values, path):
         return NO_DATA
@@ -154,7 +154,7 @@ class Walk:
             self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over + taps))
         for dim, (to, _) in e.parts:
             x = renamed(x, dim, to)
-        return self.together([x, w])
+        return self.together([without(x, over), without(w, over + taps)])
 
     def call_dot(self, e, values, path):
         sides = [self.made(x, values, path) for x in e.arguments[:2]]
