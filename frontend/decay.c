@@ -21,6 +21,8 @@ static const Contracted *contracted(const Decay *d, const Value *value) { return
 
 static void contract(Decay *d, const Value *value, Name dim, bool kept)
 {
+    if (find_dim(&value->type, dim) < 0) /* no longer: an operand may have another dim of that name */
+        return;
     for (const Contracted *c = contracted(d, value); c; c = c->next)
         if (c->dim == dim && c->kept == kept)
             return;

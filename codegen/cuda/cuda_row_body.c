@@ -72,7 +72,7 @@ static void count_all_uses(const Launch *p, int phase)
     for (int i = 0; i < k->nsinks; i++)
         if (is_drained(p, i, phase))
             find_node(k, source_of(&k->sink[i])->value)->uses +=
-                k->sink[i].operand ? count_uses(k->sink[i].node->op, 0) : 1;
+                k->sink[i].operand ? count_uses(k->sink[i].node->op, 0) : uses_of_stored(k, k->sink[i].node);
     for (int i = k->nnodes - 1; i >= 0; i--) {
         const Node *node = &k->node[i];
         bool summed = is_summed(p, node, phase);

@@ -173,6 +173,10 @@ void write_store(const RowKernel *k, DType dtype, const char *array, const char 
 void write_local(const RowKernel *k, const char *type, const char *name, const char *text, FILE *out);
 int count_uses(const Op *op, int operand); /* how often the text of an op names an operand */
 bool is_copy(const Node *node);
+
+/* The uses of what a sink stores.  A parameter that is stored as it is counts twice if results may have its memory, and
+ * so is read before all stores. */
+int uses_of_stored(const RowKernel *k, const Node *node);
 void write_node(RowKernel *k, const Region *region, Node *node, FILE *out);
 char *keep_text(const RowKernel *k, const Op *dropout, const char *at); /* is the element kept? */
 char *element_position(const RowKernel *k, const Region *region, const Node *node);

@@ -126,6 +126,13 @@ bool is_copy(const Node *node)
            strcmp(local_type(arg(op, 0)->type.dtype), local_type(result(op)->type.dtype)) == 0;
 }
 
+int uses_of_stored(const RowKernel *k, const Node *node)
+{
+    while (is_copy(node))
+        node = find_node(k, arg(node->op, 0));
+    return !node->op && k->array[node->array].shared ? 2 : 1;
+}
+
 static char *op_text(const RowKernel *k, const Region *region, const Node *node)
 {
     const Op *op = node->op;

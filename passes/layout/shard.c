@@ -505,10 +505,8 @@ static void assign_layout(Module *m, Extent extent)
     Shard s = { .m = m, .rules = layout_rules(m, extent) };
     for (Param *param = m->params; param; param = param->next)
         param->type.on = (Stages){ 0 };
-    if (s.rules.stages) { /* where are parameters read?  Casts would stay in the program, so it has none yet */
-        assign_entries(&s, NULL);
-        place_params(m);
-    }
+    if (s.rules.stages) /* where are parameters read?  Casts would stay in the program, so it has none yet */
+        assign_entries(&s, NULL), place_params(m);
     assign_entries(&s, m->train.grad_dtype);
 }
 
