@@ -265,13 +265,15 @@ static bool choose_with(Search *search, Programs programs)
 /* If an instance cannot be compiled, the model itself cannot, and the caller finds the errors. */
 bool choose_saved(Run *run, const Ast *file, const Module *m)
 {
+    static const char *const last[] = { "autodiff", "zero", "pipeline" };
     Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
-    Programs programs = { .whole = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "autodiff", NULL }),
-                          .split = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, "zero", NULL }) };
-    const bool good = !programs.whole || !programs.split || choose_with(&search, programs);
-    if (programs.whole)
-        free_module(programs.whole);
-    if (programs.split)
-        free_module(programs.split);
-    return good;
+    Module *until[3];
+    bool good = true;
+    for (int i = 0; i < 3; i++)
+        good &= (until[i] = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, last[i], NULL })) != NULL;
+    const bool chosen = !good || choose_with(&search, (Programs){ until[0], until[1], kept_in(&run->arena, until[2]) });
+    for (int i = 0; i < 3; i++)
+        if (until[i])
+            free_module(until[i]);
+    return chosen;
 }

@@ -148,6 +148,17 @@ static const char *help_for(const Ast *ast, Place place)
                                           : NULL;
 }
 
+/* The calls that no expression evaluates: settings, initialisers, next(tokens). */
+static void check_no_dims(Reading *r, const Ast *ast)
+{
+    const bool has_init = ast->kind == A_PARAM || ast->kind == A_STATE || ast->kind == A_INPUT,
+               has_setting = ast->kind == A_SETTING || ast->kind == A_GROUP || ast->kind == A_RECOMPUTE;
+    const Ast *call = has_init ? ast->init : has_setting ? ast->child : NULL;
+    if (call && call->dims)
+        error_at(r->diags, (Where){ .at = call->dims->loc, .help = "only a call of a block gives dims in brackets" },
+                 "'%s' has no dims in brackets", call->name);
+}
+
 static void check_list(Reading *r, Ast *list, Place place)
 {
     for (Ast *ast = list; ast; ast = ast->next) {
@@ -159,6 +170,7 @@ static void check_list(Reading *r, Ast *list, Place place)
                          statements[i].belongs);
         if (ast->kind == A_ASSIGN && place == IN_TRAIN)
             make_setting(r, ast);
+        check_no_dims(r, ast);
         if (ast->body)
             check_list(r, ast->body, place_of(ast));
     }

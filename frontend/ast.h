@@ -16,19 +16,22 @@ typedef enum {
     A_STRING,  /* name: the text between the quotes */
     A_BOOL,    /* number: 1 or 0 */
     A_NAME,    /* name */
-    A_CALL,    /* name(child, ...): arguments, among them A_KEYWORD and A_ARROW; as: instance name or NULL */
+    A_CALL,    /* name[dims](child, ...): arguments, among them A_KEYWORD and A_ARROW; as: instance name or NULL */
     A_KEYWORD, /* name = child, in an argument list or an index */
     A_ARROW,   /* child -> name: rename(x, a -> b): child is the A_NAME a; also number -> name (top_k) */
-    A_UNARY,   /* name: "-"; child */
-    A_BINARY,  /* name: + - * / % ^ < <= > >= == !=; child, child->next; name_loc: the operator */
-    A_INDEX,   /* child[name = child->next]; name_loc: the dim */
+    A_PARTS,  /* init -> (child: A_NAME ...), in an argument list: one dim as several; init: a right one is an A_NAME */
+    A_JOIN,   /* (child: A_NAME ...) -> name: several as one */
+    A_RANGE,  /* child : child->next -> name (NULL: none), in an index */
+    A_UNARY,  /* name: "-"; child */
+    A_BINARY, /* name: + - * / % ^ < <= > >= == !=; child, child->next; name_loc: the operator */
+    A_INDEX,  /* child[name = child->next]; name_loc: the dim */
     /* Types */
     A_TYPE, /* name: the dtype or NULL; child: A_NAME for each dim; ellipsis: begins with `...` */
     /* Statements of a file */
     A_CONST,     /* name = child */
     A_DIM,       /* name = child (NULL: no size) padded type (NULL: none; an expression) */
-    A_BLOCK,     /* name(child: A_ARG ...) { body } */
-    A_ARG,       /* name: type */
+    A_BLOCK,     /* name[dims](child: A_ARG ...) { body } */
+    A_ARG,       /* name: type (NULL: a const) */
     A_MODEL,     /* name { body } */
     A_TRAIN,     /* { body: A_SETTING ... } */
     A_PARALLEL,  /* { body } */
@@ -43,7 +46,7 @@ typedef enum {
     A_REPEAT, /* init: number of iterations; body */
     A_SCAN,   /* name: the dim; type: options, A_NAME or A_KEYWORD; body */
     A_YIELD,  /* of a scan; name (: type) = init */
-    A_RETURN, /* child */
+    A_RETURN, /* child, ... */
     A_LOSS,   /* child */
     /* Statements of train and parallel */
     A_SETTING,  /* name = child */
@@ -68,6 +71,7 @@ typedef struct Ast {
     const char *as;     /* A_CALL */
     Loc as_loc;
     struct Ast *child, *type, *init, *body; /* lists are linked by next */
+    struct Ast *dims;                       /* of A_BLOCK and A_CALL: A_NAME ..., the names in brackets */
     struct Ast *next;
     struct Ast *last; /* of a list, at its head */
     int depth;        /* of the tree below */

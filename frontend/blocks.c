@@ -1,17 +1,11 @@
-/* blocks.c -- the statements of blocks; parameters; a block call as an instance with a path.
- *
- * A call is inlined: the body is lowered again for each instance, in a separate scope with the arguments and the
- * declarations of the file, and under the instance's path.
- */
+/* blocks.c -- the statements of blocks: assignments, and parameters. */
 #include "lowering.h"
 
 #include <string.h>
 
-enum { MOST_INSTANCES = 16384 };
-
 static const Operand wrong = { .kind = WRONG };
 
-static Name join_path(Lower *l, Name path, const char *name)
+Name join_path(Lower *l, Name path, const char *name)
 {
     return path ? intern_format(l->m, "%s.%s", path, name) : intern_text(l->m, name);
 }
@@ -94,11 +88,13 @@ static void check_one(Lower *l, const Symbol *symbol)
         complain(l, (Where){ .at = symbol->loc, .help = arena_text(l->arena, "update %s = ...", symbol->name) },
                  "the state '%s' has no update", symbol->name);
     static const char *const nouns[N_SYMBOLS] = {
-        [S_ARGUMENT] = "the argument ", [S_PARAM] = "the parameter ", [S_INPUT] = "the input ", [S_LOCAL] = ""
+        [S_ARGUMENT] = "the argument ", [S_CONST] = "the argument ", [S_DIM] = "the dim ",
+        [S_PARAM] = "the parameter ",   [S_INPUT] = "the input ",    [S_LOCAL] = ""
     };
     Where where = { .at = symbol->loc, .help = "use it, or remove it" };
-    if (!symbol->used && !symbol->from_before && symbol->operand.kind != WRONG && l->variant == AS_MODEL &&
-        !l->incomplete)
+    const bool is_number = symbol->kind == S_CONST || symbol->kind == S_DIM;
+    const bool is_wrong = is_number ? symbol->wrong : symbol->operand.kind == WRONG;
+    if (!symbol->used && !symbol->from_before && !is_wrong && l->variant == AS_MODEL && !l->incomplete)
         complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
                  nouns[symbol->kind], symbol->name);
 }
@@ -120,26 +116,26 @@ void name_result(Lower *l, const char *name, Loc loc, Operand operand)
     declare(l, l->scope, S_LOCAL, name, loc)->operand = good ? operand : wrong;
 }
 
-/* p, chosen = top_k(...) */
-static void lower_pair(Lower *l, const Ast *ast)
+/* p, chosen = top_k(...); y, aux = block(...) */
+static void lower_several(Lower *l, const Ast *ast)
 {
     const Ast *target = ast->child;
     Name outer = l->b.path;
     l->b.path = join_path(l, l->path, target->name);
-    Operand values[] = { wrong, lower_expr(l, ast->init) };
+    Results values = results_of(l, ast->init);
+    int count = 0;
+    for (const Ast *name = target; name; name = name->next)
+        count++;
     if (ast->type)
-        complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" }, "one type is stated for two values");
-    set_place(l, ast->init->loc);
-    if (values[1].kind != WRONG)
-        values[0] = largest_of(l, values[1]);
-    if (values[1].kind != WRONG && (values[0].kind == WRONG || target->next->next)) {
-        complain(l, (Where){ .at = target->next->loc }, "one value is assigned to two names");
-        values[0] = values[1] = wrong;
-    }
-    for (int i = 0; target; i = 1, target = target->next) {
-        if (values[i].kind == TENSOR)
-            name_value(l, values[i].value, join_path(l, l->path, target->name));
-        name_result(l, target->name, target->loc, values[i]);
+        complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" }, "one type is stated for %d values", count);
+    const bool good = values.count == count;
+    if (values.count && !good)
+        complain(l, (Where){ .at = target->next->loc }, "%d value%s assigned to %d names", values.count,
+                 values.count == 1 ? " is" : "s are", count);
+    for (int i = 0; target; i++, target = target->next) {
+        if (good && values.at[i].kind == TENSOR)
+            name_value(l, values.at[i].value, join_path(l, l->path, target->name));
+        name_result(l, target->name, target->loc, good ? values.at[i] : wrong);
     }
     l->b.path = outer;
 }
@@ -166,7 +162,7 @@ Operand lower_stated(Lower *l, const Ast *ast, const char *name)
 void lower_assign(Lower *l, const Ast *ast)
 {
     if (ast->child->next) {
-        lower_pair(l, ast);
+        lower_several(l, ast);
         return;
     }
     const Ast *target = ast->child;
@@ -304,200 +300,7 @@ void lower_param(Lower *l, const Ast *ast)
     }
 }
 
-/* --- Calls of blocks ----------------------------------------------------------------------- */
-
-static bool declares_parameters(const Lower *l, const Ast *ast);
-
-/* Does the block have parameters, or a block that it calls?  (Recursion is reported elsewhere.) */
-static bool has_parameters(const Lower *l, Symbol *block)
-{
-    if (block->parameters == UNKNOWN) {
-        block->parameters = NONE_KNOWN;
-        block->parameters = declares_parameters(l, block->ast) ? SOME : NONE_KNOWN;
-    }
-    return block->parameters == SOME;
-}
-
-static bool declares_parameters(const Lower *l, const Ast *ast)
-{
-    Symbol *called = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
-    if (ast->kind == A_PARAM || (called && called->kind == S_BLOCK && has_parameters(l, called)))
-        return true;
-    const Ast *const lists[] = { ast->init, ast->child, ast->body };
-    for (int i = 0; i < 3; i++)
-        for (const Ast *child = lists[i]; child; child = child->next)
-            if (declares_parameters(l, child))
-                return true;
-    return false;
-}
-
-static bool is_free_instance(Lower *l, const char *name, Loc loc, bool has_params)
-{
-    for (const Instance *i = *l->instances; i; i = i->next)
-        if (has_params && i->has_params && strcmp(i->name, name) == 0) {
-            complain(l, (Where){ .at = loc, .help = arena_text(l->arena, "%s(...) as %s_2", name, name) },
-                     "a second instance '%s' here: the first is at %s, and both would have the same parameter names",
-                     name, position_text(l, i->loc));
-            return false;
-        }
-    Instance *instance = NEW(l->arena, Instance);
-    *instance = (Instance){ name, loc, has_params, *l->instances };
-    *l->instances = instance;
-    return true;
-}
-
-static bool may_call(Lower *l, const Ast *call, const Symbol *block)
-{
-    for (int i = 0; i < l->ncalls; i++)
-        if (l->calls[i] == block->ast) {
-            complain(l, (Where){ .at = call->name_loc }, "'%s' calls itself%s", block->name,
-                     i + 1 < l->ncalls ? arena_text(l->arena, " through '%s'", l->calls[l->ncalls - 1]->name) : "");
-            return false;
-        }
-    bool nested = l->ncalls == sizeof l->calls / sizeof l->calls[0];
-    if (!nested && l->instance_count < MOST_INSTANCES)
-        return true;
-    if (!l->too_many && nested)
-        complain(l, (Where){ .at = call->name_loc }, "calls of blocks are nested too deeply");
-    else if (!l->too_many)
-        complain(l, (Where){ .at = call->name_loc, .help = "use repeat" }, "more than %d instances of blocks",
-                 MOST_INSTANCES);
-    l->too_many = true;
-    return false;
-}
-
-static bool argument_fits(Lower *l, const Ast *arg, const Ast *given, const Value *value)
-{
-    Type declared;
-    if (!type_of_ast(l, arg->type, &declared))
-        return false;
-    Names missing = dims_lacking(&declared, &value->type), more = dims_lacking(&value->type, &declared);
-    if (declared.dtype == value->type.dtype && !missing.count && (arg->type->ellipsis || !more.count))
-        return true;
-    const char *wanted = type_words(l, &declared);
-    if (arg->type->ellipsis)
-        wanted = arena_text(l->arena, "%s[..., %s", is_float(declared.dtype) ? "" : dtype_name[declared.dtype],
-                            dims_text(l, &declared) + 1);
-    complain(l,
-             (Where){ .at = given->loc,
-                      .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, position_text(l, arg->loc)) },
-             "the argument '%s' must be %s, not %s", arg->name, wanted, type_words(l, &value->type));
-    return false;
-}
-
-static Operand lower_argument(Lower *l, const Ast *arg, const Ast *given)
-{
-    if (given->kind == A_KEYWORD || given->kind == A_ARROW) {
-        complain(l, (Where){ .at = given->loc }, "the arguments of a block cannot be named in a call");
-        lower_expr(l, given->child);
-        return wrong;
-    }
-    Operand operand = lower_expr(l, given);
-    set_place(l, given->loc);
-    operand = scalar_of(l, operand, arg->type->name ? dtype_named(arg->type->name) : F32);
-    return operand.kind == TENSOR && argument_fits(l, arg, given, operand.value) ? operand : wrong;
-}
-
-static void declare_argument(Lower *l, Scope *scope, const Ast *arg, Operand operand)
-{
-    const Symbol *other = find_symbol(scope, arg->name);
-    if (other)
-        complain(l, (Where){ .at = arg->name_loc }, "'%s' is already %s, declared at %s", arg->name,
-                 symbol_noun(other->kind), position_text(l, other->loc));
-    declare(l, scope, S_ARGUMENT, arg->name, arg->name_loc)->operand = other ? wrong : operand;
-}
-
-/* Lowers the arguments in the scope of the call and names them in the scope of the block. */
-static bool bind_arguments(Lower *l, const Ast *call, const Symbol *block, Scope *scope)
-{
-    const Ast *given = call->child;
-    bool good = true;
-    const char *missing = NULL;
-    for (const Ast *arg = block->ast->child; arg; arg = arg->next) {
-        Operand operand = given ? lower_argument(l, arg, given) : wrong;
-        missing = given || missing ? missing : arg->name;
-        declare_argument(l, scope, arg, operand);
-        good &= operand.kind != WRONG;
-        given = given ? given->next : NULL;
-    }
-    look_at_arguments(l, given);
-    Where at = { .at = call->name_loc, .label = arena_text(l->arena, "declared at %s", position_text(l, block->loc)) };
-    if (missing)
-        complain(l, at, "too few arguments for '%s': '%s' is missing", block->name, missing);
-    if (given)
-        complain(l, at, "too many arguments for '%s'", block->name);
-    return good && !given;
-}
-
-static Operand lower_body(Lower *l, const Symbol *block)
-{
-    Operand returned = wrong;
-    const Ast *last = NULL;
-    for (const Ast *ast = block->ast->body; ast; ast = ast->next) {
-        if (last) {
-            complain(l, (Where){ .at = ast->loc }, "no statement may follow 'return'");
-            break;
-        }
-        if (ast->kind == A_RETURN) {
-            set_place(l, ast->child->loc);
-            returned = lower_expr(l, ast->child);
-            last = ast;
-        } else {
-            lower_statement(l, ast);
-        }
-    }
-    if (!last)
-        complain(l, (Where){ .at = block->loc }, "the block '%s' returns nothing", block->name);
-    return returned;
-}
-
-/* The instance's name with a star for each directly enclosing repeat; all places of a scan have one. */
-static const char *starred(Lower *l, const char *name)
-{
-    const Scope *scope = l->scope;
-    for (const Body *frame = l->frame; frame->outer && scope == frame->scope;
-         frame = frame->outer, scope = scope->outer)
-        name = frame->scans ? name : arena_text(l->arena, "%s.*", name);
-    return name;
-}
-
-static Operand lower_instance(Lower *l, const Symbol *block, Scope *scope, const char *name)
-{
-    const Lower outer = *l;
-    Instance *instances = NULL;
-    l->path = l->b.path = join_path(l, l->path, name);
-    l->stars = join_path(l, l->stars, starred(l, name));
-    l->scope = scope;
-    l->instances = &instances;
-    l->calls[l->ncalls++] = block->ast;
-    Operand returned = lower_body(l, block);
-    if (returned.kind != WRONG)
-        check_used(l, scope);
-    l->path = outer.path, l->stars = outer.stars, l->b.path = outer.b.path;
-    l->scope = outer.scope;
-    l->instances = outer.instances;
-    l->ncalls--;
-    return returned;
-}
-
-Operand call_block(Lower *l, const Ast *call, Symbol *block)
-{
-    const char *name = call->as ? call->as : block->name;
-    Loc at = call->as ? call->as_loc : call->name_loc;
-    Scope scope = { .outer = &l->globals };
-    block->used = true;
-    if (!may_call(l, call, block)) {
-        look_at_arguments(l, call->child);
-        return wrong;
-    }
-    l->instance_count++;
-    bool bound = bind_arguments(l, call, block, &scope);
-    bool is_free = is_free_instance(l, name, at, has_parameters(l, block));
-    if (!is_free)
-        return wrong;
-    Operand returned = lower_instance(l, block, &scope, name);
-    return bound ? returned : wrong;
-}
+/* --- All of them ---------------------------------------------------------------------------- */
 
 void lower_statement(Lower *l, const Ast *ast)
 {

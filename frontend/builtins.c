@@ -1,6 +1,7 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * attend.c has attend; library.c has rope, dropout and rename; concat.c has concat; experts.c has those for experts.
+ * attend.c has attend; library.c has rope, dropout and rename; shapes.c has split and merge; conv.c has conv; concat.c
+ * has concat; experts.c has those for experts.
  */
 #include "builtins.h"
 
@@ -112,10 +113,12 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
         return false;
     }
-    const Symbol *symbol = find_symbol_here(&l->globals, ast->name);
-    if (letter == 's' && symbol && symbol->is_slots) /* which may have no size yet */
-        declared.name = intern_text(l->m, ast->name);
-    else if (!find_dim_named(l, ast->name, ast->loc, &declared))
+    Symbol *named = find_symbol(l->scope, ast->name);
+    const Symbol *symbol = meant_by(named);
+    if (letter == 's' && symbol && symbol->is_slots) { /* which may have no size yet */
+        named->used = true;
+        declared.name = intern_text(l->m, symbol->name);
+    } else if (!find_dim_named(l, ast->name, ast->loc, &declared))
         return false;
     name = declared.name;
     if ((letter == 'd' || letter == 'a') && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))
@@ -133,14 +136,30 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     return true;
 }
 
+/* A word, or dims with an arrow between them. */
 static bool bind_word(Lower *l, const Builtin *f, const Ast *ast, AstKind kind, const Ast **word)
 {
     *word = ast;
-    if (ast->kind == kind && (kind != A_ARROW || ast->child->kind == A_NAME))
+    const Ast *from = kind == A_ARROW ? ast->child : ast->init;
+    if (ast->kind == kind && ((kind != A_ARROW && kind != A_PARTS) || from->kind == A_NAME))
         return true;
     complain(l, (Where){ .at = ast->loc, .help = f->usage }, "%s is needed here",
-             kind == A_ARROW ? "a renaming" : "the name of a type");
+             kind == A_ARROW   ? "a renaming"
+             : kind == A_PARTS ? "a dim and its parts"
+             : kind == A_JOIN  ? "a list of dims and the one that they become"
+                               : "the name of a type");
     return false;
+}
+
+static bool bind_window(Lower *l, const Builtin *f, const Ast *ast, Arguments *a)
+{
+    if (ast->kind != A_PARTS)
+        return bind_dim(l, f, 'd', ast, a);
+    if (a->nwindows == MAX_RANK) {
+        complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
+        return false;
+    }
+    return bind_word(l, f, ast, A_PARTS, &a->window[a->nwindows++]);
 }
 
 static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
@@ -159,6 +178,12 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
         return bind_word(l, f, ast, A_NAME, &a->word);
     case 'r':
         return bind_word(l, f, ast, A_ARROW, &a->renaming);
+    case 'p':
+        return bind_word(l, f, ast, A_PARTS, &a->renaming);
+    case 'm':
+        return bind_word(l, f, ast, A_JOIN, &a->renaming);
+    case 'c':
+        return bind_window(l, f, ast, a);
     default:
         return bind_tensor(l, f, letter, ast, a);
     }
@@ -206,6 +231,12 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
 {
     *flag = keyword && keyword->child->number != 0;
     if (!keyword || keyword->child->kind == A_BOOL)
+        return true;
+    Constant number = integer_constant(-1);
+    if (keyword->child->kind != A_NUMBER && !constant_of(l, keyword->child, &number))
+        return false;
+    *flag = number.value == 1;
+    if (number.value == 0 || number.value == 1)
         return true;
     complain(l, (Where){ .at = keyword->child->loc }, "'%s' must be true or false", keyword->name);
     return false;
@@ -274,6 +305,33 @@ Operand call_function(Lower *l, const Ast *call)
     return f->lower(l, &a);
 }
 
+/* The dims and consts of a block may be of use in another call of it. */
+static void note_names(const Lower *l, const Ast *ast)
+{
+    Symbol *symbol = ast->name ? find_symbol(l->scope, ast->name) : NULL;
+    if (symbol && (symbol->kind == S_CONST || symbol->kind == S_DIM))
+        symbol->used = true;
+    for (const Ast *dim = ast->dims; dim; dim = dim->next)
+        note_names(l, dim);
+    for (const Ast *child = ast->child; child; child = child->next)
+        note_names(l, child);
+}
+
+/* A choice at compile time; the other expression is not lowered. */
+Operand choose(Lower *l, const Ast *call)
+{
+    const Ast *condition = call->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
+    Constant c;
+    if (!no || no->next) {
+        complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments");
+        return wrong;
+    }
+    if (!constant_of(l, condition, &c))
+        return wrong;
+    note_names(l, c.value != 0 ? no : yes);
+    return lower_expr(l, c.value != 0 ? yes : no);
+}
+
 /* --- Elementwise --------------------------------------------------------------------------- */
 
 static OpKind op_named(const char *name)
@@ -335,6 +393,23 @@ CALL(iota)
     return tensor_operand(emit_iota(l, dim));
 }
 
+CALL(one_hot)
+{
+    Dim dim;
+    Value *index = a->x[0];
+    const Loc at = a->ast[0]->loc;
+    find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
+    if (index->type.dtype != I32)
+        complain(l, (Where){ .at = at, .help = "cast(..., i32)" }, "one_hot takes i32, not %s",
+                 is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
+    else if (find_dim(&index->type, dim.name) >= 0)
+        complain(l, (Where){ .at = a->dim_ast[0]->loc, .also = { at } }, "%s already has a dim '%s'",
+                 type_words(l, &index->type), dim.name);
+    else if (!has_no_positions(l, dim.name, a->dim_ast[0]->loc) && index_fits(l, index, dim.size, NULL, at))
+        return tensor_operand(one_hot(l, index, dim));
+    return wrong;
+}
+
 /* --- Reductions and products --------------------------------------------------------------- */
 
 /* The named dims; if none is named, all. */
@@ -376,6 +451,7 @@ CALL(dot)
 }
 
 CALL(softmax) { return tensor_operand(softmax(l, a->x[0], a->dims.name[0])); }
+CALL(logsumexp) { return tensor_operand(logsumexp(l, a->x[0], a->dims.name[0])); }
 CALL(log_softmax) { return tensor_operand(log_softmax(l, a->x[0], a->dims.name[0])); }
 
 static bool eps_argument(Lower *l, const Arguments *a, double *eps)

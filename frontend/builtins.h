@@ -17,6 +17,8 @@ typedef struct {
     const Ast *dim_ast[MAX_NAMES];
     Constant number;
     const Ast *number_ast, *word, *renaming;
+    const Ast *window[MAX_RANK]; /* of conv: d -> (a, b) */
+    int nwindows;
     const Ast *keyword[MOST_KEYWORDS]; /* in the order of the row; NULL if absent */
 } Arguments;
 

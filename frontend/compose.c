@@ -8,6 +8,7 @@
  */
 #include "lowering.h"
 
+#include <float.h>
 #include <math.h>
 
 static Value *one(Lower *l, OpKind kind, Value *a) { return EMIT(l, kind, NO_ATTRS, a); }
@@ -52,6 +53,16 @@ Value *log_softmax(Lower *l, Value *x, Name dim)
 {
     Value *z = below_largest(l, x, dim);
     return two(l, OP_sub, z, one(l, OP_log, sum_over(l, one(l, OP_exp, z), only(dim))));
+}
+
+/* Of minus infinities it is minus infinity. */
+Value *logsumexp(Lower *l, Value *x, Name dim)
+{
+    x = emit_f32(l, x);
+    Value *most = two(l, OP_maximum, EMIT(l, OP_max, (Attrs){ .over = only(dim) }, x), emit_number(l, -FLT_MAX, F32));
+    most = one(l, OP_stop_gradient, most);
+    Value *sum = sum_over(l, one(l, OP_exp, two(l, OP_sub, x, most)), only(dim));
+    return two(l, OP_add, one(l, OP_log, sum), most);
 }
 
 /* The mean along a normalised dim, independent of the batch. */
@@ -155,6 +166,21 @@ static bool is_choice(const Value *index, Name dim)
     return index->def && index->def->kind == OP_top_k && index->def->attrs.dim == dim;
 }
 
+/* y, with a check of the index: a gather from zeros detects one out of range. */
+static Value *with_check(Lower *l, Value *y, Value *index, Dim along)
+{
+    Value *zero = emit_number(l, 0, y ? y->type.dtype : F32);
+    Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), zero);
+    return two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
+}
+
+Value *one_hot(Lower *l, Value *index, Dim along)
+{
+    Value *y = emit_cast(l, two(l, OP_eq, index, emit_iota(l, along)), F32);
+    const bool is_checked = is_choice(index, along.name) || is_of_data(l, index);
+    return is_checked ? y : with_check(l, y, index, along);
+}
+
 /* Ranks and micro-batches need no messages for it, unlike for a gather. */
 Value *pick(Lower *l, Value *x, Value *index, Dim along)
 {
@@ -168,10 +194,7 @@ Value *pick(Lower *l, Value *x, Value *index, Dim along)
     Value *is_it = two(l, OP_eq, index, emit_iota(l, along));
     Value *zero = emit_number(l, 0, x ? x->type.dtype : F32);
     Value *y = sum_over(l, EMIT(l, OP_where, NO_ATTRS, is_it, x, zero), only(along.name));
-    if (!is_choice(index, along.name)) { /* a gather from zeros detects an index out of range */
-        Value *zeros = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { along } } }), zero);
-        y = two(l, OP_add, y, EMIT(l, OP_gather, ((Attrs){ .dim = along.name }), zeros, index));
-    }
+    y = is_choice(index, along.name) ? y : with_check(l, y, index, along);
     return dtype == BOOL ? emit_cast(l, y, BOOL) : y;
 }
 

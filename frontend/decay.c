@@ -64,6 +64,16 @@ static void contract_operand(Decay *d, const Op *op, int i)
             contract(d, arg(op, i), arg(op, i)->type.dim[j].name, true);
 }
 
+/* A dim that the operand lacks may be a part of one of its dims, or consist of several. */
+static void contract_dim(Decay *d, const Op *op, int i, Name dim, bool kept)
+{
+    const Names gone = info(op)->traits & FOLDS ? dims_lacking(&arg(op, i)->type, &result(op)->type) : (Names){ 0 };
+    if (find_dim(&arg(op, i)->type, dim) >= 0 || !gone.count)
+        contract(d, arg(op, i), dim, kept);
+    for (int j = 0; find_dim(&arg(op, i)->type, dim) < 0 && j < gone.count; j++)
+        contract(d, arg(op, i), gone.name[j], kept);
+}
+
 /* Contracted dims of a result are contracted dims of its operands, under their names there. */
 static void pass_to_operands(Decay *d, const Op *op)
 {
@@ -73,7 +83,7 @@ static void pass_to_operands(Decay *d, const Op *op)
             contract_operand(d, op, i);
         for (int j = 0; j < op->results.count && is_made(d, op->results.at[j]); j++)
             for (const Contracted *c = contracted(d, op->results.at[j]); c; c = c->next)
-                contract(d, arg(op, i), to && c->dim == to ? op->attrs.dim : c->dim, c->kept);
+                contract_dim(d, op, i, to && c->dim == to ? op->attrs.dim : c->dim, c->kept);
     }
 }
 

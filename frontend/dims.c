@@ -302,7 +302,10 @@ void declare_all(Lower *l)
 
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
 {
-    const Symbol *symbol = find_symbol(l->scope, name);
+    Symbol *symbol = find_symbol(l->scope, name);
+    if (symbol)
+        symbol->used = true;
+    symbol = meant_by(symbol);
     if (!symbol || symbol->kind != S_DIM) {
         NearMiss near = { .name = name };
         for (const Symbol *s = l->globals.newest; s; s = s->next)
@@ -314,7 +317,7 @@ bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
             complain(l, (Where){ .at = loc, .help = did_you_mean(l->arena, &near) }, "no dim is named '%s'", name);
         return false;
     }
-    *dim = (Dim){ .name = intern_text(l->m, name), .size = symbol->number.integer, .padded = symbol->padded };
+    *dim = (Dim){ .name = intern_text(l->m, symbol->name), .size = symbol->number.integer, .padded = symbol->padded };
     if (symbol == l->batch)
         dim->size = dim->padded = l->batch_size;
     dim->split.count = l->variant == AS_CHECK && (symbol == l->batch || symbol->by_sequence); /* over its only axis */
@@ -358,7 +361,7 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type)
         }
         if (find_dim(type, dim.name) >= 0) {
             complain(l, (Where){ .at = name->loc, .help = "declare a second dim of that size" },
-                     "'%s' occurs twice: the dims of a tensor must be distinct", name->name);
+                     "'%s' occurs twice: the dims of a tensor must be distinct", dim.name);
             good = false;
         } else if (type->rank == MAX_RANK) {
             complain(l, (Where){ .at = name->loc }, "a tensor has at most %d dims", MAX_RANK);

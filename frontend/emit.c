@@ -39,6 +39,7 @@ void complain(Lower *l, Where where, const char *format, ...)
     vsnprintf(message, length + 1, format, again);
     va_end(again);
     va_end(args);
+    where.label = where.label ? where.label : instance_text(l);
     if (!already_reported(l, where.at, message))
         error_at(l->diags, where, "%s", message);
 }

@@ -22,23 +22,46 @@ static const Ast *argument_of(const Ast *call, const char *function, int number)
     return at;
 }
 
-static bool dispatches_to(const Ast *ast, const char *name)
+static bool dispatches_to(const Lower *l, Map *seen, const Ast *ast, const char *name);
+
+/* Is it given to a block that dispatches to it?  Names in brackets that were looked at are in `seen`: blocks that call
+ * themselves are reported later. */
+static bool gives_slots(const Lower *l, Map *seen, const Ast *call, const char *name)
+{
+    const Ast *block = call->dims ? l->file : NULL;
+    while (block && (block->kind != A_BLOCK || strcmp(block->name, call->name) != 0))
+        block = block->next;
+    const Ast *own = block ? block->dims : NULL;
+    for (const Ast *given = call->dims; given && own; given = given->next, own = own->next) {
+        if ((name && strcmp(given->name, name) != 0) || map_get(seen, own))
+            continue;
+        map_put(seen, own, seen);
+        if (dispatches_to(l, seen, block, own->name))
+            return true;
+    }
+    return false;
+}
+
+static bool dispatches_to(const Lower *l, Map *seen, const Ast *ast, const char *name)
 {
     const Ast *slots = argument_of(ast, "dispatch", 3);
     if (slots && slots->kind == A_NAME && (!name || strcmp(slots->name, name) == 0))
         return true;
+    if (ast->kind == A_CALL && gives_slots(l, seen, ast, name))
+        return true;
     const Ast *const lists[] = { ast->init, ast->child, ast->body };
     for (int i = 0; i < 3; i++)
         for (const Ast *child = lists[i]; child; child = child->next)
-            if (dispatches_to(child, name))
+            if (dispatches_to(l, seen, child, name))
                 return true;
     return false;
 }
 
 bool holds_slots(const Lower *l, const char *name)
 {
+    Map seen = { .arena = l->arena };
     for (const Ast *ast = l->file; ast; ast = ast->next)
-        if (dispatches_to(ast, name))
+        if (dispatches_to(l, &seen, ast, name))
             return true;
     return false;
 }
@@ -78,11 +101,29 @@ static void declare_choice(Lower *l, const Ast *made)
     }
 }
 
+/* x[d = a : b -> e] declares e as b - a elements, if it is not declared. */
+static void declare_range(Lower *l, const Ast *range)
+{
+    Ast *first = NEW(l->arena, Ast), *end = NEW(l->arena, Ast);
+    if (!range->name || find_symbol_here(&l->globals, range->name))
+        return;
+    *first = *range->child, *end = *range->child->next;
+    first->next = first->last = NULL;
+    end->next = first;
+    const Ast count = { .kind = A_BINARY, .loc = range->loc, .name = "-", .child = end };
+    Ast made = *range;
+    made.child = NEW(l->arena, Ast);
+    *made.child = count;
+    declare_choice(l, &made);
+}
+
 static void declare_choices_of(Lower *l, const Ast *ast)
 {
     const Ast *made = argument_of(ast, "top_k", 2);
     if (made && made->kind == A_ARROW)
         declare_choice(l, made);
+    if (ast->kind == A_RANGE)
+        declare_range(l, ast);
     const Ast *const lists[] = { ast->init, ast->child, ast->body };
     for (int i = 0; i < 3; i++)
         for (const Ast *child = lists[i]; child; child = child->next)

@@ -42,7 +42,8 @@ Value *lower_tensor(Lower *l, const Ast *ast)
 void look_at_arguments(Lower *l, const Ast *list)
 {
     for (; list; list = list->next) {
-        const Ast *ast = list->kind == A_ARROW ? NULL : list->kind == A_KEYWORD ? list->child : list;
+        const bool names_dims = list->kind == A_ARROW || list->kind == A_PARTS || list->kind == A_JOIN;
+        const Ast *ast = names_dims ? NULL : list->kind == A_KEYWORD ? list->child : list;
         const Symbol *symbol = ast && ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
         if (ast && (ast->kind != A_NAME || symbol))
             lower_expr(l, ast);
@@ -287,14 +288,14 @@ static void unknown_name(Lower *l, const Ast *ast)
 
 static Operand lower_name(Lower *l, const Ast *ast)
 {
-    Symbol *symbol = find_symbol(l->scope, ast->name);
+    Symbol *named = find_symbol(l->scope, ast->name), *symbol = meant_by(named);
     if (!symbol && strcmp(ast->name, "inf") == 0)
         return number_operand(real_constant(INFINITY));
     if (!symbol) {
         unknown_name(l, ast);
         return wrong;
     }
-    symbol->used = true;
+    named->used = symbol->used = true;
     if (symbol->wrong)
         return wrong;
     if (symbol == l->batch || symbol->is_slots) {
@@ -380,19 +381,21 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
     *dim = declared.name;
     if (find_dim(&x->type, declared.name) >= 0)
         return true;
-    NearMiss near = { .name = name };
+    NearMiss near = { .name = declared.name };
     for (int i = 0; i < x->type.rank; i++)
         offer(&near, x->type.dim[i].name);
     const char *help = scan_along(l, declared.name) ? "a scan sees one place: do this before it, or after it"
                                                     : did_you_mean(l->arena, &near);
     complain(l, (Where){ .at = loc, .also = { at->loc }, .label = declared_text(l, at), .help = help },
-             "%s has no dim '%s'", type_words(l, &x->type), name);
+             "%s has no dim '%s'", type_words(l, &x->type), declared.name);
     return false;
 }
 
 static Operand lower_index(Lower *l, const Ast *ast)
 {
-    Operand x = lower_expr(l, ast->child), at = lower_expr(l, ast->child->next);
+    const Ast *index = ast->child->next;
+    const bool is_range = index->kind == A_RANGE;
+    Operand x = lower_expr(l, ast->child), at = is_range ? number_operand(integer_constant(0)) : lower_expr(l, index);
     Name name;
     if (x.kind == WRONG || at.kind == WRONG)
         return wrong;
@@ -406,6 +409,8 @@ static Operand lower_index(Lower *l, const Ast *ast)
         return wrong;
     set_place(l, ast->name_loc);
     const Dim *dim = &x.value->type.dim[find_dim(&x.value->type, name)];
+    if (is_range)
+        return lower_range(l, index, x.value, *dim);
     return at.kind == NUMBER ? slice(l, ast, x.value, dim, at.number) : gather(l, ast, x.value, dim, at.value);
 }
 
@@ -427,25 +432,21 @@ static Operand unknown_call(Lower *l, const Ast *ast)
     return wrong;
 }
 
-/* if(c, a, b): a choice at compile time; the other expression is not looked at. */
-static Operand lower_if(Lower *l, const Ast *ast)
+static void refuse_dims(Lower *l, const Ast *call)
 {
-    const Ast *condition = ast->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
-    Constant c;
-    if (!no || no->next) {
-        complain(l, (Where){ .at = ast->loc }, "if(condition, a, b) takes three arguments");
-        return wrong;
-    }
-    return constant_of(l, condition, &c) ? lower_expr(l, c.value != 0 ? yes : no) : wrong;
+    complain(l, (Where){ .at = call->dims->loc, .help = "only a call of a block gives dims in brackets" },
+             "'%s' has no dims in brackets", call->name);
 }
 
 static Operand lower_call(Lower *l, const Ast *ast)
 {
-    if (strcmp(ast->name, "if") == 0)
-        return lower_if(l, ast);
     Symbol *block = find_symbol_here(&l->globals, ast->name);
     if (block && block->kind == S_BLOCK && l->frame && !l->matrix)
         return call_block(l, ast, block);
+    if (ast->dims)
+        refuse_dims(l, ast);
+    if (strcmp(ast->name, "if") == 0)
+        return choose(l, ast);
     if (!is_function(ast->name) && !folds(ast->name))
         return unknown_call(l, ast);
     if (ast->as)

@@ -55,10 +55,11 @@
 %left '*' '/' '%'
 %precedence NEGATION
 %right '^'
+%precedence ALONE  /* a name that no bracket follows */
 %precedence '['
 
-%nterm <Ast *> lines line statement last body names name type dims dim expr call args arguments argument
-%nterm <Ast *> arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
+%nterm <Ast *> lines line statement last body names name type dims dim expr index call args arguments argument tuple
+%nterm <Ast *> over_dims results arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
 %nterm <Ast *> numbers zero_options pipeline_options over otherwise
 %nterm <bool> no_decay frozen
 
@@ -102,7 +103,8 @@ statement:
 | DIM NAME padding                  { $$ = MAKE(A_DIM, @$, .name_loc = @NAME, .name = $NAME, .type = $padding); }
 | DIM NAME '=' expr padding         { $$ = MAKE(A_DIM, @$, .name_loc = @NAME, .name = $NAME, .child = $expr,
                                                 .type = $padding); }
-| BLOCK NAME '(' arg_types ')' body { $$ = MAKE(A_BLOCK, @$, .name_loc = @NAME, .name = $NAME,
+| BLOCK NAME over_dims '(' arg_types ')' body
+                                    { $$ = MAKE(A_BLOCK, @$, .name_loc = @NAME, .name = $NAME, .dims = $over_dims,
                                                 .child = $arg_types, .body = $body); }
 | MODEL NAME body                   { $$ = MAKE(A_MODEL, @$, .name_loc = @NAME, .name = $NAME, .body = $body); }
 | TRAIN body                        { $$ = MAKE(A_TRAIN, @$, .name_loc = @TRAIN, .name = "train", .body = $body); }
@@ -126,7 +128,8 @@ statement:
 | YIELD NAME '=' expr               { $$ = MAKE(A_YIELD, @$, .name_loc = @NAME, .name = $NAME, .init = $expr); }
 | YIELD NAME ':' type '=' expr      { $$ = MAKE(A_YIELD, @$, .name_loc = @NAME, .name = $NAME, .type = $type,
                                                 .init = $expr); }
-| RETURN expr                       { $$ = MAKE(A_RETURN, @$, .name_loc = @RETURN, .name = "return", .child = $expr); }
+| RETURN results                    { $$ = MAKE(A_RETURN, @$, .name_loc = @RETURN, .name = "return",
+                                                .child = $results); }
 | LOSS expr                         { $$ = MAKE(A_LOSS, @$, .name_loc = @LOSS, .name = "loss", .child = $expr); }
 | MESH mesh_axes                    { $$ = MAKE(A_MESH, @$, .name_loc = @MESH, .name = "mesh", .child = $mesh_axes); }
 | SHARD shard_dims OVER NAME otherwise zero_options
@@ -178,6 +181,16 @@ names:
 | names[list] ',' name              { $$ = append_ast($list, $name); }
 ;
 
+over_dims:
+  %empty                            { $$ = NULL; }
+| '[' names ']'                     { $$ = $names; }
+;
+
+results:
+  expr                              { $$ = $expr; }
+| results[list] ',' expr            { $$ = append_ast($list, $expr); }
+;
+
 arg_types:
   %empty                            { $$ = NULL; }
 | arg_type                          { $$ = $arg_type; }
@@ -186,6 +199,7 @@ arg_types:
 
 arg_type:
   NAME ':' type                     { $$ = MAKE(A_ARG, @$, .name_loc = @NAME, .name = $NAME, .type = $type); }
+| NAME ':' CONST                    { $$ = MAKE(A_ARG, @$, .name_loc = @NAME, .name = $NAME); }
 ;
 
 type:
@@ -212,11 +226,15 @@ expr:
 | STRING                            { $$ = MAKE(A_STRING, @$, .name = $STRING); }
 | TRUE                              { $$ = MAKE(A_BOOL, @$, .name = "true", .number = 1); }
 | FALSE                             { $$ = MAKE(A_BOOL, @$, .name = "false"); }
-| name                              { $$ = $name; }
+| NAME %prec ALONE                  { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $NAME); }
 | call                              { $$ = $call; }
 | call AS NAME                      { $$ = $call; $$->as = $NAME; $$->as_loc = @NAME; $$->loc = @$; }
-| expr[x] '[' NAME '=' expr[at] ']' { $$ = MAKE(A_INDEX, @$, .name_loc = @NAME, .name = $NAME,
-                                                .child = append_ast($x, $at)); }
+| NAME[of] '[' NAME[dim] '=' index ']'
+                                    { Ast *x = MAKE(A_NAME, @of, .name_loc = @of, .name = $of);
+                                      $$ = MAKE(A_INDEX, @$, .name_loc = @dim, .name = $dim,
+                                                .child = append_ast(x, $index)); }
+| expr[x] '[' NAME '=' index ']'    { $$ = MAKE(A_INDEX, @$, .name_loc = @NAME, .name = $NAME,
+                                                .child = append_ast($x, $index)); }
 | '-' expr[a] %prec NEGATION        { $$ = MAKE(A_UNARY, @$, .name_loc = @1, .name = "-", .child = $a); }
 | expr[a] '+' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "+", .child = append_ast($a, $b)); }
 | expr[a] '-' expr[b]               { $$ = MAKE(A_BINARY, @$, .name_loc = @2, .name = "-", .child = append_ast($a, $b)); }
@@ -233,8 +251,19 @@ expr:
 | '(' expr[inner] ')'               { $$ = $inner; $$->parenthesised = true; }
 ;
 
+index:
+  expr                              { $$ = $expr; }
+| expr[from] ':' expr[to]           { $$ = MAKE(A_RANGE, @$, .name_loc = @2, .child = append_ast($from, $to)); }
+| expr[from] ':' expr[to] ARROW NAME
+                                    { $$ = MAKE(A_RANGE, @$, .name_loc = @NAME, .name = $NAME,
+                                                .child = append_ast($from, $to)); }
+;
+
 call:
   NAME '(' arguments ')'            { $$ = MAKE(A_CALL, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments); }
+| NAME '[' names ']' '(' arguments ')'
+                                    { $$ = MAKE(A_CALL, @$, .name_loc = @NAME, .name = $NAME, .dims = $names,
+                                                .child = $arguments); }
 ;
 
 arguments:
@@ -251,6 +280,12 @@ argument:
   expr                              { $$ = $expr; }
 | NAME '=' expr                     { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
 | expr ARROW NAME                   { $$ = MAKE(A_ARROW, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+| expr ARROW tuple                  { $$ = MAKE(A_PARTS, @$, .name_loc = @tuple, .init = $expr, .child = $tuple); }
+| tuple ARROW NAME                  { $$ = MAKE(A_JOIN, @$, .name_loc = @NAME, .name = $NAME, .child = $tuple); }
+;
+
+tuple:
+  '(' name ',' names ')'            { $$ = append_ast($name, $names); }
 ;
 
 mesh_axes:
@@ -407,6 +442,14 @@ static bool follows_loss(const char *text, int at)
     return at > 4 && memcmp(text + at - 4, "loss", 4) == 0 && isspace((unsigned char)text[at - 5]);
 }
 
+/* x[seq] + 1 */
+static bool follows_dims(const char *text, int at, const yysymbol_kind_t *expected, int n)
+{
+    while (at > 0 && text[at - 1] == ' ')
+        at--;
+    return at > 0 && text[at - 1] == ']' && n == 1 && strcmp(yysymbol_name(expected[0]), "'('") == 0;
+}
+
 /* The likely mistake, as far as two tokens show it. */
 static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yysymbol_kind_t *expected, int n)
 {
@@ -417,6 +460,8 @@ static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yy
         return arena_text(r->arena, "%s is a keyword and cannot be a name", name);
     if (strcmp(name, "'='") == 0 && follows_loss(r->source->text, at.begin))
         return "loss is a statement: write 'loss mean(x)'";
+    if (follows_dims(r->source->text, at.begin, expected, n))
+        return "f[d](x) calls a block, x[d = 3] takes an element";
     if (strstr("'<' '>' '<=' '>=' '==' '!='", name) && in_group(&groups[OPERATORS], expected, n, found))
         return "comparisons cannot be chained; use parentheses";
     if (r->nopen > 0 && r->nopen <= MAX_OPEN && r->open[r->nopen - 1].begin < at.begin)

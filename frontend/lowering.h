@@ -7,9 +7,10 @@
  *   optimizers.c optimizers and the parameters of each;  updates.c  an optimizer as IR;  matrices.c  its matrices
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
- *   builtins.c   the built-in functions, from builtins.def;  attend.c, library.c, concat.c, experts.c  more of them
+ *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
+ *                random.c, concat.c, experts.c
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  blocks, instances, params;  repeat.c, recurrence.c  loops
+ *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c, recurrence.c loops
  *   state.c      state that is no parameter;  load.c  counts of what experts get
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
@@ -68,6 +69,7 @@ typedef struct Symbol {
     bool used;
     bool from_before;     /* of a local: a carried value of a repeat, which may remain unread */
     Constant number;      /* of a const; of a dim or several its size */
+    struct Symbol *meant; /* of a dim or const of a block: what the call gives; NULL: a number */
     Names dims;           /* of `in` and `out` in an optimizer */
     int64_t padded;       /* of a dim: size in memory */
     double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
@@ -95,6 +97,7 @@ typedef struct Layout Layout;
 Symbol *find_symbol(const Scope *scope, const char *name);      /* in this or an outer scope; or NULL */
 Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
+Symbol *meant_by(Symbol *symbol);         /* the dim or const that a block's is in this call; else itself */
 const char *symbol_noun(SymbolKind kind); /* "a dim" */
 
 /* --- The state of a lowering ----------------------------------------------------------------- */
@@ -236,6 +239,10 @@ typedef struct Group {
     struct Group *next;
 } Group;
 
+typedef struct {
+    const Ast *block, *call;
+} Call;
+
 struct Lower {
     Module *m;
     Arena *arena; /* the module's */
@@ -267,7 +274,7 @@ struct Lower {
     Builder b;            /* position and source location of the next op */
     Name path, stars;     /* of the instance: "h.attn", "h.*.attn"; NULL in the model itself */
     Instance **instances; /* of the scope */
-    const Ast *calls[64]; /* blocks in lowering, outermost first */
+    Call calls[64];       /* blocks in lowering, outermost first */
     int ncalls;
     int depth; /* of expressions */
     int instance_count, dropout_count, total_count;
@@ -375,8 +382,16 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
 bool is_function(const char *name); /* of the language */
 void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
-bool has_no_positions(Lower *l, Name dim, Loc at); /* reports a dim of which none may be named */
-Operand call_block(Lower *l, const Ast *call, Symbol *block);
+Operand choose(Lower *l, const Ast *call);                    /* if(c, a, b) */
+bool has_no_positions(Lower *l, Name dim, Loc at);            /* reports a dim of which none may be named */
+Operand call_block(Lower *l, const Ast *call, Symbol *block); /* the only value that it returns */
+/* The values of an expression, of which a block returns several, and top_k has two; none after an error. */
+typedef struct {
+    int count;
+    Operand *at;
+} Results;
+Results results_of(Lower *l, const Ast *ast);
+const char *instance_text(Lower *l);   /* "in attention[seq, embed], called at 30:9": of a block over dims; else NULL */
 bool declares_records(const Lower *l); /* is_fed_records of the whole model, of which all inputs may not be known yet */
 Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
 /* Notes that inputs used as an index of a dim are below its size; false after reporting a number that is not. */
@@ -384,6 +399,7 @@ bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, L
 
 /* --- Statements -------------------------------------------------------------------------------- */
 
+Name join_path(Lower *l, Name path, const char *name);
 void lower_assign(Lower *l, const Ast *ast);
 void lower_param(Lower *l, const Ast *ast);
 void declare_state(Lower *l, Symbol *symbol);
@@ -453,12 +469,19 @@ Value *sum_over(Lower *l, Value *x, Names dims);
 Value *mean_over(Lower *l, Value *x, Names dims);
 Value *softmax(Lower *l, Value *x, Name dim);
 Value *log_softmax(Lower *l, Value *x, Name dim);
+Value *logsumexp(Lower *l, Value *x, Name dim);
 Value *layernorm(Lower *l, Value *x, Name dim, double eps);
 Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
 Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2], Value *bias,
                  Value *sinks); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
+Value *one_hot(Lower *l, Value *index, Dim along);
 Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
+
+/* --- shapes.c ------------------------------------------------------------------------------------- */
+
+Value *split_dim(Lower *l, Value *x, Dim whole, Dims parts);        /* of sizes that fit */
+Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim); /* x[dim = a : b -> c] */
 
 /* --- labels.c: the divisor of a mean of cross_entropy ------------------------------------------------ */
 

@@ -30,6 +30,13 @@ Symbol *find_symbol(const Scope *scope, const char *name)
     return symbol;
 }
 
+Symbol *meant_by(Symbol *symbol)
+{
+    while (symbol && symbol->meant)
+        symbol = symbol->meant;
+    return symbol;
+}
+
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc)
 {
     Symbol *symbol = NEW(l->arena, Symbol);

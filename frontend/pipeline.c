@@ -28,11 +28,20 @@ typedef struct {
 static const Repeated *find_repeated(Layout *p, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
+    const Repeated *found = NULL;
     for (const Repeated *r = p->l->repeated; r; r = r->next) {
-        if (strcmp(r->name, ast->name) == 0)
-            return r;
-        offer(&near, r->name);
+        if (strcmp(r->name, ast->name) != 0) {
+            offer(&near, r->name);
+        } else if (found && found->dim != r->dim) {
+            complain(p->l, (Where){ .at = ast->name_loc, .help = "name an instance that is in, or around, only one" },
+                     "'%s' is in several repeats", ast->name);
+            return NULL;
+        } else {
+            found = r;
+        }
     }
+    if (found)
+        return found;
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
     return NULL;

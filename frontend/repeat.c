@@ -274,6 +274,21 @@ static void note_repeated(Lower *l, const char *name, const Dim *copies)
     l->repeated = repeated;
 }
 
+/* The const of the file that is the number of copies; that of a block stands for it. */
+static void note_count(Lower *l, const Ast *count, const Dim *copies)
+{
+    const Symbol *symbol = count->kind == A_NAME ? meant_by(find_symbol(l->scope, count->name)) : NULL;
+    if (symbol && symbol == find_symbol_here(&l->globals, symbol->name))
+        note_repeated(l, symbol->name, copies);
+}
+
+/* The instances of blocks around a repeat: "enc" and "dec" of one block for two towers. */
+static void note_instances_around(Lower *l, const Dim *copies)
+{
+    for (int i = 0; i < l->ncalls && !l->frame->outer; i++)
+        note_repeated(l, l->calls[i].call->as ? l->calls[i].call->as : l->calls[i].block->name, copies);
+}
+
 static int64_t copies_of(Lower *l, const Ast *ast)
 {
     int64_t copies = 1;
@@ -354,8 +369,10 @@ void lower_repeat(Lower *l, const Ast *ast)
                  scans ? "and yields nothing, so its places do nothing" : "so its copies do nothing");
     for (const Instance *i = *l->instances; !scans && i && i != before; i = i->next)
         note_repeated(l, i->name, &body->copy);
-    if (!scans && ast->init->kind == A_NAME)
-        note_repeated(l, ast->init->name, &body->copy);
+    if (!scans) {
+        note_count(l, ast->init, &body->copy);
+        note_instances_around(l, &body->copy);
+    }
     body->func->name = free_function_name(l, name);
     set_place(l, ast->name_loc);
     Name path = l->b.path;

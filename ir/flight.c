@@ -121,6 +121,14 @@ static bool verify_loop(Module *m, const Func *f, const Op *op)
     return good;
 }
 
+/* Does it work on what a loop in stages returns, or on what an early op makes of that? */
+static bool may_be_early(const Op *op)
+{
+    const Op *before = op->args.count == 1 ? arg(op, 0)->def : NULL;
+    const bool is_ready = before && (before->attrs.early || (before->attrs.stages && before->attrs.dims.count));
+    return is_ready && (op->attrs.started || op->attrs.callee) && op->results.count == 1;
+}
+
 /* Notes the reader of each value in flight. */
 static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
 {
@@ -134,9 +142,9 @@ static bool note_readers(Module *m, const Func *f, const Op *op, Map *reader)
             return WRONG_OP("%%%s is waited for twice", value->name);
         map_put(reader, value, (void *)op);
     }
-    const Op *loop = op->attrs.early ? arg(op, 0)->def : NULL;
-    if (op->attrs.early && !(op->attrs.started && loop && loop->attrs.stages && loop->attrs.dims.count))
-        return WRONG_OP("%%%s is early, but not a started reduction of what a loop in stages returns",
+    if (op->attrs.early && !may_be_early(op))
+        return WRONG_OP("%%%s is early, but neither a started reduction of what a loop in stages returns, nor a kernel "
+                        "before it",
                         result(op)->name);
     const int at = handed_on(f, op);
     const Op *wait = at >= 0 && at < f->params.count ? map_get(reader, f->params.at[at]) : NULL;

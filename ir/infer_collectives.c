@@ -98,18 +98,30 @@ INFER(hold)
     return true;
 }
 
+/* Each stage has one of the terms, or none. */
 INFER(pend)
 {
-    const Type *x = &arg(op, 0)->type;
     const Stages to = op->attrs.on;
-    results[0] = *x;
+    uint64_t with_term = 0;
+    if (!op->args.count)
+        return REFUSE(NULL, "pend has no term");
+    results[0] = arg(op, 0)->type;
     results[0].on = to;
     results[0].partial |= op->attrs.axis;
-    const Axes axis = x->on.at ? 1u << x->on.axis : 0;
-    const bool is_term = pending_with_stages(x) & axis,
-               fits = !to.at || (to.axis == x->on.axis && !(x->on.at & ~to.at));
-    if (!axis || op->attrs.axis != axis || !is_term || !fits)
-        return REFUSE(NULL, "pend takes %%%s from one stage to more, along the axis of these stages", arg(op, 0)->name);
+    for (int i = 0; i < op->args.count; i++) {
+        const Type *x = &arg(op, i)->type;
+        const Axes axis = x->on.at ? 1u << x->on.axis : 0;
+        Type term = *x;
+        term.on = to, term.partial |= op->attrs.axis;
+        const bool is_term = pending_with_stages(x) & axis,
+                   fits = !to.at || (to.axis == x->on.axis && !(x->on.at & ~to.at));
+        if (!axis || op->attrs.axis != axis || !is_term || !fits)
+            return REFUSE(NULL, "pend takes %%%s from one stage to more, along the axis of these stages",
+                          arg(op, i)->name);
+        if (x->on.at & with_term || !type_equal(&term, &results[0]))
+            return REFUSE(NULL, "pend takes terms of one type, each on stages of its own: not %%%s", arg(op, i)->name);
+        with_term |= x->on.at;
+    }
     return true;
 }
 

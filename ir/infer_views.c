@@ -75,6 +75,72 @@ INFER(part)
     return check_stretch(m, op, to, &longer);
 }
 
+/* Are the several dims, `parts`, together the one, without padding, and split only along the outermost, as the one is?
+ */
+static bool check_fold(Module *m, const Op *op, const Dim *one, int count, const Dim parts[])
+{
+    double product = 1; /* of eight sizes, which may not fit into an integer */
+    bool is_plain = one->padded == one->size && !one->full;
+    for (int i = 0; i < count; i++) {
+        product *= (double)parts[i].size;
+        is_plain &= parts[i].padded == parts[i].size && !parts[i].full;
+        if (i && parts[i].split.count)
+            return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, parts[i].name);
+    }
+    if (product != (double)one->size)
+        return REFUSE(NULL, "%s: the dims have %.15g elements together, and '%s' has %lld", info(op)->name, product,
+                      one->name, (long long)one->size);
+    if (!is_plain)
+        return REFUSE(NULL, "%s needs dims without padding", info(op)->name);
+    if (!same_split(one, &parts[0]))
+        return REFUSE("reshard the operand", "%s: '%s' and '%s' must be split alike", info(op)->name, one->name,
+                      parts[0].name);
+    return true;
+}
+
+INFER(split)
+{
+    const Type *x = &arg(op, 0)->type;
+    const Dims *to = &op->attrs.dims;
+    const int at = named_dim(m, op);
+    if (at < 0)
+        return false;
+    if (to->count < 2 || x->rank - 1 + to->count > MAX_RANK)
+        return REFUSE(NULL, "split needs {dims=[name:size, ...]}, and makes at most %d dims", MAX_RANK);
+    results[0] = *x;
+    for (int i = 0; i < to->count; i++) {
+        if (find_dim(x, to->dim[i].name) >= 0)
+            return REFUSE(NULL, "%%%s already has a dim '%s'", arg(op, 0)->name, to->dim[i].name);
+        results[0].dim[at + i] = to->dim[i];
+    }
+    for (int i = at + 1; i < x->rank; i++)
+        results[0].dim[i + to->count - 1] = x->dim[i];
+    results[0].rank += to->count - 1;
+    return check_fold(m, op, &x->dim[at], to->count, to->dim);
+}
+
+INFER(merge)
+{
+    const Type *x = &arg(op, 0)->type;
+    const Names *from = &op->attrs.over;
+    const int at = from->count ? find_dim(x, from->name[0]) : -1;
+    if (op->attrs.dims.count != 1 || from->count < 2 || at < 0 || at + from->count > x->rank)
+        return REFUSE(NULL, "merge needs {over=a+b, dims=[name:size]}, with dims of %%%s", arg(op, 0)->name);
+    for (int i = 0; i < from->count; i++)
+        if (x->dim[at + i].name != from->name[i])
+            return REFUSE("reorder it first", "merge: the dims of %%%s are not next to each other, in this order",
+                          arg(op, 0)->name);
+    const Dim *to = &op->attrs.dims.dim[0];
+    if (find_dim(x, to->name) >= 0)
+        return REFUSE(NULL, "%%%s already has a dim '%s'", arg(op, 0)->name, to->name);
+    results[0] = *x;
+    results[0].dim[at] = *to;
+    results[0].rank -= from->count - 1;
+    for (int i = at + 1; i < results[0].rank; i++)
+        results[0].dim[i] = x->dim[i + from->count - 1];
+    return check_fold(m, op, to, from->count, &x->dim[at]);
+}
+
 /* pad x {dims=[d:n], index}: along dim `dim` of x; without `dim`, d is a new dim, at the front. */
 INFER(pad)
 {

@@ -350,7 +350,8 @@ enum {
     MOVES = 1 << 17,     /* its result is on the stages that {on} names */
     SKIPS = 1 << 18,     /* an index of -1 selects nothing */
     IN_BLOCKS = 1 << 19, /* it can see its keys block by block, and its results be merged */
-    FILLS = 1 << 20 /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
+    FILLS = 1 << 20, /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
+    FOLDS = 1 << 21  /* a view of one dim as several, or of several as one */
 };
 
 typedef struct {
@@ -395,6 +396,8 @@ typedef struct {
 AttendExtras attend_extras(const Op *op);
 bool is_logit(const Op *op, int operand); /* of attention: a bias or sinks, in f32 for every train.precision */
 
+/* Of an op that FOLDS: the one dim, and the outermost of the several, which ranks split alike. */
+void folded_dims(const Op *op, Name *one, Name *outermost);
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
 /* Do the keys of an op pass by, by a rule? */
 bool rings(const Module *m, const Op *op, const ShardRule *rule);

@@ -10,6 +10,27 @@ Role role_named(const Op *op, Name dim)
     return dim == a->dim || dim == a->key || dim == a->feature || made ? info(op)->over : KEEP;
 }
 
+void folded_dims(const Op *op, Name *one, Name *outermost)
+{
+    const Attrs *a = &op->attrs;
+    const Name made = a->dims.count ? a->dims.dim[0].name : NULL;
+    *one = a->dim ? a->dim : made;
+    *outermost = a->dim ? made : a->over.count ? a->over.name[0] : NULL;
+}
+
+/* split and merge: blocks of the one dim are blocks of the outermost one of the several. */
+Role role_folded(const Op *op, Name dim)
+{
+    Name one, outermost;
+    folded_dims(op, &one, &outermost);
+    if (dim == one || dim == outermost)
+        return KEEP;
+    for (int i = 1; i < op->attrs.dims.count; i++)
+        if (op->attrs.dims.dim[i].name == dim)
+            return WHOLE;
+    return role_over(op, dim);
+}
+
 /* scatter_add: rows that have the same index are summed. */
 Role role_indexed(const Op *op, Name dim) { return find_dim(&arg(op, 1)->type, dim) >= 0 ? info(op)->over : KEEP; }
 

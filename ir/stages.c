@@ -188,6 +188,12 @@ static const Func *plain_callee(const Module *m, const Op *op)
     return callee && callee->role != KERNEL ? callee : NULL;
 }
 
+uint64_t stages_written(const Module *m, const Value *value)
+{
+    const bool is_known = value->type.on.at && value->def && !plain_callee(m, value->def);
+    return is_known ? value->type.on.at : ALL_STAGES;
+}
+
 /* What an op needs of its i-th operand, if the stages need its results. */
 static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, int i)
 {

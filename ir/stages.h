@@ -42,6 +42,10 @@ Axes pending_with_stages(const Type *type);
  * new state where its type says.  A value is computed on those alone. */
 Map stages_needed(Module *m, bool with_state);
 
+/* The stages on which the memory of a value may be written: those that hold it; of what a call or loop makes, any,
+ * since its ops say for themselves where they run, and what is carried is on all stages that it passes. */
+uint64_t stages_written(const Module *m, const Value *value);
+
 /* The stages that run an op of a finished program, as a set: those that need its results; of a message, all that have
  * the value; of a loop in stages, those that it passes.  note_stages() must have been called, once the program does not
  * change any more. */

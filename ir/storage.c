@@ -27,6 +27,31 @@ const Value *shown_by(const Value *value)
     return value;
 }
 
+bool strides_of_view(const Module *m, const Op *view, int64_t stride[])
+{
+    const Value *x = arg(view, 0), *y = result(view);
+    const Names gone = dims_lacking(&x->type, &y->type);
+    int64_t unit =
+        gone.count ? x->storage->stride[find_dim(&x->type, gone.name[gone.count - 1])] : 0; /* the innermost */
+    int64_t span = 0; /* the stride of what is around those so far; 0: none of them has several elements */
+    bool nested = true;
+    for (int i = gone.count - 1; i >= 0; i--) {
+        const int at = find_dim(&x->type, gone.name[i]);
+        const int64_t size = local_size(m, &x->type.dim[at]), own = x->storage->stride[at];
+        if (size <= 1)
+            continue;
+        nested &= !span || own == span;
+        unit = span ? unit : own;
+        span = own * size;
+    }
+    for (int i = y->type.rank - 1; i >= 0; i--) {
+        const int at = find_dim(&x->type, y->type.dim[i].name);
+        stride[i] = at >= 0 ? x->storage->stride[at] : unit;
+        unit *= at >= 0 ? 1 : local_size(m, &y->type.dim[i]);
+    }
+    return nested;
+}
+
 static int64_t end_of(const Module *m, const Value *value) { return value->storage->at + span_bytes(m, value); }
 
 bool overhangs(const Module *m, const Value *value)

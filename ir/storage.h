@@ -30,6 +30,9 @@ const Value *shown_by(const Value *value);
 /* Does the op read a view of the value: with other strides, or a part? */
 bool reads_view_of(const Op *op, const Value *value);
 
+/* The strides of a view of a placed value; false if it cannot be one: dims that become one are not nested there. */
+bool strides_of_view(const Module *m, const Op *view, int64_t stride[]);
+
 int64_t aligned_bytes(int64_t bytes); /* rounded up to whole cache lines, the alignment of the arena */
 
 /* Is the i-th carried value of a loop updated in place? */

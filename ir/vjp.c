@@ -131,6 +131,23 @@ VJP(part)
     dx[0] = BUILD(b, OP_pad, attrs, dy[0]);
 }
 
+VJP(split)
+{
+    Attrs attrs = { .dims = one_dim(dim_of(A, op->attrs.dim)) };
+    for (int i = 0; i < op->attrs.dims.count; i++)
+        add_name(&attrs.over, op->attrs.dims.dim[i].name);
+    const Attrs order = { .order = dims_of(&Y->type) };
+    dx[0] = BUILD(b, OP_merge, attrs, same_dims(&dy[0]->type, &Y->type) ? dy[0] : BUILD(b, OP_reorder, order, dy[0]));
+}
+
+VJP(merge)
+{
+    Attrs attrs = { .dim = op->attrs.dims.dim[0].name };
+    for (int i = 0; i < op->attrs.over.count; i++)
+        attrs.dims.dim[attrs.dims.count++] = dim_of(A, op->attrs.over.name[i]);
+    dx[0] = BUILD(b, OP_split, attrs, dy[0]);
+}
+
 /* y = zeros around a: the range of dy where a is */
 VJP(pad)
 {

@@ -320,9 +320,9 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
     if ((result->eval_data || result->given.eval_fraction) && !program->eval.run)
         rt_end(RT_EXIT_USAGE, "--eval-data and --eval-fraction: model '%s' was compiled without an evaluation",
                program->name);
-    if (result->given.top_k && result->temperature == 0)
-        rt_end(RT_EXIT_USAGE,
-               "--top-k has no effect with --temperature 0, which selects the most likely: leave one out");
+    if ((result->given.top_k || result->given.top_p) && result->temperature == 0)
+        rt_end(RT_EXIT_USAGE, "--%s has no effect with --temperature 0, which selects the most likely: leave one out",
+               result->given.top_k ? "top-k" : "top-p");
     if (!result->given.sample)
         return;
     if (!program->predict.run || !program->is_causal_lm)

@@ -187,24 +187,38 @@ static void write_send(FuncText *t, const Op *op)
                                from, pointer_to(t, y)));
 }
 
-/* The term, or zeros on stages that have none. */
+/* Each stage's term, which may be in its place already, or zeros on stages that have none. */
 static void write_pend(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
-    const Value *x = arg(op, 0), *y = result(op);
-    const char *from = pointer_to(t, x), *to = pointer_to(t, y), *bytes = own_bytes(t, &y->type);
-    const char *copy = from == to || strcmp(from, to) == 0 ? ";\n" : t->h->dialect->copy(m, to, from, bytes);
-    write_statement(t, place_text(m, op),
-                    arena_text(&m->arena, "if (%s)\n    %selse\n    %s", stages_condition(t, x->type.on), copy,
-                               t->h->dialect->zero(m, to, bytes)));
+    const Value *y = result(op);
+    const char *to = pointer_to(t, y), *bytes = own_bytes(t, &y->type), *before = "";
+    Stages without = y->type.on.at ? y->type.on : (Stages){ ALL_STAGES, arg(op, 0)->type.on.axis };
+    without.at &= ALL_STAGES >> (MAX_STAGES - m->axis_size[without.axis]);
+    char *text = "";
+    for (int i = 0; i < op->args.count; i++) {
+        const Stages own = arg(op, i)->type.on;
+        const char *from = pointer_to(t, arg(op, i));
+        without.at &= ~own.at;
+        if (strcmp(from, to) == 0)
+            continue;
+        text = arena_text(&m->arena, "%s%sif (%s)\n    %s", text, before, stages_condition(t, own),
+                          t->h->dialect->copy(m, to, from, bytes));
+        before = "else ";
+    }
+    if (without.at)
+        text = arena_text(&m->arena, "%s%sif (%s)\n    %s", text, before, stages_condition(t, without),
+                          t->h->dialect->zero(m, to, bytes));
+    if (*text)
+        write_statement(t, place_text(m, op), text);
 }
 
 /* Guaranteed by passes/memory/order.c. */
 static bool are_in_order(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
-    for (int i = 0; i < 2; i++) {
-        const Value *value = i ? result(op) : arg(op, 0);
+    for (int i = 0; i < op->args.count + op->results.count; i++) {
+        const Value *value = arg_or_result(op, i);
         if (!is_row_major(m, value))
             return internal_error(m, op, "an operand is not row-major in memory");
         if (!holds(m, op, value, count_between(m, &value->type, 0, value->type.rank)))

@@ -281,19 +281,22 @@ static const char *description(const FuncText *t)
     }
 }
 
-static void write_op(FuncText *t, const Op *op)
+const Op *write_one(FuncText *t, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
+    if (info(op)->family == COLLECTIVE)
+        return write_collective(t, op);
     if (info(op)->traits & WAITS)
         write_wait(t, op);
     if (info(op)->family == VIEW)
-        return;
+        return op;
     if (info(op)->family == CONTROL && callee->role != KERNEL)
         write_loop(t, op);
     else if (info(op)->family == CONTROL || info(op)->family == LIBRARY)
         write_call(t, op);
     else
         internal_error(t->h->m, op, "it is not in a kernel");
+    return op;
 }
 
 /* Names of functions may differ in characters that identifiers cannot have: the first one gets the plain name. */
@@ -342,10 +345,7 @@ HostFunc *host_func(Host *h, const Func *f)
             continue;
         if (info(op)->family != VIEW || info(op)->traits & WAITS)
             write_for_stages(&t, stages_running(m, op));
-        if (info(op)->family == COLLECTIVE)
-            op = write_collective(&t, op);
-        else
-            write_op(&t, op);
+        op = write_one(&t, op);
     }
     write_for_stages(&t, ALL_STAGES);
     char *body = close_text(&m->arena, &t.body);

@@ -158,6 +158,7 @@ void write_call(FuncText *t, const Op *op);
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with the others of its bucket; returns the last */
+const Op *write_one(FuncText *t, const Op *op);        /* any op, a collective as above; returns the last */
 
 /* --- Messages --------------------------------------------------------------------------------- */
 

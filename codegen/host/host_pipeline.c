@@ -281,15 +281,15 @@ static const char *action_name(Module *m, const StagePart *part)
 static const char *reduction_name(Module *m, int chunk) { return arena_text(&m->arena, "reduce_%d", chunk); }
 
 /* The next op from `op` on that the schedule starts when the chunk has ended; NULL: there is none. */
-static const Op *next_of_chunk(Module *m, const Op *loop, const Op *op, int chunk)
+static const Op *next_of_chunk(Module *m, const Op *op, int chunk)
 {
     op = next_early(op);
-    while (op && chunk_of_result(m, loop, index_of(&loop->results, arg(op, 0))) != chunk)
+    while (op && chunk_of_early(m, op) != chunk)
         op = next_early(op->next);
     return op;
 }
 
-static bool reduces_chunk(Module *m, const Op *loop, int chunk) { return next_of_chunk(m, loop, loop->next, chunk); }
+static bool reduces_chunk(Module *m, const Op *loop, int chunk) { return next_of_chunk(m, loop->next, chunk); }
 
 /* Lists with an item for each stage that sends, and for each chunk. */
 typedef struct {
@@ -423,7 +423,7 @@ static void write_action(const LoopText *l, const PipelineSlots *slots, const St
     write_half(&half, action_name(h->m, part));
 }
 
-/* The function that starts the reductions of a chunk's gradients. */
+/* The function that starts the reductions of a chunk's gradients, cast if they are sent in another dtype. */
 static void write_reduction(const LoopText *l, int chunk)
 {
     Host *h = l->t->h;
@@ -432,9 +432,9 @@ static void write_reduction(const LoopText *l, int chunk)
     new_identifier(&t.names, "rt");
     new_identifier(&t.names, t.frame);
     open_text(&t.body);
-    for (const Op *op = l->op; (op = next_of_chunk(m, l->op, op->next, chunk));) {
+    for (const Op *op = l->op; (op = next_of_chunk(m, op->next, chunk));) {
         write_for_stages(&t, stages_running(m, op));
-        op = write_collective(&t, op);
+        op = write_one(&t, op);
     }
     write_for_stages(&t, ALL_STAGES);
     char *body = close_text(&m->arena, &t.body);

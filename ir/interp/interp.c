@@ -166,8 +166,12 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
     default:
         break;
     }
-    if (info(op)->traits & MOVES)
-        return run_collective(in, op, args, results);
+    if (info(op)->traits & MOVES) {
+        bool good = true;
+        for (int i = 0; i < op->args.count && good; i++) /* each fills the parts of its stages */
+            good = run_collective(in, op, &args[i], results);
+        return good;
+    }
     switch (info(op)->family) {
     case LEAF:
         return run_leaf(in, op, results);

@@ -39,12 +39,53 @@ static Sharded renamed(Interp *in, const Sharded *x, Name from, Name to)
     return (Sharded){ .type = type, .part = x->part };
 }
 
+/* The parts of `x`, with the one dim of an op that folds as the several of `like`. */
+static Sharded unfolded(Interp *in, const Sharded *x, const Type *like)
+{
+    Sharded view = { .type = like, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    for (int rank = 0; rank < in->ranks; rank++) {
+        const Part *from = &x->part[rank];
+        Part *to = &view.part[rank];
+        const Name one = in->op->attrs.dim ? in->op->attrs.dim : in->op->attrs.dims.dim[0].name;
+        int64_t step = from->stride[find_dim(x->type, one)], left = from->size[find_dim(x->type, one)];
+        *to = (Part){ .count = from->count, .data = from->data };
+        for (int i = like->rank - 1; i >= 0; i--) {
+            const int at = find_dim(x->type, like->dim[i].name);
+            const bool is_outermost = at < 0 && (i == 0 || find_dim(x->type, like->dim[i - 1].name) >= 0);
+            to->size[i] = at >= 0 ? from->size[at] : is_outermost ? left : like->dim[i].size;
+            to->stride[i] = at >= 0 ? from->stride[at] : step;
+            step *= at >= 0 ? 1 : like->dim[i].size;
+            left /= at >= 0 ? 1 : like->dim[i].size;
+        }
+    }
+    return view;
+}
+
+static bool run_fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
+{
+    const Type *several = op->attrs.dim ? y->type : x->type;
+    const Sharded from = op->attrs.dim ? unfolded(in, x, several) : *x,
+                  to = op->attrs.dim ? *y : unfolded(in, y, several);
+    for (int rank = 0; rank < in->ranks; rank++) {
+        Walk w = { 0 };
+        walk_dims(&w, several, &from.part[rank]);
+        walk_tensor(&w, several, &from.part[rank]);
+        walk_tensor(&w, several, &to.part[rank]);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            for (int64_t i = 0; i < w.row; i++)
+                to.part[rank].data[w.offset[1] + i * w.step[1]] = from.part[rank].data[w.offset[0] + i * w.step[0]];
+    }
+    return true;
+}
+
 bool run_view(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     if (op->kind == OP_rename || op->kind == OP_wait) {
         y->part = x->part;
         return true;
     }
+    if (info(op)->traits & FOLDS)
+        return run_fold(in, op, x, y);
     Name dim = op->kind == OP_part ? op->attrs.dims.dim[0].name : op->attrs.dim;
     Sharded large = renamed(in, x, op->attrs.dim, dim);
     return copy_stretch(in, y, &large, dim, op->attrs.index, false);

@@ -120,6 +120,8 @@ static double map_real(OpKind kind, double a, double b)
         return fmax(a, 0);
     case OP_silu:
         return a * sigmoid(a);
+    case OP_softplus:
+        return fmax(a, 0) + log1p(exp(-fabs(a)));
     case OP_gelu:
         return a * normal_cdf(a);
     case OP_gelu_slope:

@@ -274,6 +274,12 @@ static int other_side(const Pipeline *p, const Event *e, const int *next)
     return meets ? other : -1;
 }
 
+/* Reductions of what a chunk has summed up run after the loop, as all other ops do: no action changes it any more. */
+static bool run_event(Pipeline *p, int rank, const Event *e)
+{
+    return e->is_message ? run_message(p, &e->message) : e->reduces || run_action(p, rank, e->action);
+}
+
 /* As many events of a rank as are possible. */
 static bool run_rank(Pipeline *p, int rank, int *next, bool *moved)
 {
@@ -283,7 +289,7 @@ static bool run_rank(Pipeline *p, int rank, int *next, bool *moved)
         const int other = e->is_message ? other_side(p, e, next) : rank;
         if (other < 0)
             return true;
-        if (!(e->is_message ? run_message(p, &e->message) : run_action(p, rank, e->action)))
+        if (!run_event(p, rank, e))
             return false;
         next[other] += other != rank;
     }

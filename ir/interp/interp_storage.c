@@ -161,7 +161,8 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
 {
     const Func *kernel = in->op && in->op->attrs.callee ? find_func(in->m, in->op->attrs.callee) : NULL;
     bool is_kernel = kernel && kernel->role == KERNEL && same_dims(&read->type, &written->type);
-    bool is_own = in->op && info(in->op)->traits & IN_PLACE && !in->op->attrs.started && arg(in->op, 0) == read;
+    bool is_own =
+        in->op && info(in->op)->traits & IN_PLACE && !in->op->attrs.started && index_of(&in->op->args, read) >= 0;
     bool same = (is_kernel || is_own) && dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) &&
                 address_of(in, read) == address;
     for (int i = 0; same && i < read->type.rank; i++)

@@ -39,6 +39,8 @@ static double complex analytic(OpKind kind, double complex z)
         return sigmoid(z);
     case OP_silu:
         return z * sigmoid(z);
+    case OP_softplus:
+        return clog(1 + cexp(z));
     case OP_gelu_tanh:
         return gelu_tanh(z);
     default:
@@ -224,6 +226,8 @@ static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Shard
     case OP_rename:
     case OP_slice:
     case OP_part:
+    case OP_split:
+    case OP_merge:
         return run_view(in, op, given, dy);
     default:
         return cannot_run(in, "it has no derivative");

@@ -78,6 +78,14 @@ const Op *next_early(const Op *op)
     return op;
 }
 
+int chunk_of_early(Module *m, const Op *op)
+{
+    const Value *read = op->attrs.early ? arg(op, 0) : NULL;
+    while (read && read->def->attrs.early)
+        read = arg(read->def, 0);
+    return read ? chunk_of_result(m, read->def, index_of(&read->def->results, read)) : -1;
+}
+
 /* --- Slots ------------------------------------------------------------------------------------------ */
 
 static bool is_carried(const Op *loop, const Values *list, const Value *value)

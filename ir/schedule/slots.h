@@ -37,8 +37,11 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop);
 /* The chunk whose last part makes the i-th result of such a loop complete; -1: no part makes it. */
 int chunk_of_result(Module *m, const Op *loop, int i);
 
-/* The first op after the loop, from `op` on, that reduces such results before the loop ends; NULL: none. */
+/* The first op after the loop, from `op` on, that works on such results before the loop ends; NULL: none. */
 const Op *next_early(const Op *op);
+
+/* The chunk at whose end it does; -1: it is not early. */
+int chunk_of_early(Module *m, const Op *op);
 
 /* The ring of a value of its callee; -1: it has none. */
 int ring_of(const PipelineSlots *slots, const Value *value);

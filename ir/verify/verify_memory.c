@@ -136,8 +136,9 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
             const Living *other = living(s, i);
             bool dies = other->last == s->now, is_own = other->value == written; /* arrives early, into its buffers */
             if (is_own || end <= other->region.at || other->end <= region->at || other->last < s->now ||
-                (s != scene && dies) || !regions_meet(region, &other->region) ||
-                (dies && is_harmless(c, place, op, other, written)))
+                (s != scene && dies) ||
+                (written && !(stages_written(c->m, written) & stages_written(c->m, other->value))) ||
+                !regions_meet(region, &other->region) || (dies && is_harmless(c, place, op, other, written)))
                 continue;
             return BROKEN("internal: @%s writes %%%s over %%%s, which is still read", place->f->name, name,
                           other->value->name);
@@ -160,6 +161,23 @@ static bool has_places(Check *c, const Func *f, const Op *op, const Values *valu
     return true;
 }
 
+/* A step along the innermost of several dims is one along the dim that they are; one along the next passes all of it.
+ */
+static bool folds_rightly(const Check *c, const Op *op)
+{
+    const Value *one = op->attrs.dim ? arg(op, 0) : result(op), *several = op->attrs.dim ? result(op) : arg(op, 0);
+    const Name name = op->attrs.dim ? op->attrs.dim : op->attrs.dims.dim[0].name;
+    int64_t step = one->storage->stride[find_dim(&one->type, name)];
+    bool good = true;
+    for (int i = several->type.rank - 1; i >= 0; i--) {
+        const int64_t size = local_size(c->m, &several->type.dim[i]);
+        const int at = find_dim(&one->type, several->type.dim[i].name);
+        good &= size <= 1 || several->storage->stride[i] == (at < 0 ? step : one->storage->stride[at]);
+        step *= at < 0 ? size : 1;
+    }
+    return good;
+}
+
 /* A view has the address of its first element in the operand, and the strides of its dims there. */
 static bool check_view(const Check *c, const Place *place, const Op *op)
 {
@@ -167,6 +185,9 @@ static bool check_view(const Check *c, const Place *place, const Op *op)
     int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
     int64_t first = at < 0 ? 0 : op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
     bool good = address_of(place, y) == address_of(place, x) + first;
+    if (info(op)->traits & FOLDS)
+        return (good && folds_rightly(c, op)) ||
+               BROKEN("internal: %%%s is not at the address of its part of %%%s", y->name, x->name);
     for (int i = 0; i < y->type.rank; i++) {
         int own = find_dim(&x->type, y->type.dim[i].name), from = own < 0 ? at : own;
         good &=
@@ -391,20 +412,31 @@ static bool check_call(Check *c, const Place *place, const Scene *scene, const O
 
 /* --- Functions ------------------------------------------------------------------------------------------- */
 
-/* Results of early reductions are written while the loop before them runs. */
-static bool add_early(Check *c, const Place *place, Scene *scene, const Op *loop)
+/* An op, call or loop; its results are then in memory. */
+static bool check_any(Check *c, const Place *place, Scene *scene, const Op *op)
 {
-    for (const Op *op = loop->next; op; op = op->next) {
+    const Func *callee = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
+    const bool good =
+        callee && callee->role != KERNEL ? check_call(c, place, scene, op, callee) : check_op(c, place, scene, op);
+    for (int i = 0; good && i < op->results.count; i++) {
+        const Value *value = op->results.at[i];
+        add_living(scene, value, region_at(c, place, value), last_reader(c, value));
+    }
+    return good;
+}
+
+/* Early ops, which have no memory but their results, run while the loop before them does. */
+static bool check_early(Check *c, const Place *place, Scene *scene, const Op *loop)
+{
+    bool good = true;
+    for (const Op *op = loop->next; op && good; op = op->next) {
         if (!op->attrs.early)
             continue;
-        if (!has_places(c, place->f, op, &op->results))
-            return false;
-        Region region = written_at(c, place, result(op));
-        if (!may_write(c, place, scene, op, result(op), &region))
-            return false;
-        add_living(scene, result(op), region, last_reader(c, result(op)));
+        if (scratch_bytes(c->m, &c->scratch, op))
+            return BROKEN("internal: %%%s is early, but has scratch", result(op)->name);
+        good = has_places(c, place->f, op, &op->results) && check_any(c, place, scene, op);
     }
-    return true;
+    return good;
 }
 
 static bool check_func(Check *c, const Place *place, const Scene *around)
@@ -417,15 +449,10 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
         add_living(&scene, f->params.at[i], region_at(c, place, f->params.at[i]), last_reader(c, f->params.at[i]));
     for (const Op *op = f->first; good && op; op = op->next, scene.now++) {
         forget_dead(&scene);
-        const Func *callee = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
         const bool is_staged_loop = op->attrs.stages && op->attrs.dims.count;
-        good = has_places(c, f, op, &op->results) && (!is_staged_loop || add_early(c, place, &scene, op)) &&
-               (callee && callee->role != KERNEL ? check_call(c, place, &scene, op, callee)
-                                                 : check_op(c, place, &scene, op));
-        for (int i = 0; good && i < op->results.count; i++) {
-            const Value *value = op->results.at[i];
-            add_living(&scene, value, region_at(c, place, value), last_reader(c, value));
-        }
+        if (!op->attrs.early) /* else with its loop */
+            good = has_places(c, f, op, &op->results) && (!is_staged_loop || check_early(c, place, &scene, op)) &&
+                   check_any(c, place, &scene, op);
     }
     return good;
 }

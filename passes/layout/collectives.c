@@ -4,7 +4,7 @@
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
  *   replicated -> split     local_slice, no communication
  *   on one stage -> another send                 on one stage -> on more      pend, all_reduce
- *   on stages -> some of them: hold, no communication
+ *   on stages -> some of them: hold, no communication    a sum of terms on different ones: pend, the same
  *
  * Attention whose keys pass by becomes steps: see ring.c.
  *
@@ -458,16 +458,23 @@ static int count_together(Op *first, Way ways[])
     return n;
 }
 
-/* Terms of a sum on different stages: each is zero on the stages of the others. */
-static void write_zeros(Module *m, Func *f, Op *add)
+/* Terms of a sum on different stages: if no stage has two, nothing is added before the stages' sum.  Else each is zero
+ * where only the other is. */
+static void write_terms(Module *m, Func *f, Op *add)
 {
-    const Stages on = result(add)->type.on;
+    const Stages on = result(add)->type.on, own[] = { arg(add, 0)->type.on, arg(add, 1)->type.on };
     Builder b = builder_at(m, f, add);
-    for (int i = 0; i < add->args.count; i++) {
-        const Stages own = arg(add, i)->type.on;
-        if (!same_stages(own, on))
-            add->args.at[i] = BUILD(&b, OP_pend, ((Attrs){ .axis = bit(own.axis), .on = on }), arg(add, i));
+    if (own[0].at && own[1].at && !(own[0].at & own[1].at)) {
+        const Attrs attrs = { .axis = bit(own[0].axis), .on = on };
+        Value *terms = build_op(&b, OP_pend, attrs, 2, add->args.at);
+        terms->name = result(add)->name;
+        replace_uses(f, result(add), terms);
+        remove_op(f, add);
+        return;
     }
+    for (int i = 0; i < 2; i++)
+        if (!same_stages(own[i], on))
+            add->args.at[i] = BUILD(&b, OP_pend, ((Attrs){ .axis = bit(own[i].axis), .on = on }), arg(add, i));
 }
 
 void pass_collectives(Module *m);
@@ -488,7 +495,7 @@ void pass_collectives(Module *m)
             if (n)
                 write_steps(m, f, ways, n, &buckets);
             else if (adds_stages(op))
-                write_zeros(m, f, op);
+                write_terms(m, f, op);
         }
     }
 }

@@ -29,6 +29,7 @@ typedef struct {
     LayoutRules rules;
     Map visited; /* functions, and ops created with their final types */
     Map uses;    /* of values of the present function: number of uses, stored as a pointer */
+    Name sent;   /* the dtype in which gradients are sent; NULL: their own */
 } Shard;
 
 /* A function in the walk. */
@@ -122,7 +123,7 @@ static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
 /* Reduces a gradient in the dtype for messages, and casts it back. */
 static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
-    Name sent = is_gradient(s, value) ? s->rules.data.sent : NULL;
+    Name sent = is_gradient(s, value) ? s->sent : NULL;
     if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
         return reshard(s, f, before, value, to, reader);
     Builder b = builder_at(s->m, f, before);
@@ -256,6 +257,7 @@ static void assign_op(Shard *s, Func *f, Op *op)
     split_by_rules(&s->rules, &space, pending, op);
     adopt_splits(s, op, &space, pending);
     split_keys(s->m, op, &space);
+    split_folded(s->m, op, &space);
     Stages stages;
     const bool moves = moves_operands(op, &space, &stages);
     for (int i = 0; i < op->args.count; i++) {
@@ -477,14 +479,17 @@ static bool has_extent(const Module *m, Extent extent)
     return m->naxes && (extent == BY_ZERO ? m->train.zero_axes != 0 : extent == BY_ELSE ? rule != NULL : true);
 }
 
-static void assign_entries(Shard *s)
+/* Only the training step sums gradients; with zero, other programs may have sums over the same axes. */
+static void assign_entries(Shard *s, Name sent)
 {
     forget_layout(s->m);
     s->visited = s->uses = (Map){ .arena = &s->m->arena };
     declare_types(s);
     for (Func *f = s->m->funcs; f; f = f->next)
-        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+        if (f->role == STEP || f->role == EVAL || f->role == PREDICT) {
+            s->sent = f->role == STEP ? sent : NULL;
             assign_entry(s, f);
+        }
     drop_unreached(s->m);
 }
 
@@ -500,9 +505,11 @@ static void assign_layout(Module *m, Extent extent)
     Shard s = { .m = m, .rules = layout_rules(m, extent) };
     for (Param *param = m->params; param; param = param->next)
         param->type.on = (Stages){ 0 };
-    assign_entries(&s);
-    if (place_params(m))
-        assign_entries(&s);
+    if (s.rules.stages) { /* where are parameters read?  Casts would stay in the program, so it has none yet */
+        assign_entries(&s, NULL);
+        place_params(m);
+    }
+    assign_entries(&s, m->train.grad_dtype);
 }
 
 void pass_shard(Module *m);

@@ -48,12 +48,11 @@ bool has_pipeline(const LayoutRules *rules, const Func *f)
     return false;
 }
 
-bool place_params(Module *m)
+void place_params(Module *m)
 {
     const int axis = pipeline_axis(m);
-    bool placed = false;
     if (axis < 0)
-        return false;
+        return;
     Map needed = stages_needed(m, false);
     for (Param *param = m->params; param; param = param->next) {
         uint64_t at = 0;
@@ -62,7 +61,5 @@ bool place_params(Module *m)
             at |= value ? stages_needing(&needed, value) : 0;
         }
         param->type.on = unless_all(m, (Stages){ at, at ? axis : 0 });
-        placed |= param->type.on.at != 0;
     }
-    return placed;
 }

@@ -39,8 +39,7 @@ static DataParallel data_parallel(const LayoutRules *h)
     return (DataParallel){ .axes = t->zero_axes,
                            .splits_state = t->zero >= 1,
                            .reduces_early = t->zero >= 2 || (t->overlap_grads && runs_once(h)),
-                           .splits_calls = t->gather ? t->gather == GATHER_MICRO : t->zero >= 3,
-                           .sent = t->grad_dtype };
+                           .splits_calls = t->gather ? t->gather == GATHER_MICRO : t->zero >= 3 };
 }
 
 LayoutRules layout_rules(Module *m, Extent extent)
@@ -139,6 +138,24 @@ static void split_state(const LayoutRules *h, Type *type)
             if (!has_name(&h->looped, type->dim[i].name) &&
                 split_once(h, &type->dim[i], &(ShardRule){ .axis = axis }, false))
                 taken |= 1u << axis;
+}
+
+void split_folded(const Module *m, const Op *op, Type *space)
+{
+    Name names[2];
+    if (!(info(op)->traits & FOLDS))
+        return;
+    folded_dims(op, &names[0], &names[1]);
+    Dim *one = &space->dim[find_dim(space, names[0])], *outermost = &space->dim[find_dim(space, names[1])];
+    const Dim *from = one->split.count ? one : outermost;
+    Dim *other = from == one ? outermost : one;
+    const Dim kept = *other;
+    other->split = from->split, other->zigzag = from->zigzag;
+    if (splits_evenly(m, other))
+        return;
+    *other = kept;
+    one->split = outermost->split = (Split){ 0 };
+    one->zigzag = outermost->zigzag = false;
 }
 
 Type layout_type(const LayoutRules *h, Type type)

@@ -13,7 +13,6 @@ typedef struct {
     bool splits_state;  /* parameters, optimizer state, and reduced gradients */
     bool reduces_early; /* reduces gradients where they are computed, not after all micro-batches */
     bool splits_calls;  /* parameters stay split in called functions and are gathered for each op that reads them */
-    Name sent;          /* the dtype in which gradients are sent; NULL: their own */
 } DataParallel;
 
 typedef struct {
@@ -29,6 +28,10 @@ LayoutRules layout_rules(Module *m, Extent extent);
 /* Splits the dims of an unsplit `type` by the rules: each axis splits the first dim of its rule that exists, divides,
  * and is not needed whole by `op` (NULL: no op); then the same for `else`.  Axes in `taken` are not used. */
 void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op);
+
+/* Of an op that folds: its one dim and the outermost of its several are split alike, by what either of them has been
+ * split by, or not at all. */
+void split_folded(const Module *m, const Op *op, Type *space);
 
 /* The type of a value under the rules; of state, which `zero` may split too; of an input, without `else`: each trainer
  * reads inputs from the file, without communication. */

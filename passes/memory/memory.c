@@ -8,24 +8,26 @@
  * Reads: types, order, families.  Writes: Value.storage, Func.frame, {frame=...} of calls.
  */
 #include "memory.h"
-#include "epilogue.h"
 #include "manager/pass.h"
 #include "map.h"
 #include "pack.h"
 #include "schedule/slots.h"
+#include "stages.h"
 #include "storage.h"
 #include "uses.h"
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A range of memory with a lifetime: one value, with its views and the values that overwrite it in place. */
 typedef struct Buffer {
     int64_t bytes, at;
-    int first, last;  /* ops, by number */
-    const Pack *pack; /* NULL: one tensor, which may be overwritten in place */
-    bool has_slots;   /* of a micro-batch of a pipeline: its memory in trainers is not here */
-    struct Buffer *next;
+    int first, last;              /* ops, by number */
+    uint64_t stages;              /* of a pipeline, that may write it */
+    const Pack *pack;             /* NULL: one tensor, which may be overwritten in place */
+    bool has_slots;               /* of a micro-batch of a pipeline: its memory in trainers is not here */
+    struct Buffer *joined, *next; /* joined: what is in it is there; NULL: here */
 } Buffer;
 
 typedef struct {
@@ -71,59 +73,20 @@ static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
     return buffer;
 }
 
-/* --- Lifetimes ----------------------------------------------------------------------------- */
-
-static bool has_reduction(const Func *kernel)
+static Buffer *buffer_of(const Frame *frame, const void *key)
 {
-    for (const Op *op = kernel->first; op; op = op->next)
-        if (info(op)->family == REDUCTION || info(op)->family == PRODUCT)
-            return true;
-    return false;
+    Buffer *buffer = map_get(&frame->buffer, key);
+    while (buffer && buffer->joined)
+        buffer = buffer->joined;
+    return buffer;
 }
 
-static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand);
-
-/* May f write its result over its parameter: is the op that computes it the last reader of the parameter, element by
- * element? */
-static bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
-{
-    const Op *op = result->def;
-    int at = op ? index_of(&op->args, param) : -1;
-    if (at < 0 || reads_view_of(op, param))
-        return false;
-    const Lifetimes *own = lifetimes_of(m, lifetimes, f);
-    return later(&own->last, param, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
-           may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
-}
-
-/* Is the result this parameter plus a product: C += A B? */
-static bool adds_to(const Func *kernel, int result, int param)
-{
-    Epilogue epilogue;
-    return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param];
-}
-
-/* May the op write this result over that operand?  Only a kernel that reads and writes element by element, or reads a
- * row before it writes it, on a tensor of the same dims; or a function that does so, slice by slice. */
-static bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
-{
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
-    if (kernel && kernel->role != KERNEL)
-        return result >= op->attrs.carried && operand >= op->attrs.carried && same_dims(written, read) &&
-               may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
-    if (info(op)->traits & IN_PLACE && !op->attrs.started)
-        return local_bytes(m, written) == local_bytes(m, read);
-    return kernel && kernel->role == KERNEL && same_dims(written, read) &&
-           dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
-           (!has_reduction(kernel) || adds_to(kernel, result, operand) ||
-            !is_read_again(lifetimes->arena, kernel, kernel->params.at[operand]));
-}
+/* --- Operands whose memory a result takes ---------------------------------------------------------- */
 
 static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer *buffer)
 {
     for (int i = 0; i < before; i++)
-        if (map_get(&frame->buffer, op->results.at[i]) == buffer)
+        if (buffer_of(frame, op->results.at[i]) == buffer)
             return true;
     return false;
 }
@@ -142,24 +105,38 @@ static bool carries_in_place(const Module *m, const Op *op, int result, int oper
 static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buffer, int operand)
 {
     for (int i = 0; i < op->args.count; i++)
-        if (i != operand && map_get(&frame->buffer, arg(op, i)) == buffer && !carries_in_place(frame->m, op, i, i))
+        if (i != operand && buffer_of(frame, arg(op, i)) == buffer && !carries_in_place(frame->m, op, i, i))
             return true;
     return false;
 }
 
-/* The buffer of an operand whose last use is this op, and that the result may overwrite. */
-static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at)
+/* The buffer of an operand, if this op is its last use and the result may overwrite it. */
+static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at, int i)
 {
-    for (int i = 0; i < op->args.count && !map_get(frame->apart, op); i++) {
-        const Value *operand = arg(op, i);
-        Buffer *buffer = operand->def ? map_get(&frame->buffer, operand) : NULL;
-        if (!buffer || buffer->pack || buffer->last != number || info(operand->def)->family == VIEW)
-            continue;
-        bool may = may_overwrite(frame->m, &frame->lifetimes, op, at, i) || carries_in_place(frame->m, op, at, i);
-        if (may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer))
-            return buffer;
+    const Value *operand = arg(op, i);
+    Buffer *buffer = operand->def ? buffer_of(frame, operand) : NULL;
+    if (!buffer || buffer->pack || buffer->last != number || info(operand->def)->family == VIEW)
+        return NULL;
+    bool may = may_overwrite(frame->m, &frame->lifetimes, op, at, i) || carries_in_place(frame->m, op, at, i);
+    return may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer) ? buffer : NULL;
+}
+
+/* The buffer of an operand that the result takes; NULL: none.  Terms of a sum that are on different stages take one:
+ * so each stage has its own where the result is. */
+static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
+{
+    Buffer *place = NULL;
+    for (int i = 0; i < op->args.count && !map_get(frame->apart, op) && (!place || info(op)->traits & MOVES); i++) {
+        Buffer *buffer = dying_operand(frame, op, number, at, i);
+        if (!place) {
+            place = buffer;
+        } else if (buffer && buffer != place && !(buffer->stages & place->stages)) {
+            place->first = buffer->first < place->first ? buffer->first : place->first;
+            place->stages |= buffer->stages;
+            buffer->joined = place;
+        }
     }
-    return NULL;
+    return place;
 }
 
 /* --- Views: other strides over the same memory ------------------------------------------------ */
@@ -171,12 +148,12 @@ static void place_view(Module *m, const Op *op)
     Storage *storage = NEW(&m->arena, Storage);
     *storage = *x->storage;
     int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
-    if (at >= 0 && y->type.rank <= x->type.rank && op->attrs.index) {
+    if (at >= 0 && op->attrs.index) {
         int64_t bytes = op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
         storage->at += bytes;
     }
-    for (int i = at; y->type.rank < x->type.rank && i + 1 < x->type.rank; i++)
-        storage->stride[i] = storage->stride[i + 1];
+    if (!strides_of_view(m, op, storage->stride)) /* those in the copy of x that will be made */
+        memcpy(storage->stride, new_storage(m, &y->type, 0)->stride, sizeof storage->stride);
     y->storage = storage;
 }
 
@@ -339,7 +316,8 @@ static int64_t place_buffers(Frame *frame)
     int n = 0;
     int64_t end = 0;
     for (Buffer *buffer = frame->buffers; buffer; buffer = buffer->next)
-        all[n++] = buffer;
+        if (!buffer->joined)
+            all[n++] = buffer;
     qsort(all, (size_t)n, sizeof *all, larger_first);
     for (int i = 0; i < n; i++) {
         int64_t at = 0;
@@ -360,8 +338,8 @@ static int64_t place_buffers(Frame *frame)
 static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
 {
     for (int i = 0; i < pack->count; i++)
-        if (map_get(&frame->buffer, pack->member[i]))
-            return map_get(&frame->buffer, pack->member[i]);
+        if (buffer_of(frame, pack->member[i]))
+            return buffer_of(frame, pack->member[i]);
     Buffer *buffer = new_buffer(frame, pack_bytes(frame->m, pack), number, number);
     buffer->pack = pack;
     return buffer;
@@ -377,7 +355,7 @@ static int ops_that_keep_scratch(Module *m, const Op *op)
 
 static void find_buffers(Frame *frame)
 {
-    int number = 0, staged = 0; /* the loop that early reductions run in */
+    int number = 0, staged = 0; /* the loop that early ops run in */
     Map *map = &frame->buffer;
     for (Op *op = frame->f->first; op; op = op->next, number++) {
         staged = op->attrs.stages && op->attrs.dims.count ? number : staged;
@@ -390,14 +368,15 @@ static void find_buffers(Frame *frame)
             int last = later(&frame->last, value, -1);
             if (value->storage) /* a pointer, or state */
                 continue;
-            Buffer *buffer = info(op)->family == VIEW ? map_get(map, arg(op, 0))
+            Buffer *buffer = info(op)->family == VIEW ? buffer_of(frame, arg(op, 0))
                              : pack_of(frame, value)  ? buffer_of_pack(frame, pack_of(frame, value), begin)
-                                                      : dying_operand(frame, op, number, i);
+                                                      : operands_place(frame, op, number, i);
             if (!buffer && info(op)->family != VIEW)
                 buffer = new_buffer(frame, local_bytes(frame->m, &value->type), begin, begin);
             if (!buffer) /* a view of a pointer */
                 continue;
             buffer->last = last > buffer->last ? last : buffer->last;
+            buffer->stages |= stages_written(frame->m, value);
             buffer->has_slots = op->attrs.stages && !op->attrs.dims.count;
             map_put(map, value, buffer);
         }
@@ -417,12 +396,12 @@ static void plan_frame(Frame *frame)
     find_buffers(frame);
     frame->f->frame = place_buffers(frame);
     for (Op *op = frame->f->first; op; op = op->next) {
-        const Buffer *beside = map_get(&frame->buffer, op);
+        const Buffer *beside = buffer_of(frame, op);
         if (beside)
             op->attrs.frame = frame->base + beside->at;
         for (int i = 0; i < op->results.count; i++) {
             Value *value = op->results.at[i];
-            const Buffer *buffer = map_get(&frame->buffer, value);
+            const Buffer *buffer = buffer_of(frame, value);
             if (info(op)->family == VIEW)
                 place_view(frame->m, op);
             else if (!value->storage && buffer->pack && member_of(buffer->pack, value) >= 0)

@@ -1,5 +1,5 @@
-/* memory.h -- the storage of every value: memory.c plans it; order.c inserts copies for readers that need another
- * memory order. */
+/* memory.h -- the storage of every value: memory.c plans it, by last uses (lifetime.c) and what may be overwritten
+ * (overwrite.c); order.c inserts copies for readers that need another memory order. */
 #ifndef MPC_MEMORY_H
 #define MPC_MEMORY_H
 
@@ -22,5 +22,12 @@ typedef struct {
 
 /* `all`: a cache of results. */
 const Lifetimes *lifetimes_of(const Module *m, Map *all, const Func *f);
+
+/* May the op write this result over that operand, if it is the last to read it? */
+bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand);
+
+/* May f write its result over its parameter: is the op that computes it the last reader of the parameter, element by
+ * element? */
+bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param);
 
 #endif

@@ -61,6 +61,13 @@ static void want_sent(const Module *m, const Op *op, Wanted wanted[])
         wanted[i].copied = !is_row_major(m, arg_or_result(op, i)) || overhangs(m, arg_or_result(op, i));
 }
 
+/* Dims that become one are nested in memory. */
+static void want_viewed(const Module *m, const Op *op, Wanted wanted[])
+{
+    int64_t stride[MAX_RANK];
+    wanted[0].copied = !strides_of_view(m, op, stride);
+}
+
 static bool any_copied(int count, const Wanted wanted[])
 {
     for (int i = 0; i < count; i++)
@@ -78,6 +85,8 @@ static bool find_wanted(Module *m, const Op *op, Wanted wanted[])
         want_carried(m, op, wanted);
     else if (info(op)->family == COLLECTIVE)
         want_sent(m, op, wanted);
+    else if (info(op)->family == VIEW)
+        want_viewed(m, op, wanted);
     else if ((callee || info(op)->family == LIBRARY) && m->takes && m->takes(m, op, wanted))
         return false;
     return any_copied(count, wanted);
@@ -222,13 +231,14 @@ static void keep_apart(Map *apart, const Op *op, Wanted wanted[])
         }
 }
 
-static bool copy_for_func(Module *m, Func *f, Map *apart)
+/* For views, or for all other ops. */
+static bool copy_for_func(Module *m, Func *f, Map *apart, bool views)
 {
     bool changed = false;
     for (Op *op = f->first, *next; op; op = next) {
         Wanted *wanted = NEW_ARRAY(&m->arena, Wanted, op->args.count + op->results.count + 1);
         next = op->next;
-        if (info(op)->family == VIEW || !find_wanted(m, op, wanted))
+        if ((info(op)->family == VIEW) != views || !find_wanted(m, op, wanted))
             continue;
         keep_apart(apart, op, wanted);
         give_copies(m, f, op, wanted);
@@ -237,12 +247,18 @@ static bool copy_for_func(Module *m, Func *f, Map *apart)
     return changed;
 }
 
-static bool copy_where_wanted(Module *m, Map *apart)
+static bool copy_for_all(Module *m, Map *apart, bool views)
 {
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next)
-        changed |= f->role != KERNEL && copy_for_func(m, f, apart);
+        changed |= f->role != KERNEL && copy_for_func(m, f, apart, views);
     return changed;
+}
+
+/* Readers of a view are looked at once what it shows has a place. */
+static bool copy_where_wanted(Module *m, Map *apart)
+{
+    return copy_for_all(m, apart, true) || copy_for_all(m, apart, false);
 }
 
 static void forget_plan(Module *m)

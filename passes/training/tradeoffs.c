@@ -38,7 +38,8 @@ typedef struct {
     Func *fwd;
     int nvalues, nchoices, words; /* of sets: 64 values per word */
     Value **value;
-    double *bytes; /* of each value, over all layers */
+    double kept;   /* how often a rank has the values of fwd */
+    double *bytes; /* of each value, that often */
     Choice *choice;
     Map number; /* value -> its index + 1 */
     Labels labels;
@@ -70,6 +71,19 @@ static double times_run(const Module *m, const Func *f)
     if (!call || !has_backward(m, caller))
         return 1;
     return times_run(m, caller) * (call->attrs.dims.count ? (double)call->attrs.dims.dim[0].size : 1);
+}
+
+/* How often a rank has what f saves, at most. */
+static double times_kept(const Programs *programs, const Func *f)
+{
+    Func *caller;
+    const Op *call = call_of(programs->whole, f, &caller);
+    const double in_stages = times_kept_in_stages(&programs->kept, f->name);
+    if (in_stages > 0)
+        return in_stages;
+    if (!call || !has_backward(programs->whole, caller))
+        return times_kept_once(&programs->kept);
+    return times_kept(programs, caller) * (call->attrs.dims.count ? (double)call->attrs.dims.dim[0].size : 1);
 }
 
 /* The values of a function, by name. */
@@ -114,13 +128,13 @@ static int64_t saved_bytes(const RankFunc *split, const Value *held)
     return local_bytes(split->m, &held->type);
 }
 
-static void add_values(Space *space, const Module *whole, const RankFunc *split, const Values *values, double times)
+static void add_values(Space *space, const Module *whole, const RankFunc *split, const Values *values)
 {
     for (int i = 0; i < values->count; i++) {
         const Value *value = values->at[i], *held = rank_value(split, value);
         space->value[space->nvalues] = values->at[i];
         space->bytes[space->nvalues] =
-            times * (double)(held ? saved_bytes(split, held) : local_bytes(whole, &value->type));
+            space->kept * (double)(held ? saved_bytes(split, held) : local_bytes(whole, &value->type));
         map_put(&space->number, value, (void *)(intptr_t)++space->nvalues);
     }
 }
@@ -152,7 +166,7 @@ static void add_op(Space *space, Module *m, const RankFunc *split, const Uses *u
         }
     if (family == LEAF)
         choice->flops = 0, choice->saves = false;
-    add_values(space, m, split, &op->results, times);
+    add_values(space, m, split, &op->results);
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     for (int i = callee ? first_residual(callee) : op->results.count; i < op->results.count; i++)
         space->bytes[choice->first + i] = 0; /* counted in the callee */
@@ -177,6 +191,7 @@ static Space space_of(Arena *arena, const Programs *programs, Func *fwd, const F
 {
     Space space = { .fwd = fwd, .number.arena = arena, .labels = label_values(arena, programs->whole, fwd) };
     const double times = times_run(programs->whole, fwd);
+    space.kept = times_kept(programs, fwd);
     const RankFunc split = rank_func(arena, programs->split, fwd);
     const Uses uses = find_uses(arena, fwd);
     const int carried = carried_of(programs->whole, fwd);
@@ -190,7 +205,7 @@ static Space space_of(Arena *arena, const Programs *programs, Func *fwd, const F
     space.wanted = NEW_ARRAY(arena, uint64_t, space.words);
     for (int i = 0; i < carried; i++) {
         space.choice[space.nchoices++] = (Choice){ NULL, space.nvalues, 1, 0, false, true };
-        add_values(&space, programs->whole, &split, &(Values){ 1, 1, &fwd->params.at[i] }, times);
+        add_values(&space, programs->whole, &split, &(Values){ 1, 1, &fwd->params.at[i] });
     }
     for (Op *op = fwd->first; op; op = op->next)
         add_op(&space, programs->whole, &split, &uses, op, times);

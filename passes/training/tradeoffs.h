@@ -3,13 +3,12 @@
 #ifndef MPC_TRADEOFFS_H
 #define MPC_TRADEOFFS_H
 
-#include "ir.h"
+#include "kept.h"
 
-/* On one rank, in one micro-batch: */
 typedef struct {
     Saved *saved;
-    double bytes; /* of the saved values, over all layers */
-    double flops; /* that the backward recomputes */
+    double bytes; /* of the saved values: of each function, on the rank that keeps most of it */
+    double flops; /* that the backward recomputes, over all layers, in one micro-batch */
 } Tradeoff;
 
 typedef struct {
@@ -17,9 +16,10 @@ typedef struct {
     Tradeoff *at; /* fewer FLOPs first, each with fewer bytes than the one before */
 } Tradeoffs;
 
-/* One program twice: after autodiff, and after zero, where types tell what a rank holds. */
+/* One program twice: after autodiff, and after zero, where types tell what a rank holds.  `kept`: how often. */
 typedef struct {
     Module *whole, *split;
+    Kept kept;
 } Programs;
 
 /* The set that a policy saves, read off the program after `recompute`.  Names belong to `programs.whole`, the rest is

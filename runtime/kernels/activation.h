@@ -33,6 +33,9 @@ RT_INLINE float rt_gelu_slope(float x)
     return 0.5f * (1.0f + erff(0.7071067812f * x)) + 0.3989422804f * x * expf(-0.5f * x * x);
 }
 
+/* log(1 + exp(x)) */
+RT_INLINE float rt_softplus(float x) { return (x > 0 ? x : 0.0f) + log1pf(expf(-fabsf(x))); }
+
 /* log(exp(a) + exp(b)); minus infinity is no part. */
 RT_INLINE float rt_lse_add(float a, float b)
 {

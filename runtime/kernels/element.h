@@ -22,6 +22,7 @@ __attribute__((simd("notinbranch"))) float powf(float, float);
 __attribute__((simd("notinbranch"))) float tanhf(float);
 __attribute__((simd("notinbranch"))) float erff(float);
 __attribute__((simd("notinbranch"))) float expm1f(float);
+__attribute__((simd("notinbranch"))) float log1pf(float);
 #endif
 #endif
 

@@ -23,23 +23,34 @@ static int by_logit(const void *a, const void *b)
     return x->logit != y->logit ? (x->logit < y->logit) - (x->logit > y->logit) : x->byte - y->byte;
 }
 
-/* Draws a byte for u in (0, 1), with probability softmax(logits / temperature) among the k most likely. */
-static int draw(const float *logits, double temperature, int k, double u)
+/* Which bytes may be drawn: the k most likely, and of these the fewest that have at least the share p of the
+ * probability.
+ */
+typedef struct {
+    double temperature, p;
+    int k;
+} Range;
+
+/* Draws a byte for u in (0, 1), with probability softmax(logits / temperature) among those. */
+static int draw(const float *logits, const Range *range, double u)
 {
     Choice choices[BYTES];
     for (int i = 0; i < BYTES; i++)
         choices[i] = (Choice){ .logit = (double)logits[i], .byte = i };
     qsort(choices, BYTES, sizeof *choices, by_logit);
-    if (temperature == 0)
+    if (range->temperature == 0)
         return choices[0].byte;
-    double weight[BYTES], sum = 0;
-    for (int i = 0; i < k; i++)
-        sum += weight[i] = exp((choices[i].logit - choices[0].logit) / temperature);
-    double left = u * sum;
-    for (int i = 0; i < k - 1; i++)
+    double weight[BYTES], sum = 0, most = 0;
+    for (int i = 0; i < range->k; i++)
+        sum += weight[i] = exp((choices[i].logit - choices[0].logit) / range->temperature);
+    int count = 0;
+    while (count < range->k && (count == 0 || most < range->p * sum))
+        most += weight[count++];
+    double left = u * most;
+    for (int i = 0; i < count - 1; i++)
         if ((left -= weight[i]) < 0)
             return choices[i].byte;
-    return choices[k - 1].byte;
+    return choices[count - 1].byte;
 }
 
 /* Copies the end of the text to the first sequence of the inputs; the rest is 0. */
@@ -68,9 +79,10 @@ static int predict(RtRun *run, const unsigned char *text, int64_t length, uint32
     float logits[BYTES];
     rt_download(&run->rt, logits, rt_place_in(&run->rt, f, f->logits) + 4 * (seen - 1) * f->logits_stride,
                 sizeof logits);
-    int k = run->options.given.top_k ? (int)run->options.top_k : BYTES;
+    const RtOptions *o = &run->options;
+    const Range range = { .temperature = o->temperature, .p = o->top_p, .k = o->given.top_k ? (int)o->top_k : BYTES };
     double u = rt_unit(rt_philox(seed, RT_STREAM_SAMPLE, number, 0, 0, 0).x[0]);
-    return draw(logits, run->options.temperature, k, u);
+    return draw(logits, &range, u);
 }
 
 void rt_sample(RtRun *run)

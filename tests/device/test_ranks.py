@@ -119,6 +119,7 @@ RECORDED = [  # model, mesh, schedule, chunks, numbers of micro-batches; llama's
     ("gpt2", "pp=2,tp=2", "zb", 1, (4, 16)),
     ("gpt2", "pp=2", "interleaved", 2, (8, 16)),
     ("llama", "dp=2,cp=1,tp=1,pp=2", "1f1b", 1, (2, 16)),
+    ("llama", "dp=1,cp=2,tp=1,pp=2", "1f1b", 1, (2, 4)),  # over the axis of collectives in actions
 ]
 EARLY = ("zero 1 over dp, cp", "zero 1 over dp, cp (overlap_grads)")
 

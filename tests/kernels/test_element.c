@@ -59,6 +59,8 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
+static double softplus(double x) { return log1p(exp(x)); }
+
 static double gelu_slope(double x)
 {
     return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-0.5 * x * x) / sqrt(2 * 3.14159265358979323846);
@@ -100,6 +102,8 @@ static void check_functions(void)
     CHECK_FUNCTION(rt_exp_negative, exp, -87, 0, 2);
     CHECK_FUNCTION(rt_gelu, gelu, -1, 4, 8);
     CHECK_FUNCTION(rt_gelu_tanh, gelu_tanh, -1, 4, 8);
+    CHECK_FUNCTION(rt_softplus, softplus, -80, 80, 8);
+    check(rt_softplus(-1e30f) == 0 && rt_softplus(1e30f) == 1e30f && isnan(rt_softplus(NAN)), "softplus far out");
     check(rt_exp_negative(-INFINITY) == 0 && rt_exp_negative(-1000) == 0 && rt_exp_negative(0) == 1,
           "rt_exp_negative at its ends");
     check_slopes();

@@ -36,6 +36,7 @@ case("sign", dict(x=X), "b s", "x * sign(x)", lambda x: x * torch.sign(x))
 case("gelu", dict(x=X), "b s", "gelu(x)", F.gelu)
 case("gelu_tanh", dict(x=X), "b s", "gelu_tanh(x)", lambda x: F.gelu(x, approximate="tanh") if torch.__version__ > "2"
      else 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+case("softplus", dict(x=("b s", -20, 20)), "b s", "softplus(x)", F.softplus)
 case("silu", dict(x=X), "b s", "silu(x)", F.silu)
 case("negation", dict(x=X), "b s", "-x", lambda x: -x)
 Y = dict(x=X, y=("s", 0.5, 2))
@@ -63,6 +64,7 @@ case("max", dict(x=("b s e", -1, 1)), "b s", "max(x, e)", lambda x: x.amax(-1))
 case("min", dict(x=("b s e", -1, 1)), "s e", "min(x, b)", lambda x: x.amin(0))
 case("softmax", dict(x=("b s e", -3, 3)), "b s e", "softmax(x, s)", lambda x: x.softmax(1))
 case("log_softmax", dict(x=("b s e", -3, 3)), "b s e", "log_softmax(x, e)", lambda x: x.log_softmax(-1))
+case("logsumexp", dict(x=("b s e", -3, 3)), "b e", "logsumexp(x, s)", lambda x: x.logsumexp(1))
 case("layernorm", dict(x=("b s e", -3, 3)), "b s e", "layernorm(x, e)", lambda x: F.layer_norm(x, (7,)))
 case("layernorm_outer", dict(x=("b s e", -3, 3)), "b s e", "layernorm(x, s, eps = 0.1)",
      lambda x: F.layer_norm(x.transpose(1, 2), (5,), eps=0.1).transpose(1, 2))
@@ -164,6 +166,39 @@ case("gather", dict(x=("v e", -1, 1)), "s e", "x[v = index]", lambda x: x[LABELS
 case("slice", dict(x=("b s e", -1, 1)), "b s", "x[e = 3] * x[e = 0]", lambda x: x[..., 3] * x[..., 0])
 case("rename", dict(x=("b s", -1, 1)), "s t", "dot(x, rename(x, s -> t), b)", lambda x: x.T @ x)
 case("concat", dict(x=("b e", -1, 1), y=("b two2", -1, 1)), "b three", None, lambda x, y: torch.cat([x, y], -1).exp())
+case("part", dict(x=("b e", -1, 1)), "b n", "x[e = 2 : 5 -> n] * x[e = 0 : n -> n]", lambda x: x[:, 2:5] * x[:, :3])
+case("split", dict(x=("b v e", -1, 1), y=("g n", -1, 1)), "b g n e", "split(x, v -> (g, n)) * y",
+     lambda x, y: x.reshape(3, 2, 3, 7) * y[..., None])
+case("split_three", dict(x=("twelve b", -1, 1)), "g n two b", "split(x, twelve -> (g, n, two)) ^ 3",
+     lambda x: x.reshape(2, 3, 2, 3)**3)
+case("merge", dict(x=("b g n", -1, 1), y=("v", -1, 1)), "b v", "merge(exp(x), (g, n) -> v) * y", lambda x, y: x.exp().flatten(1) * y)
+case("merge_apart", dict(x=("n b g", -1, 1)), "b v", "square(merge(x, (g, n) -> v))", lambda x: x.permute(1, 2, 0).flatten(1)**2)
+case("merge_padded", dict(x=("b g n_wide", -1, 1)), "b v_wide", "square(merge(x, (g, n_wide) -> v_wide))", lambda x: x.flatten(1)**2)
+case("split_padded", dict(x=("b v_wide", -1, 1)), "b g n_wide", "square(split(x, v_wide -> (g, n_wide)))",
+     lambda x: x.reshape(3, 2, 3)**2)
+case("one_hot", dict(x=("b s v", -1, 1)), "b s v", "x * one_hot(index, v)", lambda x: x * F.one_hot(LABELS, 6))
+
+
+def conv(x, w, over, **keywords):
+    """over: 1 or 2 dims of x behind the first, which all have windows; then channels, in front of those of w."""
+    if over == 1:
+        return F.conv1d(x.permute(0, 2, 1), w.permute(2, 1, 0), **keywords).permute(0, 2, 1)
+    return F.conv2d(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), **keywords).permute(0, 2, 3, 1)
+
+
+case("conv", dict(x=("b e h", -1, 1), y=("n h v", -1, 1)), "b s v", "conv(x, y, e -> (s, n), h)", lambda x, y: conv(x, y, 1))
+case("conv_strided", dict(x=("b e g", -1, 1), y=("n g v", -1, 1)), "b h v", "conv(x, y, e -> (h, n), g, stride = 2, padding = 1)",
+     lambda x, y: conv(x, y, 1, stride=2, padding=1))
+case("conv_dilated", dict(x=("b nine g", -1, 1), y=("n g v", -1, 1)), "b s v", "conv(x, y, nine -> (s, n), g, dilation = 2)",
+     lambda x, y: conv(x, y, 1, dilation=2))
+case("conv_patches", dict(x=("b v e", -1, 1), y=("n e h", -1, 1)), "b g h", "conv(x, y, v -> (g, n), e, stride = n)",
+     lambda x, y: conv(x, y, 1, stride=3))
+case("conv_depthwise", dict(x=("b s g", -1, 1), y=("n g", -1, 1)), "b s g", "conv(x, y, s -> (s, n), padding = 1)",
+     lambda x, y: F.conv1d(x.permute(0, 2, 1), y.T[:, None], padding=1, groups=2).permute(0, 2, 1))
+case("conv_plane", dict(x=("b e s v", -1, 1), y=("n g v nine", -1, 1)), "b t h nine", "conv(x, y, e -> (t, n), s -> (h, g), v)",
+     lambda x, y: conv(x, y, 2))
+case("conv_plane_strided", dict(x=("b nine e g", -1, 1), y=("n two g v", -1, 1)), "b s h v",
+     "conv(x, y, nine -> (s, n), e -> (h, two), g, stride = 2, padding = 1)", lambda x, y: conv(x, y, 2, stride=2, padding=1))
 case("iota", dict(x=("b s", -1, 1)), "b s", "x * cast(iota(s) * 2 - 3, f32)", lambda x: x * (torch.arange(5) * 2 - 3))
 case("dropout", dict(x=("b s e", 1, 2)), "b s e", "dropout(x, 0) + x", lambda x: 2 * x)
 
@@ -193,11 +228,13 @@ case("balance", dict(y=("b s v", -1, 1)), "", "balance(softmax(y, v), top_k(y, v
 case("balance_rows", dict(y=("b s v", -1, 1)), "b", "balance(softmax(y, v), top_k(y, v, g), v, s)", lambda y: 6 * (
     F.one_hot(y.topk(2).indices, 6).sum(2).double().mean(1) * y.softmax(-1).mean(1)).sum(-1))
 case("pick", dict(x=("b s e", -1, 1)), "b s", "x[e = iota(s) + 0 * iota(b)]", lambda x: x.diagonal(dim1=1, dim2=2))
-SIZES.update(two2=4, three=11)
+SIZES.update(two2=4, three=11, two=2, twelve=12, n_wide=3, v_wide=6)
+PADDED = dict(n_wide=4, v_wide=8)
 
 
 def model_text():
-    lines = [f"dim {name} = {size}" for name, size in SIZES.items() if name != "three"]
+    lines = [f"dim {name} = {size}" + (f" padded {PADDED[name]}" if name in PADDED else "")
+             for name, size in SIZES.items() if name != "three"]
     lines += ["dim dispatch_slots", "dim dispatch_all_slots", "dim dispatch_within_slots"]
     lines += ["dim three = 11", "dim batch", "dim seq = 4", "dim bytes = 256"]
     body, terms = ["index = iota(s) * 2 - iota(s) * 2 / v * v", "labels = iota(b) * 0 + index"], []
@@ -251,7 +288,7 @@ def test_every_function_has_a_case():
     names = re.findall(r"^BUILTIN\((\w+),", table, re.M)
     text = model_text()
     assert len(names) > 30
-    own = ["orthogonal"]  # of optimizers: test_optimizers.py
+    own = ["orthogonal", "random"]  # of optimizers: test_optimizers.py; tests of its own, here
     assert not [name for name in names if f"{name}(" not in text and name not in own]
 
 
@@ -283,3 +320,39 @@ train {
     assert np.allclose(gradient[kept], 1 / 0.7, rtol=1e-5) and np.allclose(gradient[~kept], 0, atol=1e-6)
     assert abs(kept.mean() - 0.7) < 4 * math.sqrt(0.21 / kept.size)
     assert kept.any(0).all() and kept.any(1).all()
+
+
+RANDOM = """
+dim n = 50
+dim m = 83
+dim batch
+dim seq = 4
+dim bytes = 256
+model noise {
+    input tokens : i32[batch, seq]
+    param wte : [bytes] = zeros
+    param x : [n, m] = zeros
+    loss sum(random(n, m) * x) + sum(wte[bytes = tokens]) + mean(random(batch, seq))
+}
+train {
+    optimizer = sgd(lr = 1, momentum = 0, weight_decay = 0)
+    batch = 1
+    microbatch = 1
+}
+"""
+
+
+def test_random_is_uniform(tmp_path):
+    """Of 4150 numbers: mean and mean square within four standard deviations, from 0 to below 1, other ones in another step."""
+    out = compile_model(RANDOM, tmp_path)
+    text = write_text(out / "text", 100)
+    train(out, "--data", text, "--steps", 1, "--save", out / "one.safetensors")
+    train(out, "--data", text, "--steps", 2, "--save", out / "two.safetensors")
+    drawn = -read_safetensors(out / "one.safetensors")["x"].astype(np.float64)
+    later = -read_safetensors(out / "two.safetensors")["x"] - drawn
+    for numbers in (drawn, later):
+        assert numbers.min() >= -1e-6 and numbers.max() < 1 + 1e-6
+        assert abs(numbers.mean() - 1 / 2) < 4 * math.sqrt(1 / 12 / numbers.size)
+        assert abs((numbers**2).mean() - 1 / 3) < 4 * math.sqrt(4 / 45 / numbers.size)
+    assert abs(np.corrcoef(drawn.ravel(), later.ravel())[0, 1]) < 4 / math.sqrt(drawn.size)
+    assert abs(np.corrcoef(drawn[:-1].ravel(), drawn[1:].ravel())[0, 1]) < 4 / math.sqrt(drawn.size)

@@ -13,7 +13,8 @@ def fold(sign, a, b):
             raise ValueError(f"{a} / {b} is not whole")
         return a // b
     return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b, "%": lambda: math.fmod(a, b),
-            "^": lambda: a**b}[sign]()
+            "^": lambda: a**b, "<": lambda: int(a < b), "<=": lambda: int(a <= b), ">": lambda: int(a > b),
+            ">=": lambda: int(a >= b), "==": lambda: int(a == b), "!=": lambda: int(a != b)}[sign]()
 
 
 def number_of(expression, known):
@@ -27,12 +28,21 @@ def number_of(expression, known):
         return None if inner is None else -inner
     if isinstance(expression, Binary):
         a, b = number_of(expression.left, known), number_of(expression.right, known)
-        is_known = a is not None and b is not None and expression.sign in "+-*/%^"
-        return fold(expression.sign, a, b) if is_known else None
+        return None if a is None or b is None else fold(expression.sign, a, b)
+    if isinstance(expression, Flag):
+        return int(expression.value)
+    if isinstance(expression, Call) and expression.function == "if":
+        return number_of(chosen_of(expression, known), known)
     if isinstance(expression, Call) and expression.function in FUNCTIONS:
         arguments = [number_of(a, known) for a in expression.arguments]
         return None if None in arguments else FUNCTIONS[expression.function](*arguments)
     return None
+
+
+def chosen_of(expression, known):
+    """Of if(condition, a, b), the one that is looked at."""
+    condition, yes, no = expression.arguments
+    return yes if number_of(condition, known) else no
 
 
 def known_numbers(program, defined=()):
@@ -66,4 +76,5 @@ def called(expression, known):
 
 
 def flag_of(expression, otherwise=False):
-    return expression.value if isinstance(expression, Flag) else otherwise
+    number = number_of(expression, {})
+    return otherwise if number is None else bool(number)

@@ -1,20 +1,33 @@
 """Which parameters decay, from the words of docs/language.md: those that a product sums over a dim of, that attention
 multiplies, or whose rows are taken; and tables of positions.  What is made of parameters and numbers alone counts as
 they do."""
-from constants import names_in, number_of
+from constants import chosen_of, names_in, number_of
 from prune import assigned_in
-from tree import Assign, Call, Index, Input, Name, Param, Repeat, Scan, Update, Yield, children
+from tree import Assign, Call, Index, Input, Name, Param, Range, Repeat, Scan, Several, Update, Yield, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
 
 def renamed(parts, before, after):
-    return parts and frozenset((name, tuple(after if d == before else d for d in dims)) for name, dims in parts)
+    return folded(parts, [before], [after])
+
+
+def names_of(dim):
+    """A dim that is split is called by the names of its parts, with bars between them."""
+    return set(dim.split("|"))
+
+
+def folded(parts, before, after):
+    """With the dims `before` as parts of `after`, or as these together."""
+    def called(dim):
+        names = names_of(dim)
+        return "|".join(sorted(names - set(before) | set(after))) if names & set(before) else dim
+    return parts and frozenset((name, tuple(called(d) for d in dims)) for name, dims in parts)
 
 
 def without(parts, gone):
     """Of what no longer has these dims: another dim may have their names."""
-    return parts and frozenset((name, tuple(None if d in gone else d for d in dims)) for name, dims in parts)
+    return parts and frozenset((name, tuple("" if d in gone else d for d in dims)) for name, dims in parts)
 
 
 class Walk:
@@ -27,20 +40,21 @@ class Walk:
         self.body(program.model.body, {}, "")
 
     def contract(self, parts, dims):
-        self.decaying |= {name for name, own in parts or () if set(own) & set(dims)}
+        self.decaying |= {name for name, own in parts or () if any(names_of(d) & set(dims) for d in own)}
         self.note(self.contracted, parts, dims)
 
     @staticmethod
     def note(where, parts, dims):
         for name, own in parts or ():
-            where.setdefault(name, set()).update(at for at, d in enumerate(own) if d in dims)
+            where.setdefault(name, set()).update(at for at, d in enumerate(own) if names_of(d) & set(dims))
 
     def body(self, body, values, path):
         """Gives what the last statement returns is made of; None: of data."""
         result = None
         for s in body:
             if isinstance(s, Assign):
-                values[s.name] = self.made(s.value, values, path)
+                made = self.made(s.value, values, path)
+                values.update(zip(s.names, made if isinstance(made, list) else [made] * len(s.names)))
             elif isinstance(s, Param):
                 for name in s.names:
                     full = f"{path}.{name}" if path else name
@@ -75,8 +89,12 @@ class Walk:
             return NO_DATA
         if isinstance(e, Index):
             return self.index(e, values, path)
+        if isinstance(e, Several):
+            return [self.made(x, values, path) for x in e.values]
         if not isinstance(e, Call):
             return self.together([self.made(x, values, path) for x in children(e)])
+        if e.function == "if":
+            return self.made(chosen_of(e, self.known), values, path)
         method = getattr(self, f"call_{e.function}", None)
         if method:
             return method(e, values, path)
@@ -95,6 +113,8 @@ class Walk:
         return None if None in parts else frozenset().union(*parts)
 
     def index(self, e, values, path):
+        if isinstance(e.at, Range):
+            return renamed(self.made(e.operand, values, path), e.dim, e.at.part)
         operand, at = self.made(e.operand, values, path), self.made(e.at, values, path)
         if isinstance(e.at, Call) and e.at.function == "iota":
             return renamed(operand, e.dim, e.at.arguments[0].name)
@@ -112,8 +132,29 @@ class Walk:
     def call_iota(self, e, values, path):
         return NO_DATA
 
+    def call_random(self, e, values, path):
+        return NO_DATA
+
     def call_rename(self, e, values, path):
         return renamed(self.made(e.arguments[0], values, path), *e.renaming)
+
+    def call_split(self, e, values, path):
+        return folded(self.made(e.arguments[0], values, path), [e.parts[0][0]], e.parts[0][1])
+
+    def call_merge(self, e, values, path):
+        return folded(self.made(e.arguments[0], values, path), e.parts[0][1], [e.parts[0][0]])
+
+    def call_conv(self, e, values, path):
+        x, w = [self.made(a, values, path) for a in e.arguments[:2]]
+        over = [d.name for d in e.arguments[2:]]
+        taps = [tap for _, (_, tap) in e.parts]
+        self.contract(x, over + [dim for dim, _ in e.parts])
+        self.contract(w, over + taps)
+        for side in (x, w):
+            self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over + taps))
+        for dim, (to, _) in e.parts:
+            x = renamed(x, dim, to)
+        return self.together([x, w])
 
     def call_dot(self, e, values, path):
         sides = [self.made(x, values, path) for x in e.arguments[:2]]

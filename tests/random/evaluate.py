@@ -7,10 +7,11 @@ import torch
 import philox
 import routing
 import tensors
-from constants import flag_of, fold, names_in, number_of
+from constants import chosen_of, flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
 from prune import assigned_in
-from tree import Assign, Binary, Index, Input, Loss, Name, Negation, Param, Repeat, Return, Scan, Update, Yield
+from tree import (Assign, Binary, Index, Input, Loss, Name, Negation, Param, Range, Repeat, Return, Scan, Several, Update,
+                  Yield)
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
               "max": lambda x, dims: tensors.extreme(x, dims, 1), "min": lambda x, dims: tensors.extreme(x, dims, -1)}
@@ -54,10 +55,8 @@ class Evaluation:
         """Runs statements in the scope `values`; gives what a return or a loss says."""
         result = None
         for statement in body:
-            if isinstance(statement, Assign) and statement.chosen:
-                x, chosen = [self.tensor(e, values, place) for e in (statement.value.arguments[0], statement.value)]
-                values[statement.name] = self.rounded(tensors.pick(x, statement.value.arguments[1].name, chosen))
-                values[statement.chosen] = chosen
+            if isinstance(statement, Assign) and statement.more:
+                values.update(zip(statement.names, self.several(statement.value, values, place)))
             elif isinstance(statement, Assign):
                 values[statement.name] = self.assigned(statement, values, place)
             elif isinstance(statement, Update):
@@ -76,9 +75,18 @@ class Evaluation:
                 data = self.inputs[statement.name]
                 values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
                                                 tuple(statement.type.dims), frozenset([statement.name]))
+            elif isinstance(statement, Return) and isinstance(statement.value, Several):
+                result = [self.tensor(e, values, place) for e in statement.value.values]
             elif isinstance(statement, (Return, Loss)):
                 result = self.tensor(statement.value, values, place)
         return result
+
+    def several(self, e, values, place):
+        """What a block returns; or the elements that top_k takes, and where they are."""
+        if e.function in self.blocks:
+            return self.instance(e, values, place)
+        x, chosen = [self.tensor(part, values, place) for part in (e.arguments[0], e)]
+        return self.rounded(tensors.pick(x, e.arguments[1].name, chosen)), chosen
 
     def assigned(self, statement, values, place):
         value = self.expression(statement.value, values, place)
@@ -182,6 +190,8 @@ class Evaluation:
             return self.rounded(self.combine(e.sign, *operands))
         if isinstance(e, Index):
             return self.rounded(self.index(e, values, place))
+        if e.function == "if":
+            return self.expression(chosen_of(e, self.known), values, place)
         return self.call(e, values, place)
 
     def shadows(self, e, values):
@@ -224,6 +234,8 @@ class Evaluation:
 
     def index(self, e, values, place):
         operand = self.expression(e.operand, values, place)
+        if isinstance(e.at, Range):
+            return tensors.part_of(operand, e.dim, *[number_of(x, self.known) for x in (e.at.first, e.at.end)], e.at.part)
         at = self.expression(e.at, values, place)
         if not isinstance(at, Tensor):
             result = tensors.slice_of(operand, e.dim, at)
@@ -362,9 +374,44 @@ class Evaluation:
         self.next_dropout += 1
         return tensors.dropout(x, rate, place.key, self.next_dropout - 1, self.batch_dim)
 
+    def call_random(self, e, values, place):
+        """Evaluation has the key 0, with which copies of a repeat draw the same, and sequences too."""
+        dims = tuple(self.dims(e, 0))
+        self.next_dropout += 1
+        sizes = [self.sizes[d] if self.drops or d != self.batch_dim else 1 for d in dims]
+        numbers = torch.from_numpy(philox.random(place.key if self.drops else 0, self.next_dropout - 1, sizes))
+        return Tensor(numbers.to(self.dtype).expand([self.sizes[d] for d in dims]), dims)
+
     def call_rename(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
         return Tensor(x.data, tuple(e.renaming[1] if d == e.renaming[0] else d for d in x.dims), x.fed_by)
+
+    def call_logsumexp(self, e, values, place):
+        return tensors.reduce(torch.logsumexp, self.arguments(e, values, place, 1)[0], [e.arguments[1].name])
+
+    def call_one_hot(self, e, values, place):
+        index, dim = self.tensor(e.arguments[0], values, place), e.arguments[1].name
+        self.note_fit(index, self.sizes[dim])
+        data = torch.nn.functional.one_hot(index.data.long(), self.sizes[dim])
+        return Tensor(data.to(self.dtype), index.dims + (dim,))
+
+    def call_split(self, e, values, place):
+        dim, parts = e.parts[0]
+        return tensors.split(self.tensor(e.arguments[0], values, place), dim, [(d, self.sizes[d]) for d in parts])
+
+    def call_merge(self, e, values, place):
+        dim, parts = e.parts[0]
+        return tensors.merge(self.tensor(e.arguments[0], values, place), parts, dim)
+
+    def call_conv(self, e, values, place):
+        x, w = self.arguments(e, values, place, 2)
+        steps = [self.keyword(e, name, otherwise) for name, otherwise in (("stride", 1), ("padding", 0), ("dilation", 1))]
+        for dim, (to, tap) in e.parts:
+            x = tensors.windows(x, dim, to, tap, w.size(tap), *steps)
+        over = [tap for _, (_, tap) in e.parts] + self.dims(e, 2)
+        path = ".".join(part for part in place.path.split(".") if not part.isdigit())
+        self.shared[id(e), path] = set(x.dims) & set(w.dims)
+        return tensors.dot(x, w, over)
 
     def call_concat(self, e, values, place):
         to = e.arguments[0].name

@@ -3,11 +3,12 @@ import itertools
 import math
 
 import tables
+from blocks import expanded
 from constants import flag_of, known_numbers, number_of
 from printer import tables_of
-from prune import expressions
+from prune import bodies, expressions
 from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Scan, Shard, Table,
-                  Zero, statements_of, walk)
+                  Zero, statements_of, value_of, walk)
 
 AXES = ["dp", "cp", "tp", "ep"]
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
@@ -15,10 +16,19 @@ CHUNK_SCHEDULES = ["naive", "gpipe", "interleaved", "interleaved"]
 STAGED = 0.25  # how often a layout is a pipeline where it may be one
 
 
+def instances_of(program, declaration):
+    """How often a block is called; the model is there once."""
+    if declaration is program.model:
+        return 1
+    callers = [(d, e) for d in bodies(program) for s in statements_of(d.body) if value_of(s) is not None
+               for e in walk(value_of(s)) if isinstance(e, Call) and e.function == declaration.name]
+    return sum(instances_of(program, d) for d, _ in callers)
+
+
 def repeats_of(program, body=None):
     """Those of at least two turns, with their turns: in the whole program, or the outermost of a body."""
     known = known_numbers(program)
-    everywhere = [s for d in program.declarations for s in statements_of(getattr(d, "body", []))]
+    everywhere = [s for d in bodies(program) if instances_of(program, d) == 1 for s in statements_of(d.body)]
     found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat)]
     turns = [(repeat, number_of(repeat.count, known)) for repeat in found]
     return [(repeat, count) for repeat, count in turns if count and count > 1]
@@ -115,22 +125,27 @@ class Layout:
     # --- Which dims --------------------------------------------------------------------------------------------------
 
     def present(self):
-        """Dims of tensors: those of parameters and inputs, and what concat, rename and iota bring."""
+        """Dims of tensors: those of parameters and inputs, and what concat, rename, iota, split, merge and conv bring."""
         found = set()
-        for declaration in self.program.declarations:
+        program = expanded(self.program)
+        for declaration in program.declarations:
             for statement in statements_of(getattr(declaration, "body", [])):
                 if isinstance(statement, (Param, Input)):
                     found |= set(statement.type.dims)
-        for e in (e for expression in expressions(self.program) for e in walk(expression)):
+        for e in (e for expression in expressions(program) for e in walk(expression)):
             if isinstance(e, Call) and e.function in ("concat", "iota"):
                 found.add(e.arguments[0].name)
+            if isinstance(e, Call) and e.function == "random":
+                found |= {d.name for d in e.arguments}
             if isinstance(e, Call) and e.renaming:
                 found.add(e.renaming[1])
+            if isinstance(e, Call):
+                found |= {d for one, several in e.parts for d in (one, *several)}
         return sorted(found - {self.program.batch_dim})
 
     def attended_dims(self, causal_only=False):
         """Of sequences; along those of causal attention an axis deals blocks out forth and back."""
-        calls = [e for expression in expressions(self.program) for e in walk(expression) if isinstance(e, Call)]
+        calls = [e for expression in expressions(expanded(self.program)) for e in walk(expression) if isinstance(e, Call)]
         return sorted({e.arguments[3].name for e in calls if e.function == "attend" and
                        (flag_of(e.keywords.get("causal")) or not causal_only)} & set(self.present()))
 
@@ -245,7 +260,8 @@ def choose_attends(draw, program, lines):
     known = known_numbers(program)
     rules = [line for line in lines if isinstance(line, Shard)]
     ranks = {axis: number_of(size, known) for line in lines if isinstance(line, Mesh) for axis, size in line.axes.items()}
-    calls = [e for expression in expressions(program) for e in walk(expression) if isinstance(e, Call) and e.function == "attend"]
+    calls = [e for expression in expressions(expanded(program)) for e in walk(expression)
+             if isinstance(e, Call) and e.function == "attend"]
 
     def can_exchange(e, rule):
         free = (e.shared or frozenset()) - {e.arguments[3].name, e.arguments[4].name, program.batch_dim, *rule.dims}

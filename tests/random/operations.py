@@ -1,19 +1,20 @@
 """Draws operations: each takes a value that is there and makes another of it, of whatever type comes out."""
 import math
 
-from operands import Operands
 from scope import OPEN, Value, binary, call
+from shapes import Shapes
 from tree import Call, Flag, Index, Name, Negation, Number
 
-UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "stop_gradient"]
+UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "softplus", "stop_gradient"]
 
 
-class Operations(Operands):
+class Operations(Shapes):
     """For one scope; each method takes a floating-point Value and gives a Value, or None where it does not fit."""
 
     def weighted(self):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
+                (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3),
                 (self.drop, 1.5), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
                 (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
 

@@ -4,8 +4,8 @@ import re
 
 from constants import flag_of
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
-                  Number, Optimizer, Param, Pipeline, Program, Recompute, Repeat, Return, Scan, Shard, Slot, Table, Text, TypeOf,
-                  Update, Updated, Yield, Zero)
+                  Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot,
+                  Table, Text, TypeOf, Update, Updated, Yield, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
     1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
@@ -101,10 +101,29 @@ class Parser:
 
     def postfix(self):
         operand = self.primary()
+        if isinstance(operand, Name) and self.gives_dims():
+            dims = self.bracketed("[", "]", lambda: self.listed("]", self.name))
+            operand = self.call(operand.name)
+            operand.dims = dims
         while self.peek() == "[":
-            dim, at = self.bracketed("[", "]", self.named_expression)
+            dim, at = self.bracketed("[", "]", self.place)
             operand = Index(operand, dim, at)
         return operand
+
+    def gives_dims(self):
+        """f[seq, embed](x), and not x[seq = i]"""
+        return self.peek() == "[" and self.tokens[self.at + 2][0] in (",", "]")
+
+    def place(self):
+        dim, at = self.named_expression()
+        if not self.accept(":"):
+            return dim, at
+        end = self.expression()
+        self.take("->")
+        return dim, Range(at, end, self.name())
+
+    def names_in_brackets(self):
+        return self.bracketed("(", ")", lambda: self.listed(")", self.name))
 
     def named_expression(self):
         name = self.name()
@@ -139,12 +158,20 @@ class Parser:
 
     def argument(self, call):
         start = self.at
+        if self.peek() == "(" and self.tokens[self.at + 2][0] == ",":
+            several = self.names_in_brackets()
+            self.take("->")
+            call.parts.append((self.name(), several))
+            return
         if re.match(r"[A-Za-z_]", self.peek()):
             name = self.name()
             if self.accept("="):
                 call.keywords[name] = self.expression()
                 return
             if self.accept("->"):
+                if self.peek() == "(":
+                    call.parts.append((name, self.names_in_brackets()))
+                    return
                 call.renaming = (name, self.name())
                 call.arguments += [Name(name)] if call.function == "attend" else []  # as without an arrow
                 return
@@ -183,9 +210,9 @@ class Parser:
 
     def assignment(self, name):
         if self.accept(","):
-            chosen = self.name()
+            more = self.listed("=", self.name)
             self.take("=")
-            return Assign(name, self.expression(), None, chosen)
+            return Assign(name, self.expression(), None, more)
         stated = self.type() if self.accept(":") else None
         self.take("=")
         return Assign(name, self.expression(), stated)
@@ -203,12 +230,13 @@ class Parser:
 
     def read_block(self):
         name = self.name()
-        return Block(name, self.bracketed("(", ")", lambda: self.listed(")", self.typed_name)), self.body())
+        dims = self.bracketed("[", "]", lambda: self.listed("]", self.name)) if self.peek() == "[" else []
+        return Block(name, self.bracketed("(", ")", lambda: self.listed(")", self.typed_name)), self.body(), dims)
 
     def typed_name(self):
         name = self.name()
         self.take(":")
-        return Argument(name, self.type())
+        return Argument(name, None if self.accept("const") else self.type())
 
     def read_model(self):
         return Model(self.name(), self.body())
@@ -247,7 +275,10 @@ class Parser:
         return Yield(*self.named_expression())
 
     def read_return(self):
-        return Return(self.expression())
+        values = [self.expression()]
+        while self.accept(","):
+            values.append(self.expression())
+        return Return(values[0] if len(values) == 1 else Several(values))
 
     def read_loss(self):
         return Loss(self.expression())

@@ -24,9 +24,22 @@ def step_key(seed, step):
     return int(philox((seed, DROPOUT_STREAM), (step, 0, 0, 0))[0])
 
 
+def folded(key, number):
+    """A key made of a key and a number; both may be arrays."""
+    return philox((key, COPY_STREAM), (number, 0, 1, 0))[0]
+
+
 def copy_key(key, copy):
     """The key inside of copy number `copy` of a repeat."""
-    return int(philox((key, COPY_STREAM), (copy, 0, 1, 0))[0])
+    return int(folded(key, copy))
+
+
+def random(key, instance, sizes):
+    """Numbers from 0 to 1: 24 bits of a hash of the places along each dim, the first one first."""
+    word = folded(key, (1 << 20) + instance)
+    for size in sizes:
+        word = folded(np.asarray(word)[..., None], np.arange(size, dtype=np.uint64))
+    return (word & np.uint64(0xFFFFFF)).astype(np.float64) * 2.0**-24
 
 
 def kept(key, instance, index, rate):

@@ -4,8 +4,8 @@
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
-                  Optimizer, Param, Pipeline, Recompute, Repeat, Return, Scan, Shard, Slot, Table, Text, Update, Updated, Yield,
-                  Zero)
+                  Optimizer, Param, Pipeline, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot, Table, Text,
+                  Update, Updated, Yield, Zero)
 
 
 def expression_text(e):
@@ -23,8 +23,12 @@ def expression_text(e):
         return f"-{operand_text(e.operand)}"
     if isinstance(e, Binary):
         return f"{operand_text(e.left)} {e.sign} {operand_text(e.right)}"
+    if isinstance(e, Range):
+        return f"{expression_text(e.first)} : {expression_text(e.end)} -> {e.part}"
     if isinstance(e, Index):
         return f"{operand_text(e.operand)}[{e.dim} = {expression_text(e.at)}]"
+    if isinstance(e, Several):
+        return ", ".join(map(expression_text, e.values))
     return call_text(e)
 
 
@@ -38,9 +42,20 @@ def call_text(call):
     words = [expression_text(a) for a in call.arguments]
     if call.renaming:
         words[slice(3, 4) if call.function == "attend" else slice(len(words), None)] = [" -> ".join(call.renaming)]
+    tensors = 2 if call.function == "conv" else 1
+    words[tensors:tensors] = [parts_text(call.function, one, several) for one, several in call.parts]
     words += [f"{name} = {expression_text(value)}" for name, value in call.keywords.items()]
     instance = f" as {call.instance}" if call.instance else ""
-    return f"{call.function}({', '.join(words)}){instance}"
+    return f"{call.function}{bracketed(call.dims)}({', '.join(words)}){instance}"
+
+
+def bracketed(dims):
+    return f"[{', '.join(dims)}]" if dims else ""
+
+
+def parts_text(function, one, several):
+    tuple_text = f"({', '.join(several)})"
+    return f"{tuple_text} -> {one}" if function == "merge" else f"{one} -> {tuple_text}"
 
 
 def type_text(t):
@@ -55,8 +70,8 @@ def braces(head, body, indent):
 
 def statement_text(s, indent=""):
     if isinstance(s, Block):
-        arguments = ", ".join(f"{a.name}: {type_text(a.type)}" for a in s.arguments)
-        return braces(f"block {s.name}({arguments})", s.body, indent)
+        arguments = ", ".join(f"{a.name}: {type_text(a.type) if a.type else 'const'}" for a in s.arguments)
+        return braces(f"block {s.name}{bracketed(s.dims)}({arguments})", s.body, indent)
     if isinstance(s, Model):
         return braces(f"model {s.name}", s.body, indent)
     if isinstance(s, Repeat):
@@ -85,8 +100,7 @@ def line_text(s):
         return f"input {s.name} : {type_text(s.type)}{source}"
     if isinstance(s, Assign):
         stated = f" : {type_text(s.type)}" if s.type else ""
-        chosen = f", {s.chosen}" if s.chosen else ""
-        return f"{s.name}{chosen}{stated} = {expression_text(s.value)}"
+        return f"{', '.join(s.names)}{stated} = {expression_text(s.value)}"
     if isinstance(s, Slot):
         return f"state {', '.join(s.names)} = zeros"
     if isinstance(s, Updated):

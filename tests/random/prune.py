@@ -1,7 +1,7 @@
 """Takes away what does not lead to the loss: the language refuses values, parameters, inputs and arguments that are never
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
-from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Repeat, Return,
+from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Range, Repeat, Return,
                   Scan, Update, Yield, statements_of, value_of, walk)
 
 
@@ -12,9 +12,10 @@ def mentioned(expression):
         if isinstance(e, Name):
             found.add(e.name)
         elif isinstance(e, Index):
-            found.add(e.dim)
+            found |= {e.dim, e.at.part} if isinstance(e.at, Range) else {e.dim}
         elif isinstance(e, Call):
-            found |= {e.function, *(e.renaming or ())}
+            found |= {e.function, *e.dims, *(e.renaming or ())}
+            found |= {d for one, several in e.parts for d in (one, *several)}
             found |= set().union(*[names_in(value) for value in e.keywords.values()])
     return found
 
@@ -23,7 +24,8 @@ def mentioned(expression):
 
 def assigned_in(body):
     """Also what scans in it yield; of the body of a scan itself, not what it yields."""
-    return {s.name for s in statements_of(body) if isinstance(s, Assign) or isinstance(s, Yield) and s not in body}
+    return {name for s in statements_of(body) if isinstance(s, Assign) for name in s.names} | \
+        {s.name for s in statements_of(body) if isinstance(s, Yield) and s not in body}
 
 
 def backwards(body, live):
@@ -32,9 +34,9 @@ def backwards(body, live):
     kept, live = [], set(live)
     for statement in reversed(body):
         if isinstance(statement, Assign):
-            if statement.name not in live:
+            if not live & set(statement.names):
                 continue
-            live.discard(statement.name)
+            live -= set(statement.names)
             live |= mentioned(statement.value)
         elif isinstance(statement, Repeat):
             inner, live = through_repeat(statement, live)
@@ -125,7 +127,7 @@ def dims_stated(program):
     found = set()
     for declaration in program.declarations:
         if isinstance(declaration, Block):
-            found |= {d for argument in declaration.arguments for d in argument.type.dims}
+            found |= {d for argument in declaration.arguments if argument.type for d in argument.type.dims}
         for statement in statements_of(getattr(declaration, "body", [])):
             found |= set(statement.type.dims) if getattr(statement, "type", None) else set()
         if isinstance(declaration, (Dim, Const)):
@@ -180,6 +182,23 @@ def keep_arguments(program, block):
                 e.arguments[:] = [a for a, keep in zip(e.arguments, wanted) if keep]
 
 
+def keep_dims(program, block):
+    """The same for a dim in its brackets."""
+    read = set().union(*[mentioned(value_of(s)) for s in statements_of(block.body) if value_of(s) is not None])
+    for typed in [*block.arguments, *statements_of(block.body)]:
+        read |= set(typed.type.dims) if getattr(typed, "type", None) else set()
+    wanted = [d in read for d in block.dims]
+    if all(wanted):
+        return
+    block.dims[:] = [d for d, keep in zip(block.dims, wanted) if keep]
+    done = set()
+    for expression in expressions(program):
+        for e in walk(expression):
+            if isinstance(e, Call) and e.function == block.name and id(e) not in done:
+                done.add(id(e))
+                e.dims[:] = [d for d, keep in zip(e.dims, wanted) if keep]
+
+
 def pruned(program):
     """The program itself, with all of that gone."""
     before = None
@@ -191,6 +210,7 @@ def pruned(program):
         keep_inputs(program.model)
         for block in program.blocks.values():
             keep_arguments(program, block)
+            keep_dims(program, block)
         wanted = names_read(program) | dims_stated(program)
         program.declarations[:] = [d for d in program.declarations if isinstance(d, Model) or d.name in wanted or
                                    (isinstance(d, Dim) and d.name == program.batch_dim)]

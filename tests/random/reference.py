@@ -14,6 +14,7 @@ import torch
 import optimizers
 import philox
 import tensors
+from blocks import expanded
 from constants import called, known_numbers, number_of, setting
 from decays import decaying as decaying_of, matrices
 from evaluate import Evaluation
@@ -201,7 +202,7 @@ class Start:
 
 def start_of(program, seed, own_weights=False, defined=()):
     """Draws tokens and weights that fit the program; own_weights: as the trainer initialises them itself."""
-    settings = Settings(program, defined)
+    program, settings = expanded(program), Settings(program, defined)
     draw = np.random.default_rng(seed)
     weights, decays, frozen = {}, {}, set()
     decaying = decaying_of(program, settings.known)
@@ -256,7 +257,7 @@ class Run:
 
 class Trainer:
     def __init__(self, program, start, rounding=tensors.EXACT, defined=(), dtype=torch.float64):
-        self.program, self.start, self.rounding, self.dtype = program, start, rounding, dtype
+        self.program, self.start, self.rounding, self.dtype = expanded(program), start, rounding, dtype
         self.settings = Settings(program, defined)
         self.weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=name not in start.frozen)
                         for name, value in start.weights.items()}

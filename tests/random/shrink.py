@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 
 import tables
+from blocks import expanded, is_general
 from judge import Judge, ranks_of, read_case
 from printer import layout_text, table_lines, tables_of
 from prune import bodies, pruned
-from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Pipeline, Repeat, Return, Scan, Shard, Yield, Zero,
+from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Pipeline, Repeat, Return, Scan, Several, Shard, Yield, Zero,
                   children, statements_of, walk)
 
 SIMPLE_OPTIMIZER = Call("sgd", [], {"lr": Number("0.1")})
@@ -41,6 +42,9 @@ def slots_at(owner, field):
     if isinstance(expression, Call):
         for i in range(len(expression.arguments)):
             yield from slots_in(expression.arguments, i)
+    if isinstance(expression, Several):
+        for i in range(len(expression.values)):
+            yield from slots_in(expression.values, i)
 
 
 def slots_in(items, i):
@@ -143,7 +147,7 @@ def replace_reads(body, name, value):
                 if get() == Name(name):
                     put(copy.deepcopy(value))
             statement.value = holder.value
-        if isinstance(statement, Assign) and statement.name == name:
+        if isinstance(statement, Assign) and name in statement.names:
             break
 
 
@@ -151,8 +155,15 @@ def calls_in_place(program):
     """The statements of a block stand where it is called, with names of their own."""
     for path, i in bodies_with(program, Assign):
         value = body_at(program, path)[i].value
-        if isinstance(value, Call) and value.function in program.blocks:
+        if isinstance(value, Call) and value.function in program.blocks and not body_at(program, path)[i].more and \
+                not is_general(program.blocks[value.function]):
             yield lambda p, path=path, i=i: inline(p, path, i)
+
+
+def plain_blocks(program):
+    """A block for each of the dims and numbers of its calls."""
+    if any(is_general(block) for block in program.blocks.values()):
+        yield lambda p: setattr(p, "declarations", expanded(p).declarations)
 
 
 def inline(program, path, i):
@@ -160,7 +171,7 @@ def inline(program, path, i):
     target, call = body[i], body[i].value
     block = copy.deepcopy(program.blocks[call.function])
     prefix = f"{call.instance or block.name}_"
-    own = {s.name for s in statements_of(block.body) if isinstance(s, Assign)} | {a.name for a in block.arguments}
+    own = {name for s in statements_of(block.body) if isinstance(s, Assign) for name in s.names} | {a.name for a in block.arguments}
     own |= {name for s in block.body if isinstance(s, Param) for name in s.names}
     rename_all(block.body, {name: prefix + name for name in own})
     params = [s for s in block.body if isinstance(s, Param)]
@@ -179,6 +190,7 @@ def rename_all(body, names):
             statement.names = [names[name] for name in statement.names]
         if isinstance(statement, (Assign, Yield)):
             statement.name = names.get(statement.name, statement.name)
+            statement.more = [names.get(name, name) for name in statement.more]
         for e in walk(statement.value) if hasattr(statement, "value") else ():
             if isinstance(e, Name):
                 e.name = names.get(e.name, e.name)
@@ -205,7 +217,8 @@ def fewer_dims(program):
 def drop_dim(program, name):
     for declaration in bodies(program):
         for argument in getattr(declaration, "arguments", []):
-            argument.type.dims = [d for d in argument.type.dims if d != name]
+            if argument.type:
+                argument.type.dims = [d for d in argument.type.dims if d != name]
         for statement in statements_of(declaration.body):
             if getattr(statement, "type", None):
                 statement.type.dims = [d for d in statement.type.dims if d != name]
@@ -292,7 +305,7 @@ def drop_axis(program, axis):
         program.parallel.clear()
 
 
-EDITS = [simpler_layout, simpler_tables, simpler_training, without_statements, operands_instead, simpler_statements, calls_in_place,
+EDITS = [simpler_layout, simpler_tables, simpler_training, without_statements, operands_instead, simpler_statements, plain_blocks, calls_in_place,
          fewer_dims, smaller_dims, fewer_words, values_in_place]
 
 

@@ -2,9 +2,10 @@
 in which everything that nobody has read comes together."""
 from dataclasses import dataclass
 
+from blocks import General, generalise, other_dims, other_numbers
 from scans import Scans
 from scope import OPEN, Scope, Value, binary, call
-from tree import Argument, Assign, Block, Call, Name, Number, Repeat, Return, TypeOf
+from tree import Argument, Assign, Block, Call, Name, Number, Repeat, Return, Several, TypeOf
 
 MOST_DEPTH = 3
 
@@ -233,6 +234,9 @@ class Statements(Scans):
     def call_of(self, block):
         """A call with arguments of the types that the block wants."""
         arguments, rest = [], frozenset()
+        is_open = any(OPEN in wanted.dims for wanted in block.arguments)
+        given = other_dims(self.draw, self.state, block.general, self.forbidden()) if not is_open else \
+            {d: d for d in block.general.dims}
         for wanted in block.arguments:
             if OPEN in wanted.dims:
                 known = wanted.dims - {OPEN}
@@ -242,13 +246,23 @@ class Statements(Scans):
                 rest = local.dims - known
                 arguments.append(self.scope.read(local).expression)
             else:
-                value = self.scope.attempt(self.exactly, wanted.dims) if wanted.kind == "f32" else \
-                    self.index(wanted.dims, 4)
+                dims = frozenset(given.get(d, d) for d in wanted.dims)
+                value = self.scope.attempt(self.exactly, dims) if wanted.kind == "f32" else self.index(dims, 4)
                 if value is None:
                     return None
                 arguments.append(value.expression)
-        dims = with_rest(block.result.dims, rest)
-        return Value(Call(block.name, arguments, {}, None, self.instance(block.name)), dims, "f32", block.result.scale)
+        dims = frozenset(given.get(d, d) for d in with_rest(block.result.dims, rest))
+        arguments += other_numbers(self.draw, block.general)
+        return self.called(block, list(given.values()), arguments, dims)
+
+    def called(self, block, dims, arguments, result):
+        """The value of the call; of several, their sum."""
+        expression = Call(block.name, arguments, {}, None, self.instance(block.name), dims)
+        if block.is_several:
+            names = [self.state.fresh("v"), self.state.fresh("v")]
+            self.scope.body.append(Assign(names[0], expression, None, names[1:]))
+            expression = binary("+", names[0], binary("*", names[1], 0.5))
+        return Value(expression, result, "f32", block.result.scale + block.is_several)
 
     def new_block(self):
         name = self.state.fresh("block")
@@ -268,14 +282,18 @@ class Statements(Scans):
         result = body.result()
         if result is None:
             return None
-        block = DrawnBlock(name, [body.types[a.name] for a in arguments], result, list(self.state.scanned))
+        types = [body.types[a.name] for a in arguments]
+        also = body.second_result(result)
+        returned = Several([result.expression, also.expression]) if also else result.expression
+        declared = Block(name, arguments, body.scope.params + body.scope.body + [Return(returned)])
+        block = DrawnBlock(name, types, result, generalise(self.draw, self.state, declared), also is not None,
+                           list(self.state.scanned))
         self.state.blocks.append(block)
-        statements = body.scope.params + body.scope.body + [Return(result.expression)]
-        self.state.declarations.append(Block(name, arguments, statements))
+        self.state.declarations.append(declared)
         values = [self.scope.read(x) for x in chosen]
         rest = chosen[0].dims - block.arguments[0].dims if is_open else frozenset()
-        dims = with_rest(result.dims, rest)
-        return Value(Call(name, [v.expression for v in values], {}, None, self.instance(name)), dims, "f32", result.scale)
+        return self.called(block, list(block.general.dims), [v.expression for v in values] + block.general.numbers,
+                           with_rest(result.dims, rest))
 
     def argument(self, local, is_open):
         """Declares an argument like this value; an open one knows only some of its dims."""
@@ -299,12 +317,20 @@ class Statements(Scans):
         return self.absorb(value, main.dims)
 
 
+    def second_result(self, result):
+        """In some blocks, another value that it returns: one that can be added to the first."""
+        fitting = [x for x in self.scope.all() if x.dims <= result.dims and not self.is_entropy(Name(x.name))]
+        return self.scope.read(self.scope.pick(fitting)) if fitting and self.draw.random() < 0.2 else None
+
+
 @dataclass
 class DrawnBlock:
     """A block that may be called again."""
     name: str
     arguments: list
     result: Value
+    general: General
+    is_several: bool
     scanned: list  # the dims of the scans in which it is called
 
 

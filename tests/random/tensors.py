@@ -127,7 +127,7 @@ def magnitude(x):
 UNARY = {"exp": torch.exp, "expm1": torch.expm1, "log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
          "abs": magnitude, "sign": torch.sign,
          "square": lambda x: x * x, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos,
-         "relu": relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": lambda x: x * torch.sigmoid(x)}
+         "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)), "relu": relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": lambda x: x * torch.sigmoid(x)}
 
 
 def divide(a, b):
@@ -273,6 +273,34 @@ def take(table, dim, index):
 
 def slice_of(x, dim, at):
     return Tensor(x.data.select(x.dims.index(dim), at), tuple(d for d in x.dims if d != dim))
+
+
+def part_of(x, dim, first, end, part):
+    return Tensor(x.data.narrow(x.dims.index(dim), first, end - first), tuple(part if d == dim else d for d in x.dims))
+
+
+def split(x, dim, parts):
+    """parts: (name, size) of each."""
+    at = x.dims.index(dim)
+    if math.prod(size for _, size in parts) != x.size(dim):
+        raise Wrong(f"{dim} is not {parts}")
+    data = x.data.reshape([*x.data.shape[:at], *[size for _, size in parts], *x.data.shape[at + 1:]])
+    return Tensor(data, x.dims[:at] + tuple(name for name, _ in parts) + x.dims[at + 1:], x.fed_by)
+
+
+def merge(x, parts, dim):
+    """The dim is where the last part was."""
+    order = [d for name in x.dims for d in (parts if name == parts[-1] else [] if name in parts else [name])]
+    data, at = x.aligned(order), order.index(parts[0])
+    sizes = [*data.shape[:at], -1, *data.shape[at + len(parts):]]
+    return Tensor(data.reshape(sizes), (*order[:at], dim, *order[at + len(parts):]), x.fed_by)
+
+
+def windows(x, dim, to, tap, size, stride, padding, dilation):
+    """`size` elements, `dilation` apart, at every place `stride` apart of x between zeros."""
+    at = x.dims.index(dim)
+    data = F.pad(x.data.movedim(at, -1), (padding, padding)).unfold(-1, (size - 1) * dilation + 1, stride)[..., ::dilation]
+    return Tensor(data.movedim(-2, at).movedim(-1, at + 1), x.dims[:at] + (to, tap) + x.dims[at + 1:])
 
 
 def cumulative(x, dim, is_max, exclusive, reverse):

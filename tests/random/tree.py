@@ -46,15 +46,31 @@ class Call:
     keywords: dict = field(default_factory=dict)
     renaming: tuple = None  # of rename: (from, to); of top_k: (number of choices, the dim that it makes)
     instance: str = None    # what `as` says
+    dims: list = field(default_factory=list)  # those in brackets, of a block over dims
+    parts: list = field(default_factory=list)  # of split, merge and conv: (dim, [dims]) for d -> (a, b) or (a, b) -> d
     shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
 
 
 @dataclass
+class Several:
+    """What a block returns, if that is more than one value."""
+    values: list
+
+
+@dataclass
 class Index:
-    """operand[dim = at]"""
+    """operand[dim = at]; `at` may be a Range."""
     operand: object
     dim: str
     at: object
+
+
+@dataclass
+class Range:
+    """first : end -> part"""
+    first: object
+    end: object
+    part: str
 
 
 # --- Statements ------------------------------------------------------------------------------------------------------
@@ -83,7 +99,7 @@ class Dim:
 @dataclass
 class Argument:
     name: str
-    type: TypeOf
+    type: TypeOf  # None: a number, `const`
 
 
 @dataclass
@@ -91,6 +107,7 @@ class Block:
     name: str
     arguments: list
     body: list
+    dims: list = field(default_factory=list)  # names in brackets
 
 
 @dataclass
@@ -121,7 +138,11 @@ class Assign:
     name: str
     value: object
     type: TypeOf = None
-    chosen: str = None  # of `p, chosen = top_k(...)`
+    more: list = field(default_factory=list)  # the names after the first, of `p, chosen = top_k(...)`
+
+    @property
+    def names(self):
+        return [self.name, *self.more]
 
 
 @dataclass
@@ -264,6 +285,10 @@ def children(expression):
         return list(expression.arguments)
     if isinstance(expression, Index):
         return [expression.operand, expression.at]
+    if isinstance(expression, Several):
+        return list(expression.values)
+    if isinstance(expression, Range):
+        return [expression.first, expression.end]
     return []
 
 

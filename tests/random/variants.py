@@ -3,7 +3,7 @@ import copy
 import random
 
 import layouts
-from tree import Name
+from tree import Name, Zero
 
 
 def with_options(*options):
@@ -13,8 +13,12 @@ def with_options(*options):
 
 
 def with_precision(precision):
+    """In bf16, messages of gradients may be, too."""
     def change(case, tools):
         case.program.train["precision"] = Name(precision)
+        for line in case.program.parallel:
+            if isinstance(line, Zero) and precision == "bf16" and random_of(case, "sent").random() < 0.5:
+                line.options["grad_dtype"] = Name("bf16")
     return change
 
 

@@ -137,13 +137,14 @@ def read_log(path):
 
 
 def layout_of(model, ranks, otherwise="", zero=0, recompute="none", schedule="1f1b", stages=None, chunks=1, options="",
-              attend="gather"):
-    """The usual layout: ranks = dict of the axes dp, cp, tp, pp, outermost first."""
+              attend="gather", over=None):
+    """The usual layout: ranks = dict of the axes dp, cp, tp, pp, outermost first; zero over dp, if nothing else is said."""
     lines = ["mesh " + ", ".join(f"{axis} = {n}" for axis, n in ranks.items())]
     rule = {"dp": "shard batch over dp", "cp": f"shard seq over cp (attend = {attend})", "tp": f"shard {HEADS[model]} over tp{otherwise}",
             "pp": f"pipeline h over pp, schedule = {schedule}, chunks = {chunks}" + (f", stages = {stages}" if stages else "")}
     lines += [rule[axis] for axis in ranks]
-    lines += [f"zero {zero} over dp" + (f" ({options})" if options else "")] if "dp" in ranks else []
+    over = over or ("dp" if "dp" in ranks else None)
+    lines += [f"zero {zero} over {over}" + (f" ({options})" if options else "")] if over else []
     return tuple(lines + [f"recompute {recompute}"])
 
 

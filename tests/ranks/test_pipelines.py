@@ -45,6 +45,12 @@ KINDS = {  # mesh, micro-batches, settings of layout_of
     "dp2-pp2-overlap": (dict(dp=2, pp=2), 4, dict(options="overlap_grads")),
     "dp2-pp2-zero1-overlap-interleaved": (dict(dp=2, pp=2), 2, dict(zero=1, schedule="interleaved", chunks=2, options="overlap_grads")),
     "pp2-dp2-overlap-zbv": (dict(pp=2, dp=2), 4, dict(schedule="zb", chunks=2, options="overlap_grads, bucket = 4096")),
+    # Early reductions over axes that actions have collectives over, too.
+    "cp2-pp2-zero1-overlap": (dict(cp=2, pp=2), 4, dict(zero=1, over="cp", options="overlap_grads")),
+    "dp2-cp2-pp2-zero1-overlap": (dict(dp=2, cp=2, pp=2), 2, dict(zero=1, over="dp, cp", options="overlap_grads")),
+    "pp2-cp2-overlap-zbv": (dict(pp=2, cp=2), 4, dict(over="cp", schedule="zb", chunks=2, options="overlap_grads, bucket = 4096")),
+    "cp2-pp2-zero1-overlap-ring": (dict(cp=2, pp=2), 4, dict(zero=1, over="cp", attend="ring", schedule="interleaved", chunks=2,
+                                                              options="overlap_grads")),
     "dp2-pp2-zero3-prefetch": (dict(dp=2, pp=2), 4, dict(zero=3, options="overlap_params")),
     "pp2-dp2-zero3-prefetch-zb": (dict(pp=2, dp=2), 2, dict(zero=3, schedule="zb", recompute="full", options="overlap_params, overlap_grads")),
     "dp2-pp2-zero3-prefetch-naive": (dict(dp=2, pp=2), 2, dict(zero=3, schedule="naive", options="overlap_params, bucket = 4096")),
@@ -55,9 +61,10 @@ KINDS = {  # mesh, micro-batches, settings of layout_of
 OF_EACH = {
     "llama": ["pp2-naive", "pp4-few", "dp2-pp2-zero1", "pp2-dp2-zero2-gpipe", "cp2-pp2", "dp2-tp2-pp2-zero3", "pp4-tp2-gpipe",
               "dp2-pp2-zero3-zb", "pp3-tp2-uneven", "dp2-pp2-zero3-interleaved", "pp2-tp2-zbv", "pp2-dp2-overlap-zbv",
-              "dp2-pp2-zero1-micro", "dp2-pp2-zero3-prefetch"],
+              "dp2-pp2-zero1-micro", "dp2-pp2-zero3-prefetch", "cp2-pp2-zero1-overlap", "pp2-cp2-overlap-zbv",
+              "cp2-pp2-zero1-overlap-ring"],
     "gpt2": ["pp4", "dp2-pp2-zero3", "pp2-zb", "pp2-interleaved", "pp2-uneven-gpipe", "dp2-pp2-uneven-zero2",
-             "dp2-pp2-zero1-overlap-interleaved", "dp2-pp2-zero3-prefetch-naive"],
+             "dp2-pp2-zero1-overlap-interleaved", "dp2-pp2-zero3-prefetch-naive", "dp2-cp2-pp2-zero1-overlap"],
     "bert": ["pp4-gpipe", "pp2-tp2-seq", "dp2-pp2-zbv", "dp2-pp2-zero3-step", "pp2-dp2-zero3-prefetch-zb", "dp2-pp2-overlap"],
 }
 
@@ -70,6 +77,22 @@ def test_layout(compiled, train, reference, model, kind):  # noqa: F811
     log = train(trainer, STEPS)
     same_training(log, reference(model, tuple(FOUR.items()))[:STEPS])
     memory_as_planned(trainer, mesh, log)
+
+
+@pytest.mark.parametrize("how", [dict(stages=[3, 1]), dict(schedule="gpipe"), dict(schedule="zb")])
+def test_recompute_auto(compiled, train, reference, how):  # noqa: F811
+    """Every kind of rank stays within the bytes, as planned, where one of them would not without recomputing."""
+    mesh, settings = dict(pp=2), {"microbatch": 1}
+
+    def arena(policy):
+        trainer = compiled("llama", layout_of("llama", mesh, recompute=policy, **how), FOUR, settings)
+        log = train(trainer, STEPS)
+        same_training(log, reference("llama", tuple(FOUR.items()))[:STEPS])
+        return memory_as_planned(trainer, mesh, log)["arena"]
+
+    most, least = arena("none"), arena("full")
+    budget = (most + least) // 2
+    assert min(most, least) <= arena(f"auto({budget})") <= budget
 
 
 def test_short_floats(compiled, train, reference):  # noqa: F811
@@ -102,12 +125,19 @@ def test_same_bits(compiled, text, tmp_path, alone, ranks, schedule, stages, chu
     assert checkpoint == alone[0]
 
 
-@pytest.mark.parametrize("zero, schedule, chunks", [(0, "1f1b", 1), (1, "interleaved", 2), (0, "zb", 2)])
-def test_early_reductions(compiled, text, tmp_path, zero, schedule, chunks):
+EARLY = [  # mesh, zero, schedule, chunks, stages, how they are sent
+    (dict(dp=2, pp=2), 0, "1f1b", 1, None, ""), (dict(dp=2, pp=2), 1, "interleaved", 2, None, ""), (dict(dp=2, pp=2), 0, "zb", 2, None, ""),
+    (dict(cp=2, pp=2), 1, "1f1b", 1, None, ""), (dict(pp=2, dp=2), 1, "zb", 2, None, "grad_dtype = bf16"),
+    (dict(dp=2, pp=2), 0, "1f1b", 1, [1, 3], "grad_dtype = bf16")]
+
+
+@pytest.mark.parametrize("mesh, zero, schedule, chunks, stages, sent", EARLY)
+def test_early_reductions(compiled, text, tmp_path, mesh, zero, schedule, chunks, stages, sent):
     """Gradients that are reduced while other stages work are the same to the last bit, also in buckets of another size."""
-    runs = []
+    runs, over = [], "dp" if "dp" in mesh else "cp"
     for options in ("", "overlap_grads", "bucket = 4096, overlap_grads"):
-        layout = layout_of("llama", dict(dp=2, pp=2), zero=zero, schedule=schedule, chunks=chunks, options=options)
+        options = ", ".join(word for word in (sent, options) if word)
+        layout = layout_of("llama", mesh, zero=zero, schedule=schedule, chunks=chunks, stages=stages, options=options, over=over)
         runs.append(trained(compiled("llama", layout, FOUR, {"microbatch": 1}), text, tmp_path, "a", "--steps", 4))
     assert runs[0] == runs[1] == runs[2]
 

@@ -104,6 +104,8 @@ def test_what_the_program_cannot_do(refused, run, data):
     assert "--overwrite has no effect without --save" in refused("--steps", 0, "--overwrite", status=2)
     greedy = ("--sample", 3, "--temperature", 0, "--top-k", 3)
     assert "--top-k has no effect with --temperature 0" in refused("--steps", 0, *greedy, status=2)
+    nucleus = ("--sample", 3, "--temperature", 0, "--top-p", 0.5)
+    assert "--top-p has no effect with --temperature 0" in refused("--steps", 0, *nucleus, status=2)
     assert "--data-format has no effect" in refused("--steps", 0, "--data-format", "u16", status=2)
 
 

@@ -259,6 +259,21 @@ def test_sampled_frequencies(run, tmp_path):
     np.testing.assert_allclose(shares("--temperature", 0.5), np.array([1, 4, 16]) / 21, atol=five_sigma)
     np.testing.assert_allclose(shares("--top-k", 2), np.array([0, 2, 4]) / 6, atol=five_sigma)
 
+    def nucleus(p, temperature=1.0, k=3):
+        """The share of each letter, straight from the definition."""
+        share = np.array([1, 2, 4]) ** (1 / temperature)
+        share[np.argsort(-share)[k:]] = 0
+        share /= share.sum()
+        order = np.argsort(-share)
+        before = np.cumsum(share[order]) - share[order]
+        share[order[before >= p]] = 0
+        return share / share.sum()
+    for p, temperature, k in ((0.5, 1, 3), (0.6, 1, 3), (0.9, 1, 3), (0.9, 0.5, 3), (0.65, 2, 3), (0.7, 1, 2), (0, 1, 3)):
+        drawn = shares("--top-p", p, "--temperature", temperature, *(("--top-k", k) if k < 3 else ()))
+        expected = nucleus(p or 1e-9, temperature, k)
+        np.testing.assert_allclose(drawn, expected, atol=five_sigma)
+        assert (drawn[expected == 0] == 0).all()
+
 
 # --- Losses that are no numbers -----------------------------------------------------------------
 

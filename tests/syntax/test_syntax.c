@@ -20,8 +20,8 @@ static const char *const kinds[] = {
     [A_TRAIN] = "train",   [A_PARAM] = "param",         [A_PARALLEL] = "parallel", [A_INPUT] = "input",
     [A_ASSIGN] = "let",    [A_REPEAT] = "repeat",       [A_RETURN] = "return",     [A_LOSS] = "loss",
     [A_SETTING] = "set",   [A_MESH] = "mesh",           [A_SHARD] = "shard",       [A_PAIR] = "pair",
-    [A_ZERO] = "zero",     [A_RECOMPUTE] = "recompute", [A_PIPELINE] = "pipeline", [A_SCAN] = "scan",
-    [A_YIELD] = "yield",
+    [A_ZERO] = "zero",     [A_RECOMPUTE] = "recompute", [A_PIPELINE] = "pipeline", [A_PARTS] = "parts",
+    [A_JOIN] = "join",     [A_RANGE] = "range",         [A_SCAN] = "scan",         [A_YIELD] = "yield",
 };
 
 static void write_list(FILE *out, const char *before, const Ast *list);
@@ -45,6 +45,12 @@ static void write_tree(FILE *out, const Ast *ast)
         fprintf(out, " %s", ast->name);
     if (ast->ellipsis)
         fputs(" ...", out);
+    if (ast->dims) {
+        write_list(out, " [", ast->dims);
+        fputc(']', out);
+    }
+    if (ast->kind == A_ARG && !ast->type)
+        fputs(" : const", out);
     write_list(out, " ", ast->child);
     write_list(out, " : ", ast->type);
     write_list(out, " := ", ast->init);
@@ -134,6 +140,9 @@ static void expressions(void **state)
         { "f()", "(call f)" },
         { "f(x, a, eps = 1)", "(call f x a (= eps 1))" },
         { "f(g(x) as h, 2 -> c)", "(call f (call g x as h) (-> c 2))" },
+        { "f(x, d -> (a, b), (a, b, c) -> d)", "(call f x (parts a b := d) (join d a b c))" },
+        { "x[d = 1 : n - 1 -> e]", "(index d x (range e 1 (binary - n 1)))" },
+        { "x[d = 1 : 2]", "(index d x (range 1 2))" },
         { "x + f(y) as g * z", "(binary + x (binary * (call f y as g) z))" },
         { "f(\n  a, # first\n\n  b)\n", "(call f a b)" },
         { "1f1b", "1f1b" },
@@ -157,6 +166,10 @@ static void statements(void **state)
         { "block f(x: [a, b], y: i32[...]) {\n\n return x }",
           "(block f (arg x : (type a b)) (arg y : (type i32 ...)) do (return x))" },
         { "block f(x: [..., b]) { return x }", "(block f (arg x : (type ... b)) do (return x))" },
+        { "block f[s, w](x: [b, s, w], n: const) {\n a, c = g[s, w](x, n) as h\n return a[w = g[s](c)], g[s](c)[w = 1] "
+          "}",
+          "(block f [s w] (arg x : (type b s w)) (arg n : const) do (let a c := (call g [s w] x n as h)) "
+          "(return (index w a (call g [s] c)) (index w (call g [s] c) 1)))" },
         { "block f() { }", "(block f)" },
         { "block f() {\n param u : [a] = ones frozen\n}", "(block f do (param u : (type a) := ones frozen))" },
         { "block f() {\n param u, v : [a] = normal(0.02) no_decay\n param w : [] = ones\n}",

@@ -450,6 +450,11 @@ static void test_stages(void **state)
                  "  %2 = add %1, %z : f32[i:2] partial(pp) on(pp=1+2+3)"
                  "  %3 = reshard %2 {dims=[i:2]} : f32[i:2] return %3 } }",
           GIVEN(1, 2, 3, 4, 10, 20), { 14, 26 });
+    CHECK(STAGED "func @f(%x: f32[i:2] on(pp=1), %y: f32[i:2] on(pp=3), %z: f32[i:2] on(pp=2)) {"
+                 "  %1 = pend %x, %y {axis=pp, on=(pp=1+3)} : f32[i:2] partial(pp) on(pp=1+3)"
+                 "  %2 = pend %z, %1 {axis=pp} : f32[i:2] partial(pp)"
+                 "  %3 = all_reduce %2 {axis=pp} : f32[i:2] return %3 } }",
+          GIVEN(1, 2, 3, 4, 10, 20), { 14, 26 });
     CHECK(STAGED LAYER "func @f(%x: f32[i:2] on(pp=1), %w: f32[i:2] on(pp=1+2), %g: f32[i:2] partial(dp) on(pp=2)) {"
                        "  %1 = call %x, %w {callee=layer} : f32[i:2] on(pp=1)"
                        "  %2 = reshard %1 {dims=[i:2], axis=pp} : f32[i:2] partial(pp)"
@@ -468,6 +473,9 @@ static void test_wrong_stages(void **state)
            "no stage holds all operands of add: %w is on(pp=2)");
     refuse(STAGED "func @f(%x: f32[i:2] on(pp=0)) { %1 = send %x {on=(pp=0)} : f32[i:2] on(pp=0) return %1 } }",
            "send takes %x from one stage to another one");
+    refuse(STAGED "func @f(%x: f32[i:2] on(pp=0), %w: f32[i:2] on(pp=0)) {"
+                  "  %1 = pend %x, %w {axis=pp} : f32[i:2] partial(pp) return %1 } }",
+           "pend takes terms of one type, each on stages of its own: not %w");
     refuse(STAGED "func @f(%x: f32[i:2] on(pp=4)) { return %x } }", "the axis has no such stage");
     refuse(STAGED "func @f(%x: f32[i:2] on(tp=0)) { return %x } }", "the mesh has no such axis");
     refuse(STAGED "func @f(%x: f32[i:2]) { %1 = square %x {on=(pp=0)} : f32[i:2] on(pp=0) return %1 } }",

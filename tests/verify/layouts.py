@@ -30,6 +30,7 @@ PIPELINES = [(2, 1, 1, 1), (4, 1, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (2, 1, 1, 2
              (2, 2, 1, 2)]  # pp, dp, cp, tp
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
 ATTENDS = ["gather", "ring"]
+EARLY = ["dp", "dp, cp (overlap_grads)", "dp (overlap_grads, grad_dtype = bf16)"]
 CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedules and stages of a rank
 
 
@@ -52,7 +53,7 @@ def pipelines():
         yield list(SIZES)[(number + number // 3) % 3], dict(
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
-            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16"]), over="dp", attend=ATTENDS[number // 2 % 2])
+            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2])
 
 
 def parallel_text(model, layout):

@@ -1,0 +1,52 @@
+/* overwrite.c -- which operands an op may overwrite with its results, for the memory pass.
+ *
+ * Only a kernel that reads and writes element by element, or reads a row before it writes it, on a tensor of the same
+ * dims; a function that does so, slice by slice; and ops that are IN_PLACE.
+ */
+#include "epilogue.h"
+#include "memory.h"
+#include "storage.h"
+#include "uses.h"
+
+#include <stdint.h>
+
+static bool has_reduction(const Func *kernel)
+{
+    for (const Op *op = kernel->first; op; op = op->next)
+        if (info(op)->family == REDUCTION || info(op)->family == PRODUCT)
+            return true;
+    return false;
+}
+
+bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+{
+    const Op *op = result->def;
+    int at = op ? index_of(&op->args, param) : -1;
+    if (at < 0 || reads_view_of(op, param))
+        return false;
+    const Lifetimes *own = lifetimes_of(m, lifetimes, f);
+    return later(&own->last, param, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
+           may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
+}
+
+/* Is the result this parameter plus a product: C += A B? */
+static bool adds_to(const Func *kernel, int result, int param)
+{
+    Epilogue epilogue;
+    return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param];
+}
+
+bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
+{
+    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
+    if (kernel && kernel->role != KERNEL)
+        return result >= op->attrs.carried && operand >= op->attrs.carried && same_dims(written, read) &&
+               may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
+    if (info(op)->traits & IN_PLACE && !op->attrs.started)
+        return local_bytes(m, written) == local_bytes(m, read);
+    return kernel && kernel->role == KERNEL && !op->attrs.early && same_dims(written, read) &&
+           dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
+           (!has_reduction(kernel) || adds_to(kernel, result, operand) ||
+            !is_read_again(lifetimes->arena, kernel, kernel->params.at[operand]));
+}

@@ -1,0 +1,57 @@
+/* kept.c -- how often a rank keeps what a forward function saves.
+ *
+ * The stages of a pipeline differ in both their copies and their micro-batches in flight.  Of the rank that keeps most
+ * of it the answer is a bound for all of them: that many times the bytes that a function does not save come off the
+ * peak, at most.
+ */
+#include "kept.h"
+
+#include "schedule/slots.h"
+#include "stages.h"
+
+#include <string.h>
+
+Kept kept_in(Arena *arena, Module *staged)
+{
+    Kept kept = { .staged = staged };
+    const Op *loop = micro_loop(staged);
+    MicroParts *parts = NEW(arena, MicroParts);
+    if (loop && loop->attrs.stages && find_parts(staged, find_func(staged, loop->attrs.callee), parts)) {
+        kept.schedule = schedule_of_loop(staged, loop, loop->attrs.stages, parts->chunks);
+        kept.parts = parts;
+    }
+    return kept;
+}
+
+/* Micro-batches between the forward action of a chunk and the last one that may read what it saves. */
+static int in_flight(const PipelineSchedule *s, int rank, int chunk)
+{
+    const ActionKind last = s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION;
+    return slots_needed(s, rank, &(Lifetime){ FORWARD_ACTION, last, chunk, chunk, false });
+}
+
+double times_kept_once(const Kept *kept)
+{
+    int most = 1;
+    for (int rank = 0; kept->schedule && rank < kept->schedule->ranks; rank++)
+        for (int chunk = 0; chunk < kept->schedule->chunks; chunk++) {
+            const int count = in_flight(kept->schedule, rank, chunk);
+            most = count > most ? count : most;
+        }
+    return most;
+}
+
+double times_kept_in_stages(const Kept *kept, const char *name)
+{
+    int64_t most = 0;
+    for (int i = 0; kept->schedule && i < kept->parts->count; i++) {
+        const StagePart *part = &kept->parts->part[i];
+        for (int k = 0; k < part->nloops; k++)
+            for (int rank = 0; rank < kept->schedule->ranks && !strcmp(part->loop[k]->attrs.callee, name); rank++) {
+                const int64_t own = part_size(kept->staged, &part->loop[k]->attrs.dims.dim[0], rank) *
+                                    in_flight(kept->schedule, rank, part->chunk);
+                most = own > most ? own : most;
+            }
+    }
+    return (double)most;
+}

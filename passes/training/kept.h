@@ -1,0 +1,21 @@
+/* kept.h -- how often a rank keeps what a forward function saves, at most: for each of its copies and, in a pipeline,
+ * for each micro-batch in flight. */
+#ifndef MPC_KEPT_H
+#define MPC_KEPT_H
+
+#include "schedule/parts.h"
+
+typedef struct {
+    Module *staged;
+    const PipelineSchedule *schedule; /* NULL: micro-batches run one after the other */
+    const MicroParts *parts;
+} Kept;
+
+Kept kept_in(Arena *arena, Module *staged); /* a program after the pass `pipeline` */
+
+/* On the rank that keeps most, of what is in no loop; of the function of that name, for all copies of the rank.  0: no
+ * loop in stages calls it. */
+double times_kept_once(const Kept *kept);
+double times_kept_in_stages(const Kept *kept, const char *name);
+
+#endif
