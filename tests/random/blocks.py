@@ -137,6 +137,7 @@ def generalise(draw, state, block):
     blocks = {d.name: d for d in state.declarations if isinstance(d, Block)}
     calls = [e for e in inside(block, blocks) if isinstance(e, Call)]
     made_here = {e.renaming[1] for e in calls if e.renaming and e.function == "top_k"}
+    made_here |= {s.dim for s in statements_of(block.body) if isinstance(s, Scan)}  # which may not be the batch, nor padded
     free = sorted({d for a in block.arguments for d in a.type.dims} - {"batch"} - made_here)
     wanted = draw.sample(free, min(len(free), draw.choice([0, 1, 1, 2]))) if draw.random() < 0.4 else []
     if any(e.function == "concat" for e in calls):  # which looks at how its dims are declared
