@@ -70,7 +70,7 @@ void forget_slots(Lower *l)
 {
     for (Symbol *s = l->globals.newest; s; s = s->next)
         if (s->is_slots)
-            s->number = integer_constant(0), s->padded = 0, s->by_sequence = false;
+            s->number = integer_constant(0), s->padded = 0, s->by_sequence = false, s->choices.count = 0;
 }
 
 bool varies(const Lower *l, Name dim)
@@ -337,6 +337,7 @@ CALL(dispatch)
     }
     if (!set_slots(l, a, size, &slots))
         return wrong;
+    push_value(l->arena, &find_symbol_here(&l->globals, slots.name)->choices, chosen);
     Attrs attrs = { .over = over, .dims = { 2, { experts, slots } } };
     Value *place = places(l, chosen, over, experts);
     count_load(l, chosen, place, experts, slots, size < most);
@@ -380,6 +381,43 @@ static bool find_rows(Lower *l, Arguments *a)
     return false;
 }
 
+/* Of a value of this body or of one around it: where it is computed. */
+static const Value *source_of(const Body *frame, const Value *value)
+{
+    for (int at; frame && frame->outer && !value->def; frame = frame->outer)
+        value = (at = index_of(&frame->captured, value)) < 0 ? value : frame->sources.at[at];
+    return value;
+}
+
+/* Do both have the same numbers: are they one value, or the same op of such values? */
+static bool are_same(const Body *frame, const Value *a, const Value *b, int *steps)
+{
+    a = source_of(frame, a), b = source_of(frame, b);
+    const Op *x = a->def, *y = b->def;
+    bool same = a == b || (x && y && --*steps > 0 && x->kind == y->kind && x->args.count == y->args.count &&
+                           attrs_equal(&x->attrs, &y->attrs) && index_of(&x->results, a) == index_of(&y->results, b));
+    for (int i = 0; same && a != b && i < x->args.count; i++)
+        same = are_same(frame, arg(x, i), arg(y, i), steps);
+    return same;
+}
+
+/* Which row is in a slot depends on the choice by which rows were dispatched: of another one, the result would depend
+ * on micro-batches and the layout. */
+static bool were_dispatched_by(Lower *l, const Arguments *a, const Values *choices)
+{
+    enum { MOST_STEPS = 4096 }; /* what both compute may be a graph with many paths */
+    bool found = l->variant == AS_CHECK;
+    for (int i = 0; i < choices->count && !found; i++)
+        found = are_same(l->frame, choices->at[i], a->x[1], &(int){ MOST_STEPS });
+    if (!found)
+        complain(l,
+                 (Where){ .at = a->ast[1]->loc,
+                          .also = { a->ast[0]->loc },
+                          .help = "assign it to a name, chosen = top_k(...), and give this to both" },
+                 "combine takes rows back by the choice that dispatched them, and this is another one");
+    return found;
+}
+
 CALL(combine)
 {
     const Type *y = &a->x[0]->type;
@@ -395,6 +433,8 @@ CALL(combine)
         }
     if (find_symbol_here(&l->globals, slots)->by_sequence)
         return tensor_operand(sequences_of_rows(l, a->x[0], &chosen->type, experts, slots));
+    if (!were_dispatched_by(l, a, &find_symbol_here(&l->globals, slots)->choices))
+        return wrong;
     const Names over = queue_dims(l, &chosen->type, y);
     Value *place = places(l, chosen, over, y->dim[find_dim(y, experts)]);
     return tensor_operand(EMIT(l, OP_combine, ((Attrs){ .dim = experts, .key = slots }), a->x[0], chosen, place));

@@ -41,7 +41,17 @@ Value *with_groups(Lower *l, Value *part, const Type *x, const Type *of, const A
         if (!has)
             spread.dims.dim[spread.dims.count++] = x->dim[i];
     }
-    return groups > 2 && spread.dims.count ? EMIT(l, OP_broadcast, spread, part) : part;
+    if (groups <= 2 || !spread.dims.count)
+        return part;
+    Attrs as_in_x = { 0 };
+    part = EMIT(l, OP_broadcast, spread, part);
+    for (int i = 0; part && i < x->rank; i++)
+        if (find_dim(&part->type, x->dim[i].name) >= 0)
+            add_name(&as_in_x.order, x->dim[i].name);
+    for (int i = 0; part && i < part->type.rank; i++) /* the keys of a bias */
+        if (find_dim(x, part->type.dim[i].name) < 0)
+            add_name(&as_in_x.order, part->type.dim[i].name);
+    return EMIT(l, OP_reorder, as_in_x, part);
 }
 
 static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)

@@ -77,6 +77,7 @@ typedef struct Symbol {
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     Name experts;         /* of such a dim: whose slots they are */
+    Values choices;       /* of such a dim: what rows were dispatched by, where it is computed */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */

@@ -93,6 +93,17 @@ static void combine_integers(const RtCollective *c, int n, const RtMessage from[
     }
 }
 
+/* Terms of one sum: true on one rank at most. */
+static void combine_booleans(int n, const RtMessage from[], int64_t first, int64_t count, char *to)
+{
+    for (int64_t i = first; i < first + count; i++) {
+        char any = 0;
+        for (int q = 0; q < n; q++)
+            any |= from[q].data[i];
+        to[i] = any;
+    }
+}
+
 /* to = from[0] + from[1] + ... in this order, or their maximum; `to` may be one of them. */
 static void combine(const RtCollective *c, int n, const RtMessage from[], char *to)
 {
@@ -101,6 +112,8 @@ static void combine(const RtCollective *c, int n, const RtMessage from[], char *
         int64_t some = count - first < BLOCK ? count - first : BLOCK;
         if (c->type == RT_I32)
             combine_integers(c, n, from, first, some, to);
+        else if (c->type == RT_BOOL)
+            combine_booleans(n, from, first, some, to);
         else
             combine_floats(c, n, from, first, some, to);
     }

@@ -3,7 +3,7 @@ import math
 
 from scope import OPEN, Value, binary, call
 from shapes import Shapes
-from tree import Call, Flag, Index, Name, Negation, Number
+from tree import Call, Flag, Index, Name, Negation, Number, walk
 
 UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "softplus", "stop_gradient"]
 
@@ -361,6 +361,8 @@ class Operations(Shapes):
         if not known or not pairs or OPEN in x.dims or "batch" not in x.dims:
             return None
         feature, (experts, choice) = self.draw.choice(known), self.draw.choice(pairs)
+        if any(isinstance(e, Call) and e.function in ("dropout", "random") for e in walk(x.expression)):  # one choice for both
+            x = self.scope.read(self.scope.assign(self.state.fresh("v"), x))
         slots = self.state.slots()
         router = self.scope.param([feature, experts], 1.0).expression
         gain = self.scope.param([experts, feature], 0.8).expression

@@ -90,9 +90,14 @@ static uint32_t bits_at(const RtCollective *c, int number, int source, int64_t a
 static uint32_t reduced(const RtCollective *c, const Case *k, int number, int64_t at, bool backwards)
 {
     int64_t whole = 0;
+    uint32_t any = 0;
     float sum = 0;
     for (int i = 0; i < k->n; i++) {
         int q = backwards ? k->n - 1 - i : i;
+        if (c->type == RT_BOOL) {
+            any |= bits_at(c, number, q, at);
+            continue;
+        }
         int32_t integer = integer_at(number, q, at);
         float value = c->type == RT_I32 ? 0 : rounded(c->type, float_at(number, q, at, c->maximum));
         if (c->maximum) {
@@ -103,6 +108,8 @@ static uint32_t reduced(const RtCollective *c, const Case *k, int number, int64_
             sum = i == 0 ? value : sum + value;
         }
     }
+    if (c->type == RT_BOOL)
+        return any;
     return c->type == RT_I32 ? (uint32_t)(int32_t)whole : bits_of(c->type, sum);
 }
 
@@ -326,8 +333,7 @@ static void add_kinds(const RtProgram *program, RtCollective c)
     int ranks = 1;
     for (int i = 0; i < c.naxes; i++)
         ranks *= program->axes[c.axis[i]].size;
-    bool sums = c.type != RT_BOOL;
-    for (int maximum = 0; maximum <= 1 && sums; maximum++) {
+    for (int maximum = 0; maximum <= (c.type != RT_BOOL); maximum++) {
         c.maximum = maximum;
         c.kind = RT_ALL_REDUCE;
         add_shapes(c, (RtPiece){ 0 });
