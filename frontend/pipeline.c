@@ -160,7 +160,7 @@ static Parts parts_of(Lower *l, const Ast *ast, const Repeats *repeats, int64_t 
     const char *example = example_of_parts(l, repeats->copies, count);
     if ((!ast && !l->options->stages) || !read_parts(l, ast, &parts))
         return (Parts){ .count = 0 };
-    if (l->options->shrink)
+    if (l->options->shrink && (parts.count != count || parts.sum != repeats->copies))
         shrink_parts(&parts, repeats->copies, (int)count);
     if (parts.count != count)
         bad_parts(l, ast, example,
