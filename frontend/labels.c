@@ -21,6 +21,11 @@ static Labelled *find_labelled(const Lower *l, const Value *value)
     return value ? found : NULL;
 }
 
+Value *unlabelled(Lower *l, Value *value)
+{
+    return find_labelled(l, value) ? EMIT(l, OP_reorder, NO_ATTRS, value) : value;
+}
+
 void note_import(Lower *l, const Value *outside, const Value *inside)
 {
     Labelled *known = find_labelled(l, outside);

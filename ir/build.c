@@ -290,6 +290,31 @@ bool is_used(const Func *f, const Value *value)
     return index_of(&f->results, value) >= 0;
 }
 
+static bool same_order(const Type *a, const Type *b)
+{
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i].name != b->dim[i].name)
+            return false;
+    return true;
+}
+
+Value *build_order(Builder *b, Value *x, const Type *like)
+{
+    Attrs attrs = { 0 };
+    for (int i = 0; i < like->rank; i++)
+        add_name(&attrs.order, like->dim[i].name);
+    return same_order(&x->type, like) ? x : BUILD(b, OP_reorder, attrs, x);
+}
+
+Value *build_zeros(Builder *b, const Type *type)
+{
+    Attrs spread = { 0 }, zero = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
+    Value *value = build_op(b, OP_constant, zero, 0, NULL);
+    for (int i = 0; i < type->rank; i++)
+        spread.dims.dim[spread.dims.count++] = type->dim[i];
+    return type->rank ? BUILD(b, OP_broadcast, spread, value) : value;
+}
+
 Module *new_module(Diags *diags)
 {
     Module *m = calloc(1, sizeof *m);

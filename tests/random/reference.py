@@ -273,6 +273,8 @@ class Trainer:
         evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
                                 self.rounding, self.dtype, drops)
         loss = evaluation.loss()
+        if self.rounding is tensors.EXACT and not evaluation.is_finite:  # its gradient is 0 or none, as one pleases
+            raise tensors.Wrong("a value is infinite")
         self.updated = evaluation.updated
         return loss
 
