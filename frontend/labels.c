@@ -23,7 +23,8 @@ static Labelled *find_labelled(const Lower *l, const Value *value)
 
 Value *unlabelled(Lower *l, Value *value)
 {
-    return find_labelled(l, value) ? EMIT(l, OP_reorder, NO_ATTRS, value) : value;
+    const Labelled *known = find_labelled(l, value);
+    return known && !known->is_plain ? EMIT(l, OP_reorder, NO_ATTRS, value) : value;
 }
 
 void note_import(Lower *l, const Value *outside, const Value *inside)
