@@ -298,12 +298,16 @@ static bool same_order(const Type *a, const Type *b)
     return true;
 }
 
-Value *build_order(Builder *b, Value *x, const Type *like)
+Value *build_like(Builder *b, Value *x, const Type *like)
 {
-    Attrs attrs = { 0 };
-    for (int i = 0; i < like->rank; i++)
-        add_name(&attrs.order, like->dim[i].name);
-    return same_order(&x->type, like) ? x : BUILD(b, OP_reorder, attrs, x);
+    Attrs spread = { 0 }, order = { 0 };
+    for (int i = 0; i < like->rank; i++) {
+        if (find_dim(&x->type, like->dim[i].name) < 0)
+            spread.dims.dim[spread.dims.count++] = like->dim[i];
+        add_name(&order.order, like->dim[i].name);
+    }
+    x = spread.dims.count ? BUILD(b, OP_broadcast, spread, x) : x;
+    return same_order(&x->type, like) ? x : BUILD(b, OP_reorder, order, x);
 }
 
 Value *build_zeros(Builder *b, const Type *type)

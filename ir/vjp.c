@@ -136,7 +136,7 @@ VJP(split)
     Attrs attrs = { .dims = one_dim(dim_of(A, op->attrs.dim)) };
     for (int i = 0; i < op->attrs.dims.count; i++)
         add_name(&attrs.over, op->attrs.dims.dim[i].name);
-    dx[0] = BUILD(b, OP_merge, attrs, build_order(b, dy[0], &Y->type));
+    dx[0] = BUILD(b, OP_merge, attrs, build_like(b, dy[0], &Y->type));
 }
 
 VJP(merge)

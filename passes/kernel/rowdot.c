@@ -42,7 +42,7 @@ static Value *open_dot(Builder *b, const Op *dot)
     const Type *type = &result(dot)->type;
     Value *product = BUILD(b, OP_mul, NO_ATTRS, cast_to(b, arg(dot, 0), F32), cast_to(b, arg(dot, 1), F32));
     Value *sum = BUILD(b, OP_sum, (Attrs){ .over = dot->attrs.over }, product);
-    return build_order(b, cast_to(b, sum, type->dtype), type);
+    return build_like(b, cast_to(b, sum, type->dtype), type);
 }
 
 void open_row_dots(Module *m, Func *f)

@@ -69,14 +69,7 @@ static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, 
 Value *finish_gradient(Builder *b, Value *gradient, const Type *type, DType dtype)
 {
     gradient = sum_over(b, gradient, dims_lacking(&gradient->type, type));
-    Attrs spread = { 0 };
-    for (int i = 0; i < type->rank; i++)
-        if (find_dim(&gradient->type, type->dim[i].name) < 0)
-            spread.dims.dim[spread.dims.count++] = type->dim[i];
-    gradient = cast_to(b, gradient, dtype);
-    if (spread.dims.count)
-        gradient = BUILD(b, OP_broadcast, spread, gradient);
-    return build_order(b, gradient, type);
+    return build_like(b, cast_to(b, gradient, dtype), type);
 }
 
 /* --- Active values, and callees ------------------------------------------------------------ */

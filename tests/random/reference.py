@@ -279,18 +279,17 @@ class Trainer:
         return loss
 
     def gradient(self, step):
+        """The loss, and the gradient of each trained weight: None where the loss does not depend on it."""
         loss = self.loss(step)
         names = [name for name in self.weights if name not in self.start.frozen]
         if not loss.requires_grad:
-            return float(loss), {name: torch.zeros_like(self.weights[name]) for name in names}
-        found = torch.autograd.grad(loss, [self.weights[name] for name in names], allow_unused=True)
-        return float(loss), {name: torch.zeros_like(self.weights[name]) if g is None else g
-                             for name, g in zip(names, found)}
+            return float(loss), {name: None for name in names}
+        return float(loss), dict(zip(names, torch.autograd.grad(loss, [self.weights[name] for name in names], allow_unused=True)))
 
     def step(self, step, run, updates=True):
         s = self.settings
         loss, gradient = self.gradient(step)
-        norm = math.sqrt(sum(float((g * g).sum()) for g in gradient.values()))
+        norm = math.sqrt(sum(float((g * g).sum()) for g in gradient.values() if g is not None))
         rate = learning_rate(s.schedule, s.rates, s.groups[0][1].options["lr"], step)
         run.losses.append(loss)
         run.norms.append(norm)
@@ -301,7 +300,8 @@ class Trainer:
             for name, after in self.updated.items():
                 self.weights[name].data = after.to(torch.float64)
             for name, g in gradient.items():
-                g = (self.rounding.with_noise(g, norm) * scale).clamp(-s.clip_value, s.clip_value)
+                g = torch.zeros_like(self.weights[name]) if g is None else self.rounding.with_noise(g, norm)
+                g = (g * scale).clamp(-s.clip_value, s.clip_value)
                 self.update(name, g, rate)
                 self.weights[name].data = self.stored(self.weights[name].data)
 
