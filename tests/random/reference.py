@@ -274,7 +274,9 @@ class Trainer:
                                 self.rounding, self.dtype, drops)
         loss = evaluation.loss()
         if self.rounding is tensors.EXACT and not evaluation.is_finite:  # its gradient is 0 or none, as one pleases
-            raise tensors.Wrong("a value is infinite")
+            if self.dtype == torch.float64:
+                raise tensors.Wrong("a value is infinite")
+            loss = loss * math.nan
         self.updated = evaluation.updated
         return loss
 
