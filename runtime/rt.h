@@ -270,16 +270,19 @@ typedef struct {
 /* The whole trainer: options, data, loop, checkpoints.  Returns the exit status. */
 int rt_main(int argc, char **argv, const RtProgram *program);
 
-/* --- Products: C = A B, C += A B, or C = activation(A B + bias) ----------------------------
+/* --- Products: C = A B, C += A B, C = activation(A B + bias), or C = A B * slope(at) -----------
  *
  * A is [M, K] and B is [K, N] as `batch` matrices each; one of the strides of rows and columns is 1, the other is
  * arbitrary (a transposed operand has row stride 1).  Sums in f32.  A product is created once (rt_product_create, in
  * program->create) and run often. */
-typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH } RtActivation;
+typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH, RT_GELU_TANH_SLOPE } RtActivation;
 
 /* Products by expert: of M, N or K only the elements up to the last one that is not zero in A, in B, or in either are
  * computed; contiguous where that is looked up: A's rows, B's columns, A's columns or B's rows.  A GPU computes all. */
 typedef enum { RT_NOT_COUNTED, RT_COUNTED_M, RT_COUNTED_N, RT_COUNTED_K } RtCounted;
+
+/* With a product: of each of A's rows, or of each of B's columns, the sum. */
+typedef enum { RT_NO_SUMS, RT_SUMS_A, RT_SUMS_B } RtSums;
 
 typedef struct {
     int64_t m, n, k, batch;
@@ -292,7 +295,8 @@ typedef struct {
     bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */
     RtActivation activation;
     bool keeps_before; /* the operand of the activation is written too, with C's type and strides; on a GPU only */
-    int unfused;       /* on a GPU: the launch that computes bias and activation if cuBLASLt does not fuse them */
+    RtSums sums;       /* of one matrix, with no other epilogue; on a GPU only */
+    int unfused;       /* on a GPU: the launch that computes epilogue or sums if cuBLASLt does not */
 } RtProductShape;
 
 /* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer with an error if the
@@ -302,6 +306,12 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
 
 /* With a bias, an activation or both; NULL for absent ones. */
 void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c);
+
+/* With a slope, at elements of C's type and strides; on a GPU only. */
+void rt_product_slope(Rt *rt, int id, const void *a, const void *b, const void *at, void *c);
+
+/* With sums: contiguous, of C's type; `scratch` is for their launch, NULL if it needs none. */
+void rt_product_sums(Rt *rt, int id, const void *a, const void *b, void *sums, void *scratch, void *c);
 
 /* --- On a GPU ------------------------------------------------------------------------------------
  *

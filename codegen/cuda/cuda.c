@@ -5,6 +5,7 @@
 #include "cuda_group.h"
 #include "cuda_library.h"
 #include "cuda_row.h"
+#include "cuda_sums.h"
 #include "map.h"
 #include "stages.h"
 #include "templates.h"
@@ -167,6 +168,7 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
     const Op **group = NEW_ARRAY(&m->arena, const Op *, MAX_GROUP);
     CudaCall *call = NEW(&m->arena, CudaCall);
     *call = (CudaCall){ .count = find_cuda_group(m, op, group), .op = group };
+    call->is_in_product = call->count == 1 && is_run_by_product(m, op);
     call->launches = add_kernel(program, call, out);
     map_put(&program->calls, op, call);
     return group[call->count - 1];
