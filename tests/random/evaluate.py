@@ -414,6 +414,11 @@ class Evaluation:
         self.shared[id(e), path] = set(x.dims) & set(w.dims)
         return tensors.dot(x, w, over)
 
+    def call_broadcast(self, e, values, place):
+        x, more = self.tensor(e.arguments[0], values, place), self.dims(e, 1)
+        data = x.data[(..., *[None] * len(more))]
+        return Tensor(data.expand(*x.data.shape, *[self.sizes[d] for d in more]), x.dims + tuple(more))
+
     def call_shift(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
         return tensors.shift(x, e.arguments[1].name, int(number_of(e.arguments[2], self.known)))

@@ -93,6 +93,17 @@ class Shapes(Operands):
         number = Number(str(by)) if by >= 0 else Negation(Number(str(-by)))
         return Value(call("shift", x.expression, dim, number), x.dims, "f32", x.scale)
 
+    def repeated(self, x):
+        """The same along dims that x lacks, beside something that has them."""
+        more = self.scope.some([d for d in self.state.sizes if d not in x.dims | self.forbidden()], 1, 2)
+        if not more or not self.state.fits(x.dims | set(more)):
+            return None
+        spread = Value(call("broadcast", x.expression, *more), x.dims | set(more), "f32", x.scale)
+        if self.draw.random() < 0.3:
+            return spread
+        y = self.within(spread.dims)
+        return Value(binary("-", spread.expression, y.expression), spread.dims, "f32", math.hypot(x.scale, y.scale))
+
     def convolved(self, x):
         """Along one dim or two, with or without channels, or by each channel on its own."""
         known = sorted(x.dims - {OPEN, "batch"})
