@@ -1,4 +1,5 @@
-/* shapes.c -- the built-in functions split, merge and broadcast, and ranges x[d = a : b -> e]: views of the same memory.
+/* shapes.c -- the built-in functions split, merge and broadcast, and ranges x[d = a : b -> e]: views of the same
+ * memory.
  *
  * Views need dims without padding: one with padding is copied to a dim of its own, and back (repad).
  */

@@ -113,8 +113,8 @@ static bool is_loop(const Op *op) { return info(op)->family == CONTROL && op->at
 
 static bool may_repeat(const Pair *p, const Value *value)
 {
-    if (info(value->def)->family == CONTROL) /* which is listed as its first result */
-        return is_loop(value->def) && p->again[CONTROL] && !map_get(&p->saved, value->def->results.at[0]);
+    if (info(value->def)->family == CONTROL)
+        return is_loop(value->def) && p->again[CONTROL];
     Family family = family_for_cost(p->fwd, &p->fwd_uses, value->def);
     return (p->views_only ? family == VIEW : p->again[family]) && !map_get(&p->saved, value);
 }
@@ -353,7 +353,8 @@ static void set_policy(Pair *p, Recompute policy)
     p->whole = chosen || (full && layer);
     p->again[POINTWISE] = p->again[VIEW] = true;
     p->again[REDUCTION] = selective;
-    p->again[PRODUCT] = p->again[LIBRARY] = p->again[CONTROL] = layer && (chosen || full);
+    p->again[PRODUCT] = p->again[LIBRARY] = layer && (chosen || full);
+    p->again[CONTROL] = layer && full;
     p->for_products = selective;
 }
 

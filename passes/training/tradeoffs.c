@@ -36,7 +36,6 @@ typedef struct {
 
 typedef struct {
     Func *fwd;
-    bool is_layer;                /* its loops may run again */
     int nvalues, nchoices, words; /* of sets: 64 values per word */
     Value **value;
     double kept;   /* how often a rank has the values of fwd */
@@ -188,23 +187,9 @@ static void note_read_values(const Space *space, Module *whole, const Func *bwd,
     arena_free(&scratch);
 }
 
-/* Loops that do not run again return what their backward reads, whatever it is called. */
-static void note_kept_loops(const Space *space, const Module *recomputed, uint64_t *saved)
-{
-    for (int i = 0; i < space->nchoices; i++) {
-        const Op *op = space->choice[i].op;
-        const Func *body = op && op->attrs.callee ? recomputed->funcs : NULL;
-        while (body && strcmp(body->name, op->attrs.callee) != 0)
-            body = body->next;
-        if (body && first_residual(body) < body->results.count)
-            put(saved, space->choice[i].first + space->choice[i].count - 1);
-    }
-}
-
 static Space space_of(Arena *arena, const Programs *programs, Func *fwd, const Func *bwd)
 {
     Space space = { .fwd = fwd, .number.arena = arena, .labels = label_values(arena, programs->whole, fwd) };
-    space.is_layer = is_layer(programs->whole, fwd);
     const double times = times_run(programs->whole, fwd);
     space.kept = times_kept(programs, fwd);
     const RankFunc split = rank_func(arena, programs->split, fwd);
@@ -419,12 +404,8 @@ static Saved *saved_by(Arena *arena, const Space *space, const Partial *choice, 
     *saved = (Saved){ .func = space->fwd->name, .next = before };
     for (int i = 0; i < space->nvalues; i++) {
         const Op *op = space->value[i]->def;
-        const bool of_loop = op && info(op)->family == CONTROL; /* listed as its first result */
-        const Name label = map_get(&space->labels.label, of_loop ? op->results.at[0] : space->value[i]);
-        const bool is_listed =
-            of_loop && (!space->is_layer || (saved->count && saved->value[saved->count - 1] == label));
-        if (has(choice->sets + space->words, i) && !is_listed)
-            add_saved(arena, saved, label);
+        if (has(choice->sets + space->words, i) && !(op && info(op)->family == CONTROL)) /* calls always save */
+            add_saved(arena, saved, map_get(&space->labels.label, space->value[i]));
     }
     return saved->count ? saved : before;
 }
@@ -463,7 +444,6 @@ static Tradeoff sum_of_policy(Arena *arena, const Programs *programs, const Modu
         const Space space = space_of(arena, programs, fwd, bwd);
         Partial policy = { .words = space.words, .sets = NEW_ARRAY(arena, uint64_t, 2 * space.words) };
         note_read_values(&space, programs->whole, after, policy.sets + space.words);
-        note_kept_loops(&space, recomputed, policy.sets + space.words);
         sum.saved = saved_by(arena, &space, &policy, sum.saved);
         add_function(&sum, &space, policy.sets + space.words, space.wanted);
     }
