@@ -59,13 +59,13 @@ static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *
 {
     if (m->train.recompute != RECOMPUTE_AUTO)
         return true;
-    if (shrink) {
-        set_saved_of_small(run, file, shrink, m);
-        return true;
-    }
-    if (!choose_saved(run, file, m))
+    if (!shrink && !choose_saved(run, file, m))
         return false;
-    settle_saved(m, run);
+    m->train.recompute = run->recompute;
+    if (shrink && run->saved)
+        set_saved_of_small(run, file, shrink, m);
+    else
+        set_saved(m, run->saved);
     return true;
 }
 

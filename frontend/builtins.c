@@ -1,7 +1,7 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * attend.c has attend; library.c has rope, dropout and rename; shapes.c has split and merge; conv.c has conv; concat.c
- * has concat; experts.c has those for experts.
+ * attend.c has attend; library.c has rope, dropout and rename; shapes.c has split, merge and broadcast; conv.c has conv
+ * and shift; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
 

@@ -1,4 +1,5 @@
-/* shapes.c -- the built-in functions split and merge, and ranges x[d = a : b -> e]: views of the same memory.
+/* shapes.c -- the built-in functions split, merge and broadcast, and ranges x[d = a : b -> e]: views of the same
+ * memory.
  *
  * Views need dims without padding: one with padding is copied to a dim of its own, and back (repad).
  */
@@ -175,6 +176,29 @@ CALL(merge)
         parts.dim[i] = x->type.dim[find_dim(&x->type, name)];
     }
     return parts_fit(l, &parts, &whole, to->loc) ? tensor_operand(merge_dims(l, x, parts, whole)) : wrong;
+}
+
+/* --- broadcast --------------------------------------------------------------------------------- */
+
+CALL(broadcast)
+{
+    Attrs attrs = { 0 };
+    for (int i = 0; i < a->dims.count; i++) {
+        const Loc at = a->dim_ast[i]->loc;
+        Dim *dim = &attrs.dims.dim[attrs.dims.count++];
+        if (a->x[0]->type.rank + a->dims.count > MAX_RANK) {
+            complain(l, (Where){ .at = a->call->name_loc }, "a tensor has at most %d dims", MAX_RANK);
+            return wrong;
+        }
+        if (!find_dim_named(l, a->dims.name[i], at, dim) || !is_new(l, a->x[0], dim->name, at))
+            return wrong;
+        if (scan_along(l, dim->name)) {
+            complain(l, (Where){ .at = at, .help = "do this before it, or after it" },
+                     "a scan sees one place: in it, no tensor has the dim '%s'", dim->name);
+            return wrong;
+        }
+    }
+    return tensor_operand(EMIT(l, OP_broadcast, attrs, a->x[0]));
 }
 
 /* --- Ranges ------------------------------------------------------------------------------------ */

@@ -260,6 +260,36 @@ Op *clone_op(Builder *b, const Op *op, Value *const args[])
     return clone;
 }
 
+Func *copy_func(Module *m, const Func *f, const char *suffix)
+{
+    Name name = f->name;
+    do
+        name = intern_format(m, "%s%s", name, suffix);
+    while (find_func(m, name));
+    Func *copy = add_func(m, name, f->role);
+    Map inside = { .arena = &m->arena };
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        Value *own = add_param(m, copy, param->name, param->type);
+        own->port = param->port;
+        map_put(&inside, param, own);
+    }
+    for (const Op *op = f->first; op; op = op->next) {
+        Builder b = { .module = m, .func = copy };
+        Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
+        for (int i = 0; i < op->args.count; i++)
+            args[i] = map_get(&inside, arg(op, i));
+        Op *own = clone_op(&b, op, args);
+        if (op->attrs.callee)
+            own->attrs.callee = copy_func(m, find_func(m, op->attrs.callee), suffix)->name;
+        for (int i = 0; i < op->results.count; i++)
+            map_put(&inside, op->results.at[i], own->results.at[i]);
+    }
+    for (int i = 0; i < f->results.count; i++)
+        add_result(m, copy, map_get(&inside, f->results.at[i]), result_port(f, i));
+    return copy;
+}
+
 Builder builder_at(Module *m, Func *f, Op *before)
 {
     Builder b = { .module = m, .func = f, .before = before };

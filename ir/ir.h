@@ -491,7 +491,9 @@ Value *build_zeros(Builder *b, const Type *type);            /* broadcast */
 Value *build_like(Builder *b, Value *x, const Type *like);   /* x, spread over the dims of `like`, in their order */
 Value *build_rounded(Builder *b, DType dtype, Value *x);     /* x, rounded to the dtype */
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
-Builder builder_at(Module *m, Func *f, Op *before);          /* takes location and path of `before` */
+/* A copy of a function and of those that it calls: each loop has a body of its own. */
+Func *copy_func(Module *m, const Func *f, const char *suffix);
+Builder builder_at(Module *m, Func *f, Op *before); /* takes location and path of `before` */
 void replace_value(Values *values, const Value *old, Value *with);
 void replace_uses(Func *f, const Value *old, Value *with);
 void insert_op(Func *f, Op *op, Op *before);

@@ -69,6 +69,8 @@ static const Param *param_of(const LineUse *use, int number)
 /* How long a factor of an axis is, of that parameter; 0 after reporting. */
 static int64_t item_size(const LineUse *use, const Item *item, const Param *param)
 {
+    if (item->kind == OF_ONE)
+        return 1;
     if (item->kind == OF_TARGETS) {
         if (item->number == use->line->ntargets)
             return item->number;

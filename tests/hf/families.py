@@ -22,6 +22,9 @@ LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_
              num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, pad_token_id=None,
              eos_token_id=None)  # the row of a padding token would have no gradient there
 
+MAMBA = dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, expand=2, num_heads=6, head_dim=16, n_groups=2,
+             state_size=10, chunk_size=8, pad_token_id=None)
+
 STRETCHED = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                  original_max_position_embeddings=64)
 GEMMA = dict(LLAMA, tie_word_embeddings=True, head_dim=16, sliding_window=7, query_pre_attn_scalar=24)
@@ -62,4 +65,9 @@ FAMILIES = [
            "with `capacity = none`: transformers drops no rows",
            dict(LLAMA, num_local_experts=4, experts_implementation="eager"), dict(seq=SEQ, balance_weight=0), "examples/maps/mixtral.map",
            edit=("capacity = 1.25, within = batch", "capacity = none")),
+    Family("Mamba-2", "Mamba2Config", "Mamba2ForCausalLM", "examples/mamba2.mdl", "all sizes that have one table",
+           dict(MAMBA, tie_word_embeddings=True), dict(chunk=3)),
+    Family("RWKV-4", "RwkvConfig", "RwkvForCausalLM", "examples/rwkv.mdl", "all sizes",
+           dict(vocab_size=VOCAB, context_length=SEQ, hidden_size=48, attention_hidden_size=40, num_hidden_layers=3,
+                intermediate_size=80), dict(seq=SEQ), rate=0.5),
 ]

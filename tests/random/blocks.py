@@ -7,7 +7,7 @@ from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Numbe
                   walk)
 
 # Functions for which the size of a dim matters beyond what is even.
-BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "one_hot",
+BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "shift", "one_hot",
            "rename"}
 
 

@@ -156,6 +156,14 @@ class Walk:
             x = renamed(x, dim, to)
         return self.together([without(x, over), without(w, over + taps)])
 
+    def call_broadcast(self, e, values, path):
+        return self.made(e.arguments[0], values, path)
+
+    def call_shift(self, e, values, path):
+        x = self.made(e.arguments[0], values, path)
+        self.contract(x, [e.arguments[1].name])  # its rows are gathered
+        return x
+
     def call_dot(self, e, values, path):
         sides = [self.made(x, values, path) for x in e.arguments[:2]]
         for side in sides:

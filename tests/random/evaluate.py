@@ -408,12 +408,22 @@ class Evaluation:
     def call_conv(self, e, values, place):
         x, w = self.arguments(e, values, place, 2)
         steps = [self.keyword(e, name, otherwise) for name, otherwise in (("stride", 1), ("padding", 0), ("dilation", 1))]
+        causal = flag_of(e.keywords.get("causal"))
         for dim, (to, tap) in e.parts:
-            x = tensors.windows(x, dim, to, tap, w.size(tap), *steps)
+            x = tensors.windows(x, dim, to, tap, w.size(tap), *steps, causal)
         over = [tap for _, (_, tap) in e.parts] + self.dims(e, 2)
         path = ".".join(part for part in place.path.split(".") if not part.isdigit())
         self.shared[id(e), path] = set(x.dims) & set(w.dims)
         return tensors.dot(x, w, over)
+
+    def call_broadcast(self, e, values, place):
+        x, more = self.tensor(e.arguments[0], values, place), self.dims(e, 1)
+        data = x.data[(..., *[None] * len(more))]
+        return Tensor(data.expand(*x.data.shape, *[self.sizes[d] for d in more]), x.dims + tuple(more))
+
+    def call_shift(self, e, values, place):
+        x = self.tensor(e.arguments[0], values, place)
+        return tensors.shift(x, e.arguments[1].name, int(number_of(e.arguments[2], self.known)))
 
     def call_concat(self, e, values, place):
         to = e.arguments[0].name

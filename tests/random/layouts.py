@@ -125,7 +125,7 @@ class Layout:
     # --- Which dims --------------------------------------------------------------------------------------------------
 
     def present(self):
-        """Dims of tensors: those of parameters and inputs, and what concat, rename, iota, split, merge and conv bring."""
+        """Dims of tensors: those of parameters and inputs, and what concat, rename, iota, broadcast, split, merge and conv bring."""
         found = set()
         program = expanded(self.program)
         for declaration in program.declarations:
@@ -135,8 +135,8 @@ class Layout:
         for e in (e for expression in expressions(program) for e in walk(expression)):
             if isinstance(e, Call) and e.function in ("concat", "iota"):
                 found.add(e.arguments[0].name)
-            if isinstance(e, Call) and e.function == "random":
-                found |= {d.name for d in e.arguments}
+            if isinstance(e, Call) and e.function in ("random", "broadcast"):
+                found |= {d.name for d in e.arguments[e.function == "broadcast":]}
             if isinstance(e, Call) and e.renaming:
                 found.add(e.renaming[1])
             if isinstance(e, Call):

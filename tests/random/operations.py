@@ -14,7 +14,7 @@ class Operations(Shapes):
     def weighted(self):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
-                (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3),
+                (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3), (self.moved, 2), (self.repeated, 2),
                 (self.drop, 1.5), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
                 (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
 
