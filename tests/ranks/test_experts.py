@@ -85,7 +85,7 @@ def test_a_state_is_of_the_whole_batch(settings, lines, compiled, reference, tex
 
 
 @pytest.mark.parametrize("settings, lines", [
-    ({"microbatch": 2}, ("mesh dp = 2, pp = 3", "shard batch over dp", "pipeline dense_layers, layers over pp", "zero 1 over dp")),
+    ({"microbatch": 2}, ("mesh pp = 3", "pipeline dense_layers, layers over pp")),
     ({"microbatch": 4}, ("mesh cp = 2, tp = 2", "shard seq over cp", "shard heads, ff, expert_ff, vocab over tp else seq",
                          "zero 3 over cp")),
     ({"microbatch": 2}, ("mesh ep = 2, pp = 2", "shard experts, batch over ep", "pipeline layers over pp", "zero 2 over ep")),
