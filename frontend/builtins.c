@@ -305,18 +305,6 @@ Operand call_function(Lower *l, const Ast *call)
     return f->lower(l, &a);
 }
 
-/* The dims and consts of a block may be of use in another call of it. */
-static void note_names(const Lower *l, const Ast *ast)
-{
-    Symbol *symbol = ast->name ? find_symbol(l->scope, ast->name) : NULL;
-    if (symbol && (symbol->kind == S_CONST || symbol->kind == S_DIM))
-        symbol->used = true;
-    for (const Ast *dim = ast->dims; dim; dim = dim->next)
-        note_names(l, dim);
-    for (const Ast *child = ast->child; child; child = child->next)
-        note_names(l, child);
-}
-
 /* A choice at compile time; the other expression is not lowered. */
 Operand choose(Lower *l, const Ast *call)
 {
@@ -328,7 +316,7 @@ Operand choose(Lower *l, const Ast *call)
     }
     if (!constant_of(l, condition, &c))
         return wrong;
-    note_names(l, c.value != 0 ? no : yes);
+    note_unlowered(l, c.value != 0 ? no : yes);
     return lower_expr(l, c.value != 0 ? yes : no);
 }
 

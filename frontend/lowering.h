@@ -417,6 +417,7 @@ Operand lower_stated(Lower *l, const Ast *ast, const char *name);   /* NAME (: t
 Value *number_as_stated(Lower *l, Operand number, const Ast *type); /* in all elements; NULL after an error */
 void lower_statement(Lower *l, const Ast *ast);                     /* one of these */
 void check_used(Lower *l, const Scope *scope);                      /* at its end */
+void note_unlowered(Lower *l, const Ast *list);                     /* not lowered here: its names are used all the same */
 bool conform(Lower *l, Value **value, const Ast *type);             /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Lower *l);  /* once the model is lowered */

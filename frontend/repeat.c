@@ -292,8 +292,8 @@ static void note_instances_around(Lower *l, const Dim *copies)
 static int64_t copies_of(Lower *l, const Ast *ast)
 {
     int64_t copies = 1;
-    if (!integer_of(l, ast->init, "the number of copies", 1, MAX_COPIES, &copies))
-        return 0;
+    if (!integer_of(l, ast->init, "the number of copies", 0, MAX_COPIES, &copies))
+        return -1;
     return l->options->shrink && copies > shrunk_copies(l) ? shrunk_copies(l) : copies;
 }
 
@@ -320,9 +320,8 @@ static Name copy_name(Lower *l, Name instance, Loc loc)
 }
 
 /* The copies of a repeat; false after an error. */
-static bool begin_copies(Lower *l, const Ast *ast, Body *body, Name name)
+static bool begin_copies(Lower *l, int64_t copies, const Ast *ast, Body *body, Name name)
 {
-    const int64_t copies = copies_of(l, ast);
     body->prefix = name;
     body->copy = (Dim){ .name = copy_name(l, name, ast->name_loc), .size = copies, .padded = copies };
     return copies > 0;
@@ -348,12 +347,17 @@ static void declare_carried(Lower *l, const Body *body, const Carried *carried, 
 void lower_repeat(Lower *l, const Ast *ast)
 {
     const bool scans = ast->kind == A_SCAN;
+    const int64_t copies = scans ? 0 : copies_of(l, ast);
+    if (!scans && copies == 0) {
+        note_unlowered(l, ast->body);
+        return;
+    }
     Carried *carried = NULL;
     Name name = body_name(l, ast);
     const Instance *before = *l->instances;
     Body *body = NEW(l->arena, Body);
     *body = (Body){ .outer = l->frame };
-    const bool begun = scans ? begin_scan(l, ast, body) : begin_copies(l, ast, body, name);
+    const bool begun = scans ? begin_scan(l, ast, body) : begin_copies(l, copies > 0 ? copies : 0, ast, body, name);
     collect_carried(l, ast->body, &carried);
     set_place(l, ast->name_loc);
     if (scans && begun)
