@@ -242,14 +242,14 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
     return false;
 }
 
-/* Is this a compile-time number?  Builds nothing. */
-static bool is_constant(const Lower *l, const Ast *ast)
+bool is_constant(const Lower *l, const Ast *ast)
 {
     const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
     if (symbol)
         return symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS ||
                symbol->operand.kind == NUMBER;
-    if (ast->kind != A_UNARY && ast->kind != A_BINARY && !(ast->kind == A_CALL && folds(ast->name)))
+    if (ast->kind != A_UNARY && ast->kind != A_BINARY &&
+        !(ast->kind == A_CALL && (folds(ast->name) || strcmp(ast->name, "if") == 0)))
         return ast->kind == A_NUMBER;
     for (const Ast *child = ast->child; child; child = child->next)
         if (!is_constant(l, child))
