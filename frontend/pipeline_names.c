@@ -15,11 +15,13 @@ static const Repeated *find_repeated(Layout *p, const Ast *ast)
             complain(p->l, (Where){ .at = ast->name_loc, .help = "name an instance that is in, or around, only one" },
                      "'%s' is in several repeats", ast->name);
             return NULL;
-        } else {
+        } else if (!found || r->dim == r->whole) {
             found = r;
         }
     }
-    for (const Repeated *r = p->l->repeated; found && r; r = r->next)
+    if (found && found->dim == found->whole)
+        return found;
+    for (const Repeated *r = p->l->repeated; found && r; r = r->next) /* the name is one of a later run only */
         if (r->dim == found->whole)
             return r;
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },

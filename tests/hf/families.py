@@ -56,7 +56,7 @@ FAMILIES = [
                 rotary_pct=0.25, bos_token_id=None, eos_token_id=None), dict(seq=SEQ)),
     Family("Gemma 2", "Gemma2Config", "Gemma2ForCausalLM", "examples/gemma2.mdl", "all sizes",
            dict(GEMMA, num_hidden_layers=4), dict(seq=SEQ)),
-    Family("Gemma 3", "Gemma3TextConfig", "Gemma3ForCausalLM", "examples/gemma3.mdl", "1B; text alone",
+    Family("Gemma 3", "Gemma3TextConfig", "Gemma3ForCausalLM", "examples/gemma3.mdl", "270M, 1B; text alone",
            dict(GEMMA, num_hidden_layers=14), dict(seq=SEQ), rate=0.02),
     Family("Mixtral", "MixtralConfig", "MixtralForCausalLM", "examples/mixtral.mdl",
            "with `capacity = none`: transformers drops no rows",
