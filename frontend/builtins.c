@@ -447,6 +447,8 @@ CALL(dot)
     for (int i = 0; i < a->dims.count; i++)
         if (!need_dim(l, a->x[1], a->ast[1], a->dims.name[i], a->dim_ast[i]->loc, &name))
             return wrong;
+    if (!a->dims.count) /* of no sum: all products, over the dims of both */
+        return tensor_operand(EMIT(l, OP_mul, NO_ATTRS, a->x[0], a->x[1]));
     return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = a->dims }, a->x[0], a->x[1]));
 }
 
