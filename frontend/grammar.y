@@ -56,7 +56,7 @@
 %precedence NEGATION
 %right '^'
 %precedence ALONE  /* a name that no bracket follows */
-%precedence '['
+%precedence '[' AS
 
 %nterm <Ast *> lines line statement last body names name type dims dim expr index call args arguments argument tuple
 %nterm <Ast *> over_dims results arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
@@ -123,6 +123,8 @@ statement:
                                                 .init = $expr); }
 | REPEAT expr body                  { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
                                                 .body = $body); }
+| REPEAT expr AS NAME body          { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
+                                                .as = $NAME, .as_loc = @NAME, .body = $body); }
 | SCAN NAME zero_options body       { $$ = MAKE(A_SCAN, @$, .name_loc = @NAME, .name = $NAME, .type = $zero_options,
                                                  .body = $body); }
 | YIELD NAME '=' expr               { $$ = MAKE(A_YIELD, @$, .name_loc = @NAME, .name = $NAME, .init = $expr); }
@@ -227,7 +229,7 @@ expr:
 | TRUE                              { $$ = MAKE(A_BOOL, @$, .name = "true", .number = 1); }
 | FALSE                             { $$ = MAKE(A_BOOL, @$, .name = "false"); }
 | NAME %prec ALONE                  { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $NAME); }
-| call                              { $$ = $call; }
+| call %prec ALONE                  { $$ = $call; }
 | call AS NAME                      { $$ = $call; $$->as = $NAME; $$->as_loc = @NAME; $$->loc = @$; }
 | NAME[of] '[' NAME[dim] '=' index ']'
                                     { Ast *x = MAKE(A_NAME, @of, .name_loc = @of, .name = $of);

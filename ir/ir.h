@@ -205,7 +205,8 @@ typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
 typedef struct Param {
     Name name;     /* "h.attn.wq" */
     Name path;     /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
-    int64_t first; /* the number of its first copy, for the first star: those before are other parameters */
+    int64_t first; /* for the first star: the number of its first copy, and between its copies so many ... */
+    int64_t skips; /* ... that are other parameters */
     Type type;     /* as the optimizer holds it */
     InitKind init;
     double a, b; /* of the init: mean and std, lo and hi, or the constant */

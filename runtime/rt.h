@@ -48,17 +48,17 @@ typedef struct {
 /* A tensor that outlives a step: a parameter, or a part of the optimizer's state.
  *
  * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies` dims count those, the
- * outermost from `first_copy` on: a checkpoint holds one tensor for each copy, named with the copy's number, with the
- * remaining dims.  Padding is never
- * written to a file: `size` is the logical size of the whole tensor; `stride` gives the positions of this rank's
- * elements in the arena.  A split over the copies, or `stages`, gives some tensors to some ranks only. */
+ * outermost from `first_copy` on, with `skipped_copies` between two of them: a checkpoint holds one tensor for each
+ * copy, named with the copy's number, with the remaining dims.  Padding is never written to a file: `size` is the
+ * logical size of the whole tensor; `stride` gives the positions of this rank's elements in the arena.  A split over
+ * the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
     const char *name; /* "h.*.attn.wq" */
     /* NULL for a parameter, else its kind of state, by the optimizer's name: "m", "v"; or a scalar's name. */
     const char *state;
     RtType type;
     int rank, copies;
-    int64_t first_copy;
+    int64_t first_copy, skipped_copies;
     const char *dim[RT_MAX_RANK];
     int64_t size[RT_MAX_RANK], padded[RT_MAX_RANK], stride[RT_MAX_RANK];
     RtSplit split[RT_MAX_RANK];
