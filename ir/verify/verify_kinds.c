@@ -71,6 +71,7 @@ static int64_t bytes_of_part(const Check *c, const Value *value, int64_t whole, 
  * iterations is checked in the first. */
 static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value, uint64_t on, bool own)
 {
+    value = overhangs(c->m, value) ? shown_by(value) : value; /* whose padding is not visited */
     const Ring *ring = ring_holding(c, value);
     if (c->last && !ring && value->storage->base == IN_FRAME)
         return true;
