@@ -16,7 +16,7 @@
 typedef uint16_t rt_bf16, rt_f16; /* as bits; arithmetic is f32 */
 typedef uint8_t rt_bool;          /* 0 is false; padding may have any value: it is read, but not used */
 
-enum { RT_MAX_RANK = 8, RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
+enum { RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
 
 /* An axis of the mesh.  Ranks are numbered with the last axis fastest. */
 typedef struct {
@@ -36,14 +36,6 @@ typedef struct {
     bool reversed;        /* with `parts`: the last rank has the first elements */
     int turn;             /* along one axis of n: rank r has the block of rank (r + turn) mod n */
 } RtSplit;
-
-typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;
-
-/* zeros, ones; normal: standard deviation a; uniform: from a to b; constant: a. */
-typedef struct {
-    RtInitKind kind;
-    double a, b;
-} RtInit;
 
 /* A tensor that outlives a step: a parameter, or a part of the optimizer's state.
  *

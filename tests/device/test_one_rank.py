@@ -44,6 +44,17 @@ def test_training(model, precision, compiled, data, tmp_path):
     assert abs(logs[0][-1]["loss"] - logs[0][0]["loss"]) > 0.01, "equal losses mean little if nothing is learned"
 
 
+@emulated
+def test_initial_weights(compiled, data, tmp_path):
+    """A kernel makes what processors compute, bit for bit, since the emulated one has their logarithm and cosine."""
+    files = []
+    for target in ("c", "cuda"):
+        trainer = compiled("chars", target, edit=("= zeros", "= uniform(-0.1, 0.1)"))
+        start(trainer.command("--data", data, "--data-format", "bytes", "--steps", 0, "--save", target), tmp_path)
+        files.append((tmp_path / target).read_bytes())
+    assert files[0] == files[1]
+
+
 OPTIMIZERS = {
     "muon": 'muon(lr = 0.02)\n    group "wte, wpe, *.gain, *.bias, *.b*" lion(lr = 1e-3)',
     "adafactor": "adafactor(lr = 0.03)\n    ema = 0.9\n    clip_value = 0.01",
