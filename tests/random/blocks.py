@@ -7,7 +7,8 @@ from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Numbe
                   walk)
 
 # Functions for which the size of a dim matters beyond what is even.
-BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "shift", "one_hot"}
+BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "shift", "one_hot",
+            "rename"}
 
 
 def replaced(node, dims, numbers):
@@ -95,6 +96,7 @@ class General:
     numbers: list
     fixed: set        # the dims that the block names besides
     by_size: bool     # are only dims of the same size possible?
+    averages: bool    # has it a mean, which of a cross_entropy counts labels?
 
 
 def inside(block, blocks):
@@ -158,7 +160,8 @@ def generalise(draw, state, block):
     block.arguments, block.body, block.dims = general.arguments, general.body, list(own.values())
     by_size = any(e.function in BY_SIZE for e in calls) or any(isinstance(e, Index) for e in inside(block, blocks)) or \
         any(e.function == "rope" for e in calls)
-    return General(wanted, numbers, dims_of(block, blocks, state.sizes) | set(wanted), by_size)
+    return General(wanted, numbers, dims_of(block, blocks, state.sizes) | set(wanted), by_size,
+                   any(e.function == "mean" for e in calls))
 
 
 def other_dims(draw, state, general, forbidden):

@@ -145,6 +145,7 @@ KINDS = {
     "number_compare": Kind("two numbers are compared as whole numbers", "wrong", drawn=False, later=True),
     "dropped_entropy": Kind("a dropped cross_entropy counts its labels where nothing is dropped: in evaluation", "cannot be taken",
                             drawn=False, later=True),
+    "none_smallest": Kind("recompute auto does not find that none needs least memory", "no choice fits", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
