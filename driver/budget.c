@@ -46,6 +46,17 @@ typedef struct {
     const Saved *saved;
 } Setup;
 
+static void set_saved(Module *m, const Saved *saved)
+{
+    Saved **end = &m->saved;
+    for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
+        *end = NEW(&m->arena, Saved);
+        (*end)->func = intern_text(m, saved->func);
+        for (int i = 0; i < saved->count; i++)
+            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
+    }
+}
+
 /* Compiles the model again, without messages: the compilation of the model itself reports them. */
 static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup setup)
 {
@@ -187,15 +198,10 @@ static const Saved *copied(Run *run, const Saved *saved)
     return first;
 }
 
-void set_saved(Module *m, const Saved *saved)
+void settle_saved(Module *m, const Run *run)
 {
-    Saved **end = &m->saved;
-    for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
-        *end = NEW(&m->arena, Saved);
-        (*end)->func = intern_text(m, saved->func);
-        for (int i = 0; i < saved->count; i++)
-            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
-    }
+    m->train.recompute = run->policy;
+    set_saved(m, run->saved);
 }
 
 /* Removes the values that `known` does not have. */
@@ -216,7 +222,7 @@ static void drop_unknown(Saved *saved, Module *known)
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m)
 {
     Module *known = compile_again(run, file, shrink, (Setup){ RECOMPUTE_NONE, "autodiff", NULL });
-    set_saved(m, run->saved);
+    settle_saved(m, run);
     for (Saved *saved = m->saved; saved && known; saved = saved->next)
         drop_unknown(saved, known);
     if (known)
@@ -260,7 +266,7 @@ static bool choose_with(Search *search, Programs programs)
     const Candidate *chosen = first_that_fits(search, all, count);
     chosen = chosen ? cheapest_policy(search, all, count, chosen) : find_least(search, all, count);
     if (chosen) {
-        search->run->recompute = chosen->policy;
+        search->run->policy = chosen->policy;
         search->run->saved = copied(search->run, set_of(chosen));
     } else if (search->least.memory) {
         tell_least(search);
@@ -275,7 +281,7 @@ bool choose_saved(Run *run, const Ast *file, const Module *m)
     Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
     Module *until[3];
     bool good = true;
-    run->recompute = RECOMPUTE_AUTO;
+    run->policy = RECOMPUTE_AUTO;
     for (int i = 0; i < 3; i++)
         good &= (until[i] = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, last[i], NULL })) != NULL;
     const bool chosen = !good || choose_with(&search, (Programs){ until[0], until[1], kept_in(&run->arena, until[2]) });

@@ -61,11 +61,10 @@ static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *
         return true;
     if (!shrink && !choose_saved(run, file, m))
         return false;
-    m->train.recompute = run->recompute;
     if (shrink && run->saved)
         set_saved_of_small(run, file, shrink, m);
     else
-        set_saved(m, run->saved);
+        settle_saved(m, run);
     return true;
 }
 

@@ -68,6 +68,8 @@ FAMILIES = [
            edit=("capacity = 1.25, within = batch", "capacity = none")),
     Family("Mamba-2", "Mamba2Config", "Mamba2ForCausalLM", "examples/mamba2.mdl", "all sizes that have one table",
            dict(MAMBA, tie_word_embeddings=True), dict(chunk=3)),
+    Family("Mamba", "MambaConfig", "MambaForCausalLM", "examples/mamba.mdl", "all sizes",
+           dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, state_size=5, pad_token_id=None), dict(seq=SEQ)),
     Family("RWKV-4", "RwkvConfig", "RwkvForCausalLM", "examples/rwkv.mdl", "all sizes",
            dict(vocab_size=VOCAB, context_length=SEQ, hidden_size=48, attention_hidden_size=40, num_hidden_layers=3,
                 intermediate_size=80), dict(seq=SEQ), rate=0.5),
