@@ -83,7 +83,7 @@ def test_schedules(repeats, train, alone, model, pp, schedule):
     ("three_repeats", "pp=2", ["--schedule=gpipe", "--chunks=3", "--recompute=full"]),
     ("three_repeats", "dp=2,pp=2", ["--zero=1", "--schedule=zb", "--chunks=2", "--stages=1,3,1,2"]),
     ("numbered_layers", "pp=2", ["--stages=3,4"]),                  # of turns: six of two copies, one of one
-    ("numbered_layers", "dp=2,pp=2,tp=2", ["--zero=3", "--schedule=zb"]),
+    ("numbered_layers", "dp=2,pp=2", ["--zero=3", "--schedule=zb"]),
     ("numbered_layers", "pp=2", ["--schedule=interleaved", "--chunks=3"]),
 ])
 def test_layouts(repeats, train, alone, model, mesh, options):
