@@ -37,6 +37,12 @@ typedef struct {
     Candidate least; /* the tried one with the least memory */
 } Search;
 
+/* `none` is itself: of scans, it also takes products out that other policies compute at each place (hoist.c). */
+static Recompute policy_of(const Candidate *candidate)
+{
+    return strcmp(candidate->name, Recompute_words[RECOMPUTE_NONE]) ? RECOMPUTE_AUTO : RECOMPUTE_NONE;
+}
+
 static bool is_policy(const Candidate *candidate) { return strcmp(candidate->name, "auto") != 0; }
 
 typedef struct {
@@ -44,6 +50,17 @@ typedef struct {
     const char *last; /* of the passes; NULL: all run */
     const Saved *saved;
 } Setup;
+
+static void set_saved(Module *m, const Saved *saved)
+{
+    Saved **end = &m->saved;
+    for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
+        *end = NEW(&m->arena, Saved);
+        (*end)->func = intern_text(m, saved->func);
+        for (int i = 0; i < saved->count; i++)
+            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
+    }
+}
 
 /* Compiles the model again, without messages: the compilation of the model itself reports them. */
 static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup setup)
@@ -72,7 +89,8 @@ static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup se
 /* Does it fit? */
 static bool try_candidate(Search *search, Candidate *candidate)
 {
-    Module *m = compile_again(search->run, search->file, 0, (Setup){ RECOMPUTE_AUTO, NULL, candidate->what.saved });
+    Module *m =
+        compile_again(search->run, search->file, 0, (Setup){ policy_of(candidate), NULL, candidate->what.saved });
     if (!m)
         return false;
     const Func *step = func_with_role(m, STEP);
@@ -184,15 +202,10 @@ static const Saved *copied(Run *run, const Saved *saved)
     return first;
 }
 
-void set_saved(Module *m, const Saved *saved)
+void settle_saved(Module *m, const Run *run)
 {
-    Saved **end = &m->saved;
-    for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
-        *end = NEW(&m->arena, Saved);
-        (*end)->func = intern_text(m, saved->func);
-        for (int i = 0; i < saved->count; i++)
-            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
-    }
+    m->train.recompute = run->policy;
+    set_saved(m, run->saved);
 }
 
 /* Removes the values that `known` does not have. */
@@ -213,7 +226,7 @@ static void drop_unknown(Saved *saved, Module *known)
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m)
 {
     Module *known = compile_again(run, file, shrink, (Setup){ RECOMPUTE_NONE, "autodiff", NULL });
-    set_saved(m, run->saved);
+    settle_saved(m, run);
     for (Saved *saved = m->saved; saved && known; saved = saved->next)
         drop_unknown(saved, known);
     if (known)
@@ -256,7 +269,7 @@ static bool choose_with(Search *search, Programs programs)
     const Candidate *chosen = first_that_fits(search, all, count);
     chosen = chosen ? cheapest_policy(search, all, count, chosen) : find_least(search, all, count);
     if (chosen)
-        search->run->saved = copied(search->run, chosen->what.saved);
+        search->run->saved = copied(search->run, chosen->what.saved), search->run->policy = policy_of(chosen);
     else if (search->least.memory)
         tell_least(search);
     return chosen || !search->least.memory;

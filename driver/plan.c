@@ -138,7 +138,7 @@ static void add_work(cJSON *plan, const Totals *totals)
 /* With recompute auto: the chosen values to save, with their names in the IR. */
 static void add_recompute(cJSON *plan, const Module *m)
 {
-    if (m->train.recompute != RECOMPUTE_AUTO)
+    if (!m->train.recompute_budget)
         return;
     cJSON *object = cJSON_AddObjectToObject(plan, "recompute");
     add_json_integer(object, "budget_bytes", m->train.recompute_budget);

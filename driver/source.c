@@ -65,7 +65,7 @@ static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *
     }
     if (!choose_saved(run, file, m))
         return false;
-    set_saved(m, run->saved);
+    settle_saved(m, run);
     return true;
 }
 

@@ -114,7 +114,7 @@ CALL(dropout)
         return wrong;
     }
     if (a->number.value == 0 || l->variant == AS_EVAL || l->variant == AS_PREDICT)
-        return tensor_operand(a->x[0]);
+        return tensor_operand(unlabelled(l, a->x[0]));
     Attrs attrs = { .rate = a->number.value, .instance = l->dropout_count++ };
     Value *key = dropout_key(l, l->frame), *origin = dropout_origin(l);
     return tensor_operand(EMIT(l, OP_dropout, attrs, a->x[0], key, origin));

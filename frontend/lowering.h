@@ -504,6 +504,7 @@ Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim); /* x[dim = a
 /* --- labels.c: the divisor of a mean of cross_entropy ------------------------------------------------ */
 
 Labelled *note_labels(Lower *l, Labelled labelled);
+Value *unlabelled(Lower *l, Value *value); /* a copy, if it is a cross_entropy: of anything, a mean is plain */
 void note_import(Lower *l, const Value *outside, const Value *inside);
 Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at); /* NULL after an error */
 

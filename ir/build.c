@@ -290,6 +290,35 @@ bool is_used(const Func *f, const Value *value)
     return index_of(&f->results, value) >= 0;
 }
 
+static bool same_order(const Type *a, const Type *b)
+{
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i].name != b->dim[i].name)
+            return false;
+    return true;
+}
+
+Value *build_like(Builder *b, Value *x, const Type *like)
+{
+    Attrs spread = { 0 }, order = { 0 };
+    for (int i = 0; i < like->rank; i++) {
+        if (find_dim(&x->type, like->dim[i].name) < 0)
+            spread.dims.dim[spread.dims.count++] = like->dim[i];
+        add_name(&order.order, like->dim[i].name);
+    }
+    x = spread.dims.count ? BUILD(b, OP_broadcast, spread, x) : x;
+    return same_order(&x->type, like) ? x : BUILD(b, OP_reorder, order, x);
+}
+
+Value *build_zeros(Builder *b, const Type *type)
+{
+    Attrs spread = { 0 }, zero = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
+    Value *value = build_op(b, OP_constant, zero, 0, NULL);
+    for (int i = 0; i < type->rank; i++)
+        spread.dims.dim[spread.dims.count++] = type->dim[i];
+    return type->rank ? BUILD(b, OP_broadcast, spread, value) : value;
+}
+
 Module *new_module(Diags *diags)
 {
     Module *m = calloc(1, sizeof *m);

@@ -139,6 +139,13 @@ KINDS = {
     "gone_dim": Kind("a dim that a value no longer has counts as contracted, by its name", "wrong", drawn=False, later=True),
     "rope_groups": Kind("positions are broadcast in another order than that of what is rotated", "does not support this rope",
                         drawn=False, later=True),
+    "unread_start": Kind("what a loop starts from decides on which stage it runs, though nothing reads it",
+                         "would count", drawn=False, later=True),
+    "pend_order": Kind("terms of a sum on two stages have different memory orders", "ill-typed pend", drawn=False, later=True),
+    "number_compare": Kind("two numbers are compared as whole numbers", "wrong", drawn=False, later=True),
+    "dropped_entropy": Kind("a dropped cross_entropy counts its labels where nothing is dropped: in evaluation", "cannot be taken",
+                            drawn=False, later=True),
+    "none_smallest": Kind("recompute auto does not find that none needs least memory", "no choice fits", drawn=False, later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

@@ -154,7 +154,7 @@ class Operations(Shapes):
             return None
         seq, feature = self.draw.sample(known, 2)
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
-        other = self.draw.choice(free) if free and self.draw.random() < 0.3 else None  # the sequence of the keys
+        other = self.draw.choice(free) if free and feature != "batch" and self.draw.random() < 0.3 else None  # of the keys
         sides = [self.other_side(x, seq, other, feature) if other else self.side(x, seq, feature) for _ in range(2)]
         query = self.mixed(x, feature)
         own = self.scope.some([d for d in free if d != other], 0, 1)

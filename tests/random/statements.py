@@ -264,6 +264,8 @@ class Statements(Scans):
                 if value is None:
                     return None
                 arguments.append(value.expression)
+        if block.general.averages and any(self.is_entropy(e) for e in arguments):  # perhaps of some copies only
+            return None
         dims = frozenset(given.get(d, d) for d in with_rest(block.result.dims, rest))
         arguments += other_numbers(self.draw, block.general)
         return self.called(block, list(given.values()), arguments, dims)
@@ -280,7 +282,8 @@ class Statements(Scans):
     def new_block(self):
         name = self.state.fresh("block")
         is_open = self.draw.random() < 0.3 and not self.forbidden()
-        chosen = self.draw.sample(self.scope.all(), min(self.draw.choice([1, 1, 2, 3]), len(self.scope.all())))
+        known = [x for x in self.scope.all() if not self.is_entropy(Name(x.name))]
+        chosen = self.draw.sample(known, min(self.draw.choice([1, 1, 2, 3]), len(known)))
         chosen = chosen[:1] if is_open else [x for x in chosen if OPEN not in x.dims]
         if not is_open and self.draw.random() < 0.25:
             chosen += self.draw.sample(self.scope.all("i32"), min(1, len(self.scope.all("i32"))))
