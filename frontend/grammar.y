@@ -33,6 +33,18 @@
                     : (Loc){ YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end })
 
     #define MAKE(kind, loc, ...) make_ast(r, (loc), (Ast){ (kind), __VA_ARGS__ })
+
+    /* `repeat minimum(a, b) as i`: the name is not one of the call. */
+    static Ast *take_number(Ast *repeat)
+    {
+        Ast *count = repeat->init;
+        if (count->kind == A_CALL && !count->parenthesised) {
+            repeat->as = count->as;
+            repeat->as_loc = count->as_loc;
+            count->as = NULL;
+        }
+        return repeat;
+    }
 }
 
 %token          END 0  "the end of the file"
@@ -121,8 +133,8 @@ statement:
 | names '=' expr                    { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .init = $expr); }
 | names ':' type '=' expr           { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .type = $type,
                                                 .init = $expr); }
-| REPEAT expr body                  { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
-                                                .body = $body); }
+| REPEAT expr body                  { $$ = take_number(MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat",
+                                                            .init = $expr, .body = $body)); }
 | REPEAT expr AS NAME body          { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
                                                 .as = $NAME, .as_loc = @NAME, .body = $body); }
 | SCAN NAME zero_options body       { $$ = MAKE(A_SCAN, @$, .name_loc = @NAME, .name = $NAME, .type = $zero_options,

@@ -18,42 +18,95 @@
 
 typedef struct {
     Lower *l;
-    const char *counter;
-    int count;
-    Constant *at; /* of one copy; NULL: they are counted */
+    int count, depth; /* depth: of calls */
+    Constant *at;     /* of one copy; NULL: they are counted */
 } Numbers;
 
-static bool mentions(const Ast *list, const char *name)
+enum { MOST_CALLS = 64 };
+
+static bool depends(const Lower *l, const Ast *ast);
+
+static bool any_depends(const Lower *l, const Ast *list)
 {
-    for (const Ast *ast = list; ast; ast = ast->next)
-        if ((ast->kind == A_NAME && strcmp(ast->name, name) == 0) || mentions(ast->init, name) ||
-            mentions(ast->child, name) || mentions(ast->type, name) || mentions(ast->body, name))
+    for (; list; list = list->next)
+        if (depends(l, list))
             return true;
     return false;
+}
+
+/* Does it name the number of the copy, or what a call computes from it? */
+static bool depends(const Lower *l, const Ast *ast)
+{
+    const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+    return (symbol && symbol->of_copy) || any_depends(l, ast->init) || any_depends(l, ast->child) ||
+           any_depends(l, ast->type) || any_depends(l, ast->body);
 }
 
 /* One that has no value is unlike all others: the body with it reports the error. */
 static Constant value_of_number(Lower *l, const Ast *ast)
 {
     Constant number;
-    return constant_of(l, ast, &number) ? number : (Constant){ .real = true, .value = NAN };
+    if (ast->kind == A_BOOL)
+        return integer_constant((int64_t)ast->number);
+    return is_constant(l, ast) && constant_of(l, ast, &number) ? number : real_constant(NAN);
 }
 
-/* The largest expressions in the trees that are numbers and depend on the copy. */
-static void collect_numbers(Numbers *numbers, const Ast *list)
+static void collect_numbers(Numbers *numbers, const Ast *ast);
+
+static void collect_all(Numbers *numbers, const Ast *list)
 {
-    for (const Ast *ast = list; ast; ast = ast->next) {
-        const Ast *const parts[] = { ast->init, ast->child, ast->type, ast->body };
-        if (ast->kind <= A_INDEX && is_constant(numbers->l, ast)) {
-            Ast alone = *ast;
-            alone.next = NULL;
-            if (mentions(&alone, numbers->counter) && numbers->at)
-                numbers->at[numbers->count] = value_of_number(numbers->l, ast);
-            numbers->count += mentions(&alone, numbers->counter);
-            continue;
-        }
-        for (int i = 0; i < 4; i++)
-            collect_numbers(numbers, parts[i]);
+    for (; list; list = list->next)
+        collect_numbers(numbers, list);
+}
+
+static Symbol *bind_number(Lower *l, Scope *scope, const Ast *arg, const Ast *given)
+{
+    Symbol *symbol = declare(l, scope, S_CONST, arg->name, arg->name_loc);
+    symbol->number = value_of_number(l, given);
+    symbol->of_copy = depends(l, given);
+    return symbol;
+}
+
+/* What a block makes of the numbers that it is given. */
+static void collect_call(Numbers *numbers, const Ast *call, const Ast *block)
+{
+    Lower *l = numbers->l;
+    Scope scope = { .outer = &l->globals }, *outer = l->scope;
+    const Ast *given = call->child, *dim = call->dims;
+    bool of_copy = false;
+    for (const Ast *own = block->dims; own && dim; own = own->next, dim = dim->next)
+        declare(l, &scope, S_DIM, own->name, own->name_loc)->meant = meant_by(find_symbol(l->scope, dim->name));
+    for (const Ast *arg = block->child; arg && given; arg = arg->next, given = given->next)
+        if (arg->type)
+            collect_numbers(numbers, given);
+        else
+            of_copy |= bind_number(l, &scope, arg, given)->of_copy;
+    if (!of_copy || numbers->depth == MOST_CALLS)
+        return;
+    numbers->depth++;
+    l->scope = &scope;
+    collect_all(numbers, block->body);
+    l->scope = outer;
+    numbers->depth--;
+}
+
+/* The largest expressions in the tree that are numbers and depend on the copy. */
+static void collect_numbers(Numbers *numbers, const Ast *ast)
+{
+    Lower *l = numbers->l;
+    const Symbol *block = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
+    if (block && block->kind == S_BLOCK) {
+        collect_call(numbers, ast, block->ast);
+    } else if (ast->kind <= A_INDEX && is_constant(l, ast)) {
+        const bool counts = depends(l, ast);
+        if (counts && numbers->at)
+            numbers->at[numbers->count] = value_of_number(l, ast);
+        numbers->count += counts;
+    } else {
+        collect_all(numbers, ast->init);
+        collect_all(numbers, ast->child);
+        collect_all(numbers, ast->type);
+        collect_all(numbers, ast->body);
     }
 }
 
@@ -70,17 +123,18 @@ static const int *find_alike(Lower *l, const Ast *ast, int copies)
 {
     Scope scope = { .outer = l->scope }, *outer = l->scope;
     Symbol *counter = declare(l, &scope, S_CONST, ast->as, ast->as_loc);
-    Numbers numbers = { .l = l, .counter = ast->as };
+    Numbers numbers = { .l = l };
     int *alike = NEW_ARRAY(l->arena, int, copies);
+    counter->of_copy = true;
     l->scope = &scope;
-    collect_numbers(&numbers, ast->body);
+    collect_all(&numbers, ast->body);
     const int count = numbers.count;
     Constant *at = NEW_ARRAY(l->arena, Constant, (size_t)copies * count + 1);
     for (int copy = 0; copy < copies; copy++) {
         counter->number = integer_constant(copy);
         numbers.at = at + (size_t)copy * count;
         numbers.count = 0;
-        collect_numbers(&numbers, ast->body);
+        collect_all(&numbers, ast->body);
         while (alike[copy] < copy && !are_equal(at + (size_t)alike[copy] * count, numbers.at, count))
             alike[copy]++;
     }

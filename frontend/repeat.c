@@ -212,6 +212,8 @@ static bool begin_copies(Lower *l, int64_t copies, const Ast *ast, Body *body, N
 {
     body->prefix = name;
     body->whole = copy_name(l, name, ast->name_loc);
+    if (l->frame->number) /* it may have as many copies as that one says */
+        body->whole = intern_format(l->m, "%s.at.%d", body->whole, l->frame->number);
     body->copy = (Dim){ .name = body->whole, .size = copies, .padded = copies };
     if (body->run && body->run->first)
         body->copy.name = intern_format(l->m, "%s.at.%d", body->whole, body->run->first);

@@ -92,5 +92,5 @@ FAMILIES = [
                 max_position_embeddings=SEQ, word_embed_proj_dim=48, pad_token_id=None)),
     Family("ModernBERT", "ModernBertConfig", "ModernBertForMaskedLM", "tests/models/modernbert.mdl", "masked tokens; all sizes",
            dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=7, num_attention_heads=3,
-                local_attention=8, pad_token_id=None), dict(seq=SEQ, masked=103), masked=103),
+                local_attention=8, pad_token_id=None), dict(seq=SEQ, masked=103), rate=0.02, masked=103),
 ]

@@ -17,7 +17,10 @@ def attention(x, w, name, causal=False, seen=None):
     seen = x if seen is None else seen
     q, k, v = (heads_of(y, w[f"{name}.w{n}"]) for n, y in (("q", x), ("k", seen), ("v", seen)))
     q, v = (y + w[f"{name}.b{n}"].unsqueeze(-2) if f"{name}.b{n}" in w else y for n, y in (("q", q), ("v", v)))
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    score = q @ k.transpose(-1, -2) / q.shape[-1]**0.5
+    if causal:
+        score = score + torch.full(score.shape[-2:], -math.inf, dtype=score.dtype).triu(1)
+    y = score.softmax(-1) @ v
     return torch.einsum("...hsd,hde->...se", y, w[f"{name}.wo"]) + w.get(f"{name}.bo", 0)
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import references
-from cases import CASES, DRAWN, DRAWN_SIZES, LORA, PAGE
+from cases import CASES, DRAWN, DRAWN_SIZES, PAGE, ROWS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -107,7 +107,7 @@ def compare(out, data, loss, feed, is_frozen=lambda name: False):
     norms = max(abs(entry["grad_norm"] - value) / value for entry, (_, value) in zip(log, there))
     far = max(np.abs(end[name] - value.detach().numpy()).max() for name, value in after.items())
     assert len(log) == STEPS and losses < TOLERANCE and norms < TOLERANCE and far < TOLERANCE, (losses, norms, far)
-    assert any(np.abs(end[name] - weights[name]).max() > 100 * TOLERANCE for name in end)
+    assert max(np.abs(end[name] - weights[name]).max() for name in weights) > 1000 * far
     return losses, norms, far
 
 
@@ -127,11 +127,12 @@ def test_low_rank_is_a_sum_of_weights(tmp_path, figures):
     (tmp_path / "tokens.u16").write_bytes(tokens.tobytes())
 
     def loss(w, now, later):
-        whole = {name: value for name, value in w.items() if ".lora_" not in name and not re.search(r"\.attn\.w[qkv]\.w$", name)}
+        whole = {name: value for name, value in w.items() if ".lora_" not in name}
         for name in w:
-            if name.endswith(".lora_a"):
-                at = name[:-len(".lora_a")]
-                whole[at] = w[f"{at}.w"] + 16 / 3 * torch.tensordot(w[name], w[f"{at}.lora_b"], 1)
+            if name.endswith(".a"):
+                at = name[:-len(".a")]
+                to = at.replace("lora_", "w")
+                whole[to] = whole[to] + 16 / 3 * torch.tensordot(w[name], w[f"{at}.b"], 1)
         return equations.llama(2)(whole, now, later)
 
     def feed(step):
@@ -158,5 +159,4 @@ def test_what_is_drawn(name, tmp_path):
 
 def test_page_lists_the_folder():
     rows = re.findall(r"^\| `tests/models/(\w+)\.mdl` \| ([^|]+) \|", PAGE.read_text(), re.M)
-    there = [(case.name, case.shows) for case in CASES] + [("lora", LORA), *DRAWN.items()]
-    assert rows == there, "BLESS=1 sh tests/models/run.sh"
+    assert rows == ROWS, "BLESS=1 sh tests/models/run.sh"
