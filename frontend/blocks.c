@@ -105,6 +105,22 @@ void check_used(Lower *l, const Scope *scope)
         check_one(l, symbol);
 }
 
+/* What a const switches off may be of use with another one: but parameters and inputs are there in any case. */
+void note_unlowered(Lower *l, const Ast *list)
+{
+    for (const Ast *ast = list; ast; ast = ast->next) {
+        Symbol *symbol = ast->name ? find_symbol(l->scope, ast->name) : NULL;
+        const bool is_new = symbol && !symbol->used && symbol->kind != S_PARAM && symbol->kind != S_INPUT;
+        if (is_new)
+            symbol->used = true;
+        if (is_new && symbol->kind == S_BLOCK)
+            note_unlowered(l, symbol->ast->body);
+        const Ast *const lists[] = { ast->child, ast->type, ast->init, ast->body, ast->dims };
+        for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+            note_unlowered(l, lists[i]);
+    }
+}
+
 void name_result(Lower *l, const char *name, Loc loc, Operand operand)
 {
     const Symbol *before = find_symbol_here(l->scope, name);
@@ -252,9 +268,12 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
 {
     const Body *model = l->frame;
     Param *param = NEW(l->arena, Param);
-    while (model->outer)
-        model = model->outer;
     *param = *described;
+    for (; model->outer; model = model->outer)
+        if (model->run) {
+            param->first = model->number;
+            param->skips = model->run->bodies - 1;
+        }
     param->name = full;
     param->path = join_path(l, l->stars, name->name);
     param->type = model->params.at[model->params.count - 1]->type;

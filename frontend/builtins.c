@@ -242,14 +242,14 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
     return false;
 }
 
-/* Is this a compile-time number?  Builds nothing. */
-static bool is_constant(const Lower *l, const Ast *ast)
+bool is_constant(const Lower *l, const Ast *ast)
 {
     const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
     if (symbol)
         return symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS ||
                symbol->operand.kind == NUMBER;
-    if (ast->kind != A_UNARY && ast->kind != A_BINARY && !(ast->kind == A_CALL && folds(ast->name)))
+    if (ast->kind != A_UNARY && ast->kind != A_BINARY &&
+        !(ast->kind == A_CALL && (folds(ast->name) || strcmp(ast->name, "if") == 0)))
         return ast->kind == A_NUMBER;
     for (const Ast *child = ast->child; child; child = child->next)
         if (!is_constant(l, child))
@@ -305,18 +305,6 @@ Operand call_function(Lower *l, const Ast *call)
     return f->lower(l, &a);
 }
 
-/* The dims and consts of a block may be of use in another call of it. */
-static void note_names(const Lower *l, const Ast *ast)
-{
-    Symbol *symbol = ast->name ? find_symbol(l->scope, ast->name) : NULL;
-    if (symbol && (symbol->kind == S_CONST || symbol->kind == S_DIM))
-        symbol->used = true;
-    for (const Ast *dim = ast->dims; dim; dim = dim->next)
-        note_names(l, dim);
-    for (const Ast *child = ast->child; child; child = child->next)
-        note_names(l, child);
-}
-
 /* A choice at compile time; the other expression is not lowered. */
 Operand choose(Lower *l, const Ast *call)
 {
@@ -328,7 +316,7 @@ Operand choose(Lower *l, const Ast *call)
     }
     if (!constant_of(l, condition, &c))
         return wrong;
-    note_names(l, c.value != 0 ? no : yes);
+    note_unlowered(l, c.value != 0 ? no : yes);
     return lower_expr(l, c.value != 0 ? yes : no);
 }
 
@@ -447,6 +435,8 @@ CALL(dot)
     for (int i = 0; i < a->dims.count; i++)
         if (!need_dim(l, a->x[1], a->ast[1], a->dims.name[i], a->dim_ast[i]->loc, &name))
             return wrong;
+    if (!a->dims.count) /* of no sum: all products, over the dims of both */
+        return tensor_operand(EMIT(l, OP_mul, NO_ATTRS, a->x[0], a->x[1]));
     return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = a->dims }, a->x[0], a->x[1]));
 }
 

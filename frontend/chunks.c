@@ -57,7 +57,7 @@ static void cut_param(const Chunks *c, Param *param)
         Param *part = NEW(&c->m->arena, Param);
         *part = *param;
         part->name = chunk_name(c->m, param->name, chunk);
-        part->first = c->first[chunk];
+        part->first = param->first + c->first[chunk] * (1 + param->skips);
         part->type = part_type(c, whole, chunk);
         insert_param(c->m, last, part);
         last = part;
@@ -185,7 +185,7 @@ void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *nam
         first[chunk] = chunk ? first[chunk - 1] + copies[chunk - 1] : 0;
     }
     for (Param *param = m->params; param; param = param->next)
-        if (!param->first && is_stacked(&c, &param->type))
+        if (is_stacked(&c, &param->type))
             cut_param(&c, param);
     const Func *last = m->funcs;
     while (last->next)

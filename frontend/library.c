@@ -133,6 +133,9 @@ CALL(rename)
     const Type *x = &a->x[0]->type;
     const Dim *dim = &x->dim[find_dim(x, name)];
     Where at = { .at = a->renaming->name_loc, .also = { from->loc } };
+    if (name == l->m->batch)
+        at.help = "to compare records with each other, let a record be a group: input x : [batch, pair, ...], and "
+                  "rename 'pair'";
     if (varies(l, name) || varies(l, to.name))
         complain(l, at, "the size of '%s' %s the micro-batch: it cannot be renamed", varies(l, name) ? name : to.name,
                  name == l->m->batch || to.name == l->m->batch ? "is" : "depends on");

@@ -106,6 +106,16 @@ Value *split_dim(Lower *l, Value *x, Dim whole, Dims parts)
     return x;
 }
 
+/* d -> (one, d): the other parts have one element. */
+static Value *with_ones(Lower *l, Value *x, Dim whole, Dims parts)
+{
+    Attrs attrs = { 0 };
+    for (int i = 0; i < parts.count; i++)
+        if (parts.dim[i].name != whole.name)
+            attrs.dims.dim[attrs.dims.count++] = parts.dim[i];
+    return EMIT(l, OP_broadcast, attrs, x);
+}
+
 CALL(split)
 {
     const Ast *from = a->renaming->init;
@@ -115,14 +125,17 @@ CALL(split)
     if (!need_dim(l, x, a->ast[0], from->name, from->loc, &name) || !is_constant_size(l, name, from->loc) ||
         !find_parts(l, a->renaming->child, &parts))
         return wrong;
-    for (int i = 0; i < parts.count; i++)
-        if (!is_new(l, x, parts.dim[i].name, a->renaming->name_loc))
+    bool keeps = false;
+    for (int i = 0; i < parts.count; i++) {
+        keeps |= parts.dim[i].name == name;
+        if (parts.dim[i].name != name && !is_new(l, x, parts.dim[i].name, a->renaming->name_loc))
             return wrong;
+    }
     const Dim whole = x->type.dim[find_dim(&x->type, name)];
     if (x->type.rank - 1 + parts.count > MAX_RANK)
         complain(l, (Where){ .at = a->call->name_loc }, "a tensor has at most %d dims", MAX_RANK);
     else if (parts_fit(l, &parts, &whole, a->renaming->loc))
-        return tensor_operand(split_dim(l, x, whole, parts));
+        return tensor_operand(keeps ? with_ones(l, x, whole, parts) : split_dim(l, x, whole, parts));
     return wrong;
 }
 

@@ -205,7 +205,8 @@ typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
 typedef struct Param {
     Name name;     /* "h.attn.wq" */
     Name path;     /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
-    int64_t first; /* the number of its first copy, for the first star: those before are other parameters */
+    int64_t first; /* for the first star: the number of its first copy, and between its copies so many ... */
+    int64_t skips; /* ... that are other parameters */
     Type type;     /* as the optimizer holds it */
     InitKind init;
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
@@ -310,7 +311,8 @@ typedef struct Module {
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
                                                               none */
-    unsigned keeps_before; /* traits of the activations whose operand the target's products can also write */
+    unsigned keeps_before; /* traits of the activations whose operand the target's products can also write, and of the
+                              slopes at an operand by which they can multiply */
     bool fills_padding;    /* products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
     bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of operands and
@@ -351,7 +353,9 @@ enum {
     SKIPS = 1 << 18,     /* an index of -1 selects nothing */
     IN_BLOCKS = 1 << 19, /* it can see its keys block by block, and its results be merged */
     FILLS = 1 << 20, /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
-    FOLDS = 1 << 21  /* a view of one dim as several, or of several as one */
+    FOLDS = 1 << 21, /* a view of one dim as several, or of several as one */
+    IS_GELU_TANH_SLOPE = 1 << 22, /* slopes of activations, by which a product can multiply its result */
+    SLOPES = IS_GELU_TANH_SLOPE
 };
 
 typedef struct {

@@ -3,7 +3,8 @@
  * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step casts them once
  * a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest dtype of its operands,
  * and ops that are NARROW (products, attention) take narrow operands (but for logits of attention).  Values cast to f32
- * stay f32: so a norm is computed in f32, and its result is rounded once, where a product reads it.
+ * stay f32: so a norm is computed in f32, and its result is rounded once, where a product reads it.  Where the model
+ * itself says cast(x, f32) of an operand, the product is computed in f32: that of a router.
  *
  *   %1 = mul %x, %rstd : f32[...]        %1 = mul %x, %rstd : f32[...]
  *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
@@ -29,11 +30,26 @@ static DType widest(const Op *op)
     return dtype;
 }
 
+/* Of floating-point numbers, which are f32 in the language, a cast to f32 has no other meaning. */
+static bool is_said_wide(const Value *value)
+{
+    const Op *def = value->def;
+    return def && def->kind == OP_cast && value->type.dtype == F32 && is_float(arg(def, 0)->type.dtype);
+}
+
+static bool has_wide_operand(const Op *op)
+{
+    bool wide = false;
+    for (int i = 0; i < op->args.count; i++)
+        wide |= !is_logit(op, i) && is_said_wide(arg(op, i));
+    return wide;
+}
+
 /* The required dtype of an operand; N_DTYPES: any. */
 static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
 {
     if (info(op)->traits & NARROW)
-        return is_logit(op, operand) ? F32 : narrow;
+        return is_logit(op, operand) || has_wide_operand(op) ? F32 : narrow;
     if (info(op)->traits & ONE_DTYPE)
         return widest(op);
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;

@@ -8,7 +8,7 @@ from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Numbe
 
 # Functions for which the size of a dim matters beyond what is even.
 BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "shift", "one_hot",
-            "rename"}
+           "rename"}
 
 
 def replaced(node, dims, numbers):

@@ -65,7 +65,9 @@ class Walk:
             elif isinstance(s, Repeat):
                 carried = {name for name in self.assigned(s.body) if name in values}
                 values.update({name: None for name in carried})
-                self.body(s.body, dict(values), path)
+                for copy in range(int(number_of(s.count, self.known)) if s.number else 1):
+                    self.known[s.number] = copy
+                    self.body(s.body, dict(values), path)
             elif isinstance(s, Scan):
                 at_place = {name: renamed(parts, s.dim, f"one of {s.dim}") for name, parts in values.items()}
                 self.body(s.body, at_place | {name: None for name in self.assigned(s.body) if name in values}, path)

@@ -121,6 +121,7 @@ class Evaluation:
             values[name] = self.as_tensor(values[name])
         key, first, last = place.key, self.next_dropout, self.next_dropout
         for copy in range(int(number_of(statement.count, self.known))):
+            self.known[statement.number] = copy
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
             inner = dict(values)
             self.body(statement.body, inner,

@@ -146,6 +146,10 @@ KINDS = {
     "dropped_entropy": Kind("a dropped cross_entropy counts its labels where nothing is dropped: in evaluation", "cannot be taken",
                             drawn=False, later=True),
     "none_smallest": Kind("recompute auto does not find that none needs least memory", "no choice fits", drawn=False, later=True),
+    "overhanging_part": Kind("a part of a value that a stage keeps has padding behind its end", "has no memory for", drawn=False,
+                             later=True),
+    "scanned_experts": Kind("a scan along the experts stacks a value that leads to the router", "loop gives", drawn=False,
+                            later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

@@ -29,7 +29,7 @@ def repeats_of(program, body=None):
     """Those of at least two turns, with their turns: in the whole program, or the outermost of a body."""
     known = known_numbers(program)
     everywhere = [s for d in bodies(program) if instances_of(program, d) == 1 for s in statements_of(d.body)]
-    found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat)]
+    found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat) and not s.number]  # else stages have runs
     turns = [(repeat, number_of(repeat.count, known)) for repeat in found]
     return [(repeat, count) for repeat, count in turns if count and count > 1]
 

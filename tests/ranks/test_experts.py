@@ -84,6 +84,19 @@ def test_a_state_is_of_the_whole_batch(settings, lines, compiled, reference, tex
     same_training(read_log(tmp_path / "log"), reference("deepseek"))
 
 
+@pytest.mark.parametrize("settings, lines", [
+    ({"microbatch": 2}, ("mesh pp = 3", "pipeline dense_layers, layers over pp")),
+    ({"microbatch": 4}, ("mesh cp = 2, tp = 2", "shard seq over cp", "shard heads, ff, expert_ff, vocab over tp else seq",
+                         "zero 3 over cp")),
+    ({"microbatch": 2}, ("mesh ep = 2, pp = 2", "shard experts, batch over ep", "pipeline layers over pp", "zero 2 over ep")),
+], ids=str)
+def test_several_tokens_are_predicted(settings, lines, compiled, reference, text, tmp_path):
+    """The table and the head, which the first and the last stage share, have gradients of all predictions."""
+    trainer = compiled("deepseek", lines + ("recompute selective",), (("mtp", 2),), tuple(settings.items()))
+    start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), tmp_path)
+    same_training(read_log(tmp_path / "log"), reference("deepseek", (("mtp", 2),)))
+
+
 def test_the_state_moves(reference):
     still = (r"pace \* sign", "0 * sign")
     assert [line["loss"] for line in reference("deepseek")] != [line["loss"] for line in reference("deepseek", edit=still)]

@@ -113,3 +113,15 @@ def test_no_pass_changes_a_state(tmp_path, number, mesh):
     for setting in (f"batch={4 * ranks}", "microbatch=2", "clip=0.01", "precision=" + ["fp32", "bf16", "fp32"][number % 3]):
         said += ["--set", f"train.{setting}"]
     assert not verify(tmp_path, "deepseek", text, said, ["--verify-passes", "--verify-passes=exact"][number % 2])
+
+
+@pytest.mark.parametrize("number, mesh", list(enumerate([
+    dict(), dict(cp=2), dict(dp=2, tp=2), dict(ep=2), dict(pp=2), dict(dp=2, pp=2)])), ids=str)
+def test_no_pass_changes_predictions_of_several_tokens(tmp_path, number, mesh):
+    text = (ROOT / "examples" / "deepseek.mdl").read_text()
+    said = [f"-D{name}={value}" for name, value in {**DEEPSEEK, "layers": 1, "mtp": 1 + number % 2}.items()]
+    said += [f"--mesh={','.join(f'{axis}={size}' for axis, size in mesh.items())}"] * bool(mesh) + [f"--zero={number % 4}"]
+    ranks = mesh.get("dp", 1) * mesh.get("ep", 1)
+    for setting in (f"batch={2 * ranks}", "microbatch=1", "clip=0.01", "precision=" + ["fp32", "bf16"][number % 2]):
+        said += ["--set", f"train.{setting}"]
+    assert not verify(tmp_path, "deepseek", text, said, ["--verify-passes", "--verify-passes=exact"][number // 2 % 2])
