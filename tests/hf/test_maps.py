@@ -276,10 +276,14 @@ def test_table_has_a_row_for_each_family():
 
 PUBLISHED = {"gpt2": 124_439_808, "bert": 109_514_298, "llama": 1_100_048_384, "llama3.1": 8_030_261_248,
              "llama3.2": 1_235_814_400, "qwen2": 494_032_768, "qwen3": 596_049_920, "neox": 162_322_944,
-             "gemma2": 2_614_341_888, "gemma3": 999_885_952, "t5": 247_577_856, "mamba": 129_135_360, "mamba2": 128_989_632, "rwkv": 169_342_464, "mixtral": 46_702_792_704}
+             "gemma2": 2_614_341_888, "gemma3": 999_885_952, "t5": 247_577_856, "mamba": 129_135_360, "mamba2": 128_989_632,
+             "rwkv": 169_342_464, "mixtral": 46_702_792_704,
+             "falcon": 6_921_720_704, "bloom": 559_214_592, "gptj": 6_050_882_784, "phi2": 2_779_683_840,
+             "starcoder2": 3_030_371_328, "opt": 125_239_296}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_examples_have_as_many_parameters_as_published(name):
-    said = re.search(r"([\d,]+) parameters", run(MPC, "check", f"examples/{name}.mdl"))[1]
+    file = next(folder / f"{name}.mdl" for folder in (ROOT / "examples", ROOT / "tests/models") if (folder / f"{name}.mdl").exists())
+    said = re.search(r"([\d,]+) parameters", run(MPC, "check", file))[1]
     assert int(said.replace(",", "")) == PUBLISHED[name]

@@ -105,7 +105,7 @@ class Operations(Shapes):
         local = self.scope.pick([y for y in self.scope.all() if fits(y)])
         if not local:
             return None
-        over = self.scope.some(self.scope.known_dims(x.dims & local.dims), 1, 2)
+        over = self.scope.some(self.scope.known_dims(x.dims & local.dims), 0 if self.draw.random() < 0.2 else 1, 2)
         y = self.scope.read(local)
         scale = x.scale * y.scale * math.sqrt(self.state.elements(over))
         return Value(call("dot", *self.either(x.expression, y.expression), *over), (x.dims | y.dims) - set(over), "f32", scale)
