@@ -315,12 +315,16 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 /* --- Calls and loops -------------------------------------------------------------------------- */
 
 /* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split, and before
- * a scan, all of whose places read them. */
+ * a scan, all of whose places read them; but not other values of which each place has its own part. */
 static Type type_for_callee(const Shard *s, const Func *caller, const Op *call, const Value *value)
 {
     if (value->type.partial)
         return layout_type(&s->rules, value->type);
-    bool gathers = call->attrs.scan || (caller->role != PLAIN && !s->rules.data.splits_calls);
+    bool gathers = caller->role != PLAIN && !s->rules.data.splits_calls;
+    if (call->attrs.scan) {
+        const Type state = state_type(&s->rules, value->type);
+        gathers |= find_dim(&value->type, looped_dim(call)) < 0 || same_dims(&value->type, &state);
+    }
     return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 
