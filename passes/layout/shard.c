@@ -320,11 +320,10 @@ static Type type_for_callee(const Shard *s, const Func *caller, const Op *call, 
 {
     if (value->type.partial)
         return layout_type(&s->rules, value->type);
-    bool gathers = caller->role != PLAIN && !s->rules.data.splits_calls;
-    if (call->attrs.scan) {
-        const Type state = state_type(&s->rules, value->type);
-        gathers |= find_dim(&value->type, looped_dim(call)) < 0 || same_dims(&value->type, &state);
-    }
+    const Type state = state_type(&s->rules, value->type);
+    const bool scanned =
+        call->attrs.scan && (find_dim(&value->type, looped_dim(call)) < 0 || same_dims(&value->type, &state));
+    const bool gathers = scanned || (caller->role != PLAIN && !s->rules.data.splits_calls);
     return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 
