@@ -184,7 +184,7 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
         const Value *value = arg(op, i);
         const bool grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
         const Axes kept = grows || uses_of(s, value) > 1 ? s->rules.stages : ~0u;
-        pending &= value->type.by == BY_SUM ? pending_with_stages(&value->type) & kept : 0;
+        pending &= value->type.by == BY_SUM ? pending_of(op, &value->type) & kept : 0;
     }
     for (int i = 0; i < op->args.count && pending; i++) { /* of a product: each term needs the other factor */
         const Stages terms = arg(op, *first)->type.on, on = arg(op, i)->type.on;
