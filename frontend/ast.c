@@ -49,6 +49,17 @@ Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims)
     return type;
 }
 
+Ast *take_number(Ast *repeat)
+{
+    Ast *count = repeat->init;
+    if (count->kind == A_CALL && !count->parenthesised) {
+        repeat->as = count->as;
+        repeat->as_loc = count->as_loc;
+        count->as = NULL;
+    }
+    return repeat;
+}
+
 double number_of(Reading *r, const char *from)
 {
     char *text = arena_text(r->arena, "%s", from), *to = text;

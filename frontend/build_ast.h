@@ -32,6 +32,7 @@ typedef struct {
 Ast *make_ast(Reading *r, Loc loc, Ast ast); /* reports a tree deeper than MAX_DEPTH */
 Ast *append_ast(Ast *list, Ast *more);       /* either may be NULL */
 Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims);
+Ast *take_number(Ast *repeat);                  /* of `repeat minimum(a, b) as i`: the name is not one of the call */
 double number_of(Reading *r, const char *text); /* 50_257 */
 
 /* Reports statements in invalid contexts. */

@@ -33,18 +33,6 @@
                     : (Loc){ YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end })
 
     #define MAKE(kind, loc, ...) make_ast(r, (loc), (Ast){ (kind), __VA_ARGS__ })
-
-    /* `repeat minimum(a, b) as i`: the name is not one of the call. */
-    static Ast *take_number(Ast *repeat)
-    {
-        Ast *count = repeat->init;
-        if (count->kind == A_CALL && !count->parenthesised) {
-            repeat->as = count->as;
-            repeat->as_loc = count->as_loc;
-            count->as = NULL;
-        }
-        return repeat;
-    }
 }
 
 %token          END 0  "the end of the file"
