@@ -24,7 +24,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps hf tensorboard check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help
+.PHONY: all deps hf tensorboard bridges check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -33,6 +33,7 @@ help:
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
+	@echo 'make bridges    install tokenizers and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'
 	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
 	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
@@ -50,6 +51,10 @@ deps:
 tensorboard:
 	/usr/bin/python3 -m venv $(BUILD)/tensorboard
 	$(BUILD)/tensorboard/bin/pip install -q tensorboard
+
+bridges:
+	/usr/bin/python3 -m venv $(BUILD)/bridges
+	$(BUILD)/bridges/bin/pip install -q wandb tokenizers numpy
 
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf

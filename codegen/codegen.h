@@ -115,19 +115,21 @@ bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted want
 
 bool is_product_kernel(const Func *kernel);
 
-/* One C = A B of a product kernel.  `a`, `b`, `bias` are indices into call->args; `c` and `before` into call->results;
- * -1: none.  Dims that fit neither the shape's m, n, k nor its batch are loops around it. */
+/* One C = A B of a product kernel.  `a`, `b`, `bias`, `at` (where the slope is taken) are indices into call->args; `c`
+ * and `before` into call->results; -1: none.  Dims that fit neither the shape's m, n, k nor its batch are loops around
+ * it. */
 typedef struct {
     RtProductShape shape;
-    int a, b, c, bias, before;
+    int a, b, c, bias, at, before;
     int copied; /* index into call->args: initial value of C += A B, to be copied to C first; -1: none */
     int nloops;
     struct {
         Name dim;
         int64_t count, a, b, c, bias; /* iterations, and strides in elements */
     } loop[MAX_RANK];
-    bool naive;                 /* operand order not supported by rt_product: emit_naive_product writes loops */
-    const Op *dot, *activation; /* the latter NULL: none */
+    bool naive;                         /* operand order not supported by rt_product: emit_naive_product writes loops */
+    const Op *dot, *activation, *slope; /* the latter NULL: none */
+    const char *sums, *scratch;         /* texts of pointers, for the shape's sums; NULL: none */
 } Product;
 
 /* The products of a kernel: one for each result, or fewer if results are interleaved.  Returns their number; 0 after an
@@ -146,9 +148,9 @@ char *product_shape_text(Module *m, const RtProductShape *shape, const char *unf
 /* The statement that runs it: "rt_product(rt, 7, x, w, y);", in loops if needed. */
 Statement product_call(Module *m, const Product *product, int id, const Op *call, const char *const operand[]);
 
-/* For naive ones: void NAME(const A *restrict a, const B *restrict b, const C *restrict bias, C *restrict before, C
- * *restrict c), without absent ones. */
-enum { MAX_PRODUCT_OPERANDS = 5 };
+/* For naive ones: void NAME(const A *restrict a, const B *restrict b, const C *restrict bias, const C *restrict at, C
+ * *restrict before, C *restrict c), without absent ones. */
+enum { MAX_PRODUCT_OPERANDS = 6 };
 int product_operands(const Product *product, const Op *call, const char *name[],
                      int at[]); /* at: in args, then results */
 int product_parameters(Module *m, const Product *product, const Op *call, const char *qualifier, const char *text[]);

@@ -3,7 +3,8 @@
  *
  * How much memory a set of residuals takes is known after the memory pass.  So sets are tried: the model is compiled
  * with each, and the plan read.  `none` is tried first, since it only recomputes inside the kernels that read the
- * values; then the Pareto front of bytes and FLOPs (tradeoffs.h) with selective and full, fewer FLOPs first.  A set is
+ * values; then the Pareto front of bytes and FLOPs (tradeoffs.h) with selective and full, fewer FLOPs first; a
+ * policy is tried, and chosen, as what it is, since passes before `recompute` follow it, too.  A set is
  * skipped only if memory would not fit even if all bytes that it saves less than `none` came off the peak.  So the
  * tried sets follow from BYTES alone, and more BYTES never choose a set with more FLOPs.
  *
@@ -24,7 +25,7 @@
 enum { MOST_OF_POLICY = 256 };
 
 typedef struct {
-    const char *name; /* a policy, or "auto" */
+    Recompute policy; /* AUTO: a set */
     Tradeoff what;
     int64_t memory; /* of a rank; 0: not tried */
     double flops;   /* of a rank in a step */
@@ -37,13 +38,24 @@ typedef struct {
     Candidate least; /* the tried one with the least memory */
 } Search;
 
-static bool is_policy(const Candidate *candidate) { return strcmp(candidate->name, "auto") != 0; }
+static bool is_policy(const Candidate *candidate) { return candidate->policy != RECOMPUTE_AUTO; }
 
 typedef struct {
     Recompute policy;
     const char *last; /* of the passes; NULL: all run */
     const Saved *saved;
 } Setup;
+
+static void set_saved(Module *m, const Saved *saved)
+{
+    Saved **end = &m->saved;
+    for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
+        *end = NEW(&m->arena, Saved);
+        (*end)->func = intern_text(m, saved->func);
+        for (int i = 0; i < saved->count; i++)
+            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
+    }
+}
 
 /* Compiles the model again, without messages: the compilation of the model itself reports them. */
 static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup setup)
@@ -69,10 +81,12 @@ static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup se
     return m;
 }
 
+static const Saved *set_of(const Candidate *candidate) { return is_policy(candidate) ? NULL : candidate->what.saved; }
+
 /* Does it fit? */
 static bool try_candidate(Search *search, Candidate *candidate)
 {
-    Module *m = compile_again(search->run, search->file, 0, (Setup){ RECOMPUTE_AUTO, NULL, candidate->what.saved });
+    Module *m = compile_again(search->run, search->file, 0, (Setup){ candidate->policy, NULL, set_of(candidate) });
     if (!m)
         return false;
     const Func *step = func_with_role(m, STEP);
@@ -106,11 +120,11 @@ static int add_candidates(const Search *search, Programs programs, Recompute pol
     int count = 0;
     if (!m)
         return 0;
-    all[count++] = (Candidate){ Recompute_words[policy], tradeoff_of_policy(arena, programs, m), 0, 0 };
+    all[count++] = (Candidate){ policy, tradeoff_of_policy(arena, programs, m), 0, 0 };
     const Tradeoffs best =
         policy == RECOMPUTE_FULL ? (Tradeoffs){ 0 } : find_tradeoffs(arena, programs, m, MOST_OF_POLICY);
     for (int i = 0; i < best.count; i++)
-        all[count++] = (Candidate){ "auto", best.at[i], 0, 0 };
+        all[count++] = (Candidate){ RECOMPUTE_AUTO, best.at[i], 0, 0 };
     free_module(m);
     return count;
 }
@@ -184,15 +198,10 @@ static const Saved *copied(Run *run, const Saved *saved)
     return first;
 }
 
-void set_saved(Module *m, const Saved *saved)
+void settle_saved(Module *m, const Run *run)
 {
-    Saved **end = &m->saved;
-    for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
-        *end = NEW(&m->arena, Saved);
-        (*end)->func = intern_text(m, saved->func);
-        for (int i = 0; i < saved->count; i++)
-            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
-    }
+    m->train.recompute = run->policy;
+    set_saved(m, run->saved);
 }
 
 /* Removes the values that `known` does not have. */
@@ -213,7 +222,7 @@ static void drop_unknown(Saved *saved, Module *known)
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m)
 {
     Module *known = compile_again(run, file, shrink, (Setup){ RECOMPUTE_NONE, "autodiff", NULL });
-    set_saved(m, run->saved);
+    settle_saved(m, run);
     for (Saved *saved = m->saved; saved && known; saved = saved->next)
         drop_unknown(saved, known);
     if (known)
@@ -234,7 +243,8 @@ static void tell_least(Search *search)
 {
     Run *run = search->run;
     const Candidate *least = &search->least;
-    const char *with = is_policy(least) ? arena_text(&run->arena, "recompute %s", least->name) : "other residuals";
+    const char *with =
+        is_policy(least) ? arena_text(&run->arena, "recompute %s", Recompute_words[least->policy]) : "other residuals";
     const char *help =
         arena_text(&run->arena, "auto(%" PRId64 ") or more, more ranks, or a smaller train.microbatch", least->memory);
     const char *what = arena_text(&run->arena, "no choice fits into %s bytes: a rank needs at least %s bytes, with %s",
@@ -255,10 +265,12 @@ static bool choose_with(Search *search, Programs programs)
     const int count = find_candidates(search, programs, all);
     const Candidate *chosen = first_that_fits(search, all, count);
     chosen = chosen ? cheapest_policy(search, all, count, chosen) : find_least(search, all, count);
-    if (chosen)
-        search->run->saved = copied(search->run, chosen->what.saved);
-    else if (search->least.memory)
+    if (chosen) {
+        search->run->policy = chosen->policy;
+        search->run->saved = copied(search->run, set_of(chosen));
+    } else if (search->least.memory) {
         tell_least(search);
+    }
     return chosen || !search->least.memory;
 }
 
@@ -269,6 +281,7 @@ bool choose_saved(Run *run, const Ast *file, const Module *m)
     Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
     Module *until[3];
     bool good = true;
+    run->policy = RECOMPUTE_AUTO;
     for (int i = 0; i < 3; i++)
         good &= (until[i] = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, last[i], NULL })) != NULL;
     const bool chosen = !good || choose_with(&search, (Programs){ until[0], until[1], kept_in(&run->arena, until[2]) });

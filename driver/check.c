@@ -31,6 +31,15 @@ static Fate fate_of(const Param *param)
     return param->frozen ? NOT_TRAINED : param->state ? UPDATED : param->decay ? DECAYING : NOT_DECAYING;
 }
 
+/* Several parameters have one path where copies of a repeat have bodies of their own. */
+static bool is_first(const Module *m, const Param *param)
+{
+    const Param *first = m->params;
+    while (first->path != param->path || fate_of(first) != fate_of(param))
+        first = first->next;
+    return first == param;
+}
+
 /* "weight decay: wte, h.*.attn.wq" */
 static void print_params(const Module *m, Fate fate)
 {
@@ -38,7 +47,7 @@ static void print_params(const Module *m, Fate fate)
                                          "  state:           " };
     const char *before = words[fate];
     for (const Param *param = m->params; param; param = param->next)
-        if (fate_of(param) == fate) {
+        if (fate_of(param) == fate && is_first(m, param)) {
             printf("%s%s", before, param->path);
             before = ", ";
         }

@@ -16,7 +16,8 @@ typedef struct {
     Source source; /* of the operand */
     struct stat input;
     Diags diags;
-    const Saved *saved; /* with recompute auto: what has been chosen; names in the arena */
+    Recompute policy;   /* with recompute auto: the policy that has been chosen, or auto */
+    const Saved *saved; /* and then these values; names in the arena */
 } Run;
 
 /* --- files.c ------------------------------------------------------------------------------- */
@@ -68,10 +69,10 @@ char *grouped(Arena *arena, int64_t number);
 
 /* --- budget.c ------------------------------------------------------------------------------ */
 
-/* Chooses the values to save for recompute auto: run->saved.  m: the model, lowered.  False after reporting that
+/* Chooses for recompute auto: run->policy, run->saved.  m: the model, lowered.  False after reporting that
  * nothing fits. */
 bool choose_saved(Run *run, const Ast *file, const Module *m);
-void set_saved(Module *m, const Saved *saved); /* with names of m */
+void settle_saved(Module *m, const Run *run); /* what has been chosen */
 
 /* run->saved for a small instance: where sizes have become 0 or 1, values may be missing, which then are not saved. */
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m);

@@ -43,8 +43,9 @@ static bool has_copy(const Param *param, const char *name)
     while (*path && *name) {
         if (*path == '*' && isdigit((unsigned char)*name)) {
             char *after;
-            const int64_t first = copy ? 0 : param->first, number = strtoll(name, &after, 10);
-            if (number < first || number - first >= param->type.dim[copy++].size)
+            const int64_t first = copy ? 0 : param->first, step = copy ? 1 : 1 + param->skips;
+            const int64_t number = strtoll(name, &after, 10) - first;
+            if (number < 0 || number % step || number / step >= param->type.dim[copy++].size)
                 return false;
             name = after;
             path++;
@@ -84,8 +85,8 @@ static int64_t count_copies(const Module *m, Name path)
 /* The parameter that holds this copy; NULL: none. */
 static const Param *chunk_with(const Param *param, const char *name)
 {
-    for (const Param *chunk = param; chunk && chunk->path == param->path; chunk = chunk->next)
-        if (has_copy(chunk, name))
+    for (const Param *chunk = param; chunk; chunk = chunk->next)
+        if (chunk->path == param->path && has_copy(chunk, name))
             return chunk;
     return NULL;
 }
@@ -323,9 +324,11 @@ static void print_head(const Explain *e)
     }
     printf("%s: parameter %s, declared at %s", e->run->options->name, e->param->path, e->param->where);
     const char *star = strchr(e->param->path, '*');
-    const int64_t first = e->param->first, copies = star ? e->param->type.dim[0].size : 0;
+    const int64_t first = e->param->first, step = 1 + e->param->skips, copies = star ? e->param->type.dim[0].size : 0;
     if (star && count_copies(e->m, e->param->path) > copies)
-        printf("; copies %lld to %lld are stored together", (long long)first, (long long)(first + copies - 1));
+        printf("; copies %lld%s to %lld are stored together", (long long)first,
+               e->param->skips ? arena_text(&e->run->arena, ", %lld", (long long)(first + step)) : "",
+               (long long)(first + step * (copies - 1)));
     else if (star)
         printf("; its copies are stored together");
     putchar('\n');

@@ -135,13 +135,17 @@ static void add_work(cJSON *plan, const Totals *totals)
     add_json_integer(object, "tokens_per_step", totals->micro * totals->batch * totals->seq);
 }
 
-/* With recompute auto: the chosen values to save, with their names in the IR. */
+/* With recompute auto: the chosen policy, or the chosen values to save, with their names in the IR. */
 static void add_recompute(cJSON *plan, const Module *m)
 {
-    if (m->train.recompute != RECOMPUTE_AUTO)
+    if (!m->train.recompute_budget)
         return;
     cJSON *object = cJSON_AddObjectToObject(plan, "recompute");
     add_json_integer(object, "budget_bytes", m->train.recompute_budget);
+    if (m->train.recompute != RECOMPUTE_AUTO) {
+        cJSON_AddStringToObject(object, "policy", Recompute_words[m->train.recompute]);
+        return;
+    }
     cJSON *functions = cJSON_AddObjectToObject(object, "saved");
     for (const Saved *saved = m->saved; saved; saved = saved->next) {
         cJSON *values = cJSON_AddArrayToObject(functions, saved->func);

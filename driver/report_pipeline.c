@@ -153,8 +153,13 @@ static const char *slices_text(const Survey *s, int stage, int number)
     const char *end = strstr(dim->name, ".copy");
     const char *name = arena_text(s->arena, "%.*s%s", end ? (int)(end - dim->name) : repeat_length(dim->name),
                                   dim->name, end ? "." : " ");
-    const int64_t first = copies_before(s, dim->name, chunk) + part_first(s->m, dim, rank);
-    const int64_t last = first + part_size(s->m, dim, rank) - 1;
+    const Param *param = s->m->params;
+    while (param && find_dim(&param->type, dim->name) < 0)
+        param = param->next;
+    const int64_t bodies = param ? 1 + param->skips : 1;
+    const int64_t before = param ? param->first : copies_before(s, dim->name, chunk);
+    const int64_t first = before + bodies * part_first(s->m, dim, rank);
+    const int64_t last = first + bodies * part_size(s->m, dim, rank) - 1;
     if (last < first)
         return NULL;
     if (first == last)

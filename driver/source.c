@@ -59,13 +59,12 @@ static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *
 {
     if (m->train.recompute != RECOMPUTE_AUTO)
         return true;
-    if (shrink) {
-        set_saved_of_small(run, file, shrink, m);
-        return true;
-    }
-    if (!choose_saved(run, file, m))
+    if (!shrink && !choose_saved(run, file, m))
         return false;
-    set_saved(m, run->saved);
+    if (shrink && run->saved)
+        set_saved_of_small(run, file, shrink, m);
+    else
+        settle_saved(m, run);
     return true;
 }
 

@@ -43,7 +43,7 @@ typedef enum {
     A_UPDATE, /* name = init */
     A_INPUT,  /* name : type = init (NULL: none) */
     A_ASSIGN, /* child: A_NAME ... (: type) = init */
-    A_REPEAT, /* init: number of iterations; body */
+    A_REPEAT, /* init: number of iterations; as: what their number is called, or NULL; body */
     A_SCAN,   /* name: the dim; type: options, A_NAME or A_KEYWORD; body */
     A_YIELD,  /* of a scan; name (: type) = init */
     A_RETURN, /* child, ... */
@@ -68,7 +68,7 @@ typedef struct Ast {
     double number;
     bool is_integer, ellipsis, no_decay, frozen, is_state;
     bool parenthesised; /* in the source; for mpc fmt */
-    const char *as;     /* A_CALL */
+    const char *as;     /* A_CALL, A_REPEAT */
     Loc as_loc;
     struct Ast *child, *type, *init, *body; /* lists are linked by next */
     struct Ast *dims;                       /* of A_BLOCK and A_CALL: A_NAME ..., the names in brackets */

@@ -268,9 +268,12 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
 {
     const Body *model = l->frame;
     Param *param = NEW(l->arena, Param);
-    while (model->outer)
-        model = model->outer;
     *param = *described;
+    for (; model->outer; model = model->outer)
+        if (model->run) {
+            param->first = model->number;
+            param->skips = model->run->bodies - 1;
+        }
     param->name = full;
     param->path = join_path(l, l->stars, name->name);
     param->type = model->params.at[model->params.count - 1]->type;

@@ -1,7 +1,7 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * attend.c has attend; library.c has rope, dropout and rename; shapes.c has split and merge; conv.c has conv; concat.c
- * has concat; experts.c has those for experts.
+ * attend.c has attend; library.c has rope, dropout and rename; shapes.c has split, merge and broadcast; conv.c has conv
+ * and shift; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
 
@@ -242,14 +242,14 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
     return false;
 }
 
-/* Is this a compile-time number?  Builds nothing. */
-static bool is_constant(const Lower *l, const Ast *ast)
+bool is_constant(const Lower *l, const Ast *ast)
 {
     const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
     if (symbol)
         return symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS ||
                symbol->operand.kind == NUMBER;
-    if (ast->kind != A_UNARY && ast->kind != A_BINARY && !(ast->kind == A_CALL && folds(ast->name)))
+    if (ast->kind != A_UNARY && ast->kind != A_BINARY &&
+        !(ast->kind == A_CALL && (folds(ast->name) || strcmp(ast->name, "if") == 0)))
         return ast->kind == A_NUMBER;
     for (const Ast *child = ast->child; child; child = child->next)
         if (!is_constant(l, child))
@@ -435,6 +435,8 @@ CALL(dot)
     for (int i = 0; i < a->dims.count; i++)
         if (!need_dim(l, a->x[1], a->ast[1], a->dims.name[i], a->dim_ast[i]->loc, &name))
             return wrong;
+    if (!a->dims.count) /* of no sum: all products, over the dims of both */
+        return tensor_operand(EMIT(l, OP_mul, NO_ATTRS, a->x[0], a->x[1]));
     return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = a->dims }, a->x[0], a->x[1]));
 }
 

@@ -266,11 +266,22 @@ static const char *starred(Lower *l, const char *name)
     return name;
 }
 
+/* The instance's name in the IR: "h", and "h.at.5" of copy 5 with a body of its own. */
+static const char *numbered(Lower *l, const char *name)
+{
+    const Scope *scope = l->scope;
+    for (const Body *frame = l->frame; frame->outer && scope == frame->scope;
+         frame = frame->outer, scope = scope->outer)
+        if (frame->number)
+            return arena_text(l->arena, "%s.at.%d", name, frame->number);
+    return name;
+}
+
 static Results lower_instance(Lower *l, const Call *call, const Symbol *block, Scope *scope, const char *name)
 {
     const Lower outer = *l;
     Instance *instances = NULL;
-    l->path = l->b.path = join_path(l, l->path, name);
+    l->path = l->b.path = join_path(l, l->path, numbered(l, name));
     l->stars = join_path(l, l->stars, starred(l, name));
     l->scope = scope;
     l->instances = &instances;

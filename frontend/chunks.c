@@ -19,9 +19,11 @@ typedef struct {
     Map values; /* value with the dim -> its parts, by chunk */
 } Chunks;
 
+static const char *suffix_of(Module *m, int chunk) { return arena_text(&m->arena, ".chunk%d", chunk + 1); }
+
 static Name chunk_name(Module *m, Name name, int chunk)
 {
-    return chunk ? intern_format(m, "%s.chunk%d", name, chunk + 1) : name;
+    return chunk ? intern_format(m, "%s%s", name, suffix_of(m, chunk)) : name;
 }
 
 static bool is_stacked(const Chunks *c, const Type *type) { return type->rank && find_dim(type, c->dim) >= 0; }
@@ -55,7 +57,7 @@ static void cut_param(const Chunks *c, Param *param)
         Param *part = NEW(&c->m->arena, Param);
         *part = *param;
         part->name = chunk_name(c->m, param->name, chunk);
-        part->first = c->first[chunk];
+        part->first = param->first + c->first[chunk] * (1 + param->skips);
         part->type = part_type(c, whole, chunk);
         insert_param(c->m, last, part);
         last = part;
@@ -81,31 +83,6 @@ static void cut_params_of(Chunks *c, Func *f)
         }
         f->params.at[i] = parts[0];
     }
-}
-
-/* --- Bodies --------------------------------------------------------------------------------------------- */
-
-/* A copy of a function and of those that it calls: each loop has a body of its own. */
-static Func *copy_func(Module *m, const Func *f, int chunk)
-{
-    Func *copy = add_func(m, chunk_name(m, f->name, chunk), f->role);
-    Map inside = { .arena = &m->arena };
-    for (int i = 0; i < f->params.count; i++)
-        map_put(&inside, f->params.at[i], add_param(m, copy, f->params.at[i]->name, f->params.at[i]->type));
-    for (const Op *op = f->first; op; op = op->next) {
-        Builder b = { .module = m, .func = copy };
-        Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
-        for (int i = 0; i < op->args.count; i++)
-            args[i] = map_get(&inside, arg(op, i));
-        Op *own = clone_op(&b, op, args);
-        if (op->attrs.callee)
-            own->attrs.callee = copy_func(m, find_func(m, op->attrs.callee), chunk)->name;
-        for (int i = 0; i < op->results.count; i++)
-            map_put(&inside, op->results.at[i], own->results.at[i]);
-    }
-    for (int i = 0; i < f->results.count; i++)
-        push_value(&m->arena, &copy->results, map_get(&inside, f->results.at[i]));
-    return copy;
 }
 
 /* --- Ops ------------------------------------------------------------------------------------------------ */
@@ -139,7 +116,7 @@ static void cut_loop(Chunks *c, Func *f, Op *op)
         for (int i = 0; i < op->args.count; i++)
             push_value(&c->m->arena, &args, before && i < op->attrs.carried ? before->results.at[i] : arg(op, i));
         whole.args = args;
-        whole.attrs.callee = chunk ? copy_func(c->m, body, chunk)->name : body->name;
+        whole.attrs.callee = chunk ? copy_func(c->m, body, suffix_of(c->m, chunk))->name : body->name;
         before = copy_op(c, &b, &whole, chunk);
     }
     for (int i = 0; i < op->results.count; i++) {
@@ -208,7 +185,7 @@ void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *nam
         first[chunk] = chunk ? first[chunk - 1] + copies[chunk - 1] : 0;
     }
     for (Param *param = m->params; param; param = param->next)
-        if (!param->first && is_stacked(&c, &param->type))
+        if (is_stacked(&c, &param->type))
             cut_param(&c, param);
     const Func *last = m->funcs;
     while (last->next)

@@ -1,7 +1,7 @@
-/* conv.c -- conv(x, w, row -> (y, ky), ..., d, ...): a product of windows of x with w.
+/* conv.c -- conv(x, w, row -> (y, ky), ..., d, ...): a product of windows of x with w; shift(x, d, n).
  *
  * The window at y has elements y * stride + ky * dilation - padding of the row, zeros outside of it.  Windows that
- * neither overlap nor leave gaps, as those of patches, are a split; others are gathered.
+ * neither overlap nor leave gaps, as those of patches, are a split; others are gathered, as what is shifted is.
  */
 #include "builtins.h"
 
@@ -9,10 +9,12 @@ static const Operand wrong = { .kind = WRONG };
 
 typedef struct {
     int64_t stride, padding, dilation;
+    bool causal;
 } Steps;
 
 typedef struct {
     Dim from, to, tap;
+    int64_t before, after; /* zeros around `from` */
 } Window;
 
 /* --- Arguments --------------------------------------------------------------------------------- */
@@ -24,13 +26,21 @@ static bool find_steps(Lower *l, const Arguments *a, Steps *steps)
     for (int i = 0; i < 3; i++)
         if (a->keyword[i] && !integer_of(l, a->keyword[i]->child, what[i], i == 1 ? 0 : 1, 1 << 20, number[i]))
             return false;
-    return true;
+    if (!flag_argument(l, a->keyword[3], &steps->causal))
+        return false;
+    if (steps->causal && a->keyword[1])
+        complain(l, (Where){ .at = a->keyword[1]->loc, .help = "leave 'padding' out" },
+                 "a causal window has as much padding in front as it needs, and none behind");
+    return !steps->causal || !a->keyword[1];
 }
 
-/* The number of windows; 0: the dim is too short for one. */
-static int64_t windows_along(const Window *w, const Steps *steps)
+/* The number of windows, of which a causal one ends at its place; 0: the dim is too short for one. */
+static int64_t windows_along(Window *w, const Steps *steps)
 {
-    const int64_t rest = w->from.size + 2 * steps->padding - steps->dilation * (w->tap.size - 1) - 1;
+    const int64_t reach = steps->dilation * (w->tap.size - 1);
+    w->before = steps->causal ? reach : steps->padding;
+    w->after = steps->causal ? 0 : steps->padding;
+    const int64_t rest = w->before + w->from.size + w->after - reach - 1;
     return rest < 0 ? 0 : rest / steps->stride + 1;
 }
 
@@ -71,34 +81,36 @@ static Value *integer(Lower *l, int64_t number) { return emit_number(l, (double)
 
 static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 
-/* Gathers elements at `place`, [to, tap], which may be outside of the dim: there are zeros. */
-static Value *gather_windows(Lower *l, Value *x, const Window *w, const Steps *steps, Value *place)
+/* Gathers elements along `dim` at `place`, some of which are outside of it if `beyond`: there are zeros. */
+static Value *gather_places(Lower *l, Value *x, Dim dim, Value *place, bool beyond)
 {
-    const int64_t last = (w->to.size - 1) * steps->stride + (w->tap.size - 1) * steps->dilation - steps->padding;
     Value *inside = NULL;
-    Name from = w->from.name;
-    if (steps->padding || last >= w->from.size) {
-        inside = two(l, OP_mul, two(l, OP_ge, place, integer(l, 0)), two(l, OP_lt, place, integer(l, w->from.size)));
-        place = two(l, OP_minimum, two(l, OP_maximum, place, integer(l, 0)), integer(l, w->from.size - 1));
+    Name from = dim.name;
+    if (beyond) {
+        inside = two(l, OP_mul, two(l, OP_ge, place, integer(l, 0)), two(l, OP_lt, place, integer(l, dim.size)));
+        place = two(l, OP_minimum, two(l, OP_maximum, place, integer(l, 0)), integer(l, dim.size - 1));
     }
-    if (w->to.name == from) { /* two dims of one name, which may be split differently */
-        from = intern_format(l->m, "%s.from", w->from.name);
-        declare_like(l->m, from, w->from.name);
-        x = EMIT(l, OP_rename, ((Attrs){ .dim = w->from.name, .to = from }), x);
+    if (place && find_dim(&place->type, from) >= 0) { /* two dims of one name, which may be split differently */
+        from = intern_format(l->m, "%s.from", dim.name);
+        declare_like(l->m, from, dim.name);
+        x = EMIT(l, OP_rename, ((Attrs){ .dim = dim.name, .to = from }), x);
     }
+    const DType dtype = x ? x->type.dtype : F32;
     x = EMIT(l, OP_gather, (Attrs){ .dim = from }, x, place);
-    return inside ? EMIT(l, OP_where, NO_ATTRS, inside, x, emit_number(l, 0, F32)) : x;
+    return inside ? EMIT(l, OP_where, NO_ATTRS, inside, x, emit_number(l, 0, dtype)) : x;
 }
 
 static Value *windows_of(Lower *l, Value *x, const Window *w, const Steps *steps)
 {
     const bool is_split = w->to.name != w->from.name && steps->stride == w->tap.size && steps->dilation == 1 &&
-                          !steps->padding && w->to.size * w->tap.size == w->from.size;
+                          !w->before && !w->after && w->to.size * w->tap.size == w->from.size;
     if (is_split)
         return split_dim(l, x, w->from, (Dims){ 2, { w->to, w->tap } });
     Value *at = two(l, OP_mul, emit_iota(l, w->to), integer(l, steps->stride));
     Value *tap = two(l, OP_mul, emit_iota(l, w->tap), integer(l, steps->dilation));
-    return gather_windows(l, x, w, steps, two(l, OP_sub, two(l, OP_add, at, tap), integer(l, steps->padding)));
+    const int64_t last = (w->to.size - 1) * steps->stride + (w->tap.size - 1) * steps->dilation - w->before;
+    Value *place = two(l, OP_sub, two(l, OP_add, at, tap), integer(l, w->before));
+    return gather_places(l, x, w->from, place, w->before || last >= w->from.size);
 }
 
 CALL(conv)
@@ -125,4 +137,21 @@ CALL(conv)
         add_name(&over, name);
     }
     return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = over }, x, a->x[1]));
+}
+
+/* --- shift ------------------------------------------------------------------------------------- */
+
+CALL(shift)
+{
+    const Type *x = &a->x[0]->type;
+    const Dim dim = x->dim[find_dim(x, a->dims.name[0])];
+    int64_t by;
+    if (x->dtype == BOOL)
+        complain(l, (Where){ .at = a->ast[0]->loc, .help = "cast(..., i32)" }, "shift takes numbers, not %s",
+                 type_words(l, x));
+    else if (!has_no_positions(l, dim.name, a->dim_ast[0]->loc) &&
+             integer_of(l, a->number_ast, "the number of places", 1 - dim.size, dim.size - 1, &by))
+        return tensor_operand(
+            gather_places(l, a->x[0], dim, two(l, OP_sub, emit_iota(l, dim), integer(l, by)), by != 0));
+    return wrong;
 }

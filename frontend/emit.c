@@ -333,10 +333,10 @@ static void push_fed(Lower *l, Body *frame, Values *params, Value *value)
         return;
     if (is_taken(l, frame, value->name))
         value->name = fresh_name(l->m);
-    push_value(l->arena, params, value);
+    push_named(l, frame, params, value);
 }
 
-/* The model: inputs, key, origin, totals, params.  A body: carried, params, key, captured. */
+/* The model: inputs, key, origin, totals, params.  A body: carried, params, keys, captured. */
 void finish_frame(Lower *l, Body *frame)
 {
     Values *params = &frame->func->params;
@@ -344,7 +344,10 @@ void finish_frame(Lower *l, Body *frame)
     push_all(l, params, &frame->carried);
     if (frame->outer)
         push_all(l, params, &frame->params);
-    push_fed(l, frame, params, frame->key);
+    if (!frame->outer)
+        push_fed(l, frame, params, frame->key);
+    for (int i = 0; i < frame->keys.count; i++)
+        push_fed(l, frame, params, frame->keys.at[i]);
     push_fed(l, frame, params, frame->origin);
     push_all(l, params, &frame->totals);
     if (!frame->outer)

@@ -33,6 +33,18 @@
                     : (Loc){ YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end })
 
     #define MAKE(kind, loc, ...) make_ast(r, (loc), (Ast){ (kind), __VA_ARGS__ })
+
+    /* `repeat minimum(a, b) as i`: the name is not one of the call. */
+    static Ast *take_number(Ast *repeat)
+    {
+        Ast *count = repeat->init;
+        if (count->kind == A_CALL && !count->parenthesised) {
+            repeat->as = count->as;
+            repeat->as_loc = count->as_loc;
+            count->as = NULL;
+        }
+        return repeat;
+    }
 }
 
 %token          END 0  "the end of the file"
@@ -56,7 +68,7 @@
 %precedence NEGATION
 %right '^'
 %precedence ALONE  /* a name that no bracket follows */
-%precedence '['
+%precedence '[' AS
 
 %nterm <Ast *> lines line statement last body names name type dims dim expr index call args arguments argument tuple
 %nterm <Ast *> over_dims results arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
@@ -121,8 +133,10 @@ statement:
 | names '=' expr                    { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .init = $expr); }
 | names ':' type '=' expr           { $$ = MAKE(A_ASSIGN, @$, .name_loc = @names, .child = $names, .type = $type,
                                                 .init = $expr); }
-| REPEAT expr body                  { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
-                                                .body = $body); }
+| REPEAT expr body                  { $$ = take_number(MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat",
+                                                            .init = $expr, .body = $body)); }
+| REPEAT expr AS NAME body          { $$ = MAKE(A_REPEAT, @$, .name_loc = @REPEAT, .name = "repeat", .init = $expr,
+                                                .as = $NAME, .as_loc = @NAME, .body = $body); }
 | SCAN NAME zero_options body       { $$ = MAKE(A_SCAN, @$, .name_loc = @NAME, .name = $NAME, .type = $zero_options,
                                                  .body = $body); }
 | YIELD NAME '=' expr               { $$ = MAKE(A_YIELD, @$, .name_loc = @NAME, .name = $NAME, .init = $expr); }
@@ -227,7 +241,7 @@ expr:
 | TRUE                              { $$ = MAKE(A_BOOL, @$, .name = "true", .number = 1); }
 | FALSE                             { $$ = MAKE(A_BOOL, @$, .name = "false"); }
 | NAME %prec ALONE                  { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $NAME); }
-| call                              { $$ = $call; }
+| call %prec ALONE                  { $$ = $call; }
 | call AS NAME                      { $$ = $call; $$->as = $NAME; $$->as_loc = @NAME; $$->loc = @$; }
 | NAME[of] '[' NAME[dim] '=' index ']'
                                     { Ast *x = MAKE(A_NAME, @of, .name_loc = @of, .name = $of);

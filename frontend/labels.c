@@ -21,6 +21,12 @@ static Labelled *find_labelled(const Lower *l, const Value *value)
     return value ? found : NULL;
 }
 
+Value *unlabelled(Lower *l, Value *value)
+{
+    const Labelled *known = find_labelled(l, value);
+    return known && !known->is_plain ? EMIT(l, OP_reorder, NO_ATTRS, value) : value;
+}
+
 void note_import(Lower *l, const Value *outside, const Value *inside)
 {
     Labelled *known = find_labelled(l, outside);

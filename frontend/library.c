@@ -114,7 +114,7 @@ CALL(dropout)
         return wrong;
     }
     if (a->number.value == 0 || l->variant == AS_EVAL || l->variant == AS_PREDICT)
-        return tensor_operand(a->x[0]);
+        return tensor_operand(unlabelled(l, a->x[0]));
     Attrs attrs = { .rate = a->number.value, .instance = l->dropout_count++ };
     Value *key = dropout_key(l, l->frame), *origin = dropout_origin(l);
     return tensor_operand(EMIT(l, OP_dropout, attrs, a->x[0], key, origin));
@@ -133,6 +133,9 @@ CALL(rename)
     const Type *x = &a->x[0]->type;
     const Dim *dim = &x->dim[find_dim(x, name)];
     Where at = { .at = a->renaming->name_loc, .also = { from->loc } };
+    if (name == l->m->batch)
+        at.help = "to compare records with each other, let a record be a group: input x : [batch, pair, ...], and "
+                  "rename 'pair'";
     if (varies(l, name) || varies(l, to.name))
         complain(l, at, "the size of '%s' %s the micro-batch: it cannot be renamed", varies(l, name) ? name : to.name,
                  name == l->m->batch || to.name == l->m->batch ? "is" : "depends on");

@@ -10,9 +10,10 @@
  *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
  *                random.c, concat.c, experts.c
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c, recurrence.c loops
- *   state.c      state that is no parameter;  load.c  counts of what experts get
- *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
+ *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c, carried.c,
+ * recurrence.c loops numbered.c   which copies of a repeat are alike, if it numbers them state.c      state that is no
+ * parameter;  load.c  counts of what experts get model.c      inputs, the loss, the variants of the model;  lower.c all
+ * of it, in order
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
  * reported once.
@@ -58,8 +59,9 @@ typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S
 
 typedef struct Body Body;
 typedef struct Yielded Yielded;
+typedef struct Runs Runs;
 enum { TRIALS = 3 };
-enum { MAX_COPIES = 100000 }; /* of a repeat */
+enum { MAX_COPIES = 100000, MAX_NUMBERED = 1024 }; /* of a repeat, and of one that numbers its copies */
 
 typedef struct Symbol {
     SymbolKind kind;
@@ -67,6 +69,7 @@ typedef struct Symbol {
     unsigned hash; /* of the name */
     Loc loc;
     bool used;
+    bool of_copy;         /* of a const: another number in other copies of a repeat, see numbered.c */
     bool from_before;     /* of a local: a carried value of a repeat, which may remain unread */
     Constant number;      /* of a const; of a dim or several its size */
     struct Symbol *meant; /* of a dim or const of a block: what the call gives; NULL: a number */
@@ -119,6 +122,9 @@ struct Body {
     const Scope *scope;       /* of a body: the scope that is repeated */
     Name prefix;              /* prefix of paths in it: "h"; NULL for the model and scans */
     Dim copy;                 /* of a body: the dim that counts its iterations */
+    const Runs *run;          /* of a repeat that numbers its copies; else NULL */
+    int number;               /* ... the copy in lowering, of the first turn */
+    Name whole;               /* ... the dim of the first run; else that of `copy` */
     bool scans;               /* of a body: that of a scan, in which outer values have no such dim */
     bool reverse;             /* of a scan */
     Builder around;           /* of a scan: the end of the function that it is in */
@@ -129,8 +135,17 @@ struct Body {
     Value *observed;          /* the statistics of updates so far, as terms of the loss; NULL: none */
     Values captured, sources; /* of a body: outer values that it reads, here and outside */
     Map names;                /* of all these and of the results of ops: name -> anything */
-    Value *key;               /* of dropout; NULL until needed */
-    Value *origin;            /* of the model; NULL until needed */
+    Value *key;               /* of dropout; NULL until needed; of a run, that of the copy in lowering, and of all: */
+    Values keys;
+    int *numbers;  /* ... of these copies */
+    Value *origin; /* of the model; NULL until needed */
+};
+
+/* Copies first, first + 1, ... of a repeat that numbers them, which have `bodies` of their own, and in later turns the
+ * same ones again. */
+struct Runs {
+    int first, bodies, turns;
+    Runs *next;
 };
 
 /* What a scan has at each place, and what that is outside: stacked along the dim. */
@@ -164,7 +179,8 @@ typedef struct Instance {
 /* Valid names for `pipeline`: an instance inside a repeat, or the const that is its number of copies. */
 typedef struct Repeated {
     const char *name;
-    Name dim; /* that counts the copies */
+    Name dim;   /* that counts the copies */
+    Name whole; /* of a run: the dim of the repeat's first one; else `dim` */
     int64_t copies;
     struct Repeated *next;
 } Repeated;
@@ -362,6 +378,7 @@ bool has_square(const Matrix *matrix, int rank); /* can orthogonal() multiply su
 Operand lower_expr(Lower *l, const Ast *ast);
 Value *lower_tensor(Lower *l, const Ast *ast);                       /* numbers become scalars; NULL after an error */
 bool constant_of(Lower *l, const Ast *ast, Constant *number);        /* false after reporting */
+bool is_constant(const Lower *l, const Ast *ast);                    /* would it be one?  Builds nothing */
 bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; else reports that `what` must be */
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
@@ -417,8 +434,8 @@ Operand lower_stated(Lower *l, const Ast *ast, const char *name);   /* NAME (: t
 Value *number_as_stated(Lower *l, Operand number, const Ast *type); /* in all elements; NULL after an error */
 void lower_statement(Lower *l, const Ast *ast);                     /* one of these */
 void check_used(Lower *l, const Scope *scope);                      /* at its end */
-void note_unlowered(Lower *l, const Ast *list);                     /* not lowered here: its names are used all the same */
-bool conform(Lower *l, Value **value, const Ast *type);             /* converts to a stated type */
+void note_unlowered(Lower *l, const Ast *list);         /* not lowered here: its names are used all the same */
+bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Lower *l);  /* once the model is lowered */
 void freeze_params(Lower *l); /* the same */
@@ -488,6 +505,7 @@ Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim); /* x[dim = a
 /* --- labels.c: the divisor of a mean of cross_entropy ------------------------------------------------ */
 
 Labelled *note_labels(Lower *l, Labelled labelled);
+Value *unlabelled(Lower *l, Value *value); /* a copy, if it is a cross_entropy: of anything, a mean is plain */
 void note_import(Lower *l, const Value *outside, const Value *inside);
 Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at); /* NULL after an error */
 

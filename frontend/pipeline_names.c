@@ -11,16 +11,19 @@ static const Repeated *find_repeated(Layout *p, const Ast *ast)
     for (const Repeated *r = p->l->repeated; r; r = r->next) {
         if (strcmp(r->name, ast->name) != 0) {
             offer(&near, r->name);
-        } else if (found && found->dim != r->dim) {
+        } else if (found && found->whole != r->whole) {
             complain(p->l, (Where){ .at = ast->name_loc, .help = "name an instance that is in, or around, only one" },
                      "'%s' is in several repeats", ast->name);
             return NULL;
-        } else {
+        } else if (!found || r->dim == r->whole) {
             found = r;
         }
     }
-    if (found)
+    if (found && found->dim == found->whole)
         return found;
+    for (const Repeated *r = p->l->repeated; found && r; r = r->next) /* the name is one of a later run only */
+        if (r->dim == found->whole)
+            return r;
     complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
     return NULL;
@@ -58,21 +61,36 @@ static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const
     return false;
 }
 
+/* The run of a repeat after this one; NULL: there is none.  Runs are listed last first, once for each name and variant
+ * of the model. */
+static const Repeated *run_after(const Module *m, const Repeated *list, const Repeated *run)
+{
+    const Repeated *next = NULL;
+    const int from = place_in_model(m, run->dim);
+    for (const Repeated *r = list; r; r = r->next)
+        if (r->whole == run->whole && place_in_model(m, r->dim) > from &&
+            (!next || place_in_model(m, r->dim) < place_in_model(m, next->dim)))
+            next = r;
+    return next;
+}
+
 bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)
 {
     Lower *l = p->l;
     *repeats = (Repeats){ .text = "" };
     for (const Ast *name = names; name; name = name->next) {
         const Repeated *next = find_repeated(p, name);
-        if (repeats->count == MAX_REPEATS) {
-            complain(l, (Where){ .at = name->name_loc }, "a pipeline has at most %d repeats", MAX_REPEATS);
-            return false;
-        }
         if (!next || !check_place(p, name, repeats, next))
             return false;
-        repeats->at[repeats->count++] = next;
-        repeats->copies += next->copies;
         repeats->text = arena_text(l->arena, "%s%s%s", repeats->text, *repeats->text ? ", " : "", next->name);
+        for (; next; next = p->is_model_wrong ? NULL : run_after(l->m, l->repeated, next)) {
+            if (repeats->count == MAX_REPEATS) {
+                complain(l, (Where){ .at = name->name_loc }, "a pipeline has at most %d repeats", MAX_REPEATS);
+                return false;
+            }
+            repeats->at[repeats->count++] = next;
+            repeats->copies += next->copies;
+        }
     }
     return true;
 }

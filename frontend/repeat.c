@@ -1,10 +1,11 @@
 /* repeat.c -- `repeat N { ... }` and `scan d { ... }`: the body becomes a function, called by one `loop` op.
  *
  * Existing names that the body assigns are carried from copy to copy; the parameters of its instances are stacked along
- * a new dim, one slice per copy.  For scans, whose copies are places, see recurrence.c.
+ * a new dim, one slice per copy.  For scans, whose copies are places, see recurrence.c.  `repeat N as i { ... }` is a
+ * loop for each run of copies, see numbered.c, whose function has the body once for each copy of a turn.
  */
+#include "repeat.h"
 #include "layout.h"
-#include "lowering.h"
 
 #include <string.h>
 
@@ -52,157 +53,6 @@ Name free_function_name(Lower *l, Name name)
     return name;
 }
 
-/* --- Carried values ------------------------------------------------------------------------- */
-
-typedef struct Carried {
-    const char *name;
-    Loc loc;          /* of the last assignment */
-    Operand before;   /* outside */
-    Symbol *after;    /* inside, at the end */
-    bool read;        /* inside: read in the same iteration or the next one */
-    Labelled *labels; /* inside, at the beginning */
-    struct Carried *next;
-} Carried;
-
-static const char observed[] = "the statistics of updates"; /* no name that a file can have */
-
-static Carried *find_carried(Carried *list, const char *name)
-{
-    while (list && strcmp(list->name, name) != 0)
-        list = list->next;
-    return list;
-}
-
-static void note_assigned(Lower *l, const char *name, Loc loc, Carried **list)
-{
-    Symbol *symbol = find_symbol(l->scope, name);
-    Carried *known = find_carried(*list, name);
-    if (known)
-        known->loc = loc;
-    if (known || !symbol || (symbol->kind != S_LOCAL && symbol->kind != S_ARGUMENT))
-        return;
-    Carried **end = list;
-    while (*end)
-        end = &(*end)->next;
-    *end = NEW(l->arena, Carried);
-    **end = (Carried){ .name = name, .loc = loc };
-    symbol->used = true;
-    (*end)->before = symbol->operand;
-    if (symbol->operand.kind == TENSOR)
-        (*end)->before.value = import_value(l, l->frame, symbol->operand.value, symbol->frame);
-}
-
-/* The existing values that these statements assign, in order.  What a scan yields, it assigns outside of it. */
-static void collect_carried(Lower *l, const Ast *body, Carried **list)
-{
-    for (const Ast *ast = body; ast; ast = ast->next) {
-        if (ast->kind == A_REPEAT || ast->kind == A_SCAN)
-            collect_carried(l, ast->body, list);
-        for (const Ast *y = ast->kind == A_SCAN ? ast->body : NULL; y; y = y->next)
-            if (y->kind == A_YIELD)
-                note_assigned(l, y->name, y->name_loc, list);
-        for (const Ast *target = ast->kind == A_ASSIGN ? ast->child : NULL; target; target = target->next)
-            note_assigned(l, target->name, target->loc, list);
-    }
-}
-
-/* Of a scan: what it carries is of one place, and has one name afterwards. */
-static void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *carried)
-{
-    for (; carried; carried = carried->next) {
-        const bool is_tensor = carried->before.kind == TENSOR && carried->before.value;
-        if (is_tensor && find_dim(&carried->before.value->type, body->copy.name) >= 0) {
-            complain(
-                l, (Where){ .at = carried->loc, .help = "give it another name here, and yield it" },
-                "'%s' exists before the scan and has the dim '%s', so that it cannot be carried from place to place",
-                carried->name, body->copy.name);
-            carried->before = (Operand){ .kind = WRONG };
-        }
-        for (const Ast *y = ast->body; y; y = y->next)
-            if (y->kind == A_YIELD && strcmp(y->name, carried->name) == 0)
-                complain(l, (Where){ .at = y->name_loc, .help = "yield it under another name" },
-                         "after the scan '%s' is what is carried, at the last place", y->name);
-    }
-}
-
-/* Of a model with updates or experts: the statistics of the body and of what it calls. */
-static void carry_observed(Lower *l, Loc at, Carried **list)
-{
-    if (l->variant != AS_MODEL || (!has_updates(l, NULL) && !holds_slots(l, NULL)))
-        return;
-    Value *before = l->frame->observed ? l->frame->observed : emit_number(l, 0, F32);
-    while (*list)
-        list = &(*list)->next;
-    *list = NEW(l->arena, Carried);
-    **list = (Carried){ .name = observed, .loc = at, .before = tensor_operand(before) };
-}
-
-/* A carried number becomes a scalar, outside of the loop. */
-static void make_tensors(Lower *l, Carried *carried)
-{
-    for (; carried; carried = carried->next)
-        if (carried->before.kind == NUMBER)
-            carried->before = tensor_operand(value_of(l, carried->before, F32));
-}
-
-static void enter_carried(Lower *l, Carried *carried)
-{
-    for (; carried; carried = carried->next) {
-        Symbol *symbol = declare(l, l->scope, S_LOCAL, carried->name, carried->loc);
-        symbol->from_before = true;
-        if (carried->before.kind != TENSOR)
-            continue;
-        const Name name = carried->name == observed ? fresh_name(l->m) : intern_text(l->m, carried->name);
-        Value *value = new_value(l, name, carried->before.value->type);
-        push_named(l, l->frame, &l->frame->carried, value);
-        symbol->operand = tensor_operand(value);
-        carried->labels = enter_labels(l, carried->before.value, value);
-        if (carried->name == observed)
-            l->frame->observed = value;
-    }
-}
-
-static bool is_read(const Scope *scope, const char *name)
-{
-    for (const Symbol *symbol = scope->newest; symbol; symbol = symbol->next)
-        if (symbol->used && strcmp(symbol->name, name) == 0)
-            return true;
-    return false;
-}
-
-/* Carried results have the type of the carried parameters; only the memory order may differ. */
-static bool leave_carried(Lower *l, Carried *carried)
-{
-    bool good = true;
-    for (; carried; carried = carried->next) {
-        carried->after = find_symbol_here(l->scope, carried->name);
-        carried->read = is_read(l->scope, carried->name);
-        carried->after->used = true;
-        Operand after = carried->after->operand;
-        if (after.kind == WRONG || carried->before.kind == WRONG || !l->frame->copy.name) {
-            good = false;
-            continue;
-        }
-        set_place(l, carried->loc);
-        const Type *before = &carried->before.value->type;
-        Value *value = scalar_of(l, after, before->dtype).value;
-        if (value && (value->type.dtype != before->dtype || dims_lacking(&value->type, before).count ||
-                      dims_lacking(before, &value->type).count)) {
-            complain(l, (Where){ .at = carried->loc }, "each %s gets '%s' as %s, but this one returns %s",
-                     l->frame->scans ? "place" : "copy", carried->name, type_words(l, before),
-                     type_words(l, &value->type));
-            good = false;
-            continue;
-        }
-        good &= leave_labels(l, carried->labels, value, carried->name, carried->loc);
-        value = value ? reorder(l, value, before) : NULL;
-        good &= value != NULL;
-        if (value)
-            push_value(l->arena, &l->frame->func->results, value);
-    }
-    return good;
-}
-
 /* --- The loop ------------------------------------------------------------------------------- */
 
 static void push_all(Lower *l, Values *to, const Values *from)
@@ -211,10 +61,20 @@ static void push_all(Lower *l, Values *to, const Values *from)
         push_value(l->arena, to, from->at[i]);
 }
 
-/* The dropout key of each copy: that of the scope, folded with the number of the copy. */
-static Value *copy_keys(Lower *l, const Body *body)
+/* The numbers of the copies that have this one's body. */
+static Value *copy_numbers(Lower *l, const Body *body, int first)
 {
-    return EMIT(l, OP_fold_key, NO_ATTRS, dropout_key(l, l->frame), emit_iota(l, body->copy));
+    const int bodies = body->run ? body->run->bodies : 1;
+    Value *turns = emit_iota(l, body->copy);
+    if (bodies > 1)
+        turns = EMIT(l, OP_mul, NO_ATTRS, turns, emit_number(l, bodies, I32));
+    return first ? EMIT(l, OP_add, NO_ATTRS, turns, emit_number(l, first, I32)) : turns;
+}
+
+/* The dropout key of each copy: that of the scope, folded with the number of the copy. */
+static Value *copy_keys(Lower *l, const Body *body, int first)
+{
+    return EMIT(l, OP_fold_key, NO_ATTRS, dropout_key(l, l->frame), copy_numbers(l, body, first));
 }
 
 static Op *emit_loop(Lower *l, Body *body, const Carried *carried)
@@ -228,8 +88,8 @@ static Op *emit_loop(Lower *l, Body *body, const Carried *carried)
                     .scan = body->scans,
                     .reverse = body->reverse };
     push_all(l, &args, &body->stacks);
-    if (body->key)
-        push_value(l->arena, &args, copy_keys(l, body));
+    for (int i = 0; i < body->keys.count; i++)
+        push_value(l->arena, &args, copy_keys(l, body, body->numbers[i]));
     for (int i = 0; i < body->sources.count; i++)
         push_value(l->arena, &args, body->scans ? stack_first(l, body, body->sources.at[i]) : body->sources.at[i]);
     finish_frame(l, body);
@@ -237,14 +97,39 @@ static Op *emit_loop(Lower *l, Body *body, const Carried *carried)
     return emit_op(l, OP_loop, attrs, args.count, args.at);
 }
 
-static void lower_statements(Lower *l, const Ast *ast)
+void lower_statements(Lower *l, const Ast *ast)
 {
     for (const Ast *statement = ast->body; statement; statement = statement->next)
         lower_statement(l, statement);
 }
 
+/* Of the copy that was lowered last. */
+static void keep_key(Lower *l, Body *body)
+{
+    if (!body->key)
+        return;
+    body->numbers[body->keys.count] = body->number;
+    push_value(l->arena, &body->keys, body->key);
+    body->key = NULL;
+}
+
+/* --- Bodies --------------------------------------------------------------------------------- */
+
+static void lower_copies(Lower *l, const Ast *ast, Numbering *numbering, Body *body, const Carried *carried)
+{
+    const int bodies = numbering ? body->run->bodies : 1;
+    body->numbers = NEW_ARRAY(l->arena, int, bodies);
+    for (int i = 0; i < bodies; i++, keep_key(l, body)) {
+        body->number = numbering ? body->run->first + i : 0;
+        if (numbering)
+            lower_copy(l, ast, numbering, body, carried);
+        else
+            lower_statements(l, ast);
+    }
+}
+
 /* Lowers the body as a separate function; false if it has errors. */
-static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
+static bool lower_body(Lower *l, const Ast *ast, Numbering *numbering, Body *body, Carried *carried)
 {
     Body *outer = l->frame;
     Scope scope = { .outer = l->scope };
@@ -254,7 +139,7 @@ static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
     l->scope = &scope;
     l->b.func = body->func;
     enter_carried(l, carried);
-    lower_statements(l, ast);
+    lower_copies(l, ast, numbering, body, carried);
     if (body->observed && !body->scans)
         declare(l, l->scope, S_LOCAL, observed, ast->name_loc)->operand = tensor_operand(body->observed);
     bool good = leave_carried(l, carried);
@@ -267,33 +152,36 @@ static bool lower_body(Lower *l, const Ast *ast, Body *body, Carried *carried)
     return good;
 }
 
-static void note_repeated(Lower *l, const char *name, const Dim *copies)
+static void note_repeated(Lower *l, const char *name, const Body *body)
 {
     Repeated *repeated = NEW(l->arena, Repeated);
-    *repeated = (Repeated){ name, copies->name, copies->size, l->repeated };
+    *repeated = (Repeated){ name, body->copy.name, body->whole, body->copy.size, l->repeated };
     l->repeated = repeated;
 }
 
 /* The const of the file that is the number of copies; that of a block stands for it. */
-static void note_count(Lower *l, const Ast *count, const Dim *copies)
+static void note_count(Lower *l, const Ast *count, const Body *body)
 {
     const Symbol *symbol = count->kind == A_NAME ? meant_by(find_symbol(l->scope, count->name)) : NULL;
     if (symbol && symbol == find_symbol_here(&l->globals, symbol->name))
-        note_repeated(l, symbol->name, copies);
+        note_repeated(l, symbol->name, body);
 }
 
 /* The instances of blocks around a repeat: "enc" and "dec" of one block for two towers. */
-static void note_instances_around(Lower *l, const Dim *copies)
+static void note_instances_around(Lower *l, const Body *body)
 {
     for (int i = 0; i < l->ncalls && !l->frame->outer; i++)
-        note_repeated(l, l->calls[i].call->as ? l->calls[i].call->as : l->calls[i].block->name, copies);
+        note_repeated(l, l->calls[i].call->as ? l->calls[i].call->as : l->calls[i].block->name, body);
 }
 
-static int64_t copies_of(Lower *l, const Ast *ast)
+int64_t copies_of(Lower *l, const Ast *ast, int64_t most)
 {
-    int64_t copies = 1;
-    if (!integer_of(l, ast->init, "the number of copies", 0, MAX_COPIES, &copies))
-        return -1;
+    int64_t copies;
+    return integer_of(l, ast->init, "the number of copies", 0, most, &copies) ? copies : -1;
+}
+
+static int64_t shrunk(Lower *l, int64_t copies)
+{
     return l->options->shrink && copies > shrunk_copies(l) ? shrunk_copies(l) : copies;
 }
 
@@ -319,35 +207,36 @@ static Name copy_name(Lower *l, Name instance, Loc loc)
     return name;
 }
 
-/* The copies of a repeat; false after an error. */
+/* The copies of a repeat, or the turns of a run; false after an error. */
 static bool begin_copies(Lower *l, int64_t copies, const Ast *ast, Body *body, Name name)
 {
     body->prefix = name;
-    body->copy = (Dim){ .name = copy_name(l, name, ast->name_loc), .size = copies, .padded = copies };
+    body->whole = copy_name(l, name, ast->name_loc);
+    if (l->frame->number) /* it may have as many copies as that one says */
+        body->whole = intern_format(l->m, "%s.at.%d", body->whole, l->frame->number);
+    body->copy = (Dim){ .name = body->whole, .size = copies, .padded = copies };
+    if (body->run && body->run->first)
+        body->copy.name = intern_format(l->m, "%s.at.%d", body->whole, body->run->first);
     return copies > 0;
 }
 
-/* What is carried has its last value after the loop. */
-static void declare_carried(Lower *l, const Body *body, const Carried *carried, const Op *loop)
+/* What `pipeline` may call the repeat. */
+static void note_names(Lower *l, const Ast *ast, const Body *body, const Instance *before, const Instance *seen)
 {
-    for (int i = 0; carried; carried = carried->next, i++) {
-        if (carried->name == observed) {
-            l->frame->observed = loop ? loop->results.at[i] : NULL;
-            continue;
-        }
-        Symbol *symbol = declare(l, l->scope, S_LOCAL, carried->name, carried->loc);
-        symbol->operand = tensor_operand(loop ? loop->results.at[i] : NULL);
-        const Operand after = carried->after->operand;
-        if (loop)
-            keep_labels(l, body, after.kind == TENSOR ? after.value : NULL, loop->results.at[i]);
-        symbol->used = carried->read;
-    }
+    for (const Instance *i = *l->instances; i && i != before; i = i->next)
+        note_repeated(l, i->name, body);
+    for (; seen; seen = seen->next)
+        note_repeated(l, seen->name, body);
+    if (body->run)
+        note_repeated(l, body->prefix, body); /* a run may be without instances */
+    note_count(l, ast->init, body);
+    note_instances_around(l, body);
 }
 
-void lower_repeat(Lower *l, const Ast *ast)
+void lower_loop(Lower *l, const Ast *ast, Numbering *numbering)
 {
     const bool scans = ast->kind == A_SCAN;
-    const int64_t copies = scans ? 0 : copies_of(l, ast);
+    const int64_t copies = scans ? 0 : numbering ? numbering->run->turns : copies_of(l, ast, MAX_COPIES);
     if (!scans && copies == 0) {
         note_unlowered(l, ast->body);
         return;
@@ -356,8 +245,9 @@ void lower_repeat(Lower *l, const Ast *ast)
     Name name = body_name(l, ast);
     const Instance *before = *l->instances;
     Body *body = NEW(l->arena, Body);
-    *body = (Body){ .outer = l->frame };
-    const bool begun = scans ? begin_scan(l, ast, body) : begin_copies(l, copies > 0 ? copies : 0, ast, body, name);
+    *body = (Body){ .outer = l->frame, .run = numbering ? numbering->run : NULL };
+    const bool begun =
+        scans ? begin_scan(l, ast, body) : begin_copies(l, copies > 0 ? shrunk(l, copies) : 0, ast, body, name);
     collect_carried(l, ast->body, &carried);
     set_place(l, ast->name_loc);
     if (scans && begun)
@@ -366,18 +256,15 @@ void lower_repeat(Lower *l, const Ast *ast)
         carry_observed(l, ast->name_loc, &carried);
     make_tensors(l, carried);
     body->func = NEW(l->arena, Func);
-    bool good = lower_body(l, ast, body, carried) && begun;
+    bool good = lower_body(l, ast, numbering, body, carried) && begun;
     const bool is_idle = !carried && !body->yielded;
     if (is_idle && begun)
         complain(l, (Where){ .at = ast->name_loc }, "the body assigns nothing that existed before, %s",
                  scans ? "and yields nothing, so its places do nothing" : "so its copies do nothing");
-    for (const Instance *i = *l->instances; !scans && i && i != before; i = i->next)
-        note_repeated(l, i->name, &body->copy);
-    if (!scans) {
-        note_count(l, ast->init, &body->copy);
-        note_instances_around(l, &body->copy);
-    }
-    body->func->name = free_function_name(l, name);
+    if (!scans)
+        note_names(l, ast, body, before, numbering ? numbering->seen : NULL);
+    const int first = body->run ? body->run->first : 0;
+    body->func->name = free_function_name(l, first ? intern_format(l->m, "%s.at.%d", name, first) : name);
     set_place(l, ast->name_loc);
     Name path = l->b.path;
     l->b.path = name;
@@ -385,4 +272,12 @@ void lower_repeat(Lower *l, const Ast *ast)
     l->b.path = path;
     declare_carried(l, body, carried, loop);
     declare_yielded(l, body, loop);
+}
+
+void lower_repeat(Lower *l, const Ast *ast)
+{
+    if (ast->kind == A_REPEAT && ast->as)
+        lower_numbered(l, ast);
+    else
+        lower_loop(l, ast, NULL);
 }

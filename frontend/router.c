@@ -134,6 +134,13 @@ static void rename_all(const Router *r, Name to)
     }
 }
 
+/* What a scan along the dim slices or stacks: inside, there is no dim that could have another name. */
+static void add_scanned(Router *r, const Op *scan, const Value *value)
+{
+    if (scan->attrs.dims.dim[0].name == r->dim)
+        add(r, &r->own, value);
+}
+
 static void name_router(Module *m, Name experts)
 {
     Router r = { .m = m, .dim = experts, .own.arena = &m->arena, .routed.arena = &m->arena };
@@ -146,6 +153,8 @@ static void name_router(Module *m, Name experts)
         for (const Op *op = f->first; op; op = op->next) {
             if (op->kind == OP_dispatch)
                 add(&r, &r.own, result(op));
+            for (int i = 0; i < op->args.count + op->results.count && op->attrs.scan; i++)
+                add_scanned(&r, op, arg_or_result(op, i));
             if (op->kind == OP_top_k && op->attrs.dim == experts)
                 add(&r, &r.routed, arg(op, 0));
         }

@@ -1,4 +1,5 @@
-/* shapes.c -- the built-in functions split and merge, and ranges x[d = a : b -> e]: views of the same memory.
+/* shapes.c -- the built-in functions split, merge and broadcast, and ranges x[d = a : b -> e]: views of the same
+ * memory.
  *
  * Views need dims without padding: one with padding is copied to a dim of its own, and back (repad).
  */
@@ -105,6 +106,16 @@ Value *split_dim(Lower *l, Value *x, Dim whole, Dims parts)
     return x;
 }
 
+/* d -> (one, d): the other parts have one element. */
+static Value *with_ones(Lower *l, Value *x, Dim whole, Dims parts)
+{
+    Attrs attrs = { 0 };
+    for (int i = 0; i < parts.count; i++)
+        if (parts.dim[i].name != whole.name)
+            attrs.dims.dim[attrs.dims.count++] = parts.dim[i];
+    return EMIT(l, OP_broadcast, attrs, x);
+}
+
 CALL(split)
 {
     const Ast *from = a->renaming->init;
@@ -114,14 +125,17 @@ CALL(split)
     if (!need_dim(l, x, a->ast[0], from->name, from->loc, &name) || !is_constant_size(l, name, from->loc) ||
         !find_parts(l, a->renaming->child, &parts))
         return wrong;
-    for (int i = 0; i < parts.count; i++)
-        if (!is_new(l, x, parts.dim[i].name, a->renaming->name_loc))
+    bool keeps = false;
+    for (int i = 0; i < parts.count; i++) {
+        keeps |= parts.dim[i].name == name;
+        if (parts.dim[i].name != name && !is_new(l, x, parts.dim[i].name, a->renaming->name_loc))
             return wrong;
+    }
     const Dim whole = x->type.dim[find_dim(&x->type, name)];
     if (x->type.rank - 1 + parts.count > MAX_RANK)
         complain(l, (Where){ .at = a->call->name_loc }, "a tensor has at most %d dims", MAX_RANK);
     else if (parts_fit(l, &parts, &whole, a->renaming->loc))
-        return tensor_operand(split_dim(l, x, whole, parts));
+        return tensor_operand(keeps ? with_ones(l, x, whole, parts) : split_dim(l, x, whole, parts));
     return wrong;
 }
 
@@ -175,6 +189,29 @@ CALL(merge)
         parts.dim[i] = x->type.dim[find_dim(&x->type, name)];
     }
     return parts_fit(l, &parts, &whole, to->loc) ? tensor_operand(merge_dims(l, x, parts, whole)) : wrong;
+}
+
+/* --- broadcast --------------------------------------------------------------------------------- */
+
+CALL(broadcast)
+{
+    Attrs attrs = { 0 };
+    for (int i = 0; i < a->dims.count; i++) {
+        const Loc at = a->dim_ast[i]->loc;
+        Dim *dim = &attrs.dims.dim[attrs.dims.count++];
+        if (a->x[0]->type.rank + a->dims.count > MAX_RANK) {
+            complain(l, (Where){ .at = a->call->name_loc }, "a tensor has at most %d dims", MAX_RANK);
+            return wrong;
+        }
+        if (!find_dim_named(l, a->dims.name[i], at, dim) || !is_new(l, a->x[0], dim->name, at))
+            return wrong;
+        if (scan_along(l, dim->name)) {
+            complain(l, (Where){ .at = at, .help = "do this before it, or after it" },
+                     "a scan sees one place: in it, no tensor has the dim '%s'", dim->name);
+            return wrong;
+        }
+    }
+    return tensor_operand(EMIT(l, OP_broadcast, attrs, a->x[0]));
 }
 
 /* --- Ranges ------------------------------------------------------------------------------------ */

@@ -260,6 +260,36 @@ Op *clone_op(Builder *b, const Op *op, Value *const args[])
     return clone;
 }
 
+Func *copy_func(Module *m, const Func *f, const char *suffix)
+{
+    Name name = f->name;
+    do
+        name = intern_format(m, "%s%s", name, suffix);
+    while (find_func(m, name));
+    Func *copy = add_func(m, name, f->role);
+    Map inside = { .arena = &m->arena };
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        Value *own = add_param(m, copy, param->name, param->type);
+        own->port = param->port;
+        map_put(&inside, param, own);
+    }
+    for (const Op *op = f->first; op; op = op->next) {
+        Builder b = { .module = m, .func = copy };
+        Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
+        for (int i = 0; i < op->args.count; i++)
+            args[i] = map_get(&inside, arg(op, i));
+        Op *own = clone_op(&b, op, args);
+        if (op->attrs.callee)
+            own->attrs.callee = copy_func(m, find_func(m, op->attrs.callee), suffix)->name;
+        for (int i = 0; i < op->results.count; i++)
+            map_put(&inside, op->results.at[i], own->results.at[i]);
+    }
+    for (int i = 0; i < f->results.count; i++)
+        add_result(m, copy, map_get(&inside, f->results.at[i]), result_port(f, i));
+    return copy;
+}
+
 Builder builder_at(Module *m, Func *f, Op *before)
 {
     Builder b = { .module = m, .func = f, .before = before };
@@ -288,6 +318,35 @@ bool is_used(const Func *f, const Value *value)
         if (index_of(&op->args, value) >= 0)
             return true;
     return index_of(&f->results, value) >= 0;
+}
+
+static bool same_order(const Type *a, const Type *b)
+{
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i].name != b->dim[i].name)
+            return false;
+    return true;
+}
+
+Value *build_like(Builder *b, Value *x, const Type *like)
+{
+    Attrs spread = { 0 }, order = { 0 };
+    for (int i = 0; i < like->rank; i++) {
+        if (find_dim(&x->type, like->dim[i].name) < 0)
+            spread.dims.dim[spread.dims.count++] = like->dim[i];
+        add_name(&order.order, like->dim[i].name);
+    }
+    x = spread.dims.count ? BUILD(b, OP_broadcast, spread, x) : x;
+    return same_order(&x->type, like) ? x : BUILD(b, OP_reorder, order, x);
+}
+
+Value *build_zeros(Builder *b, const Type *type)
+{
+    Attrs spread = { 0 }, zero = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
+    Value *value = build_op(b, OP_constant, zero, 0, NULL);
+    for (int i = 0; i < type->rank; i++)
+        spread.dims.dim[spread.dims.count++] = type->dim[i];
+    return type->rank ? BUILD(b, OP_broadcast, spread, value) : value;
 }
 
 Module *new_module(Diags *diags)

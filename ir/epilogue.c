@@ -24,7 +24,7 @@ static bool is_bias(const Op *dot, const Value *value)
 static bool takes_term(const Op *op, const Value *term, Epilogue *epilogue)
 {
     const Type *type = &result(op)->type;
-    if (epilogue->added || epilogue->bias || epilogue->activation)
+    if (epilogue->added || epilogue->bias || epilogue->activation || epilogue->slope)
         return false;
     if (is_bias(epilogue->dot, term) && type_equal(&result(epilogue->dot)->type, type))
         epilogue->bias = term;
@@ -35,10 +35,25 @@ static bool takes_term(const Op *op, const Value *term, Epilogue *epilogue)
 
 static bool takes_activation(const Op *op, Epilogue *epilogue)
 {
-    if (epilogue->added || epilogue->activation || !type_equal(&result(op)->type, &arg(op, 0)->type))
+    if (epilogue->added || epilogue->activation || epilogue->slope || !type_equal(&result(op)->type, &arg(op, 0)->type))
         return false;
     epilogue->activation = op;
     epilogue->before = arg(op, 0);
+    return true;
+}
+
+static bool is_multiplication(const Op *op) { return info(op)->linear == EACH && info(op)->traits & COMMUTES; }
+
+/* If `op` multiplies the result of a product by a slope, notes it. */
+static bool takes_slope(const Op *op, const Op *slope, Epilogue *epilogue)
+{
+    const Type *type = &result(op)->type;
+    if (!slope || !(info(slope)->traits & SLOPES) || epilogue->added || epilogue->bias || epilogue->activation ||
+        epilogue->slope || type->partial || !type_equal(&result(epilogue->dot)->type, type) ||
+        !type_equal(&result(slope)->type, type))
+        return false;
+    epilogue->slope = slope;
+    epilogue->before = arg(slope, 0);
     return true;
 }
 
@@ -47,11 +62,15 @@ static bool find_within(const Value *result, Epilogue *epilogue, int depth)
 {
     const Op *op = depth > 0 ? result->def : NULL;
     if (op && info(op)->traits & CASTS)
-        return find_within(arg(op, 0), epilogue, depth - 1) && !epilogue->bias && !epilogue->activation;
+        return find_within(arg(op, 0), epilogue, depth - 1) && !epilogue->bias && !epilogue->activation &&
+               !epilogue->slope;
     if (op && info(op)->traits & ACTIVATES)
         return find_within(arg(op, 0), epilogue, depth - 1) && takes_activation(op, epilogue);
     for (int i = 0; op && is_addition(op) && i < 2; i++)
         if (find_within(arg(op, 1 - i), epilogue, depth - 1) && takes_term(op, arg(op, i), epilogue))
+            return true;
+    for (int i = 0; op && is_multiplication(op) && i < 2; i++)
+        if (find_within(arg(op, 1 - i), epilogue, depth - 1) && takes_slope(op, arg(op, i)->def, epilogue))
             return true;
     *epilogue = (Epilogue){ .dot = op };
     return op && info(op)->family == PRODUCT;
@@ -103,6 +122,19 @@ bool adds_bias(const Func *f, const Uses *uses, const Op *op)
            sum_of(f, uses, epilogue.dot) == op;
 }
 
+/* The product is multiplied by a slope, stored, and both intermediate values have no other reader. */
+static void find_slope(const Module *m, const Func *f, const Uses *uses, const Op *dot, Tail *tail)
+{
+    Readers readers = readers_of(f, uses, result(dot));
+    Epilogue epilogue;
+    if (readers.loops != 1 || readers.is_stored || !find_epilogue(result(readers.loop), &epilogue) || !epilogue.slope ||
+        epilogue.dot != dot || !(info(epilogue.slope)->traits & m->keeps_before))
+        return;
+    const Readers own = readers_of(f, uses, result(epilogue.slope)), later = readers_of(f, uses, result(readers.loop));
+    if (own.loops == 1 && !own.is_stored && later.is_stored)
+        tail->slope = epilogue.slope, tail->multiplied = readers.loop;
+}
+
 /* An activation is left to a loop that computes more than that; so is a bias, unless its sum is stored anyway.  The
  * operand of an activation may be stored only if the target's products also write it. */
 Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
@@ -115,5 +147,24 @@ Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
         tail.activation = readers.loop;
     else if (!readers.is_stored)
         tail.sum = NULL;
+    if (!tail.sum && !tail.activation)
+        find_slope(m, f, uses, dot, &tail);
     return tail;
+}
+
+/* --- Sums beside a product ------------------------------------------------------------------------- */
+
+const Op *lone_sum(const Module *m, const Op *call)
+{
+    const Func *callee = call->attrs.callee ? find_func(m, call->attrs.callee) : NULL;
+    const Op *op = callee && callee->role == KERNEL && callee->first == callee->last ? callee->first : NULL;
+    return op && info(op)->family == REDUCTION && info(op)->over == SUM ? op : NULL;
+}
+
+bool sum_over_same_dims(const Op *a, const Op *b)
+{
+    for (int i = 0; i < a->attrs.over.count; i++)
+        if (!has_name(&b->attrs.over, a->attrs.over.name[i]))
+            return false;
+    return a->attrs.over.count == b->attrs.over.count;
 }

@@ -1,7 +1,8 @@
-/* epilogue.h -- operations on the result of a product before it is stored: C += A B, or C = activation(A B + bias).
+/* epilogue.h -- operations on the result of a product before it is stored: C += A B, C = activation(A B + bias), or
+ * C = A B * slope(before).
  *
  * A bias is a row that is added to all rows: its dims are those of the right operand alone, which are the last dims of
- * the result.  Activations are the ops that ops.def marks.
+ * the result.  Activations and slopes are the ops that ops.def marks.
  */
 #ifndef MPC_EPILOGUE_H
 #define MPC_EPILOGUE_H
@@ -13,7 +14,8 @@ typedef struct {
     const Value *added;   /* C: a parameter of the function, of the result's type; NULL: none */
     const Value *bias;    /* NULL: none */
     const Op *activation; /* of that; NULL: none */
-    const Value *before;  /* the operand of the activation, if there is one */
+    const Op *slope;      /* of an activation; NULL: none */
+    const Value *before;  /* the operand of the activation or of the slope, if there is one */
 } Epilogue;
 
 /* Is `result` that of a dot, followed only by ops that a product can apply?  Casts between them are included: a product
@@ -28,9 +30,15 @@ bool adds_bias(const Func *f, const Uses *uses, const Op *op);
 
 /* The ops of f after a dot that its product should compute. */
 typedef struct {
-    const Op *sum, *activation; /* NULL: none */
+    const Op *sum, *activation;   /* NULL: none */
+    const Op *slope, *multiplied; /* the slope, and the product with it; NULL: none */
 } Tail;
 
 Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot);
+
+/* The only op of the kernel that is called, if it is a sum: maybe of a product's operand over the dims that the product
+ * sums over, like the gradient of a bias beside that of its weights.  NULL: it is not. */
+const Op *lone_sum(const Module *m, const Op *call);
+bool sum_over_same_dims(const Op *a, const Op *b);
 
 #endif

@@ -205,7 +205,8 @@ typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
 typedef struct Param {
     Name name;     /* "h.attn.wq" */
     Name path;     /* "h.*.attn.wq": a star for each enclosing repeat, whose dims come first in the type */
-    int64_t first; /* the number of its first copy, for the first star: those before are other parameters */
+    int64_t first; /* for the first star: the number of its first copy, and between its copies so many ... */
+    int64_t skips; /* ... that are other parameters */
     Type type;     /* as the optimizer holds it */
     InitKind init;
     double a, b; /* of the init: mean and std, lo and hi, or the constant */
@@ -310,7 +311,8 @@ typedef struct Module {
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
                                                               none */
-    unsigned keeps_before; /* traits of the activations whose operand the target's products can also write */
+    unsigned keeps_before; /* traits of the activations whose operand the target's products can also write, and of the
+                              slopes at an operand by which they can multiply */
     bool fills_padding;    /* products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
     bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of operands and
@@ -351,7 +353,9 @@ enum {
     SKIPS = 1 << 18,     /* an index of -1 selects nothing */
     IN_BLOCKS = 1 << 19, /* it can see its keys block by block, and its results be merged */
     FILLS = 1 << 20, /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
-    FOLDS = 1 << 21  /* a view of one dim as several, or of several as one */
+    FOLDS = 1 << 21, /* a view of one dim as several, or of several as one */
+    IS_GELU_TANH_SLOPE = 1 << 22, /* slopes of activations, by which a product can multiply its result */
+    SLOPES = IS_GELU_TANH_SLOPE
 };
 
 typedef struct {
@@ -484,9 +488,13 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
              (Value *[]){ __VA_ARGS__ })
 #define NO_ATTRS ((Attrs){ 0 })
 Value *build_number(Builder *b, double value);               /* a weak f32 constant */
+Value *build_zeros(Builder *b, const Type *type);            /* broadcast */
+Value *build_like(Builder *b, Value *x, const Type *like);   /* x, spread over the dims of `like`, in their order */
 Value *build_rounded(Builder *b, DType dtype, Value *x);     /* x, rounded to the dtype */
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
-Builder builder_at(Module *m, Func *f, Op *before);          /* takes location and path of `before` */
+/* A copy of a function and of those that it calls: each loop has a body of its own. */
+Func *copy_func(Module *m, const Func *f, const char *suffix);
+Builder builder_at(Module *m, Func *f, Op *before); /* takes location and path of `before` */
 void replace_value(Values *values, const Value *old, Value *with);
 void replace_uses(Func *f, const Value *old, Value *with);
 void insert_op(Func *f, Op *op, Op *before);

@@ -136,8 +136,7 @@ VJP(split)
     Attrs attrs = { .dims = one_dim(dim_of(A, op->attrs.dim)) };
     for (int i = 0; i < op->attrs.dims.count; i++)
         add_name(&attrs.over, op->attrs.dims.dim[i].name);
-    const Attrs order = { .order = dims_of(&Y->type) };
-    dx[0] = BUILD(b, OP_merge, attrs, same_dims(&dy[0]->type, &Y->type) ? dy[0] : BUILD(b, OP_reorder, order, dy[0]));
+    dx[0] = BUILD(b, OP_merge, attrs, build_like(b, dy[0], &Y->type));
 }
 
 VJP(merge)

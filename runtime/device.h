@@ -24,6 +24,9 @@ void rt_device_close(Rt *rt);
 void rt_zero(Rt *rt, int64_t offset, int64_t bytes);
 void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes);
 
+/* Sets the initial values of these tensors. */
+void rt_fill_initial(Rt *rt, int count, const RtInitial *tensors);
+
 /* A buffer for data to be in the arena when a function of the program next runs.  The same buffer for the same offset,
  * with its previous contents. */
 void *rt_stage(Rt *rt, int64_t offset, int64_t bytes);

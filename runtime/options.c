@@ -300,6 +300,25 @@ static void check_ranks_can(const RtOptions *result, const RtProgram *program)
                launch);
 }
 
+/* Of a model of other tokens than bytes. */
+static void check_prompt(const char *prompt, const RtProgram *program)
+{
+    const long long vocab = (long long)program->vocab;
+    if (!prompt || !prompt[strspn(prompt, " ")])
+        rt_end(
+            RT_EXIT_USAGE,
+            "--sample: model '%s' has %lld tokens, not 256 bytes: give --prompt with numbers of tokens, \"464 3290\"",
+            program->name, vocab);
+    for (const char *at = prompt + strspn(prompt, " "); *at; at += strspn(at, " ")) {
+        char *end;
+        const long long token = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ' ') || token < 0 || token >= vocab)
+            rt_end(RT_EXIT_USAGE, "--prompt: '%.*s' is not the number of a token, from 0 to %lld",
+                   (int)strcspn(at, " "), at, vocab - 1);
+        at = end;
+    }
+}
+
 static void check_program_can(const RtOptions *result, const RtProgram *program)
 {
     if (result->steps > 0 && !result->data)
@@ -329,10 +348,7 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "--sample: model '%s' does not predict the next token (labels = next(tokens))",
                program->name);
     if (program->vocab != 256)
-        rt_end(RT_EXIT_USAGE,
-               "--sample prints bytes, but model '%s' has %lld tokens, not 256; models of Hugging Face's tokens speak "
-               "after 'mpc export', in transformers",
-               program->name, (long long)program->vocab);
+        check_prompt(result->prompt, program);
 }
 
 RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)

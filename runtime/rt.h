@@ -16,7 +16,7 @@
 typedef uint16_t rt_bf16, rt_f16; /* as bits; arithmetic is f32 */
 typedef uint8_t rt_bool;          /* 0 is false; padding may have any value: it is read, but not used */
 
-enum { RT_MAX_RANK = 8, RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
+enum { RT_MAX_AXES = 8, RT_MAX_SPLIT = 4 };
 
 /* An axis of the mesh.  Ranks are numbered with the last axis fastest. */
 typedef struct {
@@ -37,28 +37,20 @@ typedef struct {
     int turn;             /* along one axis of n: rank r has the block of rank (r + turn) mod n */
 } RtSplit;
 
-typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;
-
-/* zeros, ones; normal: standard deviation a; uniform: from a to b; constant: a. */
-typedef struct {
-    RtInitKind kind;
-    double a, b;
-} RtInit;
-
 /* A tensor that outlives a step: a parameter, or a part of the optimizer's state.
  *
  * `name` is its path with one '*' for each enclosing repeat: "h.*.attn.wq".  The first `copies` dims count those, the
- * outermost from `first_copy` on: a checkpoint holds one tensor for each copy, named with the copy's number, with the
- * remaining dims.  Padding is never
- * written to a file: `size` is the logical size of the whole tensor; `stride` gives the positions of this rank's
- * elements in the arena.  A split over the copies, or `stages`, gives some tensors to some ranks only. */
+ * outermost from `first_copy` on, with `skipped_copies` between two of them: a checkpoint holds one tensor for each
+ * copy, named with the copy's number, with the remaining dims.  Padding is never written to a file: `size` is the
+ * logical size of the whole tensor; `stride` gives the positions of this rank's elements in the arena.  A split over
+ * the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
     const char *name; /* "h.*.attn.wq" */
     /* NULL for a parameter, else its kind of state, by the optimizer's name: "m", "v"; or a scalar's name. */
     const char *state;
     RtType type;
     int rank, copies;
-    int64_t first_copy;
+    int64_t first_copy, skipped_copies;
     const char *dim[RT_MAX_RANK];
     int64_t size[RT_MAX_RANK], padded[RT_MAX_RANK], stride[RT_MAX_RANK];
     RtSplit split[RT_MAX_RANK];
@@ -270,16 +262,19 @@ typedef struct {
 /* The whole trainer: options, data, loop, checkpoints.  Returns the exit status. */
 int rt_main(int argc, char **argv, const RtProgram *program);
 
-/* --- Products: C = A B, C += A B, or C = activation(A B + bias) ----------------------------
+/* --- Products: C = A B, C += A B, C = activation(A B + bias), or C = A B * slope(at) -----------
  *
  * A is [M, K] and B is [K, N] as `batch` matrices each; one of the strides of rows and columns is 1, the other is
  * arbitrary (a transposed operand has row stride 1).  Sums in f32.  A product is created once (rt_product_create, in
  * program->create) and run often. */
-typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH } RtActivation;
+typedef enum { RT_NO_ACTIVATION, RT_RELU, RT_GELU_TANH, RT_GELU_TANH_SLOPE } RtActivation;
 
 /* Products by expert: of M, N or K only the elements up to the last one that is not zero in A, in B, or in either are
  * computed; contiguous where that is looked up: A's rows, B's columns, A's columns or B's rows.  A GPU computes all. */
 typedef enum { RT_NOT_COUNTED, RT_COUNTED_M, RT_COUNTED_N, RT_COUNTED_K } RtCounted;
+
+/* With a product: of each of A's rows, or of each of B's columns, the sum. */
+typedef enum { RT_NO_SUMS, RT_SUMS_A, RT_SUMS_B } RtSums;
 
 typedef struct {
     int64_t m, n, k, batch;
@@ -292,7 +287,8 @@ typedef struct {
     bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */
     RtActivation activation;
     bool keeps_before; /* the operand of the activation is written too, with C's type and strides; on a GPU only */
-    int unfused;       /* on a GPU: the launch that computes bias and activation if cuBLASLt does not fuse them */
+    RtSums sums;       /* of one matrix, with no other epilogue; on a GPU only */
+    int unfused;       /* on a GPU: the launch that computes epilogue or sums if cuBLASLt does not */
 } RtProductShape;
 
 /* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer with an error if the
@@ -302,6 +298,12 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
 
 /* With a bias, an activation or both; NULL for absent ones. */
 void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c);
+
+/* With a slope, at elements of C's type and strides; on a GPU only. */
+void rt_product_slope(Rt *rt, int id, const void *a, const void *b, const void *at, void *c);
+
+/* With sums: contiguous, of C's type; `scratch` is for their launch, NULL if it needs none. */
+void rt_product_sums(Rt *rt, int id, const void *a, const void *b, void *sums, void *scratch, void *c);
 
 /* --- On a GPU ------------------------------------------------------------------------------------
  *

@@ -5,6 +5,7 @@
 #include "cuda_group.h"
 #include "cuda_library.h"
 #include "cuda_row.h"
+#include "cuda_sums.h"
 #include "map.h"
 #include "stages.h"
 #include "templates.h"
@@ -167,6 +168,7 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
     const Op **group = NEW_ARRAY(&m->arena, const Op *, MAX_GROUP);
     CudaCall *call = NEW(&m->arena, CudaCall);
     *call = (CudaCall){ .count = find_cuda_group(m, op, group), .op = group };
+    call->is_in_product = call->count == 1 && is_run_by_product(m, op);
     call->launches = add_kernel(program, call, out);
     map_put(&program->calls, op, call);
     return group[call->count - 1];
@@ -193,13 +195,21 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
     map_put(&program->products, op, calls);
 }
 
-/* The kernel that the runtime launches for messages between ranks. */
+/* Kernels that the runtime launches: for messages between ranks, and initial values. */
 static void add_messages(CudaProgram *program, FILE *out)
 {
     static CudaLaunch messages = { .name = "rt_messages", .blocks = 1, .threads = 256 };
     static const CudaLaunches launches = { .count = 1, .at = &messages };
     fputs(cuda_messages_template, out);
     *new_kernel(program) = (KernelText){ .kernel = { "messages", "", &launches, 0 }, .code = "" };
+}
+
+static void add_initial_values(CudaProgram *program, FILE *out)
+{
+    static CudaLaunch initial = { .name = "rt_initial_values", .blocks = 1, .threads = 256 };
+    static const CudaLaunches launches = { .count = 1, .at = &initial };
+    fputs(cuda_initial_template, out);
+    *new_kernel(program) = (KernelText){ .kernel = { "initial values", "", &launches, 0 }, .code = "" };
 }
 
 static const char *kernels_text(CudaProgram *program)
@@ -216,6 +226,7 @@ static const char *kernels_text(CudaProgram *program)
         }
     if (program->m->naxes)
         add_messages(program, text.out);
+    add_initial_values(program, text.out);
     return close_text(&program->m->arena, &text);
 }
 

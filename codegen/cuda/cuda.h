@@ -38,9 +38,9 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op);
 /* Attention: the largest head that the tiles of the runtime's kernels support. */
 enum { CUDA_LARGEST_HEAD = 256 };
 
-/* For Module.keeps_before: cuBLASLt writes the operand of gelu besides its result, but for relu only a mask of the
- * positive elements. */
-enum { CUDA_KEEPS_BEFORE = IS_GELU_TANH };
+/* For Module.keeps_before: cuBLASLt writes the operand of gelu besides its result, and reads it for gelu's slope, but
+ * for relu only a mask of the positive elements. */
+enum { CUDA_KEEPS_BEFORE = IS_GELU_TANH | IS_GELU_TANH_SLOPE };
 
 /* The number of later ops that may share its launch.  For Module.scratch_stays. */
 int cuda_scratch_stays(Module *m, const Op *op);
@@ -57,6 +57,7 @@ typedef struct {
     int count;
     const Op *const *op;
     const Product *product; /* of the only op, whose arguments are then product_operands(); NULL: the whole op */
+    bool is_in_product;     /* the next op is a product that computes it, or runs it first */
 } CudaCall;
 
 /* The launches of an op: NULL if it is not a kernel, or if it belongs to the group of an earlier op. */

@@ -42,6 +42,8 @@ static void place_operands(Module *m, const Func *kernel, const Op *call, const 
     push_value(&m->arena, &op->args, placed(m, kernel->params.at[0], product, strides, moves));
     if (s->has_bias)
         push_value(&m->arena, &op->args, placed(m, kernel->params.at[1], arg(call, p->bias), &one, moves));
+    if (p->slope)
+        push_value(&m->arena, &op->args, placed(m, kernel->params.at[1], arg(call, p->at), strides, moves));
     if (s->keeps_before)
         push_value(&m->arena, &op->results, placed(m, kernel->results.at[0], product, strides, moves));
     push_value(&m->arena, &op->results, placed(m, kernel->results.at[s->keeps_before], c, strides, moves));
@@ -72,6 +74,10 @@ static Func *epilogue_kernel(Module *m, const Op *call, const Product *p)
     }
     if (p->activation)
         value = build_op(&b, p->activation->kind, p->activation->attrs, 1, &value);
+    if (p->slope) {
+        Value *at = add_param(m, kernel, intern_text(m, "at"), type);
+        value = BUILD(&b, OP_mul, NO_ATTRS, value, build_op(&b, p->slope->kind, p->slope->attrs, 1, &at));
+    }
     value->name = intern_text(m, "c");
     push_value(&m->arena, &kernel->results, value);
     add_name(&kernel->inner, row.dim[0].name);

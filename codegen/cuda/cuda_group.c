@@ -19,7 +19,7 @@ static CudaMember member_kind(Module *m, const Op *op)
     return kernel ? cuda_member(m, kernel) : NO_MEMBER;
 }
 
-static bool does_nothing(const Op *op) { return info(op)->family == VIEW && !(info(op)->traits & WAITS); }
+bool does_nothing(const Op *op) { return info(op)->family == VIEW && !(info(op)->traits & WAITS); }
 
 static const Op *next_of(const Op *op)
 {

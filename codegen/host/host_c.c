@@ -78,7 +78,7 @@ static Statement naive_product_statement(FuncText *t, const Op *op, int number, 
     return naive_product_call(t->h->m, product, find_kernel(&wanted), op, operands);
 }
 
-static const char *no_unfused(FuncText *t, const Op *op, int number) { return NULL; }
+static const char *no_unfused(FuncText *t, const Op *op, int number, Product *product) { return NULL; }
 
 static char *copy_statement(Module *m, const char *to, const char *from, const char *bytes)
 {

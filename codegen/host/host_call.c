@@ -144,16 +144,16 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
     Product *products;
     int count = plan_products(m, kernel, op, &products);
     for (int i = 0; i < count; i++) {
-        const Product *p = &products[i];
+        Product *p = &products[i];
         int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);
         const char **operands = operands_of_product(t, op, p);
         if (p->copied >= 0)
             write_statement(t, place_text(m, op),
                             t->h->dialect->copy(m, operands[op->args.count + p->c], operands[p->copied],
                                                 own_bytes(t, &op->results.at[p->c]->type)));
+        const char *unfused = t->h->dialect->unfused(t, op, i, p);
         Statement call = p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
-                                  : product_call(m, p, find_product(t->h, &p->shape, t->h->dialect->unfused(t, op, i)),
-                                                 op, operands);
+                                  : product_call(m, p, find_product(t->h, &p->shape, unfused), op, operands);
         write_traced(t, op, row, call);
     }
 }

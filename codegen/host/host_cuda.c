@@ -4,6 +4,7 @@
  *
  * The name of a kernel is the number of its first launch in a table; one call may be several launches.
  */
+#include "cuda/cuda_sums.h"
 #include "host_parts.h"
 
 #include <inttypes.h>
@@ -41,7 +42,7 @@ static int group_of(const Host *h, const Op *const *op, const Op *const **group)
 {
     const CudaCall *call = cuda_call(h->cuda, *op);
     *group = call ? call->op : NULL;
-    return call ? call->count : 0;
+    return call && !call->is_in_product ? call->count : 0;
 }
 
 static Statement kernel_statement(FuncText *t, const Op *first)
@@ -73,9 +74,25 @@ static Statement naive_product_statement(FuncText *t, const Op *op, int number, 
     return launch_statement(t, cuda_product_call(t->h->cuda, op, number), count, items);
 }
 
-static const char *unfused_launch(FuncText *t, const Op *op, int number)
+/* The launch of the sums that a product computes for the op before it. */
+static const char *sums_launch(FuncText *t, const CudaCall *call, RtSums of, Product *p)
 {
-    const CudaCall *call = cuda_product_call(t->h->cuda, op, number);
+    const Op *sums = call->op[0];
+    const bool has_scratch = cuda_scratch_bytes(t->h->m, sums) > 0;
+    p->shape.sums = of;
+    p->sums = pointer_to(t, result(sums));
+    p->scratch = has_scratch ? typed_in_frame(t, "float", sums->attrs.frame) : NULL;
+    return find_launched(t, call, 2 + has_scratch)->launches->at[0].name;
+}
+
+static const char *unfused_launch(FuncText *t, const Op *op, int number, Product *p)
+{
+    RtSums of;
+    const Op *sums = number == 0 ? sums_before(t->h->m, op, p, &of) : NULL;
+    const CudaCall *call = sums ? cuda_call(t->h->cuda, sums) : NULL;
+    if (call && call->is_in_product)
+        return sums_launch(t, call, of, p);
+    call = cuda_product_call(t->h->cuda, op, number);
     if (!call)
         return NULL;
     const Op *first = call->op[0];

@@ -3,8 +3,9 @@
  *   static const RtGap run_step_kinds_0[] = {
  *       { 4096, 512 }, { 0, 0 },
  *   };
- *   static const RtKinds run_step_kinds = { .axis = 1, .gap = (const RtGap *const[]){ run_step_kinds_0,
- * run_step_kinds_1 } };
+ *   static const RtKinds run_step_kinds = {
+ *       .axis = 1, .gap = (const RtGap *const[]){ run_step_kinds_0, run_step_kinds_0, run_step_kinds_2 },
+ *   };
  *
  *   float *x = (float *)(arena + rt_at(rt, &run_step_kinds, 8192));
  *
@@ -35,8 +36,9 @@ static const char *kinds_name(Host *h, const Func *f)
     name = arena_text(&h->m->arena, "%s_kinds", function_name(h, f));
     map_put(&h->frames, frame, (void *)(uintptr_t)name);
     for (int kind = 0; kind < h->kinds->count; kind++) {
-        write_gaps(h, frame, name, kind);
-        gaps = arena_text(&h->m->arena, "%s%s%s_%d", gaps, kind ? ", " : "", name, kind);
+        if (frame->alike[kind] == kind)
+            write_gaps(h, frame, name, kind);
+        gaps = arena_text(&h->m->arena, "%s%s%s_%d", gaps, kind ? ", " : "", name, frame->alike[kind]);
     }
     FILL(h->frame_tables.out,
          "static const RtKinds $name = {\n    .axis = $axis,\n    .gap = (const RtGap *const[]){ $gaps },\n};\n\n",
@@ -55,7 +57,7 @@ const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset
     const KindFrame *frame = kind_frame(h->kinds, f);
     const int64_t at = place_on(frame, 0, offset);
     for (int kind = 1; kind < h->kinds->count; kind++)
-        if (place_on(frame, kind, offset) != at)
+        if (frame->alike[kind] == kind && place_on(frame, kind, offset) != at)
             return arena_text(arena, "%s + rt_at(rt, &%s, %" PRId64 ")", base, kinds_name(h, f), offset);
     return at ? arena_text(arena, "%s + %" PRId64, base, at) : base;
 }

@@ -235,32 +235,33 @@ static void count_copies(LoopText *l)
 
 /* --- Tracing ------------------------------------------------------------------------------- */
 
-/* The number of a loop's first copy: those before are counted by the loops of other chunks. */
-static int64_t first_copy(const Module *m, Name dim)
+/* A parameter of a loop: it says which copies of a repeat these are. */
+static const Param *param_along(const Module *m, Name dim)
 {
-    for (const Param *param = m->params; param; param = param->next)
-        if (find_dim(&param->type, dim) >= 0)
-            return param->first;
-    return 0;
+    const Param *param = m->params;
+    while (param && find_dim(&param->type, dim) < 0)
+        param = param->next;
+    return param;
 }
 
-/* "h.copy" of "h.copy.chunk2": a trace counts the copies of all chunks, and of all stages, alike. */
+/* "h.copy" of "h.copy.at.24.chunk2": a trace counts the copies of all runs and chunks, and of all stages, alike. */
 static const char *traced_dim(const LoopText *l)
 {
     Module *m = l->t->h->m;
-    const char *copy = strstr(l->dim, ".copy"), *chunk = copy ? strstr(copy, ".chunk") : NULL;
-    return string_text(m, chunk ? arena_text(&m->arena, "%.*s", (int)(chunk - l->dim), l->dim) : l->dim);
+    const char *copy = strstr(l->dim, ".copy"), *run = copy ? strstr(copy, ".at.") : NULL,
+               *end = copy && !run ? strstr(copy, ".chunk") : run;
+    return string_text(m, end ? arena_text(&m->arena, "%.*s", (int)(end - l->dim), l->dim) : l->dim);
 }
 
 static char *iteration_text(const LoopText *l)
 {
     Module *m = l->t->h->m;
-    const char *number = l->index;
-    if (runs_in_stages(l->op)) {
-        const int64_t first = first_copy(m, l->dim);
-        number = position_in_whole(m, &l->op->attrs.dims.dim[0], l->index);
-        number = first ? arena_text(&m->arena, "%" PRId64 " + %s", first, number) : number;
-    }
+    const Param *param = param_along(m, l->dim);
+    const char *number = runs_in_stages(l->op) ? position_in_whole(m, &l->op->attrs.dims.dim[0], l->index) : l->index;
+    if (param && param->skips)
+        number = arena_text(&m->arena, "%" PRId64 " * (%s)", 1 + param->skips, number);
+    if (param && param->first)
+        number = arena_text(&m->arena, "%" PRId64 " + %s", param->first, number);
     return arena_text(&m->arena, "RT_ITERATION(rt, %s, %s);", traced_dim(l), number);
 }
 

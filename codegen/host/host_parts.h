@@ -204,9 +204,9 @@ struct Dialect {
     /* The statement that runs product `number` of a kernel, with an operand order that rt_product does not support. */
     Statement (*naive_product)(FuncText *t, const Op *op, int number, const Product *product,
                                const char *const operands[]);
-    /* The name of the launch that computes bias and activation of product `number` if the library does not; NULL:
-     * none. */
-    const char *(*unfused)(FuncText *t, const Op *op, int number);
+    /* The name of the launch that computes the epilogue of product `number` if the library does not; NULL: none.  Sets
+     * what the product computes for an earlier op. */
+    const char *(*unfused)(FuncText *t, const Op *op, int number, Product *product);
     char *(*copy)(Module *m, const char *to, const char *from, const char *bytes);
     char *(*zero)(Module *m, const char *at, const char *bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);

@@ -45,6 +45,15 @@ static RtPiece piece_of(const Module *m, const Op *op)
                       .zigzag_cut = op->attrs.zigzag };
 }
 
+static int64_t *copies_of_stages(Module *m, const Dim *dim)
+{
+    const int64_t stages = split_count(m, dim->split);
+    int64_t *copies = NEW_ARRAY(&m->arena, int64_t, stages);
+    for (int64_t i = 0; i < stages; i++)
+        copies[i] = part_size(m, dim, i);
+    return copies;
+}
+
 /* The piece of a stack for ranks of one kind; -1: for one copy, with the numbers of copies of all kinds. */
 static RtPiece piece_on(Module *m, const Op *op, int kind)
 {
@@ -53,12 +62,8 @@ static RtPiece piece_on(Module *m, const Op *op, int kind)
     if (!is_stack(x))
         return piece;
     const Dim *dim = &x->dim[0];
-    const int64_t stages = split_count(m, dim->split);
-    int64_t *copies = NEW_ARRAY(&m->arena, int64_t, stages);
-    for (int64_t i = 0; i < stages; i++)
-        copies[i] = part_size(m, dim, i);
-    piece.outer = piece.outer / local_size(m, dim) * (kind < 0 ? 1 : copies[kind]);
-    piece.copies = kind < 0 ? copies : NULL;
+    piece.outer = piece.outer / local_size(m, dim) * (kind < 0 ? 1 : part_size(m, dim, kind));
+    piece.copies = kind < 0 ? copies_of_stages(m, dim) : NULL;
     piece.along = dim->split.axis[0];
     return piece;
 }
@@ -164,17 +169,25 @@ static void add_collective(Space *s, const RtCollective *c, const Op *op)
     s->parts += rt_packed_parts(c);
 }
 
+/* Have ranks of this kind stacks of other sizes than those of the one before? */
+static bool has_other_copies(const Module *m, const Op *const ops[], int count, int kind)
+{
+    bool differs = false;
+    for (int i = 0; i < count; i++) {
+        const Type *type = &arg(ops[i], 0)->type;
+        differs |= is_stack(type) && part_size(m, &type->dim[0], kind) != part_size(m, &type->dim[0], kind - 1);
+    }
+    return differs;
+}
+
 /* Adds the collective that begins with this op, for each kind of rank; returns its last op. */
 static const Op *add_space(Space on[], int kinds, const Op *op)
 {
     const Op *ops[MOST_PIECES];
     const int count = find_bucket(op, ops);
     RtCollective c = collective_of(on->m, ops, count, 0);
-    bool differs = false;
-    for (int i = 0; i < count; i++)
-        differs |= is_stack(&arg(ops[i], 0)->type);
     for (int kind = 0; kind < kinds; kind++) {
-        if (kind && differs)
+        if (kind && has_other_copies(on->m, ops, count, kind))
             c = collective_of(on->m, ops, count, kind);
         add_collective(&on[kind], &c, op);
     }

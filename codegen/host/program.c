@@ -101,6 +101,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
         { "rank", integer_text(m, value->type.rank) },
         { "copies", integer_text(m, count_copies(path)) },
         { "first_copy", param && param->first ? integer_text(m, param->first) : NULL },
+        { "skipped_copies", param && param->skips ? integer_text(m, param->skips) : NULL },
         { "dim", dim_list(m, value, 0) },
         { "size", dim_list(m, value, 1) },
         { "padded", dim_list(m, value, 3) },

@@ -231,17 +231,23 @@ static bool refuse(Module *m, const Op *op, const char *why)
     return false;
 }
 
-/* Plans bias and activation; false if an operand is not a parameter of the kernel. */
+/* Plans bias, activation and slope; false if an operand is not a parameter of the kernel. */
 static bool plan_epilogue(const Func *kernel, const Op *call, const Epilogue *e, Product *p)
 {
-    unsigned traits = e->activation ? info(e->activation)->traits : 0;
+    unsigned traits = e->activation ? info(e->activation)->traits : e->slope ? info(e->slope)->traits : 0;
     p->bias = e->bias ? index_of(&kernel->params, e->bias) : -1;
     p->before = e->activation ? index_of(&kernel->results, e->before) : -1;
+    p->at = e->slope ? index_of(&kernel->params, e->before) : -1;
     p->activation = e->activation;
+    p->slope = e->slope;
     p->shape.has_bias = e->bias;
-    p->shape.activation = traits & IS_RELU ? RT_RELU : traits & IS_GELU_TANH ? RT_GELU_TANH : RT_NO_ACTIVATION;
+    p->shape.activation = traits & IS_RELU              ? RT_RELU
+                          : traits & IS_GELU_TANH       ? RT_GELU_TANH
+                          : traits & IS_GELU_TANH_SLOPE ? RT_GELU_TANH_SLOPE
+                                                        : RT_NO_ACTIVATION;
     p->shape.keeps_before = p->before >= 0;
-    return (!e->bias || p->bias >= 0) && (p->before < 0 || call->results.at[p->before]->storage);
+    return (!e->bias || p->bias >= 0) && (!e->slope || (p->at >= 0 && arg(call, p->at)->storage)) &&
+           (p->before < 0 || call->results.at[p->before]->storage);
 }
 
 /* Do loops, batch, rows and columns stay inside the operand? */
@@ -269,6 +275,7 @@ static bool check_product(Module *m, const Op *call, const Product *p)
     return covers(m, call, arg(call, p->a), p, a, &left) && covers(m, call, arg(call, p->b), p, b, &right) &&
            covers(m, call, call->results.at[p->c], p, c, &made) &&
            (p->before < 0 || covers(m, call, call->results.at[p->before], p, c, &made)) &&
+           (p->at < 0 || covers(m, call, arg(call, p->at), p, c, &made)) &&
            (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
 }
 
@@ -300,7 +307,8 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
     AxisList kinds[N_KINDS] = { { 0 } };
     find_axes(m, p->dot, call, p, kinds);
     choose_shape(m, kinds, p);
-    p->naive |= p->before >= 0 && !same_strides(call->results.at[p->before], c);
+    p->naive |= (p->before >= 0 && !same_strides(call->results.at[p->before], c)) ||
+                (p->at >= 0 && !same_strides(arg(call, p->at), c));
     return check_product(m, call, p);
 }
 

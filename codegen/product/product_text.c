@@ -17,7 +17,10 @@ static char *number(Module *m, int64_t value) { return arena_text(&m->arena, "%"
 
 char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused)
 {
-    static const char *const activation[] = { [RT_RELU] = "RT_RELU", [RT_GELU_TANH] = "RT_GELU_TANH" };
+    static const char *const activation[] = {
+        [RT_RELU] = "RT_RELU", [RT_GELU_TANH] = "RT_GELU_TANH", [RT_GELU_TANH_SLOPE] = "RT_GELU_TANH_SLOPE"
+    };
+    static const char *const sums[] = { NULL, "RT_SUMS_A", "RT_SUMS_B" };
     static const char *const counted[] = { NULL, "RT_COUNTED_M", "RT_COUNTED_N", "RT_COUNTED_K" };
     const Field fields[] = {
         { "m", number(m, s->m) },
@@ -32,6 +35,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
         { "has_bias", s->has_bias ? "true" : NULL },
         { "activation", s->activation ? activation[s->activation] : NULL },
         { "keeps_before", s->keeps_before ? "true" : NULL },
+        { "sums", sums[s->sums] },
         { "unfused", unfused },
         { NULL, NULL },
     };
@@ -52,13 +56,13 @@ static char *step(Module *m, const char *index, int64_t stride)
                        : arena_text(&m->arena, " + %s * %" PRId64, index, stride);
 }
 
-enum { A, B, C, BIAS };
+enum { A, B, C, BIAS, AT };
 
 static char *moved(Module *m, const Product *p, int operand, const Value *value, const char *text)
 {
     char *steps = "";
     for (int i = 0; i < p->nloops; i++) {
-        const int64_t stride[] = { p->loop[i].a, p->loop[i].b, p->loop[i].c, p->loop[i].bias };
+        const int64_t stride[] = { p->loop[i].a, p->loop[i].b, p->loop[i].c, p->loop[i].bias, p->loop[i].c };
         steps = arena_text(&m->arena, "%s%s", steps, step(m, index_name(m, p->loop[i].dim), stride[operand]));
     }
     if (!*steps)
@@ -81,12 +85,21 @@ Statement product_call(Module *m, const Product *p, int id, const Op *call, cons
     items[count++] = number(m, id);
     items[count++] = moved(m, p, A, arg(call, p->a), operand[p->a]);
     items[count++] = moved(m, p, B, arg(call, p->b), operand[p->b]);
-    if (!is_plain) {
+    if (p->sums) {
+        items[count++] = p->sums;
+        items[count++] = p->scratch ? p->scratch : "NULL";
+    } else if (p->slope) {
+        items[count++] = moved(m, p, AT, arg(call, p->at), operand[p->at]);
+    } else if (!is_plain) {
         items[count++] = p->bias < 0 ? "NULL" : moved(m, p, BIAS, arg(call, p->bias), operand[p->bias]);
         items[count++] = p->before < 0 ? "NULL" : moved_result(m, p, p->before, call, operand);
     }
     items[count++] = moved_result(m, p, p->c, call, operand);
-    Statement s = { .function = is_plain ? "rt_product" : "rt_product_with", .count = count, .operand = items };
+    const char *function = p->sums    ? "rt_product_sums"
+                           : is_plain ? "rt_product"
+                           : p->slope ? "rt_product_slope"
+                                      : "rt_product_with";
+    Statement s = { .function = function, .count = count, .operand = items };
     for (; s.nloops < p->nloops; s.nloops++) {
         s.loop[s.nloops].index = index_name(m, p->loop[s.nloops].dim);
         s.loop[s.nloops].count = p->loop[s.nloops].count;
@@ -122,7 +135,7 @@ static const char *stored(Module *m, DType dtype)
     return dtype == F32 ? "sum" : arena_text(&m->arena, "rt_store_%s(sum)", dtype_name[dtype]);
 }
 
-/* Bias and activation of the sum. */
+/* Bias and activation of the sum, or slope. */
 static char *after_sum(Module *m, const Product *p, const Op *call, const Names *dims)
 {
     Text text;
@@ -138,6 +151,13 @@ static char *after_sum(Module *m, const Product *p, const Op *call, const Names 
     if (p->activation) {
         fputs("sum = ", text.out);
         FILL(text.out, info(p->activation)->forward, { "a", "sum" });
+        fputs(";\n", text.out);
+    }
+    if (p->slope) {
+        const Value *at = arg(call, p->at);
+        fprintf(text.out,
+                "const float at_point = %s;\nsum *= ", float_text(m, at->type.dtype, element_text(m, "at", at, dims)));
+        FILL(text.out, info(p->slope)->forward, { "a", "at_point" });
         fputs(";\n", text.out);
     }
     return close_text(&m->arena, &text);
@@ -169,14 +189,14 @@ char *naive_product_point(Module *m, const Product *p, const Op *call)
 
 int product_operands(const Product *p, const Op *call, const char *name[], int at[])
 {
-    static const char *const names[MAX_PRODUCT_OPERANDS] = { "a", "b", "bias", "before", "c" };
-    const int operand[] = { p->a, p->b, p->bias, p->before, p->c };
+    static const char *const names[MAX_PRODUCT_OPERANDS] = { "a", "b", "bias", "at", "before", "c" };
+    const int operand[] = { p->a, p->b, p->bias, p->at, p->before, p->c };
     int count = 0;
     for (int i = 0; i < MAX_PRODUCT_OPERANDS; i++) {
         if (operand[i] < 0)
             continue;
         name[count] = names[i];
-        at[count++] = operand[i] + (i > 2 ? call->args.count : 0);
+        at[count++] = operand[i] + (i > 3 ? call->args.count : 0);
     }
     return count;
 }

@@ -140,7 +140,7 @@ FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, bool
     write_scalars(k, body.out);
     for (int i = 0; i < k->nregions; i++)
         write_region(k, k->region_order[i], body.out);
-    FunctionText text = { .comment = row_comment(k), .body = close_text(&m->arena, &body) };
+    FunctionText text = { .comment = anonymous ? NULL : row_comment(k), .body = close_text(&m->arena, &body) };
     text.nparameters = parameters(k, &text.parameter);
     return text;
 }

@@ -34,18 +34,19 @@ void write_local(const RowKernel *k, const char *type, const char *name, const c
 
 static bool is_integer(DType dtype) { return dtype == I32 || dtype == BOOL; }
 
-/* Are the operands of an op, except weak numbers, integers?  (Of dropout, the key is an integer, but x is a float.) */
+/* Are the operands of an op integers?  Numbers adapt to the others, if there are any.  (Of dropout, the key is an
+ * integer, but x is a float.) */
 static bool meets_integers(const Op *op)
 {
-    bool any_float = false, any = false;
-    for (int i = (info(op)->traits & CHOOSES) != 0; i < op->args.count && is_integer(result(op)->type.dtype); i++) {
-        const Value *value = arg(op, i);
-        if (is_constant(value->def))
-            continue;
-        any = true;
-        any_float |= !is_integer(value->type.dtype);
+    const bool chooses = info(op)->traits & CHOOSES;
+    bool any = false, any_float = false, float_number = false;
+    for (int i = chooses; i < op->args.count; i++) {
+        const bool is_float = !is_integer(arg(op, i)->type.dtype), is_fixed = is_constant(arg(op, i)->def);
+        any |= !is_fixed;
+        any_float |= is_float && !is_fixed;
+        float_number |= is_float && is_fixed;
     }
-    return any ? !any_float : is_integer(result(op)->type.dtype);
+    return is_integer(result(op)->type.dtype) && !(any ? any_float : float_number);
 }
 
 static const char *text_in_c(const Op *op) { return meets_integers(op) ? info(op)->integers : info(op)->forward; }

@@ -25,17 +25,26 @@ int stars_of(const Param *param)
     return stars;
 }
 
+void count_copies(const Module *m, const Param *param, Vars *vars)
+{
+    for (int i = 0; i < vars->count; i++) {
+        Var *var = &vars->var[i];
+        var->first = i == 0 ? param->first : 0;
+        var->step = i == 0 ? 1 + param->skips : 1;
+        var->whole = var->size = param->type.dim[i].size;
+        var->value = 0;
+        for (const Param *other = m->params; other && i == 0; other = other->next)
+            var->whole += other != param && other->path == param->path ? other->type.dim[0].size : 0;
+    }
+}
+
 static void add_copies(Binding *b, const Param *param)
 {
     Vars vars;
     const char *unknown;
     int stars;
     path_of(&b->run->arena, param->path, &vars);
-    for (int i = 0; i < vars.count; i++) {
-        vars.var[i].first = i == 0 ? param->first : 0;
-        vars.var[i].size = param->type.dim[i].size;
-        vars.var[i].value = 0;
-    }
+    count_copies(b->m, param, &vars);
     do {
         ParamCopy *copy = &b->copy[b->ncopies++];
         *copy = (ParamCopy){ .param = param,

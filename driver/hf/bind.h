@@ -57,8 +57,11 @@ typedef struct {
     const char *name; /* NULL: `*` */
     int dim;          /* of the parameter's type, its copies included */
     bool is_copy;
-    int64_t first, size, value;
+    int64_t first, step, size, value; /* of copies, these numbers: first, first + step, ... */
+    int64_t whole;                    /* all copies of this path */
 } Var;
+
+int64_t number_at(const Var *var);
 
 typedef struct {
     int count;

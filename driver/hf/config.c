@@ -1,5 +1,6 @@
 /* config.c -- `need`, `cycle` and `set` of a .map file: what config.json says, as values of the model's consts and
  * dims. */
+#include "folder.h"
 #include "name_map.h"
 
 #include <cjson/cJSON.h>
@@ -21,13 +22,15 @@ static const cJSON *find_key(const cJSON *config, const char *key)
 
 /* --- need, cycle ---------------------------------------------------------------------------- */
 
-/* One VALUE: JSON, with `none` for what is not there, and null. */
+/* One VALUE: JSON, with `none` for what is not there, and null; `inf` is as transformers writes it. */
 static bool read_value(Scan *scan, cJSON **value)
 {
     const char *text;
     double number;
     if (is_keyword(scan, "none"))
         *value = cJSON_CreateNull();
+    else if (is_keyword(scan, "inf"))
+        *value = cJSON_Parse(INFINITE);
     else if (is_keyword(scan, "true"))
         *value = cJSON_CreateTrue();
     else if (is_keyword(scan, "false"))
@@ -38,7 +41,7 @@ static bool read_value(Scan *scan, cJSON **value)
         *value = cJSON_CreateNumber(number);
     else {
         error_at(&scan->map->diags, (Where){ .at = { scan->at, scan->at + 1 } },
-                 "a value should stand here: a number, a text in quotes, true, false, or none");
+                 "a value should stand here: a number, a text in quotes, true, false, inf, or none");
         return false;
     }
     return true;

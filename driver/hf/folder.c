@@ -12,6 +12,25 @@ const char *path_in(Arena *arena, const char *folder, const char *name)
     return arena_text(arena, "%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
+/* Python's json, and so transformers until version 4, writes Infinity, which JSON does not have. */
+static const char *without_infinity(Arena *arena, const char *text)
+{
+    static const char name[] = "Infinity";
+    const char *at = text, *before = "";
+    bool is_quoted = false;
+    for (const char *c = text; *c; c++)
+        if (*c == '\\' && is_quoted && c[1])
+            c++;
+        else if (*c == '"')
+            is_quoted = !is_quoted;
+        else if (!is_quoted && strncmp(c, name, sizeof name - 1) == 0) {
+            before = arena_text(arena, "%s%.*s%s", before, (int)(c - at), at, INFINITE);
+            at = c += sizeof name - 1;
+            c--;
+        }
+    return arena_text(arena, "%s%s", before, at);
+}
+
 static cJSON *read_json(Run *run, const char *path)
 {
     const char *why;
@@ -20,7 +39,7 @@ static cJSON *read_json(Run *run, const char *path)
         run_failed(run, "cannot read %s: %s", path, why);
         return NULL;
     }
-    cJSON *json = cJSON_ParseWithOpts(source->text, NULL, true);
+    cJSON *json = cJSON_ParseWithOpts(without_infinity(&run->arena, source->text), NULL, true);
     if (cJSON_IsObject(json))
         return json;
     cJSON_Delete(json);

@@ -5,6 +5,8 @@
 
 #include "tensors.h"
 
+#define INFINITE "{\"__float__\":\"Infinity\"}" /* as transformers 5 writes it into config.json */
+
 typedef struct {
     const char *path;
     struct cJSON *config;

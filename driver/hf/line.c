@@ -69,6 +69,8 @@ static const Param *param_of(const LineUse *use, int number)
 /* How long a factor of an axis is, of that parameter; 0 after reporting. */
 static int64_t item_size(const LineUse *use, const Item *item, const Param *param)
 {
+    if (item->kind == OF_ONE)
+        return 1;
     if (item->kind == OF_TARGETS) {
         if (item->number == use->line->ntargets)
             return item->number;
@@ -77,7 +79,7 @@ static int64_t item_size(const LineUse *use, const Item *item, const Param *para
     }
     if (item->kind == OF_COPIES) {
         if (star_of(use) >= 0)
-            return use->vars.var[star_of(use)].size;
+            return use->vars.var[star_of(use)].whole;
         refuse(use, item->loc, "* in an axis counts the copies of a parameter: its path needs a *", NULL);
         return 0;
     }
@@ -291,7 +293,7 @@ static bool add_move(const LineUse *use, const Box *box)
             move->param_at += var->value * param_stride(use->param, var->dim);
     }
     if (box->star_stride)
-        move->tensor_at += use->vars.var[star_of(use)].value * box->star_stride;
+        move->tensor_at += number_at(&use->vars.var[star_of(use)]) * box->star_stride;
     for (int i = 0; i < move->rank; i++)
         count *= move->size[i];
     move->tensor = tensor;
@@ -316,15 +318,13 @@ static void size_vars(LineUse *use)
 {
     const Param *param = use->param;
     use->vars.defines = &use->b->map->defines;
-    for (int i = 0; i < use->vars.count; i++) {
-        use->vars.var[i].first = i == 0 ? param->first : 0;
-        use->vars.var[i].size = param->type.dim[i].size;
+    count_copies(use->b->m, param, &use->vars);
+    for (int i = 0; i < use->vars.count; i++)
         use->vars.var[i].dim = i;
-    }
     for (int d = stars_of(param); d < param->type.rank; d++)
         if (is_counted(&use->b->run->arena, use->line->name, param->type.dim[d].name))
             use->vars.var[use->vars.count++] =
-                (Var){ .name = param->type.dim[d].name, .dim = d, .size = param->type.dim[d].size };
+                (Var){ .name = param->type.dim[d].name, .dim = d, .step = 1, .size = param->type.dim[d].size };
 }
 
 bool bind_param(LineUse *use)

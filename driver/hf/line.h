@@ -17,6 +17,9 @@ bool bind_param(LineUse *use); /* adds its moves; false after reporting */
 
 int stars_of(const Param *param); /* the repeats around it */
 
+/* The numbers of its copies; the variables are those of its path. */
+void count_copies(const Module *m, const Param *param, Vars *vars);
+
 /* Without the map's prefix, if the folder lacks it. */
 const char *name_in_folder(const Binding *b, const char *name);
 

@@ -20,7 +20,7 @@ static bool read_item(Scan *scan, Item *item)
     if (accept_sign(scan, '*'))
         *item = (Item){ .kind = OF_COPIES };
     else if (scan_number(scan, &number))
-        *item = (Item){ .kind = OF_TARGETS, .number = (int64_t)number };
+        *item = (Item){ .kind = number == 1 ? OF_ONE : OF_TARGETS, .number = (int64_t)number };
     else if (*(item->dim = scan_word(scan, &loc)))
         item->kind = OF_DIM;
     else

@@ -9,9 +9,9 @@ enum { MAX_ITEMS = 8 }; /* of each list below */
 
 struct cJSON;
 
-typedef enum { OF_DIM, OF_COPIES, OF_TARGETS } ItemKind;
+typedef enum { OF_DIM, OF_ONE, OF_COPIES, OF_TARGETS } ItemKind;
 
-/* A factor of an axis: `kv_heads`; `*`, the copies of a repeat; `3`, the parameters on the right. */
+/* A factor of an axis: `kv_heads`; `1`; `*`, the copies of a repeat; `3`, the parameters on the right. */
 typedef struct {
     ItemKind kind;
     Loc loc;

@@ -32,6 +32,8 @@ const char *path_of(Arena *arena, const char *text, Vars *vars)
     return path;
 }
 
+int64_t number_at(const Var *var) { return var->first + var->step * var->value; }
+
 static const Var *find_var(const Vars *vars, const char *name)
 {
     for (int i = 0; i < vars->count; i++)
@@ -45,7 +47,7 @@ static bool number_of(const Vars *vars, const char *name, int64_t *number)
 {
     const Var *var = find_var(vars, name);
     const size_t length = strlen(name);
-    *number = var ? var->first + var->value : 0;
+    *number = var ? number_at(var) : 0;
     for (int i = 0; !var && i < vars->defines->count; i++)
         if (strncmp(vars->defines->at[i], name, length) == 0 && vars->defines->at[i][length] == '=') {
             *number = strtoll(vars->defines->at[i] + length + 1, NULL, 10);
@@ -101,7 +103,7 @@ const char *name_of(Arena *arena, const char *pattern, const Vars *vars, const c
             if (!var)
                 return NULL;
             ++*stars;
-            name = arena_text(arena, "%s%lld", name, (long long)(var->first + var->value));
+            name = arena_text(arena, "%s%lld", name, (long long)number_at(var));
             c++;
         } else if (*c == '{') {
             c++;

@@ -141,12 +141,12 @@ static bool is_used_in_slices(const Module *m, const Func *f, const Value *value
 static void find_spans(const Module *m, const Func *f, const Value *value, int kinds, int64_t bytes[])
 {
     const int sliced = is_used_in_slices(m, f, value) ? uneven_dim(&value->type) : -1;
-    const int64_t whole = span_bytes(m, value);
+    const Dim *dim = sliced >= 0 ? &value->type.dim[sliced] : NULL;
+    const int64_t whole = span_bytes(m, value), most = dim ? local_size(m, dim) : 0;
+    const int64_t slice = dim ? value->storage->stride[sliced] * dtype_bytes(value->type.dtype) : 0;
     for (int kind = 0; kind < kinds; kind++) {
-        const Dim *dim = sliced >= 0 ? &value->type.dim[sliced] : NULL;
-        const int64_t part = dim ? part_size(m, dim, kind) : 0, missing = dim ? local_size(m, dim) - part : 0;
-        const int64_t behind = dim ? missing * value->storage->stride[sliced] * dtype_bytes(value->type.dtype) : 0;
-        bytes[kind] = dim && !part ? 0 : whole - behind;
+        const int64_t part = dim ? part_size(m, dim, kind) : 0;
+        bytes[kind] = dim && !part ? 0 : whole - (most - part) * slice;
     }
 }
 
@@ -157,26 +157,29 @@ typedef struct {
     uint64_t on; /* kinds that use it */
 } Use;
 
-typedef struct {
+typedef struct Uses {
     Kinds *kinds;
     const PipelineSlots *slots; /* NULL: no schedule */
     int count, room;
     Use *use;
 } Uses;
 
-static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
+static void add_use(Uses *all, Use use)
 {
-    enum { CACHE_LINE = 64 };
-    Module *m = all->kinds->m;
-    if (bytes <= 0 || !on)
-        return;
     if (all->count == all->room) {
-        Use *grown = NEW_ARRAY(&m->arena, Use, all->room = all->room ? 2 * all->room : 64);
+        Use *grown = NEW_ARRAY(&all->kinds->m->arena, Use, all->room = all->room ? 2 * all->room : 64);
         for (int i = 0; i < all->count; i++)
             grown[i] = all->use[i];
         all->use = grown;
     }
-    all->use[all->count++] = (Use){ at / CACHE_LINE * CACHE_LINE, aligned_bytes(at + bytes), on };
+    all->use[all->count++] = use;
+}
+
+static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
+{
+    enum { CACHE_LINE = 64 };
+    if (bytes > 0 && on)
+        add_use(all, (Use){ at / CACHE_LINE * CACHE_LINE, aligned_bytes(at + bytes), on });
 }
 
 /* The same for bytes that differ between kinds: one use for all that need as many. */
@@ -295,19 +298,29 @@ static void use_frame(Uses *all, const Func *f)
 
 static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
 
-/* Parameters of all entries are in the frame of each, and so is new state, which takes the place of the old one. */
 static void use_params(Uses *all, const Func *f)
 {
-    for (Func *other = is_entry(f) ? all->kinds->m->funcs : NULL; other; other = other->next) {
-        if (!is_entry(other))
-            continue;
-        note_readers(all->kinds, other);
-        for (int i = 0; i < other->params.count; i++)
-            use_value(all, other, other->params.at[i]);
-        const StepState state = other->role == STEP ? state_of(other) : (StepState){ 0 };
-        for (int i = 0; i < state.count; i++)
-            use_value(all, other, state.after[i]);
+    note_readers(all->kinds, f);
+    for (int i = 0; i < f->params.count; i++)
+        use_value(all, f, f->params.at[i]);
+    const StepState state = f->role == STEP ? state_of(f) : (StepState){ 0 };
+    for (int i = 0; i < state.count; i++)
+        use_value(all, f, state.after[i]);
+}
+
+/* Parameters of all entries are in the frame of each, and so is new state, which takes the place of the old one. */
+static void use_outer(Uses *all)
+{
+    Kinds *kinds = all->kinds;
+    if (!kinds->outer) {
+        kinds->outer = NEW(&kinds->m->arena, Uses);
+        *kinds->outer = (Uses){ .kinds = kinds, .slots = all->slots };
+        for (const Func *f = kinds->m->funcs; f; f = f->next)
+            if (is_entry(f))
+                use_params(kinds->outer, f);
     }
+    for (int i = 0; i < kinds->outer->count; i++)
+        add_use(all, kinds->outer->use[i]);
 }
 
 /* --- Gaps ------------------------------------------------------------------------------------------ */
@@ -334,12 +347,21 @@ static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
     }
 }
 
+static bool same_gaps(const KindFrame *frame, int a, int b)
+{
+    bool same = frame->count[a] == frame->count[b];
+    for (int i = 0; same && i < frame->count[a]; i++)
+        same = frame->gap[a][i].at == frame->gap[b][i].at && frame->gap[a][i].bytes == frame->gap[b][i].bytes;
+    return same;
+}
+
 static KindFrame *new_frame(const Kinds *kinds, const Func *f)
 {
     KindFrame *frame = NEW(&kinds->m->arena, KindFrame);
     frame->bytes = f->frame;
     frame->gap = NEW_ARRAY(&kinds->m->arena, Gap *, kinds->count);
     frame->count = NEW_ARRAY(&kinds->m->arena, int, kinds->count);
+    frame->alike = NEW_ARRAY(&kinds->m->arena, int, kinds->count);
     return frame;
 }
 
@@ -355,12 +377,16 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
         return frame;
     const Op *loop = micro_loop(m);
     Uses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
-    use_params(&all, f);
+    if (is_entry(f))
+        use_outer(&all);
     use_frame(&all, f);
     if (all.count)
         qsort(all.use, (size_t)all.count, sizeof *all.use, lower_first);
-    for (int kind = 0; kind < kinds->count; kind++)
+    for (int kind = 0; kind < kinds->count; kind++) {
         find_gaps(&all, frame, kind, f->frame);
+        while (!same_gaps(frame, frame->alike[kind], kind))
+            frame->alike[kind]++;
+    }
     return frame;
 }
 

@@ -22,6 +22,7 @@ typedef struct {
     int64_t bytes; /* in the plan */
     Gap **gap;     /* by kind: in order */
     int *count;    /* of them, by kind */
+    int *alike;    /* by kind: the first one with the same gaps */
 } KindFrame;
 
 typedef struct Kinds {
@@ -32,6 +33,7 @@ typedef struct Kinds {
     Map scratch; /* see scratch_bytes() */
     Map readers; /* Value -> the stages that read it, of the functions in `read` */
     Map read;
+    struct Uses *outer; /* of the arena, by what is in the frames of all programs; NULL: not found yet */
 } Kinds;
 
 /* Of a placed program that does not change while they are used; kinds_again: found anew, for those who ask later. */

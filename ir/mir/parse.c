@@ -289,6 +289,7 @@ static void read_param(Parser *p, Param **end)
     param->loc = from(p, at);
     param->path = read_name(p);
     param->first = accept(p, "from") ? read_int(p) : 0;
+    param->skips = accept(p, "skip") ? read_int(p) : 0;
     expect(p, ":");
     param->type = read_type(p);
     expect(p, "=");

@@ -320,12 +320,15 @@ static void print_func(Module *m, const Func *f, FILE *out)
     fputs("\n  }\n", out);
 }
 
-/* param %h.attn.wq h.*.attn.wq from 6 : f32[h.copy:12, embed:768] = normal(0.02, 0) no_decay loc(gpt2.mdl:20:5) */
+/* param %h.attn.wq h.*.attn.wq from 6 skip 1 : f32[h.copy:12, embed:768] = normal(0.02, 0) no_decay loc(gpt2.mdl:20:5)
+ */
 static void print_param(Module *m, const Param *param, FILE *out)
 {
     fprintf(out, "  param %%%s %s ", param->name, param->path);
     if (param->first)
         fprintf(out, "from %" PRId64 " ", param->first);
+    if (param->skips)
+        fprintf(out, "skip %" PRId64 " ", param->skips);
     fputs(": ", out);
     print_type(m, &param->type, out);
     fprintf(out, " = %s(", init_name[param->init]);

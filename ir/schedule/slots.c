@@ -134,8 +134,20 @@ static bool lie_together(const Module *m, const Op *call, const Value *a, const 
     return same_base(x, y) && x->base == BY_POINTER;
 }
 
+static bool lives_as(const Lifetime *a, const Lifetime *b)
+{
+    return a->made == b->made && a->read == b->read && a->made_chunk == b->made_chunk &&
+           a->read_chunk == b->read_chunk && a->arrives == b->arrives;
+}
+
+/* The slots of each rank that were found last: many values live alike. */
+typedef struct {
+    Lifetime life[MAX_STAGES];
+    int slots[MAX_STAGES]; /* 0: not known */
+} Known;
+
 /* Adds a value of the frame to the ring of those with which it lies, or to a new one. */
-static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
+static void add_to_ring(Module *m, PipelineSlots *all, int number, int i, Known *known)
 {
     const Op *call = all->parts.part[number].call;
     const Value *value = call->results.at[i];
@@ -153,21 +165,17 @@ static void add_to_ring(Module *m, PipelineSlots *all, int number, int i)
     ring->end = end > ring->end ? end : ring->end;
     for (int rank = 0; rank < all->schedule->ranks; rank++) {
         const Lifetime life = lifetime_of(m, all, number, i, rank);
-        const int needed = slots_of_result(all->schedule, rank, &life);
+        if (!known->slots[rank] || !lives_as(&life, &known->life[rank]))
+            known->slots[rank] = slots_of_result(all->schedule, rank, &life);
+        known->life[rank] = life;
+        const int needed = known->slots[rank];
         ring->in_flight |= life.made == FORWARD_ACTION && life.read > FORWARD_ACTION;
         ring->slots[rank] = needed > ring->slots[rank] ? needed : ring->slots[rank];
     }
 }
 
-static bool lives_as(const Lifetime *a, const Lifetime *b)
-{
-    return a->made == b->made && a->read == b->read && a->made_chunk == b->made_chunk &&
-           a->read_chunk == b->read_chunk && a->arrives == b->arrives;
-}
-
-/* Does the value have the slots that it needs, on each rank?  By the other program: see schedule.h.  Many values live
- * alike: `known` is, by rank, what was proved last. */
-static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, Lifetime *known, int *known_slots)
+/* Does the value have the slots that it needs, on each rank?  By the other program: see schedule.h. */
+static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, Known *proved)
 {
     const char *why;
     const Value *value = all->parts.part[number].call->results.at[i];
@@ -175,25 +183,24 @@ static bool certify_value(Module *m, const PipelineSlots *all, int number, int i
     for (int rank = 0; rank < all->schedule->ranks && ring >= 0; rank++) {
         const Lifetime life = lifetime_of(m, all, number, i, rank);
         const int slots = all->ring[ring].slots[rank];
-        if (known_slots[rank] == slots && lives_as(&life, &known[rank]))
+        if (proved->slots[rank] == slots && lives_as(&life, &proved->life[rank]))
             continue;
         if (!certify_slots(&m->arena, all->schedule, rank, &life, slots, &why)) {
             error_at(m->diags, (Where){ .at = all->loop->loc }, "the slots of %%%s: %s", value->name, why);
             return false;
         }
-        known[rank] = life, known_slots[rank] = slots;
+        proved->life[rank] = life, proved->slots[rank] = slots;
     }
     return true;
 }
 
 static bool certify_rings(Module *m, const PipelineSlots *all)
 {
-    Lifetime *known = NEW_ARRAY(&m->arena, Lifetime, all->schedule->ranks);
-    int *known_slots = NEW_ARRAY(&m->arena, int, all->schedule->ranks);
+    Known proved = { 0 };
     bool good = true;
     for (int number = 0; number < all->parts.count; number++)
         for (int i = 0; i < all->parts.part[number].call->results.count && good; i++)
-            good = certify_value(m, all, number, i, known, known_slots);
+            good = certify_value(m, all, number, i, &proved);
     return good;
 }
 
@@ -273,6 +280,7 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
         error_at(m->diags, (Where){ .at = loop->loc }, "internal: one action of @%s reads %%%s, another updates it",
                  micro->name, divided->name);
     all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, all->parts.chunks);
+    Known known = { 0 };
     int most = 0;
     for (const Op *op = micro->first; op; op = op->next)
         most += op->results.count;
@@ -280,7 +288,7 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
     for (int number = 0; number < all->parts.count && all->schedule; number++)
         for (int i = 0; i < all->parts.part[number].call->results.count; i++)
             if (all->parts.part[number].call->results.at[i]->storage->base == IN_FRAME)
-                add_to_ring(m, all, number, i);
+                add_to_ring(m, all, number, i, &known);
     place_rings(all);
     for (int number = 0; number < all->parts.count && all->schedule; number++)
         if (!check_pointers(m, all, &all->parts.part[number]))

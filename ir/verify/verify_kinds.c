@@ -71,14 +71,19 @@ static int64_t bytes_of_part(const Check *c, const Value *value, int64_t whole, 
  * iterations is checked in the first. */
 static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value, uint64_t on, bool own)
 {
+    value = overhangs(c->m, value) ? shown_by(value) : value; /* whose padding is not visited */
     const Ring *ring = ring_holding(c, value);
     if (c->last && !ring && value->storage->base == IN_FRAME)
         return true;
     const int64_t whole = span_bytes(c->m, value);
     const bool is_stack = own && value->type.rank && value->type.dim[0].split.parts;
+    const bool by_frame = !ring && !is_stack && value->storage->base == IN_FRAME;
+    uint64_t checked = 0; /* kinds with the same gaps are alike, if nothing else says where the value is */
     for (int kind = 0; kind < c->kinds->count; kind++) {
-        if (!(on >> kind & 1))
+        const uint64_t alike = by_frame ? UINT64_C(1) << call->frame->alike[kind] : 0;
+        if (!(on >> kind & 1) || checked & alike)
             continue;
+        checked |= alike;
         const int64_t bytes = is_stack ? bytes_of_part(c, value, whole, kind) : whole;
         if (is_held(spot_of(c, call, value, ring, kind), bytes, kind))
             continue;
@@ -118,11 +123,11 @@ static bool check_op(const Check *c, const Call *call, const Op *op)
 static bool check_func(const Check *c, const Call *call);
 
 /* What the callee sees of a value in that iteration. */
-static Spot slice_of(const Check *c, const Call *call, const Op *op, const Value *value, int kind)
+static Spot slice_of(const Check *c, const Call *call, const Op *op, const Value *value, const Ring *ring, int kind)
 {
     const Dim *dim = op->attrs.dims.count ? &op->attrs.dims.dim[0] : NULL;
     const int at = dim ? find_dim(&value->type, dim->name) : -1;
-    Spot spot = spot_of(c, call, value, ring_holding(c, value), kind);
+    Spot spot = spot_of(c, call, value, ring, kind);
     if (at < 0 || !c->last)
         return spot;
     const int64_t count = runs_in_stages(op) ? part_size(c->m, dim, kind) : dim->size;
@@ -141,18 +146,27 @@ static const Value *passed_on(const Check *c, const Call *call, const Op *op, co
     return is_carried_in_place(op, callee, i) || receives || c->last ? op->results.at[i] : arg(op, i);
 }
 
-static Spot *pointers_of(const Check *c, const Call *call, const Op *op, const Func *callee, int kind)
+/* The pointer arguments of each kind that runs it. */
+static Spot **pointers_of(const Check *c, const Call *call, const Op *op, const Func *callee, uint64_t on)
 {
-    const int count = callee->params.count + callee->results.count;
-    Spot *pointer = NEW_ARRAY(&c->m->arena, Spot, count + 1);
+    const int kinds = c->kinds->count, count = callee->params.count + callee->results.count;
+    Spot **pointer = NEW_ARRAY(&c->m->arena, Spot *, kinds);
+    for (int kind = 0; kind < kinds; kind++)
+        pointer[kind] = on >> kind & 1 ? NEW_ARRAY(&c->m->arena, Spot, count + 1) : NULL;
     for (int i = count - 1; i >= 0; i--) {
         const int result = i - callee->params.count;
-        const Value *inside = result < 0 ? callee->params.at[i] : callee->results.at[result];
-        if (inside->storage->base != BY_POINTER)
-            continue;
-        const Value *outside = result < 0 ? passed_on(c, call, op, callee, i, kind) : op->results.at[result];
-        pointer[inside->storage->pointer] = slice_of(c, call, op, outside, kind);
-        pointer[inside->storage->pointer].at -= inside->storage->at;
+        const Value *inside = result < 0 ? callee->params.at[i] : callee->results.at[result], *last = NULL;
+        const Ring *ring = NULL; /* of `last` */
+        for (int kind = 0; kind < kinds && inside->storage->base == BY_POINTER; kind++) {
+            if (!(on >> kind & 1))
+                continue;
+            const Value *outside = result < 0 ? passed_on(c, call, op, callee, i, kind) : op->results.at[result];
+            ring = outside == last ? ring : ring_holding(c, outside);
+            last = outside;
+            Spot *spot = &pointer[kind][inside->storage->pointer];
+            *spot = slice_of(c, call, op, outside, ring, kind);
+            spot->at -= inside->storage->at;
+        }
     }
     return pointer;
 }
@@ -183,12 +197,10 @@ static bool check_call(const Check *c, const Call *call, const Op *op, const Fun
 {
     const uint64_t on = call->on & kinds_running(c, op);
     const KindFrame *frame = kind_frame(c->kinds, callee);
-    Spot **pointer = NEW_ARRAY(&c->m->arena, Spot *, c->kinds->count);
+    Spot **pointer = pointers_of(c, call, op, callee, on);
     for (int kind = 0; kind < c->kinds->count; kind++) {
-        if (!(on >> kind & 1))
-            continue;
-        pointer[kind] = pointers_of(c, call, op, callee, kind);
-        if (is_held((Spot){ call->frame, op->attrs.frame }, place_on(frame, kind, frame->bytes), kind))
+        if (!(on >> kind & 1) ||
+            is_held((Spot){ call->frame, op->attrs.frame }, place_on(frame, kind, frame->bytes), kind))
             continue;
         error_at(c->m->diags, (Where){ .at = op->loc }, "internal: stage %d has no memory for the frame of @%s", kind,
                  callee->name);

@@ -8,8 +8,9 @@
  * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of inner
  * (rows), and reductions over all of outer (columns), whose results are outputs of the group.  Groups grow along values
  * and between readers of one value, as long as there is no path between their ops through other ops.  A product is a
- * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), or with others
- * that multiply the same left operand by weights (q, k, v): one product of more columns.
+ * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), with the slope
+ * of an activation (C = A B * f'(x)), or with others that multiply the same left operand by weights (q, k, v): one
+ * product of more columns.
  */
 #include "fuse.h"
 
@@ -320,6 +321,16 @@ static bool merge_after(Fusion *p, const Op *before, const Op *op)
     return true;
 }
 
+/* Adds to the group what multiplies the product by a slope.  No path leads around: the slope's only reader is the
+ * product's. */
+static void take_slope(Fusion *p, const Op *dot, const Tail *tail)
+{
+    const uint64_t stages = group_of(p, dot)->stages;
+    if (group_of(p, tail->slope)->stages == stages && group_of(p, tail->multiplied)->stages == stages &&
+        merge_after(p, dot, tail->slope))
+        merge_after(p, dot, tail->multiplied);
+}
+
 /* Adds bias and activation to the group: C = activation(A B + bias). */
 static void take_tail(Fusion *p, const Uses *uses, int i)
 {
@@ -329,6 +340,8 @@ static void take_tail(Fusion *p, const Uses *uses, int i)
         return;
     if (tail.activation)
         merge_after(p, dot, tail.activation);
+    if (tail.slope)
+        take_slope(p, dot, &tail);
 }
 
 /* Op i adds a product to a running sum: C += A B. */
@@ -463,6 +476,7 @@ static void fuse_func(Module *m, Func *f)
     gather_groups(&p);
     outline_groups(&p);
     drop_dead(f);
+    put_sums_beside_products(m, f);
 }
 
 void pass_fuse(Module *m);

@@ -76,6 +76,9 @@ void join_ranks(Fusion *p, int first, int second, int joined);
 /* Turns the ops of each group, which are contiguous, into a kernel and a call of it. */
 void outline_groups(Fusion *p);
 
+/* beside.c: puts sums of a product's operand before the product. */
+void put_sums_beside_products(Module *m, Func *f);
+
 /* rowdot.c: turns dots that are sums along rows into such sums. */
 void open_row_dots(Module *m, Func *f);
 

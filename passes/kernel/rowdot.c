@@ -42,14 +42,7 @@ static Value *open_dot(Builder *b, const Op *dot)
     const Type *type = &result(dot)->type;
     Value *product = BUILD(b, OP_mul, NO_ATTRS, cast_to(b, arg(dot, 0), F32), cast_to(b, arg(dot, 1), F32));
     Value *sum = BUILD(b, OP_sum, (Attrs){ .over = dot->attrs.over }, product);
-    Attrs order = { 0 };
-    bool same = true;
-    for (int i = 0; i < type->rank; i++) {
-        add_name(&order.order, type->dim[i].name);
-        same &= type->dim[i].name == sum->type.dim[i].name;
-    }
-    sum = cast_to(b, sum, type->dtype);
-    return same ? sum : BUILD(b, OP_reorder, order, sum);
+    return build_like(b, cast_to(b, sum, type->dtype), type);
 }
 
 void open_row_dots(Module *m, Func *f)

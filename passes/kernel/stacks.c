@@ -5,8 +5,8 @@
  *   %dw = loop %w, %lr {dims=[h.copy:7/pp(3+4)], callee=k.copy} : f32[h.copy:7/pp(3+4), embed:64]
  *
  * A kernel over a whole stack would have the same size on all ranks, that of the largest stage.  A loop in stages runs
- * on each stage over its own copies, so that it needs memory for these alone.  A sum over all copies is a sum of those
- * of each:
+ * on each stage over its own copies, so that it needs memory for these alone.  Adjacent kernels that do not read each
+ * other's results share a loop: the updates of all parameters, say.  A sum over all copies is a sum of those of each:
  *
  *   %norm = call %dw {callee=k}        with  %1 = sum %dw {over=h.copy+embed}
  *   =>
@@ -21,7 +21,7 @@ typedef struct {
     Module *m;
     Func *f;
     Op *call;
-    const Func *kernel;
+    Func *kernel;
     Dim copies; /* the dim of the stacks */
 } Stack;
 
@@ -121,67 +121,50 @@ static Attrs attrs_of_one(const Stack *s, const Op *op)
     return attrs;
 }
 
-static Func *kernel_of_one(const Stack *s)
+/* All calls of the kernel are to run once a copy. */
+static void run_on_one(const Stack *s)
 {
-    Module *m = s->m;
-    Func *one = add_func(m, kernel_name(m, s->call, ".copy"), KERNEL);
-    Map inside = { .arena = &m->arena };
-    one->inner = without_name(s->kernel->inner, s->copies.name);
-    for (int i = 0; i < s->kernel->params.count; i++) {
-        Value *param = s->kernel->params.at[i];
-        map_put(&inside, param, add_param(m, one, param->name, without_dim(param->type, s->copies.name)));
+    s->kernel->inner = without_name(s->kernel->inner, s->copies.name);
+    for (int i = 0; i < s->kernel->params.count; i++)
+        s->kernel->params.at[i]->type = without_dim(s->kernel->params.at[i]->type, s->copies.name);
+    for (Op *op = s->kernel->first; op; op = op->next) {
+        op->attrs = attrs_of_one(s, op);
+        const Type *types = infer_results(s->m, op);
+        for (int i = 0; types && i < op->results.count; i++)
+            op->results.at[i]->type = types[i];
     }
-    for (const Op *op = s->kernel->first; op; op = op->next) {
-        Builder b = { .module = m, .func = one, .loc = op->loc, .path = op->path, .where = op->where };
-        Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
-        for (int i = 0; i < op->args.count; i++)
-            own[i] = map_get(&inside, arg(op, i));
-        const Op *clone = build(&b, op->kind, attrs_of_one(s, op), op->args.count, own);
-        for (int i = 0; i < op->results.count; i++) {
-            clone->results.at[i]->name = op->results.at[i]->name;
-            map_put(&inside, op->results.at[i], clone->results.at[i]);
-        }
-    }
-    for (int i = 0; i < s->kernel->results.count; i++)
-        push_value(&m->arena, &one->results, map_get(&inside, s->kernel->results.at[i]));
-    return one;
 }
 
-/* The body of the loop: a call of that kernel. */
-static Func *body_of_loop(const Stack *s, const Func *one)
+/* --- The loop --------------------------------------------------------------------------------------- */
+
+enum { MAX_RESULTS = MAX_KERNEL_VALUES / 2 }; /* one kernel may have to add up all of them */
+
+/* Adjacent calls for one loop. */
+typedef struct {
+    int count, results;
+    Stack at[MAX_RESULTS];
+} Run;
+
+/* The operand of a call as a parameter of the body; the loop passes each once. */
+static Value *param_of_body(const Stack *s, Func *body, Values *args, Value *value)
+{
+    const int known = index_of(args, value);
+    if (known >= 0)
+        return body->params.at[known];
+    push_value(&s->m->arena, args, value);
+    return add_param(s->m, body, value->name, without_dim(value->type, s->copies.name));
+}
+
+static void call_in_body(const Stack *s, Func *body, Values *args)
 {
     Module *m = s->m;
-    Func *body = add_func(m, intern_format(m, "copies.%s", one->name), PLAIN);
+    Values own = { 0 };
     Builder b = { .module = m, .func = body, .loc = s->call->loc, .path = s->call->path, .where = s->call->where };
-    for (int i = 0; i < one->params.count; i++)
-        add_param(m, body, one->params.at[i]->name, one->params.at[i]->type);
-    const Op *call = build(&b, OP_call, (Attrs){ .callee = one->name }, body->params.count, body->params.at);
+    for (int i = 0; i < s->call->args.count; i++)
+        push_value(&m->arena, &own, param_of_body(s, body, args, arg(s->call, i)));
+    const Op *call = build(&b, OP_call, (Attrs){ .callee = s->kernel->name }, own.count, own.at);
     for (int i = 0; i < call->results.count; i++)
         push_value(&m->arena, &body->results, call->results.at[i]);
-    return body;
-}
-
-/* --- Sums over all copies --------------------------------------------------------------------------- */
-
-/* The sum of a value for each copy: of those that there are. */
-static Value *sum_of_copies(const Stack *s, const Value *total, Value *each)
-{
-    Module *m = s->m;
-    Func *kernel = add_func(m, kernel_name(m, s->call, ".copies"), KERNEL);
-    Builder b = { .module = m, .func = kernel, .loc = s->call->loc, .path = s->call->path, .where = s->call->where };
-    Value *x = add_param(m, kernel, total->name, each->type);
-    const Attrs along = { .dims = { .count = 1, .dim = { s->copies } } };
-    const Attrs limit = { .value = (double)s->copies.size, .dtype = intern_text(m, "i32") };
-    Value *inside =
-        BUILD(&b, OP_lt, NO_ATTRS, build_op(&b, OP_iota, along, 0, NULL), build_op(&b, OP_constant, limit, 0, NULL));
-    Value *zero = build_op(&b, OP_constant, (Attrs){ .dtype = intern_text(m, dtype_name[x->type.dtype]) }, 0, NULL);
-    if (x->type.partial)
-        zero = BUILD(&b, OP_broadcast, ((Attrs){ .axis = x->type.partial }), zero);
-    x = BUILD(&b, OP_where, NO_ATTRS, inside, x, zero);
-    add_name(&kernel->inner, s->copies.name);
-    push_value(&m->arena, &kernel->results, BUILD(&b, OP_sum, ((Attrs){ .over = kernel->inner }), x));
-    Builder at = builder_at(m, s->f, s->call);
-    return BUILD(&at, OP_call, (Attrs){ .callee = kernel->name }, each);
 }
 
 /* In place of `made`, its op makes `value`, which others read. */
@@ -193,50 +176,129 @@ static void make_instead(Value *made, Value *value)
     value->type = made->type;
 }
 
-static void run_once_a_copy(const Stack *s)
+/* The sums over all copies, of what is there for each: of those that there are. */
+static void add_copies(const Stack *s, const Values *each, const Values *totals)
 {
     Module *m = s->m;
-    const Func *body = body_of_loop(s, kernel_of_one(s));
-    Builder b = builder_at(m, s->f, s->call);
-    const Attrs attrs = { .callee = body->name, .dims = { .count = 1, .dim = { s->copies } } };
-    const Op *loop = build(&b, OP_loop, attrs, s->call->args.count, s->call->args.at);
-    for (int i = 0; i < loop->results.count; i++) {
-        Value *value = s->call->results.at[i], *made = loop->results.at[i];
-        if (is_total(s, s->kernel->results.at[i]))
-            made = sum_of_copies(s, value, made);
-        make_instead(made, value);
+    Func *kernel = add_func(m, kernel_name(m, s->call, ".copies"), KERNEL);
+    Builder b = { .module = m, .func = kernel, .loc = s->call->loc, .path = s->call->path, .where = s->call->where };
+    const Attrs along = { .dims = { .count = 1, .dim = { s->copies } } };
+    const Attrs limit = { .value = (double)s->copies.size, .dtype = intern_text(m, "i32") };
+    Value *inside =
+        BUILD(&b, OP_lt, NO_ATTRS, build_op(&b, OP_iota, along, 0, NULL), build_op(&b, OP_constant, limit, 0, NULL));
+    add_name(&kernel->inner, s->copies.name);
+    for (int i = 0; i < each->count; i++) {
+        Value *x = add_param(m, kernel, totals->at[i]->name, each->at[i]->type);
+        Value *zero = build_op(&b, OP_constant, (Attrs){ .dtype = intern_text(m, dtype_name[x->type.dtype]) }, 0, NULL);
+        if (x->type.partial)
+            zero = BUILD(&b, OP_broadcast, ((Attrs){ .axis = x->type.partial }), zero);
+        x = BUILD(&b, OP_where, NO_ATTRS, inside, x, zero);
+        push_value(&m->arena, &kernel->results, BUILD(&b, OP_sum, ((Attrs){ .over = kernel->inner }), x));
     }
-    remove_op(s->f, s->call);
+    Builder at = builder_at(m, s->f, s->call);
+    const Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, each->count, each->at);
+    for (int i = 0; i < each->count; i++)
+        make_instead(call->results.at[i], totals->at[i]);
 }
 
-/* Those that loops have replaced. */
-static void drop_kernels(Module *m)
+static void run_once_a_copy(const Run *run)
 {
-    Map called = { .arena = &m->arena };
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (op->attrs.callee)
-                map_put(&called, op->attrs.callee, (void *)op);
-    for (Func *f = m->funcs, *next; f; f = next) {
-        next = f->next;
-        if (f->role == KERNEL && !map_get(&called, f->name))
-            remove_func(m, f);
-    }
+    const Stack *first = &run->at[0];
+    Module *m = first->m;
+    Func *body = add_func(m, kernel_name(m, first->call, ".copy"), PLAIN);
+    Values args = { 0 }, each = { 0 }, totals = { 0 };
+    for (int i = 0; i < run->count; i++)
+        call_in_body(&run->at[i], body, &args);
+    Builder b = builder_at(m, first->f, first->call);
+    const Attrs attrs = { .callee = body->name, .dims = { .count = 1, .dim = { first->copies } } };
+    Value *const *made = build(&b, OP_loop, attrs, args.count, args.at)->results.at;
+    for (int i = 0; i < run->count; i++)
+        for (int j = 0; j < run->at[i].call->results.count; j++, made++) {
+            Value *value = run->at[i].call->results.at[j];
+            if (find_dim(&value->type, first->copies.name) == 0) {
+                make_instead(*made, value);
+            } else {
+                push_value(&m->arena, &each, *made);
+                push_value(&m->arena, &totals, value);
+            }
+        }
+    if (totals.count)
+        add_copies(first, &each, &totals);
+    for (int i = 0; i < run->count; i++)
+        remove_op(first->f, run->at[i].call);
+}
+
+/* --- Which calls share a loop ------------------------------------------------------------------------ */
+
+static bool reads_any(const Op *call, const Run *run)
+{
+    for (int i = 0; i < call->args.count; i++)
+        for (int j = 0; j < run->count; j++)
+            if (arg(call, i)->def == run->at[j].call)
+                return true;
+    return false;
+}
+
+/* Does it cast a gradient that is sent?  A message may start when its own operand is there: see overlap.c. */
+static bool is_sent(const Stack *s)
+{
+    for (const Op *op = s->call->next; op; op = op->next)
+        if (op->attrs.purpose == GRADIENT && arg(op, 0)->def == s->call)
+            return true;
+    return false;
+}
+
+static bool may_share(const Stack *s, const Run *run)
+{
+    return run->count && run->results + s->call->results.count <= MAX_RESULTS &&
+           dim_equal(&s->copies, &run->at[0].copies) && !reads_any(s->call, run) && !is_sent(s) &&
+           !is_sent(&run->at[0]);
+}
+
+/* Is it a call that is to run once a copy?  `one`: kernels that already run on one. */
+static bool find_stack(Module *m, Func *f, Op *call, Map *one, Stack *s)
+{
+    Func *callee = call->attrs.callee ? find_func(m, call->attrs.callee) : NULL;
+    const Dim *copies = callee && callee->role == KERNEL ? copies_of(call) : NULL;
+    if (!copies)
+        return false;
+    *s = (Stack){ .m = m, .f = f, .call = call, .kernel = callee, .copies = *copies };
+    if (map_get(one, callee))
+        return true;
+    if (!can_run_once_a_copy(s))
+        return false;
+    run_on_one(s);
+    map_put(one, callee, callee);
+    return true;
+}
+
+static void end_run(Run *run)
+{
+    if (run->count)
+        run_once_a_copy(run);
+    run->count = run->results = 0;
+}
+
+static void add_to_run(Run *run, Stack s)
+{
+    run->at[run->count++] = s;
+    run->results += s.call->results.count;
 }
 
 void pass_stacks(Module *m);
 void pass_stacks(Module *m)
 {
-    for (Func *f = m->funcs; f; f = f->next)
-        for (Op *op = f->role == KERNEL ? NULL : f->first, *next; op; op = next) {
-            const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-            const Dim *copies = callee && callee->role == KERNEL ? copies_of(op) : NULL;
-            next = op->next;
-            if (!copies)
-                continue;
-            const Stack s = { .m = m, .f = f, .call = op, .kernel = callee, .copies = *copies };
-            if (can_run_once_a_copy(&s))
-                run_once_a_copy(&s);
+    Map one = { .arena = &m->arena };
+    Run run = { 0 };
+    for (Func *f = m->funcs; f; f = f->next) {
+        for (Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
+            Stack s;
+            const bool is_stack = find_stack(m, f, op, &one, &s);
+            if (!is_stack || !may_share(&s, &run))
+                end_run(&run);
+            if (is_stack)
+                add_to_run(&run, s);
         }
-    drop_kernels(m);
+        end_run(&run);
+    }
 }

@@ -466,7 +466,8 @@ static void write_terms(Module *m, Func *f, Op *add)
     Builder b = builder_at(m, f, add);
     if (own[0].at && own[1].at && !(own[0].at & own[1].at)) {
         const Attrs attrs = { .axis = bit(own[0].axis), .on = on };
-        Value *terms = build_op(&b, OP_pend, attrs, 2, add->args.at);
+        Value *terms = BUILD(&b, OP_pend, attrs, build_like(&b, arg(add, 0), &result(add)->type),
+                             build_like(&b, arg(add, 1), &result(add)->type));
         terms->name = result(add)->name;
         replace_uses(f, result(add), terms);
         remove_op(f, add);

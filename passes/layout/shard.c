@@ -480,14 +480,14 @@ static bool has_extent(const Module *m, Extent extent)
 }
 
 /* Only the training step sums gradients; with zero, other programs may have sums over the same axes. */
-static void assign_entries(Shard *s, Name sent)
+static void assign_entries(Shard *s)
 {
     forget_layout(s->m);
     s->visited = s->uses = (Map){ .arena = &s->m->arena };
     declare_types(s);
     for (Func *f = s->m->funcs; f; f = f->next)
         if (f->role == STEP || f->role == EVAL || f->role == PREDICT) {
-            s->sent = f->role == STEP ? sent : NULL;
+            s->sent = f->role == STEP ? s->m->train.grad_dtype : NULL;
             assign_entry(s, f);
         }
     drop_unreached(s->m);
@@ -503,11 +503,8 @@ static void assign_layout(Module *m, Extent extent)
         return;
     balance_stages(m);
     Shard s = { .m = m, .rules = layout_rules(m, extent) };
-    for (Param *param = m->params; param; param = param->next)
-        param->type.on = (Stages){ 0 };
-    if (s.rules.stages) /* where are parameters read?  Casts would stay in the program, so it has none yet */
-        assign_entries(&s, NULL), place_params(m);
-    assign_entries(&s, m->train.grad_dtype);
+    place_params(&s.rules);
+    assign_entries(&s);
 }
 
 void pass_shard(Module *m);

@@ -48,8 +48,60 @@ bool has_pipeline(const LayoutRules *rules, const Func *f)
     return false;
 }
 
-void place_params(Module *m)
+/* --- Parameters -------------------------------------------------------------------------------------
+ * Where they are read is known before anything else of the layout: from the loops in stages, and where what these
+ * carry goes. */
+
+static Stages stages_of_op(const Module *m, const Op *op)
 {
+    Stages to, on = { 0 };
+    if (moves_operands(op, &(Type){ 0 }, &to))
+        return to;
+    for (int i = 0; i < op->args.count; i++) {
+        const Stages given = arg(op, i)->type.on;
+        on = !adds_stages(op) ? common_stages(on, given) : (Stages){ on.at | given.at, given.axis };
+    }
+    return unless_all(m, on);
+}
+
+/* What the function of a call or loop sees of its operands; of what is carried, nothing is known yet. */
+static void hold_params(const LayoutRules *rules, const Op *op, Func *callee)
+{
+    const bool is_staged = !runs_in_stages(op) && (!looped_dim(op) || has_pipeline(rules, callee));
+    for (int i = looped_dim(op) ? (int)op->attrs.carried : 0; i < op->args.count && is_staged; i++)
+        callee->params.at[i]->type.on = arg(op, i)->type.on;
+}
+
+static void hold_values(const LayoutRules *rules, Map *seen, const Func *f)
+{
+    const Module *m = rules->m;
+    for (Op *op = f->first; op; op = op->next) {
+        Func *callee = info(op)->family == CONTROL ? find_func(m, op->attrs.callee) : NULL;
+        split_loop(rules, op);
+        if (callee && !map_get(seen, callee)) {
+            map_put(seen, callee, callee);
+            hold_params(rules, op, callee);
+            hold_values(rules, seen, callee);
+        }
+        const bool is_said = callee && is_staged(m, callee);
+        const Stages on = is_said || runs_in_stages(op) ? (Stages){ 0 } : stages_of_op(m, op);
+        for (int i = 0; i < op->results.count; i++)
+            op->results.at[i]->type.on = is_said                                       ? callee->results.at[i]->type.on
+                                         : runs_in_stages(op) && i < op->attrs.carried ? end_stage(m, op, true)
+                                                                                       : on;
+    }
+}
+
+void place_params(const LayoutRules *rules)
+{
+    Module *m = rules->m;
+    Map seen = { .arena = &m->arena };
+    forget_layout(m);
+    for (Param *param = m->params; param; param = param->next)
+        param->type.on = (Stages){ 0 };
+    for (const Func *f = m->funcs; f && rules->stages; f = f->next)
+        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+            hold_values(rules, &seen, f);
     const int axis = pipeline_axis(m);
     if (axis < 0)
         return;

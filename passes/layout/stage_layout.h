@@ -16,8 +16,8 @@ void split_loop(const LayoutRules *rules, Op *op);
 /* Is a pipeline in this function?  All else runs as one op does: where its operands are. */
 bool has_pipeline(const LayoutRules *rules, const Func *f);
 
-/* Puts parameters on the stages that read them. */
-void place_params(Module *m);
+/* Puts parameters on the stages that read them.  Forgets the layout of all else. */
+void place_params(const LayoutRules *rules);
 
 int64_t bytes_of(const Type *type); /* of the whole tensor */
 

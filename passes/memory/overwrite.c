@@ -10,10 +10,10 @@
 
 #include <stdint.h>
 
-static bool has_reduction(const Func *kernel)
+static bool has_family(const Func *kernel, Family family)
 {
     for (const Op *op = kernel->first; op; op = op->next)
-        if (info(op)->family == REDUCTION || info(op)->family == PRODUCT)
+        if (info(op)->family == family)
             return true;
     return false;
 }
@@ -47,6 +47,7 @@ bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, in
         return local_bytes(m, written) == local_bytes(m, read);
     return kernel && kernel->role == KERNEL && !op->attrs.early && same_dims(written, read) &&
            dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
-           (!has_reduction(kernel) || adds_to(kernel, result, operand) ||
-            !is_read_again(lifetimes->arena, kernel, kernel->params.at[operand]));
+           (has_family(kernel, PRODUCT) ? adds_to(kernel, result, operand)
+                                        : !has_family(kernel, REDUCTION) ||
+                                              !is_read_again(lifetimes->arena, kernel, kernel->params.at[operand]));
 }

@@ -149,7 +149,8 @@ static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const O
     Pack right = { 0 }, bias = { 0 }, made[2] = { { 0 }, { 0 } };
     for (int i = 0; i < kernel->results.count; i++) {
         Epilogue epilogue;
-        bool is_product = find_epilogue(kernel->results.at[i], &epilogue) && !epilogue.added && !epilogue.activation;
+        bool is_product = find_epilogue(kernel->results.at[i], &epilogue) && !epilogue.added && !epilogue.activation &&
+                          !epilogue.slope;
         const Op *dot = epilogue.dot;
         int at = is_product ? index_of(&kernel->params, arg(dot, 1)) : -1;
         if (at < 0 || i == MAX_PACK)

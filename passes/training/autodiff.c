@@ -66,36 +66,10 @@ static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, 
     return times == 1 ? gradient : BUILD(b, OP_mul, NO_ATTRS, gradient, build_number(b, times));
 }
 
-static bool same_order(const Type *a, const Type *b)
-{
-    for (int i = 0; i < a->rank; i++)
-        if (a->dim[i].name != b->dim[i].name)
-            return false;
-    return true;
-}
-
 Value *finish_gradient(Builder *b, Value *gradient, const Type *type, DType dtype)
 {
     gradient = sum_over(b, gradient, dims_lacking(&gradient->type, type));
-    Attrs spread = { 0 }, order = { 0 };
-    for (int i = 0; i < type->rank; i++) {
-        if (find_dim(&gradient->type, type->dim[i].name) < 0)
-            spread.dims.dim[spread.dims.count++] = type->dim[i];
-        add_name(&order.order, type->dim[i].name);
-    }
-    gradient = cast_to(b, gradient, dtype);
-    if (spread.dims.count)
-        gradient = BUILD(b, OP_broadcast, spread, gradient);
-    return same_order(&gradient->type, type) ? gradient : BUILD(b, OP_reorder, order, gradient);
-}
-
-Value *build_zeros(Builder *b, const Type *type)
-{
-    Attrs spread = { 0 }, zero = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
-    Value *value = build_op(b, OP_constant, zero, 0, NULL);
-    for (int i = 0; i < type->rank; i++)
-        spread.dims.dim[spread.dims.count++] = type->dim[i];
-    return type->rank ? BUILD(b, OP_broadcast, spread, value) : value;
+    return build_like(b, cast_to(b, gradient, dtype), type);
 }
 
 /* --- Active values, and callees ------------------------------------------------------------ */

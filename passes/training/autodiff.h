@@ -33,8 +33,6 @@ static inline bool has_gradient(const Module *m, Port port)
     return is_trained(m, port) || port_is_measured(port.kind);
 }
 
-Value *build_zeros(Builder *b, const Type *type);
-
 /* measures.c: adds what the step returns of counts, results of the op that calls `of`. */
 void add_measures(Builder *b, const Func *of, const Op *counts, Value *loss_scale);
 

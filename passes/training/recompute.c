@@ -3,10 +3,11 @@
  *   none       saves all values that the backward reads, except pointwise functions of other saved values: these are
  *              recomputed in the kernel that reads them, at no cost
  *   selective  recomputes all but products, attention and gathers: values that are large and cheap
- *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174)
+ *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174); the loops of a layer run again, too
  *   auto       saves the values that the module lists (Module.saved), as chosen with tradeoffs.c
  *
- * A bias belongs to its product.
+ * A bias belongs to its product.  A loop that runs again has a body of its own, a copy that still saves what the loop's
+ * backward reads: for one layer at a time.
  *
  *   func @h.fwd ... saves(%u, %g)          func @h.fwd ... saves(%u)
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
@@ -108,8 +109,12 @@ Family family_for_cost(const Func *f, const Uses *uses, const Op *op)
     return adds_bias(f, uses, op) ? PRODUCT : info(op)->family;
 }
 
+static bool is_loop(const Op *op) { return info(op)->family == CONTROL && op->attrs.dims.count; }
+
 static bool may_repeat(const Pair *p, const Value *value)
 {
+    if (info(value->def)->family == CONTROL)
+        return is_loop(value->def) && p->again[CONTROL];
     Family family = family_for_cost(p->fwd, &p->fwd_uses, value->def);
     return (p->views_only ? family == VIEW : p->again[family]) && !map_get(&p->saved, value);
 }
@@ -155,8 +160,8 @@ static bool should_repeat(Pair *p, const Value *value, const Value *param)
 /* The value in bwd, recomputed if it is not available.  New ops are inserted before `b`. */
 static Value *make(Pair *p, Builder *b, Value *value, bool again)
 {
-    Value *made = again ? NULL : map_get(&p->made, value);
-    if (made)
+    Value *made = map_get(&p->made, value);
+    if (made && (!again || made->def))
         return made;
     made = again ? NULL : backward_param(p, value);
     if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value))) {
@@ -165,6 +170,8 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
         for (int i = 0; i < op->args.count; i++)
             args[i] = make(p, b, arg(op, i), false);
         Op *clone = clone_op(b, op, args);
+        if (is_loop(op))
+            clone->attrs.callee = copy_func(p->m, find_func(p->m, op->attrs.callee), ".again")->name;
         note_op(&p->bwd_uses, clone);
         for (int i = 0; i < op->results.count; i++) {
             map_put(&p->made, op->results.at[i], clone->results.at[i]);
@@ -347,6 +354,7 @@ static void set_policy(Pair *p, Recompute policy)
     p->again[POINTWISE] = p->again[VIEW] = true;
     p->again[REDUCTION] = selective;
     p->again[PRODUCT] = p->again[LIBRARY] = layer && (chosen || full);
+    p->again[CONTROL] = layer && full;
     p->for_products = selective;
 }
 

@@ -86,7 +86,7 @@ Labels label_values(Arena *arena, Module *m, const Func *f)
     return labels;
 }
 
-/* --- Unused parameters and residuals ----------------------------------------------------------------- */
+/* --- Unused parameters and results ----------------------------------------------------------------- */
 
 static bool drop_params(Func *f, Op *call, const Map *read)
 {
@@ -100,10 +100,11 @@ static bool drop_params(Func *f, Op *call, const Map *read)
     return changed;
 }
 
-static bool drop_residuals(Func *f, Op *call, const Map *read)
+/* Residuals, and what a loop stacks. */
+static bool drop_results(Func *f, Op *call, const Map *read)
 {
     bool changed = false;
-    const int first = first_residual(f);
+    const int first = call->attrs.dims.count ? (int)call->attrs.carried : first_residual(f);
     for (int i = f->results.count - 1; i >= first; i--)
         if (!map_get(read, call->results.at[i])) {
             remove_result(f, i);
@@ -113,7 +114,7 @@ static bool drop_residuals(Func *f, Op *call, const Map *read)
     return changed;
 }
 
-/* One round: removes parameters and residuals without readers.  Ops that lose their last reader are removed in the next
+/* One round: removes parameters and results without readers.  Ops that lose their last reader are removed in the next
  * round. */
 static bool prune_once(Module *m)
 {
@@ -132,7 +133,7 @@ static bool prune_once(Module *m)
     for (Func *f = m->funcs; f; f = f->next) {
         Op *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
         changed |= call && drop_params(f, call, &read);
-        changed |= call && drop_residuals(f, call, &read);
+        changed |= call && drop_results(f, call, &read);
     }
     arena_free(&scratch);
     return changed;

@@ -29,7 +29,7 @@ typedef struct {
 } Labels;
 Labels label_values(Arena *arena, Module *m, const Func *f);
 
-/* Removes unread parameters and unused residuals, in callees and callers. */
+/* Removes what nobody reads, in callees and callers: parameters, residuals, what loops stack. */
 void prune_interfaces(Module *m);
 
 #endif

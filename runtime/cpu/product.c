@@ -283,9 +283,9 @@ static void put_in_order(Product *p, RtProductShape s)
     if ((s.a.row != 1 && s.a.column != 1) || (s.b.row != 1 && s.b.column != 1) || s.c.column != 1)
         rt_fail("a product of %lld x %lld x %lld has an operand of which no stride is 1", (long long)s.m,
                 (long long)s.n, (long long)s.k);
-    if (s.keeps_before)
-        rt_fail("a product of %lld x %lld x %lld is to write the operand of its activation: oneDNN cannot",
-                (long long)s.m, (long long)s.n, (long long)s.k);
+    if (s.keeps_before || s.sums || s.activation == RT_GELU_TANH_SLOPE)
+        rt_fail("a product of %lld x %lld x %lld has an epilogue that only a GPU's library computes", (long long)s.m,
+                (long long)s.n, (long long)s.k);
     p->shape = s;
 }
 

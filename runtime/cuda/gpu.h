@@ -3,6 +3,7 @@
  *   gpu.c         selection of the GPU, its memory, copies
  *   run.c         functions of the program: staged inputs, launches or a recorded graph
  *   kernels.c     compilation and launches of kernels;  cache.c stores compiled kernels
+ *   initial.c     initial values
  *   product.c     products, through cuBLASLt;  tune.c chooses among its kernels
  *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages

@@ -17,6 +17,7 @@
 #include "rope.cuh"
 
 #include "../kernels/activation.h"
+#include "../kernels/initial.h"
 #include "../kernels/integer.h"
 #include "../kernels/random.h"
 

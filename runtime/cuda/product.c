@@ -4,8 +4,8 @@
  * computed as C' = B' A'.  The best of its kernels is queried once for each product and alignment of its operands,
  * unless tune.c has chosen one.
  *
- * Bias and activation are cuBLASLt's epilogue if its documentation allows them and it finds a kernel for them; else a
- * kernel of the program computes them after a plain product. */
+ * Bias, activation and slope are cuBLASLt's epilogue if its documentation allows them and it finds a kernel for them;
+ * else a kernel of the program computes them after a plain product. */
 #include "product.h"
 
 #include <stdlib.h>
@@ -129,15 +129,17 @@ static Product *new_product(struct RtGpuProducts *all, int id)
 
 /* --- Epilogues ------------------------------------------------------------------------------ */
 
-static bool has_epilogue(const RtProductShape *s) { return s->has_bias || s->activation; }
+static bool has_epilogue(const RtProductShape *s) { return s->has_bias || s->activation || s->sums; }
+
+static bool has_slope(const RtProductShape *s) { return s->activation == RT_GELU_TANH_SLOPE; }
 
 /* The limits in cublasLt.h: a bias is along cuBLASLt's rows, which are C's columns; the operand of an activation is
- * also written only for gelu, with a column pitch that is a multiple of 8 elements. */
+ * written or read only for gelu, with a column pitch that is a multiple of 8 elements. */
 static bool may_have_epilogue(const Product *p, const Matrix *c)
 {
     const RtProductShape *s = &p->shape;
-    bool may_keep = s->activation == RT_GELU_TANH && c->leading % 8 == 0 && c->batch % 8 == 0;
-    return has_epilogue(s) && p->swapped && (!s->keeps_before || may_keep);
+    bool fits = c->leading % 8 == 0 && c->batch % 8 == 0, may_keep = s->activation == RT_GELU_TANH && fits;
+    return s->sums || (has_epilogue(s) && p->swapped && (!s->keeps_before || may_keep) && (!has_slope(s) || fits));
 }
 
 static bool set(const struct RtGpuProducts *all, const Request *request, cublasLtMatmulDescAttributes_t attribute,
@@ -155,15 +157,19 @@ static void forget(const struct RtGpuProducts *all, Request *request)
 /* False if this version of cuBLASLt does not support it. */
 static bool describe_epilogue(const struct RtGpuProducts *all, const Product *p, const Matrix *c)
 {
-    static const uint32_t function[] = { [RT_RELU] = CUBLASLT_EPILOGUE_RELU, [RT_GELU_TANH] = CUBLASLT_EPILOGUE_GELU };
+    static const uint32_t function[] = { [RT_RELU] = CUBLASLT_EPILOGUE_RELU,
+                                         [RT_GELU_TANH] = CUBLASLT_EPILOGUE_GELU,
+                                         [RT_GELU_TANH_SLOPE] = CUBLASLT_EPILOGUE_DGELU };
     const RtProductShape *s = &p->shape;
     uint32_t epilogue = (s->activation ? function[s->activation] : 0) | (s->has_bias ? CUBLASLT_EPILOGUE_BIAS : 0) |
                         (s->keeps_before ? CUBLASLT_EPILOGUE_GELU_AUX : 0);
+    if (s->sums) /* it names its own operands */
+        epilogue = (s->sums == RT_SUMS_A) != p->swapped ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
     int32_t type = type_of(s->c.type);
     bool known = set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (s->has_bias)
+    if (s->has_bias || s->sums)
         known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
-    if (s->keeps_before)
+    if (s->keeps_before || has_slope(s))
         known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type, sizeof type) &&
                  set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->leading, sizeof c->leading) &&
                  set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &c->batch, sizeof c->batch);
@@ -209,8 +215,8 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
 /* The number of the largest power of two that divides all addresses: 0 for LEAST_ALIGNMENT. */
 static int alignment_of(const Pointers *at)
 {
-    uintptr_t all =
-        (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->bias | (uintptr_t)at->before | (uintptr_t)at->c;
+    uintptr_t all = (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->bias | (uintptr_t)at->at |
+                    (uintptr_t)at->before | (uintptr_t)at->sums | (uintptr_t)at->c;
     int number = 0;
     while (number < ALIGNMENTS - 1 && all % ((uintptr_t)LEAST_ALIGNMENT << (number + 1)) == 0)
         number++;
@@ -284,10 +290,12 @@ static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const
 bool rt_product_point(const struct RtGpuProducts *all, const Product *p, const Pointers *at)
 {
     bool known = true;
-    if (at->bias)
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at->bias, sizeof at->bias);
-    if (at->before)
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &at->before, sizeof at->before);
+    const void *vector = at->sums ? at->sums : at->bias;
+    if (vector)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+    const void *beside = at->before ? at->before : at->at;
+    if (beside)
+        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &beside, sizeof beside);
     return known;
 }
 
@@ -295,40 +303,68 @@ bool rt_product_point(const struct RtGpuProducts *all, const Product *p, const P
 static bool multiply_with(Rt *rt, Product *p, const Pointers *at)
 {
     enum { ALIGNMENT_OF_BEFORE = 16 };
-    return p->with.description && (uintptr_t)at->before % ALIGNMENT_OF_BEFORE == 0 &&
+    return p->with.description && ((uintptr_t)at->before | (uintptr_t)at->at) % ALIGNMENT_OF_BEFORE == 0 &&
            rt_product_point(rt->gpu->products, p, at) && /* its choice also depends on the alignment of these */
            multiply(rt, p, &p->with, at) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Computes bias and activation of a product that is stored in the activation's operand: operands, then results. */
+/* Computes the epilogue of a product that is stored in the activation's operand or in C: operands, then results. */
 static void run_unfused_epilogue(Rt *rt, const RtProductShape *s, const Pointers *at)
 {
-    const void *operands[4];
+    const void *operands[5];
     int count = 0;
     operands[count++] = s->keeps_before ? at->before : at->c;
     if (s->has_bias)
         operands[count++] = at->bias;
+    if (has_slope(s))
+        operands[count++] = at->at;
     if (s->keeps_before)
         operands[count++] = at->before;
     operands[count++] = at->c;
     rt_launch(rt, s->unfused, operands);
 }
 
-void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
+/* Sums first: they may have their scratch where C will be. */
+static void run_unfused_sums(Rt *rt, const RtProductShape *s, const Pointers *at)
+{
+    const void *const operands[] = { s->sums == RT_SUMS_A ? at->a : at->b, at->sums, at->scratch };
+    rt_launch(rt, s->unfused, operands);
+}
+
+static void run(Rt *rt, int id, Pointers at)
 {
     Product *p = &rt->gpu->products->product[id];
     const RtProductShape *s = &p->shape;
-    const Pointers at = { a, b, bias, before, c };
     if (has_epilogue(s) && multiply_with(rt, p, &at))
         return;
-    const Pointers plain = { a, b, NULL, NULL, s->keeps_before ? before : c };
+    if (s->sums)
+        run_unfused_sums(rt, s, &at);
+    const Pointers plain = { .a = at.a, .b = at.b, .c = s->keeps_before ? at.before : at.c };
     cublasStatus_t status = multiply(rt, p, &p->plain, &plain);
     if (status != CUBLAS_STATUS_SUCCESS)
         refuse(rt->gpu->products, s, "multiply", (int)status);
-    if (has_epilogue(s))
+    if (has_epilogue(s) && !s->sums)
         run_unfused_epilogue(rt, s, &at);
 }
 
 int rt_gpu_products_count(const Rt *rt) { return rt->gpu->products->count; }
 
-void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
+void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
+{
+    run(rt, id, (Pointers){ .a = a, .b = b, .c = c });
+}
+
+void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
+{
+    run(rt, id, (Pointers){ .a = a, .b = b, .bias = bias, .before = before, .c = c });
+}
+
+void rt_product_slope(Rt *rt, int id, const void *a, const void *b, const void *at, void *c)
+{
+    run(rt, id, (Pointers){ .a = a, .b = b, .at = at, .c = c });
+}
+
+void rt_product_sums(Rt *rt, int id, const void *a, const void *b, void *sums, void *scratch, void *c)
+{
+    run(rt, id, (Pointers){ .a = a, .b = b, .sums = sums, .scratch = scratch, .c = c });
+}

@@ -52,8 +52,8 @@ typedef struct {
 
 /* The addresses of operands in one run. */
 typedef struct {
-    const void *a, *b, *bias;
-    void *before, *c;
+    const void *a, *b, *bias, *at;
+    void *before, *sums, *scratch, *c;
 } Pointers;
 
 struct RtGpuProducts {
@@ -74,7 +74,7 @@ struct RtGpuProducts {
 int rt_product_kernels(const struct RtGpuProducts *all, const Product *p, const Request *request, int alignment,
                        int most, cublasLtMatmulHeuristicResult_t found[], cublasStatus_t *status);
 
-/* Sets where the epilogue's bias and second result are; false if cuBLASLt does not know them. */
+/* Sets where the epilogue's operands and its second result are; false if cuBLASLt does not know them. */
 bool rt_product_point(const struct RtGpuProducts *all, const Product *p, const Pointers *at);
 
 /* Queues it with this kernel. */

@@ -42,7 +42,9 @@ static bool place_operands(const Rt *rt, const RtProductShape *s, bool with_epil
     p->b = take(&at, bytes_of(s->b.type, s->k, s->b.row, s->n, s->b.column, s->batch, s->b.batch));
     p->c = take(&at, c);
     p->bias = with_epilogue && s->has_bias ? take(&at, s->n * 4) : NULL;
+    p->at = with_epilogue && s->activation == RT_GELU_TANH_SLOPE ? take(&at, c) : NULL;
     p->before = with_epilogue && s->keeps_before ? take(&at, c) : NULL;
+    p->sums = with_epilogue && s->sums ? take(&at, (s->sums == RT_SUMS_A ? s->m : s->n) * 4) : NULL;
     return at <= rt->arena + rt_arena_bytes(rt);
 }
 
@@ -93,10 +95,11 @@ static int fastest(Rt *rt, const Product *p, const Request *request, const Point
 static char *key_of(const Rt *rt, const RtProductShape *s, bool with_epilogue)
 {
     const __typeof__(s->a) *const m[] = { &s->a, &s->b, &s->c };
-    char *text = rt_text("%s, cuBLASLt %zu, %d %d %d, %lld x %lld x %lld, %lld times%s", rt->gpu->model,
-                         rt->gpu->products->cublasLtGetVersion(), with_epilogue ? s->has_bias : 0,
-                         with_epilogue ? s->activation : 0, with_epilogue ? s->keeps_before : 0, (long long)s->m,
-                         (long long)s->n, (long long)s->k, (long long)s->batch, s->accumulate ? ", added" : "");
+    char *text =
+        rt_text("%s, cuBLASLt %zu, %d %d %d %d, %lld x %lld x %lld, %lld times%s", rt->gpu->model,
+                rt->gpu->products->cublasLtGetVersion(), with_epilogue ? s->has_bias : 0,
+                with_epilogue ? s->activation : 0, with_epilogue ? s->keeps_before : 0, with_epilogue ? s->sums : 0,
+                (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, s->accumulate ? ", added" : "");
     for (int i = 0; i < OPERANDS; i++) {
         char *longer = rt_text("%s, %d %lld %lld %lld", text, m[i]->type, (long long)m[i]->row, (long long)m[i]->column,
                                (long long)m[i]->batch);

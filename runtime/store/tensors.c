@@ -15,14 +15,15 @@
 /* The k-th '*' of the path becomes copy[k]. */
 static char *full_name(const RtTensor *tensor, const int64_t *copy)
 {
-    int64_t first = tensor->first_copy;
+    int64_t first = tensor->first_copy, step = 1 + tensor->skipped_copies;
     char *path = tensor->state ? rt_text("optimizer.%s", tensor->state) : rt_text("%s", "");
     if (tensor->state && tensor->name && *tensor->name)
         rt_append(&path, ".");
     for (const char *c = tensor->name ? tensor->name : ""; *c; c++)
         if (*c == '*') {
-            rt_append(&path, "%lld", (long long)(first + *copy++));
+            rt_append(&path, "%lld", (long long)(first + step * *copy++));
             first = 0;
+            step = 1;
         } else
             rt_append(&path, "%c", *c);
     return path;

@@ -90,6 +90,24 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
 
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
 
+static double slope(double x)
+{
+    const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x), t = tanh(inner);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
+void rt_product_slope(Rt *rt, int id, const void *a, const void *b, const void *at, void *c)
+{
+    const RtProductShape *s = &shapes[id];
+    rt_product(rt, id, a, b, c);
+    for (int64_t x = 0; x < s->batch; x++)
+        for (int64_t i = 0; i < s->m; i++)
+            for (int64_t j = 0; j < s->n; j++) {
+                int64_t to = x * s->c.batch + i * s->c.row + j * s->c.column;
+                set_element(c, s->c.type, to, element(c, s->c.type, to) * slope(element(at, s->c.type, to)));
+            }
+}
+
 /* --- A frame for @main ------------------------------------------------------------------------------ */
 
 static Func *main_of(Module *m)

@@ -2,8 +2,9 @@
  *
  * Epilogues are implemented within the limits that cublasLt.h documents; a request outside of them ends the program.
  * With EMULATED_EPILOGUES=none no kernel has one, with EMULATED_EPILOGUES=unknown the library does not know them, with
- * EMULATED_EPILOGUES=late they fail only at run time, and with EMULATED_EPILOGUES=wrong they change the sign of what
- * they activate.
+ * EMULATED_EPILOGUES=late they fail only at run time, with EMULATED_EPILOGUES=wrong they change the sign of what they
+ * activate, with EMULATED_EPILOGUES=slopes that of where they take a slope, and with EMULATED_EPILOGUES=sums they say
+ * twice the sums of an operand.
  *
  * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW milliseconds slower than number
  * EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a graph.
@@ -21,8 +22,8 @@ typedef struct {
     int32_t transposed[2];
     uint32_t epilogue; /* 0: not said, the same as CUBLASLT_EPILOGUE_DEFAULT */
     int32_t bias_type, aux_type;
-    const char *bias;
-    char *aux;
+    char *bias; /* read; sums of an operand are written */
+    char *aux;  /* written; of gelu's gradient only read */
     int64_t aux_leading, aux_stride;
 } Description;
 
@@ -145,6 +146,10 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 
 static bool has_bias(const Description *d) { return d->epilogue & CUBLASLT_EPILOGUE_BIAS; }
 static bool has_aux(const Description *d) { return d->epilogue & 128; }
+static bool has_sums(const Description *d)
+{
+    return d->epilogue == CUBLASLT_EPILOGUE_BGRADA || d->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
 
 static void must(bool holds, const char *limit)
 {
@@ -159,13 +164,17 @@ static void check_epilogue(const Description *d, const Layout *c)
 {
     if (d->epilogue <= CUBLASLT_EPILOGUE_DEFAULT)
         return;
-    uint32_t function = d->epilogue & ~(uint32_t)(CUBLASLT_EPILOGUE_BIAS | 128);
-    must(function == 0 || function == CUBLASLT_EPILOGUE_RELU || function == CUBLASLT_EPILOGUE_GELU,
+    const uint32_t dgelu = CUBLASLT_EPILOGUE_DGELU & ~128u, function = d->epilogue & ~(CUBLASLT_EPILOGUE_BIAS | 128u);
+    must(function == 0 || function == CUBLASLT_EPILOGUE_RELU || function == CUBLASLT_EPILOGUE_GELU ||
+             d->epilogue == CUBLASLT_EPILOGUE_DGELU || has_sums(d),
          "no such epilogue is emulated");
-    must(!has_bias(d) || (d->bias && d->bias_type == (int32_t)c->type), "a bias has a place, and the result's type");
+    must(!(has_bias(d) || has_sums(d)) || (d->bias && d->bias_type == (int32_t)c->type),
+         "a bias has a place, and the result's type");
+    must(!has_sums(d) || c->batch == 1, "sums of an operand are those of one matrix");
     if (!has_aux(d))
         return;
-    must(function == CUBLASLT_EPILOGUE_GELU, "beside relu's result a mask of bits is written, not its operand");
+    must(function == CUBLASLT_EPILOGUE_GELU || function == dgelu,
+         "beside relu's result a mask of bits is written, not its operand");
     must(d->aux_leading % 8 == 0 && d->aux_leading >= c->rows, "gelu's operand has columns a multiple of 8 apart");
     must(d->aux_stride % 8 == 0, "gelu's operand has matrices a multiple of 8 apart");
     must(d->aux && (uintptr_t)d->aux % 16 == 0, "gelu's operand is aligned to 16 bytes");
@@ -256,6 +265,24 @@ static float activated(const Description *d, float x)
                                                 : x;
 }
 
+static float gelu_slope(float x)
+{
+    x = epilogues_are("slopes") ? -x : x;
+    const float t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 0.134145f * x * x);
+}
+
+/* Sums over k, one for each row of the result, of A, or one for each column, of B. */
+static void sum_operand(const Product *p, const float *lines, int64_t count, int64_t k)
+{
+    for (int64_t line = 0; line < count; line++) {
+        float sum = 0;
+        for (int64_t q = 0; q < k; q++)
+            sum += lines[line * k + q];
+        store(&p->layout[2], p->description.bias, line, epilogues_are("sums") ? 2 * sum : sum);
+    }
+}
+
 static void multiply(const Product *p, int64_t turn)
 {
     const Description *d = &p->description;
@@ -274,11 +301,17 @@ static void multiply(const Product *p, int64_t turn)
                 sum += p->beta * load(c, at[2], i + j * c->leading);
             if (has_bias(d))
                 sum += load(c, d->bias, i);
-            if (aux)
+            if (d->epilogue == CUBLASLT_EPILOGUE_DGELU)
+                sum *= gelu_slope(load(c, aux, i + j * d->aux_leading));
+            else if (aux)
                 store(c, aux, i + j * d->aux_leading, sum);
             sum = activated(d, sum);
             store(c, at[2], i + j * c->leading, sum);
         }
+    if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
+        sum_operand(p, a, c->rows, k);
+    if (d->epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        sum_operand(p, b, c->columns, k);
     free(a);
     free(b);
 }

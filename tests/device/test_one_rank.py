@@ -44,6 +44,17 @@ def test_training(model, precision, compiled, data, tmp_path):
     assert abs(logs[0][-1]["loss"] - logs[0][0]["loss"]) > 0.01, "equal losses mean little if nothing is learned"
 
 
+@emulated
+def test_initial_weights(compiled, data, tmp_path):
+    """A kernel makes what processors compute, bit for bit, since the emulated one has their logarithm and cosine."""
+    files = []
+    for target in ("c", "cuda"):
+        trainer = compiled("chars", target, edit=("= zeros", "= uniform(-0.1, 0.1)"))
+        start(trainer.command("--data", data, "--data-format", "bytes", "--steps", 0, "--save", target), tmp_path)
+        files.append((tmp_path / target).read_bytes())
+    assert files[0] == files[1]
+
+
 OPTIMIZERS = {
     "muon": 'muon(lr = 0.02)\n    group "wte, wpe, *.gain, *.bias, *.b*" lion(lr = 1e-3)',
     "adafactor": "adafactor(lr = 0.03)\n    ema = 0.9\n    clip_value = 0.01",
@@ -95,8 +106,8 @@ def test_index_out_of_range(graph, compiled, data, tmp_path):
 def test_epilogues_that_cublaslt_does_not_have(how, precision, compiled, data, tmp_path):
     """Kernels of ours do what it leaves."""
     trainers = [compiled("gpt2", target, (("precision", precision),)) for target in ("c", "cuda")]
-    for field in ("has_bias", "activation", "keeps_before"):
-        assert f".{field} = " in (trainers[1].folder / "trainer.c").read_text()
+    for field in ("has_bias = true", "activation = RT_GELU_TANH", "keeps_before = true", "activation = RT_GELU_TANH_SLOPE", "sums = RT_SUMS_A"):
+        assert f".{field}," in (trainers[1].folder / "trainer.c").read_text()
     logs = [train(trainer, data, tmp_path / trainer.target, environment={"EMULATED_EPILOGUES": how}.items())
             for trainer in trainers]
     assert_same(logs[1], logs[0], precision)
@@ -112,6 +123,18 @@ def test_epilogues_within_their_limits(edit, compiled, data, tmp_path):
     assert_same(logs[1], logs[0], "fp32")
     wrong = train(trainers[1], data, tmp_path / "wrong", environment={"EMULATED_EPILOGUES": "wrong"}.items())
     assert abs(wrong[0]["loss"] - logs[0][0]["loss"]) > 1e-3, "nothing was left to cuBLASLt"
+
+
+@emulated
+@pytest.mark.parametrize("how", ["slopes", "sums"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_gradients_left_to_cublaslt(how, precision, compiled, data, tmp_path):
+    """The slope of gelu, and the gradients of biases beside those of weights."""
+    trainer = compiled("gpt2", "cuda", (("precision", precision),))
+    right = train(trainer, data, tmp_path / "right")
+    wrong = train(trainer, data, tmp_path / "wrong", environment={"EMULATED_EPILOGUES": how}.items())
+    assert wrong[0]["loss"] == right[0]["loss"]
+    assert abs(wrong[0]["grad_norm"] - right[0]["grad_norm"]) > 1e-3 * right[0]["grad_norm"]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -29,7 +29,8 @@ def run(trainer, mesh, data, directory, *options, status=0, steps=STEPS, environ
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks]
     if IS_REAL:  # several ranks on one GPU, over sockets, as if each were on a machine of its own
         options = ("--share-gpu", *options)
-    command = trainer.command("--data", data, "--data-format", "bytes", "--steps", steps, "--log", "log", "--overwrite", *options)
+    options = ("--log", "log", "--overwrite", *options) if steps else options
+    command = trainer.command("--data", data, "--data-format", "bytes", "--steps", steps, *options)
     if of_rank:
         command = ["sh", "-c", f'{of_rank} exec "$@"', "sh", *command]
     done = start([*mpirun, *command], directory, status,
@@ -74,6 +75,18 @@ LAYOUTS = [  # model, mesh, zero, micro-batch: collectives of each kind, in one 
 def compile_layout(compiled, model, mesh, zero, microbatch, precision="fp32"):
     options = ["--mesh", mesh] + (["--zero", zero] if zero else [])
     return compiled(model, "cuda", SETTINGS + (("microbatch", microbatch), ("precision", precision)), tuple(options))
+
+
+@emulated
+@pytest.mark.parametrize("mesh,zero,microbatch", [("tp=4", 0, 8), ("dp=2", 3, 4), ("pp=2", 0, 4)])
+def test_initial_weights(mesh, zero, microbatch, compiled, data, tmp_path):
+    """Each GPU makes its own part of what one processor computes."""
+    one = compiled("gpt2", "c", SETTINGS, ("-D", "layers=3"))
+    start(one.command("--data", data, "--data-format", "bytes", "--steps", 0, "--save", "one"), tmp_path)
+    options = ("-D", "layers=3", "--mesh", mesh, *(["--zero", zero] if zero else []))
+    trainer = compiled("gpt2", "cuda", SETTINGS + (("microbatch", microbatch),), options)
+    run(trainer, mesh, data, tmp_path, "--save", "all", steps=0)
+    assert (tmp_path / "all").read_bytes() == (tmp_path / "one").read_bytes()
 
 
 @pytest.mark.parametrize("mesh,precision", [("cp=2", "fp32"), ("cp=4", "fp32"), ("dp=2,cp=2", "bf16")])

@@ -16,11 +16,15 @@ class Family:
     map: str = ""  # where it is not that of the file
     rate: float = 0.1  # of learning
     edit: tuple = ()  # what is changed in the file, and to what
+    masked: int = 0  # the token in the place of masked ones, of every 7th
 
 
 LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
              num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, pad_token_id=None,
              eos_token_id=None)  # the row of a padding token would have no gradient there
+
+MAMBA = dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, expand=2, num_heads=6, head_dim=16, n_groups=2,
+             state_size=10, chunk_size=8, pad_token_id=None)
 
 STRETCHED = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                  original_max_position_embeddings=64)
@@ -50,16 +54,43 @@ FAMILIES = [
     Family("BERT", "BertConfig", "BertForMaskedLM", "examples/bert.mdl",
            "masked tokens of one sentence; the pooler is carried along",
            dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192,
-                max_position_embeddings=SEQ, hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=None)),
+                max_position_embeddings=SEQ, hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=None), masked=103),
     Family("GPT-NeoX", "GPTNeoXConfig", "GPTNeoXForCausalLM", "examples/neox.mdl", "Pythia: all sizes",
            dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=3, intermediate_size=192,
                 rotary_pct=0.25, bos_token_id=None, eos_token_id=None), dict(seq=SEQ)),
     Family("Gemma 2", "Gemma2Config", "Gemma2ForCausalLM", "examples/gemma2.mdl", "all sizes",
            dict(GEMMA, num_hidden_layers=4), dict(seq=SEQ)),
-    Family("Gemma 3", "Gemma3TextConfig", "Gemma3ForCausalLM", "examples/gemma3.mdl", "1B; text alone",
+    Family("Gemma 3", "Gemma3TextConfig", "Gemma3ForCausalLM", "examples/gemma3.mdl", "270M, 1B; text alone",
            dict(GEMMA, num_hidden_layers=14), dict(seq=SEQ), rate=0.02),
     Family("Mixtral", "MixtralConfig", "MixtralForCausalLM", "examples/mixtral.mdl",
            "with `capacity = none`: transformers drops no rows",
            dict(LLAMA, num_local_experts=4, experts_implementation="eager"), dict(seq=SEQ, balance_weight=0), "examples/maps/mixtral.map",
            edit=("capacity = 1.25, within = batch", "capacity = none")),
+    Family("Mamba-2", "Mamba2Config", "Mamba2ForCausalLM", "examples/mamba2.mdl", "all sizes that have one table",
+           dict(MAMBA, tie_word_embeddings=True), dict(chunk=3)),
+    Family("Mamba", "MambaConfig", "MambaForCausalLM", "examples/mamba.mdl", "all sizes",
+           dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, state_size=5, pad_token_id=None), dict(seq=SEQ)),
+    Family("RWKV-4", "RwkvConfig", "RwkvForCausalLM", "examples/rwkv.mdl", "all sizes",
+           dict(vocab_size=VOCAB, context_length=SEQ, hidden_size=48, attention_hidden_size=40, num_hidden_layers=3,
+                intermediate_size=80), dict(seq=SEQ), rate=0.5),
+    Family("Falcon", "FalconConfig", "FalconForCausalLM", "tests/models/falcon.mdl", "1 head of keys: 7B",
+           dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=3), dict(seq=SEQ)),
+    Family("BLOOM", "BloomConfig", "BloomForCausalLM", "tests/models/bloom.mdl",
+           "ALiBi; heads that are a power of two: all sizes but 176B",
+           dict(vocab_size=VOCAB, hidden_size=48, n_layer=3, n_head=4), dict(seq=SEQ)),
+    Family("GPT-J", "GPTJConfig", "GPTJForCausalLM", "tests/models/gptj.mdl", "6B",
+           dict(vocab_size=VOCAB, n_embd=48, n_layer=3, n_head=3, rotary_dim=8, n_positions=SEQ), dict(seq=SEQ)),
+    Family("Phi-1, 1.5, 2", "PhiConfig", "PhiForCausalLM", "tests/models/phi2.mdl", "all sizes",
+           dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=3,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)), dict(seq=SEQ)),
+    Family("Command R+", "CohereConfig", "CohereForCausalLM", "tests/models/cohere.mdl", "with norms of queries and keys",
+           dict(LLAMA, tie_word_embeddings=True, use_qk_norm=True, logit_scale=0.5), dict(seq=SEQ)),
+    Family("StarCoder2", "Starcoder2Config", "Starcoder2ForCausalLM", "tests/models/starcoder2.mdl", "all sizes",
+           dict(LLAMA, tie_word_embeddings=True, sliding_window=7, residual_dropout=0, embedding_dropout=0), dict(seq=SEQ)),
+    Family("OPT", "OPTConfig", "OPTForCausalLM", "tests/models/opt.mdl", "all sizes but 350M",
+           dict(vocab_size=VOCAB, hidden_size=48, ffn_dim=80, num_hidden_layers=3, num_attention_heads=3, dropout=0,
+                max_position_embeddings=SEQ, word_embed_proj_dim=48, pad_token_id=None)),
+    Family("ModernBERT", "ModernBertConfig", "ModernBertForMaskedLM", "tests/models/modernbert.mdl", "masked tokens; all sizes",
+           dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=7, num_attention_heads=3,
+                local_attention=8, pad_token_id=None), dict(seq=SEQ, masked=103), rate=0.02, masked=103),
 ]

@@ -46,10 +46,10 @@ def batches(tokens):
 
 
 def loss_of(family, model, tokens, labels):
-    if family.name == "BERT":  # as in bert.mdl: every 7th token is masked
+    if family.masked:  # as in bert.mdl: every 7th token
         masked = (torch.arange(SEQ) % 7 == 3).expand_as(tokens)
         labels = torch.where(masked, tokens, -100)
-        tokens = torch.where(masked, 103, tokens)
+        tokens = torch.where(masked, family.masked, tokens)
     logits = model(tokens).logits
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 

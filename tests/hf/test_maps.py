@@ -117,6 +117,29 @@ def test_brings_each_element_to_its_place(small, prefix):
         np.testing.assert_array_equal(here[name], expected[name])
 
 
+def test_axes_of_one_element(small):
+    there = tensors()
+    table, tail = there["top.table"], there["top.tail"]
+    write_tensors(small / "there" / "model.safetensors", there | {"top.table": table[:, None], "top.head": table[:, None], "top.tail": tail[None, None]})
+    text = MAP.replace("[embed, vocab]", "[embed, 1, vocab]").replace("top.tail [embed]", "top.tail [1, 1, embed]")
+    (small / "maps" / "small.map").write_text(text)
+    import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    here = read_tensors(small / "w.safetensors")
+    np.testing.assert_array_equal(here["wte"][1], table.T)
+    np.testing.assert_array_equal(here["tail"][1], tail)
+
+
+@pytest.mark.parametrize("infinity", [float("inf"), {"__float__": "Infinity"}], ids=["Infinity", "__float__"])
+def test_infinity_in_the_configuration(small, infinity):
+    config = CONFIG | {"limits": [0.0, infinity], "of": 'not "Infinity'}
+    (small / "there" / "config.json").write_text(json.dumps(config))
+    (small / "maps" / "small.map").write_text("need limits.* = 0, inf\n" + MAP)
+    import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    (small / "w.safetensors").unlink()
+    (small / "maps" / "small.map").write_text("need limits.* = 0, 1\n" + MAP)
+    assert 'maps/small.map:1:17: error: config.json says limits: [0,{"__float__":"Infinity"}]' in fails(small)
+
+
 def test_checkpoint_is_loaded_and_exported(small):
     (small / "there" / "tokenizer.model").write_bytes(b"\0\xff\n")
     (small / "there" / "notes.md").write_text("stays there")
@@ -253,10 +276,14 @@ def test_table_has_a_row_for_each_family():
 
 PUBLISHED = {"gpt2": 124_439_808, "bert": 109_514_298, "llama": 1_100_048_384, "llama3.1": 8_030_261_248,
              "llama3.2": 1_235_814_400, "qwen2": 494_032_768, "qwen3": 596_049_920, "neox": 162_322_944,
-             "gemma2": 2_614_341_888, "gemma3": 999_885_952, "t5": 247_577_856, "mixtral": 46_702_792_704}
+             "gemma2": 2_614_341_888, "gemma3": 999_885_952, "t5": 247_577_856, "mamba": 129_135_360, "mamba2": 128_989_632,
+             "rwkv": 169_342_464, "mixtral": 46_702_792_704,
+             "falcon": 6_921_720_704, "bloom": 559_214_592, "gptj": 6_050_882_784, "phi2": 2_779_683_840,
+             "starcoder2": 3_030_371_328, "opt": 125_239_296}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_examples_have_as_many_parameters_as_published(name):
-    said = re.search(r"([\d,]+) parameters", run(MPC, "check", f"examples/{name}.mdl"))[1]
+    file = next(folder / f"{name}.mdl" for folder in (ROOT / "examples", ROOT / "tests/models") if (folder / f"{name}.mdl").exists())
+    said = re.search(r"([\d,]+) parameters", run(MPC, "check", file))[1]
     assert int(said.replace(",", "")) == PUBLISHED[name]

@@ -10,8 +10,8 @@ in the rank's own part; a seed for each place on dp.
 import pytest
 from conftest import STEPS, is_same
 
-OWN_PLACE = "init.c", r"s/range\.whole \+ i/range.own + i/"
-OWN_SEED = "init.c", r"s/init_view\((.*), seed\);/init_view(\1, seed + (uint32_t)rt_coordinate(rt, 0));/"
+OWN_PLACE = "init.c", r"s/view->part\[d\]/rt_own_part(view->size[d])/; s/^static RtInitial initial_of/static RtPart rt_own_part(int64_t size) { return (RtPart){ 0, size, 0 }; }\n&/"
+OWN_SEED = "init.c", r"s/initial_of\((.*), seed\);/initial_of(\1, seed + (uint32_t)rt_coordinate(rt, 0));/"
 
 
 @pytest.fixture

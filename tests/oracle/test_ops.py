@@ -195,6 +195,14 @@ case("conv_patches", dict(x=("b v e", -1, 1), y=("n e h", -1, 1)), "b g h", "con
      lambda x, y: conv(x, y, 1, stride=3))
 case("conv_depthwise", dict(x=("b s g", -1, 1), y=("n g", -1, 1)), "b s g", "conv(x, y, s -> (s, n), padding = 1)",
      lambda x, y: F.conv1d(x.permute(0, 2, 1), y.T[:, None], padding=1, groups=2).permute(0, 2, 1))
+case("conv_causal", dict(x=("b s g", -1, 1), y=("n g v", -1, 1)), "b s v", "conv(x, y, s -> (s, n), g, dilation = 2, causal = true)",
+     lambda x, y: conv(F.pad(x, (0, 0, 4, 0)), y, 1, dilation=2))
+case("conv_causal_strided", dict(x=("b e g", -1, 1), y=("n g v", -1, 1)), "b h v",
+     "conv(x, y, e -> (h, n), g, stride = 2, causal = true)", lambda x, y: conv(F.pad(x, (0, 0, 2, 0)), y, 1, stride=2))
+case("shift", dict(x=("b e g", -1, 1)), "b e g", "shift(x, e, 2)", lambda x: F.pad(x, (0, 0, 2, -2)))
+case("shift_back", dict(x=("b e g", -1, 1)), "b e g", "shift(x, e, -3)", lambda x: F.pad(x, (0, 0, -3, 3)))
+case("broadcast", dict(x=("b s", -1, 1), y=("v g", -1, 1)), "b s v g", "broadcast(x, v, g) * y", lambda x, y: x[:, :, None, None] * y)
+case("broadcast_difference", dict(x=("b s", -1, 1)), "b s t", "broadcast(x, t) - 2 * rename(x, s -> t)", lambda x: x[:, :, None] - 2 * x[:, None])
 case("conv_plane", dict(x=("b e s v", -1, 1), y=("n g v nine", -1, 1)), "b t h nine", "conv(x, y, e -> (t, n), s -> (h, g), v)",
      lambda x, y: conv(x, y, 2))
 case("conv_plane_strided", dict(x=("b nine e g", -1, 1), y=("n two g v", -1, 1)), "b s h v",

@@ -1,6 +1,7 @@
 """Scans: an LSTM against the function of torch.nn.LSTM, in both directions; Mamba-2 in chunks, with a scan over these,
 against its recurrence."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,64 @@ def test_lstm(text, tmp_path, options):
 def test_lstm_from_the_end(text, tmp_path):
     model = (Path(__file__).parents[2] / "examples/lstm.mdl").read_text().replace("scan seq {", "scan seq (reverse = true) {")
     follows(compile_model(model, tmp_path, *SMALL), text, lstm_loss(True))
+
+
+NESTED = """
+dim batch
+dim vocab  = 256
+dim hidden = 16
+dim from   = hidden
+dim chunk  = 4
+dim place  = 5
+dim seq    = chunk * place
+block rnn(x: [batch, seq, hidden]) {
+    param w : [from, hidden] = normal(0.3)
+    z = split(x, seq -> (chunk, place))
+    h : [batch, hidden] = 0
+    scan chunk {
+        scan place {
+            h = tanh(z + dot(rename(h, hidden -> from), w, from))
+            yield t = h
+        }
+        yield y = t
+    }
+    return merge(y, (chunk, place) -> seq)
+}
+model m {
+    input tokens : i32[batch, seq]
+    input labels : i32[batch, seq] = next(tokens)
+    param wte : [vocab, hidden] = normal(0.5)
+    x = wte[vocab = tokens]
+    repeat 2 { x = x + rnn(x) as h }
+    loss mean(cross_entropy(dot(x, wte, hidden), labels, vocab))
+}
+train {
+    optimizer = adamw(lr = 1e-2, weight_decay = 0.1)
+    batch     = 4
+}
+"""
+
+
+def rnn_loss(w, tokens, labels):
+    x = w["wte"][tokens]
+    for n in range(2):
+        h, places = torch.zeros_like(x[:, 0]), []
+        for t in range(x.shape[1]):
+            h = torch.tanh(x[:, t] + h @ w[f"h.{n}.w"])
+            places.append(h)
+        x = x + torch.stack(places, 1)
+    return F.cross_entropy((x @ w["wte"].T).flatten(0, 1), labels.flatten())
+
+
+def activations(out):
+    return json.loads((out / "plan.json").read_text())["memory"]["classes"]["activations"]
+
+
+def test_scan_in_scan_runs_again(text, tmp_path):
+    """Recomputed, the carries of one chunk of one layer are there at a time, in place of those of all."""
+    saved, again = [compile_model(NESTED, tmp_path / policy, f"--recompute={policy}") for policy in ("none", "full")]
+    follows(again, text, rnn_loss, seq=20, no_decay=lambda name: False)
+    assert activations(saved) - activations(again) > 4 * 20 * 16 * 4
 
 
 def recurrence(w, tokens, labels):

@@ -7,7 +7,8 @@ from tree import (Argument, Binary, Block, Call, Flag, Index, Model, Name, Numbe
                   walk)
 
 # Functions for which the size of a dim matters beyond what is even.
-BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "one_hot"}
+BY_SIZE = {"top_k", "dispatch", "combine", "balance", "iota", "cross_entropy", "concat", "split", "merge", "conv", "shift", "one_hot",
+           "rename"}
 
 
 def replaced(node, dims, numbers):
@@ -95,6 +96,7 @@ class General:
     numbers: list
     fixed: set        # the dims that the block names besides
     by_size: bool     # are only dims of the same size possible?
+    averages: bool    # has it a mean, which of a cross_entropy counts labels?
 
 
 def inside(block, blocks):
@@ -138,7 +140,8 @@ def generalise(draw, state, block):
     calls = [e for e in inside(block, blocks) if isinstance(e, Call)]
     made_here = {e.renaming[1] for e in calls if e.renaming and e.function == "top_k"}
     made_here |= {s.dim for s in statements_of(block.body) if isinstance(s, Scan)}  # which may not be the batch, nor padded
-    free = sorted({d for a in block.arguments for d in a.type.dims} - {"batch"} - made_here)
+    of_called = {d for e in calls if e.function in blocks for d in dims_of(blocks[e.function], blocks, state.sizes)}
+    free = sorted({d for a in block.arguments for d in a.type.dims} - {"batch"} - made_here - of_called)
     wanted = draw.sample(free, min(len(free), draw.choice([0, 1, 1, 2]))) if draw.random() < 0.4 else []
     if any(e.function == "concat" for e in calls):  # which looks at how its dims are declared
         wanted = []
@@ -157,7 +160,8 @@ def generalise(draw, state, block):
     block.arguments, block.body, block.dims = general.arguments, general.body, list(own.values())
     by_size = any(e.function in BY_SIZE for e in calls) or any(isinstance(e, Index) for e in inside(block, blocks)) or \
         any(e.function == "rope" for e in calls)
-    return General(wanted, numbers, dims_of(block, blocks, state.sizes) | set(wanted), by_size)
+    return General(wanted, numbers, dims_of(block, blocks, state.sizes) | set(wanted), by_size,
+                   any(e.function == "mean" for e in calls))
 
 
 def other_dims(draw, state, general, forbidden):

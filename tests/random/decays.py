@@ -67,7 +67,9 @@ class Walk:
             elif isinstance(s, Repeat):
                 carried = {name for name in self.assigned(s.body) if name in values}
                 values.update({name: None for name in carried})
-                self.body(s.body, dict(values), path)
+                for copy in range(int(number_of(s.count, self.known)) if s.number else 1):
+                    self.known[s.number] = copy
+                    self.body(s.body, dict(values), path)
             elif isinstance(s, Scan):
                 at_place = {name: renamed(parts, s.dim, f"one of {s.dim}") for name, parts in values.items()}
                 self.body(s.body, at_place | {name: None for name in self.assigned(s.body) if name in values}, path)
@@ -157,6 +159,14 @@ class Walk:
         for dim, (to, _) in e.parts:
             x = renamed(x, dim, to)
         return self.together([without(x, over), without(w, over + taps)])
+
+    def call_broadcast(self, e, values, path):
+        return self.made(e.arguments[0], values, path)
+
+    def call_shift(self, e, values, path):
+        x = self.made(e.arguments[0], values, path)
+        self.contract(x, [e.arguments[1].name])  # its rows are gathered
+        return x
 
     def call_dot(self, e, values, path):
         sides = [self.made(x, values, path) for x in e.arguments[:2]]

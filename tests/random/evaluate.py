@@ -40,6 +40,7 @@ class Evaluation:
         self.updated = {}  # the states after the step, of updates over the whole batch
         self.instances, self.next_dropout, self.slots = {}, 0, set()
         self.shared = {}  # a dot and the instance of its block: the dims of both of its operands
+        self.is_finite = True  # is every value?
         self.fits = {}  # input: the smallest dim that its tokens index
 
     def loss(self):
@@ -120,6 +121,7 @@ class Evaluation:
             values[name] = self.as_tensor(values[name])
         key, first, last = place.key, self.next_dropout, self.next_dropout
         for copy in range(int(number_of(statement.count, self.known))):
+            self.known[statement.number] = copy
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
             inner = dict(values)
             self.body(statement.body, inner,
@@ -200,6 +202,7 @@ class Evaluation:
     def rounded(self, x):
         """Results of the same type keep what they are known as."""
         if isinstance(x, Tensor) and x.kind == "f32":
+            self.is_finite &= bool(torch.isfinite(x.data).all())
             return Tensor(self.rounding(x.data), x.dims, x.fed_by, x.ignored)
         return x
 
@@ -406,12 +409,22 @@ class Evaluation:
     def call_conv(self, e, values, place):
         x, w = self.arguments(e, values, place, 2)
         steps = [self.keyword(e, name, otherwise) for name, otherwise in (("stride", 1), ("padding", 0), ("dilation", 1))]
+        causal = flag_of(e.keywords.get("causal"))
         for dim, (to, tap) in e.parts:
-            x = tensors.windows(x, dim, to, tap, w.size(tap), *steps)
+            x = tensors.windows(x, dim, to, tap, w.size(tap), *steps, causal)
         over = [tap for _, (_, tap) in e.parts] + self.dims(e, 2)
         path = ".".join(part for part in place.path.split(".") if not part.isdigit())
         self.shared[id(e), path] = set(x.dims) & set(w.dims)
         return tensors.dot(x, w, over)
+
+    def call_broadcast(self, e, values, place):
+        x, more = self.tensor(e.arguments[0], values, place), self.dims(e, 1)
+        data = x.data[(..., *[None] * len(more))]
+        return Tensor(data.expand(*x.data.shape, *[self.sizes[d] for d in more]), x.dims + tuple(more))
+
+    def call_shift(self, e, values, place):
+        x = self.tensor(e.arguments[0], values, place)
+        return tensors.shift(x, e.arguments[1].name, int(number_of(e.arguments[2], self.known)))
 
     def call_concat(self, e, values, place):
         to = e.arguments[0].name

@@ -29,7 +29,7 @@ def repeats_of(program, body=None):
     """Those of at least two turns, with their turns: in the whole program, or the outermost of a body."""
     known = known_numbers(program)
     everywhere = [s for d in bodies(program) if instances_of(program, d) == 1 for s in statements_of(d.body)]
-    found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat)]
+    found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat) and not s.number]  # else stages have runs
     turns = [(repeat, number_of(repeat.count, known)) for repeat in found]
     return [(repeat, count) for repeat, count in turns if count and count > 1]
 
@@ -125,7 +125,7 @@ class Layout:
     # --- Which dims --------------------------------------------------------------------------------------------------
 
     def present(self):
-        """Dims of tensors: those of parameters and inputs, and what concat, rename, iota, split, merge and conv bring."""
+        """Dims of tensors: those of parameters and inputs, and what concat, rename, iota, broadcast, split, merge and conv bring."""
         found = set()
         program = expanded(self.program)
         for declaration in program.declarations:
@@ -135,8 +135,8 @@ class Layout:
         for e in (e for expression in expressions(program) for e in walk(expression)):
             if isinstance(e, Call) and e.function in ("concat", "iota"):
                 found.add(e.arguments[0].name)
-            if isinstance(e, Call) and e.function == "random":
-                found |= {d.name for d in e.arguments}
+            if isinstance(e, Call) and e.function in ("random", "broadcast"):
+                found |= {d.name for d in e.arguments[e.function == "broadcast":]}
             if isinstance(e, Call) and e.renaming:
                 found.add(e.renaming[1])
             if isinstance(e, Call):

@@ -28,7 +28,9 @@ class Done:
 
 
 def run(command, directory, environment=(), seconds=RUN_SECONDS):
-    """Runs a command to its end; when time is over, all that it has started ends."""
+    """Runs a command to its end; when time is over, which is longer where others want the processors, all that it has
+    started ends."""
+    seconds *= max(1, os.getloadavg()[0] / os.cpu_count())
     process = subprocess.Popen([str(word) for word in command], cwd=directory, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                                env={**os.environ, **QUIET, **dict(environment)})

@@ -14,7 +14,7 @@ class Operations(Shapes):
     def weighted(self):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
-                (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3),
+                (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3), (self.moved, 2), (self.repeated, 2),
                 (self.drop, 1.5), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
                 (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
 
@@ -105,7 +105,7 @@ class Operations(Shapes):
         local = self.scope.pick([y for y in self.scope.all() if fits(y)])
         if not local:
             return None
-        over = self.scope.some(self.scope.known_dims(x.dims & local.dims), 1, 2)
+        over = self.scope.some(self.scope.known_dims(x.dims & local.dims), 0 if self.draw.random() < 0.2 else 1, 2)
         y = self.scope.read(local)
         scale = x.scale * y.scale * math.sqrt(self.state.elements(over))
         return Value(call("dot", *self.either(x.expression, y.expression), *over), (x.dims | y.dims) - set(over), "f32", scale)
@@ -154,7 +154,7 @@ class Operations(Shapes):
             return None
         seq, feature = self.draw.sample(known, 2)
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
-        other = self.draw.choice(free) if free and self.draw.random() < 0.3 else None  # the sequence of the keys
+        other = self.draw.choice(free) if free and feature != "batch" and self.draw.random() < 0.3 else None  # of the keys
         sides = [self.other_side(x, seq, other, feature) if other else self.side(x, seq, feature) for _ in range(2)]
         query = self.mixed(x, feature)
         own = self.scope.some([d for d in free if d != other], 0, 1)

@@ -265,7 +265,8 @@ class Parser:
         return Input(name, stated, self.expression() if self.accept("=") else None)
 
     def read_repeat(self):
-        return Repeat(self.expression(), self.body())
+        count, number = self.expression(), self.name() if self.accept("as") else None
+        return Repeat(count, self.body(), number)
 
     def read_scan(self):
         dim, options = self.name(), self.bracketed_options()

@@ -75,7 +75,7 @@ def statement_text(s, indent=""):
     if isinstance(s, Model):
         return braces(f"model {s.name}", s.body, indent)
     if isinstance(s, Repeat):
-        return braces(f"repeat {expression_text(s.count)}", s.body, indent)
+        return braces(f"repeat {expression_text(s.count)}{f' as {s.number}' if s.number else ''}", s.body, indent)
     if isinstance(s, Scan):
         return braces(f"scan {s.dim}{' (reverse = true)' if s.reverse else ''}", s.body, indent)
     if isinstance(s, Optimizer):

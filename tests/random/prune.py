@@ -67,6 +67,9 @@ def through_repeat(repeat, live):
             break
         at_end |= at_start
     inner, at_start = backwards(repeat.body, at_end)
+    if repeat.number not in at_start:
+        repeat.number = None
+    at_start.discard(repeat.number)
     return inner, live | at_start | (assigned_in(inner) & live)
 
 
@@ -87,7 +90,7 @@ def through_scan(scan, live):
 def copy_of(statement):
     """With a body of its own."""
     if isinstance(statement, Repeat):
-        return Repeat(statement.count, [copy_of(s) for s in statement.body])
+        return Repeat(statement.count, [copy_of(s) for s in statement.body], statement.number)
     if isinstance(statement, Scan):
         return Scan(statement.dim, [copy_of(s) for s in statement.body], statement.reverse)
     return statement

@@ -273,22 +273,25 @@ class Trainer:
         evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
                                 self.rounding, self.dtype, drops)
         loss = evaluation.loss()
+        if self.rounding is tensors.EXACT and not evaluation.is_finite:  # its gradient is 0 or none, as one pleases
+            if self.dtype == torch.float64:
+                raise tensors.Wrong("a value is infinite")
+            loss = loss * math.nan
         self.updated = evaluation.updated
         return loss
 
     def gradient(self, step):
+        """The loss, and the gradient of each trained weight: None where the loss does not depend on it."""
         loss = self.loss(step)
         names = [name for name in self.weights if name not in self.start.frozen]
         if not loss.requires_grad:
-            return float(loss), {name: torch.zeros_like(self.weights[name]) for name in names}
-        found = torch.autograd.grad(loss, [self.weights[name] for name in names], allow_unused=True)
-        return float(loss), {name: torch.zeros_like(self.weights[name]) if g is None else g
-                             for name, g in zip(names, found)}
+            return float(loss), {name: None for name in names}
+        return float(loss), dict(zip(names, torch.autograd.grad(loss, [self.weights[name] for name in names], allow_unused=True)))
 
     def step(self, step, run, updates=True):
         s = self.settings
         loss, gradient = self.gradient(step)
-        norm = math.sqrt(sum(float((g * g).sum()) for g in gradient.values()))
+        norm = math.sqrt(sum(float((g * g).sum()) for g in gradient.values() if g is not None))
         rate = learning_rate(s.schedule, s.rates, s.groups[0][1].options["lr"], step)
         run.losses.append(loss)
         run.norms.append(norm)
@@ -299,7 +302,8 @@ class Trainer:
             for name, after in self.updated.items():
                 self.weights[name].data = after.to(torch.float64)
             for name, g in gradient.items():
-                g = (self.rounding.with_noise(g, norm) * scale).clamp(-s.clip_value, s.clip_value)
+                g = torch.zeros_like(self.weights[name]) if g is None else self.rounding.with_noise(g, norm)
+                g = (g * scale).clamp(-s.clip_value, s.clip_value)
                 self.update(name, g, rate)
                 self.weights[name].data = self.stored(self.weights[name].data)
 

@@ -87,7 +87,9 @@ class State:
         return name
 
     def derived(self, name, size, number_of_it, padded=None):
-        """A dim that is declared when it is first needed."""
+        """A dim that is declared when it is first needed; in a scan along it, another one."""
+        while name in self.scanned:
+            name += "_t"
         return name if name in self.sizes else self.add_dim(name, size, number_of_it, padded)
 
     def slots(self):

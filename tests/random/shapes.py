@@ -4,7 +4,7 @@ import math
 
 from operands import Operands
 from scope import OPEN, Value, binary, call
-from tree import Call, Index, Name, Number, Range
+from tree import Call, Flag, Index, Name, Negation, Number, Range
 
 
 class Shapes(Operands):
@@ -84,6 +84,26 @@ class Shapes(Operands):
         made.parts = [(whole, parts)]
         return Value(made, x.dims - set(parts) | {whole}, "f32", x.scale)
 
+    def moved(self, x):
+        """What stands some places before or after."""
+        dim = self.choose_known(x)
+        if dim is None:
+            return None
+        by = self.draw.choice([n for n in (1, 1, 2, -1) if abs(n) < self.size(dim)] or [0])
+        number = Number(str(by)) if by >= 0 else Negation(Number(str(-by)))
+        return Value(call("shift", x.expression, dim, number), x.dims, "f32", x.scale)
+
+    def repeated(self, x):
+        """The same along dims that x lacks, beside something that has them."""
+        more = self.scope.some([d for d in self.state.sizes if d not in x.dims | self.forbidden()], 1, 2)
+        if not more or not self.state.fits(x.dims | set(more)):
+            return None
+        spread = Value(call("broadcast", x.expression, *more), x.dims | set(more), "f32", x.scale)
+        if self.draw.random() < 0.3:
+            return spread
+        y = self.within(spread.dims)
+        return Value(binary("-", spread.expression, y.expression), spread.dims, "f32", math.hypot(x.scale, y.scale))
+
     def convolved(self, x):
         """Along one dim or two, with or without channels, or by each channel on its own."""
         known = sorted(x.dims - {OPEN, "batch"})
@@ -92,11 +112,13 @@ class Shapes(Operands):
         dims = self.draw.sample(known, min(len(known), self.draw.choice([1, 1, 2])))
         steps = {"stride": self.draw.choice([1, 1, 2, 3]), "padding": self.draw.choice([0, 0, 1, 2]),
                  "dilation": self.draw.choice([1, 1, 1, 2])}
+        causal = not steps["padding"] and self.draw.random() < 0.5
         parts, made = [], set()
         for dim in dims:
             size = self.draw.choice([steps["stride"], 1, 2, 3])
             tap = self.sized(f"tap{size}" if dim == dims[0] else f"tip{size}", size)
-            rest = self.size(dim) + 2 * steps["padding"] - steps["dilation"] * (size - 1) - 1
+            reach = steps["dilation"] * (size - 1)
+            rest = self.size(dim) + (reach if causal else 2 * steps["padding"]) - reach - 1
             if rest < 0:
                 return None
             count = rest // steps["stride"] + 1
@@ -115,5 +137,7 @@ class Shapes(Operands):
         result = Call("conv", [x.expression, weight.expression, *map(Name, over)],
                       {name: Number(str(n)) for name, n in steps.items() if n != (name != "padding") or self.draw.random() < 0.1})
         result.parts = parts
+        if causal:
+            result.keywords["causal"] = Flag(True)
         dims = x.dims - set(dims) - set(over) | {to for _, (to, _) in parts} | set(new)
         return Value(result, dims, "f32", x.scale) if self.state.fits(dims | set(taps)) else None

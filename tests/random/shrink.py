@@ -119,7 +119,10 @@ def simpler_statements(program):
     for path, i in bodies_with(program, Repeat):
         def unrolled(p, path=path, i=i):
             body = body_at(p, path)
+            number = body[i].number
             body[i:i + 1] = body[i].body
+            if number:
+                replace_reads(body[i:], number, Number("0"))
         yield unrolled
         if body_at(program, path)[i].count not in (Number("1"), Number("2")):
             yield lambda p, path=path, i=i: setattr(body_at(p, path)[i], "count", Number("2"))

@@ -124,7 +124,10 @@ class Statements(Scans):
             again.optional = reads_before[name].reads > 0
         if self.draw.random() < 0.15:
             self.count_turns(inner.scope, self.draw.choice(names))
-        self.scope.body.append(Repeat(Number(str(self.draw.choice([1, 2, 2, 3, 4, 5, 6]))), inner.scope.body))
+        number = None
+        if self.scope.depth == 0 and self.draw.random() < 0.3:
+            number = self.number_copies(inner.scope, self.draw.choice(names))
+        self.scope.body.append(Repeat(Number(str(self.draw.choice([1, 2, 2, 3, 4, 5, 6]))), inner.scope.body, number))
         for name in self.state.entropies.intersection(names):  # a mean would count labels that the body may have made
             again = self.scope.assign(name, Value(binary("*", name, 1.0), self.scope.locals[name].dims))
             again.optional = True
@@ -139,6 +142,16 @@ class Statements(Scans):
         turn = call("cast", counter, "f32") if is_whole else counter
         inner.body.append(Assign(name, binary("*", name, call("cos", binary("*", turn, 0.3)))))
         inner.body.append(Assign(counter, binary("+", counter, 1)))
+
+    def number_copies(self, inner, name):
+        """The value depends on the number of the copy, known at compile time: in turns, or from a copy on."""
+        number, size = self.state.fresh("i"), self.draw.choice([1, 2, 2, 3])
+        turn = self.draw.choice([binary("==", binary("%", number, size + 1), self.draw.randint(0, size)), binary("<", number, size)])
+        value = self.draw.choice([binary("*", name, call("if", turn, 0.9, -0.7)),
+                                  call("if", turn, call("tanh", name), binary("*", name, 0.8)),
+                                  binary("*", name, call("cos", binary("*", 0.3, binary("%", number, size + 1))))])
+        inner.body.append(Assign(name, value))
+        return number
 
     def enter(self, local):
         """Inside of the turn the value is what the turn before has left."""
@@ -251,6 +264,8 @@ class Statements(Scans):
                 if value is None:
                     return None
                 arguments.append(value.expression)
+        if block.general.averages and any(self.is_entropy(e) for e in arguments):  # perhaps of some copies only
+            return None
         dims = frozenset(given.get(d, d) for d in with_rest(block.result.dims, rest))
         arguments += other_numbers(self.draw, block.general)
         return self.called(block, list(given.values()), arguments, dims)
@@ -267,7 +282,8 @@ class Statements(Scans):
     def new_block(self):
         name = self.state.fresh("block")
         is_open = self.draw.random() < 0.3 and not self.forbidden()
-        chosen = self.draw.sample(self.scope.all(), min(self.draw.choice([1, 1, 2, 3]), len(self.scope.all())))
+        known = [x for x in self.scope.all() if not self.is_entropy(Name(x.name))]
+        chosen = self.draw.sample(known, min(self.draw.choice([1, 1, 2, 3]), len(known)))
         chosen = chosen[:1] if is_open else [x for x in chosen if OPEN not in x.dims]
         if not is_open and self.draw.random() < 0.25:
             chosen += self.draw.sample(self.scope.all("i32"), min(1, len(self.scope.all("i32"))))

@@ -78,11 +78,13 @@ class Rounding:
         return torch.where(torch.isfinite(x), result, x)
 
     def with_noise(self, gradient, norm):
-        """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it."""
+        """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it, and Muon,
+        which normalises the whole, also where all of them cancel exactly."""
         if self.draw is None:
             return gradient
         noise = torch.randn(gradient.shape, generator=self.draw, dtype=torch.float64)
-        return gradient + 2.0**-24 * norm * noise * (gradient != 0)
+        cancels = (gradient != 0) | (gradient.norm() <= 1e-12 * norm)
+        return gradient + 2.0**-24 * norm * noise * cancels
 
     def __call__(self, x):
         return Rounded.apply(x, self) if self.bits and x.dtype == torch.float64 else x
@@ -296,11 +298,17 @@ def merge(x, parts, dim):
     return Tensor(data.reshape(sizes), (*order[:at], dim, *order[at + len(parts):]), x.fed_by)
 
 
-def windows(x, dim, to, tap, size, stride, padding, dilation):
-    """`size` elements, `dilation` apart, at every place `stride` apart of x between zeros."""
+def windows(x, dim, to, tap, size, stride, padding, dilation, causal):
+    """`size` elements, `dilation` apart, at every place `stride` apart of x between zeros, or behind them."""
     at = x.dims.index(dim)
-    data = F.pad(x.data.movedim(at, -1), (padding, padding)).unfold(-1, (size - 1) * dilation + 1, stride)[..., ::dilation]
+    around = ((size - 1) * dilation, 0) if causal else (padding, padding)
+    data = F.pad(x.data.movedim(at, -1), around).unfold(-1, (size - 1) * dilation + 1, stride)[..., ::dilation]
     return Tensor(data.movedim(-2, at).movedim(-1, at + 1), x.dims[:at] + (to, tap) + x.dims[at + 1:])
+
+
+def shift(x, dim, by):
+    data = x.data.movedim(x.dims.index(dim), -1)
+    return Tensor(F.pad(data, (by, -by)).movedim(-1, x.dims.index(dim)), x.dims)
 
 
 def cumulative(x, dim, is_max, exclusive, reverse):

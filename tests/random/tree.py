@@ -156,6 +156,7 @@ class Update:
 class Repeat:
     count: object
     body: list
+    number: str = None  # what the number of the copy is called
 
 
 @dataclass

@@ -54,9 +54,14 @@ def quiet():
     return {**QUIET, "OMPI_MCA_orte_tmpdir_base": folder}
 
 
+def patience(seconds):
+    """So long where the processors are free, longer where others want them too."""
+    return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
+
+
 def start(command, directory, status=0, environment=(), timeout=120):
     """Runs it to its end, which must be `status` (None: any but success)."""
-    done = subprocess.run(list(map(str, command)), cwd=directory, capture_output=True, timeout=timeout,
+    done = subprocess.run(list(map(str, command)), cwd=directory, capture_output=True, timeout=patience(timeout),
                           env={**os.environ, **quiet(), **dict(environment)})
     done.stdout, done.stderr = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
     expected = done.returncode != 0 if status is None else done.returncode == status
@@ -204,7 +209,7 @@ class Running:
 
     def end(self, timeout=60):
         """(status, stdout, stderr): whatever ends it, every process must be gone."""
-        stdout, stderr = self.launcher.communicate(timeout=timeout)
+        stdout, stderr = self.launcher.communicate(timeout=patience(timeout))
         deadline = time.monotonic() + 10
         while any(pathlib.Path(f"/proc/{process}").exists() for process in self.processes):
             assert time.monotonic() < deadline, "a rank goes on"

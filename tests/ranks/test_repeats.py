@@ -1,4 +1,5 @@
-"""Several repeats that share the stages of a pipeline: an encoder with a decoder, and layers of three kinds.  The training of
+"""Several repeats that share the stages of a pipeline: an encoder with a decoder, layers of three kinds, and a
+repeat that numbers its copies.  The training of
 one process, under each schedule and beside other axes, from and to checkpoints of other numbers of stages."""
 import re
 
@@ -7,7 +8,7 @@ from conftest import QUICK, ROOT, Trainer, read_log, start
 from test_layouts import same_training
 
 STEPS = 5
-MODELS = ["encoder_decoder", "three_repeats"]
+MODELS = ["encoder_decoder", "three_repeats", "numbered_layers"]
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +82,9 @@ def test_schedules(repeats, train, alone, model, pp, schedule):
     ("encoder_decoder", "dp=2,pp=2", ["--zero=3", "--schedule=interleaved", "--chunks=3"]),
     ("three_repeats", "pp=2", ["--schedule=gpipe", "--chunks=3", "--recompute=full"]),
     ("three_repeats", "dp=2,pp=2", ["--zero=1", "--schedule=zb", "--chunks=2", "--stages=1,3,1,2"]),
+    ("numbered_layers", "pp=2", ["--stages=3,4"]),                  # of turns: six of two copies, one of one
+    ("numbered_layers", "dp=2,pp=2", ["--zero=3", "--schedule=zb"]),
+    ("numbered_layers", "pp=2", ["--schedule=interleaved", "--chunks=3"]),
 ])
 def test_layouts(repeats, train, alone, model, mesh, options):
     same_training(train(repeats(model, mesh, *options), STEPS), alone(model))

@@ -57,6 +57,17 @@ def test_steps_between_the_policies_are_tried_in_pipelines():
     assert memory > least and flops - free < (worst - free) / 2
 
 
+def test_a_policy_is_chosen_as_what_it_is(tmp_path):
+    """Products that `none` takes out of a scan's backward; loops that `full` runs again."""
+    scan = (ROOT / "examples/lstm.mdl", "-Dseq=8")
+    assert cost(scan, f"auto({cost(scan, 'none')[0]})") == cost(scan, "none")
+    nested = (ROOT / "tests/pass/recompute_nested.mdl",)
+    assert cost(nested, "full")[0] < cost(nested, "selective")[0]
+    assert cost(nested, f"auto({cost(nested, 'full')[0]})") == cost(nested, "full")
+    run(MPC, "compile", *nested, "-o", tmp_path / "out", "--no-cc", f"--recompute=auto({cost(nested, 'full')[0]})")
+    assert json.loads((tmp_path / "out/plan.json").read_text())["recompute"]["policy"] == "full"
+
+
 def test_too_little(model):
     """The message reports the least BYTES that work, and these do."""
     least = cost((model(),), "full")[0] // 2

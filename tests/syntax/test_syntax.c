@@ -178,6 +178,10 @@ static void statements(void **state)
           "(model m do (input t : (type i32 a)) (input l : (type i32 a) := (call next t)) (loss l))" },
         { "model m { repeat n - 1 { x = f(x) as h } }",
           "(model m do (repeat := (binary - n 1) do (let x := (call f x as h))))" },
+        { "model m { repeat 2 * n as i { x = f(x, i) as h } }",
+          "(model m do (repeat := (binary * 2 n) do (let x := (call f x i as h)) as i))" },
+        { "model m { repeat minimum(n, 3) as i { x = f(x, i) } }",
+          "(model m do (repeat := (call minimum n 3) do (let x := (call f x i)) as i))" },
         { "model m {\n scan s (reverse = true) { h = f(h)\n yield y : [a] = h }\n scan = yield\n}",
           "(model m do (scan s : (= reverse (bool true)) do (let h := (call f h)) (yield y : (type a) := h)) (let scan "
           ":= "

@@ -225,6 +225,8 @@ int main(int argc, char **argv)
         { "up, bias, gelu, its operand kept", F, T, E, 0, 0, F, E, F, H, KEPT, 0 },
         { "up: dx", E, T, F, 1, 0, F, F, E, S, NONE, 0 },
         { "up: dx, bf16", E, T, F, 1, 0, F, F, E, H, NONE, 0 },
+        { "up: dw, added", F, E, T, 0, 1, F, E, F, S, NONE, 1 },
+        { "up: dw, added, bias gradient", F, E, T, 0, 1, F, E, F, S, DBIAS, 1 },
         { "down", E, T, F, 0, 0, E, F, E, H, NONE, 0 },
         { "down, bias, residual", E, T, F, 0, 0, E, F, E, H, BIAS, 1 },
         { "down: dx", F, T, E, 1, 0, E, E, F, H, NONE, 0 },

@@ -1,0 +1,71 @@
+/* cuda_sums.c -- a sum over the dims that the next product sums over, of one of its operands: the gradient of a bias
+ * beside that of the weights.
+ *
+ *   %db = call %dy {callee=k.h.attn.q.5}                sum %dy {over=batch+seq}
+ *   %dw = call %dy, %x, %sum {callee=k.h.attn.q.6}      %sum + dot %dy, %x {over=batch+seq}
+ *
+ * cuBLASLt computes both in one run (BGRADA, BGRADB), if the sums are contiguous, in the order of the result's rows or
+ * columns, and of its type.  Nothing comes between the two, so the memory plan holds for one statement as for two: what
+ * either reads or writes lives during both, except for the scratch of the sums, which are computed first if they are
+ * computed by their own kernel. */
+#include "cuda_sums.h"
+
+#include "cuda_group.h"
+#include "extent.h"
+#include "ir/epilogue.h"
+#include "stages.h"
+
+static const Op *neighbour_of(const Op *op, bool before)
+{
+    do
+        op = before ? op->prev : op->next;
+    while (op && does_nothing(op));
+    return op;
+}
+
+/* Are they contiguous, in the order of that axis of the result, whose stride is given? */
+static bool lie_along(Module *m, const Value *sums, const Value *c, int64_t count, int64_t stride)
+{
+    int64_t all = 1;
+    bool good = count > 1 && sums->type.dtype == c->type.dtype;
+    for (int i = 0; i < sums->type.rank; i++) {
+        const Dim *dim = &sums->type.dim[i];
+        const int64_t size = loop_size(m, dim);
+        good = good && (size == 1 || stride_of(c, dim->name) == sums->storage->stride[i] * stride);
+        all *= size;
+    }
+    return good && all == count;
+}
+
+/* cuBLASLt has one vector of sums for each of its matrices, and no other epilogue beside it. */
+static bool may_sum(const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    return !p->naive && p->copied < 0 && !p->nloops && s->batch == 1 && s->k > 1 && !s->has_bias && !s->activation &&
+           s->counted == RT_NOT_COUNTED;
+}
+
+const Op *sums_before(Module *m, const Op *call, const Product *p, RtSums *of)
+{
+    const Op *before = neighbour_of(call, true), *sum = before ? lone_sum(m, before) : NULL;
+    if (!sum || !may_sum(p) || !sum_over_same_dims(sum, p->dot) ||
+        stages_running(m, before) != stages_running(m, call) || before->attrs.early || call->attrs.early)
+        return NULL;
+    const RtProductShape *s = &p->shape;
+    const Value *c = call->results.at[p->c], *sums = result(before);
+    *of = arg(call, p->a) == arg(before, 0) ? RT_SUMS_A : arg(call, p->b) == arg(before, 0) ? RT_SUMS_B : RT_NO_SUMS;
+    const bool good = *of == RT_SUMS_A   ? lie_along(m, sums, c, s->m, s->c.row)
+                      : *of == RT_SUMS_B ? lie_along(m, sums, c, s->n, s->c.column)
+                                         : false;
+    return good ? before : NULL;
+}
+
+bool is_run_by_product(Module *m, const Op *sums)
+{
+    const Op *next = lone_sum(m, sums) ? neighbour_of(sums, false) : NULL;
+    const Func *kernel = next && next->attrs.callee ? find_func(m, next->attrs.callee) : NULL;
+    Product *products;
+    RtSums of;
+    return kernel && kernel->role == KERNEL && is_product_kernel(kernel) &&
+           plan_products(m, kernel, next, &products) == 1 && sums_before(m, next, products, &of) == sums;
+}

@@ -1,0 +1,14 @@
+/* cuda_sums.h -- sums that cuBLASLt can compute with a product: see cuda_sums.c. */
+#ifndef MPC_CUDA_SUMS_H
+#define MPC_CUDA_SUMS_H
+
+#include "codegen.h"
+
+/* Of the only product of a call: the call just before it, of a kernel that sums its operand, and which operand; NULL:
+ * none, or not as cuBLASLt does it. */
+const Op *sums_before(Module *m, const Op *call, const Product *product, RtSums *of);
+
+/* Is it such a call?  Then the product runs it, if cuBLASLt does not compute it. */
+bool is_run_by_product(Module *m, const Op *sums);
+
+#endif

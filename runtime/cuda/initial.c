@@ -1,0 +1,38 @@
+/* initial.c -- initial values, made on the GPU: what would have to be computed by few cores, and copied, takes a
+ * moment.
+ *
+ * The kernel computes what kernels/initial.h says, as processors do.  Its f64 logarithm and cosine may differ from
+ * theirs in the last bit, which the rounding to f32 hides, but for about one element in 10^8. */
+#include "gpu.h"
+
+enum { THREADS = 256, EACH = 8, MOST_BLOCKS = 1 << 16 };
+
+static void launch(Rt *rt, cudaKernel_t kernel, const RtInitial *t, const RtInitial *there)
+{
+    const int64_t blocks = (t->count + THREADS * EACH - 1) / (THREADS * EACH);
+    void *arguments[] = { (void *)&there, &rt->arena };
+    rt_gpu_check(rt,
+                 cudaLaunchKernel((const void *)kernel,
+                                  (dim3){ (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1, 1 },
+                                  (dim3){ THREADS, 1, 1 }, arguments, 0, rt->gpu->compute),
+                 "make initial values");
+}
+
+/* The workspace of products, which nothing uses yet, holds the table. */
+void rt_fill_initial(Rt *rt, int count, const RtInitial *tensors)
+{
+    RtInitial *table = (RtInitial *)rt->gpu->product_space;
+    const int room = (int)(rt_products_workspace_bytes(rt) / (int64_t)sizeof *table);
+    const cudaKernel_t kernel = rt_gpu_kernel(rt, "rt_initial_values");
+    for (int first = 0, some; first < count; first += some) {
+        some = count - first < room ? count - first : room;
+        rt_gpu_check(rt,
+                     cudaMemcpyAsync(table, &tensors[first], (size_t)some * sizeof *table, cudaMemcpyHostToDevice,
+                                     rt->gpu->compute),
+                     "copy to its memory");
+        for (int i = 0; i < some; i++)
+            if (tensors[first + i].count)
+                launch(rt, kernel, &tensors[first + i], &table[i]);
+        rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "make initial values");
+    }
+}

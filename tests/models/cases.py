@@ -1,0 +1,71 @@
+"""The models of this folder, at sizes that a test trains in a moment; and the table of them in docs/models.md."""
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "models.md"
+HEAD = "| file | what it shows | loss | gradient norm | weights |\n| --- | --- | --- | --- | --- |\n"
+
+
+@dataclass
+class Case:
+    name: str
+    shows: str
+    inputs: dict = field(default_factory=dict)  # name: shape of a record, and a kind: numbers, or below a whole number
+    sizes: dict = field(default_factory=dict)
+    frozen: str = " "  # the beginning of the names of what is not trained
+    edit: tuple = ()
+
+
+TINY = dict(heads=2, embed=16)
+CASES = [
+    Case("convnext", "convolutions by channel; stages of their own sizes, one block for all",
+         dict(image=((32, 32, 3), "f32"), label=((), 5)), dict(row=32, c1=4, **{"class": 5})),
+    Case("mixer", "MLPs along either dim of a tensor", dict(image=((6, 10), "f32"), label=((), 5)),
+         dict(layers=2, patch=6, pixel=10, embed=8, mix=5, ff=12, **{"class": 5}), edit=("[embed, class] = zeros", "[embed, class] = normal(0.1)")),
+    Case("unet", "pooling, enlarging, joined channels; a class for each pixel",
+         dict(image=((16, 16, 3), "f32"), label=((16, 16), 5)), dict(y0=16, x0=16, c0=4, **{"class": 5})),
+    Case("whisper", "a convolution along time; a decoder that attends to an encoder",
+         dict(sound=((20, 6), "f32"), tokens=((7,), 30), labels=((7,), 30)),
+         dict(TINY, layers=2, frame=20, mel=6, seq=7, vocab=30)),
+    Case("clip", "a contrastive loss over a group of pairs",
+         dict(image=((5, 4, 6), "f32"), text=((5, 7), 30)),
+         dict(TINY, layers=2, pair=5, patch=4, pixel=6, seq=7, vocab=30, joint=8)),
+    Case("dpo", "two instances of one block, of which one is frozen",
+         dict(tokens=((2, 9), 30), answered=((2, 8), "bool")), dict(TINY, layers=2, seq=8, vocab=30), "reference."),
+    Case("distill", "two models of different widths; Kullback-Leibler divergence",
+         dict(tokens=((9,), 30)), dict(heads=2, wide=16, thin=8, seq=8, vocab=30), "teacher."),
+    Case("towers", "a recommender: each item of a list, by the same tower",
+         dict(user=((), 20), item=((6,), 30)), dict(choice=6, user_=20, item_=30, embed=8, hidden=10, near=5)),
+    Case("dlrm", "a table for each property; products of each two vectors",
+         dict(numbers=((4,), "f32"), properties=((3,), 9), clicked=((), "f32")),
+         dict(number=4, property=3, bucket=9, embed=8, hidden=10, hidden_2=6)),
+    Case("tabular", "numbers and categories of tables; the Huber loss",
+         dict(numbers=((4,), "f32"), categories=((3,), 9), wanted=((), "f32")),
+         dict(number=4, category=3, level=9, embed=8, ff=10), edit=(", 0.1), w_down", ", 0), w_down")),
+]
+DRAWN = {"dit": "random noise and times; a condition that shifts, scales and gates",
+         "vae": "a code drawn from a distribution that is computed"}
+DRAWN_SIZES = {"dit": dict(layers=2, patch=4, pixel=6, embed=8, wave=3, heads=2, **{"class": 5}),
+               "vae": dict(pixel=10, hidden=8, code=3)}
+LORA = "frozen weights and trained ones of low rank beside them"
+ROWS = [(case.name, case.shows) for case in CASES] + [("lora", LORA), *DRAWN.items()]
+
+
+def row_of(name, shows, figures, page):
+    """A model that was not run keeps its row."""
+    start = f"| `tests/models/{name}.mdl` | "
+    if name in DRAWN:
+        return f"{start}{shows} | | | |\n"
+    if name in figures:
+        return f"{start}{shows} | " + " | ".join(f"{x:.0e}" for x in figures[name]) + " |\n"
+    return next((line + "\n" for line in page.splitlines() if line.startswith(start)), "")
+
+
+def write_table(figures):
+    if not os.environ.get("BLESS") or not figures:
+        return
+    page = PAGE.read_text()
+    before, _, rest = page.partition("| file | what it shows |")
+    rows = [row_of(name, shows, figures, page) for name, shows in ROWS]
+    PAGE.write_text(before + HEAD + "".join(rows).rstrip("\n") + (rest[rest.index("\n\n"):] if "\n\n" in rest else "\n"))

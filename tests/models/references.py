@@ -1,0 +1,172 @@
+"""The models of this folder in PyTorch, from its own functions: (weights, inputs ...) -> the loss."""
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+def norm(x, w, name, eps=1e-5):
+    return F.layer_norm(x, x.shape[-1:], w[f"{name}.gain"], w[f"{name}.bias"], eps)
+
+
+def heads_of(x, weight):
+    return torch.einsum("...se,ehd->...hsd", x, weight)
+
+
+def attention(x, w, name, causal=False, seen=None):
+    seen = x if seen is None else seen
+    q, k, v = (heads_of(y, w[f"{name}.w{n}"]) for n, y in (("q", x), ("k", seen), ("v", seen)))
+    q, v = (y + w[f"{name}.b{n}"].unsqueeze(-2) if f"{name}.b{n}" in w else y for n, y in (("q", q), ("v", v)))
+    score = q @ k.transpose(-1, -2) / q.shape[-1]**0.5
+    if causal:
+        score = score + torch.full(score.shape[-2:], -math.inf, dtype=score.dtype).triu(1)
+    y = score.softmax(-1) @ v
+    return torch.einsum("...hsd,hde->...se", y, w[f"{name}.wo"]) + w.get(f"{name}.bo", 0)
+
+
+def mlp(x, w, name, gelu="none"):
+    up = x @ w[f"{name}.w_up"] + w.get(f"{name}.b_up", 0)
+    return F.gelu(up, approximate=gelu) @ w[f"{name}.w_down"] + w.get(f"{name}.b_down", 0)
+
+
+def conv(x, weight, **options):
+    """Of [..., row, col, channel], with a kernel of [row, col, in, out], or [row, col, channel] for each channel."""
+    depthwise = weight.dim() == 3
+    kernel = weight.permute(2, 0, 1).unsqueeze(1) if depthwise else weight.permute(3, 2, 0, 1)
+    groups = weight.shape[2] if depthwise else 1
+    return F.conv2d(x.movedim(-1, 1), kernel, groups=groups, **options).movedim(1, -1)
+
+
+def convnext(w, image, label):
+    x = conv(image, w["w_patch"], stride=4) + w["b_patch"]
+    x = norm(x, w, "norm_patch", 1e-6)
+    for stage, layers in ((1, 3), (2, 3), (3, 9)):
+        for i in range(layers):
+            own = f"stage_{stage}.h.{i}"
+            y = norm(conv(x, w[f"{own}.w"], padding=3) + w[f"{own}.b"], w, f"{own}.norm", 1e-6)
+            x = x + w[f"{own}.gain"] * mlp(y, w, own)
+        if stage < 3:
+            own = f"join_{stage}"
+            x = conv(norm(x, w, f"{own}.norm", 1e-6), w[f"{own}.w"], stride=2) + w[f"{own}.b"]
+    return F.cross_entropy(norm(x.mean((1, 2)), w, "norm_f", 1e-6) @ w["w_class"] + w["b_class"], label)
+
+
+def mixer(w, image, label):
+    x = image @ w["w_patch"] + w["b_patch"]
+    for i in range(2):
+        y = norm(x, w, f"h.{i}.ln_1", 1e-6).transpose(1, 2)
+        x = x + mlp(y, w, f"h.{i}.patches").transpose(1, 2)
+        x = x + mlp(norm(x, w, f"h.{i}.ln_2", 1e-6), w, f"h.{i}.channels")
+    return F.cross_entropy(norm(x, w, "norm_f", 1e-6).mean(1) @ w["w_class"] + w["b_class"], label)
+
+
+def unet(w, image, label):
+    def convs(x, name):
+        for n in (1, 2):
+            x = F.relu(conv(x, w[f"{name}.w_{n}"], padding=1) + w[f"{name}.b_{n}"])
+        return x
+
+    def pooled(x):
+        return F.max_pool2d(x.movedim(-1, 1), 2).movedim(1, -1)
+
+    def enlarged(x, name):
+        kernel = w[f"{name}.w"].permute(0, 3, 1, 2)
+        return F.conv_transpose2d(x.movedim(-1, 1), kernel, w[f"{name}.b"], stride=2).movedim(1, -1)
+
+    a = convs(image, "down_0")
+    b = convs(pooled(a), "down_1")
+    c = convs(pooled(b), "down_2")
+    b = convs(torch.cat([b, enlarged(c, "up_1")], -1), "join_1")
+    a = convs(torch.cat([a, enlarged(b, "up_0")], -1), "join_0")
+    return F.cross_entropy((a @ w["w_class"] + w["b_class"]).flatten(0, 2), label.flatten())
+
+
+def clip(w, image, text):
+    def tower(x, name, causal):
+        for i in range(2):
+            x = x + attention(norm(x, w, f"{name}.ln_1.{i}"), w, f"{name}.attn.{i}", causal)
+            x = x + mlp(norm(x, w, f"{name}.ln_2.{i}"), w, f"{name}.mlp.{i}")
+        return norm(x, w, f"{name}.norm")
+
+    v = tower(image @ w["w_patch"] + w["patches"], "image_tower", False).mean(-2)
+    t = tower(w["words"][text] + w["places"], "text_tower", True)[:, :, -1]
+    v, t = (F.normalize(x @ w[f"{name}_out.w"], dim=-1) for name, x in (("image", v), ("text", t)))
+    score = w["temperature"].exp() * v @ t.transpose(1, 2)
+    own = torch.arange(score.shape[1]).expand(score.shape[:2])
+    return 0.5 * (F.cross_entropy(score.flatten(0, 1), own.flatten()) +
+                  F.cross_entropy(score.transpose(1, 2).flatten(0, 1), own.flatten()))
+
+
+def language(w, name, tokens, layers):
+    """Logits."""
+    x = w[f"{name}.wte"][tokens] + w[f"{name}.wpe"]
+    for i in range(layers):
+        x = x + attention(norm(x, w, f"{name}.ln_1.{i}"), w, f"{name}.attn.{i}", True)
+        x = x + mlp(norm(x, w, f"{name}.ln_2.{i}"), w, f"{name}.mlp.{i}", "tanh")
+    return norm(x, w, f"{name}.norm_f") @ w[f"{name}.wte"].T
+
+
+def dpo(w, tokens, labels, answered):
+    def likelihood(name):
+        each = language(w, name, tokens, 2).log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        return (each * answered).sum(-1)
+
+    gain = likelihood("policy") - likelihood("reference")
+    return -F.logsigmoid(0.1 * (gain[:, 0] - gain[:, 1])).mean()
+
+
+def distill(w, tokens, labels):
+    wanted = F.log_softmax(language(w, "teacher", tokens, 12) / 2, -1).flatten(0, 1)
+    logits = language(w, "student", tokens, 6).flatten(0, 1)
+    apart = F.kl_div(F.log_softmax(logits / 2, -1), wanted, log_target=True, reduction="batchmean")
+    return 0.5 * F.cross_entropy(logits, labels.flatten()) + 0.5 * 4 * apart
+
+
+def towers(w, user, item):
+    def tower(x, name):
+        return F.relu(x @ w[f"{name}.w_1"] + w[f"{name}.b_1"]) @ w[f"{name}.w_2"]
+
+    score = (tower(w["items"][item], "of_item") @ tower(w["users"][user], "of_user").unsqueeze(-1)).squeeze(-1)
+    return F.cross_entropy(score, torch.zeros(len(score), dtype=torch.long))
+
+
+def dlrm(w, numbers, properties, clicked):
+    def dense(x, name):
+        return F.relu(x @ w[f"{name}.w"] + w[f"{name}.c"])
+
+    x = dense(dense(numbers, "bottom_1"), "bottom_2")
+    rows = [table[properties[:, i]] for i, table in enumerate(w["tables"])]
+    all_ = torch.stack([x, *rows], 1)
+    below = torch.tril_indices(all_.shape[1], all_.shape[1], -1)
+    pairs = (all_ @ all_.transpose(1, 2))[:, below[0], below[1]]
+    y = F.relu(pairs @ w["w_pair"][below[0], below[1]] + x @ w["top_1.w"] + w["top_1.c"])
+    z = dense(y, "top_2") @ w["w_out"] + w["b_out"]
+    return F.binary_cross_entropy_with_logits(z, clicked.to(z.dtype))
+
+
+def whisper(w, sound, tokens, labels):
+    def conv1d(x, weight, bias, **options):
+        return F.gelu(F.conv1d(x.transpose(1, 2), weight.permute(2, 1, 0), bias, padding=1, **options).transpose(1, 2))
+
+    x = conv1d(conv1d(sound, w["w_1"], w["b_1"]), w["w_2"], w["b_2"], stride=2)
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[1])[:, None] * torch.exp(-math.log(10000) / (half - 1) * torch.arange(half).double())
+    x = x + torch.cat([angle.sin(), angle.cos()], -1)
+    for i in range(2):
+        x = x + attention(norm(x, w, f"enc.{i}.ln_1"), w, f"enc.{i}.attn")
+        x = x + mlp(norm(x, w, f"enc.{i}.ln_2"), w, f"enc.{i}.mlp")
+    heard = norm(x, w, "enc_norm")
+    y = w["wte"][tokens] + w["wpe"]
+    for i in range(2):
+        y = y + attention(norm(y, w, f"dec.{i}.ln_1"), w, f"dec.{i}.attn", True)
+        y = y + attention(norm(y, w, f"dec.{i}.ln_c"), w, f"dec.{i}.cross", seen=heard)
+        y = y + mlp(norm(y, w, f"dec.{i}.ln_2"), w, f"dec.{i}.mlp")
+    return F.cross_entropy((norm(y, w, "dec_norm") @ w["wte"].T).flatten(0, 1), labels.flatten())
+
+
+def tabular(w, numbers, categories, wanted):
+    x = numbers @ w["w_in"] + w["b_in"] + sum(table[categories[:, i]] for i, table in enumerate(w["levels"]))
+    for i in range(3):
+        n = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w[f"h.{i}.gain"]
+        x = x + (F.silu(n @ w[f"h.{i}.w_gate"]) * (n @ w[f"h.{i}.w_up"])) @ w[f"h.{i}.w_down"]
+    return F.huber_loss(x @ w["w_out"] + w["b_out"], wanted.to(x.dtype))
