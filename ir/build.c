@@ -320,6 +320,13 @@ bool is_used(const Func *f, const Value *value)
     return index_of(&f->results, value) >= 0;
 }
 
+bool is_zeros(const Value *value)
+{
+    while (value->def && info(value->def)->traits & COPIES)
+        value = arg(value->def, 0);
+    return is_number(value, 0);
+}
+
 static bool same_order(const Type *a, const Type *b)
 {
     for (int i = 0; i < a->rank; i++)

@@ -93,11 +93,6 @@ double op_flops(Module *m, const Op *op)
     return (double)element_count(&space) * info(op)->flops / (double)blocks;
 }
 
-static Axes pending_of(const Op *op, const Type *type)
-{
-    return adds_stages(op) ? pending_with_stages(type) : type->partial;
-}
-
 bool infer_partial(Module *m, const Op *op, Type *result)
 {
     Linear linear = info(op)->linear;

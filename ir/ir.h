@@ -476,31 +476,6 @@ void take_away(Values *values, int at);
 Name fresh_name(Module *m);
 Name free_name(Module *m, const Func *f, Name name); /* the name, made unique among the values of f */
 
-/* Aborts: a pass has built an invalid op. */
-_Noreturn void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);
-/* An ill-typed op is a bug of the caller: build() reports it and aborts.  For operands from user input, use
- * try_build. */
-Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
-Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);   /* NULL after reporting */
-Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* its only result */
-#define BUILD(b, kind, attrs, ...)                                                                                     \
-    build_op((b), (kind), (attrs), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)),                        \
-             (Value *[]){ __VA_ARGS__ })
-#define NO_ATTRS ((Attrs){ 0 })
-Value *build_number(Builder *b, double value);               /* a weak f32 constant */
-Value *build_zeros(Builder *b, const Type *type);            /* broadcast */
-Value *build_like(Builder *b, Value *x, const Type *like);   /* x, spread over the dims of `like`, in their order */
-Value *build_rounded(Builder *b, DType dtype, Value *x);     /* x, rounded to the dtype */
-Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
-/* A copy of a function and of those that it calls: each loop has a body of its own. */
-Func *copy_func(Module *m, const Func *f, const char *suffix);
-Builder builder_at(Module *m, Func *f, Op *before); /* takes location and path of `before` */
-void replace_value(Values *values, const Value *old, Value *with);
-void replace_uses(Func *f, const Value *old, Value *with);
-void insert_op(Func *f, Op *op, Op *before);
-void remove_op(Func *f, Op *op);
-bool is_used(const Func *f, const Value *value);
-
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
@@ -519,6 +494,7 @@ bool verify_module(Module *m);
 bool verify_program(Module *m);
 bool verify_model(Module *m); /* a part of that: are all parameters of the function with the role MODEL declared? */
 
+#include "build.h"
 #include "ports.h"
 
 #endif

@@ -138,6 +138,8 @@ bool adds_stages(const Op *op)
     return !same_stages(a->on, b->on) && pending_with_stages(a) & pending_with_stages(b) & axis;
 }
 
+Axes pending_of(const Op *op, const Type *type) { return adds_stages(op) ? pending_with_stages(type) : type->partial; }
+
 /* All stages: none has to be named. */
 Stages unless_all(const Module *m, Stages on)
 {

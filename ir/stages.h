@@ -37,6 +37,7 @@ bool adds_stages(const Op *op);
 
 /* The axes over which a value is a pending sum, or may be seen as one: what one stage has is its only term. */
 Axes pending_with_stages(const Type *type);
+Axes pending_of(const Op *op, const Type *type); /* of an operand, as the op takes it */
 
 /* For each value of the program: the stages that need it, for the results that the trainer reads and, `with_state`, for
  * new state where its type says.  A value is computed on those alone. */

@@ -1,13 +1,6 @@
 /* accumulator.c -- carried values that a loop only adds to. */
 #include "accumulator.h"
 
-bool is_zeros(const Value *value)
-{
-    while (value->def && info(value->def)->traits & COPIES)
-        value = arg(value->def, 0);
-    return is_number(value, 0);
-}
-
 static const Op *only_reader(const Func *f, const Value *value)
 {
     const Op *reader = NULL;

@@ -4,8 +4,6 @@
 
 #include "ir.h"
 
-bool is_zeros(const Value *value);
-
 /* Does the function add to its i-th parameter, and return the sum as its i-th result, and nothing else with either? */
 bool is_accumulator(const Func *f, int i);
 

@@ -184,7 +184,7 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
         const Value *value = arg(op, i);
         const bool grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
         const Axes kept = grows || uses_of(s, value) > 1 ? s->rules.stages : ~0u;
-        pending &= value->type.by == BY_SUM ? pending_with_stages(&value->type) & kept : 0;
+        pending &= value->type.by == BY_SUM ? pending_of(op, &value->type) & kept : 0;
     }
     for (int i = 0; i < op->args.count && pending; i++) { /* of a product: each term needs the other factor */
         const Stages terms = arg(op, *first)->type.on, on = arg(op, i)->type.on;
@@ -315,12 +315,15 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 /* --- Calls and loops -------------------------------------------------------------------------- */
 
 /* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split, and before
- * a scan, all of whose places read them. */
+ * a scan, all of whose places read them; but not other values of which each place has its own part. */
 static Type type_for_callee(const Shard *s, const Func *caller, const Op *call, const Value *value)
 {
     if (value->type.partial)
         return layout_type(&s->rules, value->type);
-    bool gathers = call->attrs.scan || (caller->role != PLAIN && !s->rules.data.splits_calls);
+    const Type state = state_type(&s->rules, value->type);
+    const bool scanned =
+        call->attrs.scan && (find_dim(&value->type, looped_dim(call)) < 0 || same_dims(&value->type, &state));
+    const bool gathers = scanned || (caller->role != PLAIN && !s->rules.data.splits_calls);
     return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 

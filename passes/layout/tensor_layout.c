@@ -189,6 +189,7 @@ Type gathered_type(const LayoutRules *h, Type type)
         Split *split = &type.dim[i].split;
         while (split->count > wanted.dim[i].split.count && h->data.axes & 1u << split->axis[split->count - 1])
             split->axis[--split->count] = 0;
+        type.dim[i].zigzag &= split->count > 0;
     }
     return type;
 }

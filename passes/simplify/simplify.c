@@ -5,7 +5,6 @@
  *   %3 = add %1, %2                %3 = sub %x, %y
  */
 #include "cleanup.h"
-#include "layout/accumulator.h"
 #include "rewrite.h"
 #include "uses.h"
 

@@ -419,8 +419,7 @@ class Evaluation:
 
     def call_broadcast(self, e, values, place):
         x, more = self.tensor(e.arguments[0], values, place), self.dims(e, 1)
-        data = x.data[(..., *[None] * len(more))]
-        return Tensor(data.expand(*x.data.shape, *[self.sizes[d] for d in more]), x.dims + tuple(more))
+        return Tensor(x.data.expand(*[self.sizes[d] for d in more], *x.data.shape), tuple(more) + x.dims)
 
     def call_shift(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)

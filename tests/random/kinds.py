@@ -151,6 +151,10 @@ KINDS = {
                              later=True),
     "scanned_experts": Kind("a scan along the experts stacks a value that leads to the router", "loop gives", drawn=False,
                             later=True),
+    "gathered_residual": Kind("what a place of a scan saves in zigzag blocks is gathered as a weight is, and keeps their mark",
+                              "broke the module", drawn=False, later=True),
+    "clipped_elsewhere": Kind("a gradient of zeros is clipped on another stage than its parameter's", "would count", drawn=False,
+                              later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }

@@ -138,6 +138,6 @@ class Shapes(Operands):
                       {name: Number(str(n)) for name, n in steps.items() if n != (name != "padding") or self.draw.random() < 0.1})
         result.parts = parts
         if causal:
-            result.keywords["causal"] = Flag(True)
+            result.keywords = {name: n for name, n in result.keywords.items() if name != "padding"} | {"causal": Flag(True)}
         dims = x.dims - set(dims) - set(over) | {to for _, (to, _) in parts} | set(new)
         return Value(result, dims, "f32", x.scale) if self.state.fits(dims | set(taps)) else None
