@@ -52,7 +52,7 @@ def imbalance(pairs, ranks, blocks):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seq", type=int, default=32768)
-    arguments.add_argument("--draws", type=int, default=20, help="sequences for each row")
+    arguments.add_argument("--draws", type=int, default=8, help="sequences for each row")
     arguments.add_argument("--documents", type=int, nargs="*", default=[0, 512, 2048, 8192], help="mean lengths; 0: one document")
     arguments.add_argument("--ranks", type=int, nargs="*", default=[2, 4, 8, 16])
     arguments.add_argument("--blocks", type=int, nargs="*", default=[1, 2, 4, 8, 16], help="of each rank")

@@ -62,6 +62,8 @@ class Walk:
                     values[name] = frozenset([(full, tuple(s.type.dims))])
                     if set(s.type.dims) & self.positions:
                         self.decaying.add(full)
+            elif isinstance(s, Repeat) and number_of(s.count, self.known) == 0:
+                continue
             elif isinstance(s, Repeat):
                 carried = {name for name in self.assigned(s.body) if name in values}
                 values.update({name: None for name in carried})

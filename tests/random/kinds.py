@@ -137,6 +137,7 @@ KINDS = {
     "stored_late": Kind("a kernel stores a parameter as it is, after another result in its memory", "wrong", drawn=False, later=True),
     "bool_sum": Kind("a bool of one stage is summed over all as if it were a half", "wrong", drawn=False, later=True),
     "gone_dim": Kind("a dim that a value no longer has counts as contracted, by its name", "wrong", drawn=False, later=True),
+    "no_copies": Kind("a repeat of no copies", "number of copies must be", drawn=False, later=True),
     "rope_groups": Kind("positions are broadcast in another order than that of what is rotated", "does not support this rope",
                         drawn=False, later=True),
     "unread_start": Kind("what a loop starts from decides on which stage it runs, though nothing reads it",

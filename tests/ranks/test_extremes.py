@@ -1,0 +1,74 @@
+"""The most unbalanced router there can be: all tokens choose one expert, and nothing is dropped.  One rank then does all the
+work of experts, and others get no token at all; results are those of one process, and memory is what was planned.
+
+Ranks wait without spinning (--comm=tcp): eight of them may share two cores.
+"""
+import json
+
+import numpy as np
+import pytest
+from conftest import QUICK, read_log
+from test_tcp import ranks  # noqa: F401  (a fixture)
+
+STEPS = 4
+SIZES = (("experts", 8), ("choice", 1))
+EDIT = (r"softmax\(dot\(x, w, embed\), experts\)(?s:(.*))capacity = 1.25, within = batch(?s:(.*))capacity = 1.25, within = batch",
+        r"softmax(dot(x, w, embed) + 1000 * cast(iota(experts) == 5, f32), experts)\1capacity = none\2capacity = none")
+RULES = dict(dp="shard batch over dp", cp="shard seq over cp", ep="shard experts over ep", pp="pipeline layers over pp",
+             tp="shard kv_heads, ff, vocab over tp else seq")
+
+
+def layout(zero=0, folded=False, **mesh):
+    """folded: ep splits the batch elsewhere, so that rows travel to their experts and back."""
+    lines = ["mesh " + ", ".join(f"{axis} = {size}" for axis, size in mesh.items())] + [RULES[axis] for axis in mesh]
+    lines = [line.replace("shard experts over", "shard experts, batch over") if folded else line for line in lines]
+    data = [axis for axis in mesh if axis in ("dp", "cp") or (axis == "ep" and folded)]
+    return tuple(lines + [f"zero {zero} over {', '.join(data)}"] * bool(data and zero))
+
+
+@pytest.fixture
+def run(compiled, ranks):
+    """run(layout, micro-batch): its Trainer, and its log."""
+    def run(its, micro):
+        trainer = compiled("mixtral", its, SIZES, (("microbatch", micro),), *([QUICK, "--comm=tcp"] if its else []), edit=EDIT)
+        options = ["--steps", STEPS, "--log", "log", "--overwrite"]
+        ranks.processes.clear()
+        if trainer.ranks == 1:
+            ranks.add(trainer.program, *options)
+        else:
+            ranks.add_numbered(trainer, *options, ranks=range(trainer.ranks), count=trainer.ranks)
+        status, _, stderr = ranks.end(timeout=300)
+        assert set(status) == {0}, stderr
+        return trainer, read_log(ranks.directory / "log")
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return {}
+
+
+@pytest.mark.parametrize("its, micro", [
+    (layout(ep=2), 8),
+    (layout(ep=2, folded=True, zero=3), 2),
+    (layout(ep=4), 4),
+    (layout(dp=2, ep=2, zero=1), 2),
+    (layout(dp=2, ep=2, folded=True, zero=2), 1),
+    (layout(cp=2, ep=2, zero=3), 8),
+    (layout(ep=2, tp=2), 4),
+    (layout(ep=2, pp=2), 2),
+    (layout(ep=8, folded=True), 1),
+    (layout(dp=2, ep=2, tp=2, zero=3), 2),
+    (layout(ep=4, pp=2, folded=True, zero=1), 1),
+], ids=str)
+def test_all_tokens_to_one_expert(its, micro, run, alone):
+    if not alone:
+        alone["log"] = run((), 8)[1]
+    trainer, log = run(its, micro)
+    for line, expected in zip(log, alone["log"], strict=True):
+        np.testing.assert_allclose([line["loss"], line["grad_norm"]], [expected["loss"], expected["grad_norm"]], rtol=1e-5)
+        assert line["expert_load"] == expected["expert_load"] == [8, 8], "eight times the mean, in both layers"
+    plan = json.loads((trainer.source.parent / "out" / "plan.json").read_text())["memory"]
+    planned = max(kind["arena"] + kind["messages"] for kind in plan.get("kinds") or [plan])
+    beside = log[-1]["peak_bytes"] - planned  # what products need for themselves
+    assert 0 <= beside < 2 ** 18, f"{beside} bytes beside {planned} that are planned"
