@@ -373,7 +373,7 @@ class Evaluation:
     def call_dropout(self, e, values, place):
         x, rate = self.tensor(e.arguments[0], values, place), number_of(e.arguments[1], self.known)
         if rate == 0 or not self.drops:
-            return x
+            return Tensor(x.data, x.dims, x.fed_by)  # no longer a cross_entropy
         self.next_dropout += 1
         return tensors.dropout(x, rate, place.key, self.next_dropout - 1, self.batch_dim)
 
