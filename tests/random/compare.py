@@ -57,7 +57,10 @@ class Expectation:
         return None
 
     def unusable(self):
-        """Why a difference from this program says nothing, or None."""
+        """Why a difference from this program says nothing, or None.  The gradient through a value that is infinite may be 0, or
+        none: it is PyTorch's choice where nothing reads the value."""
+        if not all(run.is_finite for run in [self.exact, *self.rounded]):
+            return "a value is infinite"
         for name in ("losses", "norms"):
             for step, value in enumerate(getattr(self.exact, name)):
                 error = self.error(lambda run: getattr(run, name)[step])
