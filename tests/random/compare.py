@@ -21,6 +21,7 @@ class Bounds:
 BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(10, 0.012, 0.002, 0.4), "fp16": Bounds(10, 0.002, 0.0005, 0.3)}
 FLOOR = {"losses": 0.05, "norms": 0.005}  # what is smaller may be off by as much as this may
 LARGEST = 1e4  # above it little can be said
+LARGEST_INSIDE = 1e8  # of what the model computes on the way
 ILL_CONDITIONED = "ill-conditioned"
 
 
@@ -57,10 +58,10 @@ class Expectation:
         return None
 
     def unusable(self):
-        """Why a difference from this program says nothing, or None.  The gradient through a value that is infinite may be 0, or
-        none: it is PyTorch's choice where nothing reads the value."""
-        if not all(run.is_finite for run in [self.exact, *self.rounded]):
-            return "a value is infinite"
+        """Why a difference from this program says nothing, or None.  A gradient that is 0 since its terms cancel is so only
+        nearly, and what a large value makes of it is anything; of an infinite one it may be 0, or no number."""
+        if max(run.largest for run in [self.exact, self.rounded[-1]]) > LARGEST_INSIDE:
+            return "a value is too large"
         for name in ("losses", "norms"):
             for step, value in enumerate(getattr(self.exact, name)):
                 error = self.error(lambda run: getattr(run, name)[step])

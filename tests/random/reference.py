@@ -253,7 +253,7 @@ class Run:
     rates: list = field(default_factory=list)
     weights: dict = field(default_factory=dict)
     evaluations: list = field(default_factory=list)  # of the first batch, after the last step
-    is_finite: bool = True                           # is every value of the model?  Not asked of runs that are rounded
+    largest: float = 0.0                             # of all values of the model
 
 
 class Trainer:
@@ -265,7 +265,7 @@ class Trainer:
         self.groups = {name: optimizers.chosen_of(self.settings.groups, name) for name in self.weights}
         self.state = {name: {} for name in self.weights}
         self.updates = 0
-        self.is_finite = True
+        self.largest = 0.0
 
     def loss(self, step, drops=True):
         s = self.settings
@@ -275,8 +275,7 @@ class Trainer:
         evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
                                 self.rounding, self.dtype, drops)
         loss = evaluation.loss()
-        if self.rounding is tensors.EXACT and not evaluation.is_finite:
-            self.is_finite = False
+        self.largest = max(self.largest, evaluation.largest)
         self.updated = evaluation.updated
         return loss
 
@@ -326,7 +325,7 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=
     for step in range(STEPS):
         trainer.step(step, run, step not in skipped)
     run.evaluations = [float(trainer.loss(0, drops=False))]
-    run.is_finite = trainer.is_finite
+    run.largest = trainer.largest
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
     return run
 
