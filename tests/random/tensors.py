@@ -79,12 +79,12 @@ class Rounding:
 
     def with_noise(self, gradient, norm):
         """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it, and Muon,
-        which normalises the whole, also where all of them cancel exactly."""
+        which normalises the whole, and Lion, which takes its sign, also where all of them cancel exactly."""
         if self.draw is None:
             return gradient
         noise = torch.randn(gradient.shape, generator=self.draw, dtype=torch.float64)
         cancels = (gradient != 0) | (gradient.norm() <= 1e-12 * norm)
-        return gradient + 2.0**-24 * norm * noise * cancels
+        return gradient + 2.0**-24 * (norm + 1e-9) * noise * cancels
 
     def __call__(self, x):
         return Rounded.apply(x, self) if self.bits and x.dtype == torch.float64 else x
