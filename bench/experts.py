@@ -52,11 +52,12 @@ class Experts(Trainer):
             os.replace(self.out / "trainer.tmp", self.out / "trainer")
 
 
-def table(say, folder, data, steps, small=False):
+def table(say, folder, data, steps, small=False, only=""):
     """Markdown."""
     sizes, text = SMALL if small else FULL, folder / "bytes"
     text.write_bytes(random.Random(1).randbytes(100_000))
-    trainers = [(name, Experts(folder / f"experts-{number}", sizes, *case)) for number, (name, *case) in enumerate(CASES)]
+    trainers = [(name, Experts(folder / f"experts-{number}", sizes, *case)) for number, (name, *case) in enumerate(CASES)
+                if only in name]
     for _ in range(2):
         for name, trainer in trainers:
             trainer.steps(steps, text)
@@ -73,4 +74,4 @@ def table(say, folder, data, steps, small=False):
 
 
 if __name__ == "__main__":
-    ranks.stand_alone(__doc__, table, 8)
+    ranks.stand_alone(__doc__, table, 8, "only")
