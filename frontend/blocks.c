@@ -20,18 +20,10 @@ static Names order_of(const Type *type)
     return order;
 }
 
-static bool in_order(const Type *a, const Type *b)
-{
-    for (int i = 0; i < a->rank; i++)
-        if (a->dim[i].name != b->dim[i].name)
-            return false;
-    return true;
-}
-
 Value *reorder(Lower *l, Value *value, const Type *like)
 {
     Op *op = value ? value->def : NULL;
-    if (!value || in_order(&value->type, like))
+    if (!value || same_order(&value->type, like))
         return value;
     const Func *f = l->frame->func;
     if (op && op == f->last && index_of(&f->results, value) < 0 && op->kind == OP_dot && !op->attrs.order.count) {

@@ -327,7 +327,7 @@ bool is_zeros(const Value *value)
     return is_number(value, 0);
 }
 
-static bool same_order(const Type *a, const Type *b)
+bool same_order(const Type *a, const Type *b)
 {
     for (int i = 0; i < a->rank; i++)
         if (a->dim[i].name != b->dim[i].name)

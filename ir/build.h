@@ -17,6 +17,7 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
 #define NO_ATTRS ((Attrs){ 0 })
 Value *build_number(Builder *b, double value);               /* a weak f32 constant */
 Value *build_zeros(Builder *b, const Type *type);            /* broadcast */
+bool same_order(const Type *a, const Type *b);               /* in memory; of the same dims */
 Value *build_like(Builder *b, Value *x, const Type *like);   /* x, spread over the dims of `like`, in their order */
 Value *build_rounded(Builder *b, DType dtype, Value *x);     /* x, rounded to the dtype */
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
