@@ -1,18 +1,21 @@
-"""A stack of layers with experts: milliseconds a step, with a capacity and without, and without leaving out empty rows.
+"""A stack of layers with experts: milliseconds a step, with a capacity and without, without leaving out empty rows, and of
+transformers' own Mixtral of the same sizes.
 
-    python3 bench/experts.py            layers of a few seconds
-    python3 bench/experts.py --small    to see that it works
+    python3 bench/experts.py                          layers of a few seconds
+    python3 bench/experts.py --small --peers none     to see that it works
 
 The model is examples/mixtral.mdl.  All trainers take turns, twice, so that what else the machine does meets all of them.
 `every row` is the same program, but its products compute rows that no token fills.  `to two experts`: all tokens choose the
 same two, as an untrained router may.
 """
 
+import json
 import os
 import random
 import re
 import shlex
 
+import peers as pypi
 import ranks
 from layouts import ROOT
 from ranks import Trainer
@@ -52,14 +55,40 @@ class Experts(Trainer):
             os.replace(self.out / "trainer.tmp", self.out / "trainer")
 
 
-def table(say, folder, data, steps, small=False, only=""):
+class Peer:
+    """transformers' own model, each time in a process of its own."""
+
+    def __init__(self, python, sizes, experts):
+        self.python, self.sizes, self.experts, self.runs = python, sizes, experts, []
+
+    def steps(self, count, data):
+        command = [self.python, ROOT / "bench" / "mixtral.py", json.dumps(self.sizes), BATCH, self.experts, count, ranks.CORES]
+        self.runs.append(json.loads(ranks.run(command, ranks.CORES).splitlines()[-1]))
+
+    def median(self, field):
+        return min(run["ms"] for run in self.runs) if field == "step_ms" else self.runs[-1]["bytes"]
+
+
+def find_peers(say, sizes):
+    from run import find_pytorch
+    python, version = find_pytorch()
+    if version and not pypi.version_of(python, "transformers"):
+        pypi.install(say, python, ["transformers"])
+    if not pypi.version_of(python, "transformers"):
+        say("   no transformers")
+        return []
+    return [(f"transformers, {experts}", Peer(python, sizes, experts)) for experts in ("grouped_mm", "eager")]
+
+
+def table(say, folder, data, steps, small=False, only="", peers=""):
     """Markdown."""
     sizes, text = SMALL if small else FULL, folder / "bytes"
     text.write_bytes(random.Random(1).randbytes(100_000))
     trainers = [(name, Experts(folder / f"experts-{number}", sizes, *case)) for number, (name, *case) in enumerate(CASES)
                 if only in name]
+    others = find_peers(say, sizes) if peers != "none" else []
     for _ in range(2):
-        for name, trainer in trainers:
+        for name, trainer in trainers + others:
             trainer.steps(steps, text)
             say(f"   {name}: {trainer.median('step_ms'):.0f} ms a step")
     first = trainers[0][1]
@@ -70,8 +99,11 @@ def table(say, folder, data, steps, small=False, only=""):
         load, dropped = (max(trainer.entries[-1].get(field, [0])) for field in ("expert_load", "dropped"))
         lines.append(f"| {name} | {trainer.median('step_ms'):.1f} | {trainer.median('step_ms') / first.median('step_ms'):.2f} | "
                      f"{load:.2f} | {dropped:.3f} | {trainer.median('peak_bytes') / 1e6:.0f} |")
-    return [*lines, ""]
+    for name, peer in others:
+        lines.append(f"| {name} | {peer.median('step_ms'):.1f} | {peer.median('step_ms') / first.median('step_ms'):.2f} | - | 0.000 | "
+                     f"{peer.median('peak_bytes') / 1e6:.0f} |")
+    return [*lines, *([f"{others[0][1].runs[0]['versions']}; fp32, sdpa, fused AdamW."] if others else []), ""]
 
 
 if __name__ == "__main__":
-    ranks.stand_alone(__doc__, table, 8, "only")
+    ranks.stand_alone(__doc__, table, 8, "only", "peers")

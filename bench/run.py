@@ -3,15 +3,15 @@
 
     make bench                      everything; writes bench/results/DATE-cpu-N-threads.md
     python3 bench/run.py --quick    one shape beside PyTorch, few steps, nothing written
-    python3 bench/run.py --only compile|xla|ranks|pipelines|pytorch       one part; nothing written
+    python3 bench/run.py --only compile|xla|ranks|pipelines|ring|experts|pytorch       one part; nothing written
     python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      PyTorch's rows whose name holds the text; nothing written
 
 compile_time.py, layouts.py (collectives, beside XLA's), ranks.py (processes beside threads) and pipelines.py (stages, beside
-torch.distributed.pipelining and beside their timeline) are parts; the one here is
+torch.distributed.pipelining and beside their timeline), ring.py (a long sequence) and experts.py are parts; the one here is
 step time and memory beside PyTorch.  Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each
 in a process of its own with the same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each
 weight of a product and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the
-same run.  PyTorch is the newest that installs from PyPI into build/torch; Debian's (1.13, eager, fp32 only) has a column.
+same run.  PyTorch is the newest that installs from PyPI into build/torch.
 """
 
 import argparse
@@ -25,10 +25,12 @@ import subprocess
 from pathlib import Path
 
 import compile_time
+import experts
 import layouts
 import peers
 import pipelines
 import ranks
+import ring
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "out" / "bench"
@@ -95,27 +97,24 @@ def pytorch(python, shape, batch, seq, precision, mode, steps, threads):
 
 
 def find_pytorch():
-    """(interpreter, version): a venv with the newest PyTorch from PyPI, without the CUDA libraries that a CPU does not need,
-    and Debian's; those of them that there are."""
+    """(interpreter, version) of a venv with the newest PyTorch from PyPI, without the CUDA libraries that a CPU does not need;
+    version: None if it cannot be had."""
     packages = "numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools"
     newest = peers.find(say, "torch", ["--no-deps", "torch"], packages.split())
     if not peers.version_of(newest, "torch"):
         peers.install(say, newest, ["torch"])  # it is linked with them
-    return [(python, version) for python in (newest, Path("/usr/bin/python3"))
-            if (version := peers.version_of(python, "torch"))]
+    return newest, peers.version_of(newest, "torch")
 
 
 def against_pytorch(args, text):
     """Markdown: a row for each shape and precision."""
-    found = find_pytorch()
-    versions = " and ".join(version for _, version in found) or "not found"
-    say(f"PyTorch {versions}, {args.threads} threads")
-    peers = [(name, *found[which], mode) for name, which, mode in
-             (("eager", 0, "eager"), ("compiled", 0, "compile"), ("Debian", 1, "eager")) if which < len(found)]
+    python, version = find_pytorch()
+    say(f"PyTorch {version or 'not found'}, {args.threads} threads")
+    modes = ["eager", "compile"] if version else []
     head = ["model", "batch x seq", "precision", "mpc ms", "GFLOP/s", "of peak",
-            *[cell for name, *_ in peers for cell in (f"{name} ms", "ratio")], "mpc MB", "eager MB"]
+            *[cell for mode in modes for cell in (f"{mode} ms", "ratio")], "mpc MB", "eager MB"]
     lines = ["## Training steps, beside PyTorch", "",
-             f"PyTorch {versions}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; trainers in turn,",
+             f"PyTorch {version or 'not found'}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; trainers in turn,",
              "median step after two to warm up; ratio: PyTorch's time over mpc's (above 1: mpc is faster). mpc with `--recompute none`.",
              "`of peak`: model FLOPs over the best square oneDNN product of the precision, measured when the trainer starts.", "",
              "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
@@ -126,17 +125,16 @@ def against_pytorch(args, text):
             name = f"{label} {batch} x {seq} {precision}"
             if args.only in (*SECTIONS, "") or args.only in name:
                 say(name)
-                lines.append(row(label, shape, batch, seq, precision, peers, args, text))
+                lines.append(row(label, shape, batch, seq, precision, python, modes, args, text))
                 say("   " + lines[-1])
     return [*lines, ""]
 
 
-def row(label, shape, batch, seq, precision, peers, args, text):
+def row(label, shape, batch, seq, precision, python, modes, args, text):
     """mpc before and after its peers; the faster of the two counts."""
     steps = 4 if args.quick else args.steps
     ours = mpc(shape, batch, seq, precision, steps, args.threads, text)
-    theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads)
-              if precision == "fp32" or not version.startswith("1.") else None for _, python, version, mode in peers]
+    theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads) for mode in modes]
     again = mpc(shape, batch, seq, precision, steps, args.threads, text)
     ms = min(ours["ms"], again["ms"])
     cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{ours['flops'] / ms / 1e6:.0f}", f"{again['share']:.0%}"]
@@ -150,7 +148,9 @@ SECTIONS = {"pytorch": against_pytorch,
             "compile": lambda args, text: compile_time.table(say),
             "xla": lambda args, text: layouts.table(say),
             "ranks": lambda args, text: ranks.table(say, OUT, text, args.steps),
-            "pipelines": lambda args, text: pipelines.table(say, OUT, text, args.steps)}
+            "pipelines": lambda args, text: pipelines.table(say, OUT, text, args.steps),
+            "ring": lambda args, text: ring.table(say, OUT, text, args.steps),
+            "experts": lambda args, text: experts.table(say, OUT, text, args.steps)}
 
 
 def chosen_sections(args):
