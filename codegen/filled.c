@@ -10,11 +10,11 @@ const Op *filled_by(const Module *m, Name dim)
     return NULL;
 }
 
-/* Of one queue: its choices, over the slots of all experts. */
+/* Of one queue: its choices, over the slots of all experts and rounds. */
 static double share_of(const Op *fills)
 {
     const Type *chosen = &arg(fills, 1)->type;
-    double choices = 1, rows = 1;
+    double choices = 1, rows = fills->attrs.rounds ? (double)fills->attrs.rounds : 1;
     for (int i = 0; i < fills->attrs.over.count; i++)
         choices *= (double)chosen->dim[find_dim(chosen, fills->attrs.over.name[i])].size;
     for (int i = 0; i < fills->attrs.dims.count; i++)

@@ -255,8 +255,10 @@ static void explain_split(Explain *e, const Dim *dim, int axis)
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.schedule"), setting_text(e, "parallel.stages"));
     else if (!is_by_rule(m, axis, dim->name))
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.zero"), setting_text(e, "parallel.zero.over"));
-    because(e, arena_text(arena, "%s over %s%s: %s", dim->name, m->axis[axis],
-                          dim->zigzag && dim->split.axis[0] == axis ? " in zig-zag" : "", rule));
+    const bool is_dealt = dim->zigzag && dim->split.axis[0] == axis;
+    const char *blocks = dim->zigzag > 2 ? arena_text(arena, ", %d blocks for each rank", dim->zigzag) : "";
+    because(e, arena_text(arena, "%s over %s%s%s: %s", dim->name, m->axis[axis], is_dealt ? " in zig-zag" : "",
+                          is_dealt ? blocks : "", rule));
 }
 
 static const Facet *facet_before(const Explain *e, const char *what)

@@ -4,6 +4,7 @@
  * declarations of the file, and under the instance's path.  In that scope the block's dims and consts stand for those
  * of the call.
  */
+#include "experts.h"
 #include "lowering.h"
 
 #include <string.h>

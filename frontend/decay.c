@@ -138,7 +138,14 @@ static bool is_table_of_positions(const Module *m, const Param *param)
 static void keep_contracted(Lower *l, const Param *param, const Contracted *list)
 {
     Contracted *first = NEW(l->arena, Contracted);
-    *first = (Contracted){ .is_table = is_table_of_positions(l->m, param), .next = (Contracted *)list };
+    *first = (Contracted){ .at = -1, .is_table = is_table_of_positions(l->m, param) };
+    for (; list; list = list->next) {
+        Contracted *kept = NEW(l->arena, Contracted);
+        *kept = *list;
+        kept->at = find_dim(&param->type, list->dim);
+        kept->next = first->next;
+        first->next = kept;
+    }
     l->contracted.arena = l->arena;
     map_put(&l->contracted, param->path, first);
 }

@@ -4,6 +4,7 @@
  * small powers of two, in the order of the original sizes, so that divisibility is kept; other dims are computed from
  * these.
  */
+#include "experts.h"
 #include "lowering.h"
 
 #include <inttypes.h>

@@ -348,6 +348,7 @@ void finish_frame(Lower *l, Body *frame)
         push_fed(l, frame, params, frame->key);
     for (int i = 0; i < frame->keys.count; i++)
         push_fed(l, frame, params, frame->keys.at[i]);
+    push_fed(l, frame, params, frame->round);
     push_fed(l, frame, params, frame->origin);
     push_all(l, params, &frame->totals);
     if (!frame->outer)

@@ -4,6 +4,7 @@
  * A token's place in the queue of its expert is a value of its own, which dispatch and combine share.  Tokens queue in
  * the order of the dims of `chosen`, the batch outermost: what becomes of a token does not depend on later ones.
  */
+#include "experts.h"
 #include "builtins.h"
 
 #include <math.h>
@@ -70,7 +71,8 @@ void forget_slots(Lower *l)
 {
     for (Symbol *s = l->globals.newest; s; s = s->next)
         if (s->is_slots)
-            s->number = integer_constant(0), s->padded = 0, s->by_sequence = false, s->choices.count = 0;
+            s->number = integer_constant(0), s->padded = 0, s->by_sequence = false, s->choices.count = 0,
+            s->rounds = NULL;
 }
 
 bool varies(const Lower *l, Name dim)
@@ -194,11 +196,20 @@ static Value *places(Lower *l, Value *chosen, Names over, Dim experts)
     return EMIT(l, OP_place, ((Attrs){ .over = over, .dims = { 1, { experts } } }), chosen);
 }
 
+/* Of a value of this body or of one around it: where it is computed. */
+static const Value *source_of(const Body *frame, const Value *value)
+{
+    for (int at; frame && frame->outer && !value->def; frame = frame->outer)
+        value = (at = index_of(&frame->captured, value)) < 0 ? value : frame->sources.at[at];
+    return value;
+}
+
 /* How many rows one expert can get at most?  The choices of a token differ. */
-static double longest_queue(const Value *chosen, const Names *over)
+static double longest_queue(const Lower *l, const Value *chosen, const Names *over)
 {
     double tokens = 1;
-    const Op *made = chosen->def && chosen->def->kind == OP_top_k ? chosen->def : NULL;
+    const Op *made = source_of(l->frame, chosen)->def;
+    made = made && made->kind == OP_top_k ? made : NULL;
     for (int i = 0; i < chosen->type.rank; i++)
         if (has_name(over, chosen->type.dim[i].name) &&
             !(made && made->attrs.dims.dim[0].name == chosen->type.dim[i].name))
@@ -221,6 +232,39 @@ static bool read_capacity(Lower *l, const Ast *keyword, double *capacity)
     complain(l, (Where){ .at = keyword->child->loc, .help = "capacity = 1.25; capacity = none drops no token" },
              "the capacity must be above 0");
     return false;
+}
+
+/* `rounds = true`: the copies of a repeat take turns, each with the next slots of the queues.  How many turns; 0 after
+ * reporting. */
+static int64_t read_rounds(Lower *l, const Ast *keyword)
+{
+    bool rounds;
+    if (!flag_argument(l, keyword, &rounds))
+        return 0;
+    if (!rounds)
+        return 1;
+    if (l->frame->outer && !l->frame->run)
+        return l->frame->copy.size;
+    complain(l, (Where){ .at = keyword->loc, .help = "repeat 4 { ... y = y + combine(...) }" },
+             l->frame->outer ? "the copies of a repeat that numbers them cannot be rounds"
+                             : "rounds are the copies of a repeat around the dispatch");
+    return 0;
+}
+
+/* In a repeat: the number of the copy. */
+static Value *round_number(Lower *l)
+{
+    Body *body = l->frame;
+    if (!body->round)
+        body->round = new_port(l, intern_text(l->m, "round"), scalar_type(I32), (Port){ .kind = PORT_NONE });
+    return body->round;
+}
+
+/* The place among the slots of this round; below 0 in earlier ones. */
+static Value *place_in_round(Lower *l, Value *place, double slots)
+{
+    Value *first = EMIT(l, OP_mul, NO_ATTRS, round_number(l), emit_number(l, slots, I32));
+    return EMIT(l, OP_sub, NO_ATTRS, place, first);
 }
 
 /* `within = d`: a queue for each element of d. */
@@ -311,22 +355,24 @@ static bool has_queues(Lower *l, const Arguments *a)
 CALL(dispatch)
 {
     double capacity, queue = 1;
+    int64_t rounds;
     Type kept;
     Dim experts, slots;
     if (!has_queues(l, a) || !are_chosen(l, a) || !read_capacity(l, a->keyword[0], &capacity) ||
-        !read_within(l, a, a->keyword[1], &kept) || !dims_are_free(l, a, &kept) ||
-        !find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &experts) ||
+        !read_within(l, a, a->keyword[1], &kept) || !(rounds = read_rounds(l, a->keyword[2])) ||
+        !dims_are_free(l, a, &kept) || !find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &experts) ||
         !index_fits(l, a->x[1], experts.size, NULL, a->ast[1]->loc))
         return wrong;
     Value *chosen = a->x[1];
     const Names over = queue_dims(l, &chosen->type, &kept);
     for (int i = 0; i < over.count; i++)
         queue *= (double)chosen->type.dim[find_dim(&chosen->type, over.name[i])].size;
-    const double most = longest_queue(chosen, &over);
-    const double size = fmin(most, ceil(capacity * queue / (double)experts.size));
+    const double most = longest_queue(l, chosen, &over), in_round = ceil(most / (double)rounds);
+    const double size = fmin(in_round, ceil(capacity * queue / (double)experts.size));
+    const bool drops = size < in_round;
     const bool mixes =
         l->variant == AS_CHECK && has_name(&over, l->m->batch) && find_dim(&a->x[0]->type, l->m->batch) >= 0;
-    if (mixes && size == most)
+    if (mixes && !drops)
         return tensor_operand(rows_by_sequence(l, a->x[0], &over, experts, a->dims.name[1]));
     if (mixes) {
         complain(l,
@@ -337,10 +383,13 @@ CALL(dispatch)
     }
     if (!set_slots(l, a, size, &slots))
         return wrong;
-    push_value(l->arena, &find_symbol_here(&l->globals, slots.name)->choices, chosen);
-    Attrs attrs = { .over = over, .dims = { 2, { experts, slots } } };
+    Symbol *symbol = find_symbol_here(&l->globals, slots.name);
+    push_value(l->arena, &symbol->choices, chosen);
+    symbol->rounds = rounds > 1 ? l->frame : NULL;
+    Attrs attrs = { .over = over, .dims = { 2, { experts, slots } }, .rounds = rounds > 1 ? rounds : 0 };
     Value *place = places(l, chosen, over, experts);
-    count_load(l, chosen, place, experts, slots, size < most);
+    count_load(l, chosen, place, experts, size * (double)rounds, slots.name, rounds > 1, drops);
+    place = rounds > 1 ? place_in_round(l, place, size) : place;
     return tensor_operand(EMIT(l, OP_dispatch, attrs, a->x[0], chosen, place));
 }
 
@@ -379,14 +428,6 @@ static bool find_rows(Lower *l, Arguments *a)
         l, (Where){ .at = a->call->name_loc, .also = { a->ast[0]->loc }, .help = "combine(y, chosen, experts, slots)" },
         "%s has %s experts with slots", type_words(l, y), found.count ? "several" : "no");
     return false;
-}
-
-/* Of a value of this body or of one around it: where it is computed. */
-static const Value *source_of(const Body *frame, const Value *value)
-{
-    for (int at; frame && frame->outer && !value->def; frame = frame->outer)
-        value = (at = index_of(&frame->captured, value)) < 0 ? value : frame->sources.at[at];
-    return value;
 }
 
 /* Do both have the same numbers: are they one value, or the same op of such values? */
@@ -435,8 +476,15 @@ CALL(combine)
         return tensor_operand(sequences_of_rows(l, a->x[0], &chosen->type, experts, slots));
     if (!were_dispatched_by(l, a, &find_symbol_here(&l->globals, slots)->choices))
         return wrong;
+    const Symbol *symbol = find_symbol_here(&l->globals, slots);
+    if (symbol->rounds && symbol->rounds != l->frame) {
+        complain(l, (Where){ .at = a->call->name_loc, .help = "y = y + combine(...), in the repeat" },
+                 "rows of '%s' are those of one round, in which they have to be combined", slots);
+        return wrong;
+    }
     const Names over = queue_dims(l, &chosen->type, y);
     Value *place = places(l, chosen, over, y->dim[find_dim(y, experts)]);
+    place = symbol->rounds ? place_in_round(l, place, (double)y->dim[find_dim(y, slots)].size) : place;
     return tensor_operand(EMIT(l, OP_combine, ((Attrs){ .dim = experts, .key = slots }), a->x[0], chosen, place));
 }
 

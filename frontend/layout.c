@@ -183,33 +183,60 @@ const Ast *dim_for(const Ast *dim, const MeshAxis *axis, int number)
 
 typedef enum { ATTEND_GATHER, ATTEND_ALL_TO_ALL, ATTEND_RING, N_ATTENDS } Attend;
 
-/* attend = gather: attention has a part of the queries and all keys; all_to_all: a part of the heads; ring: a part of
- * the queries, and a block of keys at a time. */
-static Attend read_attend(Layout *p, const Ast *ast)
+/* What `shard` says of attention along its dims. */
+typedef struct {
+    Attend attend;
+    int64_t blocks; /* of each rank; 0: as attention needs */
+} ShardOptions;
+
+/* gather: attention has a part of the queries and all keys; all_to_all: a part of the heads; ring: a part of the
+ * queries, and a block of keys at a time. */
+static Attend read_attend(Layout *p, const Ast *word)
 {
     static const char *const words[N_ATTENDS] = { "gather", "all_to_all", "ring" };
-    const char *const help = "attend = gather, = all_to_all, or = ring";
-    const Ast *option = ast->type, *word = option && option->kind == A_KEYWORD ? option->child : NULL;
-    check_given_once(p->l, option);
-    for (; option; option = option->next)
-        if (option->kind != A_KEYWORD || strcmp(option->name, "attend") != 0)
-            complain(p->l, (Where){ .at = option->loc, .help = help }, "'shard' has no option '%s'", option->name);
-    if (!word || strcmp(ast->type->name, "attend") != 0)
-        return ATTEND_GATHER;
     for (int i = 0; i < N_ATTENDS && word->kind == A_NAME; i++)
         if (strcmp(word->name, words[i]) == 0)
             return (Attend)i;
-    complain(p->l, (Where){ .at = word->loc, .help = help },
+    complain(p->l, (Where){ .at = word->loc, .help = "attend = gather, = all_to_all, or = ring" },
              "attention gathers keys, exchanges heads, or passes keys around a ring");
     return ATTEND_GATHER;
 }
 
-static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number, Attend attend)
+static int64_t read_blocks(Layout *p, const Ast *number)
+{
+    int64_t blocks = 0;
+    if (integer_of(p->l, number, "'blocks'", 1, MAX_ZIGZAG, &blocks) && blocks > 1 && blocks % 2) {
+        complain(p->l, (Where){ .at = number->loc, .help = arena_text(p->l->arena, "blocks = %" PRId64, blocks + 1) },
+                 "blocks are dealt forth and back, so each rank has an even number of them, or one");
+        return 0;
+    }
+    return blocks;
+}
+
+static ShardOptions read_options(Layout *p, const Ast *ast)
+{
+    ShardOptions options = { .attend = ATTEND_GATHER };
+    check_given_once(p->l, ast->type);
+    for (const Ast *option = ast->type; option; option = option->next) {
+        const bool has_value = option->kind == A_KEYWORD && option->child;
+        if (has_value && strcmp(option->name, "attend") == 0)
+            options.attend = read_attend(p, option->child);
+        else if (has_value && strcmp(option->name, "blocks") == 0)
+            options.blocks = read_blocks(p, option->child);
+        else
+            complain(p->l, (Where){ .at = option->loc, .help = "attend = gather, = all_to_all, or = ring; blocks = 8" },
+                     "'shard' has no option '%s'", option->name);
+    }
+    return options;
+}
+
+static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number, ShardOptions options)
 {
     Module *m = p->l->m;
     ShardRule *rule = NEW(p->l->arena, ShardRule), **end = &m->rules;
-    rule->exchange = attend == ATTEND_ALL_TO_ALL;
-    rule->ring = attend == ATTEND_RING;
+    rule->exchange = options.attend == ATTEND_ALL_TO_ALL;
+    rule->ring = options.attend == ATTEND_RING;
+    rule->zigzag = number == 0 ? (int)options.blocks : 0;
     rule->axis = axis->first + number;
     for (const Ast *dim = ast->child; dim; dim = dim->next)
         add_name(&rule->dims, intern_text(m, dim_for(dim, axis, number)->name));
@@ -280,9 +307,9 @@ static void read_shard(Layout *p, const Ast *ast)
     const Ast name = { .kind = A_NAME, .name = ast->name, .loc = ast->name_loc };
     check_dim_names(p, ast);
     const MeshAxis *axis = use_axis(p, &name);
-    const Attend attend = read_attend(p, ast);
+    const ShardOptions options = read_options(p, ast);
     for (int i = 0; axis && i < axis->count; i++)
-        add_rule(p, ast, axis, i, attend);
+        add_rule(p, ast, axis, i, options);
     note_shard(p, ast);
 }
 
@@ -303,12 +330,21 @@ Axes axes_over(const Module *m, Name dim, bool otherwise)
     return axes;
 }
 
+/* Blocks that each rank may get of a dim. */
+static int most_blocks(const Module *m, Name dim)
+{
+    int most = axes_over(m, dim, false) ? 2 : 1;
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        most = has_name(&rule->dims, dim) && rule->zigzag > most ? rule->zigzag : most;
+    return most;
+}
+
 /* Sizes shrunk for verification become multiples of those that the layout needs, including zig-zag. */
 static void fit_shrunk_dims(Lower *l)
 {
     for (Symbol *s = l->globals.newest; s && l->options->shrink; s = s->next) {
         Name name = intern_text(l->m, s->name);
-        int64_t multiple = ranks_of(l->m, axes_over(l->m, name, true)) * (axes_over(l->m, name, false) ? 2 : 1);
+        int64_t multiple = ranks_of(l->m, axes_over(l->m, name, true)) * most_blocks(l->m, name);
         if (s->kind != S_DIM || s == l->batch || multiple == 1)
             continue;
         bool is_padded = s->padded != s->number.integer;

@@ -145,6 +145,64 @@ static void check_ring(Lower *l, const Ast *ast, const ShardRule *rule)
                  "no attention of the model has keys along '%s', so none would pass by", rule->dims.name[0]);
 }
 
+/* Are there rows by expert along the dim, or is it the dim of their slots?  Ranks have one block of these. */
+static bool has_experts_rows(const Lower *l, Name dim)
+{
+    for (const Symbol *symbol = l->globals.newest; symbol; symbol = symbol->next)
+        if (symbol->is_slots && (symbol->experts == dim || strcmp(symbol->name, dim) == 0))
+            return true;
+    return false;
+}
+
+static bool attends_along(const Module *m, Name dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (info(op)->traits & IN_BLOCKS && op->attrs.seq == dim)
+                return true;
+    return false;
+}
+
+/* Can `blocks` be dealt to the ranks along this dim?  Else the reason, and in *help the remedy. */
+static const char *cannot_deal(const Lower *l, const ShardRule *rule, const Symbol *symbol, Name dim, const char **help)
+{
+    const int64_t blocks = rule->zigzag * l->m->axis_size[rule->axis];
+    for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
+        if (has_name(&other->dims, dim))
+            return arena_text(l->arena, "blocks are dealt along the outermost axis of '%s', which is '%s'", dim,
+                              l->m->axis[other->axis]);
+    if (rule->exchange)
+        return arena_text(l->arena, "attention exchanges heads for '%s', so that it is the same work on all ranks",
+                          dim);
+    if (has_experts_rows(l, dim))
+        return arena_text(l->arena, "each rank has one block of the rows by expert along '%s'", dim);
+    if (symbol->padded % blocks == 0)
+        return NULL;
+    *help = arena_text(l->arena, "%s = %" PRId64, dim, (symbol->padded + blocks - 1) / blocks * blocks);
+    return arena_text(l->arena, "'%s' (%" PRId64 ") does not divide by %" PRId64 " blocks, %d for each rank of '%s'",
+                      dim, symbol->padded, blocks, rule->zigzag, l->m->axis[rule->axis]);
+}
+
+/* `blocks = N`: for the dim of some attention; others of the rule are dealt likewise. */
+static void check_blocks(Lower *l, const Ast *ast, const ShardRule *rule)
+{
+    const Ast *option = ast->type;
+    while (option && (option->kind != A_KEYWORD || strcmp(option->name, "blocks") != 0))
+        option = option->next;
+    bool any = l->layout->is_model_wrong;
+    for (int i = 0; i < rule->dims.count && option; i++) {
+        const Name dim = rule->dims.name[i];
+        const Symbol *symbol = find_symbol_here(&l->globals, dim);
+        any |= attends_along(l->m, dim);
+        const char *help = "leave it out", *why = symbol ? cannot_deal(l, rule, symbol, dim, &help) : NULL;
+        if (why)
+            complain(l, (Where){ .at = option->loc, .help = help }, "%s", why);
+    }
+    if (option && !any)
+        complain(l, (Where){ .at = option->loc, .help = "leave it out" },
+                 "no attention of the model is along '%s', so blocks of it balance nothing", rule->dims.name[0]);
+}
+
 static void check_occurs(Lower *l, const Ast *name)
 {
     Dim dim;
@@ -168,6 +226,8 @@ static void check_shard(Layout *p, const Ast *ast)
         if (rule->axis >= axis->first && rule->axis < axis->first + axis->count) {
             check_exchange(l, ast, rule);
             check_ring(l, ast, rule);
+            if (rule->zigzag)
+                check_blocks(l, ast, rule);
         }
     if (ast->init)
         check_occurs(l, ast->init);
@@ -175,19 +235,15 @@ static void check_shard(Layout *p, const Ast *ast)
         check_divides(l, ast->init, axis->first + axis->count - 1);
 }
 
-/* Are there rows by expert along the dim, or is it the dim of their slots?  Ranks have one block of these. */
-static bool has_experts_rows(const Lower *l, Name dim)
-{
-    for (const Symbol *symbol = l->globals.newest; symbol; symbol = symbol->next)
-        if (symbol->is_slots && (symbol->experts == dim || strcmp(symbol->name, dim) == 0))
-            return true;
-    return false;
-}
-
-/* For the sequence dim of causal attention, the first axis is zig-zag, if there are two blocks for each rank. */
+/* For the sequence dim of causal attention, the first axis is zig-zag, if there are two blocks for each rank and the
+ * layout does not say how many. */
 static void choose_zigzag(Lower *l)
 {
-    for (ShardRule *rule = l->m->rules; rule; rule = rule->next)
+    for (ShardRule *rule = l->m->rules; rule; rule = rule->next) {
+        if (rule->zigzag) {
+            rule->zigzag = rule->zigzag == 1 ? 0 : rule->zigzag;
+            continue;
+        }
         for (int i = 0; i < rule->dims.count; i++) {
             Name name = rule->dims.name[i];
             const Symbol *symbol = find_symbol_here(&l->globals, name);
@@ -197,10 +253,12 @@ static void choose_zigzag(Lower *l)
                 is_first &= !has_name(&other->dims, name);
             if (rule->exchange || !is_first || !outermost || !symbol || !attends_causally(l->m, name))
                 continue;
-            rule->zigzag = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0 && !has_experts_rows(l, name);
+            const bool divides = symbol->padded % (2 * l->m->axis_size[rule->axis]) == 0;
+            rule->zigzag = divides && !has_experts_rows(l, name) ? 2 : 0;
             add_setting(l, arena_text(l->arena, "parallel.zigzag.%s", l->m->axis[rule->axis]),
                         rule->zigzag ? "true" : "false", "", arena_text(l->arena, "causal attention along '%s'", name));
         }
+    }
 }
 
 static void check_mesh(Layout *p)

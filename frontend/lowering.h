@@ -81,6 +81,7 @@ typedef struct Symbol {
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     Name experts;         /* of such a dim: whose slots they are */
     Values choices;       /* of such a dim: what rows were dispatched by, where it is computed */
+    const Body *rounds;   /* of such a dim: the repeat whose copies take turns at the queues; NULL: none */
     const Ast *ast;       /* the declaration */
     enum { UNKNOWN, NONE_KNOWN, SOME } parameters; /* of a block */
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
@@ -138,6 +139,7 @@ struct Body {
     Value *key;               /* of dropout; NULL until needed; of a run, that of the copy in lowering, and of all: */
     Values keys;
     int *numbers;  /* ... of these copies */
+    Value *round;  /* of a repeat: the number of the copy; NULL until needed */
     Value *origin; /* of the model; NULL until needed */
 };
 
@@ -229,6 +231,7 @@ typedef struct {
 /* A dim of a parameter that a product contracts, or that both of its operands keep. */
 typedef struct Contracted {
     Name dim;
+    int at; /* of a parameter: which of its dims, for names may change (router.c); -1: it has none like it */
     bool kept;
     bool is_table; /* the parameter is a table of positions */
     struct Contracted *next;
@@ -343,12 +346,6 @@ void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 
-void declare_choices(Lower *l);               /* the dims that calls of top_k make */
-Operand largest_of(Lower *l, Operand chosen); /* the elements that a call of top_k chose; WRONG: it is none */
-bool holds_slots(const Lower *l,
-                 const char *name); /* does a call of dispatch compute the size of this dim? NULL: of any */
-void count_load(Lower *l, Value *chosen, Value *place, Dim experts, Dim slots, bool drops); /* of a dispatch */
-void forget_slots(Lower *l);                                                                /* their sizes */
 bool varies(const Lower *l, Name dim); /* does its size depend on the micro-batch? */
 
 /* --- Settings ---------------------------------------------------------------------------------- */

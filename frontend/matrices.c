@@ -27,7 +27,7 @@ Matrix matrix_of(const Lower *l, const Param *param)
         const Name dim = param->type.dim[i].name;
         bool contracted = false, kept = false;
         for (const Contracted *c = uses; c; c = c->next)
-            if (c->dim == dim)
+            if (c->at == i)
                 *(c->kept ? &kept : &contracted) = true;
         if (!is_copy(param, i) && (contracted || !kept))
             add_name(contracted ? &matrix.in : &matrix.out, dim);

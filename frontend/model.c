@@ -1,4 +1,5 @@
 /* model.c -- the model: its inputs, its loss, and the functions of the module that are made from it. */
+#include "experts.h"
 #include "lowering.h"
 
 #include <string.h>

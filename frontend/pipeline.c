@@ -268,9 +268,11 @@ static void complain_of_schedule(Lower *l, const Ast *ast, const char *help, con
         complain(l, (Where){ .at = ast->loc, .help = help }, "%s", why);
 }
 
+/* A batch that is smaller than a micro-batch is reported where the settings are checked. */
 static int micro_batches(const Module *m)
 {
-    return m->train.microbatch ? (int)(m->train.batch / m->train.microbatch) : 1;
+    const int count = m->train.microbatch ? (int)(m->train.batch / m->train.microbatch) : 1;
+    return count > 0 ? count : 1;
 }
 
 /* The schedule and the placement of its stages; false, with `why` and `help`, if there is none for these counts. */

@@ -90,6 +90,8 @@ static Op *emit_loop(Lower *l, Body *body, const Carried *carried)
     push_all(l, &args, &body->stacks);
     for (int i = 0; i < body->keys.count; i++)
         push_value(l->arena, &args, copy_keys(l, body, body->numbers[i]));
+    if (body->round)
+        push_value(l->arena, &args, emit_iota(l, body->copy));
     for (int i = 0; i < body->sources.count; i++)
         push_value(l->arena, &args, body->scans ? stack_first(l, body, body->sources.at[i]) : body->sources.at[i]);
     finish_frame(l, body);

@@ -26,7 +26,8 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
         return REFUSE("rotate it back first", "the blocks of '%s' have been rotated", dim->name);
     if (op->attrs.zigzag && dim->split.count)
         return REFUSE("all_gather it first", "zig-zag is for the outermost axis of '%s', which is split", dim->name);
-    dim->zigzag |= op->attrs.zigzag;
+    if (op->attrs.zigzag)
+        dim->zigzag = (int)op->attrs.zigzag;
     for (int i = 0; i < m->naxes; i++) {
         if (!(axes & 1u << i))
             continue;
@@ -37,7 +38,7 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
     if (!splits_evenly(m, dim))
         return REFUSE("pad the dim, or use another axis", "%s: '%s' (%lld) does not divide by its axes (%lld)%s",
                       info(op)->name, dim->name, (long long)dim->padded, (long long)split_count(m, dim->split),
-                      dim->zigzag ? ", of which zig-zag gives each rank two blocks" : "");
+                      dim->zigzag ? ", of which zig-zag gives each rank several blocks" : "");
     return each_axis_once(type, type->partial) ? true : REFUSE(NULL, "%s uses one mesh axis twice", info(op)->name);
 }
 
@@ -49,7 +50,8 @@ static bool gather(Module *m, const Op *op, Type *type, Name name)
                       name ? name : "");
     if (type->dim[at].split.turn)
         return REFUSE("rotate it back first", "the blocks of '%s' have been rotated", name);
-    type->dim[at].zigzag &= type->dim[at].split.count > 0;
+    if (!type->dim[at].split.count)
+        type->dim[at].zigzag = 0;
     return true;
 }
 

@@ -13,7 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_STAGES = 64, MAX_CHUNKS = 16, MAX_REPEATS = 8 };
+enum {
+    MAX_RANK = 8,
+    MAX_AXES = 8,
+    MAX_SPLIT = 4,
+    MAX_NAMES = 8,
+    MAX_STAGES = 64,
+    MAX_CHUNKS = 16,
+    MAX_REPEATS = 8,
+    MAX_ZIGZAG = 64
+};
 
 /* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
 enum { MAX_KERNEL_VALUES = 480 };
@@ -23,6 +32,7 @@ typedef uint32_t Axes;    /* a set of mesh axes: bit i is axis i of the module *
 typedef double Number;
 typedef int64_t Int;
 typedef bool Flag;
+typedef int Zigzag; /* see Dim; printed `true` if 2 */
 
 typedef struct {
     int count;
@@ -48,9 +58,10 @@ typedef struct {
     Name name;
     int64_t size, padded; /* padded >= size */
     Split split;
-    bool zigzag; /* the outermost axis, of n ranks, makes 2n blocks; rank r holds blocks r and 2n-1-r, which balances
-                    causal attention; inner axes split these */
-    bool full;   /* loops run over its padding, too, as over that of a split dim */
+    int zigzag; /* blocks of each rank, an even number: the outermost axis, of n ranks, makes n times as many, dealt
+                   forth and back: rank r holds blocks r, 2n-1-r, 2n+r, ..., which balances causal attention; inner axes
+                   split these.  0: one block each; at most MAX_ZIGZAG */
+    bool full;  /* loops run over its padding, too, as over that of a split dim */
 } Dim;
 
 static inline bool runs_over_padding(const Dim *dim) { return dim->split.count || dim->full; }
@@ -244,7 +255,7 @@ typedef struct ShardRule {
     Names dims;
     int axis;
     Name otherwise; /* NULL: none */
-    bool zigzag;    /* zig-zag blocks, for the sequence dim of causal attention */
+    int zigzag;     /* blocks of each rank, for the sequence dim of causal attention: see Dim */
     bool exchange;  /* an op that needs a dim like these whole is split along another one: attention by heads */
     bool ring;      /* its blocks of that dim pass by: see passes/layout/ring.c */
     Name parts;     /* "3+9": see Split */
@@ -444,6 +455,8 @@ DType dtype_named(Name name);            /* N_DTYPES if unknown */
 int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
 bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal size in memory */
+int64_t dealt_blocks(const Module *m,
+                     const Dim *dim);                /* of a split dim in zig-zag: how many the outermost axis makes */
 int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank);    /* elements of that rank along the only axis */
 Name parts_text(Module *m, const int64_t *part, int64_t count);      /* of a Split: "3+9"; below 0: "-" */

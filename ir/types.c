@@ -173,6 +173,7 @@ static bool same_Axes(Axes a, Axes b) { return a == b; }
 static bool same_Stages(Stages a, Stages b) { return same_stages(a, b); }
 static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
+static bool same_Zigzag(Zigzag a, Zigzag b) { return a == b; }
 static bool same_StageSchedule(StageSchedule a, StageSchedule b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
 
@@ -335,6 +336,8 @@ static bool has_right_parts(const Module *m, const Dim *dim)
            parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_STAGES && !(parts->ranks & gap);
 }
 
+int64_t dealt_blocks(const Module *m, const Dim *dim) { return dim->zigzag * m->axis_size[dim->split.axis[0]]; }
+
 bool splits_evenly(const Module *m, const Dim *dim)
 {
     if (dim->split.turn && (dim->split.count != 1 || dim->split.parts || dim->split.turn < 0 ||
@@ -342,8 +345,8 @@ bool splits_evenly(const Module *m, const Dim *dim)
         return false;
     if (dim->split.parts || dim->split.reversed)
         return dim->split.parts && has_right_parts(m, dim);
-    int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;
-    return dim->padded >= dim->size && dim->padded % split_count(m, dim->split) == 0 && dim->padded % pieces == 0;
+    const int64_t blocks = dim->zigzag && dim->split.count ? dealt_blocks(m, dim) : 1;
+    return dim->padded >= dim->size && dim->padded % split_count(m, dim->split) == 0 && dim->padded % blocks == 0;
 }
 
 int64_t local_size(const Module *m, const Dim *dim)

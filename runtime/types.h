@@ -10,15 +10,33 @@ enum { RT_MAX_RANK = 8 };
 
 typedef enum { RT_F32, RT_BF16, RT_F16, RT_I32, RT_BOOL } RtType;
 
-/* This rank's elements of a split dim: element i of its part is element first + i of the whole, and from `jump_from` on
- * first + i + jump (two pieces in zig-zag). */
+/* This rank's elements of a split dim.  Element i of its part is element first + i of the whole; with j = begin + i,
+ * those whose j is at least `jump_from` are `jump` further (two pieces in zig-zag).  If `period` is not 0, j begins
+ * anew after each period, and the elements of the next one are `skip` further (more pieces). */
 typedef struct {
     int64_t first, jump_from, jump;
+    int64_t begin, period, skip;
 } RtPart;
 
+/* Greater for greater i. */
 static inline int64_t rt_position(RtPart part, int64_t i)
 {
-    return part.first + i + (i >= part.jump_from ? part.jump : 0);
+    const int64_t j = part.begin + i, turn = part.period ? j / part.period : 0;
+    return part.first + i + turn * part.skip + (j - turn * part.period >= part.jump_from ? part.jump : 0);
+}
+
+/* The number of elements of a part of `size` whose position is less. */
+static inline int64_t rt_elements_before(RtPart part, int64_t position, int64_t size)
+{
+    const int64_t ahead = position - part.first + part.begin;
+    const int64_t turn = part.period && ahead > 0 ? ahead / (part.period + part.skip) : 0;
+    int64_t rest = ahead - turn * (part.period + part.skip);
+    if (rest > part.jump_from) /* in or behind the gap between two pieces */
+        rest = rest - part.jump > part.jump_from ? rest - part.jump : part.jump_from;
+    if (part.period && rest > part.period) /* in the gap between two periods */
+        rest = part.period;
+    const int64_t count = turn * part.period + rest - part.begin;
+    return count < 0 ? 0 : count > size ? size : count;
 }
 
 typedef enum { RT_ZEROS, RT_ONES, RT_NORMAL, RT_UNIFORM, RT_CONSTANT } RtInitKind;

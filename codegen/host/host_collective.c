@@ -149,8 +149,9 @@ static void write_local_slice(FuncText *t, const Op *op)
     int64_t size = local_size(m, dim);
     const char *from = pointer_to(t, x), *to = pointer_to(t, y);
     char *text = "";
-    for (int piece = 0; piece < (dim->zigzag && !old->zigzag ? 2 : 1); piece++) {
-        int64_t rows = dim->zigzag && !old->zigzag ? size / 2 : size;
+    const int pieces = dim->zigzag && !old->zigzag ? dim->zigzag : 1;
+    for (int piece = 0; piece < pieces; piece++) {
+        int64_t rows = size / pieces;
         const char *first = NULL;
         if (old->split.count == 0)
             first = position_in_whole(m, dim, arena_text(arena, "%" PRId64, piece * rows));

@@ -20,6 +20,9 @@ int64_t count_between(const Module *m, const Type *type, int first, int end)
 
 static bool is_stack(const Type *type) { return type->rank && type->dim[0].split.parts; }
 
+/* The runtime deals two blocks to each rank: 2p of them are p times as many rows of two. */
+static int64_t pairs_of(int blocks) { return blocks ? blocks / 2 : 1; }
+
 static RtPiece piece_of(const Module *m, const Op *op)
 {
     const Type *x = &arg(op, 0)->type, *y = &result(op)->type;
@@ -27,22 +30,26 @@ static RtPiece piece_of(const Module *m, const Op *op)
     if (at < 0)
         return (RtPiece){ .outer = is_stack(x) ? local_size(m, &x->dim[0]) : 1,
                           .block = count_between(m, x, is_stack(x), x->rank) };
-    const Type *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? y : x; /* has the dim in blocks */
-    if (op->kind == OP_rotate)                                                     /* all of it */
+    if (op->kind == OP_rotate) /* all of it */
         return (RtPiece){ .outer = 1, .block = count_between(m, x, 0, x->rank) };
-    if (op->kind != OP_all_to_all)
-        return (RtPiece){ .outer = count_between(m, x, 0, at),
-                          .block = count_between(m, op->kind == OP_all_gather ? x : y, at, x->rank),
-                          .zigzag = split->dim[at].zigzag && split->dim[at].split.count == 1 };
-    int first = at < to ? at : to, second = at < to ? to : at;
-    return (RtPiece){ .outer = count_between(m, x, 0, first),
-                      .block = local_size(m, &x->dim[at]),
-                      .middle = count_between(m, x, first + 1, second),
-                      .cut = local_size(m, &y->dim[to]),
+    const Dim *split = op->attrs.zigzag || op->kind == OP_reduce_scatter ? &y->dim[at] : &x->dim[at]; /* in blocks */
+    if (op->kind != OP_all_to_all) {
+        const int64_t pairs = split->split.count == 1 ? pairs_of(split->zigzag) : 1;
+        return (RtPiece){ .outer = pairs * count_between(m, x, 0, at),
+                          .block = count_between(m, op->kind == OP_all_gather ? x : y, at, x->rank) / pairs,
+                          .zigzag = split->zigzag && split->split.count == 1 };
+    }
+    const int first = at < to ? at : to, second = at < to ? to : at;
+    const int gathered = y->dim[at].split.count ? 0 : x->dim[at].zigzag, cut = op->attrs.zigzag;
+    const int64_t pairs = pairs_of(gathered), cut_pairs = pairs_of(cut);
+    return (RtPiece){ .outer = count_between(m, x, 0, first) * (at < to ? pairs : cut_pairs),
+                      .block = local_size(m, &x->dim[at]) / pairs,
+                      .middle = count_between(m, x, first + 1, second) * (at < to ? cut_pairs : pairs),
+                      .cut = local_size(m, &y->dim[to]) / cut_pairs,
                       .inner = count_between(m, x, second + 1, x->rank),
                       .gathers_first = at < to,
-                      .zigzag = x->dim[at].zigzag && !y->dim[at].split.count,
-                      .zigzag_cut = op->attrs.zigzag };
+                      .zigzag = gathered,
+                      .zigzag_cut = cut };
 }
 
 static int64_t *copies_of_stages(Module *m, const Dim *dim)

@@ -60,8 +60,8 @@ int library_parameters(const Operands *o, bool has_scratch, const char *const **
 /* Lines of the initialiser of a shape. */
 void put_number(Text *fields, const char *name, int64_t value);
 void put_text(Text *fields, const char *name, const char *value);
-void put_offset(Text *fields, Module *m, const Dim *dim, const char *first,
-                const char *prefix); /* of the rank's part of the dim; of its jump: "", "key_" */
+void put_part(Text *fields, Module *m, const Dim *dim, const char *name);  /* an RtPart: the rank's part of the dim */
+void put_first(Text *fields, Module *m, const Dim *dim, const char *name); /* only where it begins */
 void put_bound(const Operands *o, Text *fields, const Dim *dim); /* of an index, and the error text for larger ones */
 char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields);
 

@@ -138,8 +138,8 @@ static char *route(const Operands *o, int by_token, int by_slot, Name experts, N
                     r.queue[1].stride[walked[i]]);
     }
     put_strides(&fields, "table", stride[0], stride[1], stride[2]);
-    put_offset(&fields, o->m, &table->type.dim[find_dim(&table->type, experts)], "first_expert", "");
-    put_offset(&fields, o->m, &table->type.dim[find_dim(&table->type, slots)], "first_slot", "");
+    put_first(&fields, o->m, &table->type.dim[find_dim(&table->type, experts)], "first_expert");
+    put_first(&fields, o->m, &table->type.dim[find_dim(&table->type, slots)], "first_slot");
     put_text(&fields, "type", element_constant(table->type.dtype));
     return call_with_shape(o, "RtRoute", function, arena_text(&o->m->arena, "x, chosen, place, y%s", o->more), &fields);
 }

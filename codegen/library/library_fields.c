@@ -21,16 +21,25 @@ char *call_with_shape(const Operands *o, const char *type, const char *function,
     return close_text(&o->m->arena, &text);
 }
 
-void put_offset(Text *fields, Module *m, const Dim *dim, const char *first, const char *prefix)
+void put_first(Text *fields, Module *m, const Dim *dim, const char *name)
+{
+    if (dim->split.count)
+        put_text(fields, name, arena_text(&m->arena, "%s.first", use_offset(m, dim)));
+}
+
+/* Without a division where there is one period at most; else by a constant. */
+void put_part(Text *fields, Module *m, const Dim *dim, const char *name)
 {
     if (dim->split.count == 0)
         return;
-    const char *offset = use_offset(m, dim);
-    put_text(fields, first, arena_text(&m->arena, "%s.first", offset));
-    if (dim->zigzag) {
-        put_text(fields, arena_text(&m->arena, "%sjump_from", prefix), arena_text(&m->arena, "%s.jump_from", offset));
-        put_text(fields, arena_text(&m->arena, "%sjump", prefix), arena_text(&m->arena, "%s.jump", offset));
-    }
+    const char *of = use_offset(m, dim);
+    const char *text = arena_text(&m->arena, "{ .first = %s.first }", of);
+    if (dim->zigzag)
+        text = arena_text(&m->arena, "{ %s.first, %s.jump_from, %s.jump, %s.begin }", of, of, of, of);
+    if (dim->zigzag > 2)
+        text = arena_text(&m->arena, "{ %s.first, %s.jump_from, %s.jump, %s.begin, %" PRId64 ", %s.skip }", of, of, of,
+                          of, 2 * dim->padded / dealt_blocks(m, dim), of);
+    put_text(fields, name, text);
 }
 
 /* The bound of an index, and the error text for larger ones. */

@@ -15,7 +15,10 @@ const char *offset_variable(Module *m, const Dim *dim)
         is_plain &= !strchr(m->axis[dim->split.axis[i]], '_');
         axes = arena_text(&m->arena, "%s_%s", axes, m->axis[dim->split.axis[i]]);
     }
-    const char *kind = dim->zigzag ? "zigzag" : dim->split.parts ? "uneven" : "offset";
+    const char *kind = dim->zigzag > 2    ? arena_text(&m->arena, "zigzag%d", dim->zigzag)
+                       : dim->zigzag      ? "zigzag"
+                       : dim->split.parts ? "uneven"
+                                          : "offset";
     const char *turned = dim->split.turn ? arena_text(&m->arena, "_turned_%d", dim->split.turn) : "";
     return hashed_identifier(
         m, arena_text(&m->arena, "%s_%s_%" PRId64 "_over%s%s", kind, dim->name, dim->padded, axes, turned), is_plain);
@@ -38,9 +41,10 @@ char *split_initialiser(Module *m, const Dim *dim)
         return arena_text(&m->arena, "{ .count = 1, .axis = { %s }, .parts = %s%s }", axes, parts_initialiser(m, dim),
                           dim->split.reversed ? ", .reversed = true" : "");
     const char *turn = dim->split.turn ? arena_text(&m->arena, ", .turn = %d", dim->split.turn) : "";
-    return dim->split.count ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s%s }", dim->split.count, axes,
-                                         dim->zigzag ? ", .zigzag = true" : "", turn)
-                            : "{ .count = 0 }";
+    const char *zigzag = dim->zigzag ? arena_text(&m->arena, ", .zigzag = %d", dim->zigzag) : "";
+    return dim->split.count
+               ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s%s }", dim->split.count, axes, zigzag, turn)
+               : "{ .count = 0 }";
 }
 
 /* --- Offsets used by a program -------------------------------------------------------------- */

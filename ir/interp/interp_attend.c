@@ -275,7 +275,7 @@ static Sharded hold_all_keys(Interp *in, const Op *op, const Sharded *keys, Axes
     *type = *keys->type;
     Dim *dim = &type->dim[find_dim(type, op->attrs.key)];
     dim->split = (Split){ 0 };
-    dim->zigzag = false;
+    dim->zigzag = 0;
     type->partial |= pending;
     return hold(in, type);
 }

@@ -1,7 +1,8 @@
 /* interp_parts.c -- the elements that each rank holds; splits tensors into parts and joins parts.
  *
- * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag splits it into twice
- * as many: block r then holds the r-th from the left and the r-th from the right.
+ * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag cuts it into pieces,
+ * as many times |a| as each rank of the first axis gets, and deals them forth and back; the other axes split what each
+ * got.
  */
 #include "interp_parts.h"
 #include "stages.h"
@@ -66,45 +67,66 @@ int rank_of_block(const Interp *in, const Dim *dim, int64_t block)
     return rank;
 }
 
-/* A rank's elements along a dim: up to two ranges of the whole. */
+/* A rank's elements along a dim: ranges of the whole. */
 typedef struct {
-    int64_t begin[2], end[2];
+    int count;
+    int64_t begin[MAX_ZIGZAG], end[MAX_ZIGZAG];
 } Stretch;
+
+static void add_range(Stretch *s, int64_t begin, int64_t end)
+{
+    s->begin[s->count] = begin;
+    s->end[s->count++] = end;
+}
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Of a split dim: the length of a block; for zig-zag, the length and number of the pieces that the outermost axis
- * distributes. */
+/* Of a split dim: the length of a block; for zig-zag, of the pieces that the `outer` ranks of the first axis get. */
 typedef struct {
-    int64_t block, piece, pieces, inner; /* inner: blocks on one rank of the outermost axis */
+    int64_t block, piece, outer, inner; /* inner: blocks on one rank of the first axis */
 } Cut;
 
 static Cut cut_of(const Interp *in, const Dim *dim)
 {
     int64_t n = split_count(in->m, dim->split), outer = in->m->axis_size[dim->split.axis[0]];
-    return (Cut){ dim->padded / n, dim->padded / (2 * outer), 2 * outer, n / outer };
+    return (Cut){ dim->padded / n, dim->zigzag ? dim->padded / dealt_blocks(in->m, dim) : 0, outer, n / outer };
+}
+
+/* Adds what of the pieces of the first axis's rank is in its block of that number. */
+static void add_pieces(Stretch *s, const Dim *dim, Cut cut, int64_t number)
+{
+    const int64_t holder = number / cut.inner, begin = number % cut.inner * cut.block, end = begin + cut.block;
+    for (int i = 0; i < dim->zigzag; i++) {
+        const int64_t place = i % 2 ? cut.outer - 1 - holder : holder; /* back, or forth */
+        const int64_t first = (i * cut.outer + place) * cut.piece, own = i * cut.piece;
+        const int64_t from = larger(begin, own), to = smaller(end, own + cut.piece);
+        if (from < to)
+            add_range(s, first + from - own, first + to - own);
+    }
 }
 
 static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
 {
-    if (dim->split.count == 0)
-        return (Stretch){ { 0, 0 }, { dim->size, 0 } };
-    int64_t number = block_of(in, dim, rank);
-    Cut cut = cut_of(in, dim);
-    Stretch s = { { number * cut.block, 0 }, { (number + 1) * cut.block, 0 } };
-    if (dim->split.parts) { /* all have memory for most; what is left of it has positions behind the dim */
+    Stretch s;
+    s.count = 0;
+    if (dim->split.count == 0) {
+        add_range(&s, 0, dim->size);
+        return s;
+    }
+    const int64_t number = block_of(in, dim, rank);
+    const Cut cut = cut_of(in, dim);
+    if (dim->zigzag) {
+        add_pieces(&s, dim, cut, number);
+    } else if (dim->split.parts) { /* all have memory for most; what is left of it has positions behind the dim */
         const int64_t first = part_first(in->m, dim, number), count = part_size(in->m, dim, number);
         const int64_t most = local_size(in->m, dim), left = dim->padded + number * most;
-        s = (Stretch){ { first, left }, { first + count, left + most - count } };
+        add_range(&s, first, first + count);
+        add_range(&s, left, left + most - count);
+    } else {
+        add_range(&s, number * cut.block, (number + 1) * cut.block);
     }
-    if (dim->zigzag) {
-        int64_t holder = number / cut.inner, begin = number % cut.inner * cut.block, end = begin + cut.block;
-        int64_t left = holder * cut.piece, right = (cut.pieces - 1 - holder) * cut.piece;
-        s = (Stretch){ { left + smaller(begin, cut.piece), right + larger(begin - cut.piece, 0) },
-                       { left + smaller(end, cut.piece), right + larger(end - cut.piece, 0) } };
-    }
-    for (int i = 0; i < 2 && !in->options->placed; i++) {
+    for (int i = 0; i < s.count && !in->options->placed; i++) {
         s.begin[i] = smaller(s.begin[i], dim->size);
         s.end[i] = smaller(s.end[i], dim->size);
     }
@@ -114,14 +136,17 @@ static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
 static int64_t size_of_part(const Interp *in, const Dim *dim, int rank)
 {
     Stretch s = stretch_of(in, dim, rank);
-    return s.end[0] - s.begin[0] + s.end[1] - s.begin[1];
+    int64_t size = 0;
+    for (int i = 0; i < s.count; i++)
+        size += s.end[i] - s.begin[i];
+    return size;
 }
 
 int64_t *positions_of(Interp *in, const Dim *dim, int rank)
 {
     Stretch s = stretch_of(in, dim, rank);
     int64_t *position = NEW_ARRAY(&in->arena, int64_t, size_of_part(in, dim, rank) + 1), n = 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < s.count; i++)
         for (int64_t p = s.begin[i]; p < s.end[i]; p++)
             position[n++] = p;
     return position;
@@ -134,10 +159,9 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
     Cut cut = cut_of(in, dim);
     int64_t first = 0; /* first block of the holder */
     if (dim->zigzag) {
-        int64_t piece = position / cut.piece, from_right = cut.pieces - 1 - piece;
-        bool right = piece > from_right;
-        first = (right ? from_right : piece) * cut.inner;
-        position = position % cut.piece + (right ? cut.piece : 0); /* the right piece comes after the left one */
+        const int64_t piece = position / cut.piece, turn = piece / cut.outer, column = piece % cut.outer;
+        first = (turn % 2 ? cut.outer - 1 - column : column) * cut.inner;
+        position = turn * cut.piece + position % cut.piece; /* among the holder's */
     }
     if (dim->split.parts && position >= dim->padded) {
         const int64_t most = local_size(in->m, dim), behind = position - dim->padded;

@@ -369,7 +369,9 @@ static void read_rule(Parser *p, ShardRule **end)
     }
     if (accept(p, "else"))
         rule->otherwise = read_name(p);
-    rule->zigzag = accept(p, "zigzag");
+    rule->zigzag = accept(p, "zigzag") ? 2 : 0;
+    if (rule->zigzag && accept(p, "("))
+        rule->zigzag = read_blocks(p), expect(p, ")");
     rule->exchange = accept(p, "exchange");
     rule->ring = accept(p, "ring");
     rule->reversed = accept(p, "reversed");

@@ -26,6 +26,7 @@ int64_t read_int(Parser *p);
 Axes read_axes(Parser *p);
 Names read_names(Parser *p);
 Name read_parts(Parser *p); /* of a split: see Split */
+int read_blocks(Parser *p); /* of zig-zag, for each rank */
 Type read_type(Parser *p);
 Storage *read_storage(Parser *p, const Type *type); /* NULL if absent */
 void read_attrs(Parser *p, Attrs *attrs);

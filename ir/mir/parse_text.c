@@ -184,8 +184,19 @@ Name read_parts(Parser *p)
     return intern_text(p->module, text);
 }
 
-/* name:size~padded/axes, ~~padded where loops run over padding, /z/axes for zigzag blocks, /axis(3+9) for parts of
- * different sizes, /-axis(3+9) for those from the last rank to the first, /axis@1 for blocks rotated by one rank */
+int read_blocks(Parser *p)
+{
+    peek(p);
+    const int begin = p->at;
+    const int64_t blocks = read_int(p);
+    if (!p->failed && (blocks < 2 || blocks > MAX_ZIGZAG || blocks % 2))
+        fail(p, from(p, begin), "zig-zag deals an even number of blocks to each rank");
+    return p->failed ? 0 : (int)blocks;
+}
+
+/* name:size~padded/axes, ~~padded where loops run over padding, /z/axes for zigzag blocks, /8z/axes for eight for each
+ * rank, /axis(3+9) for parts of different sizes, /-axis(3+9) for those from the last rank to the first, /axis@1 for
+ * blocks rotated by one rank */
 static Dim read_dim(Parser *p)
 {
     Dim dim = { .name = read_name(p) };
@@ -196,8 +207,10 @@ static Dim read_dim(Parser *p)
     if (dim.full || accept(p, "~"))
         dim.padded = read_size(p);
     if (accept(p, "/z/"))
-        dim.zigzag = true;
+        dim.zigzag = 2;
     if (dim.zigzag || accept(p, "/")) {
+        if (isdigit(peek(p)))
+            dim.zigzag = read_blocks(p), expect(p, "z/");
         const bool reversed = accept(p, "-");
         dim.split = read_split(p);
         dim.split.reversed = reversed;
@@ -360,6 +373,7 @@ static Stages parse_Stages(Parser *p) { return read_stages(p); }
 static Number parse_Number(Parser *p) { return read_number(p); }
 static Int parse_Int(Parser *p) { return read_int(p); }
 static Flag parse_Flag(Parser *p) { return read_flag(p); }
+static Zigzag parse_Zigzag(Parser *p) { return accept(p, "true") ? 2 : read_blocks(p); }
 
 #define KIND(kind, unsaid)                                                                                             \
     static kind parse_##kind(Parser *p) { return (kind)read_word(p, kind##_words, N_##kind); }

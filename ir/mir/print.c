@@ -41,17 +41,20 @@ static char *put(char *end, const char *text)
     return end + length;
 }
 
-/* vocab:50257~50304/tp: logical size, size in memory (~~: loops run over padding), axes; a `z` marks zigzag blocks;
- * (3+9): the parts of ranks; -pp: from the last rank to the first; cp@1: the blocks have been rotated by one rank. */
+/* vocab:50257~50304/tp: logical size, size in memory (~~: loops run over padding), axes; a `z` marks zigzag blocks,
+ * `8z`: eight for each rank; (3+9): the parts of ranks; -pp: from the last rank to the first; cp@1: the blocks have
+ * been rotated by one rank. */
 static char *put_dim(const Module *m, const Dim *dim, char *end)
 {
     end = put(end, dim->name);
     end += sprintf(end, ":%" PRId64, dim->size);
     if (dim->padded != dim->size)
         end += sprintf(end, dim->full ? "~~%" PRId64 : "~%" PRId64, dim->padded);
+    if (dim->split.count && dim->zigzag > 2)
+        end += sprintf(end, "/%dz", dim->zigzag);
     for (int i = 0; i < dim->split.count; i++)
         end = put(put(end, i                     ? "+"
-                           : dim->zigzag         ? "/z/"
+                           : dim->zigzag == 2    ? "/z/"
                            : dim->split.reversed ? "/-"
                                                  : "/"),
                   m->axis[dim->split.axis[i]]);
@@ -125,6 +128,7 @@ static bool set_Stages(Stages on) { return on.at != 0; }
 static bool set_Number(Number number) { return number != 0; }
 static bool set_Int(Int number) { return number != 0; }
 static bool set_Flag(Flag flag) { return flag; }
+static bool set_Zigzag(Zigzag blocks) { return blocks; }
 
 static void print_Name(Module *m, Name name, FILE *out) { fputs(name, out); }
 static void print_Dtype(Module *m, Dtype dtype, FILE *out) { fputs(dtype, out); }
@@ -150,6 +154,14 @@ static void print_Number(Module *m, Number number, FILE *out)
 
 static void print_Int(Module *m, Int number, FILE *out) { fprintf(out, "%" PRId64, number); }
 static void print_Flag(Module *m, Flag flag, FILE *out) { fputs("true", out); }
+
+static void print_Zigzag(Module *m, Zigzag blocks, FILE *out)
+{
+    if (blocks == 2)
+        fputs("true", out);
+    else
+        fprintf(out, "%d", blocks);
+}
 
 static void print_Names(Module *m, Names names, FILE *out)
 {
@@ -378,13 +390,15 @@ static void print_saved(const Saved *saved, FILE *out)
     fputs(")\n", out);
 }
 
-/* shard heads+ff+vocab over tp else seq zigzag; shard seq over cp exchange; shard seq over cp zigzag ring */
+/* shard heads+ff+vocab over tp else seq zigzag; shard seq over cp exchange; shard seq over cp zigzag(8) ring */
 static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
     fputs("  shard ", out);
     print_Names(m, rule->dims, out);
     fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
             rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
+    if (rule->zigzag > 2)
+        fprintf(out, "(%d)", rule->zigzag);
     fprintf(out, "%s%s%s%s", rule->exchange ? " exchange" : "", rule->ring ? " ring" : "",
             rule->reversed ? " reversed" : "", rule->joined ? " joined" : "");
     fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);

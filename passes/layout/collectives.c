@@ -257,7 +257,7 @@ static int axis_too_many(const Dim *now, const Dim *to)
     return is_prefix ? -1 : now->split.axis[now->split.count - 1];
 }
 
-static bool deals_zigzag(const Dim *now, const Dim *to) { return to->zigzag && now->split.count == 0; }
+static int deals_zigzag(const Dim *now, const Dim *to) { return now->split.count ? 0 : to->zigzag; }
 
 /* A step towards `to` that splits a dim over one more axis of `axes`. */
 static bool splitting(const Type *now, const Type *to, Axes axes, OpKind kind, Collective *step)

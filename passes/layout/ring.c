@@ -35,12 +35,14 @@ typedef struct {
     int64_t begin, end;
 } Stretch;
 
-/* The elements of a rank: its first or second piece. */
-static Stretch stretch_of(const Dim *dim, int64_t ranks, int64_t rank, int second)
+static int blocks_of(const Dim *dim) { return dim->zigzag ? dim->zigzag : 1; } /* of a rank */
+
+/* The elements of a rank's block of that number. */
+static Stretch stretch_of(const Dim *dim, int64_t ranks, int64_t rank, int number)
 {
-    const int64_t pieces = dim->zigzag ? 2 * ranks : ranks, length = dim->size / pieces;
-    const int64_t piece = second ? pieces - 1 - rank : rank;
-    return (Stretch){ piece * length, (piece + 1) * length };
+    const int64_t length = dim->size / (blocks_of(dim) * ranks);
+    const int64_t block = number * ranks + (number % 2 ? ranks - 1 - rank : rank); /* dealt forth and back */
+    return (Stretch){ block * length, (block + 1) * length };
 }
 
 static bool stretches_meet(const Attrs *a, Stretch queries, Stretch keys)
@@ -58,9 +60,10 @@ static bool is_seen(const Ring *r, int turn)
     const int64_t ranks = ranks_around(r);
     bool seen = false;
     for (int64_t rank = 0; rank < ranks; rank++)
-        for (int i = 0; i < (dim->zigzag ? 4 : 1); i++)
-            seen |= stretches_meet(&r->op->attrs, stretch_of(dim, ranks, rank, i / 2),
-                                   stretch_of(dim, ranks, (rank + turn) % ranks, i % 2));
+        for (int i = 0; i < blocks_of(dim); i++)
+            for (int j = 0; j < blocks_of(dim); j++)
+                seen |= stretches_meet(&r->op->attrs, stretch_of(dim, ranks, rank, i),
+                                       stretch_of(dim, ranks, (rank + turn) % ranks, j));
     return seen;
 }
 

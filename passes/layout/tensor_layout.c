@@ -9,7 +9,7 @@ Type unsplit_type(Type type)
     type.by = BY_SUM;
     for (int i = 0; i < type.rank; i++) {
         type.dim[i].split = (Split){ 0 };
-        type.dim[i].zigzag = false;
+        type.dim[i].zigzag = 0;
     }
     return type;
 }
@@ -67,12 +67,13 @@ static int dim_meant(const LayoutRules *h, const Type *type, Name name)
 }
 
 /* Splits the dim over the axis of a rule, inside its present split; false if it does not divide. */
-static bool split_once(const LayoutRules *h, Dim *dim, const ShardRule *rule, bool zigzag)
+static bool split_once(const LayoutRules *h, Dim *dim, const ShardRule *rule, int zigzag)
 {
     Dim more = *dim;
     if (more.split.count == MAX_SPLIT)
         return false;
-    more.zigzag |= zigzag && more.split.count == 0;
+    if (more.split.count == 0)
+        more.zigzag = zigzag;
     more.split.axis[more.split.count++] = (int8_t)rule->axis;
     if (rule->parts)
         more.split.parts = rule->parts, more.split.reversed = rule->reversed;
@@ -82,7 +83,7 @@ static bool split_once(const LayoutRules *h, Dim *dim, const ShardRule *rule, bo
     return true;
 }
 
-static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule *rule, bool zigzag, const Op *op)
+static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule *rule, int zigzag, const Op *op)
 {
     int at = dim_meant(h, type, name);
     return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule, zigzag);
@@ -103,7 +104,7 @@ static bool is_given(const LayoutRules *h, const Op *op, const Type *space, Name
 static bool try_exchange(const LayoutRules *h, Type *type, const ShardRule *rule, const Op *op)
 {
     for (int i = 0; i < type->rank; i++)
-        if (is_exchangeable(h->m, op, rule, type->dim[i].name) && split_once(h, &type->dim[i], rule, false))
+        if (is_exchangeable(h->m, op, rule, type->dim[i].name) && split_once(h, &type->dim[i], rule, 0))
             return true;
     return false;
 }
@@ -123,7 +124,7 @@ void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
         if (exchanged & ~taken & 1u << rule->axis && try_exchange(h, type, rule, op))
             taken |= 1u << rule->axis;
     for (const ShardRule *rule = h->m->rules; rule && h->extent >= BY_ELSE; rule = rule->next)
-        if (rule->otherwise && !(taken & 1u << rule->axis) && try_dim(h, type, rule->otherwise, rule, false, op))
+        if (rule->otherwise && !(taken & 1u << rule->axis) && try_dim(h, type, rule->otherwise, rule, 0, op))
             taken |= 1u << rule->axis;
 }
 
@@ -136,7 +137,7 @@ static void split_state(const LayoutRules *h, Type *type)
     for (int axis = h->m->naxes - 1; axis >= 0; axis--)
         for (int i = 0; i < type->rank && h->data.axes & ~taken & 1u << axis; i++)
             if (!has_name(&h->looped, type->dim[i].name) &&
-                split_once(h, &type->dim[i], &(ShardRule){ .axis = axis }, false))
+                split_once(h, &type->dim[i], &(ShardRule){ .axis = axis }, 0))
                 taken |= 1u << axis;
 }
 
@@ -155,7 +156,7 @@ void split_folded(const Module *m, const Op *op, Type *space)
         return;
     *other = kept;
     one->split = outermost->split = (Split){ 0 };
-    one->zigzag = outermost->zigzag = false;
+    one->zigzag = outermost->zigzag = 0;
 }
 
 Type layout_type(const LayoutRules *h, Type type)
@@ -189,7 +190,8 @@ Type gathered_type(const LayoutRules *h, Type type)
         Split *split = &type.dim[i].split;
         while (split->count > wanted.dim[i].split.count && h->data.axes & 1u << split->axis[split->count - 1])
             split->axis[--split->count] = 0;
-        type.dim[i].zigzag &= split->count > 0;
+        if (split->count == 0)
+            type.dim[i].zigzag = 0;
     }
     return type;
 }
@@ -236,7 +238,7 @@ static void forget_op(Func *f, Op *op)
     }
     for (int i = 0; i < op->attrs.dims.count; i++) {
         op->attrs.dims.dim[i].split = (Split){ 0 };
-        op->attrs.dims.dim[i].zigzag = false;
+        op->attrs.dims.dim[i].zigzag = 0;
     }
     op->attrs.axis = 0;
     for (int i = 0; i < op->results.count; i++)

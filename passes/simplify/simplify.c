@@ -27,15 +27,16 @@ static bool is_of_stages(const Module *m, Map *seen, const Value *value)
  * but stages remain, which a layout counts.  Bodies come before their loops. */
 static void drop_unread_starts(Module *m, Func *f)
 {
-    for (Op *op = f->first; op; op = op->next)
+    for (Op *op = f->first; op; op = op->next) {
+        const Func *body = op->attrs.carried ? find_func(m, op->attrs.callee) : NULL;
         for (int i = 0; i < op->attrs.carried; i++) {
-            const Func *body = find_func(m, op->attrs.callee);
             Map seen = { .arena = &m->arena };
             if (uses_in(body, body->params.at[i]) || is_zeros(arg(op, i)) || is_of_stages(m, &seen, arg(op, i)))
                 continue;
             Builder b = builder_at(m, f, op);
             op->args.at[i] = build_zeros(&b, &arg(op, i)->type);
         }
+    }
 }
 
 void pass_simplify(Module *m);

@@ -41,7 +41,7 @@ RT_INLINE void rt_rope_angles(const T *, const int32_t *position, T *, float *sc
     if (row >= rows)
         return;
     const int64_t middle = s.position.middle ? s.middle : 1, t = row / middle % s.seq;
-    int64_t place = s.first_position + t + (t >= s.jump_from ? s.jump : 0);
+    int64_t place = rt_position(s.part, t);
     if (position)
         place =
             position[row / middle / s.seq * s.position.outer + t * s.position.seq + row % middle * s.position.middle];

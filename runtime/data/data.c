@@ -13,8 +13,7 @@
 
 /* This rank's part of an input. */
 struct RtFeed {
-    const RtArray *array; /* of records; tokens are in any */
-    bool is_record;
+    const RtColumn *column; /* of records; NULL: tokens, which are in any array */
     RtPart batch;
     int64_t rows, record; /* numbers from one sequence or record to the next */
     int64_t *place;       /* where in a record its elements are, in the order of memory; -1: padding */
@@ -30,20 +29,21 @@ static int64_t vocab_of(const RtData *data, const RtProgram *program, const RtIn
     return input->vocab > 0 && input->vocab < vocab ? input->vocab : vocab;
 }
 
-static const RtArray *array_of(const RtData *data, const RtInput *input)
+static const RtColumn *column_of(const RtData *data, const RtInput *input)
 {
-    for (int i = 0; i < data->count && data->is_records; i++)
-        if (!strcmp(data->input[i], input->of))
-            return &data->array[i];
-    return data->array;
+    for (const RtColumn *column = data->column; column < data->column + data->columns; column++)
+        if (!strcmp(column->input, input->of))
+            return column;
+    return NULL;
 }
 
-/* Elements of a record of the array from one to the next along dim d of the input. */
-static int64_t stride_of(const RtData *data, const RtArray *array, const RtInput *input, int d)
+/* Elements of a record of the array from one to the next along dim d of the input; -1: from record to record. */
+static int64_t stride_of(const RtData *data, const RtColumn *column, const RtInput *input, int d)
 {
     int64_t stride = 1;
+    const RtArray *array = column ? &data->array[column->first] : NULL;
     for (int i = input->rank - 1; i > d; i--)
-        stride *= data->is_records ? array->size[array->rank - input->rank + i] : input->dim[i].size;
+        stride *= array ? array->size[array->rank - input->rank + i] : input->dim[i].size;
     return stride;
 }
 
@@ -59,7 +59,7 @@ static void find_places(RtFeed *part, const RtData *data, const Rt *rt, const Rt
     for (int d = input->rank - 1; d >= 0; d--) {
         const RtInputDim *dim = &input->dim[d];
         const int64_t length = rt_part_size(rt, dim->split, dim->padded);
-        const int64_t stride = stride_of(data, part->array, input, d);
+        const int64_t stride = stride_of(data, part->column, input, d);
         const RtPart own = rt_part(rt, dim->split, dim->padded);
         for (int64_t i = 0; i < part->count; i++) {
             const int64_t at = rt_position(own, i / inner % length);
@@ -74,13 +74,12 @@ static void find_places(RtFeed *part, const RtData *data, const Rt *rt, const Rt
 
 static RtFeed feed_of(const RtData *data, const Rt *rt, const RtInput *input)
 {
-    const RtArray *array = array_of(data, input);
+    const RtColumn *column = column_of(data, input);
     const int64_t batch = data->f->batch;
-    RtFeed part = { .array = array,
-                    .is_record = data->is_records,
+    RtFeed part = { .column = column,
                     .batch = rt_part(rt, input->batch, batch),
                     .rows = rt_part_size(rt, input->batch, batch),
-                    .record = data->is_records ? array->count / data->records : data->f->seq,
+                    .record = column ? stride_of(data, column, input, -1) : data->f->seq,
                     .vocab = vocab_of(data, rt->program, input) };
     find_places(&part, data, rt, input);
     return part;
@@ -131,14 +130,14 @@ void rt_data_close(RtData *data)
         rt_unmap_file(data->array[i].map, data->array[i].bytes);
     for (int i = 0; i < data->f->ninputs; i++)
         free(data->feed[i].place);
-    for (int i = 0; i < data->portions && data->source; i++)
+    for (int i = 0; i < data->sources; i++)
         rt_source_free(&data->source[i]);
     free(data->feed);
     free(data->array);
     free(data->shard);
     free(data->source);
     free(data->portion);
-    free(data->input);
+    free(data->column);
     free(data);
 }
 
@@ -154,15 +153,28 @@ typedef struct {
     int64_t begin;
 } Spot;
 
-static Spot spot_of(const RtData *data, const RtFeed *part, int64_t sequence)
+int rt_shard_with(const RtShard *shard, int count, int64_t number)
 {
-    if (data->is_records)
-        return (Spot){ part->array, rt_records_at(data, sequence) * part->record };
-    const int i = rt_stream_shard(data, sequence);
-    return (Spot){ &data->array[i], (data->shard[i].begin + sequence - data->shard[i].first) * part->record };
+    int low = 0, high = count - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (shard[middle].first <= number)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
-const char *rt_data_path(const RtData *data) { return data->source ? data->source->name : data->array->path; }
+static Spot spot_of(const RtData *data, const RtFeed *part, int64_t sequence)
+{
+    const RtColumn all = { .count = data->count }, column = part->column ? *part->column : all;
+    const int64_t number = part->column ? rt_records_at(data, sequence) : sequence;
+    const int i = column.first + rt_shard_with(data->shard + column.first, column.count, number);
+    return (Spot){ &data->array[i], (data->shard[i].begin + number - data->shard[i].first) * part->record };
+}
+
+const char *rt_data_path(const RtData *data) { return data->source->name; }
 
 char *rt_data_words(const RtData *data, int i)
 {
@@ -192,9 +204,9 @@ static bool is_good(const RtInput *input, const RtFeed *part, const RtArray *arr
     const int64_t number = rt_integer_at(array, at);
     if (input->type == RT_BOOL)
         return number == 0 || number == 1;
-    if (input->may_ignore && part->is_record && number == input->ignored)
+    if (input->may_ignore && part->column && number == input->ignored)
         return true;
-    const bool may_be_negative = part->is_record && input->vocab == 0;
+    const bool may_be_negative = part->column && input->vocab == 0;
     return number < part->vocab && number >= (may_be_negative ? INT32_MIN : 0);
 }
 

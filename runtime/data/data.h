@@ -46,23 +46,31 @@ typedef struct RtFeed RtFeed;
 /* Which of its sequences or records the data are, with --eval-fraction. */
 typedef enum { RT_ALL, RT_TRAINED, RT_HELD_OUT } RtShare;
 
-/* What a file of tokens contributes. */
+/* What a file contributes: sequences of tokens, or records of one input. */
 typedef struct {
-    int64_t first, count; /* the numbers of its sequences among those of the data */
-    int64_t begin;        /* of them, the first one in the file */
+    int64_t first, count; /* their numbers among those of the data */
+    int64_t begin;        /* of sequences: of these, the first one in the file */
 } RtShard;
+
+/* The arrays of one input, one after the other. */
+typedef struct {
+    const char *input;
+    int first, count; /* of RtData.array */
+} RtColumn;
 
 typedef struct {
     const char *option;
     const RtFunction *f; /* whose inputs they feed */
     RtFeed *feed;        /* one for each of them */
     bool is_records;
-    RtArray *array; /* tokens: one for each file; records: for each input that is not next() of another */
-    RtShard *shard; /* tokens: of each file */
-    const char **input;
+    RtArray *array; /* one for each file */
+    RtShard *shard; /* of each file */
     int count;
-    int64_t records;    /* in each array, of this share and of the other */
-    RtSource *source;   /* tokens: of each value of the option; records: none */
+    RtColumn *column; /* records: of each input that is not next() of another */
+    int columns;
+    int64_t records;  /* of each input, of this share and of the other */
+    RtSource *source; /* of each value of the option; records: of each column */
+    int sources;
     RtPortion *portion; /* of each source; of records, one */
     int portions;
     RtShare share;
@@ -104,6 +112,9 @@ char *rt_data_fault(const RtData *data, const int64_t *sequence);
  * data, already checked with rt_data_fault. */
 void rt_data_fill(const RtData *data, Rt *rt, const int64_t *sequence);
 
+/* The last shard that begins at or before this sequence or record: of those without any, several begin there. */
+int rt_shard_with(const RtShard *shard, int count, int64_t number);
+
 /* --- array.c: numbers of any type -------------------------------------------------------------------- */
 
 /* What a format of files calls a type. */
@@ -128,7 +139,6 @@ RtArray rt_tokens_open(const char *path, const char *option, const char *format,
 /* --- stream.c: tokens ------------------------------------------------------------------------------------ */
 
 void rt_stream_open(RtData *data, RtDataGiven given, int64_t vocab);
-int rt_stream_shard(const RtData *data, int64_t sequence); /* the file that has it */
 char *rt_stream_words(const RtData *data, int portion);
 
 /* --- records.c ----------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* records.c -- records: for each input an array [records, dims...], in a .npy file or as a tensor of a .safetensors
- * file.  If next(T) feeds another input, the array of T has one element more along its last dim. */
+ * file, or several in the files of a folder, one after the other.  If next(T) feeds another input, the array of T has
+ * one element more along its last dim. */
 #include "data.h"
 #include "state.h"
 #include "store/map.h"
@@ -45,6 +46,15 @@ static bool take_dtype(RtArray *array, const char *dtype)
         { "F64", DATA_F64, "safetensors, F64" },
     };
     return rt_number_take(array, names, sizeof names / sizeof *names, dtype, strlen(dtype));
+}
+
+/* Is it a file of named tensors, or a folder of such files? */
+static bool has_names(const char *path, const char *option)
+{
+    RtSource source = rt_source_of(path, option);
+    const bool has = is_safetensors(source.file[0]);
+    rt_source_free(&source);
+    return has;
 }
 
 /* The tensor `name` of the file; its numbers are at the same place of the mapped file. */
@@ -149,12 +159,13 @@ static const char *file_for(const RtData *data, const char *const *given, const 
     const char *file = NULL;
     for (const char *const *one = given; *one; one++) {
         const RtInput *other = named(f, *one);
-        const bool is_shared = !other && !given[1] && is_safetensors(*one);
+        const bool is_shared = !other && !given[1] && has_names(*one, data->option);
         if (!other && !is_shared)
-            rt_end(RT_EXIT_USAGE,
-                   "%s %s: this model trains on records: give %s, with .npy or .safetensors files, or one .safetensors "
-                   "file with a tensor for each",
-                   data->option, *one, usage_text(data->option, f));
+            rt_end(
+                RT_EXIT_USAGE,
+                "%s %s: this model trains on records: give %s, with .npy or .safetensors files or folders of them, or "
+                "one .safetensors file with a tensor for each",
+                data->option, *one, usage_text(data->option, f));
         if (other && !is_own(other))
             rt_end(RT_EXIT_USAGE, "%s %s: '%s' is next(%s), and gets the data of that", data->option, *one, other->name,
                    other->of);
@@ -182,27 +193,56 @@ static void require(const RtData *data)
             "more data",
             data->fraction, (long long)rt_data_sequences(data), data->option, (long long)needed);
     rt_fail("%s %s: one batch needs %lld records, but it has %lld%s; give more data or a smaller batch", data->option,
-            data->array->path, (long long)needed, (long long)rt_data_sequences(data),
+            data->source->name, (long long)needed, (long long)rt_data_sequences(data),
             data->share == RT_TRAINED ? " beside what is held out" : "");
+}
+
+/* The files of all inputs. */
+static int find_sources(RtData *data, const char *const *given, const RtFunction *f)
+{
+    int files = 0;
+    data->source = rt_allocate(f->ninputs, sizeof *data->source);
+    data->column = rt_allocate(f->ninputs, sizeof *data->column);
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
+        if (!is_own(input))
+            continue;
+        const RtSource source = rt_source_of(file_for(data, given, f, input), data->option);
+        if (source.weight > 0)
+            rt_end(RT_EXIT_USAGE, "%s %s=%s: records have no weights: leave it out", data->option, input->name,
+                   source.name);
+        data->column[data->columns++] = (RtColumn){ input->name, files, source.files };
+        data->source[data->sources++] = source;
+        files += source.files;
+    }
+    return files;
+}
+
+static void open_column(RtData *data, const RtFunction *f, const RtInput *input, const RtSource *source)
+{
+    int64_t records = 0;
+    for (int i = 0; i < source->files; i++) {
+        const RtArray array = open_array(source->file[i], data->option, input->name);
+        check_shape(&array, f, input);
+        check_type(&array, input);
+        data->shard[data->count] = (RtShard){ .first = records, .count = array.size[0] };
+        data->array[data->count++] = array;
+        records += array.size[0];
+    }
+    if (source > data->source && records != data->records)
+        rt_fail("%s %s=%s: it has %lld records, but %s has %lld", data->option, input->name, source->name,
+                (long long)records, data->source->name, (long long)data->records);
+    data->records = records;
 }
 
 static void open_arrays(RtData *data, const char *const *given, const RtFunction *f)
 {
-    data->input = rt_allocate(f->ninputs, sizeof *data->input);
-    data->array = rt_allocate(f->ninputs, sizeof *data->array);
-    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++) {
-        if (!is_own(input))
-            continue;
-        RtArray array = open_array(file_for(data, given, f, input), data->option, input->name);
-        check_shape(&array, f, input);
-        check_type(&array, input);
-        if (data->count > 0 && array.size[0] != data->records)
-            rt_fail("%s %s=%s: it has %lld records, but %s has %lld", data->option, input->name, array.path,
-                    (long long)array.size[0], data->array->path, (long long)data->records);
-        data->records = array.size[0];
-        data->input[data->count] = input->name;
-        data->array[data->count++] = array;
-    }
+    const int files = find_sources(data, given, f);
+    const RtSource *source = data->source;
+    data->array = rt_allocate(files, sizeof *data->array);
+    data->shard = rt_allocate(files, sizeof *data->shard);
+    for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
+        if (is_own(input))
+            open_column(data, f, input, source++);
 }
 
 void rt_records_open(RtData *data, const char *const *given, const RtFunction *f)
@@ -234,8 +274,12 @@ int64_t rt_records_at(const RtData *data, int64_t number)
 char *rt_records_words(const RtData *data)
 {
     char *text = rt_text("%lld records of ", (long long)data->portion->count);
-    for (int i = 0; i < data->count; i++)
-        rt_append(&text, "%s%s (%s)", i ? ", " : "", data->input[i], data->array[i].format);
+    for (const RtColumn *column = data->column; column < data->column + data->columns; column++) {
+        rt_append(&text, "%s%s (", column > data->column ? ", " : "", column->input);
+        if (column->count > 1)
+            rt_append(&text, "%d files, ", column->count);
+        rt_append(&text, "%s)", data->array[column->first].format);
+    }
     if (data->share == RT_TRAINED)
         rt_append(&text, ", without those held out");
     return text;

@@ -23,7 +23,7 @@ static void open_files(RtData *data, RtDataGiven given, int64_t vocab)
     int files = 0;
     while (given.given[data->portions])
         data->portions++;
-    data->source = rt_allocate(data->portions, sizeof *data->source);
+    data->source = rt_allocate(data->sources = data->portions, sizeof *data->source);
     for (int i = 0; i < data->portions; i++) {
         data->source[i] = rt_source_of(given.given[i], given.option);
         files += data->source[i].files;
@@ -131,20 +131,6 @@ void rt_stream_open(RtData *data, RtDataGiven given, int64_t vocab)
     cut(data);
     find_portions(data);
     require(data);
-}
-
-int rt_stream_shard(const RtData *data, int64_t sequence)
-{
-    /* The last one that begins at or before it: of shards without sequences, several begin there. */
-    int low = 0, high = data->count - 1;
-    while (low < high) {
-        const int middle = (low + high + 1) / 2;
-        if (data->shard[middle].first <= sequence)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
 }
 
 /* --- Words ----------------------------------------------------------------------------------- */

@@ -49,10 +49,7 @@ RT_INLINE float rt_tanh(float x)
 /* The number of keys before a position. */
 RT_INLINE int64_t rt_attend_keys_before(int64_t position, const RtAttend s)
 {
-    int64_t count = position - s.first_key;
-    if (count > s.key_jump_from) /* before, in or behind the gap between two pieces */
-        count = count - s.key_jump > s.key_jump_from ? count - s.key_jump : s.key_jump_from;
-    return count < 0 ? 0 : count > s.keys ? s.keys : count;
+    return rt_elements_before(s.key_part, position, s.keys);
 }
 
 /* The range of keys that the queries of a tile may see. */
@@ -152,10 +149,11 @@ RT_INLINE int64_t rt_attend_step(int64_t left, bool all)
 /* The number of queries of the tile, in whole vectors, that see no key from `key` on. */
 RT_INLINE int64_t rt_attend_blind(int64_t query, int64_t key, const RtAttend s)
 {
-    const int64_t ahead = rt_attend_key_position(key, s) - rt_attend_position(query, s);
-    int64_t count = s.causal ? ahead : s.window ? ahead - s.window + 1 : 0;
-    if (query < s.jump_from && count > s.jump_from - query)
-        count = s.jump_from - query; /* queries after the jump have greater positions */
+    if (!s.causal && !s.window)
+        return 0;
+    const int64_t sees =
+        rt_attend_key_position(key, s) - (s.causal ? 0 : s.window - 1); /* the first position that does */
+    const int64_t count = rt_elements_before(s.query_part, sees, s.queries) - query;
     return count > 0 ? count / RT_LANES * RT_LANES : 0;
 }
 

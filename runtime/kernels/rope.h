@@ -22,7 +22,7 @@ RT_INLINE void rt_rope(const void *x, const int32_t *position, void *y, const Rt
 #pragma omp parallel for
     for (int64_t t = 0; t < s.seq; t++) {
         float cosine[half], sine[half], from[2 * half], to[2 * half];
-        int64_t last = s.first_position + t + (t >= s.jump_from ? s.jump : 0); /* whose angles these are */
+        int64_t last = rt_position(s.part, t); /* whose angles these are */
         bool is_known = false;
         for (int64_t o = 0; o < s.outer; o++)
             for (int64_t m = 0; m < s.middle; m++) {

@@ -12,20 +12,17 @@ typedef struct {
         int64_t pre, row;
     } table, picked;
     RtType table_type, picked_type;
-    bool accumulate;         /* rt_scatter_add adds to the table instead of setting it */
-    int64_t first_row;       /* index of the table's first row: a rank may hold a part of the rows */
-    int64_t jump_from, jump; /* added to rows from `jump_from` on (RtPart) */
-    int64_t size;            /* of the dim, over all ranks: the bound of indices */
+    bool accumulate; /* rt_scatter_add adds to the table instead of setting it */
+    RtPart part;     /* of the rows: a rank may hold a part of the table */
+    int64_t size;    /* of the dim, over all ranks: the bound of indices */
     const char *dim, *where;
 } RtGather;
 
 /* The table's row of an index; negative or too large if another rank holds it. */
 RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s)
 {
-    const int64_t row = index - s.first_row;
-    if (row < s.jump_from)
-        return row;
-    return row - s.jump < s.jump_from ? -1 : row - s.jump;
+    const int64_t row = rt_elements_before(s.part, index, INT64_MAX);
+    return rt_position(s.part, row) == index ? row : -1;
 }
 
 /* x is [outer, inner] rows of `count` elements, y rows of the `choices` largest ones. */
@@ -87,8 +84,7 @@ typedef struct {
     RtType type;
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
     double base;
-    int64_t first_position, jump_from,
-        jump; /* position of element t of seq: first_position + t, plus `jump` from `jump_from` on */
+    RtPart part; /* of seq */
 } RtRope;
 
 /* The positions of rotations by place: a constant, like RT_NO_SEGMENT. */
@@ -131,12 +127,11 @@ typedef struct {
     RtAttendPlane bias, dbias;
     RtAttendStride sinks;
     RtAttendStride query_segment, key_segment;
-    RtType type;                          /* of all but lse */
-    bool causal;                          /* query i sees keys up to i */
-    int64_t window;                       /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
-    int64_t first_query, jump_from, jump; /* positions in the whole sequence, as in RtPart */
-    int64_t first_key, key_jump_from, key_jump;
-    float scale, softcap; /* c, of c tanh(score / c); 0: none */
+    RtType type;                 /* of all but lse */
+    bool causal;                 /* query i sees keys up to i */
+    int64_t window;              /* w: keys from i - w + 1 on, and to i + w - 1; 0: all */
+    RtPart query_part, key_part; /* of the whole sequence */
+    float scale, softcap;        /* c, of c tanh(score / c); 0: none */
     bool has_bias;
 } RtAttend;
 
@@ -158,15 +153,9 @@ RT_INLINE float rt_sink_of(const float *sinks, int64_t b, int64_t h, int64_t g, 
 }
 
 /* The global position of a query. */
-RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s)
-{
-    return s.first_query + query + (query >= s.jump_from ? s.jump : 0);
-}
+RT_INLINE int64_t rt_attend_position(int64_t query, const RtAttend s) { return rt_position(s.query_part, query); }
 
-RT_INLINE int64_t rt_attend_key_position(int64_t key, const RtAttend s)
-{
-    return s.first_key + key + (key >= s.key_jump_from ? s.key_jump : 0);
-}
+RT_INLINE int64_t rt_attend_key_position(int64_t key, const RtAttend s) { return rt_position(s.key_part, key); }
 
 /* Are scores more than scaled products? */
 RT_INLINE bool rt_attend_shapes(const RtAttend s) { return s.softcap != 0 || s.has_bias; }

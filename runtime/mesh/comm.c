@@ -68,10 +68,11 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
     if (!split.zigzag)
         return (RtPart){ .first = block * length, .jump_from = length };
     int64_t n = rt->program->axes[split.axis[0]].size, r = (rt_coordinate(rt, split.axis[0]) + split.turn) % n;
-    int64_t piece = padded / (2 * n), start = length * (block % (blocks / n)); /* pieces r and 2n-1-r */
-    if (start >= piece)
-        return (RtPart){ .first = (2 * n - 1 - r) * piece + start - piece, .jump_from = length };
-    return (RtPart){ .first = r * piece + start, .jump_from = piece - start, .jump = (2 * n - 2 - 2 * r) * piece };
+    int64_t piece = padded / (split.zigzag * n), begin = length * (block % (blocks / n));
+    RtPart part = { .first = r * piece + begin, .jump_from = piece, .jump = 2 * (n - 1 - r) * piece, .begin = begin };
+    if (split.zigzag > 2)
+        part.period = 2 * piece, part.skip = 2 * (n - 1) * piece;
+    return part;
 }
 
 char *rt_comm_place(const Rt *rt, int rank)

@@ -145,16 +145,11 @@ RtRanges rt_ranges(const RtView *view)
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The elements of dim d from its jump on (second), or before it, without padding. */
-static RtRange range_of_dim(const RtView *view, int d, bool second)
+/* The number of elements of a part from this one on, up to a jump. */
+static int64_t run_of_part(const RtPart *part, int64_t own)
 {
-    const RtPart *part = &view->part[d];
-    int64_t jump = least(part->jump_from, view->size[d]);
-    RtRange range = { .own = second ? jump : 0, .count = second ? view->size[d] - jump : jump };
-    range.whole = part->first + range.own + (second ? part->jump : 0);
-    int64_t left = view->whole[d] - range.whole;
-    range.count = left < 0 ? 0 : least(range.count, left);
-    return range;
+    const int64_t j = part->begin + own, rest = part->period ? j % part->period : j;
+    return rest < part->jump_from ? part->jump_from - rest : part->period ? part->period - rest : INT64_MAX;
 }
 
 /* Adds the position of the row of the dims before `split`; false if it is padding. */
@@ -186,10 +181,14 @@ bool rt_next_range(RtRanges *ranges, RtRange *range)
     int64_t rows = 1;
     for (int d = 0; d < ranges->split; d++)
         rows *= view->size[d];
-    while (ranges->next < 2 * rows) {
-        int64_t row = ranges->next / 2;
-        *range = range_of_dim(view, ranges->split, ranges->next++ % 2);
-        if (range->count == 0 || !place_row(view, ranges->split, row, range))
+    const int d = ranges->split;
+    while (ranges->next < rows * view->size[d]) {
+        const int64_t row = ranges->next / view->size[d], own = ranges->next % view->size[d];
+        const int64_t run = least(run_of_part(&view->part[d], own), view->size[d] - own);
+        const int64_t whole = rt_position(view->part[d], own), left = view->whole[d] - whole;
+        *range = (RtRange){ .own = own, .whole = whole, .count = least(run, left) };
+        ranges->next += run;
+        if (left <= 0 || !place_row(view, d, row, range))
             continue;
         range->own *= ranges->inner;
         range->whole *= ranges->inner;

@@ -31,7 +31,7 @@ typedef struct {
     const RtView *view;
     int split;     /* the last dim that is split, or -1 */
     int64_t inner; /* elements per index of it */
-    int64_t next;  /* the next range */
+    int64_t next;  /* the index of its first element, without `inner` */
 } RtRanges;
 
 RtRanges rt_ranges(const RtView *view);

@@ -22,7 +22,8 @@ static void add_dim(RtInitial *t, RtInitialDim dim)
         t->dim[t->rank++] = dim;
         return;
     }
-    const RtPart part = { dim.part.first * n, dim.part.jump_from * n, dim.part.jump * n };
+    const RtPart part = { dim.part.first * n, dim.part.jump_from * n, dim.part.jump * n,
+                          dim.part.begin * n, dim.part.period * n,    dim.part.skip * n };
     *inner = (RtInitialDim){ dim.size * n, dim.whole * n, inner->stride, part };
 }
 

@@ -85,7 +85,7 @@ static RtData *open_data(RtRun *run, RtDataGiven given, const RtFunction *f)
     agree_on_data(&run->rt, data);
     for (int i = 0; i < data->portions && given.share != RT_HELD_OUT; i++) {
         char *words = rt_data_words(data, i);
-        rt_note("%s %s: %s", given.option, data->source ? data->source[i].name : rt_data_path(data), words);
+        rt_note("%s %s: %s", given.option, data->source[i].name, words);
         free(words);
     }
     if (given.share == RT_HELD_OUT)

@@ -22,6 +22,19 @@ static int64_t coordinate(const Module *m, int rank, int axis)
     return rank / step % m->axis_size[axis];
 }
 
+/* Of more than two blocks of the r-th rank of the outermost axis; `block`: of all axes. */
+static RtPart dealt_part(const Module *m, const Dim *dim, int64_t r, int64_t block)
+{
+    const int64_t n = m->axis_size[dim->split.axis[0]], piece = dim->padded / n / dim->zigzag;
+    const int64_t begin = block * local_size(m, dim) - r * dim->zigzag * piece, back = (2 * n - 1 - r) * piece;
+    return (RtPart){ .first = r * piece + begin,
+                     .jump_from = piece,
+                     .jump = back - (r + 1) * piece,
+                     .begin = begin,
+                     .period = 2 * piece,
+                     .skip = 2 * n * piece - 2 * piece };
+}
+
 /* Like runtime/mesh/comm.c, but implemented independently. */
 RtPart part_on_rank(const Module *m, const Dim *dim, int rank)
 {
@@ -30,6 +43,8 @@ RtPart part_on_rank(const Module *m, const Dim *dim, int rank)
         block = block * m->axis_size[dim->split.axis[i]] + coordinate(m, rank, dim->split.axis[i]);
     int64_t n = dim->split.count ? m->axis_size[dim->split.axis[0]] : 1;
     block = dim->split.turn ? (block + dim->split.turn) % n : block; /* over one axis */
+    if (dim->zigzag > 2)
+        return dealt_part(m, dim, coordinate(m, rank, dim->split.axis[0]), block);
     if (!dim->zigzag)
         return (RtPart){ .first = block * length, .jump_from = length };
     int64_t r = dim->split.turn ? block : coordinate(m, rank, dim->split.axis[0]);
@@ -94,8 +109,10 @@ void write_ranks(Module *m, const char *text, FILE *out)
     for (int rank = 0; rank < rank_count(m); rank++)
         for (int i = 0; i < count; i++) {
             RtPart part = part_on_rank(m, place[i].dim, rank);
-            fprintf(out, "    if (rank == %d)\n        %s = { %" PRId64 ", %" PRId64 ", %" PRId64 " };\n", rank,
-                    place[i].name, part.first, part.jump_from, part.jump);
+            fprintf(out,
+                    "    if (rank == %d)\n        %s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                    ", %" PRId64 " };\n",
+                    rank, place[i].name, part.first, part.jump_from, part.jump, part.begin, part.period, part.skip);
         }
     fprintf(out, "}\n");
 }

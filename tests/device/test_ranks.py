@@ -89,11 +89,13 @@ def test_initial_weights(mesh, zero, microbatch, compiled, data, tmp_path):
     assert (tmp_path / "all").read_bytes() == (tmp_path / "one").read_bytes()
 
 
-@pytest.mark.parametrize("mesh,precision", [("cp=2", "fp32"), ("cp=4", "fp32"), ("dp=2,cp=2", "bf16")])
-def test_ring(mesh, precision, compiled, reference, data, tmp_path):
-    """Keys pass by, in messages that start before the kernels of the block at hand."""
+@pytest.mark.parametrize("mesh,precision,how", [("cp=2", "fp32", "attend = ring"), ("cp=4", "fp32", "attend = ring"),
+                                                ("dp=2,cp=2", "bf16", "attend = ring"), ("cp=2", "fp32", "blocks = 10"),
+                                                ("cp=2", "fp32", "attend = ring, blocks = 10")])
+def test_long_sequences(mesh, precision, how, compiled, reference, data, tmp_path):
+    """Keys are gathered, or pass by in messages that start before the kernels of the block at hand."""
     trainer = compiled("llama", "cuda", SETTINGS + (("microbatch", 4), ("precision", precision)), ("--mesh", mesh),
-                       edit=("shard seq over cp", "shard seq over cp (attend = ring)"))
+                       edit=("shard seq over cp", f"shard seq over cp ({how})"))
     run(trainer, mesh, data, tmp_path)
     assert_same(read_log(tmp_path / "log"), reference("llama", precision), precision)
 

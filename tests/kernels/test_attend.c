@@ -12,6 +12,7 @@ typedef struct {
     int64_t window, first_query, first_key;
     int64_t jump_from, jump, key_jump_from, key_jump; /* two pieces of a sequence each, in zig-zag */
     float softcap;
+    int64_t begin, period, skip, key_skip; /* more pieces than two: see RtPart */
 } Case;
 
 static const Case cases[] = {
@@ -48,6 +49,15 @@ static const Case cases[] = {
     { 1, 1, 1, 200, 200, 20, false, 90, 100, 200, 100, 400, 100, 200, 0 },
     { 1, 1, 1, 90, 140, 8, true, 33, 70, 10, 37, 90, 71, 60, 0 },
     { 1, 1, 2, 70, 130, 20, false, 0, 0, 0, 0, 0, 0, 0, 0.5f },
+    /* of 8 pieces of 50: 1, 2, 5 and 6 see 0, 3, 4 and 7, the other way round, and all keys; the second half of 1, 2, 5
+       and 6; of 24 pieces of 20, 1, 4, 7, 10, ... see 0, 5, 6, 11, ... */
+    { 1, 2, 1, 200, 200, 16, true, 0, 50, 0, 50, 0, 50, 100, 0, 0, 100, 100, 100 },
+    { 1, 1, 1, 200, 200, 16, true, 70, 0, 50, 50, 100, 50, 0, 0, 0, 100, 100, 100 },
+    { 1, 1, 2, 200, 400, 16, false, 90, 50, 0, 50, 0, 400, 0, 0, 0, 100, 100, 300 },
+    { 1, 1, 1, 100, 400, 16, true, 0, 150, 0, 50, 0, 400, 0, 0, 100, 100, 100, 300 },
+    { 1, 1, 1, 30, 200, 16, true, 33, 65, 0, 50, 100, 50, 100, 0, 65, 100, 100, 100 },
+    { 1, 1, 1, 160, 160, 24, true, 0, 20, 0, 20, 40, 20, 80, 0, 0, 40, 80, 80 },
+    { 1, 1, 1, 160, 160, 24, false, 45, 20, 0, 20, 40, 20, 80, 0, 0, 40, 80, 80 },
     { 2, 2, 1, 100, 100, 33, true, 40, 0, 0, 0, 0, 0, 0, 50 },
 };
 
@@ -129,12 +139,8 @@ static Problem make_problem(const Case *c, RtType type, int segments, int bias)
                          .type = type,
                          .causal = c->causal,
                          .window = c->window,
-                         .first_query = c->first_query,
-                         .jump_from = c->jump_from,
-                         .jump = c->jump,
-                         .first_key = c->first_key,
-                         .key_jump_from = c->key_jump_from,
-                         .key_jump = c->key_jump,
+                         .query_part = { c->first_query, c->jump_from, c->jump, c->begin, c->period, c->skip },
+                         .key_part = { c->first_key, c->key_jump_from, c->key_jump, 0, c->period, c->key_skip },
                          .scale = 1.5f / sqrtf((float)c->feature),
                          .softcap = c->softcap } };
     RtAttendStride *stride[TENSORS] = { &p.s.q, &p.s.k, &p.s.v, &p.s.y, &p.s.dy, &p.s.dq, &p.s.dk, &p.s.dv };
@@ -261,8 +267,7 @@ static bool sees(const Head *x, int64_t i, int64_t j)
     if (p->of_query && p->of_query[x->b * q->batch + i * q->row + x->h * q->head] !=
                            p->of_key[x->b * k->batch + j * k->row + x->h * k->head])
         return false;
-    const int64_t query = s->first_query + i + (i >= s->jump_from ? s->jump : 0);
-    const int64_t key = s->first_key + j + (j >= s->key_jump_from ? s->key_jump : 0);
+    const int64_t query = rt_position(s->query_part, i), key = rt_position(s->key_part, j);
     if (s->causal)
         return key <= query && (!s->window || key > query - s->window);
     return !s->window || llabs(query - key) < s->window;

@@ -29,7 +29,7 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
                  .base = 10000,
                  .interleaved = interleaved,
                  .inverse = inverse,
-                 .first_position = 100 };
+                 .part = { .first = 100 } };
     s.x.middle = row, s.x.seq = MIDDLE * row, s.x.outer = SEQ * MIDDLE * row;
     s.y.seq = row, s.y.middle = SEQ * row, s.y.outer = SEQ * MIDDLE * row; /* another order */
     const int64_t count = OUTER * SEQ * MIDDLE * row, bytes = count * type_bytes(type);
@@ -72,8 +72,8 @@ static void check_positions(bool of_heads)
     SAME_BITS(y, COUNT * 4, memset(y, 0x5A, COUNT * 4), rt_rope(x, position, y, s));
     for (int64_t row = 0; row < OUTER * SEQ * MIDDLE; row++) {
         RtRope alone = { .outer = 1, .seq = 1, .middle = 1, .feature = FEATURE, .base = 100, .type = RT_F32 };
-        alone.first_position = position[of_heads ? row : row / MIDDLE * MIDDLE];
-        alone.jump_from = 1;
+        alone.part.first = position[of_heads ? row : row / MIDDLE * MIDDLE];
+        alone.part.jump_from = 1;
         rt_rope(x + row * FEATURE, RT_NO_POSITION, want + row * FEATURE, alone);
     }
     for (int64_t i = 0; i < COUNT; i++)

@@ -116,7 +116,7 @@ static bool swap_operands(Module *m, Func *f, Op *op)
 
 static bool deal_straight(Module *m, Func *f, Op *op)
 {
-    op->attrs.zigzag = false;
+    op->attrs.zigzag = 0;
     return true;
 }
 

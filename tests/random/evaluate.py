@@ -20,11 +20,13 @@ REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
 @dataclass
 class Place:
     """Where in the model a statement is computed: the path of its instance, the copies of the repeats around it within
-    that instance, the key of dropout, and of the scans around it: dim and number of the place."""
+    that instance, the key of dropout, of the scans around it: dim and number of the place, and of the innermost repeat: the
+    number of the copy, and how many there are."""
     path: str
     copies: tuple
     key: int
     scanned: tuple = ()
+    turn: tuple = (0, 1)
 
 
 class Evaluation:
@@ -39,6 +41,7 @@ class Evaluation:
         self.sizes = {d: known.get(d, batch) for d in program.dims}
         self.updated = {}  # the states after the step, of updates over the whole batch
         self.instances, self.next_dropout, self.slots = {}, 0, set()
+        self.first_slots = {}  # of the present round, of a dim of slots
         self.shared = {}  # a dot and the instance of its block: the dims of both of its operands
         self.largest = 0.0  # of all values; infinite also where one is no number
         self.fits = {}  # input: the smallest dim that its tokens index
@@ -120,12 +123,14 @@ class Evaluation:
         for name in outside & assigned_in(statement.body):  # a number that is carried is a tensor
             values[name] = self.as_tensor(values[name])
         key, first, last = place.key, self.next_dropout, self.next_dropout
-        for copy in range(int(number_of(statement.count, self.known))):
+        count = int(number_of(statement.count, self.known))
+        for copy in range(count):
             self.known[statement.number] = copy
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
             inner = dict(values)
             self.body(statement.body, inner,
-                      Place(place.path, place.copies + (copy,), philox.copy_key(key, copy), place.scanned))
+                      Place(place.path, place.copies + (copy,), philox.copy_key(key, copy), place.scanned,
+                                                   (copy, count)))
             last = self.next_dropout
             values.update({name: self.handed_on(inner[name], values[name]) for name in outside})
         self.next_dropout = last
@@ -149,7 +154,7 @@ class Evaluation:
             self.next_dropout = first
             inner = {name: self.at_place(value, statement.dim, at) for name, value in values.items()}
             self.body(statement.body, inner, Place(place.path, place.copies, philox.copy_key(place.key, at),
-                                                   (*place.scanned, (statement.dim, at))))
+                                                   (*place.scanned, (statement.dim, at)), place.turn))
             values.update({name: self.handed_on(inner[name], values[name]) for name in carried})
             found[at] = {name[1]: value for name, value in inner.items() if isinstance(name, tuple)}
         for name in found[0]:
@@ -159,6 +164,8 @@ class Evaluation:
     @staticmethod
     def handed_on(value, before):
         """What a turn leaves, in the order of dims of what it got: dropout counts by it."""
+        if value is before:
+            return value
         both = isinstance(value, Tensor) and isinstance(before, Tensor)
         return value.ordered(before.dims) if both and set(value.dims) == set(before.dims) else value
 
@@ -280,7 +287,7 @@ class Evaluation:
         inside = {a.name: self.as_tensor(self.expression(x, values, place), a.type.dtype)
                   for a, x in zip(block.arguments, e.arguments)}
         path = ".".join([place.path] * bool(place.path) + [name] + [str(copy) for copy in place.copies])
-        return self.body(block.body, inside, Place(path, (), place.key, place.scanned))
+        return self.body(block.body, inside, Place(path, (), place.key, place.scanned, place.turn))
 
     def arguments(self, e, values, place, count):
         return [self.tensor(a, values, place) for a in e.arguments[:count]]
@@ -446,12 +453,15 @@ class Evaluation:
         self.slots.add((experts, slots))
         said, within = e.keywords.get("capacity"), e.keywords.get("within")
         capacity = None if said is None or getattr(said, "name", "") == "none" else number_of(said, self.known)
-        return routing.dispatch(x, chosen, experts, slots, self.sizes[experts], capacity, within and within.name,
-                                self.batch_dim)
+        turn = place.turn if flag_of(e.keywords.get("rounds")) else (0, 1)
+        rows, self.first_slots[slots] = routing.dispatch(x, chosen, experts, slots, self.sizes[experts], capacity,
+                                                         within and within.name, self.batch_dim, turn)
+        return rows
 
     def call_combine(self, e, values, place):
         y, chosen = self.arguments(e, values, place, 2)
-        return routing.combine(y, chosen, *(self.dims(e, 2) or self.rows_of(y)), self.batch_dim)
+        experts, slots = self.dims(e, 2) or self.rows_of(y)
+        return routing.combine(y, chosen, experts, slots, self.batch_dim, self.first_slots[slots])
 
     def rows_of(self, y):
         """The experts and slots of what is combined without naming them."""

@@ -151,6 +151,8 @@ KINDS = {
                              later=True),
     "scanned_experts": Kind("a scan along the experts stacks a value that leads to the router", "loop gives", drawn=False,
                             later=True),
+    "router_matrix": Kind("adafactor and muon take a dim that a router renames for one of the matrix, which both operands of a product keep",
+                          "loss of a later step", drawn=False, later=True),
     "gathered_residual": Kind("what a place of a scan saves in zigzag blocks is gathered as a weight is, and keeps their mark",
                               "broke the module", drawn=False, later=True),
     "clipped_elsewhere": Kind("a gradient of zeros is clipped on another stage than its parameter's", "would count", drawn=False,

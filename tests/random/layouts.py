@@ -269,6 +269,17 @@ def choose_attends(draw, program, lines):
         over = {d: math.prod(ranks[other.axis] for other in rules if d in other.dims) * ranks[rule.axis] for d in free - paired}
         return any(stored(program, known, d) % together == 0 for d, together in over.items())
 
+    routed = {d.name for expression in expressions(expanded(program)) for e in walk(expression)
+              if isinstance(e, Call) and e.function in ("dispatch", "combine", "balance") for d in e.arguments if isinstance(d, Name)}
+
+    def can_deal(rule, before, met, blocks):
+        """Is the axis the outermost one of sequences that are not exchanged for heads, and have no rows by expert?"""
+        dims = {e.arguments[3].name for e in met}
+        taken = {d for other in before for d in other.dims}
+        return (dims and not dims & (taken | routed) and all(isinstance(d, str) for d in rule.dims) and
+                rule.options.get("attend") != Name("all_to_all") and
+                all(stored(program, known, d) % (blocks * ranks[rule.axis]) == 0 for d in rule.dims))
+
     for i, rule in enumerate(rules):
         met = [e for e in calls if e.arguments[3].name in rule.dims and e.arguments[3].name != program.batch_dim]
         words = ["gather"] if met else []
@@ -281,6 +292,9 @@ def choose_attends(draw, program, lines):
             words += ["all_to_all", "all_to_all"]
         if words and draw.random() < 0.8:
             rule.options["attend"] = Name(draw.choice(words))
+        counts = [n for n in (1, 2, 4, 6, 8) if can_deal(rule, rules[:i], met, n)]
+        if counts and draw.random() < 0.4:
+            rule.options["blocks"] = Number(str(draw.choice(counts)))
 
 
 def add_layout(draw, program, most_ranks=8, staged=STAGED):

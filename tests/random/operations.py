@@ -3,7 +3,7 @@ import math
 
 from scope import OPEN, Value, binary, call
 from shapes import Shapes
-from tree import Call, Flag, Index, Name, Negation, Number, walk
+from tree import Assign, Call, Flag, Index, Name, Negation, Number, Repeat, walk
 
 UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "softplus", "stop_gradient"]
 
@@ -372,12 +372,25 @@ class Operations(Shapes):
         if short:
             chosen.arguments.pop()
             chosen.renaming = (str(self.size(choice)), choice)
-        rows = call("dispatch", x.expression, chosen, experts, slots, **self.capacity(x.dims - {feature}))
+        rounds = self.draw.random() < 0.25
+        if rounds:  # for which the choice has a name
+            self.scope.body.append(Assign(self.state.fresh("c"), chosen))
+            chosen = Name(self.scope.body[-1].name)
+        how = dict(self.capacity(x.dims - {feature}), **({"rounds": Flag(True)} if rounds else {}))
+        rows = call("dispatch", x.expression, chosen, experts, slots, **how)
         back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, *[experts, slots][:0 if short else 2])
         weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
         if self.draw.random() < 0.2 and self.state.mixes:
             weighted = binary("+", weighted, call("balance", score, chosen, experts))
-        return Value(call("sum", weighted, choice), x.dims, "f32", x.scale)
+        result = Value(call("sum", weighted, choice), x.dims, "f32", x.scale)
+        return self.in_rounds(x, result) if rounds else result
+
+    def in_rounds(self, x, term):
+        """The copies of a repeat take turns at the queues."""
+        total = self.scope.assign(self.state.fresh("v"), Value(binary("*", 0.0, x.expression), x.dims))
+        count = Number(str(self.draw.choice([1, 2, 2, 3, 4])))
+        self.scope.body.append(Repeat(count, [Assign(total.name, binary("+", total.name, term.expression))]))
+        return self.scope.read(total)
 
     def capacity(self, tokens):
         """Rows are dropped by sequence, or, where values may depend on several sequences, by place in the batch."""

@@ -18,6 +18,7 @@ class Tensor:
     dims: tuple
     fed_by: frozenset = frozenset()  # the inputs that this is, unchanged: their tokens have to fit what they index
     ignored: torch.Tensor = None     # of a cross_entropy: where its labels are ignored
+    choice: str = None               # of what top_k gives: the dim along which no place is there twice
 
     @property
     def kind(self):

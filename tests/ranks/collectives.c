@@ -116,18 +116,20 @@ static uint32_t reduced(const RtCollective *c, const Case *k, int number, int64_
 /* --- Where elements are ----------------------------------------------------------------------------- */
 
 /* The number in the whole dim of element i of the `length` that rank q of n holds. */
-static int64_t place_of(bool zigzag, int n, int q, int64_t length, int64_t i)
+static int64_t place_of(int zigzag, int n, int q, int64_t length, int64_t i)
 {
-    int64_t half = length / 2;
     if (!zigzag)
         return q * length + i;
-    return i < half ? q * half + i : (2 * n - 1 - q) * half + i - half;
+    const int64_t piece = length / zigzag;
+    int64_t row = i / piece, column = row % 2 ? n - 1 - q : q; /* forth and back */
+    return (row * n + column) * piece + i % piece;
 }
 
 /* A tensor [outer, a, middle, b, inner] of which one rank holds all, or its part of a or of b. */
 typedef struct {
     int64_t size[5];
-    bool split_a, split_b, zigzag;
+    bool split_a, split_b;
+    int zigzag;
 } Shape;
 
 static int64_t count_of(const Shape *s) { return s->size[0] * s->size[1] * s->size[2] * s->size[3] * s->size[4]; }
@@ -154,7 +156,7 @@ static Shape shape_of(const RtCollective *c, const RtPiece *p, int n, bool after
     Shape s = { .size = { p->outer, p->block, 1, 1, 1 } };
     if (c->kind == RT_ALL_GATHER || c->kind == RT_REDUCE_SCATTER) {
         s.split_a = after == (c->kind == RT_REDUCE_SCATTER);
-        s.zigzag = p->zigzag;
+        s.zigzag = p->zigzag ? 2 : 0;
         s.size[1] *= s.split_a ? 1 : n;
     }
     s.split_a |= c->kind == RT_ROTATE;
@@ -163,7 +165,7 @@ static Shape shape_of(const RtCollective *c, const RtPiece *p, int n, bool after
     int64_t gathered = after ? n * p->block : p->block, split = after ? p->cut : n * p->cut;
     s.split_a = p->gathers_first != after;
     s.split_b = !s.split_a;
-    s.zigzag = after ? p->zigzag_cut : p->zigzag;
+    s.zigzag = (after ? p->zigzag_cut : p->zigzag) ? 2 : 0;
     s.size[1] = p->gathers_first ? gathered : split;
     s.size[2] = p->middle;
     s.size[3] = p->gathers_first ? split : gathered;
@@ -436,7 +438,7 @@ static void check_part(RtSplit split, int64_t padded)
 {
     int64_t length = padded, start = 0;
     const RtAxis *axes = rt.program->axes;
-    for (int i = split.zigzag; i < split.count; i++) {
+    for (int i = split.zigzag > 0; i < split.count; i++) {
         length /= axes[split.axis[i]].size;
         start = start * axes[split.axis[i]].size + rt_coordinate(&rt, split.axis[i]);
     }
@@ -447,7 +449,7 @@ static void check_part(RtSplit split, int64_t padded)
     for (int64_t i = 0; i < length; i++) {
         int64_t expected = start * length + i;
         if (split.zigzag)
-            expected = place_of(true, n, r, padded / n, expected);
+            expected = place_of(split.zigzag, n, r, padded / n, expected);
         EXPECT(rt_position(part, i) == expected, "element %lld of a part is %lld, not %lld", (long long)i,
                (long long)rt_position(part, i), (long long)expected);
     }
@@ -462,15 +464,16 @@ static void check_part(RtSplit split, int64_t padded)
 static void check_parts(void)
 {
     int naxes = rt.program->naxes;
-    for (int zigzag = 0; zigzag <= 1; zigzag++)
+    for (int zigzag = 0; zigzag <= 8; zigzag = zigzag ? 2 * zigzag : 2)
         for (int a = 0; a < naxes; a++) {
-            check_part((RtSplit){ .count = 1, .axis = { a }, .zigzag = zigzag }, 96);
+            check_part((RtSplit){ .count = 1, .axis = { a }, .zigzag = zigzag }, 192);
             for (int b = 0; b < naxes; b++)
                 if (a != b)
-                    check_part((RtSplit){ .count = 2, .axis = { a, b }, .zigzag = zigzag }, 96);
+                    check_part((RtSplit){ .count = 2, .axis = { a, b }, .zigzag = zigzag }, 192);
         }
     if (naxes == 3)
-        check_part((RtSplit){ .count = 3, .axis = { 1, 2, 0 }, .zigzag = true }, 96);
+        for (int zigzag = 2; zigzag <= 8; zigzag *= 2)
+            check_part((RtSplit){ .count = 3, .axis = { 1, 2, 0 }, .zigzag = zigzag }, 192);
 }
 
 /* --- Start and end ---------------------------------------------------------------------------------- */

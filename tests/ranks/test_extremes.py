@@ -14,6 +14,16 @@ STEPS = 4
 SIZES = (("experts", 8), ("choice", 1))
 EDIT = (r"softmax\(dot\(x, w, embed\), experts\)(?s:(.*))capacity = 1.25, within = batch(?s:(.*))capacity = 1.25, within = batch",
         r"softmax(dot(x, w, embed) + 1000 * cast(iota(experts) == 5, f32), experts)\1capacity = none\2capacity = none")
+ROUNDS = '''    y = 0 * x
+    repeat 4 {
+        xe = dispatch(x, chosen, experts, slots, capacity = none, rounds = true)
+        pe = dispatch(p / sum(p, choice), chosen, experts, slots, capacity = none, rounds = true)
+        ye = dot(silu(dot(xe, w_gate, embed)) * dot(xe, w_up, embed) * pe, w_down, ff)
+        y = y + sum(combine(ye, chosen), choice)
+    }
+    return y'''
+IN_ROUNDS = (r"softmax\(dot\(x, w, embed\), experts\)(?s:(.*))    xe = dispatch(?s:.*)return sum\(combine\(ye, chosen\), choice\)",
+             r"softmax(dot(x, w, embed) + 1000 * cast(iota(experts) == 5, f32), experts)\1" + ROUNDS)
 RULES = dict(dp="shard batch over dp", cp="shard seq over cp", ep="shard experts over ep", pp="pipeline layers over pp",
              tp="shard kv_heads, ff, vocab over tp else seq")
 
@@ -29,8 +39,8 @@ def layout(zero=0, folded=False, **mesh):
 @pytest.fixture
 def run(compiled, ranks):
     """run(layout, micro-batch): its Trainer, and its log."""
-    def run(its, micro):
-        trainer = compiled("mixtral", its, SIZES, (("microbatch", micro),), *([QUICK, "--comm=tcp"] if its else []), edit=EDIT)
+    def run(its, micro, edit=EDIT):
+        trainer = compiled("mixtral", its, SIZES, (("microbatch", micro),), *([QUICK, "--comm=tcp"] if any("mesh" in line for line in its) else []), edit=edit)
         options = ["--steps", STEPS, "--log", "log", "--overwrite"]
         ranks.processes.clear()
         if trainer.ranks == 1:
@@ -62,9 +72,19 @@ def alone():
     (layout(ep=4, pp=2, folded=True, zero=1), 1),
 ], ids=str)
 def test_all_tokens_to_one_expert(its, micro, run, alone):
+    check(*run(its, micro), run, alone)
+
+
+@pytest.mark.parametrize("its, micro", [((), 8), (layout(ep=2, folded=True, zero=3), 2), (layout(dp=2, ep=2), 4),
+                                        (layout(ep=2, pp=2), 2)], ids=str)
+def test_rounds(its, micro, run, alone):
+    """The same, each expert's rows in four turns."""
+    check(*run((*its, "recompute full"), micro, IN_ROUNDS), run, alone)
+
+
+def check(trainer, log, run, alone):
     if not alone:
         alone["log"] = run((), 8)[1]
-    trainer, log = run(its, micro)
     for line, expected in zip(log, alone["log"], strict=True):
         np.testing.assert_allclose([line["loss"], line["grad_norm"]], [expected["loss"], expected["grad_norm"]], rtol=1e-5)
         assert line["expert_load"] == expected["expert_load"] == [8, 8], "eight times the mean, in both layers"

@@ -110,6 +110,11 @@ LLAMA = {  # lines of parallel { }, sequences a micro-batch, sizes
         (("mesh out = 2, inner = 2", "shard seq over out (attend = ring)", "shard seq over inner (attend = all_to_all)"), 8, {}),
     "ring-of-parts": (("mesh out = 2, inner = 2", "shard seq over out (attend = ring)", "shard seq over inner"), 8, {}),
     "ring-of-six": (("mesh cp = 6", "shard seq over cp (attend = ring)"), 8, {"seq": 24}),
+    "ring-of-blocks": (("mesh cp = 2", "shard seq over cp (attend = ring, blocks = 8)"), 8, {}),
+    "gather-of-blocks": (("mesh dp = 2, cp = 4", "shard batch over dp", "shard seq over cp (blocks = 4)", "zero 3 over dp, cp"), 4, {}),
+    "blocks-of-parts": (("mesh out = 2, inner = 2", "shard seq over out (blocks = 4)", "shard seq over inner"), 8, {}),
+    "blocks-and-heads": (("mesh cp = 2, tp = 2", "shard seq over cp (blocks = 4)", f"shard {HEADS['llama']} over tp{SEQ}"), 8, {}),
+    "one-block": (("mesh cp = 2", "shard seq over cp (blocks = 1)"), 8, {}),
     "straight-ring": (("mesh cp = 4", "shard seq over cp (attend = ring)"), 8, {"seq": 12}),
     "batch-over-two-axes": (("mesh a = 2, b = 2", "shard batch over a", "shard batch over b", "zero 2 over a"), 2, {}),
     "zero3-ahead":

@@ -293,6 +293,27 @@ def test_records(run, tmp_path, data, dtype):
         np.testing.assert_array_equal(read["labels"], rows[4 * step:4 * step + 4, 1:])
 
 
+def test_folder_of_records(run, refused, tmp_path, data):
+    """As one array of them all, also where a file has no records; what is wrong is told of the file."""
+    rows = (data[:12 * (SEQ + 1)].reshape(12, SEQ + 1) % 128).astype(np.int32)
+    (tmp_path / "rows").mkdir()
+    for name, first, end in (("a", 0, 5), ("b", 5, 5), ("c", 5, 6), ("d", 6, 12)):
+        saved(tmp_path / "rows", rows[first:end].astype(np.int32 if name != "c" else "u1"), f"{name}.npy")
+    saved(tmp_path, rows, "whole.npy")
+    for how in ((), ("--no-shuffle",), ("--eval-fraction", 0.3)):
+        reads = []
+        for given in ("rows", "whole.npy"):
+            done = run("--data", f"tokens={given}", "--steps", 2, *how, TINY_DUMP=given + ".dump")
+            reads.append(read_dump(tmp_path / (given + ".dump")))
+            assert "records of tokens (" + ("4 files, " if given == "rows" else "") + "NumPy, int32" in done.stderr
+        for mine, expected in zip(*reads, strict=True):
+            np.testing.assert_array_equal(mine["tokens"], expected["tokens"])
+            np.testing.assert_array_equal(mine["labels"], expected["labels"])
+    assert "tokens=rows: records have no weights" in refused("--data", "tokens=rows:0.5", "--steps", 1, status=2)
+    saved(tmp_path / "rows", rows[:2, :SEQ], "e.npy")
+    assert "tokens=rows/e.npy: the array is [2, 8]" in refused("--data", "tokens=rows", "--steps", 1)
+
+
 @pytest.mark.parametrize("array, said", [
     (np.zeros((12, SEQ), np.int32), "the array is [12, 8], but the input needs [records, 9], with what next() of it reads"),
     (np.zeros((12, SEQ + 1, 1), np.int32), "the array is [12, 9, 1], but the input needs [records, 9]"),

@@ -15,10 +15,10 @@ enum { TRIES = 600, MOST_DIMS = 8 };
 /* Splits of a dim, and pending sums. */
 static const struct {
     Split split;
-    bool zigzag;
+    int zigzag;
 } holding[] = {
-    { { 0, { 0 } }, false },    { { 1, { 0 } }, false }, { { 1, { 1 } }, false }, { { 2, { 0, 1 } }, false },
-    { { 2, { 1, 0 } }, false }, { { 1, { 0 } }, true },  { { 1, { 1 } }, true },  { { 2, { 1, 0 } }, true },
+    { { 0, { 0 } }, 0 }, { { 1, { 0 } }, 0 }, { { 1, { 1 } }, 0 },    { { 2, { 0, 1 } }, 0 }, { { 2, { 1, 0 } }, 0 },
+    { { 1, { 0 } }, 2 }, { { 1, { 1 } }, 2 }, { { 2, { 1, 0 } }, 2 }, { { 1, { 0 } }, 4 },    { { 2, { 0, 1 } }, 4 },
 };
 static const struct {
     Axes axes;
@@ -66,7 +66,7 @@ static bool is_possible(const Module *m, const Type *type)
     Axes seen = type->partial;
     for (int i = 0; i < type->rank; i++) {
         const Dim *dim = &type->dim[i];
-        int64_t pieces = dim->zigzag && dim->split.count ? 2 * m->axis_size[dim->split.axis[0]] : 1;
+        int64_t pieces = dim->zigzag && dim->split.count ? dim->zigzag * m->axis_size[dim->split.axis[0]] : 1;
         if (dim->padded % split_count(m, dim->split) || dim->padded % pieces)
             return false;
         for (int j = 0; j < dim->split.count; j++) {

@@ -12,6 +12,9 @@ RULES = {  # mesh, lines in place of those of llama.mdl
     "cp4": ("cp=4", ["shard seq over cp (attend = ring)"]),
     "exchange-inside": ("out=2,inner=2", ["shard seq over out (attend = ring)", "shard seq over inner (attend = all_to_all)"]),
     "gather-inside": ("out=2,inner=2", ["shard seq over out (attend = ring)", "shard seq over inner"]),
+    "blocks": ("cp=2", ["shard seq over cp (attend = ring, blocks = 4)"]),
+    "gathered-blocks": ("cp=2,tp=2", ["shard seq over cp (blocks = 4)", "shard (kv_heads, group), ff, vocab over tp else seq"]),
+    "blocks-of-parts": ("out=2,inner=2", ["shard seq over out (attend = ring, blocks = 4)", "shard seq over inner"]),
     "seq-over-tp-too": ("cp=2,tp=2", ["shard seq over cp (attend = ring)", "shard ff over tp else seq"]),
 }
 
@@ -26,7 +29,7 @@ def compile_ring(tmp_path, rules, seq, how, *options):
 
 
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("seq, how", [(16, "causal = true"), (12, "causal = true, window = 3"), (16, "causal = true, window = 2"),
+@pytest.mark.parametrize("seq, how", [(16, "causal = true"), (24, "causal = true, window = 3"), (16, "causal = true, window = 2"),
                                       (16, "window = 4"), (8, "causal = false")])
 def test_meaning(rules, seq, how, tmp_path):
     compile_ring(tmp_path, rules, seq, how, "--verify-passes=exact")
