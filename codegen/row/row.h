@@ -15,6 +15,7 @@
 enum {
     MAX_BLOCKS = 64,       /* parts into which a column sum divides its rows */
     FLAT_BLOCK = 4096,     /* elements in one chunk of a flat loop */
+    SUM_CHUNK = 1024,      /* elements that are added up before they are added to a sum of floats */
     SERIAL_POINTS = 16384, /* below this number of points, one thread is faster */
     ROW_BUFFER = 8192,     /* floats: the longest row that is kept on the stack */
     CHEAP_FLOPS = 6        /* up to this, recomputing is cheaper than keeping */

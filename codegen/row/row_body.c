@@ -1,5 +1,6 @@
 /* row_body.c -- the computation of one row: phases, the loops of each phase, their statements. */
 #include "row.h"
+#include "templates.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -190,6 +191,28 @@ static char *simd_pragma(const Nest *n)
     return arena_text(&n->k->m->arena, "#pragma omp simd%s%s%s", clause(n, SUM), clause(n, MAX), clause(n, MIN));
 }
 
+/* A long sum is one of sums of chunks: each sum that the pragma names begins again in each of them.  If all elements were
+ * added to one number, those of a kind would all be rounded in the same direction once it is large (Higham, The accuracy of
+ * floating point summation, 1993). */
+static char *sum_in_chunks(const Nest *n, const Loop *loop, const char *low, const char *high, const char *pragma,
+                           const char *body)
+{
+    RowKernel *k = n->k;
+    const char *size = arena_text(&k->m->arena, "%" PRId64, loop->size);
+    Text text;
+    open_text(&text);
+    FILL(text.out, row_chunks_template, { "low", low ? low : "0" }, { "high", high ? high : size },
+         { "step", arena_text(&k->m->arena, "%d", SUM_CHUNK) },
+         { "body", row_loop(k, pragma, loop, "begin", "end", body) });
+    return close_text(&k->m->arena, &text);
+}
+
+static bool is_long_sum(const Nest *n, const Loop *loop, const char *low)
+{
+    const int64_t parts = low && region_of(n)->blocks > 1 ? region_of(n)->blocks : 1;
+    return loop->size / parts > SUM_CHUNK && *clause(n, SUM) && !is_in_order(n);
+}
+
 static int count_loops(const Nest *n)
 {
     int count = 0;
@@ -225,7 +248,10 @@ static void write_nest(Nest *n, const char *low, const char *high)
     const char *pragma = simd_pragma(n);
     for (int i = region->nloops - 1; i >= region->nouter; i--)
         if (region->loop[i].dims & n->dims) {
-            text = row_loop(k, pragma, &region->loop[i], low, high, text);
+            const Loop *loop = &region->loop[i];
+            const bool in_chunks = *pragma && is_long_sum(n, loop, low);
+            text = in_chunks ? sum_in_chunks(n, loop, low, high, pragma, text)
+                             : row_loop(k, pragma, loop, low, high, text);
             pragma = "";
         }
     fputs(text, out);

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Tries random programs in random variants, and says what kinds of failure there are.
 
-    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--each N] [--with TEXT] [--mpc PATH]
-            [--out DIR] [--shrink [N]]
+    fuzz.py [--seed N] [--count N | --seconds S] [--jobs J] [--variants a,b] [--each N] [--with TEXT] [--large SHARE]
+            [--mpc PATH] [--out DIR] [--shrink [N]]
 
 --seed: the first program (the next has the next number); --count: so many programs; --variants: only these, of those
 that variants.py lists; --each: N variants of a program besides base (default: 3), 0: one alone; --with: only programs
-whose text, with the layout, has this: `--variants stages --with pipeline`.  Each failure is written to DIR as a program
+whose text, with the layout, has this: `--variants stages --with pipeline`; --large: the share of programs with large dims
+(default: 0.1).  Each failure is written to DIR as a program
 whose first lines say what was seen; with --shrink the first two (or N) of a kind are made as small as they go first, and
 five times as many with wrong numbers, which may have different reasons.  Exit status 1 if anything failed."""
 import argparse
@@ -32,9 +33,9 @@ from outcome import GOOD, STATUSES, Outcome
 SHRINKING = 40   # seconds for one failure
 
 
-def cases_of(seed, names, tools, each=3):
+def cases_of(seed, names, tools, each=3, large=generate.LARGE_SHARE):
     """The variants of program number `seed`: (name, case)."""
-    program = generate.generate(seed)
+    program = generate.generate(seed, large)
     for name in variants.drawn(seed, names, each):
         yield name, variants.apply(name, Case(program, seed=seed), tools)
 
@@ -63,7 +64,7 @@ class Worker:
 
     def cases(self, seed, results):
         try:
-            for name, case in cases_of(seed, self.arguments.variants, self.tools, self.arguments.each):
+            for name, case in cases_of(seed, self.arguments.variants, self.tools, self.arguments.each, self.arguments.large):
                 if self.arguments.having in case.text():
                     yield name, case
         except Exception:
@@ -133,6 +134,7 @@ def read_arguments():
     arguments.add_argument("--variants", type=lambda text: text.split(","), default=None)
     arguments.add_argument("--each", type=int, default=3)
     arguments.add_argument("--with", dest="having", default="")
+    arguments.add_argument("--large", type=float, default=generate.LARGE_SHARE)
     arguments.add_argument("--mpc", default=ROOT / os.environ.get("BUILD", "build") / "mpc")
     arguments.add_argument("--out", default=None)
     arguments.add_argument("--shrink", type=int, nargs="?", const=2, default=0)

@@ -4,23 +4,31 @@ import random
 import optimizers
 import reference
 from prune import bodies, pruned
-from scope import CONFUSABLE_NAMES, DIM_NAMES, OPEN, Local, Scope, State, Value, binary, call, number
+from scope import CONFUSABLE_NAMES, DIM_NAMES, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
 from statements import Statements
 from tree import Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf, Update
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
 
+# Of large programs: around the sizes of tiles, warps and blocks, and beyond.  What a kernel does there, such as sharing its work among
+# threads, it never does with smaller ones.
+LARGE_SIZES = [1, 3, 8, 16, 17, 33, 48, 64, 65, 100, 130, 260]
+LONG_SIZES = [520, 1100, 2050, 4100, 8200]  # of one dim
+LARGE_SHARE = 0.1
+
 
 class Drawing:
     """One program being drawn."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, large_share=LARGE_SHARE):
         self.draw = random.Random(seed)
+        self.large = random.Random(f"large {seed}")
         self.batch = self.draw.choice(BATCHES)
         self.microbatch = self.batch if self.draw.random() < 0.6 else \
             self.draw.choice([m for m in range(1, self.batch + 1) if self.batch % m == 0])
-        self.state = State(self.draw, self.microbatch == self.batch and self.draw.random() < 0.5)
+        self.state = State(self.draw, self.microbatch == self.batch and self.draw.random() < 0.5,
+                           self.large.random() < large_share)
 
     # --- Dims and inputs ---------------------------------------------------------------------------------------------
 
@@ -28,16 +36,17 @@ class Drawing:
         state = self.state
         state.add_dim("batch", None, self.batch)
         if self.draw.random() < 0.3:
-            state.declarations.append(Const("width", Number(str(self.draw.choice([1, 2, 4])))))
+            state.declarations.append(Const("width", Number(str(self.draw.choice([3, 16, 65] if state.large else [1, 2, 4])))))
         drawn = CONFUSABLE_NAMES if self.draw.random() < 0.03 else DIM_NAMES
         names = ["seq", "vocab"] + self.draw.sample(drawn, self.draw.randint(1, 5))
+        long = self.large.choice(names) if state.large and self.large.random() < 0.3 else None
         for name in names:
-            self.dim(name)
+            self.dim(name, LONG_SIZES if name == long else LARGE_SIZES if state.large else SIZES)
 
-    def dim(self, name):
+    def dim(self, name, sizes):
         """Of a size by itself, or made of another dim or const."""
         known = [d for d in self.state.declarations if isinstance(d, Const)]
-        size = self.draw.choice(SIZES)
+        size = self.draw.choice(sizes)
         expression = Number(str(size))
         if known and self.draw.random() < 0.3:
             factor = self.draw.choice([1, 2])
@@ -298,11 +307,14 @@ def group_some(draw, program):
         program.train[f'group "*{draw.choice(fitting)}"'] = call("muon", **options)
 
 
-def generate(seed):
-    drawing = Drawing(seed)
-    program = pruned(drawing.program())
-    if not any(isinstance(s, Param) and not s.state for body in bodies(program) for s in body.body):  # nothing to train
-        return generate(f"{seed} again")
+def generate(seed, large_share=LARGE_SHARE):
+    drawing = Drawing(seed, large_share)
+    try:
+        program = pruned(drawing.program())
+    except TooLarge:
+        program = None
+    if not program or not any(isinstance(s, Param) and not s.state for body in bodies(program) for s in body.body):  # nothing to train
+        return generate(f"{seed} again", large_share)
     exempt_some(drawing.draw, program)
     group_some(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut

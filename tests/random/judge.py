@@ -34,6 +34,8 @@ from tree import Mesh, Name, Pipeline, Program, Shard
 # gradient that it gets makes no number of those before it, where PyTorch gives none.
 UNUSED_INFINITY = re.compile(r"though the loss has a slope: .* is infinite or NaN, as %\S+ is \(")
 
+LONGEST_OF_SMALL = 64  # elements of a dim, also of those made of others
+
 
 @dataclass
 class Case:
@@ -51,6 +53,12 @@ def ranks_of(program):
     known = known_numbers(program)
     meshes = [line for line in program.parallel if isinstance(line, Mesh)]
     return int(np.prod([number_of(size, known) for mesh in meshes for size in mesh.axes.values()])) if meshes else 1
+
+
+def is_large(program):
+    """Are there dims of more elements than small programs have?"""
+    known = known_numbers(program)
+    return any(known.get(dim, 0) > LONGEST_OF_SMALL for dim in program.dims)
 
 
 def lacks_schedule(program, done):
@@ -96,7 +104,7 @@ class Judge:
             self.known = {} if len(self.known) > 20 else self.known
             exact = reference.train(case.program, start, skipped=skipped)
             rounded = functools.partial(reference.rounded_runs, case.program, start, precision, skipped)
-            self.known[key] = Expectation(exact, rounded, precision)
+            self.known[key] = Expectation(exact, rounded, precision, is_large(case.program))
         return self.known[key]
 
     # --- mpc ---------------------------------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ class How:
     target: str = "c"
     comm: str = "tcp"        # of several ranks
     sanitize: bool = False
+    optimize: bool = False   # compiled as for a user, which takes longer
+    threads: int = 1         # of each rank
     own_weights: bool = False  # the trainer initialises them; else they are loaded
     memory: float = None     # recompute auto: the budget, between the least (0) and the most (1) memory of the policies
 
@@ -159,7 +161,7 @@ class Workplace:
         shutil.rmtree(self.folder / out, ignore_errors=True)
         linker = "-fuse-ld=gold " if shutil.which("ld.gold") and not how.sanitize else ""  # in half the time
         peak = f"{linker}-Wl,--wrap=rt_product_peak {self.tools.peak}"
-        flags = {"c": f"-O0 {peak}", "cuda": f"-O0 -rdynamic {peak}"}[how.target]
+        flags = {"c": peak if how.optimize else f"-O0 {peak}", "cuda": f"-O0 -rdynamic {peak}"}[how.target]
         environment = {"CUDA_HOME": str(self.tools.device)} if how.target == "cuda" else {}
         if how.sanitize:
             flags += f" -g {SANITIZERS}"
@@ -176,13 +178,13 @@ class Workplace:
         said += ["--load", load] if load else []
         evaluated = ["--eval-data" if word == "--data" else word for word in self.data]
         said += [*evaluated, "--eval-batches", 1] if self.is_fed else []
-        environment = {}
+        environment = {"OMP_NUM_THREADS": str(how.threads)}
         if how.target == "cuda":
             said += ["--kernel-cache", self.tools.shared / "kernels"]
             messages = self.folder / "messages"
             shutil.rmtree(messages, ignore_errors=True)
             messages.mkdir()
-            environment = {"CUDA_HOME": str(self.tools.device), "EMULATED_GPUS": str(ranks),
+            environment |= {"CUDA_HOME": str(self.tools.device), "EMULATED_GPUS": str(ranks),
                            "EMULATED_MESSAGES": str(messages), "KERNEL_CXX": "g++ -O0"}
         trainer = [f"./{out}/trainer", *said]
         seconds = RUN_SECONDS * (4 if how.target == "cuda" else 1)  # kernels are compiled first

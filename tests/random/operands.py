@@ -81,6 +81,8 @@ class Operands:
 
     def exactly(self, dims):
         """With all of the dims and no others."""
+        if self.state.large and not self.state.fits(dims):
+            return None
         ways = [self.local_exactly, self.param_exactly, self.made_from_larger, self.made_by_dot, self.gathered,
                 self.made_from_smaller]
         for way in self.draw.sample(ways, len(ways)):
@@ -157,10 +159,12 @@ class Operands:
             local = self.scope.pick([x for x in fed if "batch" in x.dims] if "batch" in dims else fed)
             if not local:
                 return None
-            value = self.elsewhere(self.scope.read(local))
+            value, most = self.elsewhere(self.scope.read(local)), 16
             for dim in sorted(local.dims - dims):
-                value = Value(call(self.draw.choice(["max", "min", "sum"]), value.expression, dim), value.dims - {dim}, "i32")
-            terms.append((value.expression, 16 * 8))
+                way = self.draw.choice(["max", "min", "sum"])
+                value = Value(call(way, value.expression, dim), value.dims - {dim}, "i32")
+                most *= self.size(dim) if way == "sum" else 1
+            terms.append((value.expression, most))
             covered = value.dims
         for dim in self.scope.some(dims - covered, len(dims - covered)):
             if dim in ("batch", OPEN):

@@ -7,6 +7,9 @@ from tree import Assign, Call, Flag, Index, Name, Negation, Number, Repeat, walk
 
 UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "softplus", "stop_gradient"]
 
+MOST_SCORES = 400_000  # of an attention
+MOST_ROUTED, MOST_ROWS = 4000, 200_000  # choices of all tokens; elements of rows by expert, if none is dropped
+
 
 class Operations(Shapes):
     """For one scope; each method takes a floating-point Value and gives a Value, or None where it does not fit."""
@@ -153,6 +156,8 @@ class Operations(Shapes):
         if len(known) < 2:
             return None
         seq, feature = self.draw.sample(known, 2)
+        if self.state.elements(x.dims - {feature}) * self.size(seq) > MOST_SCORES:
+            return None
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
         other = self.draw.choice(free) if free and feature != "batch" and self.draw.random() < 0.3 else None  # of the keys
         sides = [self.other_side(x, seq, other, feature) if other else self.side(x, seq, feature) for _ in range(2)]
@@ -165,7 +170,8 @@ class Operations(Shapes):
         if self.draw.random() < 0.5:
             keywords["causal"] = Flag(self.draw.random() < 0.8)
         if self.draw.random() < 0.4:
-            keywords["window"] = Number(str(self.draw.randint(1, 4)))
+            most = self.size(seq) if self.state.large and seq != "batch" else 4
+            keywords["window"] = Number(str(self.draw.randint(1, most)))
         if self.draw.random() < 0.3:
             keywords["scale"] = Number("0.5")
         if self.draw.random() < 0.25:
@@ -361,6 +367,9 @@ class Operations(Shapes):
         if not known or not pairs or OPEN in x.dims or "batch" not in x.dims:
             return None
         feature, (experts, choice) = self.draw.choice(known), self.draw.choice(pairs)
+        routed = self.state.elements(x.dims - {feature}) * self.size(choice)
+        if self.state.large and (routed > MOST_ROUTED or routed * self.size(experts) * self.size(feature) > MOST_ROWS):
+            return None
         if any(isinstance(e, Call) and e.function in ("dropout", "random") for e in walk(x.expression)):  # one choice for both
             x = self.scope.read(self.scope.assign(self.state.fresh("v"), x))
         slots = self.state.slots()

@@ -3,6 +3,8 @@ from operations import Operations
 from scope import OPEN, Local, Scope, Value, binary, call
 from tree import Assign, Index, Name, Number, Scan, TypeOf, Yield
 
+MOST_PLACES_OF_LARGE = 17
+
 
 class Scans(Operations):
     """For one scope."""
@@ -11,6 +13,8 @@ class Scans(Operations):
         """While its body is drawn, nobody knows of the dim: tensors in it do not have it."""
         values = [x for x in self.scope.all() if x.name not in self.state.entropies]
         dims = sorted({d for x in values for d in x.dims if d != "batch" and d in self.state.sizes and not self.state.padded[d]})
+        if self.state.large:  # PyTorch takes its time for each place
+            dims = [d for d in dims if self.size(d) <= MOST_PLACES_OF_LARGE]
         if not dims or any(OPEN in x.dims for x in self.scope.all()):
             return None
         dim, hidden = self.draw.choice(dims), dict(self.state.sizes)

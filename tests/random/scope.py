@@ -7,6 +7,7 @@ from tree import Assign, Binary, Call, Dim, Name, Negation, Number, Param, TypeO
 
 OPEN = "..."  # among the dims of a value: those that an open block does not know
 LARGEST = 3000  # elements of a value
+LARGEST_OF_LARGE = 40_000  # the same, in a large program: threads share it
 MOST_DIMS = 5
 DIM_NAMES = ["embed", "heads", "head", "ff", "tap", "lat", "group", "state"]
 # A compiler makes names of these, some of which it has to shorten, or has made already.
@@ -57,11 +58,15 @@ def binary(sign, left, right):
     return Binary(sign, *sides)
 
 
+class TooLarge(Exception):
+    """A parameter would have too many elements: another program is drawn."""
+
+
 class State:
     """Of the whole program."""
 
-    def __init__(self, draw, mixes):
-        self.draw, self.mixes = draw, mixes  # mixes: may values depend on several sequences?
+    def __init__(self, draw, mixes, large=False):
+        self.draw, self.mixes, self.large = draw, mixes, large  # mixes: may values depend on several sequences?
         self.declarations, self.sizes, self.padded, self.blocks = [], {}, {}, []
         self.counts, self.inputs, self.entropies = {}, [], set()
         self.scanned = []  # dims of the scans around
@@ -105,7 +110,7 @@ class State:
         return math.prod(self.sizes.get(d, 1) for d in dims)
 
     def fits(self, dims):
-        return len(dims) <= MOST_DIMS and self.elements(dims) <= LARGEST
+        return len(dims) <= MOST_DIMS and self.elements(dims) <= (LARGEST_OF_LARGE if self.large else LARGEST)
 
 
 class Scope:
@@ -173,6 +178,8 @@ class Scope:
 
     def param(self, dims, scale=1.0):
         """A parameter of these dims: a new one, or one that is there."""
+        if self.state.large and not self.state.fits(dims):
+            raise TooLarge
         fitting = [p for p in self.param_locals if p.dims == frozenset(dims)]
         if fitting and self.draw.random() < 0.3:
             return self.read(self.draw.choice(fitting))

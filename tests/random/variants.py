@@ -34,6 +34,10 @@ def cuda(case, tools):
     case.how.target = "cuda"
 
 
+def optimized(case, tools):
+    case.how.optimize = True
+
+
 def sanitized(case, tools):
     case.how.sanitize = True
 
@@ -76,13 +80,14 @@ CHANGES = {
     "stages": (mesh("tcp", staged=1), 1.5),  # a pipeline, where there is a repeat
     "checkpoint": (checkpoint, 2),
     "sanitize": (sanitized, 0.7),
+    "optimized": (optimized, 0.7),  # loops are vectors then
 }
 
 
 ALONE = 4  # how often base is drawn where it is not tried anyway
 
 # Several at once, with how often they are drawn.
-JOINED = {"tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+cuda": 2, "tcp+sanitize": 1,
+JOINED = {"tcp+optimized": 0.4, "bf16+optimized": 0.4, "tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+cuda": 2, "tcp+sanitize": 1,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
           "auto+exact": 1}
 
@@ -90,6 +95,7 @@ JOINED = {"tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+
 def apply(name, case, tools):
     """The case in this variant; names are joined by `+`: bf16+full."""
     case = copy.deepcopy(case)
+    case.how.threads = random_of(case, "threads").choice([1, 2, 3])
     for part in name.split("+"):
         CHANGES[part][0](case, tools)
     return case
