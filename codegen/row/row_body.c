@@ -191,9 +191,9 @@ static char *simd_pragma(const Nest *n)
     return arena_text(&n->k->m->arena, "#pragma omp simd%s%s%s", clause(n, SUM), clause(n, MAX), clause(n, MIN));
 }
 
-/* A long sum is one of sums of chunks: each sum that the pragma names begins again in each of them.  If all elements were
- * added to one number, those of a kind would all be rounded in the same direction once it is large (Higham, The accuracy of
- * floating point summation, 1993). */
+/* A long sum is one of sums of chunks: each sum that the pragma names begins again in each of them.  If all elements
+ * were added to one number, those of a kind would all be rounded in the same direction once it is large (Higham, The
+ * accuracy of floating point summation, 1993). */
 static char *sum_in_chunks(const Nest *n, const Loop *loop, const char *low, const char *high, const char *pragma,
                            const char *body)
 {

@@ -54,20 +54,21 @@ RT_INLINE void rt_gather(const void *table, const int32_t *index, void *picked, 
         }
 }
 
-/* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n; or += it.  Order: each of a
- * fixed number of blocks owns the rows v = block, block + BLOCKS, ..., since frequent tokens have small numbers, and
- * reads all indices: the sums do not depend on the number of threads. */
+/* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n; or += it.  Order: the rows of
+ * each p are dealt to a number of blocks that depends on `pre` alone, v = block, block + blocks, ..., since frequent
+ * tokens have small numbers; each reads all indices.  So the sums do not depend on the number of threads. */
 RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s)
 {
-    enum { BLOCKS = 64 };
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t block = 0; block < BLOCKS; block++)
-        for (int64_t p = 0; p < s.pre; p++) {
-            for (int64_t v = block; v < s.rows && !s.accumulate; v += BLOCKS)
+    enum { SHARES = 64 }; /* of the work, at least */
+    const int64_t blocks = s.pre < SHARES ? SHARES / s.pre : 1;
+#pragma omp parallel for collapse(2) schedule(dynamic, 1)
+    for (int64_t p = 0; p < s.pre; p++)
+        for (int64_t block = 0; block < blocks; block++) {
+            for (int64_t v = block; v < s.rows && !s.accumulate; v += blocks)
                 rt_gather_row(NULL, 0, RT_F32, table, p * s.table.pre + v * s.table.row, s.table_type, s.post, false);
             for (int64_t n = 0; n < s.count; n++) {
                 const int64_t v = rt_gather_row_of(index[n], s);
-                if (v >= 0 && v < s.rows && v % BLOCKS == block)
+                if (v >= 0 && v < s.rows && v % blocks == block)
                     rt_gather_row(picked, p * s.picked.pre + n * s.picked.row, s.picked_type, table,
                                   p * s.table.pre + v * s.table.row, s.table_type, s.post, true);
             }
