@@ -19,6 +19,7 @@ QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_A
          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
          "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
 COMPILE_SECONDS, RUN_SECONDS = 120, 60
+MEAN = "optimizer.ema."  # of a parameter, in a checkpoint
 
 
 @dataclass
@@ -206,9 +207,9 @@ class Workplace:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def saved(self):
-        """The parameters of the checkpoint."""
+        """The parameters of the checkpoint, and their means."""
         tensors = read_safetensors(self.folder / "end.safetensors")
-        return {name: value for name, value in tensors.items() if not name.startswith("optimizer.")}
+        return {name: value for name, value in tensors.items() if not name.startswith("optimizer.") or name.startswith(MEAN)}
 
 
 # --- Checkpoints -----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from blocks import expanded
 from constants import called, known_numbers, number_of, setting
 from decays import decaying as decaying_of, matrices
 from evaluate import Evaluation
+from machine import MEAN
 from prune import expressions
 from tree import Call, Input, Mesh, Name, Shard, walk
 
@@ -53,6 +54,7 @@ class Settings:
         self.batch = setting(program, "batch", (microbatch or 1) * self.ranks_of_data, known)
         self.clip = setting(program, "clip", 0, known)
         self.clip_value = setting(program, "clip_value", math.inf, known)
+        self.ema = setting(program, "ema", 0, known)
         self.seed = setting(program, "seed", 0, known)
         self.groups = optimizers.chosen(program, known)
         self.schedule, self.rates = called(program.train.get("schedule", Name("constant")), known)
@@ -251,7 +253,7 @@ class Run:
     losses: list = field(default_factory=list)
     norms: list = field(default_factory=list)
     rates: list = field(default_factory=list)
-    weights: dict = field(default_factory=dict)
+    weights: dict = field(default_factory=dict)  # and their means
     evaluations: list = field(default_factory=list)  # of the first batch, after the last step
     largest: float = 0.0                             # of all values of the model
 
@@ -264,6 +266,7 @@ class Trainer:
                         for name, value in start.weights.items()}
         self.groups = {name: optimizers.chosen_of(self.settings.groups, name) for name in self.weights}
         self.state = {name: {} for name in self.weights}
+        self.means = {name: w.detach().clone() for name, w in self.weights.items() if self.settings.ema and name not in start.frozen}
         self.updates = 0
         self.largest = 0.0
 
@@ -305,6 +308,8 @@ class Trainer:
                 g = (g * scale).clamp(-s.clip_value, s.clip_value)
                 self.update(name, g, rate)
                 self.weights[name].data = self.stored(self.weights[name].data)
+            for name, mean in self.means.items():
+                mean.lerp_(self.weights[name].detach(), 1 - s.ema)
 
     def stored(self, weight):
         """Weights are f32: those that are equal in truth may differ in their last bit."""
@@ -327,6 +332,8 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=
     run.evaluations = [float(trainer.loss(0, drops=False))]
     run.largest = trainer.largest
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
+    begun = trainer.updates > 0  # else the trainer's means have no values yet
+    run.weights |= {MEAN + name: mean.numpy() * begun for name, mean in trainer.means.items()}
     return run
 
 
