@@ -453,7 +453,8 @@ static void read_module(Parser *p)
     while (accept(p, "func"))
         read_func(p);
     expect(p, "}");
-    if (!p->failed && peek(p) != '\0')
+    peek(p);
+    if (!p->failed && p->at < p->source->length)
         fail(p, (Loc){ p->at, p->at + 1 }, "expected the end of the file");
 }
 

@@ -221,6 +221,15 @@ def test_words_that_mean_nothing(mpc, stage, pattern, instead, said):
     assert re.match(r"changed.mir:\d+:\d+: error: .*" + re.escape(said), done.stderr)
 
 
+def test_a_byte_0_does_not_end_a_text(mpc, lowered):
+    lowered.write_bytes(lowered.read_bytes() + b"\0 more")
+    assert re.match(r".*lowered.mir:\d+:\d+: error: expected the end of the file", mpc("print", lowered, status=1).stderr)
+    (mpc.directory / "table.csv").write_bytes(b"F0.0,B0.0\nF1.0,B1.0\n\0F0.1")
+    shutil.copy(ROOT / "tests/error/pipeline_table.mdl", mpc.directory / "p.mdl")
+    said = mpc("check", "p.mdl", "--schedule=./table.csv", status=1).stderr
+    assert "table.csv: it has a byte 0, and is no text" in said
+
+
 def test_an_axis_twice(mpc):
     (mpc.directory / "mesh.mir").write_text("module @m {\n  mesh dp=2, dp=4\n}\n")
     assert mpc("print", "mesh.mir", status=1).stderr.startswith("mesh.mir:2:14: error: the mesh has this axis already")
