@@ -146,28 +146,31 @@ gpu-bundle: all
 bench-gpu: all
 	@python3 bench/gpu.py
 
+# In quotes, since a folder may have any name: else `uninstall` removes another one.
+TO = '$(subst ','\'',$(DESTDIR)$(PREFIX))'
+
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels $(DESTDIR)$(PREFIX)/share/man/man1 \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/mpc/examples/maps
-	install $(BUILD)/mpc $(DESTDIR)$(PREFIX)/bin/mpc
-	install -m 644 $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(DESTDIR)$(PREFIX)/lib/mpc/
-	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(DESTDIR)$(PREFIX)/lib/mpc/include/
-	install -m 644 runtime/kernels/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/kernels/
-	install -d $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/nvrtc
-	install -m 644 runtime/cuda/*.cuh runtime/cuda/message.h $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/
-	install -m 644 runtime/cuda/nvrtc/*.h $(DESTDIR)$(PREFIX)/lib/mpc/include/cuda/nvrtc/
-	install -m 644 docs/mpc.1 $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1
-	install -m 644 driver/completion/mpc.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
-	install -m 644 examples/*.mdl $(DESTDIR)$(PREFIX)/share/mpc/examples/
-	install -m 644 examples/maps/*.map $(DESTDIR)$(PREFIX)/share/mpc/examples/maps/
+	install -d $(TO)/bin $(TO)/lib/mpc/include/kernels $(TO)/share/man/man1 \
+	    $(TO)/share/bash-completion/completions $(TO)/share/mpc/examples/maps
+	install $(BUILD)/mpc $(TO)/bin/mpc
+	install -m 644 $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(TO)/lib/mpc/
+	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(TO)/lib/mpc/include/
+	install -m 644 runtime/kernels/*.h $(TO)/lib/mpc/include/kernels/
+	install -d $(TO)/lib/mpc/include/cuda/nvrtc
+	install -m 644 runtime/cuda/*.cuh runtime/cuda/message.h $(TO)/lib/mpc/include/cuda/
+	install -m 644 runtime/cuda/nvrtc/*.h $(TO)/lib/mpc/include/cuda/nvrtc/
+	install -m 644 docs/mpc.1 $(TO)/share/man/man1/mpc.1
+	install -m 644 driver/completion/mpc.bash $(TO)/share/bash-completion/completions/mpc
+	install -m 644 examples/*.mdl $(TO)/share/mpc/examples/
+	install -m 644 examples/maps/*.map $(TO)/share/mpc/examples/maps/
 
 deb: all
 	@sh packaging/deb.sh out
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/lib/mpc $(DESTDIR)$(PREFIX)/share/mpc
-	rm -f $(DESTDIR)$(PREFIX)/bin/mpc $(DESTDIR)$(PREFIX)/share/man/man1/mpc.1 \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mpc
+	rm -rf $(TO)/lib/mpc $(TO)/share/mpc
+	rm -f $(TO)/bin/mpc $(TO)/share/man/man1/mpc.1 \
+	    $(TO)/share/bash-completion/completions/mpc
 
 # Templates are not valid C, and golden files are output of mpc.
 FORMAT ?= clang-format-14 -i

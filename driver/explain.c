@@ -35,25 +35,56 @@ static const char *without_numbers(Arena *arena, const char *name)
     return text;
 }
 
+/* A name beside the path of a parameter: their common begin. */
+typedef struct {
+    const char *path, *name; /* what follows it */
+    int numbers;             /* in it, of copies */
+    bool exist;              /* have all of these copies the parameter? */
+} Common;
+
+static Common common_begin(const Param *param, const char *name)
+{
+    Common both = { param->path, name, 0, true };
+    while (*both.path && *both.name) {
+        if (*both.path == '*' && isdigit((unsigned char)*both.name)) {
+            char *after;
+            const bool is_first = both.numbers == 0;
+            const int64_t first = is_first ? param->first : 0, step = is_first ? 1 + param->skips : 1;
+            const int64_t number = strtoll(both.name, &after, 10) - first;
+            both.exist &= number >= 0 && number % step == 0 && number / step < param->type.dim[both.numbers].size;
+            both.numbers++;
+            both.name = after;
+            both.path++;
+        } else if (*both.path != *both.name) {
+            break;
+        } else {
+            both.path++;
+            both.name++;
+        }
+    }
+    return both;
+}
+
 /* Are the numbers of `name` those of existing copies?  "h.99.wq" of twelve copies is not. */
 static bool has_copy(const Param *param, const char *name)
 {
-    const char *path = param->path;
-    int copy = 0;
-    while (*path && *name) {
-        if (*path == '*' && isdigit((unsigned char)*name)) {
-            char *after;
-            const int64_t first = copy ? 0 : param->first, step = copy ? 1 : 1 + param->skips;
-            const int64_t number = strtoll(name, &after, 10) - first;
-            if (number < 0 || number % step || number / step >= param->type.dim[copy++].size)
-                return false;
-            name = after;
-            path++;
-        } else if (*path++ != *name++) {
-            return false;
-        }
+    const Common both = common_begin(param, name);
+    return both.exist && *both.path == '\0' && *both.name == '\0';
+}
+
+/* The same of a value, which is like the parameters of its block.  Without any, its copies are not known. */
+static bool value_has_copy(const Module *m, const char *name)
+{
+    int most = 0;
+    bool exists = true;
+    for (const Param *param = m->params; param; param = param->next) {
+        const Common both = common_begin(param, name);
+        if (both.numbers > most)
+            exists = false;
+        most = both.numbers > most ? both.numbers : most;
+        exists |= both.numbers == most && both.exist;
     }
-    return *path == '\0' && *name == '\0';
+    return exists;
 }
 
 static void offer_paths(NearMiss *near, const Module *m)
@@ -106,6 +137,8 @@ static bool find_tensor(Explain *e)
                               (long long)count_copies(m, e->param->path));
         e->param = chunk;
     }
+    if (!e->param && is_path(m, plain) && !value_has_copy(m, name))
+        return run_failed(e->run, "there is no %s: %s has fewer copies", name, plain);
     if (e->param || is_path(m, plain))
         return true;
     for (const Param *param = m->params; param; param = param->next)

@@ -76,7 +76,10 @@ Source *read_text(void *context, const char *path, const char **why)
     FILE *in = fopen(path, "rb");
     size_t size = 0;
     char *text = in ? read_all(in, &size) : NULL;
-    *why = !in || ferror(in) ? strerror(errno) : size > MOST_BYTES ? "it is too large" : NULL;
+    *why = !in || ferror(in)      ? strerror(errno)
+           : size > MOST_BYTES    ? "it is too large"
+           : strlen(text) != size ? "it has a byte 0, and is no text"
+                                  : NULL;
     if (in)
         fclose(in);
     Source *source = *why ? NULL : NEW(&run->arena, Source);

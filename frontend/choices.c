@@ -74,6 +74,9 @@ static void check_sets(Lower *l, const Choice *choice)
         if (!find_row(&choice->rows, name + length + 1))
             fail_command(l, set_text(l, set), did_you_mean(l->arena, &near), "%s has no argument '%s'", choice->name,
                          name + length + 1);
+        else if (choice->said->option && find_argument(choice->said->value, name + length + 1))
+            fail_command(l, set_text(l, set), "leave it out, or there", "%s gives '%s', too", choice->said->option,
+                         name + length + 1);
     }
 }
 

@@ -278,7 +278,10 @@ static void unknown_name(Lower *l, const Ast *ast)
     const Ast *below = l->file;
     while (below && ((below->kind != A_CONST && below->kind != A_DIM) || strcmp(below->name, ast->name) != 0))
         below = below->next;
-    if (below)
+    if (below && l->elsewhere)
+        complain(l, (Where){ .at = ast->loc, .help = "give a number" }, "'%s' is not declared above what this sets",
+                 ast->name);
+    else if (below)
         complain(l, (Where){ .at = ast->loc, .help = "move it up" }, "'%s' is declared below, at %s", ast->name,
                  position_text(l, below->name_loc));
     else

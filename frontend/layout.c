@@ -72,8 +72,10 @@ static void override_axis(Layout *p, const char *at, const char *end)
     long long size = equals ? strtoll(equals + 1, &after, 10) : 0;
     const char *name = arena_text(l->arena, "%.*s", (int)((equals ? equals : end) - at), at);
     MeshAxis *axis = find_axis(p, name);
-    if (after != end || size < 1 || size > MOST_RANKS)
-        fail_command(l, said, "--mesh dp=2,tp=4", "an axis and its size are needed");
+    if (!equals || after == equals + 1 || after != end)
+        fail_command(l, said, "--mesh dp=2,tp=4", "an axis and its size, a whole number, are needed");
+    else if (size < 1 || size > MOST_RANKS)
+        fail_command(l, said, NULL, "the size of an axis must be from 1 to %d", MOST_RANKS);
     else if (!axis)
         fail_command(l, said, axis_help(p, name), "the mesh of the file has no axis '%s'", name);
     else if (axis->on_command_line)

@@ -268,7 +268,8 @@ struct Lower {
     Arena *arena; /* the module's */
     const Ast *file;
     const Source *source;
-    Lines lines; /* of the last used source */
+    const struct Elsewhere *elsewhere; /* else NULL: see go_elsewhere() */
+    Lines lines;                       /* of the last used source */
     const LowerOptions *options;
     Diags *diags;
     Settings *settings;
@@ -330,10 +331,11 @@ void fail_command(Lower *l, const char *said, const char *help, const char *form
     __attribute__((format(printf, 4, 5)));
 
 /* Between these two, messages are about `text` and not about the file. */
-typedef struct {
+typedef struct Elsewhere {
     Diags diags, *outer;
     Source text;
     const Source *file;
+    const struct Elsewhere *around;
 } Elsewhere;
 void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *text);
 void come_back(Lower *l, Elsewhere *elsewhere);

@@ -22,6 +22,8 @@ void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *
     elsewhere->diags = (Diags){ .arena = l->arena, .source = &elsewhere->text, .out = l->diags->out };
     elsewhere->outer = l->diags;
     elsewhere->file = l->source;
+    elsewhere->around = l->elsewhere;
+    l->elsewhere = elsewhere;
     l->diags = &elsewhere->diags;
     l->source = &elsewhere->text;
 }
@@ -31,6 +33,7 @@ void come_back(Lower *l, Elsewhere *elsewhere)
     elsewhere->outer->errors += elsewhere->diags.errors;
     l->diags = elsewhere->outer;
     l->source = elsewhere->file;
+    l->elsewhere = elsewhere->around;
     l->reported = NULL; /* locations in the option's text are not in the file */
 }
 

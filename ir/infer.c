@@ -6,6 +6,7 @@
 #include "infer.h"
 #include "stages.h"
 
+#include <math.h>
 #include <string.h>
 
 #define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp)                                    \
@@ -314,8 +315,15 @@ INFER(dropout)
 
 INFER(constant)
 {
+    const double value = op->attrs.value;
     results[0] = scalar_type(F32);
-    return !op->attrs.dtype || set_dtype(m, op, &results[0]);
+    if (op->attrs.dtype && !set_dtype(m, op, &results[0]))
+        return false;
+    if (results[0].dtype == I32 && !(value >= INT32_MIN && value <= INT32_MAX && value == trunc(value)))
+        return REFUSE(NULL, "%.17g is not an i32", value);
+    if (results[0].dtype == BOOL && value != 0 && value != 1)
+        return REFUSE("write 0 or 1", "%.17g is not a bool", value);
+    return true;
 }
 
 INFER(iota)

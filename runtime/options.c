@@ -258,12 +258,17 @@ static bool has_any(const RtOptions *result, const char *names)
     return has || (others && has_any(result, others + 1));
 }
 
-/* "eval-data or --eval-fraction" */
+/* "eval-data, --eval-fraction or --sample" */
 static char *needs_text(const Option *option)
 {
-    const char *others = strchr(option->needs, '|');
-    return rt_text("%.*s%s%s", (int)strcspn(option->needs, "|"), option->needs, others ? " or --" : "",
-                   others ? others + 1 : "");
+    char *text = rt_text("%s", "");
+    for (const char *at = option->needs; *at; at += *at == '|') {
+        const int length = (int)strcspn(at, "|");
+        const bool is_first = at == option->needs, is_last = !at[length];
+        rt_append(&text, "%s%.*s", is_first ? "" : is_last ? " or --" : ", --", length, at);
+        at += length;
+    }
+    return text;
 }
 
 static void check_needs(const RtOptions *result)

@@ -30,7 +30,8 @@ static void add_bytes(Bytes *bytes, const void *from, size_t count)
             abort();
         bytes->at = grown;
     }
-    memcpy(bytes->at + bytes->count, from, count);
+    if (count)
+        memcpy(bytes->at + bytes->count, from, count);
     bytes->count += count;
 }
 

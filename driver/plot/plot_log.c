@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +20,40 @@ static const char *const fields[PLOT_COLUMNS] = {
     [PLOT_DROPPED] = "dropped",
 };
 
+/* A trainer's numbers are f32: what is larger is none that can be drawn. */
+static double number_of(const cJSON *item)
+{
+    return cJSON_IsNumber(item) && fabs(item->valuedouble) <= FLT_MAX ? item->valuedouble : NAN;
+}
+
 /* NaN where there is none, or null: not a finite number.  Of a list with a number for each layer, the largest. */
 static double number_in(const cJSON *json, const char *field)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, field), *layer;
     double largest = NAN;
-    cJSON_ArrayForEach(layer, item) largest = fmax(largest, cJSON_IsNumber(layer) ? layer->valuedouble : NAN);
-    return cJSON_IsNumber(item) ? item->valuedouble : largest;
+    cJSON_ArrayForEach(layer, item) largest = fmax(largest, number_of(layer));
+    return cJSON_IsNumber(item) ? number_of(item) : largest;
+}
+
+/* A number, null, or a list of them? */
+static bool is_numeric(const cJSON *item, bool may_be_list)
+{
+    const cJSON *layer;
+    bool good = cJSON_IsNumber(item) || cJSON_IsNull(item) || (may_be_list && cJSON_IsArray(item));
+    if (cJSON_IsArray(item))
+        cJSON_ArrayForEach(layer, item) good = good && is_numeric(layer, false);
+    return good;
+}
+
+static bool is_step_line(const cJSON *json)
+{
+    const double most = 9007199254740992, step = number_in(json, "step"); /* 2^53 */
+    bool good = step >= 0 && step <= most && step == floor(step);
+    for (int column = 0; column < PLOT_COLUMNS; column++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, fields[column]);
+        good = good && (!item || is_numeric(item, true));
+    }
+    return good;
 }
 
 static double *grown(Arena *arena, const double *old, int count, int room)
@@ -52,11 +80,13 @@ static bool refuse(Run *run, const PlotRun *log, int64_t line, const char *why)
                       why);
 }
 
-static bool take_line(Run *run, PlotRun *log, const char *text, int64_t line)
+static bool take_line(Run *run, PlotRun *log, const char *text, size_t length, int64_t line)
 {
-    cJSON *json = cJSON_Parse(text);
+    const char *end = NULL;
+    cJSON *json = cJSON_ParseWithLengthOpts(text, length, &end, false);
     const double step = number_in(json, "step");
-    const bool is_step = step >= 0, follows = log->count == 0 || step > log->step[log->count - 1];
+    const bool is_whole = json && end + strspn(end, " \r\n") == text + length && strlen(text) == length;
+    const bool is_step = is_whole && is_step_line(json), follows = log->count == 0 || step > log->step[log->count - 1];
     if (is_step && follows) {
         make_room(&run->arena, log);
         const int i = log->count++;
@@ -94,9 +124,10 @@ bool read_log(Run *run, PlotRun *log, const char *path)
     char *text = NULL;
     size_t room = 0;
     bool good = true;
-    for (int64_t line = 1; good && getline(&text, &room, in) > 0; line++)
-        if (line == 1 || strchr(text, '\n')) /* of a run that is going on, or was killed, the last line may be half */
-            good = take_line(run, log, text, line);
+    ssize_t length;
+    for (int64_t line = 1; good && (length = getline(&text, &room, in)) > 0; line++)
+        if (line == 1 || text[length - 1] == '\n') /* of a run that goes on, or was killed, the last may be half */
+            good = take_line(run, log, text, (size_t)length, line);
     if (good && ferror(in))
         good = run_failed(run, "cannot read %s: %s", path, strerror(errno));
     free(text);

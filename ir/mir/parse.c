@@ -251,7 +251,7 @@ static void read_func(Parser *p)
     }
     if (accept(p, "frame")) {
         expect(p, "(");
-        f->frame = read_int(p);
+        f->frame = read_natural(p);
         expect(p, ")");
     }
     expect(p, "{");
@@ -271,7 +271,12 @@ static void read_mesh(Parser *p)
             fail(p, from(p, p->at), "too many axes");
             break;
         }
+        peek(p);
+        const int begin = p->at;
         m->axis[m->naxes] = read_name(p);
+        for (int i = 0; i < m->naxes && !p->failed; i++)
+            if (m->axis[i] == m->axis[m->naxes])
+                fail(p, from(p, begin), "the mesh has this axis already");
         expect(p, "=");
         int64_t size = read_int(p);
         if (!p->failed && (size < 1 || size > 1 << 20))
@@ -282,14 +287,17 @@ static void read_mesh(Parser *p)
 
 static void read_param(Parser *p, Param **end)
 {
-    Param *param = *end = NEW(&p->module->arena, Param);
+    Param *param = NEW(&p->module->arena, Param);
     expect(p, "%");
     int at = p->at;
     param->name = read_name(p);
     param->loc = from(p, at);
+    if (!p->failed && find_param(p->module, param->name))
+        fail(p, param->loc, "a parameter of that name is declared above");
+    *end = param;
     param->path = read_name(p);
-    param->first = accept(p, "from") ? read_int(p) : 0;
-    param->skips = accept(p, "skip") ? read_int(p) : 0;
+    param->first = accept(p, "from") ? read_natural(p) : 0;
+    param->skips = accept(p, "skip") ? read_natural(p) : 0;
     expect(p, ":");
     param->type = read_type(p);
     expect(p, "=");
@@ -445,7 +453,8 @@ static void read_module(Parser *p)
     while (accept(p, "func"))
         read_func(p);
     expect(p, "}");
-    if (!p->failed && peek(p) != '\0')
+    peek(p);
+    if (!p->failed && p->at < p->source->length)
         fail(p, (Loc){ p->at, p->at + 1 }, "expected the end of the file");
 }
 

@@ -23,6 +23,7 @@ Name read_name(Parser *p);
 Name read_quoted(Parser *p); /* "text", of one line; \xNN is the byte of that number */
 double read_number(Parser *p);
 int64_t read_int(Parser *p);
+int64_t read_natural(Parser *p); /* not negative */
 Axes read_axes(Parser *p);
 Names read_names(Parser *p);
 Name read_parts(Parser *p); /* of a split: see Split */

@@ -2,6 +2,7 @@
 #include "parse.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,8 @@ double read_number(Parser *p)
     double value = strtod(begin, &end); /* the text of a Source ends with a NUL */
     if (end == begin || end > p->source->text + p->source->length)
         return fail(p, (Loc){ p->at, p->at + 1 }, "expected a number"), 0;
+    if (isinf(value) && isdigit((unsigned char)begin[begin[0] == '-']))
+        return fail(p, (Loc){ p->at, p->at + (int)(end - begin) }, "the number is too large; the largest is inf"), 0;
     p->at += (int)(end - begin);
     return value;
 }
@@ -113,6 +116,16 @@ int64_t read_int(Parser *p)
     if (!p->failed && !(value > -9e15 && value < 9e15 && value == (double)(int64_t)value))
         fail(p, from(p, begin), "expected a whole number");
     return p->failed ? 0 : (int64_t)value;
+}
+
+int64_t read_natural(Parser *p)
+{
+    peek(p);
+    int begin = p->at;
+    int64_t value = read_int(p);
+    if (!p->failed && value < 0)
+        fail(p, from(p, begin), "expected a whole number that is not negative");
+    return p->failed ? 0 : value;
 }
 
 static int read_axis(Parser *p)
@@ -301,23 +314,24 @@ Storage *read_storage(Parser *p, const Type *type)
         return NULL;
     Storage *storage = NEW(&p->module->arena, Storage);
     if (peek(p) == 'p') {
-        p->at++;
+        const int begin = p->at++;
+        const int64_t number = read_natural(p);
+        if (number > INT32_MAX)
+            fail(p, from(p, begin), "no function has so many pointers");
         storage->base = BY_POINTER;
-        storage->pointer = (int)read_int(p);
+        storage->pointer = (int)number;
     } else {
-        int64_t at = read_int(p);
-        storage->base = at < 0 ? BY_POINTER : IN_FRAME; /* -1 - its number, as printed */
-        storage->pointer = at < 0 ? (int)(-1 - at) : 0;
-        storage->at = at < 0 ? 0 : at;
+        storage->base = IN_FRAME;
+        storage->at = read_natural(p);
     }
     if (storage->base == BY_POINTER && accept(p, "+"))
-        storage->at = read_int(p);
+        storage->at = read_int(p); /* before another value of that pointer, or after it */
     expect(p, "strides");
     expect(p, "(");
     for (int i = 0; i < type->rank && !p->failed; i++) {
         if (i)
             expect(p, ",");
-        storage->stride[i] = read_int(p);
+        storage->stride[i] = read_natural(p);
     }
     expect(p, ")");
     return storage;
@@ -381,17 +395,30 @@ static Zigzag parse_Zigzag(Parser *p) { return accept(p, "true") ? 2 : read_bloc
 #define END(kind)
 #include "words.def"
 
-/* One `key=` of an attribute list: the key must end where the text has '='. */
-static bool accept_key(Parser *p, const char *key) { return accept(p, key) && expect(p, "="); }
+/* One `key=` of a list, in which it occurs once: the key must end where the text has '='. */
+static bool accept_key(Parser *p, const char *key, bool *given)
+{
+    const int begin = p->at;
+    if (!accept(p, key))
+        return false;
+    if (*given)
+        fail(p, from(p, begin), "this is given twice");
+    *given = true;
+    return expect(p, "=");
+}
 
 void read_attrs(Parser *p, Attrs *attrs)
 {
+    struct {
+#define ATTR(key, kind) bool key;
+#include "attrs.def"
+    } given = { 0 };
     if (!accept(p, "{"))
         return;
     do {
         peek(p);
 #define ATTR(key, kind)                                                                                                \
-    if (accept_key(p, #key)) {                                                                                         \
+    if (accept_key(p, #key, &given.key)) {                                                                             \
         attrs->key = parse_##kind(p);                                                                                  \
         continue;                                                                                                      \
     }
@@ -403,11 +430,15 @@ void read_attrs(Parser *p, Attrs *attrs)
 
 void read_train(Parser *p, Train *train)
 {
+    struct {
+#define TRAIN(key, kind) bool key;
+#include "train.def"
+    } given = { 0 };
     expect(p, "{");
     do {
         peek(p);
 #define TRAIN(key, kind)                                                                                               \
-    if (accept_key(p, #key)) {                                                                                         \
+    if (accept_key(p, #key, &given.key)) {                                                                             \
         train->key = parse_##kind(p);                                                                                  \
         continue;                                                                                                      \
     }

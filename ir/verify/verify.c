@@ -33,6 +33,16 @@ static bool verify_type(Module *m, Loc loc, const Value *value)
     return true;
 }
 
+/* A function gets a pointer for each parameter and each result; what the trainer calls, none. */
+static bool verify_pointer(Module *m, const Func *f, Loc loc, const Value *value)
+{
+    const bool is_entry = f->role == STEP || f->role == EVAL || f->role == PREDICT;
+    const int count = is_entry ? 0 : f->params.count + f->results.count;
+    const Storage *storage = value->storage;
+    return !storage || storage->base != BY_POINTER || storage->pointer < count ||
+           WRONG(loc, "%%%s is at pointer p%d, and @%s has %d pointers", value->name, storage->pointer, f->name, count);
+}
+
 /* `defined`: the values defined before it. */
 static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined)
 {
@@ -50,7 +60,7 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
         if (!type_equal(&inferred[i], &value->type))
             return WRONG_OP("%s gives %s, but %%%s is %s", info(op)->name, type_text(m, &inferred[i]), value->name,
                             type_text(m, &value->type));
-        if (!verify_type(m, op->loc, value))
+        if (!verify_type(m, op->loc, value) || !verify_pointer(m, f, op->loc, value))
             return false;
     }
     return true;
@@ -136,7 +146,7 @@ static bool verify_func(Module *m, const Func *f)
     if (reaches(m, f, f, DEEPEST))
         return WRONG(loc, "@%s calls itself, or calls are nested deeper than %d", f->name, DEEPEST);
     for (int i = 0; i < f->params.count; i++)
-        good &= verify_type(m, loc, f->params.at[i]);
+        good &= verify_type(m, loc, f->params.at[i]) && verify_pointer(m, f, f->loc, f->params.at[i]);
     if (!good)
         return false;
     Arena scratch = { 0 };

@@ -3,6 +3,7 @@
  * A fragment of IR needs no head.  A module that becomes a trainer needs a head that is consistent with its functions.
  */
 #include "ir.h"
+#include "map.h"
 #include "optimize.h"
 
 #include <float.h>
@@ -96,6 +97,49 @@ static bool verify_vocab(Module *m)
     if (f && (f->results.count != 1 || find_dim(&f->results.at[0]->type, m->vocab) < 0))
         return WRONG(m, f->loc, "@%s returns logits along '%s'", f->name, m->vocab);
     return true;
+}
+
+/* --- Parameters ------------------------------------------------------------------------------- */
+
+enum { MAX_COPIES = 1 << 20 };
+
+/* The full names of the tensors from the first '*' of `path` on, whose copies are dim `dim` of the parameter: none is
+ * that of another one. */
+static bool verify_names(Module *m, Map *names, const Param *param, const char *path, int dim)
+{
+    const char *star = strchr(path, '*');
+    if (!star) {
+        const Name name = intern(m, path, (int)strlen(path));
+        const Param *other = map_get(names, name);
+        map_put(names, name, (void *)param);
+        return !other || WRONG(m, param->loc, "%%%s and %%%s both have the tensor '%s' of a checkpoint", other->name,
+                               param->name, name);
+    }
+    if (dim == param->type.rank)
+        return WRONG(m, param->loc, "the path '%s' of %%%s has a '*' for each dim of copies, and its type has %d dims",
+                     param->path, param->name, param->type.rank);
+    if (param->type.dim[dim].size > MAX_COPIES)
+        return WRONG(m, param->loc, "%%%s has more than %d copies along '%s'", param->name, MAX_COPIES,
+                     param->type.dim[dim].name);
+    bool good = true;
+    for (int64_t i = 0; good && i < param->type.dim[dim].size; i++) {
+        const int64_t copy = dim ? i : param->first + i * (1 + param->skips);
+        good = verify_names(m, names, param,
+                            arena_text(names->arena, "%.*s%lld%s", (int)(star - path), path, (long long)copy, star + 1),
+                            dim + 1);
+    }
+    return good;
+}
+
+static bool verify_params(Module *m)
+{
+    Arena scratch = { 0 };
+    Map names = { .arena = &scratch };
+    bool good = true;
+    for (const Param *param = m->params; good && param; param = param->next)
+        good = verify_names(m, &names, param, param->path, 0);
+    arena_free(&scratch);
+    return good;
 }
 
 static bool verify_rules(Module *m)
@@ -244,7 +288,7 @@ bool verify_model(Module *m)
 bool verify_program(Module *m)
 {
     const Func *model = func_with_role(m, MODEL), *step = func_with_role(m, STEP), *all = model ? model : step;
-    if (!verify_train(m) || !verify_inputs(m) || !verify_vocab(m) || !verify_rules(m))
+    if (!verify_train(m) || !verify_inputs(m) || !verify_vocab(m) || !verify_params(m) || !verify_rules(m))
         return false;
     if (!all || (model && step))
         return WRONG(m, m->train_loc, "the module needs one function with the role 'model' or 'step'");

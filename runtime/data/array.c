@@ -1,6 +1,7 @@
 /* array.c -- the numbers of a mapped file, whatever their type. */
 #include "convert.h"
 #include "data.h"
+#include "state.h"
 
 #include <string.h>
 
@@ -58,6 +59,15 @@ int64_t rt_integer_at(const RtArray *array, int64_t position)
     default:
         LOAD(int64_t, );
     }
+}
+
+char *rt_integer_text(const RtArray *array, int64_t position)
+{
+    uint64_t wide = 0;
+    if (array->type == DATA_U64)
+        memcpy(&wide, array->first + position * (int64_t)sizeof wide, sizeof wide);
+    return wide > INT64_MAX ? rt_text("%llu", (unsigned long long)wide)
+                            : rt_text("%lld", (long long)rt_integer_at(array, position));
 }
 
 double rt_real_at(const RtArray *array, int64_t position)

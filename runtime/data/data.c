@@ -174,8 +174,6 @@ static Spot spot_of(const RtData *data, const RtFeed *part, int64_t sequence)
     return (Spot){ &data->array[i], (data->shard[i].begin + number - data->shard[i].first) * part->record };
 }
 
-const char *rt_data_path(const RtData *data) { return data->source->name; }
-
 char *rt_data_words(const RtData *data, int i)
 {
     return data->is_records ? rt_records_words(data) : rt_stream_words(data, i);
@@ -227,22 +225,22 @@ static char *index_text(const RtArray *array, int64_t at)
 
 static char *fault_text(const RtData *data, const RtInput *input, const RtFeed *part, const RtArray *array, int64_t at)
 {
+    const bool is_real = rt_number_is_real(array->type);
+    char *number = is_real ? rt_text("%g", rt_real_at(array, at)) : rt_integer_text(array, at), *text;
+    char *where = index_text(array, at);
     if (!data->is_records)
-        return rt_text("%s %s: token %lld at position %lld is not in the vocabulary of %lld; "
+        text = rt_text("%s %s: token %s at position %lld is not in the vocabulary of %lld; "
                        "were the data made with the tokenizer of this model, and are they %s? (--data-format says so)",
-                       data->option, array->path, (long long)rt_integer_at(array, at), (long long)at,
-                       (long long)part->vocab, array->format);
-    char *where = index_text(array, at), *text;
-    if (input->type == RT_F32)
-        text = rt_text("%s %s=%s: %g at %s is not a finite number of f32", data->option, input->of, array->path,
-                       rt_real_at(array, at), where);
+                       data->option, array->path, number, (long long)at, (long long)part->vocab, array->format);
+    else if (input->type == RT_F32)
+        text = rt_text("%s %s=%s: %s at %s is not a finite number of f32", data->option, input->of, array->path, number,
+                       where);
     else if (input->type == RT_BOOL)
-        text = rt_text("%s %s=%s: %lld at %s is neither 0 nor 1", data->option, input->of, array->path,
-                       (long long)rt_integer_at(array, at), where);
+        text = rt_text("%s %s=%s: %s at %s is neither 0 nor 1", data->option, input->of, array->path, number, where);
     else
-        text = rt_text("%s %s=%s: %lld at %s is not from %s to %lld", data->option, input->of, array->path,
-                       (long long)rt_integer_at(array, at), where, input->vocab > 0 ? "0" : "-2147483648",
-                       (long long)part->vocab - 1);
+        text = rt_text("%s %s=%s: %s at %s is not from %s to %lld", data->option, input->of, array->path, number, where,
+                       input->vocab > 0 ? "0" : "-2147483648", (long long)part->vocab - 1);
+    free(number);
     free(where);
     return text;
 }

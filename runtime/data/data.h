@@ -91,9 +91,6 @@ typedef struct {
 RtData *rt_data_open(const Rt *rt, RtDataGiven given, const RtFunction *f);
 void rt_data_close(RtData *data);
 
-/* The first file, or folder. */
-const char *rt_data_path(const RtData *data);
-
 /* Of portion i: "1000 tokens (uint16), 15 sequences", "70 records of image (NumPy, float32), label (NumPy, int64)", and
  * its share, where there are several; owned by the caller. */
 char *rt_data_words(const RtData *data, int i);
@@ -130,6 +127,7 @@ bool rt_number_take(RtArray *array, const RtNumberName names[], int count, const
 int rt_number_bytes(RtNumberType type);
 bool rt_number_is_real(RtNumberType type);
 int64_t rt_integer_at(const RtArray *array, int64_t position); /* not of real numbers; at most INT64_MAX */
+char *rt_integer_text(const RtArray *array, int64_t position); /* exactly; owned by the caller */
 double rt_real_at(const RtArray *array, int64_t position);
 
 /* --- format.c: detects the format of tokens; sets the fields from `format` on except map and bytes ------ */

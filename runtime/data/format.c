@@ -175,6 +175,15 @@ static void take_megatron(RtArray *array)
 
 typedef void Take(RtArray *array);
 
+/* The length of a header, and the header, which is JSON. */
+static bool is_safetensors(const RtArray *array)
+{
+    if (array->bytes < 10 || memcmp(array->map + 8, "{\"", 2))
+        return false;
+    const int64_t length = read_i64(array->map);
+    return length > 1 && length <= array->bytes - 8 && strchr("} ", array->map[8 + length - 1]); /* padded */
+}
+
 /* Rejects files that cannot be tokens, independent of their name. */
 static void refuse_packed(const RtArray *array)
 {
@@ -191,6 +200,10 @@ static void refuse_packed(const RtArray *array)
         { "PAR1", "Parquet", "write its tokens to a .u16, .u32 or .npy file" },
         { "\x89HDF", "HDF5", "write its tokens to a .u16, .u32 or .npy file" },
     };
+    if (is_safetensors(array))
+        rt_fail("%s %s: it begins as safetensors does: give %s INPUT=FILE if its tensors are records, write its tokens "
+                "to a .u16, .u32 or .npy file, or give its format with --data-format",
+                array->option, array->path, array->option);
     for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
         size_t length = strlen(packed[i].magic);
         if ((size_t)array->bytes >= length && !memcmp(array->map, packed[i].magic, length))

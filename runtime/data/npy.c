@@ -14,7 +14,8 @@ enum {
     MAGIC = sizeof magic - 1,
     VERSION = MAGIC,
     LENGTH = MAGIC + 2,
-    WIDE = 2 /* from this version on, a u32 length */
+    WIDE = 2, /* from this version on, a u32 length */
+    LAST_VERSION = 3
 };
 
 bool rt_npy_is(const RtArray *array) { return array->bytes > LENGTH + 4 && !memcmp(array->map, magic, MAGIC); }
@@ -64,7 +65,7 @@ static void take_shape(RtArray *array, const char *shape)
         at = end + strspn(end, ", ");
     }
     if (*shape != '(' || *at != ')' || array->rank == 0)
-        refuse(array, rt_text("of shape %.*s, where 1 to %d dims are needed", (int)strcspn(shape, ")") + 1, shape,
+        refuse(array, rt_text("of shape %.*s), where 1 to %d dims are needed", (int)strcspn(shape, ")}\n"), shape,
                               RT_DATA_RANK));
 }
 
@@ -75,6 +76,8 @@ void rt_npy_take(RtArray *array)
     if (!rt_npy_is(array))
         refuse(array, "it is not: it does not begin with \\x93NUMPY");
     memcpy(&length, array->map + LENGTH, (size_t)width);
+    if (array->map[VERSION] < 1 || array->map[VERSION] > LAST_VERSION)
+        refuse(array, rt_text("of version %u: save it again", (unsigned char)array->map[VERSION]));
     int64_t begin = LENGTH + width + (int64_t)length;
     if (begin > array->bytes)
         refuse(array, "that is cut short in its header: save it again");
@@ -96,6 +99,6 @@ void rt_npy_take_tokens(RtArray *array)
     rt_npy_take(array);
     if (array->rank == 1 && !rt_number_is_real(array->type) && array->type != DATA_BOOL)
         return;
-    refuse(array, rt_text("of %s, with %d dims; save one row of integers: np.save(path, tokens.ravel().astype('<u2'))",
+    refuse(array, rt_text("(%s) of %d dims; save one row of integers: np.save(path, tokens.ravel().astype('<u2'))",
                           array->format, array->rank));
 }

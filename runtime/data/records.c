@@ -271,6 +271,18 @@ int64_t rt_records_at(const RtData *data, int64_t number)
     return scaled(number + 1, all, own) - (scaled(number + 1, all, own) * own == (number + 1) * all);
 }
 
+/* Each format that occurs, once. */
+static void append_formats(char **text, const RtArray *array, int count)
+{
+    for (int i = 0; i < count; i++) {
+        bool is_new = true;
+        for (int k = 0; k < i && is_new; k++)
+            is_new = strcmp(array[i].format, array[k].format) != 0;
+        if (is_new)
+            rt_append(text, "%s%s", i ? ", " : "", array[i].format);
+    }
+}
+
 char *rt_records_words(const RtData *data)
 {
     char *text = rt_text("%lld records of ", (long long)data->portion->count);
@@ -278,7 +290,8 @@ char *rt_records_words(const RtData *data)
         rt_append(&text, "%s%s (", column > data->column ? ", " : "", column->input);
         if (column->count > 1)
             rt_append(&text, "%d files, ", column->count);
-        rt_append(&text, "%s)", data->array[column->first].format);
+        append_formats(&text, data->array + column->first, column->count);
+        rt_append(&text, ")");
     }
     if (data->share == RT_TRAINED)
         rt_append(&text, ", without those held out");

@@ -47,21 +47,50 @@ static int64_t step_in(const char *base, const char *name)
     return length > 0 && !strcmp(digits + length, base + stem) ? strtoll(digits, NULL, 10) : -1;
 }
 
+static bool is_saved(RtSavedSteps steps, int64_t step)
+{
+    return step > steps.begun_at && step <= steps.last && step % steps.every == 0;
+}
+
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* With a / at its end, or ".": owned by the caller. */
+static char *folder_of(const char *path)
+{
+    const int length = (int)(base_of(path) - path);
+    return length ? rt_text("%.*s", length, path) : rt_text(".");
+}
+
 /* Of the names that the run will need, one that a file has; NULL: none.  Owned by the caller. */
 static char *taken_name(const char *target, RtSavedSteps steps)
 {
-    const char *slash = strrchr(target, '/'), *base = slash ? slash + 1 : target;
-    char *directory = slash ? rt_text("%.*s/", (int)(slash - target), target) : rt_text("."), *taken = NULL;
+    char *directory = folder_of(target), *taken = NULL;
     DIR *files = opendir(directory);
-    for (struct dirent *file; files && !taken && (file = readdir(files));) {
-        const int64_t step = step_in(base, file->d_name);
-        if (step > steps.begun_at && step <= steps.last && step % steps.every == 0)
+    for (struct dirent *file; files && !taken && (file = readdir(files));)
+        if (is_saved(steps, step_in(base_of(target), file->d_name)))
             taken = rt_text("%s", file->d_name);
-    }
     if (files)
         closedir(files);
     free(directory);
     return taken;
+}
+
+bool rt_keep_needs(const char *path, const char *other, RtSavedSteps steps)
+{
+    char *target = rt_output_target(path), *file = rt_output_target(other);
+    char *folder = folder_of(target), *folder_of_file = folder_of(file);
+    struct stat a, b;
+    const bool needs = is_saved(steps, step_in(base_of(target), base_of(file))) && !stat(folder, &a) &&
+                       !stat(folder_of_file, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    free(folder_of_file);
+    free(folder);
+    free(file);
+    free(target);
+    return needs;
 }
 
 /* Links the checkpoint, or before the first one the partial that its lock has made. */

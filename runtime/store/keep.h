@@ -19,6 +19,9 @@ typedef struct {
     int64_t begun_at, every, last;
 } RtSavedSteps;
 
+/* Will a run with --save=path give the name of the file `other` to a checkpoint? */
+bool rt_keep_needs(const char *path, const char *other, RtSavedSteps steps);
+
 /* Ends the trainer if the file system has no hard links or, unless `may_replace`, if a name is taken that the run will
  * need. */
 RtKeep rt_keep_open(const char *path, int64_t count, RtSavedSteps steps, bool may_replace);

@@ -185,12 +185,12 @@ static void check_steps(const RtRun *run)
 static void note_changed_data(const RtRun *run)
 {
     const RtPlace *place = &run->place;
-    if (!run->data || place->sequences == 0)
+    if (!run->data || place->sequences == 0 || run->options.steps == 0)
         return;
     int64_t sequences = rt_data_sequences(run->data);
     if (sequences != place->sequences)
-        rt_note("note: --data %s has %lld sequences, but the checkpoint's had %lld: it continues in another order",
-                rt_data_path(run->data), (long long)sequences, (long long)place->sequences);
+        rt_note("note: --data has %lld %s, but the checkpoint's had %lld: it continues in another order",
+                (long long)sequences, run->data->is_records ? "records" : "sequences", (long long)place->sequences);
     char *weights = rt_data_weights(run->data);
     if (strcmp(weights, place->weights))
         rt_note("note: --data has the weights %s, but the checkpoint's had %s: it continues in another order",

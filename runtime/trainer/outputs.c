@@ -3,6 +3,7 @@
 
 #include "data/source.h"
 #include "state.h"
+#include "store/keep.h"
 #include "store/output.h"
 #include "trace.h"
 
@@ -116,6 +117,18 @@ static void check_pair(const File *a, const File *b)
            b->path, a->is_written ? "each would write over the other" : "what is written would destroy what is read");
 }
 
+/* A checkpoint of --keep under the name of a file that the run reads or writes.  What it loads it may replace, as with
+ * --save, or it begins behind that. */
+static void check_kept(const File *file, const RtOptions *options)
+{
+    const RtSavedSteps all = { 0, options->save_every, options->steps };
+    if (strcmp(file->option, "--load") && strcmp(file->option, "--save") &&
+        rt_keep_needs(options->save, file->path, all))
+        rt_end(RT_EXIT_USAGE,
+               "%s %s and a checkpoint that --keep %lld will keep beside --save %s have one name; give another",
+               file->option, file->path, (long long)options->keep, options->save);
+}
+
 void rt_outputs_keep(const char *path, const char *option, const char *remedy)
 {
     struct stat info;
@@ -140,6 +153,8 @@ void rt_outputs_check(const RtOptions *options, int rank)
     for (int a = 0; a < count; a++)
         for (int b = a + 1; b < count; b++)
             check_pair(&files[a], &files[b]);
+    for (int i = 0; i < count && options->given.keep; i++)
+        check_kept(&files[i], options);
     const File *load = find(files, count, "--load"), *save = find(files, count, "--save");
     bool goes_on = load && save && is_same(load, save) && !options->weights_only;
     if (save && !goes_on && !options->overwrite && rank == 0) /* one rank creates the file */

@@ -192,3 +192,44 @@ def test_a_head_that_lacks_a_line(mpc, stage):
             said = mpc("opt", "--pass=autodiff", "less.mir", status=1).stderr
             assert "error: " in said and "internal" not in said, lines[i]
     assert not (mpc.directory / "out").exists()
+
+
+@pytest.mark.parametrize("stage, pattern, instead, said", [
+    ("lower", r"(  param %wte .*\n)", r"\1\1", "a parameter of that name is declared above"),
+    ("lower", r"(%h\.\S*attn\.wk) \S+", r"\1 h.*.attn.wq", "both have the tensor 'h.0.attn.wq' of a checkpoint"),
+    ("lower", r"%wte wte", "%wte wte.*.*.*", "the path 'wte.*.*.*' of %wte has a '*' for each dim of copies, and its type has 2"),
+    ("lower", r"(train {)(optimizer=\w+)", r"\1\2, \2", "this is given twice"),
+    ("lower", r"{dim=vocab}", "{dim=vocab, dim=vocab}", "this is given twice"),
+    ("lower", r"constant {value=\S+} : f32", "constant {dtype=i32, value=0.5} : i32", "0.5 is not an i32"),
+    ("lower", r"constant {value=\S+} : f32", "constant {dtype=i32, value=inf} : i32", "inf is not an i32"),
+    ("lower", r"constant {value=\S+} : f32", "constant {value=-1e400} : f32", "the number is too large; the largest is inf"),
+    ("lower", r"constant {value=\S+} : f32", "constant {dtype=bool, value=2} : bool", "2 is not a bool"),
+    ("memory", r" at \d+ strides", " at -1 strides", "expected a whole number that is not negative"),
+    ("memory", r" at p\d+ strides", " at p999 strides", "is at pointer p999, and @"),
+    ("memory", r" at p\d+ strides", " at p99999999999 strides", "no function has so many pointers"),
+    ("memory", r" frame\(\d+", " frame(-64", "expected a whole number that is not negative"),
+    ("memory", r"(func step .*?) at \d+ strides", r"\1 at p0 strides", "is at pointer p0, and @step has 0 pointers"),
+])
+def test_words_that_mean_nothing(mpc, stage, pattern, instead, said):
+    """A place of the text, and the reason: no crash, no internal error, and nothing that is passed over."""
+    mpc("compile", "tiny.mdl", f"--compile-to={stage}", "-o", "whole.mir")
+    text = (mpc.directory / "whole.mir").read_text()
+    changed, count = re.subn(pattern, instead, text, count=1)
+    assert count == 1
+    (mpc.directory / "changed.mir").write_text(changed)
+    done = mpc("compile", "--compile-from=changed.mir", "-o", "out", "--no-cc", status=1)
+    assert re.match(r"changed.mir:\d+:\d+: error: .*" + re.escape(said), done.stderr)
+
+
+def test_a_byte_0_does_not_end_a_text(mpc, lowered):
+    lowered.write_bytes(lowered.read_bytes() + b"\0 more")
+    assert re.match(r".*lowered.mir:\d+:\d+: error: expected the end of the file", mpc("print", lowered, status=1).stderr)
+    (mpc.directory / "table.csv").write_bytes(b"F0.0,B0.0\nF1.0,B1.0\n\0F0.1")
+    shutil.copy(ROOT / "tests/error/pipeline_table.mdl", mpc.directory / "p.mdl")
+    said = mpc("check", "p.mdl", "--schedule=./table.csv", status=1).stderr
+    assert "table.csv: it has a byte 0, and is no text" in said
+
+
+def test_an_axis_twice(mpc):
+    (mpc.directory / "mesh.mir").write_text("module @m {\n  mesh dp=2, dp=4\n}\n")
+    assert mpc("print", "mesh.mir", status=1).stderr.startswith("mesh.mir:2:14: error: the mesh has this axis already")

@@ -45,3 +45,16 @@ def test_compiles_where_it_is_unpacked(package, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "MPC_RUNTIME"}
     subprocess.run([mpc, "compile", HERE / "tiny.mdl", "-o", tmp_path / "out", "--cflags=-O0"], check=True, env=environment)
     start([tmp_path / "out/trainer", "--plan"], tmp_path, 0)
+
+
+@pytest.mark.parametrize("name", ["my folder", "it's"])
+def test_a_folder_of_any_name(tmp_path, name):
+    """What a part of the name names stays."""
+    other = tmp_path / name.split()[0]
+    other.mkdir(exist_ok=True)
+    (other / "mine").touch()
+    place = [f"DESTDIR={tmp_path / name}", "PREFIX=/usr"]
+    subprocess.run(["make", "-s", "install", *place], cwd=ROOT, check=True)
+    start([tmp_path / name / "usr/bin/mpc", "compile", HERE / "tiny.mdl", "-o", tmp_path / "out", "--cflags=-O0"], tmp_path, 0)
+    subprocess.run(["make", "-s", "uninstall", *place], cwd=ROOT, check=True)
+    assert [p for p in tmp_path.rglob("*") if p.is_file() and p.parent != tmp_path / "out"] == [other / "mine"]

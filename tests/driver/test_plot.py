@@ -167,6 +167,16 @@ def test_one_step_and_constant_numbers(plot):
     assert "nan" not in ET.tostring(page["Loss"]).decode().lower() and "inf" not in ET.tostring(page["Loss"]).decode()
 
 
+@pytest.mark.parametrize("number", ["1.7e308", "1e999", "-1.7e308"])
+def test_a_number_that_is_too_large(mpc, number):
+    """Of no trainer, whose numbers are f32: a gap, like null, and no endless axis."""
+    for name, loss in ("a", number), ("b", "null"):
+        (mpc.directory / name).mkdir()
+        (mpc.directory / name / "log").write_text(
+            '{"step": 1, "loss": 3}\n{"step": 2, "loss": %s}\n{"step": 3, "loss": 2}\n' % loss)
+    assert mpc("plot", "a/log", "--title=t").stdout.replace("a/log", "b/log") == mpc("plot", "b/log", "--title=t").stdout
+
+
 def test_half_a_line_at_the_end(mpc):
     """A run that goes on, or was killed."""
     (mpc.directory / "a").write_text('{"step": 1, "loss": 3}\n{"step": 2, "lo')
@@ -177,7 +187,10 @@ def test_half_a_line_at_the_end(mpc):
 @pytest.mark.parametrize("text, said", [
     ("", "a: the log is empty: it has no step yet"), ("tokens\n", "a:1: this is not a step of a log: give the file that"),
     ('{"step": 1}\n{"loss": 1}\n', "a:2: this is not a step of a log"), (None, "cannot read a: No such file"),
-    ('{"step": 2}\n{"step": 2}\n', "a:2: this step is not after the one of the line before")])
+    ('{"step": 2}\n{"step": 2}\n', "a:2: this step is not after the one of the line before"),
+    *[('{"step": 1, "loss": 3}\n' + line + '\n{"step": 3, "loss": 3}\n', "a:2: this is not a step of a log") for line in (
+        '{"step": 2, "loss": 3} x', '{"step": 2, "loss": 3\0}', '{"step": 2, "loss": "3"}', '{"step": 1.5, "loss": 3}',
+        '{"step": 1e30, "loss": 3}', '{"step": 2, "expert_load": [[1]]}', '{"step": 2, "loss": 3}\0')]])
 def test_not_a_log(refused, text, said):
     if text is not None:
         (refused.directory / "a").write_text(text)

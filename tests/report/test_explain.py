@@ -81,6 +81,7 @@ def test_nothing_moves_on_one_rank(explain):
 @pytest.mark.parametrize("name, said", [
     ("h.attn.wqq", "no parameter or value 'h.attn.wqq': did you mean h.attn.wq?"),
     ("h.4.attn.wq", "there is no h.4.attn.wq: the parameter is h.*.attn.wq, with 4 copies"),
+    ("h.4.attn.q", "there is no h.4.attn.q: h.attn.q has fewer copies"),
     ("zzzzzzzzzz", "no parameter or value 'zzzzzzzzzz'"),
     ("", "no parameter or value ''"),
     ("h..attn.wq", "no parameter or value 'h..attn.wq': did you mean h.attn.wq?"),

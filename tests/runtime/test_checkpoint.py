@@ -119,7 +119,8 @@ def test_notes_other_data(run, tmp_path, data):
     run("--data", "data.txt", "--steps", 2, "--save", "a")
     data[:500].tofile(tmp_path / "half.txt")
     done = run("--data", "half.txt", "--steps", 3, "--load", "a", "--no-shuffle")
-    assert "--data half.txt has 62 sequences, but the checkpoint's had 124" in done.stderr
+    assert "note: --data has 62 sequences, but the checkpoint's had 124" in done.stderr  # of all files
+    assert "continues" not in run("--data", "half.txt", "--steps", 0, "--load", "a").stderr
     assert "the checkpoint's data were shuffled, these are in order" in done.stderr
     assert "note:" not in run("--data", "data.txt", "--steps", 3, "--load", "a").stderr
     run("--data", "data.txt", "--steps", 2, "--save", "b", "--no-shuffle")

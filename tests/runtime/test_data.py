@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import BATCH, SEQ, philox, read_checkpoint, read_dump, read_log
+from conftest import BATCH, SEQ, philox, read_checkpoint, read_dump, read_log, write_checkpoint
 
 
 def write_llmc(path, tokens, magic=20240520, version=1, count=None):
@@ -189,9 +189,9 @@ def test_numpy_arrays(run, tmp_path, data, dtype, said, name):
 
 
 @pytest.mark.parametrize("array, said", [
-    (np.zeros(100, "f4"), "of NumPy, float32, with 1 dims; save one row of integers"),
+    (np.zeros(100, "f4"), "(NumPy, float32) of 1 dims; save one row of integers"),
     (np.zeros(100, ">u2"), "of '>u2'; save little-endian integers or floating-point numbers"),
-    (np.zeros((10, 10), "u2"), "of NumPy, uint16, with 2 dims; save one row of integers"),
+    (np.zeros((10, 10), "u2"), "(NumPy, uint16) of 2 dims; save one row of integers"),
     (np.zeros((), "u2"), "of shape (), where 1 to 9 dims are needed")])
 def test_arrays_that_are_no_tokens(refused, tmp_path, array, said):
     np.save(tmp_path / "a.npy", array)
@@ -213,6 +213,25 @@ def test_files_that_are_no_tokens(run, refused, tmp_path, magic, said):
     (tmp_path / "a").write_bytes(magic + bytes(1000))
     assert f"--data a: it begins as {said}" in refused("--data", "a", "--steps", 1)
     run("--data", "a", "--steps", 1, "--data-format", "bytes")
+
+
+def test_tensors_are_no_text(run, refused, tmp_path):
+    """A file of records, for the trainer of another model: else it trains on the bytes of the header."""
+    write_checkpoint(tmp_path / "a.safetensors", {}, {"tokens": np.zeros((40, SEQ + 1), np.int32)})
+    said = refused("--data", "a.safetensors", "--steps", 1)
+    assert "--data a.safetensors: it begins as safetensors does: give --data INPUT=FILE if its tensors are records" in said
+    run("--data", "tokens=a.safetensors", "--steps", 1)
+    run("--data", "a.safetensors", "--steps", 1, "--data-format", "bytes")
+
+
+@pytest.mark.parametrize("change, said", [
+    (lambda raw: raw[:6] + b"\x09" + raw[7:], "a NumPy array of version 9: save it again"),
+    (lambda raw: raw.replace(b"(1000,)", b"(-100,)"), "a NumPy array of shape (-100,), where 1 to 9 dims are needed"),
+])
+def test_header_of_an_array(refused, tmp_path, change, said):
+    np.save(tmp_path / "a.npy", np.zeros(1000, "u2"))
+    (tmp_path / "a.npy").write_bytes(change((tmp_path / "a.npy").read_bytes()))
+    assert refused("--data", "a.npy", "--steps", 1) == f"error: --data a.npy: {said}"
 
 
 def test_bytes_for_a_larger_vocabulary(run, refused, data):
@@ -305,7 +324,7 @@ def test_folder_of_records(run, refused, tmp_path, data):
         for given in ("rows", "whole.npy"):
             done = run("--data", f"tokens={given}", "--steps", 2, *how, TINY_DUMP=given + ".dump")
             reads.append(read_dump(tmp_path / (given + ".dump")))
-            assert "records of tokens (" + ("4 files, " if given == "rows" else "") + "NumPy, int32" in done.stderr
+            assert "records of tokens (" + ("4 files, NumPy, int32, NumPy, uint8)" if given == "rows" else "NumPy, int32)") in done.stderr
         for mine, expected in zip(*reads, strict=True):
             np.testing.assert_array_equal(mine["tokens"], expected["tokens"])
             np.testing.assert_array_equal(mine["labels"], expected["labels"])
@@ -323,6 +342,7 @@ def test_folder_of_records(run, refused, tmp_path, data):
     (np.zeros((12, SEQ + 1), np.int32).T.copy().T, "in Fortran's order"),
     (np.full((12, SEQ + 1), 300, np.int32), "300 at [0, 0] is not from 0 to 255"),
     (np.full((12, SEQ + 1), -1, np.int32), "-1 at [0, 0] is not from 0 to 255"),
+    (np.full((12, SEQ + 1), 2**64 - 100, np.uint64), "18446744073709551516 at [0, 0] is not from 0 to 255"),
     (np.zeros((12, SEQ + 1), np.complex64), "of '<c8'"),
 ])
 def test_records_that_do_not_fit(refused, tmp_path, array, said):

@@ -56,6 +56,20 @@ def test_a_name_that_is_taken(run, refused, tmp_path, data):
     assert (tmp_path / "a.step5.safetensors").exists() and (tmp_path / "a.step40.safetensors").exists()
 
 
+@pytest.mark.parametrize("option", ["--log", "--trace", "--eval-data"])
+@pytest.mark.parametrize("name", ["a.step4.safetensors", "folder/../a.step4.safetensors", "link"])
+def test_a_name_with_another_use(run, refused, tmp_path, data, option, name):
+    """What is kept would replace it, or be replaced."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("a.step4.safetensors")
+    if option == "--eval-data":
+        (tmp_path / "a.step4.safetensors").write_bytes(data.tobytes())
+    said = refused(*train(6, "--keep", 1, "--overwrite", option, name), status=2)
+    assert said == f"error: {option} {name} and a checkpoint that --keep 1 will keep beside --save a.safetensors have one name; " \
+        "give another"
+    run(*train(3, "--keep", 1, "--overwrite", option, name))  # too short for that step
+
+
 def test_only_files_that_the_run_wrote_are_removed(trainer, tmp_path, data):
     """Others that get such a name in the middle of the run stay."""
     process = subprocess.Popen([trainer, *map(str, train(10**6, "--keep", 2))], cwd=tmp_path, stdout=subprocess.DEVNULL,

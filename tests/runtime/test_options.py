@@ -75,7 +75,9 @@ def test_an_option_without_effect_is_refused(refused, name, kind, value, needed)
     given = [f"--{name}"] + ([] if kind == "FLAG" else [value.split("|")[0] if kind == "CHOICE" else VALUE[kind]])
     message = refused("--steps", 0, *given, status=2)
     above = " above 0" if needed == "steps" else ""
-    assert message == f"error: --{name} has no effect without --{needed.replace('|', ' or --')}{above}: leave it out, or give both"
+    *others, last = needed.split("|")
+    any_of = f"{', --'.join(others)} or --{last}" if others else last
+    assert message == f"error: --{name} has no effect without --{any_of}{above}: leave it out, or give both"
 
 
 @pytest.mark.parametrize("wrong, said", [
