@@ -18,8 +18,13 @@ SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
          "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}
-COMPILE_SECONDS, RUN_SECONDS = 120, 60
+COMPILE_SECONDS, RUN_SECONDS, WAIT_SECONDS = 120, 60, 20  # WAIT: of ranks for each other
 MEAN = "optimizer.ema."  # of a parameter, in a checkpoint
+
+
+def patience():
+    """How much longer everything takes where others want the processors."""
+    return max(1, os.getloadavg()[0] / os.cpu_count())
 
 
 @dataclass
@@ -31,7 +36,7 @@ class Done:
 def run(command, directory, environment=(), seconds=RUN_SECONDS):
     """Runs a command to its end; when time is over, which is longer where others want the processors, all that it has
     started ends."""
-    seconds *= max(1, os.getloadavg()[0] / os.cpu_count())
+    seconds *= patience()
     process = subprocess.Popen([str(word) for word in command], cwd=directory, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                                env={**os.environ, **QUIET, **dict(environment)})
@@ -194,10 +199,11 @@ class Workplace:
     def launched(self, trainer, how, ranks):
         if ranks == 1:
             return trainer
+        wait = ["--timeout", int(WAIT_SECONDS * (4 if how.target == "cuda" else 1) * patience())]
         if how.comm == "mpi" and how.target == "c":
-            return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, *trainer, "--timeout", 20]
-        words = " ".join(f"'{word}'" for word in trainer)
-        script = (f"for rank in $(seq 0 {ranks - 1}); do {words} --rank $rank --ranks {ranks} --timeout 20 "
+            return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, *trainer, *wait]
+        words = " ".join(f"'{word}'" for word in [*trainer, *wait])
+        script = (f"for rank in $(seq 0 {ranks - 1}); do {words} --rank $rank --ranks {ranks} "
                   f"--master 127.0.0.1:{free_port()} & jobs=\"$jobs $!\"; done\n"
                   "status=0; for job in $jobs; do wait $job || status=$?; done; exit $status")
         return ["sh", "-c", script]
