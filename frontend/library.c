@@ -67,6 +67,7 @@ static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)
 CALL(rope)
 {
     Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
+    double stretch;
     const Dim *head = &a->x[0]->type.dim[find_dim(&a->x[0]->type, attrs.feature)];
     if (!number_argument(l, a->keyword[0], 10000, &attrs.base) || !style_argument(l, a->keyword[1], &attrs.interleaved))
         return wrong;
@@ -76,6 +77,13 @@ CALL(rope)
                  head->name, (long long)head->size);
         return wrong;
     }
+    if (!number_argument(l, a->keyword[3], 1, &stretch))
+        return wrong;
+    if (stretch <= 0) {
+        complain(l, (Where){ .at = a->keyword[3]->child->loc }, "'stretch' must be above 0");
+        return wrong;
+    }
+    attrs.stretch = stretch == 1 ? 0 : stretch;
     Value *position = integers_argument(l, a, 2, a->x[0], attrs.feature);
     if (a->keyword[2] && !position)
         return wrong;

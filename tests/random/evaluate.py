@@ -366,7 +366,7 @@ class Evaluation:
         style = e.keywords.get("style", Name("half")).name
         return tensors.rope(self.tensor(e.arguments[0], values, place), *self.dims(e, 1),
                             self.keyword(e, "base", 10000), style == "interleaved",
-                            self.tensor_keyword(e, "position", values, place))
+                            self.tensor_keyword(e, "position", values, place), self.keyword(e, "stretch", 1))
 
     def cumulative(self, e, values, place, is_max):
         flags = [flag_of(e.keywords.get(name)) for name in ("exclusive", "reverse")]

@@ -255,6 +255,8 @@ class Operations(Shapes):
         seq = self.draw.choice([d for d in known if d != feature])
         style = {"style": Name(self.draw.choice(["half", "interleaved"]))} if self.draw.random() < 0.7 else {}
         base = {"base": Number(self.draw.choice(["100", "10000"]))} if self.draw.random() < 0.5 else {}
+        if self.draw.random() < 0.3:
+            base["stretch"] = Number(self.draw.choice(["2.5", "8", "1"]))
         if seq == "batch":
             return None
         at = self.integers(x, feature, {seq} if self.draw.random() < 0.8 else {}, 40) if self.draw.random() < 0.4 else None
