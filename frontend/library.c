@@ -1,4 +1,4 @@
-/* library.c -- the built-in functions rope, cumsum, cummax, dropout and rename. */
+/* library.c -- the built-in functions rope, cumsum, cummax, dropout, training and rename. */
 #include "builtins.h"
 
 #include <math.h>
@@ -126,6 +126,27 @@ CALL(dropout)
     Attrs attrs = { .rate = a->number.value, .instance = l->dropout_count++ };
     Value *key = dropout_key(l, l->frame), *origin = dropout_origin(l);
     return tensor_operand(EMIT(l, OP_dropout, attrs, a->x[0], key, origin));
+}
+
+/* --- Training, or evaluation ---------------------------------------------------------------- */
+
+/* Both are lowered for every variant, so that a model has the same parameters and errors in each. */
+CALL(training)
+{
+    Value *x[2];
+    if (!unify(l, a->call->name_loc, "choose between", a->ast, a->operand, x))
+        return wrong;
+    const Type *one = &x[0]->type, *other = &x[1]->type;
+    bool same = one->rank == other->rank;
+    for (int i = 0; same && i < one->rank; i++)
+        same = find_dim(other, one->dim[i].name) >= 0;
+    if (!same) {
+        complain(l, (Where){ .at = a->call->name_loc, .also = { a->ast[0]->loc, a->ast[1]->loc } },
+                 "cannot choose between %s and %s: training(a, b) takes two values with the same dims",
+                 dims_text(l, one), dims_text(l, other));
+        return wrong;
+    }
+    return tensor_operand(unlabelled(l, x[l->variant == AS_EVAL || l->variant == AS_PREDICT]));
 }
 
 /* --- Renaming ------------------------------------------------------------------------------ */

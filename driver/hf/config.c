@@ -5,9 +5,10 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* The item of a key with dots: "rope_parameters.rope_theta"; NULL if there is none, or null. */
+/* The item of a key with dots, "rope_parameters.rope_theta", "depths.0"; NULL if there is none, or null. */
 static const cJSON *find_key(const cJSON *config, const char *key)
 {
     char part[128];
@@ -15,7 +16,9 @@ static const cJSON *find_key(const cJSON *config, const char *key)
     int length;
     while (config && next_word(&key, '.', &word, &length)) {
         snprintf(part, sizeof part, "%.*s", length, word);
-        config = cJSON_GetObjectItemCaseSensitive(config, part);
+        config = cJSON_IsArray(config) && strspn(part, "0123456789") == (size_t)length
+                     ? cJSON_GetArrayItem(config, atoi(part))
+                     : cJSON_GetObjectItemCaseSensitive(config, part);
     }
     return cJSON_IsNull(config) ? NULL : config;
 }
