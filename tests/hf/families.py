@@ -91,9 +91,9 @@ FAMILIES = [
     Family("gpt-oss", "GptOssConfig", "GptOssForCausalLM", "examples/gptoss.mdl",
            "20B, 120B, not quantised; with `capacity = none`",
            dict(LLAMA, head_dim=16, num_hidden_layers=4, initializer_range=0.2, num_local_experts=5, num_experts_per_tok=2, intermediate_size=20,
-                sliding_window=7, swiglu_limit=0.2, experts_implementation="eager", rope_parameters=dict(
+                sliding_window=7, swiglu_limit=1.0, experts_implementation="eager", rope_parameters=dict(
                     rope_type="yarn", rope_theta=150.0, factor=8.0, beta_fast=8.0, beta_slow=1.0, truncate=False,
-                    original_max_position_embeddings=64)), dict(seq=SEQ, balance_weight=0), "examples/maps/gptoss.map", 0.3,
+                    original_max_position_embeddings=64)), dict(seq=SEQ, balance_weight=0), "examples/maps/gptoss.map", 0.1,
            edit=("capacity = 1.25, within = batch", "capacity = none")),
     Family("Mamba-2", "Mamba2Config", "Mamba2ForCausalLM", "examples/mamba2.mdl", "all sizes", dict(MAMBA, tie_word_embeddings=True), dict(chunk=3)),
     Family("Mamba-Codestral", "Mamba2Config", "Mamba2ForCausalLM", "examples/mamba2.mdl", "a table of logits of their own",
