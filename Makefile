@@ -33,7 +33,7 @@ help:
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
-	@echo 'make bridges    install tokenizers and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'
+	@echo 'make bridges    install tokenizers' libraries and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'
 	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
 	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
@@ -54,7 +54,7 @@ tensorboard:
 
 bridges:
 	/usr/bin/python3 -m venv $(BUILD)/bridges
-	$(BUILD)/bridges/bin/pip install -q wandb tokenizers numpy
+	$(BUILD)/bridges/bin/pip install -q wandb tokenizers sentencepiece tiktoken numpy
 
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf

@@ -155,8 +155,9 @@ static const char *help_for(const Ast *ast, Place place)
     const bool is_param = ast->kind == A_PARAM;
     return is_param && place == IN_REPEAT
                ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }"
-           : is_param && place == IN_SCAN ? "declare it before the scan: all places share it"
-                                          : NULL;
+           : is_param && place == IN_SCAN                  ? "declare it before the scan: all places share it"
+           : ast->kind == A_ASSIGN && place == IN_PARALLEL ? "the axes of the mesh: mesh dp = 2, tp = 4"
+                                                           : NULL;
 }
 
 /* The calls that no expression evaluates: settings, initialisers, next(tokens). */

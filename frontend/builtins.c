@@ -5,6 +5,8 @@
  */
 #include "builtins.h"
 
+#include "idioms.h"
+
 #include <string.h>
 
 typedef struct {
@@ -37,7 +39,7 @@ bool is_function(const char *name) { return find_builtin(name) != NULL; }
 void offer_functions(NearMiss *near)
 {
     for (int i = 0; i < N_BUILTINS; i++)
-        offer(near, builtins[i].name);
+        offer_spelled(near, builtins[i].name);
 }
 
 static const Operand wrong = { .kind = WRONG };

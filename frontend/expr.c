@@ -1,4 +1,5 @@
 /* expr.c -- expressions: numbers fold, tensors become ops, dims are matched by name. */
+#include "idioms.h"
 #include "lowering.h"
 
 #include <float.h>
@@ -429,7 +430,7 @@ static Operand unknown_call(Lower *l, const Ast *ast)
     if (l->matrix && find_symbol_here(&l->globals, ast->name))
         complain(l, (Where){ .at = ast->name_loc, .help = "write it out" }, "an optimizer cannot call '%s'", ast->name);
     else
-        complain(l, (Where){ .at = ast->name_loc, .help = did_you_mean(l->arena, &near) },
+        complain(l, (Where){ .at = ast->name_loc, .help = help_with(l->arena, IDIOM_FUNCTION, &near) },
                  "no function or block is named '%s'", ast->name);
     look_at_arguments(l, ast->child);
     return wrong;

@@ -1,4 +1,4 @@
-/* library.c -- the built-in functions rope, cumsum, cummax, dropout and rename. */
+/* library.c -- the built-in functions rope, cumsum, cummax, dropout, training and rename. */
 #include "builtins.h"
 
 #include <math.h>
@@ -67,6 +67,7 @@ static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)
 CALL(rope)
 {
     Attrs attrs = { .seq = a->dims.name[0], .feature = a->dims.name[1] };
+    double stretch;
     const Dim *head = &a->x[0]->type.dim[find_dim(&a->x[0]->type, attrs.feature)];
     if (!number_argument(l, a->keyword[0], 10000, &attrs.base) || !style_argument(l, a->keyword[1], &attrs.interleaved))
         return wrong;
@@ -76,6 +77,13 @@ CALL(rope)
                  head->name, (long long)head->size);
         return wrong;
     }
+    if (!number_argument(l, a->keyword[3], 1, &stretch))
+        return wrong;
+    if (stretch <= 0) {
+        complain(l, (Where){ .at = a->keyword[3]->child->loc }, "'stretch' must be above 0");
+        return wrong;
+    }
+    attrs.stretch = stretch == 1 ? 0 : stretch;
     Value *position = integers_argument(l, a, 2, a->x[0], attrs.feature);
     if (a->keyword[2] && !position)
         return wrong;
@@ -118,6 +126,27 @@ CALL(dropout)
     Attrs attrs = { .rate = a->number.value, .instance = l->dropout_count++ };
     Value *key = dropout_key(l, l->frame), *origin = dropout_origin(l);
     return tensor_operand(EMIT(l, OP_dropout, attrs, a->x[0], key, origin));
+}
+
+/* --- Training, or evaluation ---------------------------------------------------------------- */
+
+/* Both are lowered for every variant, so that a model has the same parameters and errors in each. */
+CALL(training)
+{
+    Value *x[2];
+    if (!unify(l, a->call->name_loc, "choose between", a->ast, a->operand, x))
+        return wrong;
+    const Type *one = &x[0]->type, *other = &x[1]->type;
+    bool same = one->rank == other->rank;
+    for (int i = 0; same && i < one->rank; i++)
+        same = find_dim(other, one->dim[i].name) >= 0;
+    if (!same) {
+        complain(l, (Where){ .at = a->call->name_loc, .also = { a->ast[0]->loc, a->ast[1]->loc } },
+                 "cannot choose between %s and %s: training(a, b) takes two values with the same dims",
+                 dims_text(l, one), dims_text(l, other));
+        return wrong;
+    }
+    return tensor_operand(unlabelled(l, x[l->variant == AS_EVAL || l->variant == AS_PREDICT]));
 }
 
 /* --- Renaming ------------------------------------------------------------------------------ */

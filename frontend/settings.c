@@ -1,6 +1,8 @@
 /* settings.c -- `train { }`, --set, and the source of each value. */
 #include "settings.h"
 
+#include "idioms.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -103,12 +105,15 @@ const char *set_text(Lower *l, const Override *set)
     return arena_text(l->arena, "--set %s=%s", set->name, set->value);
 }
 
-static void unknown_key(Lower *l, Loc at, const char *name)
+static const char *help_with_key(Lower *l, const char *name)
 {
     NearMiss near = { .name = name };
     for (int i = 0; i < N_KEYS; i++)
-        offer(&near, keys[i]);
-    complain(l, (Where){ .at = at, .help = did_you_mean(l->arena, &near) }, "train has no setting '%s'", name);
+        offer_spelled(&near, keys[i]);
+    const char *list = "one of", *help = help_with(l->arena, IDIOM_SETTING, &near);
+    for (int i = 0; i < N_KEYS; i++)
+        list = arena_text(l->arena, "%s %s%s", list, keys[i], i + 1 < N_KEYS ? "," : "");
+    return help ? help : list;
 }
 
 static void read_block(Reader *r, const Ast *train)
@@ -120,7 +125,8 @@ static void read_block(Reader *r, const Ast *train)
         if (ast->kind != A_SETTING)
             continue; /* reported by the parser */
         if (key == N_KEYS)
-            unknown_key(r->l, ast->name_loc, ast->name);
+            complain(r->l, (Where){ .at = ast->name_loc, .help = help_with_key(r->l, ast->name) },
+                     "train has no setting '%s'", ast->name);
         else if (r->said[key].value)
             complain(r->l, (Where){ .at = ast->name_loc }, "'%s' is already set at %s", ast->name,
                      position_text(r->l, r->said[key].at));
@@ -163,13 +169,10 @@ static void read_sets(Reader *r)
         const char *name = strncmp(set->name, "train.", 6) == 0 ? set->name + 6 : NULL;
         const char *point = name ? strchr(name, '.') : NULL;
         int key = find_key(!name ? "" : point ? arena_text(l->arena, "%.*s", (int)(point - name), name) : name);
-        NearMiss near = { .name = name ? name : "" };
-        for (int k = 0; k < N_KEYS; k++)
-            offer(&near, keys[k]);
         if (!name)
             fail_command(l, set_text(l, set), "--set train.batch=64", "only settings of train can be set");
         else if (key == N_KEYS || (point && key != OPTIMIZER && key != SCHEDULE))
-            fail_command(l, set_text(l, set), did_you_mean(l->arena, &near), "train has no setting '%s'", name);
+            fail_command(l, set_text(l, set), help_with_key(l, name), "train has no setting '%s'", name);
         else if (!point)
             r->said[key] = said_on_command_line(l, set);
     }

@@ -118,6 +118,7 @@ char *call_rope(const Operands *o)
     put_text(&fields, "interleaved", a->interleaved ? "true" : "false");
     put_text(&fields, "inverse", a->inverse ? "true" : "false");
     put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
+    put_text(&fields, "stretch", arena_text(&o->m->arena, "%.17g", a->stretch ? a->stretch : 1));
     put_part(&fields, o->m, &x->dim[find_dim(x, a->seq)], "part");
     const char *position = operand_named(o, "position") ? "position" : "RT_NO_POSITION";
     return call_with_shape(o, "RtRope", "rt_rope", arena_text(&o->m->arena, "x, %s, y%s", position, o->more), &fields);

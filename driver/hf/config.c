@@ -1,13 +1,14 @@
-/* config.c -- `need`, `cycle` and `set` of a .map file: what config.json says, as values of the model's consts and
+/* config.c -- `need`, `cycle`, `if` and `set` of a .map file: what config.json says, as values of the model's consts and
  * dims. */
 #include "folder.h"
 #include "name_map.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* The item of a key with dots: "rope_parameters.rope_theta"; NULL if there is none, or null. */
+/* The item of a key with dots, "rope_parameters.rope_theta", "depths.0"; NULL if there is none, or null. */
 static const cJSON *find_key(const cJSON *config, const char *key)
 {
     char part[128];
@@ -15,9 +16,20 @@ static const cJSON *find_key(const cJSON *config, const char *key)
     int length;
     while (config && next_word(&key, '.', &word, &length)) {
         snprintf(part, sizeof part, "%.*s", length, word);
-        config = cJSON_GetObjectItemCaseSensitive(config, part);
+        config = cJSON_IsArray(config) && strspn(part, "0123456789") == (size_t)length
+                     ? cJSON_GetArrayItem(config, atoi(part))
+                     : cJSON_GetObjectItemCaseSensitive(config, part);
     }
     return cJSON_IsNull(config) ? NULL : config;
+}
+
+/* A word; NULL after reporting. */
+static const char *read_key(Scan *scan, const char *noun, Loc *loc)
+{
+    const char *key = scan_word(scan, loc);
+    if (!*key)
+        error_at(&scan->map->diags, (Where){ .at = *loc }, "%s should stand here", noun);
+    return *key ? key : NULL;
 }
 
 /* --- need, cycle ---------------------------------------------------------------------------- */
@@ -112,13 +124,26 @@ static bool differs(Scan *scan, Loc loc, const char *key, const cJSON *item)
     return false;
 }
 
+bool read_condition(Scan *scan, bool *holds)
+{
+    Loc loc;
+    const char *key = read_key(scan, "a key of config.json", &loc);
+    if (!key || !expect_sign(scan, '=', "a key of config.json"))
+        return false;
+    cJSON *values = cJSON_CreateArray();
+    const bool good = read_values(scan, values) && expect_sign(scan, ':', "a condition");
+    *holds = good && is_one_of(find_key(scan->config, key), values);
+    cJSON_Delete(values);
+    return good;
+}
+
 bool read_need(Scan *scan, bool is_cycle)
 {
     Loc loc;
-    const char *key = scan_word(scan, &loc);
-    const size_t length = strlen(key);
+    const char *key = read_key(scan, "a key of config.json", &loc);
+    const size_t length = key ? strlen(key) : 0;
     const bool is_list = length && key[length - 1] == '.' && accept_sign(scan, '*');
-    if (!*key || !expect_sign(scan, '=', "a key of config.json"))
+    if (!key || !expect_sign(scan, '=', "a key of config.json"))
         return false;
     if (is_list)
         key = arena_text(&scan->run->arena, "%.*s", (int)length - 1, key);
@@ -153,7 +178,8 @@ static Amount value_of(const Scan *scan, const char *word)
             return (Amount){ true, number };
     }
     const cJSON *item = find_key(scan->config, word);
-    return (Amount){ cJSON_IsNumber(item), cJSON_IsNumber(item) ? item->valuedouble : 0 };
+    return (Amount){ cJSON_IsNumber(item) || cJSON_IsBool(item),
+                     cJSON_IsNumber(item) ? item->valuedouble : cJSON_IsTrue(item) };
 }
 
 static bool read_factor(Scan *scan, Amount *amount)
@@ -235,8 +261,8 @@ bool read_set(Scan *scan)
 {
     Loc loc;
     Amount amount = { 0 }, other;
-    const char *name = scan_word(scan, &loc);
-    if (!*name || !expect_sign(scan, '=', "a const or dim of the model"))
+    const char *name = read_key(scan, "a const or dim of the model", &loc);
+    if (!name || !expect_sign(scan, '=', "a const or dim of the model"))
         return false;
     peek_sign(scan);
     const int begin = scan->at;

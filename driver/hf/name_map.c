@@ -139,6 +139,8 @@ static bool read_line(Scan *scan, MapLine ***end)
         good = read_need(scan, false);
     else if (is_keyword(scan, "cycle"))
         good = read_need(scan, true);
+    else if (is_keyword(scan, "if"))
+        return read_condition(scan, &good) && (!good || read_line(scan, end)); /* else the line is left out */
     else if (is_keyword(scan, "set"))
         good = read_set(scan);
     else if (is_keyword(scan, "prefix"))

@@ -94,6 +94,8 @@ bool is_keyword(Scan *scan, const char *word); /* skips it */
 
 /* The rest of `need KEY = VALUE, ...`, or `cycle`: false after reporting other values. */
 bool read_need(Scan *scan, bool is_cycle);
+/* The rest of `if KEY = VALUE, ...:`. */
+bool read_condition(Scan *scan, bool *holds);
 bool read_set(Scan *scan); /* the rest of `set NAME = EXPR else EXPR`: one more define */
 
 #endif

@@ -85,7 +85,7 @@ bool is_keyword(Scan *scan, const char *word)
     const size_t length = strlen(word);
     peek_sign(scan);
     const char after = strncmp(text_at(scan), word, length) == 0 ? text_at(scan)[length] : 'x';
-    if (!strchr(" \t\r\n,", after))
+    if (!strchr(" \t\r\n,:", after))
         return false;
     scan->at += (int)length;
     return true;

@@ -186,13 +186,14 @@ bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return true;
 }
 
-/* Rotates the pair (x[a], x[b]) of each of h / 2 pairs at position p by the angle p base^(-2 pair / h). */
+/* Rotates the pair (x[a], x[b]) of each of h / 2 pairs at position p by the angle p / stretch base^(-2 pair / h). */
 static void rotate(const Numbers *n, const Attrs *attrs, int64_t p, int64_t features, const double *x, double *y,
                    int64_t stride)
 {
-    int64_t half = features / 2;
+    const int64_t half = features / 2;
+    const double stretch = attrs->stretch ? attrs->stretch : 1;
     for (int64_t pair = 0; pair < half; pair++) {
-        double angle = (double)p * pow(attrs->base, -2.0 * (double)pair / (double)features);
+        double angle = (double)p / stretch * pow(attrs->base, -2.0 * (double)pair / (double)features);
         double c = n->of(cos(angle)), s = n->of(attrs->inverse ? -sin(angle) : sin(angle));
         int64_t a = (attrs->interleaved ? 2 * pair : pair) * stride;
         int64_t b = (attrs->interleaved ? 2 * pair + 1 : pair + half) * stride;

@@ -45,7 +45,7 @@ RT_INLINE void rt_rope_angles(const T *, const int32_t *position, T *, float *sc
     if (position)
         place =
             position[row / middle / s.seq * s.position.outer + t * s.position.seq + row % middle * s.position.middle];
-    const double angle = (double)place * pow(s.base, -2.0 * (double)(item % half) / (double)s.feature);
+    const double angle = (double)place / s.stretch * pow(s.base, -2.0 * (double)(item % half) / (double)s.feature);
     scratch[item] = (float)cos(angle);
     scratch[rows * half + item] = (float)(s.inverse ? -sin(angle) : sin(angle));
 }

@@ -8,14 +8,14 @@
 RT_INLINE void rt_rope_angles(int64_t position, float *cosine, float *sine, const RtRope s)
 {
     for (int64_t i = 0; i < s.feature / 2; i++) {
-        const double angle = (double)position * pow(s.base, -2.0 * (double)i / (double)s.feature);
+        const double angle = (double)position / s.stretch * pow(s.base, -2.0 * (double)i / (double)s.feature);
         cosine[i] = (float)cos(angle);
         sine[i] = (float)(s.inverse ? -sin(angle) : sin(angle));
     }
 }
 
-/* Rotates pair i at position p by the angle p / base^(2i / feature).  p is given, or the place in the sequence.  Order:
- * parallel over the sequence, each place written by one thread. */
+/* Rotates pair i at position p by the angle p / stretch / base^(2i / feature).  p is given, or the place in the
+ * sequence.  Order: parallel over the sequence, each place written by one thread. */
 RT_INLINE void rt_rope(const void *x, const int32_t *position, void *y, const RtRope s)
 {
     const int64_t half = s.feature / 2, step = s.interleaved ? 2 : 1, other = s.interleaved ? 1 : half;

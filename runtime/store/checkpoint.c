@@ -182,17 +182,16 @@ static bool dtype_fits(const RtView *view, const char *dtype)
 static void check_fits(const RtSafetensors *file, const RtProgram *program, const RtView *view, const RtStored *stored)
 {
     if (!stored)
-        rt_fail(
-            "--load %s: tensor '%s' is missing; give a checkpoint of model '%s' as it is now, or --load-missing=init",
-            file->path, view->name, program->name);
+        rt_fail("%s %s: tensor '%s' is missing; give a checkpoint of model '%s' as it is now, or --load-missing=init",
+                file->option, file->path, view->name, program->name);
     if (stored->rank != view->rank || memcmp(stored->size, view->whole, (size_t)view->rank * sizeof *view->whole))
-        rt_fail("--load %s: tensor '%s' is %s there and %s in model '%s'; give a checkpoint of this model, or compile "
+        rt_fail("%s %s: tensor '%s' is %s there and %s in model '%s'; give a checkpoint of this model, or compile "
                 "the model with the sizes of the checkpoint",
-                file->path, view->name, shape_text(stored->rank, stored->size), shape_text(view->rank, view->whole),
-                program->name);
+                file->option, file->path, view->name, shape_text(stored->rank, stored->size),
+                shape_text(view->rank, view->whole), program->name);
     if (!dtype_fits(view, stored->dtype))
-        rt_fail("--load %s: tensor '%s' has dtype %s and must have %s; convert it first", file->path, view->name,
-                stored->dtype,
+        rt_fail("%s %s: tensor '%s' has dtype %s and must have %s; convert it first", file->option, file->path,
+                view->name, stored->dtype,
                 rt_view_file_type(view) == RT_I32 ? "I32"
                 : view->is_state                  ? "F32"
                                                   : "F32, BF16 or F16");
@@ -288,9 +287,9 @@ static void note_missing(const RtSafetensors *file, const RtProgram *program, co
 
 static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what, const char *key)
 {
-    rt_fail("--load %s: %s has a wrong checksum; the file is damaged: load another checkpoint, "
+    rt_fail("%s %s: %s has a wrong checksum; the file is damaged: load another checkpoint, "
             "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
-            file->path, what, key);
+            file->option, file->path, what, key);
 }
 
 /* Each rank checks an equal part of every tensor, independent of its own part, so that each byte is read once. */
@@ -372,4 +371,60 @@ bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
     rt_views_free(views, count);
     rt_safetensors_close(&file);
     return !weights_only;
+}
+
+/* --- A part of a model ---------------------------------------------------------------------- */
+
+/* The name of a parameter within the instance; NULL: it is none of it. */
+static const char *name_within(const char *instance, const RtView *view)
+{
+    const size_t length = strlen(instance);
+    const bool is_within = !view->is_state && !strncmp(view->name, instance, length) && view->name[length] == '.';
+    return is_within ? view->name + length + 1 : NULL;
+}
+
+/* Checks that the model has each parameter of the file in the instance, and the instance at all. */
+static void check_part(const RtSafetensors *file, const RtProgram *program, const char *instance, const RtView *views,
+                       int count)
+{
+    const char **names = rt_allocate(count, sizeof *names);
+    int own = 0;
+    for (int i = 0; i < count; i++)
+        if (name_within(instance, &views[i]))
+            names[own++] = name_within(instance, &views[i]);
+    if (own == 0)
+        rt_fail("--load-part %s=%s: model '%s' has no parameter '%s.*'; `mpc check --verbose` lists them", instance,
+                file->path, program->name, instance);
+    qsort(names, (size_t)own, sizeof *names, compare_names);
+    for (int i = 0; i < file->count; i++)
+        if (!is_state(file->tensors[i].name) &&
+            !bsearch(&file->tensors[i].name, names, (size_t)own, sizeof *names, compare_names))
+            rt_fail("--load-part %s=%s: tensor '%s' is not one of this instance: model '%s' has no '%s.%s'", instance,
+                    file->path, file->tensors[i].name, program->name, instance, file->tensors[i].name);
+    free(names);
+}
+
+void rt_checkpoint_load_part(const char *instance, const char *path, Rt *rt)
+{
+    RtSafetensors file = rt_safetensors_open(path, "--load-part");
+    rt_agree_on_file(rt, "--load-part", path, "safetensors", file.map, file.bytes);
+    int count;
+    RtView *views = rt_views(rt, &count);
+    float *part = rt_allocate(PART, sizeof *part);
+    check_part(&file, rt->program, instance, views, count);
+    for (int i = 0; i < count; i++) {
+        const char *name = name_within(instance, &views[i]);
+        const RtStored *stored = name ? rt_safetensors_find(&file, name) : NULL;
+        if (!name)
+            continue;
+        if (!stored)
+            rt_fail("--load-part %s=%s: the file has no tensor '%s', and model '%s' has '%s'", instance, path, name,
+                    rt->program->name, views[i].name);
+        check_fits(&file, rt->program, &views[i], stored);
+        load_view(rt, &views[i], stored, part);
+    }
+    check_sums(&file, rt);
+    free(part);
+    rt_views_free(views, count);
+    rt_safetensors_close(&file);
 }

@@ -31,4 +31,7 @@ typedef struct {
  * type, or has a wrong checksum. */
 bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place);
 
+/* The same for the parameters of one instance, from the weights of a file whose names lack "INSTANCE.". */
+void rt_checkpoint_load_part(const char *instance, const char *path, Rt *rt);
+
 #endif

@@ -220,12 +220,33 @@ static void load(RtRun *run)
     note_changed_data(run);
 }
 
+/* `policy=base.safetensors`: of each instance that --load-part names. */
+static void load_parts(RtRun *run)
+{
+    for (RtLIST part = run->options.load_part; part && *part; part++) {
+        const char *equals = strchr(*part, '=');
+        if (!equals || equals == *part || !equals[1])
+            rt_end(RT_EXIT_USAGE, "--load-part %s: write INSTANCE=FILE, as in --load-part policy=base.safetensors",
+                   *part);
+        if (run->has_loaded)
+            rt_end(RT_EXIT_USAGE,
+                   "--load-part %s: --load %s continues a run, with the weights that it has now; leave one of "
+                   "them out, or give --weights-only",
+                   *part, run->options.load);
+        char *instance = rt_text("%.*s", (int)(equals - *part), *part);
+        rt_checkpoint_load_part(instance, equals + 1, &run->rt);
+        rt_note("loaded %s as the weights of '%s'", equals + 1, instance);
+        free(instance);
+    }
+}
+
 static void start_state(RtRun *run)
 {
     run->place.seed = first_seed(run);
     rt_init_tensors(&run->rt, run->place.seed, !run->options.load || starts_missing(run));
     if (run->options.load)
         load(run);
+    load_parts(run);
     if (run->options.ema && !rt_has_average(run->rt.program))
         rt_fail("--ema: the model '%s' keeps no mean of its weights: train { ema = 0.999 } does",
                 run->rt.program->name);

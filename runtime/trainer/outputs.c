@@ -89,6 +89,14 @@ static void add_data(File *files, int *count, const char *option, RtLIST data)
     }
 }
 
+static int count_texts(RtLIST list)
+{
+    int count = 0;
+    for (; list && *list; list++)
+        count++;
+    return count;
+}
+
 static int list_files(File *files, const RtOptions *options, int rank)
 {
     int count = 0;
@@ -96,6 +104,8 @@ static int list_files(File *files, const RtOptions *options, int rank)
     add_data(files, &count, "--data", options->data);
     add_data(files, &count, "--eval-data", options->eval_data);
     add(files, &count, "--load", copy_of(options->load), false);
+    for (RtLIST part = options->load_part; part && *part; part++)
+        add(files, &count, "--load-part", strchr(*part, '=') ? copy_of(strchr(*part, '=') + 1) : NULL, false);
     add(files, &count, "--save", copy_of(options->save), true);
     add(files, &count, "--log", copy_of(options->log), true);
     add(files, &count, "--trace", trace, true);
@@ -147,8 +157,9 @@ static const File *find(const File *files, int count, const char *option)
 void rt_outputs_check(const RtOptions *options, int rank)
 {
     enum { OTHERS = 6 };
-    File *files = rt_allocate(
-        count_data("--data", options->data) + count_data("--eval-data", options->eval_data) + OTHERS, sizeof *files);
+    const int read = count_data("--data", options->data) + count_data("--eval-data", options->eval_data) +
+                     count_texts(options->load_part);
+    File *files = rt_allocate(read + OTHERS, sizeof *files);
     int count = list_files(files, options, rank);
     for (int a = 0; a < count; a++)
         for (int b = a + 1; b < count; b++)

@@ -51,11 +51,11 @@ for data in records(open(glob.glob("wandb/offline-run-*/*.wandb")[0], "rb").read
 """
 
 
-def bridge(folder, script, *options, given=b""):
+def bridge(folder, script, *options, given=b"", status=0):
     run = subprocess.run([str(word) for word in (PYTHON, ROOT / "packaging" / script, *options)], input=given, cwd=folder,
-                         capture_output=True, timeout=300)
-    assert run.returncode == 0, run.stderr.decode()
-    return run.stdout
+                         capture_output=True, timeout=300, env={**os.environ, "PYTHONPATH": str(folder)})
+    assert run.returncode == status, run.stderr.decode()
+    return run.stderr if status else run.stdout
 
 
 @pytest.fixture
@@ -79,6 +79,41 @@ def test_text_in_and_out(mpc, tokenizer, tmp_path):
     said = subprocess.run(["out/trainer", "--data", "tokens.u16", "--steps", "40", "--sample", "5", "--temperature", "0",
                            "--prompt", prompt], cwd=tmp_path, check=True, capture_output=True, timeout=300).stdout
     assert bridge(tmp_path, "tokens.py", tokenizer, "text", given=said.splitlines()[-1]) == b"c d a b c d a\n"
+
+
+SENTENCES = b"the hen saw the fox\nthe fox saw the hen\na fox and a hen\n"
+PIECES = """
+import sentencepiece
+sentencepiece.SentencePieceTrainer.train(input="text", model_prefix="pieces", vocab_size=30, hard_vocab_limit=False, minloglevel=2)
+"""
+ENCODING = """
+def bytes_alone():
+    return dict(name="bytes_alone", pat_str="[a-z]+|[^a-z]", mergeable_ranks={bytes([i]): 255 - i for i in range(256)},
+                special_tokens={})
+ENCODING_CONSTRUCTORS = {"bytes_alone": bytes_alone}
+"""
+
+
+def test_tokenizers_of_other_kinds(tmp_path):
+    (tmp_path / "text").write_bytes(SENTENCES)
+    subprocess.run([PYTHON, "-c", PIECES], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    (tmp_path / "tiktoken_ext").mkdir()
+    (tmp_path / "tiktoken_ext" / "own.py").write_text(ENCODING)
+    text = SENTENCES.splitlines()[0]
+    for tokenizer in ("pieces.model", "tiktoken:bytes_alone"):
+        numbers = bridge(tmp_path, "tokens.py", tokenizer, "numbers", given=text)
+        packed = np.frombuffer(bridge(tmp_path, "tokens.py", tokenizer, "encode", given=text), "<u2").tolist()
+        assert packed == [int(number) for number in numbers.split()] and len(packed) > 3
+        assert bridge(tmp_path, "tokens.py", tokenizer, "text", given=numbers) == text + b"\n"
+    assert packed == [255 - c for c in text]
+
+
+def test_tokenizers_that_cannot_be_read(tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n")
+    said = [bridge(tmp_path, "tokens.py", name, "numbers", status=1).decode()
+            for name in ("tokenizer.model", "none.model", "tiktoken:unheard_of")]
+    assert "does not say how text is cut into words: give the tokenizer.json" in said[0]
+    assert "cannot read none.model" in said[1] and "cannot read tiktoken:unheard_of" in said[2]
 
 
 def test_log_in_weights_and_biases(tmp_path):

@@ -27,5 +27,6 @@ for file in *.mdl *.mir; do
     fi
 done
 /usr/bin/python3 messages.py || failed=$((failed + 1))
+/usr/bin/python3 idioms.py || failed=$((failed + 1))
 echo "$count files, $failed failed"
 [ "$failed" = 0 ]

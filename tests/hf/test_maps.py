@@ -59,12 +59,13 @@ top.down [embed, * ff] = h.*.w_down
 top.l.*.a [embed] = h.*.gains[two = 0]
 top.l.*.b [embed] = h.*.gains[two = 1]
 top.tail [embed] = tail
-tied top.head = top.table
+if marks = none, 3: top.lost [embed] = lost
+if kind = "tiny", none: if none = none: tied top.head = top.table
 ignore top.*.mask
-set first = 1
+set first = is_first
 """
 
-CONFIG = {"kind": "tiny", "n": 2, "width": 5, "marks": ["a", "b", "a"], "scales": [1, 1.0], "none": None}
+CONFIG = {"kind": "tiny", "n": 2, "width": 5, "marks": ["a", "b", "a"], "scales": [1, 1.0], "none": None, "is_first": True}
 
 
 def random(*shape, seed=[0]):
@@ -183,7 +184,7 @@ MISTAKES = [  # what is changed in the map, to what; the place; the message
     ("[heads 2 head, embed]", "[heads head, embed]", "9:22", "one axis tells the parameters on the right apart"),
     ("{2*i+first}.up", "{2*j+first}.up", "10:1", "'j' in this name is no copy of 'h.*.w_up', none of its dims, and not set above"),
     ("{2*i+first}.up", "{2*i+first.up", "10:1", "between braces there is a sum: {6*i+j}"),
-    ("tied top.head = top.table", "tied top.head = top.down", "15:6", "'top.head' is not the same as 'top.down' in the folder"),
+    ("tied top.head = top.table", "tied top.head = top.down", "16:46", "'top.head' is not the same as 'top.down' in the folder"),
     ('need kind = "small", "tiny"', 'need kind = "small"', "2:13", 'config.json says kind: "tiny"'),
     ("need scales.* = 1, none", "need scales.* = 2", "3:17", "config.json says scales: [1,1"),
     ('cycle marks = "a", "b"', 'cycle marks = "a"', "4:15", 'config.json says marks: ["a","b","a"]'),
@@ -196,7 +197,12 @@ MISTAKES = [  # what is changed in the map, to what; the place; the message
     ("top.tail [embed] = tail", "top.tail [embed = tail", "14:17", "a dim should stand here"),
     ("top.tail [embed] = tail", "top.tail [embed] tail", "14:18", "'=' should follow the axes of a tensor"),
     ("top.tail [embed] = tail", "top.tail [embed] = tail wte", "14:25", "the line should end here, after a statement"),
-    ("ignore top.*.mask", "ignore", "16:7", "a name should stand here"),
+    ("if marks = none, 3: top", "if marks = none, 3 top", "15:20", "':' should follow a condition"),
+    ("if marks = none, 3: top", "if marks = none, x: top", "15:18", "a value should stand here"),
+    ("if marks = none, 3: top", "if none = none: if = 3: top", "15:20", "a key of config.json should stand here"),
+    ('need kind = "small"', 'need = "small"', "2:6", "a key of config.json should stand here"),
+    ("set ff = width", "set = width", "6:5", "a const or dim of the model should stand here"),
+    ("ignore top.*.mask", "ignore", "17:7", "a name should stand here"),
 ]
 
 
@@ -277,7 +283,8 @@ def test_table_has_a_row_for_each_family():
 PUBLISHED = {"gpt2": 124_439_808, "bert": 109_514_298, "llama": 1_100_048_384, "llama3.1": 8_030_261_248,
              "llama3.2": 1_235_814_400, "qwen2": 494_032_768, "qwen3": 596_049_920, "neox": 162_322_944,
              "gemma2": 2_614_341_888, "gemma3": 999_885_952, "t5": 247_577_856, "mamba": 129_135_360, "mamba2": 128_989_632,
-             "rwkv": 169_342_464, "mixtral": 46_702_792_704,
+             "rwkv": 169_342_464, "mixtral": 46_702_792_704, "qwen3moe": 30_532_122_624, "gptoss": 20_914_757_184,
+             "roberta": 124_697_433, "distilbert": 66_955_010, "mpt": 6_649_286_656,
              "falcon": 6_921_720_704, "bloom": 559_214_592, "gptj": 6_050_882_784, "phi2": 2_779_683_840,
              "starcoder2": 3_030_371_328, "opt": 125_239_296}
 

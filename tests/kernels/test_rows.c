@@ -27,6 +27,7 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
                  .feature = feature,
                  .type = type,
                  .base = 10000,
+                 .stretch = 4,
                  .interleaved = interleaved,
                  .inverse = inverse,
                  .part = { .first = 100 } };
@@ -42,7 +43,7 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
                 const int64_t to = o * s.y.outer + t * s.y.seq + m * s.y.middle;
                 for (int64_t i = 0; i < feature / 2; i++) {
                     const int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + feature / 2;
-                    const double angle = (double)(100 + t) / pow(10000, 2.0 * (double)i / (double)feature);
+                    const double angle = (double)(100 + t) / 4 / pow(10000, 2.0 * (double)i / (double)feature);
                     const double a = get(x, from + first, type), b = get(x, from + second, type);
                     const double sine = inverse ? -sin(angle) : sin(angle);
                     /* three roundings, of numbers below 1 */
@@ -61,7 +62,7 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
 static void check_positions(bool of_heads)
 {
     enum { OUTER = 2, SEQ = 5, MIDDLE = 3, FEATURE = 8, COUNT = OUTER * SEQ * MIDDLE * FEATURE };
-    RtRope s = { .outer = OUTER, .seq = SEQ, .middle = MIDDLE, .feature = FEATURE, .base = 100, .type = RT_F32 };
+    RtRope s = { .outer = OUTER, .seq = SEQ, .middle = MIDDLE, .feature = FEATURE, .base = 100, .stretch = 1, .type = RT_F32 };
     s.x.middle = s.y.middle = FEATURE, s.x.seq = s.y.seq = MIDDLE * FEATURE;
     s.x.outer = s.y.outer = SEQ * MIDDLE * FEATURE;
     s.position.outer = SEQ * MIDDLE, s.position.seq = MIDDLE, s.position.middle = of_heads;
@@ -71,7 +72,7 @@ static void check_positions(bool of_heads)
     float *x = random_array(COUNT, RT_F32), *y = allocate(COUNT * 4), *want = allocate(COUNT * 4);
     SAME_BITS(y, COUNT * 4, memset(y, 0x5A, COUNT * 4), rt_rope(x, position, y, s));
     for (int64_t row = 0; row < OUTER * SEQ * MIDDLE; row++) {
-        RtRope alone = { .outer = 1, .seq = 1, .middle = 1, .feature = FEATURE, .base = 100, .type = RT_F32 };
+        RtRope alone = { .outer = 1, .seq = 1, .middle = 1, .feature = FEATURE, .base = 100, .stretch = 1, .type = RT_F32 };
         alone.part.first = position[of_heads ? row : row / MIDDLE * MIDDLE];
         alone.part.jump_from = 1;
         rt_rope(x + row * FEATURE, RT_NO_POSITION, want + row * FEATURE, alone);

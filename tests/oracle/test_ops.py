@@ -142,10 +142,10 @@ case("attend_mask_bias", dict(**QKV, x=("g s t", -1, 1)), "b s g n h",
      lambda q, k, val, x: attend(q, k, val, mask=2 * I > J + 2, bias=x[:, None]))
 
 
-def rope(x, interleaved, base=10000.0, position=None):
+def rope(x, interleaved, base=10000.0, position=None, stretch=1.0):
     half = x.shape[-1] // 2
     position = torch.arange(x.shape[1]) if position is None else position
-    angle = position.double()[:, None] * base ** (-torch.arange(half).double() / half)
+    angle = (position.double() / stretch)[:, None] * base ** (-torch.arange(half).double() / half)
     c, s = angle.cos()[None, :, None], angle.sin()[None, :, None]
     a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
     pair = (a * c - b * s, a * s + b * c)
@@ -155,6 +155,7 @@ def rope(x, interleaved, base=10000.0, position=None):
 case("rope", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h)", lambda x: rope(x, False))
 case("rope_interleaved", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, base = 100, style = interleaved)",
      lambda x: rope(x, True, 100.0))
+case("rope_stretch", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, stretch = 2.5)", lambda x: rope(x, False, stretch=2.5))
 case("rope_position", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, position = index * 3)",
      lambda x: rope(x, False, position=LABELS * 3))
 case("cumsum", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, s)", lambda x: x.cumsum(1))

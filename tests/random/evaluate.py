@@ -315,6 +315,14 @@ class Evaluation:
     def call_cast(self, e, values, place):
         return self.cast(self.tensor(e.arguments[0], values, place), e.arguments[1].name)
 
+    def call_training(self, e, values, place):
+        a, b = [self.expression(x, values, place) for x in e.arguments]
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            a = self.as_tensor(a, "f32" if isinstance(a, float) or isinstance(b, float) else "i32")
+        a, b = self.unified(a, b)
+        chosen = a if self.drops else b
+        return Tensor(chosen.data, chosen.dims, chosen.fed_by)
+
     def call_stop_gradient(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)
         return Tensor(x.data.detach(), x.dims)
@@ -366,7 +374,7 @@ class Evaluation:
         style = e.keywords.get("style", Name("half")).name
         return tensors.rope(self.tensor(e.arguments[0], values, place), *self.dims(e, 1),
                             self.keyword(e, "base", 10000), style == "interleaved",
-                            self.tensor_keyword(e, "position", values, place))
+                            self.tensor_keyword(e, "position", values, place), self.keyword(e, "stretch", 1))
 
     def cumulative(self, e, values, place, is_max):
         flags = [flag_of(e.keywords.get(name)) for name in ("exclusive", "reverse")]

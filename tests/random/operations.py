@@ -18,7 +18,7 @@ class Operations(Shapes):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
                 (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3), (self.moved, 2), (self.repeated, 2),
-                (self.drop, 1.5), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
+                (self.drop, 1.5), (self.trained, 1), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
                 (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
 
     def draw_operation(self, x):
@@ -261,6 +261,8 @@ class Operations(Shapes):
         seq = self.draw.choice([d for d in known if d != feature])
         style = {"style": Name(self.draw.choice(["half", "interleaved"]))} if self.draw.random() < 0.7 else {}
         base = {"base": Number(self.draw.choice(["100", "10000"]))} if self.draw.random() < 0.5 else {}
+        if self.draw.random() < 0.3:
+            base["stretch"] = Number(self.draw.choice(["2.5", "8", "1"]))
         if seq == "batch":
             return None
         at = self.integers(x, feature, {seq} if self.draw.random() < 0.8 else {}, 40) if self.draw.random() < 0.4 else None
@@ -270,6 +272,12 @@ class Operations(Shapes):
     def drop(self, x):
         self.state.uses_dropout = True
         return Value(call("dropout", x.expression, self.draw.choice([0.1, 0.25, 0.5])), x.dims, "f32", x.scale)
+
+    def trained(self, x):
+        """Evaluation reads something else."""
+        other = call(self.draw.choice(UNARY), x.expression)
+        first, second = (other, x.expression) if self.draw.random() < 0.5 else (x.expression, other)
+        return Value(call("training", first, second), x.dims, "f32", max(x.scale, x.scale**2))
 
     def take(self, x):
         """x[d = index], with the index over d itself, or over other dims."""

@@ -370,12 +370,12 @@ def disturb_slopes(scores, weights, result, rounding):
     scores.register_hook(disturbed)
 
 
-def rope(x, seq, feature, base, interleaved, position=None):
+def rope(x, seq, feature, base, interleaved, position=None, stretch=1):
     rest = tuple(d for d in x.dims if d not in (seq, feature))
     data, half = x.aligned(rest + (seq, feature)), x.size(feature) // 2
     speed = base ** (-torch.arange(half, dtype=torch.float64) / half)
     place = torch.arange(x.size(seq)) if position is None else position.aligned(rest + (seq,))
-    angle = (place.to(torch.float64)[..., None] * speed).to(data.dtype)
+    angle = (place.to(torch.float64)[..., None] / stretch * speed).to(data.dtype)
     first, second = (data[..., ::2], data[..., 1::2]) if interleaved else (data[..., :half], data[..., half:])
     turned = [first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()]
     result = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)

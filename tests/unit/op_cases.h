@@ -99,6 +99,7 @@ static const Case cases[] = {
     { OP_attend_grad, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", { QUERIES, KEYS, KEYS, QUERIES, ROWS, QUERIES, SEGMENTS } },
     { OP_rope, "{seq=s, feature=h, base=100}", { { "f32[b:2, s:6~8, h:4]", -1, 1 } } },
     { OP_rope, "{seq=s, feature=h, base=100, interleaved=true}", { { "f32[s:6~8, h:4, b:2]", -1, 1 } } },
+    { OP_rope, "{seq=s, feature=h, base=100, stretch=2.5}", { { "f32[b:2, s:6~8, h:4]", -1, 1 } } },
     { OP_rope, "{seq=s, feature=h, base=100, inverse=true}", { { "f32[b:2, s:6~8, h:4]", -1, 1 } } },
     { OP_rope, "{seq=s, feature=h, base=100}", { { "f32[b:2, s:6~8, h:4]", -1, 1 }, { "i32[b:2, s:6~8]", -9, 9 } } },
     { OP_rope, "{seq=s, feature=h, base=100, interleaved=true}", { { "f32[b:2, g:4, s:6~8, h:4]", -1, 1 }, { "i32[b:2]", -9, 9 } } },

@@ -188,7 +188,8 @@ static void test_rope(void **state)
           "  %0 = rope %x {seq=s, feature=h, base=10000} : f32[s:2, h:4]"
           "  %1 = rope %x {seq=s, feature=h, base=10000, interleaved=true} : f32[s:2, h:4]"
           "  %2 = rope %0 {seq=s, feature=h, base=10000, inverse=true} : f32[s:2, h:4]"
-          "  return %0, %1, %2 } }",
+          "  %3 = rope %x {seq=s, feature=h, base=10000, stretch=0.5} : f32[s:2, h:4]"
+          "  return %0, %1, %2, %3 } }",
           GIVEN(1, 2, 3, 4, 1, 2, 3, 4),
           { 1,
             2,
@@ -213,7 +214,15 @@ static void test_rope(void **state)
             1,
             2,
             3,
-            4 });
+            4,
+            1,
+            2,
+            3,
+            4,
+            cos(2) - 3 * sin(2), /* position 1 is 2 */
+            2 * cos(0.02) - 4 * sin(0.02),
+            3 * cos(2) + sin(2),
+            4 * cos(0.02) + 2 * sin(0.02) });
 }
 
 static double kept(uint32_t key, uint32_t instance, uint32_t index, double rate)

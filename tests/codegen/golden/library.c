@@ -88,6 +88,7 @@ static void rope_2(const float *x, float *y)
         .interleaved = false,
         .inverse = false,
         .base = 10000,
+        .stretch = 1,
     };
     rt_rope(x, RT_NO_POSITION, y, shape);
 }
@@ -109,6 +110,7 @@ static void rope_3(const float *x, float *y)
         .interleaved = true,
         .inverse = true,
         .base = 10000,
+        .stretch = 1,
     };
     rt_rope(x, RT_NO_POSITION, y, shape);
 }

@@ -1,0 +1,19 @@
+/* idioms.h -- help with unknown names: the nearest name that there is, or how what other frameworks name is written
+ * here. */
+#ifndef MPC_IDIOMS_H
+#define MPC_IDIOMS_H
+
+#include "near.h"
+
+typedef enum { IDIOM_FUNCTION, IDIOM_SETTING, IDIOM_SIGN } IdiomKind;
+
+/* offer(), for which `F.layer_norm` is `layernorm`: names are one but for '_', capitals and what stands before a point. */
+void offer_spelled(NearMiss *near, const char *name);
+
+/* A help text, or NULL, after all names were offered. */
+const char *help_with(Arena *arena, IdiomKind kind, const NearMiss *near);
+
+/* The same for a function. */
+const char *help_with_function(Arena *arena, const char *name);
+
+#endif
