@@ -74,8 +74,10 @@ static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast,
     if (!a->x[i])
         return false;
     if (letter == 'f' && !is_float(a->x[i]->type.dtype)) {
-        complain(l, (Where){ .at = ast->loc, .help = "cast(..., f32)" }, "%s takes floating-point numbers, not %s",
+        const bool has_others = strchr(f->args, 't') != NULL; /* as labels, in the place of which it may be */
+        complain(l, (Where){ .at = ast->loc, .help = has_others ? f->usage : "cast(..., f32)" }, "%s takes floating-point numbers, not %s",
                  f->name, type_words(l, &a->x[i]->type));
+        a->x[i] = NULL; /* no one asks for its dims */
         return false;
     }
     return true;
@@ -115,6 +117,14 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     }
     Symbol *named = find_symbol(l->scope, ast->name);
     const Symbol *symbol = meant_by(named);
+    const bool is_tensor = symbol && (symbol->kind == S_LOCAL || symbol->kind == S_ARGUMENT || symbol->kind == S_PARAM ||
+                                      symbol->kind == S_INPUT);
+    if (is_tensor) {
+        named->used = true;
+        complain(l, (Where){ .at = ast->loc, .help = f->usage }, "'%s' is %s, not a dim", ast->name,
+                 symbol_noun(symbol->kind));
+        return false;
+    }
     if (letter == 's' && symbol && symbol->is_slots) { /* which may have no size yet */
         named->used = true;
         declared.name = intern_text(l->m, symbol->name);
@@ -193,11 +203,11 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
 static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
 {
     const char *letter = f->args;
-    bool good = true;
+    bool good = true, named = true;
     int count = 0;
     for (const Ast *ast = a->call->child; ast; ast = ast->next) {
         if (ast->kind == A_KEYWORD) {
-            good &= bind_keyword(l, f, ast, a);
+            named &= bind_keyword(l, f, ast, a);
             continue;
         }
         if (!*letter) {
@@ -210,9 +220,9 @@ static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
             letter++;
     }
     bool enough = !*letter || letter[1] == '*' || (letter[1] == '+' && count >= (int)strlen(f->args) - 1);
-    if (!enough)
+    if (!enough && named) /* else the one that is missing has a name that it should not have */
         complain(l, (Where){ .at = a->call->name_loc, .help = f->usage }, "too few arguments for %s", f->name);
-    return good && enough;
+    return good && named && enough;
 }
 
 bool number_argument(Lower *l, const Ast *keyword, double otherwise, double *number)

@@ -268,24 +268,6 @@ static Operand lower_unary(Lower *l, const Ast *ast)
 
 /* --- Names --------------------------------------------------------------------------------- */
 
-static void unknown_name(Lower *l, const Ast *ast)
-{
-    NearMiss near = { .name = ast->name };
-    for (const Scope *scope = l->scope; scope; scope = scope->outer)
-        for (const Symbol *s = scope->newest; s; s = s->next)
-            if (s->kind != S_BLOCK && s->kind != S_MODEL)
-                offer(&near, s->name);
-    const Ast *below = l->file;
-    while (below && ((below->kind != A_CONST && below->kind != A_DIM) || strcmp(below->name, ast->name) != 0))
-        below = below->next;
-    if (below)
-        complain(l, (Where){ .at = ast->loc, .help = "move it up" }, "'%s' is declared below, at %s", ast->name,
-                 position_text(l, below->name_loc));
-    else
-        complain(l, (Where){ .at = ast->loc, .help = did_you_mean(l->arena, &near) }, "nothing is named '%s' here",
-                 ast->name);
-}
-
 static Operand lower_name(Lower *l, const Ast *ast)
 {
     Symbol *named = find_symbol(l->scope, ast->name), *symbol = meant_by(named);
@@ -296,7 +278,7 @@ static Operand lower_name(Lower *l, const Ast *ast)
         return wrong;
     }
     named->used = symbol->used = true;
-    if (symbol->wrong)
+    if (symbol->wrong || symbol->taken)
         return wrong;
     if (symbol == l->batch || symbol->is_slots) {
         complain(l, (Where){ .at = ast->loc, .help = "mean(...) divides by the size of the whole batch" },
@@ -322,7 +304,9 @@ static Operand lower_name(Lower *l, const Ast *ast)
 static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constant at)
 {
     if (at.real || at.integer < 0 || at.integer >= dim->size) {
-        complain(l, (Where){ .at = ast->child->next->loc }, "'%s' has elements 0 to %lld, not %s", dim->name,
+        const bool is_from_end = !at.real && at.integer < 0 && at.integer >= -dim->size;
+        const char *last = arena_text(l->arena, "%s = %s - %lld", dim->name, dim->name, -(long long)at.integer);
+        complain(l, (Where){ .at = ast->child->next->loc, .help = is_from_end ? last : NULL }, "'%s' has elements 0 to %lld, not %s", dim->name,
                  (long long)(dim->size - 1), constant_text(l->arena, at));
         return wrong;
     }
@@ -416,22 +400,6 @@ static Operand lower_index(Lower *l, const Ast *ast)
 
 /* --- Calls --------------------------------------------------------------------------------- */
 
-static Operand unknown_call(Lower *l, const Ast *ast)
-{
-    NearMiss near = { .name = ast->name };
-    for (const Symbol *s = l->globals.newest; s; s = s->next)
-        if (s->kind == S_BLOCK)
-            offer(&near, s->name);
-    offer_functions(&near);
-    if (l->matrix && find_symbol_here(&l->globals, ast->name))
-        complain(l, (Where){ .at = ast->name_loc, .help = "write it out" }, "an optimizer cannot call '%s'", ast->name);
-    else
-        complain(l, (Where){ .at = ast->name_loc, .help = did_you_mean(l->arena, &near) },
-                 "no function or block is named '%s'", ast->name);
-    look_at_arguments(l, ast->child);
-    return wrong;
-}
-
 static void refuse_dims(Lower *l, const Ast *call)
 {
     complain(l, (Where){ .at = call->dims->loc, .help = "only a call of a block gives dims in brackets" },
@@ -447,8 +415,11 @@ static Operand lower_call(Lower *l, const Ast *ast)
         refuse_dims(l, ast);
     if (strcmp(ast->name, "if") == 0)
         return choose(l, ast);
-    if (!is_function(ast->name) && !folds(ast->name))
-        return unknown_call(l, ast);
+    if (!is_function(ast->name) && !folds(ast->name)) {
+        unknown_call(l, ast);
+        look_at_arguments(l, ast->child);
+        return wrong;
+    }
     if (ast->as)
         complain(l, (Where){ .at = ast->as_loc }, "'as' names an instance of a block, but '%s' is a built-in function",
                  ast->name);

@@ -77,6 +77,7 @@ typedef struct Symbol {
     int64_t padded;       /* of a dim: size in memory */
     double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
     bool wrong;           /* a const or dim with an error in its expression */
+    bool taken;           /* a model or block after which a value was to be named, which has been reported */
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     Name experts;         /* of such a dim: whose slots they are */
@@ -104,6 +105,8 @@ Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
 Symbol *meant_by(Symbol *symbol);         /* the dim or const that a block's is in this call; else itself */
 const char *symbol_noun(SymbolKind kind); /* "a dim" */
+void unknown_name(Lower *l, const Ast *ast); /* these report it, with what may be meant */
+void unknown_call(Lower *l, const Ast *ast);
 
 /* --- The state of a lowering ----------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* settings.c -- `train { }`, --set, and the source of each value. */
 #include "settings.h"
+#include "habits.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -106,9 +107,13 @@ const char *set_text(Lower *l, const Override *set)
 static void unknown_key(Lower *l, Loc at, const char *name)
 {
     NearMiss near = { .name = name };
-    for (int i = 0; i < N_KEYS; i++)
+    const char *list = "one of", *habit = setting_habit(name);
+    for (int i = 0; i < N_KEYS; i++) {
         offer(&near, keys[i]);
-    complain(l, (Where){ .at = at, .help = did_you_mean(l->arena, &near) }, "train has no setting '%s'", name);
+        list = arena_text(l->arena, "%s %s,", list, keys[i]);
+    }
+    const char *help = near.best ? did_you_mean(l->arena, &near) : arena_text(l->arena, "%s or a group", list);
+    complain(l, (Where){ .at = at, .help = habit ? habit : help }, "train has no setting '%s'", name);
 }
 
 static void read_block(Reader *r, const Ast *train)

@@ -138,9 +138,11 @@ static void lower_state(Update *u, const Ast *ast)
                      target->name);
             continue;
         }
-        const Symbol *other = find_symbol(l->scope, target->name);
+        Symbol *other = find_symbol(l->scope, target->name);
+        if (other)
+            other->taken = other->kind == S_MODEL || other->kind == S_BLOCK;
         if (other || u->state.count == MOST_STATE) {
-            complain(l, (Where){ .at = target->loc },
+            complain(l, (Where){ .at = target->loc, .help = other ? "give the state another name" : NULL },
                      other ? "'%s' is already %s" : "'%s' is one tensor of state too many", target->name,
                      other ? symbol_noun(other->kind) : "");
             continue;
