@@ -75,8 +75,8 @@ static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast,
         return false;
     if (letter == 'f' && !is_float(a->x[i]->type.dtype)) {
         const bool has_others = strchr(f->args, 't') != NULL; /* as labels, in the place of which it may be */
-        complain(l, (Where){ .at = ast->loc, .help = has_others ? f->usage : "cast(..., f32)" }, "%s takes floating-point numbers, not %s",
-                 f->name, type_words(l, &a->x[i]->type));
+        complain(l, (Where){ .at = ast->loc, .help = has_others ? f->usage : "cast(..., f32)" },
+                 "%s takes floating-point numbers, not %s", f->name, type_words(l, &a->x[i]->type));
         a->x[i] = NULL; /* no one asks for its dims */
         return false;
     }
@@ -117,8 +117,8 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     }
     Symbol *named = find_symbol(l->scope, ast->name);
     const Symbol *symbol = meant_by(named);
-    const bool is_tensor = symbol && (symbol->kind == S_LOCAL || symbol->kind == S_ARGUMENT || symbol->kind == S_PARAM ||
-                                      symbol->kind == S_INPUT);
+    const bool is_tensor = symbol && (symbol->kind == S_LOCAL || symbol->kind == S_ARGUMENT ||
+                                      symbol->kind == S_PARAM || symbol->kind == S_INPUT);
     if (is_tensor) {
         named->used = true;
         complain(l, (Where){ .at = ast->loc, .help = f->usage }, "'%s' is %s, not a dim", ast->name,
@@ -313,21 +313,6 @@ Operand call_function(Lower *l, const Ast *call)
         return wrong;
     set_place(l, call->name_loc);
     return f->lower(l, &a);
-}
-
-/* A choice at compile time; the other expression is not lowered. */
-Operand choose(Lower *l, const Ast *call)
-{
-    const Ast *condition = call->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
-    Constant c;
-    if (!no || no->next) {
-        complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments");
-        return wrong;
-    }
-    if (!constant_of(l, condition, &c))
-        return wrong;
-    note_unlowered(l, c.value != 0 ? no : yes);
-    return lower_expr(l, c.value != 0 ? yes : no);
 }
 
 /* --- Elementwise --------------------------------------------------------------------------- */

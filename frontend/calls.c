@@ -341,8 +341,33 @@ Operand call_block(Lower *l, const Ast *ast, Symbol *block)
     return wrong;
 }
 
+/* A choice at compile time; the other expression is not lowered.  NULL after an error. */
+static const Ast *chosen_of(Lower *l, const Ast *call)
+{
+    const Ast *condition = call->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
+    Constant c;
+    if (!no || no->next) {
+        complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments");
+        return NULL;
+    }
+    if (!constant_of(l, condition, &c))
+        return NULL;
+    note_unlowered(l, c.value != 0 ? no : yes);
+    return c.value != 0 ? yes : no;
+}
+
+Operand choose(Lower *l, const Ast *call)
+{
+    const Ast *chosen = chosen_of(l, call);
+    return chosen ? lower_expr(l, chosen) : wrong;
+}
+
 Results results_of(Lower *l, const Ast *ast)
 {
+    if (ast->kind == A_CALL && strcmp(ast->name, "if") == 0) {
+        const Ast *chosen = chosen_of(l, ast);
+        return chosen ? results_of(l, chosen) : (Results){ 0 };
+    }
     Symbol *block = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
     if (block && block->kind == S_BLOCK)
         return lower_call(l, ast, block);

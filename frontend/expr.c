@@ -306,8 +306,9 @@ static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constan
     if (at.real || at.integer < 0 || at.integer >= dim->size) {
         const bool is_from_end = !at.real && at.integer < 0 && at.integer >= -dim->size;
         const char *last = arena_text(l->arena, "%s = %s - %lld", dim->name, dim->name, -(long long)at.integer);
-        complain(l, (Where){ .at = ast->child->next->loc, .help = is_from_end ? last : NULL }, "'%s' has elements 0 to %lld, not %s", dim->name,
-                 (long long)(dim->size - 1), constant_text(l->arena, at));
+        complain(l, (Where){ .at = ast->child->next->loc, .help = is_from_end ? last : NULL },
+                 "'%s' has elements 0 to %lld, not %s", dim->name, (long long)(dim->size - 1),
+                 constant_text(l->arena, at));
         return wrong;
     }
     return tensor_operand(EMIT(l, OP_slice, ((Attrs){ .dim = dim->name, .index = at.integer }), x));

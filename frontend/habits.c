@@ -13,7 +13,8 @@ typedef struct {
 static const Habit functions[] = {
     { " matmul mm bmm einsum linear Linear tensordot ", "dot(x, w, d) is a product, summed over the dim d of both" },
     { " transpose permute swapaxes reshape view flatten squeeze unsqueeze rearrange ",
-      "dims have names, so their order never matters: rename(x, a -> b), split(x, d -> (a, b)), merge(x, (a, b) -> d)" },
+      "dims have names, so their order never matters: rename(x, a -> b), split(x, d -> (a, b)), merge(x, (a, b) -> "
+      "d)" },
     { " embedding Embedding gather index_select take take_along_axis ",
       "table[vocab = tokens] takes the rows of a table, x[d = i] elements of x along d" },
     { " float half double ", "cast(x, f32)" },
@@ -50,7 +51,8 @@ static const Habit names[] = {
 };
 
 static const Habit settings[] = {
-    { " lr learning_rate weight_decay momentum betas beta1 beta2 eps ", "an argument of the optimizer: adamw(lr = 6e-4)" },
+    { " lr learning_rate weight_decay momentum betas beta1 beta2 eps ",
+      "an argument of the optimizer: adamw(lr = 6e-4)" },
     { " warmup warmup_steps min_lr lr_scheduler ", "an argument of the schedule: cosine(warmup = 700, steps = 18000)" },
     { " steps max_steps num_steps epochs num_epochs ",
       "the trainer's option --steps says how long it runs, and schedule = cosine(steps = 18000) how the rate falls" },
@@ -157,8 +159,9 @@ static const char *bracket_habit(const char *text, int at)
     if (open == 0 || text[open - 1] != '[')
         return NULL;
     const int before = before_blanks(text, open - 1);
-    const bool is_type = before > 0 && (text[before - 1] == ':' || (before > 2 && !memcmp(text + before - 3, "f32", 3)) ||
-                                        (before > 2 && !memcmp(text + before - 3, "i32", 3)));
+    const bool is_type =
+        before > 0 && (text[before - 1] == ':' || (before > 2 && !memcmp(text + before - 3, "f32", 3)) ||
+                       (before > 2 && !memcmp(text + before - 3, "i32", 3)));
     if (is_type && text[at] != ':')
         return "a dim has a name: with `dim d = 8` in the file, [d]";
     return is_type ? NULL : "x[d = 0] is the first element along d, x[d = 0 : 2 -> e] the first two";
@@ -182,10 +185,7 @@ static const char *operator_habit(const char *text, int at)
     return NULL;
 }
 
-bool brace_below(const char *text, int at)
-{
-    return text[at] == '\n' && text[skip_blanks(text, at + 1)] == '{';
-}
+bool brace_below(const char *text, int at) { return text[at] == '\n' && text[skip_blanks(text, at + 1)] == '{'; }
 
 /* The end of the line, or of an argument, where more is needed. */
 static const char *missing_habit(const char *text, int at, const char *first, int length)

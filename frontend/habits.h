@@ -7,7 +7,7 @@
 const char *function_habit(const char *name);
 const char *name_habit(const char *name);
 const char *setting_habit(const char *name);
-const char *sign_habit(const char *text);            /* of its first character */
+const char *sign_habit(const char *text);           /* of its first character */
 const char *syntax_habit(const char *text, int at); /* text[at] is what the grammar did not expect */
 
 bool brace_below(const char *text, int at); /* is text[at] the end of a line, and the next one begins with { ? */

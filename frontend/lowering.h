@@ -103,8 +103,8 @@ typedef struct Layout Layout;
 Symbol *find_symbol(const Scope *scope, const char *name);      /* in this or an outer scope; or NULL */
 Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
-Symbol *meant_by(Symbol *symbol);         /* the dim or const that a block's is in this call; else itself */
-const char *symbol_noun(SymbolKind kind); /* "a dim" */
+Symbol *meant_by(Symbol *symbol);            /* the dim or const that a block's is in this call; else itself */
+const char *symbol_noun(SymbolKind kind);    /* "a dim" */
 void unknown_name(Lower *l, const Ast *ast); /* these report it, with what may be meant */
 void unknown_call(Lower *l, const Ast *ast);
 
@@ -243,6 +243,7 @@ typedef struct Contracted {
 /* The dims of a parameter as a matrix; in: none if it is no matrix. */
 typedef struct {
     Names in, out;
+    bool refused; /* by orthogonal() */
 } Matrix;
 
 /* Names of parameters in a setting, with * for any text. */
@@ -290,7 +291,7 @@ struct Lower {
     Said freeze, trained; /* settings of train, read when the parameters are known */
     Group *groups;        /* the first is for all other parameters */
     Map contracted;       /* of the path of a parameter: Contracted */
-    const Matrix *matrix; /* in an optimizer: of the parameter; else NULL */
+    Matrix *matrix; /* in an optimizer: of the parameter; else NULL */
 
     Body *frame;
     Scope *scope;

@@ -1,7 +1,7 @@
 /* names.c -- symbols, scopes, and suggestions for unknown names. */
-#include "lowering.h"
 #include "builtins.h"
 #include "habits.h"
+#include "lowering.h"
 
 #include <string.h>
 

@@ -152,6 +152,8 @@ class Layout:
     def twins(self, dim):
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
         def base(name):
+            if name not in self.program.dims:  # made by a call
+                return name
             size = self.program.dims[name].size
             return base(size.name) if isinstance(size, Name) and size.name in self.program.dims else name
         return [name for name, declared in self.program.dims.items() if declared.size is not None and base(name) == base(dim)]

@@ -7,7 +7,7 @@ import torch
 
 import constants
 from constants import called, number_of
-from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Slot, Updated
+from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Slot, TypeOf, Updated
 
 DEFAULTS = {"adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
             "sgd": {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0, "nesterov": False},
@@ -214,6 +214,15 @@ def drawn(draw):
     if draw.random() < 0.4:
         body += [Slot(["size"]), Assign("size", Call("maximum", [of("*", Name("size"), Number("0.9")), Call("abs", [grad])]))]
         direction = of("/", direction, of("+", Name("size"), small))
+    if draw.random() < 0.3:  # of rows or columns of a matrix, or of all of it
+        side, other = draw.sample(["in", "out"], 2)
+        stated, over = draw.choice([(TypeOf([side], None, True), [Name(other)]), (TypeOf([], None, True), [Name("in"), Name("out")])])
+        mean_of = Call(draw.choice(["mean", "max", "sum"]), [Call("square", [grad]), *over])
+        body += [Slot(["part"], stated), Assign("part", of("+", of("*", Name("part"), Number("0.5")), mean_of))]
+        direction = of("/", direction, of("+", Call("sqrt", [of("+", Name("part"), small)]), small))
+    if draw.random() < 0.15:  # which has nothing to do with a bias
+        squared = Call("orthogonal", [direction], {"steps": Number("2")})
+        direction = Call("if", [of(">", Name("in"), Number("1")), squared, direction])
     direction = draw.choice([direction, Call("tanh", [direction]),
                              Call("where", [of("<", Call("abs", [direction]), one), direction, of("*", direction, small)])])
     rate = draw.choice([lr, of("/", lr, Call("sqrt", [Name("step")]))])
