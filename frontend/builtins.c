@@ -4,6 +4,7 @@
  * and shift; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
+#include "habits.h"
 
 #include <string.h>
 
@@ -112,7 +113,8 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     if (several && several->kind == S_DIMS && letter == 'd' && strpbrk(f->args, "*+"))
         return bind_dims(l, several, ast, a);
     if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
-        complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
+        const char *habit = reduction_habit(f->name);
+        complain(l, (Where){ .at = ast->loc, .help = habit ? habit : f->usage }, "the name of a dim is needed here");
         return false;
     }
     Symbol *named = find_symbol(l->scope, ast->name);
@@ -121,7 +123,8 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
                                       symbol->kind == S_PARAM || symbol->kind == S_INPUT);
     if (is_tensor) {
         named->used = true;
-        complain(l, (Where){ .at = ast->loc, .help = f->usage }, "'%s' is %s, not a dim", ast->name,
+        const char *habit = reduction_habit(f->name);
+        complain(l, (Where){ .at = ast->loc, .help = habit ? habit : f->usage }, "'%s' is %s, not a dim", ast->name,
                  symbol_noun(symbol->kind));
         return false;
     }

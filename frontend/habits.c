@@ -44,6 +44,11 @@ static const Habit functions[] = {
     { " len size shape numel ", "the name of a dim is its size" },
 };
 
+static const Habit reductions[] = {
+    { " max ", "max(x, d) is over a dim; maximum(a, b) is the larger of two" },
+    { " min ", "min(x, d) is over a dim; minimum(a, b) is the smaller of two" },
+};
+
 static const Habit names[] = {
     { " True ", "did you mean 'true'?" },
     { " False ", "did you mean 'false'?" },
@@ -107,6 +112,7 @@ static const char *find(const Habit *table, size_t n, const char *word, int leng
 }
 
 const char *function_habit(const char *name) { return FIND(functions, name, (int)strlen(name)); }
+const char *reduction_habit(const char *name) { return FIND(reductions, name, (int)strlen(name)); }
 const char *name_habit(const char *name) { return FIND(names, name, (int)strlen(name)); }
 const char *setting_habit(const char *name) { return FIND(settings, name, (int)strlen(name)); }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 const char *function_habit(const char *name);
+const char *reduction_habit(const char *name); /* of two tensors */
 const char *name_habit(const char *name);
 const char *setting_habit(const char *name);
 const char *sign_habit(const char *text);           /* of its first character */

@@ -291,7 +291,7 @@ struct Lower {
     Said freeze, trained; /* settings of train, read when the parameters are known */
     Group *groups;        /* the first is for all other parameters */
     Map contracted;       /* of the path of a parameter: Contracted */
-    Matrix *matrix; /* in an optimizer: of the parameter; else NULL */
+    Matrix *matrix;       /* in an optimizer: of the parameter; else NULL */
 
     Body *frame;
     Scope *scope;
