@@ -157,20 +157,31 @@ class Declared:
         return torch.zeros([size if at in kept else 1 for at, size in enumerate(self.shape)], dtype=self.dtype)
 
     def value(self, e):
-        if isinstance(e, Number):
-            return self.number(e.value)
+        number = None if isinstance(e, Name) and e.name in self.names else number_of(e, self.known)
+        if number is not None:
+            return self.number(number)
         if isinstance(e, Name):
             return self.names[e.name]
         if isinstance(e, Negation):
             return -self.value(e.operand)
         if isinstance(e, Binary):
-            return SIGNS[e.sign](self.value(e.left), self.value(e.right))
+            return self.combined(e.sign, self.value(e.left), self.value(e.right))
         return self.call(e)
+
+    @staticmethod
+    def combined(sign, a, b):
+        """Of whole numbers a division drops the remainder; a number takes the type of what it meets."""
+        if torch.int64 in (a.dtype, b.dtype):
+            a, b = a.long(), b.long()
+        is_whole = sign == "/" and a.dtype == torch.int64
+        return torch.div(a, b, rounding_mode="trunc") if is_whole else SIGNS[sign](a, b)
 
     def call(self, e):
         if e.function == "if":
             return self.value(constants.chosen_of(e, self.known))
         x = self.value(e.arguments[0])
+        if e.function == "cast":
+            return x.trunc().long() if e.arguments[1].name == "i32" else x.to(self.dtype)
         if e.function == "orthogonal":
             return orthogonal(x, *self.dims.values(), number_of(e.keywords.get("steps", Number("5")), self.known))
         if e.function in REDUCTIONS:

@@ -200,6 +200,12 @@ class Statements(Scans):
             other = self.scope.attempt(self.exactly, old.dims)
             if other:
                 return other
+        if way < 0.55:
+            more = self.scope.pick([x for x in self.scope.all() if x.dims > old.dims and "batch" not in x.dims - old.dims and
+                                    self.removable(x.dims - old.dims)])
+            if more:
+                term = call("sum", self.scope.read(more).expression, *sorted(more.dims - old.dims))
+                return Value(binary("+", self.scope.read(old).expression, term), old.dims, "f32", old.scale)
         value = self.scope.read(old)
         for _ in range(self.draw.choice([1, 2])):
             changed = self.scope.attempt(self.draw.choice([self.unary, self.guarded, self.arithmetic, self.choice]), value)
