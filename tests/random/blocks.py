@@ -130,7 +130,7 @@ def literals(block):
             if isinstance(e, Binary):
                 yield from ((e.__dict__, side) for side in ("left", "right")
                             if isinstance(getattr(e, side), Number) and "." in getattr(e, side).text)
-            if isinstance(e, Call):
+            if isinstance(e, Call) and e.function != "conv":  # which has other sizes then
                 yield from ((e.keywords, name) for name, x in e.keywords.items() if isinstance(x, Flag))
 
 
