@@ -104,6 +104,23 @@ static const char *side(int i, int n)
 
 static bool is_index(const Value *value) { return !is_float(value->type.dtype); }
 
+/* A dim may have another name, or, of tensors that share others, be wanted in the result. */
+static const char *dims_help(Lower *l, const char *verb, const Type *odd, const Type *largest, Name lacking)
+{
+    const int64_t size = odd->dim[find_dim(odd, lacking)].size;
+    int shared = 0;
+    for (int i = 0; i < largest->rank; i++)
+        if (find_dim(odd, largest->dim[i].name) >= 0)
+            shared++;
+        else if (largest->dim[i].size == size)
+            return arena_text(l->arena, "rename(..., %s -> %s), if they are the same", lacking, largest->dim[i].name);
+    if (!shared)
+        return NULL;
+    if (strcmp(verb, "multiply") == 0)
+        return "dot(a, b) gives all products, over the dims of both";
+    return arena_text(l->arena, "broadcast(..., %s) has the same along it", lacking);
+}
+
 bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[], Value *const values[])
 {
     int largest = 0, odd = -1;
@@ -121,7 +138,10 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
     Name lacking = dims_lacking(&values[odd]->type, &values[largest]->type).name[0];
     int left = largest < odd ? largest : odd, right = largest < odd ? odd : largest;
     complain(l,
-             (Where){ .at = at, .also = { asts[left]->loc, asts[right]->loc }, .label = declared_text(l, asts[odd]) },
+             (Where){ .at = at,
+                      .also = { asts[left]->loc, asts[right]->loc },
+                      .label = declared_text(l, asts[odd]),
+                      .help = dims_help(l, verb, &values[odd]->type, &values[largest]->type, lacking) },
              "cannot %s %s and %s: %s has no dim '%s'", verb, type_words(l, &values[left]->type),
              type_words(l, &values[right]->type), side(largest, n), lacking);
     return false;

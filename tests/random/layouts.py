@@ -152,8 +152,6 @@ class Layout:
     def twins(self, dim):
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
         def base(name):
-            if name not in self.program.dims:  # made by a call
-                return name
             size = self.program.dims[name].size
             return base(size.name) if isinstance(size, Name) and size.name in self.program.dims else name
         return [name for name, declared in self.program.dims.items() if declared.size is not None and base(name) == base(dim)]
@@ -165,7 +163,7 @@ class Layout:
 
     def divide(self, dim, ranks):
         """Splits the dim over so many more ranks; False if it does not divide."""
-        if self.scanned() & set(self.twins(dim)):
+        if dim not in self.program.dims or self.scanned() & set(self.twins(dim)):
             return False
         together = self.split.get(dim, 1) * ranks
         if stored(self.program, self.known, dim) % together:
