@@ -1,13 +1,25 @@
 /* filled.c -- dims of rows that a dispatch fills, mostly in part: slots of experts. */
 #include "filled.h"
+#include "ir/map.h"
 
-const Op *filled_by(const Module *m, Name dim)
+/* Kept, since each product asks for each of its dims. */
+static void note_filled(Module *m)
 {
+    m->filled = NEW(&m->arena, Map);
+    m->filled->arena = &m->arena;
     for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (info(op)->traits & FILLS && op->attrs.dims.dim[op->attrs.dims.count - 1].name == dim)
-                return op;
-    return NULL;
+        for (Op *op = f->first; op; op = op->next) {
+            const Dims *dims = &op->attrs.dims;
+            if (info(op)->traits & FILLS && !map_get(m->filled, dims->dim[dims->count - 1].name))
+                map_put(m->filled, dims->dim[dims->count - 1].name, op);
+        }
+}
+
+const Op *filled_by(Module *m, Name dim)
+{
+    if (!m->filled)
+        note_filled(m);
+    return map_get(m->filled, dim);
 }
 
 /* Of one queue: its choices, over the slots of all experts and rounds. */

@@ -4,7 +4,7 @@
 
 #include "ir/ir.h"
 
-const Op *filled_by(const Module *m, Name dim); /* the op that fills rows along the dim; NULL: none does */
+const Op *filled_by(Module *m, Name dim); /* the op that fills rows along the dim; NULL: none does */
 
 /* As op_flops; but a product has of such rows as many as can be filled, one for each choice: the others are no work of
  * the model. */

@@ -66,9 +66,12 @@ Value *number_as_stated(Lower *l, Operand number, const Ast *type)
 /* May a value have this name here? */
 static bool may_name(Lower *l, const char *name, Loc loc)
 {
-    const Symbol *other = find_symbol(l->scope, name);
+    Symbol *other = find_symbol(l->scope, name);
     if (!other || other->kind == S_LOCAL || other->kind == S_ARGUMENT)
         return true;
+    if (other->taken)
+        return false;
+    other->taken = other->kind == S_MODEL || other->kind == S_BLOCK;
     complain(l, (Where){ .at = loc, .help = "give the value another name" }, "'%s' is already %s, declared at %s", name,
              symbol_noun(other->kind), position_text(l, other->loc));
     return false;
@@ -115,10 +118,12 @@ void note_unlowered(Lower *l, const Ast *list)
 
 void name_result(Lower *l, const char *name, Loc loc, Operand operand)
 {
-    const Symbol *before = find_symbol_here(l->scope, name);
+    Symbol *before = find_symbol_here(l->scope, name);
     bool good = may_name(l, name, loc);
-    if (good && before)
+    if (good && before && operand.kind != WRONG)
         check_one(l, before);
+    else if (before)
+        before->used = true; /* by what is wrong, perhaps */
     if (!good && !before)
         return; /* a const, dim or block of the file */
     declare(l, l->scope, S_LOCAL, name, loc)->operand = good ? operand : wrong;

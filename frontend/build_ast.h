@@ -22,6 +22,7 @@ typedef struct {
 
     bool recovering;     /* from an error: the next line break is a token, even inside brackets */
     bool ended;          /* the end of the last line has been returned, newline or not */
+    bool brace_below;    /* the { that is missing in a line begins the next one */
     bool told_end;       /* the error about open brackets at the end has been reported */
     int lost, lost_here; /* braces skipped in recovery, whose ends are skipped, too; those of this line */
     bool closes;         /* the last } matches a { */

@@ -76,8 +76,10 @@ static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast,
     if (!a->x[i])
         return false;
     if (letter == 'f' && !is_float(a->x[i]->type.dtype)) {
-        complain(l, (Where){ .at = ast->loc, .help = "cast(..., f32)" }, "%s takes floating-point numbers, not %s",
-                 f->name, type_words(l, &a->x[i]->type));
+        const bool has_others = strchr(f->args, 't') != NULL; /* as labels, in the place of which it may be */
+        complain(l, (Where){ .at = ast->loc, .help = has_others ? f->usage : "cast(..., f32)" },
+                 "%s takes floating-point numbers, not %s", f->name, type_words(l, &a->x[i]->type));
+        a->x[i] = NULL; /* no one asks for its dims */
         return false;
     }
     return true;
@@ -112,11 +114,21 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     if (several && several->kind == S_DIMS && letter == 'd' && strpbrk(f->args, "*+"))
         return bind_dims(l, several, ast, a);
     if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
-        complain(l, (Where){ .at = ast->loc, .help = f->usage }, "the name of a dim is needed here");
+        const char *habit = find_idiom(IDIOM_REDUCTION, f->name);
+        complain(l, (Where){ .at = ast->loc, .help = habit ? habit : f->usage }, "the name of a dim is needed here");
         return false;
     }
     Symbol *named = find_symbol(l->scope, ast->name);
     const Symbol *symbol = meant_by(named);
+    const bool is_tensor = symbol && (symbol->kind == S_LOCAL || symbol->kind == S_ARGUMENT ||
+                                      symbol->kind == S_PARAM || symbol->kind == S_INPUT);
+    if (is_tensor) {
+        named->used = true;
+        const char *habit = find_idiom(IDIOM_REDUCTION, f->name);
+        complain(l, (Where){ .at = ast->loc, .help = habit ? habit : f->usage }, "'%s' is %s, not a dim", ast->name,
+                 symbol_noun(symbol->kind));
+        return false;
+    }
     if (letter == 's' && symbol && symbol->is_slots) { /* which may have no size yet */
         named->used = true;
         declared.name = intern_text(l->m, symbol->name);
@@ -195,11 +207,11 @@ static bool bind(Lower *l, const Builtin *f, char letter, const Ast *ast, Argume
 static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
 {
     const char *letter = f->args;
-    bool good = true;
+    bool good = true, named = true;
     int count = 0;
     for (const Ast *ast = a->call->child; ast; ast = ast->next) {
         if (ast->kind == A_KEYWORD) {
-            good &= bind_keyword(l, f, ast, a);
+            named &= bind_keyword(l, f, ast, a);
             continue;
         }
         if (!*letter) {
@@ -212,9 +224,9 @@ static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
             letter++;
     }
     bool enough = !*letter || letter[1] == '*' || (letter[1] == '+' && count >= (int)strlen(f->args) - 1);
-    if (!enough)
+    if (!enough && named) /* else the one that is missing has a name that it should not have */
         complain(l, (Where){ .at = a->call->name_loc, .help = f->usage }, "too few arguments for %s", f->name);
-    return good && enough;
+    return good && named && enough;
 }
 
 bool number_argument(Lower *l, const Ast *keyword, double otherwise, double *number)
@@ -305,21 +317,6 @@ Operand call_function(Lower *l, const Ast *call)
         return wrong;
     set_place(l, call->name_loc);
     return f->lower(l, &a);
-}
-
-/* A choice at compile time; the other expression is not lowered. */
-Operand choose(Lower *l, const Ast *call)
-{
-    const Ast *condition = call->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
-    Constant c;
-    if (!no || no->next) {
-        complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments");
-        return wrong;
-    }
-    if (!constant_of(l, condition, &c))
-        return wrong;
-    note_unlowered(l, c.value != 0 ? no : yes);
-    return lower_expr(l, c.value != 0 ? yes : no);
 }
 
 /* --- Elementwise --------------------------------------------------------------------------- */

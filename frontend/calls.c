@@ -189,7 +189,8 @@ static Operand lower_argument(Lower *l, const Call *at, Scope *scope, const Ast 
 static bool bind_argument(Lower *l, const Call *at, const Ast *arg, const Ast *given, Scope *scope)
 {
     if (given && (given->kind == A_KEYWORD || given->kind == A_ARROW)) {
-        complain(l, (Where){ .at = given->loc }, "the arguments of a block cannot be named in a call");
+        complain(l, (Where){ .at = given->loc, .help = "f(x), in the order of the block's arguments" },
+                 "the arguments of a block cannot be named in a call");
         lower_expr(l, given->child);
         given = NULL;
     }
@@ -199,6 +200,14 @@ static bool bind_argument(Lower *l, const Call *at, const Ast *arg, const Ast *g
     Symbol *symbol = declare_own(l, scope, S_ARGUMENT, arg);
     symbol->operand = symbol->wrong ? wrong : operand;
     return operand.kind != WRONG;
+}
+
+static const char *argument_list(Lower *l, const Ast *block)
+{
+    const char *list = "";
+    for (const Ast *arg = block->child; arg; arg = arg->next)
+        list = arena_text(l->arena, "%s%s%s", list, *list ? ", " : "", arg->name);
+    return list;
 }
 
 /* Lowers the arguments in the scope of the call and names them in the scope of the block. */
@@ -214,6 +223,7 @@ static bool bind_arguments(Lower *l, const Call *binding, const Symbol *block, S
     }
     look_at_arguments(l, given);
     Where at = { .at = call->name_loc, .label = arena_text(l->arena, "declared at %s", position_text(l, block->loc)) };
+    at.help = missing ? arena_text(l->arena, "%s(%s)", block->name, argument_list(l, binding->block)) : NULL;
     if (missing)
         complain(l, at, "too few arguments for '%s': '%s' is missing", block->name, missing);
     if (given)
@@ -331,8 +341,33 @@ Operand call_block(Lower *l, const Ast *ast, Symbol *block)
     return wrong;
 }
 
+/* A choice at compile time; the other expression is not lowered.  NULL after an error. */
+static const Ast *chosen_of(Lower *l, const Ast *call)
+{
+    const Ast *condition = call->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
+    Constant c;
+    if (!no || no->next) {
+        complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments");
+        return NULL;
+    }
+    if (!constant_of(l, condition, &c))
+        return NULL;
+    note_unlowered(l, c.value != 0 ? no : yes);
+    return c.value != 0 ? yes : no;
+}
+
+Operand choose(Lower *l, const Ast *call)
+{
+    const Ast *chosen = chosen_of(l, call);
+    return chosen ? lower_expr(l, chosen) : wrong;
+}
+
 Results results_of(Lower *l, const Ast *ast)
 {
+    if (ast->kind == A_CALL && strcmp(ast->name, "if") == 0) {
+        const Ast *chosen = chosen_of(l, ast);
+        return chosen ? results_of(l, chosen) : (Results){ 0 };
+    }
     Symbol *block = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
     if (block && block->kind == S_BLOCK)
         return lower_call(l, ast, block);

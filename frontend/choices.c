@@ -126,8 +126,10 @@ double read_argument(Lower *l, const Choice *choice, const Row *row, bool call_i
     if (own.value)
         value = read_setting(l, row, own.value);
     else if (isnan(value) && call_is_good && !set)
-        complain(l, (Where){ .at = choice->said->value ? choice->said->value->loc : (Loc){ 0 } }, "%s needs '%s'",
-                 choice->name, row->key);
+        complain(l,
+                 (Where){ .at = choice->said->value ? choice->said->value->loc : (Loc){ 0 },
+                          .help = arena_text(l->arena, "%s(%s = ...)", choice->name, row->key) },
+                 "%s needs '%s'", choice->name, row->key);
     come_from(l, &own, &elsewhere);
     if (argument && !set)
         own.at = argument->name_loc;

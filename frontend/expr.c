@@ -1,5 +1,4 @@
 /* expr.c -- expressions: numbers fold, tensors become ops, dims are matched by name. */
-#include "idioms.h"
 #include "lowering.h"
 
 #include <float.h>
@@ -105,6 +104,23 @@ static const char *side(int i, int n)
 
 static bool is_index(const Value *value) { return !is_float(value->type.dtype); }
 
+/* A dim may have another name, or, of tensors that share others, be wanted in the result. */
+static const char *dims_help(Lower *l, const char *verb, const Type *odd, const Type *largest, Name lacking)
+{
+    const int64_t size = odd->dim[find_dim(odd, lacking)].size;
+    int shared = 0;
+    for (int i = 0; i < largest->rank; i++)
+        if (find_dim(odd, largest->dim[i].name) >= 0)
+            shared++;
+        else if (largest->dim[i].size == size)
+            return arena_text(l->arena, "rename(..., %s -> %s), if they are the same", lacking, largest->dim[i].name);
+    if (!shared)
+        return NULL;
+    if (strcmp(verb, "multiply") == 0)
+        return "dot(a, b) gives all products, over the dims of both";
+    return arena_text(l->arena, "broadcast(..., %s) has the same along it", lacking);
+}
+
 bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[], Value *const values[])
 {
     int largest = 0, odd = -1;
@@ -122,7 +138,10 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
     Name lacking = dims_lacking(&values[odd]->type, &values[largest]->type).name[0];
     int left = largest < odd ? largest : odd, right = largest < odd ? odd : largest;
     complain(l,
-             (Where){ .at = at, .also = { asts[left]->loc, asts[right]->loc }, .label = declared_text(l, asts[odd]) },
+             (Where){ .at = at,
+                      .also = { asts[left]->loc, asts[right]->loc },
+                      .label = declared_text(l, asts[odd]),
+                      .help = dims_help(l, verb, &values[odd]->type, &values[largest]->type, lacking) },
              "cannot %s %s and %s: %s has no dim '%s'", verb, type_words(l, &values[left]->type),
              type_words(l, &values[right]->type), side(largest, n), lacking);
     return false;
@@ -269,27 +288,6 @@ static Operand lower_unary(Lower *l, const Ast *ast)
 
 /* --- Names --------------------------------------------------------------------------------- */
 
-static void unknown_name(Lower *l, const Ast *ast)
-{
-    NearMiss near = { .name = ast->name };
-    for (const Scope *scope = l->scope; scope; scope = scope->outer)
-        for (const Symbol *s = scope->newest; s; s = s->next)
-            if (s->kind != S_BLOCK && s->kind != S_MODEL)
-                offer(&near, s->name);
-    const Ast *below = l->file;
-    while (below && ((below->kind != A_CONST && below->kind != A_DIM) || strcmp(below->name, ast->name) != 0))
-        below = below->next;
-    if (below && l->elsewhere)
-        complain(l, (Where){ .at = ast->loc, .help = "give a number" }, "'%s' is not declared above what this sets",
-                 ast->name);
-    else if (below)
-        complain(l, (Where){ .at = ast->loc, .help = "move it up" }, "'%s' is declared below, at %s", ast->name,
-                 position_text(l, below->name_loc));
-    else
-        complain(l, (Where){ .at = ast->loc, .help = did_you_mean(l->arena, &near) }, "nothing is named '%s' here",
-                 ast->name);
-}
-
 static Operand lower_name(Lower *l, const Ast *ast)
 {
     Symbol *named = find_symbol(l->scope, ast->name), *symbol = meant_by(named);
@@ -300,7 +298,7 @@ static Operand lower_name(Lower *l, const Ast *ast)
         return wrong;
     }
     named->used = symbol->used = true;
-    if (symbol->wrong)
+    if (symbol->wrong || symbol->taken)
         return wrong;
     if (symbol == l->batch || symbol->is_slots) {
         complain(l, (Where){ .at = ast->loc, .help = "mean(...) divides by the size of the whole batch" },
@@ -326,8 +324,11 @@ static Operand lower_name(Lower *l, const Ast *ast)
 static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constant at)
 {
     if (at.real || at.integer < 0 || at.integer >= dim->size) {
-        complain(l, (Where){ .at = ast->child->next->loc }, "'%s' has elements 0 to %lld, not %s", dim->name,
-                 (long long)(dim->size - 1), constant_text(l->arena, at));
+        const bool is_from_end = !at.real && at.integer < 0 && at.integer >= -dim->size;
+        const char *last = arena_text(l->arena, "%s = %s - %lld", dim->name, dim->name, -(long long)at.integer);
+        complain(l, (Where){ .at = ast->child->next->loc, .help = is_from_end ? last : NULL },
+                 "'%s' has elements 0 to %lld, not %s", dim->name, (long long)(dim->size - 1),
+                 constant_text(l->arena, at));
         return wrong;
     }
     return tensor_operand(EMIT(l, OP_slice, ((Attrs){ .dim = dim->name, .index = at.integer }), x));
@@ -420,22 +421,6 @@ static Operand lower_index(Lower *l, const Ast *ast)
 
 /* --- Calls --------------------------------------------------------------------------------- */
 
-static Operand unknown_call(Lower *l, const Ast *ast)
-{
-    NearMiss near = { .name = ast->name };
-    for (const Symbol *s = l->globals.newest; s; s = s->next)
-        if (s->kind == S_BLOCK)
-            offer(&near, s->name);
-    offer_functions(&near);
-    if (l->matrix && find_symbol_here(&l->globals, ast->name))
-        complain(l, (Where){ .at = ast->name_loc, .help = "write it out" }, "an optimizer cannot call '%s'", ast->name);
-    else
-        complain(l, (Where){ .at = ast->name_loc, .help = help_with(l->arena, IDIOM_FUNCTION, &near) },
-                 "no function or block is named '%s'", ast->name);
-    look_at_arguments(l, ast->child);
-    return wrong;
-}
-
 static void refuse_dims(Lower *l, const Ast *call)
 {
     complain(l, (Where){ .at = call->dims->loc, .help = "only a call of a block gives dims in brackets" },
@@ -451,8 +436,11 @@ static Operand lower_call(Lower *l, const Ast *ast)
         refuse_dims(l, ast);
     if (strcmp(ast->name, "if") == 0)
         return choose(l, ast);
-    if (!is_function(ast->name) && !folds(ast->name))
-        return unknown_call(l, ast);
+    if (!is_function(ast->name) && !folds(ast->name)) {
+        unknown_call(l, ast);
+        look_at_arguments(l, ast->child);
+        return wrong;
+    }
     if (ast->as)
         complain(l, (Where){ .at = ast->as_loc }, "'as' names an instance of a block, but '%s' is a built-in function",
                  ast->name);

@@ -25,6 +25,8 @@
 %param { Reading *r } { Scanner scanner }
 
 %code {
+    #include "habits.h"
+
     #include <ctype.h>
     #include <string.h>
 
@@ -437,13 +439,6 @@ static bool has(const yysymbol_kind_t *expected, int n, yysymbol_kind_t kind)
     return false;
 }
 
-static bool follows_loss(const char *text, int at)
-{
-    while (at > 0 && text[at - 1] == ' ')
-        at--;
-    return at > 4 && memcmp(text + at - 4, "loss", 4) == 0 && isspace((unsigned char)text[at - 5]);
-}
-
 /* x[seq] + 1 */
 static bool follows_dims(const char *text, int at, const yysymbol_kind_t *expected, int n)
 {
@@ -458,10 +453,11 @@ static const char *help_text(Reading *r, Loc at, yysymbol_kind_t found, const yy
     const char *name = yysymbol_name(found);
     if (r->forgotten.end > 0)
         return open_help(r, r->forgotten);
+    const char *habit = syntax_habit(r->source->text, at.begin);
+    if (habit)
+        return habit;
     if (name[0] == '\'' && islower((unsigned char)name[1]) && has(expected, n, YYSYMBOL_NAME))
         return arena_text(r->arena, "%s is a keyword and cannot be a name", name);
-    if (strcmp(name, "'='") == 0 && follows_loss(r->source->text, at.begin))
-        return "loss is a statement: write 'loss mean(x)'";
     if (follows_dims(r->source->text, at.begin, expected, n))
         return "f[d](x) calls a block, x[d = 3] takes an element";
     if (strstr("'<' '>' '<=' '>=' '==' '!='", name) && in_group(&groups[OPERATORS], expected, n, found))
@@ -496,7 +492,9 @@ static int yyreport_syntax_error(const yypcontext_t *context, Reading *r, Scanne
     yysymbol_kind_t expected[YYNTOKENS];
     int n = yypcontext_expected_tokens(context, expected, YYNTOKENS);
     const char *list = expected_text(r, expected, n);
-    if (!r->told_end)
+    const bool is_told = r->told_end || (found == YYSYMBOL_OPEN_BRACE && r->brace_below);
+    r->brace_below = has(expected, n, YYSYMBOL_OPEN_BRACE) && brace_below(r->source->text, at.begin);
+    if (!is_told)
         error_at(r->diags, (Where){ .at = at, .help = help_text(r, at, found, expected, n) }, "%s%s %s", list,
                  *list ? ", found" : "unexpected", found_text(r, at, found));
     r->told_end = r->ended;

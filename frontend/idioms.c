@@ -20,7 +20,7 @@ static const Idiom idioms[] = {
 static bool is_spelled(const char *name, const char *other, size_t length)
 {
     const char *point = strrchr(name, '.'), *end = other + length;
-    for (name = point ? point + 1 : name;;) {
+    for (name = point && point[1] ? point + 1 : name;;) {
         name += strspn(name, "_");
         while (other < end && *other == '_')
             other++;
@@ -39,7 +39,7 @@ void offer_spelled(NearMiss *near, const char *name)
         offer(near, name);
 }
 
-static const char *find_idiom(IdiomKind kind, const char *name)
+const char *find_idiom(IdiomKind kind, const char *name)
 {
     for (size_t i = 0; i < sizeof idioms / sizeof idioms[0]; i++)
         for (const char *word = idioms[i].names; idioms[i].kind == kind && *word; word += strspn(word, " ")) {
@@ -62,5 +62,7 @@ const char *help_with_function(Arena *arena, const char *name)
 {
     NearMiss near = { .name = name };
     offer_functions(&near);
-    return help_with(arena, IDIOM_FUNCTION, &near);
+    return near.best && near.distance == 0
+               ? arena_text(arena, "a function stands before its arguments: %s(...)", near.best)
+               : help_with(arena, IDIOM_FUNCTION, &near);
 }

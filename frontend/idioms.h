@@ -5,9 +5,21 @@
 
 #include "near.h"
 
-typedef enum { IDIOM_FUNCTION, IDIOM_SETTING, IDIOM_SIGN } IdiomKind;
+typedef enum {
+    IDIOM_FUNCTION,
+    IDIOM_REDUCTION,
+    IDIOM_NAME,
+    IDIOM_SETTING,
+    IDIOM_STATEMENT,
+    IDIOM_STATED,
+    IDIOM_SIGN
+} IdiomKind; /* see idioms.def */
 
-/* offer(), for which `F.layer_norm` is `layernorm`: names are one but for '_', capitals and what stands before a point. */
+/* The help of the row that has this name; NULL: none has. */
+const char *find_idiom(IdiomKind kind, const char *name);
+
+/* offer(), for which `F.layer_norm` is `layernorm`: names are one but for '_', capitals and what stands before a point.
+ */
 void offer_spelled(NearMiss *near, const char *name);
 
 /* A help text, or NULL, after all names were offered. */

@@ -92,8 +92,8 @@ static bool is_within(Lower *l, double index, int64_t size, const Constant *igno
 {
     if ((index >= 0 && index < (double)size) || (ignored && index == ignored->value))
         return true;
-    complain(l, (Where){ .at = at }, "index %.15g is out of range: the elements are 0 to %lld", index,
-             (long long)(size - 1));
+    complain(l, (Where){ .at = at, .help = ignored ? NULL : "maximum(i, 0) and minimum(i, d - 1) stay inside" },
+             "index %.15g is out of range: the elements are 0 to %lld", index, (long long)(size - 1));
     return false;
 }
 

@@ -29,12 +29,15 @@ MeshAxis *find_axis(Layout *p, const char *name)
     return NULL;
 }
 
+/* That the axis which is meant is unused is the same mistake. */
 static const char *axis_help(Layout *p, const char *name)
 {
     NearMiss near = { .name = name };
     for (int i = 0; i < p->naxes; i++)
         offer(&near, p->axis[i].name);
-    return did_you_mean(p->l->arena, &near);
+    if (near.best)
+        find_axis(p, near.best)->used = true;
+    return near.best ? did_you_mean(p->l->arena, &near) : arena_text(p->l->arena, "mesh %s = 2", name);
 }
 
 MeshAxis *use_axis(Layout *p, const Ast *name)

@@ -77,6 +77,7 @@ typedef struct Symbol {
     int64_t padded;       /* of a dim: size in memory */
     double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
     bool wrong;           /* a const or dim with an error in its expression */
+    bool taken;           /* a model or block after which a value was to be named, which has been reported */
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     Name experts;         /* of such a dim: whose slots they are */
@@ -102,8 +103,10 @@ typedef struct Layout Layout;
 Symbol *find_symbol(const Scope *scope, const char *name);      /* in this or an outer scope; or NULL */
 Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
-Symbol *meant_by(Symbol *symbol);         /* the dim or const that a block's is in this call; else itself */
-const char *symbol_noun(SymbolKind kind); /* "a dim" */
+Symbol *meant_by(Symbol *symbol);            /* the dim or const that a block's is in this call; else itself */
+const char *symbol_noun(SymbolKind kind);    /* "a dim" */
+void unknown_name(Lower *l, const Ast *ast); /* these report it, with what may be meant */
+void unknown_call(Lower *l, const Ast *ast);
 
 /* --- The state of a lowering ----------------------------------------------------------------- */
 
@@ -240,6 +243,7 @@ typedef struct Contracted {
 /* The dims of a parameter as a matrix; in: none if it is no matrix. */
 typedef struct {
     Names in, out;
+    bool refused; /* by orthogonal() */
 } Matrix;
 
 /* Names of parameters in a setting, with * for any text. */
@@ -288,7 +292,7 @@ struct Lower {
     Said freeze, trained; /* settings of train, read when the parameters are known */
     Group *groups;        /* the first is for all other parameters */
     Map contracted;       /* of the path of a parameter: Contracted */
-    const Matrix *matrix; /* in an optimizer: of the parameter; else NULL */
+    Matrix *matrix;       /* in an optimizer: of the parameter; else NULL */
 
     Body *frame;
     Scope *scope;

@@ -133,5 +133,8 @@ CALL(orthogonal)
                  type_words(l, &a->x[0]->type));
         return (Operand){ .kind = WRONG };
     }
+    l->matrix->refused = !l->matrix->in.count || !has_square(l->matrix, a->x[0]->type.rank);
+    if (l->matrix->refused) /* reported where the optimizer is chosen */
+        return (Operand){ .kind = WRONG };
     return tensor_operand(orthogonal(l, a->x[0], l->matrix, steps));
 }

@@ -422,7 +422,10 @@ static void check_stages(Layout *p, const Ast *ast)
     check_options(l, ast->type);
     const bool are_known = check_repeats(p, ast->child, &repeats);
     const MeshAxis *axis = use_axis(p, ast->init);
+    const bool are_counted = l->diags->errors == 0; /* copies in which there is an error may be missing */
     p->pipeline.chunks = read_chunks(l, ast);
+    if (!are_counted)
+        return;
     if (are_known && axis && axis->size > 1)
         set_stages(p, ast, &repeats, axis);
     else if (axis && l->options->stages)

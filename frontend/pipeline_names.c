@@ -24,7 +24,9 @@ static const Repeated *find_repeated(Layout *p, const Ast *ast)
     for (const Repeated *r = p->l->repeated; found && r; r = r->next) /* the name is one of a later run only */
         if (r->dim == found->whole)
             return r;
-    complain(p->l, (Where){ .at = ast->name_loc, .help = did_you_mean(p->l->arena, &near) },
+    const char *any = p->l->repeated ? arena_text(p->l->arena, "'%s' is one", p->l->repeated->name)
+                                     : "the model has no repeat with an instance: layer(x) as h";
+    complain(p->l, (Where){ .at = ast->name_loc, .help = near.best ? did_you_mean(p->l->arena, &near) : any },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
     return NULL;
 }

@@ -108,12 +108,13 @@ const char *set_text(Lower *l, const Override *set)
 static const char *help_with_key(Lower *l, const char *name)
 {
     NearMiss near = { .name = name };
-    for (int i = 0; i < N_KEYS; i++)
+    const char *list = "one of";
+    for (int i = 0; i < N_KEYS; i++) {
         offer_spelled(&near, keys[i]);
-    const char *list = "one of", *help = help_with(l->arena, IDIOM_SETTING, &near);
-    for (int i = 0; i < N_KEYS; i++)
-        list = arena_text(l->arena, "%s %s%s", list, keys[i], i + 1 < N_KEYS ? "," : "");
-    return help ? help : list;
+        list = arena_text(l->arena, "%s %s,", list, keys[i]);
+    }
+    const char *help = help_with(l->arena, IDIOM_SETTING, &near);
+    return help ? help : arena_text(l->arena, "%s or a group", list);
 }
 
 static void read_block(Reader *r, const Ast *train)

@@ -137,7 +137,10 @@ static Value *copy(Update *u, Value *value)
     if (!op || op->results.count != 1 ||
         (info(op)->family != LEAF && info(op)->family != POINTWISE && op->kind != OP_sum && op->kind != OP_max &&
          op->kind != OP_min))
-        return refuse(u, NULL,
+        return refuse(u,
+                      fed ? arena_text(u->l->arena, "it may read '%s', numbers, and one sum or mean over '%s'",
+                                       u->ast->name, u->l->m->batch ? u->l->m->batch : "the batch")
+                          : NULL,
                       fed ? "reads more than its state and a sum over the batch"
                           : "takes functions of single elements, sum, mean, max and min");
     if (op->kind == OP_reorder)

@@ -138,9 +138,11 @@ static void lower_state(Update *u, const Ast *ast)
                      target->name);
             continue;
         }
-        const Symbol *other = find_symbol(l->scope, target->name);
+        Symbol *other = find_symbol(l->scope, target->name);
+        if (other)
+            other->taken = other->kind == S_MODEL || other->kind == S_BLOCK;
         if (other || u->state.count == MOST_STATE) {
-            complain(l, (Where){ .at = target->loc },
+            complain(l, (Where){ .at = target->loc, .help = other ? "give the state another name" : NULL },
                      other ? "'%s' is already %s" : "'%s' is one tensor of state too many", target->name,
                      other ? symbol_noun(other->kind) : "");
             continue;
@@ -225,6 +227,7 @@ static void build_update(Update *u)
 {
     Lower *l = u->l;
     const Type type = u->param->type;
+    const int errors = l->diags->errors;
     Value *const param = take(u, "param", type), *const grad = take(u, "grad", type);
     Value *const lr = take(u, "lr", scalar_type(F32)), *const step = take(u, "step", scalar_type(F32));
     if (l->m->train.ema > 0)
@@ -240,7 +243,7 @@ static void build_update(Update *u)
     lower_body(u);
     if (u->frame.key)
         complain(l, (Where){ .at = u->group->declared->name_loc }, "an optimizer has no dropout");
-    if (l->diags->errors)
+    if (l->diags->errors > errors || u->matrix.refused)
         return;
     add_results(u);
     check_used(l, &u->scope);
@@ -288,33 +291,32 @@ static bool same_matrix(Matrix a, Matrix b)
     return same;
 }
 
-static bool calls(const Ast *ast, const char *function)
+static Loc chosen_at(const Lower *l, const Group *group)
 {
-    bool found = ast && ast->kind == A_CALL && strcmp(ast->name, function) == 0;
-    for (const Ast *child = ast ? ast->child : NULL; child && !found; child = child->next)
-        found = calls(child, function);
-    return found;
+    Loc at = group->ast ? group->ast->name_loc : l->model->name_loc;
+    for (const Ast *ast = l->file; ast && !group->ast; ast = ast->next)
+        for (const Ast *line = ast->kind == A_TRAIN ? ast->body : NULL; line; line = line->next)
+            if (line->name && strcmp(line->name, "optimizer") == 0)
+                at = line->child->loc;
+    return at;
 }
 
 /* An optimizer that calls orthogonal() has nothing to do with a bias. */
-static void check_matrix(Update *u)
+static void refuse_matrix(Update *u)
 {
-    Lower *l = u->l;
-    const Group *group = u->group;
-    bool needs = false;
-    for (const Ast *ast = group->declared->body; ast; ast = ast->next)
-        needs |= calls(ast->init, "orthogonal") || calls(ast->kind == A_UPDATED ? ast->child : NULL, "orthogonal");
-    const Where at = { .at = group->ast ? group->ast->name_loc : l->model->name_loc,
+    const char *name = u->group->declared->name;
+    const Where at = { .at = chosen_at(u->l, u->group),
                        .help = "a group in train gives it another optimizer, as adamw(lr = 1e-3)" };
-    if (needs && !u->matrix.in.count)
-        complain(l, at, "%s updates matrices, and the parameter '%s' is none", group->declared->name, u->param->path);
-    else if (needs && !has_square(&u->matrix, u->param->type.rank))
-        complain(l, at, "%s multiplies '%s' by itself, and the product would have more than %d dims",
-                 group->declared->name, u->param->path, MAX_RANK);
+    if (!u->matrix.in.count)
+        complain(u->l, at, "%s updates matrices, and the parameter '%s' is none", name, u->param->path);
+    else
+        complain(u->l, at, "%s multiplies '%s' by itself, and the product would have more than %d dims", name,
+                 u->param->path, MAX_RANK);
 }
 
 void lower_updates(Lower *l)
 {
+    int refused = 0; /* parameters; what else is wrong with an optimizer is reported once */
     for (Param *param = l->m->params; param; param = param->next) {
         Update u = { .l = l, .group = group_for(l, param), .param = param, .decays = param->decay };
         u.matrix = matrix_of(l, param);
@@ -324,8 +326,11 @@ void lower_updates(Lower *l)
                 param->update = other->update;
         if (param->frozen || param->state || param->update)
             continue;
-        check_matrix(&u);
-        if (l->diags->errors == 0)
+        if (l->diags->errors == refused)
             param->update = lower_optimizer(&u)->name;
+        if (u.matrix.refused) {
+            refuse_matrix(&u);
+            refused++;
+        }
     }
 }

@@ -308,6 +308,7 @@ typedef struct Module {
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
     struct Map *parts;       /* of splits: see part_size() */
+    struct Map *filled;      /* of the program whose text is being generated: see filled_by() */
     int fresh;
     Type *inferred; /* buffer of infer_results */
     int inferred_room;

@@ -1,11 +1,13 @@
 /* near.c -- finds the existing name that is nearest to an unknown one. */
 #include "near.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* The number of letters to insert, delete, change, or swap with their neighbour (optimal string alignment distance).
+/* The number of letters to insert, delete, change, or swap with their neighbour (optimal string alignment distance); a
+ * capital is no change.
  * Names longer than a row count as distant. */
 static int edit_distance(const char *a, const char *b)
 {
@@ -20,7 +22,7 @@ static int edit_distance(const char *a, const char *b)
                 now[j] = i + j;
                 continue;
             }
-            int change = before[j - 1] + (a[i - 1] != b[j - 1]);
+            int change = before[j - 1] + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
             now[j] = smaller(change, smaller(before[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 now[j] = smaller(now[j], earlier[j - 2] + 1);

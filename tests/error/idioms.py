@@ -64,10 +64,14 @@ def said(text):
     return run.returncode, run.stderr
 
 
+LINES = {"FUNCTION": "result = %s(x)", "REDUCTION": "result = %s(x, a)", "NAME": "result = x + %s", "SIGN": "result = a %s b",
+         "STATEMENT": "%s x", "STATED": "%s = x"}
+
+
 def of_kind(kind, name):
     if kind == "SETTING":
         return MODEL.replace("%s", "result = a") + "train { %s = 1 }\n" % name
-    return MODEL % ("result = " + ("a %s b" if kind == "SIGN" else "%s(x)") % name)
+    return MODEL.replace("%s", LINES[kind] % name)
 
 
 def main():
@@ -76,7 +80,8 @@ def main():
         help_ = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text)).replace('\\"', '"')
         for word in [*words.split()[:2], words.split()[-1]]:
             names += 1
-            spelled = word if kind == "SIGN" else word.capitalize() if len(word) % 2 else "_" + word
+            spelled = word.capitalize() if len(word) % 2 else "_" + word
+            spelled = spelled if kind in ("FUNCTION", "SETTING") else word.capitalize() if kind == "NAME" else word
             status, err = said(of_kind(kind, spelled))
             if status != 1 or f"= help: {help_}" not in err:
                 failed += 1

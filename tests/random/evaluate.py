@@ -87,6 +87,8 @@ class Evaluation:
 
     def several(self, e, values, place):
         """What a block returns; or the elements that top_k takes, and where they are."""
+        if e.function == "if":
+            return self.several(chosen_of(e, self.known), values, place)
         if e.function in self.blocks:
             return self.instance(e, values, place)
         x, chosen = [self.tensor(part, values, place) for part in (e.arguments[0], e)]

@@ -158,6 +158,8 @@ KINDS = {
     "clipped_elsewhere": Kind("a gradient of zeros is clipped on another stage than its parameter's", "would count", drawn=False,
                               later=True),
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
+    "read_sum": Kind("a sum that a repeat or scan carries stays pending over ranks, though each turn's is read", "cannot add pending sums",
+                     drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

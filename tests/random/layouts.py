@@ -163,7 +163,7 @@ class Layout:
 
     def divide(self, dim, ranks):
         """Splits the dim over so many more ranks; False if it does not divide."""
-        if self.scanned() & set(self.twins(dim)):
+        if dim not in self.program.dims or self.scanned() & set(self.twins(dim)):
             return False
         together = self.split.get(dim, 1) * ranks
         if stored(self.program, self.known, dim) % together:

@@ -5,8 +5,9 @@ from fnmatch import fnmatchcase
 
 import torch
 
+import constants
 from constants import called, number_of
-from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Slot, Updated
+from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Slot, TypeOf, Updated
 
 DEFAULTS = {"adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
             "sgd": {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0, "nesterov": False},
@@ -51,7 +52,7 @@ def update(group, weight, gradient, state, count, rate, decays, matrix):
     if "weight_decay" in o and not (decays or group.sets_decay):
         o["weight_decay"] = 0.0
     if group.declared:
-        declared(group.declared, weight, gradient, state, count, rate, o)
+        declared(group.declared, weight, gradient, state, count, rate, o, *matrix)
     elif group.name in ("adafactor", "muon"):
         {"adafactor": adafactor, "muon": muon}[group.name](weight, gradient, state, count, rate, o, *matrix)
     else:
@@ -102,52 +103,105 @@ def muon(weight, gradient, state, count, rate, o, inner, outer):
     mean = state.setdefault("m", torch.zeros_like(weight))
     mean.mul_(o["momentum"]).add_((1 - o["momentum"]) * gradient)
     x = (1 - o["momentum"]) * gradient + o["momentum"] * mean if o["nesterov"] else mean
-    order = [at for at in range(weight.dim()) if at not in inner + outer] + inner + outer
     rows, columns = (math.prod(weight.shape[at] for at in dims) for dims in (inner, outer))
+    weight *= 1 - rate * o["weight_decay"]
+    weight -= rate * max(1, columns / rows)**0.5 * orthogonal(x, inner, outer, o["steps"])
+
+
+def orthogonal(x, inner, outer, steps):
+    """Each matrix on its own, nearly."""
+    order = [at for at in range(x.dim()) if at not in inner + outer] + inner + outer
+    rows, columns = (math.prod(x.shape[at] for at in dims) for dims in (inner, outer))
     moved = x.permute(order)
     x = moved.reshape(-1, rows, columns)
     x = x.transpose(1, 2) if rows > columns else x
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(int(o["steps"])):
+    for _ in range(int(steps)):
         square = x @ x.transpose(1, 2)
         x = 3.4445 * x + (2.0315 * square @ square - 4.7750 * square) @ x
     x = (x.transpose(1, 2) if rows > columns else x).reshape(moved.shape)
-    weight *= 1 - rate * o["weight_decay"]
-    weight -= rate * max(1, columns / rows)**0.5 * x.permute([order.index(at) for at in range(len(order))])
+    return x.permute([order.index(at) for at in range(len(order))])
 
 
 # --- Declared in the program -----------------------------------------------------------------------------------------
 
-SIGNS = {"+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div, "^": torch.pow, "<": torch.lt, ">": torch.gt}
+SIGNS = {"+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div, "^": torch.pow, "<": torch.lt, ">": torch.gt,
+         "<=": torch.le, ">=": torch.ge, "==": torch.eq, "!=": torch.ne}
 FUNCTIONS = {"sqrt": torch.sqrt, "square": torch.square, "abs": torch.abs, "tanh": torch.tanh, "maximum": torch.maximum,
-             "minimum": torch.minimum, "where": torch.where}
+             "minimum": torch.minimum, "where": torch.where, "sign": torch.sign, "exp": torch.exp, "log": torch.log,
+             "rsqrt": torch.rsqrt}
 
 
-def declared(optimizer, weight, gradient, state, count, rate, options):
-    number = lambda value: torch.tensor(float(value), dtype=weight.dtype)
-    names = {"param": weight.clone(), "grad": gradient, "lr": number(rate), "step": number(count),
-             **{name: number(value) for name, value in options.items() if name != "lr"}}
+REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
+
+
+class Declared:
+    """One update of one parameter.  What lacks dims of the parameter has one element along them."""
+
+    def __init__(self, weight, gradient, count, rate, options, inner, outer):
+        self.dims = {"in": inner, "out": outer}
+        self.shape, self.dtype = list(weight.shape), weight.dtype
+        self.known = {name: value for name, value in options.items() if name != "lr"}
+        self.known |= {name: math.prod(self.shape[at] for at in dims) for name, dims in self.dims.items()}
+        self.names = {"param": weight.clone(), "grad": gradient, "lr": self.number(rate), "step": self.number(count),
+                      **{name: self.number(value) for name, value in self.known.items()}}
+
+    def number(self, value):
+        return torch.tensor(float(value), dtype=self.dtype)
+
+    def zeros(self, stated):
+        if stated is None:
+            return torch.zeros(self.shape, dtype=self.dtype)
+        kept = {at for name in stated.dims for at in self.dims[name]}
+        kept |= set(range(len(self.shape))) - {*self.dims["in"], *self.dims["out"]} if stated.is_open else set()
+        return torch.zeros([size if at in kept else 1 for at, size in enumerate(self.shape)], dtype=self.dtype)
+
+    def value(self, e):
+        number = None if isinstance(e, Name) and e.name in self.names else number_of(e, self.known)
+        if number is not None:
+            return self.number(number)
+        if isinstance(e, Name):
+            return self.names[e.name]
+        if isinstance(e, Negation):
+            return -self.value(e.operand)
+        if isinstance(e, Binary):
+            return self.combined(e.sign, self.value(e.left), self.value(e.right))
+        return self.call(e)
+
+    @staticmethod
+    def combined(sign, a, b):
+        """Of whole numbers a division drops the remainder; a number takes the type of what it meets."""
+        if torch.int64 in (a.dtype, b.dtype):
+            a, b = a.long(), b.long()
+        is_whole = sign == "/" and a.dtype == torch.int64
+        return torch.div(a, b, rounding_mode="trunc") if is_whole else SIGNS[sign](a, b)
+
+    def call(self, e):
+        if e.function == "if":
+            return self.value(constants.chosen_of(e, self.known))
+        x = self.value(e.arguments[0])
+        if e.function == "cast":
+            return x.trunc().long() if e.arguments[1].name == "i32" else x.to(self.dtype)
+        if e.function == "orthogonal":
+            return orthogonal(x, *self.dims.values(), number_of(e.keywords.get("steps", Number("5")), self.known))
+        if e.function in REDUCTIONS:
+            named = [at for name in e.arguments[1:] for at in self.dims[name.name]]
+            over = [at for at in (named if e.arguments[1:] else range(x.dim()))]
+            return REDUCTIONS[e.function](x, dim=over, keepdim=True) if over else x
+        return FUNCTIONS[e.function](x, *[self.value(a) for a in e.arguments[1:]])
+
+
+def declared(optimizer, weight, gradient, state, *others):
+    update = Declared(weight, gradient, *others)
     for line in optimizer.body:
         if isinstance(line, Slot):
-            names.update({name: state.setdefault(name, torch.zeros_like(weight)) for name in line.names})
+            update.names.update({name: state.setdefault(name, update.zeros(line.type)) for name in line.names})
         elif isinstance(line, Assign):
-            names[line.name] = value_of(line.value, names, number)
+            update.names[line.name] = update.value(line.value)
         else:
-            weight.copy_(value_of(line.value, names, number))
-    state.update({name: names[name] for line in optimizer.body if isinstance(line, Slot) for name in line.names})
-
-
-def value_of(e, names, number):
-    if isinstance(e, Number):
-        return number(e.value)
-    if isinstance(e, Name):
-        return names[e.name]
-    if isinstance(e, Negation):
-        return -value_of(e.operand, names, number)
-    if isinstance(e, Binary):
-        return SIGNS[e.sign](value_of(e.left, names, number), value_of(e.right, names, number))
-    assert isinstance(e, Call), e
-    return FUNCTIONS[e.function](*[value_of(a, names, number) for a in e.arguments])
+            after = update.value(line.value)
+    state.update({name: update.names[name] for line in optimizer.body if isinstance(line, Slot) for name in line.names})
+    weight.copy_(after)
 
 
 # --- Drawn -----------------------------------------------------------------------------------------------------------
@@ -171,6 +225,15 @@ def drawn(draw):
     if draw.random() < 0.4:
         body += [Slot(["size"]), Assign("size", Call("maximum", [of("*", Name("size"), Number("0.9")), Call("abs", [grad])]))]
         direction = of("/", direction, of("+", Name("size"), small))
+    if draw.random() < 0.3:  # of rows or columns of a matrix, or of all of it
+        side, other = draw.sample(["in", "out"], 2)
+        stated, over = draw.choice([(TypeOf([side], None, True), [Name(other)]), (TypeOf([], None, True), [Name("in"), Name("out")])])
+        mean_of = Call(draw.choice(["mean", "max", "sum"]), [Call("square", [grad]), *over])
+        body += [Slot(["part"], stated), Assign("part", of("+", of("*", Name("part"), Number("0.5")), mean_of))]
+        direction = of("/", direction, of("+", Call("sqrt", [of("+", Name("part"), small)]), small))
+    if draw.random() < 0.15:  # which has nothing to do with a bias
+        squared = Call("orthogonal", [direction], {"steps": Number("2")})
+        direction = Call("if", [of(">", Name("in"), Number("1")), squared, direction])
     direction = draw.choice([direction, Call("tanh", [direction]),
                              Call("where", [of("<", Call("abs", [direction]), one), direction, of("*", direction, small)])])
     rate = draw.choice([lr, of("/", lr, Call("sqrt", [Name("step")]))])

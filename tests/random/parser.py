@@ -294,7 +294,10 @@ class Parser:
     def optimizer_line(self):
         word = self.name()
         if word == "state":
-            state = Slot(self.listed("=", self.name))
+            names = [self.name()]
+            while self.accept(","):
+                names.append(self.name())
+            state = Slot(names, self.type() if self.accept(":") else None)
             self.take("=")
             self.take("zeros")
             return state

@@ -102,7 +102,8 @@ def line_text(s):
         stated = f" : {type_text(s.type)}" if s.type else ""
         return f"{', '.join(s.names)}{stated} = {expression_text(s.value)}"
     if isinstance(s, Slot):
-        return f"state {', '.join(s.names)} = zeros"
+        stated = f" : {type_text(s.type)}" if s.type else ""
+        return f"state {', '.join(s.names)}{stated} = zeros"
     if isinstance(s, Updated):
         return f"update {expression_text(s.value)}"
     if isinstance(s, Update):

@@ -1,5 +1,6 @@
 """Draws statements: assignments, repeats and scans with what they carry, calls of blocks with the blocks themselves, and the value
 in which everything that nobody has read comes together."""
+import copy
 from dataclasses import dataclass
 
 from blocks import General, generalise, other_dims, other_numbers
@@ -151,6 +152,11 @@ class Statements(Scans):
                                   call("if", turn, call("tanh", name), binary("*", name, 0.8)),
                                   binary("*", name, call("cos", binary("*", 0.3, binary("%", number, size + 1))))])
         inner.body.append(Assign(name, value))
+        for several in [s for s in inner.body if isinstance(s, Assign) and s.more and isinstance(s.value, Call)]:
+            if self.draw.random() < 0.5:  # some copies call it under another name, with other parameters
+                other = copy.deepcopy(several.value)
+                other.instance = self.state.fresh("c")
+                several.value = call("if", turn, *self.draw.sample([several.value, other], 2))
         return number
 
     def enter(self, local):
@@ -194,6 +200,12 @@ class Statements(Scans):
             other = self.scope.attempt(self.exactly, old.dims)
             if other:
                 return other
+        if way < 0.55:
+            more = self.scope.pick([x for x in self.scope.all() if x.dims > old.dims and "batch" not in x.dims - old.dims and
+                                    self.removable(x.dims - old.dims)])
+            if more:
+                term = call("sum", self.scope.read(more).expression, *sorted(more.dims - old.dims))
+                return Value(binary("+", self.scope.read(old).expression, term), old.dims, "f32", old.scale)
         value = self.scope.read(old)
         for _ in range(self.draw.choice([1, 2])):
             changed = self.scope.attempt(self.draw.choice([self.unary, self.guarded, self.arithmetic, self.choice]), value)

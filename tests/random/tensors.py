@@ -136,9 +136,7 @@ UNARY = {"exp": torch.exp, "expm1": torch.expm1, "log": torch.log, "sqrt": torch
 def divide(a, b):
     if a.dtype.is_floating_point:
         return a / b
-    if (b == 0).any():
-        raise Wrong("a division of integers by zero")
-    return torch.div(a, b, rounding_mode="trunc")
+    return torch.where(b == 0, 0, torch.div(a, torch.where(b == 0, 1, b), rounding_mode="trunc"))
 
 
 def larger(a, b):

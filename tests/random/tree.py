@@ -193,8 +193,9 @@ class Optimizer:
 
 @dataclass
 class Slot:
-    """Of an optimizer: its state."""
+    """Of an optimizer: its state; without a type it has the dims of the parameter."""
     names: list
+    type: TypeOf = None
 
 
 @dataclass

@@ -1,0 +1,121 @@
+/* habits.c -- the remedy in messages about what the grammar does not have: how this language writes it. */
+#include "habits.h"
+#include "idioms.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* The help of idioms.def for a word in the text. */
+static const char *find(IdiomKind kind, const char *word, int length)
+{
+    char name[32];
+    if (length <= 0 || length >= (int)sizeof name)
+        return NULL;
+    memcpy(name, word, (size_t)length);
+    name[length] = '\0';
+    return find_idiom(kind, name);
+}
+
+static int word_length(const char *text)
+{
+    int n = 0;
+    while (isalnum((unsigned char)text[n]) || text[n] == '_')
+        n++;
+    return n;
+}
+
+static int skip_blanks(const char *text, int at)
+{
+    while (text[at] == ' ' || text[at] == '\t')
+        at++;
+    return at;
+}
+
+static int before_blanks(const char *text, int at)
+{
+    while (at > 0 && (text[at - 1] == ' ' || text[at - 1] == '\t'))
+        at--;
+    return at;
+}
+
+static int line_start(const char *text, int at)
+{
+    while (at > 0 && text[at - 1] != '\n')
+        at--;
+    return skip_blanks(text, at);
+}
+
+/* x[0] and x[:, 0], or the type [embed, 8] */
+static const char *bracket_habit(const char *text, int at)
+{
+    int open = before_blanks(text, at);
+    if (open == 0 || !strchr("[,", text[open - 1]) || (!isdigit((unsigned char)text[at]) && text[at] != ':'))
+        return NULL;
+    while (open > 0 && text[open - 1] != '[' && text[open - 1] != '\n')
+        open--;
+    if (open == 0 || text[open - 1] != '[')
+        return NULL;
+    const int before = before_blanks(text, open - 1);
+    const bool is_type =
+        before > 0 && (text[before - 1] == ':' || (before > 2 && !memcmp(text + before - 3, "f32", 3)) ||
+                       (before > 2 && !memcmp(text + before - 3, "i32", 3)));
+    if (is_type && text[at] != ':')
+        return "a dim has a name: with `dim d = 8` in the file, [d]";
+    return is_type ? NULL : "x[d = 0] is the first element along d, x[d = 0 : 2 -> e] the first two";
+}
+
+static const char *operator_habit(const char *text, int at)
+{
+    const char here = text[at], before = at > 0 ? text[at - 1] : ' ';
+    if (!here)
+        return NULL;
+    if (here == '*' && before == '*')
+        return "a ^ b is a power";
+    if (here == '/' && (before == '/' || text[at + 1] == '*' || text[at + 1] == '/'))
+        return "a comment begins with #";
+    if (strchr("+-*/", here) && text[at + 1] == '=')
+        return "x = x + y: the value is computed anew";
+    if (here == '=' && text[at + 1] == '=')
+        return "'==' compares; an assignment is x = y";
+    if (here == '[' && before != ']' && !isalnum((unsigned char)before))
+        return "there are no lists: tensors are arguments one by one";
+    return NULL;
+}
+
+bool brace_below(const char *text, int at) { return text[at] == '\n' && text[skip_blanks(text, at + 1)] == '{'; }
+
+/* The end of the line, or of an argument, where more is needed. */
+static const char *missing_habit(const char *text, int at, const char *first, int length)
+{
+    if (brace_below(text, at))
+        return "the '{' stands at the end of this line";
+    if (text[at] == '\n' && length == 5 && (!strncmp(first, "param", 5) || !strncmp(first, "state", 5)))
+        return "how it begins: = zeros, ones, normal(std), uniform(low, high) or constant(c)";
+    if (strchr("),", text[at]) && text[at] && length == 5 && !strncmp(first, "block", 5))
+        return "an argument has a type, x: [batch, seq, embed], or is a number, n: const";
+    return NULL;
+}
+
+const char *syntax_habit(const char *text, int at)
+{
+    const char *sign = operator_habit(text, at), *help = sign ? sign : bracket_habit(text, at);
+    const int start = line_start(text, at), length = word_length(text + start), here = word_length(text + at);
+    const int after = skip_blanks(text, start + length);
+    const bool is_assigned = text[after] == '=' && text[after + 1] != '=';
+    help = help ? help : missing_habit(text, at, text + start, length);
+    if (!help && after == at && is_assigned)
+        help = find(IDIOM_STATED, text + start, length);
+    if (!help && !is_assigned && start != at)
+        help = find(IDIOM_STATEMENT, text + start, length);
+    if (!help && (!strncmp(text + at, "if", 2) || !strncmp(text + at, "else", 4)) && (here == 2 || here == 4))
+        help = find_idiom(IDIOM_SIGN, "?");
+    if (!help && (!strncmp(text + at, "and", 3) || !strncmp(text + at, "or", 2)))
+        help = find(IDIOM_FUNCTION, text + at, here);
+    if (!help && here == 2 && !strncmp(text + at, "in", 2) && !strncmp(text + start, "repeat", 6))
+        help = "repeat N as i { ... }";
+    if (!help && here == 3 && !strncmp(text + at, "dim", 3) && text[skip_blanks(text, at + 3)] == '=')
+        help = "a dim has no keyword: softmax(x, embed)";
+    if (!help && text[at] == ':' && text[skip_blanks(text, at + 1)] == '\n')
+        help = "a body stands in { }";
+    return help;
+}
