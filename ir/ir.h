@@ -366,7 +366,8 @@ enum {
     FILLS = 1 << 20, /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
     FOLDS = 1 << 21, /* a view of one dim as several, or of several as one */
     IS_GELU_TANH_SLOPE = 1 << 22, /* slopes of activations, by which a product can multiply its result */
-    SLOPES = IS_GELU_TANH_SLOPE
+    SLOPES = IS_GELU_TANH_SLOPE,
+    COLLECTS = 1 << 23 /* rows that it picks can be weighted and summed as they are read: see collect */
 };
 
 typedef struct {

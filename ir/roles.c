@@ -34,6 +34,12 @@ Role role_folded(const Op *op, Name dim)
 /* scatter_add: rows that have the same index are summed. */
 Role role_indexed(const Op *op, Name dim) { return find_dim(&arg(op, 1)->type, dim) >= 0 ? info(op)->over : KEEP; }
 
+/* collect: rows are picked, and summed over some dims of their index. */
+Role role_collected(const Op *op, Name dim)
+{
+    return role_named(op, dim) == KEEP ? role_over(op, dim) : info(op)->over;
+}
+
 /* place: the queue of an expert has all tokens. */
 Role role_queued(const Op *op, Name dim)
 {

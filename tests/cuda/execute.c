@@ -115,7 +115,7 @@ static double bound_of(const Module *m, const Func *f)
             return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
         if (op->kind == OP_scatter_add || op->kind == OP_place || op->kind == OP_dispatch)
             return (double)op->attrs.dims.dim[0].size;
-        if (op->kind == OP_combine)
+        if (op->kind == OP_combine || op->kind == OP_collect)
             return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
     }
     return m->vocab ? 16 : 8;
@@ -396,7 +396,7 @@ static void put_operands(const Run *run, int rank)
         for (int i = 0; i < op->args.count + op->results.count; i++) {
             allow_operand(run->m, &run->operands, run->first[n] + i, i < op->args.count);
             if (i < op->args.count)
-                put_part(run->m, &run->operands, run->first[n] + i, &run->tensor[run->first[n] + i], rank);
+                lay_part(run->m, &run->operands, run->first[n] + i, &run->tensor[run->first[n] + i], rank);
         }
     }
 }
