@@ -142,7 +142,8 @@ INFER(collect)
     x = &arg(op, 0)->type, chosen = &arg(op, 1)->type;
     for (int i = 0; i < op->attrs.over.count; i++)
         if (find_dim(chosen, op->attrs.over.name[i]) < 0 || find_dim(x, op->attrs.over.name[i]) >= 0)
-            return REFUSE(NULL, "collect: {over} are dims of %%%s, and not of %%%s", arg(op, 1)->name, arg(op, 0)->name);
+            return REFUSE(NULL, "collect: {over} are dims of %%%s, and not of %%%s", arg(op, 1)->name,
+                          arg(op, 0)->name);
     if (weight && (weight->dtype != F32 || dims_lacking(weight, chosen).count))
         return REFUSE(NULL, "collect takes weights in f32, with dims of %%%s", arg(op, 1)->name);
     if (!picked_rows(m, op, &results[0]))

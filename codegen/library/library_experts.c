@@ -121,9 +121,9 @@ static void put_table(const Operands *o, const RouteDims *r, int by_slot, Name e
     const Value *table = o->value[by_slot];
     const int64_t stride[] = { r->group.stride[by_slot], stride_along(table, experts), stride_along(table, slots) };
     const int64_t nexperts = size_along(o, table, experts), nslots = size_along(o, table, slots);
-    check_operand(
-        o, by_slot,
-        &(const Access){ 4, { r->group.size, nexperts, nslots, r->post.size }, { stride[0], stride[1], stride[2], 1 } });
+    check_operand(o, by_slot,
+                  &(const Access){
+                      4, { r->group.size, nexperts, nslots, r->post.size }, { stride[0], stride[1], stride[2], 1 } });
     put_number(fields, "experts", nexperts);
     put_number(fields, "slots", nslots);
     put_strides(fields, "table", stride[0], stride[1], stride[2]);
@@ -179,8 +179,8 @@ char *call_collect(const Operands *o)
     put_strides(&fields, "step", r.added.stride[1], r.added.stride[2], has_weight ? r.added.stride[3] : 0);
     if (has_weight)
         put_walked(o, &r, 3, "weight", &fields);
-    return call_with_shape(o, "RtRoute", "rt_collect",
-                           arena_text(&o->m->arena, "x, chosen, place, %s, y%s",
-                                      has_weight ? "weight" : "RT_NO_WEIGHT", o->more),
-                           &fields);
+    return call_with_shape(
+        o, "RtRoute", "rt_collect",
+        arena_text(&o->m->arena, "x, chosen, place, %s, y%s", has_weight ? "weight" : "RT_NO_WEIGHT", o->more),
+        &fields);
 }
