@@ -6,7 +6,7 @@
 
 const Op *filled_by(const Module *m, Name dim); /* the op that fills rows along the dim; NULL: none does */
 
-/* Rows of a queue: it has so many choices of so many experts, for each of which there are so many slots in each round. */
+/* A queue: so many choices of so many experts, for each of which there are so many slots in each round. */
 typedef struct {
     int64_t choices, experts, slots, rounds;
 } Filled;
