@@ -417,9 +417,10 @@ void folded_dims(const Op *op, Name *one, Name *outermost);
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
 /* Do the keys of an op pass by, by a rule? */
 bool rings(const Module *m, const Op *op, const ShardRule *rule);
-/* Does an op exchange the dims of a rule for another one, and may that be `dim`? */
+/* Does an op exchange the dims of a rule for another one, and may that be `dim`?  `repeats`: one that keys lack, which
+ * each rank then has whole: the heads of queries that share one of keys. */
 bool exchanges(const Module *m, const Op *op, const ShardRule *rule);
-bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim);
+bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim, bool repeats);
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
 /* Infers the types of all results of an op into results[], which has room for result_count(); false after reporting an
