@@ -93,8 +93,8 @@ bool rings(const Module *m, const Op *op, const ShardRule *rule)
     return rule->ring && info(op)->traits & IN_BLOCKS && needs_all_keys(m, op, rule);
 }
 
-/* A dim of all its floating-point operands but logits, which it keeps, but not the micro-batch; or else one that queries
- * have alone: the gradients of keys are sums over that. */
+/* A dim of all its floating-point operands but logits, which it keeps, but not the micro-batch; or else one that
+ * queries have alone: the gradients of keys are sums over that. */
 bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim, bool repeats)
 {
     const Role role = op_role(op, dim);
