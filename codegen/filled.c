@@ -22,16 +22,24 @@ const Op *filled_by(Module *m, Name dim)
     return map_get(m->filled, dim);
 }
 
-/* Of one queue: its choices, over the slots of all experts and rounds. */
-static double share_of(const Op *fills)
+Filled filled_rows(const Op *fills)
 {
     const Type *chosen = &arg(fills, 1)->type;
-    double choices = 1, rows = fills->attrs.rounds ? (double)fills->attrs.rounds : 1;
+    const Dims *made = &fills->attrs.dims;
+    Filled filled = { .choices = 1,
+                      .experts = made->dim[0].size,
+                      .rounds = fills->attrs.rounds ? fills->attrs.rounds : 1 };
     for (int i = 0; i < fills->attrs.over.count; i++)
-        choices *= (double)chosen->dim[find_dim(chosen, fills->attrs.over.name[i])].size;
-    for (int i = 0; i < fills->attrs.dims.count; i++)
-        rows *= (double)fills->attrs.dims.dim[i].size;
-    return choices < rows ? choices / rows : 1;
+        filled.choices *= chosen->dim[find_dim(chosen, fills->attrs.over.name[i])].size;
+    filled.slots = made->dim[1].size;
+    return filled;
+}
+
+double filled_share(const Op *fills)
+{
+    const Filled f = filled_rows(fills);
+    const double rows = (double)f.experts * (double)f.slots * (double)f.rounds;
+    return (double)f.choices < rows ? (double)f.choices / rows : 1;
 }
 
 double filled_flops(Module *m, const Op *op)
@@ -41,7 +49,7 @@ double filled_flops(Module *m, const Op *op)
         for (int j = 0; j < arg(op, i)->type.rank; j++) {
             const Op *fills = filled_by(m, arg(op, i)->type.dim[j].name);
             if (fills)
-                return flops * share_of(fills);
+                return flops * filled_share(fills);
         }
     return flops;
 }

@@ -224,6 +224,7 @@ Report make_report(Run *run, Module *m)
     for (int i = 0; i < step->params.count; i++)
         add_storage(&r, step->params.at[i]);
     visit_program(m, step, add_op, &r);
+    find_experts(&r, step);
     if (r.nrows)
         qsort(r.row, (size_t)r.nrows, sizeof *r.row, more_sent_first);
     if (r.nalike)

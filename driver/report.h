@@ -2,6 +2,7 @@
  * plan.json.
  *
  *   report.c           the command; computes the figures from the program
+ *   report_experts.c   those of rows of experts
  *   report_pipeline.c  those of its pipeline: stages, and the picture of the schedule
  *   report_text.c      the figures as tables
  *   report_json.c      the figures as JSON
@@ -12,6 +13,7 @@
 #include "driver.h"
 #include "timeline.h"
 
+#include "codegen/filled.h"
 #include "codegen/host/totals.h"
 #include "cost/cost.h"
 
@@ -35,6 +37,15 @@ typedef struct {
     Axes axes;
     double flops; /* per step, of one rank, that others do too */
 } AlikeRow;
+
+/* Rows of experts, of all layers that name their slots alike. */
+typedef struct {
+    const Op *fills; /* the first dispatch */
+    Name slots;
+    Filled filled;
+    int64_t saved, passing;     /* bytes at the peak: for the backward pass, and others */
+    double sent, sent_balanced; /* bytes per step of one rank: with all slots, and those that a balanced router fills */
+} ExpertRow;
 
 /* Sets of dtypes, as bits, for one class of tensors. */
 typedef struct {
@@ -70,6 +81,8 @@ typedef struct {
     TrafficRow *row;
     int nalike, alike_room;
     AlikeRow *alike;
+    int nexperts;
+    ExpertRow *expert;
     double work[N_WORKS]; /* FLOPs per step of one rank */
     double alike_work;
     Precisions precision[N_CLASSES];
@@ -79,6 +92,8 @@ typedef struct {
 } Report;
 
 Report make_report(Run *run, Module *m); /* the module has been through all passes */
+
+void find_experts(Report *report, const Func *step); /* memory is known */
 
 PipelineReport *report_pipeline(const Report *report, const char **why); /* NULL: none; see no_picture */
 /* The arena, by what is in it at the peak. */

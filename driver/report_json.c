@@ -193,6 +193,26 @@ static void add_work(const Report *r, cJSON *json)
     }
 }
 
+static void add_experts(const Report *r, cJSON *json)
+{
+    cJSON *list = r->nexperts ? cJSON_AddArrayToObject(json, "experts") : NULL;
+    for (int i = 0; i < r->nexperts; i++) {
+        const ExpertRow *row = &r->expert[i];
+        cJSON *entry = add_entry(list);
+        add_text(entry, "op", row->fills->path);
+        add_text(entry, "where", row->fills->where);
+        add_json_integer(entry, "choices", row->filled.choices);
+        add_json_integer(entry, "experts", row->filled.experts);
+        cJSON_AddNumberToObject(entry, "rows_balanced", (double)row->filled.choices / (double)row->filled.experts);
+        add_json_integer(entry, "rows_planned", row->filled.slots * row->filled.rounds);
+        add_json_integer(entry, "rounds", row->filled.rounds);
+        add_json_integer(entry, "saved_bytes", row->saved);
+        add_json_integer(entry, "other_bytes", row->passing);
+        cJSON_AddNumberToObject(entry, "sent_bytes", row->sent);
+        cJSON_AddNumberToObject(entry, "sent_bytes_balanced", row->sent_balanced);
+    }
+}
+
 /* --- Pipeline ------------------------------------------------------------------------------------------ */
 
 static void add_stages(const PipelineReport *p, cJSON *object)
@@ -274,6 +294,7 @@ cJSON *report_json(const Report *r)
     add_traffic(r, json);
     add_precision(r, json);
     add_work(r, json);
+    add_experts(r, json);
     add_pipeline(r, json);
     return json;
 }

@@ -195,6 +195,29 @@ static void print_work(const Report *r)
     print_alike(r, rank);
 }
 
+/* --- Experts ----------------------------------------------------------------------------------------- */
+
+static void print_experts(const Report *r)
+{
+    for (int i = 0; i < r->nexperts; i++) {
+        const ExpertRow *row = &r->expert[i];
+        const Filled *f = &row->filled;
+        const Op *op = row->fills;
+        printf("%s    %s%s%s\n", i ? "" : "experts\n", op->path ? op->path : info(op)->name, op->where ? " " : "",
+               op->where ? op->where : "");
+        printf("      a queue has %lld choices of %lld experts: %.4g rows of each if balanced, %lld planned",
+               (long long)f->choices, (long long)f->experts, (double)f->choices / (double)f->experts,
+               (long long)(f->slots * f->rounds));
+        if (f->rounds > 1)
+            printf(", in %lld rounds", (long long)f->rounds);
+        printf("\n      rows at the memory's peak: %.2f MB saved for the backward pass, %.2f MB others\n",
+               megabytes((double)row->saved), megabytes((double)row->passing));
+        if (row->sent > 0)
+            printf("      rows sent: %.2f MB, of which %.2f MB have a token if balanced\n", megabytes(row->sent),
+                   megabytes(row->sent_balanced));
+    }
+}
+
 /* --- Pipeline ---------------------------------------------------------------------------------------- */
 
 static void print_stages(const PipelineReport *p)
@@ -248,5 +271,6 @@ void print_report_tables(const Report *r)
     print_traffic(r);
     print_precision(r);
     print_work(r);
+    print_experts(r);
     print_pipeline(r);
 }

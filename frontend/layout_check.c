@@ -90,12 +90,13 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
             const Type *x = op->args.count ? &arg(op, 0)->type : NULL;
             for (int i = 0; !divides && i < x->rank; i++) {
                 const Dim *dim = &x->dim[i];
-                if (!is_exchangeable(l->m, op, rule, dim->name))
+                if (!is_exchangeable(l->m, op, rule, dim->name, false) &&
+                    !is_exchangeable(l->m, op, rule, dim->name, true))
                     continue;
                 const Axes axes = axes_over(l->m, dim->name, false) | 1u << rule->axis;
                 divides = dim->padded % ranks_of(l->m, axes) == 0;
-                tried = arena_text(l->arena, "'%s' (%" PRId64 ") does not divide by %s", dim->name, dim->padded,
-                                   axes_text(l, axes));
+                tried = arena_text(l->arena, "%s%s'%s' (%" PRId64 ") does not divide by %s", tried ? tried : "",
+                                   tried ? ", and " : "", dim->name, dim->padded, axes_text(l, axes));
             }
             if (divides)
                 continue;

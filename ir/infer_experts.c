@@ -98,25 +98,56 @@ INFER(dispatch)
            add_partial(m, op, y);
 }
 
-/* combine y, chosen, place {dim=experts, key=slots}: [dims of chosen, other dims of y].  Partial over the axes that
- * split experts and slots: ranks without the row give zeros. */
-INFER(combine)
+/* [dims of chosen but those in {over}, other dims of the rows].  Partial over the axes that split experts, slots and
+ * {over}: ranks without the row give zeros. */
+static bool picked_rows(Module *m, const Op *op, Type *y)
 {
     const Type *x = &arg(op, 0)->type, *chosen = &arg(op, 1)->type;
     const Name picked[] = { op->attrs.dim, op->attrs.key };
-    Type space, rest = { 0 }, *y = &results[0];
+    Type space, rest = { 0 };
     if (!check_routes(m, op) || !op_space(m, op, &space))
         return false;
-    *y = *chosen;
-    y->dtype = x->dtype;
+    if (!each_axis_once(&space, x->partial)) /* a rank would lack rows that it picks */
+        return REFUSE("reshard one operand", "%s uses one mesh axis twice", info(op)->name);
+    *y = (Type){ .dtype = x->dtype };
+    keep_others(op, chosen, y);
     for (int i = 0; i < 2; i++) {
         int at = picked[i] ? find_dim(x, picked[i]) : -1;
         if (at < 0)
-            return REFUSE(NULL, "combine needs {dim=experts, key=slots}, dims of %%%s", arg(op, 0)->name);
+            return REFUSE(NULL, "%s needs {dim=experts, key=slots}, dims of %%%s", info(op)->name, arg(op, 0)->name);
         y->partial |= split_axes(x->dim[at].split);
     }
+    for (int i = 0; i < op->attrs.over.count; i++)
+        y->partial |= split_axes(chosen->dim[find_dim(chosen, op->attrs.over.name[i])].split);
     for (int i = 0; i < x->rank; i++)
         if (x->dim[i].name != picked[0] && x->dim[i].name != picked[1] && find_dim(chosen, x->dim[i].name) < 0)
             rest.dim[rest.rank++] = x->dim[i];
     return add_dims(m, op, rest.dim, rest.rank, y) && add_partial(m, op, y);
+}
+
+/* combine y, chosen, place {dim=experts, key=slots} */
+INFER(combine)
+{
+    if (op->attrs.over.count)
+        return REFUSE("use collect", "combine has no {over}");
+    return picked_rows(m, op, &results[0]);
+}
+
+/* collect y, chosen, place[, weight] {dim=experts, key=slots, over}: in f32, as sums are. */
+INFER(collect)
+{
+    const Type *weight = op->args.count == 4 ? &arg(op, 3)->type : NULL, *x = NULL, *chosen = NULL;
+    if (op->args.count < 3 || op->args.count > 4 || !op->attrs.over.count)
+        return REFUSE(NULL, "collect takes rows, two indices and perhaps weights, and {over}");
+    x = &arg(op, 0)->type, chosen = &arg(op, 1)->type;
+    for (int i = 0; i < op->attrs.over.count; i++)
+        if (find_dim(chosen, op->attrs.over.name[i]) < 0 || find_dim(x, op->attrs.over.name[i]) >= 0)
+            return REFUSE(NULL, "collect: {over} are dims of %%%s, and not of %%%s", arg(op, 1)->name,
+                          arg(op, 0)->name);
+    if (weight && (weight->dtype != F32 || dims_lacking(weight, chosen).count))
+        return REFUSE(NULL, "collect takes weights in f32, with dims of %%%s", arg(op, 1)->name);
+    if (!picked_rows(m, op, &results[0]))
+        return false;
+    results[0].dtype = F32;
+    return true;
 }

@@ -367,7 +367,8 @@ enum {
     FILLS = 1 << 20, /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
     FOLDS = 1 << 21, /* a view of one dim as several, or of several as one */
     IS_GELU_TANH_SLOPE = 1 << 22, /* slopes of activations, by which a product can multiply its result */
-    SLOPES = IS_GELU_TANH_SLOPE
+    SLOPES = IS_GELU_TANH_SLOPE,
+    COLLECTS = 1 << 23 /* rows that it picks can be weighted and summed as they are read: see collect */
 };
 
 typedef struct {
@@ -417,9 +418,10 @@ void folded_dims(const Op *op, Name *one, Name *outermost);
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
 /* Do the keys of an op pass by, by a rule? */
 bool rings(const Module *m, const Op *op, const ShardRule *rule);
-/* Does an op exchange the dims of a rule for another one, and may that be `dim`? */
+/* Does an op exchange the dims of a rule for another one, and may that be `dim`?  `repeats`: one that keys lack, which
+ * each rank then has whole: the heads of queries that share one of keys. */
 bool exchanges(const Module *m, const Op *op, const ShardRule *rule);
-bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim);
+bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim, bool repeats);
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
 /* Infers the types of all results of an op into results[], which has room for result_count(); false after reporting an

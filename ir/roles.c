@@ -34,6 +34,12 @@ Role role_folded(const Op *op, Name dim)
 /* scatter_add: rows that have the same index are summed. */
 Role role_indexed(const Op *op, Name dim) { return find_dim(&arg(op, 1)->type, dim) >= 0 ? info(op)->over : KEEP; }
 
+/* collect: rows are picked, and summed over some dims of their index. */
+Role role_collected(const Op *op, Name dim)
+{
+    return role_named(op, dim) == KEEP ? role_over(op, dim) : info(op)->over;
+}
+
 /* place: the queue of an expert has all tokens. */
 Role role_queued(const Op *op, Name dim)
 {
@@ -87,11 +93,16 @@ bool rings(const Module *m, const Op *op, const ShardRule *rule)
     return rule->ring && info(op)->traits & IN_BLOCKS && needs_all_keys(m, op, rule);
 }
 
-/* A dim of all its floating-point operands but logits, which it keeps, but not the micro-batch. */
-bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim)
+/* A dim of all its floating-point operands but logits, which it keeps, but not the micro-batch; or else one that
+ * queries have alone: the gradients of keys are sums over that. */
+bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim, bool repeats)
 {
-    if (dim == m->batch || op_role(op, dim) != KEEP || has_name(&rule->dims, ruled_as(m, dim)))
+    const Role role = op_role(op, dim);
+    if (dim == m->batch || (role != KEEP && (!repeats || role != SUM)) || has_name(&rule->dims, ruled_as(m, dim)))
         return false;
+    if (repeats)
+        return find_dim(&arg(op, 0)->type, dim) >= 0 && find_dim(&arg(op, 1)->type, dim) < 0 &&
+               find_dim(&arg(op, 2)->type, dim) < 0;
     for (int i = 0; i < op->args.count; i++)
         if (is_float(arg(op, i)->type.dtype) && !is_logit(op, i) && find_dim(&arg(op, i)->type, dim) < 0)
             return false;

@@ -182,15 +182,26 @@ VJP(dispatch)
     dx[0] = shared.count ? BUILD(b, OP_sum, (Attrs){ .over = shared }, dx[0]) : dx[0];
 }
 
+/* What was broadcast over dims of `over`, and perhaps put in another order: x before that. */
+static Value *before_broadcast(Value *x, const Names *over)
+{
+    const Op *def = x->def;
+    if (def && def->kind == OP_reorder && !def->attrs.dims.count)
+        def = arg(def, 0)->def;
+    if (!def || def->kind != OP_broadcast)
+        return x;
+    for (int i = 0; i < def->attrs.dims.count; i++)
+        if (!has_name(over, def->attrs.dims.dim[i].name))
+            return x;
+    return arg(def, 0);
+}
+
 /* y = rows of a by choice: dy by expert.  Of choices that are summed, dy is one row for all: it is not copied first. */
 VJP(combine)
 {
-    const Op *spread = dy[0]->def && dy[0]->def->kind == OP_broadcast ? dy[0]->def : NULL;
     const Dims back = { 2, { dim_of(A, op->attrs.dim), dim_of(A, op->attrs.key) } };
-    Attrs attrs = { .over = dims_lacking(&B->type, &A->type), .dims = back };
-    for (int i = 0; spread && i < spread->attrs.dims.count; i++)
-        spread = has_name(&attrs.over, spread->attrs.dims.dim[i].name) ? spread : NULL;
-    dx[0] = BUILD(b, OP_dispatch, attrs, spread ? arg(spread, 0) : dy[0], B, arg(op, 2));
+    const Attrs attrs = { .over = dims_lacking(&B->type, &A->type), .dims = back };
+    dx[0] = BUILD(b, OP_dispatch, attrs, before_broadcast(dy[0], &attrs.over), B, arg(op, 2));
 }
 
 VJP(attend)

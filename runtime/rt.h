@@ -191,8 +191,9 @@ typedef struct {
     int naxes, axis[RT_MAX_AXES]; /* the group: ranks that differ on these axes only, the first axis slowest */
     uint64_t stages;              /* if not 0: of its only axis, the coordinates of those in the group */
     int turn;                     /* of a rotate */
-    const char *name, *where;     /* "h.attn", "gpt2.mdl:31:12" */
-    const char *cause;            /* the pass that inserted it, and the reason: for reports */
+    bool gaps;                /* on a processor zeros are not sent: of rows that are mostly empty; not of all_reduce */
+    const char *name, *where; /* "h.attn", "gpt2.mdl:31:12" */
+    const char *cause;        /* the pass that inserted it, and the reason: for reports */
     RtPiece *piece;
     int npieces;
 } RtCollective;

@@ -65,3 +65,16 @@ void write_cuda_route(Operands *o, const char *name, CudaLaunches *launches, FIL
                                 .bytes = library_bytes(o, 0, o->count) },
                   launches, out);
 }
+
+/* A warp for each token. */
+void write_cuda_collect(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
+{
+    const Value *y = o->value[o->count - 1];
+    const int width = library_width(o, o->count - 1, o->count, library_width(o, 0, 1, 8));
+    write_variant(o, arena_text(&o->m->arena, "<%d>", width),
+                  (CudaLaunch){ .name = name,
+                                .blocks = blocks_of(count_along(o, y, o->value[2], false), WARPS),
+                                .threads = THREADS,
+                                .bytes = library_bytes(o, 0, o->count) },
+                  launches, out);
+}

@@ -275,6 +275,9 @@ const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLau
     case OP_combine:
         write_cuda_route(&o, name, launches, out);
         break;
+    case OP_collect:
+        write_cuda_collect(&o, name, launches, out);
+        break;
     case OP_pad:
     case OP_concat:
         write_copy(&o, name, launches, out);

@@ -25,6 +25,7 @@ void write_variant(Operands *o, const char *variant, CudaLaunch launch, CudaLaun
 void write_cuda_top_k(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
 void write_cuda_place(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
 void write_cuda_route(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
+void write_cuda_collect(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
 
 /* The widest pack, in elements, to which all rows of these operands are aligned. */
 int library_width(const Operands *o, int first, int end, int widest);

@@ -76,6 +76,7 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
         { "axis", arena_text(&m->arena, "{ %s }", axes_text(&m->arena, c)) },
         { "stages", c->stages ? arena_text(&m->arena, "0x%llx", (unsigned long long)c->stages) : NULL },
         { "turn", c->turn ? arena_text(&m->arena, "%d", c->turn) : NULL },
+        { "gaps", c->gaps ? "true" : NULL },
         { "name", string_text(m, op->path ? op->path : info(op)->name) },
         { "where", string_text(m, op->where ? op->where : "") },
         { "cause", string_text(m, cause) },

@@ -1,6 +1,7 @@
 /* message.c -- descriptions of collectives for the runtime, and their memory there. */
 #include "host_parts.h"
 
+#include "filled.h"
 #include "flight.h"
 #include "ir/cost/cost.h"
 #include "runtime/cuda/sizes.h"
@@ -100,6 +101,15 @@ RtCollective stage_message(Module *m, const Type *type, int axis)
                            .npieces = 1 };
 }
 
+/* Rows of experts, which tokens fill in part? */
+static bool has_filled_dim(const Module *m, const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (filled_by(m, type->dim[i].name))
+            return true;
+    return false;
+}
+
 RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind)
 {
     const Op *first = ops[0];
@@ -120,6 +130,8 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind
                        .piece = piece,
                        .npieces = count };
     find_axes(m, first, &c);
+    for (int i = 0; i < count && c.kind != RT_ALL_REDUCE && c.kind != RT_ROTATE; i++)
+        c.gaps |= has_filled_dim(m, &arg(ops[i], 0)->type);
     if (type->on.at && first->attrs.axis >> type->on.axis & 1)
         c.stages = type->on.at;
     return c;

@@ -105,6 +105,7 @@ static const struct {
     { OP_place, call_place, order_place, { "chosen" }, { "place" } },
     { OP_dispatch, call_dispatch, order_route, { "x", "chosen", "place" }, { "y" } },
     { OP_combine, call_combine, order_route, { "x", "chosen", "place" }, { "y" } },
+    { OP_collect, call_collect, order_route, { "x", "chosen", "place", "weight" }, { "y" } },
     { OP_attend,
       call_attend,
       order_attend,

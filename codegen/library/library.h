@@ -38,7 +38,7 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);
 CallText call_pad, call_concat, call_gather, call_scatter_add, call_rope, call_cumulative, call_attend,
-    call_attend_grad, call_attend_bias_grad, call_top_k, call_place, call_dispatch, call_combine;
+    call_attend_grad, call_attend_bias_grad, call_top_k, call_place, call_dispatch, call_combine, call_collect;
 
 /* A memory order of an operand that is always supported: library_order.c. */
 typedef Names OperandOrder(const Operands *o, int operand);

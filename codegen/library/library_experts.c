@@ -75,23 +75,28 @@ char *call_place(const Operands *o)
                            &fields);
 }
 
-/* --- dispatch, combine: rows [groups, outer, inner, post] and [groups, experts, slots, post] ------------ */
+/* --- dispatch, combine, collect: rows [groups, outer, inner, post] and [groups, experts, slots, post] ------------
+ *
+ * In a queue are the tokens, and the choices of each, which collect adds up. */
 
 typedef struct {
-    DimGroup group, queue[2], post;
+    DimGroup group, queue[2], added, post;
 } RouteDims;
 
 static bool find_route_dims(const Operands *o, int by_token, int by_slot, RouteDims *r)
 {
     const Type *place = &o->value[2]->type, *token = &o->value[by_token]->type, *slot = &o->value[by_slot]->type;
-    Names around = { 0 }, queue = { 0 }, post = { 0 };
-    for (int i = 0; i < place->rank; i++)
-        add_name(find_dim(slot, place->dim[i].name) >= 0 ? &around : &queue, place->dim[i].name);
+    Names around = { 0 }, queue = { 0 }, added = { 0 }, post = { 0 };
+    for (int i = 0; i < place->rank; i++) {
+        const Name dim = place->dim[i].name;
+        const bool is_added = o->op->attrs.key && has_name(&o->op->attrs.over, dim);
+        add_name(is_added ? &added : find_dim(slot, dim) >= 0 ? &around : &queue, dim);
+    }
     for (int i = 0; i < token->rank; i++)
         if (find_dim(place, token->dim[i].name) < 0)
             add_name(&post, token->dim[i].name);
     if (!find_groups(o, &around, "other", 1, &r->group) || !find_groups(o, &queue, "queue", 2, r->queue) ||
-        !find_groups(o, &post, "inner", 1, &r->post))
+        !find_groups(o, &added, "summed", 1, &r->added) || !find_groups(o, &post, "inner", 1, &r->post))
         return false;
     if (r->post.size > 1 && (r->post.stride[by_token] != 1 || r->post.stride[by_slot] != 1)) {
         refuse_layout(o, "rows are not contiguous");
@@ -100,47 +105,58 @@ static bool find_route_dims(const Operands *o, int by_token, int by_slot, RouteD
     return true;
 }
 
-static void check_rows(const Operands *o, const RouteDims *r, int operand)
+static void put_walked(const Operands *o, const RouteDims *r, int operand, const char *name, Text *fields)
 {
     check_operand(o, operand,
-                  &(const Access){ 4,
-                                   { r->group.size, r->queue[0].size, r->queue[1].size, r->post.size },
+                  &(const Access){ 5,
+                                   { r->group.size, r->queue[0].size, r->queue[1].size, r->added.size, r->post.size },
                                    { r->group.stride[operand], r->queue[0].stride[operand], r->queue[1].stride[operand],
-                                     r->post.stride[operand] } });
+                                     r->added.stride[operand], r->post.stride[operand] } });
+    put_strides(fields, name, r->group.stride[operand], r->queue[0].stride[operand], r->queue[1].stride[operand]);
+}
+
+/* The rows by slot. */
+static void put_table(const Operands *o, const RouteDims *r, int by_slot, Name experts, Name slots, Text *fields)
+{
+    const Value *table = o->value[by_slot];
+    const int64_t stride[] = { r->group.stride[by_slot], stride_along(table, experts), stride_along(table, slots) };
+    const int64_t nexperts = size_along(o, table, experts), nslots = size_along(o, table, slots);
+    check_operand(o, by_slot,
+                  &(const Access){
+                      4, { r->group.size, nexperts, nslots, r->post.size }, { stride[0], stride[1], stride[2], 1 } });
+    put_number(fields, "experts", nexperts);
+    put_number(fields, "slots", nslots);
+    put_strides(fields, "table", stride[0], stride[1], stride[2]);
+    put_first(fields, o->m, &table->type.dim[find_dim(&table->type, experts)], "first_expert");
+    put_first(fields, o->m, &table->type.dim[find_dim(&table->type, slots)], "first_slot");
+    put_text(fields, "type", element_constant(table->type.dtype));
+}
+
+static bool put_route(const Operands *o, int by_token, int by_slot, Name experts, Name slots, RouteDims *r,
+                      Text *fields)
+{
+    if (!find_route_dims(o, by_token, by_slot, r))
+        return false;
+    open_text(fields);
+    put_number(fields, "groups", r->group.size);
+    put_number(fields, "outer", r->queue[0].size);
+    put_number(fields, "inner", r->queue[1].size);
+    put_number(fields, "post", r->post.size);
+    put_walked(o, r, by_token, "token", fields);
+    put_walked(o, r, 1, "chosen", fields);
+    put_walked(o, r, 2, "place", fields);
+    put_table(o, r, by_slot, experts, slots, fields);
+    return true;
 }
 
 static char *route(const Operands *o, int by_token, int by_slot, Name experts, Name slots, const char *function)
 {
-    static const char *const name[] = { "token", "chosen", "place" };
-    const int walked[] = { by_token, 1, 2 };
-    const Value *table = o->value[by_slot];
     RouteDims r;
-    if (!find_route_dims(o, by_token, by_slot, &r))
-        return NULL;
+    Text fields;
     if (o->value[0]->type.dtype != o->value[3]->type.dtype)
         return refuse_layout(o, "%s to %s", dtype_name[o->value[0]->type.dtype], dtype_name[o->value[3]->type.dtype]);
-    const int64_t stride[] = { r.group.stride[by_slot], stride_along(table, experts), stride_along(table, slots) };
-    const int64_t nexperts = size_along(o, table, experts), nslots = size_along(o, table, slots);
-    check_operand(
-        o, by_slot,
-        &(const Access){ 4, { r.group.size, nexperts, nslots, r.post.size }, { stride[0], stride[1], stride[2], 1 } });
-    Text fields;
-    open_text(&fields);
-    put_number(&fields, "groups", r.group.size);
-    put_number(&fields, "outer", r.queue[0].size);
-    put_number(&fields, "inner", r.queue[1].size);
-    put_number(&fields, "post", r.post.size);
-    put_number(&fields, "experts", nexperts);
-    put_number(&fields, "slots", nslots);
-    for (int i = 0; i < 3; i++) {
-        check_rows(o, &r, walked[i]);
-        put_strides(&fields, name[i], r.group.stride[walked[i]], r.queue[0].stride[walked[i]],
-                    r.queue[1].stride[walked[i]]);
-    }
-    put_strides(&fields, "table", stride[0], stride[1], stride[2]);
-    put_first(&fields, o->m, &table->type.dim[find_dim(&table->type, experts)], "first_expert");
-    put_first(&fields, o->m, &table->type.dim[find_dim(&table->type, slots)], "first_slot");
-    put_text(&fields, "type", element_constant(table->type.dtype));
+    if (!put_route(o, by_token, by_slot, experts, slots, &r, &fields))
+        return NULL;
     return call_with_shape(o, "RtRoute", function, arena_text(&o->m->arena, "x, chosen, place, y%s", o->more), &fields);
 }
 
@@ -151,3 +167,20 @@ char *call_dispatch(const Operands *o)
 }
 
 char *call_combine(const Operands *o) { return route(o, 3, 0, o->op->attrs.dim, o->op->attrs.key, "rt_combine"); }
+
+char *call_collect(const Operands *o)
+{
+    const bool has_weight = operand_named(o, "weight") != NULL;
+    RouteDims r;
+    Text fields;
+    if (!put_route(o, o->count - 1, 0, o->op->attrs.dim, o->op->attrs.key, &r, &fields))
+        return NULL;
+    put_number(&fields, "added", r.added.size);
+    put_strides(&fields, "step", r.added.stride[1], r.added.stride[2], has_weight ? r.added.stride[3] : 0);
+    if (has_weight)
+        put_walked(o, &r, 3, "weight", &fields);
+    return call_with_shape(
+        o, "RtRoute", "rt_collect",
+        arena_text(&o->m->arena, "x, chosen, place, %s, y%s", has_weight ? "weight" : "RT_NO_WEIGHT", o->more),
+        &fields);
+}

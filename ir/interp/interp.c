@@ -159,6 +159,8 @@ static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded resul
         return run_dispatch(in, op, args, results);
     case OP_combine:
         return run_combine(in, op, args, results);
+    case OP_collect:
+        return run_collect(in, op, args, results);
     case OP_call:
         return run_call(in, op, args, results);
     case OP_loop:

@@ -1,4 +1,4 @@
-/* interp_experts.c -- the reference interpreter's top_k, place, dispatch and combine. */
+/* interp_experts.c -- the reference interpreter's top_k, place, dispatch, combine and collect. */
 #include "interp_parts.h"
 
 #include <string.h>
@@ -151,5 +151,39 @@ bool run_combine(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     for (int rank = 0; rank < in->ranks; rank++)
         if (rank_runs(in, rank))
             route(in, &r, rank, false);
+    return true;
+}
+
+/* Adds the rows of each token, times their weights if there are any. */
+static void collect(Interp *in, const Routes *r, int rank, const Sharded *weight)
+{
+    const Sharded rest = without(in, &r->by_slot, r->experts, r->slots), *by = weight ? weight : r->place;
+    const Sharded *const walked[] = { &r->by_token, r->chosen, r->place, &rest, by };
+    double *data[5];
+    Walk w = { 0 };
+    walk_dims(&w, r->chosen->type, &r->chosen->part[rank]);
+    walk_dims(&w, r->by_token.type, &r->by_token.part[rank]);
+    for (int i = 0; i < 5; i++) {
+        walk_tensor(&w, walked[i]->type, &walked[i]->part[rank]);
+        data[i] = walked[i]->part[rank].data;
+    }
+    for (bool more = walk_begin(&w); more; more = walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++) {
+            double *at[5];
+            for (int k = 0; k < 5; k++)
+                at[k] = &data[k][w.offset[k] + i * w.step[k]];
+            const int64_t row = row_at(in, r, rank, *at[1], *at[2]);
+            if (row >= 0)
+                *at[0] = weight ? number_product(in->numbers, F32, *at[0], at[3][row], *at[4])
+                                : number_reduce(in->numbers, OP_sum, F32, *at[0], at[3][row]);
+        }
+}
+
+bool run_collect(Interp *in, const Op *op, const Sharded args[], Sharded *y)
+{
+    const Routes r = { &args[1], &args[2], *y, args[0], op->attrs.dim, op->attrs.key };
+    for (int rank = 0; rank < in->ranks; rank++)
+        if (rank_runs(in, rank))
+            collect(in, &r, rank, op->args.count == 4 ? &args[3] : NULL);
     return true;
 }

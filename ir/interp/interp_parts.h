@@ -189,6 +189,7 @@ bool run_top_k(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 bool run_dispatch(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_combine(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_collect(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
 bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3]);
 bool run_attend_bias_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[1]);

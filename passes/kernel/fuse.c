@@ -489,6 +489,8 @@ void pass_fuse(Module *m)
         open_row_dots(m, f);
         share_equal(f);
         drop_dead(f);
+        collect_rows(m, f);
+        drop_dead(f);
         last = f;
     }
     note_stages(m);

@@ -100,12 +100,14 @@ static bool is_given(const LayoutRules *h, const Op *op, const Type *space, Name
     return given && op_role(op, space->dim[at].name) != PICK;
 }
 
-/* In place of the dims of the rule, and inside of all other splits: so operands are all-to-all'ed. */
+/* In place of the dims of the rule, and inside of all other splits: so operands are all-to-all'ed.  Where heads of keys
+ * do not divide, those of queries may, and keys are gathered. */
 static bool try_exchange(const LayoutRules *h, Type *type, const ShardRule *rule, const Op *op)
 {
-    for (int i = 0; i < type->rank; i++)
-        if (is_exchangeable(h->m, op, rule, type->dim[i].name) && split_once(h, &type->dim[i], rule, 0))
-            return true;
+    for (int repeats = 0; repeats < 2; repeats++)
+        for (int i = 0; i < type->rank; i++)
+            if (is_exchangeable(h->m, op, rule, type->dim[i].name, repeats) && split_once(h, &type->dim[i], rule, 0))
+                return true;
     return false;
 }
 

@@ -4,6 +4,7 @@
  * concatenation of the tensors in n pieces.  Sums are in rank order, so they are bitwise determined by the number of
  * ranks, independent of a library's algorithm. */
 #include "convert.h"
+#include "gaps.h"
 #include "mesh/comm.h"
 #include "mesh/workspace.h"
 
@@ -128,6 +129,7 @@ typedef struct {
     const RtCollective *c;
     const RtGroup *group;
     RtMessage *to, *from; /* one for each rank of the group */
+    const void *in;       /* the first tensor */
     char *workspace;      /* the unused rest */
     int64_t first, bytes; /* the part of every message in this round */
     int64_t sent;
@@ -140,22 +142,67 @@ static char *take(Exchange *x, int64_t bytes)
     return at;
 }
 
-static void swap_messages(Exchange *x)
-{
-    int own = x->group->own;
-    rt_exchange_messages(x->rt, x->group, x->to, x->from);
-    if (x->from[own].data != x->to[own].data)
-        memmove(x->from[own].data, x->to[own].data, (size_t)x->to[own].bytes);
-    for (int q = 0; q < x->group->count; q++)
-        x->sent += q == own ? 0 : x->to[q].bytes;
-}
-
 /* The round's part of the message to or from rank q in the only tensor; NULL: it must be packed. */
 static char *place_of(const Exchange *x, SlotsOf *slots_of, int q, const void *tensor)
 {
     RtSlots s = slots_of(x->c->kind, &x->c->piece[0]);
     char *place = x->c->npieces == 1 ? in_one_piece(&s, rt_type_bytes(x->c->type), q, (char *)(uintptr_t)tensor) : NULL;
     return place ? place + x->first : NULL;
+}
+
+/* The units of rank q's message that are not zeros; a tensor, and what others get too, is not packed in its place. */
+static RtMessage packed(Exchange *x, int q, unsigned char *map)
+{
+    const RtMessage whole = x->to[q];
+    const bool keeps = rt_sent_slots(x->c->kind, &x->c->piece[0]).all || place_of(x, rt_sent_slots, q, x->in);
+    const int64_t filled = rt_gaps_find(whole.data, whole.bytes, map);
+    if (filled == whole.bytes)
+        return whole;
+    char *to = keeps ? take(x, x->bytes) : whole.data;
+    rt_gaps_pack(whole.data, whole.bytes, map, to);
+    return (RtMessage){ to, filled };
+}
+
+/* Maps first, from which each rank knows how much comes. */
+static void swap_filled(Exchange *x)
+{
+    const int n = x->group->count, own = x->group->own, first = own == 0;
+    const bool is_same = rt_sent_slots(x->c->kind, &x->c->piece[0]).all;
+    const int64_t bytes = rt_gaps_map_bytes(x->bytes);
+    RtMessage messages[4 * n], *to = messages, *from = to + n, *to_map = from + n, *from_map = to_map + n;
+    memset(messages, 0, sizeof messages);
+    for (int q = 0; q < n; q++) {
+        if (q == own)
+            continue;
+        const bool is_packed = is_same && q != first;
+        to_map[q] = (RtMessage){ is_packed ? to_map[first].data : take(x, bytes), bytes };
+        from_map[q] = (RtMessage){ take(x, bytes), bytes };
+        to[q] = is_packed ? to[first] : packed(x, q, (unsigned char *)to_map[q].data);
+    }
+    rt_exchange_messages(x->rt, x->group, to_map, from_map);
+    for (int q = 0; q < n; q++) {
+        const int64_t filled = q == own ? 0 : rt_gaps_filled((unsigned char *)from_map[q].data, x->bytes);
+        from[q] = (RtMessage){ x->from[q].data + x->bytes - filled, filled };
+    }
+    rt_exchange_messages(x->rt, x->group, to, from);
+    for (int q = 0; q < n; q++)
+        if (q != own) {
+            rt_gaps_unpack(x->from[q].data, x->bytes, (unsigned char *)from_map[q].data);
+            x->sent += bytes + to[q].bytes - x->bytes;
+        }
+}
+
+static void swap_messages(Exchange *x)
+{
+    int own = x->group->own;
+    if (x->c->gaps)
+        swap_filled(x);
+    else
+        rt_exchange_messages(x->rt, x->group, x->to, x->from);
+    if (x->from[own].data != x->to[own].data)
+        memmove(x->from[own].data, x->to[own].data, (size_t)x->to[own].bytes);
+    for (int q = 0; q < x->group->count; q++)
+        x->sent += q == own ? 0 : x->to[q].bytes;
 }
 
 /* Copies the round's part of rank q's message, a concatenation of tensors, from the tensors or, if `into`, back. */
@@ -274,7 +321,7 @@ int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in
         return rotate(rt, collective, group, in, out);
     for (int64_t first = 0; first < bytes; first += RT_ROUND) {
         int64_t some = bytes - first < RT_ROUND ? bytes - first : RT_ROUND;
-        Exchange x = { rt, collective, group, messages, messages + group->count, workspace, first, some, 0 };
+        Exchange x = { rt, collective, group, messages, messages + group->count, in[0], workspace, first, some, 0 };
         if (collective->kind == RT_ALL_REDUCE)
             all_reduce(&x, in, out);
         else

@@ -133,4 +133,34 @@ RT_INLINE void rt_combine(const T *x, const int32_t *chosen, const int32_t *plac
         rt_route_copy<WIDTH, T>(own.slot >= 0 ? x + own.slot : NULL, y + own.token, s.post);
 }
 
+/* y[g, i, j] = the sum over n of weight[g, i, j, n] x[g, chosen, place], in order.  One warp per row of y. */
+template <int WIDTH, typename T>
+RT_INLINE void rt_collect(const T *x, const int32_t *chosen, const int32_t *place, const float *weight, float *y,
+                          const RtRoute s)
+{
+    const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32, queue = s.outer * s.inner;
+    if (item >= s.groups * queue)
+        return;
+    const int64_t g = item / queue, i = item % queue / s.inner, j = item % s.inner;
+    const int32_t *expert = chosen + g * s.chosen.group + i * s.chosen.outer + j * s.chosen.inner;
+    const int32_t *slot = place + g * s.place.group + i * s.place.outer + j * s.place.inner;
+    const int64_t by = g * s.weight.group + i * s.weight.outer + j * s.weight.inner;
+    float *to = y + g * s.token.group + i * s.token.outer + j * s.token.inner;
+    for (int64_t n = threadIdx.x % 32 * WIDTH; n < s.post; n += 32 * WIDTH) {
+        const int count = (int)rt_least<int64_t>(WIDTH, s.post - n);
+        RtPack<float, WIDTH> sum = rt_all<WIDTH>(0.0f);
+        for (int64_t c = 0; c < s.added; c++) {
+            const int64_t row = rt_route_row(expert[c * s.step.chosen], slot[c * s.step.place], s);
+            if (row < 0)
+                continue;
+            const float times = weight ? weight[by + c * s.step.weight] : 1.0f;
+            const RtPack<T, WIDTH> pack = rt_load_some<WIDTH>(x + g * s.table.group + row + n, count);
+#pragma unroll
+            for (int e = 0; e < WIDTH; e++)
+                sum[e] += times * rt_value(pack[e]);
+        }
+        rt_store_some(to + n, sum, count);
+    }
+}
+
 #endif

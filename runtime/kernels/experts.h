@@ -107,4 +107,40 @@ RT_INLINE void rt_combine(const void *x, const int32_t *chosen, const int32_t *p
             }
 }
 
+/* y[n] += weight x[n] for a chunk of a row. */
+RT_INLINE void rt_collect_row(const void *x, int64_t at, int64_t n, float weight, float *sum, const RtRoute s)
+{
+    float row[RT_TAKE_CHUNK];
+    rt_load_row(x, at, n, s.type, row);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += weight * row[i];
+}
+
+/* y[g, i, j] = the sum over n of weight[g, i, j, n] x[g, chosen, place], in order: dropped rows add nothing. */
+RT_INLINE void rt_collect(const void *x, const int32_t *chosen, const int32_t *place, const float *weight, float *y,
+                          const RtRoute s)
+{
+#pragma omp parallel for collapse(3)
+    for (int64_t g = 0; g < s.groups; g++)
+        for (int64_t i = 0; i < s.outer; i++)
+            for (int64_t j = 0; j < s.inner; j++) {
+                const int32_t *expert = chosen + rt_route_at(s.chosen, g, i, j);
+                const int32_t *slot = place + rt_route_at(s.place, g, i, j);
+                const int64_t by = rt_route_at(s.weight, g, i, j);
+                for (int64_t at = 0; at < s.post; at += RT_TAKE_CHUNK) {
+                    const int64_t n = s.post - at < RT_TAKE_CHUNK ? s.post - at : RT_TAKE_CHUNK;
+                    float sum[RT_TAKE_CHUNK];
+                    memset(sum, 0, (size_t)n * sizeof *sum);
+                    for (int64_t c = 0; c < s.added; c++) {
+                        const int64_t row = rt_route_row(expert[c * s.step.chosen], slot[c * s.step.place], s);
+                        if (row >= 0)
+                            rt_collect_row(x, g * s.table.group + row + at, n,
+                                           weight ? weight[by + c * s.step.weight] : 1, sum, s);
+                    }
+                    rt_store_row(y, rt_route_at(s.token, g, i, j) + at, n, RT_F32, sum);
+                }
+            }
+}
+
 #endif

@@ -51,20 +51,30 @@ typedef struct {
 } RtQueueShape;
 
 /* Rows by token, [groups, outer, inner], and rows by slot, [groups, experts, slots]: each of `post` contiguous
- * elements.  The index of outer and inner dims of the first are `chosen` and `place`. */
+ * elements.  The index of outer and inner dims of the first are `chosen` and `place`, which have `added` more of them
+ * where rows are summed. */
 typedef struct {
     int64_t group, outer, inner; /* strides; 0 of dims that it lacks */
 } RtRouteStride;
 
 typedef struct {
-    int64_t groups, outer, inner, post, experts, slots;
+    int64_t groups, outer, inner, post;
     RtRouteStride token, chosen, place;
+    int64_t experts, slots;
     struct {
         int64_t group, expert, slot;
     } table;
     int64_t first_expert, first_slot; /* of this rank */
     RtType type;
+    int64_t added;
+    struct {
+        int64_t chosen, place, weight;
+    } step; /* between those that are added */
+    RtRouteStride weight;
 } RtRoute;
+
+/* No weights of rows: a constant, like RT_NO_SEGMENT. */
+#define RT_NO_WEIGHT ((const float *)0)
 
 /* Where the row of a group begins by slot; -1: another rank has it, or it is dropped. */
 RT_INLINE int64_t rt_route_row(int64_t chosen, int64_t place, const RtRoute s)

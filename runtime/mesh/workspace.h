@@ -11,6 +11,13 @@
 #define RT_ROUND (4 << 20)
 #endif
 
+/* Of a message with gaps: bytes that are sent, or left out, together. */
+#ifndef RT_UNIT /* tests set a smaller value */
+#define RT_UNIT 256
+#endif
+
+static inline int64_t rt_gaps_map_bytes(int64_t bytes) { return (bytes + 8 * RT_UNIT - 1) / (8 * RT_UNIT); }
+
 static inline int64_t rt_slots_bytes(RtType type, RtSlots slots)
 {
     return slots.rows * slots.run * rt_type_bytes(type);
@@ -34,7 +41,9 @@ static inline int64_t rt_exchange_workspace(const RtCollective *c, int64_t ranks
         return 0;
     if (c->kind == RT_ALL_REDUCE) /* packed, and a piece from each rank, rounded up */
         return 2 * bytes + ranks * rt_type_bytes(c->type);
-    return ((c->kind == RT_ALL_GATHER ? 1 : ranks) + ranks) * bytes; /* gathered: all ranks get the same message */
+    const bool gathers = c->kind == RT_ALL_GATHER; /* all ranks get the same message */
+    const int64_t beside = c->gaps ? 2 * ranks * rt_gaps_map_bytes(bytes) + (gathers ? bytes : 0) : 0;
+    return ((gathers ? 1 : ranks) + ranks) * bytes + beside;
 }
 
 /* Is each rank's part contiguous, so that NCCL can use it in place?  A stage without copies has no rows. */

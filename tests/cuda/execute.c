@@ -115,7 +115,7 @@ static double bound_of(const Module *m, const Func *f)
             return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
         if (op->kind == OP_scatter_add || op->kind == OP_place || op->kind == OP_dispatch)
             return (double)op->attrs.dims.dim[0].size;
-        if (op->kind == OP_combine)
+        if (op->kind == OP_combine || op->kind == OP_collect)
             return (double)arg(op, 0)->type.dim[find_dim(&arg(op, 0)->type, op->attrs.dim)].size;
     }
     return m->vocab ? 16 : 8;

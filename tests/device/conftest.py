@@ -21,6 +21,8 @@ SIZES = {
     "llama": dict(layers=2, embed=32, kv_heads=2, group=2, head=8, ff=56, seq=20, vocab=256),
     "bert": dict(layers=2, embed=32, heads=4, seq=16, vocab=243),
     "mixtral": dict(layers=2, embed=32, kv_heads=2, group=2, head=8, ff=24, seq=20, vocab=256, experts=4),
+    "deepseek": dict(dense_layers=1, layers=1, vocab=256, seq=12, embed=16, heads=2, nope=6, turned=4, vhead=6, q_rank=8,
+                     kv_rank=8, ff=24, expert_ff=8, experts=8, groups=4, choice=2, limit=2),
 }
 SETTINGS = {"batch": 4, "microbatch": 2, "precision": "fp32", "optimizer.lr": 1e-3, "schedule.warmup": 2}
 QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

@@ -20,6 +20,7 @@
  *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded (for more of products: cublaslt.c)
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
  *   EMULATED_NODES=FILE       for the nodes of the largest graph, and those of all
+ *   EMULATED_WAITS=FILE       for how often the processor waited for new work of the first stream
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
  *   EMULATED_STOP=N           hangs after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL

@@ -20,6 +20,8 @@ typedef struct Work {
 
 struct CUstream_st {
     int64_t put, done; /* pieces of work ever queued; completed */
+    int64_t asked;     /* how many had been queued when the processor last asked for their end */
+    int64_t waits;     /* how often it asked for the end of new ones */
     Work *first, *last;
     CUgraph_st *capture; /* what it records; NULL: it works */
 };
@@ -188,6 +190,30 @@ void emulated_enqueue(EmulatedStream *stream, EmulatedWork *work, const void *da
     stream->put++;
 }
 
+/* --- Waits of the processor -------------------------------------------------------------------------- */
+
+static const EmulatedStream *first_made;
+static int64_t first_waits;
+
+static void write_waits(void)
+{
+    FILE *out = fopen(getenv("EMULATED_WAITS"), "w");
+    if (!out || fprintf(out, "%lld\n", (long long)first_waits) < 0 || fclose(out) != 0)
+        emulated_fault("$EMULATED_WAITS cannot be written");
+}
+
+/* The processor asks for the end of all that is queued: again and again perhaps, which is one wait. */
+static void note_wait(EmulatedStream *stream)
+{
+    static bool is_registered;
+    if (!is_registered && getenv("EMULATED_WAITS"))
+        atexit(write_waits);
+    is_registered = true;
+    stream->waits += stream->put > stream->asked;
+    stream->asked = stream->put;
+    first_waits = stream == first_made ? stream->waits : first_waits;
+}
+
 /* --- Streams ---------------------------------------------------------------------------------------- */
 
 static EmulatedStream *new_stream(void)
@@ -195,6 +221,7 @@ static EmulatedStream *new_stream(void)
     if (nstreams == MAX_STREAMS)
         emulated_fault("more than %d streams", MAX_STREAMS);
     EmulatedStream *stream = calloc(1, sizeof *stream);
+    first_made = first_made ? first_made : stream;
     return streams[nstreams++] = stream;
 }
 
@@ -219,6 +246,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     if (stream->capture)
         return cudaErrorStreamCaptureUnsupported;
+    note_wait(stream);
     emulated_drain(stream);
     return cudaSuccess;
 }
@@ -227,6 +255,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     if (stream->capture)
         return cudaErrorStreamCaptureUnsupported;
+    note_wait(stream);
     return emulated_advance(stream) ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -304,8 +333,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    if (event->place.stream)
+    if (event->place.stream) {
+        note_wait(event->place.stream);
         run_until(event->place);
+    }
     return cudaSuccess;
 }
 

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from conftest import IS_REAL, Trainer, emulated, planned_bytes, read_log, start
+from conftest import IS_REAL, ROOT, Trainer, emulated, planned_bytes, read_log, start
 from test_one_rank import assert_same
 
 STEPS = 4
@@ -69,6 +69,7 @@ LAYOUTS = [  # model, mesh, zero, micro-batch: collectives of each kind, in one 
     ("mixtral", "ep=2", 1, 4),
     ("mixtral", "dp=2,ep=2", 3, 2),
     ("mixtral", "ep=4", 0, 2),
+    ("deepseek", "ep=2", 2, 4),
 ]
 
 
@@ -108,6 +109,53 @@ def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_pa
     assert read_log(tmp_path / "log")[-1]["peak_bytes"] == need
     assert IS_REAL or int((tmp_path / "used").read_text()) == need
     assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
+
+
+# All tokens choose the same expert, whose rows come in four rounds: the rank that has it does all the work.
+EXTREME = ("capacity = 1.25, within = batch", "capacity = none, rounds = true")
+SKEWED = ("softmax(dot(x, w, embed), experts)", "softmax(dot(x, w, embed) + 1000 * cast(iota(experts) == 2, f32), experts)")
+ONCE = """    ye = dot(silu(dot(xe, w_gate, embed)) * dot(xe, w_up, embed) * pe, w_down, ff)
+    return sum(combine(ye, chosen), choice)
+"""
+ROUNDS = ("    y = 0 * x\n    repeat 4 {\n", "        ye = dot(silu(dot(xe, w_gate, embed)) * dot(xe, w_up, embed) * pe, w_down, ff)\n"
+          "        y = y + sum(combine(ye, chosen), choice)\n    }\n    return y\n")
+
+
+def in_rounds():
+    """An edit of mixtral.mdl."""
+    text = (ROOT / "examples" / "mixtral.mdl").read_text()
+    begin, end = text.index(SKEWED[0]), text.index(ONCE) + len(ONCE)
+    before, after = text[begin:end].replace(*SKEWED).replace(*EXTREME).split("    xe = ")
+    return text[begin:end], before + ROUNDS[0] + "    xe = " + after.replace(ONCE, ROUNDS[1])
+
+
+@pytest.mark.parametrize("mesh,microbatch", [("ep=2", 2), ("ep=4", 2)])
+def test_all_tokens_to_one_expert(mesh, microbatch, compiled, data, tmp_path):
+    """In the memory that is planned, and nothing is lost."""
+    one = compiled("mixtral", "c", SETTINGS, ("-D", "choice=1"), edit=in_rounds())
+    start(one.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "one"), tmp_path)
+    trainer = compiled("mixtral", "cuda", SETTINGS + (("microbatch", microbatch),), ("-D", "choice=1", "--mesh", mesh),
+                       edit=in_rounds())
+    run(trainer, mesh, data, tmp_path, environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
+    assert_same(read_log(tmp_path / "log"), read_log(tmp_path / "one"), "fp32")
+    assert [line["expert_load"] for line in read_log(tmp_path / "log")] == [[4, 4]] * STEPS
+
+
+@emulated
+def test_the_processor_waits_for_no_part_of_a_step(compiled, data, tmp_path):
+    """It waits when a step has been queued, and for each of its results: with experts for two more, their load and what
+    was dropped; however many layers and micro-batches there are."""
+    waits = []
+    for model, mesh, layers, options in (("llama", "dp=2", 2, ()), ("mixtral", "ep=2", 1, ()), ("mixtral", "ep=2", 1, ("--no-graph",)),
+                                         ("mixtral", "ep=4", 2, ())):
+        trainer = compiled(model, "cuda", SETTINGS + (("microbatch", 3 - layers),), ("-D", f"layers={layers}", "--mesh", mesh))
+        counts = []
+        for steps in (2, 4):
+            folder = tmp_path / f"{model}{layers}{steps}{len(options)}"
+            run(trainer, mesh, data, folder, *options, steps=steps, of_rank="EMULATED_WAITS=waits$OMPI_COMM_WORLD_RANK")
+            counts.append([int((folder / f"waits{rank}").read_text()) for rank in range(ranks_of(mesh))])
+        waits.append({(more - few) / 2 for few, more in zip(*counts)})
+    assert waits == [{3}, {5}, {5}, {5}]
 
 
 PIPELINES = [  # mesh, schedule, zero, micro-batch, options of the trainer

@@ -184,7 +184,8 @@ class Operations(Shapes):
         dims = x.dims - {feature} | set(own) if feature not in sides[1].dims else x.dims
         made = call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords)
         made.renaming = named and (seq, named)
-        made.shared = frozenset.intersection(*[frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)])
+        own, *keys = [frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)]
+        made.shared = own.intersection(*keys) | own.difference(*keys)
         return Value(made, dims, "f32", x.scale)
 
     def integers(self, x, feature, least, size):

@@ -48,7 +48,7 @@ class Call:
     instance: str = None    # what `as` says
     dims: list = field(default_factory=list)  # those in brackets, of a block over dims
     parts: list = field(default_factory=list)  # of split, merge and conv: (dim, [dims]) for d -> (a, b) or (a, b) -> d
-    shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values
+    shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values, or of queries alone
 
 
 @dataclass

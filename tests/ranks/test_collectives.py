@@ -4,7 +4,7 @@ import shlex
 import pytest
 from conftest import EXTRA, ROOT, mpirun, start
 
-SOURCES = ["mesh/comm", "mesh/agree", "mesh/clock", "mesh/traffic", "mesh/arena", "cpu/collective", "cpu/exchange", "cpu/processor",
+SOURCES = ["mesh/comm", "mesh/agree", "mesh/clock", "mesh/traffic", "mesh/arena", "cpu/collective", "cpu/exchange", "cpu/gaps", "cpu/processor",
            "trainer/trace", "trainer/trace_write", "store/output", "error", "index", "options"]
 TRANSPORT = {"mpi": ["net/comm_mpi"],
              "tcp": ["net/comm_tcp", *(f"net/{path.stem}" for path in (ROOT / "runtime/net").glob("tcp_*.c"))]}
@@ -29,7 +29,7 @@ def program(tmp_path_factory):
 
 
 @pytest.mark.parametrize("comm", TRANSPORT)
-@pytest.mark.parametrize("ranks, compared", [(2, 1430), (4, 6035), (8, 9366)])
+@pytest.mark.parametrize("ranks, compared", [(2, 2358), (4, 9743), (8, 14929)])
 def test_collectives(program, tmp_path, comm, ranks, compared):
     done = start(mpirun(ranks, program(comm), ranks), tmp_path)
     assert done.stdout == f"{compared} compared\n"
@@ -37,9 +37,16 @@ def test_collectives(program, tmp_path, comm, ranks, compared):
 
 def test_messages_in_pieces(program, tmp_path):
     """MPI counts bytes in an int, so larger messages are cut; here those of more than 1000 bytes."""
-    assert start(mpirun(4, program("mpi", "-DPIECE=1000"), 4), tmp_path).stdout == "6035 compared\n"
+    assert start(mpirun(4, program("mpi", "-DPIECE=1000"), 4), tmp_path).stdout == "9743 compared\n"
 
 
 def test_messages_in_rounds(program, tmp_path):
     """Large ones are exchanged bit by bit; here those of more than 192 bytes, which cuts through tensors and rows."""
-    assert start(mpirun(4, program("mpi", "-DRT_ROUND=192"), 4), tmp_path).stdout == "6035 compared\n"
+    assert start(mpirun(4, program("mpi", "-DRT_ROUND=192"), 4), tmp_path).stdout == "9743 compared\n"
+
+
+@pytest.mark.parametrize("comm", TRANSPORT)
+def test_zeros_are_left_out(program, tmp_path, comm):
+    """Of messages of rows, here eight bytes at a time."""
+    done = start(mpirun(4, program(comm, "-DRT_UNIT=8", "-DRT_ROUND=192"), 4), tmp_path)
+    assert done.stdout == "9743 compared\n"

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import QUICK, read_log
+from conftest import MPC, QUICK, options_of, read_log, start
 from test_tcp import ranks  # noqa: F401  (a fixture)
 
 STEPS = 4
@@ -80,6 +80,18 @@ def test_all_tokens_to_one_expert(its, micro, run, alone):
 def test_rounds(its, micro, run, alone):
     """The same, each expert's rows in four turns."""
     check(*run((*its, "recompute full"), micro, IN_ROUNDS), run, alone)
+
+
+def test_empty_rows_are_not_sent(run):
+    """Of eight experts one has rows: seven eighths of what is planned for messages are zeros."""
+    trainer, log = run(layout(ep=2, folded=True), 4)
+    words = options_of("mixtral", dict(SIZES), {"microbatch": 4})
+    report = json.loads(start([MPC, "report", trainer.source, "--json", *words], trainer.source.parent).stdout)
+    (experts,), planned = report["experts"], report["communication"]["sent"]
+    assert experts["sent_bytes"] > planned / 2 and experts["sent_bytes_balanced"] == experts["sent_bytes"] / 8
+    sent = log[-1]["sent_bytes"] - (planned - experts["sent_bytes"])
+    # A rank sends all rows of its tokens, or gets them back: at most twice those of a balanced router; and maps.
+    assert experts["sent_bytes"] / 32 < sent < experts["sent_bytes"] / 3
 
 
 def check(trainer, log, run, alone):

@@ -108,6 +108,7 @@ LLAMA = {  # lines of parallel { }, sequences a micro-batch, sizes
     "seq-over-two-axes": (("mesh a = 2, b = 2", "shard seq over a", "shard seq over b"), 8, {}),
     "ring-of-exchanges":
         (("mesh out = 2, inner = 2", "shard seq over out (attend = ring)", "shard seq over inner (attend = all_to_all)"), 8, {}),
+    "heads-of-queries": (("mesh cp = 4", "shard seq over cp (attend = all_to_all)"), 8, {"kv_heads": 2, "group": 4}),
     "ring-of-parts": (("mesh out = 2, inner = 2", "shard seq over out (attend = ring)", "shard seq over inner"), 8, {}),
     "ring-of-six": (("mesh cp = 6", "shard seq over cp (attend = ring)"), 8, {"seq": 24}),
     "ring-of-blocks": (("mesh cp = 2", "shard seq over cp (attend = ring, blocks = 8)"), 8, {}),

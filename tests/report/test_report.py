@@ -57,6 +57,31 @@ def test_bytes_are_those_that_move(report, model, tmp_path, layout, ranks):
     assert 0 <= beside < 2 ** 18  # what oneDNN asks for its products, which only it knows
 
 
+def test_rows_of_experts(report, tmp_path):
+    """Two layers, a sequence on each of two ranks: 8 tokens with 2 choices of 4 experts each, so 4 rows of each expert if
+    balanced, and 5 slots with capacity 1.25.  A rank sends half of the rows: those of tokens and of their gates there
+    and back, and again, but for what comes back, in the backward pass, with their gradients."""
+    sizes = dict(layers=2, vocab=64, seq=8, embed=16, kv_heads=2, group=1, head=8, ff=12, experts=4, batch=2, precision="fp32")
+    given = "capacity = 1.25, within = batch"
+    text = (ROOT / "examples/mixtral.mdl").read_text()
+    rows = 4 * 5
+    found, = report("--mesh=ep=2", file=ROOT / "examples/mixtral.mdl", **sizes)["experts"]
+    assert found["choices"] == 16 and found["experts"] == 4 and found["where"].startswith("mixtral.mdl:")
+    assert found["rows_balanced"] == 4 and found["rows_planned"] == 5 and found["rounds"] == 1
+    assert found["sent_bytes"] == 2 * 4 * rows / 2 * (5 * 16 + 3)
+    assert found["sent_bytes_balanced"] == pytest.approx(found["sent_bytes"] * 16 / 20)
+    assert found["saved_bytes"] == 2 * 4 * rows * (16 + 1 + 2 * 12)
+    (tmp_path / "rounds.mdl").write_text(text.replace(given, "capacity = none, rounds = true").replace(
+        "    xe = dispatch", "    y = 0 * x\n    repeat 4 {\n    xe = dispatch").replace(
+        "    return sum(combine(ye, chosen), choice)", "    y = y + sum(combine(ye, chosen), choice)\n    }\n    return y"))
+    found, = report("--mesh=ep=2", "--recompute=full", file=tmp_path / "rounds.mdl", **sizes)["experts"]
+    assert found["rows_planned"] == 16 and found["rounds"] == 4, "every token of both sequences, in one queue"
+    assert found["saved_bytes"] == 0, "each round is computed again, one at a time"
+    said = run(MPC, "report", tmp_path / "rounds.mdl", "--mesh=ep=2", *words_of(**sizes)).stdout
+    assert "a queue has 32 choices of 4 experts: 8 rows of each if balanced, 16 planned, in 4 rounds" in said
+    assert "experts" not in report()
+
+
 def test_causes(report):
     for row in report("--mesh=dp=2,tp=2", "--zero=2")["communication"]["collectives"]:
         assert re.fullmatch(r"(shard|sequence|zero)\.[\w.]+", row["cause"]), row

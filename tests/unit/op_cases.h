@@ -114,6 +114,8 @@ static const Case cases[] = {
     { OP_dispatch, "{over=b+i+k, dims=[e:4, s:2]}", { { "f32[k:6~8, h:3~4, b:2, i:2]", -1, 1 }, ROUTES } },
     { OP_combine, "{dim=e, key=s}", { { "f32[e:4, s:2, h:3~4]", -1, 1 }, ROUTES } },
     { OP_combine, "{dim=e, key=s}", { { "f32[i:2, h:3~4, s:2, e:4]", -1, 1 }, ROUTES } },
+    { OP_collect, "{dim=e, key=s, over=k}", { { "f32[e:4, s:2, h:3~4]", -1, 1 }, ROUTES, { "f32[k:6~8, b:2]", -1, 1 } } },
+    { OP_collect, "{dim=e, key=s, over=k+b}", { { "f32[i:2, h:3~4, s:2, e:4]", -1, 1 }, ROUTES } },
     { OP_all_reduce, NULL, { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_all_gather, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_reduce_scatter, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },

@@ -7,11 +7,11 @@
 
 #include <math.h>
 
-/* Ops of floats without a gradient for any operand: they have steps instead of slopes, stop gradients, or only occur in
- * gradients.  For any other op, a missing gradient of a float is an error. */
-static const OpKind flat[] = { OP_sign,        OP_stop_gradient, OP_gelu_slope,       OP_gelu_tanh_slope,
-                               OP_scatter_add, OP_attend_grad,   OP_attend_bias_grad, OP_cummax,
-                               OP_top_k,       OP_place,         OP_lse_add,          OP_lse_share };
+/* Ops of floats without a gradient for any operand: they have steps instead of slopes, stop gradients, only occur in
+ * gradients, or are made behind them.  For any other op, a missing gradient of a float is an error. */
+static const OpKind flat[] = { OP_sign,        OP_stop_gradient,    OP_gelu_slope, OP_gelu_tanh_slope, OP_scatter_add,
+                               OP_attend_grad, OP_attend_bias_grad, OP_cummax,     OP_top_k,           OP_place,
+                               OP_lse_add,     OP_lse_share,        OP_collect };
 
 static bool is_flat(OpKind kind)
 {

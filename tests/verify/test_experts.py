@@ -9,7 +9,18 @@ SIZES = dict(layers=2, embed=8, kv_heads=4, group=2, head=2, ff=8, seq=8, vocab=
 CAPACITIES = ["capacity = 1.25, within = batch", "capacity = none", "capacity = 0.75"]
 MESHES = [dict(dp=2), dict(cp=2), dict(ep=2), dict(ep=4), dict(tp=2), dict(dp=2, ep=2), dict(ep=2, tp=2), dict(cp=2, ep=2),
           dict(dp=2, tp=2), dict(dp=2, ep=4), dict(dp=2, cp=2, ep=2), dict(dp=2, ep=2, tp=2), dict(pp=2),
-          dict(dp=2, pp=2), dict(ep=2, pp=2), dict(dp=2, ep=2, pp=2)]
+          dict(dp=2, pp=2), dict(ep=2, pp=2), dict(dp=2, ep=2, pp=2), dict(ep=8), dict(cp=2, ep=2, pp=2)]
+ATTEND = ["gather", "ring", "all_to_all"]  # each mesh with cp has each of them
+ROUNDS = """    y = 0 * x
+    repeat 2 {
+        xe = dispatch(x, chosen, experts, slots, capacity = none, rounds = true)
+        pe = dispatch(p / sum(p, choice), chosen, experts, slots, capacity = none, rounds = true)
+        ye = dot(silu(dot(xe, w_gate, embed)) * dot(xe, w_up, embed) * pe, w_down, ff)
+        y = y + sum(combine(ye, chosen), choice)
+    }
+    return y
+}
+"""
 ROUTER = "softmax(dot(x, w, embed), experts)"
 
 
@@ -21,6 +32,9 @@ def cases():
 def model_text(number, mesh, capacity, folded):
     axes = ", ".join(f"{axis} = {mesh.get(axis, 1)}" for axis in ("dp", "cp", "ep", "pp", "tp"))
     text = (ROOT / "examples" / "mixtral.mdl").read_text().split("parallel {")[0]
+    if capacity == "capacity = none" and number % 2:
+        begin = text.index("    xe = dispatch")
+        text = text[:begin] + ROUNDS + text[text.index("}\n", begin) + 2:]
     text = text.replace("capacity = 1.25, within = batch", capacity)
     if number % 5 == 4:  # all tokens to two experts
         text = text.replace(ROUTER, "softmax(0.01 * dot(x, w, embed) - cast(iota(experts), f32), experts)")
@@ -28,7 +42,7 @@ def model_text(number, mesh, capacity, folded):
     mesh {axes}
     shard {"experts, batch" if "dp" in folded else "batch"} over dp
     shard {"experts, batch" if "ep" in folded else "experts"} over ep
-    shard seq over cp
+    shard seq over cp (attend = {ATTEND[number % 3]})
     shard kv_heads, ff, vocab over tp{" else seq" if number % 3 == 0 else ""}
     pipeline layers over pp
     zero {number % 4} over dp, cp{", ep" if "ep" in folded else ""}
@@ -42,7 +56,7 @@ def test_no_pass_changes_experts(tmp_path, number, mesh, capacity, folded):
     option = ["--verify-passes", "--verify-passes=exact"][number % 2]
     ranks = mesh.get("dp", 1) * (mesh["ep"] if "ep" in folded else 1)
     steps = 2 if "none" in capacity or "within" in capacity else 1  # micro-batches
-    said = [f"-D{name}={value}" for name, value in SIZES.items()]
+    said = [f"-D{name}={value}" for name, value in {**SIZES, "experts": max(4, mesh.get("ep", 1))}.items()]
     for setting in (f"batch={2 * ranks * steps}", "microbatch=2", "clip=0.01",
                     "precision=" + ["fp32", "bf16", "fp32", "fp16"][number % 4]):
         said += ["--set", f"train.{setting}"]

@@ -15,6 +15,9 @@ RULES = {  # mesh, lines in place of those of llama.mdl
     "blocks": ("cp=2", ["shard seq over cp (attend = ring, blocks = 4)"]),
     "gathered-blocks": ("cp=2,tp=2", ["shard seq over cp (blocks = 4)", "shard (kv_heads, group), ff, vocab over tp else seq"]),
     "blocks-of-parts": ("out=2,inner=2", ["shard seq over out (attend = ring, blocks = 4)", "shard seq over inner"]),
+    "heads-of-queries": ("cp=2,tp=2", ["shard seq over cp (attend = all_to_all)", "shard kv_heads, ff over tp"]),
+    "heads-of-queries-inside": ("out=2,inner=2,tp=2", ["shard seq over out (attend = ring)", "shard seq over inner (attend = all_to_all)",
+                                                       "shard kv_heads, ff over tp"]),
     "seq-over-tp-too": ("cp=2,tp=2", ["shard seq over cp (attend = ring)", "shard ff over tp else seq"]),
 }
 

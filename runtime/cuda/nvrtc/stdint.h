@@ -13,6 +13,7 @@ typedef unsigned long long uint64_t;
 
 #define INT32_MIN (-2147483647 - 1)
 #define INT32_MAX 2147483647
+#define INT64_MAX 9223372036854775807ll
 #define INT64_C(x) x##ll
 
 #endif
