@@ -7,7 +7,8 @@
 
 typedef enum { IDIOM_FUNCTION, IDIOM_SETTING, IDIOM_SIGN } IdiomKind;
 
-/* offer(), for which `F.layer_norm` is `layernorm`: names are one but for '_', capitals and what stands before a point. */
+/* offer(), for which `F.layer_norm` is `layernorm`: names are one but for '_', capitals and what stands before a point.
+ */
 void offer_spelled(NearMiss *near, const char *name);
 
 /* A help text, or NULL, after all names were offered. */
