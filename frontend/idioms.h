@@ -11,6 +11,9 @@ typedef enum { IDIOM_FUNCTION, IDIOM_SETTING, IDIOM_SIGN } IdiomKind;
  */
 void offer_spelled(NearMiss *near, const char *name);
 
+/* Offers all functions of the language. */
+void offer_functions(NearMiss *near);
+
 /* A help text, or NULL, after all names were offered. */
 const char *help_with(Arena *arena, IdiomKind kind, const NearMiss *near);
 
