@@ -5,8 +5,6 @@
  */
 #include "builtins.h"
 
-#include "idioms.h"
-
 #include <string.h>
 
 typedef struct {
@@ -35,12 +33,6 @@ static const Builtin *find_builtin(const char *name)
 }
 
 bool is_function(const char *name) { return find_builtin(name) != NULL; }
-
-void offer_functions(NearMiss *near)
-{
-    for (int i = 0; i < N_BUILTINS; i++)
-        offer_spelled(near, builtins[i].name);
-}
 
 static const Operand wrong = { .kind = WRONG };
 

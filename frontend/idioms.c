@@ -1,9 +1,8 @@
 /* idioms.c -- looks names of other frameworks up in idioms.def. */
 #include "idioms.h"
 
-#include "lowering.h"
-
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 typedef struct {
@@ -14,6 +13,11 @@ typedef struct {
 static const Idiom idioms[] = {
 #define IDIOM(kind, names, help) { IDIOM_##kind, names, help },
 #include "idioms.def"
+};
+
+static const char *const functions[] = {
+#define BUILTIN(name, ...) #name,
+#include "builtins.def"
 };
 
 /* Compares what stands behind the last point with the first `length` letters of `other`. */
@@ -37,6 +41,12 @@ void offer_spelled(NearMiss *near, const char *name)
         *near = (NearMiss){ .name = near->name, .best = name };
     else
         offer(near, name);
+}
+
+void offer_functions(NearMiss *near)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        offer_spelled(near, functions[i]);
 }
 
 const char *find_idiom(IdiomKind kind, const char *name)

@@ -22,6 +22,9 @@ const char *find_idiom(IdiomKind kind, const char *name);
  */
 void offer_spelled(NearMiss *near, const char *name);
 
+/* Offers all functions of the language. */
+void offer_functions(NearMiss *near);
+
 /* A help text, or NULL, after all names were offered. */
 const char *help_with(Arena *arena, IdiomKind kind, const NearMiss *near);
 

@@ -401,7 +401,6 @@ Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *cons
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim);
 
 bool is_function(const char *name); /* of the language */
-void offer_functions(NearMiss *near);
 Operand call_function(Lower *l, const Ast *call);
 Operand choose(Lower *l, const Ast *call);                    /* if(c, a, b) */
 bool has_no_positions(Lower *l, Name dim, Loc at);            /* reports a dim of which none may be named */

@@ -1,5 +1,5 @@
-/* config.c -- `need`, `cycle`, `if` and `set` of a .map file: what config.json says, as values of the model's consts and
- * dims. */
+/* config.c -- `need`, `cycle`, `if` and `set` of a .map file: what config.json says, as values of the model's consts
+ * and dims. */
 #include "folder.h"
 #include "name_map.h"
 

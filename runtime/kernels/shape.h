@@ -93,8 +93,8 @@ typedef struct {
     } x, position, y; /* position has no feature */
     RtType type;
     bool interleaved, inverse; /* pairs (2i, 2i + 1), not (i, i + feature / 2); by the negative angle */
-    double base, stretch; /* positions are divided by this */
-    RtPart part;          /* of seq */
+    double base, stretch;      /* positions are divided by this */
+    RtPart part;               /* of seq */
 } RtRope;
 
 /* The positions of rotations by place: a constant, like RT_NO_SEGMENT. */

@@ -62,7 +62,9 @@ static void check_rope(RtType type, bool interleaved, bool inverse, int64_t feat
 static void check_positions(bool of_heads)
 {
     enum { OUTER = 2, SEQ = 5, MIDDLE = 3, FEATURE = 8, COUNT = OUTER * SEQ * MIDDLE * FEATURE };
-    RtRope s = { .outer = OUTER, .seq = SEQ, .middle = MIDDLE, .feature = FEATURE, .base = 100, .stretch = 1, .type = RT_F32 };
+    RtRope s = {
+        .outer = OUTER, .seq = SEQ, .middle = MIDDLE, .feature = FEATURE, .base = 100, .stretch = 1, .type = RT_F32
+    };
     s.x.middle = s.y.middle = FEATURE, s.x.seq = s.y.seq = MIDDLE * FEATURE;
     s.x.outer = s.y.outer = SEQ * MIDDLE * FEATURE;
     s.position.outer = SEQ * MIDDLE, s.position.seq = MIDDLE, s.position.middle = of_heads;
@@ -72,7 +74,9 @@ static void check_positions(bool of_heads)
     float *x = random_array(COUNT, RT_F32), *y = allocate(COUNT * 4), *want = allocate(COUNT * 4);
     SAME_BITS(y, COUNT * 4, memset(y, 0x5A, COUNT * 4), rt_rope(x, position, y, s));
     for (int64_t row = 0; row < OUTER * SEQ * MIDDLE; row++) {
-        RtRope alone = { .outer = 1, .seq = 1, .middle = 1, .feature = FEATURE, .base = 100, .stretch = 1, .type = RT_F32 };
+        RtRope alone = {
+            .outer = 1, .seq = 1, .middle = 1, .feature = FEATURE, .base = 100, .stretch = 1, .type = RT_F32
+        };
         alone.part.first = position[of_heads ? row : row / MIDDLE * MIDDLE];
         alone.part.jump_from = 1;
         rt_rope(x + row * FEATURE, RT_NO_POSITION, want + row * FEATURE, alone);

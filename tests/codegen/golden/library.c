@@ -88,7 +88,7 @@ static void rope_2(const float *x, float *y)
         .interleaved = false,
         .inverse = false,
         .base = 10000,
-        .stretch = 1,
+        .stretch = 2.5,
     };
     rt_rope(x, RT_NO_POSITION, y, shape);
 }
