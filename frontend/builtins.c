@@ -5,6 +5,8 @@
  */
 #include "builtins.h"
 
+#include "idioms.h"
+
 #include <string.h>
 
 typedef struct {
