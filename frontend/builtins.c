@@ -422,14 +422,25 @@ CALL(mean)
     return tensor_operand(mean_by_labels(l, a->x[0], over, a->call->name_loc));
 }
 
+/* Of no sum: all products, over the dims of both, those of a first. */
+static Value *outer_product(Lower *l, Value *a, Value *b)
+{
+    Value *product = EMIT(l, OP_mul, NO_ATTRS, a, b);
+    Type order = a->type;
+    for (int i = 0; product && i < b->type.rank; i++)
+        if (find_dim(&a->type, b->type.dim[i].name) < 0)
+            order.dim[order.rank++] = b->type.dim[i];
+    return reorder(l, product, &order);
+}
+
 CALL(dot)
 {
     Name name;
     for (int i = 0; i < a->dims.count; i++)
         if (!need_dim(l, a->x[1], a->ast[1], a->dims.name[i], a->dim_ast[i]->loc, &name))
             return wrong;
-    if (!a->dims.count) /* of no sum: all products, over the dims of both */
-        return tensor_operand(EMIT(l, OP_mul, NO_ATTRS, a->x[0], a->x[1]));
+    if (!a->dims.count)
+        return tensor_operand(outer_product(l, a->x[0], a->x[1]));
     return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = a->dims }, a->x[0], a->x[1]));
 }
 

@@ -236,17 +236,6 @@ static bool find_stretches(Lower *l, const Arguments *a, const Dim *to, Name str
 
 /* --- Joining --------------------------------------------------------------------------------- */
 
-static Value *in_order_of(Lower *l, Value *x, const Type *like)
-{
-    Names order = { 0 };
-    bool same = true;
-    for (int i = 0; i < like->rank; i++) {
-        add_name(&order, like->dim[i].name);
-        same &= x->type.dim[i].name == like->dim[i].name;
-    }
-    return same ? x : EMIT(l, OP_reorder, (Attrs){ .order = order }, x);
-}
-
 static bool pieces_fit(Lower *l, const Arguments *a, const Name stretch[], const Dim *to)
 {
     int64_t sum = 0;
@@ -298,7 +287,7 @@ CALL(concat)
             y = piece;
         else
             y = EMIT(l, OP_concat, ((Attrs){ .dims = { 1, { i + 1 < a->count ? so_far : to } } }), y,
-                     in_order_of(l, piece, &y->type));
+                     reorder(l, piece, &y->type));
         if (!y)
             return wrong;
     }
