@@ -160,6 +160,8 @@ KINDS = {
     "norm_in_half": Kind("inside of a norm all is rounded to bf16", "wrong", drawn=False, later=True),
     "read_sum": Kind("a sum that a repeat or scan carries stays pending over ranks, though each turn's is read", "cannot add pending sums",
                      drawn=False, later=True),
+    "word_name": Kind("a value is named as a function, type or macro of C, or a word of C++", "C compiler|kernels.cu", drawn=False,
+                      later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
