@@ -28,13 +28,13 @@ const char *local_type(DType dtype) { return c_of[dtype].local; }
 /* Words of C and C++, types, macros, variables and some functions of their libraries and of CUDA, and names that the
  * emitted functions use. */
 static const char reserved[] =
-    " abs alignas alignof alloca and and_eq asm assert atomicAdd auto begin bitand bitor block blockDim blockIdx"
+    " alignas alignof alloca and and_eq asm assert atomicAdd auto begin bitand bitor block blockDim blockIdx"
     " bool break case catch ceilf char char16_t char32_t char8_t class co_await co_return co_yield compl concept"
     " const const_cast consteval constexpr constinit continue cosf decltype default delete dim3 do double"
     " dynamic_cast else end enum erff errno expf explicit expm1f export extern fabsf false float float2 float4"
     " floorf fmaf fmaxf fminf for friend gamma goto gridDim half i if index inline int int16_t int2 int32_t int4"
-    " int64_t int8_t intptr_t isfinite isinf isnan iteration j0 j1 jn linux log1pf logf long main max memcpy"
-    " memmove memset min mutable namespace new noexcept noreturn not not_eq nullptr offsetof operator or or_eq"
+    " int64_t int8_t intptr_t isfinite isinf isnan iteration j0 j1 jn linux log1pf logf long main memcpy"
+    " memmove memset mutable namespace new noexcept noreturn not not_eq nullptr offsetof operator or or_eq"
     " part powf private protected ptrdiff_t public register reinterpret_cast requires restrict return rintf"
     " roundf row rsqrtf scratch short signbit signed signgam sinf size_t sizeof sqrtf ssize_t static"
     " static_assert static_cast stderr stdin stdout struct switch tanhf template this threadIdx thread_local"
