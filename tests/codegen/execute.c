@@ -8,6 +8,7 @@
  * the results of @main close to the interpreter's. -e: only writes the C, to stdout.
  */
 #include "codegen/codegen.h"
+#include "codegen/text/names.h"
 #include "ir/interp/interp.h"
 #include "runtime/convert.h"
 #include "tests/codegen/files.h"
