@@ -396,7 +396,7 @@ static void put_operands(const Run *run, int rank)
         for (int i = 0; i < op->args.count + op->results.count; i++) {
             allow_operand(run->m, &run->operands, run->first[n] + i, i < op->args.count);
             if (i < op->args.count)
-                put_part(run->m, &run->operands, run->first[n] + i, &run->tensor[run->first[n] + i], rank);
+                put_rank_part(run->m, &run->operands, run->first[n] + i, &run->tensor[run->first[n] + i], rank);
         }
     }
 }

@@ -137,7 +137,7 @@ void allow_operand(const Module *m, const Operands *o, int operand, bool is_writ
     } while (next_place(&w));
 }
 
-void put_part(const Module *m, const Operands *o, int operand, const Tensor *tensor, int rank)
+void put_rank_part(const Module *m, const Operands *o, int operand, const Tensor *tensor, int rank)
 {
     const Type *type = &o->value[operand]->type;
     bool is_term = type->partial && type->by == BY_SUM && !has_pending(m, type, rank);

@@ -25,7 +25,7 @@ double rounded(double x, DType dtype);
 
 /* Copies the rank's part of a tensor to memory.  Padding is unchanged, except that masks are false there, since
  * passes/layout/padding.c makes them by position. */
-void put_part(const Module *m, const Operands *o, int operand, const Tensor *tensor, int rank);
+void put_rank_part(const Module *m, const Operands *o, int operand, const Tensor *tensor, int rank);
 
 /* Copies the rank's results to the tensor: pending sums are added, pending maxima taken.  False if an element was never
  * written. */
