@@ -25,16 +25,21 @@ const char *element_constant(DType dtype) { return c_of[dtype].constant; }
 RtType element_rt_type(DType dtype) { return c_of[dtype].type; }
 const char *local_type(DType dtype) { return c_of[dtype].local; }
 
-/* Words of C, variables and some functions of its library, and names that the emitted functions use; sorted. */
-static const char *const reserved[] = {
-    "INFINITY", "NAN",      "asm",       "auto",    "begin", "block",   "bool",   "break",  "case",
-    "char",     "const",    "continue",  "default", "do",    "double",  "else",   "end",    "enum",
-    "extern",   "false",    "float",     "for",     "gamma", "goto",    "i",      "if",     "index",
-    "inline",   "int",      "iteration", "j0",      "j1",    "jn",      "linux",  "long",   "main",
-    "part",     "register", "restrict",  "return",  "row",   "scratch", "short",  "signed", "signgam",
-    "sizeof",   "static",   "struct",    "switch",  "true",  "typedef", "typeof", "union",  "unix",
-    "unsigned", "void",     "volatile",  "while",   "y0",    "y1",      "yn",
-};
+/* Words of C and C++, types, macros, variables and some functions of their libraries and of CUDA, and names that the
+ * emitted functions use. */
+static const char reserved[] =
+    " alignas alignof alloca and and_eq asm assert atomicAdd auto begin bitand bitor block blockDim blockIdx"
+    " bool break case catch ceilf char char16_t char32_t char8_t class co_await co_return co_yield compl concept"
+    " const const_cast consteval constexpr constinit continue cosf decltype default delete dim3 do double"
+    " dynamic_cast else end enum erff errno expf explicit expm1f export extern fabsf false float float2 float4"
+    " floorf fmaf fmaxf fminf for friend gamma goto gridDim half i if index inline int int16_t int2 int32_t int4"
+    " int64_t int8_t intptr_t isfinite isinf isnan iteration j0 j1 jn linux log1pf logf long main memcpy"
+    " memmove memset mutable namespace new noexcept noreturn not not_eq nullptr offsetof operator or or_eq"
+    " part powf private protected ptrdiff_t public register reinterpret_cast requires restrict return rintf"
+    " roundf row rsqrtf scratch short signbit signed signgam sinf size_t sizeof sqrtf ssize_t static"
+    " static_assert static_cast stderr stdin stdout struct switch tanhf template this threadIdx thread_local"
+    " throw true truncf try typedef typeid typename typeof uint16_t uint2 uint32_t uint4 uint64_t uint8_t"
+    " uintptr_t union unix unsigned using virtual void volatile warpSize wchar_t while xor xor_eq y0 y1 yn ";
 
 char *c_identifier(Module *m, const char *text, int room)
 {
@@ -62,22 +67,44 @@ char *hashed_identifier(Module *m, const char *text, bool is_plain)
     return is_plain && strcmp(name, text) == 0 ? name : arena_text(&m->arena, "%s_%08" PRIx32, name, hash_of(text));
 }
 
-static int compare_with_word(const void *name, const void *word) { return strcmp(name, *(const char *const *)word); }
+static bool is_reserved(const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = strstr(reserved, name); at; at = strstr(at + 1, name))
+        if (at[-1] == ' ' && at[length] == ' ')
+            return true;
+    return false;
+}
+
+/* NULL, M_PI, RT_RUN: capitals, but for single ones. */
+static bool may_be_macro(const char *name)
+{
+    bool is_small = !name[1];
+    for (const char *c = name; *c && !is_small; c++)
+        is_small = islower((unsigned char)*c);
+    return !is_small;
+}
+
+/* Names that are none with a number behind them either. */
+static bool is_strange(const char *name)
+{
+    return strncmp(name, "rt_", 3) == 0 || strncmp(name, "__", 2) == 0 || may_be_macro(name);
+}
 
 static bool is_taken(const NameSpace *names, const char *name)
 {
-    if (bsearch(name, reserved, sizeof reserved / sizeof *reserved, sizeof *reserved, compare_with_word))
+    if (is_reserved(name))
         return true;
     if (map_get(&names->taken, intern_text(names->module, name)))
         return true;
-    return strncmp(name, "rt_", 3) == 0;
+    return is_strange(name);
 }
 
 const char *new_identifier(NameSpace *names, const char *text)
 {
     Arena *arena = &names->module->arena;
     const Name base = intern_text(names->module, c_identifier(names->module, text, 20));
-    const char *name, *before = strncmp(base, "rt_", 3) == 0 ? "v_" : "";
+    const char *name, *before = is_strange(base) ? "v_" : "";
     intptr_t number = (intptr_t)map_get(&names->last, base);
     do {
         number++;

@@ -162,6 +162,8 @@ KINDS = {
                      drawn=False, later=True),
     "outer_order": Kind("an outer product has the dims of its larger operand first, not of its first one: experts drop other tokens", "wrong",
                         drawn=False, later=True),
+    "word_name": Kind("a value is named as a function, type or macro of C, or a word of C++", "C compiler|kernels.cu", drawn=False,
+                      later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

@@ -14,9 +14,10 @@ DIM_NAMES = ["embed", "heads", "head", "ff", "tap", "lat", "group", "state"]
 CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x",
                     *("one_of_several_dims_with_a_name_that_is_longer_than_most_and_ends_in_" + end for end in "abc")]
 
-# Words of the training step, and of what the compiler adds to a name.
+# Words of the training step, of what the compiler adds to a name, and of the languages that it writes.
 STEP_NAMES = ["key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps", "v", "momentum", "total",
-              "grad", "grad_norm", "d", "fwd", "bwd", "eval", "predict"]
+              "grad", "grad_norm", "d", "fwd", "bwd", "eval", "predict",
+              "new", "half", "this", "template", "memcpy", "NULL", "M_PI", "expf", "size_t", "errno", "__x", "threadIdx", "lane"]
 
 
 @dataclass(eq=False)
