@@ -102,7 +102,7 @@ RtCollective stage_message(Module *m, const Type *type, int axis)
 }
 
 /* Rows of experts, which tokens fill in part? */
-static bool has_filled_dim(const Module *m, const Type *type)
+static bool has_filled_dim(Module *m, const Type *type)
 {
     for (int i = 0; i < type->rank; i++)
         if (filled_by(m, type->dim[i].name))

@@ -24,21 +24,27 @@ static void ce_0(const float *restrict logits, const int32_t *restrict labels, c
             const bool ne = labels_row != (-1);
             float max = -INFINITY;
             float sum_2 = 0.0f;
+            for (int64_t begin = 0; begin < 5003; begin += 1024) {
+                const int64_t end = begin + 1024 < 5003 ? begin + 1024 : 5003;
 #pragma omp simd reduction(+ : sum_2) reduction(max : max)
-            for (int64_t vocab = 0; vocab < 5003; vocab++) {
-                const float logits_i = logits[row * 5120 + vocab];
-                const int32_t iota = vocab;
-                const bool eq = labels_row == iota;
-                const float where = eq ? logits_i : 0.0f;
-                max = logits_i > max ? logits_i : max;
-                sum_2 += where;
+                for (int64_t vocab = begin; vocab < end; vocab++) {
+                    const float logits_i = logits[row * 5120 + vocab];
+                    const int32_t iota = vocab;
+                    const bool eq = labels_row == iota;
+                    const float where = eq ? logits_i : 0.0f;
+                    max = logits_i > max ? logits_i : max;
+                    sum_2 += where;
+                }
             }
             float sum = 0.0f;
+            for (int64_t begin = 0; begin < 5003; begin += 1024) {
+                const int64_t end = begin + 1024 < 5003 ? begin + 1024 : 5003;
 #pragma omp simd reduction(+ : sum)
-            for (int64_t vocab = 0; vocab < 5003; vocab++) {
-                const float sub = logits[row * 5120 + vocab] - max;
-                const float exp = expf(sub);
-                sum += exp;
+                for (int64_t vocab = begin; vocab < end; vocab++) {
+                    const float sub = logits[row * 5120 + vocab] - max;
+                    const float exp = expf(sub);
+                    sum += exp;
+                }
             }
             const float log = logf(sum);
             const float lse_row = log + max;
