@@ -1,5 +1,6 @@
 /* attend.c -- the built-in function attend: checks of its arguments, and what kernels need of its operands. */
 #include "builtins.h"
+#include "compose.h"
 
 #include <math.h>
 

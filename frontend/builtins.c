@@ -4,6 +4,7 @@
  * and shift; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
+#include "compose.h"
 
 #include "idioms.h"
 

@@ -6,7 +6,7 @@
  * Intermediate values are f32 for every train.precision: if terms cancel, as in the gradient of a norm, narrower ones
  * would leave only rounding errors.
  */
-#include "lowering.h"
+#include "compose.h"
 
 #include <float.h>
 #include <math.h>

@@ -6,6 +6,7 @@
  */
 #include "experts.h"
 #include "builtins.h"
+#include "compose.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* expr.c -- expressions: numbers fold, tensors become ops, dims are matched by name. */
-#include "lowering.h"
+#include "compose.h"
 
 #include <float.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  * What a repeat carries is, in its first copy, what it was before, and in the others, what the copy before has left.  A
  * mean of it inside must mean the same in all of them. */
-#include "lowering.h"
+#include "compose.h"
 
 Labelled *note_labels(Lower *l, Labelled labelled)
 {

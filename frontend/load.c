@@ -7,8 +7,8 @@
  * They are statistics of the batch as those of updates are (state.c), of tensors that the step feeds with zeros: it
  * returns what their gradients say.  The counts have a dim of their own, so that no layout splits them.
  */
+#include "compose.h"
 #include "experts.h"
-#include "lowering.h"
 
 static bool is_counted(const Lower *l, const Value *chosen, Name slots)
 {

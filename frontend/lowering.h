@@ -484,21 +484,6 @@ void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one 
 Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
 
-/* --- Functions composed of primitive ops: of NULL, they give NULL ----------------------------- */
-
-Value *sum_over(Lower *l, Value *x, Names dims);
-Value *mean_over(Lower *l, Value *x, Names dims);
-Value *softmax(Lower *l, Value *x, Name dim);
-Value *log_softmax(Lower *l, Value *x, Name dim);
-Value *logsumexp(Lower *l, Value *x, Name dim);
-Value *layernorm(Lower *l, Value *x, Name dim, double eps);
-Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
-Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2], Value *bias,
-                 Value *sinks); /* as by the op attend */
-Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
-Value *one_hot(Lower *l, Value *index, Dim along);
-Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
-
 /* --- shapes.c ------------------------------------------------------------------------------------- */
 
 Value *split_dim(Lower *l, Value *x, Dim whole, Dims parts);        /* of sizes that fit */

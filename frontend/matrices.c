@@ -7,6 +7,7 @@
  * bias, `in` is empty.
  */
 #include "builtins.h"
+#include "compose.h"
 
 #include <string.h>
 

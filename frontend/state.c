@@ -11,7 +11,7 @@
  * What follows the statistic is the function @update.bias(%bias, %load), which the step calls in place of an optimizer,
  * for all copies of a repeat at once.
  */
-#include "lowering.h"
+#include "compose.h"
 
 #include <string.h>
 
