@@ -1,4 +1,5 @@
 """Computes the loss of a program in PyTorch, from the tree: whole batches, parameters under their full names."""
+import functools
 import math
 from dataclasses import dataclass
 
@@ -279,10 +280,16 @@ class Evaluation:
         if e.function in REDUCTIONS:
             x = self.expression(e.arguments[0], values, place)
             dims = [d.name for d in e.arguments[1:]] or list(x.dims)
-            return self.rounded(tensors.wrapped(REDUCTIONS[e.function](x, dims)))
+            return self.rounded(self.summed_in_f32(e.function, tensors.wrapped(REDUCTIONS[e.function](x, dims)), x, dims))
         if e.function in ("maximum", "minimum"):
             return self.rounded(self.combine(e.function, *[self.expression(x, values, place) for x in e.arguments]))
         raise Wrong(f"no function is named {e.function}")
+
+    def summed_in_f32(self, function, result, x, dims):
+        if function not in ("sum", "mean") or x.kind != "f32" or self.rounding.draw is None:
+            return result
+        size = REDUCTIONS[function](Tensor(x.data.detach().abs(), x.dims, ignored=x.ignored), dims)
+        return Tensor(self.rounding.of_sum(result.data, size.data), result.dims, result.fed_by, result.ignored)
 
     def instance(self, e, values, place):
         block, name = self.blocks[e.function], e.instance or e.function
@@ -347,7 +354,7 @@ class Evaluation:
         return tensors.along(lambda data, at: function(data, at, eps), x, e.arguments[1].name)
 
     def call_layernorm(self, e, values, place):
-        return self.normalised(tensors.layernorm, e, values, place)
+        return self.normalised(functools.partial(tensors.layernorm, rounding=self.rounding), e, values, place)
 
     def call_rmsnorm(self, e, values, place):
         return self.normalised(tensors.rmsnorm, e, values, place)

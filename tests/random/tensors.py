@@ -87,6 +87,13 @@ class Rounding:
         cancels = (gradient != 0) | (gradient.norm() <= 1e-12 * norm)
         return gradient + 2.0**-24 * (norm + 1e-9) * noise * cancels
 
+    def of_sum(self, total, size):
+        """Partial sums are rounded to f32, also where the whole is a number of few bits: five times the same, divided by five, is
+        nearly that.  size: the same sum of absolute values."""
+        if self.draw is None or total.dtype != torch.float64:
+            return total
+        return total + 2.0**-24 * size.detach() * torch.randn(total.shape, generator=self.draw, dtype=torch.float64)
+
     def __call__(self, x):
         return Rounded.apply(x, self) if self.bits and x.dtype == torch.float64 else x
 
@@ -242,8 +249,9 @@ def rmsnorm(data, at, eps):
     return data * torch.rsqrt((data * data).mean(at, keepdim=True) + eps)
 
 
-def layernorm(data, at, eps):
-    return rmsnorm(data - data.mean(at, keepdim=True), at, eps)
+def layernorm(data, at, eps, rounding):
+    mean = rounding.of_sum(data.mean(at, keepdim=True), data.abs().mean(at, keepdim=True))
+    return rmsnorm(data - mean, at, eps)
 
 
 def cross_entropy(logits, labels, dim, ignore):
