@@ -92,6 +92,7 @@ static void count_bytes(int64_t bytes)
 
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
+    emulated_forget_waits();
     if (nmemories == MAX_MEMORIES || used_bytes + (int64_t)bytes > device_bytes())
         return cudaErrorMemoryAllocation;
     size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;

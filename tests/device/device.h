@@ -20,7 +20,8 @@
  *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded (for more of products: cublaslt.c)
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
  *   EMULATED_NODES=FILE       for the nodes of the largest graph, and those of all
- *   EMULATED_WAITS=FILE       for how often the processor waited for new work of the first stream
+ *   EMULATED_WAITS=FILE       for how often the processor waited for new work of the first stream, after the
+ *                             last allocation: products are timed before, more or fewer of them
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
  *   EMULATED_STOP=N           hangs after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL
@@ -41,6 +42,8 @@ typedef bool EmulatedWork(void *data);
 
 /* Puts work into a stream's queue, with a copy of `data`. */
 void emulated_enqueue(EmulatedStream *stream, EmulatedWork *work, const void *data, size_t bytes);
+
+void emulated_forget_waits(void); /* of the processor, until now */
 
 /* Does the work needed to empty the stream; or, if it may stay late, a part of it: true if it is empty. */
 void emulated_drain(EmulatedStream *stream);

@@ -2,6 +2,7 @@
 import json
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,8 +179,12 @@ def test_it_learns_and_samples(trainer, train, tmp_path):
 
 
 def test_threads_do_not_show(trainer, train):
+    """Kernels add in one order for any number of threads; oneDNN's products do not without AVX-512, where they may be rounded
+    otherwise."""
     one, two = train(trainer("mixed.mdl"), 4, "--threads", 1), train(trainer("mixed.mdl"), 4, "--threads", 2)
-    assert losses(one) == losses(two)
+    has_one_order = "avx512f" in (Path("/proc/cpuinfo").read_text().split())
+    for figures, others in zip(losses(one), losses(two)):
+        assert figures == (others if has_one_order else pytest.approx(others, rel=1e-6))
 
 
 # --- Inputs and evaluation --------------------------------------------------------------------------------------------

@@ -297,7 +297,7 @@ def test_every_function_has_a_case():
     names = re.findall(r"^BUILTIN\((\w+),", table, re.M)
     text = model_text()
     assert len(names) > 30
-    own = ["orthogonal", "random"]  # of optimizers: test_optimizers.py; tests of its own, here
+    own = ["orthogonal", "random", "training"]  # of optimizers: test_optimizers.py; tests of its own, here; of evaluation: tests/random
     assert not [name for name in names if f"{name}(" not in text and name not in own]
 
 

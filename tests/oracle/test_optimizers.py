@@ -259,5 +259,6 @@ def test_resumes_bit_for_bit(tmp_path):
 def test_no_mean_to_evaluate(tmp_path):
     out = compile_model(source("optimizer = sgd(lr = 1)"), tmp_path)
     data = write_text(tmp_path / "text", 1000)
-    run = subprocess.run([out / "trainer", "--data", data, "--steps", "1", "--ema"], capture_output=True, text=True)
+    run = subprocess.run([out / "trainer", "--data", data, "--steps", "1", "--ema", "--eval-data", data],
+                         capture_output=True, text=True)
     assert run.returncode == 1 and "keeps no mean of its weights: train { ema = 0.999 } does" in run.stderr

@@ -217,7 +217,7 @@ def test_files_that_are_no_tokens(run, refused, tmp_path, magic, said):
 
 def test_tensors_are_no_text(run, refused, tmp_path):
     """A file of records, for the trainer of another model: else it trains on the bytes of the header."""
-    write_checkpoint(tmp_path / "a.safetensors", {}, {"tokens": np.zeros((40, SEQ + 1), np.int32)})
+    write_checkpoint(tmp_path / "a.safetensors", {"tokens": np.zeros((40, SEQ + 1), np.int32)})
     said = refused("--data", "a.safetensors", "--steps", 1)
     assert "--data a.safetensors: it begins as safetensors does: give --data INPUT=FILE if its tensors are records" in said
     run("--data", "tokens=a.safetensors", "--steps", 1)
