@@ -148,7 +148,7 @@ def generalise(draw, state, block):
     numbers = []
     found = list(literals(block))
     for holder, field in draw.sample(found, min(len(found), draw.choice([0, 1, 2]))) if draw.random() < 0.4 else ():
-        if isinstance(holder[field], Name):  # one expression in two places
+        if not isinstance(holder[field], (Number, Flag)):  # one expression in two places
             continue
         name = state.fresh("k")
         numbers.append(holder[field])
