@@ -4,8 +4,8 @@
  * and shift; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
-#include "compose.h"
 
+#include "compose.h"
 #include "idioms.h"
 
 #include <string.h>
@@ -96,6 +96,13 @@ static bool bind_dims(Lower *l, const Symbol *several, const Ast *ast, Arguments
     return true;
 }
 
+/* Where there is no dim: max(x, y) may be meant as maximum(x, y). */
+static const char *dim_help(const Builtin *f)
+{
+    const char *idiom = find_idiom(IDIOM_REDUCTION, f->name);
+    return idiom ? idiom : f->usage;
+}
+
 static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
 {
     Dim declared;
@@ -109,8 +116,7 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     if (several && several->kind == S_DIMS && letter == 'd' && strpbrk(f->args, "*+"))
         return bind_dims(l, several, ast, a);
     if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
-        const char *habit = find_idiom(IDIOM_REDUCTION, f->name);
-        complain(l, (Where){ .at = ast->loc, .help = habit ? habit : f->usage }, "the name of a dim is needed here");
+        complain(l, (Where){ .at = ast->loc, .help = dim_help(f) }, "the name of a dim is needed here");
         return false;
     }
     Symbol *named = find_symbol(l->scope, ast->name);
@@ -119,8 +125,7 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
                                       symbol->kind == S_PARAM || symbol->kind == S_INPUT);
     if (is_tensor) {
         named->used = true;
-        const char *habit = find_idiom(IDIOM_REDUCTION, f->name);
-        complain(l, (Where){ .at = ast->loc, .help = habit ? habit : f->usage }, "'%s' is %s, not a dim", ast->name,
+        complain(l, (Where){ .at = ast->loc, .help = dim_help(f) }, "'%s' is %s, not a dim", ast->name,
                  symbol_noun(symbol->kind));
         return false;
     }

@@ -7,14 +7,8 @@
 
 static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
 
-/* Names that the templates use, words of C++ that C does not have, and CUDA's. */
-static const char *const taken[] = {
-    "e",         "count",    "item",     "lane",     "team",     "pack",      "other",    "together", "class",
-    "new",       "delete",   "this",     "template", "private",  "public",    "operator", "default",  "namespace",
-    "virtual",   "try",      "catch",    "throw",    "using",    "friend",    "mutable",  "explicit", "export",
-    "and",       "or",       "not",      "xor",      "compl",    "bitand",    "bitor",    "typename", "protected",
-    "threadIdx", "blockIdx", "blockDim", "gridDim",  "warpSize", "constexpr", "nullptr",  "alignas",  "static_assert",
-};
+/* Names that the templates use; words of C++ and CUDA are reserved for all targets (text/names.c). */
+static const char *const taken[] = { "e", "count", "item", "lane", "team", "pack", "other", "together" };
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
 {

@@ -207,10 +207,11 @@ static char *sum_in_chunks(const Nest *n, const Loop *loop, const char *low, con
     return close_text(&k->m->arena, &text);
 }
 
+/* Of a loop that has a pragma: it is not in order. */
 static bool is_long_sum(const Nest *n, const Loop *loop, const char *low)
 {
     const int64_t parts = low && region_of(n)->blocks > 1 ? region_of(n)->blocks : 1;
-    return loop->size / parts > SUM_CHUNK && *clause(n, SUM) && !is_in_order(n);
+    return loop->size / parts > SUM_CHUNK && *clause(n, SUM);
 }
 
 static int count_loops(const Nest *n)
