@@ -4,7 +4,7 @@
 #   BLESS=1            rewrite golden files (read the diff afterwards)
 set -u
 cd "$(dirname "$0")/.." || exit 2
-export BUILD="${BUILD:-build}" BLESS="${BLESS:-}"
+export BUILD="${BUILD:-build}" BLESS="${BLESS:-}" MPC_PEAK_FLOPS=1e9
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 passed=0 failed=0 names=

@@ -29,8 +29,9 @@ typedef struct {
     float *totals;           /* divisors of the evaluation that is running */
     RtLayers loads, dropped; /* of the last step */
     int64_t skipped_steps;   /* before the next one; -1: none are skipped */
-    double peak;             /* flops/s of the best product */
-    double step_s;           /* of a step, smoothed */
+    double peak;             /* flops/s of all ranks, of which mfu is the share: said, or of the best product */
+    bool is_peak_said;
+    double step_s; /* of a step, smoothed */
 } RtRun;
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */

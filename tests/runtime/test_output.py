@@ -62,7 +62,8 @@ def test_out_of_memory_is_told_before_allocating(refused, run):
 
 # --- Log ----------------------------------------------------------------------------------------
 
-def test_log_has_every_field(run, tmp_path, data):
+def test_log_has_every_field(run, tmp_path, data, monkeypatch):
+    monkeypatch.delenv("MPC_PEAK_FLOPS", raising=False)
     run("--data", "data.txt", "--steps", 3, "--log", "log")
     lines = read_log(tmp_path / "log")
     assert [line["step"] for line in lines] == [1, 2, 3]
@@ -76,6 +77,16 @@ def test_log_has_every_field(run, tmp_path, data):
         assert abs(line["mfu"] - 1e6 / seconds / peak) < 1e-4 + 4e-6 / seconds * line["mfu"] and line["mfu"] <= 1
         assert line["peak_bytes"] > 1_000_000 and np.float32(line["loss"]) == np.float32(f"{line['loss']:.9g}")
     assert 5 < lines[0]["loss"] < 7  # near log(256)
+
+
+def test_peak_that_is_said(run, refused, tmp_path, data):
+    """A step faster than it shows a share above 1: what was said is not corrected."""
+    run("--data", "data.txt", "--steps", 2, "--peak-flops", 1e3, "--log", "log")
+    for line in read_log(tmp_path / "log"):  # tiny.c: 1e6 flops
+        seconds = line["step_ms"] / 1e3  # to a microsecond
+        assert line["mfu"] > 1 and abs(line["mfu"] * 1e3 * seconds / 1e6 - 1) < 1e-6 / seconds
+    assert refused("--data", "data.txt", "--steps", 2, "--peak-flops", 0, status=2) == \
+        "error: --peak-flops must be between 0.1 and 1e+18, not 0"
 
 
 def test_log_of_a_fresh_run_replaces_the_old_one_where_it_may(run, refused, tmp_path, data):
