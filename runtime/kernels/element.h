@@ -8,7 +8,11 @@
 #include <math.h>
 #include <stdint.h>
 
+#ifdef __OPTIMIZE__
 #define RT_INLINE static inline __attribute__((always_inline))
+#else
+#define RT_INLINE static inline /* one copy of each, which takes half the time to compile */
+#endif
 
 /* glibc has vector versions of these (libmvec; within 4 units in the last place); gcc uses them if they are declared
  * so. */

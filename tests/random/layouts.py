@@ -273,10 +273,10 @@ def choose_attends(draw, program, lines):
               if isinstance(e, Call) and e.function in ("dispatch", "combine", "balance") for d in e.arguments if isinstance(d, Name)}
 
     def can_deal(rule, before, met, blocks):
-        """Is the axis the outermost one of sequences that are not exchanged for heads, and have no rows by expert?"""
-        dims = {e.arguments[3].name for e in met}
+        """Is the axis the outermost one of all dims of its rule, which are not exchanged for heads and have no rows by
+        expert?"""
         taken = {d for other in before for d in other.dims}
-        return (dims and not dims & (taken | routed) and all(isinstance(d, str) for d in rule.dims) and
+        return (met and all(isinstance(d, str) for d in rule.dims) and not {*rule.dims} & (taken | routed) and
                 rule.options.get("attend") != Name("all_to_all") and
                 all(stored(program, known, d) % (blocks * ranks[rule.axis]) == 0 for d in rule.dims))
 
