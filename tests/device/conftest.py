@@ -73,7 +73,7 @@ def compiled(tmp_path_factory, cache):
             said = [f"-D{name}={value}" for name, value in SIZES[model].items() if name not in changed]
             for name, value in {**SETTINGS, **dict(settings)}.items():
                 said += ["--set", f"train.{name}={value}"]
-            said += ["--target", target, "--cflags=-rdynamic" if target == "cuda" else "--cflags=-O0", *options]
+            said += ["--target", target, "--cflags=-O0 -rdynamic" if target == "cuda" else "--cflags=-O0", *options]
             text = (ROOT / "examples" / f"{model}.mdl").read_text()
             assert edit[0] in text
             (folder / f"{model}.mdl").write_text(text.replace(*edit))

@@ -12,11 +12,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_MEMORIES = 64, PAGE = 4096, UNWRITTEN = 0xFF };
+enum { MAX_MEMORIES = 64, PAGE = 4096, HUGE_PAGE = 1 << 21, UNWRITTEN = 0xFF };
 
 typedef struct {
-    char *base;
-    size_t bytes, mapped;
+    char *base, *all; /* with pages around it that nothing may touch */
+    size_t bytes, mapped, all_mapped;
 } Memory;
 
 static Memory memories[MAX_MEMORIES];
@@ -96,15 +96,18 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
     if (nmemories == MAX_MEMORIES || used_bytes + (int64_t)bytes > device_bytes())
         return cudaErrorMemoryAllocation;
     size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
-    char *all = mmap(NULL, mapped + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* pages around it */
+    size_t before = mapped < HUGE_PAGE ? PAGE : HUGE_PAGE, all_mapped = mapped + 2 * before;
+    char *all = mmap(NULL, all_mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED)
         return cudaErrorMemoryAllocation;
-    memories[nmemories++] = (Memory){ all + PAGE, bytes, mapped };
-    mprotect(all + PAGE, mapped, PROT_READ | PROT_WRITE);
-    memset(all + PAGE, UNWRITTEN, mapped);
-    mprotect(all + PAGE, mapped, PROT_NONE);
+    char *base = all + before - (uintptr_t)all % before; /* huge pages, since mprotect takes time for each */
+    madvise(base, mapped, MADV_HUGEPAGE);
+    memories[nmemories++] = (Memory){ base, all, bytes, mapped, all_mapped };
+    mprotect(base, mapped, PROT_READ | PROT_WRITE);
+    memset(base, UNWRITTEN, mapped);
+    mprotect(base, mapped, PROT_NONE);
     count_bytes((int64_t)bytes);
-    *at = all + PAGE;
+    *at = base;
     return cudaSuccess;
 }
 
@@ -113,7 +116,7 @@ cudaError_t cudaFree(void *at)
     for (int i = 0; i < nmemories; i++)
         if (memories[i].base == at) {
             used_bytes -= (int64_t)memories[i].bytes;
-            munmap(memories[i].base - PAGE, memories[i].mapped + 2 * PAGE);
+            munmap(memories[i].all, memories[i].all_mapped);
             memories[i] = memories[--nmemories];
             return cudaSuccess;
         }

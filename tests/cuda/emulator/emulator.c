@@ -92,14 +92,15 @@ static void leave(State state)
         _longjmp(now.scheduler, 1);
 }
 
-static void run_thread(void)
+/* One thread after the other, of all blocks and kernels: a fiber is made once, since that takes system calls. */
+static _Noreturn void run_threads(void)
 {
     void *arguments[EMULATOR_MAX_ARGUMENTS]; /* on the fiber's stack, where a kernel may read */
-    memcpy(arguments, now.arguments, (size_t)now.narguments * sizeof *arguments);
-    now.kernel(arguments);
-    now.fiber[now.thread].is_begun = false;
-    leave(DONE);
-    abort(); /* a fiber that is done is begun anew */
+    for (;;) {
+        memcpy(arguments, now.arguments, (size_t)now.narguments * sizeof *arguments);
+        now.kernel(arguments);
+        leave(DONE);
+    }
 }
 
 static void begin(Fiber *fiber)
@@ -113,7 +114,7 @@ static void begin(Fiber *fiber)
     fiber->start.uc_stack.ss_sp = fiber->stack;
     fiber->start.uc_stack.ss_size = STACK;
     fiber->start.uc_link = NULL;
-    makecontext(&fiber->start, run_thread, 0);
+    makecontext(&fiber->start, run_threads, 0);
     fiber->is_begun = true;
 }
 
@@ -164,7 +165,7 @@ static bool step(void)
 static void run_block(void)
 {
     for (int i = 0; i < now.threads; i++)
-        now.fiber[i].state = RUNNABLE, now.fiber[i].is_begun = false;
+        now.fiber[i].state = RUNNABLE;
     memset(now.warp, 0, sizeof now.warp);
     now.barriers = 0;
     now.any[0] = now.any[1] = false;
@@ -200,6 +201,8 @@ bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments,
     if (now.dynamic_shared)
         emulator_drop_shared(now.dynamic_shared);
     free(now.dynamic_shared);
+    for (int i = 0; now.is_over && i < threads; i++)
+        now.fiber[i].is_begun = false; /* it may have been left within a kernel */
     return now.faults == 0;
 }
 

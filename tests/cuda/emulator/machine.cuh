@@ -13,11 +13,15 @@
 
 #define __global__
 #define __device__
+#ifdef __OPTIMIZE__
 #define __forceinline__ inline __attribute__((always_inline))
+#else
+#define __forceinline__ inline
+#endif
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("rt_shared")))
 #define __constant__ __attribute__((section("rt_constant")))
-#define RT_INLINE static inline __attribute__((always_inline))
+#define RT_INLINE static __forceinline__
 #define RT_DYNAMIC_SHARED(name) unsigned char *const name = (unsigned char *)emulator_dynamic_shared()
 
 #define RT_ON_BOUNDARY(pointer, bytes) emulator_on_boundary(pointer, bytes)
