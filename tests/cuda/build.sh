@@ -10,16 +10,18 @@ FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -
 mkdir -p "$BUILD"
 codegen/text/embed.sh codegen/text/templates/*.c > "$BUILD/templates.h.new"
 cmp -s "$BUILD/templates.h.new" "$BUILD/templates.h" || mv "$BUILD/templates.h.new" "$BUILD/templates.h"
-objects=
+objects= stale=
 for source in ir/*.c ir/*/*.c codegen/*.c codegen/text/*.c codegen/row/*.c codegen/product/*.c codegen/library/*.c \
     codegen/cuda/*.c tests/cuda/emulator/*.c; do
     object=$BUILD/$(basename "$source" .c).o
     objects="$objects $object"
     if [ ! -e "$object" ] || [ -n "$(find ir codegen tests/cuda/emulator "$BUILD/templates.h" \( -name '*.h' -o -name '*.def' -o -path "$source" \) -newer "$object")" ]; then
-        # shellcheck disable=SC2086
-        $CC $FLAGS -c "$source" -o "$object"
+        stale="$stale $source"
     fi
 done
+export CC FLAGS BUILD
+# shellcheck disable=SC2016
+echo $stale | xargs -r -n 1 -P 2 sh -c '$CC $FLAGS -c "$1" -o "$BUILD/$(basename "$1" .c).o"' --
 # shellcheck disable=SC2086
 $CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" tests/cuda/execute.c tests/cuda/machine.c tests/cuda/memory.c tests/cuda/moved.c tests/cuda/ranks.c $objects -o "$BUILD/execute" -ldl -lm
 # shellcheck disable=SC2086
