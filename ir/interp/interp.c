@@ -250,6 +250,16 @@ static void spoil(Interp *in, Sharded *held)
     held->part = own.part;
 }
 
+/* The floats that an op computes: constants are exact, and what is renamed shares its operand's memory. */
+static void shake_results(Interp *in, const Op *op, const Sharded args[], const Sharded results[])
+{
+    for (int i = 0; i < op->results.count && op->args.count && info(op)->family != CONTROL; i++) {
+        const bool is_shared = args[0].part && results[i].part && args[0].part[0].data == results[i].part[0].data;
+        if (results[i].part && is_float(op->results.at[i]->type.dtype) && !is_shared)
+            shake(in, &in->options->shaking, &results[i]);
+    }
+}
+
 /* Runs one op; stores its results in value[first...]. */
 static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], int first)
 {
@@ -282,6 +292,8 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         return false;
     in->running = around;
     in->op = op; /* a call has run others */
+    if (in->options->shaking.by != 0)
+        shake_results(in, op, args, &value[first]);
     if (in->options->tangents && info(op)->family != CONTROL && !run_tangent(in, op, args, &value[first]))
         return false;
     if (in->memory && !write_results(in, op, &value[first]))

@@ -39,14 +39,19 @@ typedef struct {
  * free_tensors(). */
 bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[]);
 
+/* Random relative errors, as if by rounding to few digits; by = 0: none.  They show how much rounding is magnified. */
+typedef struct {
+    double by;
+    uint64_t seed;
+} Shaking;
+
 /* Forward mode: derivatives along one direction, computed together with the values, op by op, by rules independent of
  * the gradients that autodiff builds.  At kinks, the conventions are the same: several largest elements have equal
  * weight, and relu and abs have slope 0 at 0.  Only for programs before sharding, with reals. */
 typedef struct {
     const Tensor *args; /* the tangent of each parameter; data NULL: zero */
     Tensor *results;    /* the tangent of each result; data NULL: zero.  Freed like results */
-    double shake;       /* random relative error of every derivative, as if by rounding; 0: none */
-    uint64_t seed;      /* seed of these errors */
+    Shaking shaking;    /* of every derivative */
 } Tangents;
 
 typedef struct {
@@ -54,6 +59,7 @@ typedef struct {
     bool exact;               /* floats are residues modulo a prime, in args and results too: see make_exact */
     bool rounds;              /* round_bf16 and round_f16 round; else they are the identity */
     const Tangents *tangents; /* NULL: values alone */
+    Shaking shaking;          /* of every computed float */
     bool placed;              /* f has been through the memory pass: run in its storage, see below */
 } RunOptions;
 

@@ -188,7 +188,7 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
         ds[j] += x->at[BIAS] ? *bias_at(x, DBIAS, i, j) : 0;
         *dlse += exp(score - lse) * ds[j];
     }
-    *dlse *= shaken(x->tangents, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
+    *dlse *= shaken(&x->tangents->shaking, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
     for (int64_t j = 0; j < x->keys; j++) {
         const double score = is_visible(x, i, j) ? score_of(x, i, j) : -INFINITY;
         if (score == -INFINITY)

@@ -444,6 +444,21 @@ bool copies_agree(Interp *in, const Sharded *held, Name name)
     return true;
 }
 
+/* --- Simulated rounding --------------------------------------------------------------------------------- */
+
+double shaken(const Shaking *shaking, uint64_t value, uint64_t number)
+{
+    return 1 + shaking->by * (2 * hashed_number(shaking->seed + value * 1000003, number) - 1);
+}
+
+void shake(Interp *in, const Shaking *shaking, const Sharded *held)
+{
+    in->shaken++;
+    for (int rank = 0; rank < in->ranks && shaking->by != 0; rank++)
+        for (int64_t i = 0; i < held->part[rank].count; i++)
+            held->part[rank].data[i] *= shaken(shaking, in->shaken, (uint64_t)i);
+}
+
 /* --- Stages --------------------------------------------------------------------------------------------- */
 
 void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)

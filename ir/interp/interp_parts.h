@@ -45,7 +45,7 @@ typedef struct {
     Activation now;
     Slots *plans;
     const char *iteration; /* see Seen.iteration */
-    uint64_t shaken;       /* so many values, see Tangents.shake */
+    uint64_t shaken;       /* so many values, see Shaking */
     Stages running;        /* the function at hand runs on these alone */
     Staged *staged;        /* the action of a schedule that `running` does; NULL: none */
     int depth;             /* of calls */
@@ -199,14 +199,16 @@ bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y);
  * of the row that is read?  Then it may be read again after results have been written. */
 bool is_read_after_writing(Interp *in, const Func *kernel, Value *param);
 
+/* 1, or a random number close to it: the number-th of value `value`. */
+double shaken(const Shaking *shaking, uint64_t value, uint64_t number);
+void shake(Interp *in, const Shaking *shaking, const Sharded *held); /* all elements, equally where ranks have copies */
+
 /* --- Forward mode ------------------------------------------------------------------------- */
 
 /* The tangents of the results of an op (no call, no loop), from those of its operands. */
 bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results[]);
 Sharded tangent_of(Interp *in, const Sharded *x); /* as a separate tensor; zeros if it has none */
 
-/* 1, or with Tangents.shake a random number close to it: the number-th of this seed. */
-double shaken(const Tangents *tangents, uint64_t seed, uint64_t number);
 bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
 
 #endif

@@ -48,11 +48,6 @@ static double complex analytic(OpKind kind, double complex z)
     }
 }
 
-double shaken(const Tangents *tangents, uint64_t seed, uint64_t number)
-{
-    return 1 + tangents->shake * (2 * hashed_number(tangents->seed + seed * 1000003, number) - 1);
-}
-
 /* Functions that saturate: gradients compute the slope as 1 - y^2 or the like, with the rounding error of 1. */
 static bool saturates(OpKind kind)
 {
@@ -158,7 +153,8 @@ static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], co
                 int64_t at = w.offset[2 * n] + i * w.step[2 * n];
                 dy->part[rank].data[at] = tangent_at(op->kind, x, d, y->part[rank].data[at]);
                 if (saturates(op->kind))
-                    dy->part[rank].data[at] += (shaken(in->options->tangents, in->shaken, (uint64_t)at) - 1) * d[0];
+                    dy->part[rank].data[at] +=
+                        (shaken(&in->options->tangents->shaking, in->shaken, (uint64_t)at) - 1) * d[0];
             }
     }
 }
@@ -259,16 +255,6 @@ static bool find_tangent(Interp *in, const Op *op, const Sharded args[], const S
     return true;
 }
 
-/* Simulates rounding of each derivative to few digits. */
-static void shake(Interp *in, const Sharded *dy)
-{
-    const Tangents *tangents = in->options->tangents;
-    in->shaken++;
-    for (int rank = 0; rank < in->ranks && tangents->shake != 0; rank++)
-        for (int64_t i = 0; i < dy->part[rank].count; i++)
-            dy->part[rank].data[i] *= shaken(tangents, in->shaken, (uint64_t)i);
-}
-
 /* Operands that are not floats have no tangent, nor have results of steps and stop_gradient. */
 bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
@@ -279,14 +265,14 @@ bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results
         return true;
     if (op->kind == OP_attend) {
         bool good = run_attend_tangent(in, op, args, results);
-        shake(in, &(Sharded){ .type = results[0].type, .part = results[0].tangent });
+        shake(in, &in->options->tangents->shaking, &(Sharded){ .type = results[0].type, .part = results[0].tangent });
         return good;
     }
     Sharded dy = hold(in, results[0].type);
     if (!find_tangent(in, op, args, &results[0], &dy))
         return false;
     if (op->kind != OP_rename) /* which shares its operand's */
-        shake(in, &dy);
+        shake(in, &in->options->tangents->shaking, &dy);
     results[0].tangent = dy.part;
     return true;
 }

@@ -9,6 +9,10 @@
 
 enum { LOSS_SCALE = 8 };
 
+/* As in slopes.c: errors of 1e-9 show by how much those of 1e-16 are magnified, of which a thousand times is allowed.
+ */
+static const double shake_by = 1e-9, allowed = 1e-13;
+
 /* The inputs of a run. */
 typedef struct {
     Module *m;
@@ -17,7 +21,7 @@ typedef struct {
     bool exact;
     const Observer *observer; /* of a step; or NULL */
     Name moved;               /* the parameter with a tangent; NULL: none */
-    Shaking shaking;
+    Shaking shaking;          /* of tangents, if there are any, else of values */
 } Run;
 
 static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
@@ -163,7 +167,8 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
         args[i] = argument_for(run, f, f->params.at[i], observables);
     RunOptions options = { .exact = run->exact,
                            .placed = n > 0 && f->params.at[0]->storage,
-                           .observer = run->observer };
+                           .observer = run->observer,
+                           .shaking = run->shaking };
     bool good = interpret_with(run->m, f, args, results, &options);
     for (int i = 0; good && i < f->results.count; i++) {
         if (run->overflows && i < 2) { /* of the norm only whether it is finite */
@@ -231,12 +236,14 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
     Tensor *args = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1), *ways = directions(run, f);
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
     Tensor *moved = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
-    Tangents tangents = { ways, moved, run->shaking.by, run->shaking.seed };
+    Tangents tangents = { ways, moved, run->shaking };
     bool good = true;
     for (int64_t micro = 0; good && micro < micros; micro++) {
         micro_args(run, f, micro, micros, totals, args);
         good = interpret_with(run->m, f, args, results,
-                              &(RunOptions){ .exact = run->exact, .tangents = run->moved ? &tangents : NULL });
+                              &(RunOptions){ .exact = run->exact,
+                                             .tangents = run->moved ? &tangents : NULL,
+                                             .shaking = run->moved ? (Shaking){ 0 } : run->shaking });
         for (int i = 0; good && i < f->results.count; i++) {
             sums[i] = numbers_of(run)->add(sums[i], results[i].data[0]);
             moves[i] += moved[i].data ? moved[i].data[0] : 0;
@@ -258,6 +265,8 @@ static bool run_model(const Run *run, double *loss, double *slope)
     double *totals = NEW_ARRAY(&run->m->arena, double, ncounts), *moves = NEW_ARRAY(&run->m->arena, double, ncounts);
     Run still = *run;
     still.moved = NULL;
+    if (run->moved)
+        still.shaking = (Shaking){ 0 };
     *loss = *slope = 0;
     if (counts && !sum_over_micros(&still, counts, NULL, totals, moves))
         return false;
@@ -291,7 +300,7 @@ static bool note_loss(const Run *run, Observables *observables)
 
 static bool may_skip(const Module *m) { return loss_scale_of(m) != 1 || m->train.skip_spikes > 0; }
 
-bool find_observables(Module *m, bool exact, Observables *observables)
+static bool find_all(Module *m, bool exact, Shaking shaking, Observables *observables)
 {
     static const struct {
         FuncRole role;
@@ -300,12 +309,24 @@ bool find_observables(Module *m, bool exact, Observables *observables)
     } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
     bool good = true;
     for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* with the tokens of both */
-        good = note_loss(&(Run){ .m = m, .step = step, .exact = exact }, observables);
+        good = note_loss(&(Run){ .m = m, .step = step, .exact = exact, .shaking = shaking }, observables);
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
         if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (may_skip(m) && !exact)))
-            good = run_program(&(Run){ .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact },
-                               func_with_role(m, runs[i].role), observables);
+            good = run_program(
+                &(Run){
+                    .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact, .shaking = shaking },
+                func_with_role(m, runs[i].role), observables);
     return good;
+}
+
+bool find_observables(Module *m, bool exact, Observables *observables)
+{
+    return find_all(m, exact, (Shaking){ 0 }, observables);
+}
+
+bool find_shaken_observables(Module *m, uint64_t seed, Observables *observables)
+{
+    return find_all(m, false, (Shaking){ shake_by, seed }, observables);
 }
 
 /* --- Comparing ------------------------------------------------------------------------------------------ */
@@ -324,13 +345,27 @@ static double size_of_noise(const Observables *observables, PortKind kind)
     return 1e-3 * largest;
 }
 
-bool same_observables(const Observables *before, const Observables *after, bool exact, int *at, Difference *difference)
+static double rounding_of(const Tensor *was, const Named *is, const Observables *shaken, double noise)
 {
-    const double tolerance = exact ? 0 : 1e-9;
+    double most = 0;
+    for (int i = 0; i < TRIES; i++) {
+        const Tensor *other = find_tensor(&shaken[i], is->name);
+        if (other)
+            most = fmax(most, tensor_difference(was, other, noise).by / shake_by * allowed);
+    }
+    return fmin(most, MOST_ROUNDING);
+}
+
+bool same_observables(const Observables *before, const Observables *after, const Compared *how, int *at,
+                      Difference *difference)
+{
     for (*at = 0; *at < after->count; ++*at) {
         const Named *is = &after->at[*at];
         const Tensor *was = find_tensor(before, is->name);
-        double noise = exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
+        const double noise = how->exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
+        double tolerance = how->exact ? 0 : 1e-9;
+        if (was && how->shaken)
+            tolerance = fmax(tolerance, rounding_of(was, is, how->shaken, noise));
         *difference = was ? tensor_difference(was, &is->tensor, noise) : (Difference){ 0 };
         if (difference->by > tolerance)
             return false;

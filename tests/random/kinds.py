@@ -164,6 +164,8 @@ KINDS = {
                         drawn=False, later=True),
     "word_name": Kind("a value is named as a function, type or macro of C, or a word of C++", "C compiler|kernels.cu", drawn=False,
                       later=True),
+    "magnified_rounding": Kind("--verify-passes: a rounding error that seven norms of equal numbers magnify", "verifier", drawn=False,
+                               later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
