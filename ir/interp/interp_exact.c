@@ -41,11 +41,13 @@ static double product_of(double a, double b)
 {
     if (!isfinite(a) || !isfinite(b))
         return a * b;
-    uint64_t quotient = (uint64_t)(a * b / (double)PRIME);
+    uint64_t quotient = (uint64_t)(a * b * (1.0 / (double)PRIME)); /* within 2: faster than a division */
     int64_t left = (int64_t)(whole(a) * whole(b) - quotient * PRIME);
-    if (left < 0)
+    while (left < 0)
         left += (int64_t)PRIME;
-    return (double)(left >= (int64_t)PRIME ? left - (int64_t)PRIME : left);
+    while (left >= (int64_t)PRIME)
+        left -= (int64_t)PRIME;
+    return (double)left;
 }
 
 static double power_of(double a, uint64_t exponent)
