@@ -9,10 +9,6 @@
 
 enum { LOSS_SCALE = 8 };
 
-/* As in slopes.c: errors of 1e-9 show by how much those of 1e-16 are magnified, of which a thousand times is allowed.
- */
-static const double shake_by = 1e-9, allowed = 1e-13;
-
 /* The inputs of a run. */
 typedef struct {
     Module *m;
@@ -324,11 +320,6 @@ bool find_observables(Module *m, bool exact, Observables *observables)
     return find_all(m, exact, (Shaking){ 0 }, observables);
 }
 
-bool find_shaken_observables(Module *m, uint64_t seed, Observables *observables)
-{
-    return find_all(m, false, (Shaking){ shake_by, seed }, observables);
-}
-
 /* --- Comparing ------------------------------------------------------------------------------------------ */
 
 /* A result that is mathematically zero (the gradient of a bias of keys, which adds the same number to all scores of a
@@ -345,29 +336,35 @@ static double size_of_noise(const Observables *observables, PortKind kind)
     return 1e-3 * largest;
 }
 
-static double rounding_of(const Tensor *was, const Named *is, const Observables *shaken, double noise)
+/* As in slopes.c: each intermediate value gets a random relative error of 1e-9, and the effect is scaled to 1e-16; a
+ * thousand times that is allowed. */
+static double rounding_of(Module *m, const Named *named, double noise)
 {
+    enum { TRIES = 2 };
+    const double by = 1e-9, allowed = 1e-13;
     double most = 0;
-    for (int i = 0; i < TRIES; i++) {
-        const Tensor *other = find_tensor(&shaken[i], is->name);
+    for (int i = 1; i <= TRIES; i++) {
+        Observables shaken = { 0 };
+        const Tensor *other =
+            find_all(m, false, (Shaking){ by, (uint64_t)i }, &shaken) ? find_tensor(&shaken, named->name) : NULL;
         if (other)
-            most = fmax(most, tensor_difference(was, other, noise).by / shake_by * allowed);
+            most = fmax(most, tensor_difference(&named->tensor, other, noise).by / by * allowed);
+        forget_observables(&shaken);
     }
-    return fmin(most, MOST_ROUNDING);
+    return most;
 }
 
-bool same_observables(const Observables *before, const Observables *after, const Compared *how, int *at,
+bool same_observables(Module *m, const Observables *before, const Observables *after, bool exact, int *at,
                       Difference *difference)
 {
+    const double tolerance = exact ? 0 : 1e-9, most_rounding = 1e-6;
     for (*at = 0; *at < after->count; ++*at) {
         const Named *is = &after->at[*at];
         const Tensor *was = find_tensor(before, is->name);
-        const double noise = how->exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
-        double tolerance = how->exact ? 0 : 1e-9;
-        if (was && how->shaken)
-            tolerance = fmax(tolerance, rounding_of(was, is, how->shaken, noise));
+        const double noise = exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
         *difference = was ? tensor_difference(was, &is->tensor, noise) : (Difference){ 0 };
-        if (difference->by > tolerance)
+        if (difference->by > tolerance &&
+            (exact || difference->by > most_rounding || difference->by > rounding_of(m, is, noise)))
             return false;
     }
     return true;

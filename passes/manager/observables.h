@@ -23,24 +23,15 @@ typedef struct Named {
     double noise; /* elements much smaller than this are rounding errors */
 } Named;
 
-/* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime.  The second:
- * with errors in all intermediate values. */
+/* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime. */
 bool find_observables(Module *m, bool exact, Observables *observables);
-bool find_shaken_observables(Module *m, uint64_t seed, Observables *observables);
 void forget_observables(Observables *observables);
 const Tensor *find_tensor(const Observables *observables, const char *name); /* or NULL */
 
-/* How two programs are compared.  A program may magnify rounding errors: a chain of norms of nearly equal numbers does,
- * by 1 / sqrt(eps) each.  Then `shaken` shows by how much. */
-enum { TRIES = 2 };
-#define MOST_ROUNDING 1e-6 /* a greater difference is none */
-typedef struct {
-    bool exact;                /* else to 1e-9 relative to the size of a tensor */
-    const Observables *shaken; /* TRIES of the first program; or NULL */
-} Compared;
-
-/* Do the tensors in both agree?  If not, sets *at and *difference for the first tensor of `after` that differs. */
-bool same_observables(const Observables *before, const Observables *after, const Compared *how, int *at,
+/* Do the tensors in both agree, to 1e-9 relative to their size, or exactly?  If not, sets *at and *difference for the
+ * first tensor of `after` that differs.  `m` is the program of `after`.  If it magnifies rounding errors (a chain of
+ * norms of nearly equal numbers does, by 1 / sqrt(eps) each), greater differences agree, below 1e-6. */
+bool same_observables(Module *m, const Observables *before, const Observables *after, bool exact, int *at,
                       Difference *difference);
 
 /* --- For slopes.c ------------------------------------------------------------------------------ */

@@ -210,11 +210,15 @@ int64_t rt_view_bytes(const RtView *view)
     return (last + 1) * element_bytes(view->type);
 }
 
-char *rt_view_open(const Rt *rt, const RtView *view) { return rt_window_open(rt, view->offset, rt_view_bytes(view)); }
+char *rt_view_open(const Rt *rt, const RtView *view)
+{
+    return view->is_held ? rt_window_open(rt, view->offset, rt_view_bytes(view)) : NULL;
+}
 
 void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_changed)
 {
-    rt_window_close(rt, window, view->offset, rt_view_bytes(view), is_changed);
+    if (view->is_held)
+        rt_window_close(rt, window, view->offset, rt_view_bytes(view), is_changed);
 }
 
 /* --- Elements ------------------------------------------------------------------------------- */

@@ -44,7 +44,8 @@ void rt_views_free(RtView *views, int count);
 /* The extent of its elements in the arena, from view->offset on, including gaps. */
 int64_t rt_view_bytes(const RtView *view);
 
-/* Opens its bytes of the arena for rt_view_read and rt_view_write; rt_view_close writes them back, if changed. */
+/* Opens its bytes of the arena for rt_view_read and rt_view_write; rt_view_close writes them back, if changed.  NULL if
+ * this rank has no part of it: its arena may end before view->offset. */
 char *rt_view_open(const Rt *rt, const RtView *view);
 void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_changed);
 

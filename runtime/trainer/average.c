@@ -28,16 +28,16 @@ static const RtView *view_named(const RtView *views, int count, const char *name
 }
 
 /* Before the first update the mean has no value: steps of fp16 that overflowed are none. */
-static bool is_begun(const RtRun *run, const RtView *views, int count)
+static bool is_begun(RtRun *run, const RtView *views, int count)
 {
     const RtView *applied = view_named(views, count, "optimizer.applied_steps");
-    int32_t steps = run->place.step > 0;
-    if (applied && steps) {
+    int32_t steps = !applied && run->place.step > 0;
+    if (applied && applied->is_held) {
         char *window = rt_view_open(&run->rt, applied);
         rt_view_read(applied, window, 0, 1, &steps);
         rt_view_close(&run->rt, applied, window, false);
     }
-    return steps > 0;
+    return rt_comm_max(&run->rt, steps) > 0;
 }
 
 static void exchange(const Rt *rt, const RtView *a, const RtView *b, float *of_a, float *of_b)

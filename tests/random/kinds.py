@@ -166,6 +166,8 @@ KINDS = {
                       later=True),
     "magnified_rounding": Kind("--verify-passes: a rounding error that seven norms of equal numbers magnify", "verifier", drawn=False,
                                later=True),
+    "unheld_window": Kind("a GPU of a stage reads its place of a tensor that it does not have, when a checkpoint is loaded",
+                          "beyond what was allocated", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
