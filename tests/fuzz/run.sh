@@ -8,9 +8,10 @@ mkdir -p "$out/mdl" "$out/mir"
 flags="-std=gnu17 -D_POSIX_C_SOURCE=200809L -O1 -g -DARENA_DEBUG -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
     -Iir -Ipasses -Ifrontend -Idriver -I${BUILD:-build}/gen"
 # shellcheck disable=SC2086
-clang-14 $flags tests/fuzz/fuzz_mir.c ir/*.c ir/*/*.c -lm -o "$out/fuzz_mir"
+clang-14 $flags tests/fuzz/fuzz_mir.c ir/*.c ir/*/*.c -lm -o "$out/fuzz_mir" &
 # shellcheck disable=SC2086
 clang-14 $flags -w tests/fuzz/fuzz_mdl.c ir/*.c ir/*/*.c frontend/*.c driver/format.c "${BUILD:-build}"/gen/*.c -lm -o "$out/fuzz_mdl"
+wait $!
 cp tests/pass/*.mir tests/unit/*.mir tests/codegen/*.mir "$out/mir/"
 cp examples/*.mdl tests/error/*.mdl tests/lower/*.mdl "$out/mdl/"
 for kind in mir mdl; do
