@@ -201,10 +201,10 @@ def test_actions_are_recorded(model, mesh, schedule, chunks, micros, compiled, d
         logs = []
         for options in ((), ("--no-graph",)):
             folder = tmp_path / f"{count}{len(options)}"
-            run(trainer, mesh, data, folder, *options, steps=2, of_rank="EMULATED_NODES=nodes$OMPI_COMM_WORLD_RANK",
+            run(trainer, mesh, data, folder, *options, steps=3, of_rank="EMULATED_NODES=nodes$OMPI_COMM_WORLD_RANK",
                 environment={"EMULATED_BYTES": str(planned_bytes(trainer))}.items())
             logs.append([(line["loss"], line["grad_norm"]) for line in read_log(folder / "log")])
-        assert logs[0] == logs[1] and len(logs[0]) == 2
+        assert logs[0] == logs[1] and len(logs[0]) == 3
         nodes[count] = [(tmp_path / f"{count}0" / f"nodes{rank}").read_text() for rank in range(ranks_of(mesh))]
     assert nodes[micros[0]] == nodes[micros[1]], nodes
 
