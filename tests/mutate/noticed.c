@@ -19,7 +19,8 @@ bool is_noticed(Module *m, const Observables *right, bool exact)
     Observables before = renamed(m, right), after = { 0 };
     Difference difference;
     int at;
-    bool noticed = !find_observables(m, exact, &after) || !same_observables(m, &before, &after, exact, &at, &difference);
+    bool noticed =
+        !find_observables(m, exact, &after) || !same_observables(m, &before, &after, exact, &at, &difference);
     forget_observables(&after);
     return noticed;
 }
