@@ -17,7 +17,7 @@ typedef struct {
     bool exact;
     const Observer *observer; /* of a step; or NULL */
     Name moved;               /* the parameter with a tangent; NULL: none */
-    Shaking shaking;          /* of tangents, if there are any, else of values */
+    Shaking shaking, moving;  /* of values; of tangents */
 } Run;
 
 static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
@@ -232,14 +232,13 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
     Tensor *args = NEW_ARRAY(&run->m->arena, Tensor, f->params.count + 1), *ways = directions(run, f);
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
     Tensor *moved = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
-    Tangents tangents = { ways, moved, run->shaking };
+    Tangents tangents = { ways, moved, run->moving };
     bool good = true;
     for (int64_t micro = 0; good && micro < micros; micro++) {
         micro_args(run, f, micro, micros, totals, args);
-        good = interpret_with(run->m, f, args, results,
-                              &(RunOptions){ .exact = run->exact,
-                                             .tangents = run->moved ? &tangents : NULL,
-                                             .shaking = run->moved ? (Shaking){ 0 } : run->shaking });
+        good = interpret_with(
+            run->m, f, args, results,
+            &(RunOptions){ .exact = run->exact, .tangents = run->moved ? &tangents : NULL, .shaking = run->shaking });
         for (int i = 0; good && i < f->results.count; i++) {
             sums[i] = numbers_of(run)->add(sums[i], results[i].data[0]);
             moves[i] += moved[i].data ? moved[i].data[0] : 0;
@@ -261,8 +260,6 @@ static bool run_model(const Run *run, double *loss, double *slope)
     double *totals = NEW_ARRAY(&run->m->arena, double, ncounts), *moves = NEW_ARRAY(&run->m->arena, double, ncounts);
     Run still = *run;
     still.moved = NULL;
-    if (run->moved)
-        still.shaking = (Shaking){ 0 };
     *loss = *slope = 0;
     if (counts && !sum_over_micros(&still, counts, NULL, totals, moves))
         return false;
@@ -272,7 +269,7 @@ static bool run_model(const Run *run, double *loss, double *slope)
 bool find_slope(Module *m, const char *param, const Shaking *shaking, double *slope)
 {
     double loss;
-    return run_model(&(Run){ .m = m, .moved = intern_text(m, param), .shaking = *shaking }, &loss, slope);
+    return run_model(&(Run){ .m = m, .moved = intern_text(m, param), .moving = *shaking }, &loss, slope);
 }
 
 bool watch_step(Module *m, const Observer *observer)
@@ -336,20 +333,21 @@ static double size_of_noise(const Observables *observables, PortKind kind)
     return 1e-3 * largest;
 }
 
-/* As in slopes.c: each intermediate value gets a random relative error of 1e-9, and the effect is scaled to 1e-16; a
- * thousand times that is allowed. */
-static double rounding_of(Module *m, const Named *named, double noise)
+static bool find_shaken(Module *m, Observables shaken[SHAKINGS])
 {
-    enum { TRIES = 2 };
-    const double by = 1e-9, allowed = 1e-13;
+    bool good = true;
+    for (int i = 0; i < SHAKINGS && good; i++)
+        good = find_all(m, false, (Shaking){ SHAKEN_BY, (uint64_t)i + 1 }, &shaken[i]);
+    return good;
+}
+
+static double rounding_of(const Named *named, const Observables shaken[SHAKINGS], double noise)
+{
     double most = 0;
-    for (int i = 1; i <= TRIES; i++) {
-        Observables shaken = { 0 };
-        const Tensor *other =
-            find_all(m, false, (Shaking){ by, (uint64_t)i }, &shaken) ? find_tensor(&shaken, named->name) : NULL;
+    for (int i = 0; i < SHAKINGS; i++) {
+        const Tensor *other = find_tensor(&shaken[i], named->name);
         if (other)
-            most = fmax(most, tensor_difference(&named->tensor, other, noise).by / by * allowed);
-        forget_observables(&shaken);
+            most = fmax(most, rounding_after(tensor_difference(&named->tensor, other, noise).by));
     }
     return most;
 }
@@ -358,14 +356,21 @@ bool same_observables(Module *m, const Observables *before, const Observables *a
                       Difference *difference)
 {
     const double tolerance = exact ? 0 : 1e-9, most_rounding = 1e-6;
+    Observables shaken[SHAKINGS] = { 0 };
+    bool same = true;
     for (*at = 0; *at < after->count; ++*at) {
         const Named *is = &after->at[*at];
         const Tensor *was = find_tensor(before, is->name);
         const double noise = exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
         *difference = was ? tensor_difference(was, &is->tensor, noise) : (Difference){ 0 };
-        if (difference->by > tolerance &&
-            (exact || difference->by > most_rounding || difference->by > rounding_of(m, is, noise)))
-            return false;
+        if (difference->by <= tolerance)
+            continue;
+        same = !exact && difference->by <= most_rounding && (shaken[0].count || find_shaken(m, shaken)) &&
+               difference->by <= rounding_of(is, shaken, noise);
+        if (!same)
+            break;
     }
-    return true;
+    for (int i = 0; i < SHAKINGS; i++)
+        forget_observables(&shaken[i]);
+    return same;
 }

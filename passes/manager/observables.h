@@ -28,6 +28,13 @@ bool find_observables(Module *m, bool exact, Observables *observables);
 void forget_observables(Observables *observables);
 const Tensor *find_tensor(const Observables *observables, const char *name); /* or NULL */
 
+/* How rounding errors are measured that cancelling terms leave, or that the program magnifies, since a result does not
+ * show their size: intermediate numbers get random relative errors of 1e-9, SHAKINGS times, and the effect is scaled to
+ * 1e-16.  A thousand times that is allowed. */
+enum { SHAKINGS = 2 };
+#define SHAKEN_BY 1e-9
+static inline double rounding_after(double effect) { return effect / SHAKEN_BY * 1e-13; }
+
 /* Do the tensors in both agree, to 1e-9 relative to their size, or exactly?  If not, sets *at and *difference for the
  * first tensor of `after` that differs.  `m` is the program of `after`.  If it magnifies rounding errors (a chain of
  * norms of nearly equal numbers does, by 1 / sqrt(eps) each), greater differences agree, below 1e-6. */

@@ -93,22 +93,18 @@ static bool find_given(Module *m, const Slopes *slopes, Given *given)
 /* --- Comparing --------------------------------------------------------------------------------------------- */
 
 /* The rounding error of a slope.  If terms cancel (a bias that adds the same number to all scores of a softmax), only
- * their rounding errors are left, and the result does not show their size.  So it is measured: each intermediate
- * derivative gets a random relative error of 1e-9, and the effect on the slope is scaled from 1e-9 to 1e-16.  A
- * thousand times that is tolerated. */
+ * their rounding errors are left: see SHAKINGS.  The errors are of intermediate derivatives. */
 static bool find_rounding(const char *before, const Slope *slope, double *rounding)
 {
-    enum { TRIES = 2 };
-    const double shake = 1e-9, allowed = 1e-13;
     Source source = { .path = "before", .text = before, .length = (int)strlen(before) };
     Diags diags = { .source = &source, .out = stderr };
     Module *m = parse_module(&source, &diags);
     bool good = diags.errors == 0;
     double shaken;
     *rounding = 0;
-    for (int i = 1; i <= TRIES && good; i++) {
-        good = find_slope(m, slope->param->name, &(Shaking){ shake, (uint64_t)i }, &shaken);
-        *rounding = fmax(*rounding, fabs(shaken - slope->slope) / shake * allowed);
+    for (int i = 1; i <= SHAKINGS && good; i++) {
+        good = find_slope(m, slope->param->name, &(Shaking){ SHAKEN_BY, (uint64_t)i }, &shaken);
+        *rounding = fmax(*rounding, rounding_after(fabs(shaken - slope->slope)));
     }
     free_module(m);
     return good;

@@ -12,6 +12,7 @@
 #include "train.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -335,13 +336,14 @@ static void sample(RtRun *run)
     rt_exchange_average(run);
 }
 
-/* Of all ranks together.  MPC_PEAK_FLOPS is for tests, whose steps take less time than the measurement. */
+/* Of all ranks together.  In tests MPC_PEAK_FLOPS stands for the option: measuring takes longer than their steps. */
 static double peak_flops(RtRun *run)
 {
     const char *text = getenv("MPC_PEAK_FLOPS");
-    const double said = run->options.peak_flops > 0 ? run->options.peak_flops : text ? strtod(text, NULL) : 0;
-    run->is_peak_said = said > 0;
-    return rt_comm_sum(&run->rt, run->is_peak_said ? said : rt_product_peak(&run->rt, 0.25));
+    double *said = &run->options.peak_flops;
+    if (!*said && text)
+        *said = fmax(strtod(text, NULL), 0);
+    return rt_comm_sum(&run->rt, *said > 0 ? *said : rt_product_peak(&run->rt, 0.25));
 }
 
 int rt_main(int argc, char **argv, const RtProgram *program)

@@ -154,7 +154,7 @@ static RtStepReport run_step(RtRun *run)
     double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
 
     double speed = program->flops_per_step / seconds;
-    if (speed > run->peak && !run->is_peak_said) /* other load has ended since the peak was measured */
+    if (speed > run->peak && !run->options.peak_flops) /* other load has ended since the peak was measured */
         run->peak = speed;
 
     const RtFunction *f = &program->step;

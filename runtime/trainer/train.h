@@ -30,8 +30,7 @@ typedef struct {
     RtLayers loads, dropped; /* of the last step */
     int64_t skipped_steps;   /* before the next one; -1: none are skipped */
     double peak;             /* flops/s of all ranks, of which mfu is the share: said, or of the best product */
-    bool is_peak_said;
-    double step_s; /* of a step, smoothed */
+    double step_s;           /* of a step, smoothed */
 } RtRun;
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */

@@ -50,7 +50,6 @@ def judge_one(job):
 def judge_all(mpc, folder, seen):
     """What is not as it should be, a text each."""
     tools = Tools(mpc, Path(folder) / "shared")
-    tools.prepare()
     variants.prepare([read_case(path)[1] for path, _ in fixtures(seen)], tools)
     with multiprocessing.Pool(2) as pool:
         jobs = [(path, kind, tools, seen) for path, kind in fixtures(seen)]

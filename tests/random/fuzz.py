@@ -154,7 +154,6 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         tools = Tools(arguments.mpc, folder / "shared")
-        tools.prepare()
         variants.prepare(arguments.variants, tools)
         deadline = time.time() + arguments.seconds
         workers = [multiprocessing.Process(target=start_worker, args=(n, arguments, folder, numbers, results, deadline))

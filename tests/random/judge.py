@@ -202,7 +202,6 @@ def main():
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(said.mpc, Path(folder) / "shared")
-        tools.prepare()
         judge = Judge(tools, said.keep or Path(folder) / "work")
         failed = False
         for path in said.files:

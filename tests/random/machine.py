@@ -64,8 +64,6 @@ class Tools:
         self.sanitized = self.build / "sanitize"
         self.device = self.build / "device"
         self.has_device = self.has_sanitized = False
-
-    def prepare(self):
         self.shared.mkdir(parents=True, exist_ok=True)
 
     def prepare_sanitized(self):

@@ -380,7 +380,6 @@ def main():
     said = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(said.mpc, Path(folder) / "shared")
-        tools.prepare()
         case, own = read_case(said.file)
         name = said.variant or own
         variants.prepare([name], tools)
