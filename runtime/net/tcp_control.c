@@ -6,7 +6,7 @@
  *
  * A leaving rank sends the reason (BYE or ABORT), closes its side of each connection, and stays until the others have
  * done the same, so that it is not taken for dead.  A rank that receives ABORT forwards it to all others.  A rank that
- * does not leave in time after ABORT is stuck, and is killed by the ranks on its machine. */
+ * does not answer it in time is stuck, and is killed by the ranks on its machine. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -79,12 +79,13 @@ _Noreturn void rt_control_abort(int status)
 }
 
 /* While the connection of a process is open, its PID is valid. */
-static void kill_those_left(void)
+static void kill_those_stuck(void)
 {
     const RtProcess *own = &control.peer[control.own].process;
     for (int q = 0; q < control.count; q++) {
         const RtProcess *other = &control.peer[q].process;
-        if (control.link[q].is_connected && other->pid_namespace == own->pid_namespace)
+        const Link *link = &control.link[q];
+        if (link->is_connected && !link->has_sent[RT_FRAME_ABORT] && other->pid_namespace == own->pid_namespace)
             kill((pid_t)other->pid, SIGKILL);
     }
 }
@@ -152,20 +153,31 @@ static int fill(struct pollfd ready[])
     return connected;
 }
 
-/* Runs until this rank and all others have left, or have been given up. */
+/* Reads one frame of each rank that has sent one within `patience` (ms); returns how many have. */
+static int receive_ready(struct pollfd ready[], int patience)
+{
+    int count = poll(ready, (nfds_t)control.count, patience);
+    for (int q = 0; count > 0 && q < control.count; q++)
+        if (ready[q].revents)
+            receive(q);
+    return count;
+}
+
+/* Runs until this rank and all others have left, or have been given up: if this thread had to wait for a processor, not
+ * before it has read what they sent meanwhile. */
 static void *watch(void *argument)
 {
     enum { TICK = 100 }; /* ms: interval for checking changes by other threads */
     struct pollfd *ready = argument;
-    while ((fill(ready) > 0 || !control.has_left) && rt_seconds() < control.until)
-        if (poll(ready, (nfds_t)control.count, TICK) > 0)
-            for (int q = 0; q < control.count; q++)
-                if (ready[q].revents)
-                    receive(q);
+    while (fill(ready) > 0 || !control.has_left)
+        if (rt_seconds() < control.until)
+            receive_ready(ready, TICK);
+        else if (receive_ready(ready, 0) <= 0)
+            break;
     free(ready);
     if (!control.status)
         return NULL;
-    kill_those_left();
+    kill_those_stuck();
     _Exit(control.status);
 }
 
