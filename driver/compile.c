@@ -65,17 +65,23 @@ static Module *read_model(Run *run, Settings *settings)
     return read_source(run, run->options->operand) ? lower_source(run, 0, settings) : NULL;
 }
 
-enum { LARGEST_DIM = 8, LARGEST_TRIED = 64 };
+enum { LARGEST_DIM = 8, LARGEST_TRIED = 512 };
 
-/* Constant indices in the file may be outside of shrunk dims: then shrinks less. */
+/* Constant indices in the file may be outside of shrunk dims: then shrinks less.  The caller finds the error of a model
+ * that cannot be run at any size. */
 static Module *small_instance(Run *run)
 {
     for (int64_t size = LARGEST_DIM;; size *= 2) {
         Module *small = lower_source(run, size, NULL);
-        if (!small || size >= LARGEST_TRIED || can_be_run(small))
+        if (!small || can_be_run(small))
+            return small;
+        bool is_last = size >= LARGEST_TRIED;
+        fprintf(stderr, "with dims shrunk to about %d the model cannot be run: %s\n", (int)size,
+                is_last ? "if that is because it computes with constants that are larger, verify it with smaller ones"
+                        : "trying larger ones");
+        if (is_last)
             return small;
         free_module(small);
-        fprintf(stderr, "with dims shrunk to about %d the model cannot be run: trying larger ones\n", (int)size);
     }
 }
 

@@ -168,6 +168,8 @@ KINDS = {
                                later=True),
     "unheld_window": Kind("a GPU of a stage reads its place of a tensor that it does not have, when a checkpoint is loaded",
                           "beyond what was allocated", drawn=False, later=True),
+    "large_modulus": Kind("--verify-passes: dims are shrunk below constants that indices are computed with", "verifier", drawn=False,
+                          later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
