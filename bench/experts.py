@@ -80,7 +80,7 @@ def find_peers(say, sizes):
     return [(f"transformers, {experts}", Peer(python, sizes, experts)) for experts in ("grouped_mm", "eager")]
 
 
-def table(say, folder, data, steps, small=False, only="", peers=""):
+def table(say, folder, data, steps=ranks.STEPS, small=False, only="", peers=""):
     """Markdown."""
     sizes, text = SMALL if small else FULL, folder / "bytes"
     text.write_bytes(random.Random(1).randbytes(100_000))
@@ -106,4 +106,4 @@ def table(say, folder, data, steps, small=False, only="", peers=""):
 
 
 if __name__ == "__main__":
-    ranks.stand_alone(__doc__, table, 8, "only", "peers")
+    ranks.stand_alone(__doc__, table, "only", "peers")

@@ -19,6 +19,7 @@ BATCH = 4
 FULL = dict(layers=12, embed=768, heads=12, seq=256, vocab=50257)
 SMALL = dict(layers=2, embed=64, heads=4, seq=64, vocab=30000)
 CORES = 2
+STEPS = 6  # of each turn; the first two warm up
 
 # name, mesh, sequence (`else seq` over tp), zero
 LAYOUTS = [("data", dict(dp=CORES), False, "zero 0 over dp"),
@@ -81,7 +82,7 @@ def row(name, trainer, alone):
     return "| " + " | ".join(cells) + " |"
 
 
-def table(say, folder, data, steps, small=False, only=""):
+def table(say, folder, data, steps=STEPS, small=False, only=""):
     """Markdown.  Trainers take turns, twice, so that what else the machine does meets all of them."""
     sizes = SMALL if small else FULL
     one = Trainer(folder / "ranks-1", sizes, {}, False, "zero 0 over dp")
@@ -102,11 +103,11 @@ def table(say, folder, data, steps, small=False, only=""):
             *[row(name, trainer, alone) for name, trainer in trainers], ""]
 
 
-def stand_alone(description, table, steps, *texts):
-    """Prints a table of `make bench`; `texts`: names of its options besides --small and --steps."""
+def stand_alone(description, table, *texts):
+    """Prints a table of `make bench`; `texts`: names of its options besides --small and --steps, all of which have defaults."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--steps", type=int, default=argparse.SUPPRESS)
     for text in texts:
         parser.add_argument(f"--{text}", default="")
     args = parser.parse_args()
@@ -118,4 +119,4 @@ def stand_alone(description, table, steps, *texts):
 
 
 if __name__ == "__main__":
-    stand_alone(__doc__, table, 8, "only")
+    stand_alone(__doc__, table, "only")

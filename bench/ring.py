@@ -29,7 +29,7 @@ class Sequence(Trainer):
         ranks.run([ROOT / "build" / "mpc", "compile", out / "model.mdl", "-o", out, *[f"-D{name}={size}" for name, size in sizes.items()]], 1)
 
 
-def table(say, folder, data, steps, small=False):
+def table(say, folder, data, steps=ranks.STEPS, small=False):
     """Markdown."""
     sizes, text = SMALL if small else FULL, folder / "bytes"
     text.write_bytes(random.Random(1).randbytes(100_000))
@@ -49,4 +49,4 @@ def table(say, folder, data, steps, small=False):
 
 
 if __name__ == "__main__":
-    ranks.stand_alone(__doc__, table, 5)
+    ranks.stand_alone(__doc__, table)

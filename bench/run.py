@@ -22,6 +22,8 @@ import platform
 import re
 import statistics
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import compile_time
@@ -132,7 +134,7 @@ def against_pytorch(args, text):
 
 def row(label, shape, batch, seq, precision, python, modes, args, text):
     """mpc before and after its peers; the faster of the two counts."""
-    steps = 4 if args.quick else args.steps
+    steps = args.steps or (4 if args.quick else ranks.STEPS)
     ours = mpc(shape, batch, seq, precision, steps, args.threads, text)
     theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads) for mode in modes]
     again = mpc(shape, batch, seq, precision, steps, args.threads, text)
@@ -144,13 +146,18 @@ def row(label, shape, batch, seq, precision, python, modes, args, text):
     return "| " + " | ".join(cells) + " |"
 
 
+def steps_of(args):
+    """What --steps says to a part, if anything."""
+    return {"steps": args.steps} if args.steps else {}
+
+
 SECTIONS = {"pytorch": against_pytorch,
             "compile": lambda args, text: compile_time.table(say),
             "xla": lambda args, text: layouts.table(say),
-            "ranks": lambda args, text: ranks.table(say, OUT, text, args.steps),
-            "pipelines": lambda args, text: pipelines.table(say, OUT, text, args.steps),
-            "ring": lambda args, text: ring.table(say, OUT, text, args.steps),
-            "experts": lambda args, text: experts.table(say, OUT, text, args.steps)}
+            "ranks": lambda args, text: ranks.table(say, OUT, text, **steps_of(args)),
+            "pipelines": lambda args, text: pipelines.table(say, OUT, text, **steps_of(args)),
+            "ring": lambda args, text: ring.table(say, OUT, text, **steps_of(args)),
+            "experts": lambda args, text: experts.table(say, OUT, text, **steps_of(args))}
 
 
 def chosen_sections(args):
@@ -158,6 +165,19 @@ def chosen_sections(args):
     if args.quick:
         return ["pytorch"]
     return [args.only] if args.only in SECTIONS else ["pytorch"] if args.only else list(SECTIONS)
+
+
+def measured(section, args, text):
+    """Markdown; of a part that fails, why: the others go on."""
+    begin = time.monotonic()
+    say(section)
+    try:
+        lines = SECTIONS[section](args, text)
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        say(f"   {error}")
+        lines = [f"## {section}: not measured", "", str(error).strip().splitlines()[0], ""]
+    say(f"   {section}: {(time.monotonic() - begin) / 60:.0f} min")
+    return lines
 
 
 def processor():
@@ -170,23 +190,22 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one shape, few steps, nothing written")
     parser.add_argument("--only", default="", help="one part (%s), or PyTorch's rows whose name holds this text; nothing written"
                         % ", ".join(SECTIONS))
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, help="of each turn of a trainer (default: as its part has it)")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     text = make_text()
     date = datetime.date.today().isoformat()
+    path = ROOT / "bench" / "results" / f"{date}-cpu-{args.threads}-threads.md"
     lines = [f"# {date}, {processor()}, {args.threads} threads", "", "`make bench`, one run.", ""]
     for section in chosen_sections(args):
-        say(section)
-        lines += SECTIONS[section](args, text)
-    report = "\n".join(lines)
-    print(report)
-    if not args.quick and not args.only:
-        path = ROOT / "bench" / "results" / f"{date}-cpu-{args.threads}-threads.md"
-        path.write_text(report)
-        say(f"written to {path.relative_to(ROOT)}")
+        lines += measured(section, args, text)
+        if not args.quick and not args.only:
+            path.write_text("\n".join(lines))
+            say(f"{section}: written to {path.relative_to(ROOT)}")
+    print("\n".join(lines))
+    return any(line.endswith(": not measured") for line in lines)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
