@@ -289,7 +289,7 @@ typedef struct {
     RtActivation activation;
     bool keeps_before; /* the operand of the activation is written too, with C's type and strides; on a GPU only */
     RtSums sums;       /* of one matrix, with no other epilogue; on a GPU only */
-    int unfused;       /* on a GPU: the launch that computes epilogue or sums if cuBLASLt does not */
+    int unfused;       /* on a GPU: the launch of a counted product, or of epilogue or sums if cuBLASLt has none */
 } RtProductShape;
 
 /* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer with an error if the

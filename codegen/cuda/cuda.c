@@ -53,7 +53,8 @@ static const char *emit_kernel(Module *m, const CudaCall *call, const char *name
     const Func *kernel = row_kernel_of(m, op);
     name = name ? name : "kernel";
     launches->count = 0;
-    return call->product     ? emit_cuda_product(m, call->product, op, name, launches, out)
+    return call->product && !call->product->naive ? emit_cuda_counted(m, call->product, op, name, launches, out)
+           : call->product                        ? emit_cuda_product(m, call->product, op, name, launches, out)
            : call->count > 1 ? emit_cuda_group(m, call->count, call->op, name, anonymous, launches, out)
            : kernel          ? emit_cuda_row(m, kernel, op, name, anonymous, launches, out)
                              : emit_cuda_library(m, op, name, launches, out);
@@ -174,7 +175,8 @@ static const Op *add_call(CudaProgram *program, const Op *op, FILE *out)
     return group[call->count - 1];
 }
 
-/* Adds kernels for the products of an op that cuBLASLt does not support, and epilogues for the others. */
+/* Adds kernels for the products of an op that cuBLASLt does not support, or of which it would compute too much, and
+ * epilogues for the others. */
 static void add_products(CudaProgram *program, const Op *op, const Func *kernel, FILE *out)
 {
     Module *m = program->m;
@@ -185,11 +187,12 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
     int count = plan_products(m, kernel, op, &products);
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
-        if (!p->naive && !p->shape.has_bias && !p->shape.activation)
+        const bool is_own = p->naive || is_cuda_counted(m, p, op);
+        if (!is_own && !p->shape.has_bias && !p->shape.activation)
             continue;
         calls[i] = NEW(&m->arena, CudaCall);
-        *calls[i] = p->naive ? (CudaCall){ .count = 1, .op = only, .product = p }
-                             : (CudaCall){ .count = 1, .op = unfused_epilogue(m, op, p) };
+        *calls[i] = is_own ? (CudaCall){ .count = 1, .op = only, .product = p }
+                           : (CudaCall){ .count = 1, .op = unfused_epilogue(m, op, p) };
         calls[i]->launches = add_kernel(program, calls[i], out);
     }
     map_put(&program->products, op, calls);

@@ -27,11 +27,19 @@ void write_cuda_place(Operands *o, const char *name, CudaLaunches *launches, FIL
 void write_cuda_route(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
 void write_cuda_collect(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
 
+/* Is its address a multiple of so many bytes?  That of a pointer is, if its bytes are. */
+bool begins_on(Module *m, const Value *value, int64_t bytes);
+
 /* The widest pack, in elements, to which all rows of these operands are aligned. */
 int library_width(const Operands *o, int first, int end, int widest);
 
 /* cuda_product.c */
 const char *emit_cuda_product(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches,
+                              FILE *out);
+
+/* cuda_counted.c: is it one that leaves empty rows out?  The functions have one more argument, an array for counts. */
+bool is_cuda_counted(Module *m, const Product *p, const Op *call);
+const char *emit_cuda_counted(Module *m, const Product *p, const Op *call, const char *name, CudaLaunches *launches,
                               FILE *out);
 
 #endif

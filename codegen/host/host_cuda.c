@@ -85,6 +85,8 @@ static const char *sums_launch(FuncText *t, const CudaCall *call, RtSums of, Pro
     return find_launched(t, call, 2 + has_scratch)->launches->at[0].name;
 }
 
+enum { COUNTED_OPERANDS = 4 }; /* with an array for counts */
+
 static const char *unfused_launch(FuncText *t, const Op *op, int number, Product *p)
 {
     RtSums of;
@@ -93,10 +95,13 @@ static const char *unfused_launch(FuncText *t, const Op *op, int number, Product
     if (call && call->is_in_product)
         return sums_launch(t, call, of, p);
     call = cuda_product_call(t->h->cuda, op, number);
-    if (!call)
+    if (!call || !call->product)
+        p->shape.counted = RT_NOT_COUNTED;
+    if (!call || p->naive)
         return NULL;
     const Op *first = call->op[0];
-    return find_launched(t, call, first->args.count + first->results.count)->launches->at[0].name;
+    const int operands = call->product ? COUNTED_OPERANDS : first->args.count + first->results.count;
+    return find_launched(t, call, operands)->launches->at[0].name;
 }
 
 static char *copy_statement(Module *m, const char *to, const char *from, const char *bytes)

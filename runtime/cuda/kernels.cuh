@@ -8,6 +8,7 @@
 #include "attend_f32.cuh"
 #include "attend_grad.cuh"
 #include "copy.cuh"
+#include "counted.cuh"
 #include "cumulative.cuh"
 #include "element.cuh"
 #include "experts.cuh"

@@ -5,7 +5,7 @@
  * unless tune.c has chosen one.
  *
  * Bias, activation and slope are cuBLASLt's epilogue if its documentation allows them and it finds a kernel for them;
- * else a kernel of the program computes them after a plain product. */
+ * else a kernel of the program computes them after a plain product.  Counted products are kernels of the program. */
 #include "product.h"
 
 #include <stdlib.h>
@@ -198,6 +198,8 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
     Product *p = new_product(all, id);
     Matrix operand[OPERANDS];
     p->shape = shape;
+    if (shape.counted)
+        return;
     p->swapped = !is_by_columns(shape.n, shape.c.row, shape.c.column);
     describe_operands(p, operand);
     for (int i = 0; i < OPERANDS; i++)
@@ -331,10 +333,21 @@ static void run_unfused_sums(Rt *rt, const RtProductShape *s, const Pointers *at
     rt_launch(rt, s->unfused, operands);
 }
 
+/* cuBLASLt's workspace is free: it has the counts. */
+static void run_counted(Rt *rt, const RtProductShape *s, const Pointers *at)
+{
+    const void *const operands[] = { at->a, at->b, at->c, rt->gpu->product_space };
+    rt_launch(rt, s->unfused, operands);
+}
+
 static void run(Rt *rt, int id, Pointers at)
 {
     Product *p = &rt->gpu->products->product[id];
     const RtProductShape *s = &p->shape;
+    if (s->counted) {
+        run_counted(rt, s, &at);
+        return;
+    }
     if (has_epilogue(s) && multiply_with(rt, p, &at))
         return;
     if (s->sums)
