@@ -1,7 +1,7 @@
 #!/bin/sh
 # ahead.sh MODEL ARCHITECTURE OPTION... -- compiles the kernels of an example, or of a file with its whole path, ahead of
-# time, at full size: with no registers spilled, nothing but rope's angles and initial weights in local memory, two blocks of rows in shared memory
-# on a multiprocessor, and no more shared memory than small GPUs have.
+# time, at full size: with no registers spilled, nothing but rope's angles and initial weights in local memory, two blocks
+# of rows in shared memory on a multiprocessor, and no more shared memory than small GPUs have.
 set -u
 model=$1 architecture=$2
 shift 2

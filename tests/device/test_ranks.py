@@ -111,6 +111,19 @@ def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_pa
     assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
 
 
+@pytest.mark.parametrize("mesh,precision", [("ep=1", "fp16"), ("dp=2,ep=2", "bf16")])
+def test_empty_rows(mesh, precision, compiled, data, tmp_path):
+    """Where at most half of the rows can be filled, products leave the others out: forward, and both gradients."""
+    settings, edit = SETTINGS + (("microbatch", 1), ("precision", precision)), ("capacity = 1.25, within = batch", "capacity = none")
+    one = compiled("mixtral", "c", settings, edit=edit)
+    start(one.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "one"), tmp_path)
+    trainer = compiled("mixtral", "cuda", settings, ("--mesh", mesh), edit=edit)
+    kernels = (trainer.folder / "kernels.cu").read_text()
+    assert {size: f"<RT_COUNTED_{size}" in kernels for size in ("ROWS", "TERMS")} == {"ROWS": True, "TERMS": True}
+    run(trainer, mesh, data, tmp_path)
+    assert_same(read_log(tmp_path / "log"), read_log(tmp_path / "one"), precision)
+
+
 # All tokens choose the same expert, whose rows come in four rounds: the rank that has it does all the work.
 EXTREME = ("capacity = 1.25, within = batch", "capacity = none, rounds = true")
 SKEWED = ("softmax(dot(x, w, embed), experts)", "softmax(dot(x, w, embed) + 1000 * cast(iota(experts) == 2, f32), experts)")
