@@ -6,7 +6,7 @@
  *
  * A leaving rank sends the reason (BYE or ABORT), closes its side of each connection, and stays until the others have
  * done the same, so that it is not taken for dead.  A rank that receives ABORT forwards it to all others.  A rank that
- * does not answer it in time is stuck, and is killed by the ranks on its machine. */
+ * does not leave in time after ABORT is stuck, and is killed by the ranks on its machine. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 typedef struct {
     atomic_bool has_sent[RT_FRAME_KINDS];
-    atomic_bool is_connected;
+    atomic_bool is_made, is_connected; /* the latter until the peer has closed its side */
 } Link;
 
 static struct {
@@ -43,15 +43,16 @@ static struct {
 static void send_frame(int rank, RtFrameKind kind, int value)
 {
     RtFrame frame = { (int32_t)kind, value };
-    if (control.link[rank].is_connected)
+    if (control.link[rank].is_made)
         send(control.peer[rank].control, &frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* --- The end ---------------------------------------------------------------------------------------- */
 
+/* Also to a peer that has said it first: it waits for this. */
 static void say_goodbye(int rank)
 {
-    if (!control.link[rank].is_connected)
+    if (!control.link[rank].is_made)
         return;
     send_frame(rank, control.status ? RT_FRAME_ABORT : RT_FRAME_BYE, control.status);
     shutdown(control.peer[rank].control, SHUT_WR);
@@ -84,8 +85,7 @@ static void kill_those_stuck(void)
     const RtProcess *own = &control.peer[control.own].process;
     for (int q = 0; q < control.count; q++) {
         const RtProcess *other = &control.peer[q].process;
-        const Link *link = &control.link[q];
-        if (link->is_connected && !link->has_sent[RT_FRAME_ABORT] && other->pid_namespace == own->pid_namespace)
+        if (control.link[q].is_connected && other->pid_namespace == own->pid_namespace)
             kill((pid_t)other->pid, SIGKILL);
     }
 }
@@ -235,6 +235,7 @@ void rt_control_open(int rank, int ranks, const RtPeer peer[])
 void rt_control_watch(int rank)
 {
     control.link[rank].is_connected = true;
+    control.link[rank].is_made = true;
     if (control.has_left)
         say_goodbye(rank);
 }
