@@ -28,25 +28,29 @@ def program(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("comm", TRANSPORT)
-@pytest.mark.parametrize("ranks, compared", [(2, 2358), (4, 9743), (8, 14929)])
-def test_collectives(program, tmp_path, comm, ranks, compared):
-    done = start(mpirun(ranks, program(comm), ranks), tmp_path)
-    assert done.stdout == f"{compared} compared\n"
+COMPARED = {2: 2358, 4: 9743, 8: 14929}
+
+
+def compare(program, ranks, tmp_path):
+    assert start(mpirun(ranks, program, ranks), tmp_path).stdout == f"{COMPARED[ranks]} compared\n"
+
+
+@pytest.mark.parametrize("comm, ranks", [("mpi", 2), ("mpi", 4), ("mpi", 8), ("tcp", 2), ("tcp", 4)])
+def test_collectives(program, tmp_path, comm, ranks):
+    compare(program(comm), ranks, tmp_path)
 
 
 def test_messages_in_pieces(program, tmp_path):
     """MPI counts bytes in an int, so larger messages are cut; here those of more than 1000 bytes."""
-    assert start(mpirun(4, program("mpi", "-DPIECE=1000"), 4), tmp_path).stdout == "9743 compared\n"
+    compare(program("mpi", "-DPIECE=1000"), 2, tmp_path)
 
 
 def test_messages_in_rounds(program, tmp_path):
     """Large ones are exchanged bit by bit; here those of more than 192 bytes, which cuts through tensors and rows."""
-    assert start(mpirun(4, program("mpi", "-DRT_ROUND=192"), 4), tmp_path).stdout == "9743 compared\n"
+    compare(program("mpi", "-DRT_ROUND=192"), 4, tmp_path)
 
 
-@pytest.mark.parametrize("comm", TRANSPORT)
-def test_zeros_are_left_out(program, tmp_path, comm):
+@pytest.mark.parametrize("comm, ranks", [("mpi", 2), ("tcp", 4)])
+def test_zeros_are_left_out(program, tmp_path, comm, ranks):
     """Of messages of rows, here eight bytes at a time."""
-    done = start(mpirun(4, program(comm, "-DRT_UNIT=8", "-DRT_ROUND=192"), 4), tmp_path)
-    assert done.stdout == "9743 compared\n"
+    compare(program(comm, "-DRT_UNIT=8", "-DRT_ROUND=192"), ranks, tmp_path)
