@@ -5,11 +5,11 @@ threads, beside what the schedule permits, beside torch.distributed.pipelining; 
     python3 bench/pipelines.py --micros 4,8     with so many micro-batches (default: 2,4,8,16)
     python3 bench/pipelines.py --small          a model of a few seconds, to see that it works
     python3 bench/pipelines.py --peers none     without PyTorch
-    python3 bench/pipelines.py --rounds 1       each trainer once (default: twice, with 8 micro-batches and more once)
+    python3 bench/pipelines.py --rounds 1       each trainer once
     python3 bench/pipelines.py --steps 10       so many steps each time (default: 8 to 3, the fewer the longer they take)
 
-All trainers of a number of micro-batches take turns, so that what else the machine does meets all of them.  mpc and PyTorch
-begin with the same weights and read the same sequences: the tables are of runs whose losses were the same.
+All trainers of a number of micro-batches take turns, twice by default, so that what else the machine does meets all of them.  mpc and
+PyTorch begin with the same weights and read the same sequences: the tables are of runs whose losses were the same.
 """
 
 import json
@@ -233,7 +233,7 @@ def table(say, folder, data, steps=None, small=False, micros="", peers="", round
         trainers += [Staged(folder / f"stages-{schedule}", sizes, count, schedule) for schedule in SCHEDULES]
         ranks.run([folder / "stages-1" / "trainer", "--steps", 0, "--save", weights, "--overwrite"], 1)
         others = find_peers(say, sizes, count, trainers, weights) if peers != "none" else []
-        for _ in range(int(rounds or (2 if count < 8 else 1))):
+        for _ in range(int(rounds or 2)):
             for one in (*trainers, *others):
                 one.steps(steps or max(COMPARED, 16 // count), data)
         check_losses(trainers, others)

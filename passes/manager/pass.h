@@ -31,6 +31,8 @@ typedef struct {
     const char *start_after; /* the last pass that has already been run; NULL: none */
     const char *remarks;     /* the pass whose remarks are printed, "all", or NULL */
     FILE *times;             /* one line per pass; NULL: off */
+    const char *before;      /* of one pass: the program's text before it; equal text is not parsed again; NULL: none */
+    char **after;            /* receives the text after it, to be freed; NULL: not wanted */
 } PassOptions;
 
 /* Runs the passes in order.  After each: dump, verification, and, if the text is used, a check that it parses as the

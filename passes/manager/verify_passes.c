@@ -53,15 +53,16 @@ static bool compare_observables(Module *m, const Pass *pass, BothObservables *be
     return good;
 }
 
-static bool verify_pass(Module *m, const Pass *pass, BothObservables *observables, FILE *report)
+/* `text`: of the program, before and after. */
+static bool verify_pass(Module *m, const Pass *pass, BothObservables *observables, char **text, FILE *report)
 {
     Slopes slopes = { 0 };
     bool differentiates = func_with_role(m, MODEL) && strcmp(pass->name, "autodiff") == 0;
-    char *before = module_text(m);
+    char *before = *text;
+    *text = NULL;
     bool good = !differentiates || find_slopes(m, &slopes);
-    good = good && run_passes(m, &(PassOptions){ .only = pass->name });
-    char *after = module_text(m);
-    if (good && strcmp(before, after) != 0) /* else it is the same program */
+    good = good && run_passes(m, &(PassOptions){ .only = pass->name, .before = before, .after = text });
+    if (good && strcmp(before, *text) != 0) /* else it is the same program */
         good = compare_observables(m, pass, observables, report);
     if (good && differentiates)
         good = slopes_agree(m, &slopes, before, report);
@@ -69,7 +70,6 @@ static bool verify_pass(Module *m, const Pass *pass, BothObservables *observable
         fprintf(report, "%-10s the same in %d tensors%s\n", pass->name, observables->real.count,
                 observables->exactly ? ", exactly" : "");
     free(before);
-    free(after);
     return good;
 }
 
@@ -113,10 +113,12 @@ static bool can_be_exact(Module *m, FILE *report)
 bool verify_passes(Module *m, const VerifyOptions *options)
 {
     BothObservables observables = { 0 };
+    char *text = module_text(m);
     bool good = find_both(m, options->exact && can_be_exact(m, options->report), &observables);
     for (int i = options->start_after ? find_pass(options->start_after) + 1 : 0; i < npasses && good; i++)
         if (is_listed(options->only, passes[i].name))
-            good = verify_pass(m, &passes[i], &observables, options->report);
+            good = verify_pass(m, &passes[i], &observables, &text, options->report);
+    free(text);
     forget_both(&observables);
     return good;
 }

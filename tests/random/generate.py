@@ -14,6 +14,7 @@ SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
 # Of large programs: around the sizes of tiles, warps and blocks, and beyond.  What a kernel does there, such as sharing its work among
 # threads, it never does with smaller ones.
 LARGE_SIZES = [1, 3, 8, 16, 17, 33, 48, 64, 65, 100, 130, 260]
+EVEN_SIZES = [8, 8, 16, 24, 32, 64, 96, 128, 264]  # of all dims: rows in packs of eight, tiles without gaps
 LONG_SIZES = [520, 1100, 2050, 4100, 8200]  # of one dim
 LARGE_SHARE = 0.1
 
@@ -40,8 +41,9 @@ class Drawing:
         drawn = CONFUSABLE_NAMES if self.draw.random() < 0.03 else DIM_NAMES
         names = ["seq", "vocab"] + self.draw.sample(drawn, self.draw.randint(1, 5))
         long = self.large.choice(names) if state.large and self.large.random() < 0.3 else None
+        sizes = SIZES if not state.large else EVEN_SIZES if self.large.random() < 0.3 else LARGE_SIZES
         for name in names:
-            self.dim(name, LONG_SIZES if name == long else LARGE_SIZES if state.large else SIZES)
+            self.dim(name, LONG_SIZES if name == long else sizes)
 
     def dim(self, name, sizes):
         """Of a size by itself, or made of another dim or const."""

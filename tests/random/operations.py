@@ -367,7 +367,7 @@ class Operations(Shapes):
         return self.state.derived("cat_" + "_".join(own), total, sum(self.size(d) for d in own))
 
     def experts(self, x):
-        """A mixture: tokens to the experts that a router chooses, each times a row of the expert, and back."""
+        """A mixture: tokens to the experts that a router chooses, what these make of them, and back."""
         known = sorted(x.dims - {OPEN, "batch"})
         if self.state.scanned:
             return None
@@ -383,7 +383,7 @@ class Operations(Shapes):
             x = self.scope.read(self.scope.assign(self.state.fresh("v"), x))
         slots = self.state.slots()
         router = self.scope.param([feature, experts], 1.0).expression
-        gain = self.scope.param([experts, feature], 0.8).expression
+        inner = [d for d in free if d not in (experts, choice) and routed * self.size(experts) * self.size(d) <= MOST_ROWS]
         score = call("sigmoid", call("dot", x.expression, router, feature))
         short = self.draw.random() < 0.5
         chosen = call("top_k", score, experts, choice)
@@ -396,12 +396,26 @@ class Operations(Shapes):
             chosen = Name(self.scope.body[-1].name)
         how = dict(self.capacity(x.dims - {feature}), **({"rounds": Flag(True)} if rounds else {}))
         rows = call("dispatch", x.expression, chosen, experts, slots, **how)
-        back = call("combine", call(self.draw.choice(["tanh", "square"]), binary("*", rows, gain)), chosen, *[experts, slots][:0 if short else 2])
+        made = self.by_expert(rows, experts, feature, self.draw.choice(inner) if inner and self.draw.random() < 0.6 else None)
+        back = call("combine", made, chosen, *[experts, slots][:0 if short else 2])
         weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
         if self.draw.random() < 0.2 and self.state.mixes:
             weighted = binary("+", weighted, call("balance", score, chosen, experts))
         result = Value(call("sum", weighted, choice), x.dims, "f32", x.scale)
         return self.in_rounds(x, result) if rounds else result
+
+    def by_expert(self, rows, experts, feature, inner):
+        """Rows times a row of the expert; or times its matrix, to the dim `inner`, and another one back.  Empty rows give zeros
+        there, or not, if there is a bias."""
+        if inner is None:
+            rows = binary("*", rows, self.scope.param([experts, feature], 0.8).expression)
+            return call(self.draw.choice(["tanh", "square"]), rows)
+        weight = self.scope.param([experts, feature, inner], 1 / math.sqrt(self.size(feature))).expression
+        rows = call("dot", rows, weight, feature)
+        if self.draw.random() < 0.2:
+            rows = binary("+", rows, self.scope.param([experts, inner], 0.5).expression)
+        rows = call(self.draw.choice(["tanh", "relu", "silu"]), rows)
+        return call("dot", rows, self.scope.param([experts, inner, feature], 1 / math.sqrt(self.size(inner))).expression, inner)
 
     def in_rounds(self, x, term):
         """The copies of a repeat take turns at the queues."""

@@ -33,6 +33,8 @@ TINY = {"chars": "layers=2 embed=32 heads=2 seq=16", "gpt2": "layers=2 embed=40 
         "llama": "layers=2 embed=32 kv_heads=2 group=2 head=8 ff=56 seq=20 vocab=256",
         "bert": "layers=2 embed=32 heads=4 seq=16 vocab=243"}
 WIDE = {"gpt2": "layers=2", "llama": "layers=2 seq=512 head=128 kv_heads=2 group=4 embed=1024 ff=2816"}
+# All rows of experts may be filled, and few are: products of mpc's own.
+DROPLESS = ("layers=2 embed=64 kv_heads=2 group=2 head=16 ff=96 seq=48 vocab=256 experts=4", ("capacity = 1.25, within = batch", "capacity = none"))
 SHARED = "layers=1 embed=64 heads=2 seq=64 vocab=24448"
 LIBRARIES = ("libcjson.so.1", "libgomp.so.1")
 
@@ -54,12 +56,14 @@ class Bundle:
         self.work = pathlib.Path(tempfile.mkdtemp())
         self.expected = {}  # logs of processors, by what was run
 
-    def compile(self, folder, model, target, dims, *options):
-        """Trainers for GPUs without what only a compiler needs."""
+    def compile(self, folder, model, target, dims, *options, edit=("", "")):
+        """Trainers for GPUs without what only a compiler needs; `edit`: of the example's text."""
+        source = self.work / f"{model}.mdl"
+        source.write_text((ROOT / f"examples/{model}.mdl").read_text().replace(*edit))
         words = [word for dim in dims.split() for word in ("-D", dim)]
         flags = [] if target == "c" else ["--cflags=-rdynamic -O0"] if self.home else ["--cflags=-O2"]
         environment = {**os.environ, "CUDA_HOME": str(self.home or CUDA)}
-        run(BUILD / "mpc", "compile", ROOT / f"examples/{model}.mdl", f"--target={target}", *flags, *words, *options, "-o", folder,
+        run(BUILD / "mpc", "compile", source, f"--target={target}", *flags, *words, *options, "-o", folder,
             env=environment)
         if target == "cuda":
             self.strip(folder)
@@ -70,19 +74,19 @@ class Bundle:
         if not self.home:
             run("strip", folder / "trainer")
 
-    def case(self, name, model, dims, precision="fp32", reference=None, data="bytes", steps=4, batch=4, micro=2, mesh=None):
+    def case(self, name, model, dims, precision="fp32", reference=None, data="bytes", steps=4, batch=4, micro=2, mesh=None, edit=("", "")):
         """A trainer for a GPU, and what one for a processor says, in the precision `reference`, on one rank."""
         say(f"  {name}")
         folder, reference = self.folder / "check" / name, reference or precision
         settings = ["--set", f"train.batch={batch}", "--set", "train.optimizer.lr=1e-3", "--set", "train.schedule.warmup=2"]
         self.compile(folder, model, "cuda", dims, *settings, "--set", f"train.precision={precision}", "--set",
-                     f"train.microbatch={micro}", *(["--mesh", mesh] if mesh else []))
+                     f"train.microbatch={micro}", *(["--mesh", mesh] if mesh else []), edit=edit)
         file = {"bytes": "bytes", "u16": "tokens.u16"}[data]
         key = (model, dims, reference, batch, steps)
         if key not in self.expected:
             out = self.work / name
             self.compile(out, model, "c", dims, *settings, "--set", f"train.precision={reference}", "--set",
-                         f"train.microbatch={batch if mesh else micro}")
+                         f"train.microbatch={batch if mesh else micro}", edit=edit)
             run(out / "trainer", "--data", self.folder / file, "--data-format", data, "--steps", steps, "--log", out / "log")
             self.expected[key] = out / "log"
         shutil.copy(self.expected[key], folder / "expected.jsonl")
@@ -103,6 +107,8 @@ class Bundle:
         for mesh in ("tp=2",) if self.home else ("dp=2", "tp=2"):
             self.case(f"chars-{mesh}", "chars", TINY["chars"], batch=8, micro=4, mesh=mesh)
         if not self.home:
+            for precision in ("bf16", "fp16"):
+                self.case(f"experts-{precision}", "mixtral", DROPLESS[0], precision, edit=DROPLESS[1])
             self.case("shared-bf16", "gpt2", SHARED, "bf16", "fp32", steps=3, batch=2)
             for model, dims in WIDE.items():
                 for precision in ("fp32", "bf16"):
