@@ -64,7 +64,8 @@ typedef struct {
 const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
 
 /* The same for product `number`, as numbered by plan_products, of a product kernel: the product if cuBLASLt does not
- * support it, or if empty rows are left out of it (then counts are one more argument), else its bias and activation if cuBLASLt may not fuse them; NULL if there is none. */
+ * support it, or if empty rows are left out of it (then counts are one more argument), else its bias and activation if
+ * cuBLASLt may not fuse them; NULL if there is none. */
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number);
 
 /* Each kernel once: origin and launches.  NULL after the last. */

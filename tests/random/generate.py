@@ -41,7 +41,7 @@ class Drawing:
         drawn = CONFUSABLE_NAMES if self.draw.random() < 0.03 else DIM_NAMES
         names = ["seq", "vocab"] + self.draw.sample(drawn, self.draw.randint(1, 5))
         long = self.large.choice(names) if state.large and self.large.random() < 0.3 else None
-        sizes = SIZES if not state.large else EVEN_SIZES if self.large.random() < 0.3 else LARGE_SIZES
+        sizes = SIZES if not state.large else EVEN_SIZES if self.large.random() < 0.5 else LARGE_SIZES
         for name in names:
             self.dim(name, LONG_SIZES if name == long else sizes)
 

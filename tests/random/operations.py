@@ -396,7 +396,8 @@ class Operations(Shapes):
             chosen = Name(self.scope.body[-1].name)
         how = dict(self.capacity(x.dims - {feature}), **({"rounds": Flag(True)} if rounds else {}))
         rows = call("dispatch", x.expression, chosen, experts, slots, **how)
-        made = self.by_expert(rows, experts, feature, self.draw.choice(inner) if inner and self.draw.random() < 0.6 else None)
+        has_matrices = inner and self.draw.random() < (0.8 if self.state.large else 0.6)
+        made = self.by_expert(rows, experts, feature, self.draw.choice(inner) if has_matrices else None)
         back = call("combine", made, chosen, *[experts, slots][:0 if short else 2])
         weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
         if self.draw.random() < 0.2 and self.state.mixes:
