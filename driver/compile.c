@@ -73,7 +73,7 @@ static Module *small_instance(Run *run)
 {
     for (int64_t size = LARGEST_DIM;; size *= 2) {
         Module *small = lower_source(run, size, NULL);
-        if (!small || can_be_run(small))
+        if (!small || make_runnable(small))
             return small;
         bool is_last = size >= LARGEST_TRIED;
         fprintf(stderr, "with dims shrunk to about %d the model cannot be run: %s\n", (int)size,

@@ -54,7 +54,10 @@ typedef struct {
  * before and after each, with the interpreter on all virtual ranks (relative 1e-9; f64).  Reports the first pass that
  * changed a result, and the first value that differs. */
 bool verify_passes(Module *m, const VerifyOptions *options);
-bool can_be_run(Module *m); /* reports nothing */
+
+/* Can that be done?  Numbers of inputs are drawn below their vocabularies, which are halved until all that is computed
+ * from these numbers is an index of its dim; reports nothing. */
+bool make_runnable(Module *m);
 
 /* An unused function name for a kernel of the op: "k.h.mlp", "k.h.mlp.2". */
 Name kernel_name(Module *m, const Op *op, const char *suffix);

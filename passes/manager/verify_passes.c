@@ -92,11 +92,32 @@ static char *what_stops(Module *m, bool exact)
     return NULL;
 }
 
-bool can_be_run(Module *m)
+static bool can_be_run(Module *m)
 {
     char *why = what_stops(m, false);
     free(why);
     return !why;
+}
+
+/* False if none is left that has more than two numbers. */
+static bool halve_vocabularies(Module *m)
+{
+    bool any = false;
+    for (Input *input = m->inputs; input; input = input->next)
+        if (input->vocab > 2) {
+            input->vocab = (input->vocab + 1) / 2;
+            any = true;
+        }
+    return any;
+}
+
+bool make_runnable(Module *m)
+{
+    do
+        if (can_be_run(m))
+            return true;
+    while (halve_vocabularies(m));
+    return false;
 }
 
 /* A program may use operations that residues cannot represent: then only reals are compared, and the report gives the

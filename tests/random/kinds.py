@@ -170,6 +170,8 @@ KINDS = {
                           "beyond what was allocated", drawn=False, later=True),
     "large_modulus": Kind("--verify-passes: dims are shrunk below constants that indices are computed with", "verifier", drawn=False,
                           later=True),
+    "label_of_another_dim": Kind("--verify-passes: tokens are drawn that are too large for a dim that is computed from them", "verifier",
+                                 drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
