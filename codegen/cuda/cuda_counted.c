@@ -43,7 +43,7 @@ static Sides sides_of(const Product *p, const Op *call)
     return (Sides){ b, a, s->c.column, s->k, turned };
 }
 
-/* Whose lines are looked at, and how many there are. */
+/* Whose lines are looked at, and how many there are: contiguous ones, as plan_products has seen to. */
 static const Side *counted_side(const Sides *s, int64_t *lines, int64_t *length)
 {
     const Side *side = s->counted == RT_COUNTED_M   ? &s->a
@@ -75,14 +75,6 @@ static bool is_in_packs(Module *m, const Side *side, int64_t k)
     return lines_begin_on(m, side->value, 8, side->line, side->batch) && (side->by_terms ? k : side->outer) % 8 == 0;
 }
 
-/* The lines that are looked at have to be contiguous, as plan_products promises for the order it counts in. */
-static bool can_be_counted(const Sides *s)
-{
-    return s->counted == RT_COUNTED_M   ? s->a.by_terms
-           : s->counted == RT_COUNTED_N ? s->b.by_terms
-                                        : !s->a.by_terms || !s->b.by_terms;
-}
-
 bool is_cuda_counted(Module *m, const Product *p, const Op *call)
 {
     const RtProductShape *s = &p->shape;
@@ -90,7 +82,7 @@ bool is_cuda_counted(Module *m, const Product *p, const Op *call)
         return false;
     const Sides sides = sides_of(p, call);
     const Value *c = call->results.at[p->c];
-    return filled_flops(m, p->dot) <= op_flops(m, p->dot) / 2 && s->batch <= MOST_MATRICES && can_be_counted(&sides) &&
+    return filled_flops(m, p->dot) <= op_flops(m, p->dot) / 2 && s->batch <= MOST_MATRICES &&
            is_in_packs(m, &sides.a, s->k) && is_in_packs(m, &sides.b, s->k) &&
            lines_begin_on(m, c, 2, sides.row, s->c.batch) && sides.b.outer % 2 == 0 && loops_keep_boundaries(p);
 }

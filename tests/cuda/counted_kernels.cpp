@@ -46,14 +46,14 @@ constexpr RtCountedLines lines_of(RtCountedSize counted, bool a_by_terms, RtCoun
         rt_count_filled(is_of_a(RT_COUNTED_##counted, a_by_terms) ? a : b, filled,                                     \
                         lines_of(RT_COUNTED_##counted, a_by_terms, shape));                                            \
     }                                                                                                                  \
-    extern "C" void name##_count(void **arguments) { emulator_call(name##_count_kernel, arguments); }                  \
+    extern "C" void name##_count_emulated(void **arguments) { emulator_call(name##_count_kernel, arguments); }                  \
     extern "C" __global__ void name##_product_kernel(const rt_##type *a, const rt_##type *b, rt_##result *c,           \
                                                      const int32_t *filled)                                            \
     {                                                                                                                  \
         constexpr RtCountedProduct shape = shape_of(a_by_terms, b_by_terms, m, n, k);                                  \
         rt_counted_product<RT_COUNTED_##counted, a_by_terms, b_by_terms, add>(a, b, c, filled, shape);                 \
     }                                                                                                                  \
-    extern "C" void name##_product(void **arguments) { emulator_call(name##_product_kernel, arguments); }
+    extern "C" void name##_product_emulated(void **arguments) { emulator_call(name##_product_kernel, arguments); }
 #include "counted_cases.def"
 #undef CASE
 

@@ -27,29 +27,11 @@ void *machine_load(const char *source, const char *directory)
 
 void machine_unload(void *library) { dlclose(library); }
 
-EmulatorKernel *machine_kernel(void *library, const char *name)
-{
-    char symbol[200];
-    snprintf(symbol, sizeof symbol, "%s_emulated", name);
-    return (EmulatorKernel *)(intptr_t)dlsym(library, symbol);
-}
-
-static void add_static_memory(void *library)
-{
-    static const char *const sections[] = { "shared", "constant" };
-    for (int i = 0; i < 2; i++) {
-        char first[40], last[40];
-        snprintf(first, sizeof first, "emulated_%s_begin", sections[i]);
-        snprintf(last, sizeof last, "emulated_%s_end", sections[i]);
-        char **begin = dlsym(library, first), **end = dlsym(library, last);
-        if (begin && end && *end > *begin)
-            (i ? emulator_add_constants : emulator_set_shared)(*begin, *end - *begin);
-    }
-}
+EmulatorKernel *machine_kernel(void *library, const char *name) { return emulator_kernel(library, name); }
 
 void machine_set_rank(void *library, int rank)
 {
-    add_static_memory(library);
+    emulator_add_static_memory(library);
     void (*set_rank)(int) = (void (*)(int))(intptr_t)dlsym(library, "emulated_rank");
     set_rank(rank);
 }

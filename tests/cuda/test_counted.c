@@ -7,7 +7,6 @@
 #include "convert.h"
 #include "emulator/emulator.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,11 +156,11 @@ static int64_t least_bytes(const Test *t)
 
 static EmulatorKernel *kernel_of(void *library, const char *name, const char *part)
 {
-    char symbol[100];
-    snprintf(symbol, sizeof symbol, "%s_%s", name, part);
-    EmulatorKernel *kernel = (EmulatorKernel *)(intptr_t)dlsym(library, symbol);
+    char whole[100];
+    snprintf(whole, sizeof whole, "%s_%s", name, part);
+    EmulatorKernel *kernel = emulator_kernel(library, whole);
     if (!kernel) {
-        printf("no kernel %s\n", symbol);
+        printf("no kernel %s\n", whole);
         exit(1);
     }
     return kernel;
@@ -224,8 +223,7 @@ static bool run(const Case *c, void *library)
     fill(&t.c);
     empty(t.counted);
     memcpy(t.before.at, t.c.at, (size_t)all_bytes(&t.c));
-    char **begin = dlsym(library, "emulated_shared_begin"), **end = dlsym(library, "emulated_shared_end");
-    emulator_set_shared(*begin, *end - *begin);
+    emulator_add_static_memory(library);
     emulator_add_memory("the operands", memory, bytes);
     allow(&t.a, true);
     allow(&t.b, true);
@@ -240,11 +238,9 @@ static bool run(const Case *c, void *library)
 
 int main(int argc, char **argv)
 {
-    void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
-    if (!library) {
-        printf("no kernels: %s\n", dlerror());
+    void *library = emulator_open(argv[1]);
+    if (!library)
         return 1;
-    }
     int failed = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         failed += !run(&cases[i], library);

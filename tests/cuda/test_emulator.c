@@ -47,17 +47,14 @@ static float *memory;
 
 static bool run(void *library, const char *name)
 {
-    char symbol[100];
-    snprintf(symbol, sizeof symbol, "%s_emulated", name);
-    EmulatorKernel *kernel = (EmulatorKernel *)(intptr_t)dlsym(library, symbol);
-    char **begin = dlsym(library, "emulated_shared_begin"), **end = dlsym(library, "emulated_shared_end");
-    if (!kernel || !begin || !end) {
+    EmulatorKernel *kernel = emulator_kernel(library, name);
+    if (!kernel) {
         printf("no kernel %s\n", name);
         exit(1);
     }
     /* [guard, COUNT of x, COUNT of y, COUNT of nobody] */
     emulator_add_memory("the operands", memory, (int64_t)sizeof(float) * (3 * COUNT + 16));
-    emulator_set_shared(*begin, *end - *begin);
+    emulator_add_static_memory(library);
     float *x = memory + 16, *y = x + COUNT;
     for (int i = 0; i < COUNT; i++)
         x[i] = (float)i, y[i] = -1;
@@ -71,11 +68,9 @@ static bool run(void *library, const char *name)
 
 int main(int argc, char **argv)
 {
-    void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
-    if (!library) {
-        printf("no kernels: %s\n", dlerror());
+    void *library = emulator_open(argv[1]);
+    if (!library)
         return 1;
-    }
     memory = aligned_alloc(256, (size_t)(3 * COUNT + 64) * sizeof(float));
     int failed = 0;
     fclose(stderr); /* faults are expected */

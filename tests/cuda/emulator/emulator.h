@@ -38,6 +38,12 @@ void emulator_set_shared(void *base, int64_t bytes);
 /* A kernel, called with its arguments as an array. */
 typedef void EmulatorKernel(void **arguments);
 
+/* A library of compiled kernels: NULL after saying why there is none; one of its kernels, or NULL; its static shared
+ * memory and constants, to be added after other memory. */
+void *emulator_open(const char *path);
+EmulatorKernel *emulator_kernel(void *library, const char *name);
+void emulator_add_static_memory(void *library);
+
 /* Runs all blocks; false, after a line on stderr for each of the first faults, if anything is wrong. */
 bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments, int count, int64_t blocks, int threads,
                      int64_t dynamic_shared);

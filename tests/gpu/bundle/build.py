@@ -82,7 +82,7 @@ class Bundle:
         self.compile(folder, model, "cuda", dims, *settings, "--set", f"train.precision={precision}", "--set",
                      f"train.microbatch={micro}", *(["--mesh", mesh] if mesh else []), edit=edit)
         file = {"bytes": "bytes", "u16": "tokens.u16"}[data]
-        key = (model, dims, reference, batch, steps)
+        key = (model, edit, dims, reference, batch, steps)
         if key not in self.expected:
             out = self.work / name
             self.compile(out, model, "c", dims, *settings, "--set", f"train.precision={reference}", "--set",
