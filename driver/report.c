@@ -112,20 +112,26 @@ static void add_work(Report *r, const Func *f, const Op *op, double times)
         alike_row(r, op, work.axes)->flops += work.alike * times;
 }
 
-/* Kernels compute and sum in f32, independent of operands; products and attention use the dtype of their operands. */
+const char *precision_name(int number) { return number == E4M3 ? "e4m3" : dtype_name[number]; }
+
+/* Kernels compute and sum in f32, independent of operands; products and attention use the dtype of their operands, or
+ * what these were rounded to. */
 static void add_precision(Report *r, const Op *op)
 {
     Family family = info(op)->family;
+    const bool is_by_operand = family == PRODUCT || family == LIBRARY;
     for (int i = 0; i < op->args.count; i++) {
         const Type *type = &arg(op, i)->type;
         Precisions *p = &r->precision[class_of(&r->classes, arg(op, i))];
         if (!is_float(type->dtype) || type->rank == 0)
             continue;
-        bool adds_up = family == PRODUCT || family == LIBRARY || family == REDUCTION;
+        bool adds_up = is_by_operand || family == REDUCTION;
         if (info(op)->traits & SENDS)
             p->sent |= 1u << type->dtype, p->summed |= type->partial & op->attrs.axis ? 1u << F32 : 0;
         else if (info(op)->flops)
-            p->computed |= 1u << (family == PRODUCT || family == LIBRARY ? type->dtype : F32),
+            p->computed |= 1u << (op->attrs.fp8   ? E4M3
+                                  : is_by_operand ? (int)type->dtype
+                                                  : F32),
                 p->summed |= adds_up ? 1u << F32 : 0;
     }
 }

@@ -47,7 +47,11 @@ typedef struct {
     double sent, sent_balanced; /* bytes per step of one rank: with all slots, and those that a balanced router fills */
 } ExpertRow;
 
-/* Sets of dtypes, as bits, for one class of tensors. */
+/* What numbers are computed in: a dtype, or 8 bits, to which operands of some products are rounded. */
+enum { E4M3 = N_DTYPES, N_PRECISIONS };
+const char *precision_name(int number);
+
+/* Sets of these, as bits, for one class of tensors. */
 typedef struct {
     unsigned stored, computed, summed, sent;
 } Precisions;

@@ -149,9 +149,9 @@ static void add_traffic(const Report *r, cJSON *json)
 static void add_dtypes(cJSON *object, const char *key, unsigned set)
 {
     cJSON *list = cJSON_AddArrayToObject(object, key);
-    for (int i = 0; i < N_DTYPES; i++)
+    for (int i = 0; i < N_PRECISIONS; i++)
         if (set >> i & 1)
-            cJSON_AddItemToArray(list, cJSON_CreateString(dtype_name[i]));
+            cJSON_AddItemToArray(list, cJSON_CreateString(precision_name(i)));
 }
 
 static void add_precision(const Report *r, cJSON *json)

@@ -147,9 +147,9 @@ static void print_traffic(const Report *r)
 static const char *dtypes_text(Arena *arena, unsigned set)
 {
     const char *text = "";
-    for (int i = 0; i < N_DTYPES; i++)
+    for (int i = 0; i < N_PRECISIONS; i++)
         if (set >> i & 1)
-            text = arena_text(arena, "%s%s%s", text, *text ? "," : "", dtype_name[i]);
+            text = arena_text(arena, "%s%s%s", text, *text ? "," : "", precision_name(i));
     return *text ? text : "-";
 }
 

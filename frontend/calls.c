@@ -171,9 +171,14 @@ static bool argument_fits(Lower *l, const Call *at, Scope *scope, const Ast *arg
     if (arg->type->ellipsis)
         wanted = arena_text(l->arena, "%s[..., %s", is_float(declared.dtype) ? "" : dtype_name[declared.dtype],
                             dims_text(l, &declared) + 1);
+    const char *help = missing.count || more.count
+                           ? NULL
+                           : arena_text(l->arena, "write '%s: %s' there, or cast(..., %s) here", arg->name,
+                                        type_words(l, &value->type), dtype_name[declared.dtype]);
     complain(l,
              (Where){ .at = given->loc,
-                      .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, position_text(l, arg->loc)) },
+                      .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, position_text(l, arg->loc)),
+                      .help = help },
              "the argument '%s' must be %s, not %s", arg->name, wanted, type_words(l, &value->type));
     return false;
 }

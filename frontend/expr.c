@@ -471,7 +471,12 @@ static Operand lower_any(Lower *l, const Ast *ast)
     case A_INDEX:
         return lower_index(l, ast);
     default:
-        complain(l, (Where){ .at = ast->loc }, "%s is neither a number nor a tensor",
+        complain(l,
+                 (Where){ .at = ast->loc,
+                          .help = ast->kind == A_BOOL ? "write 1 or 0; of bools, b == 0 is not b, a * b both, and "
+                                                        "maximum(a, b) either"
+                                                      : NULL },
+                 "%s is neither a number nor a tensor",
                  ast->kind == A_STRING ? "a text"
                  : ast->kind == A_BOOL ? "'true' or 'false'"
                                        : "this");

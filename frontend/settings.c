@@ -284,7 +284,7 @@ static void read_precision(Reader *r)
     }
     const char *help = did_you_mean(l->arena, &near);
     go_to(l, said, &elsewhere);
-    complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16 or fp16" },
+    complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16, fp16 or fp8" },
              "%s is not a valid precision", quoted(l, said->value));
     come_from(l, said, &elsewhere);
 }

@@ -75,19 +75,19 @@ static Names dims_of(const Type *type)
 }
 
 /* The gradient of one factor: the product of dy and the other factor, summed over all dims that the factor lacks, in
- * the memory order of the factor. */
-static Value *factor_gradient(Builder *b, Value *dy, Value *other, Value *factor)
+ * the memory order of the factor.  It is a product of 8 bits if `op` is. */
+static Value *factor_gradient(Builder *b, const Op *op, Value *dy, Value *other, Value *factor)
 {
     Names own = dims_of(&factor->type);
-    Attrs attrs = { .over = shared_dims(&dy->type, &other->type, &own), .order = own };
+    Attrs attrs = { .over = shared_dims(&dy->type, &other->type, &own), .order = own, .fp8 = op->attrs.fp8 };
     return BUILD(b, OP_dot, attrs, dy, other);
 }
 
 /* y = dot a b over d:  da = dot dy b over what only b has, and the same for b */
 VJP(dot)
 {
-    dx[0] = factor_gradient(b, dy[0], B, A);
-    dx[1] = factor_gradient(b, dy[0], A, B);
+    dx[0] = factor_gradient(b, op, dy[0], B, A);
+    dx[1] = factor_gradient(b, op, dy[0], A, B);
 }
 
 /* y = the largest of a over d: dy is divided equally among the elements equal to the maximum.  For bf16 and f16, one

@@ -253,7 +253,7 @@ typedef struct {
     int64_t vocab;           /* tokens in the data must be below it */
     RtSchedule schedule;
     int64_t seed;
-    const char *precision; /* "fp32", "bf16", "fp16" */
+    const char *precision; /* "fp32", "bf16", "fp16", "fp8" */
     bool is_causal_lm;     /* labels = next(tokens): --sample is supported */
     RtFunction step, eval, predict;
     void (*create)(Rt *rt); /* creates the products, once; may be NULL */

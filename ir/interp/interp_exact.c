@@ -144,6 +144,7 @@ static double map_residue(OpKind kind, double a, double b)
         return but_one(a, b, smaller_of(a, b));
     case OP_round_bf16:
     case OP_round_f16:
+    case OP_round_e4m3:
         return a;
     case OP_neg:
         return opposite(a);

@@ -70,6 +70,16 @@ static double lse_add(double a, double b)
     return most == -INFINITY ? most : most + log(exp(a - most) + exp(b - most));
 }
 
+/* The power of two 2^e for which a 2^e is above 224 and at most 448, where f32 has it. */
+static double scale_e4m3(double a)
+{
+    const int largest = 126;
+    if (a == 0 || !isfinite(a))
+        return a == 0 ? ldexp(1, largest) : 1;
+    const int exponent = ilogb(a), e = 8 - exponent - (ldexp(fabs(a), -exponent) > 1.75);
+    return ldexp(1, e < largest ? e : largest);
+}
+
 static double map_real(OpKind kind, double a, double b)
 {
     switch (kind) {
@@ -89,6 +99,7 @@ static double map_real(OpKind kind, double a, double b)
         return fmin(a, b);
     case OP_round_bf16: /* reals do not round */
     case OP_round_f16:
+    case OP_round_e4m3:
         return a;
     case OP_neg:
         return -a;
@@ -130,6 +141,8 @@ static double map_real(OpKind kind, double a, double b)
         return gelu_tanh(a);
     case OP_gelu_tanh_slope:
         return gelu_tanh_slope(a);
+    case OP_scale_e4m3:
+        return scale_e4m3(a);
     case OP_lse_add:
         return lse_add(a, b);
     case OP_lse_share:
@@ -156,11 +169,19 @@ static double to_nearest(double x, int bits, int least, double infinite)
     return fabs(near) < infinite ? near : copysign(INFINITY, x);
 }
 
+/* Larger numbers become the largest one. */
+static double to_e4m3(double x)
+{
+    const double most = 448, near = to_nearest(x, 4, -6, INFINITY);
+    return isfinite(x) && fabs(near) > most ? copysign(most, x) : near;
+}
+
 static double map_rounding(OpKind kind, double a, double b)
 {
-    return kind == OP_round_bf16  ? to_nearest(a, 8, -126, 0x1p128)
-           : kind == OP_round_f16 ? to_nearest(a, 11, -14, 0x1p16)
-                                  : map_real(kind, a, b);
+    return kind == OP_round_bf16   ? to_nearest(a, 8, -126, 0x1p128)
+           : kind == OP_round_f16  ? to_nearest(a, 11, -14, 0x1p16)
+           : kind == OP_round_e4m3 ? to_e4m3(a)
+                                   : map_real(kind, a, b);
 }
 
 /* Sums of the same terms in another order may differ. */

@@ -62,7 +62,10 @@ static double slope(OpKind kind, double x, double y)
     switch (kind) {
     case OP_round_bf16:
     case OP_round_f16:
+    case OP_round_e4m3:
         return 1;
+    case OP_scale_e4m3:
+        return 0;
     case OP_neg:
         return -1;
     case OP_abs:

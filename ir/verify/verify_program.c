@@ -42,7 +42,7 @@ static bool verify_train(Module *m)
     if (!t->schedule)
         return WRONG(m, m->train_loc, "train: schedule must be constant, linear, cosine or wsd");
     if (!t->precision)
-        return WRONG(m, m->train_loc, "train: precision must be fp32, bf16 or fp16");
+        return WRONG(m, m->train_loc, "train: precision must be fp32, bf16, fp16 or fp8");
     if (t->zero < 0 || t->zero > 3 || (t->zero && !t->zero_axes && m->naxes) || t->bucket < 0 || t->seed < 0)
         return WRONG(m, m->train_loc,
                      "train: zero must be from 0 to 3, over zero_axes; bucket and seed must not be negative");

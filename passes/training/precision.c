@@ -9,6 +9,9 @@
  *   %1 = mul %x, %rstd : f32[...]        %1 = mul %x, %rstd : f32[...]
  *   %2 = dot %1, %w : f32[...]           %n = cast %1 {dtype=bf16} : bf16[...]
  *                                        %2 = dot %n, %w : bf16[...]
+ *
+ * fp8 is bf16, in which products of activations and weights are marked {fp8=wanted} in what is repeated, but not in a
+ * scan.
  */
 #include "simplify/cleanup.h"
 
@@ -56,6 +59,32 @@ static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
     return callee ? callee->params.at[operand]->type.dtype : N_DTYPES;
 }
 
+static bool is_state(const Module *m, Port port)
+{
+    return port_is_measured(port.kind) || (port.kind == PORT_PARAM && find_param(m, port.of)->state);
+}
+
+static bool is_constant(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
+
+/* Is it made of parameters and numbers alone? */
+static bool is_weight(const Module *m, const Value *value)
+{
+    const Op *def = value->def;
+    if (!def)
+        return value->port.kind == PORT_PARAM && !is_state(m, value->port);
+    bool is_made = def->args.count > 0 && (info(def)->family == POINTWISE || info(def)->family == VIEW);
+    for (int i = 0; is_made && i < def->args.count; i++)
+        is_made = is_constant(arg(def, i)) || is_weight(m, arg(def, i));
+    return is_made;
+}
+
+/* Does it multiply activations by a weight, in 16 bits? */
+static bool is_linear(const Module *m, const Op *op)
+{
+    return info(op)->family == PRODUCT && is_half(arg(op, 0)->type.dtype) && is_half(arg(op, 1)->type.dtype) &&
+           is_weight(m, arg(op, 0)) != is_weight(m, arg(op, 1));
+}
+
 static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
 {
     Builder b = builder_at(m, f, op);
@@ -68,11 +97,6 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
     if (types)
         for (int i = 0; i < op->results.count; i++)
             op->results.at[i]->type = types[i];
-}
-
-static bool is_state(const Module *m, Port port)
-{
-    return port_is_measured(port.kind) || (port.kind == PORT_PARAM && find_param(m, port.of)->state);
 }
 
 /* Tensors become narrow; scalars (divisors, scales), counts, and state that is no parameter stay, and so do inputs,
@@ -99,17 +123,20 @@ static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
         }
 }
 
-/* Callees first: they determine the types of calls.  scanned: how many parameters a scan carries. */
-static void narrow_func(Module *m, Func *f, int scanned, DType narrow)
+/* Callees first: they determine the types of calls.  caller: the loop that runs f, or NULL. */
+static void narrow_func(Module *m, Func *f, const Op *caller, DType narrow)
 {
-    narrow_params(m, f, scanned, narrow);
+    const bool is_scanned = caller && caller->attrs.scan, in_layer = caller && !is_scanned;
+    narrow_params(m, f, is_scanned ? (int)caller->attrs.carried : 0, narrow);
     for (Op *op = f->first; op; op = op->next) {
         Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         if (callee) {
-            narrow_func(m, callee, op->attrs.scan ? (int)op->attrs.carried : 0, narrow);
+            narrow_func(m, callee, op->attrs.dims.count ? op : caller, narrow);
             narrow_results(m, callee, f, narrow);
         }
         narrow_op(m, f, op, narrow);
+        if (m->train.precision == PRECISION_FP8 && in_layer && is_linear(m, op))
+            op->attrs.fp8 = FP8_WANTED;
     }
 }
 
@@ -158,21 +185,39 @@ static void drop_idle_casts(Module *m, Func *f)
     resolve_all(&instead, &f->results);
 }
 
+static bool has_marked(const Module *m)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.fp8)
+                return true;
+    return false;
+}
+
+static void refuse_fp8(const Module *m)
+{
+    const Func *model = func_with_role(m, MODEL);
+    error_at(m->diags, (Where){ .at = model->last ? model->last->loc : model->loc, .help = "precision = bf16" },
+             "precision = fp8 is for products with parameters of a 'repeat', and model '%s' has none", m->name);
+}
+
 void pass_precision(Module *m);
 void pass_precision(Module *m)
 {
-    static const DType dtype[N_Precision] = { F32, F32, BF16, F16 };
+    static const DType dtype[N_Precision] = { F32, F32, BF16, F16, BF16 };
     const DType narrow = dtype[m->train.precision];
     static const FuncRole programs[] = { MODEL, TOTALS, EVAL, PREDICT };
     for (size_t i = 0; narrow != F32 && i < sizeof programs / sizeof *programs; i++) {
         Func *f = func_with_role(m, programs[i]);
         if (!f)
             continue;
-        narrow_func(m, f, 0, narrow);
+        narrow_func(m, f, NULL, narrow);
         widen_results(m, f);
         if (f->role == EVAL || f->role == PREDICT)
             widen_params(m, f);
     }
+    if (m->train.precision == PRECISION_FP8 && !has_marked(m))
+        refuse_fp8(m);
     for (Func *f = m->funcs; f; f = f->next)
         drop_idle_casts(m, f);
     for (Func *f = m->funcs; f && narrow != F32; f = f->next)

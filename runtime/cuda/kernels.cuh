@@ -20,6 +20,7 @@
 #include "../kernels/activation.h"
 #include "../kernels/initial.h"
 #include "../kernels/integer.h"
+#include "../kernels/narrow.h"
 #include "../kernels/random.h"
 
 #endif

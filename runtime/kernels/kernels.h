@@ -18,6 +18,7 @@
 #include "experts.h"
 #include "gather.h"
 #include "integer.h"
+#include "narrow.h"
 #include "random.h"
 #include "rope.h"
 

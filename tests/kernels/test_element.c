@@ -36,6 +36,55 @@ static void check_conversions(void)
           "f16 rounds wrong");
 }
 
+/* The number that seven bits stand for, as the format is published. */
+static double e4m3_of_bits(int bits)
+{
+    const int exponent = bits >> 3, fraction = bits & 7;
+    return exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
+}
+
+/* The nearest of all numbers; of two, the one whose last bit is 0. */
+static double nearest_e4m3(double x)
+{
+    const int largest = 0x7E;
+    int best = 0;
+    for (int bits = 1; bits <= largest; bits++) {
+        const double distance = fabs(e4m3_of_bits(bits) - fabs(x)), least = fabs(e4m3_of_bits(best) - fabs(x));
+        if (distance < least || (distance == least && bits % 2 == 0))
+            best = bits;
+    }
+    return copysign(e4m3_of_bits(best), x);
+}
+
+static void check_e4m3(void)
+{
+    for (int bits = 0; bits < 0x7F; bits++) {
+        const double x = e4m3_of_bits(bits), half = (x + e4m3_of_bits(bits + 1)) / 2;
+        check((double)rt_round_e4m3((float)x) == x && (double)rt_round_e4m3((float)-x) == -x, "e4m3 %02x is not kept",
+              bits);
+        for (double y = half * (1 - 0x1p-20); y <= half * (1 + 0x1p-20) && half < 448; y += half * 0x1p-20)
+            check((double)rt_round_e4m3((float)y) == nearest_e4m3(y), "e4m3 of %.9g is %g", y,
+                  (double)rt_round_e4m3((float)y));
+    }
+    for (int i = 0; i < 100000; i++) {
+        const float x = (float)ldexp(uniform(), (int)pick(22) - 12);
+        check((double)rt_round_e4m3(x) == nearest_e4m3((double)x), "e4m3 of %.9g is %g", (double)x,
+              (double)rt_round_e4m3(x));
+    }
+    check(rt_round_e4m3(449) == 448 && rt_round_e4m3(-1e30f) == -448 && isinf(rt_round_e4m3(INFINITY)) &&
+              isnan(rt_round_e4m3(NAN)),
+          "e4m3 far out");
+    for (uint64_t bits = 1; bits < 0x7F800000; bits += 4099) {
+        const float x = rt_float_of_bits((uint32_t)bits), scale = rt_scale_e4m3(x);
+        const double scaled = (double)x * (double)scale;
+        check(scaled <= 448 && (scaled > 224 || scale == 0x1p126f) && (rt_bits_of_float(scale) & 0x7FFFFF) == 0,
+              "scale of %g is %g", (double)x, (double)scale);
+    }
+    check(rt_scale_e4m3(448) == 1 && rt_scale_e4m3(449) == 0.5f && rt_scale_e4m3(224) == 2 &&
+              rt_scale_e4m3(0) == 0x1p126f,
+          "scales by hand");
+}
+
 enum { COUNT = 4099 };
 
 /* Loops as in generated code, with an odd tail; the bound is in units in the last place. */
@@ -136,6 +185,7 @@ static void check_random(void)
 int main(void)
 {
     check_conversions();
+    check_e4m3();
     check_functions();
     check_random();
     return report("element");

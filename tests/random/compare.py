@@ -18,7 +18,8 @@ class Bounds:
     useless: float
 
 
-BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(10, 0.012, 0.002, 0.4), "fp16": Bounds(10, 0.002, 0.0005, 0.3)}
+BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(10, 0.012, 0.002, 0.4), "fp16": Bounds(10, 0.002, 0.0005, 0.3),
+          "fp8": Bounds(5, 0.1, 0.02, 2)}  # of all numbers, though mpc rounds operands of some products alone: nothing more is said
 # Of a large program: without vectors a trainer adds up to 1024 terms one after the other, and terms that are alike are all rounded in
 # the same direction, by up to half of 2**-23 of what there is (SUM_CHUNK of codegen/row/row.h).
 LARGE_FP32 = Bounds(50, 1024 * 2**-24 / 2, 2e-5, 2e-3)

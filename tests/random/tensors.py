@@ -99,7 +99,8 @@ class Rounding:
 
 
 EXACT = Rounding()
-PRECISIONS = {"fp32": dict(bits=24), "bf16": dict(bits=8), "fp16": dict(bits=11, least=-13, largest=65504.0)}
+PRECISIONS = {"fp32": dict(bits=24), "bf16": dict(bits=8), "fp16": dict(bits=11, least=-13, largest=65504.0),
+              "fp8": dict(bits=4)}
 
 
 # --- Elementwise -----------------------------------------------------------------------------------------------------

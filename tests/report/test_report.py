@@ -105,6 +105,12 @@ def test_buckets_are_messages(report, model):
     assert few["communication"]["sent"] == many["communication"]["sent"]
 
 
+def test_precision_ledger_of_8_bits(report):
+    ledger = report(precision="fp8")["precision"]
+    assert "e4m3" in ledger["workspace"]["computed"] and "e4m3" not in ledger["workspace"]["stored"]
+    assert not any("e4m3" in words for row in report()["precision"].values() for words in row.values())
+
+
 def test_precision_ledger(report):
     ledger = report("--mesh=dp=2", "--zero=1")["precision"]
     assert ledger["master weights"] == {"stored": ["f32"], "computed": ["f32"], "added_up": [], "sent": []}

@@ -40,7 +40,7 @@ def layouts():
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(dp=dp, cp=cp, tp=tp, zero=number % 4, otherwise=draw.random() < 0.5,
                    accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
-                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]),
+                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]),
                    attend=ATTENDS[number // 4 % 2])
 
 
@@ -53,7 +53,7 @@ def pipelines():
         yield list(SIZES)[(number + number // 3) % 3], dict(
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
-            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2])
+            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16", "fp8"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2])
 
 
 def parallel_text(model, layout):

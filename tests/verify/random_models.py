@@ -145,7 +145,7 @@ class Model:
     clip       = {self.draw.choice([0, 0.01, 1])}
     batch      = {self.batch * accumulation * self.data_ranks}
     microbatch = {self.batch}
-    precision  = {self.draw.choice(["fp32", "fp32", "bf16", "fp16"])}
+    precision  = {self.draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"])}
 }}
 """
 

@@ -54,7 +54,7 @@ def test_pipelines_cover_what_they_say():
     assert {layout["zero"] for _, layout in seen if layout["dp"] > 1} == {0, 1, 2, 3}
     assert {layout["otherwise"] for _, layout in seen if layout["tp"] > 1} == {False, True}
     for key in ("recompute", "precision", "accumulation"):
-        assert len({layout[key] for _, layout in seen}) == (2 if key == "accumulation" else 3)
+        assert len({layout[key] for _, layout in seen}) == {"accumulation": 2, "recompute": 3, "precision": 4}[key]
 
 
 def test_pipelines(tmp_path):
