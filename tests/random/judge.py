@@ -75,8 +75,14 @@ def lacks_heads(program, done):
     return exchanges and errors and errors == done.output.count(": error: attention cannot exchange ")
 
 
+def lacks_layers(program, done):
+    """Does mpc say that no product is one of fp8?"""
+    return reference.Settings(program).precision == "fp8" and "error: precision = fp8 is for products" in done.output
+
+
 def refusal(program, done):
-    return "unstaged" if lacks_schedule(program, done) else "headless" if lacks_heads(program, done) else "refused"
+    reasons = {"unstaged": lacks_schedule, "headless": lacks_heads, "unlayered": lacks_layers}
+    return next((status for status, is_reason in reasons.items() if is_reason(program, done)), "refused")
 
 
 def is_verification(how):

@@ -3,7 +3,7 @@ import copy
 import random
 
 import layouts
-from tree import Name, Zero
+from tree import Name, Repeat, Zero
 
 
 def with_options(*options):
@@ -12,10 +12,15 @@ def with_options(*options):
     return change
 
 
+def has_repeat(program):
+    return any(isinstance(statement, Repeat) for block in layouts.bodies(program) for statement in layouts.statements_of(block.body))
+
+
 def with_precision(precision):
-    """In bf16, messages of gradients may be, too."""
+    """In bf16, messages of gradients may be, too.  fp8 is for what is repeated: without that, it is bf16."""
     def change(case, tools):
-        case.program.train["precision"] = Name(precision)
+        has_layers = precision != "fp8" or has_repeat(case.program)
+        case.program.train["precision"] = Name(precision if has_layers else "bf16")
         for line in case.program.parallel:
             if isinstance(line, Zero) and precision == "bf16" and random_of(case, "sent").random() < 0.5:
                 line.options["grad_dtype"] = Name("bf16")
