@@ -56,9 +56,10 @@ static const Side *counted_side(const Sides *s, int64_t *lines, int64_t *length)
 }
 
 /* Do all lines begin on a boundary of so many elements, if loops do not move them? */
-static bool lines_begin_on(Module *m, const Value *value, int elements, int64_t line, int64_t batch)
+static bool lines_begin_on(const Module *m, const Op *call, const Value *value, int elements, int64_t line,
+                           int64_t batch)
 {
-    return begins_on(m, value, (int64_t)elements * dtype_bytes(value->type.dtype)) && line % elements == 0 &&
+    return begins_on(m, call, value, (int64_t)elements * dtype_bytes(value->type.dtype)) && line % elements == 0 &&
            batch % elements == 0;
 }
 
@@ -70,9 +71,9 @@ static bool loops_keep_boundaries(const Product *p)
     return true;
 }
 
-static bool is_in_packs(Module *m, const Side *side, int64_t k)
+static bool is_in_packs(const Module *m, const Op *call, const Side *side, int64_t k)
 {
-    return lines_begin_on(m, side->value, 8, side->line, side->batch) && (side->by_terms ? k : side->outer) % 8 == 0;
+    return lines_begin_on(m, call, side->value, 8, side->line, side->batch) && (side->by_terms ? k : side->outer) % 8 == 0;
 }
 
 bool is_cuda_counted(Module *m, const Product *p, const Op *call)
@@ -83,8 +84,8 @@ bool is_cuda_counted(Module *m, const Product *p, const Op *call)
     const Sides sides = sides_of(p, call);
     const Value *c = call->results.at[p->c];
     return filled_flops(m, p->dot) <= op_flops(m, p->dot) / 2 && s->batch <= MOST_MATRICES &&
-           is_in_packs(m, &sides.a, s->k) && is_in_packs(m, &sides.b, s->k) &&
-           lines_begin_on(m, c, 2, sides.row, s->c.batch) && sides.b.outer % 2 == 0 && loops_keep_boundaries(p);
+           is_in_packs(m, call, &sides.a, s->k) && is_in_packs(m, call, &sides.b, s->k) &&
+           lines_begin_on(m, call, c, 2, sides.row, s->c.batch) && sides.b.outer % 2 == 0 && loops_keep_boundaries(p);
 }
 
 /* --- Functions ------------------------------------------------------------------------------------ */

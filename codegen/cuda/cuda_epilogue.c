@@ -89,9 +89,12 @@ const Op *const *unfused_epilogue(Module *m, const Op *call, const Product *prod
     const Func *kernel = epilogue_kernel(m, call, product);
     const Op **list = NEW(&m->arena, const Op *);
     Op *op = NEW(&m->arena, Op);
-    *op = (Op){
-        .kind = OP_call, .attrs.callee = kernel->name, .loc = call->loc, .path = call->path, .where = call->where
-    };
+    *op = (Op){ .kind = OP_call,
+                .attrs.callee = kernel->name,
+                .loc = call->loc,
+                .path = call->path,
+                .where = call->where,
+                .prev = (Op *)(uintptr_t)call }; /* it stands behind the product */
     place_operands(m, kernel, call, product, op);
     *list = op;
     return list;

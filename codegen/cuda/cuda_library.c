@@ -12,17 +12,11 @@ static int64_t blocks_of(int64_t items, int64_t at_once) { return (items + at_on
 
 /* --- Packs ----------------------------------------------------------------------------------- */
 
-bool begins_on(Module *m, const Value *value, int64_t bytes)
-{
-    const Storage *s = value->storage;
-    return s->at % bytes == 0 && (s->base != BY_POINTER || local_bytes(m, &value->type) % bytes == 0);
-}
-
 static bool fits_width(const Operands *o, const Value *value, int width)
 {
     int64_t bytes = (int64_t)width * dtype_bytes(value->type.dtype);
     const Storage *s = value->storage;
-    if (bytes > PACK_BYTES || !begins_on(o->m, value, bytes))
+    if (bytes > PACK_BYTES || !begins_on(o->m, o->op, value, bytes))
         return false;
     for (int i = 0; i < value->type.rank; i++)
         if (s->stride[i] != 1 && s->stride[i] % width && loop_size(o->m, &value->type.dim[i]) > 1)

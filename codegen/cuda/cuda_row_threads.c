@@ -1,4 +1,5 @@
 /* cuda_row_threads.c -- loops, packs and threads of a launch: the part of the plan that depends on strides. */
+#include "cuda_library.h"
 #include "cuda_row.h"
 #include "templates.h"
 
@@ -105,13 +106,6 @@ static bool is_contiguous(const Launch *p, const Array *array)
     return p->vector && p->vector->dims & array->dims && array->stride[p->vector->last] == 1;
 }
 
-/* A pointer of a called function is to a whole tensor, or to one slice of a stacked one. */
-static bool base_is_aligned(const Launch *p, const Array *array, int64_t bytes)
-{
-    return array->storage->at % bytes == 0 &&
-           (array->storage->base == IN_FRAME || local_bytes(p->k->m, &array->value->type) % bytes == 0);
-}
-
 static bool is_aligned(const Launch *p, const Array *array, int width)
 {
     for (int i = 0; i < p->region.nloops; i++) {
@@ -119,7 +113,7 @@ static bool is_aligned(const Launch *p, const Array *array, int width)
         if (loop != p->vector && loop->dims & array->dims && array->stride[loop->last] % width)
             return false;
     }
-    return base_is_aligned(p, array, (int64_t)width * element_bytes(array));
+    return begins_on(p->k->m, p->k->call, array->given, (int64_t)width * element_bytes(array));
 }
 
 bool is_packed(const Launch *p, int array)

@@ -1,6 +1,7 @@
 """Draws statements: assignments, repeats and scans with what they carry, calls of blocks with the blocks themselves, and the value
 in which everything that nobody has read comes together."""
 import copy
+import math
 from dataclasses import dataclass
 
 from blocks import General, generalise, other_dims, other_numbers
@@ -114,6 +115,8 @@ class Statements(Scans):
             local.reads += 1
             inner.enter(local)
         reads_before = {name: inner.scope.locals[name] for name in names}
+        if self.draw.random() < 0.35:
+            inner.scope.attempt(inner.layer, self.draw.choice(names))
         inner.draw_statements(self.draw.choice([0, 0, 1, 2, 3]))
         if self.draw.random() < 0.3:
             inner.scope.attempt(inner.block_call)
@@ -135,6 +138,22 @@ class Statements(Scans):
         if self.scope.depth == 0 and self.draw.random() < 0.25:  # one after the other, as an encoder and a decoder
             self.scope.attempt(self.repeat)
         return names
+
+    def layer(self, name):
+        """A carried value and what two products make of it, to another dim and back, as the layers of most models have it."""
+        old = self.scope.locals[name]
+        own, others = sorted(old.dims - {OPEN, "batch"}), self.new_dims(old.dims | self.forbidden(), 1)
+        if old.kind != "f32" or not own or not others:
+            return None
+        over, other = self.draw.choice(own), others[0]
+        up = self.scope.param([over, other], 1 / math.sqrt(self.size(over)))
+        down = self.scope.param([over, other], 0.5 / math.sqrt(self.size(other)))
+        x = self.scope.read(old)
+        inside = call(self.draw.choice(["gelu", "relu", "tanh", "silu"]), call("dot", x.expression, up.expression, over))
+        total = binary("+", x.expression, call("dot", inside, down.expression, other))
+        self.scope.assign(name, Value(total, old.dims, "f32", old.scale + 0.5)).optional = True
+        self.scope.own.discard(name)  # what is carried keeps its type
+        return name
 
     def count_turns(self, inner, name):
         """The value depends on the number of the turn, which is carried: as a number, or as a whole one."""
