@@ -391,7 +391,7 @@ CALL(dispatch)
     Value *place = places(l, chosen, over, experts);
     count_load(l, chosen, place, experts, size * (double)rounds, slots.name, rounds > 1, drops);
     place = rounds > 1 ? place_in_round(l, place, size) : place;
-    return tensor_operand(EMIT(l, OP_dispatch, attrs, a->x[0], chosen, place));
+    return tensor_operand(EMIT(l, OP_dispatch, attrs, build_rows(&l->b, a->x[0], place, &over), chosen, place));
 }
 
 /* --- combine ------------------------------------------------------------------------------------ */

@@ -347,6 +347,22 @@ Value *build_like(Builder *b, Value *x, const Type *like)
     return same_order(&x->type, like) ? x : BUILD(b, OP_reorder, order, x);
 }
 
+Value *build_rows(Builder *b, Value *x, const Value *place, const Names *over)
+{
+    Attrs spread = { 0 };
+    Dims lacking = { 0 };
+    for (int i = 0; i < place->type.rank; i++) {
+        const Dim *dim = &place->type.dim[i];
+        if (!has_name(over, dim->name))
+            continue;
+        if (find_dim(&x->type, dim->name) >= 0)
+            spread.dims = dim->size > 1 ? lacking : spread.dims;
+        else if (dim->size > 1)
+            lacking.dim[lacking.count++] = *dim;
+    }
+    return spread.dims.count ? BUILD(b, OP_broadcast, spread, x) : x;
+}
+
 Value *build_zeros(Builder *b, const Type *type)
 {
     Attrs spread = { 0 }, zero = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };

@@ -20,6 +20,9 @@ Value *build_zeros(Builder *b, const Type *type);            /* broadcast */
 bool same_order(const Type *a, const Type *b);               /* in memory; of the same dims */
 Value *build_like(Builder *b, Value *x, const Type *like);   /* x, spread over the dims of `like`, in their order */
 Value *build_rounded(Builder *b, DType dtype, Value *x);     /* x, rounded to the dtype */
+/* The rows x of a queue, spread over those of its dims `over` that stand before one of x's in `place`: what dispatches
+ * them walks over dims that they have, then over choices that share a row. */
+Value *build_rows(Builder *b, Value *x, const Value *place, const Names *over);
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
 /* A copy of a function and of those that it calls: each loop has a body of its own. */
 Func *copy_func(Module *m, const Func *f, const char *suffix);

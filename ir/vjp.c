@@ -201,7 +201,8 @@ VJP(combine)
 {
     const Dims back = { 2, { dim_of(A, op->attrs.dim), dim_of(A, op->attrs.key) } };
     const Attrs attrs = { .over = dims_lacking(&B->type, &A->type), .dims = back };
-    dx[0] = BUILD(b, OP_dispatch, attrs, before_broadcast(dy[0], &attrs.over), B, arg(op, 2));
+    Value *rows = build_rows(b, before_broadcast(dy[0], &attrs.over), arg(op, 2), &attrs.over);
+    dx[0] = BUILD(b, OP_dispatch, attrs, rows, B, arg(op, 2));
 }
 
 VJP(attend)

@@ -172,6 +172,10 @@ KINDS = {
                           later=True),
     "label_of_another_dim": Kind("--verify-passes: tokens are drawn that are too large for a dim that is computed from them", "verifier",
                                  drawn=False, later=True),
+    "moving_view": Kind("a GPU loads packs of a part of what a scan gives place by place, though places begin anywhere", "no multiple of that",
+                        drawn=False, later=True),
+    "shared_rows": Kind("rows of experts lack dims of the queue that stand between those that they have", "dims are more than", drawn=False,
+                        later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
