@@ -15,11 +15,11 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
     build_op((b), (kind), (attrs), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)),                        \
              (Value *[]){ __VA_ARGS__ })
 #define NO_ATTRS ((Attrs){ 0 })
-Value *build_number(Builder *b, double value);               /* a weak f32 constant */
-Value *build_zeros(Builder *b, const Type *type);            /* broadcast */
-bool same_order(const Type *a, const Type *b);               /* in memory; of the same dims */
-Value *build_like(Builder *b, Value *x, const Type *like);   /* x, spread over the dims of `like`, in their order */
-Value *build_rounded(Builder *b, DType dtype, Value *x);     /* x, rounded to the dtype */
+Value *build_number(Builder *b, double value);             /* a weak f32 constant */
+Value *build_zeros(Builder *b, const Type *type);          /* broadcast */
+bool same_order(const Type *a, const Type *b);             /* in memory; of the same dims */
+Value *build_like(Builder *b, Value *x, const Type *like); /* x, spread over the dims of `like`, in their order */
+Value *build_rounded(Builder *b, DType dtype, Value *x);   /* x, rounded to the dtype */
 /* The rows x of a queue, spread over those of its dims `over` that stand before one of x's in `place`: what dispatches
  * them walks over dims that they have, then over choices that share a row. */
 Value *build_rows(Builder *b, Value *x, const Value *place, const Names *over);

@@ -1,7 +1,7 @@
 /* cuda_alignment.c -- on which boundary an operand of a kernel begins, in every call of the function that it is in.
  *
- * Packs of neighbours are loaded at once from addresses that are multiples of their size.  Frames begin on cache lines, so
- * the address of a value in a frame says it.  A pointer of a called function is what its callers give: a value at an
+ * Packs of neighbours are loaded at once from addresses that are multiples of their size.  Frames begin on cache lines,
+ * so the address of a value in a frame says it.  A pointer of a called function is what its callers give: a value at an
  * address there, or a slice of it, which moves with the iterations of a loop.
  */
 #include "cuda_library.h"

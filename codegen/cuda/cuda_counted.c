@@ -73,7 +73,8 @@ static bool loops_keep_boundaries(const Product *p)
 
 static bool is_in_packs(const Module *m, const Op *call, const Side *side, int64_t k)
 {
-    return lines_begin_on(m, call, side->value, 8, side->line, side->batch) && (side->by_terms ? k : side->outer) % 8 == 0;
+    return lines_begin_on(m, call, side->value, 8, side->line, side->batch) &&
+           (side->by_terms ? k : side->outer) % 8 == 0;
 }
 
 bool is_cuda_counted(Module *m, const Product *p, const Op *call)
