@@ -36,6 +36,9 @@ if [ $# = 0 ]; then
         plan bert --set train.precision=$precision -D layers=2 -D seq=16 -D embed=40 -D heads=4 -D vocab=150 \
             --set train.batch=2 --set train.microbatch=2
     done
+    # Operands of products in 8 bits, in blocks of rows and of columns.
+    # shellcheck disable=SC2086
+    plan gpt2 --set train.precision=fp8 $GPT2 -D embed=160 -D seq=64
     # Parts of ranks: logits split by vocabulary, with padding; zig-zag positions.
     # shellcheck disable=SC2086
     plan gpt2 --mesh=tp=2 $GPT2
@@ -71,6 +74,7 @@ if ! grep -q "cannot find NVRTC" "$models/log"; then
 gpt2 sm_90
 gpt2 sm_90 -D vocab=49999
 gpt2 sm_80 --set train.precision=fp16
+gpt2 sm_90 --set train.precision=fp8
 llama sm_90 -D head=128
 mixtral sm_90 -D layers=2
 $DROPLESS sm_90 -D layers=2
