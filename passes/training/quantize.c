@@ -52,13 +52,15 @@ static const Dim *dim_of_blocks(const Module *m, const Op *op)
     return NULL;
 }
 
-/* The dim as its blocks and their elements. */
+/* The dim as its blocks, which ranks split as they split the dim, and their elements. */
 static Dims blocks_of(Module *m, const Dim *dim)
 {
     const int64_t inside = block_of(dim->size), blocks = dim->size / inside;
+    const Name outer = intern_format(m, "%s.block", dim->name), inner = intern_format(m, "%s.inside", dim->name);
+    declare_like(m, outer, ruled_as(m, dim->name));
     return (Dims){ .count = 2,
-                   .dim = { { .name = intern_format(m, "%s.block", dim->name), .size = blocks, .padded = blocks },
-                            { .name = intern_format(m, "%s.inside", dim->name), .size = inside, .padded = inside } } };
+                   .dim = { { .name = outer, .size = blocks, .padded = blocks },
+                            { .name = inner, .size = inside, .padded = inside } } };
 }
 
 static Value *rounded_along(Builder *b, Value *x, Name inside)
