@@ -70,6 +70,14 @@ static double lse_add(double a, double b)
     return most == -INFINITY ? most : most + log(exp(a - most) + exp(b - most));
 }
 
+/* Reals do not round, but what a scale has not brought into the range is lost: it shows a scale that is of other
+ * numbers. */
+static double in_e4m3(double a)
+{
+    const double most = 448, rounding = 1e-6;
+    return fabs(a) <= most * (1 + rounding) || !isfinite(a) ? a : NAN;
+}
+
 /* The power of two 2^e for which a 2^e is above 224 and at most 448, where f32 has it. */
 static double scale_e4m3(double a)
 {
@@ -99,8 +107,9 @@ static double map_real(OpKind kind, double a, double b)
         return fmin(a, b);
     case OP_round_bf16: /* reals do not round */
     case OP_round_f16:
-    case OP_round_e4m3:
         return a;
+    case OP_round_e4m3:
+        return in_e4m3(a);
     case OP_neg:
         return -a;
     case OP_abs:
