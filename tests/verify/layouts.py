@@ -36,7 +36,7 @@ CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedul
 
 def layouts():
     """Every mesh three times, each time with another stage of zero and other settings."""
-    draw = random.Random(1)
+    draw = random.Random(3)
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(dp=dp, cp=cp, tp=tp, zero=number % 4, otherwise=draw.random() < 0.5,
                    accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),

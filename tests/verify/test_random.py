@@ -12,7 +12,9 @@ SECONDS, FIRST = int(os.environ.get("VERIFY_SECONDS", 15)), int(os.environ.get("
 
 
 def is_refused(failure):
-    """The layout cannot be honoured, and the file's errors say so: nothing has been run."""
+    """The layout cannot be honoured, or nothing is a product of fp8, and the file's errors say so: nothing has been run."""
+    if "error: precision = fp8 is for products" in failure:
+        return True
     return re.search(r"\.mdl:\d+:\d+: error: ", failure) and "interpreter" not in failure and "mpc:" not in failure
 
 
