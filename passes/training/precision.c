@@ -64,26 +64,45 @@ static bool is_state(const Module *m, Port port)
     return port_is_measured(port.kind) || (port.kind == PORT_PARAM && find_param(m, port.of)->state);
 }
 
+/* --- Products of fp8 -------------------------------------------------------------------------------- */
+
 static bool is_constant(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
 
-/* Is it made of parameters and numbers alone? */
-static bool is_weight(const Module *m, const Value *value)
+/* Is it a parameter, or in `made`, of those that are made of parameters and numbers alone? */
+static bool is_weight(const Module *m, const Map *made, const Value *value)
 {
-    const Op *def = value->def;
-    if (!def)
-        return value->port.kind == PORT_PARAM && !is_state(m, value->port);
-    bool is_made = def->args.count > 0 && (info(def)->family == POINTWISE || info(def)->family == VIEW);
-    for (int i = 0; is_made && i < def->args.count; i++)
-        is_made = is_constant(arg(def, i)) || is_weight(m, arg(def, i));
-    return is_made;
+    while (value->def && info(value->def)->traits & CASTS)
+        value = arg(value->def, 0);
+    return value->def ? map_get(made, value) != NULL : value->port.kind == PORT_PARAM && !is_state(m, value->port);
+}
+
+static void note_weight(const Module *m, Map *made, const Op *op)
+{
+    bool is_made = op->args.count > 0 && (info(op)->family == POINTWISE || info(op)->family == VIEW);
+    for (int i = 0; is_made && i < op->args.count; i++)
+        is_made = is_constant(arg(op, i)) || is_weight(m, made, arg(op, i));
+    if (is_made)
+        map_put(made, result(op), made);
 }
 
 /* Does it multiply activations by a weight, in 16 bits? */
-static bool is_linear(const Module *m, const Op *op)
+static bool is_linear(const Module *m, const Map *made, const Op *op)
 {
     return info(op)->family == PRODUCT && is_half(arg(op, 0)->type.dtype) && is_half(arg(op, 1)->type.dtype) &&
-           is_weight(m, arg(op, 0)) != is_weight(m, arg(op, 1));
+           is_weight(m, made, arg(op, 0)) != is_weight(m, made, arg(op, 1));
 }
+
+static void mark_products(Module *m, const Func *layer)
+{
+    Map made = { .arena = &m->arena };
+    for (Op *op = layer->first; op; op = op->next) {
+        note_weight(m, &made, op);
+        if (is_linear(m, &made, op))
+            op->attrs.fp8 = FP8_WANTED;
+    }
+}
+
+/* --- Functions ---------------------------------------------------------------------------------------- */
 
 static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
 {
@@ -135,9 +154,9 @@ static void narrow_func(Module *m, Func *f, const Op *caller, DType narrow)
             narrow_results(m, callee, f, narrow);
         }
         narrow_op(m, f, op, narrow);
-        if (m->train.precision == PRECISION_FP8 && in_layer && is_linear(m, op))
-            op->attrs.fp8 = FP8_WANTED;
     }
+    if (m->train.precision == PRECISION_FP8 && in_layer)
+        mark_products(m, f);
 }
 
 /* A weak number beside narrow operands takes their dtype by inference; the losses and counts that a
