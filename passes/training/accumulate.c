@@ -102,6 +102,7 @@ static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Ma
     callee->results.at[at] = build_op(&b, OP_add, NO_ATTRS, 2, sides);
     made->name = result(add)->name;
     map_put(instead, result(add), made);
+    map_put(&a->uses, made, map_get(&a->uses, result(add))); /* its readers are those of the sum now */
     remove_op(f, add);
 }
 

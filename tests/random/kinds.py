@@ -176,6 +176,8 @@ KINDS = {
                         drawn=False, later=True),
     "shared_rows": Kind("rows of experts lack dims of the queue that stand between those that they have", "dims are more than", drawn=False,
                         later=True),
+    "moved_sum": Kind("a second addition moves into a function, though the sum of the first one has another reader", "changes the result|grad_norm",
+                      drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
