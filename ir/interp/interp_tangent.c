@@ -13,6 +13,11 @@
 
 static double complex sigmoid(double complex z) { return 1 / (1 + cexp(-z)); }
 
+static double complex softplus(double complex z)
+{
+    return creal(z) > 0 ? z + clog(1 + cexp(-z)) : clog(1 + cexp(z)); /* exp does not overflow */
+}
+
 /* The tanh approximation of gelu; Hendrycks and Gimpel, arXiv 1606.08415, section 2. */
 static double complex gelu_tanh(double complex z)
 {
@@ -40,7 +45,7 @@ static double complex analytic(OpKind kind, double complex z)
     case OP_silu:
         return z * sigmoid(z);
     case OP_softplus:
-        return clog(1 + cexp(z));
+        return softplus(z);
     case OP_gelu_tanh:
         return gelu_tanh(z);
     default:

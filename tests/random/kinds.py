@@ -178,6 +178,7 @@ KINDS = {
                         later=True),
     "moved_sum": Kind("a second addition moves into a function, though the sum of the first one has another reader", "changes the result|grad_norm",
                       drawn=False, later=True),
+    "far_softplus": Kind("--verify-passes: the slope of softplus overflows from 710 on", "gives a wrong gradient", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

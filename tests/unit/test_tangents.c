@@ -152,12 +152,30 @@ static void test_kinks(void **state)
     check_kink("%0 = constant : f32[] %y = minimum %x, %0 : f32[i:4]", x, (double[]){ 0.5, 0, 3, 0 }, 4);
 }
 
+/* Where exp overflows, functions are straight lines. */
+static void test_far_out(void **state)
+{
+    static const char *const flat[] = { "tanh", "sigmoid" }, *const bent[] = { "softplus", "silu", "gelu",
+                                                                               "gelu_tanh" };
+    const double x[4] = { -1e4, -800, 800, 1e4 };
+    char op[64];
+    for (int i = 0; i < 2; i++) {
+        snprintf(op, sizeof op, "%%y = %s %%x : f32[i:4]", flat[i]);
+        check_kink(op, x, (double[]){ 0, 0, 0, 0 }, 4);
+    }
+    for (int i = 0; i < 4; i++) {
+        snprintf(op, sizeof op, "%%y = %s %%x : f32[i:4]", bent[i]);
+        check_kink(op, x, (double[]){ 0, 0, 3, 4 }, 4);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_op),
         cmocka_unit_test(test_loops),
         cmocka_unit_test(test_kinks),
+        cmocka_unit_test(test_far_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
