@@ -355,10 +355,20 @@ def attend(q, k, v, seq, feature, causal, window, scale, rounding, segment=None,
     more = torch.cat([scores.masked_fill(~seen, -1e30), sink.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
     weights = rounding(torch.softmax(more, -1)[..., :-1] * seen)  # a sink is one more key, of value 0
     result = weights @ value
+    if rounding.draw is not None:
+        again = computed_again(weights, scale * query.abs() @ key.abs().transpose(-1, -2), rounding)
+        result = weights @ value.detach() + again @ (value - value.detach())
     if rounding.draw is not None and scores.requires_grad:
         disturb_slopes(scores, weights, result, rounding)
     dims = tuple(own if d == feature else d for d in q.dims)
     return Tensor(Tensor(result, rest + (seq, own)).aligned(dims), dims)
+
+
+def computed_again(weights, size, rounding):
+    """Weights as the gradient of values has them: of scores that are computed again, in another order, and the row's stored sum.
+    size: the scores' terms' absolute values, added up."""
+    noise = torch.randn(weights.shape, generator=rounding.draw, dtype=torch.float64)
+    return (weights * (1 + 2.0**-23 * size * noise)).detach()
 
 
 def disturb_slopes(scores, weights, result, rounding):
