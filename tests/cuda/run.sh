@@ -37,8 +37,8 @@ if [ $# = 0 ]; then
             --set train.batch=2 --set train.microbatch=2
     done
     # Operands of products in 8 bits, in blocks of rows and of columns.
-    # shellcheck disable=SC2086
-    plan gpt2 --set train.precision=fp8 $GPT2 -D embed=160 -D seq=64
+    plan gpt2 --set train.precision=fp8 -D layers=2 -D seq=64 -D embed=160 -D heads=4 -D vocab=301 \
+        --set train.batch=4 --set train.microbatch=2
     # Parts of ranks: logits split by vocabulary, with padding; zig-zag positions.
     # shellcheck disable=SC2086
     plan gpt2 --mesh=tp=2 $GPT2
