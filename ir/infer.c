@@ -139,7 +139,7 @@ static bool promote(Module *m, const Op *op, DType *dtype)
         DType t = value->type.dtype;
         if (t == BOOL)
             continue;
-        int *best = value->def && info(value->def)->traits & WEAK ? &weak : &strong;
+        int *best = is_any_number(value) ? &weak : &strong;
         *(t == I32 ? &any_int : &any_float) += best == &strong;
         if (*best < 0 || (is_float(t) && (!is_float((DType)*best) || (DType)*best != t)))
             *best = *best < 0 || *best == I32 ? (int)t : (int)F32; /* bf16 with f16 or f32: f32 */

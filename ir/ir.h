@@ -397,9 +397,11 @@ static inline Value *arg_or_result(const Op *op, int i) /* operands, then result
     return i < op->args.count ? arg(op, i) : op->results.at[i - op->args.count];
 }
 static inline bool is_addition(const Op *op) { return info(op)->linear == ALL && info(op)->traits & COMMUTES; }
+static inline bool is_any_number(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
+
 static inline bool is_number(const Value *value, double number)
 {
-    return value->def && info(value->def)->traits & WEAK && value->def->attrs.value == number;
+    return is_any_number(value) && value->def->attrs.value == number;
 }
 
 /* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops, FLOPs and sharding

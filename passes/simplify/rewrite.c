@@ -49,7 +49,6 @@ static bool changes_readers(Module *m, const Op *op, Value *number)
     return false;
 }
 
-static bool is_any_number(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
 
 void apply_rules(Module *m, Func *f)
 {

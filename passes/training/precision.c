@@ -66,8 +66,6 @@ static bool is_state(const Module *m, Port port)
 
 /* --- Products of fp8 -------------------------------------------------------------------------------- */
 
-static bool is_constant(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
-
 /* Is it a parameter, or in `made`, of those that are made of parameters and numbers alone? */
 static bool is_weight(const Module *m, const Map *made, const Value *value)
 {
@@ -80,7 +78,7 @@ static void note_weight(const Module *m, Map *made, const Op *op)
 {
     bool is_made = op->args.count > 0 && (info(op)->family == POINTWISE || info(op)->family == VIEW);
     for (int i = 0; is_made && i < op->args.count; i++)
-        is_made = is_constant(arg(op, i)) || is_weight(m, made, arg(op, i));
+        is_made = is_any_number(arg(op, i)) || is_weight(m, made, arg(op, i));
     if (is_made)
         map_put(made, result(op), made);
 }
@@ -194,8 +192,7 @@ static void drop_idle_casts(Module *m, Func *f)
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         resolve_all(&instead, &op->args);
-        const Op *made = op->kind == OP_cast ? arg(op, 0)->def : NULL;
-        const bool of_number = made && info(made)->traits & WEAK; /* its dtype is irrelevant */
+        const bool of_number = op->kind == OP_cast && is_any_number(arg(op, 0)); /* its dtype is irrelevant */
         if (op->kind != OP_cast || of_number || !type_equal(&arg(op, 0)->type, &result(op)->type))
             continue;
         map_put(&instead, result(op), arg(op, 0));
