@@ -83,28 +83,40 @@ static Value *rounded(Builder *b, Value *x, Dim dim)
     return BUILD(b, OP_merge, ((Attrs){ .over = names, .dims = { 1, { dim } } }), y);
 }
 
-static void quantize(Module *m, Func *f, Op *op)
+/* False: it stays in 16 bits. */
+static bool quantize(Module *m, Func *f, Op *op)
 {
     const Dim *dim = dim_of_blocks(m, op);
     op->attrs.fp8 = dim ? FP8_ROUNDED : NO_FP8;
     if (!dim) {
         remark(m, op, "stays in 16 bits: no dim of its sum can be divided into blocks");
-        return;
+        return false;
     }
     const Dim along = *dim;
     Builder b = builder_at(m, f, op);
     for (int i = 0; i < op->args.count; i++)
         op->args.at[i] = rounded(&b, arg(op, i), along);
     remark(m, op, "in 8 bits: blocks of %lld along %s", (long long)block_of(along.size), along.name);
+    return true;
 }
 
 void pass_quantize(Module *m);
 void pass_quantize(Module *m)
 {
+    const Op *left = NULL; /* in 16 bits */
+    bool any = false;
     for (Func *f = m->funcs; f && m->train.precision == PRECISION_FP8; f = f->next) {
-        for (Op *op = f->first; op; op = op->next)
-            if (op->attrs.fp8 == FP8_WANTED)
-                quantize(m, f, op);
+        for (Op *op = f->first; op; op = op->next) {
+            if (op->attrs.fp8 != FP8_WANTED)
+                continue;
+            const bool is_rounded = quantize(m, f, op);
+            any |= is_rounded;
+            left = is_rounded ? left : op;
+        }
         share_equal(f); /* an operand of several products is rounded once */
     }
+    if (left && !any)
+        error_at(m->diags,
+                 (Where){ .at = left->loc, .help = "sizes that a number from 16 to 128 divides, or precision = bf16" },
+                 "precision = fp8 changes nothing: the sums of all products are over dims that have no blocks");
 }

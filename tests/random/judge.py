@@ -76,8 +76,9 @@ def lacks_heads(program, done):
 
 
 def lacks_layers(program, done):
-    """Does mpc say that no product is one of fp8?"""
-    return reference.Settings(program).precision == "fp8" and "error: precision = fp8 is for products" in done.output
+    """Does mpc say that no product is one of fp8, or that none can be divided into blocks?"""
+    said = any(f"error: precision = fp8 {words}" in done.output for words in ("is for products", "changes nothing"))
+    return reference.Settings(program).precision == "fp8" and said
 
 
 def refusal(program, done):
