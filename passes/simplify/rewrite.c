@@ -49,7 +49,6 @@ static bool changes_readers(Module *m, const Op *op, Value *number)
     return false;
 }
 
-
 void apply_rules(Module *m, Func *f)
 {
     int nrules;
