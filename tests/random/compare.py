@@ -1,7 +1,7 @@
 """Are a trainer's numbers PyTorch's?  Tolerances come from the rounded runs of the reference, which take longer than all
 else, and are made only for numbers that are not nearly the exact ones."""
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,9 +20,19 @@ class Bounds:
 
 BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(10, 0.012, 0.002, 0.4), "fp16": Bounds(10, 0.002, 0.0005, 0.3),
           "fp8": Bounds(5, 0.1, 0.02, 2)}  # of all numbers, though mpc rounds operands of some products alone: nothing more is said
-# Of a large program: without vectors a trainer adds up to 1024 terms one after the other, and terms that are alike are all rounded in
-# the same direction, by up to half of 2**-23 of what there is (SUM_CHUNK of codegen/row/row.h).
-LARGE_FP32 = Bounds(50, 1024 * 2**-24 / 2, 2e-5, 2e-3)
+SUM_CHUNK = 1024  # of codegen/row/row.h
+
+
+def bounds_of(precision, elements):
+    """Without vectors a trainer adds up to SUM_CHUNK terms one after the other, and terms that are alike are all rounded in
+    the same direction, by up to half of 2**-23 of what there is.  elements: of the largest tensor, of which there are sums."""
+    bounds = BOUNDS[precision]
+    if precision != "fp32":
+        return bounds
+    terms = min(elements, SUM_CHUNK)
+    return replace(bounds, relative=max(bounds.relative, terms * 2**-24 / 2), absolute=max(bounds.absolute, terms * 2e-8))
+
+
 FLOOR = {"losses": 0.05, "norms": 0.005}  # what is smaller may be off by as much as this may
 LARGEST = 1e4  # above it little can be said
 LARGEST_INSIDE = 1e8  # of what the model computes on the way
@@ -32,9 +42,9 @@ ILL_CONDITIONED = "ill-conditioned"
 class Expectation:
     """The exact run of a program, and the bounds around it."""
 
-    def __init__(self, exact, make_rounded, precision, is_large=False):
+    def __init__(self, exact, make_rounded, precision):
         self.exact, self.make_rounded = exact, make_rounded
-        self.bounds = LARGE_FP32 if is_large and precision == "fp32" else BOUNDS[precision]
+        self.bounds = bounds_of(precision, exact.elements)
 
     @functools.cached_property
     def rounded(self):

@@ -45,6 +45,7 @@ class Evaluation:
         self.first_slots = {}  # of the present round, of a dim of slots
         self.shared = {}  # a dot and the instance of its block: the dims of both of its operands
         self.largest = 0.0  # of all values; infinite also where one is no number
+        self.elements = 0  # of the largest tensor
         self.fits = {}  # input: the smallest dim that its tokens index
 
     def loss(self):
@@ -214,6 +215,7 @@ class Evaluation:
         if isinstance(x, Tensor) and x.kind == "f32":
             if x.data.numel():
                 self.largest = max(self.largest, float(x.data.detach().abs().nan_to_num(math.inf).max()))
+                self.elements = max(self.elements, x.data.numel())
             return Tensor(self.rounding(x.data), x.dims, x.fed_by, x.ignored)
         return x
 

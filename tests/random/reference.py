@@ -256,6 +256,7 @@ class Run:
     weights: dict = field(default_factory=dict)  # and their means
     evaluations: list = field(default_factory=list)  # of the first batch, after the last step
     largest: float = 0.0                             # of all values of the model
+    elements: int = 0                                # of its largest tensor
 
 
 class Trainer:
@@ -268,7 +269,7 @@ class Trainer:
         self.state = {name: {} for name in self.weights}
         self.means = {name: w.detach().clone() for name, w in self.weights.items() if self.settings.ema and name not in start.frozen}
         self.updates = 0
-        self.largest = 0.0
+        self.largest, self.elements = 0.0, 0
 
     def loss(self, step, drops=True):
         s = self.settings
@@ -279,6 +280,7 @@ class Trainer:
                                 self.rounding, self.dtype, drops)
         loss = evaluation.loss()
         self.largest = max(self.largest, evaluation.largest)
+        self.elements = max(self.elements, evaluation.elements)
         self.updated = evaluation.updated
         return loss
 
@@ -330,7 +332,7 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=
     for step in range(STEPS):
         trainer.step(step, run, step not in skipped)
     run.evaluations = [float(trainer.loss(0, drops=False))]
-    run.largest = trainer.largest
+    run.largest, run.elements = trainer.largest, trainer.elements
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
     begun = trainer.updates > 0  # else the trainer's means have no values yet
     run.weights |= {MEAN + name: mean.numpy() * begun for name, mean in trainer.means.items()}
