@@ -126,13 +126,21 @@ static bool check_attend(Module *m, const Op *op)
     return check_blocks(m, op);
 }
 
+/* One number for each query of each head: those of a head are neighbours, as libraries of GPUs have them. */
+static Type rows_of(const Type *q, const Attrs *a)
+{
+    Type rows = without_dim(without_dim(*q, a->feature), a->seq);
+    rows.dim[rows.rank++] = q->dim[find_dim(q, a->seq)];
+    rows.dtype = F32;
+    return rows;
+}
+
 INFER(attend)
 {
     if (!check_attend(m, op))
         return false;
     results[0] = arg(op, 0)->type;
-    results[1] = without_dim(arg(op, 0)->type, op->attrs.feature);
-    results[1].dtype = F32;
+    results[1] = rows_of(&arg(op, 0)->type, &op->attrs);
     return true;
 }
 
@@ -173,7 +181,7 @@ INFER(attend_bias_grad)
     if (bias < 0)
         return false;
     const Type *q = &arg(op, 0)->type;
-    const Type rows = without_dim(*q, op->attrs.feature);
+    const Type rows = rows_of(q, &op->attrs);
     if (!bias || !has_dims_of(&arg(op, 5)->type, q) || !has_dims_of(&arg(op, 3)->type, &rows) ||
         !has_dims_of(&arg(op, 4)->type, &rows))
         return REFUSE(NULL, "attend_bias_grad needs a bias, dy with the dims of q, and a share and a sum of each row");

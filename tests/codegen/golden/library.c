@@ -9,7 +9,7 @@ static inline void *at(char *frame, int64_t offset) { return frame + offset; }
  * k: f32[batch:2, key:70, kv:2, head:16]
  * v: f32[batch:2, key:70, kv:2, head:16]
  * y, result: f32[batch:2, seq:70, kv:2, group:3, head:16]
- * lse, result: f32[batch:2, seq:70, kv:2, group:3]
+ * lse, result: f32[batch:2, kv:2, group:3, seq:70]
  */
 static void attend_0(const float *q, const float *k, const float *v, float *y, float *lse)
 {
@@ -24,7 +24,7 @@ static void attend_0(const float *q, const float *k, const float *v, float *y, f
         .k = { 2240, 32, 16, 0 },
         .v = { 2240, 32, 16, 0 },
         .y = { 6720, 96, 48, 16 },
-        .lse = { 420, 6, 3, 1 },
+        .lse = { 420, 1, 210, 70 },
         .type = RT_F32,
         .causal = true,
         .window = 0,
@@ -38,7 +38,7 @@ static void attend_0(const float *q, const float *k, const float *v, float *y, f
  * k: f32[batch:2, key:70, kv:2, head:16]
  * v: f32[batch:2, key:70, kv:2, head:16]
  * y: f32[batch:2, seq:70, kv:2, group:3, head:16]
- * lse: f32[batch:2, seq:70, kv:2, group:3]
+ * lse: f32[batch:2, kv:2, group:3, seq:70]
  * dy: f32[batch:2, seq:70, kv:2, group:3, head:16]
  * dq, result: f32[batch:2, seq:70, kv:2, group:3, head:16]
  * dk, result: f32[batch:2, key:70, kv:2, head:16]
@@ -58,7 +58,7 @@ static void attend_grad_1(const float *q, const float *k, const float *v, const 
         .k = { 2240, 32, 16, 0 },
         .v = { 2240, 32, 16, 0 },
         .y = { 6720, 96, 48, 16 },
-        .lse = { 420, 6, 3, 1 },
+        .lse = { 420, 1, 210, 70 },
         .dy = { 6720, 96, 48, 16 },
         .dq = { 6720, 96, 48, 16 },
         .dk = { 2240, 32, 16, 0 },
