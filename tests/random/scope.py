@@ -74,7 +74,7 @@ class State:
         self.uses_dropout = False
 
     def is_entropy(self, expression):
-        return isinstance(expression, Call) and expression.function == "cross_entropy" or \
+        return isinstance(expression, Call) and expression.function in {"cross_entropy", *self.entropies} or \
             isinstance(expression, Name) and expression.name in self.entropies
 
     def fresh(self, letter):

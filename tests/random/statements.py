@@ -337,6 +337,8 @@ class Statements(Scans):
         block = DrawnBlock(name, types, result, general, also is not None, list(self.state.scanned))
         self.state.blocks.append(block)
         self.state.declarations.append(declared)
+        if self.is_entropy(returned):
+            self.state.entropies.add(name)
         values = [self.scope.read(x) for x in chosen]
         rest = chosen[0].dims - block.arguments[0].dims if is_open else frozenset()
         return self.called(block, list(block.general.dims), [v.expression for v in values] + block.general.numbers,
