@@ -318,6 +318,33 @@ void rt_zero_bytes(Rt *rt, void *at, int64_t bytes);
 /* `rows` rows of `row` bytes each, with pitches to_row and from_row in bytes. */
 void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t from_row, int64_t row, int64_t rows);
 
+/* --- Attention, on a GPU ---------------------------------------------------------------------------
+ *
+ * By cuDNN, if the trainer finds it, and its results are those of the program's kernels, and it is faster: that is tried
+ * when the trainer starts.  Else by the program's kernels, from the launch `kernels` on.  Created once, in
+ * program->create.  Head h of the queries sees the keys of head h * key_heads / heads. */
+typedef struct {
+    int64_t batch, row, head; /* strides, in elements; row: of a query or a key; 1 along the features */
+} RtHeads;
+
+typedef struct {
+    int64_t batch, queries, keys, heads, key_heads, feature;
+    RtHeads q, k, v, y, dy, dq, dk, dv; /* the last four: of the gradients */
+    RtType type;                        /* of all but the log-sum-exp: bf16 or f16 */
+    bool causal;                        /* query i sees keys up to i */
+    int64_t window;                     /* with `causal`: and the last `window` of these; 0: all */
+    float scale;
+    bool is_gradient;
+    int kernels;
+} RtAttentionShape;
+
+void rt_attention_create(Rt *rt, int id, RtAttentionShape shape);
+
+/* q, k, v, y, log-sum-exp [batch, heads, queries]; for the gradient also dy, dq, dk, dv, and memory of the size of the
+ * log-sum-exp. */
+#define RT_ATTEND(rt, id, ...) rt_attention((rt), (id), (const void *const[]){ __VA_ARGS__ })
+void rt_attention(Rt *rt, int id, const void *const operands[]);
+
 /* --- Turns of a loop, on a GPU -------------------------------------------------------------------
  *
  * A recorded function has one graph for all turns of its loop over micro-batches, at the addresses of the first one;
