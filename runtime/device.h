@@ -11,7 +11,7 @@
 /* The trainer's options for GPUs. */
 typedef struct {
     const char *kernel_cache; /* NULL: the default cache folder */
-    bool no_graph, share_gpu;
+    bool no_graph, no_cudnn, share_gpu;
 } RtDeviceOptions;
 
 /* Opens the device and allocates memory on it, with a zeroed arena.  If the arena does not fit, ends the trainer with
@@ -54,9 +54,9 @@ double rt_time_of_mark(Rt *rt, double mark);
 
 /* After all have been created, with a zeroed arena, which it uses and zeroes again: chooses the fastest of the
  * library's kernels, where it leaves that to us.  All ranks call it. */
-void rt_products_choose(Rt *rt);
-void rt_products_free(Rt *rt);                     /* also valid before any product was created */
-int64_t rt_products_workspace_bytes(const Rt *rt); /* memory of products outside the arena */
+void rt_libraries_choose(Rt *rt);
+void rt_products_free(Rt *rt);                      /* also valid before any product was created */
+int64_t rt_libraries_workspace_bytes(const Rt *rt); /* memory of products and attention outside the arena */
 double
 rt_product_peak(Rt *rt,
                 double seconds); /* flops/s of the device's best f32 or bf16 product; NAN: no memory to measure it */

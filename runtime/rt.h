@@ -209,6 +209,24 @@ typedef struct {
     bool more; /* the next row belongs to the same call */
 } RtKernelLaunch;
 
+/* Attention, or its gradient: by cuDNN if the trainer finds it, its results are those of the program's kernels, and it is
+ * faster, which is tried when the trainer starts; else by the program's kernels.  Head h of the queries sees the keys of
+ * head h * key_heads / heads. */
+typedef struct {
+    int64_t batch, row, head; /* strides, in elements; row: of a query or a key; 1 along the features */
+} RtHeads;
+
+typedef struct {
+    int64_t batch, queries, keys, heads, key_heads, feature;
+    RtHeads q, k, v, y, dy, dq, dk, dv; /* the last four: of the gradients */
+    RtType type;                        /* of all but the log-sum-exp: bf16 or f16 */
+    bool causal;                        /* query i sees keys up to i */
+    int64_t window;                     /* with `causal`: only so many of these, the last; 0: all */
+    float scale;
+    bool is_gradient;
+    int kernels; /* their first launch */
+} RtAttentionShape;
+
 /* A constant of that text, an RtPart: this rank's part of a split dim. */
 typedef struct {
     const char *name;
@@ -222,6 +240,8 @@ typedef struct {
     int nlaunches;
     const RtPartConstant *parts;
     int nparts;
+    const RtAttentionShape *attentions;
+    int nattentions;
 } RtCode;
 
 /* A file as a constant of the program, followed by a zero; searched in the include path. */
@@ -320,28 +340,8 @@ void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t fr
 
 /* --- Attention, on a GPU ---------------------------------------------------------------------------
  *
- * By cuDNN, if the trainer finds it, and its results are those of the program's kernels, and it is faster: that is tried
- * when the trainer starts.  Else by the program's kernels, from the launch `kernels` on.  Created once, in
- * program->create.  Head h of the queries sees the keys of head h * key_heads / heads. */
-typedef struct {
-    int64_t batch, row, head; /* strides, in elements; row: of a query or a key; 1 along the features */
-} RtHeads;
-
-typedef struct {
-    int64_t batch, queries, keys, heads, key_heads, feature;
-    RtHeads q, k, v, y, dy, dq, dk, dv; /* the last four: of the gradients */
-    RtType type;                        /* of all but the log-sum-exp: bf16 or f16 */
-    bool causal;                        /* query i sees keys up to i */
-    int64_t window;                     /* with `causal`: and the last `window` of these; 0: all */
-    float scale;
-    bool is_gradient;
-    int kernels;
-} RtAttentionShape;
-
-void rt_attention_create(Rt *rt, int id, RtAttentionShape shape);
-
-/* q, k, v, y, log-sum-exp [batch, heads, queries]; for the gradient also dy, dq, dk, dv, and memory of the size of the
- * log-sum-exp. */
+ * Number `id` of the program's attentions, by cuDNN or by its kernels.  Operands: q, k, v, y, log-sum-exp [batch, heads,
+ * queries]; for the gradient also dy, dq, dk, dv, and memory of the size of the log-sum-exp. */
 #define RT_ATTEND(rt, id, ...) rt_attention((rt), (id), (const void *const[]){ __VA_ARGS__ })
 void rt_attention(Rt *rt, int id, const void *const operands[]);
 

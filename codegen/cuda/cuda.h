@@ -68,6 +68,9 @@ const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
  * cuBLASLt may not fuse them; NULL if there is none. */
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number);
 
+/* Attention that cuDNN may compute instead of its launches: the fields of an RtAttentionShape; NULL if it is not. */
+const char *cuda_attention_text(Module *m, const Op *op, const CudaLaunches *launches);
+
 /* Each kernel once: origin and launches.  NULL after the last. */
 typedef struct {
     const char *path, *where; /* of the first call in the program */

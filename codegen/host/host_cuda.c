@@ -28,14 +28,27 @@ static const LaunchText *find_launched(FuncText *t, const CudaCall *call, int op
     return launched;
 }
 
-/* RT_LAUNCH(rt, kernel, operands) */
+static int find_attention(Host *h, const char *text)
+{
+    for (int i = 0; i < h->nattentions; i++)
+        if (strcmp(h->attention[i], text) == 0)
+            return i;
+    h->attention = with_room(h->m, h->attention, h->nattentions, &h->attention_room, sizeof *h->attention);
+    h->attention[h->nattentions] = text;
+    return h->nattentions++;
+}
+
+/* RT_LAUNCH(rt, kernel, operands), or RT_ATTEND(rt, 0, operands) */
 static Statement launch_statement(FuncText *t, const CudaCall *call, int count, const char *const operands[])
 {
-    const char **items = NEW_ARRAY(&t->h->m->arena, const char *, count + 2);
+    Module *m = t->h->m;
+    const char **items = NEW_ARRAY(&m->arena, const char *, count + 2);
+    const LaunchText *launched = find_launched(t, call, count);
+    const char *attention = call->count == 1 ? cuda_attention_text(m, call->op[0], launched->launches) : NULL;
     items[0] = "rt";
-    items[1] = find_launched(t, call, count)->launches->at[0].name;
+    items[1] = attention ? integer_text(m, find_attention(t->h, attention)) : launched->launches->at[0].name;
     memcpy(items + 2, operands, (size_t)count * sizeof *operands);
-    return (Statement){ .function = "RT_LAUNCH", .count = count + 2, .operand = items };
+    return (Statement){ .function = attention ? "RT_ATTEND" : "RT_LAUNCH", .count = count + 2, .operand = items };
 }
 
 static int group_of(const Host *h, const Op *const *op, const Op *const **group)
@@ -147,6 +160,16 @@ static void write_launch(const Host *h, const LaunchText *l, int i, FILE *out)
         { "more", i + 1 < l->launches->count ? "true" : "false" });
 }
 
+static void write_attentions(const Host *h, FILE *out)
+{
+    if (h->nattentions == 0)
+        return;
+    open_table("RtAttentionShape", "attentions", out);
+    for (int i = 0; i < h->nattentions; i++)
+        FILL(out, "    {\n        $fields\n    },\n", { "fields", h->attention[i] });
+    close_table(out);
+}
+
 static void write_kernels(Host *h, const char *kernels, FILE *out)
 {
     fputs("/* --- Kernels: their text, the number of the first launch of each, and all launches --- */\n\n"
@@ -159,6 +182,7 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
         for (int k = 0; k < h->launched[i].launches->count; k++)
             write_launch(h, &h->launched[i], k, out);
     fputs("};\n\n", out);
+    write_attentions(h, out);
     const ShardOffsets *offsets = cuda_program_offsets(h->cuda);
     write_offset_table(h->m, offsets, out);
     FILL(out,
@@ -167,8 +191,12 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
          "    .launches = launches,\n"
          "    .nlaunches = sizeof launches / sizeof *launches,\n"
          "$parts"
+         "$attentions"
          "};\n\n",
-         { "parts", offsets->count ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n" : "" });
+         { "parts", offsets->count ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n" : "" },
+         { "attentions",
+           h->nattentions ? "    .attentions = attentions,\n    .nattentions = sizeof attentions / sizeof *attentions,\n"
+                          : "" });
 }
 
 static const char *code_field(Host *h) { return "    .code = &code,\n"; }

@@ -68,6 +68,8 @@ typedef struct {
     LaunchText *launched;
     KernelRow *row;
     const char **product; /* texts of shapes */
+    int nattentions, attention_room;
+    const char **attention; /* CUDA only: the same of those that cuDNN may compute */
     int ncollectives, collective_room;
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */

@@ -28,12 +28,16 @@ typedef struct {
 int64_t stride_along(const Value *value, Name dim); /* 0 if it does not have the dim */
 int64_t size_along(const Operands *o, const Value *value, Name dim);
 
-/* Collapses `dims` over all operands into groups, outermost first; at most `room`, or an error.  Unused groups have
- * size 1.  False after an error. */
 /* Reports an error if loops exceed the operand. */
 void check_operand(const Operands *o, int operand, const Access *access);
 
+/* Collapses `dims` over all operands into groups, outermost first; at most `room`, or an error.  Unused groups have
+ * size 1.  False after an error. */
 bool find_groups(const Operands *o, const Names *dims, const char *what, int room, DimGroup groups[]);
+
+/* Of attention: the dims that queries and keys have in common, besides sequences and features, and those that only
+ * queries have.  False after an error, also if features do not lie together. */
+bool find_heads(const Operands *o, DimGroup both[2], DimGroup *group);
 
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);

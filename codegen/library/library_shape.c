@@ -192,7 +192,7 @@ static void put_all_strides(const Operands *o, const DimGroup both[2], const Dim
                 put_strides(o, i, both, group, fields);
 }
 
-static char *attend(const Operands *o, const char *function, const char *read, const char *more, const char *written)
+bool find_heads(const Operands *o, DimGroup both[2], DimGroup *group)
 {
     const Attrs *a = &o->op->attrs;
     const Type *q = &o->value[0]->type, *k = &o->value[1]->type, *v = &o->value[2]->type;
@@ -201,13 +201,22 @@ static char *attend(const Operands *o, const char *function, const char *read, c
         Name dim = q->dim[i].name;
         if (dim == a->seq || dim == a->feature)
             continue;
-        if ((find_dim(k, dim) >= 0) != (find_dim(v, dim) >= 0))
-            return refuse_layout(o, "only one of k and v has '%s'", dim);
+        if ((find_dim(k, dim) >= 0) != (find_dim(v, dim) >= 0)) {
+            refuse_layout(o, "only one of k and v has '%s'", dim);
+            return false;
+        }
         add_name(find_dim(k, dim) >= 0 ? &shared : &alone, dim);
     }
+    return find_groups(o, &shared, "common", 2, both) && find_groups(o, &alone, "query's own", 1, group) &&
+           is_contiguous(o, a->feature, 0, o->count) && same_dtype(o, a->feature);
+}
+
+static char *attend(const Operands *o, const char *function, const char *read, const char *more, const char *written)
+{
+    const Attrs *a = &o->op->attrs;
+    const Type *q = &o->value[0]->type, *k = &o->value[1]->type;
     DimGroup both[2], group;
-    if (!find_groups(o, &shared, "common", 2, both) || !find_groups(o, &alone, "query's own", 1, &group) ||
-        !is_contiguous(o, a->feature, 0, o->count) || !same_dtype(o, a->feature))
+    if (!find_heads(o, both, &group))
         return NULL;
     Text fields;
     open_text(&fields);

@@ -433,10 +433,10 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
 
 void rt_product(Rt *rt, int id, const void *a, const void *b, void *c) { rt_product_with(rt, id, a, b, NULL, NULL, c); }
 
-int64_t rt_products_workspace_bytes(const Rt *rt) { return rt->products ? rt->products->workspace_bytes : 0; }
+int64_t rt_libraries_workspace_bytes(const Rt *rt) { return rt->products ? rt->products->workspace_bytes : 0; }
 
 /* oneDNN chooses when a product is created. */
-void rt_products_choose(Rt *rt) {}
+void rt_libraries_choose(Rt *rt) {}
 
 static void destroy_product(Product *p)
 {

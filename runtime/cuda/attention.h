@@ -25,10 +25,30 @@ enum {
     RT_ATTEND_END
 };
 
+/* One of the program's.  `graph` has a plan if cuDNN computes it. */
+typedef struct {
+    const RtAttentionShape *shape;
+    RtCudnnGraph graph;
+} RtAttention;
+
+struct RtGpuAttentions {
+    RtCudnn cudnn;
+    size_t version; /* 0: there is no cuDNN that can be used */
+    int count;
+    RtAttention *attention;
+    void *workspace;
+};
+
 static inline int rt_attention_operands(const RtAttentionShape *s)
 {
     return s->is_gradient ? RT_ATTEND_SHARE : RT_ATTEND_SUM;
 }
+
+/* Has cuDNN a plan for it that needs at most so much memory?  Without one the graph is closed. */
+bool rt_attention_plan(const struct RtGpuAttentions *all, RtAttention *attention, int64_t most_workspace);
+
+/* Queues it by cuDNN, which has a plan; false if cuDNN refuses. */
+bool rt_attention_by_cudnn(const RtAttention *attention, const void *const operands[], void *workspace);
 
 /* The operations of attention, or of its gradient. */
 void rt_attention_describe(RtCudnnGraph *g, const RtAttentionShape *s);

@@ -22,13 +22,14 @@ typedef struct {
 
 /* --- Operands ------------------------------------------------------------------------------- */
 
-/* [batch, heads, rows, features], or with the last two exchanged. */
+/* [batch, heads, rows, features], or with the last two exchanged.  A single head is as far from the next as it is long. */
 static RtCudnnTensor operand(const Attention *a, int number, const RtHeads *at, bool of_keys, bool turned)
 {
     const RtAttentionShape *s = a->s;
     const int64_t heads = of_keys ? s->key_heads : s->heads, rows = of_keys ? s->keys : s->queries;
     const int64_t dim[] = { s->batch, heads, turned ? s->feature : rows, turned ? rows : s->feature };
-    const int64_t stride[] = { at->batch, at->head, turned ? 1 : at->row, turned ? at->row : 1 };
+    const int64_t stride[] = { at->batch, heads > 1 ? at->head : s->feature, turned ? 1 : at->row,
+                               turned ? at->row : 1 };
     return rt_cudnn_operand(a->g, number, a->type, dim, stride);
 }
 

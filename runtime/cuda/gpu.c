@@ -82,7 +82,7 @@ static _Noreturn void refuse_memory(const Rt *rt, size_t free_bytes, size_t tota
     rt_fail("out of memory: '%s' is planned to need %s, %s for products%s, together %s, and %s of %s are free on %s; a "
             "smaller train.microbatch, 'recompute full', more ranks or a larger GPU helps",
             rt->program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text,
-            rt_bytes_text((double)rt_products_workspace_bytes(rt)).text, for_messages,
+            rt_bytes_text((double)rt_libraries_workspace_bytes(rt)).text, for_messages,
             rt_bytes_text((double)rt_memory_bytes(rt)).text, rt_bytes_text((double)free_bytes).text,
             rt_bytes_text((double)total).text, rt->gpu->name);
 }
@@ -99,7 +99,7 @@ static void allocate_memory(Rt *rt)
     if (bytes > free_bytes || cudaMalloc(&memory, bytes) != cudaSuccess)
         refuse_memory(rt, free_bytes, total);
     rt->gpu->memory = rt->gpu->product_space = memory;
-    rt->gpu->message_space = rt->gpu->product_space + rt_gpu_aligned(rt_products_workspace_bytes(rt));
+    rt->gpu->message_space = rt->gpu->product_space + RT_GPU_PRODUCT_BYTES;
     rt->arena = rt->gpu->message_space + rt_gpu_aligned(rt_collectives_workspace_bytes(rt));
     rt_zero(rt, 0, rt_arena_bytes(rt));
 }
@@ -118,10 +118,23 @@ void rt_device_open(Rt *rt, RtDeviceOptions options)
     allocate_memory(rt);
     rt_gpu_products_open(rt);
     rt_gpu_kernels_open(rt);
+    rt_gpu_attentions_open(rt);
+}
+
+void rt_libraries_choose(Rt *rt)
+{
+    rt_gpu_products_choose(rt);
+    rt_gpu_attentions_choose(rt);
+}
+
+int64_t rt_libraries_workspace_bytes(const Rt *rt)
+{
+    return RT_GPU_PRODUCT_BYTES + rt->gpu->attention_bytes;
 }
 
 void rt_device_close(Rt *rt)
 {
+    rt_gpu_attentions_close(rt);
     rt_gpu_kernels_close(rt);
     rt_gpu_runs_close(rt);
     rt_gpu_check(rt, cudaFreeHost(rt->gpu->numbers), "free pinned memory");

@@ -5,6 +5,7 @@
  *   kernels.c     compilation and launches of kernels;  cache.c stores compiled kernels
  *   initial.c     initial values
  *   product.c     products, through cuBLASLt;  tune.c chooses among its kernels
+ *   attention.c   attention, through cuDNN or by kernels;  attention_choose.c compares them
  *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages
  *   library.c     loading of CUDA's libraries when the trainer starts
@@ -21,6 +22,7 @@
 
 struct RtGpuKernels;     /* kernels.c */
 struct RtGpuProducts;    /* product.c */
+struct RtGpuAttentions;  /* attention.c: NULL without any */
 struct RtGpuCollectives; /* nccl.c: NULL on one rank */
 struct RtGpuMessages;    /* message.c: the same */
 struct RtGpuRuns;        /* run.c */
@@ -36,10 +38,12 @@ struct RtGpu {
     char *numbers; /* pinned host memory, for small data: the loss, a row of logits */
     char *memory;  /* the whole allocation; in it: */
     char *product_space, *message_space;
+    int64_t attention_bytes; /* of cuDNN's workspace, a separate allocation */
     int64_t message_bytes; /* cached result of rt_gpu_message_bytes, used in each step's report */
     RtDeviceOptions options;
     struct RtGpuKernels *kernels;
     struct RtGpuProducts *products;
+    struct RtGpuAttentions *attentions;
     struct RtGpuCollectives *collectives;
     struct RtGpuMessages *messages;
     struct RtGpuRuns *runs;
@@ -91,6 +95,24 @@ char *rt_cache_folder(const char *option); /* created if missing; owned by the c
 void rt_gpu_products_open(Rt *rt);
 int rt_gpu_products_count(const Rt *rt); /* the number of the next one */
 
+/* --- tune.c --------------------------------------------------------------------------------- */
+
+/* Chooses the fastest kernels of all products. */
+void rt_gpu_products_choose(Rt *rt);
+
+/* Milliseconds of one run of `queue`, after a first one, which loads kernels; infinity if it is false. */
+double rt_gpu_time(Rt *rt, bool (*queue)(Rt *rt, void *data), void *data);
+
+/* Replaces `choices` by those of the lowest rank with an equal GPU and library: what ranks compute redundantly must stay
+ * equal.  All ranks call it. */
+void rt_gpu_agree(Rt *rt, size_t version, void *choices, int64_t bytes);
+
+/* --- attention.c, attention_choose.c --------------------------------------------------------- */
+
+void rt_gpu_attentions_open(Rt *rt);
+void rt_gpu_attentions_choose(Rt *rt); /* all ranks call it */
+void rt_gpu_attentions_close(Rt *rt);  /* after the graphs that use it */
+
 /* --- peak.c --------------------------------------------------------------------------------- */
 
 void rt_gpu_find_sheet(struct RtGpu *gpu, const char *model); /* sets `sheet` */
@@ -126,5 +148,8 @@ void rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *c
 
 /* Loads `file` ("libnccl.so.2") and finds its functions; ends the trainer on failure.  `name` is for messages. */
 void rt_library_load(const char *name, const char *file, int count, const char *const symbols[], void *functions[]);
+
+/* The same for a library that need not be there: false if it is not, or lacks a function. */
+bool rt_library_find(const char *file, int count, const char *const symbols[], void *functions[]);
 
 #endif

@@ -4,6 +4,7 @@
  * The kernel computes what kernels/initial.h says, as processors do.  Its f64 logarithm and cosine may differ from
  * theirs in the last bit, which the rounding to f32 hides, but for about one element in 10^8. */
 #include "gpu.h"
+#include "sizes.h"
 
 enum { THREADS = 256, EACH = 8, MOST_BLOCKS = 1 << 16 };
 
@@ -22,7 +23,7 @@ static void launch(Rt *rt, cudaKernel_t kernel, const RtInitial *t, const RtInit
 void rt_fill_initial(Rt *rt, int count, const RtInitial *tensors)
 {
     RtInitial *table = (RtInitial *)rt->gpu->product_space;
-    const int room = (int)(rt_products_workspace_bytes(rt) / (int64_t)sizeof *table);
+    const int room = (int)(RT_GPU_PRODUCT_BYTES / (int64_t)sizeof *table);
     const cudaKernel_t kernel = rt_gpu_kernel(rt, "rt_initial_values");
     for (int first = 0, some; first < count; first += some) {
         some = count - first < room ? count - first : room;

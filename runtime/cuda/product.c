@@ -42,8 +42,6 @@ void rt_gpu_products_open(Rt *rt)
         rt_fail("%s: cuBLASLt cannot start: %s", rt->gpu->name, all->cublasLtGetStatusString(status));
 }
 
-int64_t rt_products_workspace_bytes(const Rt *rt) { return WORKSPACE; }
-
 void rt_products_free(Rt *rt)
 {
     struct RtGpuProducts *all = rt->gpu->products;

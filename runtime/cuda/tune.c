@@ -1,8 +1,7 @@
 /* tune.c -- the fastest of cuBLASLt's kernels for each product: timed once, when a trainer starts, and kept in the
  * cache of kernels by GPU, version of cuBLASLt and shape.
  *
- * The arena is free then: operands are in it.  Ranks on equal GPUs take the choices of the lowest one, since what they
- * compute redundantly must stay equal: kernels may round differently. */
+ * The arena is free then: operands are in it. */
 #include "product.h"
 
 #include <math.h>
@@ -50,22 +49,40 @@ static bool place_operands(const Rt *rt, const RtProductShape *s, bool with_epil
 
 /* --- Times ----------------------------------------------------------------------------------- */
 
-/* Milliseconds of one run, after a first one, which loads the kernel; infinity if cuBLASLt cannot run it. */
-static double time_of(Rt *rt, const Product *p, const Request *request, const Pointers *at,
-                      const cublasLtMatmulAlgo_t *algorithm, const cudaEvent_t event[2])
+double rt_gpu_time(Rt *rt, bool (*queue)(Rt *rt, void *data), void *data)
 {
     enum { RUNS = 3 };
-    float milliseconds = 0;
-    for (int run = -1; run < RUNS; run++) {
+    cudaEvent_t event[2];
+    float milliseconds = INFINITY;
+    bool is_queued = true;
+    for (int i = 0; i < 2; i++)
+        rt_gpu_check(rt, cudaEventCreate(&event[i]), "make an event");
+    for (int run = -1; run < RUNS && is_queued; run++) {
         if (run == 0)
-            rt_gpu_check(rt, cudaEventRecord(event[0], rt->gpu->compute), "time products");
-        if (rt_product_run(rt, p, request, at, algorithm) != CUBLAS_STATUS_SUCCESS)
-            return INFINITY;
+            rt_gpu_check(rt, cudaEventRecord(event[0], rt->gpu->compute), "time a kernel");
+        is_queued = queue(rt, data);
     }
-    rt_gpu_check(rt, cudaEventRecord(event[1], rt->gpu->compute), "time products");
-    rt_gpu_check(rt, cudaEventSynchronize(event[1]), "time products");
-    rt_gpu_check(rt, cudaEventElapsedTime(&milliseconds, event[0], event[1]), "time products");
-    return milliseconds / RUNS;
+    if (is_queued) {
+        rt_gpu_check(rt, cudaEventRecord(event[1], rt->gpu->compute), "time a kernel");
+        rt_gpu_check(rt, cudaEventSynchronize(event[1]), "time a kernel");
+        rt_gpu_check(rt, cudaEventElapsedTime(&milliseconds, event[0], event[1]), "time a kernel");
+    }
+    for (int i = 0; i < 2; i++)
+        rt_gpu_check(rt, cudaEventDestroy(event[i]), "drop an event");
+    return (double)milliseconds / RUNS;
+}
+
+typedef struct {
+    const Product *product;
+    const Request *request;
+    const Pointers *at;
+    const cublasLtMatmulAlgo_t *algorithm;
+} Candidate;
+
+static bool queue_candidate(Rt *rt, void *data)
+{
+    const Candidate *c = data;
+    return rt_product_run(rt, c->product, c->request, c->at, c->algorithm) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* The first, supposedly the fastest, unless another is clearly faster. */
@@ -73,20 +90,15 @@ static int fastest(Rt *rt, const Product *p, const Request *request, const Point
                    const cublasLtMatmulHeuristicResult_t found[])
 {
     const double least_gain = 0.97;
-    cudaEvent_t event[2];
     int best = 0;
     double least = INFINITY;
-    for (int i = 0; i < 2; i++)
-        rt_gpu_check(rt, cudaEventCreate(&event[i]), "make an event");
     for (int i = 0; i < count; i++) {
-        const double time = time_of(rt, p, request, at, &found[i].algo, event);
+        const double time = rt_gpu_time(rt, queue_candidate, &(Candidate){ p, request, at, &found[i].algo });
         if (time < least * (i ? least_gain : 1)) {
             best = i;
             least = time;
         }
     }
-    for (int i = 0; i < 2; i++)
-        rt_gpu_check(rt, cudaEventDestroy(event[i]), "drop an event");
     return best;
 }
 
@@ -148,26 +160,25 @@ static void take_choice(Request *request, const Choice *choice)
     request->was_asked[TIMED] = request->has_algorithm[TIMED] = true;
 }
 
-/* Of ranks with equal GPUs and libraries, the lowest one's choices. */
-static void agree(Rt *rt, Choice choice[], int count)
+void rt_gpu_agree(Rt *rt, size_t version, void *choices, int64_t bytes)
 {
     struct {
         char model[sizeof rt->gpu->model];
         size_t version;
-    } own = { .version = rt->gpu->products->cublasLtGetVersion() }, *all = rt_allocate(rt->ranks, sizeof *all);
+    } own = { .version = version }, *all = rt_allocate(rt->ranks, sizeof *all);
     memcpy(own.model, rt->gpu->model, sizeof own.model);
-    Choice *of_all = rt_allocate((int64_t)rt->ranks * count, sizeof *of_all);
+    char *of_all = rt_allocate(rt->ranks, bytes);
     rt_comm_gather(rt, &own, sizeof own, (char *)all);
-    rt_comm_gather(rt, choice, (int64_t)sizeof *choice * count, (char *)of_all);
+    rt_comm_gather(rt, choices, bytes, of_all);
     int rank = 0;
     while (memcmp(&all[rank], &own, sizeof own) != 0)
         rank++;
-    memcpy(choice, of_all + (int64_t)rank * count, sizeof *choice * (size_t)count);
+    memcpy(choices, of_all + rank * bytes, (size_t)bytes);
     free(of_all);
     free(all);
 }
 
-void rt_products_choose(Rt *rt)
+void rt_gpu_products_choose(Rt *rt)
 {
     struct RtGpuProducts *all = rt->gpu->products;
     const double begin = rt_seconds();
@@ -182,7 +193,7 @@ void rt_products_choose(Rt *rt)
     }
     rt_cache_unlock(&lock);
     if (rt->ranks > 1)
-        agree(rt, choice, 2 * all->count);
+        rt_gpu_agree(rt, all->cublasLtGetVersion(), choice, 2 * (int64_t)sizeof *choice * all->count);
     for (int i = 0; i < 2 * all->count; i++)
         take_choice(i % 2 ? &all->product[i / 2].with : &all->product[i / 2].plain, &choice[i]);
     if (timed) {

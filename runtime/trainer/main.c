@@ -142,11 +142,12 @@ static void start_device(RtRun *run)
     Rt *rt = &run->rt;
     rt_device_open(rt, (RtDeviceOptions){ .kernel_cache = run->options.kernel_cache,
                                           .no_graph = run->options.no_graph,
+                                          .no_cudnn = run->options.no_cudnn,
                                           .share_gpu = run->options.share_gpu });
     rt_collectives_open(rt);
     if (rt->program->create)
         rt->program->create(rt);
-    rt_products_choose(rt);
+    rt_libraries_choose(rt);
     rt_memory_print(rt);
     run->rank_bytes = rt_memory_of_ranks(rt);
     if (run->options.print_mesh)

@@ -8,7 +8,7 @@
 
 int64_t rt_memory_bytes(const Rt *rt)
 {
-    return rt_arena_bytes(rt) + rt_products_workspace_bytes(rt) + rt_collectives_workspace_bytes(rt);
+    return rt_arena_bytes(rt) + rt_libraries_workspace_bytes(rt) + rt_collectives_workspace_bytes(rt);
 }
 
 int64_t *rt_memory_of_ranks(Rt *rt)
@@ -31,6 +31,6 @@ void rt_memory_print(Rt *rt)
     rt_note("memory: %s planned (%s tensors that stay, %s of a step), %s workspace of products%s",
             rt_bytes_text((double)rt_arena_bytes(rt)).text, rt_bytes_text((double)rt_state_bytes(rt)).text,
             rt_bytes_text((double)(rt_arena_bytes(rt) - rt_state_bytes(rt))).text,
-            rt_bytes_text((double)rt_products_workspace_bytes(rt)).text, messages);
+            rt_bytes_text((double)rt_libraries_workspace_bytes(rt)).text, messages);
     free(messages);
 }

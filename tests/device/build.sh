@@ -22,6 +22,8 @@ major=$(sed -n 's/^#define CUDART_VERSION *\([0-9]*\)000*[0-9]*$/\1/p' "$include
 $CC $FLAGS -shared "-DMPC_ROOT=\"$PWD\"" tests/device/nvrtc.c -o "$out/lib64/libnvrtc.so.$major"
 # shellcheck disable=SC2086
 $CC $FLAGS -O3 -shared tests/device/cublaslt.c -o "$out/lib64/libcublasLt.so.$major"
+# shellcheck disable=SC2086
+$CC $FLAGS -O3 -shared tests/device/cudnn.c -o "$out/lib64/libcudnn.so.9" -lm
 if [ -e tests/device/nccl.c ]; then
     # shellcheck disable=SC2086
     $CC $FLAGS -shared tests/device/nccl.c -o "$out/lib64/libnccl.so.2"

@@ -4,6 +4,7 @@
  *   cudart.c     memory, copies, launches: in the place of libcudart_static.a
  *   nvrtc.c      libnvrtc.so: "compiles" kernels with g++ and the emulator's headers
  *   cublaslt.c   libcublasLt.so: products by loops
+ *   cudnn.c      libcudnn.so.9: graphs, operation by operation
  *   nccl.c       libnccl.so: ranks are processes, and messages are files
  *
  * All work is done by the thread that waits for some of it, and only as much as necessary: other streams are delayed,

@@ -120,7 +120,7 @@ static void check_product(RtProductShape s, int64_t samples)
     if (!samples)
         check_padding(&s, before, c, c_count);
     rt_products_free(&rt);
-    check(rt.products == NULL && rt_products_workspace_bytes(&rt) == 0, "not freed");
+    check(rt.products == NULL && rt_libraries_workspace_bytes(&rt) == 0, "not freed");
     free(a);
     free(b);
     free(bias);
@@ -175,8 +175,8 @@ static void check_long(RtType type, RtType result, bool by_rows, bool accumulate
     s.c.row = turned ? 1 : s.n + 3, s.c.column = turned ? s.m + 3 : 1;
     Rt rt = { .program = &program };
     rt_product_create(&rt, 0, s);
-    check(rt_products_workspace_bytes(&rt) < 40 << 20, "a workspace of %lld bytes",
-          (long long)rt_products_workspace_bytes(&rt));
+    check(rt_libraries_workspace_bytes(&rt) < 40 << 20, "a workspace of %lld bytes",
+          (long long)rt_libraries_workspace_bytes(&rt));
     rt_products_free(&rt);
     check_product(s, 3000);
 }

@@ -269,7 +269,7 @@ int main(int argc, char **argv)
 }
 
 /* In place of product.c: this trainer has no products. */
-void rt_products_choose(Rt *rt) {}
+void rt_libraries_choose(Rt *rt) {}
 void rt_products_free(Rt *rt) {}
-int64_t rt_products_workspace_bytes(const Rt *rt) { return 1000; }
+int64_t rt_libraries_workspace_bytes(const Rt *rt) { return 1000; }
 double rt_product_peak(Rt *rt, double seconds) { return 1e9; }
