@@ -195,8 +195,9 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
          "};\n\n",
          { "parts", offsets->count ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n" : "" },
          { "attentions",
-           h->nattentions ? "    .attentions = attentions,\n    .nattentions = sizeof attentions / sizeof *attentions,\n"
-                          : "" });
+           h->nattentions
+               ? "    .attentions = attentions,\n    .nattentions = sizeof attentions / sizeof *attentions,\n"
+               : "" });
 }
 
 static const char *code_field(Host *h) { return "    .code = &code,\n"; }

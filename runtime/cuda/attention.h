@@ -1,5 +1,5 @@
-/* attention.h -- attention by cuDNN: attention_graph.c describes it, attention.c runs it, attention_choose.c compares it
- * with the program's kernels. */
+/* attention.h -- attention by cuDNN: attention_graph.c describes it, attention.c runs it, attention_choose.c compares
+ * it with the program's kernels. */
 #ifndef MPC_CUDA_ATTENTION_H
 #define MPC_CUDA_ATTENTION_H
 

@@ -1,6 +1,6 @@
 /* attention_choose.c -- by cuDNN or by the program's kernels?  Both are tried once, on random operands, when a trainer
- * starts: cuDNN is taken if its results are the same but for rounding, the same bits twice, and it is faster.  The answer
- * is kept in the cache of kernels by GPU, version of cuDNN and shape.
+ * starts: cuDNN is taken if its results are the same but for rounding, the same bits twice, and it is faster.  The
+ * answer is kept in the cache of kernels by GPU, version of cuDNN and shape.
  *
  * cuDNN's workspace, of all gradients together as large as the largest, is not in the planned memory: a gradient that
  * always has the same bits needs about 2 bytes for each score.  It is taken from what is free, or cuDNN is not used. */
@@ -37,9 +37,10 @@ static int64_t heads_bytes(const RtAttentionShape *s, const RtHeads *h, bool of_
 
 static int64_t operand_bytes(const RtAttentionShape *s, int number)
 {
-    const RtHeads *const heads[] = { [RT_ATTEND_Q] = &s->q,   [RT_ATTEND_K] = &s->k,   [RT_ATTEND_V] = &s->v,
-                                     [RT_ATTEND_Y] = &s->y,   [RT_ATTEND_DY] = &s->dy, [RT_ATTEND_DQ] = &s->dq,
-                                     [RT_ATTEND_DK] = &s->dk, [RT_ATTEND_DV] = &s->dv };
+    const RtHeads *const heads[] = {
+        [RT_ATTEND_Q] = &s->q,   [RT_ATTEND_K] = &s->k,   [RT_ATTEND_V] = &s->v,   [RT_ATTEND_Y] = &s->y,
+        [RT_ATTEND_DY] = &s->dy, [RT_ATTEND_DQ] = &s->dq, [RT_ATTEND_DK] = &s->dk, [RT_ATTEND_DV] = &s->dv
+    };
     if (number == RT_ATTEND_SUM || number == RT_ATTEND_SHARE)
         return s->batch * s->heads * s->queries * (int64_t)sizeof(float);
     return heads_bytes(s, heads[number],
@@ -64,8 +65,8 @@ static uint32_t draw(uint32_t *state)
 /* Standard deviation of scores, if q and k are uniform in (-1, 1): their variance is 1/3. */
 static double spread_of(const RtAttentionShape *s) { return (double)s->scale * sqrt((double)s->feature) / 3; }
 
-/* Uniform in (-1, 1), but q such that scores differ by SPREAD; and the log-sum-exp large enough that no weight is above 1,
- * which is where it would be if no score were more than 7 SPREAD. */
+/* Uniform in (-1, 1), but q such that scores differ by SPREAD; and the log-sum-exp large enough that no weight is above
+ * 1, which is where it would be if no score were more than 7 SPREAD. */
 static void fill(Rt *rt, const RtAttentionShape *s, int number, void *at, int64_t bytes)
 {
     const double spread = 2.0 / 3, size = number == RT_ATTEND_Q ? spread / spread_of(s) : 1;
@@ -154,8 +155,9 @@ static float element(const RtAttentionShape *s, int number, const void *values, 
     return s->type == RT_F16 ? rt_float_of_f16(bits) : rt_float_of_bf16(bits);
 }
 
-/* Row by row: each is a sum of many random terms with weights that are rounded to 2^-9 of themselves, and rounded itself.
- * A key that is seen but should not be, or the other way round, changes a row of n keys by about 1 / sqrt(n) of it. */
+/* Row by row: each is a sum of many random terms with weights that are rounded to 2^-9 of themselves, and rounded
+ * itself. A key that is seen but should not be, or the other way round, changes a row of n keys by about 1 / sqrt(n) of
+ * it. */
 static bool are_equal(const RtAttentionShape *s, int number, const void *a, const void *b, int64_t bytes)
 {
     const double share = 1.0 / 64, least = 1e-6;

@@ -22,7 +22,8 @@ typedef struct {
 
 /* --- Operands ------------------------------------------------------------------------------- */
 
-/* [batch, heads, rows, features], or with the last two exchanged.  A single head is as far from the next as it is long. */
+/* [batch, heads, rows, features], or with the last two exchanged.  A single head is as far from the next as it is long.
+ */
 static RtCudnnTensor operand(const Attention *a, int number, const RtHeads *at, bool of_keys, bool turned)
 {
     const RtAttentionShape *s = a->s;

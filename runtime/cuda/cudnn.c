@@ -168,8 +168,7 @@ static void add_point(RtCudnnGraph *g, int mode, int64_t axis, RtCudnnTensor x, 
                       const RtCudnnTensor *condition, RtCudnnTensor y)
 {
     const int type = y.type == RT_CUDNN_DATA_BOOLEAN ? RT_CUDNN_DATA_BOOLEAN : RT_CUDNN_DATA_FLOAT;
-    const Attribute settings[] = { ONE(POINTWISE_MODE, POINTWISE_MODE, mode),
-                                   ONE(POINTWISE_MATH_PREC, DATA_TYPE, type),
+    const Attribute settings[] = { ONE(POINTWISE_MODE, POINTWISE_MODE, mode), ONE(POINTWISE_MATH_PREC, DATA_TYPE, type),
                                    axis >= 0 ? ONE(POINTWISE_AXIS, INT64, axis) : NONE };
     void *how = make(g, RT_CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 3, settings);
     const Attribute attributes[] = { DESCRIPTOR(OPERATION_POINTWISE_PW_DESCRIPTOR, how),
@@ -248,13 +247,11 @@ bool rt_cudnn_plan(RtCudnnGraph *g, int64_t most_workspace)
     const int mode = RT_CUDNN_HEUR_MODE_A;
     void *config[RT_CUDNN_ENGINES];
     int64_t count = 0;
-    const Attribute operations[] = {
-        { RT_CUDNN_ATTR_OPERATIONGRAPH_OPS, RT_CUDNN_TYPE_BACKEND_DESCRIPTOR, g->noperations, g->operation },
-        g->cudnn->handle ? ONE(OPERATIONGRAPH_HANDLE, HANDLE, g->cudnn->handle) : NONE
-    };
+    const Attribute operations[] = { { RT_CUDNN_ATTR_OPERATIONGRAPH_OPS, RT_CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                       g->noperations, g->operation },
+                                     g->cudnn->handle ? ONE(OPERATIONGRAPH_HANDLE, HANDLE, g->cudnn->handle) : NONE };
     void *graph = make(g, RT_CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 2, operations);
-    const Attribute question[] = { DESCRIPTOR(ENGINEHEUR_OPERATION_GRAPH, graph),
-                                   ONE(ENGINEHEUR_MODE, HEUR_MODE, mode),
+    const Attribute question[] = { DESCRIPTOR(ENGINEHEUR_OPERATION_GRAPH, graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, mode),
                                    g->cudnn->handle ? NONE : DESCRIPTOR(ENGINEHEUR_DEVICEPROP, g->cudnn->device) };
     void *heuristic = make(g, RT_CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 3, question);
     for (int i = 0; i < RT_CUDNN_ENGINES; i++)

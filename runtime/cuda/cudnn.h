@@ -1,7 +1,7 @@
 /* cudnn.h -- graphs of cuDNN's backend API (cudnn.c), which cuDNN makes one or a few kernels of: attention.c has two.
  *
- * cuDNN is not a part of CUDA, so neither it nor its headers are needed to build mpc, nor to run a trainer: what is used
- * of them is declared here.  tests/device/test_cudnn.c compares the constants with those of the headers.
+ * cuDNN is not a part of CUDA, so neither it nor its headers are needed to build mpc, nor to run a trainer: what is
+ * used of them is declared here.  tests/device/test_cudnn.c compares the constants with those of the headers.
  */
 #ifndef MPC_CUDA_CUDNN_H
 #define MPC_CUDA_CUDNN_H
@@ -174,8 +174,8 @@ RtCudnnTensor rt_cudnn_point(RtCudnnGraph *g, int mode, int type, RtCudnnTensor 
 RtCudnnTensor rt_cudnn_index(RtCudnnGraph *g, int axis, RtCudnnTensor like); /* i32: the element's place along it */
 RtCudnnTensor rt_cudnn_select(RtCudnnGraph *g, RtCudnnTensor is_x, RtCudnnTensor x, RtCudnnTensor otherwise);
 
-/* Makes a plan of the first engine that gives the same bits each time and needs no larger workspace.  False if cuDNN has
- * none. */
+/* Makes a plan of the first engine that gives the same bits each time and needs no larger workspace.  False if cuDNN
+ * has none. */
 bool rt_cudnn_plan(RtCudnnGraph *g, int64_t most_workspace);
 
 /* Queues it; operands are addresses on the device, numbers on the host.  False if cuDNN refuses. */

@@ -127,10 +127,7 @@ void rt_libraries_choose(Rt *rt)
     rt_gpu_attentions_choose(rt);
 }
 
-int64_t rt_libraries_workspace_bytes(const Rt *rt)
-{
-    return RT_GPU_PRODUCT_BYTES + rt->gpu->attention_bytes;
-}
+int64_t rt_libraries_workspace_bytes(const Rt *rt) { return RT_GPU_PRODUCT_BYTES + rt->gpu->attention_bytes; }
 
 void rt_device_close(Rt *rt)
 {

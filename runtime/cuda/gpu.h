@@ -39,7 +39,7 @@ struct RtGpu {
     char *memory;  /* the whole allocation; in it: */
     char *product_space, *message_space;
     int64_t attention_bytes; /* of cuDNN's workspace, a separate allocation */
-    int64_t message_bytes; /* cached result of rt_gpu_message_bytes, used in each step's report */
+    int64_t message_bytes;   /* cached result of rt_gpu_message_bytes, used in each step's report */
     RtDeviceOptions options;
     struct RtGpuKernels *kernels;
     struct RtGpuProducts *products;
@@ -103,8 +103,8 @@ void rt_gpu_products_choose(Rt *rt);
 /* Milliseconds of one run of `queue`, after a first one, which loads kernels; infinity if it is false. */
 double rt_gpu_time(Rt *rt, bool (*queue)(Rt *rt, void *data), void *data);
 
-/* Replaces `choices` by those of the lowest rank with an equal GPU and library: what ranks compute redundantly must stay
- * equal.  All ranks call it. */
+/* Replaces `choices` by those of the lowest rank with an equal GPU and library: what ranks compute redundantly must
+ * stay equal.  All ranks call it. */
 void rt_gpu_agree(Rt *rt, size_t version, void *choices, int64_t bytes);
 
 /* --- attention.c, attention_choose.c --------------------------------------------------------- */

@@ -28,7 +28,7 @@ void rt_memory_print(Rt *rt)
         rt_append(&messages, "rank 0 of %d, at most %s on one", rt->ranks, rt_bytes_text(most).text);
     else if (rt->ranks > 1)
         rt_append(&messages, "each of %d ranks", rt->ranks);
-    rt_note("memory: %s planned (%s tensors that stay, %s of a step), %s workspace of products%s",
+    rt_note("memory: %s planned (%s tensors that stay, %s of a step), %s workspace of libraries%s",
             rt_bytes_text((double)rt_arena_bytes(rt)).text, rt_bytes_text((double)rt_state_bytes(rt)).text,
             rt_bytes_text((double)(rt_arena_bytes(rt) - rt_state_bytes(rt))).text,
             rt_bytes_text((double)rt_libraries_workspace_bytes(rt)).text, messages);

@@ -29,9 +29,11 @@ def check(folder, status):
 def test_check(bundle):
     lines = check(bundle, 0)
     names = [line[5:].split(":")[0] for line in lines if line.startswith("ok  ")]
-    assert names == ["chars-fp32", "chars-tp=2", "gpt2-bf16", "gpt2-bf16, again", "gpt2-bf16, without a graph"]
-    assert lines[-1] == "5 passed, 0 failed"
-    assert "chars-fp32/trainer" in (bundle / "out/check.log").read_text()
+    assert names == ["chars-fp32", "chars-tp=2", "gpt2-bf16", "gpt2-bf16, again", "gpt2-bf16, without a graph",
+                     "gpt2-bf16, without cuDNN"]
+    assert lines[-1] == "6 passed, 0 failed"
+    log = (bundle / "out/check.log").read_text()
+    assert "chars-fp32/trainer" in log and "attention: cuDNN 9.19 computes 2 of 2" in log
 
 
 def test_check_can_fail(bundle, tmp_path):

@@ -71,7 +71,7 @@ def test_memory_is_what_was_said(chars, data, tmp_path):
     done = start(chars.command("--data", data, "--steps", 1, "--log", "log", "--overwrite"), tmp_path, environment=room.items())
     assert int((tmp_path / "used").read_text()) == need == read_log(tmp_path / "log")[0]["peak_bytes"]
     assert read_log(tmp_path / "log")[0]["mfu"] is None and " mfu " not in done.stdout, "a product's peak takes memory, too"
-    assert "33.55 MB workspace of products" in done.stderr
+    assert "33.55 MB workspace of libraries" in done.stderr
     error = error_of(chars, data, tmp_path, {**room, "EMULATED_BYTES": str(need - 1)}.items())
     assert re.search(r"out of memory: 'chars' is planned to need (\d+\.\d+ kB), 33.55 MB for products, together (\S+ MB), "
                      r"and \2 of \2 are free on gpu 0 \(emulated\)", error), error

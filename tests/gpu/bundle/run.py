@@ -26,7 +26,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE / "out"
 EMULATED = json.loads((HERE / "bundle.json").read_text())["emulated"]  # the folder of the emulated device, or None
-NEEDED = {"libnvrtc.so.13": "check, bench, peers", "libcublasLt.so.13": "all", "libnccl.so.2": "two ranks"}
+NEEDED = {"libnvrtc.so.13": "check, bench, peers", "libcublasLt.so.13": "all", "libnccl.so.2": "two ranks",
+          "libcudnn.so.9": "attention by cuDNN"}
 U = 2.0**-8  # the largest relative error of one rounding to bf16
 # Of (loss, gradient norm), by the trainer's precision and its reference's: as tests/device/test_one_rank.py derives them; where
 # only one of the two rounds to bf16, twice that.
@@ -131,6 +132,9 @@ def check_trainer(machine, folder):
             wrong, other = train(machine, folder, case, *options)
             same = [(a["loss"], a["grad_norm"]) for a in lines] == [(b["loss"], b["grad_norm"]) for b in other]
             yield f"{folder.name}, {what}", wrong is None and same, wrong or ("the same bits" if same else "other bits")
+        wrong, other = train(machine, folder, case, "--no-cudnn")
+        worst = None if wrong else worst_of(other, expected, case)
+        yield f"{folder.name}, without cuDNN", wrong is None and worst <= 1, wrong or f"largest error {worst:.2f} of the tolerance"
 
 
 def check_kernels(machine):
