@@ -32,8 +32,7 @@ def test_check(bundle):
     assert names == ["chars-fp32", "chars-tp=2", "gpt2-bf16", "gpt2-bf16, again", "gpt2-bf16, without a graph",
                      "gpt2-bf16, without cuDNN"]
     assert lines[-1] == "6 passed, 0 failed"
-    log = (bundle / "out/check.log").read_text()
-    assert "chars-fp32/trainer" in log and "attention: cuDNN 9.19 computes 2 of 2" in log
+    assert "chars-fp32/trainer" in (bundle / "out/check.log").read_text()
 
 
 def test_check_can_fail(bundle, tmp_path):
