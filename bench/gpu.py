@@ -132,18 +132,30 @@ def rates(trace, bandwidth):
     return by_kind, [(name, f"{total['seconds'] * 1e3:.3f}", share(total)) for name, total in longest(kernels)]
 
 
+def measure_steps(folder, text, *options):
+    """The log's lines, and what the trainer says of attention."""
+    log = folder / "log.jsonl"
+    log.unlink(missing_ok=True)
+    done = run([folder / "trainer", "--data", text, "--steps", STEPS, "--log", log, *options])
+    notes = [line for line in done.stderr.splitlines() if line.startswith("attention:")]
+    return [json.loads(line) for line in log.read_text().splitlines()], notes
+
+
+def step_ms(entries):
+    return statistics.median(entry["step_ms"] for entry in entries[WARM:])
+
+
 def measure_mpc(shape, batch, seq, text, bandwidth):
     folder = folder_of(shape, batch, seq)
     if not IS_COMPILED:
         run(compile_command(shape, batch, seq, folder))
-    log, trace = folder / "log.jsonl", folder / "trace.json"
-    log.unlink(missing_ok=True)
-    run([folder / "trainer", "--data", text, "--steps", STEPS, "--log", log])
-    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    trace = folder / "trace.json"
+    entries, said = measure_steps(folder, text)
+    without, _ = measure_steps(folder, text, "--no-cudnn")
     run([folder / "trainer", "--data", text, "--steps", 4, "--trace", trace, "--trace-steps", 2, "--overwrite"])
     facts = json.loads((folder / "plan.json").read_text())
     kinds, kernels = rates(trace, bandwidth)
-    return dict(ms=statistics.median(entry["step_ms"] for entry in entries[WARM:]), bytes=entries[-1]["peak_bytes"],
+    return dict(ms=step_ms(entries), own_ms=step_ms(without), said=said, bytes=entries[-1]["peak_bytes"],
                 mfu=statistics.median(entry["mfu"] for entry in entries[WARM:]), kinds=kinds, kernels=kernels, plan=facts)
 
 
@@ -194,7 +206,9 @@ def row_text(name, batch, seq, ours, theirs, sheet):
 
 
 def details_of(name, batch, seq, ours):
-    return ["", f"## {name}, {batch} x {seq}: where the step goes", "", "| kind | ms | TFLOP/s | of copy bandwidth |",
+    own = f"{batch * seq / ours['own_ms'] * 1e3:,.0f}"
+    return ["", f"## {name}, {batch} x {seq}: where the step goes", "", *(f"- {line}" for line in ours["said"]),
+            f"- without cuDNN: {own} tokens/s", "", "| kind | ms | TFLOP/s | of copy bandwidth |",
             "| --- | --- | --- | --- |", *("| " + " | ".join(row) + " |" for row in ours["kinds"]),
             "", "| kernel bound by memory | ms | of copy bandwidth |", "| --- | --- | --- |",
             *("| " + " | ".join(row) + " |" for row in ours["kernels"][:MOST])]

@@ -215,10 +215,22 @@ static char *key_of(const Rt *rt, const RtAttentionShape *s)
     return key;
 }
 
+/* Both as fast as they are, said for those who read it. */
+static bool is_faster(Rt *rt, Trial *t)
+{
+    const double least_gain = 0.97;
+    const RtAttentionShape *s = t->attention->shape;
+    const double by_cudnn = rt_gpu_time(rt, queue_cudnn, t), by_kernels = rt_gpu_time(rt, queue_kernels, t);
+    rt_note(
+        "attention: %s of %lld x %lld heads, %lld queries, %lld keys, %lld features: %.3f ms by cuDNN, %.3f ms by mpc",
+        s->is_gradient ? "gradient" : "forward", (long long)s->batch, (long long)s->heads, (long long)s->queries,
+        (long long)s->keys, (long long)s->feature, by_cudnn, by_kernels);
+    return by_cudnn < least_gain * by_kernels;
+}
+
 /* Is cuDNN right and faster?  Not known, and so false, without memory to try it or for its plan. */
 static bool is_better(Rt *rt, RtAttention *attention, int64_t most_workspace, bool *is_known)
 {
-    const double least_gain = 0.97;
     Trial t;
     const bool has_plan = rt_attention_plan(rt->gpu->attentions, attention, most_workspace);
     *is_known = attention->graph.nengines == 0;
@@ -227,13 +239,11 @@ static bool is_better(Rt *rt, RtAttention *attention, int64_t most_workspace, bo
     *is_known = open_trial(rt, attention, &t);
     if (!*is_known)
         return false;
-    const bool is_right = has_same_results(rt, &t);
-    const bool is_faster =
-        is_right && rt_gpu_time(rt, queue_cudnn, &t) < least_gain * rt_gpu_time(rt, queue_kernels, &t);
+    const bool is_right = has_same_results(rt, &t), is_taken = is_right && is_faster(rt, &t);
     rt_gpu_check(rt, cudaFree(t.memory), "free memory");
     if (!is_right)
         rt_note("attention: cuDNN's results are not those of the program's kernels: it is not used for this shape");
-    return is_faster;
+    return is_taken;
 }
 
 static bool choose(Rt *rt, const char *folder, RtAttention *attention, int64_t most_workspace, int *tried)

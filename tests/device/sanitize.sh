@@ -28,5 +28,5 @@ train() # NAME RANKS OPTION... -- of mpc compile
         --save "$out/$name/saved" --log "$out/$name/steps" --trace "$out/$name/trace.json" --overwrite >"$out/log" 2>&1 ||
         { cat "$out/log"; exit 1; }
 }
-train gpt2 1 -D embed=40 -D heads=4 -D seq=16 -D vocab=250 --set train.precision=bf16
+train gpt2 1 -D embed=40 -D heads=5 -D seq=16 -D vocab=250 --set train.precision=bf16
 train llama 2 --mesh cp=2 -D embed=32 -D kv_heads=2 -D group=2 -D head=8 -D ff=56 -D seq=20 -D vocab=256

@@ -49,6 +49,7 @@ def test_training(model, precision, edit, compiled, data, tmp_path, own_cache):
     trainer = Trainer(trainers[1].folder, "cuda", own_cache)
     reference = train(trainers[0], data, tmp_path / "c")
     notes, _, log = said(trainer, data, tmp_path / "cuda")
+    assert all(re.search(r"\d queries, .* features: \S+ ms by cuDNN, \S+ ms by mpc$", note) for note in notes[:-1]) and len(notes) > 2
     assert re.fullmatch(r"attention: cuDNN \S+ computes (\d) of \1 \(--no-cudnn: none\)", notes[-1]), notes
     assert_same(log, reference, precision)
     assert bits(said(trainer, data, tmp_path / "graphless", "--no-graph")[2]) == bits(log)
@@ -68,7 +69,7 @@ def test_where_it_does_not_help(compiled, data, tmp_path, own_cache):
         for path in own_cache.glob("*.attention"):
             path.unlink()
         notes, _, log = said(trainer, data, tmp_path / how, environment={"EMULATED_CUDNN": how})
-        assert first in notes[0], (how, notes)
+        assert any(first in note for note in notes), (how, notes)
         assert bits(log) == own, how
 
 
@@ -95,7 +96,7 @@ def test_memory(compiled, data, tmp_path, own_cache):
         path.unlink()
     little = planned_bytes(trainer) + (1 << 30) + 1000000
     notes, text, _ = said(trainer, data, tmp_path / "little", environment={**room, "EMULATED_BYTES": str(little)})
-    assert "computes 0 of 4" in notes[0] and "33.55 MB workspace of libraries" in text
+    assert "computes 0 of 4" in notes[-1] and "33.55 MB workspace of libraries" in text
     assert not list(own_cache.glob("*.attention")), "with more memory the answer may be another one"
 
 

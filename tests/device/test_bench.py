@@ -34,5 +34,6 @@ def test_a_row(bench, tmp_path):
     assert all(float(ms) > 0 and share.endswith(" %") and "(" in name for name, ms, share in ours["kernels"])
     assert len(ours["kernels"]) > 10
     assert all(line.count("|") in (0, 4, 5) for line in bench.details_of("tiny", 2, 16, ours))
+    assert any("ms by cuDNN" in line for line in bench.details_of("tiny", 2, 16, ours))
     cells = bench.row_text("tiny", 2, 16, ours, dict(ms=2 * ours["ms"], bytes=ours["bytes"] / 2), 1e15).split("|")[1:-1]
     assert len(cells) == bench.HEAD.split("\n")[0].count("|") - 1 and [cell.strip() for cell in cells[-2:]] == ["2.00", "2.00"]
