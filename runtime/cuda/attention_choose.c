@@ -266,12 +266,12 @@ static bool choose(Rt *rt, const char *folder, RtAttention *attention, int64_t m
     return answer == 'y';
 }
 
-/* What may be allocated besides the planned memory, on each rank. */
+/* What each rank may allocate besides the planned memory. */
 static int64_t free_memory(Rt *rt)
 {
     size_t free_bytes = 0, total = 0;
     rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
-    const int64_t own = (int64_t)free_bytes - RESERVE;
+    const int64_t own = ((int64_t)free_bytes - RESERVE) / (rt->gpu->options.share_gpu ? rt->local_ranks : 1);
     return (int64_t)-rt_comm_max(rt, -(double)own);
 }
 
@@ -307,7 +307,7 @@ void rt_gpu_attentions_choose(Rt *rt)
         return;
     char *folder = rt_cache_folder(rt->gpu->options.kernel_cache);
     bool *chosen = rt_allocate(all->count, sizeof *chosen);
-    int tried = 0;
+    int tried = 0, better = 0;
     RtCacheLock lock = rt_cache_lock(folder, "attentions");
     for (int i = 0; i < all->count; i++)
         chosen[i] = choose(rt, folder, &all->attention[i], most_workspace, &tried);
@@ -315,7 +315,9 @@ void rt_gpu_attentions_choose(Rt *rt)
     if (rt->ranks > 1)
         rt_gpu_agree(rt, all->version, chosen, (int64_t)sizeof *chosen * all->count);
     const int used = use(rt, chosen, most_workspace);
-    if (tried || used)
+    for (int i = 0; i < all->count; i++)
+        better += chosen[i];
+    if (tried || better)
         rt_note("attention: cuDNN %zu.%zu computes %d of %d (--no-cudnn: none)", all->version / 10000,
                 all->version / 100 % 100, used, all->count);
     free(chosen);
