@@ -166,14 +166,14 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
     bool same = (is_kernel || is_own) && dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) &&
                 address_of(in, read) == address;
     for (int i = 0; same && i < read->type.rank; i++)
-        same = read->type.dim[i].size == 1 || read->storage->stride[i] == written->storage->stride[i];
+        same = local_size(in->m, &read->type.dim[i]) == 1 || read->storage->stride[i] == written->storage->stride[i];
     for (int i = 0; same && is_kernel && i < in->op->args.count; i++)
         same = arg(in->op, i) != read || !is_read_after_writing(in, kernel, kernel->params.at[i]);
     return same;
 }
 
-/* A kernel may overwrite an operand only element by element: the same element of a tensor with the same storage layout.
- * Some collectives may overwrite their operand. */
+/* A kernel may overwrite an operand only element by element: the same element of a tensor with the same storage layout,
+ * where dims of one element on each rank may have any stride.  Some collectives may overwrite their operand. */
 static bool may_write_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
     Memory *memory = in->memory;

@@ -102,6 +102,22 @@ static const char early[] =
     "  }\n"
     "}\n";
 
+/* Each rank has one element of a split dim, so that its stride does not matter where %2 is written over %1. */
+static const char one_each[] = "module @m {\n"
+                               "  mesh dp=2\n"
+                               "  func kernel @k.exp(%x: f32[b:2/dp, i:4]) {\n"
+                               "    %1 = exp %x : f32[b:2/dp, i:4]\n"
+                               "    return %1\n"
+                               "  }\n"
+                               "  func eval @eval(%x: f32[b:2/dp, i:4] at 0 strides(4, 1)) frame(256) {\n"
+                               "    %1 = call %x {callee=k.exp} : f32[b:2/dp, i:4] at 64 strides(8, 1)\n"
+                               "    %2 = call %1 {callee=k.exp} : f32[b:2/dp, i:4] at 64 strides(4, 1)\n"
+                               "    %3 = sum %2 {over=b+i} : f32[] partial(dp) at 128 strides()\n"
+                               "    %4 = all_reduce %3 {axis=dp} : f32[] at 192 strides()\n"
+                               "    return %4\n"
+                               "  }\n"
+                               "}\n";
+
 static int64_t sixteen_for_norms(Module *m, const Op *op)
 {
     return op->attrs.callee == intern_text(m, "k.norm") ? 16 : 0;
@@ -171,8 +187,8 @@ static void check_plan(const char *from, const char *to, const char *expected) {
 
 static void test_right_plans(void **state)
 {
-    const char *const plans[] = { plan, flight, early };
-    for (int i = 0; i < 3; i++) {
+    const char *const plans[] = { plan, flight, early, one_each };
+    for (int i = 0; i < 4; i++) {
         bool seen;
         char *message = message_of(plans[i], "module @m", "module @m", &seen);
         assert_string_equal(message, "");
@@ -234,6 +250,7 @@ static void test_an_op_that_overwrites_what_it_reads(void **state)
                "it writes %n at byte 448 of rank 0, where it reads %s");
     check_plan("f32[i:2, j:3] at 0 strides(3, 1)\n    return", "f32[i:2, j:3] at 0 strides(1, 2)\n    return",
                "where it reads %w");
+    check(one_each, "at 64 strides(4, 1)", "at 64 strides(4, 2)", "where it reads %1");
 }
 
 static void test_scratch(void **state)
