@@ -80,6 +80,7 @@ static void combine_floats(const RtCollective *c, int n, const RtMessage from[],
     store(c->type, sum, count, to + first * element);
 }
 
+/* Sums wrap around, as a GPU's: padding may have any numbers. */
 static void combine_integers(const RtCollective *c, int n, const RtMessage from[], int64_t first, int64_t count,
                              char *to)
 {
@@ -88,7 +89,7 @@ static void combine_integers(const RtCollective *c, int n, const RtMessage from[
         memcpy(&sum, from[0].data + 4 * i, 4);
         for (int q = 1; q < n; q++) {
             memcpy(&next, from[q].data + 4 * i, 4);
-            sum = !c->maximum ? sum + next : next > sum ? next : sum;
+            sum = !c->maximum ? (int32_t)((uint32_t)sum + (uint32_t)next) : next > sum ? next : sum;
         }
         memcpy(to + 4 * i, &sum, 4);
     }

@@ -102,7 +102,9 @@ static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNM
 /* In a matrix of one row or one column that stride is arbitrary; sets the one that oneDNN accepts. */
 static void make_ordinary(int64_t rows, int64_t columns, int64_t *row, int64_t *column)
 {
-    if (rows == 1)
+    if (rows == 1 && columns == 1)
+        *row = *column = 1;
+    else if (rows == 1)
         *row = *column == 1 ? columns : 1;
     else if (columns == 1)
         *column = *row == 1 ? rows : 1;

@@ -10,8 +10,8 @@ static int64_t extent(int64_t rows, int64_t row, int64_t columns, int64_t column
     return (rows - 1) * row + (columns - 1) * column + (count - 1) * batch + 1;
 }
 
-/* Strides of an operand: dense or padded, by rows or by columns; matrices one after another, or
- * (interleaved) beside each other in a row, or one for all. */
+/* Strides of an operand: dense or padded, by rows or by columns, any of a single row or column; matrices one after
+ * another, or (interleaved) beside each other in a row, or one for all. */
 static void pick_layout(int64_t rows, int64_t columns, int64_t count, bool may_share, int64_t *row, int64_t *column,
                         int64_t *batch)
 {
@@ -20,7 +20,7 @@ static void pick_layout(int64_t rows, int64_t columns, int64_t count, bool may_s
     const bool interleaved = pick(2);
     const int64_t stride = (interleaved ? count : 1) * minor + pad;
     *(turned ? row : column) = 1;
-    *(turned ? column : row) = stride;
+    *(turned ? column : row) = major == 1 && pick(2) ? 0 : stride;
     *batch = count == 1 || (may_share && pick(3) == 0) ? 0 : interleaved ? minor : stride * major + pad;
 }
 

@@ -180,6 +180,9 @@ KINDS = {
     "moved_sum": Kind("a second addition moves into a function, though the sum of the first one has another reader", "changes the result|grad_norm",
                       drawn=False, later=True),
     "far_softplus": Kind("--verify-passes: the slope of softplus overflows from 710 on", "gives a wrong gradient", drawn=False, later=True),
+    "integer_padding": Kind("sums of integers between ranks add what padding holds, whose sum may be too large", "sanitizer", drawn=False,
+                            later=True),
+    "single_row": Kind("one row of an expert's product has the strides of many, of which none is 1", "oneDNN cannot run", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
