@@ -159,6 +159,19 @@ static void check_any(void)
     check_product(s, 0);
 }
 
+/* By expert, 16 lines of which few are filled, and one or two of the others. */
+static void check_few(RtCounted counted)
+{
+    RtProductShape s = { .m = 1 + pick(2), .n = 1 + pick(2), .k = 1 + pick(2), .batch = 1, .counted = counted };
+    *(counted == RT_COUNTED_M ? &s.m : counted == RT_COUNTED_N ? &s.n : &s.k) = 16;
+    pick_layout(s.m, s.k, 1, true, &s.a.row, &s.a.column, &s.a.batch);
+    pick_layout(s.k, s.n, 1, true, &s.b.row, &s.b.column, &s.b.batch);
+    pick_layout(s.m, s.n, 1, false, &s.c.row, &s.c.column, &s.c.batch);
+    const bool may_count[] = { true, s.a.column == 1, s.b.row == 1, s.a.row == 1 || s.b.column == 1 };
+    if (may_count[counted])
+        check_product(s, 0);
+}
+
 /* Long products, split into pieces, of which the last is shorter. */
 static void check_long(RtType type, RtType result, bool by_rows, bool accumulate, bool turned)
 {
@@ -185,6 +198,8 @@ int main(void)
 {
     for (int i = 0; i < 1500; i++)
         check_any();
+    for (int i = 0; i < 600; i++)
+        check_few((RtCounted)(1 + i % 3));
     for (int i = 0; i < 16; i++)
         check_long(i & 1 ? RT_BF16 : RT_F16, i & 2 ? RT_F32 : i & 1 ? RT_BF16 : RT_F16, i & 4, i & 2, i & 8);
     Rt rt = { .program = &program };
