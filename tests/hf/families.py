@@ -96,7 +96,7 @@ FAMILIES = [
     Family("gpt-oss", "GptOssConfig", "GptOssForCausalLM", "examples/gptoss.mdl",
            "20B, 120B, not quantised; with `capacity = none`",
            dict(LLAMA, head_dim=16, num_hidden_layers=4, initializer_range=0.2, num_local_experts=5, num_experts_per_tok=2, intermediate_size=20,
-                sliding_window=7, swiglu_limit=1.0, experts_implementation="eager", rope_parameters=dict(
+                sliding_window=7, swiglu_limit=1.1, experts_implementation="eager", rope_parameters=dict(
                     rope_type="yarn", rope_theta=150.0, factor=8.0, beta_fast=8.0, beta_slow=1.0, truncate=False,
                     original_max_position_embeddings=64)), dict(seq=SEQ, balance_weight=0), "examples/maps/gptoss.map", 0.1,
            edit=("capacity = 1.25, within = batch", "capacity = none")),
@@ -127,7 +127,7 @@ FAMILIES = [
                 logits_scaling=2.0), dict(seq=SEQ)),
     Family("OLMoE", "OlmoeConfig", "OlmoeForCausalLM", "tests/models/olmoe.mdl", "1B-7B; with `capacity = none`",
            dict(LLAMA, num_experts=6, num_experts_per_tok=3, intermediate_size=20, experts_implementation="eager"),
-           dict(seq=SEQ, balance_weight=0), edit=("capacity = 1.25, within = batch", "capacity = none")),
+           dict(seq=SEQ, balance_weight=0), "tests/models/maps/olmoe.map", edit=("capacity = 1.25, within = batch", "capacity = none")),
     Family("StarCoder2", "Starcoder2Config", "Starcoder2ForCausalLM", "tests/models/starcoder2.mdl", "all sizes",
            dict(LLAMA, tie_word_embeddings=True, sliding_window=7, residual_dropout=0, embedding_dropout=0), dict(seq=SEQ)),
     Family("OPT", "OPTConfig", "OPTForCausalLM", "tests/models/opt.mdl", "all sizes but 350M",
