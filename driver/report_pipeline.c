@@ -55,18 +55,19 @@ static void note_path(Survey *s, const StagePart *part, const Op *op, uint64_t r
         paths->path[paths->count++] = op->path;
 }
 
-/* Adds to the FLOPs of each stage that runs it; `around`: the loop in stages around it, or NULL. */
-static void add_op(Survey *s, const StagePart *part, const Op *op, const Op *around, double times)
+/* Adds to the FLOPs of each stage that runs it, of those that run its function; `around`: the loop in stages around it,
+ * or NULL. */
+static void add_op(Survey *s, const StagePart *part, const Op *op, const Op *around, uint64_t stages, double times)
 {
     double *const flops[] = { s->p->forward, s->p->backward, s->p->weight };
     const Func *callee = op->attrs.callee ? find_func(s->m, op->attrs.callee) : NULL;
+    const uint64_t on = stages & stages_running(s->m, op);
     if (callee && callee->role != KERNEL) {
         const double turns = runs_in_stages(op) ? 1 : (double)rank_iterations(s->m, op);
         for (const Op *inner = callee->first; inner; inner = inner->next)
-            add_op(s, part, inner, runs_in_stages(op) ? op : around, times * turns);
+            add_op(s, part, inner, runs_in_stages(op) ? op : around, on, times * turns);
         return;
     }
-    const uint64_t all = ALL_STAGES >> (64 - s->ranks), on = stages_running(s->m, op) & all;
     const double work = (op_work(s->m, NULL, op).rank + (callee ? flops_run(s->m, callee) : 0)) * times;
     for (int rank = 0; rank < s->ranks; rank++) {
         const double copies = around ? (double)part_size(s->m, &around->attrs.dims.dim[0], rank) : 1;
@@ -77,9 +78,10 @@ static void add_op(Survey *s, const StagePart *part, const Op *op, const Op *aro
 
 static void add_work(Survey *s)
 {
+    const uint64_t all = ALL_STAGES >> (64 - s->ranks);
     assign_parts(&s->parts);
     for (const Op *op = s->parts.micro->first; op; op = op->next)
-        add_op(s, part_numbered(&s->parts, part_of(&s->parts, op)), op, NULL, 1);
+        add_op(s, part_numbered(&s->parts, part_of(&s->parts, op)), op, NULL, all, 1);
 }
 
 /* The value that this one is a copy of, in its function: itself, if it is none. */

@@ -244,14 +244,22 @@ static bool need_in_func(const Module *m, Map *needed, const Func *f, bool with_
     return changed;
 }
 
+Stages stages_calling(const Module *m, const Op *op)
+{
+    const Stages on = op->results.count ? result(op)->type.on : (Stages){ 0 };
+    return on.at && !is_staged(m, find_func(m, op->attrs.callee)) ? on : (Stages){ 0 };
+}
+
 uint64_t stages_running(const Module *m, const Op *op)
 {
     const unsigned traits = info(op)->traits;
     Stages on = { 0, m->stage_axis };
-    if (m->needed && runs_in_stages(op))
-        return unless_all(m, stages_passed(m, op)).at ? stages_passed(m, op).at : ALL_STAGES;
-    if (!m->needed || plain_callee(m, op)) /* which says for each of its own ops */
+    if (!m->needed)
         return ALL_STAGES;
+    if (runs_in_stages(op))
+        return unless_all(m, stages_passed(m, op)).at ? stages_passed(m, op).at : ALL_STAGES;
+    if (plain_callee(m, op))
+        return stages_calling(m, op).at ? stages_calling(m, op).at : ALL_STAGES;
     for (int i = 0; i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         const uint64_t whole = value->type.on.at ? value->type.on.at : ALL_STAGES;

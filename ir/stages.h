@@ -47,6 +47,11 @@ Map stages_needed(Module *m, bool with_state);
  * since its ops say for themselves where they run, and what is carried is on all stages that it passes. */
 uint64_t stages_written(const Module *m, const Value *value);
 
+/* The stages that call the function of a call, or of a loop that passes none; none named: all.  If its types name
+ * stages, its ops say where they run.  If not, it runs where one op would: in there nothing says that its operands are
+ * on some stages only, so on others its collectives, and what these need, would take what has never been computed. */
+Stages stages_calling(const Module *m, const Op *op);
+
 /* The stages that run an op of a finished program, as a set: those that need its results; of a message, all that have
  * the value; of a loop in stages, those that it passes.  note_stages() must have been called, once the program does not
  * change any more. */

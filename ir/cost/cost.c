@@ -6,17 +6,17 @@
 
 /* --- Ops that run ------------------------------------------------------------------------------- */
 
-/* The share of the ranks that run an op: those of its stages. */
-static double share_of_ranks(const Module *m, const Func *f, const Op *op)
+/* The share of the ranks of some stages, which run f, that run an op of it: those of its own stages, `on`. */
+static double share_of_ranks(const Module *m, const Func *f, const Op *op, uint64_t around, uint64_t *on)
 {
-    if (f->role == KERNEL) /* counted at its call */
+    const Stages held = op->results.count ? result(op)->type.on : (Stages){ 0 };
+    const int axis = held.at ? held.axis : m->needed ? m->stage_axis : -1;
+    *on = around;
+    if (f->role == KERNEL || axis < 0) /* a kernel is counted at its call */
         return 1;
-    const Stages on = op->results.count ? result(op)->type.on : (Stages){ 0 };
-    const int axis = on.at ? on.axis : m->needed ? m->stage_axis : -1;
-    if (axis < 0)
-        return 1;
-    const uint64_t all = ALL_STAGES >> (64 - m->axis_size[axis]), own = m->needed ? stages_running(m, op) : on.at;
-    return __builtin_popcountll(own & all) / (double)m->axis_size[axis];
+    const uint64_t all = ALL_STAGES >> (64 - m->axis_size[axis]);
+    *on &= all & (m->needed ? stages_running(m, op) : held.at);
+    return *on ? __builtin_popcountll(*on) / (double)__builtin_popcountll(around & all) : 0;
 }
 
 /* Of a call or loop, on a rank that runs it: stages may run different numbers of iterations. */
@@ -26,21 +26,29 @@ static double mean_iterations(const Module *m, const Op *op)
                               : (double)rank_iterations(m, op);
 }
 
-/* f is called `times` times, of which `last` are last iterations, which start nothing for the next one. */
-static void visit_times(const Module *m, const Func *f, double times, double last, CostVisit visit, void *context)
+typedef struct {
+    const Module *m;
+    CostVisit visit;
+    void *context;
+} Visit;
+
+/* f is called `times` times on these stages, `last` of them last iterations, which start nothing for the next one. */
+static void visit_times(const Visit *v, const Func *f, uint64_t stages, double times, double last)
 {
+    const Module *m = v->m;
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        const double share = share_of_ranks(m, f, op);
-        visit(context, f, op, (handed_on(f, op) < 0 ? times : times - last) * share);
+        uint64_t on;
+        const double share = share_of_ranks(m, f, op, stages, &on);
+        v->visit(v->context, f, op, (handed_on(f, op) < 0 ? times : times - last) * share);
         if (callee)
-            visit_times(m, callee, times * share * mean_iterations(m, op), times, visit, context);
+            visit_times(v, callee, on, times * share * mean_iterations(m, op), times);
     }
 }
 
 void visit_program(const Module *m, const Func *f, CostVisit visit, void *context)
 {
-    visit_times(m, f, 1, 0, visit, context);
+    visit_times(&(Visit){ m, visit, context }, f, ALL_STAGES, 1, 0);
 }
 
 /* --- Work --------------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ typedef struct {
 /* An op of a function. */
 typedef struct {
     const Func *callee; /* with a frame of its own; NULL: none */
-    uint64_t on;        /* the kinds that run it; with a callee, all: its own ops say */
+    uint64_t on;        /* the kinds that run it */
     int64_t beside;     /* bytes beside its results: scratch of its kernel, or buffers and slots of a loop */
 } Moment;
 
@@ -141,7 +141,7 @@ static Moment moment_of(PeakSearch *plan, const Op *op)
 {
     const Func *callee = frame_below(plan->m, op);
     return (Moment){ .callee = callee,
-                     .on = callee || plan->kinds->count == 1 ? ALL_STAGES : stages_running(plan->m, op),
+                     .on = plan->kinds->count == 1 ? ALL_STAGES : stages_running(plan->m, op),
                      .beside = callee ? iteration_buffers(plan->m, op, callee) : scratch_of(plan->kinds, op) };
 }
 

@@ -285,9 +285,8 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     }
     const Stages around = in->running;
     const Func *callee = info(op)->family == CONTROL ? find_func(in->m, op->attrs.callee) : NULL;
-    if (callee && !in->staged && !runs_in_stages(op) && !is_staged(in->m, callee) && op->results.count &&
-        op->results.at[0]->type.on.at)
-        in->running = op->results.at[0]->type.on;
+    if (callee && !in->staged && !runs_in_stages(op) && stages_calling(in->m, op).at)
+        in->running = stages_calling(in->m, op);
     if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
     in->running = around;

@@ -83,18 +83,9 @@ static int64_t place_of(const Pipeline *p, const Value *value, int rank, int mic
 
 /* --- In an action ------------------------------------------------------------------------------------ */
 
-/* Does it call a function that does not say on which stages its values are?  Then it runs where its results are.  (A
- * trainer runs collectives in there on all stages, and what they read; nobody reads the results.) */
-static bool is_called_elsewhere(const Interp *in, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL && !runs_in_stages(op) && !is_staged(in->m, callee) && op->results.count &&
-           result(op)->type.on.at && !(result(op)->type.on.at & in->running.at);
-}
-
 bool runs_on_stage(const Interp *in, const Op *op)
 {
-    return !is_send(op) && stages_running(in->m, op) & in->running.at && !is_called_elsewhere(in, op);
+    return !is_send(op) && stages_running(in->m, op) & in->running.at;
 }
 
 static bool is_needed(const Interp *in, const Value *value)

@@ -17,13 +17,14 @@ static const Func *frame_below(const Module *m, const Op *op)
 
 static uint64_t stages_of_type(const Type *type) { return type->on.at ? type->on.at : ALL_STAGES; }
 
-/* Of a call or loop: what its callee writes, and the first value of what it carries, which is copied. */
+/* Of a call or loop, where it runs: what its callee writes, and the first value of what it carries, which is copied. */
 static uint64_t stages_of_result(const Module *m, const Op *op, const Func *callee, int i)
 {
     const bool is_carried = i < op->attrs.carried;
     if (is_carried && runs_in_stages(op)) /* what arrives from the stage before */
         return ALL_STAGES;
-    return stages_holding(m, callee->results.at[i]) | (is_carried ? stages_of_type(&arg(op, i)->type) : 0);
+    const uint64_t written = stages_holding(m, callee->results.at[i]);
+    return stages_running(m, op) & (written | (is_carried ? stages_of_type(&arg(op, i)->type) : 0));
 }
 
 uint64_t stages_holding(const Module *m, const Value *value)
@@ -50,8 +51,7 @@ static void add_stages(Map *map, const Value *value, uint64_t on)
 }
 
 /* The stages that read the values of a function: from the last op to the first, so that those that read a view are
- * known before what it shows; callees first.  A repeat that passes no stages may run on some that do not need it, since
- * the ranks of a stage call its collectives together: they read whatever is there, but it must be there. */
+ * known before what it shows; callees first. */
 static void note_readers(Kinds *kinds, const Func *f)
 {
     const Module *m = kinds->m;
@@ -62,10 +62,10 @@ static void note_readers(Kinds *kinds, const Func *f)
         const Func *callee = frame_below(m, op);
         if (callee)
             note_readers(kinds, callee);
-        const uint64_t running = callee ? 0 : stages_running(m, op);
+        const uint64_t running = stages_running(m, op);
         for (int i = 0; i < op->args.count; i++)
             add_stages(&kinds->readers, arg(op, i),
-                       callee                     ? stages_in(&kinds->readers, callee->params.at[i])
+                       callee                     ? running & stages_in(&kinds->readers, callee->params.at[i])
                        : info(op)->family == VIEW ? stages_in(&kinds->readers, result(op))
                        : info(op)->traits & MOVES ? running & stages_of_type(&arg(op, i)->type)
                                                   : running);
@@ -281,7 +281,7 @@ static void use_beside(Uses *all, const Func *f, const Op *op)
     int64_t bytes[MAX_STAGES];
     for (int kind = 0; kind < all->kinds->count; kind++)
         bytes[kind] = place_on(frame, kind, frame->bytes);
-    use_on_each(all, op->attrs.frame, bytes, ALL_STAGES);
+    use_on_each(all, op->attrs.frame, bytes, stages_running(m, op));
     use_behind(all, f, op, callee);
 }
 

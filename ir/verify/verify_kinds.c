@@ -187,8 +187,8 @@ static uint64_t kinds_running(const Check *c, const Op *op)
 {
     uint64_t on = 0;
     for (int kind = 0; kind < c->kinds->count; kind++)
-        if (!runs_in_stages(op) ||
-            (is_on(stages_passed(c->m, op), kind) && part_size(c->m, &op->attrs.dims.dim[0], kind)))
+        if (stages_running(c->m, op) >> kind & 1 &&
+            (!runs_in_stages(op) || part_size(c->m, &op->attrs.dims.dim[0], kind)))
             on |= UINT64_C(1) << kind;
     return on;
 }

@@ -183,6 +183,8 @@ KINDS = {
     "integer_padding": Kind("sums of integers between ranks add what padding holds, whose sum may be too large", "sanitizer", drawn=False,
                             later=True),
     "single_row": Kind("one row of an expert's product has the strides of many, of which none is 1", "oneDNN cannot run", drawn=False, later=True),
+    "called_elsewhere": Kind("a repeat beside a pipeline is started on stages that have none of its operands, and finds indices there that "
+                             "nobody has computed", "crash", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
