@@ -26,7 +26,7 @@ static void check_sum_over_sequences(Lower *l)
     while (last->next)
         last = last->next;
     Func *f = lower_model(l, AS_CHECK);
-    l->mixes |= reads_statistics(l, last->next);
+    check_statistics_unread(l, last->next);
     while (last->next)
         remove_func(m, last->next);
     const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;

@@ -427,10 +427,10 @@ void lower_update(Lower *l, const Ast *ast);
 /* Adds a term to the loss that is zero, and whose gradient by the state is the statistic.  still: the state, constant.
  */
 void observe(Lower *l, Value *state, Value *still, Value *statistic);
-bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
-Value *checked_statistic(Lower *l, Value *value);  /* AS_CHECK: what an update reads in place of it */
-bool reads_statistics(Lower *l, Func *first);      /* AS_CHECK: do the results of these functions? */
-void lower_repeat(Lower *l, const Ast *ast);       /* or a scan */
+bool has_updates(const Lower *l, const Ast *body);   /* also in the blocks that it calls */
+Value *checked_statistic(Lower *l, Value *value);    /* AS_CHECK: what an update reads in place of it */
+void check_statistics_unread(Lower *l, Func *first); /* AS_CHECK: do the results of these functions read them? */
+void lower_repeat(Lower *l, const Ast *ast);         /* or a scan */
 void name_result(Lower *l, const char *name, Loc loc, Operand operand);
 Operand lower_stated(Lower *l, const Ast *ast, const char *name);   /* NAME (: type) = init, without the name */
 Value *number_as_stated(Lower *l, Operand number, const Ast *type); /* in all elements; NULL after an error */

@@ -58,16 +58,15 @@ Value *checked_statistic(Lower *l, Value *value)
     return zeros;
 }
 
-bool reads_statistics(Lower *l, Func *first)
+void check_statistics_unread(Lower *l, Func *first)
 {
-    bool reads = false;
     for (Func *f = first; f; f = f->next) {
         Map read = { .arena = l->arena };
         remove_dead_ops(f, &read);
-        for (int i = 0; i < l->in_place.count; i++)
-            reads |= map_get(&read, l->in_place.at[i]) != NULL;
+        for (int i = 0; i < l->in_place.count && !l->mixes; i++)
+            if (map_get(&read, l->in_place.at[i]))
+                complain(l, (Where){ .at = l->in_place.at[i]->def->loc }, "not a sum over sequences");
     }
-    return reads;
 }
 
 static bool is_state(const Update *u, const Value *value)
