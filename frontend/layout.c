@@ -29,15 +29,15 @@ MeshAxis *find_axis(Layout *p, const char *name)
     return NULL;
 }
 
-/* That the axis which is meant is unused is the same mistake. */
-static const char *axis_help(Layout *p, const char *name)
+/* That the axis which is meant is unused is the same mistake.  `new`: what to write if it is none of those there. */
+static const char *axis_help(Layout *p, const char *name, const char *new)
 {
     NearMiss near = { .name = name };
     for (int i = 0; i < p->naxes; i++)
         offer(&near, p->axis[i].name);
     if (near.best)
         find_axis(p, near.best)->used = true;
-    return near.best ? did_you_mean(p->l->arena, &near) : arena_text(p->l->arena, "mesh %s = 2", name);
+    return near.best ? did_you_mean(p->l->arena, &near) : new;
 }
 
 MeshAxis *use_axis(Layout *p, const Ast *name)
@@ -46,8 +46,10 @@ MeshAxis *use_axis(Layout *p, const Ast *name)
     if (axis)
         axis->used = true;
     else
-        complain(p->l, (Where){ .at = name->loc, .help = axis_help(p, name->name) }, "the mesh has no axis '%s'",
-                 name->name);
+        complain(p->l,
+                 (Where){ .at = name->loc,
+                          .help = axis_help(p, name->name, arena_text(p->l->arena, "mesh %s = 2", name->name)) },
+                 "the mesh has no axis '%s'", name->name);
     return axis;
 }
 
@@ -80,7 +82,14 @@ static void override_axis(Layout *p, const char *at, const char *end)
     else if (size < 1 || size > MOST_RANKS)
         fail_command(l, said, NULL, "the size of an axis must be from 1 to %d", MOST_RANKS);
     else if (!axis)
-        fail_command(l, said, axis_help(p, name), "the mesh of the file has no axis '%s'", name);
+        fail_command(
+            l, said,
+            axis_help(
+                p, name,
+                arena_text(l->arena,
+                           "declare it in 'parallel', as 'mesh %s = 1', and say what it splits, as 'shard %s over %s'",
+                           name, l->batch ? l->batch->name : "D", name)),
+            "the mesh of the file has no axis '%s'", name);
     else if (axis->on_command_line)
         fail_command(l, said, NULL, "'%s' already has a size", name);
     else
