@@ -34,7 +34,10 @@ static bool key_fits(Lower *l, const Arguments *a, int i, const Sides *sides, Na
     const Names more = dims_lacking(&others, &q->type);
     const bool has_both = sides->is_own && find_dim(&k->type, seq) >= 0;
     if (more.count)
-        complain(l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[0]->loc } },
+        complain(l,
+                 (Where){ .at = a->ast[i]->loc,
+                          .also = { a->ast[0]->loc },
+                          .help = arena_text(l->arena, "broadcast(..., %s) gives the queries this dim", more.name[0]) },
                  "cannot attend with %s to %s: the queries have no dim '%s'", type_words(l, &q->type),
                  type_words(l, &k->type), more.name[0]);
     else if (has_both)

@@ -42,8 +42,13 @@ bool conform(Lower *l, Value **value, const Ast *ast)
     }
     if (!type_of_ast(l, ast, &stated))
         return false;
-    if (stated.dtype != type->dtype || dims_lacking(&stated, type).count || dims_lacking(type, &stated).count) {
-        complain(l, (Where){ .at = ast->loc }, "declared as %s, but it is %s", type_words(l, &stated),
+    const Names more = dims_lacking(&stated, type);
+    const bool has_others = dims_lacking(type, &stated).count > 0;
+    if (stated.dtype != type->dtype || more.count || has_others) {
+        const char *help = has_others   ? NULL
+                           : more.count ? arena_text(l->arena, "broadcast(..., %s) has the same along it", more.name[0])
+                                        : arena_text(l->arena, "cast(..., %s)", dtype_name[stated.dtype]);
+        complain(l, (Where){ .at = ast->loc, .help = help }, "declared as %s, but it is %s", type_words(l, &stated),
                  type_words(l, type));
         return false;
     }

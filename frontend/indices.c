@@ -58,6 +58,7 @@ static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
     char *unread = NULL;
     size_t size;
     Diags silent = { .arena = &c->arena, .source = l->diags->source, .out = open_memory(&unread, &size) };
+    Diags *of_types = m->diags;
     const int naxes = m->naxes;
     Tensor result = { .data = NULL };
     m->diags = &silent;
@@ -65,7 +66,7 @@ static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
     if (!interpret(m, function_of(l, c, f, value), NULL, &result))
         result.data = NULL;
     m->naxes = naxes;
-    m->diags = l->diags;
+    m->diags = of_types;
     fclose(silent.out);
     free(unread);
     return result;

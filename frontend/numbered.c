@@ -148,13 +148,14 @@ static const int *find_alike_silently(Lower *l, const Ast *ast, int copies)
     char *unread = NULL;
     size_t size;
     Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memory(&unread, &size) },
-          *diags = l->diags;
+          *diags = l->diags, *of_types = l->m->diags;
     Reported *reported = l->reported;
     const Variant variant = l->variant;
     l->diags = l->m->diags = &silent;
     l->variant = AS_MODEL;
     const int *alike = find_alike(l, ast, copies);
-    l->diags = l->m->diags = diags;
+    l->diags = diags;
+    l->m->diags = of_types;
     l->reported = reported;
     l->variant = variant;
     fclose(silent.out);

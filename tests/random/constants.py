@@ -12,6 +12,8 @@ def fold(sign, a, b):
         if b == 0 or a % b:
             raise ValueError(f"{a} / {b} is not whole")
         return a // b
+    if sign == "%" and isinstance(a, int) and isinstance(b, int):
+        return int(math.fmod(a, b))
     return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b, "%": lambda: math.fmod(a, b),
             "^": lambda: a**b, "<": lambda: int(a < b), "<=": lambda: int(a <= b), ">": lambda: int(a > b),
             ">=": lambda: int(a >= b), "==": lambda: int(a == b), "!=": lambda: int(a != b)}[sign]()
