@@ -8,12 +8,13 @@
 #include "convert.h"
 #include "gpu.h"
 #include "mesh/comm.h"
+#include "sizes.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OPERANDS = RT_ATTEND_SHARE, PLACE = 256 };
+enum { MOST_OPERANDS = RT_ATTEND_SHARE };
 
 #define RESERVE ((int64_t)1 << 30) /* bytes, for graphs, the driver and NCCL */
 
@@ -90,7 +91,7 @@ static void fill(Rt *rt, const RtAttentionShape *s, int number, void *at, int64_
 static void *take(char **at, int64_t bytes)
 {
     void *place = *at;
-    *at += (bytes + PLACE - 1) / PLACE * PLACE;
+    *at += rt_gpu_aligned(bytes);
     return place;
 }
 
@@ -98,11 +99,11 @@ static void *take(char **at, int64_t bytes)
 static bool open_trial(Rt *rt, const RtAttention *attention, Trial *t)
 {
     const RtAttentionShape *s = attention->shape;
-    int64_t bytes = attention->graph.workspace + PLACE;
+    int64_t bytes = rt_gpu_aligned(attention->graph.workspace);
     *t = (Trial){ .attention = attention, .count = rt_attention_operands(s) };
     for (int i = 0; i < t->count; i++) {
         t->bytes[i] = operand_bytes(s, i + 1);
-        bytes += 2 * (t->bytes[i] + PLACE);
+        bytes += 2 * rt_gpu_aligned(t->bytes[i]);
     }
     void *memory;
     if (cudaMalloc(&memory, (size_t)bytes) != cudaSuccess)
@@ -259,7 +260,6 @@ static bool choose(Rt *rt, const char *folder, RtAttention *attention, int64_t m
         answer = is_better(rt, attention, most_workspace, &is_known) ? 'y' : 'n';
         if (is_known)
             rt_cache_keep(folder, key, &answer, 1);
-        rt_cudnn_close(&attention->graph);
     }
     free(kept);
     free(key);
@@ -282,7 +282,7 @@ static int use(Rt *rt, const bool chosen[], int64_t most_workspace)
     int used = 0;
     for (int i = 0; i < all->count; i++) {
         RtAttention *attention = &all->attention[i];
-        const bool has_plan = chosen[i] && rt_attention_plan(all, attention, most_workspace);
+        const bool has_plan = chosen[i] && (attention->graph.plan || rt_attention_plan(all, attention, most_workspace));
         if (rt_comm_max(rt, has_plan ? 0 : 1) > 0) {
             rt_cudnn_close(&attention->graph);
             continue;
