@@ -6,15 +6,19 @@
 
 /* --- Products, each shape once ---------------------------------------------------------- */
 
+int row_with_text(Module *m, Texts *rows, const char *text)
+{
+    for (int i = 0; i < rows->count; i++)
+        if (strcmp(rows->at[i], text) == 0)
+            return i;
+    rows->at = with_room(m, rows->at, rows->count, &rows->room, sizeof *rows->at);
+    rows->at[rows->count] = text;
+    return rows->count++;
+}
+
 static int find_product(Host *h, const RtProductShape *shape, const char *unfused)
 {
-    const char *text = product_shape_text(h->m, shape, unfused);
-    for (int i = 0; i < h->nproducts; i++)
-        if (strcmp(h->product[i], text) == 0)
-            return i;
-    h->product = with_room(h->m, h->product, h->nproducts, &h->product_room, sizeof *h->product);
-    h->product[h->nproducts] = text;
-    return h->nproducts++;
+    return row_with_text(h->m, &h->products, product_shape_text(h->m, shape, unfused));
 }
 
 /* --- The table of kernels ------------------------------------------------------------------ */

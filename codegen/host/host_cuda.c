@@ -28,16 +28,6 @@ static const LaunchText *find_launched(FuncText *t, const CudaCall *call, int op
     return launched;
 }
 
-static int find_attention(Host *h, const char *text)
-{
-    for (int i = 0; i < h->nattentions; i++)
-        if (strcmp(h->attention[i], text) == 0)
-            return i;
-    h->attention = with_room(h->m, h->attention, h->nattentions, &h->attention_room, sizeof *h->attention);
-    h->attention[h->nattentions] = text;
-    return h->nattentions++;
-}
-
 /* RT_LAUNCH(rt, kernel, operands), or RT_ATTEND(rt, 0, operands) */
 static Statement launch_statement(FuncText *t, const CudaCall *call, int count, const char *const operands[])
 {
@@ -46,7 +36,8 @@ static Statement launch_statement(FuncText *t, const CudaCall *call, int count, 
     const LaunchText *launched = find_launched(t, call, count);
     const char *attention = call->count == 1 ? cuda_attention_text(m, call->op[0], launched->launches) : NULL;
     items[0] = "rt";
-    items[1] = attention ? integer_text(m, find_attention(t->h, attention)) : launched->launches->at[0].name;
+    items[1] =
+        attention ? integer_text(m, row_with_text(m, &t->h->attentions, attention)) : launched->launches->at[0].name;
     memcpy(items + 2, operands, (size_t)count * sizeof *operands);
     return (Statement){ .function = attention ? "RT_ATTEND" : "RT_LAUNCH", .count = count + 2, .operand = items };
 }
@@ -162,11 +153,11 @@ static void write_launch(const Host *h, const LaunchText *l, int i, FILE *out)
 
 static void write_attentions(const Host *h, FILE *out)
 {
-    if (h->nattentions == 0)
+    if (h->attentions.count == 0)
         return;
     open_table("RtAttentionShape", "attentions", out);
-    for (int i = 0; i < h->nattentions; i++)
-        FILL(out, "    {\n        $fields\n    },\n", { "fields", h->attention[i] });
+    for (int i = 0; i < h->attentions.count; i++)
+        FILL(out, "    {\n        $fields\n    },\n", { "fields", h->attentions.at[i] });
     close_table(out);
 }
 
@@ -195,7 +186,7 @@ static void write_kernels(Host *h, const char *kernels, FILE *out)
          "};\n\n",
          { "parts", offsets->count ? "    .parts = parts,\n    .nparts = sizeof parts / sizeof *parts,\n" : "" },
          { "attentions",
-           h->nattentions
+           h->attentions.count
                ? "    .attentions = attentions,\n    .nattentions = sizeof attentions / sizeof *attentions,\n"
                : "" });
 }

@@ -55,21 +55,26 @@ typedef struct {
     int first, operands; /* in the table of launches; arguments of each of its functions */
 } LaunchText;
 
+/* Texts of rows of a table, each once. */
+typedef struct {
+    int count, room;
+    const char **at;
+} Texts;
+
 typedef struct {
     Module *m;
     const Dialect *dialect;
     const CudaProgram *cuda; /* CUDA only */
     Text kernels, functions; /* kernels: C only */
     ShardOffsets offsets;    /* used by these */
-    int nrows, row_room, nproducts, product_room;
+    int nrows, row_room;
     Map kernel_codes; /* anonymous text of a kernel -> its name */
     Map kernel_names; /* names in use */
     int nlaunched, launched_room;
     LaunchText *launched;
     KernelRow *row;
-    const char **product; /* texts of shapes */
-    int nattentions, attention_room;
-    const char **attention; /* CUDA only: the same of those that cuDNN may compute */
+    Texts products;   /* of shapes */
+    Texts attentions; /* CUDA only: the same of those that cuDNN may compute */
     int ncollectives, collective_room;
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
@@ -84,6 +89,9 @@ typedef struct {
 
 /* Makes room for one more item in a list; `room` grows. */
 void *with_room(Module *m, void *list, int count, int *room, size_t size);
+
+/* The number of the row with this text, which is added if there is none. */
+int row_with_text(Module *m, Texts *rows, const char *text);
 
 /* --- One function ----------------------------------------------------------------------------- */
 

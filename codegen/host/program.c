@@ -149,11 +149,11 @@ static void write_kernels(Host *h, FILE *out)
 
 void write_products(Host *h, FILE *out)
 {
-    if (h->nproducts == 0)
+    if (h->products.count == 0)
         return;
     open_table("RtProductShape", "products", out);
-    for (int i = 0; i < h->nproducts; i++)
-        fprintf(out, "%s,\n", h->product[i]);
+    for (int i = 0; i < h->products.count; i++)
+        fprintf(out, "%s,\n", h->products.at[i]);
     close_table(out);
     FILL(out,
          "static void create_products(Rt *rt)\n"
@@ -161,7 +161,7 @@ void write_products(Host *h, FILE *out)
          "    for (int i = 0; i < $count; i++)\n"
          "        rt_product_create(rt, i, products[i]);\n"
          "}\n\n",
-         { "count", integer_text(h->m, h->nproducts) });
+         { "count", integer_text(h->m, h->products.count) });
 }
 
 /* --- Functions ----------------------------------------------------------------------------- */
@@ -327,7 +327,7 @@ static void write_create(const Host *h, FILE *out)
 {
     if (h->offsets.count)
         fprintf(out, "static void create(Rt *rt)\n{\n    find_offsets(rt);\n%s}\n\n",
-                h->nproducts ? "    create_products(rt);\n" : "");
+                h->products.count ? "    create_products(rt);\n" : "");
 }
 
 static void write_program(Host *h, TrainerTexts texts, FILE *out)
@@ -367,9 +367,9 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
     for (int i = 0; i < NENTRIES; i++)
         write_function(h, entries[i], out);
     FILL(out, "    .create = $create,\n    .plan = plan,\n};\n",
-         { "create", h->offsets.count ? "create"
-                     : h->nproducts   ? "create_products"
-                                      : "NULL" });
+         { "create", h->offsets.count    ? "create"
+                     : h->products.count ? "create_products"
+                                         : "NULL" });
 }
 
 void write_tables(Host *h, TrainerTexts texts, FILE *out)
