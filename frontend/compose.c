@@ -184,11 +184,6 @@ Value *one_hot(Lower *l, Value *index, Dim along)
 /* Ranks and micro-batches need no messages for it, unlike for a gather. */
 Value *pick(Lower *l, Value *x, Value *index, Dim along)
 {
-    if (!x || find_dim(&index->type, along.name) >= 0) {
-        complain(l, (Where){ .at = l->b.loc, .help = "rename it in one of them" },
-                 "'%s' would occur twice in an element-wise index", along.name);
-        return NULL;
-    }
     const DType dtype = x->type.dtype;
     x = dtype == BOOL ? emit_cast(l, x, I32) : x;
     Value *is_it = two(l, OP_eq, index, emit_iota(l, along));

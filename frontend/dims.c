@@ -105,13 +105,14 @@ static double largest_size(Lower *l)
     return largest;
 }
 
-/* 2^k for a k in proportion to the logarithm: monotone, so small sizes divide larger ones. */
+/* 2^k for a k in proportion to the logarithm: monotone, so small sizes divide larger ones.  Far below the target a size
+ * stays as it is: numbers in the file may be indices along it. */
 static int64_t shrunk_size(int64_t size, double largest, int64_t target)
 {
     double share = floor(log2((double)size)) / fmax(1, floor(log2(largest)));
     double exponent = round(share * log2((double)target));
     int64_t small = (int64_t)exp2(size > 1 ? fmax(1, exponent) : 0);
-    return small < size ? small : size;
+    return small < size && size > target / 16 ? small : size;
 }
 
 /* A shrunk number, or one computed from such; false if it is not a size. */

@@ -334,13 +334,10 @@ static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constan
     return tensor_operand(EMIT(l, OP_slice, ((Attrs){ .dim = dim->name, .index = at.integer }), x));
 }
 
-/* Have both a dim but for the indexed one? */
-static bool shares_others(const Value *index, const Value *x, Name dim)
+/* Has x all dims of the index, so that no element is read twice?  Not of the indexed dim's name: x[seq = iota(seq)]. */
+static bool has_dims_of(const Value *x, const Value *index, Name dim)
 {
-    for (int i = 0; i < index->type.rank; i++)
-        if (index->type.dim[i].name != dim && find_dim(&x->type, index->type.dim[i].name) >= 0)
-            return true;
-    return false;
+    return index->type.rank > 0 && dims_lacking(&index->type, &x->type).count == 0 && find_dim(&index->type, dim) < 0;
 }
 
 static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value *index)
@@ -353,7 +350,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
     }
     if (!index_fits(l, index, dim->size, NULL, at->loc))
         return wrong;
-    if (shares_others(index, x, dim->name))
+    if (has_dims_of(x, index, dim->name))
         return tensor_operand(pick(l, x, index, *dim));
     Name from = dim->name;
     if (find_dim(&index->type, from) >=

@@ -181,6 +181,42 @@ INFER(concat)
     return true;
 }
 
+/* --- gather and scatter_add: [dims before the row, dims shared with the index, the row or the index's own, others] ---
+ */
+
+bool indexes_alone(const Type *table, const Dim *dim, Name row)
+{
+    return dim->name == row || find_dim(table, dim->name) < 0;
+}
+
+static bool append_dim(Module *m, const Op *op, Type *y, const Dim *dim)
+{
+    if (y->rank == MAX_RANK || find_dim(y, dim->name) >= 0)
+        return REFUSE("rename one of them", "%s: '%s' would occur twice, or there are too many dims", info(op)->name,
+                      dim->name);
+    y->dim[y->rank++] = *dim;
+    return true;
+}
+
+/* Appends the dims [from, end) of x, but for `except`, that are dims of the index, or that are not. */
+static bool append_dims(Module *m, const Op *op, Type *y, int from, int end, Name except, bool of_index)
+{
+    const Type *x = &arg(op, 0)->type, *index = &arg(op, 1)->type;
+    bool good = true;
+    for (int i = from; i < end && good; i++)
+        if (x->dim[i].name != except && !has_name(&op->attrs.over, x->dim[i].name) &&
+            (find_dim(index, x->dim[i].name) >= 0) == of_index)
+            good = append_dim(m, op, y, &x->dim[i]);
+    return good;
+}
+
+static bool agree_on(Module *m, const Op *op, const Dim *a, const Dim *b)
+{
+    if (a->size == b->size && same_split(a, b))
+        return true;
+    return REFUSE("reshard one of them", "the operands of %s split '%s' differently", info(op)->name, a->name);
+}
+
 /* gather table, index {dim}: partial over the axes that split the dim, since ranks without the row give zeros. */
 INFER(gather)
 {
@@ -195,22 +231,21 @@ INFER(gather)
     if (table->partial && table->by == BY_MAX)
         return REFUSE("all_reduce it first", "gather of a pending maximum");
     Type *y = &results[0];
+    const Name row = op->attrs.dim;
     *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split) };
-    for (int i = 0; i < table->rank; i++)
-        for (int j = 0; j < (i == at ? index->rank : 1); j++) {
-            const Dim *dim = i == at ? &index->dim[j] : &table->dim[i];
-            if (y->rank == MAX_RANK || find_dim(y, dim->name) >= 0)
-                return REFUSE("rename one of them", "gather: '%s' would occur twice, or there are too many dims",
-                              dim->name);
-            y->dim[y->rank++] = *dim;
-        }
+    bool good = append_dims(m, op, y, 0, at, row, false) && append_dims(m, op, y, 0, table->rank, row, true);
+    for (int i = 0; i < index->rank && good; i++)
+        good = indexes_alone(table, &index->dim[i], row)
+                   ? append_dim(m, op, y, &index->dim[i])
+                   : agree_on(m, op, &table->dim[find_dim(table, index->dim[i].name)], &index->dim[i]);
+    if (!good || !append_dims(m, op, y, at + 1, table->rank, row, false))
+        return false;
     if (table->partial & split_axes(table->dim[at].split) || !each_axis_once(y, y->partial))
         return REFUSE("reshard one operand", "the operands of gather use one mesh axis twice");
     return true;
 }
 
-/* scatter_add x, index {dims=[d:n]}: the dims of index become d, at the position of the first of them; their splits
- * leave sums pending. */
+/* scatter_add x, index {over, dims=[d:n]}: d replaces {over}, whose splits leave sums pending. */
 INFER(scatter_add)
 {
     const Type *x = &arg(op, 0)->type, *index = &arg(op, 1)->type;
@@ -218,31 +253,25 @@ INFER(scatter_add)
         return REFUSE(NULL, "scatter_add takes a tensor, an i32 index, and {dims=[name:size]}");
     Type *y = &results[0];
     *y = (Type){ .dtype = is_half(x->dtype) ? F32 : x->dtype, .partial = x->partial };
-    bool placed = false;
     for (int i = 0; i < index->rank; i++) {
         int at = find_dim(x, index->dim[i].name);
-        if (at < 0 || x->dim[at].size != index->dim[i].size)
+        if (at < 0)
             return REFUSE(NULL, "%%%s has no dim '%s' as the index has", arg(op, 0)->name, index->dim[i].name);
-        if (!same_split(&x->dim[at], &index->dim[i]))
-            return REFUSE("reshard one of them", "the operands of scatter_add split '%s' differently",
-                          index->dim[i].name);
-        y->partial |= split_axes(x->dim[at].split);
+        if (!agree_on(m, op, &x->dim[at], &index->dim[i]))
+            return false;
     }
-    for (int i = 0; i < x->rank; i++)
-        if (find_dim(index, x->dim[i].name) < 0)
-            y->dim[y->rank++] = x->dim[i];
-        else if (!placed) {
-            y->dim[y->rank++] = op->attrs.dims.dim[0];
-            placed = true;
-        }
-    if (!placed) { /* a scalar index */
-        if (y->rank == MAX_RANK)
-            return REFUSE(NULL, "scatter_add has more than %d dims", MAX_RANK);
-        *y = with_dim_first(*y, op->attrs.dims.dim[0]);
+    for (int i = 0; i < op->attrs.over.count; i++) {
+        int at = find_dim(index, op->attrs.over.name[i]);
+        if (at < 0)
+            return REFUSE(NULL, "the index of scatter_add has no dim '%s'", op->attrs.over.name[i]);
+        y->partial |= split_axes(index->dim[at].split);
     }
-    for (int i = 0; i < y->rank; i++)
-        if (find_dim(y, y->dim[i].name) != i)
-            return REFUSE("rename one of them", "scatter_add: '%s' would occur twice", y->dim[i].name);
+    int first = 0;
+    while (first < x->rank && index->rank && find_dim(index, x->dim[first].name) < 0)
+        first++;
+    if (!append_dims(m, op, y, 0, first, NULL, false) || !append_dims(m, op, y, first, x->rank, NULL, true) ||
+        !append_dim(m, op, y, &op->attrs.dims.dim[0]) || !append_dims(m, op, y, first, x->rank, NULL, false))
+        return false;
     if (!is_float(y->dtype))
         return REFUSE(NULL, "scatter_add adds floating-point numbers");
     return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "scatter_add uses one mesh axis twice");

@@ -418,6 +418,8 @@ bool is_logit(const Op *op, int operand); /* of attention: a bias or sinks, in f
 /* Of an op that FOLDS: the one dim, and the outermost of the several, which ranks split alike. */
 void folded_dims(const Op *op, Name *one, Name *outermost);
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
+/* Of a table's index: is it not one that both have, of which gather takes the same element of both? */
+bool indexes_alone(const Type *table, const Dim *dim, Name row);
 /* Do the keys of an op pass by, by a rule? */
 bool rings(const Module *m, const Op *op, const ShardRule *rule);
 /* Does an op exchange the dims of a rule for another one, and may that be `dim`?  `repeats`: one that keys lack, which

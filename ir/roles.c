@@ -31,9 +31,6 @@ Role role_folded(const Op *op, Name dim)
     return role_over(op, dim);
 }
 
-/* scatter_add: rows that have the same index are summed. */
-Role role_indexed(const Op *op, Name dim) { return find_dim(&arg(op, 1)->type, dim) >= 0 ? info(op)->over : KEEP; }
-
 /* collect: rows are picked, and summed over some dims of their index. */
 Role role_collected(const Op *op, Name dim)
 {

@@ -171,7 +171,14 @@ VJP(concat)
 }
 
 /* y = rows of a: each row of dy is added to the row that it came from */
-VJP(gather) { dx[0] = BUILD(b, OP_scatter_add, (Attrs){ .dims = one_dim(dim_of(A, op->attrs.dim)) }, dy[0], B); }
+VJP(gather)
+{
+    Attrs attrs = { .dims = one_dim(dim_of(A, op->attrs.dim)) };
+    for (int i = 0; i < B->type.rank; i++)
+        if (indexes_alone(&A->type, &B->type.dim[i], op->attrs.dim))
+            add_name(&attrs.over, B->type.dim[i].name);
+    dx[0] = BUILD(b, OP_scatter_add, attrs, dy[0], B);
+}
 
 /* y = rows of a by expert: dy by choice, summed over the choices that share a row */
 VJP(dispatch)

@@ -62,10 +62,23 @@ static int64_t count_local(const Operands *o, const Value *value, int from, int 
     return count;
 }
 
-/* Elements along the dims of a table after the indexed one. */
+/* Elements along the dims of a table after the indexed one, but for dims of the index. */
 static int64_t row_length(const Operands *o, const Value *table, Name rows)
 {
-    return count_local(o, table, find_dim(&table->type, rows) + 1, table->type.rank);
+    int64_t length = 1;
+    for (int i = find_dim(&table->type, rows) + 1; i < table->type.rank; i++)
+        if (find_dim(&o->value[1]->type, table->type.dim[i].name) < 0)
+            length *= loop_size(o->m, &table->type.dim[i]);
+    return length;
+}
+
+/* Elements of the index along the dims that {over} names: the places of one table. */
+static int64_t places(const Operands *o)
+{
+    int64_t count = 1;
+    for (int i = 0; i < o->op->attrs.over.count; i++)
+        count *= loop_size(o->m, &o->value[1]->type.dim[find_dim(&o->value[1]->type, o->op->attrs.over.name[i])]);
+    return count;
 }
 
 int64_t library_bytes(const Operands *o, int first, int end)
@@ -97,6 +110,7 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
     int64_t length = row_length(o, table, o->op->attrs.dims.dim[0].name);
     int64_t rows = count_local(o, table, 0, table->type.rank) / length;
     int64_t all = count_local(o, picked, 0, picked->type.rank) / length;
+    const int64_t tables = count_local(o, index, 0, index->type.rank) / places(o);
     const int64_t sorted = cuda_library_scratch(o->m, o->op);
     const int64_t summed = all * length * dtype_bytes(table->type.dtype); /* if all indices differ */
     o->more = ", scratch";
@@ -108,7 +122,7 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
     fputc('\n', out);
     write_variant(o, "_order",
                   (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
-                                .blocks = blocks_of(count_local(o, index, 0, index->type.rank), ORDER_PLACES),
+                                .blocks = tables * blocks_of(places(o), ORDER_PLACES),
                                 .threads = THREADS,
                                 .shared = 5120,
                                 .bytes = library_bytes(o, 1, 2) + sorted },

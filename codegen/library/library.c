@@ -96,7 +96,7 @@ static const struct {
 } kernels[] = {
     { OP_pad, call_pad, order_own, { "x" }, { "y" } },
     { OP_concat, call_concat, order_own, { "a", "b" }, { "y" } },
-    { OP_gather, call_gather, order_own, { "table", "index" }, { "picked" } },
+    { OP_gather, call_gather, order_gather, { "table", "index" }, { "picked" } },
     { OP_scatter_add, call_scatter_add, order_scatter_add, { "picked", "index" }, { "table" } },
     { OP_rope, call_rope, order_rope, { "x", "position" }, { "y" } },
     { OP_cumsum, call_cumulative, order_cumulative, { "x" }, { "y" } },

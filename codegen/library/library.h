@@ -46,7 +46,8 @@ CallText call_pad, call_concat, call_gather, call_scatter_add, call_rope, call_c
 
 /* A memory order of an operand that is always supported: library_order.c. */
 typedef Names OperandOrder(const Operands *o, int operand);
-OperandOrder order_own, order_scatter_add, order_rope, order_cumulative, order_attend, order_place, order_route;
+OperandOrder order_own, order_gather, order_scatter_add, order_rope, order_cumulative, order_attend, order_place,
+    order_route;
 
 /* Is there a kernel for the operands' layouts?  If not, sets the required ones. */
 bool library_takes(Module *m, const Op *op, Wanted wanted[]);

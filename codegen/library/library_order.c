@@ -20,20 +20,37 @@ static void add_those_of(const Value *value, Names *names, Name dim)
         add_name(names, dim);
 }
 
-/* The dims of the index take the position of the table's row dim. */
+/* Of a gather: dims of the table before the row that the index lacks, those of both, the row or the index's own ones,
+ * others. */
+static Names gather_order(const Type *table, const Type *index, Name row, const Value *value)
+{
+    const int at = find_dim(table, row);
+    Names names = { 0 };
+    for (int i = 0; i < at; i++)
+        if (find_dim(index, table->dim[i].name) < 0)
+            add_those_of(value, &names, table->dim[i].name);
+    for (int i = 0; i < table->rank; i++)
+        if (i != at && find_dim(index, table->dim[i].name) >= 0)
+            add_those_of(value, &names, table->dim[i].name);
+    for (int i = 0; i < index->rank; i++)
+        if (indexes_alone(table, &index->dim[i], row))
+            add_those_of(value, &names, index->dim[i].name);
+    if (!has_name(&names, row))
+        add_those_of(value, &names, row);
+    for (int i = at + 1; i < table->rank; i++)
+        if (find_dim(index, table->dim[i].name) < 0)
+            add_those_of(value, &names, table->dim[i].name);
+    return names;
+}
+
+Names order_gather(const Operands *o, int operand)
+{
+    return gather_order(&o->value[0]->type, &o->value[1]->type, o->op->attrs.dim, o->value[operand]);
+}
+
 Names order_scatter_add(const Operands *o, int operand)
 {
-    const Type *index = &o->value[1]->type, *table = &o->value[2]->type;
-    Names names = { 0 };
-    if (operand != 0)
-        return order_own(o, operand);
-    for (int i = 0; i < table->rank; i++)
-        if (table->dim[i].name != o->op->attrs.dims.dim[0].name)
-            add_name(&names, table->dim[i].name);
-        else
-            for (int j = 0; j < index->rank; j++)
-                add_name(&names, index->dim[j].name);
-    return names;
+    return gather_order(&o->value[2]->type, &o->value[1]->type, o->op->attrs.dims.dim[0].name, o->value[operand]);
 }
 
 /* All other dims, then the sequence, then the feature. */

@@ -28,52 +28,78 @@ static bool same_dtype(const Operands *o, Name dim)
     return true;
 }
 
-/* --- gather, scatter_add: table [pre, rows, post], picked [pre, count, post], index [count] ---------------- */
+/* --- gather, scatter_add: table [pre, shared, rows, post], picked [pre, shared, count, post], index [shared, count]
+ * --- */
+
+typedef struct {
+    DimGroup pre, shared, count, post;
+} GatherGroups;
+
+/* Pre and post have no dims of the index; shared are those of the table, too. */
+static bool find_gather_groups(const Operands *o, int table, Name rows, GatherGroups *g)
+{
+    const Type *index = &o->value[1]->type, *t = &o->value[table]->type;
+    const int at = find_dim(t, rows);
+    Names pre = { 0 }, post = { 0 }, shared = { 0 }, counted = { 0 };
+    for (int i = 0; i < t->rank; i++)
+        if (i != at)
+            add_name(find_dim(index, t->dim[i].name) >= 0 ? &shared : i < at ? &pre : &post, t->dim[i].name);
+    for (int i = 0; i < index->rank; i++)
+        if (indexes_alone(t, &index->dim[i], rows))
+            add_name(&counted, index->dim[i].name);
+    Operands places = *o; /* a dim of the index may have the name of the row dim, which it replaces */
+    places.value[table] = o->value[1];
+    return find_groups(o, &pre, "outer", 1, &g->pre) && find_groups(o, &shared, "shared", 1, &g->shared) &&
+           find_groups(o, &post, "inner", 1, &g->post) && find_groups(&places, &counted, "index", 1, &g->count);
+}
+
+static void check_gather(const Operands *o, int table, int picked, int64_t rows, int64_t row, const GatherGroups *g)
+{
+    const int64_t pre = g->pre.size, shared = g->shared.size, count = g->count.size, post = g->post.size;
+    check_operand(
+        o, table,
+        &(const Access){ 4, { pre, shared, rows, post }, { g->pre.stride[table], g->shared.stride[table], row, 1 } });
+    check_operand(o, picked,
+                  &(const Access){ 4,
+                                   { pre, shared, count, post },
+                                   { g->pre.stride[picked], g->shared.stride[picked], g->count.stride[picked], 1 } });
+    check_operand(o, 1, &(const Access){ 2, { shared, count }, { g->shared.stride[1], g->count.stride[1] } });
+}
+
+static void put_gather_strides(Text *fields, const char *name, int operand, int64_t row, const GatherGroups *g)
+{
+    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", name, g->pre.stride[operand],
+            g->shared.stride[operand], row);
+}
 
 static char *gather(const Operands *o, int table, int picked, Name rows, const char *function, const char *operands)
 {
-    const Value *index = o->value[1], *t = o->value[table], *p = o->value[picked];
-    Names pre = { 0 }, post = { 0 }, counted = { 0 };
-    int at = find_dim(&t->type, rows);
-    for (int i = 0; i < t->type.rank; i++)
-        if (i != at)
-            add_name(i < at ? &pre : &post, t->type.dim[i].name);
-    for (int i = 0; i < index->type.rank; i++)
-        add_name(&counted, index->type.dim[i].name);
-    DimGroup before, behind, count;
-    Operands places = *o; /* a dim of the index may have the name of the row dim, which it replaces */
-    places.value[table] = index;
-    if (!find_groups(o, &pre, "outer", 1, &before) || !find_groups(o, &post, "inner", 1, &behind) ||
-        !find_groups(&places, &counted, "index", 1, &count))
+    const Value *t = o->value[table], *p = o->value[picked];
+    GatherGroups g;
+    if (!find_gather_groups(o, table, rows, &g))
         return NULL;
-    if (behind.size > 1 && (behind.stride[table] != 1 || behind.stride[picked] != 1))
+    if (g.post.size > 1 && (g.post.stride[table] != 1 || g.post.stride[picked] != 1))
         return refuse_layout(o, "rows of the table are not contiguous");
-    if (count.size > 1 && count.stride[1] != 1)
-        return refuse_layout(o, "the index is not contiguous");
     if (t->type.dtype == BOOL || (t->type.dtype == I32) != (p->type.dtype == I32))
         return refuse_layout(o, "%s to %s", dtype_name[t->type.dtype], dtype_name[p->type.dtype]);
-    const Access rows_access = { 3,
-                                 { before.size, size_along(o, t, rows), behind.size },
-                                 { before.stride[table], stride_along(t, rows), 1 } };
-    const Access picked_access = { 3,
-                                   { before.size, count.size, behind.size },
-                                   { before.stride[picked], count.stride[picked], 1 } };
-    check_operand(o, table, &rows_access);
-    check_operand(o, picked, &picked_access);
-    check_operand(o, 1, &(const Access){ 1, { count.size }, { 1 } });
+    const Dim *dim = &t->type.dim[find_dim(&t->type, rows)];
+    const int64_t size = size_along(o, t, rows), row = stride_along(t, rows);
+    check_gather(o, table, picked, size, row, &g);
     Text fields;
     open_text(&fields);
-    put_number(&fields, "pre", before.size);
-    put_number(&fields, "rows", size_along(o, t, rows));
-    put_number(&fields, "count", count.size);
-    put_number(&fields, "post", behind.size);
-    fprintf(fields.out, ".table = { %" PRId64 ", %" PRId64 " },\n", before.stride[table], stride_along(t, rows));
-    fprintf(fields.out, ".picked = { %" PRId64 ", %" PRId64 " },\n", before.stride[picked], count.stride[picked]);
+    put_number(&fields, "pre", g.pre.size);
+    put_number(&fields, "shared", g.shared.size);
+    put_number(&fields, "rows", size);
+    put_number(&fields, "count", g.count.size);
+    put_number(&fields, "post", g.post.size);
+    put_gather_strides(&fields, "table", table, row, &g);
+    put_gather_strides(&fields, "picked", picked, g.count.stride[picked], &g);
+    put_gather_strides(&fields, "index", 1, g.count.stride[1], &g);
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
-    put_part(&fields, o->m, &t->type.dim[at], "part");
+    put_part(&fields, o->m, dim, "part");
     if (o->op->kind == OP_gather)
-        put_bound(o, &fields, &t->type.dim[at]);
+        put_bound(o, &fields, dim);
     return call_with_shape(o, "RtGather", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
 }
 

@@ -120,6 +120,17 @@ static bool check_index(Interp *in, double index, const Dim *dim, int rank)
                       (long long)dim->size);
 }
 
+/* Do ranks have the same elements of the dims that both have, but for the row? */
+static bool agree(Interp *in, const Type *x, const Type *index, Name row)
+{
+    for (int i = 0; i < index->rank; i++) {
+        const int j = find_dim(x, index->dim[i].name);
+        if (j >= 0 && index->dim[i].name != row && !same_place(&x->dim[j], &index->dim[i]))
+            return cannot_run(in, "the operands split '%s' differently", index->dim[i].name);
+    }
+    return true;
+}
+
 /* Walkers 0 and 1 of a gather or scatter: x without `dim` (the index gives the position in it), the index. */
 bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
@@ -127,6 +138,8 @@ bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     int at = find_dim(table->type, op->attrs.dim);
     const Dim *dim = &table->type->dim[at];
     const Sharded rest = renamed(in, table, dim->name, NULL);
+    if (!agree(in, table->type, index->type, dim->name))
+        return false;
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_runs(in, rank))
             continue;
@@ -156,11 +169,8 @@ bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     int at = find_dim(y->type, op->attrs.dims.dim[0].name);
     const Dim *dim = &y->type->dim[at];
     const Sharded rest = renamed(in, y, dim->name, NULL);
-    for (int i = 0; i < index->type->rank; i++) {
-        int j = find_dim(x->type, index->type->dim[i].name);
-        if (j < 0 || !same_place(&x->type->dim[j], &index->type->dim[i]))
-            return cannot_run(in, "the operands split '%s' differently", index->type->dim[i].name);
-    }
+    if (!agree(in, x->type, index->type, NULL))
+        return false;
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_runs(in, rank))
             continue;

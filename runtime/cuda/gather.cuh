@@ -1,6 +1,7 @@
 /* gather.cuh -- gathers rows of a table by index, and its gradient: kernels/gather.h on the device.
  *
- * Letters: N picked rows, V rows of the table; WIDTH elements are loaded and stored at once.
+ * Letters: h, of the tables with indices of their own; N picked rows of each, V rows of the table; WIDTH elements are
+ * loaded and stored at once.
  */
 #ifndef MPC_CUDA_TAKE_H
 #define MPC_CUDA_TAKE_H
@@ -34,20 +35,22 @@ RT_INLINE void rt_note_index(int64_t index, const RtGather s)
     rt_copy_text(rt_bad_index.where, sizeof rt_bad_index.where, s.where);
 }
 
-/* picked[p, n] = table[p, index[n]], or zeros if another rank holds the row, or none does. */
+/* picked[p, h, n] = table[p, h, index[h, n]], or zeros if another rank holds the row, or none does. */
 template <int WIDTH, typename T, typename P>
 RT_INLINE void rt_gather(const T *table, const int32_t *index, P *picked, const RtGather s)
 {
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
-    if (item >= s.pre * s.count)
+    if (item >= s.pre * s.shared * s.count)
         return;
     using V = decltype(rt_value(T()));
-    const int64_t p = item / s.count, n = item % s.count, row = rt_gather_row_of(index[n], s);
+    const int64_t n = item % s.count, h = item / s.count % s.shared, p = item / s.count / s.shared;
+    const int32_t at = index[h * s.index.shared + n * s.index.row];
+    const int64_t row = rt_gather_row_of(at, s);
     const bool known = row >= 0 && row < s.rows;
-    if ((index[n] < 0 || index[n] >= s.size) && threadIdx.x % 32 == 0)
-        rt_note_index(index[n], s);
-    const T *from = table + p * s.table.pre + (known ? row : 0) * s.table.row;
-    P *to = picked + p * s.picked.pre + n * s.picked.row;
+    if ((at < 0 || at >= s.size) && threadIdx.x % 32 == 0)
+        rt_note_index(at, s);
+    const T *from = table + rt_gather_at(p, h, known ? row : 0, s.table);
+    P *to = picked + rt_gather_at(p, h, n, s.picked);
     for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH) {
         const int count = (int)rt_least<int64_t>(WIDTH, s.post - i);
         RtPack<V, WIDTH> values = rt_all<WIDTH>(V(0));
@@ -61,10 +64,10 @@ RT_INLINE void rt_gather(const T *table, const int32_t *index, P *picked, const 
     }
 }
 
-/* --- table[p, index[n]] += picked[p, n], without atomics ---------------------------------------------
+/* --- table[p, h, index[h, n]] += picked[p, h, n], without atomics ------------------------------------
  *
- * Three launches: the table is cleared; places n are sorted by their index, stably; a block adds the places of one
- * index.
+ * Three launches: the table is cleared; places n of each h are sorted by their index, stably; a block adds the places
+ * of one index.
  */
 
 /* table = 0.  One warp per row. */
@@ -72,16 +75,21 @@ template <int WIDTH, typename P, typename T>
 RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float *, const RtGather s)
 {
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
-    if (item >= s.pre * s.rows)
+    if (item >= s.pre * s.shared * s.rows)
         return;
-    T *to = table + item / s.rows * s.table.pre + item % s.rows * s.table.row;
+    const int64_t h = item / s.rows % s.shared;
+    T *to = table + rt_gather_at(item / s.rows / s.shared, h, item % s.rows, s.table);
     for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH)
         rt_store_some(to + i, rt_all<WIDTH>(0.0f), (int)rt_least<int64_t>(WIDTH, s.post - i));
 }
 
-/* In scratch: the sorted indices, then their places. */
-RT_INLINE int32_t *rt_sorted(float *scratch) { return reinterpret_cast<int32_t *>(scratch); }
-RT_INLINE int32_t *rt_order(float *scratch, const RtGather s) { return rt_sorted(scratch) + s.count; }
+/* In scratch: the sorted indices of each h, then their places. */
+RT_INLINE int32_t *rt_sorted(float *scratch, int64_t h, const RtGather s)
+{
+    return reinterpret_cast<int32_t *>(scratch) + h * s.count;
+}
+
+RT_INLINE int32_t *rt_order(float *scratch, int64_t h, const RtGather s) { return rt_sorted(scratch, s.shared + h, s); }
 
 /* The number of 128 indices that precede `own` of place n in the order; `base` is the first place of the block's 32. */
 RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, int32_t own)
@@ -102,22 +110,23 @@ RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, in
     return count;
 }
 
-/* A block has 32 places; each of its warps compares them with an eighth of all places. */
+/* A block has 32 places of one h; each of its warps compares them with an eighth of all places. */
 template <typename P, typename T>
 RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float *scratch, const RtGather s)
 {
     RT_DYNAMIC_SHARED(memory); /* 5120 bytes: a tile of 128 for each warp, and counts */
     int32_t *tile = reinterpret_cast<int32_t *>(memory) + threadIdx.x / 32 * 128;
     int(*counts)[32] = reinterpret_cast<int(*)[32]>(memory + RT_TAKE_WARPS * 512);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, all = (int)s.count;
-    const int base = blockIdx.x * 32, n = base + lane;
-    const int32_t own = n < all ? index[n] : 0;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, all = (int)s.count, blocks = (all + 31) / 32;
+    const int h = blockIdx.x / blocks, base = blockIdx.x % blocks * 32, n = base + lane;
+    index += h * s.index.shared;
+    const int32_t own = n < all ? index[n * s.index.row] : 0;
     int before = 0;
     for (int from = warp * 128; from < all; from += RT_TAKE_WARPS * 128) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int at = from + 32 * i + lane;
-            tile[32 * i + lane] = at < all ? index[at] : INT32_MAX;
+            tile[32 * i + lane] = at < all ? index[at * s.index.row] : INT32_MAX;
         }
         __syncwarp();
         before += rt_count_before(tile, from, base, n, own);
@@ -129,8 +138,8 @@ RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float 
         return;
     for (int other = 1; other < RT_TAKE_WARPS; other++)
         before += counts[other][lane];
-    rt_sorted(scratch)[before] = own;
-    rt_order(scratch, s)[before] = n;
+    rt_sorted(scratch, h, s)[before] = own;
+    rt_order(scratch, h, s)[before] = n;
 }
 
 /* The sum of one warp: every eighth place, starting with the warp's number, of the index whose first place in the order
@@ -167,15 +176,16 @@ RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float 
     RT_DYNAMIC_SHARED(memory); /* 1024 * WIDTH bytes */
     RtPack<float, WIDTH>(*parts)[32] = reinterpret_cast<RtPack<float, WIDTH>(*)[32]>(memory);
     const int tiles = (int)((s.post + 32 * WIDTH - 1) / (32 * WIDTH)), block = blockIdx.x / tiles;
-    const int64_t p = block / s.count;
+    const int64_t h = block / s.count % s.shared, p = block / s.count / s.shared;
     const int first = (int)(block % s.count), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int32_t *sorted = rt_sorted(scratch);
+    const int32_t *sorted = rt_sorted(scratch, h, s);
     const int64_t column = (int64_t)(blockIdx.x % tiles * 32 + lane) * WIDTH, row = rt_gather_row_of(sorted[first], s);
     const int count = (int)rt_least<int64_t>(WIDTH, s.post - column);
     if (row < 0 || row >= s.rows || (first > 0 && sorted[first - 1] == sorted[first]))
         return;
-    RtPack<float, WIDTH> sum = rt_scatter_sum<WIDTH>(picked + p * s.picked.pre + (count > 0 ? column : 0), sorted,
-                                                     rt_order(scratch, s), first, count, s);
+    RtPack<float, WIDTH> sum =
+        rt_scatter_sum<WIDTH>(picked + rt_gather_at(p, h, 0, s.picked) + (count > 0 ? column : 0), sorted,
+                              rt_order(scratch, h, s), first, count, s);
     parts[warp][lane] = sum;
     __syncthreads();
     if (warp > 0 || count <= 0)
@@ -184,7 +194,7 @@ RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float 
 #pragma unroll
         for (int e = 0; e < WIDTH; e++)
             sum[e] += parts[other][lane][e];
-    rt_store_some(table + p * s.table.pre + row * s.table.row + column, sum, count);
+    rt_store_some(table + rt_gather_at(p, h, row, s.table) + column, sum, count);
 }
 
 #endif

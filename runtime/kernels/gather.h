@@ -39,38 +39,42 @@ RT_INLINE void rt_gather_check(int64_t index, const RtGather s)
         rt_index_out_of_range(index, s.size, s.dim, s.where);
 }
 
-/* picked[p, n] = table[p, index[n]]; indices of rows that other ranks hold give zeros.  Order: parallel over picked
- * rows. */
+/* picked[p, h, n] = table[p, h, index[h, n]]; indices of rows that other ranks hold give zeros.  Order: parallel over
+ * picked rows. */
 RT_INLINE void rt_gather(const void *table, const int32_t *index, void *picked, const RtGather s)
 {
-#pragma omp parallel for collapse(2)
+#pragma omp parallel for collapse(3)
     for (int64_t p = 0; p < s.pre; p++)
-        for (int64_t n = 0; n < s.count; n++) {
-            rt_gather_check(index[n], s);
-            const int64_t row = rt_gather_row_of(index[n], s);
-            const bool known = row >= 0 && row < s.rows;
-            rt_gather_row(known ? table : NULL, p * s.table.pre + (known ? row : 0) * s.table.row, s.table_type, picked,
-                          p * s.picked.pre + n * s.picked.row, s.picked_type, s.post, false);
-        }
+        for (int64_t h = 0; h < s.shared; h++)
+            for (int64_t n = 0; n < s.count; n++) {
+                const int64_t at = index[h * s.index.shared + n * s.index.row], row = rt_gather_row_of(at, s);
+                const bool known = row >= 0 && row < s.rows;
+                rt_gather_check(at, s);
+                rt_gather_row(known ? table : NULL, rt_gather_at(p, h, known ? row : 0, s.table), s.table_type, picked,
+                              rt_gather_at(p, h, n, s.picked), s.picked_type, s.post, false);
+            }
 }
 
-/* table[p, v] = the sum of picked[p, n] over all n with index[n] = v, in the order of n; or += it.  Order: the rows of
- * each p are dealt to a number of blocks that depends on `pre` alone, v = block, block + blocks, ..., since frequent
- * tokens have small numbers; each reads all indices.  So the sums do not depend on the number of threads. */
+/* table[p, h, v] = the sum of picked[p, h, n] over all n with index[h, n] = v, in the order of n; or += it.  Order: the
+ * rows of each p, h are dealt to a number of blocks that depends on `pre` and `shared` alone, v = block, block +
+ * blocks,
+ * ..., since frequent tokens have small numbers; each reads all indices.  So the sums do not depend on the number of
+ * threads. */
 RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s)
 {
     enum { SHARES = 64 }; /* of the work, at least */
-    const int64_t blocks = s.pre < SHARES ? SHARES / s.pre : 1;
+    const int64_t tables = s.pre * s.shared, blocks = tables < SHARES ? SHARES / tables : 1;
 #pragma omp parallel for collapse(2) schedule(dynamic, 1)
-    for (int64_t p = 0; p < s.pre; p++)
+    for (int64_t each = 0; each < tables; each++)
         for (int64_t block = 0; block < blocks; block++) {
+            const int64_t p = each / s.shared, h = each % s.shared;
             for (int64_t v = block; v < s.rows && !s.accumulate; v += blocks)
-                rt_gather_row(NULL, 0, RT_F32, table, p * s.table.pre + v * s.table.row, s.table_type, s.post, false);
+                rt_gather_row(NULL, 0, RT_F32, table, rt_gather_at(p, h, v, s.table), s.table_type, s.post, false);
             for (int64_t n = 0; n < s.count; n++) {
-                const int64_t v = rt_gather_row_of(index[n], s);
+                const int64_t v = rt_gather_row_of(index[h * s.index.shared + n * s.index.row], s);
                 if (v >= 0 && v < s.rows && v % blocks == block)
-                    rt_gather_row(picked, p * s.picked.pre + n * s.picked.row, s.picked_type, table,
-                                  p * s.table.pre + v * s.table.row, s.table_type, s.post, true);
+                    rt_gather_row(picked, rt_gather_at(p, h, n, s.picked), s.picked_type, table,
+                                  rt_gather_at(p, h, v, s.table), s.table_type, s.post, true);
             }
         }
 }

@@ -4,19 +4,25 @@
 
 #include "../types.h"
 
-/* table [pre, rows, post], picked [pre, count, post], index [count]; strides of pre and rows or count; post is
- * contiguous. */
+/* table [pre, shared, rows, post], picked [pre, shared, count, post], index [shared, count]; post is contiguous. */
 typedef struct {
-    int64_t pre, rows, count, post;
-    struct {
-        int64_t pre, row;
-    } table, picked;
+    int64_t pre, shared, row; /* strides; row: of rows or count */
+} RtGatherStride;
+
+typedef struct {
+    int64_t pre, shared, rows, count, post;
+    RtGatherStride table, picked, index;
     RtType table_type, picked_type;
     bool accumulate; /* rt_scatter_add adds to the table instead of setting it */
     RtPart part;     /* of the rows: a rank may hold a part of the table */
     int64_t size;    /* of the dim, over all ranks: the bound of indices */
     const char *dim, *where;
 } RtGather;
+
+RT_INLINE int64_t rt_gather_at(int64_t p, int64_t h, int64_t n, const RtGatherStride s)
+{
+    return p * s.pre + h * s.shared + n * s.row;
+}
 
 /* The table's row of an index; negative or too large if another rank holds it. */
 RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s)

@@ -119,39 +119,42 @@ static void check_cumulative(RtType type, bool is_max, bool exclusive, bool reve
     free(y);
 }
 
-enum { PRE = 2, ROWS = 90, COUNT = 200 };
+enum { PRE = 2, SHARED = 3, ROWS = 90, COUNT = 200 };
 
-static RtGather take_shape(RtType table, RtType picked, int64_t post)
+/* Rows of a table for each of the shared elements; or of one table, whose index lies together. */
+static RtGather take_shape(RtType table, RtType picked, int64_t post, bool shares)
 {
-    RtGather s = { .pre = PRE, .rows = ROWS, .count = COUNT, .post = post, .table_type = table, .picked_type = picked };
-    s.table.row = post + 1, s.table.pre = ROWS * s.table.row + 7;
-    s.picked.row = post + 2, s.picked.pre = COUNT * s.picked.row + 5;
+    RtGather s = { .pre = PRE, .shared = shares ? SHARED : 1, .rows = ROWS, .count = COUNT, .post = post };
+    s.table_type = table, s.picked_type = picked;
+    s.table.row = post + 1, s.table.shared = ROWS * s.table.row + 3, s.table.pre = s.shared * s.table.shared + 7;
+    s.picked.row = post + 2, s.picked.shared = COUNT * s.picked.row + 2, s.picked.pre = s.shared * s.picked.shared + 5;
+    s.index = (RtGatherStride){ 0, 1, s.shared };
     return s;
 }
 
 static void pick_indices(int32_t *index, bool stray)
 {
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < SHARED * COUNT; i++)
         index[i] = (int32_t)(pick(3) ? pick(ROWS) : 5); /* many times 5 */
     if (stray)
         index[3] = -1, index[4] = ROWS;
 }
 
-static void check_take(RtType table_type, RtType picked_type, int64_t post)
+static void check_take(RtType table_type, RtType picked_type, int64_t post, bool shares)
 {
-    const RtGather s = take_shape(table_type, picked_type, post);
-    int32_t index[COUNT];
+    const RtGather s = take_shape(table_type, picked_type, post, shares);
+    int32_t index[SHARED * COUNT];
     pick_indices(index, true);
     void *table = random_array(PRE * s.table.pre, table_type);
     const int64_t bytes = PRE * s.picked.pre * type_bytes(picked_type);
     void *picked = allocate(bytes);
     SAME_BITS(picked, bytes, memset(picked, 0x5A, (size_t)bytes), rt_gather(table, index, picked, s));
     for (int64_t p = 0; p < PRE; p++)
-        for (int64_t n = 0; n < COUNT; n++)
+        for (int64_t n = 0; n < s.shared * COUNT; n++)
             for (int64_t i = 0; i < s.picked.row; i++) {
-                const int64_t to = p * s.picked.pre + n * s.picked.row + i;
+                const int64_t h = n % s.shared, to = rt_gather_at(p, h, n / s.shared, s.picked) + i;
                 const bool known = index[n] >= 0 && index[n] < ROWS;
-                const double want = known ? get(table, p * s.table.pre + index[n] * s.table.row + i, table_type) : 0;
+                const double want = known ? get(table, rt_gather_at(p, h, index[n], s.table) + i, table_type) : 0;
                 check(i < post ? is_close(get(picked, to, picked_type), want, 0, picked_type)
                                : is_marked(picked, to, picked_type),
                       "take %s to %s, post %lld: [%lld, %lld, %lld]", type_name[table_type], type_name[picked_type],
@@ -161,25 +164,25 @@ static void check_take(RtType table_type, RtType picked_type, int64_t post)
     free(picked);
 }
 
-static void check_scatter_add(RtType table_type, RtType picked_type, int64_t post, bool accumulate)
+static void check_scatter_add(RtType table_type, RtType picked_type, int64_t post, bool accumulate, bool shares)
 {
-    RtGather s = take_shape(table_type, picked_type, post);
+    RtGather s = take_shape(table_type, picked_type, post, shares);
     s.accumulate = accumulate;
-    int32_t index[COUNT];
+    int32_t index[SHARED * COUNT];
     pick_indices(index, true);
     void *picked = random_array(PRE * s.picked.pre, picked_type), *before = random_array(PRE * s.table.pre, table_type);
     const int64_t bytes = PRE * s.table.pre * type_bytes(table_type);
     void *table = allocate(bytes);
     SAME_BITS(table, bytes, memcpy(table, before, (size_t)bytes), rt_scatter_add(picked, index, table, s));
     for (int64_t p = 0; p < PRE; p++)
-        for (int64_t v = 0; v < ROWS; v++)
+        for (int64_t v = 0; v < s.shared * ROWS; v++)
             for (int64_t i = 0; i < s.table.row; i++) {
-                const int64_t at = p * s.table.pre + v * s.table.row + i;
+                const int64_t h = v % s.shared, at = rt_gather_at(p, h, v / s.shared, s.table) + i;
                 double want = accumulate || i >= post ? get(before, at, table_type) : 0, magnitude = fabs(want);
                 int64_t terms = 0;
                 for (int64_t n = 0; n < COUNT && i < post; n++)
-                    if (index[n] == v) {
-                        const double x = get(picked, p * s.picked.pre + n * s.picked.row + i, picked_type);
+                    if (index[n * s.shared + h] == v / s.shared) {
+                        const double x = get(picked, rt_gather_at(p, h, n, s.picked) + i, picked_type);
                         want += x;
                         magnitude += fabs(x);
                         terms++;
@@ -212,9 +215,11 @@ int main(void)
     for (int i = 0; i < 4; i++)
         for (int table = 0; table < 3; table++)
             for (int picked = 0; picked < 3; picked++) {
-                check_take(float_types[table], float_types[picked], posts[i]);
-                check_scatter_add(float_types[table], float_types[picked], posts[i], false);
-                check_scatter_add(float_types[table], float_types[picked], posts[i], true);
+                for (int shares = 0; shares < 2; shares++) {
+                    check_take(float_types[table], float_types[picked], posts[i], shares);
+                    check_scatter_add(float_types[table], float_types[picked], posts[i], false, shares);
+                    check_scatter_add(float_types[table], float_types[picked], posts[i], true, shares);
+                }
             }
     return report("rows");
 }

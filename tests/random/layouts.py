@@ -16,19 +16,27 @@ CHUNK_SCHEDULES = ["naive", "gpipe", "interleaved", "interleaved"]
 STAGED = 0.25  # how often a layout is a pipeline where it may be one
 
 
+def runs_of(body, runs=1):
+    """(statement, in how many runs): those in a repeat with a number may be in one for each copy."""
+    for statement in body:
+        yield statement, runs
+        if isinstance(statement, (Repeat, Scan)):
+            yield from runs_of(statement.body, 2 if isinstance(statement, Repeat) and statement.number else runs)
+
+
 def instances_of(program, declaration):
     """How often a block is called; the model is there once."""
     if declaration is program.model:
         return 1
-    callers = [(d, e) for d in bodies(program) for s in statements_of(d.body) if value_of(s) is not None
+    callers = [(d, runs) for d in bodies(program) for s, runs in runs_of(d.body) if value_of(s) is not None
                for e in walk(value_of(s)) if isinstance(e, Call) and e.function == declaration.name]
-    return sum(instances_of(program, d) for d, _ in callers)
+    return sum(instances_of(program, d) * runs for d, runs in callers)
 
 
 def repeats_of(program, body=None):
     """Those of at least two turns, with their turns: in the whole program, or the outermost of a body."""
     known = known_numbers(program)
-    everywhere = [s for d in bodies(program) if instances_of(program, d) == 1 for s in statements_of(d.body)]
+    everywhere = [s for d in bodies(program) if instances_of(program, d) == 1 for s, runs in runs_of(d.body) if runs == 1]
     found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat) and not s.number]  # else stages have runs
     turns = [(repeat, number_of(repeat.count, known)) for repeat in found]
     return [(repeat, count) for repeat, count in turns if count and count > 1]
@@ -275,7 +283,7 @@ def choose_attends(draw, program, lines):
     def can_deal(rule, before, met, blocks):
         """Is the axis the outermost one of all dims of its rule, which are not exchanged for heads and have no rows by
         expert?"""
-        taken = {d for other in before for d in other.dims}
+        taken = {d for other in before for dims in other.dims for d in ([dims] if isinstance(dims, str) else dims)}
         return (met and all(isinstance(d, str) for d in rule.dims) and not {*rule.dims} & (taken | routed) and
                 rule.options.get("attend") != Name("all_to_all") and
                 all(stored(program, known, d) % (blocks * ranks[rule.axis]) == 0 for d in rule.dims))

@@ -139,6 +139,8 @@ class Operands:
         some = self.scope.some(dims - {"batch"}, 0, 1)
         index_dims = frozenset(some) | (dims & {"batch"})
         rest = dims - index_dims
+        if len(index_dims) > 1 and self.draw.random() < 0.3:
+            rest |= set(some)  # a table for each of them
         tables = [d for d in self.state.sizes if d not in rest and d != "batch"]
         if not tables or len(rest) > 3:
             return None

@@ -281,7 +281,7 @@ class Operations(Shapes):
         return Value(call("training", first, second), x.dims, "f32", max(x.scale, x.scale**2))
 
     def take(self, x):
-        """x[d = index], with the index over d itself, or over other dims."""
+        """x[d = index], with the index over d itself, or over other dims, of which x may have some."""
         known = sorted(x.dims - {OPEN, "batch"})
         if not known:
             return None
@@ -290,6 +290,8 @@ class Operations(Shapes):
             return self.shifted(x, dim)
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"] + [dim]
         dims = frozenset(self.scope.some(free, 1, 2))
+        if self.draw.random() < 0.4:
+            dims |= frozenset(self.scope.some(x.dims - {dim, OPEN}, 1, 2))
         if "batch" not in x.dims and self.draw.random() < 0.4:
             dims |= {"batch"}
         index = self.index(dims - ({OPEN} if OPEN in x.dims else set()), self.size(dim))

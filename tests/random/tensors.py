@@ -190,7 +190,9 @@ def pick(table, dim, at):
     """table[dim = at], for each element of the dims that both have."""
     if at.data.numel() and (at.data.min() < 0 or at.data.max() >= table.size(dim)):
         raise Wrong("an index is out of range")
-    own = tuple(d for d in table.dims if d != dim)
+    rows = "a row of " + dim  # the index may be along a dim of that name
+    table = Tensor(table.data, tuple(rows if d == dim else d for d in table.dims))
+    dim, own = rows, tuple(d for d in table.dims if d != rows)
     first, then = (at.dims, own) if len(at.dims) >= len(own) else (own, at.dims)
     dims = first + tuple(d for d in then if d not in first)
     sizes = [(at if d in at.dims else table).size(d) for d in dims]

@@ -140,9 +140,15 @@ static void test_take(void **state)
 {
     CHECK("module @m { func @f(%t: f32[v:3, e:2], %i: i32[s:3], %x: f32[s:3, e:2]) {"
           "  %0 = gather %t, %i {dim=v} : f32[s:3, e:2]"
-          "  %1 = scatter_add %x, %i {dims=[v:3]} : f32[v:3, e:2]"
+          "  %1 = scatter_add %x, %i {over=s, dims=[v:3]} : f32[v:3, e:2]"
           "  return %0, %1 } }",
           GIVEN(1, 2, 3, 4, 5, 6, 2, 0, 2, 10, 20, 30, 40, 50, 60), { 5, 6, 1, 2, 5, 6, 30, 40, 0, 0, 60, 80 });
+    /* a table for each h, which the index has, too */
+    CHECK("module @m { func @f(%t: f32[h:2, v:3], %i: i32[s:2, h:2], %x: f32[h:2, s:2]) {"
+          "  %0 = gather %t, %i {dim=v} : f32[h:2, s:2]"
+          "  %1 = scatter_add %x, %i {over=s, dims=[v:3]} : f32[h:2, v:3]"
+          "  return %0, %1 } }",
+          GIVEN(1, 2, 3, 4, 5, 6, 2, 0, 1, 0, 10, 20, 30, 40), { 3, 2, 4, 4, 0, 20, 10, 70, 0, 0 });
 }
 
 /* Each rank looks up what it has of a split vocabulary; the sum of all is the row. */

@@ -124,11 +124,13 @@ static void gather_4(const rt_bf16 *table, const int32_t *index, rt_bf16 *picked
 {
     const RtGather shape = {
         .pre = 1,
+        .shared = 1,
         .rows = 50,
         .count = 140,
         .post = 24,
-        .table = { 0, 24 },
-        .picked = { 0, 24 },
+        .table = { 0, 0, 24 },
+        .picked = { 0, 0, 24 },
+        .index = { 0, 0, 1 },
         .table_type = RT_BF16,
         .picked_type = RT_BF16,
         .size = 50,
@@ -147,11 +149,13 @@ static void scatter_add_5(const rt_bf16 *picked, const int32_t *index, float *ta
 {
     const RtGather shape = {
         .pre = 1,
+        .shared = 1,
         .rows = 50,
         .count = 140,
         .post = 24,
-        .table = { 0, 24 },
-        .picked = { 0, 24 },
+        .table = { 0, 0, 24 },
+        .picked = { 0, 0, 24 },
+        .index = { 0, 0, 1 },
         .table_type = RT_F32,
         .picked_type = RT_BF16,
     };
