@@ -165,6 +165,12 @@ static bool others_are_scalars(const Op *op, int at)
     return true;
 }
 
+/* A number 0 beside a pending sum, of which one is chosen: its terms are 0 too, over any axes. */
+static bool chooses_zeros(const Op *op, int at)
+{
+    return info(op)->linear == REST && at > 0 && is_number(arg(op, at), 0);
+}
+
 /* Which pending sums of its operands may stay pending in the result?  Those shared by all operands in which the op is
  * linear, unless that makes the reduced tensor larger; over stages, always: a message between them is worse.  first,
  * last: these operands. */
@@ -182,6 +188,10 @@ static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
     Axes pending = scales && info(op)->family != PRODUCT ? ~0u : s->rules.stages;
     for (int i = *first; i <= *last; i++) {
         const Value *value = arg(op, i);
+        if (chooses_zeros(op, i) && !chooses_zeros(op, *first + *last - i)) {
+            pending &= s->rules.stages;
+            continue;
+        }
         const bool grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
         const Axes kept = grows || uses_of(s, value) > 1 ? s->rules.stages : ~0u;
         pending &= value->type.by == BY_SUM ? pending_of(op, &value->type) & kept : 0;
@@ -261,6 +271,8 @@ static void assign_op(Shard *s, Func *f, Op *op)
     Stages stages;
     const bool moves = moves_operands(op, &space, &stages);
     for (int i = 0; i < op->args.count; i++) {
+        if (pending && chooses_zeros(op, i))
+            continue;
         Type wanted = wanted_type(&arg(op, i)->type, &space, i >= first && i <= last ? pending : 0);
         if (moves && (!stages.at || !is_on_all(wanted.on, stages)))
             wanted.on = stages;

@@ -135,6 +135,8 @@ KINDS = {
                            drawn=False, later=True),
     "false_neutral": Kind("a user's mask over positions is taken for one that leaves padding out", "wrong", drawn=False, later=True),
     "small_table": Kind("a table in a V is verified with stages in turn", "needs this of another one", drawn=False, later=True),
+    "table_around": Kind("rows of a table are read before the stages and after them: the choice of a row is not linear beside a number 0",
+                         "needs this of another one", drawn=False, later=True),
     "stored_late": Kind("a kernel stores a parameter as it is, after another result in its memory", "wrong", drawn=False, later=True),
     "bool_sum": Kind("a bool of one stage is summed over all as if it were a half", "wrong", drawn=False, later=True),
     "gone_dim": Kind("a dim that a value no longer has counts as contracted, by its name", "wrong", drawn=False, later=True),
