@@ -17,7 +17,7 @@
  */
 #include "accumulator.h"
 #include "balance.h"
-#include "map.h"
+#include "operand_layout.h"
 #include "ring.h"
 #include "simplify/cleanup.h"
 #include "stage_layout.h"
@@ -41,14 +41,10 @@ typedef struct {
 
 static void assign_func(Shard *s, Func *f, int carried, bool *open);
 
-static int uses_of(const Shard *s, const Value *value) { return (int)(intptr_t)map_get(&s->uses, value); }
-
 static void add_use(Shard *s, const Value *value)
 {
-    map_put(&s->uses, value, (void *)(intptr_t)(uses_of(s, value) + 1));
+    map_put(&s->uses, value, (void *)(intptr_t)(uses_of(&s->uses, value) + 1));
 }
-
-static Axes axis_bit(int axis) { return 1u << axis; }
 
 /* --- Reshards -------------------------------------------------------------------------- */
 
@@ -134,7 +130,7 @@ static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const
 /* Reduces a pending sum with several readers, or a maximum, where it is computed. */
 static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 {
-    if (!value->type.partial || (uses_of(s, value) <= 1 && value->type.by == BY_SUM))
+    if (!value->type.partial || (uses_of(&s->uses, value) <= 1 && value->type.by == BY_SUM))
         return;
     Type wanted = reduced_type(s, f, value);
     bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
@@ -156,100 +152,6 @@ static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 
 /* --- Ops ------------------------------------------------------------------------------------------ */
 
-/* Are all other operands scalars, which do not affect the layout of the sum? */
-static bool others_are_scalars(const Op *op, int at)
-{
-    for (int i = 0; i < op->args.count; i++)
-        if (i != at && arg(op, i)->type.rank > 0)
-            return false;
-    return true;
-}
-
-/* A number 0 beside a pending sum, of which one is chosen: its terms are 0 too, over any axes. */
-static bool chooses_zeros(const Op *op, int at)
-{
-    return info(op)->linear == REST && at > 0 && is_number(arg(op, at), 0);
-}
-
-/* Which pending sums of its operands may stay pending in the result?  Those shared by all operands in which the op is
- * linear, unless that makes the reduced tensor larger; over stages, always: a message between them is worse.  first,
- * last: these operands. */
-static Axes pending_sums(const Shard *s, const Op *op, int *first, int *last)
-{
-    Linear linear = info(op)->linear;
-    *first = linear == REST ? 1 : 0;
-    *last = linear == ALL || linear == REST ? op->args.count - 1 : 0;
-    for (int i = 0; linear == EACH && i < op->args.count; i++)
-        if (arg(op, i)->type.partial)
-            *first = *last = i;
-    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || result(op)->type.dtype == BOOL)
-        return 0;
-    const bool scales = linear == ALL || linear == REST || others_are_scalars(op, *first);
-    Axes pending = scales && info(op)->family != PRODUCT ? ~0u : s->rules.stages;
-    for (int i = *first; i <= *last; i++) {
-        const Value *value = arg(op, i);
-        if (chooses_zeros(op, i) && !chooses_zeros(op, *first + *last - i)) {
-            pending &= s->rules.stages;
-            continue;
-        }
-        const bool grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
-        const Axes kept = grows || uses_of(s, value) > 1 ? s->rules.stages : ~0u;
-        pending &= value->type.by == BY_SUM ? pending_of(op, &value->type) & kept : 0;
-    }
-    for (int i = 0; i < op->args.count && pending; i++) { /* of a product: each term needs the other factor */
-        const Stages terms = arg(op, *first)->type.on, on = arg(op, i)->type.on;
-        pending &= (i >= *first && i <= *last) || is_on_all(on, terms) ? ~0u : ~axis_bit(on.axis);
-    }
-    return pending;
-}
-
-/* Keeps splits of an operand over axes that the rules do not use: state under zero stays split. */
-static void adopt_splits(const Shard *s, const Op *op, Type *space, Axes pending)
-{
-    for (int i = 0; i < op->args.count; i++)
-        for (int j = 0; j < arg(op, i)->type.rank; j++) {
-            const Dim *dim = &arg(op, i)->type.dim[j];
-            Dim *own = &space->dim[find_dim(space, dim->name)];
-            for (int k = own->split.count; k < dim->split.count; k++) {
-                Dim more = *own;
-                Axes used = axes_in_use(space) | pending;
-                if (needs_whole(op, dim->name) || used & axis_bit(dim->split.axis[k]))
-                    break;
-                more.split.axis[more.split.count++] = dim->split.axis[k];
-                if (!splits_evenly(s->m, &more))
-                    break;
-                *own = more;
-            }
-        }
-}
-
-/* The union of the operands' dims, and those that {dims} gives the result; sizes only. */
-static Type whole_space(const Op *op)
-{
-    Type space = { 0 };
-    for (int i = 0; i < op->args.count; i++)
-        for (int j = 0; j < arg(op, i)->type.rank; j++)
-            if (find_dim(&space, arg(op, i)->type.dim[j].name) < 0 && space.rank < MAX_RANK)
-                space.dim[space.rank++] = arg(op, i)->type.dim[j];
-    for (int i = 0; i < op->attrs.dims.count; i++)
-        if (find_dim(&space, op->attrs.dims.dim[i].name) < 0 && space.rank < MAX_RANK)
-            space.dim[space.rank++] = op->attrs.dims.dim[i];
-    return unsplit_type(space);
-}
-
-/* The required type of an operand: split like the space, with these sums pending. */
-static Type wanted_type(const Type *given, const Type *space, Axes pending)
-{
-    Type wanted = unsplit_type(*given);
-    wanted.partial = pending & (given->partial | ~pending_with_stages(given));
-    for (int i = 0; i < wanted.rank; i++) {
-        const Dim *dim = &space->dim[find_dim(space, wanted.dim[i].name)];
-        wanted.dim[i].split = dim->split;
-        wanted.dim[i].zigzag = dim->zigzag;
-    }
-    return wanted;
-}
-
 static void retype_results(Shard *s, Op *op)
 {
     const Type *types = infer_results(s->m, op);
@@ -262,10 +164,10 @@ static void retype_results(Shard *s, Op *op)
 static void assign_op(Shard *s, Func *f, Op *op)
 {
     int first, last;
-    Axes pending = pending_sums(s, op, &first, &last);
+    Axes pending = pending_sums(&s->rules, &s->uses, op, &first, &last);
     Type space = whole_space(op);
     split_by_rules(&s->rules, &space, pending, op);
-    adopt_splits(s, op, &space, pending);
+    adopt_splits(&s->rules, op, &space, pending);
     split_keys(s->m, op, &space);
     split_folded(s->m, op, &space);
     Stages stages;
@@ -318,7 +220,7 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
     Builder b = builder_at(s->m, f, before);
     Attrs zero = { .dtype = intern_text(s->m, dtype_name[type->dtype]) };
     Value *number = build_op(&b, OP_constant, zero, 0, NULL);
-    const Axes of_stages = type->on.at ? axis_bit(type->on.axis) : 0;
+    const Axes of_stages = type->on.at ? 1u << type->on.axis : 0;
     Attrs attrs = { .dims = dims_of(type), .axis = type->partial & ~of_stages };
     Value *zeros = BUILD(&b, OP_broadcast, attrs, number);
     return reshard(s, f, before, zeros, type, (Reader){ "zeros", ANY_PURPOSE });

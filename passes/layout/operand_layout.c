@@ -1,0 +1,90 @@
+/* operand_layout.c -- which layout an op needs of its operands, from the table: shard.c reshards those that differ. */
+#include "operand_layout.h"
+
+#include "stages.h"
+
+int uses_of(const Map *uses, const Value *value) { return (int)(intptr_t)map_get(uses, value); }
+
+/* Are all other operands scalars, which do not affect the layout of the sum? */
+static bool others_are_scalars(const Op *op, int at)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (i != at && arg(op, i)->type.rank > 0)
+            return false;
+    return true;
+}
+
+bool chooses_zeros(const Op *op, int at) { return info(op)->linear == REST && at > 0 && is_number(arg(op, at), 0); }
+
+Axes pending_sums(const LayoutRules *rules, const Map *uses, const Op *op, int *first, int *last)
+{
+    Linear linear = info(op)->linear;
+    *first = linear == REST ? 1 : 0;
+    *last = linear == ALL || linear == REST ? op->args.count - 1 : 0;
+    for (int i = 0; linear == EACH && i < op->args.count; i++)
+        if (arg(op, i)->type.partial)
+            *first = *last = i;
+    if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || result(op)->type.dtype == BOOL)
+        return 0;
+    const bool scales = linear == ALL || linear == REST || others_are_scalars(op, *first);
+    Axes pending = scales && info(op)->family != PRODUCT ? ~0u : rules->stages;
+    for (int i = *first; i <= *last; i++) {
+        const Value *value = arg(op, i);
+        if (chooses_zeros(op, i) && !chooses_zeros(op, *first + *last - i)) {
+            pending &= rules->stages;
+            continue;
+        }
+        const bool grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
+        const Axes kept = grows || uses_of(uses, value) > 1 ? rules->stages : ~0u;
+        pending &= value->type.by == BY_SUM ? pending_of(op, &value->type) & kept : 0;
+    }
+    for (int i = 0; i < op->args.count && pending; i++) { /* of a product: each term needs the other factor */
+        const Stages terms = arg(op, *first)->type.on, on = arg(op, i)->type.on;
+        pending &= (i >= *first && i <= *last) || is_on_all(on, terms) ? ~0u : ~(1u << on.axis);
+    }
+    return pending;
+}
+
+void adopt_splits(const LayoutRules *rules, const Op *op, Type *space, Axes pending)
+{
+    for (int i = 0; i < op->args.count; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++) {
+            const Dim *dim = &arg(op, i)->type.dim[j];
+            Dim *own = &space->dim[find_dim(space, dim->name)];
+            for (int k = own->split.count; k < dim->split.count; k++) {
+                Dim more = *own;
+                Axes used = axes_in_use(space) | pending;
+                if (needs_whole(op, dim->name) || used & 1u << dim->split.axis[k])
+                    break;
+                more.split.axis[more.split.count++] = dim->split.axis[k];
+                if (!splits_evenly(rules->m, &more))
+                    break;
+                *own = more;
+            }
+        }
+}
+
+Type whole_space(const Op *op)
+{
+    Type space = { 0 };
+    for (int i = 0; i < op->args.count; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++)
+            if (find_dim(&space, arg(op, i)->type.dim[j].name) < 0 && space.rank < MAX_RANK)
+                space.dim[space.rank++] = arg(op, i)->type.dim[j];
+    for (int i = 0; i < op->attrs.dims.count; i++)
+        if (find_dim(&space, op->attrs.dims.dim[i].name) < 0 && space.rank < MAX_RANK)
+            space.dim[space.rank++] = op->attrs.dims.dim[i];
+    return unsplit_type(space);
+}
+
+Type wanted_type(const Type *given, const Type *space, Axes pending)
+{
+    Type wanted = unsplit_type(*given);
+    wanted.partial = pending & (given->partial | ~pending_with_stages(given));
+    for (int i = 0; i < wanted.rank; i++) {
+        const Dim *dim = &space->dim[find_dim(space, wanted.dim[i].name)];
+        wanted.dim[i].split = dim->split;
+        wanted.dim[i].zigzag = dim->zigzag;
+    }
+    return wanted;
+}
