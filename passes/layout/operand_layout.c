@@ -1,6 +1,7 @@
 /* operand_layout.c -- which layout an op needs of its operands, from the table: shard.c reshards those that differ. */
 #include "operand_layout.h"
 
+#include "stage_layout.h"
 #include "stages.h"
 
 int uses_of(const Map *uses, const Value *value) { return (int)(intptr_t)map_get(uses, value); }
