@@ -303,6 +303,8 @@ typedef struct {
         RtType type;
         int64_t row, column, batch; /* strides, in elements; batch 0: the same matrix for all */
     } a, b, c;
+    int64_t block;     /* of A and B so many neighbours along k are numbers of e4m3 times one power of two; 0: they are
+                          not */
     bool accumulate;   /* C += A B instead of C = A B */
     RtCounted counted; /* without bias and activation */
     bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */

@@ -37,9 +37,10 @@ struct CudaProgram {
     Module *m;
     int count, room;
     KernelText *at;
-    Map names;    /* names of functions */
-    Map calls;    /* Op -> CudaCall */
-    Map products; /* Op -> CudaCall *[]: of each product */
+    Map names;       /* names of functions */
+    Map calls;       /* Op -> CudaCall */
+    Map products;    /* Op -> CudaCall *[]: of each product */
+    bool has_blocks; /* products of numbers of 8 bits */
     const char *text;
     ShardOffsets offsets; /* offsets that the text uses */
 };
@@ -187,6 +188,7 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
     int count = plan_products(m, kernel, op, &products);
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
+        program->has_blocks |= p->shape.block > 0;
         const bool is_own = p->naive || is_cuda_counted(m, p, op);
         if (!is_own && !p->shape.has_bias && !p->shape.activation)
             continue;
@@ -215,6 +217,14 @@ static void add_initial_values(CudaProgram *program, FILE *out)
     *new_kernel(program) = (KernelText){ .kernel = { "initial values", "", &launches, 0 }, .code = "" };
 }
 
+static void add_encoding(CudaProgram *program, FILE *out)
+{
+    static CudaLaunch encoding = { .name = "rt_encode_by_terms", .blocks = 1, .threads = 256 };
+    static const CudaLaunches launches = { .count = 1, .at = &encoding };
+    fputs(cuda_encode_template, out);
+    *new_kernel(program) = (KernelText){ .kernel = { "8 bits", "", &launches, 0 }, .code = "" };
+}
+
 static const char *kernels_text(CudaProgram *program)
 {
     Text text;
@@ -230,6 +240,8 @@ static const char *kernels_text(CudaProgram *program)
     if (program->m->naxes)
         add_messages(program, text.out);
     add_initial_values(program, text.out);
+    if (program->has_blocks)
+        add_encoding(program, text.out);
     return close_text(&program->m->arena, &text);
 }
 

@@ -164,6 +164,16 @@ static RtCounted counted_size(Module *m, const AxisList kinds[], int at_m, int a
     return is_counted(m, &kinds[KIND_K], 0) && (s->a.row == 1 || s->b.column == 1) ? RT_COUNTED_K : RT_NOT_COUNTED;
 }
 
+/* The neighbours along k that quantize.c has given a scale of their own, if GPUs have products for so many. */
+static int64_t block_along(Module *m, const Op *dot, const AxisList *sum)
+{
+    enum { BLOCK = 128 };
+    const int at = dot->attrs.fp8 == FP8_ROUNDED ? find_dim(&arg(dot, 0)->type, dot->attrs.dim) : -1;
+    const Dim *dim = at < 0 ? NULL : &arg(dot, 0)->type.dim[at];
+    const bool is_inside = dim && sum->count == 1 && sum->at[0].name == dim->name;
+    return is_inside && dim->size % BLOCK == 0 && loop_size(m, dim) % BLOCK == 0 ? BLOCK : 0;
+}
+
 /* The largest product that rt_product supports among all choices of one m and one n. */
 static void choose_shape(Module *m, const AxisList kinds[N_KINDS], Product *p)
 {
@@ -182,6 +192,7 @@ static void choose_shape(Module *m, const AxisList kinds[N_KINDS], Product *p)
     if (p->naive)
         return;
     shape_of(kinds, best_m, best_n, &p->shape);
+    p->shape.block = block_along(m, p->dot, &kinds[KIND_K]);
     p->shape.counted = counted_size(m, kinds, best_m, best_n, &p->shape);
     AxisList left = kinds[KIND_BATCH];
     for (int i = 0; i < kinds[KIND_M].count; i++)
@@ -341,10 +352,10 @@ static bool lies_beside(const Op *call, const Product *product, const Product *n
     return distance(b, arg(call, next->b), &of_b) && distance(c, call->results.at[next->c], &of_c) && !product->naive &&
            !next->naive && biases_meet(call, product, next) && !product->activation && !next->activation &&
            product->copied < 0 && next->copied < 0 && product->a == next->a && !product->nloops && !next->nloops &&
-           s->m == t->m && s->k == t->k && s->batch == t->batch && s->accumulate == t->accumulate &&
-           s->counted == t->counted && s->counted != RT_COUNTED_N && memcmp(&s->a, &t->a, sizeof s->a) == 0 &&
-           memcmp(&s->b, &t->b, sizeof s->b) == 0 && memcmp(&s->c, &t->c, sizeof s->c) == 0 &&
-           of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
+           s->m == t->m && s->k == t->k && s->batch == t->batch && s->block == t->block &&
+           s->accumulate == t->accumulate && s->counted == t->counted && s->counted != RT_COUNTED_N &&
+           memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&
+           memcmp(&s->c, &t->c, sizeof s->c) == 0 && of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
            of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
 }
 

@@ -30,6 +30,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
         { "a", matrix_text(m, s->a.type, s->a.row, s->a.column, s->a.batch) },
         { "b", matrix_text(m, s->b.type, s->b.row, s->b.column, s->b.batch) },
         { "c", matrix_text(m, s->c.type, s->c.row, s->c.column, s->c.batch) },
+        { "block", s->block ? number(m, s->block) : NULL },
         { "accumulate", s->accumulate ? "true" : NULL },
         { "counted", counted[s->counted] },
         { "has_bias", s->has_bias ? "true" : NULL },

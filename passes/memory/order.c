@@ -231,6 +231,15 @@ static void keep_apart(Map *apart, const Op *op, Wanted wanted[])
         }
 }
 
+/* Is it a copy that this plan does not have, as behind the wait for a message, or a reader of one? */
+static bool is_new(const Op *op)
+{
+    bool is_planned = true;
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        is_planned &= arg_or_result(op, i)->storage != NULL;
+    return !is_planned;
+}
+
 /* For views, or for all other ops. */
 static bool copy_for_func(Module *m, Func *f, Map *apart, bool views)
 {
@@ -238,7 +247,7 @@ static bool copy_for_func(Module *m, Func *f, Map *apart, bool views)
     for (Op *op = f->first, *next; op; op = next) {
         Wanted *wanted = NEW_ARRAY(&m->arena, Wanted, op->args.count + op->results.count + 1);
         next = op->next;
-        if ((info(op)->family == VIEW) != views || !find_wanted(m, op, wanted))
+        if (is_new(op) || (info(op)->family == VIEW) != views || !find_wanted(m, op, wanted))
             continue;
         keep_apart(apart, op, wanted);
         give_copies(m, f, op, wanted);

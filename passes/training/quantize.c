@@ -93,6 +93,7 @@ static bool quantize(Module *m, Func *f, Op *op)
         return false;
     }
     const Dim along = *dim;
+    op->attrs.dim = along.name;
     Builder b = builder_at(m, f, op);
     for (int i = 0; i < op->args.count; i++)
         op->args.at[i] = rounded(&b, arg(op, i), along);

@@ -16,8 +16,6 @@
 
 enum { MOST_OPERANDS = RT_ATTEND_SHARE };
 
-#define RESERVE ((int64_t)1 << 30) /* bytes, for graphs, the driver and NCCL */
-
 /* Operands on the GPU, and results twice: of the kernels and of cuDNN. */
 typedef struct {
     const RtAttention *attention;
@@ -266,15 +264,6 @@ static bool choose(Rt *rt, const char *folder, RtAttention *attention, int64_t m
     return answer == 'y';
 }
 
-/* What each rank may allocate besides the planned memory. */
-static int64_t free_memory(Rt *rt)
-{
-    size_t free_bytes = 0, total = 0;
-    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
-    const int64_t own = ((int64_t)free_bytes - RESERVE) / (rt->gpu->options.share_gpu ? rt->local_ranks : 1);
-    return (int64_t)-rt_comm_max(rt, -(double)own);
-}
-
 /* Makes the plans of those that are chosen, and takes the memory they need; on all ranks, or on none. */
 static int use(Rt *rt, const bool chosen[], int64_t most_workspace)
 {
@@ -302,7 +291,7 @@ void rt_gpu_attentions_choose(Rt *rt)
     if (!all || rt->gpu->options.no_cudnn)
         return;
     const bool everywhere = rt_comm_max(rt, -(double)all->version) < 0;
-    const int64_t most_workspace = everywhere ? free_memory(rt) : 0;
+    const int64_t most_workspace = everywhere ? rt_gpu_free_memory(rt) : 0;
     if (!everywhere || most_workspace <= 0)
         return;
     char *folder = rt_cache_folder(rt->gpu->options.kernel_cache);

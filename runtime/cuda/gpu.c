@@ -124,10 +124,14 @@ void rt_device_open(Rt *rt, RtDeviceOptions options)
 void rt_libraries_choose(Rt *rt)
 {
     rt_gpu_products_choose(rt);
+    rt_gpu_eights_choose(rt);
     rt_gpu_attentions_choose(rt);
 }
 
-int64_t rt_libraries_workspace_bytes(const Rt *rt) { return RT_GPU_PRODUCT_BYTES + rt->gpu->attention_bytes; }
+int64_t rt_libraries_workspace_bytes(const Rt *rt)
+{
+    return RT_GPU_PRODUCT_BYTES + rt->gpu->attention_bytes + rt->gpu->encode_bytes;
+}
 
 void rt_device_close(Rt *rt)
 {
@@ -135,6 +139,7 @@ void rt_device_close(Rt *rt)
     rt_gpu_kernels_close(rt);
     rt_gpu_runs_close(rt);
     rt_gpu_check(rt, cudaFreeHost(rt->gpu->numbers), "free pinned memory");
+    rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
     rt_gpu_check(rt, cudaFree(rt->gpu->memory), "free memory");
     rt_gpu_check(rt, cudaStreamDestroy(rt->gpu->compute), "drop a stream");
     free(rt->gpu);

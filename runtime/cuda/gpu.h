@@ -4,7 +4,7 @@
  *   run.c         functions of the program: staged inputs, launches or a recorded graph
  *   kernels.c     compilation and launches of kernels;  cache.c stores compiled kernels
  *   initial.c     initial values
- *   product.c     products, through cuBLASLt;  tune.c chooses among its kernels
+ *   product.c     products, through cuBLASLt;  tune.c chooses among its kernels;  eight_bits.c: those of 8 bits
  *   attention.c   attention, through cuDNN or by kernels;  attention_choose.c compares them
  *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages
@@ -39,7 +39,9 @@ struct RtGpu {
     char *memory;  /* the whole allocation; in it: */
     char *product_space, *message_space;
     int64_t attention_bytes; /* of cuDNN's workspace, a separate allocation */
-    int64_t message_bytes;   /* cached result of rt_gpu_message_bytes, used in each step's report */
+    char *encode_space;      /* of operands in 8 bits, another one; NULL: there are none */
+    int64_t encode_bytes;
+    int64_t message_bytes; /* cached result of rt_gpu_message_bytes, used in each step's report */
     RtDeviceOptions options;
     struct RtGpuKernels *kernels;
     struct RtGpuProducts *products;
@@ -106,6 +108,14 @@ double rt_gpu_time(Rt *rt, bool (*queue)(Rt *rt, void *data), void *data);
 /* Replaces `choices` by those of the lowest rank with an equal GPU and library: what ranks compute redundantly must
  * stay equal.  All ranks call it. */
 void rt_gpu_agree(Rt *rt, size_t version, void *choices, int64_t bytes);
+
+/* What each rank may allocate besides the planned memory; all call it. */
+int64_t rt_gpu_free_memory(Rt *rt);
+
+/* --- eight_bits.c --------------------------------------------------------------------------- */
+
+/* Chooses the products that are computed in 8 bits.  All ranks call it, after the other choices for products. */
+void rt_gpu_eights_choose(Rt *rt);
 
 /* --- attention.c, attention_choose.c --------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include "counted.cuh"
 #include "cumulative.cuh"
 #include "element.cuh"
+#include "encode.cuh"
 #include "experts.cuh"
 #include "gather.cuh"
 #include "message.cuh"

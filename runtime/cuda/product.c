@@ -4,8 +4,9 @@
  * computed as C' = B' A'.  The best of its kernels is queried once for each product and alignment of its operands,
  * unless tune.c has chosen one.
  *
- * Bias, activation and slope are cuBLASLt's epilogue if its documentation allows them and it finds a kernel for them;
- * else a kernel of the program computes them after a plain product.  Counted products are kernels of the program. */
+ * Products of numbers of 8 bits: eight_bits.c.  Bias, activation and slope are cuBLASLt's epilogue if its documentation
+ * allows them and it finds a kernel for them; else a kernel of the program computes them after a plain product. Counted
+ * products are kernels of the program. */
 #include "product.h"
 
 #include <stdlib.h>
@@ -53,6 +54,7 @@ void rt_products_free(Rt *rt)
             all->cublasLtMatmulDescDestroy(p->plain.description);
         if (p->with.description)
             all->cublasLtMatmulDescDestroy(p->with.description);
+        rt_eight_free(all, p);
     }
     all->cublasLtDestroy(all->handle);
     free(all->product);
@@ -140,8 +142,8 @@ static bool may_have_epilogue(const Product *p, const Matrix *c)
     return s->sums || (has_epilogue(s) && p->swapped && (!s->keeps_before || may_keep) && (!has_slope(s) || fits));
 }
 
-static bool set(const struct RtGpuProducts *all, const Request *request, cublasLtMatmulDescAttributes_t attribute,
-                const void *value, size_t bytes)
+bool rt_product_set(const struct RtGpuProducts *all, const Request *request, cublasLtMatmulDescAttributes_t attribute,
+                    const void *value, size_t bytes)
 {
     return all->cublasLtMatmulDescSetAttribute(request->description, attribute, value, bytes) == CUBLAS_STATUS_SUCCESS;
 }
@@ -164,13 +166,14 @@ static bool describe_epilogue(const struct RtGpuProducts *all, const Product *p,
     if (s->sums) /* it names its own operands */
         epilogue = (s->sums == RT_SUMS_A) != p->swapped ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
     int32_t type = type_of(s->c.type);
-    bool known = set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    bool known = rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     if (s->has_bias || s->sums)
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+        known &= rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
     if (s->keeps_before || has_slope(s))
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type, sizeof type) &&
-                 set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->leading, sizeof c->leading) &&
-                 set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &c->batch, sizeof c->batch);
+        known &=
+            rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type, sizeof type) &&
+            rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->leading, sizeof c->leading) &&
+            rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &c->batch, sizeof c->batch);
     return known;
 }
 
@@ -208,6 +211,7 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
         if (!describe_epilogue(all, p, &operand[C]))
             forget(all, &p->with);
     }
+    rt_eight_create(rt, p);
 }
 
 /* --- Running -------------------------------------------------------------------------------- */
@@ -242,17 +246,18 @@ static cublasLtMatmulPreference_t preference_for(const struct RtGpuProducts *all
     return preference;
 }
 
-int rt_product_kernels(const struct RtGpuProducts *all, const Product *p, const Request *request, int alignment,
-                       int most, cublasLtMatmulHeuristicResult_t found[], cublasStatus_t *status)
+int rt_product_kernels(const struct RtGpuProducts *all, const Product *p, const Request *request,
+                       const cublasLtMatrixLayout_t layout[], int alignment, int most,
+                       cublasLtMatmulHeuristicResult_t found[], cublasStatus_t *why)
 {
     int count = 0;
     cublasLtMatmulPreference_t preference = preference_for(all, p, alignment);
-    *status = all->cublasLtMatmulAlgoGetHeuristic(all->handle, request->description, p->layout[A], p->layout[B],
-                                                  p->layout[C], p->layout[C], preference, most, found, &count);
+    cublasStatus_t status = all->cublasLtMatmulAlgoGetHeuristic(all->handle, request->description, layout[A], layout[B],
+                                                                layout[C], layout[C], preference, most, found, &count);
     all->cublasLtMatmulPreferenceDestroy(preference);
-    if (*status == CUBLAS_STATUS_SUCCESS && count == 0)
-        *status = CUBLAS_STATUS_NOT_SUPPORTED;
-    return *status == CUBLAS_STATUS_SUCCESS ? count : 0;
+    if (why)
+        *why = status == CUBLAS_STATUS_SUCCESS && count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+    return status == CUBLAS_STATUS_SUCCESS ? count : 0;
 }
 
 /* Queries cuBLASLt once, and keeps the answer. */
@@ -263,7 +268,8 @@ static cublasStatus_t find_algorithm(const struct RtGpuProducts *all, const Prod
     cublasLtMatmulHeuristicResult_t found = { 0 };
     cublasStatus_t status;
     request->was_asked[alignment] = true;
-    request->has_algorithm[alignment] = rt_product_kernels(all, p, request, alignment, 1, &found, &status) > 0;
+    request->has_algorithm[alignment] =
+        rt_product_kernels(all, p, request, p->layout, alignment, 1, &found, &status) > 0;
     request->algorithm[alignment] = found.algo;
     return status;
 }
@@ -287,15 +293,17 @@ static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const
                                            : status;
 }
 
+cublasStatus_t rt_product_plain(Rt *rt, Product *p, const Pointers *at) { return multiply(rt, p, &p->plain, at); }
+
 bool rt_product_point(const struct RtGpuProducts *all, const Product *p, const Pointers *at)
 {
     bool known = true;
     const void *vector = at->sums ? at->sums : at->bias;
     if (vector)
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+        known &= rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
     const void *beside = at->before ? at->before : at->at;
     if (beside)
-        known &= set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &beside, sizeof beside);
+        known &= rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &beside, sizeof beside);
     return known;
 }
 
@@ -338,24 +346,29 @@ static void run_counted(Rt *rt, const RtProductShape *s, const Pointers *at)
     rt_launch(rt, s->unfused, operands);
 }
 
-static void run(Rt *rt, int id, Pointers at)
+void rt_product_queue(Rt *rt, Product *p, const Pointers *at)
 {
-    Product *p = &rt->gpu->products->product[id];
     const RtProductShape *s = &p->shape;
-    if (s->counted) {
-        run_counted(rt, s, &at);
-        return;
-    }
-    if (has_epilogue(s) && multiply_with(rt, p, &at))
+    const bool in_eight = rt_eight_is_used(p, at);
+    if (!in_eight && has_epilogue(s) && multiply_with(rt, p, at))
         return;
     if (s->sums)
-        run_unfused_sums(rt, s, &at);
-    const Pointers plain = { .a = at.a, .b = at.b, .c = s->keeps_before ? at.before : at.c };
-    cublasStatus_t status = multiply(rt, p, &p->plain, &plain);
+        run_unfused_sums(rt, s, at);
+    const Pointers plain = { .a = at->a, .b = at->b, .c = s->keeps_before ? at->before : at->c };
+    cublasStatus_t status = in_eight ? rt_eight_run(rt, p, &plain) : multiply(rt, p, &p->plain, &plain);
     if (status != CUBLAS_STATUS_SUCCESS)
         refuse(rt->gpu->products, s, "multiply", (int)status);
     if (has_epilogue(s) && !s->sums)
-        run_unfused_epilogue(rt, s, &at);
+        run_unfused_epilogue(rt, s, at);
+}
+
+static void run(Rt *rt, int id, Pointers at)
+{
+    Product *p = &rt->gpu->products->product[id];
+    if (p->shape.counted)
+        run_counted(rt, &p->shape, &at);
+    else
+        rt_product_queue(rt, p, &at);
 }
 
 int rt_gpu_products_count(const Rt *rt) { return rt->gpu->products->count; }

@@ -32,11 +32,16 @@ static void *take(char **at, int64_t bytes)
     return place;
 }
 
-/* False if they do not fit. */
-static bool place_operands(const Rt *rt, const RtProductShape *s, bool with_epilogue, Pointers *p)
+int64_t rt_product_result_bytes(const RtProductShape *s)
+{
+    return bytes_of(s->c.type, s->m, s->c.row, s->n, s->c.column, s->batch, s->c.batch);
+}
+
+char *rt_product_place(const Rt *rt, const RtProductShape *s, bool with_epilogue, Pointers *p)
 {
     char *at = rt->arena + (PLACE - (uintptr_t)rt->arena % PLACE) % PLACE;
-    const int64_t c = bytes_of(s->c.type, s->m, s->c.row, s->n, s->c.column, s->batch, s->c.batch);
+    const int64_t c = rt_product_result_bytes(s);
+    *p = (Pointers){ .a = NULL };
     p->a = take(&at, bytes_of(s->a.type, s->m, s->a.row, s->k, s->a.column, s->batch, s->a.batch));
     p->b = take(&at, bytes_of(s->b.type, s->k, s->b.row, s->n, s->b.column, s->batch, s->b.batch));
     p->c = take(&at, c);
@@ -44,7 +49,7 @@ static bool place_operands(const Rt *rt, const RtProductShape *s, bool with_epil
     p->at = with_epilogue && s->activation == RT_GELU_TANH_SLOPE ? take(&at, c) : NULL;
     p->before = with_epilogue && s->keeps_before ? take(&at, c) : NULL;
     p->sums = with_epilogue && s->sums ? take(&at, (s->sums == RT_SUMS_A ? s->m : s->n) * 4) : NULL;
-    return at <= rt->arena + rt_arena_bytes(rt);
+    return at <= rt->arena + rt_arena_bytes(rt) ? at : NULL;
 }
 
 /* --- Times ----------------------------------------------------------------------------------- */
@@ -104,7 +109,7 @@ static int fastest(Rt *rt, const Product *p, const Request *request, const Point
 
 /* --- Choices --------------------------------------------------------------------------------- */
 
-static char *key_of(const Rt *rt, const RtProductShape *s, bool with_epilogue)
+char *rt_product_text(const Rt *rt, const RtProductShape *s, bool with_epilogue)
 {
     const __typeof__(s->a) *const m[] = { &s->a, &s->b, &s->c };
     char *text =
@@ -118,7 +123,13 @@ static char *key_of(const Rt *rt, const RtProductShape *s, bool with_epilogue)
         free(text);
         text = longer;
     }
-    char *key = rt_cache_key(1, (const char *const[]){ text }, "product");
+    return text;
+}
+
+static char *key_of(const Rt *rt, const RtProductShape *s, bool with_epilogue)
+{
+    char *text = rt_product_text(rt, s, with_epilogue),
+         *key = rt_cache_key(1, (const char *const[]){ text }, "product");
     free(text);
     return key;
 }
@@ -128,7 +139,6 @@ static bool choose(Rt *rt, const char *folder, const Product *p, const Request *
 {
     const bool with_epilogue = request == &p->with;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    cublasStatus_t status;
     Pointers at;
     char *key = key_of(rt, &p->shape, with_epilogue);
     size_t bytes = 0;
@@ -137,9 +147,9 @@ static bool choose(Rt *rt, const char *folder, const Product *p, const Request *
     choice->is_chosen = kept && bytes == sizeof choice->algorithm;
     if (choice->is_chosen)
         memcpy(&choice->algorithm, kept, bytes);
-    else if (place_operands(rt, &p->shape, with_epilogue, &at) &&
+    else if (rt_product_place(rt, &p->shape, with_epilogue, &at) &&
              (!with_epilogue || rt_product_point(rt->gpu->products, p, &at)))
-        count = rt_product_kernels(rt->gpu->products, p, request, TIMED, CANDIDATES, found, &status);
+        count = rt_product_kernels(rt->gpu->products, p, request, p->layout, TIMED, CANDIDATES, found, NULL);
     if (count > 1) {
         if (!(*timed)++)
             rt_gpu_fill(rt, rt->arena, rt_arena_bytes(rt));
@@ -158,6 +168,15 @@ static void take_choice(Request *request, const Choice *choice)
         return;
     request->algorithm[TIMED] = choice->algorithm;
     request->was_asked[TIMED] = request->has_algorithm[TIMED] = true;
+}
+
+int64_t rt_gpu_free_memory(Rt *rt)
+{
+    const int64_t reserve = (int64_t)1 << 30; /* bytes, for graphs, the driver and NCCL */
+    size_t free_bytes = 0, total = 0;
+    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
+    const int64_t own = ((int64_t)free_bytes - reserve) / (rt->gpu->options.share_gpu ? rt->local_ranks : 1);
+    return (int64_t)-rt_comm_max(rt, -(double)own);
 }
 
 void rt_gpu_agree(Rt *rt, size_t version, void *choices, int64_t bytes)

@@ -20,6 +20,15 @@ RT_INLINE float rt_round_e4m3(float x)
     return rt_float_of_bits((magnitude < 0x7F800000 ? finite : magnitude) | sign);
 }
 
+/* The 8 bits of one of these numbers; infinity becomes NaN. */
+RT_INLINE uint8_t rt_e4m3_of_float(float x)
+{
+    const uint32_t bits = rt_bits_of_float(x), magnitude = bits & 0x7FFFFFFF, sign = bits >> 24 & 0x80;
+    const uint32_t subnormal = (uint32_t)(rt_float_of_bits(magnitude < 0x3C800000 ? magnitude : 0) * 0x1p9f);
+    const uint32_t normal = magnitude < 0x7F800000 ? (magnitude >> 20) - 960 : 0x7F; /* exponents from 127 - 7 on */
+    return (uint8_t)(sign | (magnitude < 0x3C800000 ? subnormal : normal));
+}
+
 /* The power of two with which a number of this size is above 224 and at most 448; of 0 and very small ones the largest
  * whose inverse is no subnormal number. */
 RT_INLINE float rt_scale_e4m3(float size)

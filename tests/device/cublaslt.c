@@ -6,6 +6,11 @@
  * activate, with EMULATED_EPILOGUES=slopes that of where they take a slope, and with EMULATED_EPILOGUES=sums they say
  * twice the sums of an operand.
  *
+ * Numbers of 8 bits, e4m3, have a scale for each 128 terms of a row or column
+ * (CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F). With EMULATED_FP8=none no kernel takes them, with EMULATED_FP8=unknown the
+ * library does not know them, with EMULATED_FP8=wrong scales are those of the next row, with EMULATED_FP8=varies a
+ * result differs each time, and with EMULATED_FP8=slow they take 50 milliseconds longer.
+ *
  * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW milliseconds slower than number
  * EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a graph.
  */
@@ -25,6 +30,8 @@ typedef struct {
     char *bias; /* read; sums of an operand are written */
     char *aux;  /* written; of gelu's gradient only read */
     int64_t aux_leading, aux_stride;
+    const float *scales[2]; /* of A and B */
+    int32_t scale_mode[2];
 } Description;
 
 _Static_assert(sizeof(Description) <= sizeof(cublasLtMatmulDescOpaque_t), "it lies where the library's would");
@@ -60,6 +67,12 @@ static bool epilogues_are(const char *how)
     return said && strcmp(said, how) == 0;
 }
 
+static bool fp8_is(const char *how)
+{
+    const char *said = getenv("EMULATED_FP8");
+    return said && strcmp(said, how) == 0;
+}
+
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
                                               cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes)
 {
@@ -78,7 +91,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
         { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &d->aux_type, sizeof d->aux_type },
         { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d->aux_leading, sizeof d->aux_leading },
         { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &d->aux_stride, sizeof d->aux_stride },
+        { CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &d->scales[0], sizeof d->scales[0] },
+        { CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &d->scales[1], sizeof d->scales[1] },
+        { CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &d->scale_mode[0], sizeof d->scale_mode[0] },
+        { CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &d->scale_mode[1], sizeof d->scale_mode[1] },
     };
+    const bool is_scale_mode =
+        attribute == CUBLASLT_MATMUL_DESC_A_SCALE_MODE || attribute == CUBLASLT_MATMUL_DESC_B_SCALE_MODE;
+    if (is_scale_mode && fp8_is("unknown"))
+        return CUBLAS_STATUS_INVALID_VALUE;
     bool is_known = attribute <= CUBLASLT_MATMUL_DESC_TRANSB || !epilogues_are("unknown");
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes && is_known; i++)
         if (attributes[i].attribute == attribute && attributes[i].bytes == bytes) {
@@ -142,6 +163,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static int64_t element_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : type == CUDA_R_8F_E4M3 ? 1 : 2; }
+
 /* --- Available kernels ----------------------------------------------------------------------------------- */
 
 static bool has_bias(const Description *d) { return d->epilogue & CUBLASLT_EPILOGUE_BIAS; }
@@ -181,10 +204,29 @@ static void check_epilogue(const Description *d, const Layout *c)
     must(d->aux_type == (int32_t)c->type, "gelu's operand has the result's type");
 }
 
-/* Of cuBLASLt's table of types, sums in f32: both operands alike, and a result of their type or f32. */
-static bool has_kernel(const Layout *a, const Layout *b, const Layout *c)
+/* What its documentation asks of numbers of 8 bits. */
+static void check_eight_bits(const Description *d, const Layout *const layout[3])
 {
-    return a->type == b->type && (c->type == a->type || c->type == CUDA_R_32F);
+    must(d->transposed[0] && !d->transposed[1], "numbers of 8 bits are in columns of terms: A is transposed, B is not");
+    must(d->epilogue <= CUBLASLT_EPILOGUE_DEFAULT, "no epilogue of numbers of 8 bits is emulated");
+    for (int i = 0; i < 3; i++)
+        must(layout[i]->rows % 16 == 0 && layout[i]->columns % 16 == 0 &&
+                 layout[i]->leading * element_bytes(layout[i]->type) % 16 == 0 && layout[i]->batch == 1,
+             "of numbers of 8 bits sizes are multiples of 16, and so are bytes between columns");
+    for (int i = 0; i < 2; i++)
+        must(d->scale_mode[i] == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F && d->scales[i] &&
+                 (uintptr_t)d->scales[i] % 16 == 0,
+             "the scales of blocks have a place");
+}
+
+/* Of cuBLASLt's table of types, sums in f32: both operands alike, and a result of their type or f32; of 8 bits a
+ * result of bf16. */
+static bool has_kernel(const Description *d, const Layout *a, const Layout *b, const Layout *c)
+{
+    if (a->type != CUDA_R_8F_E4M3)
+        return a->type == b->type && (c->type == a->type || c->type == CUDA_R_32F);
+    check_eight_bits(d, (const Layout *const[]){ a, b, c });
+    return b->type == CUDA_R_8F_E4M3 && (c->type == CUDA_R_16BF || c->type == CUDA_R_32F) && !fp8_is("none");
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
@@ -197,7 +239,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     const int kernels = (int)emulated_number("EMULATED_KERNELS", 1);
     memset(found, 0, (size_t)wanted * sizeof *found);
     check_epilogue(asked, (const Layout *)c);
-    *count = has_kernel((const Layout *)a, (const Layout *)b, (const Layout *)c) ? kernels : 0;
+    *count = has_kernel(asked, (const Layout *)a, (const Layout *)b, (const Layout *)c) ? kernels : 0;
     if (asked->epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("none"))
         *count = 0;
     *count = *count < wanted ? *count : wanted;
@@ -220,7 +262,12 @@ typedef struct {
     int64_t kernel;
 } Product;
 
-static int64_t element_bytes(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+static float float_of_e4m3(uint8_t bits)
+{
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const float size = exponent ? ldexpf((float)(8 + fraction), exponent - 10) : ldexpf((float)fraction, -9);
+    return (bits & 0x7F) == 0x7F ? NAN : bits & 0x80 ? -size : size;
+}
 
 static float load(const Layout *l, const char *at, int64_t i)
 {
@@ -230,6 +277,8 @@ static float load(const Layout *l, const char *at, int64_t i)
         memcpy(&value, at + 4 * i, 4);
         return value;
     }
+    if (l->type == CUDA_R_8F_E4M3)
+        return float_of_e4m3((uint8_t)at[i]);
     memcpy(&bits, at + 2 * i, 2);
     return l->type == CUDA_R_16BF ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
 }
@@ -244,6 +293,14 @@ static void store(const Layout *l, char *at, int64_t i, float value)
     memcpy(at + 2 * i, &bits, 2);
 }
 
+/* Scales are [block, line], the lines of a block next to each other. */
+static float scale_of(const Product *p, int operand, int64_t line, int64_t lines, int64_t term)
+{
+    if (p->layout[operand].type != CUDA_R_8F_E4M3)
+        return 1;
+    return p->description.scales[operand][term / 128 * lines + (line + fp8_is("wrong")) % lines];
+}
+
 /* Element [i, k] of operand 0 or [k, j] of operand 1, after it was transposed: as f32, rows of k. */
 static float *lines_of(const Product *p, int operand, const char *at, int64_t lines, int64_t k)
 {
@@ -252,7 +309,8 @@ static float *lines_of(const Product *p, int operand, const char *at, int64_t li
     bool line_is_row = operand == 0 ? !p->description.transposed[0] : p->description.transposed[1];
     for (int64_t line = 0; line < lines; line++)
         for (int64_t i = 0; i < k; i++)
-            values[line * k + i] = load(l, at, line_is_row ? line + i * l->leading : i + line * l->leading);
+            values[line * k + i] = load(l, at, line_is_row ? line + i * l->leading : i + line * l->leading) *
+                                   scale_of(p, operand, line, lines, i);
     return values;
 }
 
@@ -321,13 +379,24 @@ static void sleep_for(int64_t milliseconds)
     nanosleep(&(struct timespec){ milliseconds / 1000, milliseconds % 1000 * 1000000 }, NULL);
 }
 
+/* As if a result depended on the order in which sums are added. */
+static void vary(const Product *p)
+{
+    static int runs;
+    if (p->layout[0].type == CUDA_R_8F_E4M3 && fp8_is("varies"))
+        store(&p->layout[2], p->operand[2], 0, load(&p->layout[2], p->operand[2], 0) * (runs++ % 2 ? 1.01f : 0.99f));
+}
+
 static bool work_product(void *data)
 {
     const Product *p = data;
+    if (p->layout[0].type == CUDA_R_8F_E4M3 ? fp8_is("slow") : fp8_is("fast"))
+        sleep_for(50);
     if (p->kernel != emulated_number("EMULATED_FASTEST", 0))
         sleep_for(emulated_number("EMULATED_SLOW", 0));
     for (int64_t turn = 0; turn < p->layout[2].batch; turn++)
         multiply(p, turn);
+    vary(p);
     return true;
 }
 

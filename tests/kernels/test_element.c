@@ -62,6 +62,8 @@ static void check_e4m3(void)
         const double x = e4m3_of_bits(bits), half = (x + e4m3_of_bits(bits + 1)) / 2;
         check((double)rt_round_e4m3((float)x) == x && (double)rt_round_e4m3((float)-x) == -x, "e4m3 %02x is not kept",
               bits);
+        check(rt_e4m3_of_float((float)x) == bits && rt_e4m3_of_float((float)-x) == (bits | 0x80),
+              "the bits of e4m3 %02x are %02x", bits, rt_e4m3_of_float((float)x));
         for (double y = half * (1 - 0x1p-20); y <= half * (1 + 0x1p-20) && half < 448; y += half * 0x1p-20)
             check((double)rt_round_e4m3((float)y) == nearest_e4m3(y), "e4m3 of %.9g is %g", y,
                   (double)rt_round_e4m3((float)y));
@@ -72,7 +74,7 @@ static void check_e4m3(void)
               (double)rt_round_e4m3(x));
     }
     check(rt_round_e4m3(449) == 448 && rt_round_e4m3(-1e30f) == -448 && isinf(rt_round_e4m3(INFINITY)) &&
-              isnan(rt_round_e4m3(NAN)),
+              isnan(rt_round_e4m3(NAN)) && rt_e4m3_of_float(INFINITY) == 0x7F && rt_e4m3_of_float(-NAN) == 0xFF,
           "e4m3 far out");
     for (uint64_t bits = 1; bits < 0x7F800000; bits += 4099) {
         const float x = rt_float_of_bits((uint32_t)bits), scale = rt_scale_e4m3(x);

@@ -187,6 +187,8 @@ KINDS = {
     "single_row": Kind("one row of an expert's product has the strides of many, of which none is 1", "oneDNN cannot run", drawn=False, later=True),
     "called_elsewhere": Kind("a repeat beside a pipeline is started on stages that have none of its operands, and finds indices there that "
                              "nobody has computed", "crash", drawn=False, later=True),
+    "copied_message": Kind("a copy of a message's result, behind the wait for it, is looked at before it has a place", "has no storage", drawn=False,
+                           later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

@@ -187,7 +187,9 @@ def union(*tensors):
 
 
 def pick(table, dim, at):
-    """table[dim = at], for each element of the dims that both have."""
+    """table[dim = at], for each element of the dims that both have: these stand behind those of the table before `dim`,
+    then those of the index alone.  An index that has no other dims only picks: the dims of the table, or, of as many, those of the
+    index."""
     if at.data.numel() and (at.data.min() < 0 or at.data.max() >= table.size(dim)):
         raise Wrong("an index is out of range")
     rows = "a row of " + dim  # the index may be along a dim of that name
@@ -195,6 +197,10 @@ def pick(table, dim, at):
     dim, own = rows, tuple(d for d in table.dims if d != rows)
     first, then = (at.dims, own) if len(at.dims) >= len(own) else (own, at.dims)
     dims = first + tuple(d for d in then if d not in first)
+    if set(at.dims) - set(own):
+        before = table.dims[:table.dims.index(rows)]
+        dims = (*[d for d in before if d not in at.dims], *[d for d in own if d in at.dims],
+                *[d for d in at.dims if d not in own], *[d for d in own if d not in at.dims and d not in before])
     sizes = [(at if d in at.dims else table).size(d) for d in dims]
     rows = table.aligned(dims + (dim,)).expand(sizes + [table.size(dim)])
     return Tensor(rows.gather(-1, at.aligned(dims).expand(sizes).unsqueeze(-1)).squeeze(-1), dims)

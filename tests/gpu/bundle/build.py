@@ -110,6 +110,7 @@ class Bundle:
             for precision in ("bf16", "fp16"):
                 self.case(f"experts-{precision}", "mixtral", DROPLESS[0], precision, edit=DROPLESS[1])
             self.case("shared-bf16", "gpt2", SHARED, "bf16", "fp32", steps=3, batch=2)
+            self.case("wide-gpt2-fp8", "gpt2", WIDE["gpt2"], "fp8", "fp8", "u16", steps=3, batch=2, micro=1)
             for model, dims in WIDE.items():
                 for precision in ("fp32", "bf16"):
                     self.case(f"wide-{model}-{precision}", model, dims, precision, "fp32", "u16", steps=3, batch=2, micro=1)

@@ -32,7 +32,7 @@ U = 2.0**-8  # the largest relative error of one rounding to bf16
 # Of (loss, gradient norm), by the trainer's precision and its reference's: as tests/device/test_one_rank.py derives them; where
 # only one of the two rounds to bf16, twice that.
 TOLERANCE = {("fp32", "fp32"): (1e-5, 1e-5), ("bf16", "bf16"): (3 * U / 16, 3 * U), ("fp16", "fp16"): (3 * U / 128, 3 * U / 8),
-             ("bf16", "fp32"): (6 * U / 16, 6 * U)}
+             ("bf16", "fp32"): (6 * U / 16, 6 * U), ("fp8", "fp8"): (3 * U / 8, 6 * U)}
 
 
 class Machine:
@@ -135,6 +135,12 @@ def check_trainer(machine, folder):
         wrong, other = train(machine, folder, case, "--no-cudnn")
         worst = None if wrong else worst_of(other, expected, case)
         yield f"{folder.name}, without cuDNN", wrong is None and worst <= 1, wrong or f"largest error {worst:.2f} of the tolerance"
+    if wrong is None and case["precision"] == "fp8":  # the log has the times of both, product by product
+        wrong, other = train(machine, folder, case, "--no-fp8")
+        worst = None if wrong else worst_of(other, expected, case)
+        differ = [line["loss"] for line in other] != [line["loss"] for line in lines]
+        yield (f"{folder.name}, in 16 bits", wrong is None and worst <= 1,
+               wrong or f"largest error {worst:.2f} of the tolerance; 8 bits {'were' if differ else 'were not'} used")
 
 
 def check_kernels(machine):

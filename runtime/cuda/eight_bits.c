@@ -1,0 +1,397 @@
+/* eight_bits.c -- products of numbers of 8 bits, through cuBLASLt (Hopper; CUDA 12.9 and later).
+ *
+ * Operands of `block` are bf16 numbers, of which each block of terms is numbers of e4m3 times a power of two.  Before a
+ * product, a kernel writes both operands as such numbers and scales (encode.cuh); nothing is rounded, so results are
+ * those of the product in 16 bits, but for the order of sums.
+ *
+ * Both are tried once, on random operands, when a trainer starts: 8 bits are taken if results are equal but for
+ * rounding, the same bits twice, and faster, with the encoding.  The answer is kept in the cache of kernels by GPU,
+ * version of cuBLASLt and shape.  The memory for encoded operands, as large as the largest pair, is not in the plan: it
+ * is taken from what is free, or 16 bits are. */
+#include "convert.h"
+#include "encode.h"
+#include "product.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* cuBLASLt's A or B, which are B and A of a product whose result is transposed. */
+typedef struct {
+    cublasLtMatrixLayout_t layout;
+    RtEncoding encoding;
+    cudaKernel_t kernel;
+    int64_t codes, scales; /* where they are in the memory for encoded operands */
+} Encoded;
+
+typedef struct RtEightBits {
+    Encoded operand[2];
+    Request request;
+    cublasLtMatmulAlgo_t algorithm;
+    int64_t bytes; /* of encoded operands */
+    bool is_used;
+} EightBits;
+
+enum { UNIT = 16 }; /* sizes are multiples of it, and so are addresses and steps between columns, in bytes */
+
+/* --- Description ---------------------------------------------------------------------------- */
+
+static RtEncoding encoding_of(const RtProductShape *s, bool of_a)
+{
+    return of_a ? (RtEncoding){ s->m, s->k, s->a.row, s->a.column } : (RtEncoding){ s->n, s->k, s->b.column, s->b.row };
+}
+
+static bool is_by_terms(const RtEncoding *e) { return e->term == 1; }
+
+static bool may_be_encoded(const RtEncoding *e)
+{
+    const int64_t step = is_by_terms(e) ? e->line : e->term;
+    return (is_by_terms(e) || e->line == 1) && e->lines % UNIT == 0 && step * 2 % UNIT == 0;
+}
+
+static bool may_be_eight(const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    const RtEncoding a = encoding_of(s, true), b = encoding_of(s, false);
+    const int64_t step = p->swapped ? s->c.row : s->c.column;
+    return s->block == RT_ENCODE_BLOCK && !s->counted && !s->sums && s->batch == 1 && s->a.type == RT_BF16 &&
+           s->b.type == RT_BF16 && s->c.type != RT_F16 && may_be_encoded(&a) && may_be_encoded(&b) &&
+           step * (s->c.type == RT_F32 ? 4 : 2) % UNIT == 0;
+}
+
+/* In columns of terms; false if this version of cuBLASLt does not know such numbers. */
+static bool describe_operand(Rt *rt, EightBits *eight, int number, RtEncoding encoding)
+{
+    static const cublasLtMatmulDescAttributes_t modes[] = { CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+                                                            CUBLASLT_MATMUL_DESC_B_SCALE_MODE };
+    const struct RtGpuProducts *all = rt->gpu->products;
+    const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    Encoded *operand = &eight->operand[number];
+    operand->encoding = encoding;
+    operand->codes = eight->bytes;
+    operand->scales = operand->codes + rt_gpu_aligned(encoding.lines * encoding.terms);
+    eight->bytes =
+        operand->scales + rt_gpu_aligned(encoding.lines * (encoding.terms / RT_ENCODE_BLOCK) * (int64_t)sizeof(float));
+    return all->cublasLtMatrixLayoutCreate(&operand->layout, CUDA_R_8F_E4M3, (uint64_t)encoding.terms,
+                                           (uint64_t)encoding.lines, encoding.terms) == CUBLAS_STATUS_SUCCESS &&
+           rt_product_set(all, &eight->request, modes[number], &mode, sizeof mode);
+}
+
+static bool describe(Rt *rt, const Product *p, EightBits *eight)
+{
+    const struct RtGpuProducts *all = rt->gpu->products;
+    const cublasOperation_t operation[] = { CUBLAS_OP_T, CUBLAS_OP_N };
+    return all->cublasLtMatmulDescCreate(&eight->request.description, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
+               CUBLAS_STATUS_SUCCESS &&
+           rt_product_set(all, &eight->request, CUBLASLT_MATMUL_DESC_TRANSA, &operation[A], sizeof *operation) &&
+           rt_product_set(all, &eight->request, CUBLASLT_MATMUL_DESC_TRANSB, &operation[B], sizeof *operation) &&
+           describe_operand(rt, eight, A, encoding_of(&p->shape, !p->swapped)) &&
+           describe_operand(rt, eight, B, encoding_of(&p->shape, p->swapped));
+}
+
+void rt_eight_create(Rt *rt, Product *p)
+{
+    if (rt->gpu->options.no_fp8 || !may_be_eight(p))
+        return;
+    p->eight = rt_allocate(1, sizeof *p->eight);
+    if (!describe(rt, p, p->eight))
+        rt_eight_free(rt->gpu->products, p);
+}
+
+void rt_eight_free(const struct RtGpuProducts *all, Product *p)
+{
+    EightBits *eight = p->eight;
+    for (int i = 0; i < 2 && eight; i++)
+        if (eight->operand[i].layout)
+            all->cublasLtMatrixLayoutDestroy(eight->operand[i].layout);
+    if (eight && eight->request.description)
+        all->cublasLtMatmulDescDestroy(eight->request.description);
+    free(eight);
+    p->eight = NULL;
+}
+
+/* --- Running -------------------------------------------------------------------------------- */
+
+bool rt_eight_is_used(const Product *p, const Pointers *at)
+{
+    const uintptr_t all = (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->c | (uintptr_t)at->before;
+    return p->eight && p->eight->is_used && all % UNIT == 0;
+}
+
+static void encode(Rt *rt, const Encoded *operand, const void *x)
+{
+    const RtEncoding *e = &operand->encoding;
+    const int64_t blocks = e->terms / RT_ENCODE_BLOCK, tiles = (e->lines + RT_ENCODE_LINES - 1) / RT_ENCODE_LINES;
+    const bool by_terms = is_by_terms(e);
+    const int64_t step = by_terms ? e->line : e->term,
+                  count = by_terms ? (e->lines * blocks + RT_ENCODE_WARPS - 1) / RT_ENCODE_WARPS : tiles * blocks;
+    const void *codes = rt->gpu->encode_space + operand->codes, *scales = rt->gpu->encode_space + operand->scales;
+    void *arguments[] = { (void *)&x,        (void *)&codes,    (void *)&scales,
+                          (void *)&e->lines, (void *)&e->terms, (void *)&step };
+    rt_gpu_check(rt,
+                 cudaLaunchKernel((const void *)operand->kernel, (dim3){ (unsigned)count, 1, 1 },
+                                  (dim3){ 32 * RT_ENCODE_WARPS, 1, 1 }, arguments,
+                                  by_terms ? 0 : RT_ENCODE_LINES * RT_ENCODE_PITCH * sizeof(uint16_t),
+                                  rt->gpu->compute),
+                 "write numbers of 8 bits");
+}
+
+cublasStatus_t rt_eight_run(Rt *rt, const Product *p, const Pointers *at)
+{
+    const struct RtGpuProducts *all = rt->gpu->products;
+    const EightBits *eight = p->eight;
+    const float one = 1, zero = 0;
+    encode(rt, &eight->operand[A], p->swapped ? at->b : at->a);
+    encode(rt, &eight->operand[B], p->swapped ? at->a : at->b);
+    return all->cublasLtMatmul(all->handle, eight->request.description, &one,
+                               rt->gpu->encode_space + eight->operand[A].codes, eight->operand[A].layout,
+                               rt->gpu->encode_space + eight->operand[B].codes, eight->operand[B].layout,
+                               p->shape.accumulate ? &one : &zero, at->c, p->layout[C], at->c, p->layout[C],
+                               &eight->algorithm, rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
+}
+
+/* Sets where scales are, and finds a kernel; false if there is none. */
+static bool prepare(Rt *rt, const Product *p)
+{
+    enum { ALIGNED = 3 }; /* the number of operands' alignment to 16 bytes */
+    const struct RtGpuProducts *all = rt->gpu->products;
+    EightBits *eight = p->eight;
+    bool good = true;
+    for (int i = 0; i < 2; i++) {
+        Encoded *operand = &eight->operand[i];
+        const void *scales = rt->gpu->encode_space + operand->scales;
+        operand->kernel =
+            rt_gpu_kernel(rt, is_by_terms(&operand->encoding) ? "rt_encode_by_terms" : "rt_encode_by_lines");
+        good =
+            good && rt_product_set(all, &eight->request,
+                                   i == A ? CUBLASLT_MATMUL_DESC_A_SCALE_POINTER : CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                                   &scales, sizeof scales);
+    }
+    const cublasLtMatrixLayout_t layout[] = { eight->operand[A].layout, eight->operand[B].layout, p->layout[C] };
+    cublasLtMatmulHeuristicResult_t found;
+    if (!good || rt_product_kernels(all, p, &eight->request, layout, ALIGNED, 1, &found, NULL) == 0)
+        return false;
+    eight->algorithm = found.algo;
+    return true;
+}
+
+/* --- A trial -------------------------------------------------------------------------------- */
+
+typedef struct {
+    Product *product;
+    Pointers at;
+    void *other; /* a second C */
+    int64_t bytes;
+} Trial;
+
+/* 32 random bits (xorshift32, https://doi.org/10.18637/jss.v008.i14). */
+static uint32_t draw(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+/* Numbers of e4m3 times powers of two, as bf16.  Runs have a size of their own, of which large ones are rare, so that
+ * blocks along either stride have scales that differ. */
+static void fill(Rt *rt, char *to, int64_t bytes)
+{
+    enum { RUN = 128, RUNS = 1021, SOME = RUN * RUNS, MOST = 9 };
+    uint16_t *some = rt_allocate(SOME, sizeof *some);
+    uint32_t state = 2463534242u;
+    for (int run = 0; run < RUNS; run++) {
+        int exponent = 0;
+        while (exponent < MOST && draw(&state) >> 31)
+            exponent++;
+        for (int i = 0; i < RUN; i++) {
+            const uint32_t bits = draw(&state);
+            some[run * RUN + i] =
+                (uint16_t)((bits & 0x8000) | (uint32_t)(127 - 8 + exponent) << 7 | (bits >> 16 & 0x70));
+        }
+    }
+    for (int64_t done = 0; done < bytes; done += SOME * 2) {
+        const int64_t next = bytes - done < SOME * 2 ? bytes - done : SOME * 2;
+        rt_gpu_check(rt, cudaMemcpyAsync(to + done, some, (size_t)next, cudaMemcpyHostToDevice, rt->gpu->compute),
+                     "copy to its memory");
+    }
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
+    free(some);
+}
+
+/* False if it does not fit in the arena. */
+static bool open_trial(Rt *rt, Product *p, Trial *t)
+{
+    *t = (Trial){ .product = p, .bytes = rt_product_result_bytes(&p->shape) };
+    char *rest = rt_product_place(rt, &p->shape, true, &t->at);
+    t->other = rest;
+    if (!rest || rest + t->bytes > rt->arena + rt_arena_bytes(rt))
+        return false;
+    fill(rt, rt->arena, rest - rt->arena);
+    return true;
+}
+
+static bool queue(Rt *rt, void *data)
+{
+    const Trial *t = data;
+    rt_product_queue(rt, t->product, &t->at);
+    return true;
+}
+
+static bool queue_plain(Rt *rt, const Trial *t, void *c, bool in_eight)
+{
+    const Product *p = t->product;
+    const Pointers plain = { .a = t->at.a, .b = t->at.b, .c = c };
+    rt_zero_bytes(rt, c, t->bytes);
+    if (in_eight)
+        return rt_eight_run(rt, p, &plain) == CUBLAS_STATUS_SUCCESS;
+    return rt_product_plain(rt, t->product, &plain) == CUBLAS_STATUS_SUCCESS;
+}
+
+static void *downloaded(Rt *rt, const void *at, int64_t bytes)
+{
+    void *copy = rt_allocate(bytes, 1);
+    rt_gpu_check(rt, cudaMemcpyAsync(copy, at, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
+                 "copy from its memory");
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
+    return copy;
+}
+
+static double element(RtType type, const void *values, int64_t i)
+{
+    return type == RT_F32 ? (double)((const float *)values)[i]
+                          : (double)rt_float_of_bf16(((const uint16_t *)values)[i]);
+}
+
+/* Row by row.  Sums of products of 4 bits each are nearly exact in 16 bits; in 8, a tensor core adds 14 bits or more of
+ * each term (DeepSeek-V3, section 3.3.2), and results in bf16 are rounded to 2^-9.  A scale that belongs to another
+ * block changes a row by at least a half of its terms' part in it. */
+static bool are_equal(const RtProductShape *s, const void *a, const void *b)
+{
+    const double share = 1.0 / 64;
+    for (int64_t row = 0; row < s->m; row++) {
+        double size = 0, difference = 0;
+        for (int64_t column = 0; column < s->n; column++) {
+            const int64_t i = row * s->c.row + column * s->c.column;
+            const double x = element(s->c.type, a, i), y = element(s->c.type, b, i);
+            size += x * x;
+            difference += (x - y) * (x - y);
+        }
+        if (!(sqrt(difference) <= share * sqrt(size)))
+            return false;
+    }
+    return true;
+}
+
+static bool is_right(Rt *rt, const Trial *t)
+{
+    if (!queue_plain(rt, t, t->other, false) || !queue_plain(rt, t, t->at.c, true))
+        return false;
+    void *in_16 = downloaded(rt, t->other, t->bytes), *in_8 = downloaded(rt, t->at.c, t->bytes);
+    bool same = are_equal(&t->product->shape, in_16, in_8) && queue_plain(rt, t, t->at.c, true);
+    if (same) {
+        void *again = downloaded(rt, t->at.c, t->bytes);
+        same = memcmp(again, in_8, (size_t)t->bytes) == 0;
+        free(again);
+    }
+    free(in_16);
+    free(in_8);
+    return same;
+}
+
+/* --- Choices -------------------------------------------------------------------------------- */
+
+/* Are 8 bits right, and faster, as the product is computed with its epilogue?  Said for those who read it. */
+static bool is_better(Rt *rt, Trial *t)
+{
+    const double least_gain = 0.97;
+    const RtProductShape *s = &t->product->shape;
+    if (!is_right(rt, t)) {
+        rt_note("products: %lld x %lld x %lld in 8 bits is not what it is in 16 bits: 16 bits are used",
+                (long long)s->m, (long long)s->n, (long long)s->k);
+        return false;
+    }
+    t->product->eight->is_used = true;
+    const double in_8 = rt_gpu_time(rt, queue, t);
+    t->product->eight->is_used = false;
+    const double in_16 = rt_gpu_time(rt, queue, t);
+    rt_note("products: %lld x %lld x %lld: %.3f ms in 8 bits, %.3f ms in 16", (long long)s->m, (long long)s->n,
+            (long long)s->k, in_8, in_16);
+    return in_8 < least_gain * in_16;
+}
+
+static bool choose(Rt *rt, const char *folder, Product *p, int *tried)
+{
+    char *text = rt_product_text(rt, &p->shape, true), *key = rt_cache_key(1, (const char *const[]){ text }, "fp8");
+    size_t bytes = 0;
+    char *kept = rt_cache_find(folder, key, &bytes), answer = kept ? *kept : 'n';
+    Trial t;
+    if (!kept && open_trial(rt, p, &t)) {
+        (*tried)++;
+        answer = is_better(rt, &t) ? 'y' : 'n';
+        rt_cache_keep(folder, key, &answer, 1);
+    }
+    free(kept);
+    free(key);
+    free(text);
+    return answer == 'y';
+}
+
+/* Takes memory for the largest pair of operands of those that are `wanted`, or of all; false if it is not there. */
+static bool take_memory(Rt *rt, const bool wanted[])
+{
+    const struct RtGpuProducts *all = rt->gpu->products;
+    int64_t bytes = 0;
+    for (int i = 0; i < all->count; i++)
+        if (all->product[i].eight && (!wanted || wanted[i]) && all->product[i].eight->bytes > bytes)
+            bytes = all->product[i].eight->bytes;
+    rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
+    void *memory = NULL;
+    const bool is_there =
+        rt_gpu_free_memory(rt) >= bytes && bytes > 0 && cudaMalloc(&memory, (size_t)bytes) == cudaSuccess;
+    rt->gpu->encode_space = memory;
+    rt->gpu->encode_bytes = is_there ? bytes : 0;
+    return rt_comm_max(rt, is_there ? 0 : 1) == 0;
+}
+
+/* On all ranks, or on none. */
+static int use(Rt *rt, const bool chosen[])
+{
+    const struct RtGpuProducts *all = rt->gpu->products;
+    const bool has_memory = take_memory(rt, chosen);
+    int used = 0;
+    for (int i = 0; i < all->count; i++) {
+        const Product *p = &all->product[i];
+        const bool is_ready = has_memory && chosen[i] && prepare(rt, p);
+        if (rt_comm_max(rt, is_ready ? 0 : 1) > 0)
+            continue;
+        p->eight->is_used = true;
+        used++;
+    }
+    return used;
+}
+
+void rt_gpu_eights_choose(Rt *rt)
+{
+    const struct RtGpuProducts *all = rt->gpu->products;
+    int described = 0, tried = 0;
+    for (int i = 0; i < all->count; i++)
+        described += all->product[i].eight != NULL;
+    if (rt_comm_max(rt, -(double)described) >= 0 || !take_memory(rt, NULL))
+        return;
+    char *folder = rt_cache_folder(rt->gpu->options.kernel_cache);
+    bool *chosen = rt_allocate(all->count, sizeof *chosen);
+    RtCacheLock lock = rt_cache_lock(folder, "fp8");
+    for (int i = 0; i < all->count; i++)
+        chosen[i] =
+            all->product[i].eight && prepare(rt, &all->product[i]) && choose(rt, folder, &all->product[i], &tried);
+    rt_cache_unlock(&lock);
+    if (rt->ranks > 1)
+        rt_gpu_agree(rt, all->cublasLtGetVersion(), chosen, (int64_t)sizeof *chosen * all->count);
+    const int used = use(rt, chosen);
+    if (tried)
+        rt_zero(rt, 0, rt_arena_bytes(rt));
+    rt_note("products: %d of %d in 8 bits (--no-fp8: none)", used, described);
+    free(chosen);
+    free(folder);
+}

@@ -1,0 +1,170 @@
+"""Products of numbers of 8 bits: taken where they are right and faster, and otherwise left alone; on one rank and on several."""
+import re
+import shutil
+
+import pytest
+from conftest import BUILD, Trainer, emulated, planned_bytes, read_log, start
+from test_one_rank import assert_same, train
+from test_ranks import run
+
+STEPS = 5
+FAST = {"EMULATED_FP8": "fast"}  # 16 bits are slow
+
+MODEL = """
+dim batch
+dim seq   = 128
+dim embed = 128
+dim ff    = FF
+dim vocab = 240
+
+block mlp(x: [..., embed]) {
+    param up   : [embed, ff] = normal(0.02)
+    param bias : [ff]        = zeros
+    param down : [ff, embed] = normal(0.02)
+    return dot(gelu_tanh(dot(x, up, embed) + bias), down, ff)
+}
+
+model m {
+    input tokens : i32[batch, seq]
+    input labels : i32[batch, seq] = next(tokens)
+    param wte    : [vocab, embed]  = normal(0.02)
+    x = wte[vocab = tokens]
+    repeat 2 {
+        x = x + (mlp(x) as h)
+    }
+    loss mean(cross_entropy(dot(x, wte, embed), labels, vocab))
+}
+
+train {
+    optimizer = adamw(lr = 1e-3)
+    precision = fp8
+    batch     = 2
+}
+
+parallel {
+    mesh dp = 1
+    shard batch over dp
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """made(target, *options, ff=256): its trainer, made once."""
+    trainers = {}
+
+    def make(target, *options, ff=256):
+        key = (target, options, ff)
+        if key not in trainers:
+            folder = tmp_path_factory.mktemp("fp8")
+            (folder / "m.mdl").write_text(MODEL.replace("FF", str(ff)))
+            flags = "-O0 -rdynamic" if target == "cuda" else "-O0"
+            start([BUILD / "mpc", "compile", "m.mdl", "--target", target, f"--cflags={flags}", *options, "-o", folder], folder)
+            trainers[key] = Trainer(folder, target, None)
+        return trainers[key]
+    return make
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """A cache of compiled kernels."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture
+def own_cache(kernels, tmp_path):
+    """The compiled kernels without what was found about products."""
+    folder = tmp_path / "cache"
+    shutil.copytree(kernels, folder)
+    yield folder
+    for path in folder.iterdir():
+        if path.suffix not in (".fp8", ".product"):
+            shutil.copy(path, kernels)
+
+
+def said(trainer, data, folder, *options, environment=FAST, status=0):
+    """(what is said of products, the whole, the log)"""
+    folder.mkdir(exist_ok=True)
+    done = start(trainer.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "log", "--overwrite", *options),
+                 folder, status, environment=environment.items())
+    return [line for line in done.stderr.splitlines() if line.startswith("products:")], done.stderr, read_log(folder / "log")
+
+
+def bits(log):
+    return [(line["loss"], line["grad_norm"]) for line in log]
+
+
+def in_eight_bits(notes):
+    return tuple(map(int, re.search(r"^products: (\d+) of (\d+) in 8 bits \(--no-fp8: none\)$", notes[-1], re.M).groups()))
+
+
+@pytest.mark.parametrize("ff", [256, 208])  # 208: the last tile of lines is not full, and ff has no blocks of 128
+def test_training(ff, made, data, tmp_path, own_cache):
+    trainer = Trainer(made("cuda", ff=ff).folder, "cuda", own_cache)
+    reference = train(made("c", ff=ff), data, tmp_path / "c")
+    notes, _, log = said(trainer, data, tmp_path / "cuda")
+    used, described = in_eight_bits(notes)
+    assert used == described == (6 if ff == 208 else 9) and len(notes) == described + 1
+    assert all(re.search(r"\d+ x \d+ x \d+: \S+ ms in 8 bits, \S+ ms in 16$", note) for note in notes[:-1]), notes
+    assert_same(log, reference, "fp8")
+    assert bits(said(trainer, data, tmp_path / "graphless", "--no-graph")[2]) == bits(log)
+    own = said(trainer, data, tmp_path / "own", "--no-fp8")
+    assert not own[0]
+    assert_same(own[2], reference, "fp8")
+
+
+@emulated
+def test_where_it_does_not_help(made, data, tmp_path, own_cache):
+    """It is not taken, whatever is wrong with it, and products in 16 bits give the bits that they give without it."""
+    trainer = Trainer(made("cuda").folder, "cuda", own_cache)
+    own = bits(said(trainer, data, tmp_path / "own", "--no-fp8", environment={})[2])
+    not_right = "in 8 bits is not what it is in 16 bits: 16 bits are used"
+    for how, first in (("none", "0 of"), ("slow", "0 of"), ("wrong", not_right), ("varies", not_right), ("unknown", None)):
+        for path in own_cache.glob("*.fp8"):
+            path.unlink()
+        notes, text, log = said(trainer, data, tmp_path / how, environment={"EMULATED_FP8": how})
+        assert any(first in note for note in notes) if first else not notes, (how, notes)
+        assert bits(log) == own and "33.55 MB workspace of libraries" in text, how
+
+
+@emulated
+def test_the_answer_is_kept(made, data, tmp_path, own_cache):
+    """A later start does not try again: what it would find now does not count."""
+    trainer = Trainer(made("cuda").folder, "cuda", own_cache)
+    first = said(trainer, data, tmp_path / "first")
+    kept = sorted(path.name for path in own_cache.glob("*.fp8"))
+    second = said(trainer, data, tmp_path / "second", environment={"EMULATED_FP8": "slow"})
+    assert kept and len(second[0]) == 1 and in_eight_bits(second[0]) == in_eight_bits(first[0]) and bits(second[2]) == bits(first[2])
+    assert sorted(path.name for path in own_cache.glob("*.fp8")) == kept
+
+
+@emulated
+def test_memory(made, data, tmp_path, own_cache):
+    """Encoded operands are beside the planned memory, in the log; without room 16 bits are used."""
+    trainer = Trainer(made("cuda").folder, "cuda", own_cache)
+    _, _, log = said(trainer, data, tmp_path / "much")
+    codes = 2 * 128 * 128 + 2 * 128 * 256  # of the largest pair: a byte each, and 4 for the scale of each 128
+    assert log[-1]["peak_bytes"] == planned_bytes(trainer) + codes + codes // 32
+    little = {**FAST, "EMULATED_BYTES": str(planned_bytes(trainer) + (1 << 30) + 50_000)}
+    notes, text, _ = said(trainer, data, tmp_path / "little", environment=little)
+    assert not notes and "33.55 MB workspace of libraries" in text
+
+
+@emulated
+def test_ranks(made, data, tmp_path, own_cache):
+    """All ranks use it, or none does: what they compute redundantly stays equal."""
+    reference = said(Trainer(made("cuda").folder, "cuda", own_cache), data, tmp_path / "one")[2]
+    trainer = Trainer(made("cuda", "--mesh", "dp=2").folder, "cuda", own_cache)
+    done = run(trainer, "dp=2", data, tmp_path / "two", steps=STEPS, of_rank="export EMULATED_FP8=fast;")
+    assert in_eight_bits([done.stderr]) == (7, 7)
+    assert_same(read_log(tmp_path / "two/log"), reference, "fp8")
+    done = run(trainer, "dp=2", data, tmp_path / "half", steps=STEPS,
+               of_rank="export EMULATED_FP8=fast; test $OMPI_COMM_WORLD_RANK = 1 && export EMULATED_FP8=unknown;")
+    assert "in 8 bits" not in done.stderr
+    assert_same(read_log(tmp_path / "half/log"), reference, "fp8")
+
+
+def test_the_option_has_an_effect(compiled, data, tmp_path):
+    trainer = compiled("chars", "cuda", (("precision", "bf16"),))
+    done = start(trainer.command("--data", data, "--steps", 1, "--no-fp8"), tmp_path, 2)
+    assert "--no-fp8 has no effect: the model was compiled with precision = bf16" in done.stderr
