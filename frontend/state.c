@@ -103,24 +103,35 @@ static bool sums_batch(const Update *u, const Value *value)
            (op->kind == OP_sum || op->kind == OP_dot) && has_name(&op->attrs.over, u->l->m->batch);
 }
 
-static Value *statistic_of(Update *u, Value *value)
+/* `seen` takes the place of the value in the model, and is summed over the batch. */
+static Value *statistic_of(Update *u, Value *value, Value *seen)
 {
     const Type *state = &u->symbol->state->type;
+    if (!seen)
+        return NULL;
     if (u->statistic)
-        return refuse(u, "a state for each", "has two sums over the batch");
+        return refuse(u, "a state for each", "reads more than one sum over the batch or parameter");
     if (value->type.dtype != F32 || dims_lacking(state, &value->type).count || dims_lacking(&value->type, state).count)
         return refuse(u,
                       arena_text(u->l->arena, "sum over all other dims at once, %s, of floating-point numbers",
                                  dims_text(u->l, state)),
                       "needs a sum over the batch with the dims of the state");
-    u->statistic = value;
+    u->statistic = seen;
     Statistic *place = NEW(u->l->arena, Statistic);
-    *place = (Statistic){ value->def->loc, u->l->statistics };
+    *place = (Statistic){ seen->def->loc, u->l->statistics };
     u->l->statistics = place;
     Value *own = add_param(u->l->m, u->f, fresh_name(u->l->m), u->f->params.at[0]->type);
     own->port = (Port){ .kind = PORT_GRADIENT, .of = u->symbol->state->port.of };
     map_put(&u->copies, value, own);
     return own;
+}
+
+/* A parameter is the sum over all micro-batches of it times their shares of the batch. */
+static Value *share_of(Update *u, Value *param)
+{
+    Lower *l = u->l;
+    const double share = (double)l->batch_size / (double)l->m->train.batch;
+    return EMIT(l, OP_mul, NO_ATTRS, param, emit_number(l, share, F32));
 }
 
 /* The value in @update.NAME. */
@@ -132,15 +143,17 @@ static Value *copy(Update *u, Value *value)
         return own;
     const bool fed = is_fed(u, value);
     if (fed && sums_batch(u, value))
-        return statistic_of(u, value);
+        return statistic_of(u, value, value);
+    if (!op && value->port.kind == PORT_PARAM && u->l->batch)
+        return statistic_of(u, value, share_of(u, value));
     if (!op || op->results.count != 1 ||
         (info(op)->family != LEAF && info(op)->family != POINTWISE && op->kind != OP_sum && op->kind != OP_max &&
          op->kind != OP_min))
         return refuse(u,
-                      fed ? arena_text(u->l->arena, "it may read '%s', numbers, and one sum or mean over '%s'",
+                      fed ? arena_text(u->l->arena, "it may read '%s', numbers, and one sum or mean over '%s' or one parameter",
                                        u->ast->name, u->l->m->batch ? u->l->m->batch : "the batch")
                           : NULL,
-                      fed ? "reads more than its state and a sum over the batch"
+                      fed ? "reads more than its state and a sum over the batch or a parameter"
                           : "takes functions of single elements, sum, mean, max and min");
     if (op->kind == OP_reorder)
         return copy(u, arg(op, 0));

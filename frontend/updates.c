@@ -283,12 +283,18 @@ static Func *lower_optimizer(Update *u)
     return u->f;
 }
 
-static bool same_matrix(Matrix a, Matrix b)
+static bool same_names(const Names *a, const Names *b)
 {
-    bool same = a.in.count == b.in.count;
-    for (int i = 0; i < a.in.count && same; i++)
-        same = a.in.name[i] == b.in.name[i];
+    bool same = a->count == b->count;
+    for (int i = 0; i < a->count && same; i++)
+        same = a->name[i] == b->name[i];
     return same;
+}
+
+/* Other dims, which count matrices, are then the same too. */
+static bool same_matrix(const Matrix *a, const Matrix *b)
+{
+    return same_names(&a->in, &b->in) && same_names(&a->out, &b->out);
 }
 
 static Loc chosen_at(const Lower *l, const Group *group)
@@ -320,10 +326,12 @@ void lower_updates(Lower *l)
     for (Param *param = l->m->params; param; param = param->next) {
         Update u = { .l = l, .group = group_for(l, param), .param = param, .decays = param->decay };
         u.matrix = matrix_of(l, param);
-        for (const Param *other = l->m->params; other != param && !param->update; other = other->next)
+        for (const Param *other = l->m->params; other != param && !param->update; other = other->next) {
+            const Matrix like = matrix_of(l, other);
             if (!other->frozen && !other->state && other->decay == u.decays && type_equal(&other->type, &param->type) &&
-                group_for(l, other) == u.group && same_matrix(matrix_of(l, other), u.matrix))
+                group_for(l, other) == u.group && same_matrix(&like, &u.matrix))
                 param->update = other->update;
+        }
         if (param->frozen || param->state || param->update)
             continue;
         if (l->diags->errors == refused)

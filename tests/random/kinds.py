@@ -189,6 +189,8 @@ KINDS = {
                              "nobody has computed", "crash", drawn=False, later=True),
     "copied_message": Kind("a copy of a message's result, behind the wait for it, is looked at before it has a place", "has no storage", drawn=False,
                            later=True),
+    "shared_optimizer": Kind("adafactor of one matrix for each expert, beside a parameter of the same type that is one matrix", "wrong", drawn=False,
+                             later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
