@@ -150,7 +150,8 @@ static Value *copy(Update *u, Value *value)
         (info(op)->family != LEAF && info(op)->family != POINTWISE && op->kind != OP_sum && op->kind != OP_max &&
          op->kind != OP_min))
         return refuse(u,
-                      fed ? arena_text(u->l->arena, "it may read '%s', numbers, and one sum or mean over '%s' or one parameter",
+                      fed ? arena_text(u->l->arena,
+                                       "it may read '%s', numbers, and one sum or mean over '%s' or one parameter",
                                        u->ast->name, u->l->m->batch ? u->l->m->batch : "the batch")
                           : NULL,
                       fed ? "reads more than its state and a sum over the batch or a parameter"

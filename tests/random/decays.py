@@ -173,7 +173,8 @@ class Walk:
         for side in sides:
             over = [d.name for d in e.arguments[2:]]
             self.contract(side, over)
-            self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over))
+            if over:  # else it multiplies single elements
+                self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over))
         return self.together([without(side, over) for side in sides])
 
     def call_attend(self, e, values, path):

@@ -255,7 +255,7 @@ class Drawing:
 
 
     def remember(self, scope):
-        """A state: a running mean of a value over the batch, which moves another."""
+        """A state: a running mean of a value over the batch, or of a parameter, which moves another."""
         fits = [x for x in scope.all() if "batch" in x.dims and len(x.dims) > 1 and OPEN not in x.dims
                 and x.name not in self.state.entropies]
         local = scope.pick(fits)
@@ -265,8 +265,12 @@ class Drawing:
         name, rest = self.state.fresh("s"), [d for d in sorted(local.dims) if d not in dims]
         scope.params.append(Param([name], TypeOf(dims), Name(self.draw.choice(["zeros", "ones"])), state=True))
         seen = call(self.draw.choice(["mean", "sum"]), scope.read(local).expression, *rest)
+        mover = Name(name)
+        if self.draw.random() < 0.25:  # as of a target network
+            weight = scope.param(frozenset(dims), 0.5)
+            seen, mover = weight.expression, binary("+", weight.expression, mover)
         seen = call("tanh", seen) if self.draw.random() < 0.5 else binary("*", seen, 0.25)
-        moved = binary(self.draw.choice("+-*"), scope.read(local).expression, Name(name))
+        moved = binary(self.draw.choice("+-*"), scope.read(local).expression, mover)
         scope.body.append(Update(name, binary("+", binary("*", Name(name), 0.5), seen)))
         scope.assign(self.state.fresh("v"), Value(moved, local.dims, "f32", local.scale + 1))
 
