@@ -252,6 +252,21 @@ static Operand fold(Lower *l, const Ast *ast, int n, const Constant numbers[])
     return wrong;
 }
 
+/* a - a / b * b, of whole numbers */
+static Operand remainder_of(Lower *l, Loc at, const Ast *const asts[2], const Operand operands[2])
+{
+    const Operand quotient = combine(l, OP_div, at, "divide", asts, operands);
+    if (quotient.kind == WRONG)
+        return wrong;
+    if (quotient.value->type.dtype != I32) {
+        complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., i32) both" },
+                 "'%%' takes whole numbers, not floating-point ones");
+        return wrong;
+    }
+    const Operand whole = combine(l, OP_mul, at, "multiply", asts, (Operand[]){ quotient, operands[1] });
+    return whole.kind == WRONG ? wrong : combine(l, OP_sub, at, "subtract", asts, (Operand[]){ operands[0], whole });
+}
+
 static Operand lower_binary(Lower *l, const Ast *ast)
 {
     const Ast *const asts[] = { ast->child, ast->child->next };
@@ -263,11 +278,8 @@ static Operand lower_binary(Lower *l, const Ast *ast)
         return wrong;
     if (operands[0].kind == NUMBER && operands[1].kind == NUMBER)
         return fold(l, ast, 2, (Constant[]){ operands[0].number, operands[1].number });
-    if (i == sizeof signs / sizeof signs[0]) {
-        complain(l, (Where){ .at = ast->name_loc, .help = "x - x / n * n, of i32, is the remainder" },
-                 "'%s' takes numbers that are known at compile time", ast->name);
-        return wrong;
-    }
+    if (i == sizeof signs / sizeof signs[0])
+        return remainder_of(l, ast->name_loc, asts, operands);
     return combine(l, signs[i].kind, ast->name_loc, signs[i].verb, asts, operands);
 }
 

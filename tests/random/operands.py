@@ -206,7 +206,7 @@ class Operands:
             expression = binary("*", binary("+", expression, 40503), 1_000_003)
         if way in ("remainder", "hashed"):
             quotient = binary("*", binary("/", expression, size), size)
-            expression = binary("-", expression, quotient)
+            expression = binary("%", expression, size) if self.draw.random() < 0.5 else binary("-", expression, quotient)
             expression = call("maximum", expression, 0) if way == "hashed" else expression
         elif way == "minimum":
             expression = call("minimum", expression, size - 1)

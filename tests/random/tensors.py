@@ -147,6 +147,12 @@ def divide(a, b):
     return torch.where(b == 0, 0, torch.div(a, torch.where(b == 0, 1, b), rounding_mode="trunc"))
 
 
+def remainder(a, b):
+    if a.dtype.is_floating_point:
+        raise Wrong("% of floating-point numbers")
+    return torch.where(b == 0, a, torch.fmod(a, torch.where(b == 0, 1, b)))
+
+
 def larger(a, b):
     """Equal operands share the gradient."""
     if not a.dtype.is_floating_point:
@@ -160,7 +166,7 @@ def smaller(a, b):
     return torch.where(a < b, a, torch.where(b < a, b, 0.5 * (a + b)))
 
 
-BINARY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": divide, "^": torch.pow,
+BINARY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": divide, "%": remainder, "^": torch.pow,
           "maximum": larger, "minimum": smaller,
           "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
           "==": lambda a, b: a == b, "!=": lambda a, b: a != b}
