@@ -450,9 +450,9 @@ CALL(dot)
     return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = a->dims }, a->x[0], a->x[1]));
 }
 
-CALL(softmax) { return tensor_operand(softmax(l, a->x[0], a->dims.name[0])); }
-CALL(logsumexp) { return tensor_operand(logsumexp(l, a->x[0], a->dims.name[0])); }
-CALL(log_softmax) { return tensor_operand(log_softmax(l, a->x[0], a->dims.name[0])); }
+CALL(softmax) { return tensor_operand(softmax(l, a->x[0], a->dims)); }
+CALL(logsumexp) { return tensor_operand(logsumexp(l, a->x[0], a->dims)); }
+CALL(log_softmax) { return tensor_operand(log_softmax(l, a->x[0], a->dims)); }
 
 static bool eps_argument(Lower *l, const Arguments *a, double *eps)
 {
@@ -467,13 +467,13 @@ static bool eps_argument(Lower *l, const Arguments *a, double *eps)
 CALL(layernorm)
 {
     double eps;
-    return eps_argument(l, a, &eps) ? tensor_operand(layernorm(l, a->x[0], a->dims.name[0], eps)) : wrong;
+    return eps_argument(l, a, &eps) ? tensor_operand(layernorm(l, a->x[0], a->dims, eps)) : wrong;
 }
 
 CALL(rmsnorm)
 {
     double eps;
-    return eps_argument(l, a, &eps) ? tensor_operand(rmsnorm(l, a->x[0], a->dims.name[0], eps)) : wrong;
+    return eps_argument(l, a, &eps) ? tensor_operand(rmsnorm(l, a->x[0], a->dims, eps)) : wrong;
 }
 
 static bool labels_fit(Lower *l, const Arguments *a)

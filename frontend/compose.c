@@ -35,55 +35,57 @@ static double count_over(const Lower *l, const Value *x, Names dims)
 
 Value *mean_over(Lower *l, Value *x, Names dims) { return times(l, sum_over(l, x, dims), 1 / count_over(l, x, dims)); }
 
-/* x minus its maximum along dim */
-static Value *below_largest(Lower *l, Value *x, Name dim)
+/* x minus its maximum along the dims */
+static Value *below_largest(Lower *l, Value *x, Names dims)
 {
     x = emit_f32(l, x);
-    Value *largest = one(l, OP_stop_gradient, EMIT(l, OP_max, (Attrs){ .over = only(dim) }, x));
+    Value *largest = one(l, OP_stop_gradient, EMIT(l, OP_max, (Attrs){ .over = dims }, x));
     return two(l, OP_sub, x, largest);
 }
 
-Value *softmax(Lower *l, Value *x, Name dim)
+Value *softmax(Lower *l, Value *x, Names dims)
 {
-    Value *e = one(l, OP_exp, below_largest(l, x, dim));
-    return two(l, OP_div, e, sum_over(l, e, only(dim)));
+    Value *e = one(l, OP_exp, below_largest(l, x, dims));
+    return two(l, OP_div, e, sum_over(l, e, dims));
 }
 
-Value *log_softmax(Lower *l, Value *x, Name dim)
+Value *log_softmax(Lower *l, Value *x, Names dims)
 {
-    Value *z = below_largest(l, x, dim);
-    return two(l, OP_sub, z, one(l, OP_log, sum_over(l, one(l, OP_exp, z), only(dim))));
+    Value *z = below_largest(l, x, dims);
+    return two(l, OP_sub, z, one(l, OP_log, sum_over(l, one(l, OP_exp, z), dims)));
 }
 
 /* Of minus infinities it is minus infinity. */
-Value *logsumexp(Lower *l, Value *x, Name dim)
+Value *logsumexp(Lower *l, Value *x, Names dims)
 {
     x = emit_f32(l, x);
-    Value *most = two(l, OP_maximum, EMIT(l, OP_max, (Attrs){ .over = only(dim) }, x), emit_number(l, -FLT_MAX, F32));
+    Value *most = two(l, OP_maximum, EMIT(l, OP_max, (Attrs){ .over = dims }, x), emit_number(l, -FLT_MAX, F32));
     most = one(l, OP_stop_gradient, most);
-    Value *sum = sum_over(l, one(l, OP_exp, two(l, OP_sub, x, most)), only(dim));
+    Value *sum = sum_over(l, one(l, OP_exp, two(l, OP_sub, x, most)), dims);
     return two(l, OP_add, one(l, OP_log, sum), most);
 }
 
-/* The mean along a normalised dim, independent of the batch. */
-static Value *mean_along(Lower *l, Value *x, Name dim)
+/* The mean along normalised dims, independent of the batch. */
+static Value *mean_along(Lower *l, Value *x, Names dims)
 {
-    double size = x ? (double)x->type.dim[find_dim(&x->type, dim)].size : 1;
-    return times(l, sum_over(l, x, only(dim)), 1 / size);
+    double size = 1;
+    for (int i = 0; i < dims.count && x; i++)
+        size *= (double)x->type.dim[find_dim(&x->type, dims.name[i])].size;
+    return times(l, sum_over(l, x, dims), 1 / size);
 }
 
 /* x / sqrt(mean(x^2) + eps) */
-Value *rmsnorm(Lower *l, Value *x, Name dim, double eps)
+Value *rmsnorm(Lower *l, Value *x, Names dims, double eps)
 {
     x = emit_f32(l, x);
-    Value *variance = mean_along(l, one(l, OP_square, x), dim);
+    Value *variance = mean_along(l, one(l, OP_square, x), dims);
     return two(l, OP_mul, x, one(l, OP_rsqrt, two(l, OP_add, variance, emit_number(l, eps, F32))));
 }
 
-Value *layernorm(Lower *l, Value *x, Name dim, double eps)
+Value *layernorm(Lower *l, Value *x, Names dims, double eps)
 {
     x = emit_f32(l, x);
-    return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dim)), dim, eps);
+    return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dims)), dims, eps);
 }
 
 /* --- Attention without a kernel ---------------------------------------------------------------- */
@@ -128,7 +130,8 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Val
     Value *seen = both(l, near_keys(l, attrs, &seq, &key), same);
     if (seen)
         scores = EMIT(l, OP_where, NO_ATTRS, seen, scores, emit_number(l, -INFINITY, F32));
-    Value *weights = bias || sinks ? softmax_of_some(l, scores, attrs->key, sinks) : softmax(l, scores, attrs->key);
+    Value *weights =
+        bias || sinks ? softmax_of_some(l, scores, attrs->key, sinks) : softmax(l, scores, only(attrs->key));
     Value *y = EMIT(l, OP_dot, (Attrs){ .over = only(attrs->key) }, weights, v);
     return y ? reorder(l, y, &q->type) : NULL;
 }
@@ -196,7 +199,7 @@ Value *pick(Lower *l, Value *x, Value *index, Dim along)
 /* log(sum exp z) - z at the label, with z the logits minus their maximum */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore)
 {
-    Value *z = below_largest(l, logits, dim);
+    Value *z = below_largest(l, logits, only(dim));
     Value *log_sum = one(l, OP_log, sum_over(l, one(l, OP_exp, z), only(dim)));
     Dim along = logits ? logits->type.dim[find_dim(&logits->type, dim)] : (Dim){ 0 };
     Value *is_label = two(l, OP_eq, labels, logits ? emit_iota(l, along) : NULL);

@@ -6,11 +6,11 @@
 
 Value *sum_over(Lower *l, Value *x, Names dims);
 Value *mean_over(Lower *l, Value *x, Names dims);
-Value *softmax(Lower *l, Value *x, Name dim);
-Value *log_softmax(Lower *l, Value *x, Name dim);
-Value *logsumexp(Lower *l, Value *x, Name dim);
-Value *layernorm(Lower *l, Value *x, Name dim, double eps);
-Value *rmsnorm(Lower *l, Value *x, Name dim, double eps);
+Value *softmax(Lower *l, Value *x, Names dims);
+Value *log_softmax(Lower *l, Value *x, Names dims);
+Value *logsumexp(Lower *l, Value *x, Names dims);
+Value *layernorm(Lower *l, Value *x, Names dims, double eps);
+Value *rmsnorm(Lower *l, Value *x, Names dims, double eps);
 Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Value *const segments[2], Value *bias,
                  Value *sinks); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);

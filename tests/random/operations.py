@@ -128,10 +128,11 @@ class Operations(Shapes):
         known = self.scope.known_dims(x.dims)
         if not known:
             return None
-        dim, name = self.draw.choice(known), self.draw.choice(["softmax", "log_softmax", "layernorm", "rmsnorm"])
+        dims, name = self.scope.some(known, 1, self.draw.choice([1, 1, 1, 2, 3])), self.draw.choice(["softmax", "log_softmax", "layernorm", "rmsnorm"])
+        dim = dims[0]
         if name in ("softmax", "log_softmax"):
-            return Value(call(name, x.expression, dim), x.dims, "f32", 0.5 if name == "softmax" else x.scale + 1)
-        normal = call(name, x.expression, dim, eps=self.draw.choice([Number("0.1"), Number("1e-2")]))
+            return Value(call(name, x.expression, *dims), x.dims, "f32", 0.5 if name == "softmax" else x.scale + 1)
+        normal = call(name, x.expression, *dims, eps=self.draw.choice([Number("0.1"), Number("1e-2")]))
         if self.draw.random() < 0.5 or dim == "batch":
             return Value(normal, x.dims, "f32", 1.0)
         return Value(binary("*", normal, self.scope.param([dim], 0.6).expression), x.dims, "f32", 1.0)

@@ -256,8 +256,12 @@ def dot(a, b, over):
     return Tensor(torch.einsum(f"{word[0]},{word[1]}->{word[2]}", a.data, b.data), kept)
 
 
-def along(function, x, dim):
-    return Tensor(function(x.data, x.dims.index(dim)), x.dims)
+def along(function, x, *dims):
+    """Over all elements of the dims together."""
+    others = tuple(d for d in x.dims if d not in dims)
+    moved = x.aligned(others + dims)
+    together = function(moved.reshape([*moved.shape[:len(others)], -1]), -1)
+    return Tensor(Tensor(together.reshape(moved.shape), others + dims).aligned(x.dims), x.dims)
 
 
 def rmsnorm(data, at, eps):
