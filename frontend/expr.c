@@ -346,10 +346,12 @@ static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constan
     return tensor_operand(EMIT(l, OP_slice, ((Attrs){ .dim = dim->name, .index = at.integer }), x));
 }
 
-/* Has x all dims of the index, so that no element is read twice?  Not of the indexed dim's name: x[seq = iota(seq)]. */
-static bool has_dims_of(const Value *x, const Value *index, Name dim)
+/* Has x all dims of the index, so that no element is read twice, and compares them all with it where they are computed?
+ * Not of the indexed dim's name, as x[seq = iota(seq)]; and not of what has no batch: a table, which is only read. */
+static bool is_picked(const Lower *l, const Value *x, const Value *index, Name dim)
 {
-    return index->type.rank > 0 && dims_lacking(&index->type, &x->type).count == 0 && find_dim(&index->type, dim) < 0;
+    return l->m->batch && find_dim(&x->type, l->m->batch) >= 0 && index->type.rank > 0 &&
+           dims_lacking(&index->type, &x->type).count == 0 && find_dim(&index->type, dim) < 0;
 }
 
 static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value *index)
@@ -362,7 +364,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
     }
     if (!index_fits(l, index, dim->size, NULL, at->loc))
         return wrong;
-    if (has_dims_of(x, index, dim->name))
+    if (is_picked(l, x, index, dim->name))
         return tensor_operand(pick(l, x, index, *dim));
     Name from = dim->name;
     if (find_dim(&index->type, from) >=

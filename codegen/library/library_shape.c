@@ -28,14 +28,14 @@ static bool same_dtype(const Operands *o, Name dim)
     return true;
 }
 
-/* --- gather, scatter_add: table [pre, shared, rows, post], picked [pre, shared, count, post], index [shared, count]
- * --- */
+/* --- gather, scatter_add --------------------------------------------------------------------------------------- */
+
+/* The table is [pre, shared, rows, post], what is picked [pre, shared, count, post], the index [shared, count]. */
 
 typedef struct {
     DimGroup pre, shared, count, post;
 } GatherGroups;
 
-/* Pre and post have no dims of the index; shared are those of the table, too. */
 static bool find_gather_groups(const Operands *o, int table, Name rows, GatherGroups *g)
 {
     const Type *index = &o->value[1]->type, *t = &o->value[table]->type;

@@ -94,7 +94,7 @@ class Evaluation:
         if e.function in self.blocks:
             return self.instance(e, values, place)
         x, chosen = [self.tensor(part, values, place) for part in (e.arguments[0], e)]
-        return self.rounded(tensors.pick(x, e.arguments[1].name, chosen)), chosen
+        return self.rounded(tensors.pick(x, e.arguments[1].name, chosen, self.batch_dim)), chosen
 
     def assigned(self, statement, values, place):
         value = self.expression(statement.value, values, place)
@@ -258,7 +258,7 @@ class Evaluation:
         else:
             self.note_fit(at, operand.size(e.dim))
             shared = set(at.dims) & set(operand.dims) - {e.dim}
-            result = (tensors.pick if shared else tensors.take)(operand, e.dim, at)
+            result = tensors.pick(operand, e.dim, at, self.batch_dim) if shared else tensors.take(operand, e.dim, at)
         result.fed_by = operand.fed_by
         return result
 

@@ -192,10 +192,10 @@ def union(*tensors):
     return tuple(dims)
 
 
-def pick(table, dim, at):
+def pick(table, dim, at, batch):
     """table[dim = at], for each element of the dims that both have: these stand behind those of the table before `dim`,
-    then those of the index alone.  An index that has no other dims only picks: the dims of the table, or, of as many, those of the
-    index."""
+    then those of the index alone.  An index that has no other dims only picks from what has the batch: the dims of the table, or, of
+    as many, those of the index."""
     if at.data.numel() and (at.data.min() < 0 or at.data.max() >= table.size(dim)):
         raise Wrong("an index is out of range")
     rows = "a row of " + dim  # the index may be along a dim of that name
@@ -203,7 +203,7 @@ def pick(table, dim, at):
     dim, own = rows, tuple(d for d in table.dims if d != rows)
     first, then = (at.dims, own) if len(at.dims) >= len(own) else (own, at.dims)
     dims = first + tuple(d for d in then if d not in first)
-    if set(at.dims) - set(own):
+    if set(at.dims) - set(own) or batch not in own:
         before = table.dims[:table.dims.index(rows)]
         dims = (*[d for d in before if d not in at.dims], *[d for d in own if d in at.dims],
                 *[d for d in at.dims if d not in own], *[d for d in own if d not in at.dims and d not in before])
