@@ -108,14 +108,9 @@ static bool is_index(const Value *value) { return !is_float(value->type.dtype); 
 static const char *dims_help(Lower *l, const char *verb, const Type *odd, const Type *largest, Name lacking)
 {
     const int64_t size = odd->dim[find_dim(odd, lacking)].size;
-    int shared = 0;
     for (int i = 0; i < largest->rank; i++)
-        if (find_dim(odd, largest->dim[i].name) >= 0)
-            shared++;
-        else if (largest->dim[i].size == size)
+        if (find_dim(odd, largest->dim[i].name) < 0 && largest->dim[i].size == size)
             return arena_text(l->arena, "rename(..., %s -> %s), if they are the same", lacking, largest->dim[i].name);
-    if (!shared)
-        return NULL;
     if (strcmp(verb, "multiply") == 0)
         return "dot(a, b) gives all products, over the dims of both";
     return arena_text(l->arena, "broadcast(..., %s) has the same along it", lacking);
@@ -313,7 +308,10 @@ static Operand lower_name(Lower *l, const Ast *ast)
     if (symbol->wrong || symbol->taken)
         return wrong;
     if (symbol == l->batch || symbol->is_slots) {
-        complain(l, (Where){ .at = ast->loc, .help = "mean(...) divides by the size of the whole batch" },
+        const char *help = l->frame
+                               ? "mean(...) divides by the size of the whole batch"
+                               : "what is compared with each other is in one record: input x : f32[batch, pair, d]";
+        complain(l, (Where){ .at = ast->loc, .help = help },
                  "the size of '%s' %s the micro-batch, on which no result may depend", ast->name,
                  symbol == l->batch ? "is" : "depends on");
         return wrong;
