@@ -39,6 +39,9 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
  * queries have.  False after an error, also if features do not lie together. */
 bool find_heads(const Operands *o, DimGroup both[2], DimGroup *group);
 
+/* Of rope: the dims besides sequence and feature, those that positions have first. */
+Names rope_others(const Operands *o);
+
 /* The body of the function for one op; NULL after an error. */
 typedef char *CallText(const Operands *o);
 CallText call_pad, call_concat, call_gather, call_scatter_add, call_rope, call_cumulative, call_attend,

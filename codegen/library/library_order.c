@@ -53,14 +53,28 @@ Names order_scatter_add(const Operands *o, int operand)
     return gather_order(&o->value[2]->type, &o->value[1]->type, o->op->attrs.dims.dim[0].name, o->value[operand]);
 }
 
-/* All other dims, then the sequence, then the feature. */
+Names rope_others(const Operands *o)
+{
+    const Attrs *a = &o->op->attrs;
+    const Type *x = &o->value[0]->type;
+    const Value *position = operand_named(o, "position");
+    Names names = { 0 };
+    for (int alone = 0; alone < 2; alone++)
+        for (int i = 0; i < x->rank; i++)
+            if (x->dim[i].name != a->seq && x->dim[i].name != a->feature &&
+                (!position || find_dim(&position->type, x->dim[i].name) < 0) == (alone == 1))
+                add_name(&names, x->dim[i].name);
+    return names;
+}
+
+/* These, then the sequence, then the feature. */
 Names order_rope(const Operands *o, int operand)
 {
     const Attrs *a = &o->op->attrs;
-    Names own = order_own(o, operand), names = { 0 };
-    for (int i = 0; i < own.count; i++)
-        if (own.name[i] != a->seq && own.name[i] != a->feature)
-            add_name(&names, own.name[i]);
+    const Names others = rope_others(o);
+    Names names = { 0 };
+    for (int i = 0; i < others.count; i++)
+        add_those_of(o->value[operand], &names, others.name[i]);
     add_those_of(o->value[operand], &names, a->seq);
     add_those_of(o->value[operand], &names, a->feature);
     return names;

@@ -116,10 +116,7 @@ char *call_rope(const Operands *o)
 {
     const Attrs *a = &o->op->attrs;
     const Type *x = &o->value[0]->type;
-    Names around = { 0 };
-    for (int i = 0; i < x->rank; i++)
-        if (x->dim[i].name != a->seq && x->dim[i].name != a->feature)
-            add_name(&around, x->dim[i].name);
+    const Names around = rope_others(o);
     DimGroup groups[2];
     if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, o->count) ||
         !same_dtype(o, a->feature))

@@ -191,6 +191,7 @@ KINDS = {
                            later=True),
     "shared_optimizer": Kind("adafactor of one matrix for each expert, beside a parameter of the same type that is one matrix", "wrong", drawn=False,
                              later=True),
+    "rope_dims": Kind("rope by positions that have several of its dims, in another order", "does not support this rope", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
