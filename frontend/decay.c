@@ -60,9 +60,10 @@ static void contract_operand(Decay *d, const Op *op, int i)
         contract(d, arg(op, i), op->attrs.dim, false);
     for (int j = 0; j < op->attrs.over.count; j++)
         contract(d, arg(op, i), op->attrs.over.name[j], false);
-    for (int j = 0; op->attrs.over.count && j < arg(op, i)->type.rank; j++) /* a product: dims of both operands */
+    const bool keeps = op->attrs.over.count || op->attrs.dim; /* a product or a gather: dims of both operands */
+    for (int j = 0; keeps && j < arg(op, i)->type.rank; j++)
         if (find_dim(&arg(op, 1 - i)->type, arg(op, i)->type.dim[j].name) >= 0 &&
-            !has_name(&op->attrs.over, arg(op, i)->type.dim[j].name))
+            !has_name(&op->attrs.over, arg(op, i)->type.dim[j].name) && arg(op, i)->type.dim[j].name != op->attrs.dim)
             contract(d, arg(op, i), arg(op, i)->type.dim[j].name, true);
 }
 

@@ -2,9 +2,9 @@
  *
  * `in` are the dims that products contract, or that a gather takes its rows from, `out` the others: of wq : [embed,
  * heads, head] they are embed, and heads with head.  Of a table whose dims are all contracted, as of tied embeddings,
- * and of a table of positions `in` is the first dim.  Dims that count copies of a repeat, or that both operands of a
- * product keep (experts), are in neither: such a parameter is several matrices.  Of what is no matrix, a gain or a
- * bias, `in` is empty.
+ * and of a table of positions `in` is the first dim.  Dims that count copies of a repeat, that both operands of a
+ * product keep (experts), or that an index has too, are in neither: such a parameter is several matrices.  Of what is
+ * no matrix, a gain or a bias, `in` is empty.
  */
 #include "builtins.h"
 #include "compose.h"

@@ -124,6 +124,7 @@ class Walk:
             return renamed(operand, e.dim, e.at.arguments[0].name)
         if number_of(e.at, self.known) is None or isinstance(e.at, Name) and e.at.name in values:
             self.contract(operand, [e.dim])
+            self.note(self.kept, operand, self.shared.get((id(e), path), set()) - {e.dim})
         return self.together([without(operand, [e.dim]), at])
 
     def reduced(self, e, values, path):

@@ -257,10 +257,15 @@ class Evaluation:
             result = tensors.slice_of(operand, e.dim, at)
         else:
             self.note_fit(at, operand.size(e.dim))
-            shared = set(at.dims) & set(operand.dims) - {e.dim}
+            shared = self.note_shared(e, place, at, operand) - {e.dim}
             result = tensors.pick(operand, e.dim, at, self.batch_dim) if shared else tensors.take(operand, e.dim, at)
         result.fed_by = operand.fed_by
         return result
+
+    def note_shared(self, e, place, a, b):
+        path = ".".join(part for part in place.path.split(".") if not part.isdigit())
+        self.shared[id(e), path] = set(a.dims) & set(b.dims)
+        return self.shared[id(e), path]
 
     def note_fit(self, at, size):
         for name in at.fed_by:
@@ -340,8 +345,7 @@ class Evaluation:
 
     def call_dot(self, e, values, place):
         a, b = self.arguments(e, values, place, 2)
-        path = ".".join(part for part in place.path.split(".") if not part.isdigit())
-        self.shared[id(e), path] = set(a.dims) & set(b.dims)
+        self.note_shared(e, place, a, b)
         return tensors.dot(a, b, self.dims(e, 2))
 
     @staticmethod
@@ -444,8 +448,7 @@ class Evaluation:
         for dim, (to, tap) in e.parts:
             x = tensors.windows(x, dim, to, tap, w.size(tap), *steps, causal)
         over = [tap for _, (_, tap) in e.parts] + self.dims(e, 2)
-        path = ".".join(part for part in place.path.split(".") if not part.isdigit())
-        self.shared[id(e), path] = set(x.dims) & set(w.dims)
+        self.note_shared(e, place, x, w)
         return tensors.dot(x, w, over)
 
     def call_broadcast(self, e, values, place):
