@@ -112,7 +112,7 @@ static int64_t shrunk_size(int64_t size, double largest, int64_t target)
     double share = floor(log2((double)size)) / fmax(1, floor(log2(largest)));
     double exponent = round(share * log2((double)target));
     int64_t small = (int64_t)exp2(size > 1 ? fmax(1, exponent) : 0);
-    return small < size && size > target / 16 ? small : size;
+    return small < size && size > target / 4 ? small : size;
 }
 
 /* A shrunk number, or one computed from such; false if it is not a size. */
