@@ -67,19 +67,26 @@ static Module *read_model(Run *run, Settings *settings)
 
 enum { LARGEST_DIM = 8, LARGEST_TRIED = 512 };
 
-/* Constant indices in the file may be outside of shrunk dims: then shrinks less.  The caller finds the error of a model
- * that cannot be run at any size. */
+static bool shrink_less(int64_t *size)
+{
+    bool is_last = *size >= LARGEST_TRIED;
+    fprintf(stderr, "with dims shrunk to about %d the model cannot be run: %s\n", (int)*size,
+            is_last ? "if that is because it computes with constants that are larger, verify it with smaller ones"
+                    : "trying larger ones");
+    *size *= 2;
+    return !is_last;
+}
+
+/* Numbers in the file may be indices outside of shrunk dims, or too large for the sizes in other ways.  The caller
+ * finds the error of a model that cannot be run at any size. */
 static Module *small_instance(Run *run)
 {
-    for (int64_t size = LARGEST_DIM;; size *= 2) {
+    for (int64_t size = LARGEST_DIM;;) {
         Module *small = lower_source(run, size, NULL);
         if (!small || make_runnable(small))
             return small;
-        bool is_last = size >= LARGEST_TRIED;
-        fprintf(stderr, "with dims shrunk to about %d the model cannot be run: %s\n", (int)size,
-                is_last ? "if that is because it computes with constants that are larger, verify it with smaller ones"
-                        : "trying larger ones");
-        if (is_last)
+        bool keeps_more = small->outside && keep_whole(&run->whole, &run->arena, small->outside);
+        if (!keeps_more && !shrink_less(&size))
             return small;
         free_module(small);
     }
@@ -93,6 +100,9 @@ static bool verify_small(Run *run, const char *after)
         return verify_copy(run, (VerifyOptions){ .start_after = after });
     }
     Module *small = small_instance(run);
+    for (int i = 0; i < run->whole.count; i++)
+        fprintf(stderr, "dim '%s' keeps its size: shrunk, it would lack elements of which the model has indices\n",
+                run->whole.at[i]);
     bool good =
         small && verify_passes(small, &(VerifyOptions){ .exact = *run->options->verify_passes, .report = stderr });
     if (small)

@@ -18,6 +18,7 @@ typedef struct {
     Diags diags;
     Recompute policy;   /* with recompute auto: the policy that has been chosen, or auto */
     const Saved *saved; /* and then these values; names in the arena */
+    WholeDims whole;    /* in small instances of the model */
 } Run;
 
 /* --- files.c ------------------------------------------------------------------------------- */

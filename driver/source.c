@@ -48,7 +48,8 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
                              .read_text = read_text,
                              .context = run,
                              .largest_head = is_cuda(o) ? CUDA_LARGEST_HEAD : C_LARGEST_HEAD,
-                             .shrink = shrink };
+                             .shrink = shrink,
+                             .whole = &run->whole };
     Module *m = lower_mdl(file, &run->source, &options, diags, settings);
     if (m)
         set_target(m, run->options);

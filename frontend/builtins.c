@@ -392,7 +392,7 @@ CALL(one_hot)
     else if (find_dim(&index->type, dim.name) >= 0)
         complain(l, (Where){ .at = a->dim_ast[0]->loc, .also = { at } }, "%s already has a dim '%s'",
                  type_words(l, &index->type), dim.name);
-    else if (!has_no_positions(l, dim.name, a->dim_ast[0]->loc) && index_fits(l, index, dim.size, NULL, at))
+    else if (!has_no_positions(l, dim.name, a->dim_ast[0]->loc) && index_fits(l, index, &dim, NULL, at))
         return tensor_operand(one_hot(l, index, dim));
     return wrong;
 }
@@ -508,8 +508,7 @@ CALL(cross_entropy)
     if (!labels_fit(l, a))
         return wrong;
     const Constant ignored = integer_constant(ignore);
-    int64_t size = a->x[0]->type.dim[find_dim(&a->x[0]->type, dim)].size;
-    if (!index_fits(l, a->x[1], size, &ignored, a->ast[1]->loc))
+    if (!index_fits(l, a->x[1], &a->x[0]->type.dim[find_dim(&a->x[0]->type, dim)], &ignored, a->ast[1]->loc))
         return wrong;
     note_logits(l, a->x[0], a->x[1], dim);
     return tensor_operand(cross_entropy(l, a->x[0], a->x[1], dim, (double)ignore));

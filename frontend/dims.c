@@ -105,22 +105,23 @@ static double largest_size(Lower *l)
     return largest;
 }
 
-/* 2^k for a k in proportion to the logarithm: monotone, so small sizes divide larger ones.  Far below the target a size
- * stays as it is: numbers in the file may be indices along it. */
-static int64_t shrunk_size(int64_t size, double largest, int64_t target)
+/* 2^k for a k in proportion to the logarithm: monotone, so small sizes divide larger ones.  At most `kept` stays. */
+static int64_t shrunk_size(int64_t size, double largest, int64_t target, int64_t kept)
 {
     double share = floor(log2((double)size)) / fmax(1, floor(log2(largest)));
     double exponent = round(share * log2((double)target));
     int64_t small = (int64_t)exp2(size > 1 ? fmax(1, exponent) : 0);
-    return small < size && size > target / 4 ? small : size;
+    return small < size && size > kept ? small : size;
 }
 
-/* A shrunk number, or one computed from such; false if it is not a size. */
+/* A shrunk number, or one computed from such; false if it is not a size.  Small sizes stay, as numbers in the file may
+ * be related to them (windows, strides), unless others are computed from them: a quotient has to remain an integer. */
 static bool shrunk_number(Lower *l, const Ast *ast, double largest, Constant *number)
 {
     if (is_computed(l, ast->child))
         return constant_of(l, ast->child, number) && !number->real && number->integer > 0;
-    *number = integer_constant(shrunk_size(number->integer, largest, l->options->shrink));
+    const int64_t target = l->options->shrink, kept = makes_sizes(l, ast->name) || target > 112 ? target / 16 : 7;
+    *number = integer_constant(shrunk_size(number->integer, largest, target, kept));
     return true;
 }
 
@@ -134,10 +135,32 @@ static void shrink_const(Lower *l, const Ast *ast, double largest)
         symbol->number = number;
 }
 
+static bool is_whole(const WholeDims *whole, const char *dim)
+{
+    for (int i = 0; whole && i < whole->count; i++)
+        if (strcmp(whole->at[i], dim) == 0)
+            return true;
+    return false;
+}
+
+bool keep_whole(WholeDims *whole, Arena *arena, const char *dim)
+{
+    if (is_whole(whole, dim) || whole->count == MAX_WHOLE)
+        return false;
+    whole->at[whole->count++] = arena_text(arena, "%s", dim);
+    return true;
+}
+
+void note_element(Lower *l, const Dim *dim)
+{
+    if (l->options->shrink)
+        keep_whole(l->options->whole, l->diags->arena, dim->name);
+}
+
 static void shrink_dim(Lower *l, const Ast *ast, double largest)
 {
     Symbol *dim = find_symbol_here(&l->globals, ast->name);
-    if (!dim || !ast->child || dim->ast != ast)
+    if (!dim || !ast->child || dim->ast != ast || is_whole(l->options->whole, ast->name))
         return;
     bool had_padding = dim->padded != dim->number.integer;
     Constant number = dim->number;

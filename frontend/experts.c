@@ -362,7 +362,7 @@ CALL(dispatch)
     if (!has_queues(l, a) || !are_chosen(l, a) || !read_capacity(l, a->keyword[0], &capacity) ||
         !read_within(l, a, a->keyword[1], &kept) || !(rounds = read_rounds(l, a->keyword[2])) ||
         !dims_are_free(l, a, &kept) || !find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &experts) ||
-        !index_fits(l, a->x[1], experts.size, NULL, a->ast[1]->loc))
+        !index_fits(l, a->x[1], &experts, NULL, a->ast[1]->loc))
         return wrong;
     Value *chosen = a->x[1];
     const Names over = queue_dims(l, &chosen->type, &kept);

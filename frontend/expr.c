@@ -336,6 +336,7 @@ static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constan
     if (at.real || at.integer < 0 || at.integer >= dim->size) {
         const bool is_from_end = !at.real && at.integer < 0 && at.integer >= -dim->size;
         const char *last = arena_text(l->arena, "%s = %s - %lld", dim->name, dim->name, -(long long)at.integer);
+        note_element(l, dim);
         complain(l, (Where){ .at = ast->child->next->loc, .help = is_from_end ? last : NULL },
                  "'%s' has elements 0 to %lld, not %s", dim->name, (long long)(dim->size - 1),
                  constant_text(l->arena, at));
@@ -360,7 +361,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
                  is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
         return wrong;
     }
-    if (!index_fits(l, index, dim->size, NULL, at->loc))
+    if (!index_fits(l, index, dim, NULL, at->loc))
         return wrong;
     if (is_picked(l, x, index, dim->name))
         return tensor_operand(pick(l, x, index, *dim));

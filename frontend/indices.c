@@ -89,12 +89,13 @@ Input *fed_as(Lower *l, Value *value)
 
 /* --- Is it below the size? --------------------------------------------------------------------- */
 
-static bool is_within(Lower *l, double index, int64_t size, const Constant *ignored, Loc at)
+static bool is_within(Lower *l, double index, const Dim *dim, const Constant *ignored, Loc at)
 {
-    if ((index >= 0 && index < (double)size) || (ignored && index == ignored->value))
+    if ((index >= 0 && index < (double)dim->size) || (ignored && index == ignored->value))
         return true;
+    note_element(l, dim);
     complain(l, (Where){ .at = at, .help = ignored ? NULL : "maximum(i, 0) and minimum(i, d - 1) stay inside" },
-             "index %.15g is out of range: the elements are 0 to %lld", index, (long long)(size - 1));
+             "index %.15g is out of range: the elements are 0 to %lld", index, (long long)(dim->size - 1));
     return false;
 }
 
@@ -110,18 +111,18 @@ static void note_bound(Input *input, int64_t size, const Constant *ignored)
 }
 
 /* Notes that data must be below the size of each dim that they index. */
-static bool note_data(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
+static bool note_data(Lower *l, Value *index, const Dim *dim, const Constant *ignored, Loc at)
 {
     const Op *op = index->def;
     Input *input = fed_as(l, index);
     if (input)
-        note_bound(input, size, ignored);
+        note_bound(input, dim->size, ignored);
     if (op && op->kind == OP_where)
-        return note_data(l, arg(op, 1), size, ignored, at) && note_data(l, arg(op, 2), size, ignored, at);
-    return !op || op->kind != OP_constant || is_within(l, op->attrs.value, size, ignored, at);
+        return note_data(l, arg(op, 1), dim, ignored, at) && note_data(l, arg(op, 2), dim, ignored, at);
+    return !op || op->kind != OP_constant || is_within(l, op->attrs.value, dim, ignored, at);
 }
 
-bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, Loc at)
+bool index_fits(Lower *l, Value *index, const Dim *dim, const Constant *ignored, Loc at)
 {
     Body *frame = l->frame;
     Value *value = outside_bodies(&frame, index);
@@ -129,12 +130,12 @@ bool index_fits(Lower *l, Value *index, int64_t size, const Constant *ignored, L
     c.ops.arena = &c.arena;
     if (!collect(&c, value)) {
         arena_free(&c.arena);
-        return note_data(l, index, size, ignored, at);
+        return note_data(l, index, dim, ignored, at);
     }
     bool good = true;
     Tensor known = l->variant == AS_MODEL ? evaluate(l, &c, frame->func, value) : (Tensor){ .data = NULL };
     for (int64_t i = 0; known.data && good && i < element_count(&known.type); i++)
-        good = is_within(l, known.data[i], size, ignored, at);
+        good = is_within(l, known.data[i], dim, ignored, at);
     free(known.data);
     arena_free(&c.arena);
     return good;

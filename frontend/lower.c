@@ -144,15 +144,17 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     return NULL;
 }
 
-/* Sizes that other parts of the file depend on may not be shrinkable: then retries with a larger target. */
+/* Sizes that other parts of the file depend on may not be shrinkable: then retries without these, if they are known,
+ * else with a larger target. */
 static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags,
                             Settings *settings)
 {
     enum { LARGEST = 1 << 20 };
-    for (int64_t size = options->shrink; size <= LARGEST; size *= 2) {
+    for (int64_t size = options->shrink; size <= LARGEST;) {
         LowerOptions smaller = *options;
         char *unread = NULL;
         size_t length;
+        const int known = options->whole->count;
         Diags silent = { .arena = diags->arena, .source = diags->source, .out = open_memory(&unread, &length) };
         smaller.shrink = size;
         Module *m = lower_once(file, source, &smaller, &silent, settings);
@@ -162,6 +164,8 @@ static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOp
             m->diags = diags;
             return m;
         }
+        if (options->whole->count == known)
+            size *= 2;
     }
     LowerOptions as_declared = *options;
     as_declared.shrink = 0;

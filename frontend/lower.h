@@ -13,6 +13,13 @@ typedef struct {
     const char *name, *value; /* "layers", "12"; "train.optimizer.lr", "1e-4" */
 } Override;
 
+/* Dims that keep their sizes when others are shrunk; names in the arena of the diagnostics. */
+enum { MAX_WHOLE = 8 };
+typedef struct {
+    int count;
+    const char *at[MAX_WHOLE];
+} WholeDims;
+
 typedef struct {
     const Override *defines, *sets;
     int ndefines, nsets;
@@ -22,6 +29,8 @@ typedef struct {
     void *context;
     int64_t largest_head; /* the largest head that the target's attention supports; 0: any */
     int64_t shrink;       /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
+    WholeDims
+        *whole; /* are not shrunk; NULL: none.  Gets those of which the file names elements that they would not have */
 } LowerOptions;
 
 /* An effective setting, for plan.json. */
@@ -36,6 +45,9 @@ typedef struct {
     int count, room;
     Setting *at;
 } Settings;
+
+/* False if it is one of them already, or if there is no room. */
+bool keep_whole(WholeDims *whole, Arena *arena, const char *dim);
 
 /* A verified module, or NULL after reporting.  `settings`, if not NULL, receives every effective setting; valid as long
  * as the module. */

@@ -312,6 +312,7 @@ typedef struct Module {
     int fresh;
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
+    Name outside; /* the dim that an index was outside of when the program was last interpreted; NULL: none was */
     bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
     Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */

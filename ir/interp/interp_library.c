@@ -116,6 +116,7 @@ static bool check_index(Interp *in, double index, const Dim *dim, int rank)
 {
     if (index >= 0 && index < (double)dim->size)
         return true;
+    in->m->outside = dim->name;
     return cannot_run(in, "index %g on rank %d, but '%s' has %lld elements", index, rank, dim->name,
                       (long long)dim->size);
 }
