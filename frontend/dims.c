@@ -105,33 +105,38 @@ static double largest_size(Lower *l)
     return largest;
 }
 
-/* 2^k for a k in proportion to the logarithm: monotone, so small sizes divide larger ones.  At most `kept` stays. */
-static int64_t shrunk_size(int64_t size, double largest, int64_t target, int64_t kept)
+typedef struct {
+    double largest; /* of all sizes */
+    int64_t target; /* it becomes about this */
+    int64_t kept;   /* sizes up to this stay as they are, if no other is computed from them */
+} Shrinking;
+
+/* 2^k for a k in proportion to the logarithm: monotone, so small sizes divide larger ones. */
+static int64_t shrunk_size(int64_t size, const Shrinking *to)
 {
-    double share = floor(log2((double)size)) / fmax(1, floor(log2(largest)));
-    double exponent = round(share * log2((double)target));
+    double share = floor(log2((double)size)) / fmax(1, floor(log2(to->largest)));
+    double exponent = round(share * log2((double)to->target));
     int64_t small = (int64_t)exp2(size > 1 ? fmax(1, exponent) : 0);
-    return small < size && size > kept ? small : size;
+    return small < size && size > to->target / 16 ? small : size;
 }
 
-/* A shrunk number, or one computed from such; false if it is not a size.  Small sizes stay, as numbers in the file may
- * be related to them (windows, strides), unless others are computed from them: a quotient has to remain an integer. */
-static bool shrunk_number(Lower *l, const Ast *ast, double largest, Constant *number)
+/* A shrunk number, or one computed from such; false if it is not a size. */
+static bool shrunk_number(Lower *l, const Ast *ast, const Shrinking *to, Constant *number)
 {
     if (is_computed(l, ast->child))
         return constant_of(l, ast->child, number) && !number->real && number->integer > 0;
-    const int64_t target = l->options->shrink, kept = makes_sizes(l, ast->name) || target > 112 ? target / 16 : 7;
-    *number = integer_constant(shrunk_size(number->integer, largest, target, kept));
+    if (number->integer > to->kept || makes_sizes(l, ast->name))
+        *number = integer_constant(shrunk_size(number->integer, to));
     return true;
 }
 
 /* Numbers that sizes are computed from shrink with them: dims of side * side and of 1 + side * side keep this
  * relation. */
-static void shrink_const(Lower *l, const Ast *ast, double largest)
+static void shrink_const(Lower *l, const Ast *ast, const Shrinking *to)
 {
     Symbol *symbol = find_symbol_here(&l->globals, ast->name);
     Constant number = symbol->number;
-    if (!number.real && number.integer > 1 && makes_sizes(l, ast->name) && shrunk_number(l, ast, largest, &number))
+    if (!number.real && number.integer > 1 && makes_sizes(l, ast->name) && shrunk_number(l, ast, to, &number))
         symbol->number = number;
 }
 
@@ -157,14 +162,14 @@ void note_element(Lower *l, const Dim *dim)
         keep_whole(l->options->whole, l->diags->arena, dim->name);
 }
 
-static void shrink_dim(Lower *l, const Ast *ast, double largest)
+static void shrink_dim(Lower *l, const Ast *ast, const Shrinking *to)
 {
     Symbol *dim = find_symbol_here(&l->globals, ast->name);
     if (!dim || !ast->child || dim->ast != ast || is_whole(l->options->whole, ast->name))
         return;
     bool had_padding = dim->padded != dim->number.integer;
     Constant number = dim->number;
-    if (shrunk_number(l, ast, largest, &number))
+    if (shrunk_number(l, ast, to, &number))
         dim->number = number;
     else
         complain(l, (Where){ .at = ast->child->loc }, "'%s' cannot be shrunk", ast->name);
@@ -173,19 +178,21 @@ static void shrink_dim(Lower *l, const Ast *ast, double largest)
     dim->padded = dim->number.integer + had_padding;
 }
 
-/* If no dim is much larger than the target, all sizes are kept. */
+/* If no dim is much larger than the target, all sizes are kept.  Small ones always are, as numbers in the file may be
+ * related to them (windows, strides); but not the numbers of elements that top_k chooses from a dim that shrinks. */
 static void shrink_sizes(Lower *l)
 {
-    double largest = largest_size(l);
-    if (largest <= 4 * (double)l->options->shrink)
+    Shrinking to = { .largest = largest_size(l), .target = l->options->shrink, .kept = 7 };
+    if (to.largest <= 4 * (double)to.target)
         return;
     for (const Ast *ast = l->file; ast; ast = ast->next)
         if (ast->kind == A_CONST)
-            shrink_const(l, ast, largest);
+            shrink_const(l, ast, &to);
         else if (ast->kind == A_DIM)
-            shrink_dim(l, ast, largest);
+            shrink_dim(l, ast, &to);
+    to.kept = 0;
     for (const Ast *ast = l->choices; ast; ast = ast->next)
-        shrink_dim(l, ast, largest);
+        shrink_dim(l, ast, &to);
 }
 
 /* --- Declarations -------------------------------------------------------------------------- */

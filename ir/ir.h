@@ -322,8 +322,7 @@ typedef struct Module {
     struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
-    int64_t (*scratch_bytes)(struct Module *, const Op *); /* scratch memory of the target's kernel for an op; NULL:
-                                                              none */
+    int64_t (*scratch_bytes)(struct Module *, const Op *); /* of the target's kernel for the op; NULL: none */
     unsigned keeps_before; /* traits of the activations whose operand the target's products can also write, and of the
                               slopes at an operand by which they can multiply */
     bool fills_padding;    /* products want sizes in memory, see full dims */

@@ -52,8 +52,8 @@ dim heads = 12
 dim head  = embed / heads
 dim six   = 6
 """ + HEAD + """    param w : [vocab, heads, head] = normal(1)
-    param m : [six, heads] = normal(1)
-    loss mean(w[vocab = where(data == 3, 50264, data)] * m[six = 5])
+    param mods : [six, heads] = normal(1)
+    loss mean(w[vocab = where(data == 3, 50264, data)] * mods[six = 5])
 }
 train { batch = 2 }
 """)
