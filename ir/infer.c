@@ -98,8 +98,8 @@ bool infer_partial(Module *m, const Op *op, Type *result)
 {
     Linear linear = info(op)->linear;
     int first = linear == REST ? 1 : 0; /* of the operands that may be partial */
-    while (linear == REST && first < op->args.count - 1 && is_number(arg(op, first), 0))
-        first++; /* any sum of zeros */
+    while (first < op->args.count - 1 && chooses_zeros(op, first))
+        first++;
     for (int i = 0; i < op->args.count; i++) {
         const Type *type = &arg(op, i)->type, *like = &arg(op, first < op->args.count ? first : 0)->type;
         bool may = linear == EACH || linear == ALL || (linear == FIRST && i == 0) || (linear == REST && i > 0);
@@ -107,8 +107,7 @@ bool infer_partial(Module *m, const Op *op, Type *result)
         if (pending && (!may || type->by == BY_MAX))
             return REFUSE("all_reduce or reduce_scatter it first", "%s is not linear in %%%s, which is partial",
                           info(op)->name, arg(op, i)->name);
-        const bool is_zeros = linear == REST && is_number(arg(op, i), 0);
-        if (!is_zeros && (linear == ALL || (linear == REST && i > 0)) && pending != pending_of(op, like))
+        if (!chooses_zeros(op, i) && (linear == ALL || (linear == REST && i > 0)) && pending != pending_of(op, like))
             return REFUSE("all_reduce the partial operand first", "%s would count %%%s once for each rank",
                           info(op)->name, arg(op, pending ? first : i)->name);
         if (linear == EACH && pending & result->partial)

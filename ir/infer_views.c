@@ -181,8 +181,7 @@ INFER(concat)
     return true;
 }
 
-/* --- gather and scatter_add: [dims before the row, dims shared with the index, the row or the index's own, others] ---
- */
+/* --- gather and scatter_add: [before the row, shared with the index, the row or the index's own, others] --- */
 
 bool indexes_alone(const Type *table, const Dim *dim, Name row)
 {

@@ -323,9 +323,9 @@ typedef struct Module {
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* of the target's kernel for the op; NULL: none */
-    unsigned keeps_before; /* traits of the activations whose operand the target's products can also write, and of the
-                              slopes at an operand by which they can multiply */
-    bool fills_padding;    /* products want sizes in memory, see full dims */
+    unsigned
+        keeps_before;   /* traits: of activations whose operand its products also write, of slopes they multiply by */
+    bool fills_padding; /* products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
     bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of operands and
                                                                     results of a kernel call or LIBRARY op?  If not, it

@@ -10,6 +10,8 @@ Role role_named(const Op *op, Name dim)
     return dim == a->dim || dim == a->key || dim == a->feature || made ? info(op)->over : KEEP;
 }
 
+bool chooses_zeros(const Op *op, int at) { return info(op)->linear == REST && at > 0 && is_number(arg(op, at), 0); }
+
 void folded_dims(const Op *op, Name *one, Name *outermost)
 {
     const Attrs *a = &op->attrs;

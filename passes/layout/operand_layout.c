@@ -1,6 +1,7 @@
 /* operand_layout.c -- which layout an op needs of its operands, from the table: shard.c reshards those that differ. */
 #include "operand_layout.h"
 
+#include "infer.h"
 #include "stage_layout.h"
 #include "stages.h"
 
@@ -14,8 +15,6 @@ static bool others_are_scalars(const Op *op, int at)
             return false;
     return true;
 }
-
-bool chooses_zeros(const Op *op, int at) { return info(op)->linear == REST && at > 0 && is_number(arg(op, at), 0); }
 
 Axes pending_sums(const LayoutRules *rules, const Map *uses, const Op *op, int *first, int *last)
 {

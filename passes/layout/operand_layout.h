@@ -13,9 +13,6 @@ int uses_of(const Map *uses, const Value *value);
  * last: these operands. */
 Axes pending_sums(const LayoutRules *rules, const Map *uses, const Op *op, int *first, int *last);
 
-/* A number 0 beside a pending sum, of which one is chosen: its terms are 0 too, over any axes. */
-bool chooses_zeros(const Op *op, int at);
-
 /* The union of the operands' dims, and those that {dims} gives the result; sizes only. */
 Type whole_space(const Op *op);
 

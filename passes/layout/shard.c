@@ -17,6 +17,7 @@
  */
 #include "accumulator.h"
 #include "balance.h"
+#include "infer.h"
 #include "operand_layout.h"
 #include "ring.h"
 #include "simplify/cleanup.h"

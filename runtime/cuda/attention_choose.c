@@ -52,15 +52,6 @@ static bool is_result(const RtAttentionShape *s, int number)
     return s->is_gradient ? number >= RT_ATTEND_DQ : number >= RT_ATTEND_Y;
 }
 
-/* 16 random bits (xorshift32, https://doi.org/10.18637/jss.v008.i14). */
-static uint32_t draw(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state >> 16;
-}
-
 /* Standard deviation of scores, if q and k are uniform in (-1, 1): their variance is 1/3. */
 static double spread_of(const RtAttentionShape *s) { return (double)s->scale * sqrt((double)s->feature) / 3; }
 
@@ -73,16 +64,14 @@ static void fill(Rt *rt, const RtAttentionShape *s, int number, void *at, int64_
     uint32_t state = 2463534242u + (uint32_t)number;
     if (number == RT_ATTEND_SUM) {
         for (int64_t i = 0; i < bytes / 4; i++)
-            ((float *)values)[i] = (float)(7 * spread + (double)draw(&state) * 0x1p-16);
+            ((float *)values)[i] = (float)(7 * spread + rt_gpu_random(&state) * 0x1p-32);
     } else {
         for (int64_t i = 0; i < bytes / 2; i++) {
-            const float value = (float)(size * ((double)draw(&state) * 0x1p-15 - 1));
+            const float value = (float)(size * (rt_gpu_random(&state) * 0x1p-31 - 1));
             ((uint16_t *)values)[i] = s->type == RT_F16 ? rt_f16_of_float(value) : rt_bf16_of_float(value);
         }
     }
-    rt_gpu_check(rt, cudaMemcpyAsync(at, values, (size_t)bytes, cudaMemcpyHostToDevice, rt->gpu->compute),
-                 "copy to its memory");
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
+    rt_gpu_upload(rt, at, values, bytes);
     free(values);
 }
 
@@ -137,15 +126,6 @@ static bool queue_cudnn(Rt *rt, void *data)
 
 /* --- Results -------------------------------------------------------------------------------- */
 
-static void *downloaded(Rt *rt, const void *at, int64_t bytes)
-{
-    void *copy = rt_allocate(bytes, 1);
-    rt_gpu_check(rt, cudaMemcpyAsync(copy, at, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
-                 "copy from its memory");
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
-    return copy;
-}
-
 static float element(const RtAttentionShape *s, int number, const void *values, int64_t i)
 {
     if (number == RT_ATTEND_SUM)
@@ -182,14 +162,14 @@ static bool has_same_results(Rt *rt, Trial *t)
     void *first[MOST_OPERANDS] = { NULL };
     for (int i = 0; i < t->count && same; i++)
         if (is_result(s, i + 1) && i + 1 != RT_ATTEND_SHARE) {
-            void *by_kernels = downloaded(rt, t->by_kernels[i], t->bytes[i]);
-            first[i] = downloaded(rt, t->by_cudnn[i], t->bytes[i]);
+            void *by_kernels = rt_gpu_downloaded(rt, t->by_kernels[i], t->bytes[i]);
+            first[i] = rt_gpu_downloaded(rt, t->by_cudnn[i], t->bytes[i]);
             same = are_equal(s, i + 1, by_kernels, first[i], t->bytes[i]);
             free(by_kernels);
         }
     same = same && queue_cudnn(rt, t);
     for (int i = 0; i < t->count; i++) {
-        void *second = same && first[i] ? downloaded(rt, t->by_cudnn[i], t->bytes[i]) : NULL;
+        void *second = same && first[i] ? rt_gpu_downloaded(rt, t->by_cudnn[i], t->bytes[i]) : NULL;
         same = same && (!second || memcmp(first[i], second, (size_t)t->bytes[i]) == 0);
         free(second);
         free(first[i]);

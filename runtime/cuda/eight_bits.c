@@ -68,6 +68,7 @@ static bool describe_operand(Rt *rt, EightBits *eight, int number, RtEncoding en
     const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
     Encoded *operand = &eight->operand[number];
     operand->encoding = encoding;
+    operand->kernel = rt_gpu_kernel(rt, is_by_terms(&encoding) ? "rt_encode_by_terms" : "rt_encode_by_lines");
     operand->codes = eight->bytes;
     operand->scales = operand->codes + rt_gpu_aligned(encoding.lines * encoding.terms);
     eight->bytes =
@@ -158,10 +159,8 @@ static bool prepare(Rt *rt, const Product *p)
     EightBits *eight = p->eight;
     bool good = true;
     for (int i = 0; i < 2; i++) {
-        Encoded *operand = &eight->operand[i];
+        const Encoded *operand = &eight->operand[i];
         const void *scales = rt->gpu->encode_space + operand->scales;
-        operand->kernel =
-            rt_gpu_kernel(rt, is_by_terms(&operand->encoding) ? "rt_encode_by_terms" : "rt_encode_by_lines");
         good =
             good && rt_product_set(all, &eight->request,
                                    i == A ? CUBLASLT_MATMUL_DESC_A_SCALE_POINTER : CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
@@ -184,15 +183,6 @@ typedef struct {
     int64_t bytes;
 } Trial;
 
-/* 32 random bits (xorshift32, https://doi.org/10.18637/jss.v008.i14). */
-static uint32_t draw(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
 /* Numbers of e4m3 times powers of two, as bf16.  Runs have a size of their own, of which large ones are rare, so that
  * blocks along either stride have scales that differ. */
 static void fill(Rt *rt, char *to, int64_t bytes)
@@ -202,20 +192,18 @@ static void fill(Rt *rt, char *to, int64_t bytes)
     uint32_t state = 2463534242u;
     for (int run = 0; run < RUNS; run++) {
         int exponent = 0;
-        while (exponent < MOST && draw(&state) >> 31)
+        while (exponent < MOST && rt_gpu_random(&state) >> 31)
             exponent++;
         for (int i = 0; i < RUN; i++) {
-            const uint32_t bits = draw(&state);
+            const uint32_t bits = rt_gpu_random(&state);
             some[run * RUN + i] =
                 (uint16_t)((bits & 0x8000) | (uint32_t)(127 - 8 + exponent) << 7 | (bits >> 16 & 0x70));
         }
     }
     for (int64_t done = 0; done < bytes; done += SOME * 2) {
         const int64_t next = bytes - done < SOME * 2 ? bytes - done : SOME * 2;
-        rt_gpu_check(rt, cudaMemcpyAsync(to + done, some, (size_t)next, cudaMemcpyHostToDevice, rt->gpu->compute),
-                     "copy to its memory");
+        rt_gpu_upload(rt, to + done, some, next);
     }
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
     free(some);
 }
 
@@ -248,15 +236,6 @@ static bool queue_plain(Rt *rt, const Trial *t, void *c, bool in_eight)
     return rt_product_plain(rt, t->product, &plain) == CUBLAS_STATUS_SUCCESS;
 }
 
-static void *downloaded(Rt *rt, const void *at, int64_t bytes)
-{
-    void *copy = rt_allocate(bytes, 1);
-    rt_gpu_check(rt, cudaMemcpyAsync(copy, at, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
-                 "copy from its memory");
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
-    return copy;
-}
-
 static double element(RtType type, const void *values, int64_t i)
 {
     return type == RT_F32 ? (double)((const float *)values)[i]
@@ -287,10 +266,10 @@ static bool is_right(Rt *rt, const Trial *t)
 {
     if (!queue_plain(rt, t, t->other, false) || !queue_plain(rt, t, t->at.c, true))
         return false;
-    void *in_16 = downloaded(rt, t->other, t->bytes), *in_8 = downloaded(rt, t->at.c, t->bytes);
+    void *in_16 = rt_gpu_downloaded(rt, t->other, t->bytes), *in_8 = rt_gpu_downloaded(rt, t->at.c, t->bytes);
     bool same = are_equal(&t->product->shape, in_16, in_8) && queue_plain(rt, t, t->at.c, true);
     if (same) {
-        void *again = downloaded(rt, t->at.c, t->bytes);
+        void *again = rt_gpu_downloaded(rt, t->at.c, t->bytes);
         same = memcmp(again, in_8, (size_t)t->bytes) == 0;
         free(again);
     }
@@ -337,7 +316,8 @@ static bool choose(Rt *rt, const char *folder, Product *p, int *tried)
     return answer == 'y';
 }
 
-/* Takes memory for the largest pair of operands of those that are `wanted`, or of all; false if it is not there. */
+/* Takes memory for the largest pair of operands of those that are `wanted`, or of all; false, on all ranks and with
+ * none taken, if one has too little. */
 static bool take_memory(Rt *rt, const bool wanted[])
 {
     const struct RtGpuProducts *all = rt->gpu->products;
@@ -347,11 +327,14 @@ static bool take_memory(Rt *rt, const bool wanted[])
             bytes = all->product[i].eight->bytes;
     rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
     void *memory = NULL;
-    const bool is_there =
-        rt_gpu_free_memory(rt) >= bytes && bytes > 0 && cudaMalloc(&memory, (size_t)bytes) == cudaSuccess;
-    rt->gpu->encode_space = memory;
-    rt->gpu->encode_bytes = is_there ? bytes : 0;
-    return rt_comm_max(rt, is_there ? 0 : 1) == 0;
+    if (rt_gpu_free_memory(rt) < bytes || bytes == 0 || cudaMalloc(&memory, (size_t)bytes) != cudaSuccess)
+        memory = NULL;
+    const bool everywhere = rt_comm_max(rt, memory ? 0 : 1) == 0;
+    if (!everywhere)
+        rt_gpu_check(rt, cudaFree(memory), "free memory");
+    rt->gpu->encode_space = everywhere ? memory : NULL;
+    rt->gpu->encode_bytes = everywhere ? bytes : 0;
+    return everywhere;
 }
 
 /* On all ranks, or on none. */

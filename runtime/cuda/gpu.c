@@ -146,6 +146,15 @@ void rt_device_close(Rt *rt)
     rt->gpu = NULL;
 }
 
+int64_t rt_gpu_free_memory(Rt *rt)
+{
+    const int64_t reserve = (int64_t)1 << 30; /* bytes, for graphs, the driver and NCCL */
+    size_t free_bytes = 0, total = 0;
+    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
+    const int64_t own = ((int64_t)free_bytes - reserve) / (rt->gpu->options.share_gpu ? rt->local_ranks : 1);
+    return (int64_t)-rt_comm_max(rt, -(double)own);
+}
+
 /* --- Copies ---------------------------------------------------------------------------------- */
 
 void rt_zero(Rt *rt, int64_t offset, int64_t bytes)
@@ -199,4 +208,20 @@ void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t fr
                  cudaMemcpy2DAsync(to, (size_t)to_row, from, (size_t)from_row, (size_t)row, (size_t)rows,
                                    cudaMemcpyDeviceToDevice, rt->gpu->compute),
                  "copy rows in its memory");
+}
+
+void rt_gpu_upload(Rt *rt, void *to, const void *from, int64_t bytes)
+{
+    rt_gpu_check(rt, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, rt->gpu->compute),
+                 "copy to its memory");
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
+}
+
+void *rt_gpu_downloaded(Rt *rt, const void *from, int64_t bytes)
+{
+    void *copy = rt_allocate(bytes, 1);
+    rt_gpu_check(rt, cudaMemcpyAsync(copy, from, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
+                 "copy from its memory");
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
+    return copy;
 }

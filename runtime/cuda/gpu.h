@@ -55,6 +55,15 @@ struct RtGpu {
 #define rt_gpu_check(rt, status, what) rt_gpu_check_status((rt), (int)(status), (what))
 void rt_gpu_check_status(const Rt *rt, int status, const char *what);
 
+/* --- gpu.c ---------------------------------------------------------------------------------- */
+
+/* What each rank may allocate besides the planned memory; all call it. */
+int64_t rt_gpu_free_memory(Rt *rt);
+
+/* Copies behind what is queued on the compute stream, and waits.  The copy is owned by the caller. */
+void rt_gpu_upload(Rt *rt, void *to, const void *from, int64_t bytes);
+void *rt_gpu_downloaded(Rt *rt, const void *from, int64_t bytes);
+
 /* --- run.c ---------------------------------------------------------------------------------- */
 
 void rt_gpu_runs_open(Rt *rt);
@@ -109,8 +118,8 @@ double rt_gpu_time(Rt *rt, bool (*queue)(Rt *rt, void *data), void *data);
  * stay equal.  All ranks call it. */
 void rt_gpu_agree(Rt *rt, size_t version, void *choices, int64_t bytes);
 
-/* What each rank may allocate besides the planned memory; all call it. */
-int64_t rt_gpu_free_memory(Rt *rt);
+/* 32 random bits for operands of a trial (xorshift32, https://doi.org/10.18637/jss.v008.i14); the state is not 0. */
+uint32_t rt_gpu_random(uint32_t *state);
 
 /* --- eight_bits.c --------------------------------------------------------------------------- */
 

@@ -170,13 +170,12 @@ static void take_choice(Request *request, const Choice *choice)
     request->was_asked[TIMED] = request->has_algorithm[TIMED] = true;
 }
 
-int64_t rt_gpu_free_memory(Rt *rt)
+uint32_t rt_gpu_random(uint32_t *state)
 {
-    const int64_t reserve = (int64_t)1 << 30; /* bytes, for graphs, the driver and NCCL */
-    size_t free_bytes = 0, total = 0;
-    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
-    const int64_t own = ((int64_t)free_bytes - reserve) / (rt->gpu->options.share_gpu ? rt->local_ranks : 1);
-    return (int64_t)-rt_comm_max(rt, -(double)own);
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
 }
 
 void rt_gpu_agree(Rt *rt, size_t version, void *choices, int64_t bytes)

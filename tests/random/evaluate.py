@@ -348,20 +348,16 @@ class Evaluation:
         self.note_shared(e, place, a, b)
         return tensors.dot(a, b, self.dims(e, 2))
 
-    @staticmethod
-    def dims_of(e):
-        return [d.name for d in e.arguments[1:]]
-
     def call_softmax(self, e, values, place):
-        return tensors.along(torch.softmax, self.arguments(e, values, place, 1)[0], *self.dims_of(e))
+        return tensors.along(torch.softmax, self.arguments(e, values, place, 1)[0], *self.dims(e, 1))
 
     def call_log_softmax(self, e, values, place):
-        return tensors.along(torch.log_softmax, self.arguments(e, values, place, 1)[0], *self.dims_of(e))
+        return tensors.along(torch.log_softmax, self.arguments(e, values, place, 1)[0], *self.dims(e, 1))
 
     def normalised(self, function, e, values, place):
         eps = self.keyword(e, "eps", 1e-5)
         x = self.arguments(e, values, place, 1)[0]
-        return tensors.along(lambda data, at: function(data, at, eps), x, *self.dims_of(e))
+        return tensors.along(lambda data, at: function(data, at, eps), x, *self.dims(e, 1))
 
     def call_layernorm(self, e, values, place):
         return self.normalised(functools.partial(tensors.layernorm, rounding=self.rounding), e, values, place)
@@ -425,7 +421,7 @@ class Evaluation:
         return Tensor(x.data, tuple(e.renaming[1] if d == e.renaming[0] else d for d in x.dims), x.fed_by)
 
     def call_logsumexp(self, e, values, place):
-        return tensors.reduce(torch.logsumexp, self.arguments(e, values, place, 1)[0], self.dims_of(e))
+        return tensors.reduce(torch.logsumexp, self.arguments(e, values, place, 1)[0], self.dims(e, 1))
 
     def call_one_hot(self, e, values, place):
         index, dim = self.tensor(e.arguments[0], values, place), e.arguments[1].name
