@@ -162,13 +162,14 @@ static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOp
         free(unread);
         if (m) {
             m->diags = diags;
+            options->whole->others = size;
             return m;
         }
         if (options->whole->count == known)
             size *= 2;
     }
     LowerOptions as_declared = *options;
-    as_declared.shrink = 0;
+    as_declared.shrink = options->whole->others = 0;
     return lower_once(file, source, &as_declared, diags, settings);
 }
 

@@ -16,6 +16,7 @@ typedef struct {
 /* Dims that keep their sizes when others are shrunk; names in the arena of the diagnostics. */
 enum { MAX_WHOLE = 8 };
 typedef struct {
+    int64_t others; /* what the largest other dim was shrunk to last, about; 0: the file cannot be shrunk */
     int count;
     const char *at[MAX_WHOLE];
 } WholeDims;

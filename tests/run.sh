@@ -2,6 +2,7 @@
 # run.sh -- every test, group by group; one line each, the output of those that fail, one summary line.
 #   T=NAME[,NAME...]   only these groups
 #   BLESS=1            rewrite golden files (read the diff afterwards)
+#   LIMIT=SECONDS      a group that takes longer fails (1500)
 set -u
 cd "$(dirname "$0")/.." || exit 2
 export BUILD="${BUILD:-build}" BLESS="${BLESS:-}" MPC_PEAK_FLOPS=1e9
@@ -16,7 +17,10 @@ group() # NAME COMMAND...
     case ",${T:-$name}," in *",$name,"*) ;; *) return ;; esac
     printf '%-10s ' "$name"
     start=$(date +%s)
-    if "$@" >"$log" 2>&1; then
+    timeout -k 10 "${LIMIT:-1500}" "$@" >"$log" 2>&1
+    status=$?
+    [ $status != 124 ] || echo "did not end within ${LIMIT:-1500} s" >>"$log"
+    if [ $status = 0 ]; then
         passed=$((passed + 1))
         printf 'ok    %4s s  %s\n' "$(($(date +%s) - start))" "$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90)"
     else

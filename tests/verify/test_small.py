@@ -68,3 +68,12 @@ def test_small_files_stay_as_they_are(tmp_path):
 train { batch = 2 }
 """)
     assert done.returncode == 0 and "trying larger" not in done.stderr, done.stderr
+
+
+def test_sizes_that_cannot_shrink(tmp_path):
+    done = verify(tmp_path, "const side = 20000\ndim batch\ndim seq = side\ndim one = side - 19999\n" + HEAD + """    param w : [seq, one] = normal(1)
+    loss mean(dot(cast(data, f32), w, seq))
+}
+train { batch = 2 }
+""")
+    assert done.returncode == 0 and "fit no dims below about" in done.stderr, done.stderr
