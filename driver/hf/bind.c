@@ -179,10 +179,25 @@ static void check_copy(Binding *b, int number)
              (long long)copy->count, copy->name, copy->param->where);
 }
 
+/* Norms in older folders of BERT, whose names transformers itself translates when it reads them. */
+static const char *older_name(Arena *arena, const char *name)
+{
+    static const char *const ends[][2] = { { "LayerNorm.weight", "gamma" }, { "LayerNorm.bias", "beta" } };
+    const size_t length = strlen(name);
+    for (unsigned i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t end = strlen(ends[i][0]);
+        if (length >= end && strcmp(name + length - end, ends[i][0]) == 0)
+            return arena_text(arena, "%.*sLayerNorm.%s", (int)(length - end), name, ends[i][1]);
+    }
+    return name;
+}
+
 const char *name_in_folder(const Binding *b, const char *name)
 {
     const size_t length = strlen(b->map->prefix);
-    return b->has_prefix || strncmp(name, b->map->prefix, length) != 0 ? name : name + length;
+    name = b->has_prefix || strncmp(name, b->map->prefix, length) != 0 ? name : name + length;
+    const char *older = older_name(&b->run->arena, name);
+    return find_stored(b->folder, name) < 0 && find_stored(b->folder, older) >= 0 ? older : name;
 }
 
 static bool folder_has_prefix(const Folder *folder, const char *prefix)

@@ -212,8 +212,9 @@ static void check_known(const RtSafetensors *file, const RtProgram *program, con
     for (int i = 0; i < file->count; i++)
         if (!(weights_only && is_state(file->tensors[i].name)) &&
             !bsearch(&file->tensors[i].name, names, (size_t)count, sizeof *names, compare_names))
-            rt_fail("--load %s: tensor '%s' is not one of model '%s'; give a checkpoint of this model and optimizer",
-                    file->path, file->tensors[i].name, program->name);
+            rt_fail("--load %s: tensor '%s' is not one of model '%s'; give a checkpoint of this model and optimizer%s",
+                    file->path, file->tensors[i].name, program->name,
+                    is_state(file->tensors[i].name) ? ", or --weights-only" : "");
     free(names);
 }
 

@@ -47,9 +47,9 @@ concat(both, split(a, d -> (one, d)), split(b, d -> (one, d)))|split(x, d -> (on
 x[d = 3]|x[d = 1 : 3 -> y]|table[vocab = tokens]|x[d = last - iota(d)]|shift(x, d, 1)|iota(d)|one_hot(iota(d), e)|random(d)
 sqrt(-2 * log(1 - random(d))) * cos(6.283185307179586 * random(d))|where(iota(e) <= iota(d), w, 0)|minimum(maximum(x, low), high)
 exp(x * log(2))|log(1 + square(x))|log(square(x)) / log(2)|maximum(a, b) + softplus(-abs(a - b))|-softplus(-x)|x * sigmoid(1.702 * x)
-maximum(x, 0.01 * x)|minimum(relu(x), 6)|square(relu(x))|where(x > 0, x, expm1(x))|x * tanh(softplus(x))
+maximum(x, 0.01 * x)|minimum(relu(x), 6)|square(relu(x))|where(x > 0, x, expm1(minimum(x, 0)))|1.0507 * where(x > 0, x, 1.67326 * expm1(minimum(x, 0)))|2 * tanh(x / 2)|relu(a) * b|x * tanh(softplus(x))
 x * minimum(relu(x + 3), 6) / 6|minimum(relu(x + 3), 6) / 6|a * sigmoid(b)|silu(a) * b|0.5 * (exp(x) - exp(-x))|sin(x) / cos(x)
-where(x == x, x, 0)|cast(cast(x, i32), f32)|i - i / n * n|where(m, a, b)|m * m|minimum(m, m)|maximum(m, m)|m == 0
+where(x == x, x, 0)|cast(cast(x, i32), f32)|cast(cast(x + 0.5 * sign(x), i32), f32)|b - cast(b > x, f32)|i - i / n * n|where(m, a, b)|m * m|minimum(m, m)|maximum(m, m)|m == 0
 mean(square(x - mean(x, d)), d)|sqrt(mean(square(x - mean(x, d)), d))|sqrt(sum(square(x), d))|exp(sum(log(square(x)), d))
 top_k(x, d, 1 -> first)|top_k(x, d, n -> order)|attend(x, a, b, seq, d, causal = true)|rope(x, seq, d, base = 10000)
 x * rsqrt(sum(square(x), d) + eps)|merge(broadcast(split(x, d -> (y, k)), one), (one, y) -> low_y)|mean(square(a - b))|mean(abs(a - b))

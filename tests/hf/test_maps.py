@@ -118,6 +118,19 @@ def test_brings_each_element_to_its_place(small, prefix):
         np.testing.assert_array_equal(here[name], expected[name])
 
 
+def test_older_names_of_norms(small):
+    """bert-base-uncased has LayerNorm.gamma and LayerNorm.beta; they are exported under these names too."""
+    (small / "maps" / "small.map").write_text(MAP.replace("top.tail ", "top.LayerNorm.weight "))
+    there = tensors()
+    there["top.LayerNorm.gamma"] = there.pop("top.tail")
+    write_tensors(small / "there" / "model.safetensors", there)
+    import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    np.testing.assert_array_equal(read_tensors(small / "w.safetensors")["tail"][1], there["top.LayerNorm.gamma"])
+    run(MPC, "export", small / "w.safetensors", "--model", small / "small.mdl", "--like", small / "there", "-o", small / "back")
+    back = read_tensors(small / "back" / "model.safetensors")
+    np.testing.assert_array_equal(back["top.LayerNorm.gamma"][1], there["top.LayerNorm.gamma"])
+
+
 def test_axes_of_one_element(small):
     there = tensors()
     table, tail = there["top.table"], there["top.tail"]
