@@ -116,13 +116,47 @@ static void narrow_op(Module *m, Func *f, Op *op, DType narrow)
             op->results.at[i]->type = types[i];
 }
 
-/* Tensors become narrow; scalars (divisors, scales), counts, and state that is no parameter stay, and so do inputs,
- * since what a loss compares with is not rounded, and what a scan carries: it would be rounded at every place. */
-static void narrow_params(const Module *m, Func *f, int scanned, DType narrow)
+static bool is_all_logits(const Module *m, const Func *f, const Value *value);
+
+static bool reads_logits(const Module *m, const Func *f, const Op *op, int operand)
 {
-    for (int i = scanned; i < f->params.count; i++) {
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    if (callee)
+        return is_all_logits(m, callee, callee->params.at[operand]);
+    if (info(op)->traits & CASTS || info(op)->family == VIEW)
+        return is_all_logits(m, f, result(op));
+    return is_logit(op, operand);
+}
+
+/* Does the function read it as logits of attention alone, itself or by calls? */
+static bool is_all_logits(const Module *m, const Func *f, const Value *value)
+{
+    bool is_read = false;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            if (arg(op, i) == value && !reads_logits(m, f, op, i))
+                return false;
+            else
+                is_read |= arg(op, i) == value;
+    return is_read && index_of(&f->results, value) < 0;
+}
+
+/* Does a loop read the same in each iteration? */
+static bool is_captured(const Op *loop, int i)
+{
+    return i >= loop->attrs.carried && find_dim(&arg(loop, i)->type, loop->attrs.dims.dim[0].name) < 0;
+}
+
+/* Tensors become narrow; scalars (divisors, scales), counts, and state that is no parameter stay, and so do inputs,
+ * since what a loss compares with is not rounded, what a scan carries, which would be rounded at every place, and
+ * logits for all iterations: each would make them wide again, and keep that. */
+static void narrow_params(const Module *m, Func *f, const Op *call, DType narrow)
+{
+    const bool is_loop = call && call->attrs.dims.count > 0;
+    for (int i = is_loop && call->attrs.scan ? (int)call->attrs.carried : 0; i < f->params.count; i++) {
         Value *param = f->params.at[i];
-        const bool stays = param->port.kind == PORT_INPUT || is_state(m, param->port);
+        const bool stays = param->port.kind == PORT_INPUT || is_state(m, param->port) ||
+                           (is_loop && is_captured(call, i) && is_all_logits(m, f, param));
         if (param->type.dtype == F32 && param->type.rank > 0 && !stays)
             param->type.dtype = narrow;
     }
@@ -140,15 +174,15 @@ static void narrow_results(Module *m, Func *f, const Func *caller, DType narrow)
         }
 }
 
-/* Callees first: they determine the types of calls.  caller: the loop that runs f, or NULL. */
-static void narrow_func(Module *m, Func *f, const Op *caller, DType narrow)
+/* Callees first: they determine the types of calls.  call: of f, or NULL; loop: the one around it, or NULL. */
+static void narrow_func(Module *m, Func *f, const Op *call, const Op *loop, DType narrow)
 {
-    const bool is_scanned = caller && caller->attrs.scan, in_layer = caller && !is_scanned;
-    narrow_params(m, f, is_scanned ? (int)caller->attrs.carried : 0, narrow);
+    const bool in_layer = loop && !loop->attrs.scan;
+    narrow_params(m, f, call, narrow);
     for (Op *op = f->first; op; op = op->next) {
         Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         if (callee) {
-            narrow_func(m, callee, op->attrs.dims.count ? op : caller, narrow);
+            narrow_func(m, callee, op, op->attrs.dims.count ? op : loop, narrow);
             narrow_results(m, callee, f, narrow);
         }
         narrow_op(m, f, op, narrow);
@@ -227,7 +261,7 @@ void pass_precision(Module *m)
         Func *f = func_with_role(m, programs[i]);
         if (!f)
             continue;
-        narrow_func(m, f, NULL, narrow);
+        narrow_func(m, f, NULL, NULL, narrow);
         widen_results(m, f);
         if (f->role == EVAL || f->role == PREDICT)
             widen_params(m, f);
