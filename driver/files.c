@@ -4,6 +4,7 @@
 #include "paths.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,16 @@ static bool is_device(const char *path)
     return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
+/* As of the runtime's outputs: a link is not followed, and a file with a second name is left to that. */
+static FILE *open_aside(const char *aside)
+{
+    struct stat status;
+    if (lstat(aside, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 1)
+        unlink(aside);
+    const int file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    return file < 0 ? NULL : fdopen(file, "w");
+}
+
 bool open_new(Run *run, NewFile *file, const char *path)
 {
     file->path = path;
@@ -116,8 +127,10 @@ bool open_new(Run *run, NewFile *file, const char *path)
     const char *first = file->aside ? file->aside : path;
     if (!may_write(run, path) || !may_write(run, first))
         return false;
-    file->out = make_folders(path, true) ? fopen(first, "w") : NULL;
-    return file->out ? true : run_failed(run, "cannot write %s: %s", path, strerror(errno));
+    file->out = !make_folders(path, true) ? NULL : file->aside ? open_aside(file->aside) : fopen(path, "w");
+    const bool is_link = !file->out && file->aside && errno == ELOOP;
+    return file->out || run_failed(run, "cannot write %s: %s%s", path, is_link ? "remove the link " : strerror(errno),
+                                   is_link ? file->aside : "");
 }
 
 bool close_new(Run *run, NewFile *file)

@@ -81,8 +81,8 @@ static bool verify_inputs(Module *m)
     for (const Input *input = m->inputs; input; input = input->next)
         if (!verify_input(m, input))
             return false;
-    if (!m->batch && m->train.batch != m->train.microbatch)
-        return WRONG(m, m->train_loc, "the module names no batch dim");
+    if (!m->batch && m->train.batch != 1)
+        return WRONG(m, m->train_loc, "the module names no batch dim, and train.batch is not 1");
     return true;
 }
 

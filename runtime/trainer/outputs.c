@@ -106,6 +106,7 @@ static int list_files(File *files, const RtOptions *options, int rank)
     add(files, &count, "--load", copy_of(options->load), false);
     for (RtLIST part = options->load_part; part && *part; part++)
         add(files, &count, "--load-part", strchr(*part, '=') ? copy_of(strchr(*part, '=') + 1) : NULL, false);
+    add(files, &count, "this trainer", copy_of("/proc/self/exe"), false);
     add(files, &count, "--save", copy_of(options->save), true);
     add(files, &count, "--log", copy_of(options->log), true);
     add(files, &count, "--trace", trace, true);
@@ -156,7 +157,7 @@ static const File *find(const File *files, int count, const char *option)
 
 void rt_outputs_check(const RtOptions *options, int rank)
 {
-    enum { OTHERS = 6 };
+    enum { OTHERS = 7 };
     const int read = count_data("--data", options->data) + count_data("--eval-data", options->eval_data) +
                      count_texts(options->load_part);
     File *files = rt_allocate(read + OTHERS, sizeof *files);

@@ -192,6 +192,12 @@ def test_input_is_not_written_over(mpc):
         assert ": it is the input file" in said
     assert "it is the input file" in mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", status=1).stderr
     mpc("compile", "tiny.mdl", "--compile-to=lower", "--dump-ir=ir", "-o", "x.mir")
+    (here / "other").write_text("precious")
+    (here / "y.mir.tmp").symlink_to("other")
+    assert "remove the link y.mir.tmp" in mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", "y.mir", status=1).stderr
+    (here / "z.mir.tmp").hardlink_to(here / "other")
+    mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", "z.mir")
+    assert (here / "other").read_text() == "precious"
     words = ["compile", "--compile-from=ir/00-lower.mir", "--compile-to=simplify"]
     assert "ir/00-lower.mir is the input file" in mpc(*words, "--dump-ir=ir", status=1).stderr
     with open(here / "tiny.mdl") as source:

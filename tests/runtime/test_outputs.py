@@ -70,6 +70,25 @@ def test_one_file_for_two_uses(refused, tmp_path, links, options, more):
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
 
+@pytest.mark.parametrize("option", ["--save", "--log", "--trace"])
+def test_the_trainer_is_an_input(refused, trainer, tmp_path, data, option):
+    os.link(trainer, tmp_path / "program")
+    assert "are the same file" in refused("--data", "data.txt", "--steps", 1, option, "program", "--overwrite", status=2)
+
+
+@pytest.mark.parametrize("option", ["--save", "--trace"])
+@pytest.mark.parametrize("link", [os.link, os.symlink, lambda _, name: os.mkfifo(name)])
+def test_a_partial_that_is_there(run, refused, tmp_path, data, option, link):
+    """It is another name of a file of the user's, or a pipe that nobody reads."""
+    (tmp_path / "other").write_text("precious")
+    link(tmp_path / "other", tmp_path / "x.tmp")
+    if link is os.link:
+        run("--data", "data.txt", "--steps", 1, option, "x")
+    else:
+        assert "is not a file; remove that" in refused("--data", "data.txt", "--steps", 1, option, "x", status=1)
+    assert (tmp_path / "other").read_text() == "precious"
+
+
 def test_index_of_megatron_is_an_input(refused, tmp_path, data):
     (tmp_path / "a.bin").write_bytes(bytes(2000))
     (tmp_path / "a.idx").write_bytes(b"x")
