@@ -102,11 +102,13 @@ void rt_agree_on_text(Rt *rt, const char *what, const char *text)
         agree(rt, what, hash_of_text(BEGIN, text), text);
 }
 
-/* A hash of equidistant samples, including the first and the last bytes. */
+/* A hash of the whole, or in a large file of equidistant samples, including the first and the last bytes. */
 static uint64_t hash_of_samples(const char *map, int64_t bytes)
 {
-    enum { SAMPLES = 16, SAMPLE = 4096 };
+    enum { SAMPLES = 64, SAMPLE = 4096, WHOLE = 16 << 20 };
     uint64_t hash = hash_of(BEGIN, (const char *)&bytes, sizeof bytes);
+    if (bytes <= WHOLE)
+        return hash_of(hash, map, bytes);
     int64_t length = bytes < SAMPLE ? bytes : SAMPLE;
     for (int i = 0; i < SAMPLES; i++)
         hash = hash_of(hash, map + (bytes - length) / (SAMPLES - 1) * i, length);

@@ -112,11 +112,15 @@ def differing(trainer, text, folder, first, third, data=None):
 
 
 def test_data_may_have_other_names_but_not_other_content(four, text, tmp_path):
+    content = bytearray(text.read_bytes() * 10)
+    text = tmp_path / "long"
+    text.write_bytes(content)
     shutil.copy(text, tmp_path / "copy")
-    (tmp_path / "other").write_bytes(text.read_bytes()[:-1] + b"x")
+    content[100003] ^= 1
+    (tmp_path / "other").write_bytes(content)
     steps = ["--steps", 3, "--save", "a"]
     message = differing(four, text, tmp_path, steps, steps, "other")
-    assert re.search(rf"differ in the content of --data: rank 0: {text} \(bytes, 20000 bytes, hash \w+\), rank 2: other \(",
+    assert re.search(rf"differ in the content of --data: rank 0: {text} \(bytes, 200000 bytes, hash \w+\), rank 2: other \(",
                      message)
     say = lambda data: [four.program, "--data", data, "--data-format", "bytes", *steps]
     start(mpirun(3, *say(text)) + [":", "-n", 1, *say("copy")], tmp_path)
