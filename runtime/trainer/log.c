@@ -17,7 +17,11 @@
 
 static char *failure_text(const char *path)
 {
-    return rt_text("--log %s: cannot write it: %s; free some space or give another path", path, strerror(errno));
+    const char *remedy = errno == ENXIO ? "start what reads this pipe first"
+                         : errno == ENOSPC || errno == EFBIG || errno == EDQUOT
+                             ? "free some space or give another path"
+                             : "give a path in an existing, writable directory";
+    return rt_text("--log %s: cannot write it: %s; %s", path, strerror(errno), remedy);
 }
 
 static _Noreturn void refuse(const char *path) { rt_fail("%s", failure_text(path)); }
@@ -91,9 +95,9 @@ RtLog rt_log_open(const char *path, int64_t step, bool overwrite)
     RtLog log = { .path = path };
     if (!path)
         return log;
-    log.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    log.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666); /* fails without a reader */
     struct stat info;
-    if (log.file < 0 || fstat(log.file, &info))
+    if (log.file < 0 || fstat(log.file, &info) || fcntl(log.file, F_SETFL, O_APPEND) < 0)
         refuse(path);
     bool is_regular = S_ISREG(info.st_mode);
     if (is_regular)

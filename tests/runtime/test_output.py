@@ -120,8 +120,9 @@ def test_log_that_is_none_is_kept(run, refused, tmp_path, data, text, line):
 
 
 @pytest.mark.parametrize("path, said", [("/dev/full", "No space left on device"), ("none/log", "No such file"),
-                                        (".", "Is a directory")])
+                                        (".", "Is a directory"), ("pipe", "No such device or address; start what reads this pipe")])
 def test_log_that_cannot_be_written_is_found_before_training(refused, tmp_path, data, path, said):
+    os.mkfifo(tmp_path / "pipe")
     message = refused("--data", "data.txt", "--steps", 3, "--log", path, TINY_DUMP="dump")
     assert f"--log {path}: cannot write it: {said}" in message
     assert not (tmp_path / "dump").exists()
