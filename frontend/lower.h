@@ -30,8 +30,7 @@ typedef struct {
     void *context;
     int64_t largest_head; /* the largest head that the target's attention supports; 0: any */
     int64_t shrink;       /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
-    WholeDims
-        *whole; /* are not shrunk; NULL: none.  Gets those of which the file names elements that they would not have */
+    WholeDims *whole;     /* not shrunk; gets those of which the file names elements that they would lack; NULL: none */
 } LowerOptions;
 
 /* An effective setting, for plan.json. */

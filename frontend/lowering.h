@@ -414,8 +414,8 @@ Results results_of(Lower *l, const Ast *ast);
 const char *instance_text(Lower *l);   /* "in attention[seq, embed], called at 30:9": of a block over dims; else NULL */
 bool declares_records(const Lower *l); /* is_fed_records of the whole model, of which all inputs may not be known yet */
 Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
-void note_element(Lower *l,
-                  const Dim *dim); /* the file names one that the dim does not have: if shrunk, it must not be */
+/* The file names an element that the dim does not have: if it has been shrunk, it keeps its size the next time. */
+void note_element(Lower *l, const Dim *dim);
 /* Notes that inputs used as an index of a dim are below its size; false after reporting a number that is not. */
 bool index_fits(Lower *l, Value *index, const Dim *dim, const Constant *ignored, Loc at);
 

@@ -283,18 +283,10 @@ static Func *lower_optimizer(Update *u)
     return u->f;
 }
 
-static bool same_names(const Names *a, const Names *b)
-{
-    bool same = a->count == b->count;
-    for (int i = 0; i < a->count && same; i++)
-        same = a->name[i] == b->name[i];
-    return same;
-}
-
 /* Other dims, which count matrices, are then the same too. */
 static bool same_matrix(const Matrix *a, const Matrix *b)
 {
-    return same_names(&a->in, &b->in) && same_names(&a->out, &b->out);
+    return names_equal(&a->in, &b->in) && names_equal(&a->out, &b->out);
 }
 
 static Loc chosen_at(const Lower *l, const Group *group)

@@ -323,9 +323,8 @@ typedef struct Module {
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* of the target's kernel for the op; NULL: none */
-    unsigned
-        keeps_before;   /* traits: of activations whose operand its products also write, of slopes they multiply by */
-    bool fills_padding; /* products want sizes in memory, see full dims */
+    unsigned keeps_before; /* traits: activations whose operand its products write, slopes that they multiply by */
+    bool fills_padding;    /* products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
     bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of operands and
                                                                     results of a kernel call or LIBRARY op?  If not, it
@@ -445,6 +444,7 @@ void add_saved(Arena *arena, Saved *saved, Name value);
 const Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
 Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
 bool has_name(const Names *names, Name name);
+bool names_equal(const Names *a, const Names *b); /* in the same order */
 void add_name(Names *names, Name name);
 Names dims_lacking(const Type *of, const Type *in); /* the dims of `of` that `in` lacks */
 bool type_equal(const Type *a, const Type *b);

@@ -181,10 +181,12 @@ static bool same_Fp8(Fp8 a, Fp8 b) { return a == b; }
 /* By bits: results of 0 and -0 differ, and NaN equals itself. */
 static bool same_Number(Number a, Number b) { return memcmp(&a, &b, sizeof a) == 0; }
 
-static bool same_Names(Names a, Names b)
+bool names_equal(const Names *a, const Names *b)
 {
-    return a.count == b.count && memcmp(a.name, b.name, (size_t)a.count * sizeof *a.name) == 0;
+    return a->count == b->count && memcmp(a->name, b->name, (size_t)a->count * sizeof *a->name) == 0;
 }
+
+static bool same_Names(Names a, Names b) { return names_equal(&a, &b); }
 
 static bool same_Dims(Dims a, Dims b)
 {
