@@ -61,7 +61,7 @@ hf:
 	$(BUILD)/hf/bin/pip install -q torch transformers pytest pytest-xdist
 
 # Checksums of checkpoints are the runtime's.
-$(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o
+$(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o $(BUILD)/runtime/store/partial.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lm
 
 $(BUILD)/libmpcrt.a: $(RT_OBJECTS)

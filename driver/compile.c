@@ -92,6 +92,19 @@ static Module *small_instance(Run *run)
     }
 }
 
+/* Which sizes did not shrink? */
+static void report_sizes(Run *run)
+{
+    const WholeDims *whole = &run->whole;
+    if (whole->others == 0 || whole->others > LARGEST_TRIED)
+        fprintf(stderr, "numbers in the file fit %s: verification may take long\n",
+                whole->others ? arena_text(&run->arena, "no dims below about %lld", (long long)whole->others)
+                              : "only its own sizes");
+    for (int i = 0; i < whole->count; i++)
+        fprintf(stderr, "dim '%s' keeps its size: shrunk, it would lack elements of which the model has indices\n",
+                whole->at[i]);
+}
+
 static bool verify_small(Run *run, const char *after)
 {
     if (run->options->compile_from) {
@@ -100,13 +113,8 @@ static bool verify_small(Run *run, const char *after)
         return verify_copy(run, (VerifyOptions){ .start_after = after });
     }
     Module *small = small_instance(run);
-    if (small && (run->whole.others == 0 || run->whole.others > LARGEST_TRIED))
-        fprintf(stderr, "numbers in the file fit %s: verification may take long\n",
-                run->whole.others ? arena_text(&run->arena, "no dims below about %lld", (long long)run->whole.others)
-                                  : "only its own sizes");
-    for (int i = 0; i < run->whole.count; i++)
-        fprintf(stderr, "dim '%s' keeps its size: shrunk, it would lack elements of which the model has indices\n",
-                run->whole.at[i]);
+    if (small)
+        report_sizes(run);
     bool good =
         small && verify_passes(small, &(VerifyOptions){ .exact = *run->options->verify_passes, .report = stderr });
     if (small)

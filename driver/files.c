@@ -2,9 +2,9 @@
 #include "driver.h"
 
 #include "paths.h"
+#include "runtime/store/partial.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,13 +110,9 @@ static bool is_device(const char *path)
     return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/* As of the runtime's outputs: a link is not followed, and a file with a second name is left to that. */
 static FILE *open_aside(const char *aside)
 {
-    struct stat status;
-    if (lstat(aside, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 1)
-        unlink(aside);
-    const int file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    const int file = rt_partial_open(aside, true);
     return file < 0 ? NULL : fdopen(file, "w");
 }
 

@@ -110,7 +110,7 @@ static void differentiate_callee(State *s, Op *op)
     for (int i = 0; i < n; i++) {
         active[i] = is_active(s, arg(op, i));
         any |= active[i];
-        shared[i] = i >= carried && op->attrs.dims.count && find_dim(&arg(op, i)->type, op->attrs.dims.dim[0].name) < 0;
+        shared[i] = is_captured(op, i);
     }
     if (!any)
         return;

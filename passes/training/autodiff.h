@@ -1,5 +1,5 @@
 /* autodiff.h -- shared by autodiff.c (gradients of functions), hoist.c (of scans) and step.c (the training step around
- * them), and measures.c (what it says of experts). */
+ * them), measures.c (what it says of experts) and precision.c. */
 #ifndef MPC_AUTODIFF_H
 #define MPC_AUTODIFF_H
 
@@ -26,6 +26,13 @@ void find_useful(const Module *m, const Func *model, Map *useful);
 /* Converts a gradient to the type of its value, in the same memory order: sums over extra dims, broadcasts over missing
  * ones.  `dtype`: of the result. */
 Value *finish_gradient(Builder *b, Value *gradient, const Type *type, DType dtype);
+
+/* Does a loop read the same operand in each iteration?  False of calls. */
+static inline bool is_captured(const Op *op, int operand)
+{
+    const Dims *dims = &op->attrs.dims;
+    return operand >= op->attrs.carried && dims->count && find_dim(&arg(op, operand)->type, dims->dim[0].name) < 0;
+}
 
 /* Is the loss differentiated with respect to it? */
 static inline bool has_gradient(const Module *m, Port port)

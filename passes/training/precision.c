@@ -13,6 +13,8 @@
  * fp8 is bf16, in which products of activations and weights are marked {fp8=wanted} in what is repeated, but not in a
  * scan.
  */
+#include "autodiff.h"
+
 #include "simplify/cleanup.h"
 
 #include <string.h>
@@ -141,22 +143,15 @@ static bool is_all_logits(const Module *m, const Func *f, const Value *value)
     return is_read && index_of(&f->results, value) < 0;
 }
 
-/* Does a loop read the same in each iteration? */
-static bool is_captured(const Op *loop, int i)
-{
-    return i >= loop->attrs.carried && find_dim(&arg(loop, i)->type, loop->attrs.dims.dim[0].name) < 0;
-}
-
 /* Tensors become narrow; scalars (divisors, scales), counts, and state that is no parameter stay, and so do inputs,
  * since what a loss compares with is not rounded, what a scan carries, which would be rounded at every place, and
  * logits for all iterations: each would make them wide again, and keep that. */
 static void narrow_params(const Module *m, Func *f, const Op *call, DType narrow)
 {
-    const bool is_loop = call && call->attrs.dims.count > 0;
-    for (int i = is_loop && call->attrs.scan ? (int)call->attrs.carried : 0; i < f->params.count; i++) {
+    for (int i = call && call->attrs.scan ? (int)call->attrs.carried : 0; i < f->params.count; i++) {
         Value *param = f->params.at[i];
         const bool stays = param->port.kind == PORT_INPUT || is_state(m, param->port) ||
-                           (is_loop && is_captured(call, i) && is_all_logits(m, f, param));
+                           (call && is_captured(call, i) && is_all_logits(m, f, param));
         if (param->type.dtype == F32 && param->type.rank > 0 && !stays)
             param->type.dtype = narrow;
     }

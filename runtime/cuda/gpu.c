@@ -162,13 +162,31 @@ void rt_zero(Rt *rt, int64_t offset, int64_t bytes)
     rt_gpu_check(rt, cudaMemsetAsync(rt->arena + offset, 0, (size_t)bytes, rt->gpu->compute), "zero memory");
 }
 
+void rt_gpu_upload(const Rt *rt, void *to, const void *from, int64_t bytes)
+{
+    rt_gpu_check(rt, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, rt->gpu->compute),
+                 "copy to its memory");
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
+}
+
+static void download(const Rt *rt, void *to, const void *from, int64_t bytes)
+{
+    rt_gpu_check(rt, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
+                 "copy from its memory");
+    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
+}
+
+void *rt_gpu_downloaded(const Rt *rt, const void *from, int64_t bytes)
+{
+    void *copy = rt_allocate(bytes, 1);
+    download(rt, copy, from, bytes);
+    return copy;
+}
+
 void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes)
 {
     void *landing = bytes <= NUMBERS ? rt->gpu->numbers : to;
-    rt_gpu_check(rt,
-                 cudaMemcpyAsync(landing, rt->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
-                 "copy from its memory");
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
+    download(rt, landing, rt->arena + offset, bytes);
     if (landing != to)
         memcpy(to, landing, (size_t)bytes);
 }
@@ -182,12 +200,8 @@ char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 
 void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
 {
-    if (is_changed) {
-        rt_gpu_check(
-            rt, cudaMemcpyAsync(rt->arena + offset, window, (size_t)bytes, cudaMemcpyHostToDevice, rt->gpu->compute),
-            "copy to its memory");
-        rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
-    }
+    if (is_changed)
+        rt_gpu_upload(rt, rt->arena + offset, window, bytes);
     free(window);
 }
 
@@ -208,20 +222,4 @@ void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t fr
                  cudaMemcpy2DAsync(to, (size_t)to_row, from, (size_t)from_row, (size_t)row, (size_t)rows,
                                    cudaMemcpyDeviceToDevice, rt->gpu->compute),
                  "copy rows in its memory");
-}
-
-void rt_gpu_upload(Rt *rt, void *to, const void *from, int64_t bytes)
-{
-    rt_gpu_check(rt, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, rt->gpu->compute),
-                 "copy to its memory");
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
-}
-
-void *rt_gpu_downloaded(Rt *rt, const void *from, int64_t bytes)
-{
-    void *copy = rt_allocate(bytes, 1);
-    rt_gpu_check(rt, cudaMemcpyAsync(copy, from, (size_t)bytes, cudaMemcpyDeviceToHost, rt->gpu->compute),
-                 "copy from its memory");
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy from its memory");
-    return copy;
 }

@@ -61,8 +61,8 @@ void rt_gpu_check_status(const Rt *rt, int status, const char *what);
 int64_t rt_gpu_free_memory(Rt *rt);
 
 /* Copies behind what is queued on the compute stream, and waits.  The copy is owned by the caller. */
-void rt_gpu_upload(Rt *rt, void *to, const void *from, int64_t bytes);
-void *rt_gpu_downloaded(Rt *rt, const void *from, int64_t bytes);
+void rt_gpu_upload(const Rt *rt, void *to, const void *from, int64_t bytes);
+void *rt_gpu_downloaded(const Rt *rt, const void *from, int64_t bytes);
 
 /* --- run.c ---------------------------------------------------------------------------------- */
 

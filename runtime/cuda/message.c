@@ -114,11 +114,7 @@ char *rt_gpu_messages_open(Rt *rt, char *memory)
         rows += all->sent[i].count + all->received[i].count;
     }
     all->table = (RtMessagePart *)(memory + rt_gpu_aligned(program->ncollectives));
-    rt_gpu_check(rt,
-                 cudaMemcpyAsync(all->table, all->part, (size_t)count * sizeof *all->part, cudaMemcpyHostToDevice,
-                                 rt->gpu->compute),
-                 "copy to its memory");
-    rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to its memory");
+    rt_gpu_upload(rt, all->table, all->part, (int64_t)count * (int64_t)sizeof *all->part);
     if (count > 0)
         all->kernel = rt_gpu_kernel(rt, "rt_messages");
     return memory + tables_bytes(program);

@@ -103,23 +103,22 @@ void rt_agree_on_text(Rt *rt, const char *what, const char *text)
 }
 
 /* A hash of the whole, or in a large file of equidistant samples, including the first and the last bytes. */
-static uint64_t hash_of_samples(const char *map, int64_t bytes)
+static uint64_t hash_of_content(const char *map, int64_t bytes)
 {
     enum { SAMPLES = 64, SAMPLE = 4096, WHOLE = 16 << 20 };
     uint64_t hash = hash_of(BEGIN, (const char *)&bytes, sizeof bytes);
     if (bytes <= WHOLE)
         return hash_of(hash, map, bytes);
-    int64_t length = bytes < SAMPLE ? bytes : SAMPLE;
     for (int i = 0; i < SAMPLES; i++)
-        hash = hash_of(hash, map + (bytes - length) / (SAMPLES - 1) * i, length);
-    return hash_of(hash, map + bytes - length, length);
+        hash = hash_of(hash, map + (bytes - SAMPLE) / (SAMPLES - 1) * i, SAMPLE);
+    return hash_of(hash, map + bytes - SAMPLE, SAMPLE);
 }
 
 void rt_agree_on_file(Rt *rt, const char *option, const char *path, const char *kind, const char *map, int64_t bytes)
 {
     if (rt->ranks == 1)
         return;
-    uint64_t hash = hash_of_text(hash_of_samples(map, bytes), kind);
+    uint64_t hash = hash_of_text(hash_of_content(map, bytes), kind);
     char *text = rt_text("%s (%s, %lld bytes, hash %08x)", path, kind, (long long)bytes, (unsigned)(hash ^ hash >> 32));
     char *name = rt_text("the content of %s", option);
     agree(rt, name, hash, text);

@@ -2,6 +2,7 @@
  * the old file intact. */
 #include "output.h"
 
+#include "partial.h"
 #include "state.h"
 
 #include <errno.h>
@@ -52,23 +53,6 @@ char *rt_output_partial(const char *path)
     return partial;
 }
 
-/* Opens it, created if there is none, or -1.  A link is not followed: what it names is another file of the user's.  A
- * file with a second name is left to that. */
-static int open_partial(const char *partial, bool truncate)
-{
-    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-    struct stat info;
-    if (truncate && !lstat(partial, &info) && S_ISREG(info.st_mode) && info.st_nlink > 1)
-        unlink(partial);
-    int file = open(partial, flags, 0666);
-    if (file >= 0 && (fstat(file, &info) || !S_ISREG(info.st_mode) || (truncate && ftruncate(file, 0)))) {
-        close(file);
-        errno = EEXIST;
-        return -1;
-    }
-    return file;
-}
-
 int rt_output_create(const char *path, const char *option, bool truncate)
 {
     char *partial = rt_output_partial(path);
@@ -76,7 +60,7 @@ int rt_output_create(const char *path, const char *option, bool truncate)
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         rt_fail("%s %s: it is %s, not a file that can be replaced; give another name", option, path,
                 S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
-    int file = open_partial(partial, truncate);
+    int file = rt_partial_open(partial, truncate);
     if (file < 0 && !lstat(partial, &info) && !S_ISREG(info.st_mode))
         rt_fail("%s %s: it is written as %s first, which is there and is not a file; remove that, or give another name",
                 option, path, partial);

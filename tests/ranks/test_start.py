@@ -111,16 +111,17 @@ def differing(trainer, text, folder, first, third, data=None):
     return error_of(start(command, folder, 1).stderr)
 
 
-def test_data_may_have_other_names_but_not_other_content(four, text, tmp_path):
-    content = bytearray(text.read_bytes() * 10)
+@pytest.mark.parametrize("times, at", [(1, -1), (10, 100003), (1000, -1)])  # 20 MB: samples
+def test_data_may_have_other_names_but_not_other_content(four, text, tmp_path, times, at):
+    content = bytearray(text.read_bytes() * times)
     text = tmp_path / "long"
     text.write_bytes(content)
     shutil.copy(text, tmp_path / "copy")
-    content[100003] ^= 1
+    content[at] ^= 1
     (tmp_path / "other").write_bytes(content)
     steps = ["--steps", 3, "--save", "a"]
     message = differing(four, text, tmp_path, steps, steps, "other")
-    assert re.search(rf"differ in the content of --data: rank 0: {text} \(bytes, 200000 bytes, hash \w+\), rank 2: other \(",
+    assert re.search(rf"differ in the content of --data: rank 0: {text} \(bytes, {20000 * times} bytes, hash \w+\), rank 2: other \(",
                      message)
     say = lambda data: [four.program, "--data", data, "--data-format", "bytes", *steps]
     start(mpirun(3, *say(text)) + [":", "-n", 1, *say("copy")], tmp_path)

@@ -41,6 +41,15 @@ train {{ batch = 2 }}
         assert done.returncode == 0 and f"dim '{whole}' keeps its size" in done.stderr, done.stderr
 
 
+def test_index_outside_at_every_size(tmp_path):
+    done = verify(tmp_path, "dim batch\ndim seq = 6000\ndim vocab = 6000\n" + HEAD + """    param w : [vocab] = normal(1)
+    loss mean(w[vocab = minimum(data * 6000, 6000) + 6000])
+}
+train { batch = 2 }
+""")
+    assert done.returncode == 1 and "to about 512" in done.stderr and "with smaller ones" in done.stderr, done.stderr
+
+
 def test_numbers_beside_sizes(tmp_path):
     """A token of a large vocabulary, heads that divide the embedding, elements of a small dim: others still shrink."""
     done = verify(tmp_path, """
