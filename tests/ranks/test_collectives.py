@@ -5,7 +5,7 @@ import pytest
 from conftest import EXTRA, ROOT, mpirun, start
 
 SOURCES = ["mesh/comm", "mesh/agree", "mesh/clock", "mesh/traffic", "mesh/arena", "cpu/collective", "cpu/exchange", "cpu/gaps", "cpu/processor",
-           "trainer/trace", "trainer/trace_write", "store/output", "error", "index", "options"]
+           "trainer/trace", "trainer/trace_write", "store/output", "store/partial", "error", "index", "options"]
 TRANSPORT = {"mpi": ["net/comm_mpi"],
              "tcp": ["net/comm_tcp", *(f"net/{path.stem}" for path in (ROOT / "runtime/net").glob("tcp_*.c"))]}
 
