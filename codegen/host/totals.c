@@ -15,6 +15,17 @@ static int count_copies(const Param *param)
 
 /* --- Work ---------------------------------------------------------------------------------- */
 
+/* Is it a sum of the products of two tensors along these dims, as passes/kernel/rowdot.c writes dots? */
+static bool sums_products(const Op *op)
+{
+    const Op *factor = info(op)->family == REDUCTION && info(op)->over == SUM ? arg(op, 0)->def : NULL;
+    bool sums = factor && info(factor)->family == POINTWISE && info(factor)->linear == EACH;
+    for (int i = 0; sums && i < op->attrs.over.count; i++)
+        sums = find_dim(&arg(factor, 0)->type, op->attrs.over.name[i]) >= 0 &&
+               find_dim(&arg(factor, 1)->type, op->attrs.over.name[i]) >= 0;
+    return sums && arg(factor, 0) != arg(factor, 1);
+}
+
 /* Products and attention of one call, after any pass: callees may be layers or kernels. */
 static double forward_flops(Module *m, const Func *f)
 {
@@ -24,6 +35,7 @@ static double forward_flops(Module *m, const Func *f)
         double iterations = op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1;
         flops += callee                         ? iterations * forward_flops(m, callee)
                  : info(op)->traits & CONTRACTS ? filled_flops(m, op)
+                 : sums_products(op)            ? 2 * op_flops(m, arg(op, 0)->def)
                                                 : 0;
     }
     return flops;

@@ -4,6 +4,8 @@
  * batch (both, kept).  Dims of a kind that are contiguous in every operand are merged.  Further dims of m and n become
  * the batch, or a loop around the product.
  */
+#include "product.h"
+
 #include "extent.h"
 #include "filled.h"
 #include "ir/epilogue.h"
@@ -65,10 +67,9 @@ static void merge_axes(AxisList *list)
     list->count = count;
 }
 
-static void find_axes(Module *m, const Op *dot, const Op *call, const Product *p, AxisList kinds[N_KINDS])
+static void find_axes(Module *m, const Op *dot, const ProductValues *v, AxisList kinds[N_KINDS])
 {
-    const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[p->c];
-    const Value *bias = p->bias < 0 ? NULL : arg(call, p->bias), *operands[] = { a, b };
+    const Value *a = v->a, *b = v->b, *c = v->c, *bias = v->bias, *operands[] = { a, b };
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < operands[i]->type.rank; j++) {
             const Dim *dim = &operands[i]->type.dim[j];
@@ -204,6 +205,13 @@ static void choose_shape(Module *m, const AxisList kinds[N_KINDS], Product *p)
     put_around(p, &left);
 }
 
+void shape_product(Module *m, Product *p, const ProductValues *values)
+{
+    AxisList kinds[N_KINDS] = { { 0 } };
+    find_axes(m, p->dot, values, kinds);
+    choose_shape(m, kinds, p);
+}
+
 /* Of two values of the same dims; dims of one element may have any stride. */
 static bool same_strides(const Value *x, const Value *y)
 {
@@ -213,27 +221,9 @@ static bool same_strides(const Value *x, const Value *y)
     return true;
 }
 
-/* Can a running sum be updated in the result: in place, or after a bytewise copy? */
-static bool goes_on(const Module *m, const Value *added, const Value *c)
+bool product_goes_on(const Module *m, const Value *added, const Value *c)
 {
     return same_strides(added, c) && (coincide(added, c) || is_row_major(m, c));
-}
-
-bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
-{
-    bool good = true;
-    for (int i = 0; i < kernel->results.count; i++) {
-        Epilogue epilogue;
-        if (!find_epilogue(kernel->results.at[i], &epilogue) || !epilogue.added)
-            continue;
-        int at = index_of(&kernel->params, epilogue.added), to = call->args.count + i;
-        if (goes_on(m, arg(call, at), call->results.at[i]))
-            continue;
-        wanted[at].copied = !is_row_major(m, arg(call, at));
-        wanted[to].copied = !is_row_major(m, call->results.at[i]);
-        good = false;
-    }
-    return good;
 }
 
 static bool refuse(Module *m, const Op *op, const char *why)
@@ -290,7 +280,7 @@ static bool check_product(Module *m, const Op *call, const Product *p)
            (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
 }
 
-static bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
+bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
 {
     Epilogue epilogue;
     if (!find_epilogue(kernel->results.at[result_index], &epilogue))
@@ -307,7 +297,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
         return refuse(m, call, "integers are not multiplied");
     if (epilogue.added) {
         int added = index_of(&kernel->params, epilogue.added);
-        if (!goes_on(m, arg(call, added), c))
+        if (!product_goes_on(m, arg(call, added), c))
             return refuse(m, call, "the accumulator and the result have different memory orders");
         p->shape.accumulate = true;
         p->copied = coincide(arg(call, added), c) ? -1 : added;
@@ -315,9 +305,7 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int resu
     p->shape.a.type = element_rt_type(a->type.dtype);
     p->shape.b.type = element_rt_type(b->type.dtype);
     p->shape.c.type = element_rt_type(c->type.dtype);
-    AxisList kinds[N_KINDS] = { { 0 } };
-    find_axes(m, p->dot, call, p, kinds);
-    choose_shape(m, kinds, p);
+    shape_product(m, p, &(ProductValues){ a, b, c, p->bias < 0 ? NULL : arg(call, p->bias) });
     p->naive |= (p->before >= 0 && !same_strides(call->results.at[p->before], c)) ||
                 (p->at >= 0 && !same_strides(arg(call, p->at), c));
     return check_product(m, call, p);
@@ -359,8 +347,7 @@ static bool lies_beside(const Op *call, const Product *product, const Product *n
            of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
 }
 
-/* Is it the operand of an activation, written together with another result? */
-static bool is_kept(const Func *kernel, const Value *result)
+bool is_kept_operand(const Func *kernel, const Value *result)
 {
     Epilogue epilogue;
     for (int i = 0; i < kernel->results.count; i++)
@@ -375,7 +362,7 @@ int plan_products(Module *m, const Func *kernel, const Op *call, Product **plann
     Product *products = *planned = NEW_ARRAY(&m->arena, Product, kernel->results.count + 1);
     for (int i = 0; i < kernel->results.count; i++) {
         Product next;
-        if (is_kept(kernel, kernel->results.at[i]))
+        if (is_kept_operand(kernel, kernel->results.at[i]))
             continue;
         if (!plan_product(m, kernel, call, i, &next))
             return 0;

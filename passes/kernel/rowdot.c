@@ -1,4 +1,5 @@
-/* rowdot.c -- a dot of two tensors that have all their dims in common is not a product of matrices:
+/* rowdot.c -- a dot of two tensors that have all their dims in common is not a product of matrices; nor is one of
+ * rows of two tensors, one of which has no other dims, as in a convolution of each channel by itself:
  *
  *   %3 = dot %1, %2 {over=embed}     =>     %4 = mul %1, %2
  *                                           %3 = sum %4 {over=embed}
@@ -21,12 +22,22 @@ static bool has_own_dim(const Module *m, const Type *type, const Type *other)
     return false;
 }
 
+/* Is the innermost dim, along which neighbours lie, kept and common to both? */
+static bool has_common_rows(const Module *m, const Op *dot)
+{
+    const Type *a = &arg(dot, 0)->type, *b = &arg(dot, 1)->type;
+    const Dim *inner = a->rank && b->rank ? &a->dim[a->rank - 1] : NULL;
+    return inner && inner->name == b->dim[b->rank - 1].name && !has_name(&dot->attrs.over, inner->name) &&
+           !has_one(m, inner);
+}
+
 static bool is_row_dot(const Module *m, const Op *op)
 {
     if (info(op)->family != PRODUCT)
         return false;
     const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
-    return is_float(a->dtype) && is_float(b->dtype) && !has_own_dim(m, a, b) && !has_own_dim(m, b, a);
+    const int matrices = has_own_dim(m, a, b) + has_own_dim(m, b, a);
+    return is_float(a->dtype) && is_float(b->dtype) && (matrices == 0 || (matrices == 1 && has_common_rows(m, op)));
 }
 
 static Value *cast_to(Builder *b, Value *value, DType dtype)

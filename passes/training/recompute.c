@@ -2,7 +2,8 @@
  *
  *   none       saves all values that the backward reads, except pointwise functions of other saved values: these are
  *              recomputed in the kernel that reads them, at no cost
- *   selective  recomputes all but products, attention and gathers: values that are large and cheap
+ *   selective  recomputes all but products, attention and what library ops compute from data: values that are large and
+ *              cheap, also the windows of convolutions, which are gathers at fixed places
  *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174); the loops of a layer run again, too
  *   auto       saves the values that the module lists (Module.saved), as chosen with tradeoffs.c
  *
@@ -40,6 +41,7 @@ typedef struct {
     Uses fwd_uses, bwd_uses;
     Map forward, params; /* name -> value of fwd, and its parameter of bwd */
     Map returned;        /* parameters of bwd that are also its results */
+    Map fixed;           /* value of fwd -> KNOWN_FIXED or KNOWN_TO_VARY */
 } Pair;
 
 static void note_names(Map *named, const Values *values)
@@ -58,7 +60,7 @@ static void note_param(Pair *p, Value *param)
 static void look_around(Pair *p)
 {
     Arena *arena = &p->m->arena;
-    p->saved.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
+    p->saved.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = p->fixed.arena = arena;
     p->fwd_uses = find_uses(arena, p->fwd);
     p->bwd_uses = find_uses(arena, p->bwd);
     for (int i = 0; i < p->bwd->params.count; i++)
@@ -111,17 +113,44 @@ Family family_for_cost(const Func *f, const Uses *uses, const Op *op)
 
 static bool is_loop(const Op *op) { return info(op)->family == CONTROL && op->attrs.dims.count; }
 
-static bool may_repeat(const Pair *p, const Value *value)
+enum { KNOWN_FIXED = 1, KNOWN_TO_VARY };
+
+/* Is it computed from numbers and positions alone? */
+static bool is_fixed(Pair *p, const Value *value)
+{
+    intptr_t known = (intptr_t)map_get(&p->fixed, value);
+    if (!known) {
+        const Family family = value->def ? info(value->def)->family : CONTROL;
+        bool fixed = family == LEAF || family == POINTWISE;
+        for (int i = 0; fixed && i < value->def->args.count; i++)
+            fixed = is_fixed(p, arg(value->def, i));
+        known = fixed ? KNOWN_FIXED : KNOWN_TO_VARY;
+        map_put(&p->fixed, value, (void *)known);
+    }
+    return known == KNOWN_FIXED;
+}
+
+/* Does it only copy elements from fixed places?  Where data choose the places, they may be on other ranks. */
+static bool copies_fixed(Pair *p, const Op *op)
+{
+    bool copies = info(op)->over != SUM && info(op)->flops == 0 && info(op)->linear != NEVER;
+    for (int i = 1; copies && i < op->args.count; i++)
+        copies = is_fixed(p, arg(op, i));
+    return copies;
+}
+
+static bool may_repeat(Pair *p, const Value *value)
 {
     if (info(value->def)->family == CONTROL)
         return is_loop(value->def) && p->again[CONTROL];
     Family family = family_for_cost(p->fwd, &p->fwd_uses, value->def);
-    return (p->views_only ? family == VIEW : p->again[family]) && !map_get(&p->saved, value);
+    const bool again = p->again[family] || (p->for_products && family == LIBRARY && copies_fixed(p, value->def));
+    return (p->views_only ? family == VIEW : again) && !map_get(&p->saved, value);
 }
 
 /* The additional bytes to save so that `value` can be recomputed.  Saving a carried value needs a copy, so it counts
  * twice. */
-static double extra_bytes(const Pair *p, const Value *value, const Value *wanted, Map *seen)
+static double extra_bytes(Pair *p, const Value *value, const Value *wanted, Map *seen)
 {
     if ((value != wanted && at_hand(p, value)) || map_get(seen, value))
         return 0;
@@ -261,7 +290,7 @@ static void sink_copies(Pair *p)
 /* --- auto --------------------------------------------------------------------------------------- */
 
 /* FLOPs to recompute the value from saved values. */
-static double flops_again(const Pair *p, const Value *value, const Value *wanted, Map *seen)
+static double flops_again(Pair *p, const Value *value, const Value *wanted, Map *seen)
 {
     if (!value->def || (value != wanted && !may_repeat(p, value)) || map_get(seen, value->def))
         return 0;
@@ -272,7 +301,7 @@ static double flops_again(const Pair *p, const Value *value, const Value *wanted
     return flops;
 }
 
-static void tell_choice(const Pair *p, const Value *value)
+static void tell_choice(Pair *p, const Value *value)
 {
     Arena scratch = { 0 };
     Map seen = { .arena = &scratch };
@@ -284,7 +313,7 @@ static void tell_choice(const Pair *p, const Value *value)
 }
 
 /* A row for each value that the backward reads or recomputes others from: one layer, on the whole mesh. */
-static void tell_choices(const Pair *p)
+static void tell_choices(Pair *p)
 {
     for (int i = 0; i < p->carried; i++)
         if (backward_param(p, p->fwd->params.at[i]) || map_get(&p->saved, p->fwd->params.at[i]))

@@ -1,0 +1,25 @@
+/* product.h -- how one dot is planned: product.c plans it where its values lie, product_order.c also where copies of them
+ * would. */
+#ifndef MPC_PRODUCT_H
+#define MPC_PRODUCT_H
+
+#include "codegen.h"
+
+/* What a dot reads and writes. */
+typedef struct {
+    const Value *a, *b, *c, *bias; /* bias: NULL: none */
+} ProductValues;
+
+/* The product of result i of the kernel; false after an error. */
+bool plan_product(Module *m, const Func *kernel, const Op *call, int i, Product *p);
+
+/* Sets p's shape and loops, or that it is naive. */
+void shape_product(Module *m, Product *p, const ProductValues *values);
+
+/* Can a running sum be updated in the result: in place, or after a bytewise copy? */
+bool product_goes_on(const Module *m, const Value *added, const Value *c);
+
+/* Is it the operand of an activation, written together with another result? */
+bool is_kept_operand(const Func *kernel, const Value *result);
+
+#endif
