@@ -106,6 +106,30 @@ def test_plan_flops(mpc):
     assert work["flops_per_step"] == tokens * (6 * products + 12 * layers * embed * seq)
 
 
+CHANNELS = """
+dim batch
+dim row = 6
+dim col = 5
+dim c = 8
+dim ky = 3
+dim kx = 3
+model channels {
+    input x : f32[batch, row, col, c]
+    param w : [ky, kx, c] = normal(0.1)
+    loss mean(square(conv(x, w, row -> (row, ky), col -> (col, kx), padding = 1)))
+}
+train { batch = 4 }
+"""
+
+
+def test_plan_flops_of_channels(mpc):
+    """A convolution of each channel by itself runs as a sum of rows, and its work is that of a product all the same."""
+    (mpc.directory / "channels.mdl").write_text(CHANNELS)
+    mpc("compile", "channels.mdl", "-o", "out", "--no-cc")
+    work = json.loads((mpc.directory / "out/plan.json").read_text())["work"]
+    assert work["flops_per_step"] == 3 * 2 * 4 * 6 * 5 * 8 * 3 * 3
+
+
 def test_trainer_prints_its_plan(trainer):
     folder = trainer("tiny.mdl")
     printed = start([folder / "trainer", "--plan"], folder, 0).stdout
