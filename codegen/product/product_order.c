@@ -36,26 +36,44 @@ static Names sorted_as_in(const Value *like, Names names)
 }
 
 /* The other dims, in the order of the type, by which the dims of the result are ordered, and the summed ones as they
- * lie in `like`; first those that the innermost dim is not one of, so that rows are copied as they are. */
-static Names order_of_matrix(const Value *x, const Value *like, const Names *over)
+ * lie in `like`, innermost or outermost. */
+static Names order_of_matrix(const Value *x, const Value *like, const Names *over, bool inside)
 {
     const Names summed = sorted_as_in(like, *over);
-    Names others = { 0 };
-    bool is_summed_inside = true;
+    Names order = inside ? (Names){ 0 } : summed;
     for (int i = 0; i < x->type.rank; i++)
-        if (!has_name(over, x->type.dim[i].name)) {
-            add_name(&others, x->type.dim[i].name);
-            is_summed_inside &= x->type.dim[i].size == 1 || x->storage->stride[i] != 1;
-        }
-    const Names *first = is_summed_inside ? &others : &summed, *last = is_summed_inside ? &summed : &others;
-    Names order = *first;
-    for (int i = 0; i < last->count; i++)
-        add_name(&order, last->name[i]);
+        if (!has_name(over, x->type.dim[i].name))
+            add_name(&order, x->type.dim[i].name);
+    for (int i = 0; i < summed.count && inside; i++)
+        add_name(&order, summed.name[i]);
     return order;
 }
 
-/* A value as its copy in that order lies. */
-static Value *copy_in_order(Module *m, const Value *x, const Names *order)
+/* Is the innermost dim in memory one of those? */
+static bool lies_inside(const Value *x, const Names *names)
+{
+    for (int i = 0; i < x->type.rank; i++)
+        if (x->type.dim[i].size > 1 && x->storage->stride[i] == 1)
+            return has_name(names, x->type.dim[i].name);
+    return true;
+}
+
+/* The dims of a that are kept, then the columns. */
+static Names order_of_result(const Value *a, const Value *b, const Value *c)
+{
+    const Value *operand[] = { a, b };
+    Names order = { 0 };
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < operand[side]->type.rank; i++) {
+            const Name dim = operand[side]->type.dim[i].name;
+            if (find_dim(&c->type, dim) >= 0 && !has_name(&order, dim))
+                add_name(&order, dim);
+        }
+    return order;
+}
+
+/* A value as its copy in that order lies, maybe without padding that loops do not run over. */
+static Value *copy_in_order(Module *m, const Value *x, const Names *order, bool tight)
 {
     Value *copy = NEW(&m->arena, Value);
     *copy = *x;
@@ -64,7 +82,7 @@ static Value *copy_in_order(Module *m, const Value *x, const Names *order)
     for (int i = order->count - 1; i >= 0; i--) {
         Dim *dim = &copy->type.dim[i];
         *dim = x->type.dim[find_dim(&x->type, order->name[i])];
-        if (!runs_over_padding(dim))
+        if (tight && !runs_over_padding(dim))
             dim->padded = dim->size;
         storage->stride[i] = stride;
         stride *= local_size(m, dim);
@@ -75,6 +93,20 @@ static Value *copy_in_order(Module *m, const Value *x, const Names *order)
 
 /* --- Copies that make matrices ---------------------------------------------------------------------------- */
 
+enum { SIDE_A, SIDE_B, SIDE_C, N_SIDES };
+
+/* A product, and which of its operands and result are copied. */
+typedef struct {
+    Module *m;
+    const Func *kernel;
+    const Op *call;
+    const Product *planned; /* of each result of the kernel; without a dot: none */
+    const Value *value[N_SIDES];
+    int at[N_SIDES]; /* in the arguments, then the results, of the call */
+    const Names *over;
+    int64_t multiplications; /* on one rank */
+} Matrices;
+
 static int64_t elements(const Module *m, const Type *type)
 {
     int64_t count = 1;
@@ -83,8 +115,7 @@ static int64_t elements(const Module *m, const Type *type)
     return count;
 }
 
-/* Of multiplications of the dot on one rank. */
-static int64_t multiplications(const Module *m, const Value *a, const Value *b)
+static int64_t count_multiplications(const Module *m, const Value *a, const Value *b)
 {
     int64_t count = elements(m, &a->type);
     for (int i = 0; i < b->type.rank; i++)
@@ -93,52 +124,86 @@ static int64_t multiplications(const Module *m, const Value *a, const Value *b)
     return count;
 }
 
-/* Several products of a kernel may read one operand: how many of them are naive where the operands of the call lie so?
- */
-static int count_naive(Module *m, const Func *kernel, const Op *call, const Product planned[], Value *const lying[])
+static int64_t copied_elements(const Matrices *x, int sides)
+{
+    int64_t count = 0;
+    for (int side = 0; side < N_SIDES; side++)
+        count += sides & 1 << side ? elements(x->m, &x->value[side]->type) : 0;
+    return count;
+}
+
+/* Several products of a kernel may read one operand: how many of them are naive where its values lie so? */
+static int count_naive(const Matrices *x, const Value *const lying[])
 {
     int count = 0;
-    for (int i = 0; i < kernel->results.count; i++) {
-        Product p = planned[i];
+    for (int i = 0; i < x->kernel->results.count; i++) {
+        Product p = x->planned[i];
         if (!p.dot)
             continue;
         p.naive = false;
-        shape_product(
-            m, &p, &(ProductValues){ lying[p.a], lying[p.b], call->results.at[i], p.bias < 0 ? NULL : lying[p.bias] });
+        shape_product(x->m, &p,
+                      &(ProductValues){ lying[p.a], lying[p.b], lying[x->call->args.count + i],
+                                        p.bias < 0 ? NULL : lying[p.bias] });
         count += p.naive;
     }
     return count;
 }
 
-/* The cheapest copies, of one operand or of both, that make a matrix product of it; false: there are none. */
-static bool find_copies(Module *m, const Func *kernel, const Op *call, const Product planned[], const Product *p,
-                        Wanted wanted[])
+/* The orders of these copies.  Rows are copied as they are, or else `turned`. */
+static void find_orders(const Matrices *x, int sides, bool turned, Names order[N_SIDES])
 {
-    const int at[] = { p->a, p->b };
-    const Value *x[] = { arg(call, p->a), arg(call, p->b) };
-    const int smaller = elements(m, &x[0]->type) > elements(m, &x[1]->type);
-    const int choices[] = { 1 << smaller, 1 << !smaller, 3 };
-    const int naive = count_naive(m, kernel, call, planned, call->args.at);
-    for (int i = 0; i < 3 && p->a != p->b; i++) {
-        Names order[2] = { { 0 } };
-        int64_t count = 0;
-        Value **lying = NEW_ARRAY(&m->arena, Value *, call->args.count);
-        memcpy(lying, call->args.at, (size_t)call->args.count * sizeof *lying);
-        for (int side = 0; side < 2; side++)
-            if (choices[i] & 1 << side) {
-                order[side] = order_of_matrix(x[side], choices[i] == 3 ? x[1] : x[!side], &p->dot->attrs.over);
-                lying[at[side]] = copy_in_order(m, x[side], &order[side]);
-                count += elements(m, &x[side]->type);
-            }
-        if (count > multiplications(m, x[0], x[1]) / LEAST_MULTIPLIED ||
-            count_naive(m, kernel, call, planned, lying) >= naive)
+    const Value *const *v = x->value;
+    for (int side = 0; side < N_SIDES; side++) {
+        order[side] = (Names){ 0 };
+        if (!(sides & 1 << side))
             continue;
-        for (int side = 0; side < 2; side++)
-            if (order[side].count)
-                wanted[at[side]] = (Wanted){ .copied = true, .order = order[side], .tight = true };
-        return true;
+        const Value *like = v[sides & 1 << SIDE_B && sides & 1 << SIDE_A ? SIDE_B : !side];
+        order[side] = side == SIDE_C ? order_of_result(v[SIDE_A], v[SIDE_B], v[SIDE_C])
+                                     : order_of_matrix(v[side], like, x->over, lies_inside(v[side], x->over) != turned);
     }
-    return false;
+}
+
+/* Are fewer products naive with these copies?  Then it asks for them. */
+static bool copies_help(const Matrices *x, int sides, bool turned, int naive, Wanted wanted[])
+{
+    const int count = x->call->args.count + x->call->results.count;
+    const Value **lying = NEW_ARRAY(&x->m->arena, const Value *, count);
+    Names order[N_SIDES];
+    for (int i = 0; i < count; i++)
+        lying[i] = arg_or_result(x->call, i);
+    find_orders(x, sides, turned, order);
+    for (int side = 0; side < N_SIDES; side++)
+        if (order[side].count)
+            lying[x->at[side]] = copy_in_order(x->m, x->value[side], &order[side], side != SIDE_C);
+    if (count_naive(x, lying) >= naive)
+        return false;
+    for (int side = 0; side < N_SIDES; side++)
+        if (order[side].count)
+            wanted[x->at[side]] = (Wanted){ .copied = true, .order = order[side], .tight = side != SIDE_C };
+    return true;
+}
+
+/* The cheapest copies that make a matrix product of it; false: there are none that are worth it. */
+static bool find_copies(const Matrices *x, Wanted wanted[])
+{
+    const int first = x->kernel->first == x->kernel->last ? N_SIDES : SIDE_C; /* only a dot alone writes other orders */
+    const Value **lying = NEW_ARRAY(&x->m->arena, const Value *, x->call->args.count + x->call->results.count);
+    for (int i = 0; i < x->call->args.count + x->call->results.count; i++)
+        lying[i] = arg_or_result(x->call, i);
+    const int naive = count_naive(x, lying);
+    for (int64_t least = 0;;) {
+        int64_t next = INT64_MAX;
+        for (int sides = 1; sides < 1 << first; sides++) {
+            const int64_t count = copied_elements(x, sides);
+            if (count == least &&
+                (copies_help(x, sides, false, naive, wanted) || copies_help(x, sides, true, naive, wanted)))
+                return true;
+            next = count > least && count < next ? count : next;
+        }
+        if (next > x->multiplications / LEAST_MULTIPLIED)
+            return false;
+        least = next;
+    }
 }
 
 static bool want_matrices(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
@@ -147,9 +212,22 @@ static bool want_matrices(Module *m, const Func *kernel, const Op *call, Wanted 
     for (int i = 0; i < kernel->results.count; i++)
         if (!is_kept_operand(kernel, kernel->results.at[i]) && !plan_product(m, kernel, call, i, &planned[i]))
             return true; /* an error, which is reported */
-    for (int i = 0; i < kernel->results.count; i++)
-        if (planned[i].dot && planned[i].naive && find_copies(m, kernel, call, planned, &planned[i], wanted))
+    for (int i = 0; i < kernel->results.count; i++) {
+        const Product *p = &planned[i];
+        if (!p->dot || !p->naive || p->a == p->b)
+            continue;
+        const Value *a = arg(call, p->a), *b = arg(call, p->b);
+        const Matrices x = { .m = m,
+                             .kernel = kernel,
+                             .call = call,
+                             .planned = planned,
+                             .value = { a, b, call->results.at[i] },
+                             .at = { p->a, p->b, call->args.count + i },
+                             .over = &p->dot->attrs.over,
+                             .multiplications = count_multiplications(m, a, b) };
+        if (find_copies(&x, wanted))
             return false; /* the other products are looked at again with these copies */
+    }
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* rowdot.c -- a dot of two tensors that have all their dims in common is not a product of matrices; nor is one of
- * rows of two tensors, one of which has no other dims, as in a convolution of each channel by itself:
+/* rowdot.c -- a dot of two tensors that have all their dims in common is not a product of matrices; nor is one without
+ * a sum, or one of rows of two tensors, one of which has no other dims, as in a convolution of each channel by itself:
  *
  *   %3 = dot %1, %2 {over=embed}     =>     %4 = mul %1, %2
  *                                           %3 = sum %4 {over=embed}
@@ -37,7 +37,8 @@ static bool is_row_dot(const Module *m, const Op *op)
         return false;
     const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
     const int matrices = has_own_dim(m, a, b) + has_own_dim(m, b, a);
-    return is_float(a->dtype) && is_float(b->dtype) && (matrices == 0 || (matrices == 1 && has_common_rows(m, op)));
+    return is_float(a->dtype) && is_float(b->dtype) &&
+           (matrices == 0 || !op->attrs.over.count || (matrices == 1 && has_common_rows(m, op)));
 }
 
 static Value *cast_to(Builder *b, Value *value, DType dtype)
@@ -52,7 +53,7 @@ static Value *open_dot(Builder *b, const Op *dot)
 {
     const Type *type = &result(dot)->type;
     Value *product = BUILD(b, OP_mul, NO_ATTRS, cast_to(b, arg(dot, 0), F32), cast_to(b, arg(dot, 1), F32));
-    Value *sum = BUILD(b, OP_sum, (Attrs){ .over = dot->attrs.over }, product);
+    Value *sum = dot->attrs.over.count ? BUILD(b, OP_sum, (Attrs){ .over = dot->attrs.over }, product) : product;
     return build_like(b, cast_to(b, sum, type->dtype), type);
 }
 

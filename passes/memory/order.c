@@ -200,6 +200,16 @@ static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
     old->def = copy;
 }
 
+/* The kernel, whose last op has a memory order of its own, writes this one. */
+static void write_in_order(const Module *m, const Op *call, int i, const Type *type)
+{
+    Value *own = find_func(m, call->attrs.callee)->results.at[i];
+    own->type = *type;
+    own->def->attrs.order = (Names){ 0 };
+    for (int k = 0; k < type->rank; k++)
+        add_name(&own->def->attrs.order, type->dim[k].name);
+}
+
 static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
 {
     enum { MOST_RESULTS = 16 }; /* of a LIBRARY op */
@@ -211,7 +221,9 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
     if (is_library && !infer_op(m, op, types))
         ill_typed(m, f, op->kind, op->args.count, op->args.at);
     for (int i = 0; i < op->results.count; i++) {
-        Type type = is_library ? types[i] : op->results.at[i]->type;
+        Type type = is_library ? types[i] : wanted_type(op->results.at[i], &wanted[op->args.count + i]);
+        if (!is_library && !type_equal(&type, &op->results.at[i]->type))
+            write_in_order(m, op, i, &type);
         if (wanted[op->args.count + i].copied || !type_equal(&type, &op->results.at[i]->type))
             copy_result(m, f, op, i, &type);
     }
