@@ -141,6 +141,47 @@ static Value *scores_argument(Lower *l, const Arguments *a, int keyword, const S
     return NULL;
 }
 
+/* The body in which the value is made, or the innermost scan in which it is a slice. */
+static Body *made_in(Lower *l, Value **value)
+{
+    Body *frame = l->frame;
+    while (frame->outer && !frame->scans && index_of(&frame->captured, *value) >= 0) {
+        *value = frame->sources.at[index_of(&frame->captured, *value)];
+        frame = frame->outer;
+    }
+    return frame;
+}
+
+static bool is_around(const Body *frame, const Body *inner)
+{
+    while (inner && inner != frame)
+        inner = inner->outer;
+    return inner;
+}
+
+/* The bias (NULL: 0), minus infinity where the mask is false.  It is computed where both are, not again in each copy of
+ * a repeat, all of which would be kept for the backward. */
+static Value *masked(Lower *l, Value *mask, Value *bias, Dim key)
+{
+    Body *here = l->frame, *frame = made_in(l, &mask), *other = bias ? made_in(l, &bias) : frame;
+    if (is_around(frame, other)) {
+        mask = import_value(l, other, mask, frame);
+        frame = other;
+    } else {
+        bias = import_value(l, frame, bias, other);
+    }
+    const Builder b = l->b;
+    l->frame = frame;
+    l->b.func = frame->func;
+    if (find_dim(&mask->type, key.name) < 0)
+        mask = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { key } } }), mask);
+    Value *seen = bias ? bias : emit_number(l, 0, F32);
+    Value *logits = EMIT(l, OP_where, NO_ATTRS, mask, seen, emit_number(l, -INFINITY, F32));
+    l->frame = here;
+    l->b = b;
+    return import_value(l, here, logits, frame);
+}
+
 /* The bias, minus infinity where the mask is false; false after reporting. */
 static bool logit_arguments(Lower *l, const Arguments *a, Sides *sides)
 {
@@ -149,13 +190,9 @@ static bool logit_arguments(Lower *l, const Arguments *a, Sides *sides)
         (a->keyword[SINKS] && !(sides->sinks = scores_argument(l, a, SINKS, sides))) ||
         (a->keyword[MASK] && !(mask = scores_argument(l, a, MASK, sides))))
         return false;
-    if (!mask)
-        return true;
-    if (find_dim(&mask->type, sides->key.name) < 0)
-        mask = EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { sides->key } } }), mask);
-    Value *seen = sides->bias ? sides->bias : emit_number(l, 0, F32);
-    sides->bias = EMIT(l, OP_where, NO_ATTRS, mask, seen, emit_number(l, -INFINITY, F32));
-    return sides->bias != NULL;
+    if (mask)
+        sides->bias = masked(l, mask, sides->bias, sides->key);
+    return !mask || sides->bias != NULL;
 }
 
 /* --- Operands as kernels take them ----------------------------------------------------------- */

@@ -72,8 +72,8 @@ static Names order_of_result(const Value *a, const Value *b, const Value *c)
     return order;
 }
 
-/* A value as its copy in that order lies, maybe without padding that loops do not run over. */
-static Value *copy_in_order(Module *m, const Value *x, const Names *order, bool tight)
+/* A value as its copy in that order lies. */
+static Value *copy_in_order(Module *m, const Value *x, const Names *order)
 {
     Value *copy = NEW(&m->arena, Value);
     *copy = *x;
@@ -82,8 +82,6 @@ static Value *copy_in_order(Module *m, const Value *x, const Names *order, bool 
     for (int i = order->count - 1; i >= 0; i--) {
         Dim *dim = &copy->type.dim[i];
         *dim = x->type.dim[find_dim(&x->type, order->name[i])];
-        if (tight && !runs_over_padding(dim))
-            dim->padded = dim->size;
         storage->stride[i] = stride;
         stride *= local_size(m, dim);
     }
@@ -174,12 +172,12 @@ static bool copies_help(const Matrices *x, int sides, bool turned, int naive, Wa
     find_orders(x, sides, turned, order);
     for (int side = 0; side < N_SIDES; side++)
         if (order[side].count)
-            lying[x->at[side]] = copy_in_order(x->m, x->value[side], &order[side], side != SIDE_C);
+            lying[x->at[side]] = copy_in_order(x->m, x->value[side], &order[side]);
     if (count_naive(x, lying) >= naive)
         return false;
     for (int side = 0; side < N_SIDES; side++)
         if (order[side].count)
-            wanted[x->at[side]] = (Wanted){ .copied = true, .order = order[side], .tight = side != SIDE_C };
+            wanted[x->at[side]] = (Wanted){ .copied = true, .order = order[side] };
     return true;
 }
 
