@@ -45,16 +45,35 @@ static Pattern *split_list(Arena *arena, const char *list)
     return first;
 }
 
+/* The pattern with a star in place of each number between dots: the copies of a repeat. */
+static char *for_all_copies(Arena *arena, const char *pattern)
+{
+    char *text = arena_text(arena, "%s", pattern), *to = text;
+    for (const char *from = pattern; *from;) {
+        const size_t digits = from == pattern || from[-1] == '.' ? strspn(from, "0123456789") : 0;
+        const bool is_number = digits && (from[digits] == '.' || !from[digits]);
+        *to++ = is_number ? '*' : *from;
+        from += is_number ? digits : 1;
+    }
+    *to = '\0';
+    return text;
+}
+
 /* A pattern that matches nothing is a mistake. */
 static void check_pattern(Lower *l, const Ast *list, const Pattern *pattern)
 {
+    const char *all = for_all_copies(l->arena, pattern->text), *help = NULL;
     NearMiss near = { .name = pattern->text };
     for (const Param *param = l->m->params; param; param = param->next) {
         if (matches(pattern->text, param->path))
             return;
+        if (strcmp(all, pattern->text) != 0 && matches(all, param->path))
+            help = arena_text(
+                l->arena, "'%s' is of all copies, which are one tensor; some of them alone need a repeat of their own",
+                all);
         offer(&near, param->path);
     }
-    const char *help = did_you_mean(l->arena, &near);
+    help = help ? help : did_you_mean(l->arena, &near);
     complain(l,
              (Where){ .at = list->name_loc.end ? list->name_loc : list->loc,
                       .help = help ? help : "`mpc check --verbose` prints the names; * is any text" },
