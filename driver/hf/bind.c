@@ -4,7 +4,9 @@
 
 #include "near.h"
 
+#include <cjson/cJSON.h>
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- Parameters ----------------------------------------------------------------------------- */
@@ -86,8 +88,9 @@ static bool no_parameter(const Binding *b, const Target *target, const char *pat
     return false;
 }
 
-/* The parameters of a target: a path has several where repeats of one name follow each other. */
-static bool bind_target(Binding *b, const MapLine *line, int number)
+/* The parameters of a target: a path has several where repeats of one name follow each other.  They are bound, or their
+ * tensors listed. */
+static bool bind_target(Binding *b, const MapLine *line, int number, StoredList *listed)
 {
     LineUse use = { .b = b, .line = line, .number = number };
     Vars vars;
@@ -99,7 +102,7 @@ static bool bind_target(Binding *b, const MapLine *line, int number)
             use.param = param;
             use.first_copy = first_copy(b, param);
             use.vars = vars;
-            good = bind_param(&use);
+            good = listed ? list_tensors(&use, listed) : bind_param(&use);
         }
     return is_there ? good : no_parameter(b, &line->target[number], path);
 }
@@ -219,11 +222,64 @@ bool bind_map(Binding *b, Run *run, const Module *m, const Folder *folder, NameM
     bool good = check_targets(b);
     for (const MapLine *line = map->lines; line && map->diags.shown < MAX_MESSAGES; line = line->next)
         for (int i = 0; i < line->ntargets; i++)
-            good &= bind_target(b, line, i);
+            good &= bind_target(b, line, i, NULL);
     for (int i = 0; good && i < folder->count; i++)
         check_tensor(b, i);
     for (int i = 0; good && i < b->ncopies; i++)
         check_copy(b, i);
     run->diags.errors += map->diags.errors;
     return map->diags.errors == 0;
+}
+
+/* --- A folder to be written ------------------------------------------------------------------ */
+
+static const char *dtype_of(const Folder *folder)
+{
+    static const char *const names[][2] = { { "bfloat16", "BF16" }, { "float16", "F16" } };
+    const cJSON *said = cJSON_GetObjectItemCaseSensitive(folder->config, "dtype");
+    const char *text =
+        cJSON_GetStringValue(said ? said : cJSON_GetObjectItemCaseSensitive(folder->config, "torch_dtype"));
+    for (unsigned i = 0; text && i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i][0]) == 0)
+            return names[i][1];
+    return "F32";
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const Stored *)a)->name, ((const Stored *)b)->name);
+}
+
+bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map)
+{
+    Binding b = { .run = run, .m = m, .folder = folder, .map = map };
+    StoredList list = { 0 };
+    list_copies(&b);
+    for (const MapLine *line = map->lines; line; line = line->next)
+        if (!bind_target(&b, line, 0, &list)) { /* its other parameters are in the same tensors */
+            run->diags.errors += map->diags.errors;
+            return false;
+        }
+    TensorFile *file = &folder->file[folder->nfiles++];
+    *file = (TensorFile){ .path = path_in(&run->arena, folder->path, "model.safetensors"),
+                          .header = cJSON_CreateObject(),
+                          .tensor = list.at };
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(file->header, "__metadata__"), "format", "pt");
+    qsort(list.at, (size_t)list.count, sizeof *list.at, by_name);
+    int64_t begin = 0;
+    for (int i = 0; i < list.count; i++) {
+        Stored *stored = &file->tensor[file->count];
+        if (file->count && strcmp(stored[-1].name, list.at[i].name) == 0) /* of several copies */
+            continue;
+        *stored = list.at[i];
+        stored->dtype = dtype_of(folder);
+        stored->width = width_of(stored->dtype);
+        stored->begin = begin;
+        stored->end = begin += stored->count * stored->width;
+        cJSON_AddItemToObject(file->header, stored->name,
+                              header_entry(stored->dtype, stored->rank, stored->size, stored->begin, stored->end));
+        file->count++;
+    }
+    file->map = header_text(&run->arena, file->header, &file->head);
+    return sort_tensors(run, folder);
 }

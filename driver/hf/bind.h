@@ -48,6 +48,10 @@ typedef struct {
  * once, and all shapes that differ. */
 bool bind_map(Binding *binding, Run *run, const Module *m, const Folder *folder, NameMap *map);
 
+/* Gives a folder without weights one file, to be written: the tensors that the map names for the model's parameters, in
+ * the dtype of the configuration, or f32.  False after reporting. */
+bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map);
+
 /* --- names.c ------------------------------------------------------------------------------- */
 
 enum { MAX_VARS = 2 * MAX_RANK };

@@ -48,15 +48,16 @@ static bool add_defines(Run *run, Exchange *x)
     return true;
 }
 
-bool open_exchange(Run *run, Exchange *x, const char *folder)
+bool open_exchange(Run *run, Exchange *x, const char *folder, bool may_lack_weights)
 {
     *x = (Exchange){ 0 };
-    if (!read_source(run, run->options->model) || !open_folder(run, &x->folder, folder))
+    if (!read_source(run, run->options->model) || !open_folder(run, &x->folder, folder, may_lack_weights))
         return false;
     if (!read_name_map(run, &x->map, map_path(run), x->folder.config) || !add_defines(run, x))
         return false;
     x->m = lower_source(run, 0, NULL);
-    return x->m && bind_map(&x->binding, run, x->m, &x->folder, &x->map);
+    return x->m && (x->folder.nfiles || name_tensors(run, &x->folder, x->m, &x->map)) &&
+           bind_map(&x->binding, run, x->m, &x->folder, &x->map);
 }
 
 void close_exchange(Exchange *x)

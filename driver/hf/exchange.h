@@ -12,8 +12,9 @@ typedef struct {
     TextList defines; /* of the map and of -D: all that the model is lowered with */
 } Exchange;
 
-/* Opens a folder and lowers the model with the sizes of its configuration.  False after reporting. */
-bool open_exchange(Run *run, Exchange *x, const char *folder);
+/* Opens a folder and lowers the model with the sizes of its configuration.  A folder without weights is refused, or
+ * gets the tensors that the map names.  False after reporting. */
+bool open_exchange(Run *run, Exchange *x, const char *folder, bool may_lack_weights);
 void close_exchange(Exchange *x);
 
 /* Is `path` none of the files that are read?  Else false after reporting. */

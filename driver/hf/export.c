@@ -1,5 +1,5 @@
-/* export.c -- mpc export: a checkpoint in the form of the Hugging Face folder that it came from: its files, names,
- * dtypes and configuration, with the checkpoint's numbers. */
+/* export.c -- mpc export: a checkpoint in the form of a Hugging Face folder: its files, names, dtypes and
+ * configuration, with the checkpoint's numbers.  Of a folder with a configuration alone, the map names the tensors. */
 #include "copy.h"
 #include "exchange.h"
 
@@ -196,7 +196,7 @@ int run_export(Run *run)
                            : !o->like ? "--like"
                                       : "-o",
                            o->operand);
-    const bool good = open_exchange(run, &x, o->like) && open_checkpoint(run, &checkpoint, o->operand) &&
+    const bool good = open_exchange(run, &x, o->like, true) && open_checkpoint(run, &checkpoint, o->operand) &&
                       check_checkpoint(run, &checkpoint, &x.binding) && write_folder(run, &x, &checkpoint);
     if (good)
         printf("%s: %d tensors of model %s in %s\n", o->operand, x.folder.count, x.m->name, o->output);

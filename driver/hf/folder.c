@@ -74,7 +74,7 @@ static bool read_index(Run *run, const char *path, cJSON *index, TextList *names
     return names->count > 0 || run_failed(run, "%s has no weight_map", path);
 }
 
-static bool list_files(Run *run, const Folder *folder, TextList *names)
+static bool list_files(Run *run, const Folder *folder, TextList *names, bool may_lack_weights)
 {
     const char *single = path_in(&run->arena, folder->path, "model.safetensors");
     const char *index = path_in(&run->arena, folder->path, "model.safetensors.index.json");
@@ -84,7 +84,8 @@ static bool list_files(Run *run, const Folder *folder, TextList *names)
         return true;
     }
     if (access(index, F_OK) != 0)
-        return run_failed(run,
+        return may_lack_weights ||
+               run_failed(run,
                           "%s has neither model.safetensors nor model.safetensors.index.json: give a folder that "
                           "transformers' save_pretrained has written (it makes safetensors of older .bin files)",
                           folder->path);
@@ -94,12 +95,12 @@ static bool list_files(Run *run, const Folder *folder, TextList *names)
     return good;
 }
 
-static bool open_files(Run *run, Folder *folder)
+static bool open_files(Run *run, Folder *folder, bool may_lack_weights)
 {
     TextList names = { 0 };
-    if (!list_files(run, folder, &names))
+    if (!list_files(run, folder, &names, may_lack_weights))
         return false;
-    folder->file = NEW_ARRAY(&run->arena, TensorFile, names.count);
+    folder->file = NEW_ARRAY(&run->arena, TensorFile, names.count + 1);
     for (int i = 0; i < names.count; i++, folder->nfiles++)
         if (!open_tensors(run, &folder->file[i], path_in(&run->arena, folder->path, names.at[i])))
             return false;
@@ -136,10 +137,10 @@ int find_stored(const Folder *folder, const char *name)
     return found ? (int)(found - folder->tensor) : -1;
 }
 
-bool open_folder(Run *run, Folder *folder, const char *path)
+bool open_folder(Run *run, Folder *folder, const char *path, bool may_lack_weights)
 {
     *folder = (Folder){ .path = path, .config = read_json(run, path_in(&run->arena, path, "config.json")) };
-    if (folder->config && open_files(run, folder) && sort_tensors(run, folder))
+    if (folder->config && open_files(run, folder, may_lack_weights) && sort_tensors(run, folder))
         return true;
     close_folder(folder);
     return false;

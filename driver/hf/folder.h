@@ -16,7 +16,8 @@ typedef struct {
     int count;
 } Folder;
 
-bool open_folder(Run *run, Folder *folder, const char *path); /* false after reporting */
+/* False after reporting.  A folder with a configuration alone is refused, or has no file then. */
+bool open_folder(Run *run, Folder *folder, const char *path, bool may_lack_weights);
 void close_folder(Folder *folder);
 
 /* Lists the tensors of its files.  False after reporting two of one name. */

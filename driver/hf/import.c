@@ -7,21 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int width_of_copy(const ParamCopy *copy) { return strcmp(copy->dtype, "F32") == 0 ? 4 : 2; }
-
 /* --- The header ----------------------------------------------------------------------------- */
-
-static cJSON *entry_of(const ParamCopy *copy, int64_t begin)
-{
-    cJSON *entry = cJSON_CreateObject();
-    cJSON_AddStringToObject(entry, "dtype", copy->dtype);
-    cJSON *shape = cJSON_AddArrayToObject(entry, "shape"), *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
-    for (int d = 0; d < copy->rank; d++)
-        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)copy->size[d]));
-    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin));
-    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + copy->count * width_of_copy(copy))));
-    return entry;
-}
 
 /* Its length does not depend on the sums: they are texts of one length. */
 static void write_header(const Binding *b, const char *const *sums, FILE *out)
@@ -33,14 +19,13 @@ static void write_header(const Binding *b, const char *const *sums, FILE *out)
     for (int i = 0; i < b->ncopies; i++) {
         const ParamCopy *copy = &b->copy[i];
         cJSON_AddStringToObject(metadata, checksum_key(&b->run->arena, copy->name), sums[i]);
-        cJSON_AddItemToObject(header, copy->name, entry_of(copy, begin));
-        begin += copy->count * width_of_copy(copy);
+        const int64_t end = begin + copy->count * width_of(copy->dtype);
+        cJSON_AddItemToObject(header, copy->name, header_entry(copy->dtype, copy->rank, copy->size, begin, end));
+        begin = end;
     }
-    char *json = cJSON_PrintUnformatted(header);
-    const uint64_t length = (strlen(json) + 7) / 8 * 8; /* padded with spaces, so that the tensors are aligned */
-    fwrite(&length, sizeof length, 1, out);
-    fprintf(out, "%-*s", (int)length, json);
-    cJSON_free(json);
+    int64_t bytes;
+    const char *text = header_text(&b->run->arena, header, &bytes);
+    fwrite(text, 1, (size_t)bytes, out);
     cJSON_Delete(header);
 }
 
@@ -49,7 +34,7 @@ static void write_header(const Binding *b, const char *const *sums, FILE *out)
 /* Returns the checksum. */
 static const char *write_copy(const Binding *b, const ParamCopy *copy, FILE *out)
 {
-    const int width = width_of_copy(copy);
+    const int width = width_of(copy->dtype);
     char *elements = malloc((size_t)(copy->count * width));
     if (!elements)
         out_of_memory((size_t)(copy->count * width));
@@ -116,7 +101,7 @@ int run_import(Run *run)
     if (!o->model || !o->output)
         return usage_error(o->command, "%s is missing: mpc import %s --model FILE.mdl -o FILE.safetensors",
                            o->model ? "-o" : "--model", o->operand);
-    const bool good = open_exchange(run, &x, o->operand) && write_checkpoint(run, &x);
+    const bool good = open_exchange(run, &x, o->operand, false) && write_checkpoint(run, &x);
     if (good) {
         print_counts(run, &x);
         print_next(run, &x);

@@ -249,21 +249,29 @@ static bool check_use(const LineUse *use, const Stored *stored, TensorUse *tenso
     return true;
 }
 
-/* The tensor that the name says, at the variables' values; -1 after reporting. */
-static int find_tensor(const LineUse *use)
+/* The name at the variables' values; NULL after reporting. */
+static const char *tensor_name(const LineUse *use)
 {
     Arena *arena = &use->b->run->arena;
     const char *unknown = "";
     int stars;
     const char *name = name_of(arena, use->line->name, &use->vars, &unknown, &stars);
-    if (!name) {
+    if (!name)
         refuse(use, use->line->loc,
                *unknown ? arena_text(arena, "'%s' in this name is no copy of '%s', none of its dims, and not set above",
                                      unknown, use->param->path)
                         : "between braces there is a sum: {6*i+j}",
                NULL);
+    return name;
+}
+
+/* The tensor of that name; -1 after reporting. */
+static int find_tensor(const LineUse *use)
+{
+    Arena *arena = &use->b->run->arena;
+    const char *name = tensor_name(use);
+    if (!name)
         return -1;
-    }
     name = name_in_folder(use->b, name);
     const int tensor = find_stored(use->b->folder, name);
     if (tensor < 0) {
@@ -336,6 +344,29 @@ bool bind_param(LineUse *use)
     do {
         if (!add_move(use, &box)) /* its other copies would say the same */
             return false;
+    } while (next_values(&use->vars));
+    return true;
+}
+
+bool list_tensors(LineUse *use, StoredList *list)
+{
+    Box box;
+    size_vars(use);
+    if (!make_box(use, &box))
+        return false;
+    do {
+        Stored stored = { .name = tensor_name(use), .rank = use->line->naxes, .count = 1 };
+        if (!stored.name)
+            return false;
+        for (int i = 0; i < stored.rank; i++)
+            stored.count *= stored.size[i] = box.size[i];
+        if (list->count == list->room) {
+            Stored *grown = NEW_ARRAY(&use->b->run->arena, Stored, list->room = 2 * list->room + 64);
+            for (int i = 0; i < list->count; i++)
+                grown[i] = list->at[i];
+            list->at = grown;
+        }
+        list->at[list->count++] = stored;
     } while (next_values(&use->vars));
     return true;
 }

@@ -15,6 +15,15 @@ typedef struct {
 
 bool bind_param(LineUse *use); /* adds its moves; false after reporting */
 
+/* A growing list. */
+typedef struct {
+    Stored *at;
+    int count, room;
+} StoredList;
+
+/* Adds the tensors that the line names for the parameter, each as often as its copies do; false after reporting. */
+bool list_tensors(LineUse *use, StoredList *list);
+
 int stars_of(const Param *param); /* the repeats around it */
 
 /* The numbers of its copies; the variables are those of its path. */

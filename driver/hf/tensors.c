@@ -16,7 +16,7 @@ enum { MAX_HEADER_BYTES = 100 << 20 }; /* the limit of the format's own library 
 
 /* --- Numbers -------------------------------------------------------------------------------- */
 
-static int width_of(const char *dtype)
+int width_of(const char *dtype)
 {
     static const struct {
         const char *name;
@@ -69,6 +69,31 @@ void convert_floats(const char *from_type, const void *from, const char *to_type
     }
     for (int64_t i = 0; i < count; i++)
         write_float(b, to, i, read_float(a, from, i));
+}
+
+cJSON *header_entry(const char *dtype, int rank, const int64_t *size, int64_t begin, int64_t end)
+{
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddStringToObject(entry, "dtype", dtype);
+    cJSON *shape = cJSON_AddArrayToObject(entry, "shape"), *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
+    for (int d = 0; d < rank; d++)
+        cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)size[d]));
+    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin));
+    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)end));
+    return entry;
+}
+
+const char *header_text(Arena *arena, const cJSON *header, int64_t *bytes)
+{
+    char *json = cJSON_PrintUnformatted(header);
+    const uint64_t length = (strlen(json) + 7) / 8 * 8;
+    char *text = NEW_ARRAY(arena, char, length + 8);
+    memset(text, ' ', length + 8);
+    memcpy(text, &length, sizeof length);
+    memcpy(text + sizeof length, json, strlen(json));
+    cJSON_free(json);
+    *bytes = (int64_t)length + 8;
+    return text;
 }
 
 const char *sizes_text(Arena *arena, int rank, const int64_t *size)
@@ -185,8 +210,10 @@ static bool map_file(Run *run, TensorFile *file)
     file->bytes = S_ISREG(file->status.st_mode) ? file->status.st_size : 0;
     file->map = file->bytes ? mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
     close(fd);
-    if (file->map == MAP_FAILED)
+    if (file->map == MAP_FAILED) {
         file->map = NULL;
+        file->bytes = 0;
+    }
     return file->map || refuse(run, file, "it is no file with contents");
 }
 
@@ -202,7 +229,7 @@ bool open_tensors(Run *run, TensorFile *file, const char *path)
 void close_tensors(TensorFile *file)
 {
     cJSON_Delete(file->header);
-    if (file->map)
+    if (file->bytes)
         munmap((void *)(uintptr_t)file->map, (size_t)file->bytes);
     *file = (TensorFile){ 0 };
 }

@@ -20,8 +20,8 @@ typedef struct {
 typedef struct {
     const char *path;
     struct stat status;
-    const char *map;
-    int64_t bytes, head; /* of the file; of what stands before the tensors */
+    const char *map;     /* the file; of one that is to be written, its head */
+    int64_t bytes, head; /* of the file, 0 if it is to be written; of what stands before the tensors */
     struct cJSON *header;
     Stored *tensor; /* in the order of the file */
     int count;
@@ -34,9 +34,15 @@ void close_tensors(TensorFile *file);
 
 /* "F32", "BF16" or "F16": the numbers that parameters may be. */
 bool is_parameter_dtype(const char *dtype);
+int width_of(const char *dtype); /* bytes of an element; 0: unknown */
 
 /* `count` numbers of dtype `from_type` as those of `to_type`, rounded to nearest even. */
 void convert_floats(const char *from_type, const void *from, const char *to_type, void *to, int64_t count);
+
+/* One entry of a header, and a header as text: its length in 8 bytes, then JSON, padded with spaces so that the tensors
+ * are aligned.  *bytes: of both. */
+struct cJSON *header_entry(const char *dtype, int rank, const int64_t *size, int64_t begin, int64_t end);
+const char *header_text(Arena *arena, const struct cJSON *header, int64_t *bytes);
 
 /* "[2, 3]" */
 const char *sizes_text(Arena *arena, int rank, const int64_t *size);

@@ -139,3 +139,14 @@ def test_comes_back_bit_for_bit(family, dtype, tmp_path):
     assert len(files) > 4 or dtype == "float32"  # several shards
     for name in files:
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_new_folder(family, dtype, tmp_path):
+    """Of a model that comes from no folder there is only a configuration: the map names all of its tensors."""
+    model = make_model(family).to(getattr(torch, dtype))
+    model.save_pretrained(tmp_path / "there")
+    import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
+    (tmp_path / "there/model.safetensors").unlink()
+    assert_same_bits(model, export(family, tmp_path / "w.safetensors", tmp_path / "there", tmp_path / "new"))
