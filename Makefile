@@ -163,6 +163,7 @@ install: all
 	install -m 644 driver/completion/mpc.bash $(TO)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(TO)/share/mpc/examples/
 	install -m 644 examples/maps/*.map $(TO)/share/mpc/examples/maps/
+	install packaging/tokens.py packaging/wandb_log.py $(TO)/share/mpc/
 
 deb: all
 	@sh packaging/deb.sh out

@@ -10,7 +10,9 @@ TOKENIZER is one of
     tokenizer.model     of sentencepiece             pip install sentencepiece
     tiktoken:NAME       an encoding such as gpt2     pip install tiktoken
 
-`encode --end NUMBER` adds the token that ends a document; files of several documents may be joined as they are."""
+`encode --end NUMBER` adds the token that ends a document; files of several documents may be joined as they are.  `--begin NUMBER`
+puts one before the text, also before a prompt: what bos_token_id of config.json says, with which models of the families of Llama
+and Gemma were trained."""
 import argparse
 import sys
 
@@ -79,6 +81,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tokenizer")
     parser.add_argument("way", choices=["encode", "numbers", "text"])
+    parser.add_argument("--begin", type=int, help="the token that begins a document")
     parser.add_argument("--end", type=int, help="the token that ends a document")
     given = parser.parse_args()
     try:
@@ -88,12 +91,13 @@ def main():
     except (OSError, ValueError) as error:
         sys.exit(f"tokens.py: cannot read {given.tokenizer}: {error}")
     text = sys.stdin.read()
+    first = [] if given.begin is None else [given.begin]
     if given.way == "encode":
-        numbers = tokenizer.encode(text) + ([given.end] if given.end is not None else [])
+        numbers = first + tokenizer.encode(text) + ([given.end] if given.end is not None else [])
         kind = "<u2" if tokenizer.size <= 65536 else "<u4"
         sys.stdout.buffer.write(np.array(numbers, kind).tobytes())
     elif given.way == "numbers":
-        print(*tokenizer.encode(text.rstrip("\n")))
+        print(*first, *tokenizer.encode(text.rstrip("\n")))
     else:
         print(tokenizer.decode([int(number) for number in text.split()]))
 

@@ -76,6 +76,9 @@ def test_text_in_and_out(mpc, tokenizer, tmp_path):
     subprocess.run([ROOT / os.environ.get("BUILD", "build") / "mpc", "compile", "m.mdl", "-o", "out"], cwd=tmp_path, check=True,
                    capture_output=True, timeout=300)
     prompt = bridge(tmp_path, "tokens.py", tokenizer, "numbers", given=b"c d\n").decode().strip()
+    assert bridge(tmp_path, "tokens.py", tokenizer, "numbers", "--begin", 9, given=b"c d\n").decode() == f"9 {prompt}\n"
+    begun = np.frombuffer(bridge(tmp_path, "tokens.py", tokenizer, "encode", "--begin", 9, "--end", 7, given=b"c d"), "<u2")
+    assert begun.tolist() == [9, *map(int, prompt.split()), 7]
     said = subprocess.run(["out/trainer", "--data", "tokens.u16", "--steps", "40", "--sample", "5", "--temperature", "0",
                            "--prompt", prompt], cwd=tmp_path, check=True, capture_output=True, timeout=300).stdout
     assert bridge(tmp_path, "tokens.py", tokenizer, "text", given=said.splitlines()[-1]) == b"c d a b c d a\n"
