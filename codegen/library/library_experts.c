@@ -69,7 +69,7 @@ char *call_place(const Operands *o)
     put_number(&fields, "experts", experts->size);
     put_number(&fields, "chosen", group.stride[0]);
     put_number(&fields, "place", group.stride[1]);
-    put_text(&fields, "dim", string_text(o->m, experts->name));
+    put_dim(o, &fields, experts);
     put_text(&fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
     return call_with_shape(o, "RtQueueShape", "rt_place", arena_text(&o->m->arena, "chosen, place%s", o->more),
                            &fields);

@@ -3,6 +3,7 @@
 #include "templates.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* Lines of an initialiser. */
 void put_number(Text *fields, const char *name, int64_t value)
@@ -42,10 +43,16 @@ void put_part(Text *fields, Module *m, const Dim *dim, const char *name)
     put_text(fields, name, text);
 }
 
+void put_dim(const Operands *o, Text *fields, const Dim *dim)
+{
+    const char *name = arena_text(&o->m->arena, "%.*s", (int)strcspn(dim->name, "."), dim->name);
+    put_text(fields, "dim", string_text(o->m, name));
+}
+
 /* The bound of an index, and the error text for larger ones. */
 void put_bound(const Operands *o, Text *fields, const Dim *dim)
 {
     put_number(fields, "size", dim->size);
-    put_text(fields, "dim", string_text(o->m, dim->name));
+    put_dim(o, fields, dim);
     put_text(fields, "where", string_text(o->m, o->op->where ? o->op->where : "?"));
 }

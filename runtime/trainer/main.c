@@ -55,11 +55,13 @@ static bool answers(const RtRun *run, const char *command)
     return options->help || options->version || options->plan;
 }
 
-/* Standard output may be the result: a failed write is an error. */
+/* Standard output may be the result: a failed write is an error.  The reason of an earlier one is gone. */
 static int end_of_output(int status)
 {
+    errno = 0;
     if ((fflush(stdout) || ferror(stdout)) && status == RT_EXIT_OK)
-        rt_fail("cannot write to stdout: %s; the output is incomplete", strerror(errno));
+        rt_fail("cannot write to stdout%s%s; the output is incomplete", errno ? ": " : "",
+                errno ? strerror(errno) : "");
     return status;
 }
 

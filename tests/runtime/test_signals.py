@@ -148,5 +148,5 @@ def test_a_full_disk_behind_stdout_is_told(trainer, tmp_path, data):
     with open("/dev/full", "wb") as full:
         done = subprocess.run([trainer, "--data", "data.txt", "--steps", "3", "--save", "a"], cwd=tmp_path, stdout=full,
                               stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and "error: cannot write to stdout" in done.stderr
+    assert done.returncode == 1 and "error: cannot write to stdout; the output is incomplete" in done.stderr
     assert read_checkpoint(tmp_path / "a")[0]["step"] == "3"
