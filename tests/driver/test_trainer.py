@@ -291,7 +291,7 @@ def test_computed_index_out_of_range(edited, tmp_path, index, bad):
 
 def test_computed_index_of_a_dim_that_it_has(edited, tmp_path):
     """The compiler's own name of the dim, which the index has too, is nothing to a user."""
-    errors = start([edited("wte[vocab = tokens]", "wte[vocab = tokens][seq = tokens]"), "--data", "text", "--steps", 1], tmp_path, 1).stderr
+    errors = start([edited("wte[vocab = tokens]", "wte[vocab = tokens][seq = tokens + 30]"), "--data", "text", "--steps", 1], tmp_path, 1).stderr
     assert re.search(r"error: model.mdl:51:\d+: index \d+ of dim 'seq' is out of range: it must be from 0 to 31;", errors)
 
 
