@@ -98,10 +98,10 @@ static int64_t product_size(const LineUse *use, const Product *product, const Pa
 /* The size of an axis; *at: where this target's part begins.  0 after reporting. */
 static int64_t axis_size(const LineUse *use, const Axis *axis, int64_t *at)
 {
-    int64_t size = 0;
+    int64_t size = 0, around = product_size(use, &axis->around, use->param);
     *at = 0;
     if (axis->count == 1)
-        return product_size(use, &axis->part[0], use->param);
+        return around * product_size(use, &axis->part[0], use->param);
     if (axis->count != use->line->ntargets) {
         refuse(use, axis->loc, "the parts of an axis are those of the parameters on the right: there are more or fewer",
                NULL);
@@ -115,7 +115,7 @@ static int64_t axis_size(const LineUse *use, const Axis *axis, int64_t *at)
         *at = i == use->number ? size : *at;
         size += part;
     }
-    return size;
+    return around * size;
 }
 
 /* --- Places --------------------------------------------------------------------------------- */
@@ -151,22 +151,29 @@ static bool place_dim(const LineUse *use, const Item *item, int64_t stride, Box 
     return true;
 }
 
-static bool place_axis(const LineUse *use, const Axis *axis, int64_t at, int64_t stride, Box *box)
+/* *stride: of the last factor, then of what is around the product. */
+static bool place_product(const LineUse *use, const Product *product, int64_t *stride, Box *box)
 {
-    const Product *product = &axis->part[axis->count > 1 ? use->number : 0];
-    box->splits += axis->count > 1;
-    box->move.tensor_at += at * stride;
     for (int i = product->count - 1; i >= 0; i--) {
         const Item *item = &product->item[i];
-        if (item->kind == OF_DIM && !place_dim(use, item, stride, box))
+        if (item->kind == OF_DIM && !place_dim(use, item, *stride, box))
             return false;
         if (item->kind == OF_COPIES)
-            box->star_stride = stride;
+            box->star_stride = *stride;
         box->splits += item->kind == OF_TARGETS;
-        box->move.tensor_at += item->kind == OF_TARGETS ? use->number * stride : 0;
-        stride *= item_size(use, item, use->param);
+        box->move.tensor_at += item->kind == OF_TARGETS ? use->number * *stride : 0;
+        *stride *= item_size(use, item, use->param);
     }
     return true;
+}
+
+static bool place_axis(const LineUse *use, const Axis *axis, int64_t size, int64_t at, int64_t stride, Box *box)
+{
+    int64_t inside = stride, around = stride * size / product_size(use, &axis->around, use->param);
+    box->splits += axis->count > 1;
+    box->move.tensor_at += at * stride;
+    return place_product(use, &axis->part[axis->count > 1 ? use->number : 0], &inside, box) &&
+           place_product(use, &axis->around, &around, box);
 }
 
 /* The part of a parameter that `[dim = 0]` says. */
@@ -199,11 +206,11 @@ static bool make_box(const LineUse *use, Box *box)
         if (!(box->size[i] = axis_size(use, &line->axis[i], &at[i])))
             return false;
     for (int i = line->naxes - 1; i >= 0; stride *= box->size[i--])
-        if (!place_axis(use, &line->axis[i], at[i], stride, box))
+        if (!place_axis(use, &line->axis[i], box->size[i], at[i], stride, box))
             return false;
     if (box->splits != (line->ntargets > 1))
         return refuse(use, line->axes_loc, "one axis tells the parameters on the right apart",
-                      "[a + b, c] = x, y: one after the other; [a 2 b, c] = x, y: in turn");
+                      "[a + b, c] = x, y: one after the other; [a 2 b, c] or [a (b + d), c]: in turn");
     for (int d = stars_of(use->param); d < use->param->type.rank; d++)
         if (!box->is_used[d])
             return refuse(use, line->axes_loc,

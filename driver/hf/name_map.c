@@ -39,7 +39,18 @@ static bool read_product(Scan *scan, Product *product)
         if (!read_item(scan, &product->item[product->count++]))
             return false;
         product->loc.end = scan->at;
-    } while (!strchr(",]+\n", peek_sign(scan)));
+    } while (!strchr(",]+()\n", peek_sign(scan)));
+    return true;
+}
+
+static bool read_parts(Scan *scan, Axis *axis)
+{
+    do {
+        if (axis->count == MAX_ITEMS)
+            return refuse(scan, axis->loc, "an axis has at most 8 parts", NULL);
+        if (!read_product(scan, &axis->part[axis->count++]))
+            return false;
+    } while (accept_sign(scan, '+'));
     return true;
 }
 
@@ -47,12 +58,15 @@ static bool read_axis(Scan *scan, Axis *axis)
 {
     peek_sign(scan);
     axis->loc.begin = scan->at;
-    do {
-        if (axis->count == MAX_ITEMS)
-            return refuse(scan, axis->loc, "an axis has at most 8 parts", NULL);
-        if (!read_product(scan, &axis->part[axis->count++]))
+    if (!read_parts(scan, axis))
+        return false;
+    if (axis->count == 1 && accept_sign(scan, '(')) {
+        axis->around = axis->part[0];
+        axis->count = 0;
+        axis->part[0] = (Product){ 0 };
+        if (!read_parts(scan, axis) || !expect_sign(scan, ')', "the parts of an axis"))
             return false;
-    } while (accept_sign(scan, '+'));
+    }
     axis->loc.end = scan->at;
     return true;
 }

@@ -26,9 +26,10 @@ typedef struct {
     Item item[MAX_ITEMS];
 } Product;
 
-/* `ff + ff`: products one after the other */
+/* `ff + ff`: products one after the other; `heads (nope + turned)`: for each of what is around them */
 typedef struct {
     Loc loc;
+    Product around; /* without items: nothing */
     int count;
     Product part[MAX_ITEMS];
 } Axis;

@@ -133,7 +133,7 @@ def test_comes_back_bit_for_bit(family, dtype, tmp_path):
     model.save_pretrained(tmp_path / "there", max_shard_size="30KB" if dtype == "bfloat16" else "5GB")
     import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
     back = export(family, tmp_path / "w.safetensors", tmp_path / "there", tmp_path / "back")
-    assert_same_bits(model, back)
+    assert_same_bits(load(family, tmp_path / "there"), back)
     files = sorted(path.name for path in (tmp_path / "there").iterdir())
     assert files == sorted(path.name for path in (tmp_path / "back").iterdir())
     assert len(files) > 4 or dtype == "float32"  # several shards
@@ -148,5 +148,6 @@ def test_new_folder(family, dtype, tmp_path):
     model = make_model(family).to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "there")
     import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
+    there = load(family, tmp_path / "there")
     (tmp_path / "there/model.safetensors").unlink()
-    assert_same_bits(model, export(family, tmp_path / "w.safetensors", tmp_path / "there", tmp_path / "new"))
+    assert_same_bits(there, export(family, tmp_path / "w.safetensors", tmp_path / "there", tmp_path / "new"))
