@@ -154,6 +154,32 @@ def test_infinity_in_the_configuration(small, infinity):
     assert 'maps/small.map:1:17: error: config.json says limits: [0,{"__float__":"Infinity"}]' in fails(small)
 
 
+def test_parts_within_heads(small):
+    """Parts of one size are those in turn."""
+    import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    text = MAP.replace("[heads 2 head, embed]", "[heads (head + head), embed]")
+    assert text != MAP
+    (small / "maps" / "small.map").write_text(text)
+    import_folder(small / "there", small / "small.mdl", small / "same.safetensors")
+    assert (small / "w.safetensors").read_bytes() == (small / "same.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("said, dtype", [({}, "F32"), ({"dtype": "bfloat16"}, "BF16"), ({"torch_dtype": "float16"}, "F16")], ids=str)
+def test_folder_with_a_configuration_alone(small, said, dtype):
+    """The map names all tensors but those that are tied or ignored, once also where several parameters are in one."""
+    import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    (small / "new").mkdir()
+    (small / "new" / "config.json").write_text(json.dumps(CONFIG | said))
+    run(MPC, "export", small / "w.safetensors", "--model", small / "small.mdl", "--like", small / "new", "-o", small / "back")
+    there, back = read_tensors(small / "there" / "model.safetensors"), read_tensors(small / "back" / "model.safetensors")
+    assert sorted(back) == sorted(there.keys() - {"top.head", "top.x.mask"})
+    for name, (kind, value) in back.items():
+        assert kind == dtype and value.shape == there[name][1].shape
+        value = (value.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else value
+        np.testing.assert_allclose(value, there[name][1], rtol={"F32": 0, "BF16": 2**-8, "F16": 2**-11}[dtype], atol=1e-7)
+    assert (small / "back" / "config.json").read_text() == (small / "new" / "config.json").read_text()
+
+
 def test_checkpoint_is_loaded_and_exported(small):
     (small / "there" / "tokenizer.model").write_bytes(b"\0\xff\n")
     (small / "there" / "notes.md").write_text("stays there")
@@ -195,6 +221,9 @@ MISTAKES = [  # what is changed in the map, to what; the place; the message
     ("[embed, * ff] = h.*.w_down", "[embed, ff] = h.*.w_down", "11:10", "'top.down' is [6, 10] in the folder, and [6, 5]"),
     ("[heads 2 head, embed]", "[heads 3 head, embed]", "9:29", "a number in an axis counts the parameters on the right"),
     ("[heads 2 head, embed]", "[heads head, embed]", "9:22", "one axis tells the parameters on the right apart"),
+    ("[heads 2 head, embed]", "[heads (head + head + head), embed]", "9:23", "the parts of an axis are those of the parameters on the right"),
+    ("[heads 2 head, embed]", "[heads (head + head, embed]", "9:41", "')' should follow the parts of an axis"),
+    ("[heads 2 head, embed]", "[(head + head), embed]", "9:23", "a dim should stand here"),
     ("{2*i+first}.up", "{2*j+first}.up", "10:1", "'j' in this name is no copy of 'h.*.w_up', none of its dims, and not set above"),
     ("{2*i+first}.up", "{2*i+first.up", "10:1", "between braces there is a sum: {6*i+j}"),
     ("tied top.head = top.table", "tied top.head = top.down", "16:46", "'top.head' is not the same as 'top.down' in the folder"),
