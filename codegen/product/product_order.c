@@ -11,8 +11,6 @@
 #include "ir/epilogue.h"
 #include "ir/storage.h"
 
-#include <string.h>
-
 enum { LEAST_MULTIPLIED = 8 }; /* times, for which an element is worth a copy */
 
 /* --- The order of a copy --------------------------------------------------------------------------------- */
@@ -22,7 +20,7 @@ static int64_t stride_in_memory(const Value *value, Name dim)
     return value->storage->stride[find_dim(&value->type, dim)];
 }
 
-/* Those of the names that... as they lie in `like`, outermost first. */
+/* The names as they lie in `like`, outermost first. */
 static Names sorted_as_in(const Value *like, Names names)
 {
     for (int i = 1; i < names.count; i++)
@@ -105,7 +103,7 @@ typedef struct {
     int64_t multiplications; /* on one rank */
 } Matrices;
 
-static int64_t elements(const Module *m, const Type *type)
+static int64_t local_elements(const Module *m, const Type *type)
 {
     int64_t count = 1;
     for (int i = 0; i < type->rank; i++)
@@ -115,7 +113,7 @@ static int64_t elements(const Module *m, const Type *type)
 
 static int64_t count_multiplications(const Module *m, const Value *a, const Value *b)
 {
-    int64_t count = elements(m, &a->type);
+    int64_t count = local_elements(m, &a->type);
     for (int i = 0; i < b->type.rank; i++)
         if (find_dim(&a->type, b->type.dim[i].name) < 0)
             count *= local_size(m, &b->type.dim[i]);
@@ -126,22 +124,29 @@ static int64_t copied_elements(const Matrices *x, int sides)
 {
     int64_t count = 0;
     for (int side = 0; side < N_SIDES; side++)
-        count += sides & 1 << side ? elements(x->m, &x->value[side]->type) : 0;
+        count += sides & 1 << side ? local_elements(x->m, &x->value[side]->type) : 0;
     return count;
 }
 
-/* Several products of a kernel may read one operand: how many of them are naive where its values lie so? */
-static int count_naive(const Matrices *x, const Value *const lying[])
+/* Several products of a kernel may read one operand: how many of them are naive where its values have these orders?
+ * Without an order a value stays as it is. */
+static int count_naive(const Matrices *x, const Names order[N_SIDES])
 {
+    const int nargs = x->call->args.count, nresults = x->call->results.count;
+    const Value **lying = NEW_ARRAY(&x->m->arena, const Value *, nargs + nresults);
     int count = 0;
-    for (int i = 0; i < x->kernel->results.count; i++) {
+    for (int i = 0; i < nargs + nresults; i++)
+        lying[i] = arg_or_result(x->call, i);
+    for (int side = 0; side < N_SIDES; side++)
+        if (order[side].count)
+            lying[x->at[side]] = copy_in_order(x->m, x->value[side], &order[side]);
+    for (int i = 0; i < nresults; i++) {
         Product p = x->planned[i];
         if (!p.dot)
             continue;
         p.naive = false;
         shape_product(x->m, &p,
-                      &(ProductValues){ lying[p.a], lying[p.b], lying[x->call->args.count + i],
-                                        p.bias < 0 ? NULL : lying[p.bias] });
+                      &(ProductValues){ lying[p.a], lying[p.b], lying[nargs + i], p.bias < 0 ? NULL : lying[p.bias] });
         count += p.naive;
     }
     return count;
@@ -164,16 +169,9 @@ static void find_orders(const Matrices *x, int sides, bool turned, Names order[N
 /* Are fewer products naive with these copies?  Then it asks for them. */
 static bool copies_help(const Matrices *x, int sides, bool turned, int naive, Wanted wanted[])
 {
-    const int count = x->call->args.count + x->call->results.count;
-    const Value **lying = NEW_ARRAY(&x->m->arena, const Value *, count);
     Names order[N_SIDES];
-    for (int i = 0; i < count; i++)
-        lying[i] = arg_or_result(x->call, i);
     find_orders(x, sides, turned, order);
-    for (int side = 0; side < N_SIDES; side++)
-        if (order[side].count)
-            lying[x->at[side]] = copy_in_order(x->m, x->value[side], &order[side]);
-    if (count_naive(x, lying) >= naive)
+    if (count_naive(x, order) >= naive)
         return false;
     for (int side = 0; side < N_SIDES; side++)
         if (order[side].count)
@@ -184,24 +182,21 @@ static bool copies_help(const Matrices *x, int sides, bool turned, int naive, Wa
 /* The cheapest copies that make a matrix product of it; false: there are none that are worth it. */
 static bool find_copies(const Matrices *x, Wanted wanted[])
 {
+    static const Names as_they_are[N_SIDES];
+    const int naive = count_naive(x, as_they_are);
     const int first = x->kernel->first == x->kernel->last ? N_SIDES : SIDE_C; /* only a dot alone writes other orders */
-    const Value **lying = NEW_ARRAY(&x->m->arena, const Value *, x->call->args.count + x->call->results.count);
-    for (int i = 0; i < x->call->args.count + x->call->results.count; i++)
-        lying[i] = arg_or_result(x->call, i);
-    const int naive = count_naive(x, lying);
-    for (int64_t least = 0;;) {
-        int64_t next = INT64_MAX;
+    const int64_t most = x->multiplications / LEAST_MULTIPLIED;
+    for (int64_t elements = 0, more; elements <= most; elements = more) { /* copies of so many, then of more */
+        more = INT64_MAX;
         for (int sides = 1; sides < 1 << first; sides++) {
             const int64_t count = copied_elements(x, sides);
-            if (count == least &&
+            if (count == elements &&
                 (copies_help(x, sides, false, naive, wanted) || copies_help(x, sides, true, naive, wanted)))
                 return true;
-            next = count > least && count < next ? count : next;
+            more = count > elements && count < more ? count : more;
         }
-        if (next > x->multiplications / LEAST_MULTIPLIED)
-            return false;
-        least = next;
     }
+    return false;
 }
 
 static bool want_matrices(Module *m, const Func *kernel, const Op *call, Wanted wanted[])

@@ -130,10 +130,12 @@ static bool is_fixed(Pair *p, const Value *value)
     return known == KNOWN_FIXED;
 }
 
-/* Does it only copy elements from fixed places?  Where data choose the places, they may be on other ranks. */
+/* Does it only copy elements from fixed places, some of them several times?  Where data choose the places, they may be
+ * on other ranks. */
 static bool copies_fixed(Pair *p, const Op *op)
 {
-    bool copies = info(op)->over != SUM && info(op)->flops == 0 && info(op)->linear != NEVER;
+    bool copies = info(op)->over != SUM && info(op)->flops == 0 && info(op)->linear != NEVER &&
+                  local_bytes(p->m, &result(op)->type) > local_bytes(p->m, &arg(op, 0)->type);
     for (int i = 1; copies && i < op->args.count; i++)
         copies = is_fixed(p, arg(op, i));
     return copies;

@@ -1,8 +1,9 @@
 """transformers' own models, tiny and with random weights: imported, trained for ten steps beside PyTorch, and exported.
 
-The trainer has the same loss and gradient norm in each step, and the same weights after the last; what is exported is,
-bit for bit, what was imported; and transformers loads it."""
+The trainer has the same loss and gradient norm in each step, the same weights after the last, and says the same; what is
+exported is, bit for bit, what was imported; and transformers loads it."""
 import math
+import subprocess
 
 import numpy as np
 import pytest
@@ -101,6 +102,25 @@ def export(family, checkpoint, like, out):
     return load(family, out)
 
 
+PROMPT = b"To be or"
+
+
+def most_likely(model, count):
+    """The prompt and `count` tokens more, each the most likely one."""
+    tokens = list(PROMPT)
+    with torch.no_grad():
+        for _ in range(count):
+            tokens.append(int(model(torch.tensor([tokens])).logits[0, -1].argmax()))
+    return bytes(tokens)
+
+
+def said_by(trainer, checkpoint, count):
+    """Models of 256 tokens say bytes."""
+    done = subprocess.run([trainer, "--load", checkpoint, "--steps", "0", "--sample", str(count), "--prompt", PROMPT, "--temperature", "0"],
+                          capture_output=True, timeout=600, check=True)
+    return done.stdout[:len(PROMPT) + count]
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_trains_like_transformers(family, tmp_path, figures):
     model = make_model(family)
@@ -124,6 +144,8 @@ def test_trains_like_transformers(family, tmp_path, figures):
     figures[family.name] = (loss, norm, far)
     assert loss < TOLERANCE and norm < TOLERANCE
     assert far < TOLERANCE < moved
+    if not family.masked:
+        assert said_by(trainer, tmp_path / "trained.safetensors", SEQ - len(PROMPT)) == most_likely(model.eval(), SEQ - len(PROMPT))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

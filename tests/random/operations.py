@@ -116,11 +116,11 @@ class Operations(Shapes):
     def reduction(self, x):
         known = self.scope.known_dims(x.dims)
         name = self.draw.choice(["sum", "mean", "mean", "max", "min"])
-        if set(known) == x.dims and self.draw.random() < 0.15:
-            return Value(call(name, x.expression), frozenset(), "f32", x.scale)
-        over = self.scope.some(known, 1)
+        over = known if set(known) == x.dims and self.draw.random() < 0.15 else self.scope.some(known, 1)
         counts = self.is_entropy(x.expression) and ("batch" in over or self.scope.depth)  # labels, perhaps of one copy only
         name = "sum" if name == "mean" and counts else name
+        if over is known:
+            return Value(call(name, x.expression), frozenset(), "f32", x.scale)
         scale = x.scale * (math.sqrt(self.state.elements(over)) if name == "sum" else 1)
         return Value(call(name, x.expression, *over), x.dims - set(over), "f32", scale) if over else None
 
