@@ -1,4 +1,5 @@
 /* blocks.c -- the statements of blocks: assignments, and parameters. */
+#include "idioms.h"
 #include "lowering.h"
 
 #include <string.h>
@@ -211,7 +212,7 @@ static bool read_init(Lower *l, const Ast *ast, Param *param)
     while (i < N_INIT_NAMES && strcmp(inits[i].name, near.name) != 0)
         offer(&near, inits[i++].name);
     if (i == N_INIT_NAMES || (ast->kind != A_NAME && ast->kind != A_CALL)) {
-        const char *help = did_you_mean(l->arena, &near);
+        const char *help = help_with(l->arena, IDIOM_INITIAL, &near);
         complain(l,
                  (Where){ .at = ast->loc,
                           .help = help ? help : "zeros, ones, normal(std), uniform(low, high), constant(c)" },

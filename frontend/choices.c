@@ -17,7 +17,7 @@ const char *read_choice_name(Lower *l, Choice *choice, const char *otherwise)
         if (strcmp(choice->names[i], name) == 0)
             choice->name = choice->names[i];
     }
-    const char *help = did_you_mean(l->arena, &near);
+    const char *help = help_with(l->arena, choice->idioms, &near);
     go_to(l, choice->said, &elsewhere);
     if (!choice->name)
         complain(l,

@@ -12,7 +12,10 @@ typedef enum {
     IDIOM_SETTING,
     IDIOM_STATEMENT,
     IDIOM_STATED,
-    IDIOM_SIGN
+    IDIOM_SIGN,
+    IDIOM_INITIAL,
+    IDIOM_OPTIMIZER,
+    IDIOM_SCHEDULE
 } IdiomKind; /* see idioms.def */
 
 /* The help of the row that has this name; NULL: none has. */

@@ -178,7 +178,11 @@ static void read_group(Lower *l, Group *group, const Said *said, const char *oth
     for (const Ast *ast = l->file; ast; ast = ast->next)
         declared_here += ast->kind == A_OPTIMIZER;
     const char **names = NEW_ARRAY(l->arena, const char *, N_SHIPPED + declared_here);
-    Choice choice = { .setting = "optimizer", .said = said, .names = names, .has_no_sets = group->ast != NULL };
+    Choice choice = { .setting = "optimizer",
+                      .idioms = IDIOM_OPTIMIZER,
+                      .said = said,
+                      .names = names,
+                      .has_no_sets = group->ast != NULL };
     const Group *base = group->ast && !*group->ast->child->name ? l->groups : NULL;
     for (int i = 0; i < N_SHIPPED; i++)
         names[choice.n++] = shipped[i].name;

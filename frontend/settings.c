@@ -249,7 +249,9 @@ static void read_schedule(Reader *r)
     for (int i = 0; i < rows.count; i++)
         if (i == 0 || rows.at[i].of != rows.at[i - 1].of)
             names[n++] = rows.at[i].of;
-    Choice choice = { .setting = "schedule", .said = &r->said[SCHEDULE], .names = names, .n = n };
+    Choice choice = {
+        .setting = "schedule", .idioms = IDIOM_SCHEDULE, .said = &r->said[SCHEDULE], .names = names, .n = n
+    };
     const char *name = read_choice_name(l, &choice, defaults[SCHEDULE]);
     if (!name)
         return;

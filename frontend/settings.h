@@ -2,6 +2,7 @@
 #ifndef MPC_SETTINGS_H
 #define MPC_SETTINGS_H
 
+#include "idioms.h"
 #include "lowering.h"
 
 /* A number that can be set: a key of train, or an argument of a choice. */
@@ -32,6 +33,7 @@ Said said_on_command_line(Lower *l, const Override *set);
 /* A setting whose value is one of several names with arguments: cosine(warmup = 700). */
 typedef struct {
     const char *setting;
+    IdiomKind idioms;
     const Said *said;
     const char *const *names; /* n valid ones */
     int n;

@@ -55,6 +55,12 @@ top_k(x, d, 1 -> first)|top_k(x, d, n -> order)|attend(x, a, b, seq, d, causal =
 x * rsqrt(sum(square(x), d) + eps)|merge(broadcast(split(x, d -> (y, k)), one), (one, y) -> low_y)|mean(square(a - b))|mean(abs(a - b))
 softplus(x) - x * a|sum(exp(p) * (p - q), d)|x ^ 2|stop_gradient(x)|dot(one_hot(tokens, vocab), x, seq)""".replace("\n", "|").split("|")
 
+INITIAL = """normal(sqrt(2.0 / (d + e)))|uniform(-sqrt(6.0 / (d + e)), sqrt(6.0 / (d + e)))|normal(sqrt(2.0 / d))
+uniform(-sqrt(6.0 / d), sqrt(6.0 / d))|normal(sqrt(1.0 / d))|uniform(0, 1)""".replace("\n", "|").split("|")
+CHOSEN = """optimizer = adamw(lr = 1e-3, weight_decay = 0)|optimizer = adamw(lr = 1e-3, beta1 = 0, beta2 = 0.99, weight_decay = 0)
+schedule = cosine(warmup = 100, steps = 10_000)|schedule = linear(warmup = 100, steps = 10_000)|schedule = constant(warmup = 100)
+schedule = wsd(warmup = 100, steps = 10_000, decay = 1000)""".replace("\n", "|").split("|")
+
 
 def said(text):
     with tempfile.NamedTemporaryFile("w", suffix=".mdl") as file:
@@ -71,6 +77,10 @@ LINES = {"FUNCTION": "result = %s(x)", "REDUCTION": "result = %s(x, a)", "NAME":
 def of_kind(kind, name):
     if kind == "SETTING":
         return MODEL.replace("%s", "result = a") + "train { %s = 1 }\n" % name
+    if kind in ("OPTIMIZER", "SCHEDULE"):
+        return MODEL.replace("%s", "result = a") + f"train {{ {kind.lower()} = {name}(lr = 1) }}\n"
+    if kind == "INITIAL":
+        return MODEL.replace("%s", "result = a").replace("normal(0.02)", f"{name}()", 1)
     return MODEL.replace("%s", LINES[kind] % name)
 
 
@@ -86,12 +96,15 @@ def main():
             if status != 1 or f"= help: {help_}" not in err:
                 failed += 1
                 print(f"{word}: no '{help_}' in:\n{err}")
-    for form in FORMS:
-        status, err = said(MODEL % f"result = {form}")
+    texts = [(form, MODEL % f"result = {form}") for form in FORMS]
+    texts += [(form, (MODEL % "result = a").replace("normal(0.02)", form, 2)) for form in INITIAL]
+    texts += [(form, MODEL % "result = a" + f"train {{ {form} }}\n") for form in CHOSEN]
+    for form, text in texts:
+        status, err = said(text)
         if status:
             failed += 1
             print(f"{form}: is not accepted:\n{err}")
-    print(f"{names} names and {len(FORMS)} forms of idioms.def, {failed} failed")
+    print(f"{names} names and {len(texts)} forms of idioms.def, {failed} failed")
     return failed > 0 or names < 150
 
 
