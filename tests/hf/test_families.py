@@ -110,7 +110,7 @@ def most_likely(model, count):
     tokens = list(PROMPT)
     with torch.no_grad():
         for _ in range(count):
-            tokens.append(int(model(torch.tensor([tokens])).logits[0, -1].argmax()))
+            tokens.append(int(model(torch.tensor([tokens]), use_cache=False).logits[0, -1].argmax()))
     return bytes(tokens)
 
 

@@ -59,7 +59,8 @@ def backwards(body, live):
 
 
 def through_repeat(repeat, live):
-    """What a turn reads at its start is read at its end, by the next."""
+    """What a turn reads at its start is read at its end, by the next.  What the body assigns is carried, with the type that it
+    had before, even if no turn reads that value."""
     at_end = set(live)
     while repeat.count != Number("1"):
         _, at_start = backwards_of_copy(repeat.body, at_end)
@@ -70,7 +71,7 @@ def through_repeat(repeat, live):
     if repeat.number not in at_start:
         repeat.number = None
     at_start.discard(repeat.number)
-    return inner, live | at_start | (assigned_in(inner) & live)
+    return inner, live | at_start | assigned_in(inner)
 
 
 def through_scan(scan, live):
@@ -84,7 +85,7 @@ def through_scan(scan, live):
         at_end |= at_start
     inner, at_start = backwards(scan.body, at_end)
     at_start = {name for name in at_start if name in live or not isinstance(name, tuple)}
-    return inner, live - yielded | at_start | (assigned_in(inner) & live)
+    return inner, live - yielded | at_start | assigned_in(inner)
 
 
 def copy_of(statement):
