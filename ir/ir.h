@@ -326,10 +326,9 @@ typedef struct Module {
     unsigned keeps_before; /* traits: activations whose operand its products write, slopes that they multiply by */
     bool fills_padding;    /* products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
-    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of operands and
-                                                                    results of a kernel call or LIBRARY op?  If not, it
-                                                                    sets the layouts it needs: operands, then results;
-                                                                    NULL: always */
+    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of a kernel's or
+                                                                    LIBRARY op's operands and results?  Else it sets
+                                                                    those it needs.  NULL: always */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */
@@ -367,7 +366,8 @@ enum {
     FOLDS = 1 << 21, /* a view of one dim as several, or of several as one */
     IS_GELU_TANH_SLOPE = 1 << 22, /* slopes of activations, by which a product can multiply its result */
     SLOPES = IS_GELU_TANH_SLOPE,
-    COLLECTS = 1 << 23 /* rows that it picks can be weighted and summed as they are read: see collect */
+    COLLECTS = 1 << 23, /* rows that it picks can be weighted and summed as they are read: see collect */
+    ROUNDS = 1 << 24    /* to the numbers of a narrower dtype */
 };
 
 typedef struct {

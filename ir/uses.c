@@ -101,3 +101,17 @@ bool is_read_again(Arena *arena, const Func *kernel, const Value *param)
     }
     return false;
 }
+
+const Value *unrounded(const Value *value)
+{
+    while (value->def && value->def->args.count == 1 && info(value->def)->traits & (ROUNDS | COPIES))
+        value = arg(value->def, 0);
+    return value;
+}
+
+bool is_extreme_of(const Value *value, const Value *x)
+{
+    value = unrounded(value);
+    const Op *op = value->def && info(value->def)->family == REDUCTION ? value->def : NULL;
+    return op && (info(op)->over == MAX || info(op)->over == MIN) && unrounded(arg(op, 0)) == unrounded(x);
+}

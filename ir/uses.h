@@ -35,4 +35,10 @@ void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with);
  * been written; but not where rows are reduced, which kernels read before they write them. */
 bool is_read_again(Arena *arena, const Func *kernel, const Value *param);
 
+/* The value that it is but for casts, rounding and copies. */
+const Value *unrounded(const Value *value);
+
+/* Is it the largest or the smallest element of x along some dims?  Both but for rounding. */
+bool is_extreme_of(const Value *value, const Value *x);
+
 #endif

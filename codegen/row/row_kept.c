@@ -43,6 +43,20 @@ static void keep(RowKernel *k, Node *node, int phase)
                                : new_identifier(&k->names, arena_text(&k->m->arena, "%s_stored", node->name));
 }
 
+/* Is it a result of which the largest or the smallest element is found, too?  Whoever compares them
+ * (passes/kernel/matches.c) must see the numbers of which that is one: recomputed ones may differ in the last bit. */
+static bool has_extreme(const RowKernel *k, const Node *node)
+{
+    bool is_result = false, is_compared = false;
+    for (int i = 0; i < k->nsinks; i++)
+        is_result |= k->sink[i].node == node;
+    for (int i = 0; i < k->nnodes && is_result; i++) {
+        const Op *op = k->node[i].is_reduction ? k->node[i].op : NULL;
+        is_compared |= op && (info(op)->over == MAX || info(op)->over == MIN) && arg(op, 0) == node->value;
+    }
+    return is_compared;
+}
+
 /* The first and the last phase that need a value. */
 typedef struct {
     int first, last; /* -1: none */
@@ -56,7 +70,8 @@ static void need(RowKernel *k, Node *node, int phase, Needed *needed)
     int *seen = &own->first;
     own->last = phase;
     bool whole = (node->dims & k->inner) == k->inner && is_float(node->value->type.dtype);
-    if (*seen >= 0 && *seen < phase && node->kept_from < 0 && whole && !is_copy(node) && node->cost > CHEAP_FLOPS)
+    if (*seen >= 0 && *seen < phase && node->kept_from < 0 && whole && !is_copy(node) &&
+        (node->cost > CHEAP_FLOPS || has_extreme(k, node)))
         keep(k, node, *seen);
     if (node->kept_from >= 0 && node->kept_from < phase)
         return;

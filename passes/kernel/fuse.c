@@ -276,7 +276,7 @@ static bool has_few_values(const Fusion *p, const FusionGroup *a, const FusionGr
 
 static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
 {
-    if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b))
+    if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b) || hides_match(p, a, b))
         return;
     FusionGroup as = joined(a, b);
     if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
@@ -471,6 +471,7 @@ static void fuse_func(Module *m, Func *f)
         map_put(&p.number, op, (void *)(intptr_t)(i + 1));
     }
     find_order(&p);
+    find_matches(&p);
     rank_ops(&p);
     grow_groups(&p);
     gather_groups(&p);

@@ -47,6 +47,7 @@ typedef struct {
     Map number;                  /* op -> its number + 1 */
     Map readers;                 /* value -> Numbers: the ops that read it, in order */
     Map returned;                /* the results of the function */
+    Numbers matches;             /* pairs of ops that are in no common kernel, see matches.c */
 } Fusion;
 
 FusionGroup *final_group(FusionGroup *g);             /* the group it has been merged into */
@@ -72,6 +73,10 @@ bool has_way_around(Fusion *p, FusionGroup *a, FusionGroup *b);
 bool stay_apart(const Fusion *p, const FusionGroup *a, const FusionGroup *b); /* is that known already? */
 /* Merges the groups of the last query into the node `joined`. */
 void join_ranks(Fusion *p, int first, int second, int joined);
+
+/* matches.c: comparisons of values with their own extremes; would one kernel of both groups compute such a value? */
+void find_matches(Fusion *p);
+bool hides_match(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
 
 /* Turns the ops of each group, which are contiguous, into a kernel and a call of it. */
 void outline_groups(Fusion *p);

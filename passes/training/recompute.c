@@ -42,6 +42,7 @@ typedef struct {
     Map forward, params; /* name -> value of fwd, and its parameter of bwd */
     Map returned;        /* parameters of bwd that are also its results */
     Map fixed;           /* value of fwd -> KNOWN_FIXED or KNOWN_TO_VARY */
+    Map extreme;         /* value of fwd -> its own maximum or minimum, with which bwd compares it */
 } Pair;
 
 static void note_names(Map *named, const Values *values)
@@ -57,10 +58,27 @@ static void note_param(Pair *p, Value *param)
         map_put(&p->params, param->port.of, param);
 }
 
+/* The value of fwd that a value of bwd is, but for rounding; NULL: it is none. */
+static const Value *forward_value(const Pair *p, const Value *value)
+{
+    value = unrounded(value);
+    return value->port.kind == PORT_FORWARD && !value->def ? map_get(&p->forward, value->port.of) : NULL;
+}
+
+static void note_extreme(Pair *p, const Op *op)
+{
+    for (int side = 0; side < 2; side++) {
+        const Value *x = forward_value(p, arg(op, side)), *y = forward_value(p, arg(op, !side));
+        if (x && y && is_extreme_of(y, x))
+            map_put(&p->extreme, x, (void *)y);
+    }
+}
+
 static void look_around(Pair *p)
 {
     Arena *arena = &p->m->arena;
-    p->saved.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = p->fixed.arena = arena;
+    p->saved.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
+    p->fixed.arena = p->extreme.arena = arena;
     p->fwd_uses = find_uses(arena, p->fwd);
     p->bwd_uses = find_uses(arena, p->bwd);
     for (int i = 0; i < p->bwd->params.count; i++)
@@ -69,6 +87,9 @@ static void look_around(Pair *p)
     note_names(&p->forward, &p->fwd->params);
     for (const Op *op = p->fwd->first; op; op = op->next)
         note_names(&p->forward, &op->results);
+    for (const Op *op = p->bwd->first; op; op = op->next)
+        if (info(op)->traits & COMPARES)
+            note_extreme(p, op);
 }
 
 static Value *backward_param(const Pair *p, const Value *value) { return map_get(&p->params, value->name); }
@@ -141,10 +162,20 @@ static bool copies_fixed(Pair *p, const Op *op)
     return copies;
 }
 
+/* What another loop computes again may differ in the last bit, and then no element of a row is the largest one, which
+ * was saved.  It is saved, too, unless both are computed again. */
+static bool would_miss(const Pair *p, const Value *value)
+{
+    const Value *extreme = map_get(&p->extreme, value);
+    return extreme && (!p->whole || map_get(&p->saved, extreme));
+}
+
 static bool may_repeat(Pair *p, const Value *value)
 {
     if (info(value->def)->family == CONTROL)
         return is_loop(value->def) && p->again[CONTROL];
+    if (would_miss(p, value))
+        return false;
     Family family = family_for_cost(p->fwd, &p->fwd_uses, value->def);
     const bool again = p->again[family] || (p->for_products && family == LIBRARY && copies_fixed(p, value->def));
     return (p->views_only ? family == VIEW : again) && !map_get(&p->saved, value);

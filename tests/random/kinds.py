@@ -192,6 +192,8 @@ KINDS = {
     "shared_optimizer": Kind("adafactor of one matrix for each expert, beside a parameter of the same type that is one matrix", "wrong", drawn=False,
                              later=True),
     "rope_dims": Kind("rope by positions that have several of its dims, in another order", "does not support this rope", drawn=False, later=True),
+    "recomputed_extreme": Kind("values that are compared with their extreme are computed again, by a loop without vectors", "wrong|NaN",
+                               drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
