@@ -42,7 +42,7 @@ typedef struct {
     Map forward, params; /* name -> value of fwd, and its parameter of bwd */
     Map returned;        /* parameters of bwd that are also its results */
     Map fixed;           /* value of fwd -> KNOWN_FIXED or KNOWN_TO_VARY */
-    Map extreme;         /* value of fwd -> its own maximum or minimum, with which bwd compares it */
+    Map extreme;         /* value of fwd -> its own maximum or minimum, with which it is compared */
 } Pair;
 
 static void note_names(Map *named, const Values *values)
@@ -65,11 +65,15 @@ static const Value *forward_value(const Pair *p, const Value *value)
     return value->port.kind == PORT_FORWARD && !value->def ? map_get(&p->forward, value->port.of) : NULL;
 }
 
+/* Of a comparison of fwd, which may be made again, or of bwd, as gradients of extremes have. */
 static void note_extreme(Pair *p, const Op *op)
 {
     for (int side = 0; side < 2; side++) {
-        const Value *x = forward_value(p, arg(op, side)), *y = forward_value(p, arg(op, !side));
-        if (x && y && is_extreme_of(y, x))
+        const Value *x = arg(op, side), *y = arg(op, !side);
+        const Value *of_fwd = forward_value(p, x), *extreme = forward_value(p, y);
+        x = of_fwd ? of_fwd : x;
+        y = extreme ? extreme : unrounded(y);
+        if (is_extreme_of(y, x))
             map_put(&p->extreme, x, (void *)y);
     }
 }
@@ -87,9 +91,11 @@ static void look_around(Pair *p)
     note_names(&p->forward, &p->fwd->params);
     for (const Op *op = p->fwd->first; op; op = op->next)
         note_names(&p->forward, &op->results);
-    for (const Op *op = p->bwd->first; op; op = op->next)
-        if (info(op)->traits & COMPARES)
-            note_extreme(p, op);
+    const Func *const both[] = { p->fwd, p->bwd };
+    for (int i = 0; i < 2; i++)
+        for (const Op *op = both[i]->first; op; op = op->next)
+            if (info(op)->traits & COMPARES)
+                note_extreme(p, op);
 }
 
 static Value *backward_param(const Pair *p, const Value *value) { return map_get(&p->params, value->name); }
