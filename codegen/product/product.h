@@ -1,5 +1,5 @@
-/* product.h -- how one dot is planned: product.c plans it where its values lie, product_order.c also where copies of them
- * would. */
+/* product.h -- how one dot is planned: product.c plans it where its values lie, product_order.c also where copies of
+ * them would. */
 #ifndef MPC_PRODUCT_H
 #define MPC_PRODUCT_H
 
