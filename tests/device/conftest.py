@@ -75,8 +75,10 @@ def compiled(tmp_path_factory, cache):
                 said += ["--set", f"train.{name}={value}"]
             said += ["--target", target, "--cflags=-O0 -rdynamic" if target == "cuda" else "--cflags=-O0", *options]
             text = (ROOT / "examples" / f"{model}.mdl").read_text()
-            assert edit[0] in text
-            (folder / f"{model}.mdl").write_text(text.replace(*edit))
+            for old, new in zip(edit[::2], edit[1::2]):
+                assert old in text
+                text = text.replace(old, new)
+            (folder / f"{model}.mdl").write_text(text)
             start([BUILD / "mpc", "compile", folder / f"{model}.mdl", *said, "-o", folder], folder,
                   environment=environment)
             made[key] = Trainer(folder, target, cache)
