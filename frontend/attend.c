@@ -141,17 +141,6 @@ static Value *scores_argument(Lower *l, const Arguments *a, int keyword, const S
     return NULL;
 }
 
-/* The body in which the value is made, or the innermost scan in which it is a slice. */
-static Body *made_in(Lower *l, Value **value)
-{
-    Body *frame = l->frame;
-    while (frame->outer && !frame->scans && index_of(&frame->captured, *value) >= 0) {
-        *value = frame->sources.at[index_of(&frame->captured, *value)];
-        frame = frame->outer;
-    }
-    return frame;
-}
-
 static bool is_around(const Body *frame, const Body *inner)
 {
     while (inner && inner != frame)
@@ -163,7 +152,12 @@ static bool is_around(const Body *frame, const Body *inner)
  * a repeat, all of which would be kept for the backward. */
 static Value *masked(Lower *l, Value *mask, Value *bias, Dim key)
 {
-    Body *here = l->frame, *frame = made_in(l, &mask), *other = bias ? made_in(l, &bias) : frame;
+    Body *here = l->frame, *frame = here, *other = here;
+    mask = outside_bodies(&frame, mask, false);
+    if (bias)
+        bias = outside_bodies(&other, bias, false);
+    else
+        other = frame;
     if (is_around(frame, other)) {
         mask = import_value(l, other, mask, frame);
         frame = other;

@@ -134,14 +134,6 @@ static Value *windows_of(Lower *l, Value *x, const Window *w, const Steps *steps
     return EMIT(l, OP_gather, (Attrs){ .dim = w->padded }, x, two(l, OP_add, at, tap));
 }
 
-static Value *in_order(Lower *l, Value *x, Names order)
-{
-    bool is_so = true;
-    for (int i = 0; x && i < x->type.rank; i++)
-        is_so &= order.name[i] == x->type.dim[i].name;
-    return is_so ? x : EMIT(l, OP_reorder, (Attrs){ .order = order }, x);
-}
-
 /* x with the dims that the product sums over innermost. */
 static Value *with_rows(Lower *l, Value *x, const Names *over)
 {
@@ -150,7 +142,7 @@ static Value *with_rows(Lower *l, Value *x, const Names *over)
         for (int i = 0; i < x->type.rank; i++)
             if (has_name(over, x->type.dim[i].name) == (inside == 1))
                 add_name(&order, x->type.dim[i].name);
-    return in_order(l, x, order);
+    return emit_in_order(l, x, order);
 }
 
 /* w with those dims in the order that they have in x. */
@@ -162,7 +154,7 @@ static Value *with_columns(Lower *l, Value *w, const Value *x, const Names *over
             add_name(&summed, x->type.dim[i].name);
     for (int i = 0, next = 0; x && i < w->type.rank; i++)
         add_name(&order, has_name(over, w->type.dim[i].name) ? summed.name[next++] : w->type.dim[i].name);
-    return x ? in_order(l, w, order) : NULL;
+    return x ? emit_in_order(l, w, order) : NULL;
 }
 
 /* Has w a dim that is neither one of x nor along a window? */

@@ -185,6 +185,14 @@ Value *emit_cast(Lower *l, Value *x, DType dtype)
     return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[dtype]) }, x);
 }
 
+Value *emit_in_order(Lower *l, Value *x, Names order)
+{
+    bool is_so = true;
+    for (int i = 0; x && i < x->type.rank; i++)
+        is_so &= order.name[i] == x->type.dim[i].name;
+    return is_so ? x : EMIT(l, OP_reorder, (Attrs){ .order = order }, x);
+}
+
 Value *emit_f32(Lower *l, Value *x)
 {
     const bool is_number = x && x->def && info(x->def)->traits & WEAK;
@@ -288,10 +296,11 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in)
     return inside;
 }
 
-Value *outside_bodies(Body **frame, Value *value)
+Value *outside_bodies(Body **frame, Value *value, bool scans)
 {
     int at;
-    while (!value->def && (*frame)->outer && (at = index_of(&(*frame)->captured, value)) >= 0) {
+    while (!value->def && (*frame)->outer && (scans || !(*frame)->scans) &&
+           (at = index_of(&(*frame)->captured, value)) >= 0) {
         value = (*frame)->sources.at[at];
         *frame = (*frame)->outer;
     }

@@ -81,9 +81,9 @@ static bool hands_on(const Op *op)
 Input *fed_as(Lower *l, Value *value)
 {
     Body *frame = l->frame;
-    value = outside_bodies(&frame, value);
+    value = outside_bodies(&frame, value, true);
     while (value->def && hands_on(value->def))
-        value = outside_bodies(&frame, arg(value->def, 0));
+        value = outside_bodies(&frame, arg(value->def, 0), true);
     return frame->outer || index_of(&frame->inputs, value) < 0 ? NULL : find_input(l->m, value->name);
 }
 
@@ -125,7 +125,7 @@ static bool note_data(Lower *l, Value *index, const Dim *dim, const Constant *ig
 bool index_fits(Lower *l, Value *index, const Dim *dim, const Constant *ignored, Loc at)
 {
     Body *frame = l->frame;
-    Value *value = outside_bodies(&frame, index);
+    Value *value = outside_bodies(&frame, index, true);
     Closure c = { .ops = { .arena = NULL } };
     c.ops.arena = &c.arena;
     if (!collect(&c, value)) {

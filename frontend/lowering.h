@@ -472,11 +472,13 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 Value *emit_number(Lower *l, double value, DType dtype);
 Value *emit_iota(Lower *l, Dim dim);
 Value *emit_cast(Lower *l, Value *x, DType dtype);
-Value *emit_f32(Lower *l, Value *x);                /* f32 for every train.precision */
-void name_value(Lower *l, Value *value, Name path); /* if the name is free in the function */
+Value *emit_in_order(Lower *l, Value *x, Names order); /* all dims of x; x itself if they are in that order */
+Value *emit_f32(Lower *l, Value *x);                   /* f32 for every train.precision */
+void name_value(Lower *l, Value *value, Name path);    /* if the name is free in the function */
 Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in);
-Value *outside_bodies(Body **frame,
-                      Value *value); /* what a captured value is where it is computed: there, `frame` is */
+/* What a captured value is where it is computed: there, `frame` is.  Without `scans`, at most where it has no dim more.
+ */
+Value *outside_bodies(Body **frame, Value *value, bool scans);
 Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port);
 Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);

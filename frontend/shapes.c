@@ -145,7 +145,6 @@ CALL(split)
 static Value *adjacent(Lower *l, Value *x, const Dims *parts)
 {
     Names order = { 0 };
-    bool same = true;
     for (int i = 0; x && i < x->type.rank; i++) {
         const Name name = x->type.dim[i].name;
         if (name == parts->dim[parts->count - 1].name)
@@ -154,9 +153,7 @@ static Value *adjacent(Lower *l, Value *x, const Dims *parts)
         else if (!repeats(parts, &x->type.dim[i]))
             add_name(&order, name);
     }
-    for (int i = 0; i < order.count; i++)
-        same &= order.name[i] == x->type.dim[i].name;
-    return !x || same ? x : EMIT(l, OP_reorder, (Attrs){ .order = order }, x);
+    return emit_in_order(l, x, order);
 }
 
 static Value *merge_dims(Lower *l, Value *x, Dims parts, Dim whole)

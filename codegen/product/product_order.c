@@ -105,10 +105,7 @@ typedef struct {
 
 static int64_t local_elements(const Module *m, const Type *type)
 {
-    int64_t count = 1;
-    for (int i = 0; i < type->rank; i++)
-        count *= local_size(m, &type->dim[i]);
-    return count;
+    return local_bytes(m, type) / dtype_bytes(type->dtype);
 }
 
 static int64_t count_multiplications(const Module *m, const Value *a, const Value *b)

@@ -254,6 +254,7 @@ bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map)
 {
     Binding b = { .run = run, .m = m, .folder = folder, .map = map };
     StoredList list = { 0 };
+    const char *dtype = dtype_of(folder);
     list_copies(&b);
     for (const MapLine *line = map->lines; line; line = line->next)
         if (!bind_target(&b, line, 0, &list)) { /* its other parameters are in the same tensors */
@@ -272,8 +273,8 @@ bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map)
         if (file->count && strcmp(stored[-1].name, list.at[i].name) == 0) /* of several copies */
             continue;
         *stored = list.at[i];
-        stored->dtype = dtype_of(folder);
-        stored->width = width_of(stored->dtype);
+        stored->dtype = dtype;
+        stored->width = width_of(dtype);
         stored->begin = begin;
         stored->end = begin += stored->count * stored->width;
         cJSON_AddItemToObject(file->header, stored->name,
