@@ -280,11 +280,14 @@ def choose_attends(draw, program, lines):
     routed = {d.name for expression in expressions(expanded(program)) for e in walk(expression)
               if isinstance(e, Call) and e.function in ("dispatch", "combine", "balance") for d in e.arguments if isinstance(d, Name)}
 
+    def taken(before):
+        """Dims that have an axis further out."""
+        return {d for other in before for dims in other.dims for d in ([dims] if isinstance(dims, str) else dims)}
+
     def can_deal(rule, before, met, blocks):
         """Is the axis the outermost one of all dims of its rule, which are not exchanged for heads and have no rows by
         expert?"""
-        taken = {d for other in before for dims in other.dims for d in ([dims] if isinstance(dims, str) else dims)}
-        return (met and all(isinstance(d, str) for d in rule.dims) and not {*rule.dims} & (taken | routed) and
+        return (met and all(isinstance(d, str) for d in rule.dims) and not {*rule.dims} & (taken(before) | routed) and
                 rule.options.get("attend") != Name("all_to_all") and
                 all(stored(program, known, d) % (blocks * ranks[rule.axis]) == 0 for d in rule.dims))
 
@@ -294,7 +297,7 @@ def choose_attends(draw, program, lines):
         own = [e for e in met if not e.renaming]  # whose keys are along the same dim: others are gathered
         plain = not any({"bias", "mask", "sinks"} & set(e.keywords) for e in met)
         if own and plain and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
-                           any(e.arguments[3].name in other.dims for other in rules[:i]) for e in own):
+                           e.arguments[3].name in taken(rules[:i]) for e in own):
             words += ["ring", "ring"]
         if own and all(can_exchange(e, rule) for e in met):
             words += ["all_to_all", "all_to_all"]
