@@ -487,7 +487,7 @@ class Evaluation:
 
     def rows_of(self, y):
         """The experts and slots of what is combined without naming them."""
-        return next((experts, slots) for experts, slots in self.slots if slots in y.dims)
+        return next((experts, slots) for experts, slots in self.slots if {experts, slots} <= {*y.dims})
 
     def call_balance(self, e, values, place):
         gate, chosen = self.arguments(e, values, place, 2)
