@@ -293,6 +293,18 @@ static bool may_have_state(Lower *l, const Ast *ast)
     return !is_in_scan(l);
 }
 
+/* Checkpoints have other entries, too, by name. */
+static bool is_free_in_files(Lower *l, Name full, Loc at)
+{
+    static const char state[] = "optimizer.";
+    const bool is_about = strcmp(full, "__metadata__") == 0, is_state = strncmp(full, state, strlen(state)) == 0;
+    if (is_about || is_state)
+        complain(l, (Where){ .at = at, .help = is_about ? "rename it" : "rename the instance: as optimizer_2" },
+                 "'%s' cannot be the name of a parameter: checkpoints have %s under such names", full,
+                 is_about ? "their metadata" : "the optimizer's state");
+    return !is_about && !is_state;
+}
+
 void lower_param(Lower *l, const Ast *ast)
 {
     Type type;
@@ -313,6 +325,8 @@ void lower_param(Lower *l, const Ast *ast)
         if (!good)
             continue;
         Name full = join_path(l, l->path, name->name);
+        if (!is_free_in_files(l, full, name->loc))
+            continue;
         symbol->operand =
             tensor_operand(import_param(l, l->frame, full, type, (Port){ .kind = PORT_PARAM, .of = full }));
         if (ast->is_state)

@@ -104,7 +104,8 @@ const char *new_identifier(NameSpace *names, const char *text)
 {
     Arena *arena = &names->module->arena;
     const Name base = intern_text(names->module, c_identifier(names->module, text, 20));
-    const char *name, *before = is_strange(base) ? "v_" : "";
+    /* T, _ and rt are good names, T_2, __2 and rt_2 are not. */
+    const char *name, *before = is_strange(arena_text(arena, "%s_2", base)) ? "v_" : "";
     intptr_t number = (intptr_t)map_get(&names->last, base);
     do {
         number++;

@@ -338,6 +338,48 @@ static void check_place(const RtSafetensors *file)
     free(found);
 }
 
+static const RtView *view_named(const RtView *views, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(views[i].name, name))
+            return &views[i];
+    return NULL;
+}
+
+static void copy_view(const Rt *rt, const RtView *from, const RtView *to, float *part)
+{
+    RtRanges ranges = rt_ranges(from);
+    char *source = rt_view_open(rt, from), *target = rt_view_open(rt, to);
+    for (RtRange range; rt_next_range(&ranges, &range);)
+        for (int64_t first = 0; first < range.count; first += PART) {
+            int64_t count = range.count - first < PART ? range.count - first : PART;
+            rt_view_read(from, source, range.own + first, count, part);
+            rt_view_write(to, target, range.own + first, count, part);
+        }
+    rt_view_close(rt, from, source, false);
+    rt_view_close(rt, to, target, true);
+}
+
+/* The first step of a new run makes the mean of weights begin as they do, and counts from 0.  A run that goes on has no
+ * first step: there what the file lacks is set to what it would be. */
+static void start_missing_state(const RtSafetensors *file, const Rt *rt, const RtView *views, int count, int64_t step,
+                                float *part)
+{
+    static const char mean[] = "optimizer.ema.", applied[] = "optimizer.applied_steps";
+    int32_t steps = (int32_t)step;
+    for (int i = 0; i < count && step > 0; i++) {
+        if (rt_safetensors_find(file, views[i].name))
+            continue;
+        if (!strncmp(views[i].name, mean, strlen(mean)))
+            copy_view(rt, view_named(views, count, views[i].name + strlen(mean)), &views[i], part);
+        if (!strcmp(views[i].name, applied) && views[i].is_held) {
+            char *window = rt_view_open(rt, &views[i]);
+            rt_view_write(&views[i], window, 0, 1, &steps);
+            rt_view_close(rt, &views[i], window, true);
+        }
+    }
+}
+
 bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
 {
     const RtProgram *program = rt->program;
@@ -367,6 +409,7 @@ bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
                             .shuffled = !order || strcmp(order, "file") };
         strncpy(place->weights, text_in(&file, "weights"), sizeof place->weights - 1);
         check_place(&file);
+        start_missing_state(&file, rt, views, count, place->step, part);
     }
     free(part);
     rt_views_free(views, count);

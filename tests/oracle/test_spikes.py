@@ -105,6 +105,19 @@ def test_resumes_bit_for_bit(records, tmp_path):
     assert last[-1]["skipped_steps"] == sum(expected(records)[3])
 
 
+def test_a_run_goes_on_with_what_it_had_not(records, tmp_path):
+    """--load-missing=init: the mean begins as the weights of the checkpoint are, and the bias correction counts its steps."""
+    plain, out = (compile_model(text, tmp_path / name) for name, text in [
+        ("plain", MODEL.replace("    skip_spikes = 3\n", "").replace("    ema         = 0.9\n", "")), ("out", MODEL)])
+    train(plain, *data(tmp_path), "--steps", 4, "--save", tmp_path / "4")
+    train(plain, *data(tmp_path), "--steps", 5, "--load", tmp_path / "4", "--save", tmp_path / "5")
+    train(out, *data(tmp_path), "--steps", 5, "--load", tmp_path / "4", "--load-missing=init", "--save", tmp_path / "new")
+    before, after, found = (read_safetensors(tmp_path / name) for name in ("4", "5", "new"))
+    np.testing.assert_array_equal(found["w"], after["w"])
+    np.testing.assert_allclose(found["optimizer.ema.w"], 0.9 * before["w"] + 0.1 * after["w"], atol=1e-6)
+    assert found["optimizer.applied_steps"] == 5
+
+
 def test_says_so(records, tmp_path):
     out = compile_model(MODEL, tmp_path / "out")
     done = subprocess.run([out / "trainer", *map(str, data(tmp_path)), "--steps", "33", "--print-every", "1"], check=True,

@@ -167,6 +167,8 @@ KINDS = {
                         drawn=False, later=True),
     "word_name": Kind("a value is named as a function, type or macro of C, or a word of C++", "C compiler|kernels.cu", drawn=False,
                       later=True),
+    "numbered_name": Kind("two values have a name that is no name of C with a number behind it, and no other is found for ever",
+                          "time|hang", drawn=False, later=True),
     "magnified_rounding": Kind("--verify-passes: a rounding error that seven norms of equal numbers magnify", "verifier", drawn=False,
                                later=True),
     "unheld_window": Kind("a GPU of a stage reads its place of a tensor that it does not have, when a checkpoint is loaded",

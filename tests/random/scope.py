@@ -17,7 +17,8 @@ CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x",
 # Words of the training step, of what the compiler adds to a name, and of the languages that it writes.
 STEP_NAMES = ["key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps", "v", "momentum", "total",
               "grad", "grad_norm", "d", "fwd", "bwd", "eval", "predict",
-              "new", "half", "this", "template", "memcpy", "NULL", "M_PI", "expf", "size_t", "errno", "__x", "threadIdx", "lane"]
+              "new", "half", "this", "template", "memcpy", "NULL", "M_PI", "expf", "size_t", "errno", "__x", "threadIdx", "lane",
+              "T", "_", "rt"]
 
 
 @dataclass(eq=False)
