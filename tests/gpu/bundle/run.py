@@ -273,7 +273,7 @@ def main():
         if file.exists():
             file.chmod(0o755)
     if not EMULATED:
-        machine.say(machine.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,power.limit,memory.used", "--format=csv,noheader"])[1].strip())
+        machine.say(machine.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,power.limit,memory.used", "--format=csv,noheader"], timeout=30)[1].strip())
     return {"check": check, "probe": probe, "bench": bench, "peers": peers}[options.command](machine, options)
 
 
