@@ -35,6 +35,7 @@ RESULTS = ROOT / "bench" / "results"
 IS_COMPILED = False  # all trainers are there
 MPC = ROOT / "build" / "mpc"
 STEPS, WARM = 20, 5
+PATIENCE = 1800  # seconds for one command
 MOST = 20  # kernels of one table
 
 # Name, shape (pytorch.py reads the same), batch at 1024 tokens; llama 8B-shaped with as many layers as one GPU holds.
@@ -66,10 +67,18 @@ def gpu_name():
     return lines[0].strip() if done.returncode == 0 and lines else None
 
 
-def run(command, timeout=1800):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout)
+class Failed(Exception):
+    """What a command has said."""
+
+
+def run(command):
+    command = [str(word) for word in command]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(command)}\nstill runs after {PATIENCE} s") from None
     if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-500:]}\n{done.stderr[-2000:]}")
+        raise Failed(f"{' '.join(command)}\n{done.stdout[-500:]}\n{done.stderr[-2000:]}")
     return done
 
 
@@ -227,8 +236,22 @@ def all_rows(words=""):
     return [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096) if words in name]
 
 
+def measure(name, shape, batch, seq, text, bandwidth, sheet, peer):
+    """The row, its details, and what has failed, or None: of mpc nothing is known then, of PyTorch that is left out."""
+    try:
+        ours = measure_mpc(shape, batch, seq, text, bandwidth)
+    except Failed as failure:
+        return f"| {name} | {batch} x {seq} | failed |" + " |" * 7, [], str(failure)
+    theirs = failure = None
+    try:
+        theirs = measure_pytorch(shape, batch, seq) if peer else None
+    except Failed as reason:
+        failure = str(reason)
+    return row_text(name, batch, seq, ours, theirs, sheet), details_of(name, batch, seq, ours), failure
+
+
 def main():
-    global OUT, RESULTS, IS_COMPILED
+    global OUT, RESULTS, IS_COMPILED, PATIENCE
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", metavar="WORDS")
     parser.add_argument("--quick", action="store_true")
@@ -239,6 +262,7 @@ def main():
     if options.trainers:
         OUT = RESULTS = options.trainers
         IS_COMPILED = True
+        PATIENCE = 200  # a device may be lent for minutes
     rows = all_rows(options.only)
     if not rows:
         parser.error(f"--only {options.only}: no row has this in its name: {', '.join(name for name, *_ in ROWS)}")
@@ -257,17 +281,20 @@ def main():
     text, bandwidth = make_text(), copy_bandwidth() if peer else 0
     head = [f"# {gpu}, {datetime.date.today()}", "",
             (f"Copy: {bandwidth / 1e12:.2f} TB/s. " if peer else "No PyTorch that sees the GPU. ") + "bf16, one GPU.", ""]
-    table, details = [], []
+    table, details, status = [], [], 0
     say("\n".join([*head, HEAD]))
     for name, shape, batch, seq in rows[:1] if options.quick else rows:
-        ours = measure_mpc(shape, batch, seq, text, bandwidth)
-        table.append(row_text(name, batch, seq, ours, measure_pytorch(shape, batch, seq) if peer else None, sheet))
-        say(table[-1])
-        details += details_of(name, batch, seq, ours)
+        row, said, failure = measure(name, shape, batch, seq, text, bandwidth, sheet, peer)
+        say(row)
+        table.append(row)
+        details += said
+        if failure:
+            say(f"failed: {failure}")
+            status = 1
         if not options.quick:
             path = write(f"{gpu} {options.only}".strip(), head, table, details)
     say("\n".join(details) if options.quick else f"written to {path}")
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -135,9 +135,9 @@ int64_t rt_libraries_workspace_bytes(const Rt *rt)
 
 void rt_device_close(Rt *rt)
 {
+    rt_gpu_runs_close(rt); /* first its graphs, which use the others */
     rt_gpu_attentions_close(rt);
     rt_gpu_kernels_close(rt);
-    rt_gpu_runs_close(rt);
     rt_gpu_check(rt, cudaFreeHost(rt->gpu->numbers), "free pinned memory");
     rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
     rt_gpu_check(rt, cudaFree(rt->gpu->memory), "free memory");

@@ -49,6 +49,7 @@ typedef struct {
 } Channel;
 
 enum { MESSAGES = 256 };
+typedef enum { IDLE, BEGUN, DONE } Progress;
 
 typedef struct {
     Channel *channel;
@@ -58,8 +59,6 @@ typedef struct {
     int64_t call;       /* the number of its last one on its channel, from 1 on */
     int64_t sent_bytes; /* by one call, to other ranks */
 } Entry;
-
-typedef enum { IDLE, BEGUN, DONE } Progress;
 
 struct RtGpuCollectives {
     union {
@@ -99,7 +98,7 @@ static void await_nccl(const Rt *rt, const Channel *channel, const char *what, n
             rt_fail("%s has waited %.0f s for other ranks to %s with NCCL: check whether all still run; "
                     "--timeout SECONDS waits longer",
                     rt_comm_place(rt, rt->rank), rt_seconds() - begin, what);
-        if (status == ncclInProgress)
+        if (status == ncclInProgress && rt_seconds() - begin > 1e-3) /* a collective is queued in microseconds */
             nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     }
     if (status != ncclSuccess)
@@ -194,13 +193,14 @@ static void open_entry(Rt *rt, int id, char **workspace)
 }
 
 /* NCCL rejects several ranks of one machine on one GPU: each then claims to be a separate machine, and they communicate
- * over sockets. */
+ * over sockets.  From 2.30 on it also wants to be told that this is meant. */
 static void let_ranks_share(const Rt *rt)
 {
     char host[60] = "";
     gethostname(host, sizeof host - 1);
     char *own = rt_text("%s.%d", host, rt->rank);
     setenv("NCCL_HOSTID", own, false);
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", false);
     free(own);
 }
 

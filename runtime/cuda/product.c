@@ -250,14 +250,17 @@ int rt_product_kernels(const struct RtGpuProducts *all, const Product *p, const 
                        const cublasLtMatrixLayout_t layout[], int alignment, int most,
                        cublasLtMatmulHeuristicResult_t found[], cublasStatus_t *why)
 {
-    int count = 0;
+    int count = 0, usable = 0;
     cublasLtMatmulPreference_t preference = preference_for(all, p, alignment);
     cublasStatus_t status = all->cublasLtMatmulAlgoGetHeuristic(all->handle, request->description, layout[A], layout[B],
                                                                 layout[C], layout[C], preference, most, found, &count);
     all->cublasLtMatmulPreferenceDestroy(preference);
+    for (int i = 0; i < count && status == CUBLAS_STATUS_SUCCESS; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS) /* of others, says cublasLt.h, nothing else is valid */
+            found[usable++] = found[i];
     if (why)
-        *why = status == CUBLAS_STATUS_SUCCESS && count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
-    return status == CUBLAS_STATUS_SUCCESS ? count : 0;
+        *why = status == CUBLAS_STATUS_SUCCESS && usable == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
+    return usable;
 }
 
 /* Queries cuBLASLt once, and keeps the answer. */

@@ -243,8 +243,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (asked->epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("none"))
         *count = 0;
     *count = *count < wanted ? *count : wanted;
+    const int unusable = *count && *count < wanted; /* one, that is the first */
     for (int i = 0; i < *count; i++)
-        found[i].algo.data[0] = (uint64_t)i;
+        found[i + unusable].algo.data[0] = (uint64_t)i;
+    if (unusable)
+        found[0] =
+            (cublasLtMatmulHeuristicResult_t){ .state = CUBLAS_STATUS_NOT_SUPPORTED, .algo.data = { UINT64_MAX } };
+    *count += unusable;
     return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -405,6 +410,8 @@ static void load_kernel(const void *product)
 {
     static const void *last;
     const int64_t milliseconds = product == last ? 0 : emulated_number("EMULATED_LOAD", 0);
+    if (product != last)
+        emulated_load();
     last = product;
     sleep_for(milliseconds);
 }
@@ -436,6 +443,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (p.description.epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("late"))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     check_epilogue(&p.description, &p.layout[2]);
+    must(algorithm->data[0] != UINT64_MAX, "a result whose state is not success has no kernel");
     load_kernel(description);
     note_choice(&p, stream);
     emulated_enqueue(stream, work_product, &p, sizeof p);

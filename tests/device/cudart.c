@@ -278,10 +278,13 @@ struct CUkern_st {
     int arguments;
     int64_t declared; /* bytes of shared memory that every launch has */
     int64_t shared;   /* bytes that a launch may ask for beside them */
+    bool is_loaded;
+    struct CUkern_st *next; /* of its library */
 };
 
 struct CUlib_st {
     void *handle;
+    struct CUkern_st *kernels;
 };
 
 /* The code is a library for this processor (nvrtc.c). */
@@ -304,8 +307,13 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum c
     return cudaSuccess;
 }
 
+static bool work_launch(void *data);
+
 cudaError_t cudaLibraryUnload(cudaLibrary_t library)
 {
+    for (const struct CUkern_st *kernel = library->kernels; kernel; kernel = kernel->next)
+        if (emulated_is_recorded(work_launch, kernel))
+            emulated_fault("%s is unloaded before a graph that launches it", kernel->name);
     dlclose(library->handle);
     free(library);
     return cudaSuccess;
@@ -327,6 +335,8 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
     (*kernel)->arguments = *arguments;
     (*kernel)->declared = *declared;
     (*kernel)->shared = 48 * 1024 - *declared;
+    (*kernel)->next = library->kernels;
+    library->kernels = *kernel;
     return cudaSuccess;
 }
 
@@ -391,6 +401,9 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, vo
     Launch launch = { (cudaKernel_t)(uintptr_t)function, blocks.x, (int64_t)shared, (int)threads.x, { NULL } };
     if (launch.shared > launch.kernel->shared || launch.kernel->arguments > EMULATOR_MAX_ARGUMENTS)
         return cudaErrorInvalidValue;
+    if (!launch.kernel->is_loaded)
+        emulated_load();
+    launch.kernel->is_loaded = true;
     for (int i = 0; i < launch.kernel->arguments; i++)
         memcpy(&launch.argument[i], arguments[i], sizeof(void *));
     emulated_enqueue(stream, work_launch, &launch,

@@ -19,6 +19,7 @@
  *   EMULATED_SHARED=N         (232448)
  *   EMULATED_NAME=TEXT        the GPU's name ("emulated")
  *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded (for more of products: cublaslt.c)
+ *   EMULATED_LAZY=1           the first launch of a kernel waits for all that is queued, as CUDA's lazy loading may
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
  *   EMULATED_NODES=FILE       for the nodes of the largest graph, and those of all
  *   EMULATED_WAITS=FILE       for how often the processor waited for new work of the first stream, after the
@@ -49,6 +50,9 @@ void emulated_forget_waits(void); /* of the processor, until now */
 /* Does the work needed to empty the stream; or, if it may stay late, a part of it: true if it is empty. */
 void emulated_drain(EmulatedStream *stream);
 bool emulated_advance(EmulatedStream *stream);
+
+/* With EMULATED_LAZY: waits until all streams are empty. */
+void emulated_load(void);
 
 /* Does a graph that has not been dropped contain this work, with data that begins with this pointer? */
 bool emulated_is_recorded(EmulatedWork *work, const void *first);

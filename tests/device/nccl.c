@@ -119,13 +119,19 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     gethostname(host, sizeof host - 1);
     cudaGetDevice(&device);
     cudaGetDeviceProperties(&gpu, device);
-    snprintf((*comm)->place, sizeof(*comm)->place, "gpu %d of %.40s", gpu.uuid.bytes[0], said ? said : host);
+    const bool by_host = emulated_number("EMULATED_NCCL", NCCL_VERSION_CODE) < NCCL_VERSION(2, 30, 0) ||
+                         emulated_number("NCCL_MULTI_RANK_GPU_ENABLE", 0);
+    snprintf((*comm)->place, sizeof(*comm)->place, "gpu %d of %.40s", gpu.uuid.bytes[0],
+             !by_host ? "any machine"
+             : said   ? said
+                      : host);
     path_of(*comm, 0, rank, -1, path);
     give(path, (*comm)->place, strlen((*comm)->place));
     return ncclInProgress;
 }
 
-/* NCCL identifies machines by name or by NCCL_HOSTID, and requires separate GPUs for ranks of one machine. */
+/* NCCL identifies machines by name or by NCCL_HOSTID, and requires separate GPUs for ranks of one machine; from 2.30 on
+ * for all ranks, unless NCCL_MULTI_RANK_GPU_ENABLE is set. */
 static bool has_our_gpu(const ncclComm_t comm, int rank)
 {
     char path[256];

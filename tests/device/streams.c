@@ -149,6 +149,25 @@ static void run_until(Place place)
 
 void emulated_drain(EmulatedStream *stream) { run_until((Place){ stream, stream->put }); }
 
+static bool is_idle(void)
+{
+    for (int i = 0; i < nstreams; i++)
+        if (streams[i]->first)
+            return false;
+    return true;
+}
+
+void emulated_load(void)
+{
+    if (!emulated_number("EMULATED_LAZY", 0))
+        return;
+    emulated_open_memory();
+    while (!is_idle())
+        if (!step())
+            rest();
+    emulated_close_memory();
+}
+
 bool emulated_advance(EmulatedStream *stream)
 {
     enum { SOME = 64 };

@@ -37,3 +37,16 @@ def test_a_row(bench, tmp_path):
     assert any("ms by cuDNN" in line for line in bench.details_of("tiny", 2, 16, ours))
     cells = bench.row_text("tiny", 2, 16, ours, dict(ms=2 * ours["ms"], bytes=ours["bytes"] / 2), 1e15).split("|")[1:-1]
     assert len(cells) == bench.HEAD.split("\n")[0].count("|") - 1 and [cell.strip() for cell in cells[-2:]] == ["2.00", "2.00"]
+
+
+def test_a_failure(bench, monkeypatch):
+    """Of one row or of PyTorch does not end the others."""
+    def fail(*of):
+        bench.run(["sh", "-c", "echo no GPU; exit 3"])
+
+    monkeypatch.setattr(bench, "measure_mpc", fail)
+    row, details, failure = bench.measure("tiny", TINY, 2, 16, None, 0, 1e15, True)
+    assert "failed" in row and row.count("|") == bench.HEAD.split("\n")[0].count("|") and not details and "no GPU" in failure
+    monkeypatch.setattr(bench, "PATIENCE", 0.1)
+    with pytest.raises(bench.Failed, match="still runs after 0.1 s"):
+        bench.run(["sleep", "60"])

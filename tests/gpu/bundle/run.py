@@ -11,11 +11,13 @@ CUDA 13's libraries (in $CUDA_HOME, /usr/local/cuda*, known to the loader, or pa
 Each prints a table and writes all that was said to out/NAME.log.  --limit SECONDS (570) ends it in time.
 """
 import argparse
+import concurrent.futures
 import glob
 import json
 import os
 import pathlib
 import shlex
+import signal
 import site
 import subprocess
 import sys
@@ -28,6 +30,8 @@ OUT = HERE / "out"
 EMULATED = json.loads((HERE / "bundle.json").read_text())["emulated"]  # the folder of the emulated device, or None
 NEEDED = {"libnvrtc.so.13": "check, bench, peers", "libcublasLt.so.13": "all", "libnccl.so.2": "two ranks",
           "libcudnn.so.9": "attention by cuDNN"}
+# Commands are groups of processes, which can be ended together: a shell of two trainers, bench/gpu.py with what it runs.
+GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
 U = 2.0**-8  # the largest relative error of one rounding to bf16
 # Of (loss, gradient norm), by the trainer's precision and its reference's: as tests/device/test_one_rank.py derives them; where
 # only one of the two rounds to bf16, twice that.
@@ -42,6 +46,7 @@ class Machine:
         self.end = time.monotonic() + limit
         OUT.mkdir(exist_ok=True)
         self.log = open(OUT / f"{name}.log", "w")
+        self.lock = threading.Lock()
         self.scratch = pathlib.Path(tempfile.mkdtemp())
         self.cache = self.scratch / "kernels" if EMULATED else OUT / "kernel-cache"
         self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
@@ -56,22 +61,39 @@ class Machine:
         return self.end - time.monotonic()
 
     def say(self, text):
-        print(text, flush=True)
-        print(text, file=self.log, flush=True)
+        with self.lock:
+            print(text, flush=True)
+            print(text, file=self.log, flush=True)
+
+    def note(self, text):
+        """In the log only."""
+        with self.lock:
+            print(text, file=self.log, flush=True)
 
     def run(self, command, folder=HERE, timeout=150, environment=()):
         """(status, output); 124: too late, 127: cannot be run."""
         command = [str(word) for word in command]
         try:
-            done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                  timeout=max(1, min(timeout, self.left())), env={**self.environment, **dict(environment)})
-            status, text = done.returncode, done.stdout
-        except subprocess.TimeoutExpired as late:
-            status, text = 124, (late.stdout or b"").decode(errors="replace") + "\nerror: it takes too long"
+            process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                       env={**self.environment, **dict(environment)}, **GROUP)
+            try:
+                text = process.communicate(timeout=max(1, min(timeout, self.left())))[0]
+                status = process.returncode
+            except subprocess.TimeoutExpired:
+                status, text = 124, end(process) + "\nerror: it takes too long"
         except OSError as error:
             status, text = 127, f"error: {error}"
-        print(f"\n$ {shlex.join(command)}\n{text}\nstatus {status}", file=self.log, flush=True)
+        self.note(f"\n$ {shlex.join(command)}\n{text}\nstatus {status}")
         return status, text
+
+
+def end(process):
+    """With all that it has started; what it has said.  One that hangs in the driver is left behind."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate(timeout=10)[0]
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        return ""
 
 
 def libraries(machine):
@@ -143,11 +165,9 @@ def check_trainer(machine, folder):
                wrong or f"largest error {worst:.2f} of the tolerance; 8 bits {'were' if differ else 'were not'} used")
 
 
-def check_kernels(machine):
-    programs = sorted((HERE / "kernels").glob("*.mir"))
-    for program in [] if EMULATED else programs:
-        status, text = machine.run(["./execute_gpu", program.name], HERE / "kernels")
-        yield f"kernels of {program.name}", status == 0, reason(text)
+def check_kernels(machine, program):
+    status, text = machine.run(["./execute_gpu", program.name], HERE / "kernels")
+    yield f"kernels of {program.name}", status == 0, reason(text)
 
 
 def check_sanitizer(machine):
@@ -158,20 +178,54 @@ def check_sanitizer(machine):
         yield f"compute-sanitizer {name}", status == 0, reason(text)
 
 
+def is_alone(folder):
+    """Ranks that share the GPU may have to wait for each other, and of products in 8 bits the log says how fast they are."""
+    case = json.loads((folder / "case.json").read_text())
+    return case["ranks"] > 1 or case["precision"] == "fp8"
+
+
+class Tally:
+    def __init__(self, machine):
+        self.machine, self.results = machine, []  # (name, whether it is right)
+
+    def add(self, name, good, text):
+        """Says it at once: a run may be cut."""
+        self.machine.say(f"{'ok  ' if good else 'FAIL'} {name}: {text}")
+        self.results.append((name, good))
+
+    def take(self, name, part):
+        if self.machine.left() < 20:
+            self.results.append((f"{name}: no time", False))
+            return
+        try:
+            for result in part:
+                self.add(*result)
+        except Exception as error:  # a log without its end, for instance: the others are checked all the same
+            self.add(name, False, f"{type(error).__name__}: {error}")
+
+    def take_all(self, parts, workers):
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            list(pool.map(lambda part: self.take(*part), parts))
+
+    def end(self):
+        """Says how many were right; true if not all are."""
+        failed = sorted(name for name, good in self.results if not good)
+        self.machine.say(f"{len(self.results) - len(failed)} passed, {len(failed)} failed" + (f": {'; '.join(failed)}" if failed else ""))
+        return bool(failed) or not self.results
+
+
 def check(machine, options):
+    """Several at a time, since most of it is the compilation of kernels; then those that need the GPU for themselves."""
     folders = sorted((HERE / "check").iterdir(), key=lambda folder: ("wide" in folder.name, folder.name))
-    parts = [check_trainer(machine, folder) for folder in folders] + [check_kernels(machine), check_sanitizer(machine)]
-    passed, failed = 0, []
-    for part in parts:
-        if machine.left() < 20:
-            failed.append("the rest: no time")
-            break
-        for name, good, text in part:
-            machine.say(f"{'ok  ' if good else 'FAIL'} {name}: {text}")
-            passed += good
-            failed += [] if good else [name]
-    machine.say(f"{passed} passed, {len(failed)} failed" + (f": {'; '.join(failed)}" if failed else ""))
-    return bool(failed) or passed == 0
+    together, alone = ([(folder.name, check_trainer(machine, folder)) for folder in folders if is_alone(folder) == needs_all]
+                       for needs_all in (False, True))
+    kernels = [(program.name, check_kernels(machine, program)) for program in sorted((HERE / "kernels").glob("*.mir"))]
+    workers = 1 if EMULATED else max(1, min(4, (os.cpu_count() or 1) // 4))
+    tally = Tally(machine)
+    tally.take_all(together, workers)
+    tally.take_all([] if EMULATED else kernels, 2 * workers)
+    tally.take_all([*alone, ("compute-sanitizer", check_sanitizer(machine))], 1)
+    return tally.end()
 
 
 # --- probe, bench, peers ----------------------------------------------------------------------------------------------------
@@ -186,13 +240,17 @@ def probe(machine, options):
 def measure(machine, *words):
     """bench/gpu.py with the trainers that are here: as they come, since a run may be cut."""
     command = [sys.executable, HERE / "gpu.py", "--trainers", HERE / "bench", *words]
+    began = time.time()
     with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env={**machine.environment, "PYTHONUNBUFFERED": "1"}) as process:
-        end = threading.Timer(machine.left(), process.kill)
-        end.start()
+                          env={**machine.environment, "PYTHONUNBUFFERED": "1"}, **GROUP) as process:
+        timer = threading.Timer(machine.left(), os.killpg, (process.pid, signal.SIGKILL))
+        timer.start()
         for line in process.stdout:
             machine.say(line.rstrip("\n"))
-        end.cancel()
+        timer.cancel()
+    for report in (HERE / "bench").glob("*-gpu-*.md"):  # where the steps go, of all rows that were measured
+        if report.stat().st_mtime > began:
+            machine.note(f"\n{report.name}\n\n{report.read_text()}")
     return process.returncode != 0
 
 
@@ -215,7 +273,7 @@ def main():
         if file.exists():
             file.chmod(0o755)
     if not EMULATED:
-        machine.say(machine.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,power.limit,memory.used", "--format=csv,noheader"])[1].strip())
+        machine.say(machine.run(["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,power.limit,memory.used", "--format=csv,noheader"], timeout=30)[1].strip())
     return {"check": check, "probe": probe, "bench": bench, "peers": peers}[options.command](machine, options)
 
 
