@@ -2,6 +2,7 @@
 #include "interp_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Copies between a tensor and a range of a larger one: element (p, ...) of `small` is element (first + p, ...) of
  * `large` along `dim`; if small lacks `dim`, element `first`.  All other dims are equal.  `dim` must be whole in
@@ -116,9 +117,9 @@ static bool check_index(Interp *in, double index, const Dim *dim, int rank)
 {
     if (index >= 0 && index < (double)dim->size)
         return true;
-    in->m->outside = dim->name;
-    return cannot_run(in, "index %g on rank %d, but '%s' has %lld elements", index, rank, dim->name,
-                      (long long)dim->size);
+    const Name name = intern(in->m, dim->name, (int)strcspn(dim->name, ".")); /* the file's: the "seq" of "seq.from" */
+    in->m->outside = name;
+    return cannot_run(in, "index %g on rank %d, but '%s' has %lld elements", index, rank, name, (long long)dim->size);
 }
 
 /* Do ranks have the same elements of the dims that both have, but for the row? */

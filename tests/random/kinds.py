@@ -196,6 +196,8 @@ KINDS = {
     "rope_dims": Kind("rope by positions that have several of its dims, in another order", "does not support this rope", drawn=False, later=True),
     "recomputed_extreme": Kind("values that are compared with their extreme are computed again, by a loop without vectors", "wrong|NaN",
                                drawn=False, later=True),
+    "whole_from": Kind("--verify-passes: a dim that has to keep its size, since a program has indices of it, by another dim of its name",
+                       "verifier", drawn=False, later=True),
     "misaligned_sums": Kind("sums of columns on the stack, which GCC 12 takes for aligned in the rest of a vectorized loop", "signal 11|crash",
                             drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
