@@ -399,18 +399,26 @@ CALL(one_hot)
 
 /* --- Reductions and products --------------------------------------------------------------- */
 
-/* The named dims; if none is named, all. */
-static Names dims_or_all(const Arguments *a)
+/* Does the dim count matrices, in an optimizer: copies of a repeat, or experts? */
+static bool counts_matrices(const Lower *l, Name dim)
+{
+    const Symbol *in = find_symbol(l->scope, "in"), *out = find_symbol(l->scope, "out");
+    return in && in->kind == S_DIMS && !has_name(&in->dims, dim) && !has_name(&out->dims, dim);
+}
+
+/* The named dims; if none is named, all: in an optimizer those of each matrix. */
+static Names dims_or_all(const Lower *l, const Arguments *a)
 {
     Names names = a->dims;
     for (int i = 0; !a->names_dims && i < a->x[0]->type.rank; i++)
-        add_name(&names, a->x[0]->type.dim[i].name);
+        if (!counts_matrices(l, a->x[0]->type.dim[i].name))
+            add_name(&names, a->x[0]->type.dim[i].name);
     return names;
 }
 
 CALL(reduction)
 {
-    Names over = dims_or_all(a);
+    Names over = dims_or_all(l, a);
     if (refuse_bool(l, a))
         return wrong;
     return tensor_operand(over.count ? EMIT(l, op_named(a->call->name), (Attrs){ .over = over }, a->x[0]) : a->x[0]);
@@ -418,7 +426,7 @@ CALL(reduction)
 
 CALL(mean)
 {
-    Names over = dims_or_all(a);
+    Names over = dims_or_all(l, a);
     for (int i = 0; i < over.count; i++)
         if (over.name[i] != l->m->batch && varies(l, over.name[i])) {
             complain(l, (Where){ .at = a->call->name_loc, .help = "sum(...)" },

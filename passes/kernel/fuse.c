@@ -409,7 +409,7 @@ static void grow_groups(Fusion *p)
 
 /* --- The pass ------------------------------------------------------------------------------- */
 
-static Value *stored(Builder b, Value *value) { return BUILD(&b, OP_stop_gradient, NO_ATTRS, value); }
+Value *stored(Builder b, Value *value) { return BUILD(&b, OP_stop_gradient, NO_ATTRS, value); }
 
 /* A function must write each result that it returns through a pointer: a copy is needed of a number, of a parameter or
  * a part of one, and of a value that is returned twice. */
@@ -444,9 +444,8 @@ static bool is_in_readers(const Func *f, const Op *op)
     return good;
 }
 
-static void fuse_func(Module *m, Func *f)
+static Fusion ordered(Module *m, Func *f)
 {
-    store_numbers(m, f);
     Fusion p = { .m = m, .f = f, .number.arena = &m->arena };
     p.readers.arena = p.returned.arena = &m->arena;
     for (int k = 0; k < f->results.count; k++)
@@ -471,6 +470,15 @@ static void fuse_func(Module *m, Func *f)
         map_put(&p.number, op, (void *)(intptr_t)(i + 1));
     }
     find_order(&p);
+    return p;
+}
+
+static void fuse_func(Module *m, Func *f)
+{
+    store_numbers(m, f);
+    Fusion p = ordered(m, f);
+    if (copy_state(&p))
+        p = ordered(m, f);
     find_matches(&p);
     rank_ops(&p);
     grow_groups(&p);

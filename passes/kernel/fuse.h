@@ -3,6 +3,7 @@
 #ifndef MPC_FUSE_H
 #define MPC_FUSE_H
 
+#include "build.h"
 #include "ir.h"
 #include "map.h"
 
@@ -50,6 +51,8 @@ typedef struct {
     Numbers matches;             /* pairs of ops that are in no common kernel, see matches.c */
 } Fusion;
 
+Value *stored(Builder b, Value *value); /* a copy, in memory of its own */
+
 FusionGroup *final_group(FusionGroup *g);             /* the group it has been merged into */
 int op_number(const Fusion *p, const Op *op);         /* -1: not of this function */
 FusionGroup *group_of(const Fusion *p, const Op *op); /* NULL: none */
@@ -62,6 +65,7 @@ int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup
 
 /* fuse_order.c: fills in users, needs, readers and over. */
 void find_order(Fusion *p);
+bool copy_state(Fusion *p);    /* copies new state that could be written only before it is read; did it? */
 void gather_groups(Fusion *p); /* makes groups contiguous, each op after those it depends on */
 
 void push_number(Arena *arena, Numbers *numbers, int number);

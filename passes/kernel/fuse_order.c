@@ -1,7 +1,9 @@
 /* fuse_order.c -- the dependences between the ops of a function, and the new order, in which groups are contiguous.
  *
  * An op comes after those whose results it reads.  New state is written over the old state, so an update comes after
- * all readers of the old state or of a view of it.
+ * all readers of the old state or of a view of it.  Where such a reader needs the new state, as in an optimizer that
+ * keeps the last gradient and reads the one before, or where two states change places, that is a circle: there new
+ * state is a copy, which nothing needs, and which can wait for all readers.
  */
 #include "fuse.h"
 #include "simplify/cleanup.h"
@@ -82,6 +84,42 @@ void find_order(Fusion *p)
                 add_order(p, def, i);
         }
     order_updates(p);
+}
+
+/* For each op how many of those before it remain when each op is taken after all before it: 0, but in circles and
+ * behind them. */
+static int *remaining(Fusion *p)
+{
+    int *remains = NEW_ARRAY(&p->m->arena, int, p->n);
+    Numbers taken = { 0 };
+    for (int i = 0; i < p->n; i++)
+        if (!(remains[i] = p->needs[i].count))
+            push_number(&p->m->arena, &taken, i);
+    for (int next = 0; next < taken.count; next++) {
+        const Numbers *users = &p->users[taken.at[next]];
+        for (int j = 0; j < users->count; j++)
+            if (!--remains[users->at[j]])
+                push_number(&p->m->arena, &taken, users->at[j]);
+    }
+    return remains;
+}
+
+bool copy_state(Fusion *p)
+{
+    const StepState state = state_of(p->f);
+    const int *remains = state.count ? remaining(p) : NULL;
+    bool copied = false;
+    for (int i = 0; i < state.count; i++) {
+        Value **new = &state.after[i];
+        int update = op_number(p, (*new)->def);
+        if (*new == state.before[i] || (update >= 0 && !remains[update]))
+            continue;
+        if (update < 0) /* the old value of another state, which is read before that is written */
+            *new = stored(builder_at(p->m, p->f, NULL), *new);
+        *new = stored(builder_at(p->m, p->f, NULL), *new);
+        copied = true;
+    }
+    return copied;
 }
 
 /* --- Groups as wholes, each as early as the order of the ops allows ------------------------------------- */

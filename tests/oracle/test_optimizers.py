@@ -5,6 +5,7 @@ file declares.
 The model has what optimizers treat differently: a gathered table, matrices in a repeat, gains and biases.  The tolerance
 is a multiple of what PyTorch's own float32 makes of the same run."""
 
+import re
 import subprocess
 
 import numpy as np
@@ -144,7 +145,58 @@ def reference(weights, groups, data, dtype, clip=None):
     return {name: value.numpy() for name, value in w.items()}
 
 
+OTHERS = """
+optimizer lamb(lr = 1e-2, weight_decay = 0.01) {
+    state m, v = zeros
+    m = 0.9 * m + 0.1 * grad
+    v = 0.99 * v + 0.01 * square(grad)
+    u = m / (1 - 0.9 ^ step) / (sqrt(v / (1 - 0.99 ^ step)) + 1e-3) + weight_decay * param
+    update param - lr * u * sqrt(sum(square(param)) / (sum(square(u)) + 1e-6))
+}
+optimizer adan(lr = 1e-2) {
+    state m, v, n, before = zeros
+    change = where(step > 1, grad - before, 0)
+    m = 0.9 * m + 0.1 * grad
+    v = 0.9 * v + 0.1 * change
+    n = 0.9 * n + 0.1 * square(grad + 0.9 * change)
+    before = grad
+    update param - lr * (m + 0.9 * v) / (sqrt(n) + 1e-3)
+}
+optimizer two_places(lr = 1e-2) {           # heavy ball, by the place before
+    state before = zeros
+    moved = where(step > 1, param - before, 0)
+    before = param
+    update param + 0.9 * moved - lr * grad
+}
+"""
+
+
+def lamb(w, g, state, t, lr, decay):
+    state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
+    state["v"] = 0.99 * state.get("v", 0) + 0.01 * g * g
+    u = state["m"] / (1 - 0.9**t) / ((state["v"] / (1 - 0.99**t)).sqrt() + 1e-3) + decay * w
+    w -= lr * u * ((w * w).sum() / ((u * u).sum() + 1e-6)).sqrt()
+
+
+def adan(w, g, state, t, lr, decay):
+    change = g - state.get("before", g)
+    state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
+    state["v"] = 0.9 * state.get("v", 0) + 0.1 * change
+    state["n"] = 0.9 * state.get("n", 0) + 0.1 * (g + 0.9 * change)**2
+    state["before"] = g
+    w -= lr * (state["m"] + 0.9 * state["v"]) / (state["n"].sqrt() + 1e-3)
+
+
+def two_places(w, g, state, t, lr, decay):
+    moved = w - state.get("before", w)
+    state["before"] = w.clone()
+    w += 0.9 * moved - lr * g
+
+
 CASES = {
+    "lamb": ("optimizer = lamb(lr = 1e-2)", [("*", lamb, 1e-2, 0.01, False, {})]),
+    "adan": ("optimizer = adan(lr = 1e-2)", [("*", adan, 1e-2, 0, False, {})]),
+    "two_places": ("optimizer = two_places(lr = 0.1)", [("*", two_places, 0.1, 0, False, {})]),
     "sgd": ("optimizer = sgd(lr = 0.3)", [("*", sgd, 0.3, 0, False, {})]),
     "momentum": ("optimizer = sgd(lr = 0.1, momentum = 0.9, weight_decay = 0.01)",
                  [("*", sgd, 0.1, 0.01, False, {"momentum": 0.9})]),
@@ -173,7 +225,7 @@ CASES = {
 
 
 def source(lines):
-    declared = HEAVY if "heavy" in lines else ""
+    declared = HEAVY if "heavy" in lines else OTHERS if re.search("lamb|adan|two_places", lines) else ""
     return f"{MODEL}{declared}\ntrain {{\n    batch = {BATCH}\n    {lines}\n}}\n"
 
 

@@ -185,8 +185,8 @@ class Declared:
         if e.function == "orthogonal":
             return orthogonal(x, *self.dims.values(), number_of(e.keywords.get("steps", Number("5")), self.known))
         if e.function in REDUCTIONS:
-            named = [at for name in e.arguments[1:] for at in self.dims[name.name]]
-            over = [at for at in (named if e.arguments[1:] else range(x.dim()))]
+            sides = [name.name for name in e.arguments[1:]] or ["in", "out"]
+            over = [at for side in sides for at in self.dims[side]]
             return REDUCTIONS[e.function](x, dim=over, keepdim=True) if over else x
         return FUNCTIONS[e.function](x, *[self.value(a) for a in e.arguments[1:]])
 
@@ -207,7 +207,7 @@ def declared(optimizer, weight, gradient, state, *others):
 # --- Drawn -----------------------------------------------------------------------------------------------------------
 
 def drawn(draw):
-    """A declaration: a mean of gradients or none, divided by something or not."""
+    """A declaration: a mean of gradients or none, divided by something or not, and what was before."""
     def of(sign, a, b):
         return Binary(sign, a, b)
 
@@ -227,10 +227,17 @@ def drawn(draw):
         direction = of("/", direction, of("+", Name("size"), small))
     if draw.random() < 0.3:  # of rows or columns of a matrix, or of all of it
         side, other = draw.sample(["in", "out"], 2)
-        stated, over = draw.choice([(TypeOf([side], None, True), [Name(other)]), (TypeOf([], None, True), [Name("in"), Name("out")])])
+        stated, over = draw.choice([(TypeOf([side], None, True), [Name(other)]), (TypeOf([], None, True), [Name("in"), Name("out")]),
+                                    (TypeOf([], None, True), [])])
         mean_of = Call(draw.choice(["mean", "max", "sum"]), [Call("square", [grad]), *over])
         body += [Slot(["part"], stated), Assign("part", of("+", of("*", Name("part"), Number("0.5")), mean_of))]
         direction = of("/", direction, of("+", Call("sqrt", [of("+", Name("part"), small)]), small))
+    if draw.random() < 0.25:  # what was there before
+        kept = draw.choice([grad, param, direction])
+        change = of("-", kept, Name("before"))
+        change = change if draw.random() < 0.5 else of("*", Name("before"), Call("tanh", [Call("mean", [kept])]))
+        body += [Slot(["before"]), Assign("change", change), Assign("before", kept)]
+        direction = of("+", direction, of("*", small, Name("change")))
     if draw.random() < 0.15:  # which has nothing to do with a bias
         squared = Call("orthogonal", [direction], {"steps": Number("2")})
         direction = Call("if", [of(">", Name("in"), Number("1")), squared, direction])
