@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void rt_gpu_check_status(const Rt *rt, int status, const char *what)
 {
@@ -51,6 +52,18 @@ static void check_shared(Rt *rt, cudaUUID_t own, int count)
     free(ids);
 }
 
+/* NCCL rejects several ranks of one machine on one GPU: each then claims to be a separate machine, and they communicate
+ * over sockets.  From 2.30 on it also wants to be told that this is meant. */
+static void let_ranks_share(const Rt *rt)
+{
+    char host[60] = "";
+    gethostname(host, sizeof host - 1);
+    char *own = rt_text("%s.%d", host, rt->rank);
+    setenv("NCCL_HOSTID", own, false);
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", false);
+    free(own);
+}
+
 static void choose_gpu(Rt *rt)
 {
     struct RtGpu *gpu = rt->gpu;
@@ -68,6 +81,8 @@ static void choose_gpu(Rt *rt)
     gpu->most_shared = (int64_t)properties.sharedMemPerBlockOptin;
     if (rt->ranks > 1)
         check_shared(rt, properties.uuid, count);
+    if (rt->gpu->options.share_gpu)
+        let_ranks_share(rt);
     if (gpu->major < 8)
         rt_fail("%s has compute capability %d.%d: mpc's kernels need 8.0 or later", gpu->name, gpu->major, gpu->minor);
     rt_gpu_check(rt, cudaStreamCreateWithFlags(&gpu->compute, cudaStreamNonBlocking), "make a stream");

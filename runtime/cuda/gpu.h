@@ -163,6 +163,9 @@ void rt_gpu_pack(Rt *rt, int id, cudaStream_t stream, char *workspace, const voi
 void rt_gpu_expect(const Rt *rt, int id, char *workspace, void *const out[], char *messages[]);
 void rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *const out[]);
 
+/* Does a piece write where one of those from `first` on, before it, reads?  `to`, `from`: their messages, as above. */
+bool rt_gpu_writes_over(const RtCollective *c, int ranks, int first, int piece, char *const to[], char *const from[]);
+
 /* --- library.c ------------------------------------------------------------------------------ */
 
 /* Loads `file` ("libnccl.so.2") and finds its functions; ends the trainer on failure.  `name` is for messages. */

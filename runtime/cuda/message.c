@@ -187,3 +187,23 @@ void rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *c
 {
     launch_all(rt, stream, rt->gpu->messages->received[id], workspace, (const void *const *)out);
 }
+
+/* --- Messages where others are -------------------------------------------------------------------- */
+
+/* The bytes of the messages to or from all ranks; all of a tensor is one. */
+static uintptr_t bytes_of(const RtCollective *c, RtSlots slots, int ranks)
+{
+    return (uintptr_t)(rt_slots_bytes(c->type, slots) * (slots.all ? 1 : ranks));
+}
+
+bool rt_gpu_writes_over(const RtCollective *c, int ranks, int first, int piece, char *const to[], char *const from[])
+{
+    const uintptr_t written = (uintptr_t)from[piece];
+    const uintptr_t end = written + bytes_of(c, rt_received_slots(c->kind, &c->piece[piece]), ranks);
+    for (int i = first; i < piece; i++) {
+        const uintptr_t read = (uintptr_t)to[i];
+        if (read < end && written < read + bytes_of(c, rt_sent_slots(c->kind, &c->piece[i]), ranks))
+            return true;
+    }
+    return false;
+}

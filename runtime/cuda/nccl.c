@@ -192,26 +192,12 @@ static void open_entry(Rt *rt, int id, char **workspace)
     rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* measured only by a trace */
 }
 
-/* NCCL rejects several ranks of one machine on one GPU: each then claims to be a separate machine, and they communicate
- * over sockets.  From 2.30 on it also wants to be told that this is meant. */
-static void let_ranks_share(const Rt *rt)
-{
-    char host[60] = "";
-    gethostname(host, sizeof host - 1);
-    char *own = rt_text("%s.%d", host, rt->rank);
-    setenv("NCCL_HOSTID", own, false);
-    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", false);
-    free(own);
-}
-
 void rt_collectives_open(Rt *rt)
 {
     static const char *const names[] = { FUNCTIONS(NAME) };
     const RtProgram *program = rt->program;
     if (!program->comm)
         return;
-    if (rt->gpu->options.share_gpu)
-        let_ranks_share(rt);
     struct RtGpuCollectives *c = rt->gpu->collectives = rt_allocate(1, sizeof *c);
     rt_library_load("NCCL", "libnccl.so.2", sizeof names / sizeof *names, names, c->at);
     c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);
@@ -328,7 +314,8 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
     return swap_messages(all, channel, to, from, (int64_t)count, c);
 }
 
-/* Queues a whole collective on the channel's stream. */
+/* Queues a whole collective on the channel's stream.  NCCL runs the calls of a group at the same time, but the memory
+ * plan has its pieces one after the other: where one writes over what another has read before, a new group begins. */
 static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in[], void *const out[])
 {
     const struct RtGpuCollectives *all = rt->gpu->collectives;
@@ -337,8 +324,14 @@ static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in
     rt_gpu_pack(rt, id, channel->stream, channel->workspace, in, to);
     rt_gpu_expect(rt, id, channel->workspace, out, from);
     ncclResult_t status = all->ncclGroupStart();
-    for (int i = 0; i < c->npieces && is_taken(status); i++)
+    for (int i = 0, first = 0; i < c->npieces && is_taken(status); i++) {
+        if (rt_gpu_writes_over(c, channel->group->count, first, i, to, from)) {
+            await_nccl(rt, channel, "begin a collective", all->ncclGroupEnd());
+            all->ncclGroupStart();
+            first = i;
+        }
         status = send_piece(all, c, channel, &c->piece[i], to[i], from[i]);
+    }
     if (!is_taken(status))
         refuse(rt, channel, rt_collective_text(rt, c), status);
     await_nccl(rt, channel, "begin a collective", all->ncclGroupEnd());

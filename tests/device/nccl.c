@@ -400,6 +400,35 @@ static bool work_group(void *data)
 
 /* --- Calls --------------------------------------------------------------------------------------- */
 
+static bool are_apart(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+{
+    return a_bytes == 0 || b_bytes == 0 || a + a_bytes <= b || b + b_bytes <= a;
+}
+
+/* As NCCL's documentation says of operations in place. */
+static bool is_in_place(const ncclComm_t comm, const Call *c)
+{
+    const size_t own = (size_t)c->count * element_bytes(c->type) * (size_t)comm->rank;
+    return c->kind == ALL_REDUCE       ? c->to == c->from
+           : c->kind == ALL_GATHER     ? c->from == c->to + own
+           : c->kind == REDUCE_SCATTER ? c->to == c->from + own
+                                       : false;
+}
+
+/* It reads and writes at the same time: nothing is written where another call reads, nor the same one, but in place. */
+static void check_places(const Group *g)
+{
+    for (const Call *to = g->call; to < g->call + g->count; to++)
+        for (const Call *from = g->call; from < g->call + g->count; from++) {
+            const size_t each = (size_t)to->count * element_bytes(to->type);
+            const size_t written = to->kind == SEND ? 0 : each * (to->kind == ALL_GATHER ? (size_t)g->comm->ranks : 1);
+            const size_t read = from->kind == RECV ? 0 : given_bytes(g->comm, from);
+            if (!are_apart(to->to, written, from->from, read) && (to != from || !is_in_place(g->comm, to)))
+                emulated_fault("NCCL writes %zu bytes to %p, where it reads %zu from %p", written, (void *)to->to, read,
+                               (const void *)from->from);
+        }
+}
+
 static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Call call)
 {
     bool adds = call.kind == ALL_REDUCE || call.kind == REDUCE_SCATTER;
@@ -429,6 +458,7 @@ ncclResult_t ncclGroupEnd(void)
 {
     if (--depth > 0 || !group.count)
         return ncclSuccess;
+    check_places(&group);
     emulated_enqueue(group_stream, work_group, &group,
                      offsetof(Group, call) + (size_t)group.count * sizeof *group.call);
     group.comm->is_busy = true;
