@@ -60,13 +60,13 @@ int rt_output_create(const char *path, const char *option, bool truncate)
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         rt_fail("%s %s: it is %s, not a file that can be replaced; give another name", option, path,
                 S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
-    int file = rt_partial_open(partial, truncate);
+    int file = rt_partial_open(partial, truncate), cause = errno;
     if (file < 0 && !lstat(partial, &info) && !S_ISREG(info.st_mode))
         rt_fail("%s %s: it is written as %s first, which is there and is not a file; remove that, or give another name",
                 option, path, partial);
     if (file < 0)
         rt_fail("%s %s: cannot write %s: %s; give a place in an existing, writable directory", option, path, partial,
-                strerror(errno));
+                strerror(cause));
     free(partial);
     return file;
 }

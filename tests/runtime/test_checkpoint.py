@@ -322,6 +322,8 @@ def test_resume_refuses_what_has_no_effect(run, refused, data):
 def test_save_into_no_directory(refused, data):
     message = refused("--data", "data.txt", "--steps", 1, "--save", "none/a")
     assert "--save none/a: cannot write none/a.tmp: No such file or directory" in message
+    message = refused("--data", "data.txt", "--steps", 1, "--save", "/sys/a")  # where nobody may make a file
+    assert "cannot write /sys/a.tmp: " in message and "No such file" not in message
 
 
 def test_save_over_what_is_no_file(refused, tmp_path, data):
