@@ -82,6 +82,42 @@ bool find_epilogue(const Value *result, Epilogue *epilogue)
     return find_within(result, epilogue, DEEPEST);
 }
 
+/* --- Sums of products ------------------------------------------------------------------------------- */
+
+static bool is_bare(const Epilogue *e) { return !e->added && !e->bias && !e->activation && !e->slope; }
+
+/* Notes the products that are added up to the value; false if something else is, or too many are. */
+static bool collect_terms(const Value *value, const Type *type, Epilogue terms[], int *count)
+{
+    const Op *op = value->def;
+    if (!op || !type_equal(&value->type, type))
+        return false;
+    if (is_addition(op))
+        return collect_terms(arg(op, 0), type, terms, count) && collect_terms(arg(op, 1), type, terms, count);
+    return *count < MAX_TERMS && find_epilogue(value, &terms[*count]) && is_bare(&terms[*count]) &&
+           same_dims(&result(terms[(*count)++].dot)->type, type);
+}
+
+int find_terms(const Value *value, Epilogue terms[MAX_TERMS])
+{
+    const Op *op = value->def;
+    const Value *added = NULL;
+    int count = 0;
+    if (find_epilogue(value, &terms[0]))
+        return 1;
+    if (!op || !is_addition(op))
+        return 0;
+    for (int i = 0; i < 2 && !added; i++)
+        if (!arg(op, i)->def && type_equal(&arg(op, i)->type, &value->type)) {
+            added = arg(op, i);
+            value = arg(op, 1 - i);
+        }
+    if (!collect_terms(value, &value->type, terms, &count))
+        return 0;
+    terms[0].added = added;
+    return count;
+}
+
 /* --- From a dot on --------------------------------------------------------------------------------- */
 
 /* Readers of a value: `loops` are ops that a fused loop would compute; for all others the value is stored. */

@@ -22,6 +22,11 @@ typedef struct {
  * sums in f32 and rounds once. */
 bool find_epilogue(const Value *result, Epilogue *epilogue);
 
+/* Is `result` a sum of products, C = A B + D E + ..., or C += A B + D E + ...?  Returns how many: each is noted as a
+ * dot, the first one with what is added.  1: just one, with any epilogue; 0: it is none, or of more than MAX_TERMS. */
+enum { MAX_TERMS = 8 };
+int find_terms(const Value *result, Epilogue terms[MAX_TERMS]);
+
 /* The previous op of the epilogue, one step from `op` towards the dot. */
 const Op *op_before(const Epilogue *epilogue, const Op *op);
 

@@ -9,8 +9,8 @@
  * (rows), and reductions over all of outer (columns), whose results are outputs of the group.  Groups grow along values
  * and between readers of one value, as long as there is no path between their ops through other ops.  A product is a
  * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), with the slope
- * of an activation (C = A B * f'(x)), or with others that multiply the same left operand by weights (q, k, v): one
- * product of more columns.
+ * of an activation (C = A B * f'(x)), with others that it is added to (C = A B + D E), or with others that multiply the
+ * same left operand by weights (q, k, v): one product of more columns.
  */
 #include "fuse.h"
 
@@ -136,8 +136,8 @@ static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
     if (a->stages != b->stages || (a->step && b->step && a->step != b->step))
         return false;
     if (a->product || b->product)
-        return a->product && b->product && !a->epilogue && !b->epilogue &&
-               share_left(p->ops[a->index], p->ops[b->index]) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
+        return a->product && b->product && !a->adds && !b->adds && share_left(p->ops[a->index], p->ops[b->index]) &&
+               !is_read_by(p, a, b) && !is_read_by(p, b, a);
     if (!hold_alike(a, b))
         return false;
     if (same_space(a, b))
@@ -292,12 +292,14 @@ static int count_readers(const Fusion *p, const Value *value)
     return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
 }
 
-/* Is each intermediate value from the product to `op` read only by the next op? */
-static bool is_chain(const Fusion *p, const Op *op, const Epilogue *epilogue)
+/* Are the values between the products and `op`, which adds them up, read only by the next op, and in the same stages?
+ */
+static bool is_chain(const Fusion *p, const Op *op, const Value *added)
 {
-    while (op != epilogue->dot) {
-        op = op_before(epilogue, op);
-        if (count_readers(p, result(op)) != 1)
+    for (int i = 0; info(op)->family != PRODUCT && i < op->args.count; i++) {
+        const Op *before = arg(op, i)->def;
+        if (arg(op, i) != added && (count_readers(p, arg(op, i)) != 1 || !is_chain(p, before, added) ||
+                                    group_of(p, before)->stages != group_of(p, op)->stages))
             return false;
     }
     return true;
@@ -344,18 +346,28 @@ static void take_tail(Fusion *p, const Uses *uses, int i)
         take_slope(p, dot, &tail);
 }
 
-/* Op i adds a product to a running sum: C += A B. */
-static void take_epilogue(Fusion *p, int i)
+/* Adds to the group of `op` the ops before it, back to the products. */
+static bool merge_before(Fusion *p, const Op *op, const Value *added)
 {
-    Epilogue epilogue;
+    for (int i = 0; info(op)->family != PRODUCT && i < op->args.count; i++) {
+        const Op *before = arg(op, i)->def;
+        if (arg(op, i) != added && ((group_of(p, before) != group_of(p, op) && !merge_after(p, before, op)) ||
+                                    !merge_before(p, before, added)))
+            return false;
+    }
+    return true;
+}
+
+/* Op i adds a product to a running sum, or several products up: C += A B, or C = A B + D E. */
+static void take_sum(Fusion *p, int i)
+{
+    Epilogue term[MAX_TERMS];
     const Op *op = p->ops[i];
-    if (op->results.count != 1 || !find_epilogue(result(op), &epilogue) || !epilogue.added ||
-        !is_running_sum(p, epilogue.added, op) || !is_chain(p, op, &epilogue))
-        return;
-    for (const Op *part = op; part != epilogue.dot;)
-        if (!merge_after(p, part = op_before(&epilogue, part), op))
-            return;
-    group_of(p, op)->epilogue = true;
+    const int count = op->results.count == 1 ? find_terms(result(op), term) : 0;
+    const Value *added = count ? term[0].added : NULL;
+    if ((count > 1 || added) && (!added || is_running_sum(p, added, op)) && is_chain(p, op, added) &&
+        merge_before(p, op, added))
+        group_of(p, op)->adds = count;
 }
 
 /* --- Growing ---------------------------------------------------------------------------------- */
@@ -385,7 +397,7 @@ static void grow_groups(Fusion *p)
 {
     const Uses uses = find_uses(&p->m->arena, p->f);
     for (int i = 0; i < p->n; i++) {
-        take_epilogue(p, i);
+        take_sum(p, i);
         take_tail(p, &uses, i);
     }
     for (int i = 0; i < p->n; i++) /* along values */

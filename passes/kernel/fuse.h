@@ -9,7 +9,7 @@
 typedef struct FusionGroup {
     int index; /* its index in the order */
     bool product;
-    bool epilogue;              /* the product adds to a running sum: not merged by left operand */
+    int adds;                   /* how many products are added up, to each other or to a running sum; 0: none is */
     bool has_inner;             /* inner dims are determined by a reduction */
     bool updates;               /* an op of it overwrites old state */
     Type space;                 /* all dims */

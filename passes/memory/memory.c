@@ -159,29 +159,13 @@ static void place_view(Module *m, const Op *op)
 
 /* --- Calls: frames inside frames --------------------------------------------------------------- */
 
-/* Has member i the right offset in the pack, relative to member 0? */
-static bool is_in_place(const Module *m, const Pack *pack, int i)
-{
-    const Storage *first = pack->member[0]->storage, *own = pack->member[i]->storage;
-    const Storage *wanted = pack_storage((Module *)m, pack, i, 0);
-    bool good = same_base(first, own);
-    for (int d = 0; d < pack->member[i]->type.rank; d++)
-        good &= own->stride[d] == wanted->stride[d];
-    return good && own->at - first->at == pack_offset(m, pack, i);
-}
-
 /* The packs that f's caller has placed as such, or that f places itself. */
 static Pack *placeable(const Module *m, Pack *list)
 {
     Pack *kept = NULL;
     for (Pack *pack = list, *next; pack; pack = next) {
-        int placed = 0, good = 0;
         next = pack->next;
-        for (int i = 0; i < pack->count; i++)
-            placed += pack->member[i]->storage != NULL;
-        for (int i = 0; i < pack->count && placed == pack->count; i++)
-            good += is_in_place(m, pack, i);
-        if (placed == 0 || good == pack->count)
+        if (how_placed(m, pack) != PLACED_OTHERWISE)
             pack->next = kept, kept = pack;
     }
     return kept;
@@ -288,7 +272,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .buffer.arena = &m->arena,
                     .lifetimes.arena = &m->arena,
                     .apart = frame->apart,
-                    .packs = placeable(m, find_packs(m, callee)) };
+                    .packs = placeable(m, find_packs(m, callee, frame->apart)) };
     plan_frame(&inner);
     if (op->attrs.stages && op->attrs.dims.count)
         op->attrs.slots = plan_slots(m, op)->bytes;
@@ -470,7 +454,7 @@ void plan_memory(Module *m, const Map *apart)
     Pack *packs[3] = { 0 };
     int64_t base = 0, end = 0;
     for (int i = 0; i < 3; i++)
-        packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i])) : NULL;
+        packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i]), apart) : NULL;
     for (int state = 1; state >= 0; state--)
         for (int i = 0; i < 3; i++) {
             Func *f = func_with_role(m, roles[i]);

@@ -7,7 +7,7 @@
 #include "map.h"
 
 /* Assigns storage to every value: Value.storage, Func.frame, {frame=...} of calls.  `apart`: a set of ops whose results
- * overwrite no operand. */
+ * overwrite no operand, and of values that are in no pack. */
 void plan_memory(Module *m, const Map *apart);
 
 /* The last uses of values of f, directly or by views; the operand of a started collective is used until its wait.

@@ -4,6 +4,10 @@
  *
  * needs rows of [wq | wk | wv] and of [q | k | v].  If the weights are slices of the caller's stacks, the stacks are
  * packed; if the results are residuals that a loop stacks, their stacks are.  Biases of such products are contiguous.
+ *
+ *   %dx = call %dv, %wv, %dk, %wk, %dq, %wq {callee=k.h.attn.v}    a sum of three products
+ *
+ * needs rows of [dq | dk | dv] and of [wq | wk | wv].
  */
 #include "pack.h"
 
@@ -64,7 +68,35 @@ Storage *pack_storage(Module *m, const Pack *pack, int i, int64_t at)
     return storage;
 }
 
+/* Has member i the right offset in the pack, relative to member 0? */
+static bool is_in_place(const Module *m, const Pack *pack, int i)
+{
+    const Storage *first = pack->member[0]->storage, *own = pack->member[i]->storage;
+    const Storage *wanted = pack_storage((Module *)m, pack, i, 0);
+    bool good = same_base(first, own);
+    for (int d = 0; d < pack->member[i]->type.rank; d++)
+        good &= own->stride[d] == wanted->stride[d];
+    return good && own->at - first->at == pack_offset(m, pack, i);
+}
+
+Placed how_placed(const Module *m, const Pack *pack)
+{
+    int placed = 0, good = 0;
+    for (int i = 0; i < pack->count; i++)
+        placed += pack->member[i]->storage != NULL;
+    for (int i = 0; i < pack->count && placed == pack->count; i++)
+        good += is_in_place(m, pack, i);
+    return good == pack->count ? PLACED : placed ? PLACED_OTHERWISE : NOT_PLACED;
+}
+
 /* --- Finding them -------------------------------------------------------------------------------- */
+
+typedef struct {
+    Module *m;
+    const Func *f;
+    const Map *apart; /* see plan_memory() */
+    Pack *list;
+} Search;
 
 /* Do stages send it, as what their loop has carried? */
 static bool leaves_stage(const Module *m, const Value *value)
@@ -95,39 +127,63 @@ static bool is_sent(Module *m, const Func *f, const Value *value)
     return false;
 }
 
+/* May the value be placed where the pack has it? */
+static bool is_movable(const Search *s, const Value *value)
+{
+    const Op *op = value->def;
+    if (map_get(s->apart, value) || is_sent(s->m, s->f, value))
+        return false;
+    return !op || ((info(op)->family == CONTROL || info(op)->family == LIBRARY) &&
+                   index_of(&op->results, value) >= op->attrs.carried);
+}
+
 /* Are the first dims of all members the same, and can their storage be chosen? */
-static bool is_possible(Module *m, const Func *f, const Pack *pack)
+static bool is_possible(const Search *s, const Pack *pack)
 {
     const Type *like = &pack->member[0]->type;
     for (int i = 0; i < pack->count; i++) {
         const Value *value = pack->member[i];
-        bool is_carried = value->def && index_of(&value->def->results, value) < value->def->attrs.carried;
-        if (is_carried || value->type.dtype != like->dtype || value->type.rank < pack->prefix ||
-            (value->def && info(value->def)->family != CONTROL) || member_of(pack, value) != i || is_sent(m, f, value))
+        if (value->type.dtype != like->dtype || value->type.rank < pack->prefix || member_of(pack, value) != i ||
+            !is_movable(s, value))
             return false;
         if (value->def != pack->member[0]->def &&
             ((value->def && value->def->attrs.stages) || (pack->member[0]->def && pack->member[0]->def->attrs.stages)))
             return false; /* slots of several parts of a micro-batch */
         for (int d = 0; d < pack->prefix; d++)
-            if (value->type.dim[d].name != like->dim[d].name || value->type.dim[d].padded != like->dim[d].padded)
+            if (local_size(s->m, &value->type.dim[d]) != local_size(s->m, &like->dim[d]))
                 return false;
     }
     return true;
 }
 
-static void add_pack(Module *m, const Func *f, Pack **list, const Pack *pack)
+/* Are the members next to each other in another pack, in this order? */
+static bool is_part_of(const Pack *pack, const Pack *other)
 {
-    bool is_free = pack->count > 1 && is_possible(m, f, pack);
-    for (const Pack *other = *list; other && is_free; other = other->next)
+    const int first = member_of(other, pack->member[0]);
+    bool good = first >= 0 && pack->prefix == other->prefix;
+    for (int i = 1; i < pack->count && good; i++)
+        good = member_of(other, pack->member[i]) == first + i;
+    return good;
+}
+
+/* Is it one of the packs now, or part of one? */
+static bool add_pack(Search *s, const Pack *pack)
+{
+    bool is_free = pack->count > 1 && is_possible(s, pack);
+    for (const Pack *other = s->list; other && is_free; other = other->next)
         for (int i = 0; i < pack->count; i++)
             is_free &= member_of(other, pack->member[i]) < 0;
+    for (const Pack *other = s->list; other && !is_free; other = other->next)
+        if (is_part_of(pack, other))
+            return true;
     if (!is_free)
-        return;
-    Pack *added = NEW(&m->arena, Pack);
+        return false;
+    Pack *added = NEW(&s->m->arena, Pack);
     *added = *pack;
     added->at = -1;
-    added->next = *list;
-    *list = added;
+    added->next = s->list;
+    s->list = added;
+    return true;
 }
 
 /* The number of leading dims of a value that are dims of the product's left operand; 0 if others are between them. */
@@ -142,9 +198,9 @@ static int shared_dims(const Value *value, const Value *left)
     return count == all ? count : 0;
 }
 
-/* The packs of a kernel of several products: right operands, biases and results.  Results of f are placed by its
- * caller, others by f. */
-static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const Op *call, Pack **list)
+/* The packs of a kernel of several products of one left operand: right operands, biases and results.  Results of f are
+ * placed by its caller, others by f. */
+static void find_columns(Search *s, const Func *kernel, const Op *call)
 {
     Pack right = { 0 }, bias = { 0 }, made[2] = { { 0 }, { 0 } };
     for (int i = 0; i < kernel->results.count; i++) {
@@ -158,19 +214,88 @@ static void find_in_kernel(Module *m, const Func *f, const Func *kernel, const O
         if (epilogue.bias)
             bias.member[bias.count++] = arg(call, index_of(&kernel->params, epilogue.bias));
         right.member[right.count++] = arg(call, at);
-        Pack *own = &made[index_of(&f->results, call->results.at[i]) >= 0];
+        Pack *own = &made[index_of(&s->f->results, call->results.at[i]) >= 0];
         own->member[own->count++] = call->results.at[i];
         right.prefix = shared_dims(arg(dot, 1), arg(dot, 0));
         made[0].prefix = made[1].prefix = shared_dims(result(dot), arg(dot, 0));
     }
     if (!right.prefix || !made[0].prefix)
         return;
-    add_pack(m, f, list, &right);
+    add_pack(s, &right);
     if (bias.count == right.count)
-        add_pack(m, f, list, &bias);
-    add_pack(m, f, list, &made[0]);
-    add_pack(m, f, list, &made[1]);
+        add_pack(s, &bias);
+    add_pack(s, &made[0]);
+    add_pack(s, &made[1]);
 }
+
+/* --- Sums of products ------------------------------------------------------------------------------ */
+
+/* What has the memory of the value: behind views with other names for its dims. */
+static Value *renamed(const Module *m, Value *value)
+{
+    const Op *op = value->def;
+    bool same = op && info(op)->family == VIEW && !(info(op)->traits & (WAITS | MOVES)) &&
+                arg(op, 0)->type.rank == value->type.rank;
+    for (int i = 0; same && i < value->type.rank; i++)
+        same = local_size(m, &arg(op, 0)->type.dim[i]) == local_size(m, &value->type.dim[i]);
+    return same ? renamed(m, arg(op, 0)) : value;
+}
+
+/* The number of leading dims that are kept, all others being summed; 0 if these lead; -1 if they are elsewhere. */
+static int rows_of(const Value *value, const Names *over)
+{
+    int changes = 0, kept = 0;
+    for (int i = 0; i < value->type.rank; i++) {
+        const bool is_summed = has_name(over, value->type.dim[i].name);
+        changes += i > 0 && is_summed != has_name(over, value->type.dim[i - 1].name);
+        kept += !is_summed && changes == 0;
+    }
+    return changes > 1 ? -1 : kept;
+}
+
+/* Puts the members into the order in which those of `by` lie, as far as that is known. */
+static void sort_terms(Pack *right, Pack *left)
+{
+    for (int i = 1; i < right->count; i++)
+        for (int k = i; k > 0; k--) {
+            const Storage *a = right->member[k - 1]->storage, *b = right->member[k]->storage;
+            if (!a || !b || !same_base(a, b) || a->at <= b->at)
+                break;
+            Value *const r = right->member[k], *const l = left->member[k];
+            right->member[k] = right->member[k - 1], right->member[k - 1] = r;
+            left->member[k] = left->member[k - 1], left->member[k - 1] = l;
+        }
+}
+
+/* The packs of a kernel that adds products up: both operands.  Without an order of the right ones it is that of the
+ * products in the forward pass, which is the reverse of that of their gradients. */
+static void find_sum(Search *s, const Func *kernel, const Op *call)
+{
+    Epilogue term[MAX_TERMS];
+    const int count = kernel->results.count == 1 ? find_terms(kernel->results.at[0], term) : 0;
+    Pack left = { 0 }, right = { 0 };
+    for (int i = count - 1; i >= 0; i--) {
+        const Op *dot = term[i].dot;
+        const int a = index_of(&kernel->params, arg(dot, 0)), b = index_of(&kernel->params, arg(dot, 1));
+        if (a < 0 || b < 0)
+            return;
+        left.member[left.count++] = renamed(s->m, arg(call, a));
+        right.member[right.count++] = renamed(s->m, arg(call, b));
+        if (i < count - 1 && (left.prefix != rows_of(arg(dot, 0), &dot->attrs.over) ||
+                              right.prefix != rows_of(arg(dot, 1), &dot->attrs.over)))
+            return;
+        left.prefix = rows_of(arg(dot, 0), &dot->attrs.over);
+        right.prefix = rows_of(arg(dot, 1), &dot->attrs.over);
+    }
+    if (count < 2 || left.prefix < 0 || right.prefix < 0)
+        return;
+    sort_terms(&right, &left);
+    const Placed placed = how_placed(s->m, &right);
+    if (placed == PLACED || (placed == NOT_PLACED && add_pack(s, &right)))
+        add_pack(s, &left);
+}
+
+/* --- In a function --------------------------------------------------------------------------------- */
 
 /* The caller's value for a value of a called function: an operand or result that is not carried; else NULL. */
 static Value *outside(const Op *call, const Func *callee, const Value *value)
@@ -181,10 +306,10 @@ static Value *outside(const Op *call, const Func *callee, const Value *value)
     return result >= call->attrs.carried ? call->results.at[result] : NULL;
 }
 
-static void find_in_callee(Module *m, const Func *f, const Func *callee, const Op *call, Pack **list)
+static void find_in_callee(Search *s, const Func *callee, const Op *call)
 {
     Name looped = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
-    for (const Pack *inner = find_packs(m, callee); inner; inner = inner->next) {
+    for (const Pack *inner = find_packs(s->m, callee, s->apart); inner; inner = inner->next) {
         Pack pack = { .prefix = inner->prefix };
         for (int i = 0; i < inner->count; i++) {
             Value *value = outside(call, callee, inner->member[i]);
@@ -194,19 +319,21 @@ static void find_in_callee(Module *m, const Func *f, const Func *callee, const O
         if (pack.count != inner->count)
             continue;
         pack.prefix += looped && find_dim(&pack.member[0]->type, looped) == 0;
-        add_pack(m, f, list, &pack);
+        add_pack(s, &pack);
     }
 }
 
-Pack *find_packs(Module *m, const Func *f)
+Pack *find_packs(Module *m, const Func *f, const Map *apart)
 {
-    Pack *list = NULL;
+    Search s = { .m = m, .f = f, .apart = apart };
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        if (callee && callee->role == KERNEL)
-            find_in_kernel(m, f, callee, op, &list);
-        else if (callee)
-            find_in_callee(m, f, callee, op, &list);
+        if (callee && callee->role == KERNEL) {
+            find_columns(&s, callee, op);
+            find_sum(&s, callee, op);
+        } else if (callee) {
+            find_in_callee(&s, callee, op);
+        }
     }
-    return list;
+    return s.list;
 }

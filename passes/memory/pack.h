@@ -1,9 +1,11 @@
-/* pack.h -- tensors that are adjacent in memory: right operands and results of products that share their left operand
- * and so become one product.  pack.c finds them, memory.c places them. */
+/* pack.h -- tensors that are adjacent in memory, so that several products become one: right operands and results of
+ * products that share their left operand, and both operands of products that are added up.  pack.c finds them, memory.c
+ * places them. */
 #ifndef MPC_PACK_H
 #define MPC_PACK_H
 
 #include "ir.h"
+#include "map.h"
 
 enum { MAX_PACK = 8 };
 
@@ -16,8 +18,12 @@ typedef struct Pack {
     struct Pack *next;
 } Pack;
 
-/* The packs for the products of f and of its callees, in terms of f's values. */
-Pack *find_packs(Module *m, const Func *f);
+/* The packs for the products of f and of its callees, in terms of f's values; without those with members in `apart`. */
+Pack *find_packs(Module *m, const Func *f, const Map *apart);
+
+/* Have the members storage, as the pack has them? */
+typedef enum { NOT_PLACED, PLACED, PLACED_OTHERWISE } Placed;
+Placed how_placed(const Module *m, const Pack *pack);
 
 int member_of(const Pack *pack, const Value *value);           /* its number, or -1 */
 int64_t pack_bytes(const Module *m, const Pack *pack);         /* of all members */
