@@ -7,14 +7,11 @@
  *
  * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of inner
  * (rows), and reductions over all of outer (columns), whose results are outputs of the group.  Groups grow along values
- * and between readers of one value, as long as there is no path between their ops through other ops.  A product is a
- * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), with the slope
- * of an activation (C = A B * f'(x)), with others that it is added to (C = A B + D E), or with others that multiply the
- * same left operand by weights (q, k, v): one product of more columns.
+ * and between readers of one value, as long as there is no path between their ops through other ops.  Products
+ * are groups of their own: fuse_products.c.
  */
 #include "fuse.h"
 
-#include "epilogue.h"
 #include "infer.h"
 #include "manager/pass.h"
 #include "simplify/cleanup.h"
@@ -102,13 +99,6 @@ static bool is_outer_part(const FusionGroup *small, const FusionGroup *large)
     return same_names(&own, &outer) && outer.count > 0;
 }
 
-/* Two products of one left operand with weights: memory.c can interleave these, and the results, in memory. */
-static bool share_left(const Op *a, const Op *b)
-{
-    return arg(a, 0) == arg(b, 0) && !arg(a, 1)->def && !arg(b, 1)->def && arg(a, 1) != arg(b, 1) &&
-           attrs_equal(&a->attrs, &b->attrs);
-}
-
 /* Does an op of one read a result of the other?  A product reads its operands from memory. */
 static bool is_read_by(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
@@ -136,8 +126,7 @@ static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
     if (a->stages != b->stages || (a->step && b->step && a->step != b->step))
         return false;
     if (a->product || b->product)
-        return a->product && b->product && !a->adds && !b->adds && share_left(p->ops[a->index], p->ops[b->index]) &&
-               !is_read_by(p, a, b) && !is_read_by(p, b, a);
+        return products_fit(p, a, b) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
     if (!hold_alike(a, b))
         return false;
     if (same_space(a, b))
@@ -194,7 +183,7 @@ static bool results_fit(const Fusion *p, const FusionGroup *g, const FusionGroup
     return true;
 }
 
-static FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
+FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
 {
     FusionGroup g = *(a->index < b->index ? a : b);
     const FusionGroup *leading = a->has_inner ? a : b->has_inner ? b : NULL;
@@ -209,7 +198,7 @@ static FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
     return g;
 }
 
-static void merge(Fusion *p, FusionGroup *a, FusionGroup *b, FusionGroup as)
+void merge(Fusion *p, FusionGroup *a, FusionGroup *b, FusionGroup as)
 {
     FusionGroup *into = a->index < b->index ? a : b, *from = into == a ? b : a;
     join_ranks(p, a->index, b->index, into->index);
@@ -284,92 +273,6 @@ static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
         merge(p, a, b, as);
 }
 
-/* --- Epilogues ------------------------------------------------------------------------------ */
-
-static int count_readers(const Fusion *p, const Value *value)
-{
-    const Numbers *readers = map_get(&p->readers, value);
-    return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
-}
-
-/* Are the values between the products and `op`, which adds them up, read only by the next op, and in the same stages?
- */
-static bool is_chain(const Fusion *p, const Op *op, const Value *added)
-{
-    for (int i = 0; info(op)->family != PRODUCT && i < op->args.count; i++) {
-        const Op *before = arg(op, i)->def;
-        if (arg(op, i) != added && (count_readers(p, arg(op, i)) != 1 || !is_chain(p, before, added) ||
-                                    group_of(p, before)->stages != group_of(p, op)->stages))
-            return false;
-    }
-    return true;
-}
-
-/* A sum that only this op reads, and whose new value the function returns: memory.c can update it in place. */
-static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
-{
-    const Numbers *readers = map_get(&p->readers, sum);
-    return readers->count == 1 && p->ops[readers->at[0]] == op && !map_get(&p->returned, sum) &&
-           map_get(&p->returned, result(op));
-}
-
-static bool merge_after(Fusion *p, const Op *before, const Op *op)
-{
-    FusionGroup *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
-    as.product = true;
-    if (product->stages != own->stages || has_way_around(p, product, own))
-        return false;
-    merge(p, product, own, as);
-    return true;
-}
-
-/* Adds to the group what multiplies the product by a slope.  No path leads around: the slope's only reader is the
- * product's. */
-static void take_slope(Fusion *p, const Op *dot, const Tail *tail)
-{
-    const uint64_t stages = group_of(p, dot)->stages;
-    if (group_of(p, tail->slope)->stages == stages && group_of(p, tail->multiplied)->stages == stages &&
-        merge_after(p, dot, tail->slope))
-        merge_after(p, dot, tail->multiplied);
-}
-
-/* Adds bias and activation to the group: C = activation(A B + bias). */
-static void take_tail(Fusion *p, const Uses *uses, int i)
-{
-    const Op *dot = p->ops[i];
-    Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
-    if (tail.sum && !merge_after(p, dot, tail.sum))
-        return;
-    if (tail.activation)
-        merge_after(p, dot, tail.activation);
-    if (tail.slope)
-        take_slope(p, dot, &tail);
-}
-
-/* Adds to the group of `op` the ops before it, back to the products. */
-static bool merge_before(Fusion *p, const Op *op, const Value *added)
-{
-    for (int i = 0; info(op)->family != PRODUCT && i < op->args.count; i++) {
-        const Op *before = arg(op, i)->def;
-        if (arg(op, i) != added && ((group_of(p, before) != group_of(p, op) && !merge_after(p, before, op)) ||
-                                    !merge_before(p, before, added)))
-            return false;
-    }
-    return true;
-}
-
-/* Op i adds a product to a running sum, or several products up: C += A B, or C = A B + D E. */
-static void take_sum(Fusion *p, int i)
-{
-    Epilogue term[MAX_TERMS];
-    const Op *op = p->ops[i];
-    const int count = op->results.count == 1 ? find_terms(result(op), term) : 0;
-    const Value *added = count ? term[0].added : NULL;
-    if ((count > 1 || added) && (!added || is_running_sum(p, added, op)) && is_chain(p, op, added) &&
-        merge_before(p, op, added))
-        group_of(p, op)->adds = count;
-}
-
 /* --- Growing ---------------------------------------------------------------------------------- */
 
 static bool worth_sharing(const FusionGroup *g, const Value *value)
@@ -411,8 +314,8 @@ static void grow_groups(Fusion *p)
                     try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
         }
     for (int i = 0; i < p->n; i++) /* products */
-        if (p->group[i] && p->group[i]->product && info(p->ops[i])->family == PRODUCT) {
-            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], 0));
+        for (int j = 0; p->group[i] && info(p->ops[i])->family == PRODUCT && j < p->ops[i]->args.count; j++) {
+            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], j));
             for (int k = nearest(readers, i); readers->at[k] < i; k++)
                 if (p->group[readers->at[k]] && p->group[readers->at[k]]->product)
                     try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));

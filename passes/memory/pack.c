@@ -8,11 +8,18 @@
  *   %dx = call %dv, %wv, %dk, %wk, %dq, %wq {callee=k.h.attn.v}    a sum of three products
  *
  * needs rows of [dq | dk | dv] and of [wq | wk | wv].
+ *
+ *   %dwv, %dwk, %dwq = call %dv, %x, %dk, %dq {callee=k.h.attn.v.2}
+ *
+ * needs dwq, dwk and dwv at equal distances, and so dq, dk and dv.  These gradients may be stacks that messages have and
+ * loops carry, so they are not interleaved.
  */
 #include "pack.h"
 
 #include "epilogue.h"
+#include "memory.h"
 #include "stages.h"
+#include "storage.h"
 
 int member_of(const Pack *pack, const Value *value)
 {
@@ -42,6 +49,8 @@ static int64_t rows_until(const Module *m, const Pack *pack, int end)
 
 int64_t pack_offset(const Module *m, const Pack *pack, int i)
 {
+    if (pack->whole)
+        return i * aligned_bytes(local_bytes(m, &pack->member[0]->type));
     return rows_until(m, pack, i) * dtype_bytes(pack->member[i]->type.dtype);
 }
 
@@ -50,7 +59,7 @@ int64_t pack_bytes(const Module *m, const Pack *pack)
     int64_t bytes = 0;
     for (int i = 0; i < pack->count; i++)
         bytes += local_bytes(m, &pack->member[i]->type);
-    return bytes;
+    return pack->whole ? pack_offset(m, pack, pack->count) : bytes;
 }
 
 Storage *pack_storage(Module *m, const Pack *pack, int i, int64_t at)
@@ -95,6 +104,7 @@ typedef struct {
     Module *m;
     const Func *f;
     const Map *apart; /* see plan_memory() */
+    Map lifetimes;    /* of functions that it calls: see lifetimes_of() */
     Pack *list;
 } Search;
 
@@ -127,24 +137,33 @@ static bool is_sent(Module *m, const Func *f, const Value *value)
     return false;
 }
 
+/* Is what a loop carries written in place, outside of pipelines?  Then the loop leaves it where it is. */
+static bool stays(Search *s, const Op *loop, int i)
+{
+    const Func *callee = loop->attrs.callee ? find_func(s->m, loop->attrs.callee) : NULL;
+    return callee && !loop->attrs.stages && !runs_in_stages(loop) && !map_get(s->apart, callee->results.at[i]->def) &&
+           may_return_over(s->m, &s->lifetimes, callee, callee->results.at[i], callee->params.at[i]);
+}
+
 /* May the value be placed where the pack has it? */
-static bool is_movable(const Search *s, const Value *value)
+static bool is_movable(Search *s, const Pack *pack, const Value *value)
 {
     const Op *op = value->def;
-    if (map_get(s->apart, value) || is_sent(s->m, s->f, value))
+    const int at = op ? index_of(&op->results, value) : 0;
+    if (map_get(s->apart, value) || (!pack->whole && is_sent(s->m, s->f, value)))
         return false;
     return !op || ((info(op)->family == CONTROL || info(op)->family == LIBRARY) &&
-                   index_of(&op->results, value) >= op->attrs.carried);
+                   (at >= op->attrs.carried || (pack->whole && stays(s, op, at))));
 }
 
 /* Are the first dims of all members the same, and can their storage be chosen? */
-static bool is_possible(const Search *s, const Pack *pack)
+static bool is_possible(Search *s, const Pack *pack)
 {
     const Type *like = &pack->member[0]->type;
     for (int i = 0; i < pack->count; i++) {
         const Value *value = pack->member[i];
         if (value->type.dtype != like->dtype || value->type.rank < pack->prefix || member_of(pack, value) != i ||
-            !is_movable(s, value))
+            !is_movable(s, pack, value) || (pack->whole && !type_equal(&value->type, like)))
             return false;
         if (value->def != pack->member[0]->def &&
             ((value->def && value->def->attrs.stages) || (pack->member[0]->def && pack->member[0]->def->attrs.stages)))
@@ -160,7 +179,7 @@ static bool is_possible(const Search *s, const Pack *pack)
 static bool is_part_of(const Pack *pack, const Pack *other)
 {
     const int first = member_of(other, pack->member[0]);
-    bool good = first >= 0 && pack->prefix == other->prefix;
+    bool good = first >= 0 && pack->prefix == other->prefix && pack->whole == other->whole;
     for (int i = 1; i < pack->count && good; i++)
         good = member_of(other, pack->member[i]) == first + i;
     return good;
@@ -253,17 +272,23 @@ static int rows_of(const Value *value, const Names *over)
     return changes > 1 ? -1 : kept;
 }
 
-/* Puts the members into the order in which those of `by` lie, as far as that is known. */
-static void sort_terms(Pack *right, Pack *left)
+static void swap_members(Pack *pack, int i, int k)
 {
-    for (int i = 1; i < right->count; i++)
+    Value *const other = pack->member[i];
+    pack->member[i] = pack->member[k];
+    pack->member[k] = other;
+}
+
+/* Puts both members of each pair into the order in which those of `by` lie, as far as that is known. */
+static void sort_pairs(Pack *by, Pack *others)
+{
+    for (int i = 1; i < by->count; i++)
         for (int k = i; k > 0; k--) {
-            const Storage *a = right->member[k - 1]->storage, *b = right->member[k]->storage;
+            const Storage *a = by->member[k - 1]->storage, *b = by->member[k]->storage;
             if (!a || !b || !same_base(a, b) || a->at <= b->at)
                 break;
-            Value *const r = right->member[k], *const l = left->member[k];
-            right->member[k] = right->member[k - 1], right->member[k - 1] = r;
-            left->member[k] = left->member[k - 1], left->member[k - 1] = l;
+            swap_members(by, k - 1, k);
+            swap_members(others, k - 1, k);
         }
 }
 
@@ -289,48 +314,106 @@ static void find_sum(Search *s, const Func *kernel, const Op *call)
     }
     if (count < 2 || left.prefix < 0 || right.prefix < 0)
         return;
-    sort_terms(&right, &left);
+    sort_pairs(&right, &left);
     const Placed placed = how_placed(s->m, &right);
     if (placed == PLACED || (placed == NOT_PLACED && add_pack(s, &right)))
         add_pack(s, &left);
 }
 
+/* --- Sums over the rows of one operand --------------------------------------------------------------- */
+
+/* Puts both members of each pair into the order of the first ones in a pack that there is. */
+static void sort_as_packed(const Search *s, Pack *by, Pack *others)
+{
+    for (const Pack *pack = s->list; pack; pack = pack->next)
+        for (int i = 1; i < by->count; i++)
+            for (int k = i; k > 0 && member_of(pack, by->member[k]) >= 0 &&
+                            member_of(pack, by->member[k]) < member_of(pack, by->member[k - 1]);
+                 k--) {
+                swap_members(by, k - 1, k);
+                swap_members(others, k - 1, k);
+            }
+}
+
+/* Are those that are placed at equal distances from each other? */
+static bool are_equally_far(const Pack *pack)
+{
+    const Storage *first = pack->member[0]->storage, *second = pack->member[1]->storage;
+    bool good = first && second && first->at < second->at;
+    for (int i = 1; i < pack->count && good; i++) {
+        const Storage *own = pack->member[i]->storage;
+        good = own && same_base(own, first) && own->at - first->at == i * (second->at - first->at);
+    }
+    return good;
+}
+
+/* The packs of a kernel of several such products: left operands, interleaved as for a sum of products that reads them
+ * too, and results, or the running sums that become results. */
+static void find_matrices(Search *s, const Func *kernel, const Op *call)
+{
+    const int count = kernel->results.count;
+    Pack left = { 0 }, made = { .whole = true };
+    const Value *right = NULL;
+    for (int i = 0; i < count; i++) {
+        Epilogue term[MAX_TERMS];
+        if (count == 1 || count > MAX_PACK || find_terms(kernel->results.at[i], term) != 1)
+            return;
+        const Op *dot = term[0].dot;
+        const Value *added = term[0].added;
+        const int a = index_of(&kernel->params, arg(dot, 0));
+        if (a < 0 || (right && arg(dot, 1) != right))
+            return;
+        right = arg(dot, 1);
+        left.member[left.count++] = renamed(s->m, arg(call, a));
+        made.member[made.count++] = added ? arg(call, index_of(&kernel->params, added)) : call->results.at[i];
+        while (left.prefix < arg(dot, 0)->type.rank && has_name(&dot->attrs.over, arg(dot, 0)->type.dim[left.prefix].name))
+            left.prefix++;
+    }
+    sort_pairs(&made, &left);
+    sort_as_packed(s, &left, &made);
+    if (how_placed(s->m, &made) == NOT_PLACED ? add_pack(s, &made) : are_equally_far(&made))
+        add_pack(s, &left);
+}
+
 /* --- In a function --------------------------------------------------------------------------------- */
 
-/* The caller's value for a value of a called function: an operand or result that is not carried; else NULL. */
-static Value *outside(const Op *call, const Func *callee, const Value *value)
+/* The caller's value for a value of a called function: an operand or result; NULL: it is one that moves from iteration
+ * to iteration, or neither. */
+static Value *outside(Search *s, const Op *call, const Func *callee, const Pack *pack, const Value *value)
 {
-    int param = index_of(&callee->params, value), result = index_of(&callee->results, value);
-    if (!value->def)
-        return param >= call->attrs.carried ? arg(call, param) : NULL;
-    return result >= call->attrs.carried ? call->results.at[result] : NULL;
+    const int param = index_of(&callee->params, value), result = index_of(&callee->results, value);
+    const int at = value->def ? result : param;
+    if (at >= 0 && at < call->attrs.carried)
+        return pack->whole && stays(s, call, at) ? call->results.at[at] : NULL;
+    return at < 0 ? NULL : value->def ? call->results.at[at] : arg(call, at);
 }
 
 static void find_in_callee(Search *s, const Func *callee, const Op *call)
 {
     Name looped = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     for (const Pack *inner = find_packs(s->m, callee, s->apart); inner; inner = inner->next) {
-        Pack pack = { .prefix = inner->prefix };
+        Pack pack = { .prefix = inner->prefix, .whole = inner->whole };
         for (int i = 0; i < inner->count; i++) {
-            Value *value = outside(call, callee, inner->member[i]);
+            Value *value = outside(s, call, callee, inner, inner->member[i]);
             if (value)
                 pack.member[pack.count++] = value;
         }
         if (pack.count != inner->count)
             continue;
-        pack.prefix += looped && find_dim(&pack.member[0]->type, looped) == 0;
+        pack.prefix += !pack.whole && looped && find_dim(&pack.member[0]->type, looped) == 0;
         add_pack(s, &pack);
     }
 }
 
 Pack *find_packs(Module *m, const Func *f, const Map *apart)
 {
-    Search s = { .m = m, .f = f, .apart = apart };
+    Search s = { .m = m, .f = f, .apart = apart, .lifetimes.arena = &m->arena };
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         if (callee && callee->role == KERNEL) {
             find_columns(&s, callee, op);
             find_sum(&s, callee, op);
+            find_matrices(&s, callee, op);
         } else if (callee) {
             find_in_callee(&s, callee, op);
         }
