@@ -190,11 +190,16 @@ Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
 
 /* --- Sums beside a product ------------------------------------------------------------------------- */
 
-const Op *lone_sum(const Module *m, const Op *call)
+const Op *lone_sums(const Module *m, const Op *call)
 {
     const Func *callee = call->attrs.callee ? find_func(m, call->attrs.callee) : NULL;
-    const Op *op = callee && callee->role == KERNEL && callee->first == callee->last ? callee->first : NULL;
-    return op && info(op)->family == REDUCTION && info(op)->over == SUM ? op : NULL;
+    const Op *first = callee && callee->role == KERNEL ? callee->first : NULL;
+    int count = 0;
+    for (const Op *op = first; op; op = op->next, count++)
+        if (info(op)->family != REDUCTION || info(op)->over != SUM || !sum_over_same_dims(op, first) ||
+            count >= callee->params.count || arg(op, 0) != callee->params.at[count])
+            return NULL;
+    return first && count == callee->params.count && count == callee->results.count ? first : NULL;
 }
 
 bool sum_over_same_dims(const Op *a, const Op *b)

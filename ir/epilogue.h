@@ -41,9 +41,10 @@ typedef struct {
 
 Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot);
 
-/* The only op of the kernel that is called, if it is a sum: maybe of a product's operand over the dims that the product
- * sums over, like the gradient of a bias beside that of its weights.  NULL: it is not. */
-const Op *lone_sum(const Module *m, const Op *call);
+/* The first op of the kernel that is called, if each op of it sums another parameter, over the same dims: maybe
+ * operands of products that sum over these dims, like the gradients of biases beside those of their weights.  NULL: it
+ * is not. */
+const Op *lone_sums(const Module *m, const Op *call);
 bool sum_over_same_dims(const Op *a, const Op *b);
 
 #endif

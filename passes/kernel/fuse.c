@@ -263,14 +263,17 @@ static bool has_few_values(const Fusion *p, const FusionGroup *a, const FusionGr
     return as->values <= MAX_KERNEL_VALUES;
 }
 
-static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
+bool try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
 {
     if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b) || hides_match(p, a, b))
-        return;
+        return false;
     FusionGroup as = joined(a, b);
-    if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
-        results_fit(p, b, &as) && keeps_old_state(p, a, b) && has_few_values(p, a, b, &as) && !has_way_around(p, a, b))
+    const bool may = !reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
+                     results_fit(p, b, &as) && keeps_old_state(p, a, b) && has_few_values(p, a, b, &as) &&
+                     !has_way_around(p, a, b);
+    if (may)
         merge(p, a, b, as);
+    return may;
 }
 
 /* --- Growing ---------------------------------------------------------------------------------- */
@@ -320,6 +323,8 @@ static void grow_groups(Fusion *p)
                 if (p->group[readers->at[k]] && p->group[readers->at[k]]->product)
                     try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
         }
+    for (int i = 0; i < p->n; i++)
+        merge_sums(p, i);
 }
 
 /* --- The pass ------------------------------------------------------------------------------- */

@@ -33,7 +33,8 @@ bool products_fit(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     const Op *first = p->ops[a->index], *second = p->ops[b->index];
     return a->product && b->product && info(first)->family == PRODUCT && info(second)->family == PRODUCT &&
-           a->adds == b->adds && a->adds < 2 && ((!a->adds && share_left(first, second)) || share_right(first, second)) &&
+           a->adds == b->adds && a->adds < 2 &&
+           ((!a->adds && share_left(first, second)) || share_right(first, second)) &&
            attrs_equal(&first->attrs, &second->attrs);
 }
 
@@ -121,4 +122,34 @@ void take_sum(Fusion *p, int i)
     if ((count > 1 || added) && (!added || is_running_sum(p, added, op)) && is_chain(p, op, added) &&
         merge_before(p, op, added))
         group_of(p, op)->adds = count;
+}
+
+/* --- Sums beside products ------------------------------------------------------------------------------- */
+
+/* The group of an op that only sums the left operand of this product, over the dims that it sums over; NULL: none. */
+static FusionGroup *sum_beside(const Fusion *p, const Op *dot)
+{
+    const Numbers *readers = map_get(&p->readers, arg(dot, 0));
+    for (int i = 0; i < readers->count; i++) {
+        const Op *op = p->ops[readers->at[i]];
+        FusionGroup *g = group_of(p, op);
+        if (g && info(op)->family == REDUCTION && info(op)->over == SUM && sum_over_same_dims(op, dot) &&
+            (g->size == 1 || g->beside))
+            return g;
+    }
+    return NULL;
+}
+
+/* Of products that are one, these sums are as well, if the library computes both at once. */
+void merge_sums(Fusion *p, int i)
+{
+    const FusionGroup *g = info(p->ops[i])->family == PRODUCT ? final_group(p->group[i]) : NULL;
+    FusionGroup *own = g && g->adds < 2 ? sum_beside(p, p->ops[i]) : NULL;
+    for (int k = own ? g->index : -1; k >= 0; k = p->sibling[k]) {
+        FusionGroup *other = info(p->ops[k])->family == PRODUCT ? sum_beside(p, p->ops[k]) : NULL;
+        if (other && other != own && try_merge(p, other, own)) {
+            own = group_of(p, p->ops[own->index]);
+            own->beside = true;
+        }
+    }
 }

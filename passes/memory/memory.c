@@ -143,8 +143,8 @@ static void join_buffers(Buffer *buffer, Buffer *place)
     buffer->joined = place;
 }
 
-/* The buffer of an operand that the result takes, or its place in one; NULL: none.  Terms of a sum that are on different
- * stages take one: so each stage has its own where the result is. */
+/* The buffer of an operand that the result takes, or its place in one; NULL: none.  Terms of a sum that are on
+ * different stages take one: so each stage has its own where the result is. */
 static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
 {
     Buffer *place = NULL;
@@ -256,8 +256,8 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
 static Value *returned_over(Frame *frame, const Func *f, const Op *call, int i)
 {
     Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : param_in_place(f, call, i);
-    const bool is_over = param && !map_get(frame->apart, value->def) &&
-                         may_return_over(frame->m, &frame->lifetimes, f, value, param);
+    const bool is_over =
+        param && !map_get(frame->apart, value->def) && may_return_over(frame->m, &frame->lifetimes, f, value, param);
     return is_over && index_of(&f->results, param) < 0 ? param : NULL;
 }
 
@@ -434,8 +434,8 @@ static void plan_frame(Frame *frame)
             else if (!value->storage && buffer->pack && !buffer->pack->whole)
                 value->storage = place_member(frame->m, buffer->pack, value, frame->base + buffer->at);
             else if (!value->storage)
-                value->storage = new_storage(frame->m, &value->type,
-                                             frame->base + buffer->at + offset_in_buffer(frame, value));
+                value->storage =
+                    new_storage(frame->m, &value->type, frame->base + buffer->at + offset_in_buffer(frame, value));
         }
     }
 }

@@ -11,8 +11,8 @@
  *
  *   %dwv, %dwk, %dwq = call %dv, %x, %dk, %dq {callee=k.h.attn.v.2}
  *
- * needs dwq, dwk and dwv at equal distances, and so dq, dk and dv.  These gradients may be stacks that messages have and
- * loops carry, so they are not interleaved.
+ * needs dwq, dwk and dwv at equal distances, and so dq, dk and dv, and their sums, the gradients of biases.  These
+ * gradients may be stacks that messages have and loops carry, so they are not interleaved.
  */
 #include "pack.h"
 
@@ -366,13 +366,29 @@ static void find_matrices(Search *s, const Func *kernel, const Op *call)
         right = arg(dot, 1);
         left.member[left.count++] = renamed(s->m, arg(call, a));
         made.member[made.count++] = added ? arg(call, index_of(&kernel->params, added)) : call->results.at[i];
-        while (left.prefix < arg(dot, 0)->type.rank && has_name(&dot->attrs.over, arg(dot, 0)->type.dim[left.prefix].name))
+        while (left.prefix < arg(dot, 0)->type.rank &&
+               has_name(&dot->attrs.over, arg(dot, 0)->type.dim[left.prefix].name))
             left.prefix++;
     }
     sort_pairs(&made, &left);
     sort_as_packed(s, &left, &made);
     if (how_placed(s->m, &made) == NOT_PLACED ? add_pack(s, &made) : are_equally_far(&made))
         add_pack(s, &left);
+}
+
+/* The pack of a kernel that only sums left operands of such products: where these are as packed, the sums are so, too,
+ * since a library may compute them with the products. */
+static void find_sums_beside(Search *s, const Op *call)
+{
+    const Op *sum = lone_sums(s->m, call);
+    Pack summed = { 0 }, made = { .whole = true };
+    for (int i = 0; sum && i < call->results.count && call->results.count <= MAX_PACK; i++) {
+        summed.member[summed.count++] = renamed(s->m, arg(call, i));
+        made.member[made.count++] = call->results.at[i];
+    }
+    sort_as_packed(s, &summed, &made);
+    if (made.count > 1)
+        add_pack(s, &made);
 }
 
 /* --- In a function --------------------------------------------------------------------------------- */
@@ -414,6 +430,7 @@ Pack *find_packs(Module *m, const Func *f, const Map *apart)
             find_columns(&s, callee, op);
             find_sum(&s, callee, op);
             find_matrices(&s, callee, op);
+            find_sums_beside(&s, op);
         } else if (callee) {
             find_in_callee(&s, callee, op);
         }

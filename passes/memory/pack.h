@@ -1,7 +1,6 @@
 /* pack.h -- tensors that are adjacent in memory, so that several products become one: right operands and results of
- * products that share their left operand, both operands of products that are added up, and left operands and results of sums over
- * the rows of one right operand.  pack.c finds them, memory.c
- * places them. */
+ * products that share their left operand, both operands of products that are added up, and left operands and results of
+ * sums over the rows of one right operand.  pack.c finds them, memory.c places them. */
 #ifndef MPC_PACK_H
 #define MPC_PACK_H
 
@@ -11,8 +10,8 @@
 enum { MAX_PACK = 8 };
 
 /* Interleaved row by row: the first `prefix` dims of all members are the same, and each row holds the row of one
- * member, then that of the next.  Or, `whole`, tensors of one type at equal distances, each as it would be alone: results
- * of products that are one product of several matrices. */
+ * member, then that of the next.  Or, `whole`, tensors of one type at equal distances, each as it would be alone:
+ * results of products that are one product of several matrices. */
 typedef struct Pack {
     int count, prefix;
     bool whole;
