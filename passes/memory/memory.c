@@ -44,26 +44,6 @@ typedef struct {
     int nbuffers;
 } Frame;
 
-static Storage *new_storage(Module *m, const Type *type, int64_t at)
-{
-    Storage *storage = NEW(&m->arena, Storage);
-    storage->at = at;
-    int64_t stride = 1;
-    for (int i = type->rank - 1; i >= 0; i--) {
-        storage->stride[i] = stride;
-        stride *= local_size(m, &type->dim[i]);
-    }
-    return storage;
-}
-
-static Storage *new_pointer(Module *m, const Type *type, int pointer)
-{
-    Storage *storage = new_storage(m, type, 0);
-    storage->base = BY_POINTER;
-    storage->pointer = pointer;
-    return storage;
-}
-
 static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 {
     Buffer *buffer = NEW(&frame->m->arena, Buffer);
@@ -159,24 +139,6 @@ static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
     return place;
 }
 
-/* --- Views: other strides over the same memory ------------------------------------------------ */
-
-static void place_view(Module *m, const Op *op)
-{
-    const Value *x = arg(op, 0);
-    Value *y = result(op);
-    Storage *storage = NEW(&m->arena, Storage);
-    *storage = *x->storage;
-    int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
-    if (at >= 0 && op->attrs.index) {
-        int64_t bytes = op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
-        storage->at += bytes;
-    }
-    if (!strides_of_view(m, op, storage->stride)) /* those in the copy of x that will be made */
-        memcpy(storage->stride, new_storage(m, &y->type, 0)->stride, sizeof storage->stride);
-    y->storage = storage;
-}
-
 /* --- Calls: frames inside frames --------------------------------------------------------------- */
 
 /* The packs that f's caller has placed as such, or that f places itself. */
@@ -233,13 +195,6 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
             there->storage->at = pack_offset(frame->m, pack, member_of(pack, here)) - from + first->at;
             return;
         }
-}
-
-/* The result of a wait has the storage of its collective's result. */
-static void place_started(const Value *value)
-{
-    if (value->def && info(value->def)->traits & WAITS)
-        arg(value->def, 0)->storage = value->storage;
 }
 
 /* The parameter with the storage of the caller's result i; NULL: none. */

@@ -50,7 +50,7 @@ static int64_t rows_until(const Module *m, const Pack *pack, int end)
 int64_t pack_offset(const Module *m, const Pack *pack, int i)
 {
     if (pack->whole)
-        return i * aligned_bytes(local_bytes(m, &pack->member[0]->type));
+        return i * (pack->distance ? pack->distance : aligned_bytes(local_bytes(m, &pack->member[0]->type)));
     return rows_until(m, pack, i) * dtype_bytes(pack->member[i]->type.dtype);
 }
 
@@ -88,11 +88,13 @@ static bool is_in_place(const Module *m, const Pack *pack, int i)
     return good && own->at - first->at == pack_offset(m, pack, i);
 }
 
-Placed how_placed(const Module *m, const Pack *pack)
+Placed how_placed(const Module *m, Pack *pack)
 {
     int placed = 0, good = 0;
     for (int i = 0; i < pack->count; i++)
         placed += pack->member[i]->storage != NULL;
+    if (pack->whole && placed == pack->count && pack->count > 1)
+        pack->distance = pack->member[1]->storage->at - pack->member[0]->storage->at;
     for (int i = 0; i < pack->count && placed == pack->count; i++)
         good += is_in_place(m, pack, i);
     return good == pack->count ? PLACED : placed ? PLACED_OTHERWISE : NOT_PLACED;
@@ -335,18 +337,6 @@ static void sort_as_packed(const Search *s, Pack *by, Pack *others)
             }
 }
 
-/* Are those that are placed at equal distances from each other? */
-static bool are_equally_far(const Pack *pack)
-{
-    const Storage *first = pack->member[0]->storage, *second = pack->member[1]->storage;
-    bool good = first && second && first->at < second->at;
-    for (int i = 1; i < pack->count && good; i++) {
-        const Storage *own = pack->member[i]->storage;
-        good = own && same_base(own, first) && own->at - first->at == i * (second->at - first->at);
-    }
-    return good;
-}
-
 /* The packs of a kernel of several such products: left operands, interleaved as for a sum of products that reads them
  * too, and results, or the running sums that become results. */
 static void find_matrices(Search *s, const Func *kernel, const Op *call)
@@ -372,7 +362,8 @@ static void find_matrices(Search *s, const Func *kernel, const Op *call)
     }
     sort_pairs(&made, &left);
     sort_as_packed(s, &left, &made);
-    if (how_placed(s->m, &made) == NOT_PLACED ? add_pack(s, &made) : are_equally_far(&made))
+    const Placed placed = how_placed(s->m, &made);
+    if (placed == PLACED || (placed == NOT_PLACED && add_pack(s, &made)))
         add_pack(s, &left);
 }
 

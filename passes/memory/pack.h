@@ -15,6 +15,7 @@ enum { MAX_PACK = 8 };
 typedef struct Pack {
     int count, prefix;
     bool whole;
+    int64_t distance;        /* of whole members, in bytes, if they are placed; 0: as near as possible */
     Value *member[MAX_PACK]; /* values of one function: parameters, or results of its ops */
     int64_t at;              /* offset in bytes in the arena or frame; -1: not placed */
     struct Pack *next;
@@ -23,9 +24,9 @@ typedef struct Pack {
 /* The packs for the products of f and of its callees, in terms of f's values; without those with members in `apart`. */
 Pack *find_packs(Module *m, const Func *f, const Map *apart);
 
-/* Have the members storage, as the pack has them? */
+/* Have the members storage, as the pack has them?  Sets the distance of whole ones. */
 typedef enum { NOT_PLACED, PLACED, PLACED_OTHERWISE } Placed;
-Placed how_placed(const Module *m, const Pack *pack);
+Placed how_placed(const Module *m, Pack *pack);
 
 int member_of(const Pack *pack, const Value *value);           /* its number, or -1 */
 int64_t pack_bytes(const Module *m, const Pack *pack);         /* of all members */
