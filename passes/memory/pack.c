@@ -139,11 +139,11 @@ static bool is_sent(Module *m, const Func *f, const Value *value)
     return false;
 }
 
-/* Is what a loop carries written in place, outside of pipelines?  Then the loop leaves it where it is. */
+/* Is what a loop carries written in place?  Then the loop leaves it where it is. */
 static bool stays(Search *s, const Op *loop, int i)
 {
     const Func *callee = loop->attrs.callee ? find_func(s->m, loop->attrs.callee) : NULL;
-    return callee && !loop->attrs.stages && !runs_in_stages(loop) && !map_get(s->apart, callee->results.at[i]->def) &&
+    return callee && !map_get(s->apart, callee->results.at[i]->def) &&
            may_return_over(s->m, &s->lifetimes, callee, callee->results.at[i], callee->params.at[i]);
 }
 
