@@ -367,7 +367,7 @@ static bool is_in_readers(const Func *f, const Op *op)
 static void fuse_func(Module *m, Func *f)
 {
     store_numbers(m, f);
-    Fusion p = { .m = m, .f = f, .number.arena = &m->arena };
+    Fusion p = { .m = m, .f = f, .has_stages = pipeline_axis(m) >= 0, .number.arena = &m->arena };
     p.readers.arena = p.returned.arena = &m->arena;
     for (int k = 0; k < f->results.count; k++)
         map_put(&p.returned, f->results.at[k], f->results.at[k]);

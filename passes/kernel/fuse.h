@@ -33,6 +33,7 @@ typedef struct {
 typedef struct {
     Module *m;
     Func *f;
+    bool has_stages; /* is the program a pipeline? */
     int n;
     Op **ops;
     FusionGroup **group; /* of each op; NULL: none */

@@ -22,7 +22,7 @@ static bool sums_rows(const Op *dot, int operand)
 }
 
 /* Two sums over the rows of one right operand, with left operands alike, as the gradients of the weights that a product
- * of several has: memory.c can place these, and the results, at equal distances. */
+ * of several has: memory.c can place these, and the results, at equal distances, except in a pipeline. */
 static bool share_right(const Op *a, const Op *b)
 {
     return arg(a, 1) == arg(b, 1) && arg(a, 0) != arg(b, 0) && type_equal(&arg(a, 0)->type, &arg(b, 0)->type) &&
@@ -34,7 +34,7 @@ bool products_fit(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
     const Op *first = p->ops[a->index], *second = p->ops[b->index];
     return a->product && b->product && info(first)->family == PRODUCT && info(second)->family == PRODUCT &&
            a->adds == b->adds && a->adds < 2 &&
-           ((!a->adds && share_left(first, second)) || share_right(first, second)) &&
+           ((!a->adds && share_left(first, second)) || (!p->has_stages && share_right(first, second))) &&
            attrs_equal(&first->attrs, &second->attrs);
 }
 

@@ -187,10 +187,11 @@ static bool is_part_of(const Pack *pack, const Pack *other)
     return good;
 }
 
-/* Is it one of the packs now, or part of one? */
+/* Is it one of the packs now, or part of one?  Stages of a pipeline leave out parts of whole tensors, which then lie at
+ * other distances (ir/kinds/kinds.c). */
 static bool add_pack(Search *s, const Pack *pack)
 {
-    bool is_free = pack->count > 1 && is_possible(s, pack);
+    bool is_free = pack->count > 1 && is_possible(s, pack) && !(pack->whole && pipeline_axis(s->m) >= 0);
     for (const Pack *other = s->list; other && is_free; other = other->next)
         for (int i = 0; i < pack->count; i++)
             is_free &= member_of(other, pack->member[i]) < 0;
