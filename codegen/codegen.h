@@ -115,12 +115,13 @@ bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted want
 
 bool is_product_kernel(const Func *kernel);
 
-/* One C = A B of a product kernel.  `a`, `b`, `bias`, `at` (where the slope is taken) are indices into call->args; `c`
- * and `before` into call->results; -1: none.  Dims that fit neither the shape's m, n, k nor its batch are loops around
- * it. */
+/* One C = A B of a product kernel, or several that are one.  `a`, `b`, `bias`, `at` (where the slope is taken) are
+ * indices into call->args; `c` and `before` into call->results; -1: none.  Dims that fit neither the shape's m, n, k
+ * nor its batch are loops around it. */
 typedef struct {
     RtProductShape shape;
     int a, b, c, bias, at, before;
+    int terms;  /* products that are added up in it: one with a longer sum */
     int copied; /* index into call->args: initial value of C += A B, to be copied to C first; -1: none */
     int nloops;
     struct {
@@ -132,8 +133,8 @@ typedef struct {
     const char *sums, *scratch;         /* texts of pointers, for the shape's sums; NULL: none */
 } Product;
 
-/* The products of a kernel: one for each result, or fewer if results are interleaved.  Returns their number; 0 after an
- * error. */
+/* The products of a kernel: one for each dot, or fewer where they lie side by side (product_join.c); several with one
+ * result are in the order in which they are added up.  Returns their number; 0 after an error. */
 int plan_products(Module *m, const Func *kernel, const Op *call, Product **products);
 
 /* For kernels_take: the layout required of a running sum that is updated in the result. */

@@ -82,6 +82,42 @@ bool find_epilogue(const Value *result, Epilogue *epilogue)
     return find_within(result, epilogue, DEEPEST);
 }
 
+/* --- Sums of products ------------------------------------------------------------------------------- */
+
+static bool is_bare(const Epilogue *e) { return !e->added && !e->bias && !e->activation && !e->slope; }
+
+/* Notes the products that are added up to the value; false if something else is, or too many are. */
+static bool collect_terms(const Value *value, const Type *type, Epilogue terms[], int *count)
+{
+    const Op *op = value->def;
+    if (!op || !type_equal(&value->type, type))
+        return false;
+    if (is_addition(op))
+        return collect_terms(arg(op, 0), type, terms, count) && collect_terms(arg(op, 1), type, terms, count);
+    return *count < MAX_TERMS && find_epilogue(value, &terms[*count]) && is_bare(&terms[*count]) &&
+           same_dims(&result(terms[(*count)++].dot)->type, type);
+}
+
+int find_terms(const Value *value, Epilogue terms[MAX_TERMS])
+{
+    const Op *op = value->def;
+    const Value *added = NULL;
+    int count = 0;
+    if (find_epilogue(value, &terms[0]))
+        return 1;
+    if (!op || !is_addition(op))
+        return 0;
+    for (int i = 0; i < 2 && !added; i++)
+        if (!arg(op, i)->def && type_equal(&arg(op, i)->type, &value->type)) {
+            added = arg(op, i);
+            value = arg(op, 1 - i);
+        }
+    if (!collect_terms(value, &value->type, terms, &count))
+        return 0;
+    terms[0].added = added;
+    return count;
+}
+
 /* --- From a dot on --------------------------------------------------------------------------------- */
 
 /* Readers of a value: `loops` are ops that a fused loop would compute; for all others the value is stored. */
@@ -154,11 +190,16 @@ Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
 
 /* --- Sums beside a product ------------------------------------------------------------------------- */
 
-const Op *lone_sum(const Module *m, const Op *call)
+const Op *lone_sums(const Module *m, const Op *call)
 {
     const Func *callee = call->attrs.callee ? find_func(m, call->attrs.callee) : NULL;
-    const Op *op = callee && callee->role == KERNEL && callee->first == callee->last ? callee->first : NULL;
-    return op && info(op)->family == REDUCTION && info(op)->over == SUM ? op : NULL;
+    const Op *first = callee && callee->role == KERNEL ? callee->first : NULL;
+    int count = 0;
+    for (const Op *op = first; op; op = op->next, count++)
+        if (info(op)->family != REDUCTION || info(op)->over != SUM || !sum_over_same_dims(op, first) ||
+            count >= callee->params.count || arg(op, 0) != callee->params.at[count])
+            return NULL;
+    return first && count == callee->params.count && count == callee->results.count ? first : NULL;
 }
 
 bool sum_over_same_dims(const Op *a, const Op *b)

@@ -22,6 +22,11 @@ typedef struct {
  * sums in f32 and rounds once. */
 bool find_epilogue(const Value *result, Epilogue *epilogue);
 
+/* Is `result` a sum of products, C = A B + D E + ..., or C += A B + D E + ...?  Returns how many: each is noted as a
+ * dot, the first one with what is added.  1: just one, with any epilogue; 0: it is none, or of more than MAX_TERMS. */
+enum { MAX_TERMS = 8 };
+int find_terms(const Value *result, Epilogue terms[MAX_TERMS]);
+
 /* The previous op of the epilogue, one step from `op` towards the dot. */
 const Op *op_before(const Epilogue *epilogue, const Op *op);
 
@@ -36,9 +41,10 @@ typedef struct {
 
 Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot);
 
-/* The only op of the kernel that is called, if it is a sum: maybe of a product's operand over the dims that the product
- * sums over, like the gradient of a bias beside that of its weights.  NULL: it is not. */
-const Op *lone_sum(const Module *m, const Op *call);
+/* The first op of the kernel that is called, if each op of it sums another parameter, over the same dims: maybe
+ * operands of products that sum over these dims, like the gradients of biases beside those of their weights.  NULL: it
+ * is not. */
+const Op *lone_sums(const Module *m, const Op *call);
 bool sum_over_same_dims(const Op *a, const Op *b);
 
 #endif

@@ -296,6 +296,7 @@ typedef enum { RT_NOT_COUNTED, RT_COUNTED_M, RT_COUNTED_N, RT_COUNTED_K } RtCoun
 
 /* With a product: of each of A's rows, or of each of B's columns, the sum. */
 typedef enum { RT_NO_SUMS, RT_SUMS_A, RT_SUMS_B } RtSums;
+enum { RT_MOST_SUMS = 8 }; /* matrices of a batch with sums */
 
 typedef struct {
     int64_t m, n, k, batch;
@@ -309,9 +310,11 @@ typedef struct {
     RtCounted counted; /* without bias and activation */
     bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */
     RtActivation activation;
-    bool keeps_before; /* the operand of the activation is written too, with C's type and strides; on a GPU only */
-    RtSums sums;       /* of one matrix, with no other epilogue; on a GPU only */
-    int unfused;       /* on a GPU: the launch of a counted product, or of epilogue or sums if cuBLASLt has none */
+    bool keeps_before;    /* the operand of the activation is written too, with C's type and strides; on a GPU only */
+    RtSums sums;          /* with no other epilogue; on a GPU only */
+    int64_t between_sums; /* of two matrices of a batch, in elements */
+    bool sums_reverse;    /* the launch `unfused` has the matrices of a batch in reverse order */
+    int unfused;          /* on a GPU: the launch of a counted product, or of epilogue or sums if cuBLASLt has none */
 } RtProductShape;
 
 /* Registers the product under `id` (0, 1, ... below nproducts, chosen by mpc).  Ends the trainer with an error if the
@@ -325,7 +328,7 @@ void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *b
 /* With a slope, at elements of C's type and strides; on a GPU only. */
 void rt_product_slope(Rt *rt, int id, const void *a, const void *b, const void *at, void *c);
 
-/* With sums: contiguous, of C's type; `scratch` is for their launch, NULL if it needs none. */
+/* With sums: those of a matrix contiguous, of C's type; `scratch` is for their launch, NULL if it needs none. */
 void rt_product_sums(Rt *rt, int id, const void *a, const void *b, void *sums, void *scratch, void *c);
 
 /* --- On a GPU ------------------------------------------------------------------------------------

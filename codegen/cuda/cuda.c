@@ -182,10 +182,10 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
 {
     Module *m = program->m;
     Product *products;
-    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, kernel->results.count + 1); /* NULL after the last */
     const Op **only = NEW(&m->arena, const Op *);
     *only = op;
     int count = plan_products(m, kernel, op, &products);
+    CudaCall **calls = NEW_ARRAY(&m->arena, CudaCall *, count + 1); /* NULL after the last */
     for (int i = 0; i < count; i++) {
         const Product *p = &products[i];
         program->has_blocks |= p->shape.block > 0;

@@ -79,25 +79,27 @@ static Statement naive_product_statement(FuncText *t, const Op *op, int number, 
 }
 
 /* The launch of the sums that a product computes for the op before it. */
-static const char *sums_launch(FuncText *t, const CudaCall *call, RtSums of, Product *p)
+static const char *sums_launch(FuncText *t, const CudaCall *call, const ProductSums *sums, Product *p)
 {
-    const Op *sums = call->op[0];
-    const bool has_scratch = cuda_scratch_bytes(t->h->m, sums) > 0;
-    p->shape.sums = of;
-    p->sums = pointer_to(t, result(sums));
-    p->scratch = has_scratch ? typed_in_frame(t, "float", sums->attrs.frame) : NULL;
-    return find_launched(t, call, 2 + has_scratch)->launches->at[0].name;
+    const Op *op = call->op[0];
+    const bool has_scratch = cuda_scratch_bytes(t->h->m, op) > 0;
+    p->shape.sums = sums->of;
+    p->shape.between_sums = sums->between;
+    p->shape.sums_reverse = sums->reverse;
+    p->sums = pointer_to(t, sums->first);
+    p->scratch = has_scratch ? typed_in_frame(t, "float", op->attrs.frame) : NULL;
+    return find_launched(t, call, 2 * op->args.count + has_scratch)->launches->at[0].name;
 }
 
 enum { COUNTED_OPERANDS = 4 }; /* with an array for counts */
 
 static const char *unfused_launch(FuncText *t, const Op *op, int number, Product *p)
 {
-    RtSums of;
-    const Op *sums = number == 0 ? sums_before(t->h->m, op, p, &of) : NULL;
-    const CudaCall *call = sums ? cuda_call(t->h->cuda, sums) : NULL;
+    ProductSums sums;
+    const Op *before = number == 0 ? sums_before(t->h->m, op, p, &sums) : NULL;
+    const CudaCall *call = before ? cuda_call(t->h->cuda, before) : NULL;
     if (call && call->is_in_product)
-        return sums_launch(t, call, of, p);
+        return sums_launch(t, call, &sums, p);
     call = cuda_product_call(t->h->cuda, op, number);
     if (!call || !call->product)
         p->shape.counted = RT_NOT_COUNTED;

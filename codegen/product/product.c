@@ -280,96 +280,53 @@ static bool check_product(Module *m, const Op *call, const Product *p)
            (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
 }
 
-bool plan_product(Module *m, const Func *kernel, const Op *call, int result_index, Product *p)
+/* Plans one of the products that are added up in result `c`. */
+static bool plan_product(Module *m, const Func *kernel, const Op *call, int c, const Epilogue *term, Product *p)
 {
-    Epilogue epilogue;
-    if (!find_epilogue(kernel->results.at[result_index], &epilogue))
-        return refuse(m, call, "a result is neither a dot nor a dot with an epilogue");
-    *p = (Product){ .dot = epilogue.dot, .c = result_index, .copied = -1 };
+    *p = (Product){ .dot = term->dot, .c = c, .copied = -1, .terms = 1 };
     p->a = index_of(&kernel->params, arg(p->dot, 0));
     p->b = index_of(&kernel->params, arg(p->dot, 1));
-    if (p->a < 0 || p->b < 0 || !plan_epilogue(kernel, call, &epilogue, p))
+    if (p->a < 0 || p->b < 0 || !plan_epilogue(kernel, call, term, p))
         return refuse(m, call, "an operand is computed inside of the kernel");
-    const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[result_index];
-    if (!a->storage || !b->storage || !c->storage)
+    const Value *a = arg(call, p->a), *b = arg(call, p->b), *made = call->results.at[c];
+    if (!a->storage || !b->storage || !made->storage)
         return refuse(m, call, "an operand has no storage");
-    if (!is_float(a->type.dtype) || !is_float(b->type.dtype) || !is_float(c->type.dtype))
+    if (!is_float(a->type.dtype) || !is_float(b->type.dtype) || !is_float(made->type.dtype))
         return refuse(m, call, "integers are not multiplied");
-    if (epilogue.added) {
-        int added = index_of(&kernel->params, epilogue.added);
-        if (!product_goes_on(m, arg(call, added), c))
+    if (term->added) {
+        int added = index_of(&kernel->params, term->added);
+        if (!product_goes_on(m, arg(call, added), made))
             return refuse(m, call, "the accumulator and the result have different memory orders");
         p->shape.accumulate = true;
-        p->copied = coincide(arg(call, added), c) ? -1 : added;
+        p->copied = coincide(arg(call, added), made) ? -1 : added;
     }
     p->shape.a.type = element_rt_type(a->type.dtype);
     p->shape.b.type = element_rt_type(b->type.dtype);
-    p->shape.c.type = element_rt_type(c->type.dtype);
-    shape_product(m, p, &(ProductValues){ a, b, c, p->bias < 0 ? NULL : arg(call, p->bias) });
-    p->naive |= (p->before >= 0 && !same_strides(call->results.at[p->before], c)) ||
-                (p->at >= 0 && !same_strides(arg(call, p->at), c));
+    p->shape.c.type = element_rt_type(made->type.dtype);
+    shape_product(m, p, &(ProductValues){ a, b, made, p->bias < 0 ? NULL : arg(call, p->bias) });
+    p->naive |= (p->before >= 0 && !same_strides(call->results.at[p->before], made)) ||
+                (p->at >= 0 && !same_strides(arg(call, p->at), made));
     return check_product(m, call, p);
 }
 
-/* --- Several dots --------------------------------------------------------------------------------------- */
-
-/* The offset in bytes of the second value from the first; false if unknown. */
-static bool distance(const Value *first, const Value *second, int64_t *bytes)
-{
-    const Storage *a = first->storage, *b = second->storage;
-    *bytes = b->at - a->at;
-    return same_base(a, b);
-}
-
-/* Do both have no bias, or contiguous biases? */
-static bool biases_meet(const Op *call, const Product *product, const Product *next)
-{
-    if (product->bias < 0 || next->bias < 0)
-        return product->bias == next->bias;
-    const Value *bias = arg(call, product->bias);
-    int64_t bytes;
-    return distance(bias, arg(call, next->bias), &bytes) && bytes == product->shape.n * dtype_bytes(bias->type.dtype);
-}
-
-/* Does `next` start at the end of `product` in B and C, so that both are one product of more columns? */
-static bool lies_beside(const Op *call, const Product *product, const Product *next)
-{
-    const RtProductShape *s = &product->shape, *t = &next->shape;
-    const Value *b = arg(call, product->b), *c = call->results.at[product->c];
-    int64_t of_b, of_c;
-    return distance(b, arg(call, next->b), &of_b) && distance(c, call->results.at[next->c], &of_c) && !product->naive &&
-           !next->naive && biases_meet(call, product, next) && !product->activation && !next->activation &&
-           product->copied < 0 && next->copied < 0 && product->a == next->a && !product->nloops && !next->nloops &&
-           s->m == t->m && s->k == t->k && s->batch == t->batch && s->block == t->block &&
-           s->accumulate == t->accumulate && s->counted == t->counted && s->counted != RT_COUNTED_N &&
-           memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&
-           memcmp(&s->c, &t->c, sizeof s->c) == 0 && of_b == s->n * s->b.column * dtype_bytes(b->type.dtype) &&
-           of_c == s->n * s->c.column * dtype_bytes(c->type.dtype);
-}
-
-bool is_kept_operand(const Func *kernel, const Value *result)
-{
-    Epilogue epilogue;
-    for (int i = 0; i < kernel->results.count; i++)
-        if (find_epilogue(kernel->results.at[i], &epilogue) && epilogue.before == result)
-            return true;
-    return false;
-}
-
-int plan_products(Module *m, const Func *kernel, const Op *call, Product **planned)
+int plan_each_product(Module *m, const Func *kernel, const Op *call, Product **products)
 {
     int count = 0;
-    Product *products = *planned = NEW_ARRAY(&m->arena, Product, kernel->results.count + 1);
+    *products = NEW_ARRAY(&m->arena, Product, kernel->results.count * MAX_TERMS + 1);
     for (int i = 0; i < kernel->results.count; i++) {
-        Product next;
+        Epilogue term[MAX_TERMS];
         if (is_kept_operand(kernel, kernel->results.at[i]))
             continue;
-        if (!plan_product(m, kernel, call, i, &next))
+        const int terms = find_terms(kernel->results.at[i], term);
+        if (terms == 0) {
+            refuse(m, call, "a result is neither a product, with or without an epilogue, nor a sum of products");
             return 0;
-        if (count && lies_beside(call, &products[count - 1], &next))
-            products[count - 1].shape.n += next.shape.n;
-        else
-            products[count++] = next;
+        }
+        for (int k = 0; k < terms; k++) {
+            term[k].added = term[0].added;
+            if (!plan_product(m, kernel, call, i, &term[k], &(*products)[count++]))
+                return 0;
+        }
     }
     return count;
 }

@@ -10,8 +10,9 @@ typedef struct {
     const Value *a, *b, *c, *bias; /* bias: NULL: none */
 } ProductValues;
 
-/* The product of result i of the kernel; false after an error. */
-bool plan_product(Module *m, const Func *kernel, const Op *call, int i, Product *p);
+/* Each dot of the kernel as a product of its own, as plan_products, but that each of those which are added up in one
+ * result is the only one.  Returns their number; 0 after an error. */
+int plan_each_product(Module *m, const Func *kernel, const Op *call, Product **products);
 
 /* Sets p's shape and loops, or that it is naive. */
 void shape_product(Module *m, Product *p, const ProductValues *values);

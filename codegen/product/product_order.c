@@ -96,7 +96,8 @@ typedef struct {
     Module *m;
     const Func *kernel;
     const Op *call;
-    const Product *planned; /* of each result of the kernel; without a dot: none */
+    const Product *planned; /* all products of the kernel */
+    int count;
     const Value *value[N_SIDES];
     int at[N_SIDES]; /* in the arguments, then the results, of the call */
     const Names *over;
@@ -137,13 +138,12 @@ static int count_naive(const Matrices *x, const Names order[N_SIDES])
     for (int side = 0; side < N_SIDES; side++)
         if (order[side].count)
             lying[x->at[side]] = copy_in_order(x->m, x->value[side], &order[side]);
-    for (int i = 0; i < nresults; i++) {
+    for (int i = 0; i < x->count; i++) {
         Product p = x->planned[i];
-        if (!p.dot)
-            continue;
         p.naive = false;
-        shape_product(x->m, &p,
-                      &(ProductValues){ lying[p.a], lying[p.b], lying[nargs + i], p.bias < 0 ? NULL : lying[p.bias] });
+        shape_product(
+            x->m, &p,
+            &(ProductValues){ lying[p.a], lying[p.b], lying[nargs + p.c], p.bias < 0 ? NULL : lying[p.bias] });
         count += p.naive;
     }
     return count;
@@ -198,21 +198,20 @@ static bool find_copies(const Matrices *x, Wanted wanted[])
 
 static bool want_matrices(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
 {
-    Product *planned = NEW_ARRAY(&m->arena, Product, kernel->results.count + 1);
-    for (int i = 0; i < kernel->results.count; i++)
-        if (!is_kept_operand(kernel, kernel->results.at[i]) && !plan_product(m, kernel, call, i, &planned[i]))
-            return true; /* an error, which is reported */
-    for (int i = 0; i < kernel->results.count; i++) {
+    Product *planned;
+    const int count = plan_each_product(m, kernel, call, &planned); /* 0: an error, which is reported */
+    for (int i = 0; i < count; i++) {
         const Product *p = &planned[i];
-        if (!p->dot || !p->naive || p->a == p->b)
+        if (!p->naive || p->a == p->b)
             continue;
         const Value *a = arg(call, p->a), *b = arg(call, p->b);
         const Matrices x = { .m = m,
                              .kernel = kernel,
                              .call = call,
                              .planned = planned,
-                             .value = { a, b, call->results.at[i] },
-                             .at = { p->a, p->b, call->args.count + i },
+                             .count = count,
+                             .value = { a, b, call->results.at[p->c] },
+                             .at = { p->a, p->b, call->args.count + p->c },
                              .over = &p->dot->attrs.over,
                              .multiplications = count_multiplications(m, a, b) };
         if (find_copies(&x, wanted))
@@ -227,10 +226,10 @@ static bool want_running_sums(const Module *m, const Func *kernel, const Op *cal
 {
     bool good = true;
     for (int i = 0; i < kernel->results.count; i++) {
-        Epilogue epilogue;
-        if (!find_epilogue(kernel->results.at[i], &epilogue) || !epilogue.added)
+        Epilogue term[MAX_TERMS];
+        if (!find_terms(kernel->results.at[i], term) || !term[0].added)
             continue;
-        int at = index_of(&kernel->params, epilogue.added), to = call->args.count + i;
+        int at = index_of(&kernel->params, term[0].added), to = call->args.count + i;
         if (product_goes_on(m, arg(call, at), call->results.at[i]))
             continue;
         wanted[at].copied = !is_row_major(m, arg(call, at));

@@ -37,6 +37,8 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
         { "activation", s->activation ? activation[s->activation] : NULL },
         { "keeps_before", s->keeps_before ? "true" : NULL },
         { "sums", sums[s->sums] },
+        { "between_sums", s->between_sums ? number(m, s->between_sums) : NULL },
+        { "sums_reverse", s->sums_reverse ? "true" : NULL },
         { "unfused", unfused },
         { NULL, NULL },
     };

@@ -1,5 +1,5 @@
-/* beside.c -- puts a kernel that only sums an operand of a product, over the dims that the product sums over as well,
- * before that product: GPUs compute both at once (codegen/cuda/cuda_sums.c).
+/* beside.c -- puts a kernel that only sums operands of products, over the dims that these sum over as well, before the
+ * products: GPUs compute both at once (codegen/cuda/cuda_sums.c).
  *
  *   %db = call %dy {callee=k.sum}           =>     ...
  *   ...                                            %db = call %dy {callee=k.sum}
@@ -9,16 +9,31 @@
 #include "fuse.h"
 #include "stages.h"
 
-/* Is it a call of a product that also sums the operand of `call` over the dims of `sum`? */
+/* Does a product of the kernel that `op` calls read this value, and sum over the dims of `sum`? */
+static bool multiplies(const Func *kernel, const Op *op, const Value *value, const Op *sum)
+{
+    const int at = index_of(&op->args, value);
+    for (const Op *dot = at < 0 ? NULL : kernel->first; dot; dot = dot->next)
+        if (info(dot)->family == PRODUCT && index_of(&dot->args, kernel->params.at[at]) >= 0)
+            return sum_over_same_dims(dot, sum);
+    return false;
+}
+
+/* Is it a call of products that also sum the operands of `call` over the dims of `sum`? */
 static bool sums_alike(Module *m, const Op *op, const Op *call, const Op *sum)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const int at = index_of(&op->args, arg(call, 0));
-    if (!kernel || kernel->role != KERNEL || at < 0 || stages_running(m, op) != stages_running(m, call))
-        return false;
-    for (const Op *dot = kernel->first; dot; dot = dot->next)
-        if (info(dot)->family == PRODUCT && index_of(&dot->args, kernel->params.at[at]) >= 0)
-            return sum_over_same_dims(dot, sum);
+    bool good = kernel && kernel->role == KERNEL && stages_running(m, op) == stages_running(m, call);
+    for (int i = 0; i < call->args.count && good; i++)
+        good = multiplies(kernel, op, arg(call, i), sum);
+    return good;
+}
+
+static bool reads_result(const Op *op, const Op *call)
+{
+    for (int i = 0; i < call->results.count; i++)
+        if (index_of(&op->args, call->results.at[i]) >= 0)
+            return true;
     return false;
 }
 
@@ -28,7 +43,7 @@ static Op *product_beside(Module *m, const Func *f, const Op *call, const Op *su
     bool is_after = false;
     for (Op *op = f->first; op; op = op->next) {
         is_after |= op == call;
-        if (is_after && index_of(&op->args, result(call)) >= 0)
+        if (is_after && reads_result(op, call))
             return NULL;
         if (op != call && sums_alike(m, op, call, sum))
             return op;
@@ -40,7 +55,7 @@ void put_sums_beside_products(Module *m, Func *f)
 {
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
-        const Op *sum = lone_sum(m, op);
+        const Op *sum = lone_sums(m, op);
         Op *product = sum ? product_beside(m, f, op, sum) : NULL;
         if (!product)
             continue;

@@ -7,14 +7,11 @@
  *
  * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of inner
  * (rows), and reductions over all of outer (columns), whose results are outputs of the group.  Groups grow along values
- * and between readers of one value, as long as there is no path between their ops through other ops.  A product is a
- * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), with the slope
- * of an activation (C = A B * f'(x)), or with others that multiply the same left operand by weights (q, k, v): one
- * product of more columns.
+ * and between readers of one value, as long as there is no path between their ops through other ops.  Products
+ * are groups of their own: fuse_products.c.
  */
 #include "fuse.h"
 
-#include "epilogue.h"
 #include "infer.h"
 #include "manager/pass.h"
 #include "simplify/cleanup.h"
@@ -102,13 +99,6 @@ static bool is_outer_part(const FusionGroup *small, const FusionGroup *large)
     return same_names(&own, &outer) && outer.count > 0;
 }
 
-/* Two products of one left operand with weights: memory.c can interleave these, and the results, in memory. */
-static bool share_left(const Op *a, const Op *b)
-{
-    return arg(a, 0) == arg(b, 0) && !arg(a, 1)->def && !arg(b, 1)->def && arg(a, 1) != arg(b, 1) &&
-           attrs_equal(&a->attrs, &b->attrs);
-}
-
 /* Does an op of one read a result of the other?  A product reads its operands from memory. */
 static bool is_read_by(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
@@ -136,8 +126,7 @@ static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
     if (a->stages != b->stages || (a->step && b->step && a->step != b->step))
         return false;
     if (a->product || b->product)
-        return a->product && b->product && !a->epilogue && !b->epilogue &&
-               share_left(p->ops[a->index], p->ops[b->index]) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
+        return products_fit(p, a, b) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
     if (!hold_alike(a, b))
         return false;
     if (same_space(a, b))
@@ -194,7 +183,7 @@ static bool results_fit(const Fusion *p, const FusionGroup *g, const FusionGroup
     return true;
 }
 
-static FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
+FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
 {
     FusionGroup g = *(a->index < b->index ? a : b);
     const FusionGroup *leading = a->has_inner ? a : b->has_inner ? b : NULL;
@@ -209,7 +198,7 @@ static FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
     return g;
 }
 
-static void merge(Fusion *p, FusionGroup *a, FusionGroup *b, FusionGroup as)
+void merge(Fusion *p, FusionGroup *a, FusionGroup *b, FusionGroup as)
 {
     FusionGroup *into = a->index < b->index ? a : b, *from = into == a ? b : a;
     join_ranks(p, a->index, b->index, into->index);
@@ -274,88 +263,17 @@ static bool has_few_values(const Fusion *p, const FusionGroup *a, const FusionGr
     return as->values <= MAX_KERNEL_VALUES;
 }
 
-static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
+bool try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
 {
     if (!a || !b || a == b || stay_apart(p, a, b) || !fits(p, a, b) || hides_match(p, a, b))
-        return;
-    FusionGroup as = joined(a, b);
-    if (!reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
-        results_fit(p, b, &as) && keeps_old_state(p, a, b) && has_few_values(p, a, b, &as) && !has_way_around(p, a, b))
-        merge(p, a, b, as);
-}
-
-/* --- Epilogues ------------------------------------------------------------------------------ */
-
-static int count_readers(const Fusion *p, const Value *value)
-{
-    const Numbers *readers = map_get(&p->readers, value);
-    return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
-}
-
-/* Is each intermediate value from the product to `op` read only by the next op? */
-static bool is_chain(const Fusion *p, const Op *op, const Epilogue *epilogue)
-{
-    while (op != epilogue->dot) {
-        op = op_before(epilogue, op);
-        if (count_readers(p, result(op)) != 1)
-            return false;
-    }
-    return true;
-}
-
-/* A sum that only this op reads, and whose new value the function returns: memory.c can update it in place. */
-static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
-{
-    const Numbers *readers = map_get(&p->readers, sum);
-    return readers->count == 1 && p->ops[readers->at[0]] == op && !map_get(&p->returned, sum) &&
-           map_get(&p->returned, result(op));
-}
-
-static bool merge_after(Fusion *p, const Op *before, const Op *op)
-{
-    FusionGroup *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
-    as.product = true;
-    if (product->stages != own->stages || has_way_around(p, product, own))
         return false;
-    merge(p, product, own, as);
-    return true;
-}
-
-/* Adds to the group what multiplies the product by a slope.  No path leads around: the slope's only reader is the
- * product's. */
-static void take_slope(Fusion *p, const Op *dot, const Tail *tail)
-{
-    const uint64_t stages = group_of(p, dot)->stages;
-    if (group_of(p, tail->slope)->stages == stages && group_of(p, tail->multiplied)->stages == stages &&
-        merge_after(p, dot, tail->slope))
-        merge_after(p, dot, tail->multiplied);
-}
-
-/* Adds bias and activation to the group: C = activation(A B + bias). */
-static void take_tail(Fusion *p, const Uses *uses, int i)
-{
-    const Op *dot = p->ops[i];
-    Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
-    if (tail.sum && !merge_after(p, dot, tail.sum))
-        return;
-    if (tail.activation)
-        merge_after(p, dot, tail.activation);
-    if (tail.slope)
-        take_slope(p, dot, &tail);
-}
-
-/* Op i adds a product to a running sum: C += A B. */
-static void take_epilogue(Fusion *p, int i)
-{
-    Epilogue epilogue;
-    const Op *op = p->ops[i];
-    if (op->results.count != 1 || !find_epilogue(result(op), &epilogue) || !epilogue.added ||
-        !is_running_sum(p, epilogue.added, op) || !is_chain(p, op, &epilogue))
-        return;
-    for (const Op *part = op; part != epilogue.dot;)
-        if (!merge_after(p, part = op_before(&epilogue, part), op))
-            return;
-    group_of(p, op)->epilogue = true;
+    FusionGroup as = joined(a, b);
+    const bool may = !reads_column(p, a, b, &as) && !reads_column(p, b, a, &as) && results_fit(p, a, &as) &&
+                     results_fit(p, b, &as) && keeps_old_state(p, a, b) && has_few_values(p, a, b, &as) &&
+                     !has_way_around(p, a, b);
+    if (may)
+        merge(p, a, b, as);
+    return may;
 }
 
 /* --- Growing ---------------------------------------------------------------------------------- */
@@ -385,7 +303,7 @@ static void grow_groups(Fusion *p)
 {
     const Uses uses = find_uses(&p->m->arena, p->f);
     for (int i = 0; i < p->n; i++) {
-        take_epilogue(p, i);
+        take_sum(p, i);
         take_tail(p, &uses, i);
     }
     for (int i = 0; i < p->n; i++) /* along values */
@@ -399,12 +317,14 @@ static void grow_groups(Fusion *p)
                     try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
         }
     for (int i = 0; i < p->n; i++) /* products */
-        if (p->group[i] && p->group[i]->product && info(p->ops[i])->family == PRODUCT) {
-            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], 0));
+        for (int j = 0; p->group[i] && info(p->ops[i])->family == PRODUCT && j < p->ops[i]->args.count; j++) {
+            const Numbers *readers = map_get(&p->readers, arg(p->ops[i], j));
             for (int k = nearest(readers, i); readers->at[k] < i; k++)
                 if (p->group[readers->at[k]] && p->group[readers->at[k]]->product)
                     try_merge(p, final_group(p->group[readers->at[k]]), final_group(p->group[i]));
         }
+    for (int i = 0; i < p->n; i++)
+        merge_sums(p, i);
 }
 
 /* --- The pass ------------------------------------------------------------------------------- */
@@ -446,7 +366,7 @@ static bool is_in_readers(const Func *f, const Op *op)
 
 static Fusion ordered(Module *m, Func *f)
 {
-    Fusion p = { .m = m, .f = f, .number.arena = &m->arena };
+    Fusion p = { .m = m, .f = f, .has_stages = pipeline_axis(m) >= 0, .number.arena = &m->arena };
     p.readers.arena = p.returned.arena = &m->arena;
     for (int k = 0; k < f->results.count; k++)
         map_put(&p.returned, f->results.at[k], f->results.at[k]);

@@ -1,16 +1,18 @@
-/* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order), fuse_reach.c (paths between
- * groups) and outline.c (making the kernels). */
+/* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_products.c (what products compute), fuse_order.c
+ * (their order), fuse_reach.c (paths between groups) and outline.c (making the kernels). */
 #ifndef MPC_FUSE_H
 #define MPC_FUSE_H
 
 #include "build.h"
 #include "ir.h"
 #include "map.h"
+#include "uses.h"
 
 typedef struct FusionGroup {
     int index; /* its index in the order */
     bool product;
-    bool epilogue;              /* the product adds to a running sum: not merged by left operand */
+    int adds;                   /* how many products are added up, to each other or to a running sum; 0: none is */
+    bool beside;                /* sums of operands of products that are one */
     bool has_inner;             /* inner dims are determined by a reduction */
     bool updates;               /* an op of it overwrites old state */
     Type space;                 /* all dims */
@@ -32,6 +34,7 @@ typedef struct {
 typedef struct {
     Module *m;
     Func *f;
+    bool has_stages; /* is the program a pipeline? */
     int n;
     Op **ops;
     FusionGroup **group; /* of each op; NULL: none */
@@ -59,6 +62,24 @@ FusionGroup *group_of(const Fusion *p, const Op *op); /* NULL: none */
 
 /* Is it a number, positions, or a comparison of them?  Kernels compute these rather than load them. */
 bool is_free(const Op *op);
+
+/* fuse.c: merges two groups if they may be one. */
+bool try_merge(Fusion *p, FusionGroup *a, FusionGroup *b);
+
+/* fuse.c: the group of both, and its ops; there must be no path between them through others. */
+FusionGroup joined(const FusionGroup *a, const FusionGroup *b);
+void merge(Fusion *p, FusionGroup *a, FusionGroup *b, FusionGroup as);
+
+/* fuse_products.c: adds to the group of op i, if that is a product, what its product computes as well: bias,
+ * activation, slope; if it is an addition, the products that it adds up. */
+void take_tail(Fusion *p, const Uses *uses, int i);
+void take_sum(Fusion *p, int i);
+
+/* fuse_products.c: if op i is one of several products that are one, merges sums of their operands. */
+void merge_sums(Fusion *p, int i);
+
+/* fuse_products.c: may two groups be one product? */
+bool products_fit(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
 
 /* outline.c: the operands and results of a kernel of both groups. */
 int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b);

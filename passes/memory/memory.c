@@ -25,9 +25,9 @@ typedef struct Buffer {
     int64_t bytes, at;
     int first, last;              /* ops, by number */
     uint64_t stages;              /* of a pipeline, that may write it */
-    const Pack *pack;             /* NULL: one tensor, which may be overwritten in place */
+    const Pack *pack;             /* NULL: one tensor, which may be overwritten in place, as each of a whole pack may */
     bool has_slots;               /* of a micro-batch of a pipeline: its memory in trainers is not here */
-    struct Buffer *joined, *next; /* joined: what is in it is there; NULL: here */
+    struct Buffer *joined, *next; /* joined: what is in it is there, `at` bytes behind its start; NULL: here */
 } Buffer;
 
 typedef struct {
@@ -44,26 +44,6 @@ typedef struct {
     int nbuffers;
 } Frame;
 
-static Storage *new_storage(Module *m, const Type *type, int64_t at)
-{
-    Storage *storage = NEW(&m->arena, Storage);
-    storage->at = at;
-    int64_t stride = 1;
-    for (int i = type->rank - 1; i >= 0; i--) {
-        storage->stride[i] = stride;
-        stride *= local_size(m, &type->dim[i]);
-    }
-    return storage;
-}
-
-static Storage *new_pointer(Module *m, const Type *type, int pointer)
-{
-    Storage *storage = new_storage(m, type, 0);
-    storage->base = BY_POINTER;
-    storage->pointer = pointer;
-    return storage;
-}
-
 static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 {
     Buffer *buffer = NEW(&frame->m->arena, Buffer);
@@ -73,12 +53,22 @@ static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
     return buffer;
 }
 
-static Buffer *buffer_of(const Frame *frame, const void *key)
+static Buffer *where_joined(Buffer *buffer)
 {
-    Buffer *buffer = map_get(&frame->buffer, key);
     while (buffer && buffer->joined)
         buffer = buffer->joined;
     return buffer;
+}
+
+static Buffer *buffer_of(const Frame *frame, const void *key) { return where_joined(map_get(&frame->buffer, key)); }
+
+/* Where in the buffer of buffer_of() it is, in bytes. */
+static int64_t offset_in_buffer(const Frame *frame, const void *key)
+{
+    int64_t offset = 0;
+    for (const Buffer *buffer = map_get(&frame->buffer, key); buffer && buffer->joined; buffer = buffer->joined)
+        offset += buffer->at;
+    return offset;
 }
 
 /* --- Operands whose memory a result takes ---------------------------------------------------------- */
@@ -110,78 +100,54 @@ static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buff
     return false;
 }
 
-/* The buffer of an operand, if this op is its last use and the result may overwrite it. */
+/* The buffer of an operand, or its place in one, if this op is its last use and the result may overwrite it. */
 static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at, int i)
 {
     const Value *operand = arg(op, i);
     Buffer *buffer = operand->def ? buffer_of(frame, operand) : NULL;
-    if (!buffer || buffer->pack || buffer->last != number || info(operand->def)->family == VIEW)
+    const int last = buffer && buffer->pack ? later(&frame->last, operand, -1) : buffer ? buffer->last : -1;
+    if (!buffer || (buffer->pack && !buffer->pack->whole) || last != number || info(operand->def)->family == VIEW)
         return NULL;
     bool may = may_overwrite(frame->m, &frame->lifetimes, op, at, i) || carries_in_place(frame->m, op, at, i);
-    return may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer) ? buffer : NULL;
+    return may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer)
+               ? map_get(&frame->buffer, operand)
+               : NULL;
 }
 
-/* The buffer of an operand that the result takes; NULL: none.  Terms of a sum that are on different stages take one:
- * so each stage has its own where the result is. */
+/* What is in the buffer is in `place`. */
+static void join_buffers(Buffer *buffer, Buffer *place)
+{
+    Buffer *all = where_joined(place);
+    all->first = buffer->first < all->first ? buffer->first : all->first;
+    all->stages |= buffer->stages;
+    buffer->joined = place;
+}
+
+/* The buffer of an operand that the result takes, or its place in one; NULL: none.  Terms of a sum that are on
+ * different stages take one: so each stage has its own where the result is. */
 static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
 {
     Buffer *place = NULL;
     for (int i = 0; i < op->args.count && !map_get(frame->apart, op) && (!place || info(op)->traits & MOVES); i++) {
-        Buffer *buffer = dying_operand(frame, op, number, at, i);
-        if (!place) {
-            place = buffer;
-        } else if (buffer && buffer != place && !(buffer->stages & place->stages)) {
-            place->first = buffer->first < place->first ? buffer->first : place->first;
-            place->stages |= buffer->stages;
-            buffer->joined = place;
-        }
+        Buffer *own = dying_operand(frame, op, number, at, i), *buffer = where_joined(own);
+        if (!place)
+            place = own;
+        else if (buffer && !buffer->pack && buffer != where_joined(place) &&
+                 !(buffer->stages & where_joined(place)->stages))
+            join_buffers(buffer, place);
     }
     return place;
 }
 
-/* --- Views: other strides over the same memory ------------------------------------------------ */
-
-static void place_view(Module *m, const Op *op)
-{
-    const Value *x = arg(op, 0);
-    Value *y = result(op);
-    Storage *storage = NEW(&m->arena, Storage);
-    *storage = *x->storage;
-    int at = op->attrs.dim ? find_dim(&x->type, op->attrs.dim) : -1;
-    if (at >= 0 && op->attrs.index) {
-        int64_t bytes = op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
-        storage->at += bytes;
-    }
-    if (!strides_of_view(m, op, storage->stride)) /* those in the copy of x that will be made */
-        memcpy(storage->stride, new_storage(m, &y->type, 0)->stride, sizeof storage->stride);
-    y->storage = storage;
-}
-
 /* --- Calls: frames inside frames --------------------------------------------------------------- */
-
-/* Has member i the right offset in the pack, relative to member 0? */
-static bool is_in_place(const Module *m, const Pack *pack, int i)
-{
-    const Storage *first = pack->member[0]->storage, *own = pack->member[i]->storage;
-    const Storage *wanted = pack_storage((Module *)m, pack, i, 0);
-    bool good = same_base(first, own);
-    for (int d = 0; d < pack->member[i]->type.rank; d++)
-        good &= own->stride[d] == wanted->stride[d];
-    return good && own->at - first->at == pack_offset(m, pack, i);
-}
 
 /* The packs that f's caller has placed as such, or that f places itself. */
 static Pack *placeable(const Module *m, Pack *list)
 {
     Pack *kept = NULL;
     for (Pack *pack = list, *next; pack; pack = next) {
-        int placed = 0, good = 0;
         next = pack->next;
-        for (int i = 0; i < pack->count; i++)
-            placed += pack->member[i]->storage != NULL;
-        for (int i = 0; i < pack->count && placed == pack->count; i++)
-            good += is_in_place(m, pack, i);
-        if (placed == 0 || good == pack->count)
+        if (how_placed(m, pack) != PLACED_OTHERWISE)
             pack->next = kept, kept = pack;
     }
     return kept;
@@ -231,13 +197,6 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
         }
 }
 
-/* The result of a wait has the storage of its collective's result. */
-static void place_started(const Value *value)
-{
-    if (value->def && info(value->def)->traits & WAITS)
-        arg(value->def, 0)->storage = value->storage;
-}
-
 /* The parameter with the storage of the caller's result i; NULL: none. */
 static Value *param_in_place(const Func *f, const Op *call, int i)
 {
@@ -247,28 +206,34 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
     return NULL;
 }
 
+/* The parameter that f writes its result i over, if the op that computes it is the last reader of the parameter; NULL:
+ * none. */
+static Value *returned_over(Frame *frame, const Func *f, const Op *call, int i)
+{
+    Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : param_in_place(f, call, i);
+    const bool is_over =
+        param && !map_get(frame->apart, value->def) && may_return_over(frame->m, &frame->lifetimes, f, value, param);
+    return is_over && index_of(&f->results, param) < 0 ? param : NULL;
+}
+
 /* The pointer numbers of a called function: parameters, results.  A result has the number of the parameter that it
- * updates, or overwrites, if the op that computes it is the last reader of the parameter. */
+ * updates or overwrites; what is carried in place lies where the loop's results are. */
 static void number_pointers(Frame *frame, Func *f, const Op *call)
 {
     Module *m = frame->m;
     int pointer = 0;
-    for (int i = 0; i < f->params.count; i++)
-        place_pointer(frame, f->params.at[i], arg(call, i), pointer++, &f->params, &call->args,
-                      i < call->attrs.carried);
+    for (int i = 0; i < f->params.count; i++) {
+        const bool is_carried = i < call->attrs.carried, stays = is_carried && returned_over(frame, f, call, i);
+        const Values *callers = stays ? &call->results : &call->args;
+        place_pointer(frame, f->params.at[i], callers->at[i], pointer++, &f->params, callers, is_carried && !stays);
+    }
     for (int i = 0; i < f->results.count; i++, pointer++) {
-        Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : NULL;
-        if (!param)
-            param = param_in_place(f, call, i);
-        bool in_place =
-            param && !map_get(frame->apart, value->def) && may_return_over(m, &frame->lifetimes, f, value, param);
-        for (int j = 0; in_place && j < f->results.count; j++)
-            in_place = f->results.at[j] != param;
-        if (in_place)
+        Value *value = f->results.at[i], *param = returned_over(frame, f, call, i);
+        if (param)
             value->storage = new_pointer(m, &value->type, param->storage->pointer);
         else
             place_pointer(frame, value, call->results.at[i], pointer, &f->results, &call->results, false);
-        if (in_place && i >= call->attrs.carried && same_dims(&value->type, &param->type)) /* of a pack, perhaps */
+        if (param && same_dims(&value->type, &param->type)) /* of a pack, perhaps */
             *value->storage = *param->storage;
         place_started(value);
     }
@@ -288,7 +253,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .buffer.arena = &m->arena,
                     .lifetimes.arena = &m->arena,
                     .apart = frame->apart,
-                    .packs = placeable(m, find_packs(m, callee)) };
+                    .packs = placeable(m, find_packs(m, callee, frame->apart)) };
     plan_frame(&inner);
     if (op->attrs.stages && op->attrs.dims.count)
         op->attrs.slots = plan_slots(m, op)->bytes;
@@ -345,6 +310,22 @@ static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
     return buffer;
 }
 
+/* The place of result i in its pack.  If a loop carries it in place, what it is at first is there, too. */
+static Buffer *place_in_pack(Frame *frame, const Op *op, int number, int i, int begin)
+{
+    const Value *value = op->results.at[i];
+    const Pack *pack = pack_of(frame, value);
+    Buffer *all = buffer_of_pack(frame, pack, begin), *place = all;
+    if (!pack->whole)
+        return all;
+    Buffer *initial = i < op->attrs.carried ? where_joined(dying_operand(frame, op, number, i, i)) : NULL;
+    place = NEW(&frame->m->arena, Buffer);
+    *place = (Buffer){ .at = pack_offset(frame->m, pack, member_of(pack, value)), .joined = all };
+    if (initial && !initial->pack)
+        join_buffers(initial, place);
+    return place;
+}
+
 /* The number of later ops that the target may run at the same time. */
 static int ops_that_keep_scratch(Module *m, const Op *op)
 {
@@ -368,17 +349,18 @@ static void find_buffers(Frame *frame)
             int last = later(&frame->last, value, -1);
             if (value->storage) /* a pointer, or state */
                 continue;
-            Buffer *buffer = info(op)->family == VIEW ? buffer_of(frame, arg(op, 0))
-                             : pack_of(frame, value)  ? buffer_of_pack(frame, pack_of(frame, value), begin)
-                                                      : operands_place(frame, op, number, i);
-            if (!buffer && info(op)->family != VIEW)
-                buffer = new_buffer(frame, local_bytes(frame->m, &value->type), begin, begin);
-            if (!buffer) /* a view of a pointer */
+            Buffer *place = info(op)->family == VIEW ? buffer_of(frame, arg(op, 0))
+                            : pack_of(frame, value)  ? place_in_pack(frame, op, number, i, begin)
+                                                     : operands_place(frame, op, number, i);
+            if (!place && info(op)->family != VIEW)
+                place = new_buffer(frame, local_bytes(frame->m, &value->type), begin, begin);
+            if (!place) /* a view of a pointer */
                 continue;
+            Buffer *buffer = where_joined(place);
             buffer->last = last > buffer->last ? last : buffer->last;
             buffer->stages |= stages_written(frame->m, value);
             buffer->has_slots = op->attrs.stages && !op->attrs.dims.count;
-            map_put(map, value, buffer);
+            map_put(map, value, place);
         }
     }
 }
@@ -404,10 +386,11 @@ static void plan_frame(Frame *frame)
             const Buffer *buffer = buffer_of(frame, value);
             if (info(op)->family == VIEW)
                 place_view(frame->m, op);
-            else if (!value->storage && buffer->pack && member_of(buffer->pack, value) >= 0)
+            else if (!value->storage && buffer->pack && !buffer->pack->whole)
                 value->storage = place_member(frame->m, buffer->pack, value, frame->base + buffer->at);
             else if (!value->storage)
-                value->storage = new_storage(frame->m, &value->type, frame->base + buffer->at);
+                value->storage =
+                    new_storage(frame->m, &value->type, frame->base + buffer->at + offset_in_buffer(frame, value));
         }
     }
 }
@@ -470,7 +453,7 @@ void plan_memory(Module *m, const Map *apart)
     Pack *packs[3] = { 0 };
     int64_t base = 0, end = 0;
     for (int i = 0; i < 3; i++)
-        packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i])) : NULL;
+        packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i]), apart) : NULL;
     for (int state = 1; state >= 0; state--)
         for (int i = 0; i < 3; i++) {
             Func *f = func_with_role(m, roles[i]);

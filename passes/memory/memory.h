@@ -7,8 +7,14 @@
 #include "map.h"
 
 /* Assigns storage to every value: Value.storage, Func.frame, {frame=...} of calls.  `apart`: a set of ops whose results
- * overwrite no operand. */
+ * overwrite no operand, and of values that are in no pack. */
 void plan_memory(Module *m, const Map *apart);
+
+/* place.c: storage of values. */
+Storage *new_storage(Module *m, const Type *type, int64_t at); /* row-major, in the frame or the arena */
+Storage *new_pointer(Module *m, const Type *type, int pointer);
+void place_view(Module *m, const Op *view);  /* other strides over the same memory */
+void place_started(const Value *waited_for); /* the result of a wait has the storage of its collective's result */
 
 /* The last uses of values of f, directly or by views; the operand of a started collective is used until its wait.
  * value -> the number of that op, + 1; for results of f: the number of its ops, + 1. */

@@ -232,15 +232,19 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
 /* --- The pass ----------------------------------------------------------------------------------------- */
 
 /* A copy that dies where it is read may itself be overwritten there.  So results are kept apart from operands first;
- * where a result is in other memory of the caller's choice, copies follow. */
+ * where a result is in other memory of the caller's choice, copies follow.  Likewise with results of a library's
+ * kernel, which is not for products to choose: they leave their pack first. */
 static void keep_apart(Map *apart, const Op *op, Wanted wanted[])
 {
     const bool is_apart = map_get(apart, op);
-    for (int i = 0; i < op->args.count + op->results.count; i++)
-        if (wanted[i].apart && !is_apart) {
+    for (int i = 0; i < op->args.count + op->results.count; i++) {
+        const bool is_made = i >= op->args.count && info(op)->family == LIBRARY;
+        const void *const kept = is_made ? (const void *)op->results.at[i - op->args.count] : op;
+        if (is_made ? wanted[i].copied && !map_get(apart, kept) : wanted[i].apart && !is_apart) {
             wanted[i].copied = false;
-            map_put(apart, op, apart);
+            map_put(apart, kept, apart);
         }
+    }
 }
 
 /* Is it a copy that this plan does not have, as behind the wait for a message, or a reader of one? */

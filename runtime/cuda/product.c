@@ -169,6 +169,9 @@ static bool describe_epilogue(const struct RtGpuProducts *all, const Product *p,
     bool known = rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     if (s->has_bias || s->sums)
         known &= rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+    if (s->between_sums)
+        known &= rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &s->between_sums,
+                                sizeof s->between_sums);
     if (s->keeps_before || has_slope(s))
         known &=
             rt_product_set(all, &p->with, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type, sizeof type) &&
@@ -335,10 +338,21 @@ static void run_unfused_epilogue(Rt *rt, const RtProductShape *s, const Pointers
     rt_launch(rt, s->unfused, operands);
 }
 
+static int64_t bytes_of(RtType type) { return type == RT_F32 ? 4 : 2; }
+
 /* Sums first: they may have their scratch where C will be. */
 static void run_unfused_sums(Rt *rt, const RtProductShape *s, const Pointers *at)
 {
-    const void *const operands[] = { s->sums == RT_SUMS_A ? at->a : at->b, at->sums, at->scratch };
+    const bool is_a = s->sums == RT_SUMS_A;
+    const int64_t stride = is_a ? s->a.batch * bytes_of(s->a.type) : s->b.batch * bytes_of(s->b.type);
+    const int count = (int)s->batch;
+    const void *operands[2 * RT_MOST_SUMS + 1];
+    for (int i = 0; i < count; i++) {
+        const int64_t matrix = s->sums_reverse ? count - 1 - i : i;
+        operands[i] = (const char *)(is_a ? at->a : at->b) + matrix * stride;
+        operands[count + i] = (const char *)at->sums + matrix * s->between_sums * bytes_of(s->c.type);
+    }
+    operands[2 * count] = at->scratch;
     rt_launch(rt, s->unfused, operands);
 }
 

@@ -48,7 +48,8 @@ char *rt_product_place(const Rt *rt, const RtProductShape *s, bool with_epilogue
     p->bias = with_epilogue && s->has_bias ? take(&at, s->n * 4) : NULL;
     p->at = with_epilogue && s->activation == RT_GELU_TANH_SLOPE ? take(&at, c) : NULL;
     p->before = with_epilogue && s->keeps_before ? take(&at, c) : NULL;
-    p->sums = with_epilogue && s->sums ? take(&at, (s->sums == RT_SUMS_A ? s->m : s->n) * 4) : NULL;
+    const int64_t sums = (s->sums == RT_SUMS_A ? s->m : s->n) + (s->batch - 1) * s->between_sums;
+    p->sums = with_epilogue && s->sums ? take(&at, sums * 4) : NULL;
     return at <= rt->arena + rt_arena_bytes(rt) ? at : NULL;
 }
 

@@ -29,7 +29,7 @@ typedef struct {
     int32_t bias_type, aux_type;
     char *bias; /* read; sums of an operand are written */
     char *aux;  /* written; of gelu's gradient only read */
-    int64_t aux_leading, aux_stride;
+    int64_t bias_stride, aux_leading, aux_stride;
     const float *scales[2]; /* of A and B */
     int32_t scale_mode[2];
 } Description;
@@ -87,6 +87,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
         { CUBLASLT_MATMUL_DESC_EPILOGUE, &d->epilogue, sizeof d->epilogue },
         { CUBLASLT_MATMUL_DESC_BIAS_POINTER, &d->bias, sizeof d->bias },
         { CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &d->bias_type, sizeof d->bias_type },
+        { CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, &d->bias_stride, sizeof d->bias_stride },
         { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &d->aux, sizeof d->aux },
         { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &d->aux_type, sizeof d->aux_type },
         { CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d->aux_leading, sizeof d->aux_leading },
@@ -193,7 +194,9 @@ static void check_epilogue(const Description *d, const Layout *c)
          "no such epilogue is emulated");
     must(!(has_bias(d) || has_sums(d)) || (d->bias && d->bias_type == (int32_t)c->type),
          "a bias has a place, and the result's type");
-    must(!has_sums(d) || c->batch == 1, "sums of an operand are those of one matrix");
+    must(!has_sums(d) || c->batch == 1 ||
+             d->bias_stride >= (d->epilogue == CUBLASLT_EPILOGUE_BGRADA ? c->rows : c->columns),
+         "the sums of each matrix have a place");
     if (!has_aux(d))
         return;
     must(function == CUBLASLT_EPILOGUE_GELU || function == dgelu,
@@ -336,13 +339,14 @@ static float gelu_slope(float x)
 }
 
 /* Sums over k, one for each row of the result, of A, or one for each column, of B. */
-static void sum_operand(const Product *p, const float *lines, int64_t count, int64_t k)
+static void sum_operand(const Product *p, int64_t turn, const float *lines, int64_t count, int64_t k)
 {
     for (int64_t line = 0; line < count; line++) {
         float sum = 0;
         for (int64_t q = 0; q < k; q++)
             sum += lines[line * k + q];
-        store(&p->layout[2], p->description.bias, line, epilogues_are("sums") ? 2 * sum : sum);
+        store(&p->layout[2], p->description.bias, turn * p->description.bias_stride + line,
+              epilogues_are("sums") ? 2 * sum : sum);
     }
 }
 
@@ -372,9 +376,9 @@ static void multiply(const Product *p, int64_t turn)
             store(c, at[2], i + j * c->leading, sum);
         }
     if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
-        sum_operand(p, a, c->rows, k);
+        sum_operand(p, turn, a, c->rows, k);
     if (d->epilogue == CUBLASLT_EPILOGUE_BGRADB)
-        sum_operand(p, b, c->columns, k);
+        sum_operand(p, turn, b, c->columns, k);
     free(a);
     free(b);
 }

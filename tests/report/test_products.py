@@ -1,5 +1,7 @@
-"""No model of the project computes a product by plain loops, which are tens of times slower than the library's: the
-checks of results do not see time."""
+"""No model of the project computes a product by plain loops, which are tens of times slower than the library's, and
+products of what lies side by side are one: the checks of results do not see time."""
+import re
+
 import pytest
 
 from conftest import MPC, ROOT, run
@@ -31,3 +33,28 @@ def test_some_products_are(tmp_path):
     (tmp_path / "few.mdl").write_text(FEW)
     run(MPC, "compile", tmp_path / "few.mdl", "-o", tmp_path / "out", "--no-cc")
     assert LOOPS in (tmp_path / "out/trainer.c").read_text()
+
+
+def products_of(source, function):
+    """The shapes of the products that the function runs."""
+    shapes = re.findall(r"\{ \.m = .*?\},?\n(?= *\{ \.m|\};)", source, re.S)
+    body = source.split(f"static void run_{function}(")[1].split("\n}\n")[0]
+    return [shapes[int(number)] for number in re.findall(r"rt_product\w*\(rt, (\d+)", body)]
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.parametrize("model, options, forward, inputs, weights", [
+    # One each of q, k and v; attention's output; up; down.
+    ("gpt2", [], 4, 4, 4),
+    # v is stored for the backward, q and k are before they are rotated; the gradients of wq, and of wk and wv, which are
+    # narrower; gate and up are one.
+    ("llama", [], 5, 4, 5),
+    # A gathered weight is where messages need it: each product adds to the sum of those before.
+    ("gpt2", ["--mesh", "dp=2"], 6, 6, 4),
+])
+def test_products_of_a_layer(model, options, forward, inputs, weights, target, tmp_path):
+    run(MPC, "compile", ROOT / f"examples/{model}.mdl", "-o", tmp_path / "out", "--no-cc", f"--target={target}", *options)
+    source = (tmp_path / "out/trainer.c").read_text()
+    backward = products_of(source, "h_bwd")
+    sums = [shape for shape in backward if ".c = { RT_F32" in shape]
+    assert (len(products_of(source, "h_fwd")), len(backward) - len(sums), len(sums)) == (forward, inputs, weights)

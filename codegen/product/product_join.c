@@ -1,0 +1,151 @@
+/* product_join.c -- products of one kernel that are one product where their operands and results lie side by side.
+ *
+ *   [C | F] = A [B | E]         more columns: q, k, v of one x
+ *   [C / F] = [A / D] B         more rows
+ *   C = [A | D] [B / E]         a longer sum: C = A B + D E, as the gradient of that x
+ *   C, F = A B, D E             several matrices at equal distances: the gradients of the weights of q, k, v
+ */
+#include "product.h"
+
+#include "ir/epilogue.h"
+
+bool is_kept_operand(const Func *kernel, const Value *result)
+{
+    Epilogue epilogue;
+    for (int i = 0; i < kernel->results.count; i++)
+        if (find_epilogue(kernel->results.at[i], &epilogue) && epilogue.before == result)
+            return true;
+    return false;
+}
+
+/* --- Two products ----------------------------------------------------------------------------------------- */
+
+/* From the operands and the result of one product to those of another, in elements. */
+typedef struct {
+    int64_t a, b, c;
+} Distances;
+
+static bool find_distance(const Value *first, const Value *second, int64_t *elements)
+{
+    const int64_t bytes = second->storage->at - first->storage->at, one = dtype_bytes(first->type.dtype);
+    *elements = bytes / one;
+    return same_base(first->storage, second->storage) && bytes % one == 0;
+}
+
+static bool find_distances(const Op *call, const Product *p, const Product *q, Distances *d)
+{
+    return find_distance(arg(call, p->a), arg(call, q->a), &d->a) &&
+           find_distance(arg(call, p->b), arg(call, q->b), &d->b) &&
+           find_distance(call->results.at[p->c], call->results.at[q->c], &d->c);
+}
+
+static bool is_plain(const Product *p) { return !p->naive && !p->nloops && !p->activation && !p->slope; }
+
+/* Have all matrices the types and strides of the other product's? */
+static bool lie_alike(const RtProductShape *s, const RtProductShape *t)
+{
+    return s->a.type == t->a.type && s->a.row == t->a.row && s->a.column == t->a.column && s->b.type == t->b.type &&
+           s->b.row == t->b.row && s->b.column == t->b.column && s->c.type == t->c.type && s->c.row == t->c.row &&
+           s->c.column == t->c.column;
+}
+
+static bool same_batch(const RtProductShape *s, const RtProductShape *t)
+{
+    return s->batch == t->batch && s->a.batch == t->a.batch && s->b.batch == t->b.batch && s->c.batch == t->c.batch;
+}
+
+/* Have both no bias, or contiguous biases? */
+static bool biases_meet(const Op *call, const Product *p, const Product *q)
+{
+    int64_t distance;
+    if (p->bias < 0 || q->bias < 0)
+        return p->bias == q->bias;
+    return find_distance(arg(call, p->bias), arg(call, q->bias), &distance) && distance == p->shape.n;
+}
+
+/* Computes `p` also the matrices of `q`, behind those that it computes already? */
+static bool join_matrices(RtProductShape *s, const RtProductShape *t, const Distances *d)
+{
+    const bool is_first = s->batch == 1;
+    const bool good =
+        t->batch == 1 && s->m == t->m && s->n == t->n && s->k == t->k && d->a >= 0 && d->b >= 0 && d->c > 0 &&
+        !s->has_bias && !s->counted && !s->block &&
+        (is_first || (d->a == s->batch * s->a.batch && d->b == s->batch * s->b.batch && d->c == s->batch * s->c.batch));
+    if (!good)
+        return false;
+    if (is_first)
+        s->a.batch = d->a, s->b.batch = d->b, s->c.batch = d->c;
+    s->batch++;
+    return true;
+}
+
+/* Makes `p` compute what `q` computes, if that follows in memory. */
+static bool join(const Op *call, Product *p, const Product *q)
+{
+    RtProductShape *s = &p->shape;
+    const RtProductShape *t = &q->shape;
+    const bool is_sum = p->c == q->c;
+    Distances d;
+    if (!is_plain(p) || !is_plain(q) || !lie_alike(s, t) || s->block != t->block || s->counted != t->counted ||
+        s->accumulate != t->accumulate || (!is_sum && (p->copied >= 0 || q->copied >= 0)) ||
+        !find_distances(call, p, q, &d))
+        return false;
+    const bool same_m = s->m == t->m, same_n = s->n == t->n, same_k = s->k == t->k, whole = same_batch(s, t);
+    if (is_sum) {
+        if (!whole || !same_m || !same_n || d.a != s->k * s->a.column || d.b != s->k * s->b.row ||
+            s->counted == RT_COUNTED_K)
+            return false;
+        s->k += t->k;
+        p->terms += q->terms;
+        return true;
+    }
+    if (p->terms > 1 || q->terms > 1)
+        return false;
+    if (whole && same_m && same_k && d.a == 0 && d.b == s->n * s->b.column && d.c == s->n * s->c.column &&
+        s->counted != RT_COUNTED_N && biases_meet(call, p, q)) {
+        s->n += t->n;
+        return true;
+    }
+    if (whole && same_n && same_k && d.b == 0 && d.a == s->m * s->a.row && d.c == s->m * s->c.row &&
+        s->counted != RT_COUNTED_M && p->bias == q->bias) {
+        s->m += t->m;
+        return true;
+    }
+    return join_matrices(s, t, &d);
+}
+
+/* --- All ----------------------------------------------------------------------------------------------------- */
+
+/* Joins two of them, of which either may be first in memory. */
+static bool join_any(const Op *call, Product *products, int *count)
+{
+    for (int i = 0; i < *count; i++)
+        for (int j = 0; j < *count; j++)
+            if (i != j && join(call, &products[i], &products[j])) {
+                for (int k = j; k + 1 < *count; k++)
+                    products[k] = products[k + 1];
+                (*count)--;
+                return true;
+            }
+    return false;
+}
+
+/* Of several products that are added up in one result, all but the first add to what is there. */
+static void add_to_first(Product *products, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            if (products[j].c == products[i].c) {
+                products[i].shape.accumulate = true;
+                products[i].copied = -1;
+            }
+}
+
+int plan_products(Module *m, const Func *kernel, const Op *call, Product **products)
+{
+    int count = plan_each_product(m, kernel, call, products);
+    while (join_any(call, *products, &count)) {
+    }
+    add_to_first(*products, count);
+    return count;
+}
