@@ -1,5 +1,5 @@
 /* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order), fuse_reach.c (paths between
- * groups) and outline.c (making the kernels). */
+ * groups), fuse_epilogue.c (what products compute of the ops after them) and outline.c (making the kernels). */
 #ifndef MPC_FUSE_H
 #define MPC_FUSE_H
 
@@ -9,7 +9,7 @@
 typedef struct FusionGroup {
     int index; /* its index in the order */
     bool product;
-    bool epilogue;              /* the product adds to a running sum: not merged by left operand */
+    bool epilogue;              /* the product adds to a running sum or a residual: not merged by left operand */
     bool has_inner;             /* inner dims are determined by a reduction */
     bool updates;               /* an op of it overwrites old state */
     Type space;                 /* all dims */
@@ -53,6 +53,14 @@ typedef struct {
 FusionGroup *final_group(FusionGroup *g);             /* the group it has been merged into */
 int op_number(const Fusion *p, const Op *op);         /* -1: not of this function */
 FusionGroup *group_of(const Fusion *p, const Op *op); /* NULL: none */
+
+bool is_fusible(const Op *op); /* may it be part of a loop? */
+
+/* Adds an op to the group of a product that it follows; false if something stands between them. */
+bool merge_after(Fusion *p, const Op *before, const Op *op);
+
+/* fuse_epilogue.c: adds to the groups of products what they compute besides. */
+void take_epilogues(Fusion *p);
 
 /* Is it a number, positions, or a comparison of them?  Kernels compute these rather than load them. */
 bool is_free(const Op *op);
