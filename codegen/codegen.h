@@ -121,7 +121,8 @@ bool is_product_kernel(const Func *kernel);
 typedef struct {
     RtProductShape shape;
     int a, b, c, bias, at, before;
-    int added; /* index into call->args: to what C += A B adds, if it is not in C; -1: it is, or there is none */
+    int copied; /* index into call->args: initial value of C += A B, to be copied to C first, unless the library adds to
+                   it where it is; -1: none */
     int nloops;
     struct {
         Name dim;

@@ -41,7 +41,7 @@ static bool lie_along(Module *m, const Value *sums, const Value *c, int64_t coun
 static bool may_sum(const Product *p)
 {
     const RtProductShape *s = &p->shape;
-    return !p->naive && p->added < 0 && !p->nloops && s->batch == 1 && s->k > 1 && !s->has_bias && !s->activation &&
+    return !p->naive && p->copied < 0 && !p->nloops && s->batch == 1 && s->k > 1 && !s->has_bias && !s->activation &&
            s->counted == RT_NOT_COUNTED;
 }
 

@@ -135,8 +135,8 @@ static const char **operands_of_product(FuncText *t, const Op *op, const Product
     const char **operands = NEW_ARRAY(&t->h->m->arena, const char *, op->args.count + op->results.count + 1);
     const char *names[MAX_PRODUCT_OPERANDS];
     int at[MAX_PRODUCT_OPERANDS + 1], count = product_operands(p, op, names, at);
-    if (p->added >= 0)
-        at[count++] = p->added;
+    if (p->copied >= 0)
+        at[count++] = p->copied;
     for (int i = 0; i < count; i++)
         operands[at[i]] = pointer_to(t, arg_or_result(op, at[i]));
     return operands;
@@ -145,12 +145,12 @@ static const char **operands_of_product(FuncText *t, const Op *op, const Product
 /* Puts what the product adds to into C, unless the target's library reads it where it is. */
 static void write_copy(FuncText *t, const Op *op, Product *p, const char *const operands[])
 {
-    if (p->added < 0 || (t->h->dialect->adds_apart && !p->naive && !p->shape.counted))
+    if (p->copied < 0 || (t->h->dialect->adds_apart && !p->naive && !p->shape.counted))
         return;
     write_statement(t, place_text(t->h->m, op),
-                    t->h->dialect->copy(t->h->m, operands[op->args.count + p->c], operands[p->added],
+                    t->h->dialect->copy(t->h->m, operands[op->args.count + p->c], operands[p->copied],
                                         own_bytes(t, &op->results.at[p->c]->type)));
-    p->added = -1;
+    p->copied = -1;
 }
 
 static void write_products_of(FuncText *t, const Op *op, const Func *kernel)

@@ -277,7 +277,7 @@ static bool check_product(Module *m, const Op *call, const Product *p)
            covers(m, call, call->results.at[p->c], p, c, &made) &&
            (p->before < 0 || covers(m, call, call->results.at[p->before], p, c, &made)) &&
            (p->at < 0 || covers(m, call, arg(call, p->at), p, c, &made)) &&
-           (p->added < 0 || covers(m, call, arg(call, p->added), p, c, &made)) &&
+           (p->copied < 0 || covers(m, call, arg(call, p->copied), p, c, &made)) &&
            (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
 }
 
@@ -286,7 +286,7 @@ bool plan_product(Module *m, const Func *kernel, const Op *call, int result_inde
     Epilogue epilogue;
     if (!find_epilogue(kernel->results.at[result_index], &epilogue))
         return refuse(m, call, "a result is neither a dot nor a dot with an epilogue");
-    *p = (Product){ .dot = epilogue.dot, .c = result_index, .added = -1 };
+    *p = (Product){ .dot = epilogue.dot, .c = result_index, .copied = -1 };
     p->a = index_of(&kernel->params, arg(p->dot, 0));
     p->b = index_of(&kernel->params, arg(p->dot, 1));
     if (p->a < 0 || p->b < 0 || !plan_epilogue(kernel, call, &epilogue, p))
@@ -299,9 +299,9 @@ bool plan_product(Module *m, const Func *kernel, const Op *call, int result_inde
     if (epilogue.added) {
         int added = index_of(&kernel->params, epilogue.added);
         if (!product_goes_on(m, arg(call, added), c))
-            return refuse(m, call, "what is added to and the result have different memory orders");
+            return refuse(m, call, "the accumulator and the result have different memory orders");
         p->shape.accumulate = true;
-        p->added = coincide(arg(call, added), c) ? -1 : added;
+        p->copied = coincide(arg(call, added), c) ? -1 : added;
     }
     p->shape.a.type = element_rt_type(a->type.dtype);
     p->shape.b.type = element_rt_type(b->type.dtype);
@@ -340,7 +340,7 @@ static bool lies_beside(const Op *call, const Product *product, const Product *n
     int64_t of_b, of_c;
     return distance(b, arg(call, next->b), &of_b) && distance(c, call->results.at[next->c], &of_c) && !product->naive &&
            !next->naive && biases_meet(call, product, next) && !product->activation && !next->activation &&
-           product->added < 0 && next->added < 0 && product->a == next->a && !product->nloops && !next->nloops &&
+           product->copied < 0 && next->copied < 0 && product->a == next->a && !product->nloops && !next->nloops &&
            s->m == t->m && s->k == t->k && s->batch == t->batch && s->block == t->block &&
            s->accumulate == t->accumulate && s->counted == t->counted && s->counted != RT_COUNTED_N &&
            memcmp(&s->a, &t->a, sizeof s->a) == 0 && memcmp(&s->b, &t->b, sizeof s->b) == 0 &&

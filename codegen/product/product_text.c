@@ -79,7 +79,7 @@ static char *moved_result(Module *m, const Product *p, int result, const Op *cal
 
 Statement product_call(Module *m, const Product *p, int id, const Op *call, const char *const operand[])
 {
-    bool is_plain = !p->shape.has_bias && !p->shape.activation && p->added < 0;
+    bool is_plain = !p->shape.has_bias && !p->shape.activation && p->copied < 0;
     const char **items = NEW_ARRAY(&m->arena, const char *, 7);
     int count = 0;
     items[count++] = "rt";
@@ -93,16 +93,16 @@ Statement product_call(Module *m, const Product *p, int id, const Op *call, cons
         items[count++] = moved(m, p, LIKE_C, arg(call, p->at), operand[p->at]);
     } else if (!is_plain) {
         items[count++] = p->bias < 0 ? "NULL" : moved(m, p, BIAS, arg(call, p->bias), operand[p->bias]);
-        items[count++] = p->added >= 0    ? moved(m, p, LIKE_C, arg(call, p->added), operand[p->added])
+        items[count++] = p->copied >= 0   ? moved(m, p, LIKE_C, arg(call, p->copied), operand[p->copied])
                          : p->before >= 0 ? moved_result(m, p, p->before, call, operand)
                                           : "NULL";
     }
     items[count++] = moved_result(m, p, p->c, call, operand);
-    const char *function = p->sums         ? "rt_product_sums"
-                           : is_plain      ? "rt_product"
-                           : p->slope      ? "rt_product_slope"
-                           : p->added >= 0 ? "rt_product_added"
-                                           : "rt_product_with";
+    const char *function = p->sums          ? "rt_product_sums"
+                           : is_plain       ? "rt_product"
+                           : p->slope       ? "rt_product_slope"
+                           : p->copied >= 0 ? "rt_product_added"
+                                            : "rt_product_with";
     Statement s = { .function = function, .count = count, .operand = items };
     for (; s.nloops < p->nloops; s.nloops++) {
         s.loop[s.nloops].index = index_name(m, p->loop[s.nloops].dim);

@@ -8,12 +8,13 @@
  * A group is a loop over `outer` dims with an inner loop over `inner` dims: pointwise ops, reductions over all of inner
  * (rows), and reductions over all of outer (columns), whose results are outputs of the group.  Groups grow along values
  * and between readers of one value, as long as there is no path between their ops through other ops.  A product is a
- * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), or its bias and
- * a residual (C = A B + b + x), with the slope of an activation (C = A B * f'(x)), or with others that multiply the
+ * group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)), with its bias
+ * and a residual (C = A B + b + x), with the slope of an activation (C = A B * f'(x)), or with others that multiply the
  * same left operand by weights (q, k, v): one product of more columns.
  */
 #include "fuse.h"
 
+#include "epilogue.h"
 #include "infer.h"
 #include "manager/pass.h"
 #include "simplify/cleanup.h"
@@ -23,7 +24,7 @@
 
 #include <string.h>
 
-bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
+static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
 
 /* --- Dims ---------------------------------------------------------------------------------- */
 
@@ -283,7 +284,34 @@ static void try_merge(Fusion *p, FusionGroup *a, FusionGroup *b)
         merge(p, a, b, as);
 }
 
-bool merge_after(Fusion *p, const Op *before, const Op *op)
+/* --- Epilogues ------------------------------------------------------------------------------ */
+
+static int count_readers(const Fusion *p, const Value *value)
+{
+    const Numbers *readers = map_get(&p->readers, value);
+    return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
+}
+
+/* Is each intermediate value from the product to `op` read only by the next op? */
+static bool is_chain(const Fusion *p, const Op *op, const Epilogue *epilogue)
+{
+    while (op != epilogue->dot) {
+        op = op_before(epilogue, op);
+        if (count_readers(p, result(op)) != 1)
+            return false;
+    }
+    return true;
+}
+
+/* A sum that only this op reads, and whose new value the function returns: memory.c can update it in place. */
+static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
+{
+    const Numbers *readers = map_get(&p->readers, sum);
+    return readers->count == 1 && p->ops[readers->at[0]] == op && !map_get(&p->returned, sum) &&
+           map_get(&p->returned, result(op));
+}
+
+static bool merge_after(Fusion *p, const Op *before, const Op *op)
 {
     FusionGroup *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
     as.product = true;
@@ -291,6 +319,48 @@ bool merge_after(Fusion *p, const Op *before, const Op *op)
         return false;
     merge(p, product, own, as);
     return true;
+}
+
+/* Adds to the group what multiplies the product by a slope.  No path leads around: the slope's only reader is the
+ * product's. */
+static void take_slope(Fusion *p, const Op *dot, const Tail *tail)
+{
+    const uint64_t stages = group_of(p, dot)->stages;
+    if (group_of(p, tail->slope)->stages == stages && group_of(p, tail->multiplied)->stages == stages &&
+        merge_after(p, dot, tail->slope))
+        merge_after(p, dot, tail->multiplied);
+}
+
+/* Adds bias and activation, or bias and residual, to the group: C = activation(A B + bias), C = A B + bias + x. */
+static void take_tail(Fusion *p, const Uses *uses, int i)
+{
+    const Op *dot = p->ops[i];
+    const bool is_free = info(dot)->family == PRODUCT && !group_of(p, dot)->epilogue;
+    Tail tail = is_free ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
+    if (tail.added && !is_worth_adding(p, tail.added, tail.residual))
+        tail.sum = tail.added = NULL;
+    if (tail.sum && !merge_after(p, dot, tail.sum))
+        return;
+    if (tail.added && merge_after(p, dot, tail.added))
+        group_of(p, dot)->epilogue = true;
+    if (tail.activation)
+        merge_after(p, dot, tail.activation);
+    if (tail.slope)
+        take_slope(p, dot, &tail);
+}
+
+/* Op i adds a product to a running sum: C += A B. */
+static void take_epilogue(Fusion *p, int i)
+{
+    Epilogue epilogue;
+    const Op *op = p->ops[i];
+    if (op->results.count != 1 || !find_epilogue(result(op), &epilogue) || !epilogue.added || epilogue.bias ||
+        !is_running_sum(p, epilogue.added, op) || !is_chain(p, op, &epilogue))
+        return;
+    for (const Op *part = op; part != epilogue.dot;)
+        if (!merge_after(p, part = op_before(&epilogue, part), op))
+            return;
+    group_of(p, op)->epilogue = true;
 }
 
 /* --- Growing ---------------------------------------------------------------------------------- */
@@ -318,7 +388,11 @@ static int nearest(const Numbers *readers, int i)
 
 static void grow_groups(Fusion *p)
 {
-    take_epilogues(p);
+    const Uses uses = find_uses(&p->m->arena, p->f);
+    for (int i = 0; i < p->n; i++)
+        take_epilogue(p, i);
+    for (int i = 0; i < p->n; i++)
+        take_tail(p, &uses, i);
     for (int i = 0; i < p->n; i++) /* along values */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
             try_merge(p, group_of(p, arg(p->ops[i], j)->def), final_group(p->group[i]));

@@ -1,5 +1,5 @@
 /* fuse.h -- shared by fuse.c (which ops become one kernel), fuse_order.c (their order), fuse_reach.c (paths between
- * groups), fuse_epilogue.c (what products compute of the ops after them) and outline.c (making the kernels). */
+ * groups) and outline.c (making the kernels). */
 #ifndef MPC_FUSE_H
 #define MPC_FUSE_H
 
@@ -54,14 +54,6 @@ FusionGroup *final_group(FusionGroup *g);             /* the group it has been m
 int op_number(const Fusion *p, const Op *op);         /* -1: not of this function */
 FusionGroup *group_of(const Fusion *p, const Op *op); /* NULL: none */
 
-bool is_fusible(const Op *op); /* may it be part of a loop? */
-
-/* Adds an op to the group of a product that it follows; false if something stands between them. */
-bool merge_after(Fusion *p, const Op *before, const Op *op);
-
-/* fuse_epilogue.c: adds to the groups of products what they compute besides. */
-void take_epilogues(Fusion *p);
-
 /* Is it a number, positions, or a comparison of them?  Kernels compute these rather than load them. */
 bool is_free(const Op *op);
 
@@ -85,6 +77,9 @@ void join_ranks(Fusion *p, int first, int second, int joined);
 /* matches.c: comparisons of values with their own extremes; would one kernel of both groups compute such a value? */
 void find_matches(Fusion *p);
 bool hides_match(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
+
+/* residual.c: should the product before `add` add the residual? */
+bool is_worth_adding(const Fusion *p, const Op *add, const Value *residual);
 
 /* Turns the ops of each group, which are contiguous, into a kernel and a call of it. */
 void outline_groups(Fusion *p);

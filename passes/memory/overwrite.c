@@ -29,12 +29,11 @@ bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value
            may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
 }
 
-/* Is the result this parameter plus a product, C += A B, of other operands? */
+/* Is the result this parameter plus a product: C += A B? */
 static bool adds_to(const Func *kernel, int result, int param)
 {
     Epilogue epilogue;
-    return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param] &&
-           uses_in(kernel, epilogue.added) == 1;
+    return find_epilogue(kernel->results.at[result], &epilogue) && epilogue.added == kernel->params.at[param];
 }
 
 bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
