@@ -14,6 +14,7 @@
 #include "tradeoffs.h"
 
 #include "cost/cost.h"
+#include "epilogue.h"
 #include "map.h"
 #include "recompute.h"
 #include "residuals.h"
