@@ -122,7 +122,8 @@ typedef struct {
     RtProductShape shape;
     int a, b, c, bias, at, before;
     int terms;  /* products that are added up in it: one with a longer sum */
-    int copied; /* index into call->args: initial value of C += A B, to be copied to C first; -1: none */
+    int copied; /* index into call->args: initial value of C += A B, to be copied to C first, unless the library adds to
+                   it where it is; -1: none */
     int nloops;
     struct {
         Name dim;

@@ -29,6 +29,7 @@ static void set_target(Module *m, const Options *o)
     m->takes = is_cuda(o) ? cuda_takes : kernels_take;
     m->scratch_stays = is_cuda(o) ? cuda_scratch_stays : NULL;
     m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
+    m->adds_residuals = is_cuda(o);
     m->fills_padding = is_cuda(o);
 }
 

@@ -20,17 +20,19 @@ static bool is_bias(const Op *dot, const Value *value)
     return good;
 }
 
-/* If `op` adds a term to the result of a product, notes it. */
+/* If `op` adds a term to the result of a product, or to that with a bias, notes it. */
 static bool takes_term(const Op *op, const Value *term, Epilogue *epilogue)
 {
     const Type *type = &result(op)->type;
-    if (epilogue->added || epilogue->bias || epilogue->activation || epilogue->slope)
+    if (epilogue->added || epilogue->activation || epilogue->slope)
         return false;
-    if (is_bias(epilogue->dot, term) && type_equal(&result(epilogue->dot)->type, type))
+    if (!epilogue->bias && is_bias(epilogue->dot, term) && type_equal(&result(epilogue->dot)->type, type))
         epilogue->bias = term;
     else if (!term->def && type_equal(&term->type, type) && same_dims(&result(epilogue->dot)->type, type))
         epilogue->added = term;
-    return epilogue->bias || epilogue->added;
+    else
+        return false;
+    return true;
 }
 
 static bool takes_activation(const Op *op, Epilogue *epilogue)
@@ -151,11 +153,33 @@ static const Op *sum_of(const Func *f, const Uses *uses, const Op *dot)
     return is_sum ? readers.loop : NULL;
 }
 
-bool adds_bias(const Func *f, const Uses *uses, const Op *op)
+/* The tensor that the only reader of the product, or of its sum with a bias, adds to it; NULL: it does not.  (A view
+ * lies as what it shows, not as the result.) */
+static const Value *residual_of(const Readers *readers, const Value *product)
 {
-    Epilogue epilogue;
-    return is_addition(op) && find_epilogue(result(op), &epilogue) && epilogue.bias &&
-           sum_of(f, uses, epilogue.dot) == op;
+    if (readers->loops != 1 || readers->is_stored || !is_addition(readers->loop))
+        return NULL;
+    const Value *term = arg(readers->loop, arg(readers->loop, 0) == product);
+    const Family family = term->def ? info(term->def)->family : CONTROL;
+    const bool is_residual = term != product && family != LEAF && family != VIEW &&
+                             type_equal(&term->type, &product->type) &&
+                             type_equal(&result(readers->loop)->type, &product->type);
+    return is_residual ? term : NULL;
+}
+
+const Op *product_continued(const Func *f, const Uses *uses, const Op *op)
+{
+    for (int i = 0; is_addition(op) && i < 2; i++) {
+        const Op *before = arg(op, i)->def;
+        Epilogue epilogue;
+        if (!find_epilogue(arg(op, i), &epilogue) || epilogue.added || epilogue.activation || epilogue.slope)
+            continue;
+        const Op *sum = sum_of(f, uses, epilogue.dot);
+        const Readers readers = readers_of(f, uses, arg(op, i));
+        if (sum == op || (before == (sum ? sum : epilogue.dot) && residual_of(&readers, arg(op, i))))
+            return before;
+    }
+    return NULL;
 }
 
 /* The product is multiplied by a slope, stored, and both intermediate values have no other reader. */
@@ -176,14 +200,17 @@ static void find_slope(const Module *m, const Func *f, const Uses *uses, const O
 Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
 {
     Tail tail = { .sum = sum_of(f, uses, dot) };
-    Readers readers = readers_of(f, uses, result(tail.sum ? tail.sum : dot));
+    const Value *product = result(tail.sum ? tail.sum : dot);
+    Readers readers = readers_of(f, uses, product);
     bool is_activation = readers.loops == 1 && info(readers.loop)->traits & ACTIVATES &&
                          !readers_of(f, uses, result(readers.loop)).loops && !result(dot)->type.partial;
     if (is_activation && (!readers.is_stored || info(readers.loop)->traits & m->keeps_before))
         tail.activation = readers.loop;
+    else if (m->adds_residuals && residual_of(&readers, product))
+        tail.added = readers.loop, tail.residual = residual_of(&readers, product);
     else if (!readers.is_stored)
         tail.sum = NULL;
-    if (!tail.sum && !tail.activation)
+    if (!tail.sum && !tail.activation && !tail.added)
         find_slope(m, f, uses, dot, &tail);
     return tail;
 }

@@ -1,5 +1,5 @@
-/* epilogue.h -- operations on the result of a product before it is stored: C += A B, C = activation(A B + bias), or
- * C = A B * slope(before).
+/* epilogue.h -- operations on the result of a product before it is stored: C = added + A B + bias, C = activation(A B +
+ * bias), or C = A B * slope(before).
  *
  * A bias is a row that is added to all rows: its dims are those of the right operand alone, which are the last dims of
  * the result.  Activations and slopes are the ops that ops.def marks.
@@ -11,8 +11,8 @@
 
 typedef struct {
     const Op *dot;
-    const Value *added;   /* C: a parameter of the function, of the result's type; NULL: none */
-    const Value *bias;    /* NULL: none */
+    const Value *added; /* a running sum or a residual: a parameter of the function, of the result's type; NULL: none */
+    const Value *bias;  /* NULL: none */
     const Op *activation; /* of that; NULL: none */
     const Op *slope;      /* of an activation; NULL: none */
     const Value *before;  /* the operand of the activation or of the slope, if there is one */
@@ -30,12 +30,15 @@ int find_terms(const Value *result, Epilogue terms[MAX_TERMS]);
 /* The previous op of the epilogue, one step from `op` towards the dot. */
 const Op *op_before(const Epilogue *epilogue, const Op *op);
 
-/* Does the op add a bias to a product that nothing else in f reads?  uses: those of f. */
-bool adds_bias(const Func *f, const Uses *uses, const Op *op);
+/* If the op adds a bias or a residual to a product that nothing else in f reads: the op before it, a dot or the
+ * addition of a bias.  NULL: it does not.  uses: those of f. */
+const Op *product_continued(const Func *f, const Uses *uses, const Op *op);
 
-/* The ops of f after a dot that its product should compute. */
+/* The ops of f after a dot that its product should compute; a residual only if it and the sum are stored anyway. */
 typedef struct {
     const Op *sum, *activation;   /* NULL: none */
+    const Op *added;              /* adds a residual to the product or to `sum`; NULL: none */
+    const Value *residual;        /* that one */
     const Op *slope, *multiplied; /* the slope, and the product with it; NULL: none */
 } Tail;
 

@@ -324,7 +324,7 @@ typedef struct Module {
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     int64_t (*scratch_bytes)(struct Module *, const Op *); /* of the target's kernel for the op; NULL: none */
     unsigned keeps_before; /* traits: activations whose operand its products write, slopes that they multiply by */
-    bool fills_padding;    /* products want sizes in memory, see full dims */
+    bool adds_residuals, fills_padding; /* products add them; products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
     bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of a kernel's or
                                                                     LIBRARY op's operands and results?  Else it sets

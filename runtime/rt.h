@@ -283,7 +283,7 @@ typedef struct {
 /* The whole trainer: options, data, loop, checkpoints.  Returns the exit status. */
 int rt_main(int argc, char **argv, const RtProgram *program);
 
-/* --- Products: C = A B, C += A B, C = activation(A B + bias), or C = A B * slope(at) -----------
+/* --- Products: C = A B, C += A B, C = activation(A B + bias), C = A B + bias + to, or C = A B * slope(at) -----------
  *
  * A is [M, K] and B is [K, N] as `batch` matrices each; one of the strides of rows and columns is 1, the other is
  * arbitrary (a transposed operand has row stride 1).  Sums in f32.  A product is created once (rt_product_create, in
@@ -306,7 +306,7 @@ typedef struct {
     } a, b, c;
     int64_t block;     /* of A and B so many neighbours along k are numbers of e4m3 times one power of two; 0: they are
                           not */
-    bool accumulate;   /* C += A B instead of C = A B */
+    bool accumulate;   /* C += A B instead of C = A B; or A B is added to another matrix, see rt_product_added */
     RtCounted counted; /* without bias and activation */
     bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */
     RtActivation activation;
@@ -324,6 +324,9 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c);
 
 /* With a bias, an activation or both; NULL for absent ones. */
 void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c);
+
+/* With a bias, or NULL, and `to` instead of what is in C, of C's type and strides; on a GPU only. */
+void rt_product_added(Rt *rt, int id, const void *a, const void *b, const void *bias, const void *to, void *c);
 
 /* With a slope, at elements of C's type and strides; on a GPU only. */
 void rt_product_slope(Rt *rt, int id, const void *a, const void *b, const void *at, void *c);

@@ -142,6 +142,17 @@ static const char **operands_of_product(FuncText *t, const Op *op, const Product
     return operands;
 }
 
+/* Puts what the product adds to into C, unless the target's library reads it where it is. */
+static void write_copy(FuncText *t, const Op *op, Product *p, const char *const operands[])
+{
+    if (p->copied < 0 || (t->h->dialect->adds_apart && !p->naive && !p->shape.counted))
+        return;
+    write_statement(t, place_text(t->h->m, op),
+                    t->h->dialect->copy(t->h->m, operands[op->args.count + p->c], operands[p->copied],
+                                        own_bytes(t, &op->results.at[p->c]->type)));
+    p->copied = -1;
+}
+
 static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
 {
     Module *m = t->h->m;
@@ -151,11 +162,8 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
         Product *p = &products[i];
         int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);
         const char **operands = operands_of_product(t, op, p);
-        if (p->copied >= 0)
-            write_statement(t, place_text(m, op),
-                            t->h->dialect->copy(m, operands[op->args.count + p->c], operands[p->copied],
-                                                own_bytes(t, &op->results.at[p->c]->type)));
         const char *unfused = t->h->dialect->unfused(t, op, i, p);
+        write_copy(t, op, p, operands);
         Statement call = p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
                                   : product_call(m, p, find_product(t->h, &p->shape, unfused), op, operands);
         write_traced(t, op, row, call);

@@ -202,6 +202,7 @@ const Dialect cuda_dialect = {
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
     .unfused = unfused_launch,
+    .adds_apart = true,
     .copy = copy_statement,
     .zero = zero_statement,
     .copy_rows = copy_rows_statement,

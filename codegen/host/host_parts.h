@@ -217,6 +217,7 @@ struct Dialect {
     /* The name of the launch that computes the epilogue of product `number` if the library does not; NULL: none.  Sets
      * what the product computes for an earlier op. */
     const char *(*unfused)(FuncText *t, const Op *op, int number, Product *product);
+    bool adds_apart; /* the library adds to what lies elsewhere than its result */
     char *(*copy)(Module *m, const char *to, const char *from, const char *bytes);
     char *(*zero)(Module *m, const char *at, const char *bytes);
     char *(*copy_rows)(Module *m, const RowsCopy *copy);

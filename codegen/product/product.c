@@ -277,6 +277,7 @@ static bool check_product(Module *m, const Op *call, const Product *p)
            covers(m, call, call->results.at[p->c], p, c, &made) &&
            (p->before < 0 || covers(m, call, call->results.at[p->before], p, c, &made)) &&
            (p->at < 0 || covers(m, call, arg(call, p->at), p, c, &made)) &&
+           (p->copied < 0 || covers(m, call, arg(call, p->copied), p, c, &made)) &&
            (p->bias < 0 || covers(m, call, arg(call, p->bias), p, bias, &row));
 }
 

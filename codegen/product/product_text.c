@@ -59,7 +59,7 @@ static char *step(Module *m, const char *index, int64_t stride)
                        : arena_text(&m->arena, " + %s * %" PRId64, index, stride);
 }
 
-enum { A, B, C, BIAS, AT };
+enum { A, B, C, BIAS, LIKE_C };
 
 static char *moved(Module *m, const Product *p, int operand, const Value *value, const char *text)
 {
@@ -81,7 +81,7 @@ static char *moved_result(Module *m, const Product *p, int result, const Op *cal
 
 Statement product_call(Module *m, const Product *p, int id, const Op *call, const char *const operand[])
 {
-    bool is_plain = !p->shape.has_bias && !p->shape.activation;
+    bool is_plain = !p->shape.has_bias && !p->shape.activation && p->copied < 0;
     const char **items = NEW_ARRAY(&m->arena, const char *, 7);
     int count = 0;
     items[count++] = "rt";
@@ -92,16 +92,19 @@ Statement product_call(Module *m, const Product *p, int id, const Op *call, cons
         items[count++] = p->sums;
         items[count++] = p->scratch ? p->scratch : "NULL";
     } else if (p->slope) {
-        items[count++] = moved(m, p, AT, arg(call, p->at), operand[p->at]);
+        items[count++] = moved(m, p, LIKE_C, arg(call, p->at), operand[p->at]);
     } else if (!is_plain) {
         items[count++] = p->bias < 0 ? "NULL" : moved(m, p, BIAS, arg(call, p->bias), operand[p->bias]);
-        items[count++] = p->before < 0 ? "NULL" : moved_result(m, p, p->before, call, operand);
+        items[count++] = p->copied >= 0   ? moved(m, p, LIKE_C, arg(call, p->copied), operand[p->copied])
+                         : p->before >= 0 ? moved_result(m, p, p->before, call, operand)
+                                          : "NULL";
     }
     items[count++] = moved_result(m, p, p->c, call, operand);
-    const char *function = p->sums    ? "rt_product_sums"
-                           : is_plain ? "rt_product"
-                           : p->slope ? "rt_product_slope"
-                                      : "rt_product_with";
+    const char *function = p->sums          ? "rt_product_sums"
+                           : is_plain       ? "rt_product"
+                           : p->slope       ? "rt_product_slope"
+                           : p->copied >= 0 ? "rt_product_added"
+                                            : "rt_product_with";
     Statement s = { .function = function, .count = count, .operand = items };
     for (; s.nloops < p->nloops; s.nloops++) {
         s.loop[s.nloops].index = index_name(m, p->loop[s.nloops].dim);

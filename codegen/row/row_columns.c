@@ -87,8 +87,8 @@ static void write_own_iteration(RowKernel *k, int region, int nown, FILE *out)
     for (int i = 0; i < k->nsinks; i++)
         if (is_column_of(k, i, region))
             write_start(k, &k->sink[i],
-                        arena_text(&k->m->arena, "_Alignas(64) %s %s[%" PRId64 "];\n", type_of(&k->sink[i]), k->sink[i].name,
-                                   sum_count(k, &k->sink[i])),
+                        arena_text(&k->m->arena, "_Alignas(64) %s %s[%" PRId64 "];\n", type_of(&k->sink[i]),
+                                   k->sink[i].name, sum_count(k, &k->sink[i])),
                         out);
     Text row;
     open_text(&row);

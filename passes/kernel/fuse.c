@@ -302,10 +302,10 @@ static int nearest(const Numbers *readers, int i)
 static void grow_groups(Fusion *p)
 {
     const Uses uses = find_uses(&p->m->arena, p->f);
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n; i++)
         take_sum(p, i);
+    for (int i = 0; i < p->n; i++)
         take_tail(p, &uses, i);
-    }
     for (int i = 0; i < p->n; i++) /* along values */
         for (int j = 0; p->group[i] && j < p->ops[i]->args.count; j++)
             try_merge(p, group_of(p, arg(p->ops[i], j)->def), final_group(p->group[i]));

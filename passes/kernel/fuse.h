@@ -11,17 +11,17 @@
 typedef struct FusionGroup {
     int index; /* its index in the order */
     bool product;
-    int adds;                   /* how many products are added up, to each other or to a running sum; 0: none is */
-    bool beside;                /* sums of operands of products that are one */
-    bool has_inner;             /* inner dims are determined by a reduction */
-    bool updates;               /* an op of it overwrites old state */
-    Type space;                 /* all dims */
-    Names inner;                /* if has_inner */
-    int last;                   /* the last of its ops in the list of siblings */
-    int size;                   /* how many ops */
-    int64_t step;               /* of its ops that have one; 0: none has */
-    int values;                 /* operands and results of its kernel, or more than these */
-    uint64_t stages;            /* of a pipeline, that run it: all of its ops */
+    int adds;        /* how many products, and a residual, are added up; 1: one to a running sum; 0: none is */
+    bool beside;     /* sums of operands of products that are one */
+    bool has_inner;  /* inner dims are determined by a reduction */
+    bool updates;    /* an op of it overwrites old state */
+    Type space;      /* all dims */
+    Names inner;     /* if has_inner */
+    int last;        /* the last of its ops in the list of siblings */
+    int size;        /* how many ops */
+    int64_t step;    /* of its ops that have one; 0: none has */
+    int values;      /* operands and results of its kernel, or more than these */
+    uint64_t stages; /* of a pipeline, that run it: all of its ops */
     struct FusionGroup *merged; /* merged into this one */
     struct FusionGroup *apart;  /* the last group to which there was a path through other nodes ... */
     int between;                /* ... one op on that path */
@@ -102,6 +102,9 @@ void join_ranks(Fusion *p, int first, int second, int joined);
 /* matches.c: comparisons of values with their own extremes; would one kernel of both groups compute such a value? */
 void find_matches(Fusion *p);
 bool hides_match(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
+
+/* residual.c: should the product before `add` add the residual? */
+bool is_worth_adding(const Fusion *p, const Op *add, const Value *residual);
 
 /* Turns the ops of each group, which are contiguous, into a kernel and a call of it. */
 void outline_groups(Fusion *p);

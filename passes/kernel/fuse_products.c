@@ -1,9 +1,10 @@
 /* fuse_products.c -- which ops are computed with a product, and which products are one kernel.
  *
  * A product is a group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)),
- * with the slope of an activation (C = A B * f'(x)), with others that it is added to (C = A B + D E, as the gradient of
- * what several products read), or with others that read one of its operands: of the same left operand with weights
- * (q, k, v), or sums over the rows of the same right operand (the gradients of these weights).
+ * with its bias and a residual (C = A B + b + x), with the slope of an activation (C = A B * f'(x)), with others that
+ * it is added to (C = A B + D E, as the gradient of what several products read), or with others that read one of its
+ * operands: of the same left operand with weights (q, k, v), or sums over the rows of the same right operand (the
+ * gradients of these weights).
  */
 #include "fuse.h"
 
@@ -87,13 +88,18 @@ static void take_slope(Fusion *p, const Op *dot, const Tail *tail)
         merge_after(p, dot, tail->multiplied);
 }
 
-/* Adds bias and activation to the group: C = activation(A B + bias). */
+/* Adds bias and activation, or bias and residual, to the group: C = activation(A B + bias), C = A B + bias + x. */
 void take_tail(Fusion *p, const Uses *uses, int i)
 {
     const Op *dot = p->ops[i];
-    Tail tail = info(dot)->family == PRODUCT ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
+    const bool is_free = info(dot)->family == PRODUCT && !group_of(p, dot)->adds;
+    Tail tail = is_free ? find_tail(p->m, p->f, uses, dot) : (Tail){ 0 };
+    if (tail.added && !is_worth_adding(p, tail.added, tail.residual))
+        tail.sum = tail.added = NULL;
     if (tail.sum && !merge_after(p, dot, tail.sum))
         return;
+    if (tail.added && merge_after(p, dot, tail.added))
+        group_of(p, dot)->adds = 2;
     if (tail.activation)
         merge_after(p, dot, tail.activation);
     if (tail.slope)
@@ -119,7 +125,7 @@ void take_sum(Fusion *p, int i)
     const Op *op = p->ops[i];
     const int count = op->results.count == 1 ? find_terms(result(op), term) : 0;
     const Value *added = count ? term[0].added : NULL;
-    if ((count > 1 || added) && (!added || is_running_sum(p, added, op)) && is_chain(p, op, added) &&
+    if ((count > 1 || (added && !term[0].bias)) && (!added || is_running_sum(p, added, op)) && is_chain(p, op, added) &&
         merge_before(p, op, added))
         group_of(p, op)->adds = count;
 }

@@ -7,8 +7,8 @@
  *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174); the loops of a layer run again, too
  *   auto       saves the values that the module lists (Module.saved), as chosen with tradeoffs.c
  *
- * A bias belongs to its product.  A loop that runs again has a body of its own, a copy that still saves what the loop's
- * backward reads: for one layer at a time.
+ * A bias belongs to its product, and so does a residual: their sum is saved.  A loop that runs again has a body of its
+ * own, a copy that still saves what the loop's backward reads: for one layer at a time.
  *
  *   func @h.fwd ... saves(%u, %g)          func @h.fwd ... saves(%u)
  *   func @h.bwd(%d, %u, %g) {              func @h.bwd(%d, %u) {
@@ -135,7 +135,7 @@ int carried_of(const Module *m, const Func *f)
 
 Family family_for_cost(const Func *f, const Uses *uses, const Op *op)
 {
-    return adds_bias(f, uses, op) ? PRODUCT : info(op)->family;
+    return product_continued(f, uses, op) ? PRODUCT : info(op)->family;
 }
 
 static bool is_loop(const Op *op) { return info(op)->family == CONTROL && op->attrs.dims.count; }

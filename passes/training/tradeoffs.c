@@ -14,6 +14,7 @@
 #include "tradeoffs.h"
 
 #include "cost/cost.h"
+#include "epilogue.h"
 #include "map.h"
 #include "recompute.h"
 #include "residuals.h"
@@ -157,13 +158,10 @@ static void add_op(Space *space, Module *m, const RankFunc *split, const Uses *u
                         times * flops_of(m, split, op),
                         family != CONTROL && (!costly || is_layer(m, space->fwd)),
                         true };
-    if (family == PRODUCT && info(op)->family != PRODUCT && choice->repeats)
-        for (int i = 0; i < op->args.count; i++) { /* the product stores only the sum */
-            int number = number_of(space, arg(op, i));
-            for (int j = 0; j < space->nchoices && number >= 0; j++)
-                if (space->choice[j].op && arg(op, i)->def == space->choice[j].op)
-                    space->choice[j].saves = false;
-        }
+    const Op *before = choice->repeats ? product_continued(space->fwd, uses, op) : NULL;
+    for (int j = 0; j < space->nchoices && before; j++)
+        if (space->choice[j].op == before)
+            space->choice[j].saves = false; /* the product stores only the sum */
     if (family == LEAF)
         choice->flops = 0, choice->saves = false;
     add_values(space, m, split, &op->results);

@@ -115,7 +115,8 @@ void rt_eight_free(const struct RtGpuProducts *all, Product *p)
 
 bool rt_eight_is_used(const Product *p, const Pointers *at)
 {
-    const uintptr_t all = (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->c | (uintptr_t)at->before;
+    const uintptr_t all =
+        (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->to | (uintptr_t)at->c | (uintptr_t)at->before;
     return p->eight && p->eight->is_used && all % UNIT == 0;
 }
 
@@ -147,8 +148,8 @@ cublasStatus_t rt_eight_run(Rt *rt, const Product *p, const Pointers *at)
     return all->cublasLtMatmul(all->handle, eight->request.description, &one,
                                rt->gpu->encode_space + eight->operand[A].codes, eight->operand[A].layout,
                                rt->gpu->encode_space + eight->operand[B].codes, eight->operand[B].layout,
-                               p->shape.accumulate ? &one : &zero, at->c, p->layout[C], at->c, p->layout[C],
-                               &eight->algorithm, rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
+                               p->shape.accumulate ? &one : &zero, at->to ? at->to : at->c, p->layout[C], at->c,
+                               p->layout[C], &eight->algorithm, rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
 }
 
 /* Sets where scales are, and finds a kernel; false if there is none. */

@@ -222,7 +222,7 @@ void rt_product_create(Rt *rt, int id, RtProductShape shape)
 /* The number of the largest power of two that divides all addresses: 0 for LEAST_ALIGNMENT. */
 static int alignment_of(const Pointers *at)
 {
-    uintptr_t all = (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->bias | (uintptr_t)at->at |
+    uintptr_t all = (uintptr_t)at->a | (uintptr_t)at->b | (uintptr_t)at->bias | (uintptr_t)at->to | (uintptr_t)at->at |
                     (uintptr_t)at->before | (uintptr_t)at->sums | (uintptr_t)at->c;
     int number = 0;
     while (number < ALIGNMENTS - 1 && all % ((uintptr_t)LEAST_ALIGNMENT << (number + 1)) == 0)
@@ -286,9 +286,9 @@ cublasStatus_t rt_product_run(Rt *rt, const Product *p, const Request *request, 
     const struct RtGpuProducts *all = rt->gpu->products;
     const float one = 1, zero = 0;
     return all->cublasLtMatmul(all->handle, request->description, &one, p->swapped ? at->b : at->a, p->layout[A],
-                               p->swapped ? at->a : at->b, p->layout[B], p->shape.accumulate ? &one : &zero, at->c,
-                               p->layout[C], at->c, p->layout[C], algorithm, rt->gpu->product_space, WORKSPACE,
-                               rt->gpu->compute);
+                               p->swapped ? at->a : at->b, p->layout[B], p->shape.accumulate ? &one : &zero,
+                               at->to ? at->to : at->c, p->layout[C], at->c, p->layout[C], algorithm,
+                               rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
 }
 
 static cublasStatus_t multiply(Rt *rt, const Product *p, Request *request, const Pointers *at)
@@ -340,6 +340,28 @@ static void run_unfused_epilogue(Rt *rt, const RtProductShape *s, const Pointers
 
 static int64_t bytes_of(RtType type) { return type == RT_F32 ? 4 : 2; }
 
+/* Row by row: what is between C's rows is not the product's. */
+static void copy_added(Rt *rt, const Product *p, const Pointers *at)
+{
+    const RtProductShape *s = &p->shape;
+    const int64_t bytes = bytes_of(s->c.type), rows = p->swapped ? s->m : s->n;
+    const int64_t row = (p->swapped ? s->n : s->m) * bytes,
+                  pitch = most((p->swapped ? s->c.row : s->c.column) * bytes, row);
+    for (int64_t i = 0; i < s->batch; i++)
+        rt_copy_rows(rt, (char *)at->c + i * s->c.batch * bytes, pitch, (const char *)at->to + i * s->c.batch * bytes,
+                     pitch, row, rows);
+}
+
+/* A kernel of cuBLASLt may add only to what is in C (CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT). */
+static cublasStatus_t multiply_plain(Rt *rt, Product *p, const Pointers *at)
+{
+    const cublasStatus_t status = multiply(rt, p, &p->plain, at);
+    if (status == CUBLAS_STATUS_SUCCESS || !at->to)
+        return status;
+    copy_added(rt, p, at);
+    return multiply(rt, p, &p->plain, &(Pointers){ .a = at->a, .b = at->b, .c = at->c });
+}
+
 /* Sums first: they may have their scratch where C will be. */
 static void run_unfused_sums(Rt *rt, const RtProductShape *s, const Pointers *at)
 {
@@ -371,8 +393,8 @@ void rt_product_queue(Rt *rt, Product *p, const Pointers *at)
         return;
     if (s->sums)
         run_unfused_sums(rt, s, at);
-    const Pointers plain = { .a = at->a, .b = at->b, .c = s->keeps_before ? at->before : at->c };
-    cublasStatus_t status = in_eight ? rt_eight_run(rt, p, &plain) : multiply(rt, p, &p->plain, &plain);
+    const Pointers plain = { .a = at->a, .b = at->b, .to = at->to, .c = s->keeps_before ? at->before : at->c };
+    cublasStatus_t status = in_eight ? rt_eight_run(rt, p, &plain) : multiply_plain(rt, p, &plain);
     if (status != CUBLAS_STATUS_SUCCESS)
         refuse(rt->gpu->products, s, "multiply", (int)status);
     if (has_epilogue(s) && !s->sums)
@@ -398,6 +420,11 @@ void rt_product(Rt *rt, int id, const void *a, const void *b, void *c)
 void rt_product_with(Rt *rt, int id, const void *a, const void *b, const void *bias, void *before, void *c)
 {
     run(rt, id, (Pointers){ .a = a, .b = b, .bias = bias, .before = before, .c = c });
+}
+
+void rt_product_added(Rt *rt, int id, const void *a, const void *b, const void *bias, const void *to, void *c)
+{
+    run(rt, id, (Pointers){ .a = a, .b = b, .bias = bias, .to = to, .c = c });
 }
 
 void rt_product_slope(Rt *rt, int id, const void *a, const void *b, const void *at, void *c)

@@ -55,7 +55,7 @@ typedef struct {
 
 /* The addresses of operands in one run. */
 typedef struct {
-    const void *a, *b, *bias, *at;
+    const void *a, *b, *bias, *to, *at; /* to: NULL: c, if the product is added to anything */
     void *before, *sums, *scratch, *c;
 } Pointers;
 

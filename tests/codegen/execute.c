@@ -192,6 +192,7 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
             if (products[i].copied >= 0)
                 fprintf(run, "memcpy(%s, %s, %" PRId64 ");\n", operands[op->args.count + products[i].c],
                         operands[products[i].copied], local_bytes(m, &op->results.at[products[i].c]->type));
+            products[i].copied = -1;
             if (products[i].naive) {
                 write_kernel(m, naive_product_text(m, &products[i], op), product, functions);
                 write_run(m, naive_product_call(m, &products[i], product, op, operands), run);

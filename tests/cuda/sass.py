@@ -20,7 +20,7 @@ PROGRAMS = [("gpt2", "bf16", ()), ("llama", "bf16", ("-D", "head=128")), ("gpt2"
 WIDE = [("attend(_v2)?", 4),       # y; and lse, for the rows of a thread
         ("attend_grad_[23]", 0),   # dk and dv; dq
         (r"rope(_v\d)?_2", 0),
-        ("h_mlp_epilogue", 0), ("x_2_v2", 0), ("h", 0), ("h_x", 0), ("h_ln_1", 0), ("h_attn_norm", 0)]
+        ("h_mlp_epilogue", 0), ("x_2_v2", 0), ("h_ln_1", 0), ("h_ln_2", 0), ("h_attn_norm", 0), ("h_mlp_norm", 0)]
 
 
 def cubin(text, architecture):

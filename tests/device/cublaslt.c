@@ -4,7 +4,8 @@
  * With EMULATED_EPILOGUES=none no kernel has one, with EMULATED_EPILOGUES=unknown the library does not know them, with
  * EMULATED_EPILOGUES=late they fail only at run time, with EMULATED_EPILOGUES=wrong they change the sign of what they
  * activate, with EMULATED_EPILOGUES=slopes that of where they take a slope, and with EMULATED_EPILOGUES=sums they say
- * twice the sums of an operand.
+ * twice the sums of an operand.  With EMULATED_EPILOGUES=inplace kernels add only to what is in their result, and with
+ * EMULATED_EPILOGUES=residuals they add what is elsewhere twice.
  *
  * Numbers of 8 bits, e4m3, have a scale for each 128 terms of a row or column
  * (CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F). With EMULATED_FP8=none no kernel takes them, with EMULATED_FP8=unknown the
@@ -207,6 +208,18 @@ static void check_epilogue(const Description *d, const Layout *c)
     must(d->aux_type == (int32_t)c->type, "gelu's operand has the result's type");
 }
 
+static int64_t bytes_of(const Layout *l)
+{
+    return ((l->batch - 1) * l->stride + (l->columns - 1) * l->leading + l->rows) * element_bytes(l->type);
+}
+
+/* What its documentation asks of C and D: they are one matrix, or lie apart. */
+static void check_added(const Layout *c, const char *added, const Layout *d, const char *made)
+{
+    must(memcmp(c, d, sizeof *c) == 0, "no layout of C but D's is emulated");
+    must(added == made || added + bytes_of(c) <= made || made + bytes_of(d) <= added, "C and D overlap");
+}
+
 /* What its documentation asks of numbers of 8 bits. */
 static void check_eight_bits(const Description *d, const Layout *const layout[3])
 {
@@ -264,8 +277,9 @@ const char *cublasLtGetStatusString(cublasStatus_t status) { return "emulated cu
 
 typedef struct {
     Description description;
-    Layout layout[3];
+    Layout layout[3]; /* of A, B and D; C's is D's */
     char *operand[3];
+    const char *added; /* C */
     float beta;
     int64_t kernel;
 } Product;
@@ -354,6 +368,8 @@ static void multiply(const Product *p, int64_t turn)
 {
     const Description *d = &p->description;
     const Layout *c = &p->layout[2];
+    const char *added = p->added + turn * c->stride * element_bytes(c->type);
+    const bool is_apart = p->added != p->operand[2];
     char *at[3], *aux = has_aux(d) ? d->aux + turn * d->aux_stride * element_bytes(c->type) : NULL;
     for (int i = 0; i < 3; i++)
         at[i] = p->operand[i] + turn * p->layout[i].stride * element_bytes(p->layout[i].type);
@@ -365,7 +381,7 @@ static void multiply(const Product *p, int64_t turn)
             for (int64_t q = 0; q < k; q++)
                 sum += a[i * k + q] * b[j * k + q];
             if (p->beta != 0)
-                sum += p->beta * load(c, at[2], i + j * c->leading);
+                sum += p->beta * load(c, added, i + j * c->leading) * (is_apart && epilogues_are("residuals") ? 2 : 1);
             if (has_bias(d))
                 sum += load(c, d->bias, i);
             if (d->epilogue == CUBLASLT_EPILOGUE_DGELU)
@@ -442,14 +458,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     Product p = { *(Description *)description,
                   { *(Layout *)a_layout, *(Layout *)b_layout, *(Layout *)d_layout },
                   { (char *)(uintptr_t)a, (char *)(uintptr_t)b, d },
+                  c,
                   *(const float *)beta,
                   (int64_t)algorithm->data[0] };
+    check_added((Layout *)c_layout, c, &p.layout[2], d);
     if (p.description.epilogue > CUBLASLT_EPILOGUE_DEFAULT && epilogues_are("late"))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (c != d && epilogues_are("inplace"))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     check_epilogue(&p.description, &p.layout[2]);
     must(algorithm->data[0] != UINT64_MAX, "a result whose state is not success has no kernel");
     load_kernel(description);
     note_choice(&p, stream);
     emulated_enqueue(stream, work_product, &p, sizeof p);
-    return c == d ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
 }

@@ -109,7 +109,7 @@ def test_index_out_of_range(graph, compiled, data, tmp_path):
 
 
 @emulated
-@pytest.mark.parametrize("how", ["none", "unknown", "late"])
+@pytest.mark.parametrize("how", ["none", "unknown", "late", "inplace"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_epilogues_that_cublaslt_does_not_have(how, precision, compiled, data, tmp_path):
     """Kernels of ours do what it leaves."""
