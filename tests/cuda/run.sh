@@ -12,7 +12,9 @@ export BUILD=${BUILD:-build}/cuda
 if [ -z "${PROGRAMS:-}" ]; then
     tests/cuda/build.sh
     "$BUILD/test_emulator" "$BUILD/bad_kernels.so"
+    "$BUILD/test_bad_hopper" "$BUILD/bad_hopper.so"
     "$BUILD/test_counted" "$BUILD/counted_kernels.so"
+    "$BUILD/test_hopper" "$BUILD/hopper_kernels.so"
 fi
 models=$(mktemp -d)
 trap 'rm -rf "$models"' EXIT
