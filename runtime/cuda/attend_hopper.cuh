@@ -17,13 +17,14 @@
 #include <machine_hopper.cuh>
 
 #include "attend.cuh"
+#include "hopper.h"
 
 /* Slots for tiles: that of keys and that of values follow each other. */
 template <int D> struct RtHopperTiles {
-    static constexpr int GROUPS = 2, ROWS = 64, QUERIES = GROUPS * ROWS;
+    static constexpr int GROUPS = 2, ROWS = RT_HOPPER_ROWS, QUERIES = GROUPS * ROWS;
     static constexpr int GROUP = 128, THREADS = (GROUPS + 1) * GROUP, USERS = GROUPS * GROUP;
-    static constexpr int BOX = 64, BOXES = (D + BOX - 1) / BOX, WIDE = BOX * BOXES;
-    static constexpr int KEYS = WIDE <= 128 ? 128 : 64, STAGES = 2, SLOTS = 2 * STAGES;
+    static constexpr int BOX = RT_HOPPER_BOX, BOXES = (D + BOX - 1) / BOX, WIDE = BOX * BOXES;
+    static constexpr int KEYS = RT_HOPPER_KEYS(D), STAGES = 2, SLOTS = 2 * STAGES;
     static constexpr int OWN = ROWS * (WIDE + 8); /* elements of a group's queries, and later of its results */
     static constexpr int TILE = KEYS * WIDE;      /* elements of keys, or of values */
     static constexpr int BOUNDARY = 1024;         /* of tiles, in bytes */
@@ -288,9 +289,10 @@ RT_INLINE void rt_hopper_attend(const RtHopperShared<D, T> at, T *y, float *lse,
 
 /* --- The kernel ---------------------------------------------------------------------------------- */
 
+/* The arguments are those of rt_attend; there is no bias, no sinks, no segments. */
 template <int D, typename T>
-RT_INLINE void rt_attend_hopper(const RtTensorMap &q, const RtTensorMap &k, const RtTensorMap &v, T *y, float *lse,
-                                const RtAttend s)
+RT_INLINE void rt_attend_hopper(const RtTensorMap &q, const RtTensorMap &k, const RtTensorMap &v, const float *,
+                                const float *, const int32_t *, const int32_t *, T *y, float *lse, const RtAttend s)
 {
     using Tiles = RtHopperTiles<D>;
     RT_DYNAMIC_SHARED(memory);

@@ -14,11 +14,12 @@
 #define RT_HOPPER
 #endif
 
-/* A tensor in global memory and the shape of boxes that are copied from it, made by the host: CUtensorMap.  A kernel's
- * parameter is `const __grid_constant__ RtTensorMap`. */
+/* A tensor in global memory and the shape of boxes that are copied from it, made by the host: CUtensorMap.  Where it
+ * lies matters to the machine: a kernel's parameter is RT_TENSOR_MAP. */
 struct alignas(64) RtTensorMap {
     uint64_t bits[16];
 };
+#define RT_TENSOR_MAP const __grid_constant__ RtTensorMap
 
 /* The number, of which the compiler then knows nothing. */
 RT_INLINE int rt_unknown(int x)

@@ -133,7 +133,7 @@ template <Kind KIND> RT_INLINE void kernel(const RtTensorMap &x, float *y)
 }
 
 #define KERNEL(name, is_good)                                                                                          \
-    extern "C" __global__ void name##_kernel(const __grid_constant__ RtTensorMap x, float *y) { kernel<name>(x, y); }  \
+    extern "C" __global__ void name##_kernel(RT_TENSOR_MAP x, float *y) { kernel<name>(x, y); }  \
     extern "C" void name##_emulated(void **arguments) { emulator_call(name##_kernel, arguments); }
 #include "bad_hopper.def"
 #undef KERNEL

@@ -22,12 +22,12 @@ constexpr RtAttend shape_of(int feature, int batch, int queries, int keys, int h
 }
 
 #define CASE(name, type, feature, ...)                                                                                 \
-    extern "C" __global__ void name##_kernel(const __grid_constant__ RtTensorMap q,                                    \
-                                             const __grid_constant__ RtTensorMap k,                                    \
-                                             const __grid_constant__ RtTensorMap v, rt_##type *y, float *lse)          \
+    extern "C" __global__ void name##_kernel(RT_TENSOR_MAP q,                                    \
+                                             RT_TENSOR_MAP k,                                    \
+                                             RT_TENSOR_MAP v, rt_##type *y, float *lse)          \
     {                                                                                                                  \
         constexpr RtAttend shape = shape_of(feature, __VA_ARGS__);                                                     \
-        rt_attend_hopper<feature>(q, k, v, y, lse, shape);                                                             \
+        rt_attend_hopper<feature>(q, k, v, RT_NO_LOGITS, RT_NO_LOGITS, RT_NO_SEGMENT, RT_NO_SEGMENT, y, lse, shape);                                                             \
     }                                                                                                                  \
     extern "C" void name##_emulated(void **arguments) { emulator_call(name##_kernel, arguments); }                     \
     extern "C" const int name##_shared = RtHopperTiles<feature>::BYTES;

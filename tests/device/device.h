@@ -18,6 +18,8 @@
  *   EMULATED_ARCHITECTURE=N   compute capability (90), and bytes of shared memory of a block:
  *   EMULATED_SHARED=N         (232448)
  *   EMULATED_NAME=TEXT        the GPU's name ("emulated")
+ *   EMULATED_MAPS=none        the driver cannot make tensor maps; wrong: it makes those of other rows
+ *   EMULATED_SLOW_KERNELS=PATTERN  kernels whose names match take 1000 seconds longer, by events
  *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded (for more of products: cublaslt.c)
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
  *   EMULATED_NODES=FILE       for the nodes of the largest graph, and those of all
@@ -49,6 +51,9 @@ void emulated_forget_waits(void); /* of the processor, until now */
 /* Does the work needed to empty the stream; or, if it may stay late, a part of it: true if it is empty. */
 void emulated_drain(EmulatedStream *stream);
 bool emulated_advance(EmulatedStream *stream);
+
+/* As the next events show: nobody waits for that time. */
+void emulated_take_longer(double seconds);
 
 /* Does a graph that has not been dropped contain this work, with data that begins with this pointer? */
 bool emulated_is_recorded(EmulatedWork *work, const void *first);

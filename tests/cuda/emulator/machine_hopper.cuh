@@ -8,11 +8,10 @@
 #define RT_HOPPER
 #endif
 
-#define __grid_constant__
-
 struct alignas(64) RtTensorMap {
     uint64_t bits[16];
 };
+#define RT_TENSOR_MAP const RtTensorMap
 
 RT_INLINE int rt_unknown(int x) { return x; }
 RT_INLINE uint32_t rt_shared_address(const void *shared) { return emulator_shared_address(shared); }
