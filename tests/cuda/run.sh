@@ -83,7 +83,7 @@ llama sm_90a -D head=128
 llama sm_90a -D head=256
 llama sm_90a -D head=192
 gpt2 sm_90a -D embed=960
-gemma3 sm_90a
+llama sm_90a -D head=64 -D window=600
 mixtral sm_90 -D layers=2
 $DROPLESS sm_90 -D layers=2
 $DROPLESS sm_80 -D layers=2 --set train.precision=fp16
