@@ -193,16 +193,61 @@ RT_INLINE void rt_hopper_pack(uint32_t (&weight)[K][4], const float (&score)[1][
         rt_left_of(weight[k], score[0][2 * k], score[0][2 * k + 1], type);
 }
 
+/* The first slot of a turn, that of keys, and the parity of its phase. */
+template <int D> RT_INLINE int rt_hopper_slot(int turn) { return turn % RtHopperTiles<D>::STAGES * 2; }
+template <int D> RT_INLINE int rt_hopper_parity(int turn) { return turn / RtHopperTiles<D>::STAGES % 2; }
+
+/* Begins the scores of a turn when its keys are there and it is the group's turn. */
+template <int D, int N, typename T>
+RT_INLINE void rt_hopper_begin_scores(float (&score)[N][4], const T *own, const RtHopperShared<D, T> at, int turn,
+                                      int group)
+{
+    const int slot = rt_hopper_slot<D>(turn);
+    rt_mbarrier_wait(at.there + slot, rt_hopper_parity<D>(turn));
+    rt_hopper_wait_turn<D>(group);
+    rt_products_pin(score);
+    rt_products_fence();
+    rt_hopper_scores<D>(score, own, at.tiles + slot * RtHopperTiles<D>::TILE);
+    rt_products_commit();
+}
+
+/* Begins to add the values of a turn when they are there. */
+template <int D, int N, int K, typename T>
+RT_INLINE void rt_hopper_begin_sums(float (&sum)[N][4], uint32_t (&weight)[K][4], const RtHopperShared<D, T> at,
+                                    int turn)
+{
+    const int slot = rt_hopper_slot<D>(turn) + 1;
+    rt_mbarrier_wait(at.there + slot, rt_hopper_parity<D>(turn));
+    rt_products_pin(sum);
+    rt_products_pin(weight);
+    rt_products_fence();
+    rt_hopper_sums<D>(sum, weight, at.tiles + slot * RtHopperTiles<D>::TILE);
+    rt_products_commit();
+}
+
+/* Writes the group's y, by way of the memory of its queries, and lse. */
+template <int D, typename T, int N>
+RT_INLINE void rt_hopper_finish(float (&sum)[1][N][4], float (&most)[1][2], float (&total)[1][2], T *own, T *y,
+                                float *lse, int group, int query, const RtHopperBlock block, const RtAttend s)
+{
+    using Tiles = RtHopperTiles<D>;
+    const int meeting = 3 + group, thread = threadIdx.x % Tiles::GROUP;
+    rt_barrier_wait(meeting, Tiles::GROUP); /* all of the group have read the queries */
+    float *to_lse = lse + block.b * s.lse.batch + block.h * s.lse.head + block.g * s.lse.group;
+    rt_attend_finish<D>(sum, most, total, own, thread / 32 * 16, to_lse, query, rt_scale2(s), s);
+    rt_barrier_wait(meeting, Tiles::GROUP);
+    rt_tile_store<D, Tiles::ROWS, Tiles::GROUP, true>(own, rt_head_of(y, s.y, block.b, block.h, block.g), s.y.row,
+                                                      query, (int)s.queries, thread);
+}
+
 template <int D, typename T>
 RT_INLINE void rt_hopper_attend(const RtHopperShared<D, T> at, T *y, float *lse, const RtHopperBlock block,
                                 const RtAttend s)
 {
     using Tiles = RtHopperTiles<D>;
     constexpr int KEYS = Tiles::KEYS, ROWS = Tiles::ROWS;
-    const int group = __shfl_sync(0xFFFFFFFFu, (int)threadIdx.x / Tiles::GROUP, 0), thread = threadIdx.x % Tiles::GROUP,
-              row = thread / 32 * 16;
-    const int query = block.query + group * ROWS;
-    const float scale2 = rt_scale2(s);
+    const int group = __shfl_sync(0xFFFFFFFFu, (int)threadIdx.x / Tiles::GROUP, 0);
+    const int query = block.query + group * ROWS, row = threadIdx.x % Tiles::GROUP / 32 * 16;
     T *const own = at.queries + group * Tiles::OWN;
     float sum[1][Tiles::WIDE / 8][4], score[1][KEYS / 8][4], most[1][2], total[1][2], kept[1][2];
     uint32_t weight[KEYS / 16][4];
@@ -210,14 +255,12 @@ RT_INLINE void rt_hopper_attend(const RtHopperShared<D, T> at, T *y, float *lse,
     rt_clear_pieces(score);
     most[0][0] = most[0][1] = -INFINITY, total[0][0] = total[0][1] = 0;
 
-    /* Scores of the tile of `turn` become weights; `next` tells whether there is another one. */
+    /* Scores of the tile from `key` on become weights. */
     const auto weigh = [&](int key) {
         if (key + KEYS > s.keys || !rt_sees_all(rt_ahead(query, ROWS, key, KEYS, s), s))
             rt_hopper_mask(score, query + row, key, s);
-        rt_attend_weigh(score, most, total, kept, scale2);
+        rt_attend_weigh(score, most, total, kept, rt_scale2(s));
     };
-    const auto slot_of = [](int turn) { return turn % Tiles::STAGES * 2; };
-    const auto parity_of = [](int turn) { return turn / Tiles::STAGES % 2; };
 
     int key = rt_hopper_next<D>(block.query, 0, s);
     rt_mbarrier_wait(at.queries_there, 0);
@@ -225,12 +268,7 @@ RT_INLINE void rt_hopper_attend(const RtHopperShared<D, T> at, T *y, float *lse,
         int next = rt_hopper_next<D>(block.query, key + KEYS, s), turn = 0;
         if (group == 1)
             rt_hopper_pass_turn<D>(group);
-        rt_mbarrier_wait(at.there, 0);
-        rt_hopper_wait_turn<D>(group);
-        rt_products_pin(score[0]);
-        rt_products_fence();
-        rt_hopper_scores<D>(score[0], own, at.tiles);
-        rt_products_commit();
+        rt_hopper_begin_scores<D>(score[0], own, at, turn, group);
         if (group == 0 || next < s.keys)
             rt_hopper_pass_turn<D>(group);
         rt_products_wait<0>();
@@ -239,52 +277,29 @@ RT_INLINE void rt_hopper_attend(const RtHopperShared<D, T> at, T *y, float *lse,
         weigh(key);
         rt_hopper_pack(weight, score, T{});
         while (next < s.keys) {
-            const int slot = slot_of(turn), ahead = slot_of(turn + 1);
             key = next;
             next = rt_hopper_next<D>(block.query, key + KEYS, s);
-            rt_mbarrier_wait(at.there + ahead, parity_of(turn + 1));
-            rt_hopper_wait_turn<D>(group);
-            rt_products_pin(score[0]);
-            rt_products_fence();
-            rt_hopper_scores<D>(score[0], own, at.tiles + ahead * Tiles::TILE);
-            rt_products_commit();
-            rt_mbarrier_wait(at.there + slot + 1, parity_of(turn));
-            rt_products_pin(sum[0]);
-            rt_products_pin(weight);
-            rt_products_fence();
-            rt_hopper_sums<D>(sum[0], weight, at.tiles + (slot + 1) * Tiles::TILE);
-            rt_products_commit();
+            rt_hopper_begin_scores<D>(score[0], own, at, turn + 1, group);
+            rt_hopper_begin_sums<D>(sum[0], weight, at, turn);
             if (group == 0 || next < s.keys)
                 rt_hopper_pass_turn<D>(group);
-            rt_products_wait<1>();
+            rt_products_wait<1>(); /* for the scores */
             rt_products_pin(score[0]);
-            rt_hopper_leave(at.used + ahead);
+            rt_hopper_leave(at.used + rt_hopper_slot<D>(turn + 1));
             weigh(key);
             rt_products_wait<0>();
             rt_products_pin(sum[0]);
             rt_products_pin(weight);
-            rt_hopper_leave(at.used + slot + 1);
+            rt_hopper_leave(at.used + rt_hopper_slot<D>(turn) + 1);
             rt_hopper_pack(weight, score, T{});
             rt_attend_rescale(sum, kept);
             turn++;
         }
-        const int slot = slot_of(turn) + 1;
-        rt_mbarrier_wait(at.there + slot, parity_of(turn));
-        rt_products_pin(sum[0]);
-        rt_products_pin(weight);
-        rt_products_fence();
-        rt_hopper_sums<D>(sum[0], weight, at.tiles + slot * Tiles::TILE);
-        rt_products_commit();
+        rt_hopper_begin_sums<D>(sum[0], weight, at, turn);
         rt_products_wait<0>();
         rt_products_pin(sum[0]);
     }
-    const int meeting = 3 + group;
-    rt_barrier_wait(meeting, Tiles::GROUP); /* all of the group have read the queries, where results go */
-    float *to_lse = lse + block.b * s.lse.batch + block.h * s.lse.head + block.g * s.lse.group;
-    rt_attend_finish<D>(sum, most, total, own, row, to_lse, query, scale2, s);
-    rt_barrier_wait(meeting, Tiles::GROUP);
-    rt_tile_store<D, ROWS, Tiles::GROUP, true>(own, rt_head_of(y, s.y, block.b, block.h, block.g), s.y.row, query,
-                                               (int)s.queries, thread);
+    rt_hopper_finish<D>(sum, most, total, own, y, lse, group, query, block, s);
 }
 
 /* --- The kernel ---------------------------------------------------------------------------------- */
