@@ -99,12 +99,13 @@ static int64_t shared_of(const CudaLaunch *launch, const char *architecture)
     return launch->shared;
 }
 
+/* Of the kernel for Hopper only where there is one, and where it is compiled. */
 static void print_usage(Run *run, const CudaKernel *kernel, const char *architecture, const char *log, int *spilling)
 {
-    for (int i = 0; i < kernel->launches->count; i++) {
-        const CudaLaunch *launch = &kernel->launches->at[i];
+    for (int i = 0; i <= kernel->launches->count; i++) {
+        const CudaLaunch *launch = i < kernel->launches->count ? &kernel->launches->at[i] : &kernel->launches->hopper;
         Usage usage = { 0 };
-        if (!find_usage(run, log, launch->name, &usage))
+        if (!launch->name || !find_usage(run, log, launch->name, &usage))
             continue;
         *spilling += usage.spills > 0;
         printf("    %-40s %9" PRId64 " x %4d %9d %9" PRId64 " %9" PRId64 " %9" PRId64 " %13" PRId64 " %13" PRId64
@@ -112,6 +113,17 @@ static void print_usage(Run *run, const CudaKernel *kernel, const char *architec
                launch->name, launch->blocks, launch->threads, usage.registers,
                usage.shared + shared_of(launch, architecture), usage.spills, usage.stack, launch->bytes,
                i == 0 ? kernel->least : 0, kernel->where);
+    }
+}
+
+/* What the assembler says of waits that it has inserted between products of warpgroups. */
+static void print_losses(const char *log)
+{
+    for (const char *at = log; (at = strstr(at, "Performance Loss")); at++) {
+        const char *line = at;
+        while (line > log && line[-1] != '\n')
+            line--;
+        printf("    %.*s\n", (int)strcspn(line, "\n"), line);
     }
 }
 
@@ -123,6 +135,7 @@ static void print_table(Run *run, const CudaProgram *program, const char *log, c
            "stack B", "moved B", "least B");
     for (const CudaKernel *kernel; (kernel = cuda_kernel(program, count)); count++)
         print_usage(run, kernel, architecture, log, &spilling);
+    print_losses(log);
     printf("    %d kernels compiled in %.1f s; %d of their functions spill registers\n", count, seconds, spilling);
 }
 

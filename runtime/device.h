@@ -11,7 +11,7 @@
 /* The trainer's options for GPUs. */
 typedef struct {
     const char *kernel_cache; /* NULL: the default cache folder */
-    bool no_graph, no_cudnn, no_fp8, share_gpu;
+    bool no_graph, no_cudnn, no_hopper, no_fp8, share_gpu;
 } RtDeviceOptions;
 
 /* Opens the device and allocates memory on it, with a zeroed arena.  If the arena does not fit, ends the trainer with

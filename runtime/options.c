@@ -329,13 +329,14 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
     if (result->steps > 0 && !result->data)
         rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
     check_ranks_can(result, program);
-    if (!program->code &&
-        (result->given.kernel_cache || result->no_graph || result->no_cudnn || result->no_fp8 || result->share_gpu))
+    if (!program->code && (result->given.kernel_cache || result->no_graph || result->no_cudnn || result->no_hopper ||
+                           result->no_fp8 || result->share_gpu))
         rt_end(RT_EXIT_USAGE,
                "--%s has no effect on a processor: leave it out, or compile for GPUs (mpc compile --target=cuda)",
                result->given.kernel_cache ? "kernel-cache"
                : result->no_graph         ? "no-graph"
                : result->no_cudnn         ? "no-cudnn"
+               : result->no_hopper        ? "no-hopper"
                : result->no_fp8           ? "no-fp8"
                                           : "share-gpu");
     if (result->no_fp8 && strcmp(program->precision, "fp8") != 0)

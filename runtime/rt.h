@@ -209,9 +209,9 @@ typedef struct {
     bool more; /* the next row belongs to the same call */
 } RtKernelLaunch;
 
-/* Attention, or its gradient: by cuDNN if the trainer finds it, its results are those of the program's kernels, and it
- * is faster, which is tried when the trainer starts; else by the program's kernels.  Head h of the queries sees the
- * keys of head h * key_heads / heads. */
+/* Attention, or its gradient: by the program's general kernels, or by cuDNN or the program's kernel for Hopper, if
+ * there is one, its results are the same, and it is faster, which is tried when the trainer starts.  Head h of the
+ * queries sees the keys of head h * key_heads / heads. */
 typedef struct {
     int64_t batch, row, head; /* strides, in elements; row: of a query or a key; 1 along the features */
 } RtHeads;
@@ -224,7 +224,9 @@ typedef struct {
     int64_t window;                     /* with `causal`: only so many of these, the last; 0: all */
     float scale;
     bool is_gradient;
-    int kernels; /* their first launch */
+    int kernels; /* the first launch of the general ones */
+    RtKernelLaunch
+        hopper; /* of tensor maps of q, k and v, and of y and the log-sum-exp; its name is NULL without one */
 } RtAttentionShape;
 
 /* A constant of that text, an RtPart: this rank's part of a split dim. */
@@ -348,7 +350,7 @@ void rt_copy_rows(Rt *rt, void *to, int64_t to_row, const void *from, int64_t fr
 
 /* --- Attention, on a GPU ---------------------------------------------------------------------------
  *
- * Number `id` of the program's attentions, by cuDNN or by its kernels.  Operands: q, k, v, y, log-sum-exp [batch,
+ * Number `id` of the program's attentions, by whom is fastest.  Operands: q, k, v, y, log-sum-exp [batch,
  * heads, queries]; for the gradient also dy, dq, dk, dv, and memory of the size of the log-sum-exp. */
 #define RT_ATTEND(rt, id, ...) rt_attention((rt), (id), (const void *const[]){ __VA_ARGS__ })
 void rt_attention(Rt *rt, int id, const void *const operands[]);

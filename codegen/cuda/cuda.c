@@ -54,6 +54,7 @@ static const char *emit_kernel(Module *m, const CudaCall *call, const char *name
     const Func *kernel = row_kernel_of(m, op);
     name = name ? name : "kernel";
     launches->count = 0;
+    launches->hopper = (CudaLaunch){ .name = NULL };
     return call->product && !call->product->naive ? emit_cuda_counted(m, call->product, op, name, launches, out)
            : call->product                        ? emit_cuda_product(m, call->product, op, name, launches, out)
            : call->count > 1 ? emit_cuda_group(m, call->count, call->op, name, anonymous, launches, out)

@@ -20,6 +20,8 @@ typedef struct {
 typedef struct {
     int count, room;
     CudaLaunch *at;
+    CudaLaunch hopper; /* of attention, in place of the others on a GPU of sm_90a: of tensor maps of q, k and v, and of
+                          y and lse; without a name there is none */
 } CudaLaunches;
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
@@ -68,7 +70,10 @@ const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
  * cuBLASLt may not fuse them; NULL if there is none. */
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number);
 
-/* Attention that cuDNN may compute instead of its launches: the fields of an RtAttentionShape; NULL if it is not. */
+/* Is it attention, or its gradient, that others may compute than the general kernels: cuDNN, or that for Hopper? */
+bool is_cuda_attention(Module *m, const Op *op);
+
+/* The fields of its RtAttentionShape; NULL if it is not. */
 const char *cuda_attention_text(Module *m, const Op *op, const CudaLaunches *launches);
 
 /* Each kernel once: origin and launches.  NULL after the last. */

@@ -1,5 +1,7 @@
 /* cuda_attend.c -- attention in CUDA: selects the kernel in runtime/cuda/attend*.cuh and its block size. */
 #include "cuda_library.h"
+#include "cuda_row.h"
+#include "templates.h"
 
 #include <inttypes.h>
 
@@ -35,6 +37,19 @@ static Tiles backward_tiles(int64_t d, bool plain)
     };
 }
 
+/* As RtHopperTiles. */
+static Tiles hopper_tiles(int64_t d)
+{
+    const int64_t groups = 2, rows = 64, box = 64, features = (d + box - 1) / box * box, boundary = 1024, slots = 4;
+    const int64_t keys = features <= 128 ? 128 : 64, barriers = (1 + 2 * slots) * 8;
+    return (Tiles){ 384,
+                    0,
+                    groups * rows,
+                    keys,
+                    boundary + (groups * rows * (features + 8) + slots * keys * features) * 2 + barriers,
+                    0 };
+}
+
 /* The size of all but two dims of q: heads of all sequences; `of_keys`: only dims that k has too. */
 static int64_t heads_of(const Operands *o, bool of_keys)
 {
@@ -66,6 +81,31 @@ static void add(Operands *o, const char *variant, CudaLaunch launch, CudaLaunche
     char *body = library_body(o);
     if (body)
         write_cuda_library(o, launch, body, launches, out);
+}
+
+/* The kernel for Hopper, which takes tensor maps of what it reads: left out of the text for other GPUs. */
+static void write_hopper(Operands *o, const char *name, int64_t d, CudaLaunches *launches, FILE *out)
+{
+    Arena *arena = &o->m->arena;
+    const Tiles t = hopper_tiles(d);
+    const int64_t queries = size_along(o, o->value[0], o->op->attrs.seq);
+    const char *const *parameter;
+    const int count = library_parameters(o, false, &parameter), maps = 3; /* of q, k and v */
+    const char **items = NEW_ARRAY(arena, const char *, count);
+    for (int i = 0; i < count; i++)
+        items[i] = i < maps ? arena_text(arena, "RT_TENSOR_MAP %s", o->name[i]) : parameter[i];
+    launches->hopper = (CudaLaunch){ arena_text(arena, "%s_hopper", name),
+                                     heads_of(o, false) * ((queries + t.queries - 1) / t.queries),
+                                     t.threads,
+                                     t.shared,
+                                     0,
+                                     library_bytes(o, 0, o->count) };
+    o->variant = arena_text(arena, "_hopper<%" PRId64 ">", d);
+    fputs("\n#ifdef RT_HOPPER\n", out);
+    FILL(out, function_template,
+         { "head", kernel_head(o->m, launches->hopper.name, cuda_bounds(o->m, t.threads, 1), count, items) },
+         { "body", library_body(o) });
+    fputs("#endif\n", out);
 }
 
 /* A block for each tile of the bias. */
@@ -112,6 +152,8 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
         add(o, arena_text(arena, "%s%s", head, arguments),
             (CudaLaunch){ name, query_blocks, t.threads, t.shared, t.shared_small, library_bytes(o, 0, o->count) },
             launches, out);
+        if (is_cuda_attention(o->m, o->op))
+            write_hopper(o, name, d, launches, out);
         return;
     }
     /* Of q, k, v, y, lse, dy, segments, and dq, dk, dv: the first launch reads y and dy, the others all but y. */

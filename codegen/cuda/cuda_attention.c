@@ -1,5 +1,5 @@
-/* cuda_attention.c -- which attention cuDNN may compute when the program runs, instead of the program's kernels: whole
- * sequences in 16 bits, causal or not, with nothing added to scores. */
+/* cuda_attention.c -- which attention may be computed by others than the general kernels, when the program runs: by
+ * cuDNN, or by the kernel for Hopper. Whole sequences in 16 bits, causal or not, with nothing added to scores. */
 #include "cuda_library.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ static bool is_whole(const Operands *o, int operand, Name sequence)
     return dim->split.count == 0 && dim->padded == dim->size;
 }
 
-/* Only scores of queries and keys, and which of these are seen is what cuDNN can compute from places. */
+/* Only scores of queries and keys, and which of these are seen follows from places. */
 static bool is_plain(const Operands *o)
 {
     const Attrs *a = &o->op->attrs;
@@ -76,7 +76,14 @@ static void put_heads(const Operands *o, const DimGroup both[2], const DimGroup 
     }
 }
 
-static const char *shape_text(const Operands *o, const DimGroup both[2], const DimGroup *group, const char *kernels)
+static void put_hopper(const CudaLaunch *launch, Text *fields)
+{
+    fprintf(fields->out, ".hopper = { .name = \"%s\", .blocks = %" PRId64 ", .shared = %" PRId64 ", .threads = %d },\n",
+            launch->name, launch->blocks, launch->shared, launch->threads);
+}
+
+static const char *shape_text(const Operands *o, const DimGroup both[2], const DimGroup *group,
+                              const CudaLaunches *launches)
 {
     const Attrs *a = &o->op->attrs;
     Text fields;
@@ -96,18 +103,30 @@ static const char *shape_text(const Operands *o, const DimGroup both[2], const D
     put_text(&fields, "scale", c_number(o->m, a->scale, false));
     if (o->op->kind == OP_attend_grad)
         put_text(&fields, "is_gradient", "true");
-    put_text(&fields, "kernels", kernels);
+    put_text(&fields, "kernels", launches->at[0].name);
+    if (launches->hopper.name)
+        put_hopper(&launches->hopper, &fields);
     return close_text(&o->m->arena, &fields);
+}
+
+static bool find_attention(Module *m, const Op *op, Operands *o, DimGroup both[2], DimGroup *group)
+{
+    if ((op->kind != OP_attend && op->kind != OP_attend_grad) || !find_operands(m, op, o))
+        return false;
+    o->asks = true;
+    return is_plain(o) && find_heads(o, both, group) && has_heads(o, both, group) && has_rows(o, both, group);
+}
+
+bool is_cuda_attention(Module *m, const Op *op)
+{
+    Operands o;
+    DimGroup both[2], group;
+    return find_attention(m, op, &o, both, &group);
 }
 
 const char *cuda_attention_text(Module *m, const Op *op, const CudaLaunches *launches)
 {
     Operands o;
     DimGroup both[2], group;
-    if ((op->kind != OP_attend && op->kind != OP_attend_grad) || !find_operands(m, op, &o))
-        return NULL;
-    o.asks = true;
-    if (!is_plain(&o) || !find_heads(&o, both, &group) || !has_heads(&o, both, &group) || !has_rows(&o, both, &group))
-        return NULL;
-    return shape_text(&o, both, &group, launches->at[0].name);
+    return find_attention(m, op, &o, both, &group) ? shape_text(&o, both, &group, launches) : NULL;
 }

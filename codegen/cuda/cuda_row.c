@@ -23,7 +23,7 @@ void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
 
 bool same_launches(const CudaLaunches *a, const CudaLaunches *b)
 {
-    bool same = a->count == b->count;
+    bool same = a->count == b->count && a->hopper.blocks == b->hopper.blocks;
     for (int i = 0; same && i < a->count; i++) {
         const CudaLaunch *x = &a->at[i], *y = &b->at[i];
         same = x->blocks == y->blocks && x->threads == y->threads && x->shared == y->shared &&

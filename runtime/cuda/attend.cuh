@@ -54,11 +54,11 @@ RT_INLINE void rt_attend_mask_segments(float (&score)[PIECES][N][4], T *queries,
         }
 }
 
-/* A step of the online softmax: scores become weights, and the sums of earlier keys are scaled to the new maximum.
- * `most` and `total` are for the thread's two rows of each piece; total is the thread's partial sum. */
-template <int PIECES, int N, int WIDE>
-RT_INLINE void rt_attend_online(float (&score)[PIECES][N][4], float (&sum)[PIECES][WIDE][4], float (&most)[PIECES][2],
-                                float (&total)[PIECES][2], float scale2)
+/* A step of the online softmax: scores become weights; sums of earlier keys are to be multiplied by `kept`, for the new
+ * maximum.  `most` and `total` are for the thread's two rows of each piece; total is the thread's partial sum. */
+template <int PIECES, int N>
+RT_INLINE void rt_attend_weigh(float (&score)[PIECES][N][4], float (&most)[PIECES][2], float (&total)[PIECES][2],
+                               float (&kept)[PIECES][2], float scale2)
 {
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
@@ -71,7 +71,7 @@ RT_INLINE void rt_attend_online(float (&score)[PIECES][N][4], float (&sum)[PIECE
             now = fmaxf(now, __shfl_xor_sync(0xFFFFFFFFu, now, 1));
             now = fmaxf(now, __shfl_xor_sync(0xFFFFFFFFu, now, 2));
             const float base = now == -INFINITY ? 0.0f : now * scale2; /* no key seen yet: all weights are 0 */
-            const float kept = rt_exp2(most[i][half] * scale2 - base);
+            kept[i][half] = rt_exp2(most[i][half] * scale2 - base);
             float added = 0;
 #pragma unroll
             for (int n = 0; n < N; n++)
@@ -80,14 +80,21 @@ RT_INLINE void rt_attend_online(float (&score)[PIECES][N][4], float (&sum)[PIECE
                     score[i][n][e] = rt_exp2(score[i][n][e] * scale2 - base);
                     added += score[i][n][e];
                 }
-            total[i][half] = total[i][half] * kept + added;
+            total[i][half] = total[i][half] * kept[i][half] + added;
             most[i][half] = now;
-#pragma unroll
-            for (int n = 0; n < WIDE; n++) {
-                sum[i][n][2 * half] *= kept;
-                sum[i][n][2 * half + 1] *= kept;
-            }
         }
+}
+
+template <int PIECES, int WIDE>
+RT_INLINE void rt_attend_rescale(float (&sum)[PIECES][WIDE][4], const float (&kept)[PIECES][2])
+{
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+#pragma unroll
+        for (int n = 0; n < WIDE; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sum[i][n][e] *= kept[i][e / 2];
 }
 
 /* Writes y to a tile in shared memory, and lse. */
@@ -107,7 +114,7 @@ RT_INLINE void rt_attend_finish(float (&sum)[PIECES][WIDE][4], float (&most)[PIE
             const float share = all > 0 ? 1.0f / all : 0.0f;
             const int at = row + 16 * i + lane / 4 + 8 * half;
 #pragma unroll
-            for (int n = 0; n < WIDE; n++)
+            for (int n = 0; n < RtTile<D>::WIDE / 8; n++)
                 *reinterpret_cast<uint32_t *>(tile + at * PITCH + 8 * n + lane % 4 * 2) =
                     rt_pack_two(sum[i][n][2 * half] * share, sum[i][n][2 * half + 1] * share, T{});
             if (lane % 4 == 0 && query + at < s.queries)
@@ -150,7 +157,7 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const float *bias, 
     const RtSegments segments = rt_segments_of(query_segment, key_segment, b, h, s);
     const RtRange own = rt_range_of_queries<QUERIES>(segments, query, s);
 
-    float sum[PIECES][WIDE / 8][4], most[PIECES][2], total[PIECES][2];
+    float sum[PIECES][WIDE / 8][4], most[PIECES][2], total[PIECES][2], kept[PIECES][2];
     rt_clear_pieces(sum);
 #pragma unroll
     for (int i = 0; i < PIECES; i++)
@@ -190,7 +197,8 @@ RT_INLINE void rt_attend(const T *q, const T *k, const T *v, const float *bias, 
             rt_attend_mask(score, query + row, key, s);
         if (mixed)
             rt_attend_mask_segments<D>(score, queries, row, values);
-        rt_attend_online(score, sum, most, total, scale2);
+        rt_attend_weigh(score, most, total, kept, scale2);
+        rt_attend_rescale(sum, kept);
         rt_copy_wait<1>(); /* the values */
         __syncthreads();
         rt_product_of_weights<D>(sum, score, values, 0);

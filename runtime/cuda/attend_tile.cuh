@@ -61,13 +61,13 @@ RT_INLINE void rt_tile_load(T *tile, const T *from, int64_t stride, int first, i
     }
 }
 
-/* Stores rows from a tile, after a barrier of the threads that have written it. */
+/* Stores rows from a tile, after a barrier of the threads that have written it; `thread`: among those that store. */
 template <int D, int ROWS, int THREADS, bool ASYNC, typename T>
-RT_INLINE void rt_tile_store(const T *tile, T *to, int64_t stride, int first, int end)
+RT_INLINE void rt_tile_store(const T *tile, T *to, int64_t stride, int first, int end, int thread = threadIdx.x)
 {
     constexpr int CHUNKS = RtTile<D>::WIDE / 8, PITCH = RtTile<D>::PITCH;
 #pragma unroll
-    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+    for (int i = thread; i < ROWS * CHUNKS; i += THREADS) {
         const int row = i / CHUNKS, column = i % CHUNKS * 8;
         if (first + row >= end || column >= D)
             continue;

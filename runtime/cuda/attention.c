@@ -1,5 +1,5 @@
-/* attention.c -- attention by cuDNN, where attention_choose.c has found that to be right and faster, or else by the
- * kernels of the program. */
+/* attention.c -- attention by whom attention_choose.c has found to be right and fastest: by cuDNN, the kernel for
+ * Hopper, or the general kernels of the program. */
 #include "attention.h"
 
 #include "gpu.h"
@@ -38,6 +38,7 @@ void rt_gpu_attentions_open(Rt *rt)
     all->attention = rt_allocate(all->count, sizeof *all->attention);
     for (int i = 0; i < all->count; i++)
         all->attention[i].shape = &code->attentions[i];
+    rt_attention_open_hopper(rt, all);
     if (rt->gpu->options.no_cudnn)
         return;
     if (open_cudnn(rt, all, &reason))
@@ -112,8 +113,11 @@ void rt_attention(Rt *rt, int id, const void *const operands[])
 {
     const struct RtGpuAttentions *all = rt->gpu->attentions;
     const RtAttention *attention = &all->attention[id];
-    if (!attention->graph.plan || !are_aligned(operands, rt_attention_operands(attention->shape)))
+    if (attention->by == RT_BY_KERNELS || !are_aligned(operands, rt_attention_operands(attention->shape)))
         rt_launch(rt, attention->shape->kernels, operands);
-    else if (!rt_attention_by_cudnn(attention, operands, all->workspace))
+    else if (attention->by == RT_BY_HOPPER && !rt_attention_by_hopper(rt, attention, operands))
+        rt_fail("%s: %s cannot be launched any more (--no-hopper goes without)", rt->gpu->name,
+                attention->shape->hopper.name);
+    else if (attention->by == RT_BY_CUDNN && !rt_attention_by_cudnn(attention, operands, all->workspace))
         rt_fail("%s: cuDNN cannot compute attention any more (--no-cudnn goes without)", rt->gpu->name);
 }

@@ -1,10 +1,13 @@
-/* attention.h -- attention by cuDNN: attention_graph.c describes it, attention.c runs it, attention_choose.c compares
- * it with the program's kernels. */
+/* attention.h -- attention by cuDNN (attention_graph.c describes it, attention.c runs it) and by the program's kernel
+ * for Hopper (attention_hopper.c): attention_choose.c compares them with the program's general kernels. */
 #ifndef MPC_CUDA_ATTENTION_H
 #define MPC_CUDA_ATTENTION_H
 
 #include "cudnn.h"
 #include "rt.h"
+
+#include <cuda_runtime_api.h>
+#include <cudaTypedefs.h>
 
 /* Numbers of the graphs' tensors: operand i of rt_attention is i + 1. */
 enum {
@@ -25,15 +28,21 @@ enum {
     RT_ATTEND_END
 };
 
-/* One of the program's.  `graph` has a plan if cuDNN computes it. */
+/* Who computes it; the general kernels can always, the others are candidates where they are there. */
+typedef enum { RT_BY_KERNELS, RT_BY_HOPPER, RT_BY_CUDNN, RT_ATTENTION_KINDS } RtAttentionKind;
+
+/* One of the program's. */
 typedef struct {
     const RtAttentionShape *shape;
-    RtCudnnGraph graph;
+    RtAttentionKind by;
+    cudaKernel_t hopper; /* NULL: it is no candidate */
+    RtCudnnGraph graph;  /* has a plan if cuDNN computes it */
 } RtAttention;
 
 struct RtGpuAttentions {
     RtCudnn cudnn;
-    size_t version; /* 0: there is no cuDNN that can be used */
+    size_t version;                           /* 0: there is no cuDNN that can be used */
+    PFN_cuTensorMapEncodeTiled_v12000 encode; /* NULL: the kernels for Hopper cannot be used */
     int count;
     RtAttention *attention;
     void *workspace;
@@ -49,6 +58,12 @@ bool rt_attention_plan(const struct RtGpuAttentions *all, RtAttention *attention
 
 /* Queues it by cuDNN, which has a plan; false if cuDNN refuses. */
 bool rt_attention_by_cudnn(const RtAttention *attention, const void *const operands[], void *workspace);
+
+/* Finds the kernels for Hopper; false if they cannot be used here. */
+bool rt_attention_open_hopper(Rt *rt, struct RtGpuAttentions *all);
+
+/* Queues that kernel, which is there; false if it cannot be. */
+bool rt_attention_by_hopper(Rt *rt, const RtAttention *attention, const void *const operands[]);
 
 /* The operations of attention, or of its gradient. */
 void rt_attention_describe(RtCudnnGraph *g, const RtAttentionShape *s);

@@ -1,6 +1,7 @@
-/* attention_choose.c -- by cuDNN or by the program's kernels?  Both are tried once, on random operands, when a trainer
- * starts: cuDNN is taken if its results are the same but for rounding, the same bits twice, and it is faster.  The
- * answer is kept in the cache of kernels by GPU, version of cuDNN and shape.
+/* attention_choose.c -- by cuDNN, by the kernel for Hopper, or by the program's general kernels?  All are tried once,
+ * on random operands, when a trainer starts: of those whose results are those of the general kernels but for rounding,
+ * and the same bits twice, the fastest is taken.  The answer is kept in the cache of kernels by GPU, version of cuDNN,
+ * kernels and shape.
  *
  * cuDNN's workspace, of all gradients together as large as the largest, is not in the planned memory: a gradient that
  * always has the same bits needs about 2 bytes for each score.  It is taken from what is free, or cuDNN is not used. */
@@ -16,12 +17,12 @@
 
 enum { MOST_OPERANDS = RT_ATTEND_SHARE };
 
-/* Operands on the GPU, and results twice: of the kernels and of cuDNN. */
+/* Operands on the GPU, and results twice: of the general kernels and of a candidate. */
 typedef struct {
     const RtAttention *attention;
     int count;
     int64_t bytes[MOST_OPERANDS];
-    void *by_kernels[MOST_OPERANDS], *by_cudnn[MOST_OPERANDS];
+    void *by_kernels[MOST_OPERANDS], *by_candidate[MOST_OPERANDS];
     char *memory, *workspace;
 } Trial;
 
@@ -98,11 +99,11 @@ static bool open_trial(Rt *rt, const RtAttention *attention, Trial *t)
     char *at = t->memory = memory;
     t->workspace = take(&at, attention->graph.workspace);
     for (int i = 0; i < t->count; i++) {
-        t->by_kernels[i] = t->by_cudnn[i] = take(&at, t->bytes[i]);
+        t->by_kernels[i] = t->by_candidate[i] = take(&at, t->bytes[i]);
         if (is_result(s, i + 1)) {
-            t->by_cudnn[i] = take(&at, t->bytes[i]);
+            t->by_candidate[i] = take(&at, t->bytes[i]);
             rt_zero_bytes(rt, t->by_kernels[i], t->bytes[i]);
-            rt_zero_bytes(rt, t->by_cudnn[i], t->bytes[i]);
+            rt_zero_bytes(rt, t->by_candidate[i], t->bytes[i]);
         } else {
             fill(rt, s, i + 1, t->by_kernels[i], t->bytes[i]);
         }
@@ -117,12 +118,25 @@ static bool queue_kernels(Rt *rt, void *data)
     return true;
 }
 
+static bool queue_hopper(Rt *rt, void *data)
+{
+    const Trial *t = data;
+    return rt_attention_by_hopper(rt, t->attention, (const void *const *)t->by_candidate);
+}
+
 static bool queue_cudnn(Rt *rt, void *data)
 {
     const Trial *t = data;
     (void)rt;
-    return rt_attention_by_cudnn(t->attention, (const void *const *)t->by_cudnn, t->workspace);
+    return rt_attention_by_cudnn(t->attention, (const void *const *)t->by_candidate, t->workspace);
 }
+
+static const struct {
+    const char *name;
+    bool (*queue)(Rt *rt, void *trial);
+} kinds[] = { [RT_BY_KERNELS] = { "mpc", queue_kernels },
+              [RT_BY_HOPPER] = { "mpc's kernel for Hopper", queue_hopper },
+              [RT_BY_CUDNN] = { "cuDNN", queue_cudnn } };
 
 /* --- Results -------------------------------------------------------------------------------- */
 
@@ -154,22 +168,22 @@ static bool are_equal(const RtAttentionShape *s, int number, const void *a, cons
     return true;
 }
 
-/* After one run of each, and a second of cuDNN. */
-static bool has_same_results(Rt *rt, Trial *t)
+/* After a run of each, and a second one of the candidate. */
+static bool has_same_results(Rt *rt, Trial *t, RtAttentionKind kind)
 {
     const RtAttentionShape *s = t->attention->shape;
-    bool same = queue_kernels(rt, t) && queue_cudnn(rt, t);
+    bool same = queue_kernels(rt, t) && kinds[kind].queue(rt, t);
     void *first[MOST_OPERANDS] = { NULL };
     for (int i = 0; i < t->count && same; i++)
         if (is_result(s, i + 1) && i + 1 != RT_ATTEND_SHARE) {
             void *by_kernels = rt_gpu_downloaded(rt, t->by_kernels[i], t->bytes[i]);
-            first[i] = rt_gpu_downloaded(rt, t->by_cudnn[i], t->bytes[i]);
+            first[i] = rt_gpu_downloaded(rt, t->by_candidate[i], t->bytes[i]);
             same = are_equal(s, i + 1, by_kernels, first[i], t->bytes[i]);
             free(by_kernels);
         }
-    same = same && queue_cudnn(rt, t);
+    same = same && kinds[kind].queue(rt, t);
     for (int i = 0; i < t->count; i++) {
-        void *second = same && first[i] ? rt_gpu_downloaded(rt, t->by_cudnn[i], t->bytes[i]) : NULL;
+        void *second = same && first[i] ? rt_gpu_downloaded(rt, t->by_candidate[i], t->bytes[i]) : NULL;
         same = same && (!second || memcmp(first[i], second, (size_t)t->bytes[i]) == 0);
         free(second);
         free(first[i]);
@@ -179,103 +193,156 @@ static bool has_same_results(Rt *rt, Trial *t)
 
 /* --- Choices -------------------------------------------------------------------------------- */
 
-static char *key_of(const Rt *rt, const RtAttentionShape *s)
+static char *key_of(const Rt *rt, const RtAttention *attention)
 {
+    const RtAttentionShape *s = attention->shape;
     const RtHeads *const heads[] = { &s->q, &s->k, &s->v, &s->y, &s->dy, &s->dq, &s->dk, &s->dv };
-    char *text = rt_text("%s, cuDNN %zu, %lld %lld %lld %lld %lld %lld, %d %d %lld %a %d", rt->gpu->model,
-                         rt->gpu->attentions->version, (long long)s->batch, (long long)s->queries, (long long)s->keys,
-                         (long long)s->heads, (long long)s->key_heads, (long long)s->feature, s->type, s->causal,
-                         (long long)s->window, (double)s->scale, s->is_gradient);
+    char *text =
+        rt_text("%s, cuDNN %zu, Hopper %d, %lld %lld %lld %lld %lld %lld, %d %d %lld %a %d", rt->gpu->model,
+                rt->gpu->attentions->version, attention->hopper != NULL, (long long)s->batch, (long long)s->queries,
+                (long long)s->keys, (long long)s->heads, (long long)s->key_heads, (long long)s->feature, s->type,
+                s->causal, (long long)s->window, (double)s->scale, s->is_gradient);
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         rt_append(&text, ", %lld %lld %lld", (long long)heads[i]->batch, (long long)heads[i]->row,
                   (long long)heads[i]->head);
-    char *key = rt_cache_key(1, (const char *const[]){ text }, "attention");
+    char *key = rt_cache_key(2, (const char *const[]){ text, rt_gpu_kernels_header() }, "attention");
     free(text);
     return key;
 }
 
-/* Both as fast as they are, said for those who read it. */
-static bool is_faster(Rt *rt, Trial *t)
+static char *what_of(const RtAttentionShape *s)
+{
+    return rt_text("%s of %lld x %lld heads, %lld queries, %lld keys, %lld features",
+                   s->is_gradient ? "gradient" : "forward", (long long)s->batch, (long long)s->heads,
+                   (long long)s->queries, (long long)s->keys, (long long)s->feature);
+}
+
+/* The fastest of those that are right, and all times, for those who read them. */
+static RtAttentionKind fastest(Rt *rt, Trial *t)
 {
     const double least_gain = 0.97;
-    const RtAttentionShape *s = t->attention->shape;
-    const double by_cudnn = rt_gpu_time(rt, queue_cudnn, t), by_kernels = rt_gpu_time(rt, queue_kernels, t);
-    rt_note(
-        "attention: %s of %lld x %lld heads, %lld queries, %lld keys, %lld features: %.3f ms by cuDNN, %.3f ms by mpc",
-        s->is_gradient ? "gradient" : "forward", (long long)s->batch, (long long)s->heads, (long long)s->queries,
-        (long long)s->keys, (long long)s->feature, by_cudnn, by_kernels);
-    return by_cudnn < least_gain * by_kernels;
+    const bool is_there[] = { [RT_BY_HOPPER] = t->attention->hopper, [RT_BY_CUDNN] = t->attention->graph.plan };
+    const double by_kernels = rt_gpu_time(rt, queue_kernels, t);
+    char *what = what_of(t->attention->shape), *times = rt_text("%.3f ms by %s", by_kernels, kinds[RT_BY_KERNELS].name);
+    RtAttentionKind best = RT_BY_KERNELS;
+    double least = least_gain * by_kernels;
+    for (RtAttentionKind kind = RT_BY_KERNELS + 1; kind < RT_ATTENTION_KINDS; kind++) {
+        const bool is_right = is_there[kind] && has_same_results(rt, t, kind);
+        if (is_there[kind] && !is_right)
+            rt_note(
+                "attention: %s: results of %s are not those of the program's general kernels: it is not used for this "
+                "shape",
+                what, kinds[kind].name);
+        if (!is_right)
+            continue;
+        const double time = rt_gpu_time(rt, kinds[kind].queue, t);
+        rt_append(&times, ", %.3f ms by %s", time, kinds[kind].name);
+        if (time < least) {
+            best = kind;
+            least = time;
+        }
+    }
+    rt_note("attention: %s: %s", what, times);
+    free(what);
+    free(times);
+    return best;
 }
 
-/* Is cuDNN right and faster?  Not known, and so false, without memory to try it or for its plan. */
-static bool is_better(Rt *rt, RtAttention *attention, int64_t most_workspace, bool *is_known)
+/* Who computes it best?  Not known, and so the general kernels, without memory to try the others or for cuDNN's plan.
+ */
+static RtAttentionKind find_best(Rt *rt, RtAttention *attention, int64_t most_workspace, bool *is_known)
 {
     Trial t;
-    const bool has_plan = rt_attention_plan(rt->gpu->attentions, attention, most_workspace);
-    *is_known = attention->graph.nengines == 0;
-    if (!has_plan)
-        return false;
-    *is_known = open_trial(rt, attention, &t);
-    if (!*is_known)
-        return false;
-    const bool is_right = has_same_results(rt, &t), is_taken = is_right && is_faster(rt, &t);
+    const bool asks_cudnn = most_workspace > 0;
+    const bool has_plan = asks_cudnn && rt_attention_plan(rt->gpu->attentions, attention, most_workspace);
+    *is_known = asks_cudnn ? has_plan || attention->graph.nengines == 0 : rt->gpu->attentions->version == 0;
+    if (!has_plan && !attention->hopper)
+        return RT_BY_KERNELS;
+    if (!open_trial(rt, attention, &t)) {
+        *is_known = false;
+        return RT_BY_KERNELS;
+    }
+    const RtAttentionKind best = fastest(rt, &t);
     rt_gpu_check(rt, cudaFree(t.memory), "free memory");
-    if (!is_right)
-        rt_note("attention: cuDNN's results are not those of the program's kernels: it is not used for this shape");
-    return is_taken;
+    return best;
 }
 
-static bool choose(Rt *rt, const char *folder, RtAttention *attention, int64_t most_workspace, int *tried)
+static RtAttentionKind choose(Rt *rt, const char *folder, RtAttention *attention, int64_t most_workspace, int *tried)
 {
-    char *key = key_of(rt, attention->shape), answer = 'n';
+    char *key = key_of(rt, attention);
     size_t bytes = 0;
     char *kept = rt_cache_find(folder, key, &bytes);
-    if (kept) {
-        answer = *kept;
-    } else {
+    char answer = kept ? *kept : RT_BY_KERNELS;
+    if (!kept) {
         bool is_known;
         (*tried)++;
-        answer = is_better(rt, attention, most_workspace, &is_known) ? 'y' : 'n';
+        answer = (char)find_best(rt, attention, most_workspace, &is_known);
         if (is_known)
             rt_cache_keep(folder, key, &answer, 1);
     }
     free(kept);
     free(key);
-    return answer == 'y';
+    return (RtAttentionKind)answer;
 }
 
-/* Makes the plans of those that are chosen, and takes the memory they need; on all ranks, or on none. */
-static int use(Rt *rt, const bool chosen[], int64_t most_workspace)
+/* Takes what is chosen, with the plans and the memory that it needs, if all ranks can; else the general kernels. */
+static void use(Rt *rt, const RtAttentionKind chosen[], int64_t most_workspace)
 {
     struct RtGpuAttentions *all = rt->gpu->attentions;
-    int used = 0;
     for (int i = 0; i < all->count; i++) {
         RtAttention *attention = &all->attention[i];
-        const bool has_plan = chosen[i] && (attention->graph.plan || rt_attention_plan(all, attention, most_workspace));
-        if (rt_comm_max(rt, has_plan ? 0 : 1) > 0) {
+        const bool by_cudnn = chosen[i] == RT_BY_CUDNN;
+        const bool is_ready = !by_cudnn || attention->graph.plan || rt_attention_plan(all, attention, most_workspace);
+        const double least = -rt_comm_max(rt, is_ready ? -(double)chosen[i] : 0);
+        attention->by = rt_comm_max(rt, (double)chosen[i]) == least ? chosen[i] : RT_BY_KERNELS;
+        if (attention->by != RT_BY_CUDNN)
             rt_cudnn_close(&attention->graph);
-            continue;
-        }
-        used++;
-        if (attention->graph.workspace > rt->gpu->attention_bytes)
+        else if (attention->graph.workspace > rt->gpu->attention_bytes)
             rt->gpu->attention_bytes = attention->graph.workspace;
     }
     if (rt->gpu->attention_bytes)
         rt_gpu_check(rt, cudaMalloc(&all->workspace, (size_t)rt->gpu->attention_bytes), "get memory for cuDNN");
-    return used;
+}
+
+static void say(const Rt *rt, bool has_hopper, bool has_cudnn)
+{
+    const struct RtGpuAttentions *all = rt->gpu->attentions;
+    int used[RT_ATTENTION_KINDS] = { 0 };
+    for (int i = 0; i < all->count; i++)
+        used[all->attention[i].by]++;
+    if (has_hopper)
+        rt_note("attention: %s computes %d of %d (--no-hopper: none)", kinds[RT_BY_HOPPER].name, used[RT_BY_HOPPER],
+                all->count);
+    if (has_cudnn)
+        rt_note("attention: cuDNN %zu.%zu computes %d of %d (--no-cudnn: none)", all->version / 10000,
+                all->version / 100 % 100, used[RT_BY_CUDNN], all->count);
+}
+
+/* On all ranks, or on none. */
+static bool find_hopper(Rt *rt, struct RtGpuAttentions *all)
+{
+    bool any = false;
+    const bool everywhere = rt_comm_max(rt, all->encode ? 0 : 1) == 0;
+    for (int i = 0; i < all->count; i++) {
+        if (!everywhere)
+            all->attention[i].hopper = NULL;
+        any = any || all->attention[i].hopper;
+    }
+    return any;
 }
 
 void rt_gpu_attentions_choose(Rt *rt)
 {
     struct RtGpuAttentions *all = rt->gpu->attentions;
-    if (!all || rt->gpu->options.no_cudnn)
+    if (!all)
         return;
-    const bool everywhere = rt_comm_max(rt, -(double)all->version) < 0;
-    const int64_t most_workspace = everywhere ? rt_gpu_free_memory(rt) : 0;
-    if (!everywhere || most_workspace <= 0)
+    const bool has_hopper = find_hopper(rt, all), is_cudnn_there = rt_comm_max(rt, -(double)all->version) < 0;
+    const int64_t most_workspace = is_cudnn_there ? rt_gpu_free_memory(rt) : 0;
+    const bool has_cudnn = most_workspace > 0;
+    if (!has_hopper && !has_cudnn)
         return;
     char *folder = rt_cache_folder(rt->gpu->options.kernel_cache);
-    bool *chosen = rt_allocate(all->count, sizeof *chosen);
+    RtAttentionKind *chosen = rt_allocate(all->count, sizeof *chosen);
     int tried = 0, better = 0;
     RtCacheLock lock = rt_cache_lock(folder, "attentions");
     for (int i = 0; i < all->count; i++)
@@ -283,12 +350,11 @@ void rt_gpu_attentions_choose(Rt *rt)
     rt_cache_unlock(&lock);
     if (rt->ranks > 1)
         rt_gpu_agree(rt, all->version, chosen, (int64_t)sizeof *chosen * all->count);
-    const int used = use(rt, chosen, most_workspace);
+    use(rt, chosen, most_workspace);
     for (int i = 0; i < all->count; i++)
-        better += chosen[i];
+        better += chosen[i] != RT_BY_KERNELS;
     if (tried || better)
-        rt_note("attention: cuDNN %zu.%zu computes %d of %d (--no-cudnn: none)", all->version / 10000,
-                all->version / 100 % 100, used, all->count);
+        say(rt, has_hopper, has_cudnn);
     free(chosen);
     free(folder);
 }

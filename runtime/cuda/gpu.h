@@ -5,7 +5,8 @@
  *   kernels.c     compilation and launches of kernels;  cache.c stores compiled kernels
  *   initial.c     initial values
  *   product.c     products, through cuBLASLt;  tune.c chooses among its kernels;  eight_bits.c: those of 8 bits
- *   attention.c   attention, through cuDNN or by kernels;  attention_choose.c compares them
+ *   attention.c   attention, through cuDNN or by kernels, one of which is for Hopper (attention_hopper.c);
+ *                 attention_choose.c compares them
  *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages
  *   library.c     loading of CUDA's libraries when the trainer starts
@@ -55,6 +56,9 @@ struct RtGpu {
 #define rt_gpu_check(rt, status, what) rt_gpu_check_status((rt), (int)(status), (what))
 void rt_gpu_check_status(const Rt *rt, int status, const char *what);
 
+/* Does it have the instructions of sm_90a? */
+static inline bool rt_gpu_is_hopper(const struct RtGpu *gpu) { return gpu->major == 9 && gpu->minor == 0; }
+
 /* --- gpu.c ---------------------------------------------------------------------------------- */
 
 /* What each rank may allocate besides the planned memory; all call it. */
@@ -80,6 +84,8 @@ double rt_gpu_mark(Rt *rt, cudaStream_t stream); /* rt_mark, on another stream *
 void rt_gpu_kernels_open(Rt *rt);
 void rt_gpu_kernels_close(Rt *rt);
 cudaKernel_t rt_gpu_kernel(Rt *rt, const char *name); /* one that is not in the table of launches */
+
+const char *rt_gpu_kernels_header(void); /* all of runtime/cuda/ that kernels include */
 
 /* An index out of range, recorded by kernels: `ask` queues a copy on the compute stream; `check`, after its completion,
  * ends the trainer. */

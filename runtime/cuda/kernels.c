@@ -12,6 +12,8 @@
 
 RT_EMBED(rt_kernels_header, "kernels_header.cu");
 
+const char *rt_gpu_kernels_header(void) { return rt_kernels_header; }
+
 static const char header_name[] = "cuda/kernels.cuh", source_name[] = "kernels.cu";
 
 #define FUNCTIONS(F)                                                                                                   \
@@ -90,11 +92,17 @@ static _Noreturn void refuse_kernels(const Nvrtc *nvrtc, nvrtcProgram program, c
             launch ? launch->name : "the kernels", launch ? " of " : "", launch ? launch->where : "", reason);
 }
 
+/* "sm_90a": with all that this GPU has, and no later one needs to. */
+static char *architecture_of(const struct RtGpu *gpu)
+{
+    return rt_text("sm_%d%d%s", gpu->major, gpu->minor, rt_gpu_is_hopper(gpu) ? "a" : "");
+}
+
 static void *compile(const Rt *rt, const Nvrtc *nvrtc, size_t *bytes)
 {
     const RtCode *code = rt->program->code;
-    char *architecture = rt_text("--gpu-architecture=sm_%d%d", rt->gpu->major, rt->gpu->minor);
-    const char *const options[] = { architecture, RT_NVRTC_OPTIONS }, *headers[] = { rt_kernels_header };
+    char *architecture = architecture_of(rt->gpu), *option = rt_text("--gpu-architecture=%s", architecture);
+    const char *const options[] = { option, RT_NVRTC_OPTIONS }, *headers[] = { rt_kernels_header };
     const char *const header_names[] = { header_name };
     nvrtcProgram program;
     nvrtcResult status = nvrtc->nvrtcCreateProgram(&program, code->text, source_name, 1, headers, header_names);
@@ -106,6 +114,7 @@ static void *compile(const Rt *rt, const Nvrtc *nvrtc, size_t *bytes)
     void *cubin = rt_allocate((int64_t)*bytes, 1);
     nvrtc->nvrtcGetCUBIN(program, cubin);
     nvrtc->nvrtcDestroyProgram(&program);
+    free(option);
     free(architecture);
     return cubin;
 }
@@ -114,7 +123,7 @@ static char *key_of(const Rt *rt, const Nvrtc *nvrtc)
 {
     int major = 0, minor = 0;
     nvrtc->nvrtcVersion(&major, &minor);
-    char *version = rt_text("%d.%d", major, minor), *suffix = rt_text("sm_%d%d", rt->gpu->major, rt->gpu->minor);
+    char *version = rt_text("%d.%d", major, minor), *suffix = architecture_of(rt->gpu);
     const char *const texts[] = { RT_NVRTC_OPTIONS, version, rt_kernels_header, rt->program->code->text };
     char *key = rt_cache_key(sizeof texts / sizeof *texts, texts, suffix);
     free(version);
@@ -126,8 +135,9 @@ static char *key_of(const Rt *rt, const Nvrtc *nvrtc)
 static void *compile_once(const Rt *rt, const Nvrtc *nvrtc, const char *folder, const char *key, size_t *bytes)
 {
     double begin = rt_seconds();
-    rt_note("kernels: compiling %d for sm_%d%d, once ...", rt->program->code->nlaunches, rt->gpu->major,
-            rt->gpu->minor);
+    char *architecture = architecture_of(rt->gpu);
+    rt_note("kernels: compiling %d for %s, once ...", rt->program->code->nlaunches, architecture);
+    free(architecture);
     RtCacheLock lock = rt_cache_lock(folder, key);
     void *cubin = rt_cache_find(folder, key, bytes);
     if (!cubin) {

@@ -7,6 +7,7 @@
 #include "attend_bias.cuh"
 #include "attend_f32.cuh"
 #include "attend_grad.cuh"
+#include "attend_hopper.cuh"
 #include "copy.cuh"
 #include "counted.cuh"
 #include "cumulative.cuh"

@@ -145,6 +145,7 @@ static void start_device(RtRun *run)
     rt_device_open(rt, (RtDeviceOptions){ .kernel_cache = run->options.kernel_cache,
                                           .no_graph = run->options.no_graph,
                                           .no_cudnn = run->options.no_cudnn,
+                                          .no_hopper = run->options.no_hopper,
                                           .no_fp8 = run->options.no_fp8,
                                           .share_gpu = run->options.share_gpu });
     rt_collectives_open(rt);

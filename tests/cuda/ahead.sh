@@ -18,6 +18,10 @@ fail() # WHY
     grep "compiled in" "$log" | grep -q "; 0 of their functions spill" || { cat "$log"; fail "is not compiled without spills"; }
 awk '$3 == "x" && (($8 > 0 && $1 !~ /(_rope(_v[0-9]+)?|^rt_initial_values)$/) || ($4 == 512 && $5 > 64)) { print; found = 1 } END { exit found }' \
     "$log" || fail "local memory, or too many registers for two blocks"
+! grep "Performance Loss" "$log" || fail "waits between products of warpgroups"
+case $architecture in sm_90a)
+    grep -q "^ *kernel_.*_hopper " "$log" || fail "no attention for Hopper" ;;
+esac
 case $architecture in sm_86 | sm_89)
     awk '$3 == "x" && $6 > 99 * 1024 { print; found = 1 } END { exit found }' "$log" || fail "too much shared memory" ;;
 esac

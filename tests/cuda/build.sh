@@ -1,5 +1,5 @@
 #!/bin/sh
-# build.sh -- builds tests/cuda/execute, test_emulator and test_counted.
+# build.sh -- builds tests/cuda/execute, and the tests of the emulator and of single kernels.
 #
 #   tests/cuda/build.sh      CC, SANITIZE=1 (address and undefined behaviour), BUILD (where to)
 set -eu
@@ -24,13 +24,13 @@ export CC FLAGS BUILD
 echo $stale | xargs -r -n 1 -P 2 sh -c '$CC $FLAGS -c "$1" -o "$BUILD/$(basename "$1" .c).o"' --
 # shellcheck disable=SC2086
 $CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" tests/cuda/execute.c tests/cuda/machine.c tests/cuda/memory.c tests/cuda/moved.c tests/cuda/ranks.c $objects -o "$BUILD/execute" -ldl -lm
-# shellcheck disable=SC2086
-$CC $FLAGS -rdynamic tests/cuda/test_emulator.c tests/cuda/emulator/*.c -o "$BUILD/test_emulator" -ldl -lm
-# shellcheck disable=SC2086
-$CC $FLAGS -rdynamic tests/cuda/test_counted.c tests/cuda/emulator/*.c -o "$BUILD/test_counted" -ldl -lm
-for kernels in bad_kernels counted_kernels; do
+for test in test_emulator test_bad_hopper test_counted test_hopper; do
+    # shellcheck disable=SC2086
+    $CC $FLAGS -rdynamic tests/cuda/$test.c tests/cuda/emulator/*.c -o "$BUILD/$test" -ldl -lm
+done
+for kernels in bad_kernels bad_hopper counted_kernels hopper_kernels; do
     ${KERNEL_CXX:-g++} -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra \
-        -Wno-unknown-pragmas -Wno-unused-parameter -Itests/cuda/emulator -Itests/cuda -Iruntime/cuda -Iruntime \
+        -Wno-unknown-pragmas -Wno-unused-parameter -Wno-psabi -Itests/cuda/emulator -Itests/cuda -Iruntime/cuda -Iruntime \
         -c tests/cuda/$kernels.cpp -o "$BUILD/$kernels.o"
     ${KERNEL_CXX:-g++} -shared -o "$BUILD/$kernels.so" "$BUILD/$kernels.o"
 done

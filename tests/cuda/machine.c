@@ -16,6 +16,7 @@ void *machine_load(const char *source, const char *directory)
         command, sizeof command,
         "%s -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra "
         "-Werror -Wno-maybe-uninitialized -Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers "
+        "-Wno-psabi "
         "-I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT "/runtime/cuda -I" MPC_ROOT "/runtime -c %s -o %s.o && "
         "%s -shared -o %s %s.o -lm",
         cxx ? cxx : "g++", source, library, cxx ? cxx : "g++", library, library);

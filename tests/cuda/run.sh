@@ -12,7 +12,9 @@ export BUILD=${BUILD:-build}/cuda
 if [ -z "${PROGRAMS:-}" ]; then
     tests/cuda/build.sh
     "$BUILD/test_emulator" "$BUILD/bad_kernels.so"
+    "$BUILD/test_bad_hopper" "$BUILD/bad_hopper.so"
     "$BUILD/test_counted" "$BUILD/counted_kernels.so"
+    "$BUILD/test_hopper" "$BUILD/hopper_kernels.so"
 fi
 models=$(mktemp -d)
 trap 'rm -rf "$models"' EXIT
@@ -76,6 +78,12 @@ gpt2 sm_90 -D vocab=49999
 gpt2 sm_80 --set train.precision=fp16
 gpt2 sm_90 --set train.precision=fp8
 llama sm_90 -D head=128
+gpt2 sm_90a --set train.precision=fp16
+llama sm_90a -D head=128
+llama sm_90a -D head=256
+llama sm_90a -D head=192
+gpt2 sm_90a -D embed=960
+llama sm_90a -D head=64 -D window=600
 mixtral sm_90 -D layers=2
 $DROPLESS sm_90 -D layers=2
 $DROPLESS sm_80 -D layers=2 --set train.precision=fp16
@@ -93,7 +101,7 @@ llama sm_89 -D head=256 --set train.precision=fp32
 ../tests/oracle/logits sm_89 -D seq=1024 -D distance=2047 -D source=777 -D head=256 --set train.precision=bf16
 ../tests/oracle/logits sm_80 -D seq=1024 -D distance=2047 -D source=777 -D head=80 --set train.precision=fp32
 END
-    nvrtc="compiled by NVRTC for sm_80 to sm_90 without spills"
+    nvrtc="compiled by NVRTC for sm_80 to sm_90a without spills"
     /usr/bin/python3 tests/cuda/sass.py "$MPC" "$models" > "$models/sass" || failed=1
     [ ! -s "$models/sass" ] || nvrtc="$nvrtc; $(cat "$models/sass")"
 fi

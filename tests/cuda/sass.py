@@ -1,8 +1,8 @@
-"""What the assembler made of kernels at full size: one access for 16 bytes, and no local memory.
+"""What the assembler made of kernels at full size: one access for 16 bytes, no local memory, and Hopper's instructions.
 
     tests/cuda/sass.py MPC FOLDER      prints how far it came, and what is wrong; FOLDER: for temporary files
 
-Compiles by NVRTC for sm_90, and reads cuobjdump's listing (on PATH, or in CUDA's bin; it needs nvdisasm beside it).
+Compiles by NVRTC for sm_90a, as a trainer does on Hopper, and reads cuobjdump's listing (on PATH, or in CUDA's bin; it needs nvdisasm beside it).
 """
 import collections
 import ctypes
@@ -18,9 +18,13 @@ HOME = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 PROGRAMS = [("gpt2", "bf16", ()), ("llama", "bf16", ("-D", "head=128")), ("gpt2", "fp16", ("-D", "embed=1600", "-D", "heads=25"))]
 # Stores of kernels, by their names: widths in bits that must be there, and the most narrower ones.
 WIDE = [("attend(_v2)?", 4),       # y; and lse, for the rows of a thread
+        ("attend(_v2)?_hopper", 2),
         ("attend_grad_[23]", 0),   # dk and dv; dq
         (r"rope(_v\d)?_2", 0),
         ("h_mlp_epilogue", 0), ("x_2_v2", 0), ("h_ln_1", 0), ("h_ln_2", 0), ("h_attn_norm", 0), ("h_mlp_norm", 0)]
+
+
+HOPPERS = ("HGMMA", "UTMALDG", "USETMAXREG")  # products of warpgroups, copies of boxes, exchange of registers
 
 
 def cubin(text, architecture):
@@ -38,12 +42,14 @@ def cubin(text, architecture):
 
 
 def accesses(listing):
-    """Of each kernel, how often each instruction accesses how many bits: {("STG", 128): 4}."""
+    """Of each kernel, how often each instruction accesses how many bits: {("STG", 128): 4}; 0: of those without a width."""
     for text in re.split(r"\n\s*Function : ", listing)[1:]:
         found = collections.Counter()
         for name, words in re.findall(r"^\s+/\*\w+\*/\s+(?:@!?U?P\w+ )?(LDG|STG|LDL|STL|LD|ST)((?:\.\w+)*) ", text, re.M):
             widths = [int(width) for width in re.findall(r"\d+", re.sub(r"\.(?!U?S?\d)\w*", "", words))]
             found[name, widths[0] if widths else 32] += 1
+        for name in HOPPERS:
+            found[name, 0] = text.count(f" {name}")
         yield text.split()[0], found
 
 
@@ -53,6 +59,9 @@ def complaints(kernel, found):
         yield f"{local} accesses of local memory"
     if any(name in ("LD", "ST") for name, _ in found):
         yield "accesses of which the compiler does not know the memory"
+    for name in HOPPERS if kernel.endswith("_hopper") else ():
+        if not found[name, 0]:
+            yield f"no {name}"
     for pattern, narrow in WIDE:
         if re.fullmatch(f"kernel_(\\w+_)?{pattern}" if "attend" in pattern or "rope" in pattern else f"kernel_{pattern}", kernel):
             stores = {width: count for (name, width), count in found.items() if name == "STG"}
@@ -69,7 +78,7 @@ def main(mpc, folder):
         out = pathlib.Path(folder) / "sass-out"
         subprocess.run([mpc, "compile", ROOT / f"examples/{model}.mdl", "--target=cuda", "--no-cc", *options, "--set",
                         f"train.precision={precision}", "-o", out], check=True, stdout=subprocess.DEVNULL)
-        (out / "cubin").write_bytes(cubin((out / "kernels.cu").read_text(), "sm_90"))
+        (out / "cubin").write_bytes(cubin((out / "kernels.cu").read_text(), "sm_90a"))
         listing = subprocess.run([tool, "-sass", out / "cubin"], check=True, capture_output=True, text=True,
                                  env={**os.environ, "PATH": f"{os.path.dirname(tool)}:{os.environ['PATH']}"}).stdout
         for kernel, found in accesses(listing):

@@ -4,7 +4,9 @@
 #include "emulator/emulator.h"
 
 #include <cuda_runtime_api.h>
+#include <cudaTypedefs.h>
 #include <dlfcn.h>
+#include <fnmatch.h>
 #include <link.h>
 #include <signal.h>
 #include <stdio.h>
@@ -268,16 +270,54 @@ const char *cudaGetErrorString(cudaError_t status)
     return text;
 }
 
+/* --- Tensor maps -------------------------------------------------------------------------------------- */
+
+static bool maps_are(const char *what)
+{
+    const char *said = getenv("EMULATED_MAPS");
+    return said && strcmp(said, what) == 0;
+}
+
+/* Only of the kind that the emulator knows. */
+static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t dims, void *base, const cuuint64_t *size,
+                       const cuuint64_t *stride, const cuuint32_t *box, const cuuint32_t *each,
+                       CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                       CUtensorMapFloatOOBfill fill)
+{
+    bool good = type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    for (cuuint32_t i = 0; i < dims; i++)
+        good = good && each[i] == 1;
+    if (maps_are("wrong") && size[1] > 1)
+        base = (char *)base + stride[0];
+    return good && interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && swizzle == CU_TENSOR_MAP_SWIZZLE_128B &&
+                   fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE &&
+                   emulator_make_map(map, (int)dims, base, size, stride, box)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
+{
+    const PFN_cuTensorMapEncodeTiled_v12000 known = encode;
+    const bool is_known = strcmp(name, "cuTensorMapEncodeTiled") == 0 && version >= 12000 && !maps_are("none");
+    *function = NULL;
+    if (is_known)
+        memcpy(function, &known, sizeof known);
+    *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+}
+
 /* --- Kernels ------------------------------------------------------------------------------------------ */
 
-enum { MAX_KERNELS = 4096 };
+enum { MAX_KERNELS = 4096, MAX_MAPS = 3 };
 
 struct CUkern_st {
     char name[160];
     EmulatorKernel *run;
-    int arguments;
-    int64_t declared; /* bytes of shared memory that every launch has */
-    int64_t shared;   /* bytes that a launch may ask for beside them */
+    int arguments, maps; /* the first of them are tensor maps */
+    int64_t declared;    /* bytes of shared memory that every launch has */
+    int64_t shared;      /* bytes that a launch may ask for beside them */
     bool is_loaded;
     struct CUkern_st *next; /* of its library */
 };
@@ -330,9 +370,12 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
     const int *arguments = dlsym(library->handle, symbol);
     snprintf(symbol, sizeof symbol, "%s_declared", name);
     const long *declared = dlsym(library->handle, symbol);
-    if (!(*kernel)->run || !arguments || !declared)
+    snprintf(symbol, sizeof symbol, "%s_maps", name);
+    const int *maps = dlsym(library->handle, symbol);
+    if (!(*kernel)->run || !arguments || !declared || !maps || *maps > MAX_MAPS)
         return cudaErrorSymbolNotFound;
     (*kernel)->arguments = *arguments;
+    (*kernel)->maps = *maps;
     (*kernel)->declared = *declared;
     (*kernel)->shared = 48 * 1024 - *declared;
     (*kernel)->next = library->kernels;
@@ -383,12 +426,25 @@ typedef struct {
     cudaKernel_t kernel;
     int64_t blocks, shared;
     int threads;
+    CUtensorMap map[MAX_MAPS];
     void *argument[EMULATOR_MAX_ARGUMENTS];
 } Launch;
+
+static void be_slow(const char *name)
+{
+    const char *pattern = getenv("EMULATED_SLOW_KERNELS");
+    if (pattern && fnmatch(pattern, name, FNM_EXTMATCH) == 0)
+        emulated_take_longer(1000);
+}
 
 static bool work_launch(void *data)
 {
     Launch *l = data;
+    CUtensorMap map[MAX_MAPS]; /* at addresses that are multiples of 64 */
+    memcpy(map, l->map, sizeof map);
+    for (int i = 0; i < l->kernel->maps; i++)
+        l->argument[i] = &map[i];
+    be_slow(l->kernel->name);
     if (!emulator_launch(l->kernel->name, l->kernel->run, l->argument, l->kernel->arguments, l->blocks, l->threads,
                          l->shared))
         emulated_fault("%s fails", l->kernel->name);
@@ -398,14 +454,19 @@ static bool work_launch(void *data)
 cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, void **arguments, size_t shared,
                              cudaStream_t stream)
 {
-    Launch launch = { (cudaKernel_t)(uintptr_t)function, blocks.x, (int64_t)shared, (int)threads.x, { NULL } };
+    Launch launch = {
+        (cudaKernel_t)(uintptr_t)function, blocks.x, (int64_t)shared, (int)threads.x, { { { 0 } } }, { NULL }
+    };
     if (launch.shared > launch.kernel->shared || launch.kernel->arguments > EMULATOR_MAX_ARGUMENTS)
         return cudaErrorInvalidValue;
     if (!launch.kernel->is_loaded)
         emulated_load();
     launch.kernel->is_loaded = true;
     for (int i = 0; i < launch.kernel->arguments; i++)
-        memcpy(&launch.argument[i], arguments[i], sizeof(void *));
+        if (i < launch.kernel->maps)
+            memcpy(&launch.map[i], arguments[i], sizeof launch.map[i]);
+        else
+            memcpy(&launch.argument[i], arguments[i], sizeof(void *));
     emulated_enqueue(stream, work_launch, &launch,
                      offsetof(Launch, argument) + (size_t)launch.kernel->arguments * sizeof(void *));
     return cudaSuccess;

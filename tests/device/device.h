@@ -18,6 +18,8 @@
  *   EMULATED_ARCHITECTURE=N   compute capability (90), and bytes of shared memory of a block:
  *   EMULATED_SHARED=N         (232448)
  *   EMULATED_NAME=TEXT        the GPU's name ("emulated")
+ *   EMULATED_MAPS=none        the driver cannot make tensor maps; wrong: it makes those of other rows
+ *   EMULATED_SLOW_KERNELS=PATTERN  kernels whose names match take 1000 seconds longer, by events
  *   EMULATED_LOAD=N           milliseconds until a product's kernel is loaded (for more of products: cublaslt.c)
  *   EMULATED_LAZY=1           the first launch of a kernel waits for all that is queued, as CUDA's lazy loading may
  *   EMULATED_USED=FILE        for the most bytes that were allocated at one time
@@ -53,6 +55,9 @@ bool emulated_advance(EmulatedStream *stream);
 
 /* With EMULATED_LAZY: waits until all streams are empty. */
 void emulated_load(void);
+
+/* As the next events show: nobody waits for that time. */
+void emulated_take_longer(double seconds);
 
 /* Does a graph that has not been dropped contain this work, with data that begins with this pointer? */
 bool emulated_is_recorded(EmulatedWork *work, const void *first);

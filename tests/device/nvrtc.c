@@ -54,8 +54,24 @@ static void write_declared(const char *text, const char *end, FILE *out)
     }
 }
 
-/* After the text: each kernel as a function of an array of arguments; their number, and the kernel's declared shared
- * memory: that of the text since the last kernel, where the functions are that it calls. */
+/* Is the text before the kernel a condition? */
+static bool is_conditional(const char *source, const char *kernel, const char *condition)
+{
+    const size_t length = strlen(condition);
+    return kernel >= source + length && memcmp(kernel - length, condition, length) == 0;
+}
+
+static int count_of(const char *from, const char *end, const char *word)
+{
+    int count = 0;
+    for (const char *at = from; (at = strstr(at, word)) && at < end; at++)
+        count++;
+    return count;
+}
+
+/* After the text: each kernel as a function of an array of arguments; their number, how many of them, the first, are
+ * tensor maps, and the kernel's declared shared memory: that of the text since the last kernel, where the functions are
+ * that it calls. */
 static void write_source(const char *source, FILE *out)
 {
     const char *from = source;
@@ -63,16 +79,19 @@ static void write_source(const char *source, FILE *out)
     for (const char *at = source; (at = strstr(at, "extern \"C\" __global__"));) {
         const char *open = strchr(at, ')') + 1; /* after __launch_bounds__ */
         const char *name = open + strspn(open, " \n"), *end = strchr(name, '('), *last = strchr(end, ')');
-        int arguments = 1;
-        for (const char *c = end; c < last; c++)
-            arguments += *c == ',';
+        const bool is_of_hopper = is_conditional(source, at, "#ifdef RT_HOPPER\n");
+        if (is_of_hopper)
+            fprintf(out, "#ifdef RT_HOPPER\n");
         fprintf(out, "extern \"C\" void %.*s_emulated(void **arguments) { emulator_call(%.*s, arguments); }\n",
                 (int)(end - name), name, (int)(end - name), name);
-        fprintf(out, "extern \"C\" const int %.*s_arguments = %d;\n", (int)(end - name), name, arguments);
+        fprintf(out, "extern \"C\" const int %.*s_arguments = %d;\n", (int)(end - name), name,
+                1 + count_of(end, last, ","));
+        fprintf(out, "extern \"C\" const int %.*s_maps = %d;\n", (int)(end - name), name,
+                count_of(end, last, "RT_TENSOR_MAP "));
         at = strstr(last, "\n}");
         fprintf(out, "extern \"C\" const long %.*s_declared = 0", (int)(end - name), name);
         write_declared(from, at, out);
-        fprintf(out, ";\n");
+        fprintf(out, ";\n%s", is_of_hopper ? "#endif\n" : "");
         from = at;
     }
     fprintf(out, "#include \"sections.h\"\n");
@@ -106,7 +125,9 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int noptions, const char *
     const char *cxx = getenv("KERNEL_CXX");
     char *architecture = text_of("%s", "");
     for (int i = 0; i < noptions; i++)
-        if (strncmp(options[i], "--gpu-architecture=sm_", 22) == 0)
+        if (strcmp(options[i], "--gpu-architecture=sm_90a") == 0)
+            architecture = text_of("-D__CUDA_ARCH__=900 -D__CUDA_ARCH_FEAT_SM90_ALL");
+        else if (strncmp(options[i], "--gpu-architecture=sm_", 22) == 0)
             architecture = text_of("-D__CUDA_ARCH__=%s0", options[i] + 22);
     char *command = text_of("%s %s -std=gnu++20 -fPIC -shared -w -I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT
                             "/runtime/cuda -I" MPC_ROOT "/runtime %s -o %s -lm > %s 2>&1 || "

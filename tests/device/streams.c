@@ -80,11 +80,15 @@ void emulated_fault(const char *format, ...)
     _exit(70);
 }
 
+static double seconds_ahead;
+
+void emulated_take_longer(double seconds) { seconds_ahead += seconds; }
+
 static double seconds_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return seconds_ahead + (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static uint32_t draw(uint32_t below)

@@ -1,4 +1,5 @@
-"""Attention by cuDNN: taken where it is right and faster, and otherwise left alone; on one rank and on several."""
+"""Attention by cuDNN: taken where it is right and faster, and otherwise left alone; on one rank and on several.  Whether it
+is faster does not depend on the machine that the tests run on: kernels take 1000 seconds."""
 import re
 import shutil
 
@@ -25,7 +26,7 @@ def said(trainer, data, folder, *options, environment=(), status=0):
     """(what is said of attention, the whole, the log)"""
     folder.mkdir(exist_ok=True)
     done = start(trainer.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "log", "--overwrite", *options),
-                 folder, status, environment=dict(environment).items())
+                 folder, status, environment={"EMULATED_SLOW_KERNELS": "*", **dict(environment)}.items())
     return [line for line in done.stderr.splitlines() if line.startswith("attention:")], done.stderr, read_log(folder / "log")
 
 
@@ -49,11 +50,13 @@ def test_training(model, precision, edit, compiled, data, tmp_path, own_cache):
     trainer = Trainer(trainers[1].folder, "cuda", own_cache)
     reference = train(trainers[0], data, tmp_path / "c")
     notes, _, log = said(trainer, data, tmp_path / "cuda")
-    assert all(re.search(r"\d queries, .* features: \S+ ms by cuDNN, \S+ ms by mpc$", note) for note in notes[:-1]) and len(notes) > 2
+    assert all(re.search(r"\d queries, .* features: \S+ ms by mpc, (\S+ ms by mpc's kernel for Hopper, )?\S+ ms by cuDNN$", note)
+               for note in notes[:-2]) and len(notes) > 3
+    assert re.fullmatch(r"attention: mpc's kernel for Hopper computes 0 of \d \(--no-hopper: none\)", notes[-2])
     assert re.fullmatch(r"attention: cuDNN \S+ computes (\d) of \1 \(--no-cudnn: none\)", notes[-1]), notes
     assert_same(log, reference, precision)
     assert bits(said(trainer, data, tmp_path / "graphless", "--no-graph")[2]) == bits(log)
-    own = said(trainer, data, tmp_path / "own", "--no-cudnn")
+    own = said(trainer, data, tmp_path / "own", "--no-cudnn", "--no-hopper")
     assert not own[0] and bits(own[2]) != bits(log), "it was not cuDNN that computed"
     assert_same(own[2], reference, precision)
 
@@ -62,8 +65,8 @@ def test_training(model, precision, edit, compiled, data, tmp_path, own_cache):
 def test_where_it_does_not_help(compiled, data, tmp_path, own_cache):
     """It is not taken, whatever is wrong with it, and the program's kernels give the bits that they give without it."""
     trainer = Trainer(compiled("llama", "cuda", BF16).folder, "cuda", own_cache)
-    own = bits(said(trainer, data, tmp_path / "own", "--no-cudnn")[2])
-    not_right = "attention: cuDNN's results are not those of the program's kernels: it is not used for this shape"
+    own = bits(said(trainer, data, tmp_path / "own", "--no-cudnn", "--no-hopper")[2])
+    not_right = "results of cuDNN are not those of the program's general kernels: it is not used for this shape"
     for how, first in (("none", "computes 0 of"), ("late", "computes 0 of"), ("slow", "computes 0 of"), ("wrong", not_right),
                        ("varies", not_right), ("old", "by the program's own kernels, since cuDNN is older than 9.12")):
         for path in own_cache.glob("*.attention"):
@@ -80,7 +83,7 @@ def test_the_answer_is_kept(compiled, data, tmp_path, own_cache):
     first = said(trainer, data, tmp_path / "first")
     kept = sorted(path.name for path in own_cache.glob("*.attention"))
     second = said(trainer, data, tmp_path / "second", environment={"EMULATED_CUDNN": "slow"})
-    assert kept and "computes 4 of 4" in second[0][0] and bits(second[2]) == bits(first[2])
+    assert kept and "computes 4 of 4" in second[0][-1] and bits(second[2]) == bits(first[2])
     assert sorted(path.name for path in own_cache.glob("*.attention")) == kept
 
 
@@ -109,9 +112,11 @@ def test_ranks(compiled, data, tmp_path, own_cache):
     for path in own_cache.glob("*.attention"):
         path.unlink()
     trainer = Trainer(two.folder, "cuda", own_cache)
-    done = run(trainer, "dp=2", data, tmp_path / "two", steps=STEPS)
+    slow = {"EMULATED_SLOW_KERNELS": "*"}.items()
+    done = run(trainer, "dp=2", data, tmp_path / "two", steps=STEPS, environment=slow)
     assert re.search(r"attention: cuDNN \S+ computes (\d) of \1", done.stderr)
     assert_same(read_log(tmp_path / "two/log"), reference, "bf16")
-    done = run(trainer, "dp=2", data, tmp_path / "half", steps=STEPS, of_rank='test $OMPI_COMM_WORLD_RANK = 1 && export EMULATED_CUDNN=old;')
-    assert "computes" not in done.stderr
+    done = run(trainer, "dp=2", data, tmp_path / "half", steps=STEPS, environment=slow,
+               of_rank='test $OMPI_COMM_WORLD_RANK = 1 && export EMULATED_CUDNN=old;')
+    assert not re.search(r"cuDNN \S+ computes", done.stderr)
     assert_same(read_log(tmp_path / "half/log"), reference, "bf16")

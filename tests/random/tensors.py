@@ -80,12 +80,14 @@ class Rounding:
 
     def with_noise(self, gradient, norm):
         """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it, and Muon,
-        which normalises the whole, and Lion, which takes its sign, also where all of them cancel exactly."""
+        which normalises the whole, and Lion, which takes its sign, also where all of them cancel exactly.  Where that is so of
+        all gradients together, their terms are not known: about 1."""
         if self.draw is None:
             return gradient
         noise = torch.randn(gradient.shape, generator=self.draw, dtype=torch.float64)
         cancels = (gradient != 0) | (gradient.norm() <= 1e-12 * norm)
-        return gradient + 2.0**-24 * (norm + 1e-9) * noise * cancels
+        terms = 1 if 0 < norm < 1e-12 else norm + 1e-9
+        return gradient + 2.0**-24 * terms * noise * cancels
 
     def of_sum(self, total, size):
         """Partial sums are rounded to f32, also where the whole is a number of few bits: five times the same, divided by five, is

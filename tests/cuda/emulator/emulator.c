@@ -12,7 +12,7 @@
 
 enum { STACK = 256 * 1024, MAX_REPORTS = 8, MAX_WARPS = EMULATOR_MAX_THREADS / EMULATOR_WARP };
 
-typedef enum { RUNNABLE, AT_BARRIER, IN_WARP, DONE } State;
+typedef enum { RUNNABLE, AT_BARRIER, IN_WARP, ASLEEP, DONE } State;
 
 typedef struct {
     State state;
@@ -39,6 +39,7 @@ static struct {
     int faults;
     bool is_running, is_over; /* over: after a fault that nothing can follow */
     char *dynamic_shared;
+    int64_t dynamic_bytes;
     Fiber fiber[EMULATOR_MAX_THREADS];
     Warp warp[MAX_WARPS];
     jmp_buf scheduler;
@@ -73,6 +74,8 @@ const EmulatorPlace *emulator_place(void)
         return NULL;
     const Warp *warp = &now.warp[now.thread / EMULATOR_WARP];
     now.place.thread = now.block * now.threads + now.thread;
+    now.place.in_block = now.thread;
+    now.place.epoch = emulator_epoch(now.thread);
     now.place.warp = now.thread / EMULATOR_WARP;
     now.place.block = now.block;
     now.place.barriers = now.barriers;
@@ -174,11 +177,19 @@ static void run_block(void)
         int waiting = count_in(AT_BARRIER);
         if (waiting && waiting + count_in(DONE) == now.threads)
             release_barrier();
-        else if (!any && !now.is_over) {
-            emulator_fault(false, "nothing goes on: %d threads wait at a barrier, %d for others of their warp", waiting,
-                           count_in(IN_WARP));
+        else if (!any && !now.is_over && !emulator_bring_a_box()) {
+            emulator_fault(
+                false,
+                "nothing goes on: %d threads wait at a barrier, %d for others of their warp, %d at a barrier "
+                "in memory or with a number",
+                waiting, count_in(IN_WARP), count_in(ASLEEP));
             now.is_over = true;
         }
+    }
+    if (!now.is_over) {
+        emulator_check_barriers();
+        emulator_check_boxes();
+        emulator_check_groups();
     }
 }
 
@@ -192,10 +203,15 @@ bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments,
     }
     now.name = name, now.kernel = kernel, now.arguments = arguments, now.narguments = count;
     now.blocks = blocks, now.threads = threads, now.faults = 0, now.is_over = false;
+    now.dynamic_bytes = dynamic_shared;
     now.dynamic_shared = dynamic_shared ? aligned_alloc(128, (size_t)(dynamic_shared + 127) / 128 * 128) : NULL;
     emulator_new_launch();
     for (now.block = 0; now.block < blocks && !now.is_over; now.block++) {
         emulator_new_block(now.dynamic_shared, dynamic_shared);
+        emulator_new_clocks();
+        emulator_new_barriers();
+        emulator_new_boxes();
+        emulator_new_groups();
         run_block();
     }
     if (now.dynamic_shared)
@@ -214,6 +230,25 @@ unsigned emulator_block_size(void) { return (unsigned)now.threads; }
 unsigned emulator_grid_size(void) { return (unsigned)now.blocks; }
 void *emulator_dynamic_shared(void) { return now.dynamic_shared; }
 
+/* No multiple of more than 128, as it may be on a machine. */
+enum { WINDOW = 1024 + 3 * 128 };
+
+uint32_t emulator_shared_address(const void *at)
+{
+    const int64_t offset = (const char *)at - now.dynamic_shared;
+    if (offset < 0 || offset > now.dynamic_bytes)
+        emulator_fault(true, "takes the address of what is not in dynamic shared memory");
+    return WINDOW + (uint32_t)offset;
+}
+
+void *emulator_shared_at(uint32_t address, int64_t bytes)
+{
+    const int64_t offset = (int64_t)address - WINDOW;
+    if (offset < 0 || offset + bytes > now.dynamic_bytes)
+        emulator_fault(true, "uses %" PRId64 " bytes at %u, outside of dynamic shared memory", bytes, address);
+    return now.dynamic_shared + offset;
+}
+
 void emulator_barrier(void) { leave(AT_BARRIER); }
 
 int emulator_barrier_or(int predicate)
@@ -222,6 +257,15 @@ int emulator_barrier_or(int predicate)
     now.any[side] |= predicate != 0;
     leave(AT_BARRIER);
     return now.any[side];
+}
+
+void emulator_sleep(void) { leave(ASLEEP); }
+
+void emulator_wake(void)
+{
+    for (int i = 0; i < now.threads; i++)
+        if (now.fiber[i].state == ASLEEP)
+            now.fiber[i].state = RUNNABLE;
 }
 
 void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, bool is_barrier)
@@ -242,6 +286,8 @@ void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, b
     }
     if (operation)
         operation(warp->mine, mask);
+    if (is_barrier)
+        emulator_clocks_meet(first, mask);
     warp->arrived = 0;
     warp->meetings++;
     warp->barriers += is_barrier;

@@ -6,6 +6,10 @@
  *
  * Detects accesses outside of the operands; reads of uninitialised memory and shared memory; misaligned accesses; data
  * races of threads without a barrier in between; barriers and operations of a warp that not all threads reach.
+ *
+ * What only Hopper has: emulator_order.c (which thread knows of what another did), emulator_barrier.c (barriers in
+ * memory and with numbers), emulator_box.c (tensor maps and copies), emulator_group.c (products of warpgroups).  Copies
+ * come, and products are computed, as late as permitted, and their rules are checked: see tests/cuda/bad_hopper.cpp.
  */
 #ifndef MPC_TESTS_EMULATOR_H
 #define MPC_TESTS_EMULATOR_H
@@ -37,6 +41,12 @@ void emulator_set_shared(void *base, int64_t bytes);
 
 /* A kernel, called with its arguments as an array. */
 typedef void EmulatorKernel(void **arguments);
+
+/* A tensor map (CUtensorMap), as cuTensorMapEncodeTiled makes it of elements of 16 bits, swizzled by 128 bytes, and
+ * zeros outside: false for what it refuses.  Strides are in bytes, from the second dim on. */
+enum { EMULATOR_MAP_BYTES = 128, EMULATOR_MAX_DIMS = 5 };
+bool emulator_make_map(void *map, int dims, const void *base, const uint64_t size[], const uint64_t stride[],
+                       const uint32_t box[]);
 
 /* A library of compiled kernels: NULL after saying why there is none; one of its kernels, or NULL; its static shared
  * memory and constants, to be added after other memory. */
@@ -73,6 +83,21 @@ void emulator_copy_async(void *shared, const void *from, int is_there);
 void emulator_copy_commit(void);
 void emulator_copy_wait(int latest);
 
+uint32_t emulator_shared_address(const void *at);
+void emulator_fence_async(void);
+void emulator_mbarrier_init(uint64_t *barrier, int arrivals);
+void emulator_mbarrier_arrive(uint64_t *barrier, int bytes);
+void emulator_mbarrier_wait(uint64_t *barrier, int parity);
+void emulator_barrier_number(int number, int threads, int is_waiting);
+void emulator_copy_box(void *shared, const void *map, uint64_t *barrier, const int at[4]);
+void emulator_set_registers(int count, int is_more);
+void emulator_group_fence(void);
+void emulator_group_commit(void);
+void emulator_group_wait(int latest);
+/* c: of the thread; a: NULL for one in shared memory; turned: b is by rows of columns. */
+void emulator_group_product(float *c, int columns, int is_bf16, const uint32_t *a, uint64_t left, uint64_t right,
+                            int is_turned, int adds);
+
 #ifdef __cplusplus
 }
 #endif
@@ -82,9 +107,10 @@ void emulator_copy_wait(int latest);
 /* The position of the present thread in the order of accesses. */
 typedef struct {
     int64_t thread; /* counted over all blocks */
-    int warp;       /* counted over all blocks */
+    int in_block;   /* the same in its block */
+    int warp;
     int64_t block;
-    uint32_t barriers, warp_barriers, warp_meetings;
+    uint32_t barriers, warp_barriers, warp_meetings, epoch;
     const char *stack, *stack_end;
 } EmulatorPlace;
 
@@ -94,10 +120,45 @@ void emulator_fault(bool is_fatal, const char *format, ...) __attribute__((forma
 void emulator_touch(const void *at, int64_t bytes, bool is_write);
 void emulator_take_away(void *at, int64_t bytes);
 
+/* The same by a copy of a box or a product of a warpgroup, which the present thread has begun: without a fence they do
+ * not see what was stored. */
+void emulator_touch_async(const void *at, int64_t bytes, bool is_write);
+void emulator_set_there(void *at, int64_t bytes, bool is_there); /* is what was written valid? */
+
 /* Waits until all lanes of the warp are here with the same operation, does it once for all, and goes on.  `mine`
  * lies on the stack. */
 typedef void EmulatorTogether(void *const of_lane[EMULATOR_WARP], uint32_t mask);
 void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, bool is_barrier);
+
+/* Waits until another thread has done something that may end the wait. */
+void emulator_sleep(void);
+void emulator_wake(void);
+
+/* The memory at an address of shared memory. */
+void *emulator_shared_at(uint32_t address, int64_t bytes);
+
+/* Per thread of a block, up to which of its epochs a thread's accesses are known.  A thread that arrives somewhere
+ * gives what it knows, and begins a new epoch; one that has waited takes it. */
+typedef struct {
+    uint32_t of[EMULATOR_MAX_THREADS];
+} EmulatorClock;
+void emulator_clock_give(EmulatorClock *to);
+void emulator_clock_take(const EmulatorClock *from);
+void emulator_clock_add(EmulatorClock *to, const EmulatorClock *from);
+void emulator_clocks_meet(int first, uint32_t mask); /* lanes of the warp of thread `first` */
+uint32_t emulator_epoch(int thread);
+bool emulator_knows(int thread, int other, uint32_t epoch);
+uint32_t emulator_fences(int thread); /* of the asynchronous proxy */
+void emulator_new_clocks(void);
+
+void emulator_new_barriers(void);
+void emulator_check_barriers(void); /* at the end of a block */
+void emulator_bytes_come(uint64_t *barrier, int64_t bytes, const EmulatorClock *clock);
+bool emulator_bring_a_box(void); /* false if none is under way */
+void emulator_new_boxes(void);
+void emulator_check_boxes(void);
+void emulator_new_groups(void);
+void emulator_check_groups(void);
 
 void emulator_new_launch(void);
 void emulator_new_block(void *dynamic_shared, int64_t bytes);

@@ -2,8 +2,8 @@
  *
  * For each byte of the device's memory and of shared memory a Shadow records whether it has been written, and its last
  * writer and readers.  Two accesses of one byte by different threads, one of them a write, must have a barrier between
- * them; within a warp, a write and a later read __syncwarp, and a read and a later write any operation that the warp
- * does together.
+ * them, or know of each other by barriers of Hopper (emulator_order.c); within a warp, a write and a later read
+ * __syncwarp, and a read and a later write any operation that the warp does together.
  */
 #include "emulator.h"
 
@@ -14,8 +14,10 @@
 typedef struct {
     int64_t thread, block;
     int warp;
-    uint32_t barriers, warp_barriers, warp_meetings;
-    uint32_t stamp; /* the launch, or for shared memory the block, in which it happened */
+    uint32_t barriers, warp_barriers, warp_meetings, epoch;
+    uint32_t stamp;  /* the launch, or for shared memory the block, in which it happened */
+    uint32_t fences; /* of the asynchronous proxy that the thread had before */
+    bool is_async;
 } Access;
 
 typedef struct {
@@ -142,15 +144,33 @@ static bool is_ordered(const Access *earlier, const EmulatorPlace *now, bool wri
         return false;
     if (earlier->barriers < now->barriers)
         return true;
+    if (emulator_knows(now->in_block, now->in_block + (int)(earlier->thread - now->thread), earlier->epoch))
+        return true;
     if (earlier->warp != now->warp)
         return false;
     return write_then_read_or_write ? earlier->warp_barriers < now->warp_barriers
                                     : earlier->warp_meetings < now->warp_meetings;
 }
 
-static Access access_now(const EmulatorPlace *now, uint32_t stamp)
+static Access access_now(const EmulatorPlace *now, uint32_t stamp, bool is_async)
 {
-    return (Access){ now->thread, now->block, now->warp, now->barriers, now->warp_barriers, now->warp_meetings, stamp };
+    return (Access){ now->thread,
+                     now->block,
+                     now->warp,
+                     now->barriers,
+                     now->warp_barriers,
+                     now->warp_meetings,
+                     now->epoch,
+                     stamp,
+                     emulator_fences(now->in_block),
+                     is_async };
+}
+
+/* Was it stored, and is no fence behind that? */
+static bool is_unseen(const Access *write, const EmulatorPlace *now, uint32_t stamp)
+{
+    return write->stamp == stamp && !write->is_async &&
+           emulator_fences(now->in_block + (int)(write->thread - now->thread)) <= write->fences;
 }
 
 static void race(const Memory *memory, int64_t at, const Access *other, const char *what, const char *did)
@@ -159,7 +179,7 @@ static void race(const Memory *memory, int64_t at, const Access *other, const ch
                    what, at, memory->name, other->thread, did);
 }
 
-static bool note_read(Memory *memory, int64_t at, const EmulatorPlace *now, uint32_t stamp)
+static bool note_read(Memory *memory, int64_t at, const EmulatorPlace *now, uint32_t stamp, bool is_async)
 {
     Shadow *s = &memory->shadow[at];
     bool is_written = memory->is_shared ? s->written_stamp == block_stamp : s->is_written;
@@ -175,11 +195,11 @@ static bool note_read(Memory *memory, int64_t at, const EmulatorPlace *now, uint
     /* The last reader, and the last one that is another. */
     if (s->read[0].stamp == stamp && s->read[0].thread != now->thread)
         s->read[1] = s->read[0];
-    s->read[0] = access_now(now, stamp);
+    s->read[0] = access_now(now, stamp, is_async);
     return true;
 }
 
-static bool note_write(Memory *memory, int64_t at, const EmulatorPlace *now, uint32_t stamp)
+static bool note_write(Memory *memory, int64_t at, const EmulatorPlace *now, uint32_t stamp, bool is_async)
 {
     Shadow *s = &memory->shadow[at];
     if (s->write.stamp == stamp && !is_ordered(&s->write, now, true)) {
@@ -192,7 +212,7 @@ static bool note_write(Memory *memory, int64_t at, const EmulatorPlace *now, uin
             return false;
         }
     bytes_moved += !memory->is_shared && s->write.stamp != stamp;
-    s->write = access_now(now, stamp);
+    s->write = access_now(now, stamp, is_async);
     s->is_written = true;
     s->written_stamp = block_stamp;
     return true;
@@ -205,7 +225,7 @@ void emulator_on_boundary(const void *at, size_t bytes)
         emulator_fault(false, "loads or stores %zu bytes at an address that is no multiple of that", bytes);
 }
 
-void emulator_touch(const void *address, int64_t bytes, bool is_write)
+static void touch(const void *address, int64_t bytes, bool is_write, bool is_async)
 {
     const EmulatorPlace *now = is_skipped ? NULL : emulator_place();
     const char *from = address;
@@ -228,10 +248,18 @@ void emulator_touch(const void *address, int64_t bytes, bool is_write)
             emulator_fault(false, "%s byte %" PRId64 " of %s, which belongs to no operand", what, i, memory->name);
             return;
         }
-        if (!(is_write ? note_write : note_read)(memory, i, now, stamp))
+        if (is_async && memory->is_shared && is_unseen(&memory->shadow[i].write, now, stamp)) {
+            emulator_fault(false, "a product or a copy %s byte %" PRId64 " of %s, stored without a fence behind it",
+                           what, i, memory->name);
+            return;
+        }
+        if (!(is_write ? note_write : note_read)(memory, i, now, stamp, is_async))
             return;
     }
 }
+
+void emulator_touch(const void *at, int64_t bytes, bool is_write) { touch(at, bytes, is_write, false); }
+void emulator_touch_async(const void *at, int64_t bytes, bool is_write) { touch(at, bytes, is_write, true); }
 
 void emulator_store_global(void *to, const void *from, size_t bytes)
 {
@@ -243,12 +271,17 @@ void emulator_store_global(void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
+void emulator_set_there(void *at, int64_t bytes, bool is_there)
+{
+    Memory *memory = is_skipped ? NULL : find(at);
+    for (int64_t i = 0; memory && i < bytes; i++)
+        memory->shadow[(char *)at - memory->base + i].written_stamp = is_there ? block_stamp : 0;
+}
+
 void emulator_take_away(void *at, int64_t bytes)
 {
     emulator_touch(at, bytes, true);
-    Memory *memory = is_skipped ? NULL : find(at);
-    for (int64_t i = 0; memory && i < bytes; i++)
-        memory->shadow[(char *)at - memory->base + i].written_stamp = 0;
+    emulator_set_there(at, bytes, false);
 }
 
 /* --- Functions called by gcc ------------------------------------------------------------------- */

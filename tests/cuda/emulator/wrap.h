@@ -1,11 +1,21 @@
 /* wrap.h -- calls a kernel with its arguments from an array. */
 #include <cstddef>
+#include <type_traits>
 #include <utility>
+
+/* A pointer, or what it points to: a tensor map. */
+template <typename A> __attribute__((no_sanitize("thread"), noinline)) static A emulator_argument(void *argument)
+{
+    if constexpr (std::is_pointer_v<A>)
+        return (A)argument;
+    else
+        return *(const A *)argument;
+}
 
 template <typename... A, std::size_t... I>
 static inline void emulator_spread(void (*kernel)(A...), void **arguments, std::index_sequence<I...>)
 {
-    kernel((A)arguments[I]...);
+    kernel(emulator_argument<A>(arguments[I])...);
 }
 
 template <typename... A> static inline void emulator_call(void (*kernel)(A...), void **arguments)

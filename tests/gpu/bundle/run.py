@@ -154,9 +154,11 @@ def check_trainer(machine, folder):
             wrong, other = train(machine, folder, case, *options)
             same = [(a["loss"], a["grad_norm"]) for a in lines] == [(b["loss"], b["grad_norm"]) for b in other]
             yield f"{folder.name}, {what}", wrong is None and same, wrong or ("the same bits" if same else "other bits")
-        wrong, other = train(machine, folder, case, "--no-cudnn")
-        worst = None if wrong else worst_of(other, expected, case)
-        yield f"{folder.name}, without cuDNN", wrong is None and worst <= 1, wrong or f"largest error {worst:.2f} of the tolerance"
+        for what, options in (("cuDNN", ("--no-cudnn",)), ("cuDNN and the kernels for Hopper", ("--no-cudnn", "--no-hopper"))):
+            wrong, other = train(machine, folder, case, *options)
+            worst = None if wrong else worst_of(other, expected, case)
+            yield (f"{folder.name}, without {what}", wrong is None and worst <= 1,
+                   wrong or f"largest error {worst:.2f} of the tolerance")
     if wrong is None and case["precision"] == "fp8":  # the log has the times of both, product by product
         wrong, other = train(machine, folder, case, "--no-fp8")
         worst = None if wrong else worst_of(other, expected, case)
