@@ -399,13 +399,6 @@ CALL(one_hot)
 
 /* --- Reductions and products --------------------------------------------------------------- */
 
-/* Does the dim count matrices, in an optimizer: copies of a repeat, or experts? */
-static bool counts_matrices(const Lower *l, Name dim)
-{
-    const Symbol *in = find_symbol(l->scope, "in"), *out = find_symbol(l->scope, "out");
-    return in && in->kind == S_DIMS && !has_name(&in->dims, dim) && !has_name(&out->dims, dim);
-}
-
 /* The named dims; if none is named, all: in an optimizer those of each matrix. */
 static Names dims_or_all(const Lower *l, const Arguments *a)
 {

@@ -373,6 +373,7 @@ Group *group_for(const Lower *l, const Param *param);
 int argument_at(const Ast *optimizer, const char *name); /* -1 */
 double rate_argument(const Group *group);                /* its lr */
 void lower_updates(Lower *l);                            /* after all functions */
+bool counts_matrices(const Lower *l, Name dim);          /* in an optimizer: copies of a repeat, or experts? */
 Matrix matrix_of(const Lower *l, const Param *param);
 bool has_square(const Matrix *matrix, int rank); /* can orthogonal() multiply such a parameter by itself? */
 

@@ -19,6 +19,12 @@ static bool is_copy(const Param *param, int i)
     return false;
 }
 
+bool counts_matrices(const Lower *l, Name dim)
+{
+    const Symbol *in = find_symbol(l->scope, "in"), *out = find_symbol(l->scope, "out");
+    return in && in->kind == S_DIMS && !has_name(&in->dims, dim) && !has_name(&out->dims, dim);
+}
+
 /* The dims of one matrix, of those that are contracted and those that are not. */
 Matrix matrix_of(const Lower *l, const Param *param)
 {

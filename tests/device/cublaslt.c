@@ -10,7 +10,7 @@
  * Numbers of 8 bits, e4m3, have a scale for each 128 terms of a row or column
  * (CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F). With EMULATED_FP8=none no kernel takes them, with EMULATED_FP8=unknown the
  * library does not know them, with EMULATED_FP8=wrong scales are those of the next row, with EMULATED_FP8=varies a
- * result differs each time, and with EMULATED_FP8=slow they take 50 milliseconds longer.
+ * result differs each time, and with EMULATED_FP8=slow they take 1000 seconds longer, by events.
  *
  * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW milliseconds slower than number
  * EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a graph.
@@ -416,7 +416,7 @@ static bool work_product(void *data)
 {
     const Product *p = data;
     if (p->layout[0].type == CUDA_R_8F_E4M3 ? fp8_is("slow") : fp8_is("fast"))
-        sleep_for(50);
+        emulated_take_longer(1000);
     if (p->kernel != emulated_number("EMULATED_FASTEST", 0))
         sleep_for(emulated_number("EMULATED_SLOW", 0));
     for (int64_t turn = 0; turn < p->layout[2].batch; turn++)

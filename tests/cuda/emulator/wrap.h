@@ -3,10 +3,10 @@
 #include <type_traits>
 #include <utility>
 
-/* A pointer, or what it points to: a tensor map. */
+/* A pointer or a number, or what a pointer points to: a tensor map. */
 template <typename A> __attribute__((no_sanitize("thread"), noinline)) static A emulator_argument(void *argument)
 {
-    if constexpr (std::is_pointer_v<A>)
+    if constexpr (std::is_pointer_v<A> || std::is_integral_v<A>)
         return (A)argument;
     else
         return *(const A *)argument;
