@@ -79,7 +79,9 @@ static void write_program(Module *m, FILE *out)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
             add_call(cuda_call(program, op));
             const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-            for (int i = 0; callee && is_product_kernel(callee) && i < callee->results.count; i++) {
+            Product *products;
+            const int count = callee && is_product_kernel(callee) ? plan_products(m, callee, op, &products) : 0;
+            for (int i = 0; i < count; i++) {
                 const CudaCall *rest = cuda_product_call(program, op, i);
                 if (rest && !rest->product)
                     add_call(rest);

@@ -12,7 +12,7 @@ export BUILD=${BUILD:-build}/cuda
 home=${CUDA_HOME:-/usr/local/cuda}
 include=${CUDA_INCLUDE:-$home/include}
 tests/cuda/build.sh
-objects=$(ls "$BUILD"/*.o | grep -Ev '/(emulator[^/]*|[a-z]*_kernels)\.o$')
+objects=$(ls "$BUILD"/*.o | grep -Ev '/(emulator[^/]*|[a-z]*_kernels|bad_hopper)\.o$')
 root=$PWD to=$BUILD/execute_gpu
 if [ "${1:-}" = --bundle ]; then
     root=. to=$2/execute_gpu
