@@ -69,7 +69,7 @@ static bool join_matrices(RtProductShape *s, const RtProductShape *t, const Dist
     const bool is_first = s->batch == 1;
     const bool good =
         t->batch == 1 && s->m == t->m && s->n == t->n && s->k == t->k && d->a >= 0 && d->b >= 0 && d->c > 0 &&
-        !s->has_bias && !s->counted && !s->block &&
+        !s->has_bias && !t->has_bias && !s->counted && !s->block &&
         (is_first || (d->a == s->batch * s->a.batch && d->b == s->batch * s->b.batch && d->c == s->batch * s->c.batch));
     if (!good)
         return false;
