@@ -206,8 +206,8 @@ Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
                          !readers_of(f, uses, result(readers.loop)).loops && !result(dot)->type.partial;
     if (is_activation && (!readers.is_stored || info(readers.loop)->traits & m->keeps_before))
         tail.activation = readers.loop;
-    else if (m->adds_residuals && residual_of(&readers, product))
-        tail.added = readers.loop, tail.residual = residual_of(&readers, product);
+    else if (m->adds_residuals && (tail.residual = residual_of(&readers, product)))
+        tail.added = readers.loop;
     else if (!readers.is_stored)
         tail.sum = NULL;
     if (!tail.sum && !tail.activation && !tail.added)

@@ -1,6 +1,7 @@
 /* cuda_attend.c -- attention in CUDA: selects the kernel in runtime/cuda/attend*.cuh and its block size. */
 #include "cuda_library.h"
 #include "cuda_row.h"
+#include "runtime/cuda/hopper.h"
 #include "templates.h"
 
 #include <inttypes.h>
@@ -40,14 +41,10 @@ static Tiles backward_tiles(int64_t d, bool plain)
 /* As RtHopperTiles. */
 static Tiles hopper_tiles(int64_t d)
 {
-    const int64_t groups = 2, rows = 64, box = 64, features = (d + box - 1) / box * box, boundary = 1024, slots = 4;
-    const int64_t keys = features <= 128 ? 128 : 64, barriers = (1 + 2 * slots) * 8;
-    return (Tiles){ 384,
-                    0,
-                    groups * rows,
-                    keys,
-                    boundary + (groups * rows * (features + 8) + slots * keys * features) * 2 + barriers,
-                    0 };
+    const int64_t queries = 2 * RT_HOPPER_ROWS, keys = RT_HOPPER_KEYS(d), boundary = 1024, slots = 4;
+    const int64_t features = (d + RT_HOPPER_BOX - 1) / RT_HOPPER_BOX * RT_HOPPER_BOX, barriers = (1 + 2 * slots) * 8;
+    const int64_t shared = boundary + (queries * (features + 8) + slots * keys * features) * 2 + barriers;
+    return (Tiles){ 384, 0, queries, keys, shared, 0 };
 }
 
 /* The size of all but two dims of q: heads of all sequences; `of_keys`: only dims that k has too. */

@@ -310,6 +310,15 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int c, c
     return check_product(m, call, p);
 }
 
+bool is_kept_operand(const Func *kernel, const Value *result)
+{
+    Epilogue epilogue;
+    for (int i = 0; i < kernel->results.count; i++)
+        if (find_epilogue(kernel->results.at[i], &epilogue) && epilogue.before == result)
+            return true;
+    return false;
+}
+
 int plan_each_product(Module *m, const Func *kernel, const Op *call, Product **products)
 {
     int count = 0;

@@ -7,17 +7,6 @@
  */
 #include "product.h"
 
-#include "ir/epilogue.h"
-
-bool is_kept_operand(const Func *kernel, const Value *result)
-{
-    Epilogue epilogue;
-    for (int i = 0; i < kernel->results.count; i++)
-        if (find_epilogue(kernel->results.at[i], &epilogue) && epilogue.before == result)
-            return true;
-    return false;
-}
-
 /* --- Two products ----------------------------------------------------------------------------------------- */
 
 /* From the operands and the result of one product to those of another, in elements. */

@@ -208,6 +208,14 @@ static bool add_pack(Search *s, const Pack *pack)
     return true;
 }
 
+/* Adds `others`, which are of use only where `first` lie, or can be placed, as that pack has them. */
+static void add_both(Search *s, Pack *first, const Pack *others)
+{
+    const Placed placed = how_placed(s->m, first);
+    if (placed == PLACED || (placed == NOT_PLACED && add_pack(s, first)))
+        add_pack(s, others);
+}
+
 /* The number of leading dims of a value that are dims of the product's left operand; 0 if others are between them. */
 static int shared_dims(const Value *value, const Value *left)
 {
@@ -318,9 +326,7 @@ static void find_sum(Search *s, const Func *kernel, const Op *call)
     if (count < 2 || left.prefix < 0 || right.prefix < 0)
         return;
     sort_pairs(&right, &left);
-    const Placed placed = how_placed(s->m, &right);
-    if (placed == PLACED || (placed == NOT_PLACED && add_pack(s, &right)))
-        add_pack(s, &left);
+    add_both(s, &right, &left);
 }
 
 /* --- Sums over the rows of one operand --------------------------------------------------------------- */
@@ -363,9 +369,7 @@ static void find_matrices(Search *s, const Func *kernel, const Op *call)
     }
     sort_pairs(&made, &left);
     sort_as_packed(s, &left, &made);
-    const Placed placed = how_placed(s->m, &made);
-    if (placed == PLACED || (placed == NOT_PLACED && add_pack(s, &made)))
-        add_pack(s, &left);
+    add_both(s, &made, &left);
 }
 
 /* The pack of a kernel that only sums left operands of such products: where these are as packed, the sums are so, too,

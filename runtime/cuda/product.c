@@ -8,6 +8,7 @@
  * allows them and it finds a kernel for them; else a kernel of the program computes them after a plain product. Counted
  * products are kernels of the program. */
 #include "product.h"
+#include "mesh/slots.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -338,13 +339,11 @@ static void run_unfused_epilogue(Rt *rt, const RtProductShape *s, const Pointers
     rt_launch(rt, s->unfused, operands);
 }
 
-static int64_t bytes_of(RtType type) { return type == RT_F32 ? 4 : 2; }
-
 /* Row by row: what is between C's rows is not the product's. */
 static void copy_added(Rt *rt, const Product *p, const Pointers *at)
 {
     const RtProductShape *s = &p->shape;
-    const int64_t bytes = bytes_of(s->c.type), rows = p->swapped ? s->m : s->n;
+    const int64_t bytes = rt_type_bytes(s->c.type), rows = p->swapped ? s->m : s->n;
     const int64_t row = (p->swapped ? s->n : s->m) * bytes,
                   pitch = most((p->swapped ? s->c.row : s->c.column) * bytes, row);
     for (int64_t i = 0; i < s->batch; i++)
@@ -366,13 +365,13 @@ static cublasStatus_t multiply_plain(Rt *rt, Product *p, const Pointers *at)
 static void run_unfused_sums(Rt *rt, const RtProductShape *s, const Pointers *at)
 {
     const bool is_a = s->sums == RT_SUMS_A;
-    const int64_t stride = is_a ? s->a.batch * bytes_of(s->a.type) : s->b.batch * bytes_of(s->b.type);
+    const int64_t stride = is_a ? s->a.batch * rt_type_bytes(s->a.type) : s->b.batch * rt_type_bytes(s->b.type);
     const int count = (int)s->batch;
     const void *operands[2 * RT_MOST_SUMS + 1];
     for (int i = 0; i < count; i++) {
         const int64_t matrix = s->sums_reverse ? count - 1 - i : i;
         operands[i] = (const char *)(is_a ? at->a : at->b) + matrix * stride;
-        operands[count + i] = (const char *)at->sums + matrix * s->between_sums * bytes_of(s->c.type);
+        operands[count + i] = (const char *)at->sums + matrix * s->between_sums * rt_type_bytes(s->c.type);
     }
     operands[2 * count] = at->scratch;
     rt_launch(rt, s->unfused, operands);
