@@ -2,8 +2,9 @@
 """mpc on a GPU machine: what the folder of this file contains (`make gpu-bundle`) is run and compared.  Needs NVIDIA's driver,
 CUDA 13's libraries (in $CUDA_HOME, /usr/local/cuda*, known to the loader, or packages of this python3), and nothing else.
 
-    python3 run.py check          losses beside a processor's, the same bits again and without a graph, two ranks on the GPU,
-                                  kernels beside the interpreter, compute-sanitizer if there is one
+    python3 run.py check [WORDS]  losses beside a processor's, the same bits again and without a graph, two ranks on the GPU,
+                                  kernels beside the interpreter, compute-sanitizer if there is one; with WORDS those with
+                                  these words in their names
     python3 run.py probe          what cuBLASLt makes of products, by padding and epilogue
     python3 run.py bench [WORDS]  tokens/s, utilisation, and where a step goes, of models with these words in their names
     python3 run.py peers [WORDS]  the same beside PyTorch, if this python3 has one that sees the GPU
@@ -70,7 +71,7 @@ class Machine:
         with self.lock:
             print(text, file=self.log, flush=True)
 
-    def run(self, command, folder=HERE, timeout=150, environment=()):
+    def run(self, command, folder=HERE, timeout=100, environment=()):
         """(status, output); 124: too late, 127: cannot be run."""
         command = [str(word) for word in command]
         try:
@@ -218,15 +219,16 @@ class Tally:
 
 def check(machine, options):
     """Several at a time, since most of it is the compilation of kernels; then those that need the GPU for themselves."""
-    folders = sorted((HERE / "check").iterdir(), key=lambda folder: ("wide" in folder.name, folder.name))
+    folders = sorted((folder for folder in (HERE / "check").iterdir() if options.words in folder.name),
+                     key=lambda folder: ("wide" in folder.name, folder.name))
     together, alone = ([(folder.name, check_trainer(machine, folder)) for folder in folders if is_alone(folder) == needs_all]
                        for needs_all in (False, True))
-    kernels = [(program.name, check_kernels(machine, program)) for program in sorted((HERE / "kernels").glob("*.mir"))]
+    kernels = [(program.name, check_kernels(machine, program)) for program in sorted((HERE / "kernels").glob(f"*{options.words}*.mir"))]
     workers = 1 if EMULATED else max(1, min(4, (os.cpu_count() or 1) // 4))
     tally = Tally(machine)
     tally.take_all(together, workers)
     tally.take_all([] if EMULATED else kernels, 2 * workers)
-    tally.take_all([*alone, ("compute-sanitizer", check_sanitizer(machine))], 1)
+    tally.take_all([*alone, *([] if options.words else [("compute-sanitizer", check_sanitizer(machine))])], 1)
     return tally.end()
 
 
