@@ -223,7 +223,7 @@ def check(machine, options):
                      key=lambda folder: ("wide" in folder.name, folder.name))
     together, alone = ([(folder.name, check_trainer(machine, folder)) for folder in folders if is_alone(folder) == needs_all]
                        for needs_all in (False, True))
-    kernels = [(program.name, check_kernels(machine, program)) for program in sorted((HERE / "kernels").glob(f"*{options.words}*.mir"))]
+    kernels = [(program.name, check_kernels(machine, program)) for program in sorted((HERE / "kernels").glob("*.mir")) if options.words in program.name]
     workers = 1 if EMULATED else max(1, min(4, (os.cpu_count() or 1) // 4))
     tally = Tally(machine)
     tally.take_all(together, workers)
