@@ -9,7 +9,7 @@
                                            DIR/tokens.u16; results go to DIR (tests/gpu/bundle/)
     python3 gpu.py --alone                 without PyTorch
 
-Per shape and sequence length, in bf16: tokens/s and model FLOPs utilisation (of the best product that was measured in the
+Per shape and sequence length, in bf16 (and one in fp8, without a peer): tokens/s and model FLOPs utilisation (of the best product that was measured in the
 same run, and of the data sheet's dense bf16), peak memory, each beside PyTorch's (torch.compile, fused AdamW, its own
 fused attention: bench/pytorch.py) as a ratio; then where mpc's step goes, by kind of kernel, how fast products and
 attention are (causal: half of the products of all queries and keys), and which share of the measured copy bandwidth the
@@ -46,6 +46,7 @@ ROWS = [
     ("GPT-2 1.5B", dict(GPT2, layers=48, embed=1600, heads=25, ff=6400), 16),
     ("Llama 1B", dict(LLAMA, layers=16, embed=2048, kv_heads=8, group=4, head=64, ff=8192), 16),
     ("Llama 8B, 8 of 32 layers", dict(LLAMA, layers=8, embed=4096, kv_heads=8, group=4, ff=14336), 8),
+    ("Llama 8B, 8 of 32 layers, fp8", dict(LLAMA, layers=8, embed=4096, kv_heads=8, group=4, ff=14336, precision="fp8"), 8),
 ]
 # Kinds of kernels that are bound by arithmetic, and how much of what the model counts they have to do: causal attention half.
 COMPUTING = {"product": 1, "attend": 0.5, "attend_grad": 0.5}
@@ -93,16 +94,20 @@ def make_text():
     return path
 
 
+def precision_of(shape):
+    return shape.get("precision", "bf16")
+
+
 def compile_command(shape, batch, seq, folder):
-    derived = ("model", "ff") if shape["model"] == "gpt2" else ("model",)  # gpt2.mdl: ff = 4 * embed
+    derived = ("model", "precision", "ff") if shape["model"] == "gpt2" else ("model", "precision")  # gpt2.mdl: ff = 4 * embed
     dims = [word for key, value in shape.items() if key not in derived for word in ("-D", f"{key}={value}")]
     return [MPC, "compile", ROOT / "examples" / f"{shape['model']}.mdl", "--target=cuda", "-o", folder, *dims,
             "-D", f"seq={seq}", "--set", f"train.batch={batch}", "--set", f"train.microbatch={batch}",
-            "--set", "train.precision=bf16", "--recompute", "none"]
+            "--set", f"train.precision={precision_of(shape)}", "--recompute", "none"]
 
 
 def folder_of(shape, batch, seq):
-    return OUT / f"{shape['model']}-{shape['layers']}x{shape['embed']}-{batch}x{seq}"
+    return OUT / f"{shape['model']}-{shape['layers']}x{shape['embed']}-{batch}x{seq}-{precision_of(shape)}"
 
 
 def steps_of(trace):
@@ -146,7 +151,7 @@ def measure_steps(folder, text, *options):
     log = folder / "log.jsonl"
     log.unlink(missing_ok=True)
     done = run([folder / "trainer", "--data", text, "--steps", STEPS, "--log", log, *options])
-    notes = [line for line in done.stderr.splitlines() if line.startswith("attention:")]
+    notes = [line for line in done.stderr.splitlines() if line.startswith(("attention:", "products:"))]
     return [json.loads(line) for line in log.read_text().splitlines()], notes
 
 
@@ -244,7 +249,7 @@ def measure(name, shape, batch, seq, text, bandwidth, sheet, peer):
         return f"| {name} | {batch} x {seq} | failed |" + " |" * 7, [], str(failure)
     theirs = failure = None
     try:
-        theirs = measure_pytorch(shape, batch, seq) if peer else None
+        theirs = measure_pytorch(shape, batch, seq) if peer and precision_of(shape) == "bf16" else None
     except Failed as reason:
         failure = str(reason)
     return row_text(name, batch, seq, ours, theirs, sheet), details_of(name, batch, seq, ours), failure
@@ -280,7 +285,7 @@ def main():
         say(f"no PyTorch of {sys.executable} sees the GPU: mpc is measured alone, and no bandwidth")
     text, bandwidth = make_text(), copy_bandwidth() if peer else 0
     head = [f"# {gpu}, {datetime.date.today()}", "",
-            (f"Copy: {bandwidth / 1e12:.2f} TB/s. " if peer else "No PyTorch that sees the GPU. ") + "bf16, one GPU.", ""]
+            (f"Copy: {bandwidth / 1e12:.2f} TB/s. " if peer else "No PyTorch that sees the GPU. ") + "bf16 where no other is named, one GPU.", ""]
     table, details, status = [], [], 0
     say("\n".join([*head, HEAD]))
     for name, shape, batch, seq in rows[:1] if options.quick else rows:

@@ -247,7 +247,7 @@ static Difference difference_by_rows(const Tensor *expected, const Tensor *got)
 {
     Difference worst = { .at = -1 };
     int64_t width = expected->type.dim[expected->type.rank - 1].size, count = element_count(&expected->type);
-    double least = usual_size(expected->data, count) / 4;
+    double least = usual_size(expected->data, count);
     for (int64_t i = 0; i < count; i++) {
         double x = expected->data[i], y = got->data[i];
         double usual = fmax(usual_size(expected->data + i / width * width, width), least);

@@ -58,8 +58,9 @@ static Request request_of(const Product *p)
     CHECK(cublasLtMatmulDescCreate(&r.description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set(&r, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a);
     set(&r, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b);
-    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         set(&r, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue);
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && p->epilogue != CUBLASLT_EPILOGUE_DGELU) {
         set(&r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
         set(&r, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
     }
@@ -231,7 +232,9 @@ int main(int argc, char **argv)
         { "down, bias, residual", E, T, F, 0, 0, E, F, E, H, BIAS, 1 },
         { "down: dx", F, T, E, 1, 0, E, E, F, H, NONE, 0 },
         { "down: dx, dgelu", F, T, E, 1, 0, E, E, F, H, DGELU, 0 },
+        { "down: dx, dgelu, weights by columns", F, T, E, 0, 0, F, E, F, H, DGELU, 0 },
         { "down: dx, dgelu, bias gradient", F, T, E, 1, 0, E, E, F, H, DGELU_BIAS, 0 },
+        { "down: dx, dgelu, bias gradient, weights by columns", F, T, E, 0, 0, F, E, F, H, DGELU_BIAS, 0 },
         { "down: dw", E, F, T, 0, 1, E, F, E, S, NONE, 0 },
         { "down: dw, added", E, F, T, 0, 1, E, F, E, S, NONE, 1 },
         { "down: dw, bias gradient", E, F, T, 0, 1, E, F, E, S, DBIAS, 0 },
