@@ -103,6 +103,7 @@ static bool collect_terms(const Value *value, const Type *type, Epilogue terms[]
 int find_terms(const Value *value, Epilogue terms[MAX_TERMS])
 {
     const Op *op = value->def;
+    const Type *type = &value->type; /* of each term, too: one that lacks a dim is not a product of this shape */
     const Value *added = NULL;
     int count = 0;
     if (find_epilogue(value, &terms[0]))
@@ -110,11 +111,11 @@ int find_terms(const Value *value, Epilogue terms[MAX_TERMS])
     if (!op || !is_addition(op))
         return 0;
     for (int i = 0; i < 2 && !added; i++)
-        if (!arg(op, i)->def && type_equal(&arg(op, i)->type, &value->type)) {
+        if (!arg(op, i)->def && type_equal(&arg(op, i)->type, type)) {
             added = arg(op, i);
             value = arg(op, 1 - i);
         }
-    if (!collect_terms(value, &value->type, terms, &count))
+    if (!collect_terms(value, type, terms, &count))
         return 0;
     terms[0].added = added;
     return count;

@@ -294,6 +294,8 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int c, c
         return refuse(m, call, "an operand has no storage");
     if (!is_float(a->type.dtype) || !is_float(b->type.dtype) || !is_float(made->type.dtype))
         return refuse(m, call, "integers are not multiplied");
+    if (dims_lacking(&made->type, &result(term->dot)->type).count)
+        return refuse(m, call, "the result has a dim that the product lacks");
     if (term->added) {
         int added = index_of(&kernel->params, term->added);
         if (!product_goes_on(m, arg(call, added), made))

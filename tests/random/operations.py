@@ -395,7 +395,7 @@ class Operations(Shapes):
             chosen.renaming = (str(self.size(choice)), choice)
         rounds = self.draw.random() < 0.25
         if rounds:  # for which the choice has a name
-            self.scope.body.append(Assign(self.state.fresh("c"), chosen))
+            self.scope.body.append(Assign(self.state.fresh("v"), chosen))
             chosen = Name(self.scope.body[-1].name)
         how = dict(self.capacity(x.dims - {feature}), **({"rounds": Flag(True)} if rounds else {}))
         rows = call("dispatch", x.expression, chosen, experts, slots, **how)
