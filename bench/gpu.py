@@ -2,7 +2,7 @@
 """What mpc's trainers cost on one GPU, beside PyTorch, in one run.
 
     make bench-gpu                         everything; writes bench/results/DATE-gpu-NAME.md, row by row
-    python3 bench/gpu.py --only 124M       the rows whose name has these words, into a file of their own
+    python3 bench/gpu.py --only 124M       the rows with these words (as in "GPT-2 124M, 32 x 1024"), into a file of their own
     python3 bench/gpu.py --quick           the smallest shape alone, nothing written
     python3 bench/gpu.py --list            the rows, and what each would run; needs no GPU
     python3 gpu.py --trainers DIR          with trainers compiled elsewhere, in folders as --list names them, on the tokens in
@@ -238,7 +238,8 @@ def write(name, head, table, details):
 
 
 def all_rows(words=""):
-    return [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096) if words in name]
+    rows = [(name, shape, max(1, batch * 1024 // seq), seq) for name, shape, batch in ROWS for seq in (1024, 4096)]
+    return [row for row in rows if words in "{0}, {2} x {3}".format(*row)]
 
 
 def measure(name, shape, batch, seq, text, bandwidth, sheet, peer):
@@ -270,7 +271,7 @@ def main():
         PATIENCE = 200  # a device may be lent for minutes
     rows = all_rows(options.only)
     if not rows:
-        parser.error(f"--only {options.only}: no row has this in its name: {', '.join(name for name, *_ in ROWS)}")
+        parser.error(f"--only {options.only}: no row has this: {', '.join(name for name, *_ in ROWS)}")
     if options.list:
         for name, shape, batch, seq in rows:
             say(f"{name}, {batch} x {seq}: {' '.join(map(str, compile_command(shape, batch, seq, folder_of(shape, batch, seq))))}")

@@ -24,7 +24,8 @@ def computed(notes):
 # More than one tile of keys of both kernels, so that their bits differ.
 @pytest.mark.parametrize("model,precision,edit", [("llama", "bf16", ("", "")), ("chars", "fp16", WINDOW), ("bert", "bf16", ("", ""))], ids=str)
 def test_training(model, precision, edit, compiled, data, tmp_path, own_cache):  # noqa: F811
-    reference, trainer = (compiled(model, target, (("precision", precision),), ("-D", "seq=140"), edit=edit) for target in ("c", "cuda"))
+    reference, trainer = (compiled(model, target, (("precision", precision),), ("-D", "seq=140", "-D", "layers=1"), edit=edit)
+                          for target in ("c", "cuda"))
     trainer = Trainer(trainer.folder, "cuda", own_cache)
     expected = train(reference, data, tmp_path / "c")
     notes, _, log = said(trainer, data, tmp_path / "cuda", "--no-cudnn", environment=FAST)
@@ -33,7 +34,8 @@ def test_training(model, precision, edit, compiled, data, tmp_path, own_cache): 
     assert_same(log, expected, precision)
     own = bits(said(trainer, data, tmp_path / "own", "--no-cudnn", "--no-hopper")[2])
     assert own != bits(log), "it was not that kernel that computed"
-    assert bits(said(trainer, data, tmp_path / "graphless", "--no-graph", "--no-cudnn", environment=FAST)[2]) == bits(log)
+    if model == "llama":
+        assert bits(said(trainer, data, tmp_path / "graphless", "--no-graph", "--no-cudnn", environment=FAST)[2]) == bits(log)
 
 
 def test_where_it_does_not_help(compiled, data, tmp_path, own_cache):  # noqa: F811

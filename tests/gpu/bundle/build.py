@@ -13,6 +13,7 @@ compilers, MPI and network.  All is compiled, and what processors compute is com
 import argparse
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import random
@@ -31,16 +32,25 @@ CUDA = pathlib.Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda")
 # together with what the kernel declares.
 TINY = {"chars": "layers=2 embed=32 heads=2 seq=16", "gpt2": "layers=2 embed=40 heads=4 seq=16 vocab=250",
         "llama": "layers=2 embed=32 kv_heads=2 group=2 head=8 ff=56 seq=20 vocab=256",
-        "bert": "layers=2 embed=32 heads=4 seq=16 vocab=243"}
+        "bert": "layers=2 embed=32 heads=4 seq=16 vocab=243",
+        "mixtral": "layers=2 embed=32 kv_heads=2 group=2 head=8 ff=48 seq=20 vocab=256 experts=4"}
 WIDE = {"gpt2": "layers=2", "llama": "layers=2 seq=512 head=128 kv_heads=2 group=4 embed=1024 ff=2816"}
 # All rows of experts may be filled, and few are: products of mpc's own.
 DROPLESS = ("layers=2 embed=64 kv_heads=2 group=2 head=16 ff=96 seq=48 vocab=256 experts=4", ("capacity = 1.25, within = batch", "capacity = none"))
 SHARED = "layers=1 embed=64 heads=2 seq=64 vocab=24448"
+# Ranks that share the GPU: each kind of message.
+RING = ("shard seq over cp", "shard seq over cp (attend = ring)")
+LAYOUTS = [("chars", "dp=2", {}), ("chars", "tp=2", {}), ("gpt2", "dp=2", dict(zero=3)), ("gpt2", "pp=2", {}), ("llama", "cp=2", {}),
+           ("llama", "cp=2", dict(edit=RING)), ("llama", "dp=2,tp=2", dict(zero=3)), ("mixtral", "ep=2", {})]
 LIBRARIES = ("libcjson.so.1", "libgomp.so.1")
 
 
 def say(text):
     print(text, flush=True)
+
+
+def ranks_of(mesh):
+    return math.prod(int(axis.split("=")[1]) for axis in mesh.split(",")) if mesh else 1
 
 
 def run(*command, **options):
@@ -74,13 +84,14 @@ class Bundle:
         if not self.home:
             run("strip", folder / "trainer")
 
-    def case(self, name, model, dims, precision="fp32", reference=None, data="bytes", steps=4, batch=4, micro=2, mesh=None, edit=("", "")):
+    def case(self, name, model, dims, precision="fp32", reference=None, data="bytes", steps=4, batch=4, micro=2, mesh=None, zero=0,
+             edit=("", "")):
         """A trainer for a GPU, and what one for a processor says, in the precision `reference`, on one rank."""
         say(f"  {name}")
         folder, reference = self.folder / "check" / name, reference or precision
         settings = ["--set", f"train.batch={batch}", "--set", "train.optimizer.lr=1e-3", "--set", "train.schedule.warmup=2"]
         self.compile(folder, model, "cuda", dims, *settings, "--set", f"train.precision={precision}", "--set",
-                     f"train.microbatch={micro}", *(["--mesh", mesh] if mesh else []), edit=edit)
+                     f"train.microbatch={micro}", *(["--mesh", mesh] if mesh else []), *(["--zero", str(zero)] if zero else []), edit=edit)
         file = {"bytes": "bytes", "u16": "tokens.u16"}[data]
         key = (model, edit, dims, reference, batch, steps)
         if key not in self.expected:
@@ -91,7 +102,7 @@ class Bundle:
             self.expected[key] = out / "log"
         shutil.copy(self.expected[key], folder / "expected.jsonl")
         (folder / "case.json").write_text(json.dumps(dict(data=file, format=data, steps=steps, precision=precision,
-                                                          reference=reference, ranks=2 if mesh else 1, is_wide=name.startswith("wide"))))
+                                                          reference=reference, ranks=ranks_of(mesh), is_wide=name.startswith("wide"))))
 
     def data(self):
         (self.folder / "bytes").write_bytes(bytes(b % 240 for b in (ROOT / "README.md").read_bytes()[:8000]))
@@ -101,11 +112,12 @@ class Bundle:
 
     def cases(self):
         say("trainers to check, and what processors say")
-        for model in ("chars", "gpt2") if self.home else TINY:
-            for precision in {"chars": ("fp32",), "gpt2": ("bf16",)}[model] if self.home else ("fp32", "bf16", "fp16"):
+        for model in ("chars", "gpt2") if self.home else ("chars", "gpt2", "llama", "bert"):
+            for precision in ("fp32",) if model == "chars" else ("bf16",) if self.home else ("fp32", "bf16", "fp16"):
                 self.case(f"{model}-{precision}", model, TINY[model], precision)
-        for mesh in ("tp=2",) if self.home else ("dp=2", "tp=2"):
-            self.case(f"chars-{mesh}", "chars", TINY["chars"], batch=8, micro=4, mesh=mesh)
+        for model, mesh, how in LAYOUTS[1:2] if self.home else LAYOUTS:
+            name = "-".join([model, mesh, *(["zero"] if "zero" in how else []), *(["ring"] if "edit" in how else [])])
+            self.case(name, model, TINY[model], batch=8, micro=4, mesh=mesh, **how)
         if not self.home:
             for precision in ("bf16", "fp16"):
                 self.case(f"experts-{precision}", "mixtral", DROPLESS[0], precision, edit=DROPLESS[1])

@@ -1,9 +1,11 @@
-/* probe.c -- what cuBLASLt makes of the products of GPT-2 and Llama, and which paddings and epilogues pay.
+/* probe.c -- what cuBLASLt makes of the products of GPT-2 and Llama, and which paddings, epilogues and scales of 8 bits
+ * pay.
  *
  *   probe [TOKENS]      of a micro-batch (32768); a Markdown table to stdout
  *
- * A row is one product in bf16 with sums in f32: the kernel that the library names first, which trainers take, and the
- * fastest of those it names.  Compare neighbours: padded or not, with an epilogue or without, one product or three. */
+ * A row is one product in bf16, or e4m3, with sums in f32: the kernel that the library names first, and the fastest of
+ * those it names, which trainers take.  Compare neighbours: padded or not, with an epilogue or without, one product or
+ * three, a scale for each tensor, row, 128 terms of a row, or square of 128 by 128. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -11,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KERNELS = 16, TURNS = 7, WORKSPACE = 32 << 20, BIAS_BYTES = 1 << 20 };
+enum { KERNELS = 16, TURNS = 7, WORKSPACE = 32 << 20, BIAS_BYTES = 1 << 20, SCALE_BYTES = 16 << 20 };
 enum { HAS_OPERAND = CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU }; /* gelu's, also of its gradient */
 
 /* d[m, n] = a[m, k] b[k, n] + beta d, column-major; operands may be stored transposed. */
@@ -23,7 +25,17 @@ typedef struct {
     cudaDataType type; /* of d */
     cublasLtEpilogue_t epilogue;
     float beta;
+    int scales; /* 0: in 16 bits; else in 8: of b, and of a, 16 times */
 } Product;
+
+/* Scales of 8 bits, as cublasLtMatmulMatrixScale_t plus 1. */
+enum {
+    TENSOR = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F + 1,
+    ROWS = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F + 1,
+    TERMS = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F + 1,
+    SQUARES = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F + 1
+};
+#define SCALED(of_a, of_b) (16 * (of_a) + (of_b))
 
 typedef struct {
     cublasLtMatmulDesc_t description;
@@ -32,7 +44,7 @@ typedef struct {
 
 static cublasLtHandle_t library;
 static cudaStream_t stream;
-static void *a_memory, *b_memory, *d_memory, *operand_memory, *bias, *workspace;
+static void *a_memory, *b_memory, *d_memory, *operand_memory, *bias, *workspace, *scales, *eights;
 
 #define CHECK(call) check((int)(call), #call, __LINE__)
 static void check(int status, const char *call, int line)
@@ -69,10 +81,18 @@ static Request request_of(const Product *p)
         set(&r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->pitch_d, sizeof p->pitch_d);
         set(&r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type, sizeof type);
     }
+    if (p->scales) {
+        const int32_t of_a = p->scales / 16 - 1, of_b = p->scales % 16 - 1;
+        set(&r, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &of_a, sizeof of_a);
+        set(&r, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &of_b, sizeof of_b);
+        set(&r, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales, sizeof scales);
+        set(&r, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales, sizeof scales);
+    }
+    const cudaDataType type_ab = p->scales ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     int64_t rows = p->turned_a ? p->k : p->m, columns = p->turned_a ? p->m : p->k;
-    CHECK(cublasLtMatrixLayoutCreate(&r.a, CUDA_R_16BF, (uint64_t)rows, (uint64_t)columns, p->pitch_a));
+    CHECK(cublasLtMatrixLayoutCreate(&r.a, type_ab, (uint64_t)rows, (uint64_t)columns, p->pitch_a));
     rows = p->turned_b ? p->n : p->k, columns = p->turned_b ? p->k : p->n;
-    CHECK(cublasLtMatrixLayoutCreate(&r.b, CUDA_R_16BF, (uint64_t)rows, (uint64_t)columns, p->pitch_b));
+    CHECK(cublasLtMatrixLayoutCreate(&r.b, type_ab, (uint64_t)rows, (uint64_t)columns, p->pitch_b));
     CHECK(cublasLtMatrixLayoutCreate(&r.d, p->type, (uint64_t)p->m, (uint64_t)p->n, p->pitch_d));
     return r;
 }
@@ -106,8 +126,9 @@ static double time_of(const Product *p, const Request *r, const cublasLtMatmulAl
         float milliseconds;
         CHECK(cudaEventRecord(begin, stream));
         for (int i = 0; i < times && status == CUBLAS_STATUS_SUCCESS; i++)
-            status = cublasLtMatmul(library, r->description, &one, a_memory, r->a, b_memory, r->b, &p->beta, d_memory,
-                                    r->d, d_memory, r->d, kernel, workspace, WORKSPACE, stream);
+            status = cublasLtMatmul(library, r->description, &one, p->scales ? eights : a_memory, r->a,
+                                    p->scales ? eights : b_memory, r->b, &p->beta, d_memory, r->d, d_memory, r->d,
+                                    kernel, workspace, WORKSPACE, stream);
         CHECK(cudaEventRecord(end, stream));
         CHECK(cudaEventSynchronize(end));
         CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
@@ -160,8 +181,8 @@ static void probe(const Product *p)
 
 /* --- Memory --------------------------------------------------------------------------------------- */
 
-/* Random numbers: products of zeros need less power and are therefore faster. */
-static void *filled(size_t bytes)
+/* Random bits where `random_bits` has ones: products of zeros need less power and are therefore faster. */
+static void *filled(size_t bytes, uint16_t sure_bits, uint16_t random_bits)
 {
     enum { SOME = 1 << 20 };
     static uint16_t some[SOME];
@@ -170,7 +191,7 @@ static void *filled(size_t bytes)
     CHECK(cudaMalloc(&memory, bytes));
     for (int i = 0; i < SOME; i++) {
         random = random * 1664525u + 1013904223u; /* D. E. Knuth's */
-        some[i] = (uint16_t)(0x3F00 | (random >> 16 & 0x807F));
+        some[i] = (uint16_t)(sure_bits | (random >> 16 & random_bits));
     }
     for (size_t done = 0; done < bytes; done += sizeof some)
         CHECK(cudaMemcpyAsync((char *)memory + done, some, bytes - done < sizeof some ? bytes - done : sizeof some,
@@ -192,8 +213,11 @@ static void allocate(const Product *products, int count)
         b = larger(b, p->pitch_b * (p->turned_b ? p->k : p->n), 2);
         d = larger(d, p->pitch_d * p->n, p->type == CUDA_R_32F ? 4 : 2);
     }
-    a_memory = filled(a), b_memory = filled(b), d_memory = filled(d), operand_memory = filled(d);
-    bias = filled(BIAS_BYTES), workspace = filled(WORKSPACE);
+    const uint16_t half = 0x3F00, varied = 0x807F; /* bf16; as f32, too, about 1 */
+    a_memory = filled(a, half, varied), b_memory = filled(b, half, varied), d_memory = filled(d, half, varied);
+    operand_memory = filled(d, half, varied), bias = filled(BIAS_BYTES, half, varied);
+    workspace = filled(WORKSPACE, half, varied), scales = filled(SCALE_BYTES, half, varied);
+    eights = filled(larger(a, (int64_t)b, 1), 0x3030, 0x8F8F);
 }
 
 int main(int argc, char **argv)
@@ -205,48 +229,69 @@ int main(int argc, char **argv)
                              DGELU = CUBLASLT_EPILOGUE_DGELU, DGELU_BIAS = CUBLASLT_EPILOGUE_DGELU_BGRAD,
                              DBIAS = CUBLASLT_EPILOGUE_BGRADA;
     const Product products[] = {
-        { "square", 8192, 8192, 8192, 0, 0, 8192, 8192, 8192, H, NONE, 0 },
-        { "logits", V, T, E, 1, 0, E, E, P, H, NONE, 0 },
-        { "logits, padded", P, T, E, 1, 0, E, E, P, H, NONE, 0 },
-        { "logits: dx", E, T, V, 0, 0, E, P, E, S, NONE, 0 },
-        { "logits: dx, padded", E, T, P, 0, 0, E, P, E, S, NONE, 0 },
-        { "logits: dx, padded, bf16", E, T, P, 0, 0, E, P, E, H, NONE, 0 },
-        { "logits: dw", E, V, T, 0, 1, E, P, E, S, NONE, 0 },
-        { "logits: dw, padded", E, P, T, 0, 1, E, P, E, S, NONE, 0 },
-        { "q, bias", E, T, E, 0, 0, E, E, E, H, BIAS, 0 },
-        { "q, k, v", 3 * E, T, E, 0, 0, 3 * E, E, 3 * E, H, NONE, 0 },
-        { "q, k, v, bias", 3 * E, T, E, 0, 0, 3 * E, E, 3 * E, H, BIAS, 0 },
-        { "q: dx", E, T, E, 1, 0, 3 * E, E, E, H, NONE, 0 },
-        { "q, k, v: dx", E, T, 3 * E, 1, 0, 3 * E, 3 * E, E, H, NONE, 0 },
-        { "q: dw", E, E, T, 0, 1, E, E, E, S, NONE, 0 },
-        { "q, k, v: dw", 3 * E, E, T, 0, 1, 3 * E, E, 3 * E, S, NONE, 0 },
-        { "up", F, T, E, 0, 0, F, E, F, H, NONE, 0 },
-        { "up, bias", F, T, E, 0, 0, F, E, F, H, BIAS, 0 },
-        { "up, bias, gelu", F, T, E, 0, 0, F, E, F, H, GELU, 0 },
-        { "up, bias, gelu, its operand kept", F, T, E, 0, 0, F, E, F, H, KEPT, 0 },
-        { "up: dx", E, T, F, 1, 0, F, F, E, S, NONE, 0 },
-        { "up: dx, bf16", E, T, F, 1, 0, F, F, E, H, NONE, 0 },
-        { "up: dw, added", F, E, T, 0, 1, F, E, F, S, NONE, 1 },
-        { "up: dw, added, bias gradient", F, E, T, 0, 1, F, E, F, S, DBIAS, 1 },
-        { "down", E, T, F, 0, 0, E, F, E, H, NONE, 0 },
-        { "down, bias, residual", E, T, F, 0, 0, E, F, E, H, BIAS, 1 },
-        { "down: dx", F, T, E, 1, 0, E, E, F, H, NONE, 0 },
-        { "down: dx, dgelu", F, T, E, 1, 0, E, E, F, H, DGELU, 0 },
-        { "down: dx, dgelu, weights by columns", F, T, E, 0, 0, F, E, F, H, DGELU, 0 },
-        { "down: dx, dgelu, bias gradient", F, T, E, 1, 0, E, E, F, H, DGELU_BIAS, 0 },
-        { "down: dx, dgelu, bias gradient, weights by columns", F, T, E, 0, 0, F, E, F, H, DGELU_BIAS, 0 },
-        { "down: dw", E, F, T, 0, 1, E, F, E, S, NONE, 0 },
-        { "down: dw, added", E, F, T, 0, 1, E, F, E, S, NONE, 1 },
-        { "down: dw, bias gradient", E, F, T, 0, 1, E, F, E, S, DBIAS, 0 },
-        { "down: dw, bf16", E, F, T, 0, 1, E, F, E, H, NONE, 0 },
-        { "1.5B: up, bias, gelu", 6400, T / 2, 1600, 0, 0, 6400, 1600, 6400, H, KEPT, 0 },
-        { "1.5B: down", 1600, T / 2, 6400, 0, 0, 1600, 6400, 1600, H, NONE, 0 },
-        { "1.5B: up: dw", 1600, 6400, T / 2, 0, 1, 1600, 6400, 1600, S, NONE, 0 },
-        { "8B: gate", 14336, T / 4, 4096, 0, 0, 14336, 4096, 14336, H, NONE, 0 },
-        { "8B: down", 4096, T / 4, 14336, 0, 0, 4096, 14336, 4096, H, NONE, 0 },
-        { "8B: gate: dx", 4096, T / 4, 14336, 1, 0, 14336, 14336, 4096, H, NONE, 0 },
-        { "8B: gate: dw", 14336, 4096, T / 4, 0, 1, 14336, 4096, 14336, S, NONE, 0 },
-        { "8B: gate: dw, added", 14336, 4096, T / 4, 0, 1, 14336, 4096, 14336, S, NONE, 1 },
+        { "square", 8192, 8192, 8192, 0, 0, 8192, 8192, 8192, H, NONE, 0, 0 },
+        { "logits", V, T, E, 1, 0, E, E, P, H, NONE, 0, 0 },
+        { "logits, padded", P, T, E, 1, 0, E, E, P, H, NONE, 0, 0 },
+        { "logits: dx", E, T, V, 0, 0, E, P, E, S, NONE, 0, 0 },
+        { "logits: dx, padded", E, T, P, 0, 0, E, P, E, S, NONE, 0, 0 },
+        { "logits: dx, padded, bf16", E, T, P, 0, 0, E, P, E, H, NONE, 0, 0 },
+        { "logits: dw", E, V, T, 0, 1, E, P, E, S, NONE, 0, 0 },
+        { "logits: dw, padded", E, P, T, 0, 1, E, P, E, S, NONE, 0, 0 },
+        { "q, bias", E, T, E, 0, 0, E, E, E, H, BIAS, 0, 0 },
+        { "q, k, v", 3 * E, T, E, 0, 0, 3 * E, E, 3 * E, H, NONE, 0, 0 },
+        { "q, k, v, bias", 3 * E, T, E, 0, 0, 3 * E, E, 3 * E, H, BIAS, 0, 0 },
+        { "q: dx", E, T, E, 1, 0, 3 * E, E, E, H, NONE, 0, 0 },
+        { "q, k, v: dx", E, T, 3 * E, 1, 0, 3 * E, 3 * E, E, H, NONE, 0, 0 },
+        { "q: dw", E, E, T, 0, 1, E, E, E, S, NONE, 0, 0 },
+        { "q, k, v: dw", 3 * E, E, T, 0, 1, 3 * E, E, 3 * E, S, NONE, 0, 0 },
+        { "up", F, T, E, 0, 0, F, E, F, H, NONE, 0, 0 },
+        { "up, bias", F, T, E, 0, 0, F, E, F, H, BIAS, 0, 0 },
+        { "up, bias, gelu", F, T, E, 0, 0, F, E, F, H, GELU, 0, 0 },
+        { "up, bias, gelu, its operand kept", F, T, E, 0, 0, F, E, F, H, KEPT, 0, 0 },
+        { "up: dx", E, T, F, 1, 0, F, F, E, S, NONE, 0, 0 },
+        { "up: dx, bf16", E, T, F, 1, 0, F, F, E, H, NONE, 0, 0 },
+        { "up: dw, added", F, E, T, 0, 1, F, E, F, S, NONE, 1, 0 },
+        { "up: dw, added, bias gradient", F, E, T, 0, 1, F, E, F, S, DBIAS, 1, 0 },
+        { "down", E, T, F, 0, 0, E, F, E, H, NONE, 0, 0 },
+        { "down, bias, residual", E, T, F, 0, 0, E, F, E, H, BIAS, 1, 0 },
+        { "down: dx", F, T, E, 1, 0, E, E, F, H, NONE, 0, 0 },
+        { "down: dx, dgelu", F, T, E, 1, 0, E, E, F, H, DGELU, 0, 0 },
+        { "down: dx, dgelu, weights by columns", F, T, E, 0, 0, F, E, F, H, DGELU, 0, 0 },
+        { "down: dx, dgelu, bias gradient", F, T, E, 1, 0, E, E, F, H, DGELU_BIAS, 0, 0 },
+        { "down: dx, dgelu, bias gradient, weights by columns", F, T, E, 0, 0, F, E, F, H, DGELU_BIAS, 0, 0 },
+        { "down: dw", E, F, T, 0, 1, E, F, E, S, NONE, 0, 0 },
+        { "down: dw, added", E, F, T, 0, 1, E, F, E, S, NONE, 1, 0 },
+        { "down: dw, bias gradient", E, F, T, 0, 1, E, F, E, S, DBIAS, 0, 0 },
+        { "down: dw, bf16", E, F, T, 0, 1, E, F, E, H, NONE, 0, 0 },
+        { "1.5B: up, bias, gelu", 6400, T / 2, 1600, 0, 0, 6400, 1600, 6400, H, KEPT, 0, 0 },
+        { "1.5B: down", 1600, T / 2, 6400, 0, 0, 1600, 6400, 1600, H, NONE, 0, 0 },
+        { "1.5B: up: dw", 1600, 6400, T / 2, 0, 1, 1600, 6400, 1600, S, NONE, 0, 0 },
+        { "8B: gate", 14336, T / 4, 4096, 0, 0, 14336, 4096, 14336, H, NONE, 0, 0 },
+        { "8B: down", 4096, T / 4, 14336, 0, 0, 4096, 14336, 4096, H, NONE, 0, 0 },
+        { "8B: gate: dx", 4096, T / 4, 14336, 1, 0, 14336, 14336, 4096, H, NONE, 0, 0 },
+        { "8B: gate: dw", 14336, 4096, T / 4, 0, 1, 14336, 4096, 14336, S, NONE, 0, 0 },
+        { "8B: gate: dw, added", 14336, 4096, T / 4, 0, 1, 14336, 4096, 14336, S, NONE, 1, 0 },
+        { "8B: gate, 8 bits, tensors", 14336, T / 4, 4096, 1, 0, 4096, 4096, 14336, H, NONE, 0,
+          SCALED(TENSOR, TENSOR) },
+        { "8B: gate, 8 bits, rows", 14336, T / 4, 4096, 1, 0, 4096, 4096, 14336, H, NONE, 0, SCALED(ROWS, ROWS) },
+        { "8B: gate, 8 bits, terms", 14336, T / 4, 4096, 1, 0, 4096, 4096, 14336, H, NONE, 0, SCALED(TERMS, TERMS) },
+        { "8B: gate, 8 bits, squares", 14336, T / 4, 4096, 1, 0, 4096, 4096, 14336, H, NONE, 0,
+          SCALED(SQUARES, TERMS) },
+        { "8B: down, 8 bits, tensors", 4096, T / 4, 14336, 1, 0, 14336, 14336, 4096, H, NONE, 0,
+          SCALED(TENSOR, TENSOR) },
+        { "8B: down, 8 bits, rows", 4096, T / 4, 14336, 1, 0, 14336, 14336, 4096, H, NONE, 0, SCALED(ROWS, ROWS) },
+        { "8B: down, 8 bits, terms", 4096, T / 4, 14336, 1, 0, 14336, 14336, 4096, H, NONE, 0, SCALED(TERMS, TERMS) },
+        { "8B: down, 8 bits, squares", 4096, T / 4, 14336, 1, 0, 14336, 14336, 4096, H, NONE, 0,
+          SCALED(SQUARES, TERMS) },
+        { "8B: gate: dw, 8 bits, tensors", 14336, 4096, T / 4, 1, 0, T / 4, T / 4, 14336, S, NONE, 0,
+          SCALED(TENSOR, TENSOR) },
+        { "8B: gate: dw, 8 bits, rows", 14336, 4096, T / 4, 1, 0, T / 4, T / 4, 14336, S, NONE, 0, SCALED(ROWS, ROWS) },
+        { "8B: gate: dw, 8 bits, rows, bf16", 14336, 4096, T / 4, 1, 0, T / 4, T / 4, 14336, H, NONE, 0,
+          SCALED(ROWS, ROWS) },
+        { "8B: gate: dw, 8 bits, terms", 14336, 4096, T / 4, 1, 0, T / 4, T / 4, 14336, S, NONE, 0,
+          SCALED(TERMS, TERMS) },
+        { "8B: q, 8 bits, tensors", 4096, T / 4, 4096, 1, 0, 4096, 4096, 4096, H, NONE, 0, SCALED(TENSOR, TENSOR) },
+        { "8B: q, 8 bits, rows", 4096, T / 4, 4096, 1, 0, 4096, 4096, 4096, H, NONE, 0, SCALED(ROWS, ROWS) },
     };
     const int count = sizeof products / sizeof *products;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
