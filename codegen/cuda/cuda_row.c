@@ -172,7 +172,11 @@ void write_iterations(Launch *p, IterationText *body, const void *context, FILE 
         write_some_iterations(p, full, all, body, context, out);
 }
 
-static void write_register_iteration(Launch *p, const void *context, FILE *out) { write_register_loads(p, out); }
+static void write_register_iteration(Launch *p, const void *context, FILE *out)
+{
+    write_register_loads(p, p->pack_name, out);
+}
+
 static void write_shared_iteration(Launch *p, const void *context, FILE *out) { write_shared_loads(p, out); }
 static void write_phase_iteration(Launch *p, const void *phase, FILE *out) { write_pack(p, *(const int *)phase, out); }
 
@@ -219,14 +223,12 @@ static void write_masks(Launch *p, FILE *out)
 static void write_kept_rows(Launch *p, FILE *out)
 {
     bool any = false;
-    for (int i = 0; i < p->k->narrays; i++)
-        if (p->in_registers[i])
-            FILL(out, "RtPack<$type, $width> $name[$iterations];\n",
-                 { "type", element_type(p->k->array[i].value->type.dtype) }, { "width", number(p, p->width) },
-                 { "name", p->pack_name[i] }, { "iterations", number(p, p->iterations) });
+    write_row_packs(p, p->pack_name, out);
     for (int i = 0; i < p->k->narrays; i++)
         any |= p->in_registers[i];
-    if (any)
+    if (p->reads_ahead)
+        write_next_row(p, out);
+    else if (any)
         write_iterations(p, write_register_iteration, NULL, out);
     if (p->shared) {
         write_iterations(p, write_shared_iteration, NULL, out);
@@ -362,6 +364,8 @@ static void write_launch(Launch *p, const char *name, FILE *out)
     write_needed_scalars(p, start.out);
     write_shared_rows(p, start.out);
     write_sums_start(p, start.out);
+    if (p->reads_ahead)
+        write_first_row(p, part_text(p, "blockIdx.x"), start.out);
     if (p->mapping == MAP_ROWS) {
         write_row_phases(p, row.out);
     } else {

@@ -68,6 +68,9 @@ typedef struct {
     int64_t shared;         /* bytes of that */
     const char **pack_name; /* by array */
     const char **shared_name;
+    bool reads_ahead;       /* the next row, into packs of its own, while this one is computed */
+    const char **next_name; /* by array: these packs */
+    const char *read_name;  /* the function that reads it */
 } Launch;
 
 /* cuda_row_plan.c: the part of the plan that depends on types. */
@@ -90,7 +93,8 @@ static inline int rows_at_once(const Launch *p) { return p->threads / p->row_thr
 /* cuda_row_body.c: statements for one pack, and for one row. */
 void mark_needed(Launch *p);
 void write_needed_scalars(Launch *p, FILE *out);
-void write_register_loads(Launch *p, FILE *out);
+/* Loads of arrays that stay in registers for all phases of a row, into packs of these names, by array. */
+void write_register_loads(Launch *p, const char *const names[], FILE *out);
 void write_shared_rows(const Launch *p, FILE *out);
 void write_shared_loads(Launch *p, FILE *out);
 bool is_phase_needed(const Launch *p, int phase);
@@ -98,6 +102,12 @@ void write_pack(Launch *p, int phase, FILE *out);
 void write_phase_values(Launch *p, int phase, FILE *out);
 void write_row_results(Launch *p, FILE *out);
 bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction of the phase */
+
+/* cuda_row_ahead.c: the next row. */
+void write_row_packs(const Launch *p, const char *const names[], FILE *out); /* declares packs in registers */
+void write_first_row(Launch *p, const char *block,
+                     FILE *out);                 /* before the loop over rows: how one is read; reads it */
+void write_next_row(const Launch *p, FILE *out); /* in the loop: takes what was read, and reads on */
 
 /* cuda_columns.c: column sums. */
 bool is_in_scratch(const Launch *p, const Column *column); /* added to in scratch, row by row */

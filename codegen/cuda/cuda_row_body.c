@@ -115,12 +115,11 @@ static char *pack_type(const Launch *p, const char *element)
 
 static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
 
-/* Loads arrays that stay in registers for all phases of a row. */
-void write_register_loads(Launch *p, FILE *out)
+void write_register_loads(Launch *p, const char *const names[], FILE *out)
 {
     for (int i = 0; i < p->k->f->params.count; i++)
         if (p->in_registers[i])
-            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[iteration]", p->pack_name[i]), out);
+            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[iteration]", names[i]), out);
 }
 
 /* Pointers to arrays that stay in shared memory. */

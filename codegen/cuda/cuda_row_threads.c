@@ -158,12 +158,19 @@ static bool fits_registers(const Launch *p, int array)
     return reads_array(p, array) && is_packed(p, array) && a->dims & p->region.dims & ~p->region.inner;
 }
 
-/* Registers of one thread for the row and its sums. */
-static int64_t row_registers(const Launch *p, int64_t iterations)
+/* Registers of a thread for packs of the row. */
+static int64_t pack_registers(const Launch *p, int64_t iterations)
 {
     int64_t registers = 0;
     for (int i = 0; i < p->k->narrays; i++)
         registers += fits_registers(p, i) ? iterations * ((p->width * element_bytes(&p->k->array[i]) + 3) / 4) : 0;
+    return registers;
+}
+
+/* Registers of one thread for the row and its sums. */
+static int64_t row_registers(const Launch *p, int64_t iterations)
+{
+    int64_t registers = pack_registers(p, iterations);
     for (int i = 0; i < p->ncolumns; i++)
         registers += p->column[i].is_wide ? iterations * p->width : 0;
     for (int i = 0; i < p->k->nnodes; i++)
@@ -239,6 +246,15 @@ static void plan_shared_rows(Launch *p)
     p->row_threads = MOST_THREADS / 2; /* two blocks fit on a multiprocessor of a large device */
 }
 
+/* Are there registers for the packs of the next row, too, of two blocks on a multiprocessor, and do threads have more
+ * than one row? */
+static bool may_read_ahead(const Launch *p)
+{
+    const int64_t packs = pack_registers(p, p->iterations),
+                  all = packs + row_registers(p, p->iterations) + other_registers(p);
+    return packs && all <= REGISTERS / (2 * p->threads) && iterations_of(p, p->reduced) > p->parts * rows_at_once(p);
+}
+
 static void plan_row_threads(Launch *p)
 {
     p->packs = packs_of(p, p->region.inner);
@@ -256,6 +272,7 @@ static void plan_row_threads(Launch *p)
         p->threads = block_of(p, p->row_threads, row_registers(p, p->iterations) + other_registers(p));
     for (int i = 0; i < p->k->narrays; i++)
         p->in_registers[i] = p->iterations && fits_registers(p, i);
+    p->reads_ahead = p->ncolumns && p->iterations && may_read_ahead(p);
     int64_t rows = iterations_of(p, p->region.dims & ~p->region.inner), at_once = rows_at_once(p);
     p->blocks = p->ncolumns ? p->parts * iterations_of(p, p->own) : (rows + at_once - 1) / at_once;
 }
@@ -315,8 +332,11 @@ void plan_threads(Launch *p)
     p->in_shared = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->pack_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
     p->shared_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
+    p->next_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
+    p->read_name = new_identifier(&k->names, "read_row");
     for (int i = 0; i < k->narrays; i++) {
         p->pack_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_pack", k->array[i].name));
+        p->next_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_next", k->array[i].name));
         p->shared_name[i] = new_identifier(&k->names, arena_text(&k->m->arena, "%s_shared", k->array[i].name));
     }
     if (p->vector) {
