@@ -52,13 +52,28 @@ static bool biases_meet(const Op *call, const Product *p, const Product *q)
     return find_distance(arg(call, p->bias), arg(call, q->bias), &distance) && distance == p->shape.n;
 }
 
+/* Can `count` matrices at this distance be described by strides that nest, as oneDNN wants them: one behind another, or
+ * side by side in the longer stride of the first? */
+static bool strides_nest(int64_t distance, int64_t count, int64_t rows, int64_t row, int64_t columns, int64_t column)
+{
+    const int64_t along_rows = rows > 1 ? row : 0, along_columns = columns > 1 ? column : 0;
+    const bool by_rows = along_rows >= along_columns; /* rows are further apart */
+    const int64_t longer = by_rows ? along_rows : along_columns, far = longer * (by_rows ? rows : columns),
+                  near = by_rows ? along_columns * columns : along_rows * rows;
+    return distance == 0 || distance >= far || (distance >= near && count * distance <= longer);
+}
+
 /* Computes `p` also the matrices of `q`, behind those that it computes already? */
 static bool join_matrices(RtProductShape *s, const RtProductShape *t, const Distances *d)
 {
     const bool is_first = s->batch == 1;
+    const int64_t count = s->batch + 1;
     const bool good =
         t->batch == 1 && s->m == t->m && s->n == t->n && s->k == t->k && d->a >= 0 && d->b >= 0 && d->c > 0 &&
         !s->has_bias && !t->has_bias && !s->counted && !s->block &&
+        strides_nest(d->a / s->batch, count, s->m, s->a.row, s->k, s->a.column) &&
+        strides_nest(d->b / s->batch, count, s->k, s->b.row, s->n, s->b.column) &&
+        strides_nest(d->c / s->batch, count, s->m, s->c.row, s->n, s->c.column) &&
         (is_first || (d->a == s->batch * s->a.batch && d->b == s->batch * s->b.batch && d->c == s->batch * s->c.batch));
     if (!good)
         return false;

@@ -201,6 +201,8 @@ KINDS = {
     "misaligned_sums": Kind("sums of columns on the stack, which GCC 12 takes for aligned in the rest of a vectorized loop", "signal 11|crash",
                             drawn=False, later=True),
     "lacking_sum": Kind("a product that lacks a dim of the sum that it is added to is taken for one that has it", "wrong", drawn=False, later=True),
+    "unnested_matrices": Kind("a product of several matrices with another one between them, which oneDNN's strides do not describe",
+                              "cannot describe memory", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
