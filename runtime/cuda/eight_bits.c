@@ -4,10 +4,10 @@
  * product, a kernel writes both operands as such numbers and scales (encode.cuh); nothing is rounded, so results are
  * those of the product in 16 bits, but for the order of sums.
  *
- * Both are tried once, on random operands, when a trainer starts: 8 bits are taken if results are equal but for
- * rounding, the same bits twice, and faster, with the encoding.  The answer is kept in the cache of kernels by GPU,
- * version of cuBLASLt and shape.  The memory for encoded operands, as large as the largest pair, is not in the plan: it
- * is taken from what is free, or 16 bits are. */
+ * Both are tried once, on random operands, when a trainer starts: 8 bits, by the fastest of cuBLASLt's kernels, are
+ * taken if results are equal but for rounding, the same bits twice, and faster, with the encoding.  The answer is kept
+ * in the cache of kernels by GPU, version of cuBLASLt and shape.  The memory for encoded operands, as large as the
+ * largest pair, is not in the plan: it is taken from what is free, or 16 bits are. */
 #include "convert.h"
 #include "encode.h"
 #include "product.h"
@@ -152,27 +152,31 @@ cublasStatus_t rt_eight_run(Rt *rt, const Product *p, const Pointers *at)
                                p->layout[C], &eight->algorithm, rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
 }
 
-/* Sets where scales are, and finds a kernel; false if there is none. */
-static bool prepare(Rt *rt, const Product *p)
+/* Sets where scales are; false if cuBLASLt does not support that. */
+static bool point_to_scales(Rt *rt, const Product *p)
 {
-    enum { ALIGNED = 3 }; /* the number of operands' alignment to 16 bytes */
-    const struct RtGpuProducts *all = rt->gpu->products;
     EightBits *eight = p->eight;
     bool good = true;
     for (int i = 0; i < 2; i++) {
         const Encoded *operand = &eight->operand[i];
         const void *scales = rt->gpu->encode_space + operand->scales;
         good =
-            good && rt_product_set(all, &eight->request,
+            good && rt_product_set(rt->gpu->products, &eight->request,
                                    i == A ? CUBLASLT_MATMUL_DESC_A_SCALE_POINTER : CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
                                    &scales, sizeof scales);
     }
+    return good;
+}
+
+/* The number of kernels found. */
+static int find_kernels(Rt *rt, const Product *p, int most, cublasLtMatmulHeuristicResult_t found[])
+{
+    enum { ALIGNED = 3 }; /* the number of operands' alignment to 16 bytes */
+    const EightBits *eight = p->eight;
     const cublasLtMatrixLayout_t layout[] = { eight->operand[A].layout, eight->operand[B].layout, p->layout[C] };
-    cublasLtMatmulHeuristicResult_t found;
-    if (!good || rt_product_kernels(all, p, &eight->request, layout, ALIGNED, 1, &found, NULL) == 0)
-        return false;
-    eight->algorithm = found.algo;
-    return true;
+    return point_to_scales(rt, p)
+               ? rt_product_kernels(rt->gpu->products, p, &eight->request, layout, ALIGNED, most, found, NULL)
+               : 0;
 }
 
 /* --- A trial -------------------------------------------------------------------------------- */
@@ -281,50 +285,80 @@ static bool is_right(Rt *rt, const Trial *t)
 
 /* --- Choices -------------------------------------------------------------------------------- */
 
+typedef struct {
+    bool is_better;
+    cublasLtMatmulAlgo_t algorithm;
+} Choice;
+
+/* The time of the product with its epilogue in 8 bits, by the fastest kernel, which is taken. */
+static double time_of_fastest(Rt *rt, Trial *t, int count, const cublasLtMatmulHeuristicResult_t found[])
+{
+    EightBits *eight = t->product->eight;
+    double least = INFINITY;
+    int best = 0;
+    eight->is_used = true;
+    for (int i = 0; i < count; i++) {
+        eight->algorithm = found[i].algo;
+        const double time = rt_gpu_time(rt, queue, t);
+        if (time < least) {
+            best = i;
+            least = time;
+        }
+    }
+    eight->is_used = false;
+    eight->algorithm = found[best].algo;
+    return least;
+}
+
 /* Are 8 bits right, and faster, as the product is computed with its epilogue?  Said for those who read it. */
-static bool is_better(Rt *rt, Trial *t)
+static bool is_better(Rt *rt, Trial *t, int count, const cublasLtMatmulHeuristicResult_t found[])
 {
     const double least_gain = 0.97;
     const RtProductShape *s = &t->product->shape;
+    const double in_8 = time_of_fastest(rt, t, count, found);
     if (!is_right(rt, t)) {
         rt_note("products: %lld x %lld x %lld in 8 bits is not what it is in 16 bits: 16 bits are used",
                 (long long)s->m, (long long)s->n, (long long)s->k);
         return false;
     }
-    t->product->eight->is_used = true;
-    const double in_8 = rt_gpu_time(rt, queue, t);
-    t->product->eight->is_used = false;
     const double in_16 = rt_gpu_time(rt, queue, t);
     rt_note("products: %lld x %lld x %lld: %.3f ms in 8 bits, %.3f ms in 16", (long long)s->m, (long long)s->n,
             (long long)s->k, in_8, in_16);
     return in_8 < least_gain * in_16;
 }
 
-static bool choose(Rt *rt, const char *folder, Product *p, int *tried)
+static Choice choose(Rt *rt, const char *folder, Product *p, int *tried)
 {
+    enum { CANDIDATES = 8 };
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     char *text = rt_product_text(rt, &p->shape, true), *key = rt_cache_key(1, (const char *const[]){ text }, "fp8");
     size_t bytes = 0;
-    char *kept = rt_cache_find(folder, key, &bytes), answer = kept ? *kept : 'n';
+    Choice *kept = rt_cache_find(folder, key, &bytes), choice = { .is_better = false };
+    const bool is_kept = kept && bytes == sizeof choice;
     Trial t;
-    if (!kept && open_trial(rt, p, &t)) {
+    if (is_kept)
+        choice = *kept;
+    const int count = is_kept ? 0 : find_kernels(rt, p, CANDIDATES, found);
+    if (count > 0 && open_trial(rt, p, &t)) {
         (*tried)++;
-        answer = is_better(rt, &t) ? 'y' : 'n';
-        rt_cache_keep(folder, key, &answer, 1);
+        choice.is_better = is_better(rt, &t, count, found);
+        choice.algorithm = p->eight->algorithm;
+        rt_cache_keep(folder, key, &choice, sizeof choice);
     }
     free(kept);
     free(key);
     free(text);
-    return answer == 'y';
+    return choice;
 }
 
 /* Takes memory for the largest pair of operands of those that are `wanted`, or of all; false, on all ranks and with
  * none taken, if one has too little. */
-static bool take_memory(Rt *rt, const bool wanted[])
+static bool take_memory(Rt *rt, const Choice wanted[])
 {
     const struct RtGpuProducts *all = rt->gpu->products;
     int64_t bytes = 0;
     for (int i = 0; i < all->count; i++)
-        if (all->product[i].eight && (!wanted || wanted[i]) && all->product[i].eight->bytes > bytes)
+        if (all->product[i].eight && (!wanted || wanted[i].is_better) && all->product[i].eight->bytes > bytes)
             bytes = all->product[i].eight->bytes;
     rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
     void *memory = NULL;
@@ -339,16 +373,17 @@ static bool take_memory(Rt *rt, const bool wanted[])
 }
 
 /* On all ranks, or on none. */
-static int use(Rt *rt, const bool chosen[])
+static int use(Rt *rt, const Choice chosen[])
 {
     const struct RtGpuProducts *all = rt->gpu->products;
     const bool has_memory = take_memory(rt, chosen);
     int used = 0;
     for (int i = 0; i < all->count; i++) {
         const Product *p = &all->product[i];
-        const bool is_ready = has_memory && chosen[i] && prepare(rt, p);
+        const bool is_ready = has_memory && chosen[i].is_better && point_to_scales(rt, p);
         if (rt_comm_max(rt, is_ready ? 0 : 1) > 0)
             continue;
+        p->eight->algorithm = chosen[i].algorithm;
         p->eight->is_used = true;
         used++;
     }
@@ -364,11 +399,11 @@ void rt_gpu_eights_choose(Rt *rt)
     if (rt_comm_max(rt, -(double)described) >= 0 || !take_memory(rt, NULL))
         return;
     char *folder = rt_cache_folder(rt->gpu->options.kernel_cache);
-    bool *chosen = rt_allocate(all->count, sizeof *chosen);
+    Choice *chosen = rt_allocate(all->count, sizeof *chosen);
     RtCacheLock lock = rt_cache_lock(folder, "fp8");
     for (int i = 0; i < all->count; i++)
-        chosen[i] =
-            all->product[i].eight && prepare(rt, &all->product[i]) && choose(rt, folder, &all->product[i], &tried);
+        if (all->product[i].eight)
+            chosen[i] = choose(rt, folder, &all->product[i], &tried);
     rt_cache_unlock(&lock);
     if (rt->ranks > 1)
         rt_gpu_agree(rt, all->cublasLtGetVersion(), chosen, (int64_t)sizeof *chosen * all->count);

@@ -139,6 +139,17 @@ def test_the_answer_is_kept(made, data, tmp_path, own_cache):
 
 
 @emulated
+def test_the_fastest_kernel(made, data, tmp_path, own_cache):
+    """Of those that cuBLASLt finds; a later start takes it, too."""
+    trainer = Trainer(made("cuda").folder, "cuda", own_cache)
+    kernels = {**FAST, "EMULATED_KERNELS": "4", "EMULATED_SLOW": "10", "EMULATED_CHOICES": "choices"}
+    for where, fastest in (("first", "3"), ("second", "1")):
+        notes, _, _ = said(trainer, data, tmp_path / where, environment={**kernels, "EMULATED_FASTEST": fastest})
+        recorded = [line for line in (tmp_path / where / "choices").read_text().splitlines() if "recorded" in line]
+        assert in_eight_bits(notes) == (9, 9) and recorded.count("3 recorded") >= 9, (where, recorded)
+
+
+@emulated
 def test_memory(made, data, tmp_path, own_cache):
     """Encoded operands are beside the planned memory, in the log; without room 16 bits are used."""
     trainer = Trainer(made("cuda").folder, "cuda", own_cache)
