@@ -4,7 +4,7 @@ compilers, MPI and network.  All is compiled, and what processors compute is com
 
     build.py FOLDER [--emulated HOME]      HOME: the emulated device (tests/device/build.sh): a few trainers for it
 
-    check/NAME/     a trainer; case.json says how it is run, expected.jsonl what a trainer for processors says
+    check/NAME/     a trainer, as trainer.xz; case.json says how it is run, expected.jsonl what a trainer for processors says
     bench/NAME/     trainers of bench/gpu.py, and its tokens
     kernels/        programs whose kernels are compared with the interpreter (tests/gpu/kernels.sh)
     probe           products by cuBLASLt (probe.c)
@@ -13,6 +13,7 @@ compilers, MPI and network.  All is compiled, and what processors compute is com
 import argparse
 import importlib.util
 import json
+import lzma
 import math
 import os
 import pathlib
@@ -35,6 +36,17 @@ TINY = {"chars": "layers=2 embed=32 heads=2 seq=16", "gpt2": "layers=2 embed=40 
         "bert": "layers=2 embed=32 heads=4 seq=16 vocab=243",
         "mixtral": "layers=2 embed=32 kv_heads=2 group=2 head=8 ff=48 seq=20 vocab=256 experts=4"}
 WIDE = {"gpt2": "layers=2", "llama": "layers=2 seq=512 head=128 kv_heads=2 group=4 embed=1024 ff=2816"}
+# What the models above do not have: caps, windows that differ by layer, latent attention, experts by groups, sinks, scans.
+MODELS = {
+    "gemma2": ("bf16", "layers=2 window=6 seq=20 vocab=256 embed=32 kv_heads=2 group=2 head=8 ff=56"),
+    "gemma3": ("bf16", "layers=6 window=5 seq=20 vocab=256 embed=32 kv_heads=1 group=2 head=8 ff=48"),
+    "deepseek": ("fp32", "dense_layers=1 layers=1 vocab=256 seq=12 embed=16 heads=2 nope=6 turned=4 vhead=6 q_rank=8 kv_rank=8 ff=24"
+                         " expert_ff=8 experts=8 groups=4 choice=2 limit=2"),
+    "gptoss": ("fp32", "layers=2 window=6 seq=20 vocab=256 embed=32 kv_heads=2 group=2 half=4 ff=48 experts=4 choice=2"),
+    "mamba2": ("fp32", "layers=2 chunk=2 place=8 vocab=256 embed=32 heads=4 head=8 state=8"),
+    "rwkv": ("fp32", "layers=2 seq=16 vocab=250 embed=32"),
+    "lstm": ("fp32", "seq=16 vocab=256 hidden=32"),
+}
 # All rows of experts may be filled, and few are: products of mpc's own.
 DROPLESS = ("layers=2 embed=64 kv_heads=2 group=2 head=16 ff=96 seq=48 vocab=256 experts=4", ("capacity = 1.25, within = batch", "capacity = none"))
 SHARED = "layers=1 embed=64 heads=2 seq=64 vocab=24448"
@@ -81,8 +93,11 @@ class Bundle:
     def strip(self, folder):
         for file in ("trainer.c", "kernels.cu"):
             (folder / file).unlink()
+        trainer = folder / "trainer"
         if not self.home:
-            run("strip", folder / "trainer")
+            run("strip", trainer)
+        (folder / "trainer.xz").write_bytes(lzma.compress(trainer.read_bytes()))
+        trainer.unlink()
 
     def case(self, name, model, dims, precision="fp32", reference=None, data="bytes", steps=4, batch=4, micro=2, mesh=None, zero=0,
              edit=("", "")):
@@ -119,6 +134,8 @@ class Bundle:
             name = "-".join([model, mesh, *(["zero"] if "zero" in how else []), *(["ring"] if "edit" in how else [])])
             self.case(name, model, TINY[model], batch=8, micro=4, mesh=mesh, **how)
         if not self.home:
+            for model, (precision, dims) in MODELS.items():
+                self.case(f"{model}-{precision}", model, dims, precision)
             for precision in ("bf16", "fp16"):
                 self.case(f"experts-{precision}", "mixtral", DROPLESS[0], precision, edit=DROPLESS[1])
             self.case("shared-bf16", "gpt2", SHARED, "bf16", "fp32", steps=3, batch=2)
