@@ -5,6 +5,7 @@ cd "$(dirname "$0")/../.."
 out=${BUILD:-build}/fuzz
 seconds=${FUZZ_SECONDS:-15}
 mkdir -p "$out/mdl" "$out/mir"
+rm -f "$out"/*.failed
 flags="-std=gnu17 -D_POSIX_C_SOURCE=200809L -O1 -g -DARENA_DEBUG -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
     -Iir -Ipasses -Ifrontend -Idriver -I${BUILD:-build}/gen"
 # shellcheck disable=SC2086
@@ -16,8 +17,14 @@ cp tests/pass/*.mir tests/unit/*.mir tests/codegen/*.mir "$out/mir/"
 cp examples/*.mdl tests/error/*.mdl tests/lower/*.mdl "$out/mdl/"
 for kind in mir mdl; do
     "$out/fuzz_$kind" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4000 -verbosity=0 -print_final_stats=1 \
-        -artifact_prefix="$out/" "$out/$kind" 2>"$out/$kind.log" || { tail -n 60 "$out/$kind.log"; exit 1; }
+        -artifact_prefix="$out/" "$out/$kind" 2>"$out/$kind.log" || touch "$out/$kind.failed" &
+done
+wait
+said=
+for kind in mir mdl; do
+    [ ! -e "$out/$kind.failed" ] || { tail -n 60 "$out/$kind.log"; exit 1; }
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$kind.log")
     [ "${runs:-0}" -gt 100 ] || { echo "the $kind fuzzer ran only ${runs:-0} times"; exit 1; }
-    echo "$kind: $runs runs"
-done | paste -sd' '
+    said="$said $kind: $runs runs"
+done
+echo "${said# }"

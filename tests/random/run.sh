@@ -7,5 +7,5 @@ mpc=$BUILD/mpc
 status=0
 /usr/bin/python3 tests/random/test_tools.py || status=1
 /usr/bin/python3 tests/random/found.py --mpc "$mpc" || status=1
-nice /usr/bin/python3 tests/random/fuzz.py --mpc "$mpc" --seed "${RANDOM_SEED:-1}" --count "${RANDOM_COUNT:-80}" --jobs 2 || status=1
+nice /usr/bin/python3 tests/random/fuzz.py --mpc "$mpc" --seed "${RANDOM_SEED:-1}" --count "${RANDOM_COUNT:-60}" --jobs 2 || status=1
 exit $status
