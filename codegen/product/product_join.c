@@ -7,6 +7,8 @@
  */
 #include "product.h"
 
+#include "stages.h"
+
 /* --- Two products ----------------------------------------------------------------------------------------- */
 
 /* From the operands and the result of one product to those of another, in elements. */
@@ -148,7 +150,8 @@ static void add_to_first(Product *products, int count)
 int plan_products(Module *m, const Func *kernel, const Op *call, Product **products)
 {
     int count = plan_each_product(m, kernel, call, products);
-    while (join_any(call, *products, &count)) {
+    /* Stages of a pipeline leave out what is not theirs: values are at other distances there than in the plan. */
+    while (pipeline_axis(m) < 0 && join_any(call, *products, &count)) {
     }
     add_to_first(*products, count);
     return count;

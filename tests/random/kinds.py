@@ -203,6 +203,8 @@ KINDS = {
     "lacking_sum": Kind("a product that lacks a dim of the sum that it is added to is taken for one that has it", "wrong", drawn=False, later=True),
     "unnested_matrices": Kind("a product of several matrices with another one between them, which oneDNN's strides do not describe",
                               "cannot describe memory", drawn=False, later=True),
+    "pipeline_distances": Kind("products are one of several matrices at the distances of the plan, where stages leave out what lies between", "wrong",
+                               drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
