@@ -86,7 +86,7 @@ static bool join_matrices(RtProductShape *s, const RtProductShape *t, const Dist
 }
 
 /* Makes `p` compute what `q` computes, if that follows in memory. */
-static bool join(const Op *call, Product *p, const Product *q)
+static bool join(const Module *m, const Op *call, Product *p, const Product *q)
 {
     RtProductShape *s = &p->shape;
     const RtProductShape *t = &q->shape;
@@ -117,17 +117,18 @@ static bool join(const Op *call, Product *p, const Product *q)
         s->m += t->m;
         return true;
     }
-    return join_matrices(s, t, &d);
+    /* Stages of a pipeline leave out what is not theirs: distances there are not those of the plan. */
+    return pipeline_axis(m) < 0 && join_matrices(s, t, &d);
 }
 
 /* --- All ----------------------------------------------------------------------------------------------------- */
 
 /* Joins two of them, of which either may be first in memory. */
-static bool join_any(const Op *call, Product *products, int *count)
+static bool join_any(const Module *m, const Op *call, Product *products, int *count)
 {
     for (int i = 0; i < *count; i++)
         for (int j = 0; j < *count; j++)
-            if (i != j && join(call, &products[i], &products[j])) {
+            if (i != j && join(m, call, &products[i], &products[j])) {
                 for (int k = j; k + 1 < *count; k++)
                     products[k] = products[k + 1];
                 (*count)--;
@@ -150,8 +151,7 @@ static void add_to_first(Product *products, int count)
 int plan_products(Module *m, const Func *kernel, const Op *call, Product **products)
 {
     int count = plan_each_product(m, kernel, call, products);
-    /* Stages of a pipeline leave out what is not theirs: values are at other distances there than in the plan. */
-    while (pipeline_axis(m) < 0 && join_any(call, *products, &count)) {
+    while (join_any(m, call, *products, &count)) {
     }
     add_to_first(*products, count);
     return count;
