@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 
-static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
 static const char *type_of(const Column *column) { return local_type(column->sink->node->value->type.dtype); }
 
 const char *functor_of(const Node *reduction)

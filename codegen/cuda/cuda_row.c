@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
-
 /* Names that the templates use; words of C++ and CUDA are reserved for all targets (text/names.c). */
 static const char *const taken[] = { "e", "count", "item", "lane", "team", "pack", "other", "together" };
 
@@ -172,11 +170,6 @@ void write_iterations(Launch *p, IterationText *body, const void *context, FILE 
         write_some_iterations(p, full, all, body, context, out);
 }
 
-static void write_register_iteration(Launch *p, const void *context, FILE *out)
-{
-    write_register_loads(p, p->pack_name, out);
-}
-
 static void write_shared_iteration(Launch *p, const void *context, FILE *out) { write_shared_loads(p, out); }
 static void write_phase_iteration(Launch *p, const void *phase, FILE *out) { write_pack(p, *(const int *)phase, out); }
 
@@ -229,7 +222,7 @@ static void write_kept_rows(Launch *p, FILE *out)
     if (p->reads_ahead)
         write_next_row(p, out);
     else if (any)
-        write_iterations(p, write_register_iteration, NULL, out);
+        write_iterations(p, write_register_loads, p->pack_name, out);
     if (p->shared) {
         write_iterations(p, write_shared_iteration, NULL, out);
         fputs("rt_copy_commit();\nrt_copy_wait<0>();\n", out);

@@ -90,11 +90,17 @@ char *each_element(const Launch *p, bool to_the_end, const char *body);
 static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width && !p->is_full; }
 static inline int rows_at_once(const Launch *p) { return p->threads / p->row_threads; }
 
+static inline char *number(const Launch *p, int64_t value)
+{
+    return arena_text(&p->k->m->arena, "%lld", (long long)value);
+}
+
 /* cuda_row_body.c: statements for one pack, and for one row. */
 void mark_needed(Launch *p);
 void write_needed_scalars(Launch *p, FILE *out);
-/* Loads of arrays that stay in registers for all phases of a row, into packs of these names, by array. */
-void write_register_loads(Launch *p, const char *const names[], FILE *out);
+/* Loads of arrays that stay in registers for all phases of a row, for write_iterations: into packs of these names, by
+ * array. */
+void write_register_loads(Launch *p, const void *names, FILE *out);
 void write_shared_rows(const Launch *p, FILE *out);
 void write_shared_loads(Launch *p, FILE *out);
 bool is_phase_needed(const Launch *p, int phase);
@@ -105,9 +111,9 @@ bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction
 
 /* cuda_row_ahead.c: the next row. */
 void write_row_packs(const Launch *p, const char *const names[], FILE *out); /* declares packs in registers */
-void write_first_row(Launch *p, const char *block,
-                     FILE *out);                 /* before the loop over rows: how one is read; reads it */
-void write_next_row(const Launch *p, FILE *out); /* in the loop: takes what was read, and reads on */
+/* Before the loop over rows: how one is read; reads the first.  In the loop: takes what was read, and reads on. */
+void write_first_row(Launch *p, const char *block, FILE *out);
+void write_next_row(const Launch *p, FILE *out);
 
 /* cuda_columns.c: column sums. */
 bool is_in_scratch(const Launch *p, const Column *column); /* added to in scratch, row by row */

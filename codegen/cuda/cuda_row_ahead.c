@@ -13,15 +13,6 @@
 #include "cuda_row.h"
 #include "templates.h"
 
-#include <inttypes.h>
-
-static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
-
-static void write_ahead_iteration(Launch *p, const void *context, FILE *out)
-{
-    write_register_loads(p, p->next_name, out);
-}
-
 void write_row_packs(const Launch *p, const char *const names[], FILE *out)
 {
     for (int i = 0; i < p->k->narrays; i++)
@@ -37,7 +28,7 @@ void write_first_row(Launch *p, const char *block, FILE *out)
     open_text(&packs);
     open_text(&loads);
     write_row_packs(p, p->next_name, packs.out);
-    write_iterations(p, write_ahead_iteration, NULL, loads.out);
+    write_iterations(p, write_register_loads, p->next_name, loads.out);
     char *reads = close_text(&p->k->m->arena, &loads);
     FILL(out, cuda_ahead_template, { "packs", close_text(&p->k->m->arena, &packs) }, { "name", p->read_name },
          { "type", p->index_type }, { "loads", with_indices(p, p->item, p->reduced, false, reads) }, { "block", block },

@@ -23,8 +23,6 @@ static bool is_in_pack(const Launch *p, const Node *node)
     return p->mapping == MAP_ROWS ? (node->dims & p->region.inner) != 0 : node->dims != 0;
 }
 
-static char *number(const Launch *p, int64_t value) { return arena_text(&p->k->m->arena, "%" PRId64, value); }
-
 /* --- Needed values -------------------------------------------------------------------------------- */
 
 void mark_needed(Launch *p)
@@ -115,11 +113,12 @@ static char *pack_type(const Launch *p, const char *element)
 
 static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
 
-void write_register_loads(Launch *p, const char *const names[], FILE *out)
+void write_register_loads(Launch *p, const void *names, FILE *out)
 {
+    const char *const *name = names;
     for (int i = 0; i < p->k->f->params.count; i++)
         if (p->in_registers[i])
-            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[iteration]", names[i]), out);
+            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[iteration]", name[i]), out);
 }
 
 /* Pointers to arrays that stay in shared memory. */
