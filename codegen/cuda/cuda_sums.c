@@ -13,6 +13,7 @@
 #include "cuda_group.h"
 #include "extent.h"
 #include "ir/epilogue.h"
+#include "kinds/kinds.h"
 #include "stages.h"
 
 static const Op *neighbour_of(const Op *op, bool before)
@@ -45,8 +46,9 @@ static bool may_sum(const Product *p)
            s->counted == RT_NOT_COUNTED;
 }
 
-/* From the first of several values to the next, in elements, if all are at equal distances; else 0. */
-static int64_t distance_between(const Values *values)
+/* From the first of several operands or results of an op to the next, in elements, if all are at equal distances; else
+ * 0. */
+static int64_t distance_between(Module *m, const Op *op, const Values *values)
 {
     const Value *first = values->at[0];
     const int64_t one = dtype_bytes(first->type.dtype);
@@ -54,12 +56,14 @@ static int64_t distance_between(const Values *values)
     bool good = bytes % one == 0;
     for (int i = 1; i < values->count && good; i++)
         good = same_base(first->storage, values->at[i]->storage) &&
-               values->at[i]->storage->at - first->storage->at == i * bytes;
+               values->at[i]->storage->at - first->storage->at == i * bytes &&
+               keeps_distance(m, op, first, values->at[i]);
     return good ? bytes / one : 0;
 }
 
 /* Are the sums those of all matrices of that operand of a product, in this order or in reverse? */
-static bool are_of_all(const Op *before, const Op *call, int operand, int64_t batch, int64_t stride, ProductSums *sums)
+static bool are_of_all(Module *m, const Op *before, const Op *call, int operand, int64_t batch, int64_t stride,
+                       ProductSums *sums)
 {
     const int count = before->results.count;
     if (count != batch || count > RT_MOST_SUMS)
@@ -67,8 +71,8 @@ static bool are_of_all(const Op *before, const Op *call, int operand, int64_t ba
     for (int i = 0; i < count; i++)
         if (index_of(&call->args, arg(before, i)) < 0)
             return false;
-    const int64_t between = distance_between(&before->args);
-    sums->between = distance_between(&before->results);
+    const int64_t between = distance_between(m, before, &before->args);
+    sums->between = distance_between(m, before, &before->results);
     sums->reverse = between < 0;
     sums->first = sums->reverse ? before->results.at[count - 1] : before->results.at[0];
     const Value *first = sums->reverse ? arg(before, count - 1) : arg(before, 0);
@@ -86,9 +90,9 @@ const Op *sums_before(Module *m, const Op *call, const Product *p, ProductSums *
         return NULL;
     const RtProductShape *s = &p->shape;
     const Value *c = call->results.at[p->c];
-    sums->of = are_of_all(before, call, p->a, s->batch, s->a.batch, sums)   ? RT_SUMS_A
-               : are_of_all(before, call, p->b, s->batch, s->b.batch, sums) ? RT_SUMS_B
-                                                                            : RT_NO_SUMS;
+    sums->of = are_of_all(m, before, call, p->a, s->batch, s->a.batch, sums)   ? RT_SUMS_A
+               : are_of_all(m, before, call, p->b, s->batch, s->b.batch, sums) ? RT_SUMS_B
+                                                                               : RT_NO_SUMS;
     const bool good = sums->of == RT_SUMS_A   ? lie_along(m, sums->first, c, s->m, s->c.row)
                       : sums->of == RT_SUMS_B ? lie_along(m, sums->first, c, s->n, s->c.column)
                                               : false;

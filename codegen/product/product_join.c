@@ -7,7 +7,7 @@
  */
 #include "product.h"
 
-#include "stages.h"
+#include "kinds/kinds.h"
 
 /* --- Two products ----------------------------------------------------------------------------------------- */
 
@@ -16,18 +16,18 @@ typedef struct {
     int64_t a, b, c;
 } Distances;
 
-static bool find_distance(const Value *first, const Value *second, int64_t *elements)
+static bool find_distance(Module *m, const Op *call, const Value *first, const Value *second, int64_t *elements)
 {
     const int64_t bytes = second->storage->at - first->storage->at, one = dtype_bytes(first->type.dtype);
     *elements = bytes / one;
-    return same_base(first->storage, second->storage) && bytes % one == 0;
+    return same_base(first->storage, second->storage) && bytes % one == 0 && keeps_distance(m, call, first, second);
 }
 
-static bool find_distances(const Op *call, const Product *p, const Product *q, Distances *d)
+static bool find_distances(Module *m, const Op *call, const Product *p, const Product *q, Distances *d)
 {
-    return find_distance(arg(call, p->a), arg(call, q->a), &d->a) &&
-           find_distance(arg(call, p->b), arg(call, q->b), &d->b) &&
-           find_distance(call->results.at[p->c], call->results.at[q->c], &d->c);
+    return find_distance(m, call, arg(call, p->a), arg(call, q->a), &d->a) &&
+           find_distance(m, call, arg(call, p->b), arg(call, q->b), &d->b) &&
+           find_distance(m, call, call->results.at[p->c], call->results.at[q->c], &d->c);
 }
 
 static bool is_plain(const Product *p) { return !p->naive && !p->nloops && !p->activation && !p->slope; }
@@ -46,12 +46,12 @@ static bool same_batch(const RtProductShape *s, const RtProductShape *t)
 }
 
 /* Have both no bias, or contiguous biases? */
-static bool biases_meet(const Op *call, const Product *p, const Product *q)
+static bool biases_meet(Module *m, const Op *call, const Product *p, const Product *q)
 {
     int64_t distance;
     if (p->bias < 0 || q->bias < 0)
         return p->bias == q->bias;
-    return find_distance(arg(call, p->bias), arg(call, q->bias), &distance) && distance == p->shape.n;
+    return find_distance(m, call, arg(call, p->bias), arg(call, q->bias), &distance) && distance == p->shape.n;
 }
 
 /* Can `count` matrices at this distance be described by strides that nest, as oneDNN wants them: one behind another, or
@@ -86,7 +86,7 @@ static bool join_matrices(RtProductShape *s, const RtProductShape *t, const Dist
 }
 
 /* Makes `p` compute what `q` computes, if that follows in memory. */
-static bool join(const Module *m, const Op *call, Product *p, const Product *q)
+static bool join(Module *m, const Op *call, Product *p, const Product *q)
 {
     RtProductShape *s = &p->shape;
     const RtProductShape *t = &q->shape;
@@ -94,7 +94,7 @@ static bool join(const Module *m, const Op *call, Product *p, const Product *q)
     Distances d;
     if (!is_plain(p) || !is_plain(q) || !lie_alike(s, t) || s->block != t->block || s->counted != t->counted ||
         s->accumulate != t->accumulate || (!is_sum && (p->copied >= 0 || q->copied >= 0)) ||
-        !find_distances(call, p, q, &d))
+        !find_distances(m, call, p, q, &d))
         return false;
     const bool same_m = s->m == t->m, same_n = s->n == t->n, same_k = s->k == t->k, whole = same_batch(s, t);
     if (is_sum) {
@@ -108,7 +108,7 @@ static bool join(const Module *m, const Op *call, Product *p, const Product *q)
     if (p->terms > 1 || q->terms > 1)
         return false;
     if (whole && same_m && same_k && d.a == 0 && d.b == s->n * s->b.column && d.c == s->n * s->c.column &&
-        s->counted != RT_COUNTED_N && biases_meet(call, p, q)) {
+        s->counted != RT_COUNTED_N && biases_meet(m, call, p, q)) {
         s->n += t->n;
         return true;
     }
@@ -117,14 +117,13 @@ static bool join(const Module *m, const Op *call, Product *p, const Product *q)
         s->m += t->m;
         return true;
     }
-    /* Stages of a pipeline leave out what is not theirs: distances there are not those of the plan. */
-    return pipeline_axis(m) < 0 && join_matrices(s, t, &d);
+    return join_matrices(s, t, &d);
 }
 
 /* --- All ----------------------------------------------------------------------------------------------------- */
 
 /* Joins two of them, of which either may be first in memory. */
-static bool join_any(const Module *m, const Op *call, Product *products, int *count)
+static bool join_any(Module *m, const Op *call, Product *products, int *count)
 {
     for (int i = 0; i < *count; i++)
         for (int j = 0; j < *count; j++)

@@ -396,7 +396,8 @@ Kinds *kinds_again(Module *m)
     Kinds *kinds = m->kinds = NEW(&m->arena, Kinds);
     note_stages(m);
     *kinds = (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis] };
-    kinds->frames.arena = kinds->scratch.arena = kinds->read.arena = kinds->readers.arena = &m->arena;
+    kinds->frames.arena = kinds->frame_of.arena = kinds->scratch.arena = kinds->read.arena = kinds->readers.arena =
+        &m->arena;
     return kinds;
 }
 
@@ -427,6 +428,29 @@ bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes)
 {
     const int before = gaps_before(frame, kind, at + bytes);
     return bytes && before && frame->gap[kind][before - 1].at + frame->gap[kind][before - 1].bytes > at;
+}
+
+/* Of the function that an op is in. */
+static const KindFrame *frame_of(Kinds *kinds, const Op *op)
+{
+    for (const Func *f = kinds->frame_of.count ? NULL : kinds->m->funcs; f; f = f->next)
+        for (const Op *other = f->role == KERNEL ? NULL : f->first; other; other = other->next)
+            map_put(&kinds->frame_of, other, (void *)kind_frame(kinds, f));
+    return map_get(&kinds->frame_of, op);
+}
+
+bool keeps_distance(Module *m, const Op *op, const Value *a, const Value *b)
+{
+    const int64_t from = a->storage->at, to = b->storage->at;
+    if (pipeline_axis(m) < 0 || a->storage->base != IN_FRAME)
+        return true;
+    Kinds *kinds = rank_kinds(m);
+    const KindFrame *frame = frame_of(kinds, op);
+    const uint64_t on = stages_running(m, op);
+    bool keeps = true;
+    for (int kind = 0; kind < kinds->count; kind++)
+        keeps &= !(on >> kind & 1) || place_on(frame, kind, to) - place_on(frame, kind, from) == to - from;
+    return keeps;
 }
 
 int64_t frame_on(Kinds *kinds, const Func *f, int kind) { return place_on(kind_frame(kinds, f), kind, f->frame); }

@@ -27,11 +27,12 @@ typedef struct {
 
 typedef struct Kinds {
     Module *m;
-    int axis;    /* a rank's coordinate on it is its kind; -1: there is one kind */
-    int count;   /* of kinds */
-    Map frames;  /* Func -> KindFrame */
-    Map scratch; /* see scratch_bytes() */
-    Map readers; /* Value -> the stages that read it, of the functions in `read` */
+    int axis;     /* a rank's coordinate on it is its kind; -1: there is one kind */
+    int count;    /* of kinds */
+    Map frames;   /* Func -> KindFrame */
+    Map frame_of; /* Op -> KindFrame; empty: not found yet */
+    Map scratch;  /* see scratch_bytes() */
+    Map readers;  /* Value -> the stages that read it, of the functions in `read` */
     Map read;
     struct Uses *outer; /* of the arena, by what is in the frames of all programs; NULL: not found yet */
 } Kinds;
@@ -45,6 +46,10 @@ int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; 
 bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes); /* does a range of the plan? */
 int64_t arena_on(Kinds *kinds, int kind);                                    /* bytes of the arena */
 int64_t frame_on(Kinds *kinds, const Func *f, int kind);                     /* bytes of the frame */
+
+/* Are two operands or results of an op that are in the frame as far apart on all kinds that run it as in the plan? What
+ * is behind one pointer always is. */
+bool keeps_distance(Module *m, const Op *op, const Value *a, const Value *b);
 
 int64_t scratch_of(Kinds *kinds, const Op *op); /* bytes that its kernel uses beside its results, on all kinds */
 

@@ -3,7 +3,7 @@
  * The plan is one for all ranks, and verify_memory.c checks it.  A stage of a pipeline leaves gaps of it out: see
  * kinds/kinds.h, which finds them from where values are made.  Here each program is traversed as ranks of all
  * kinds run it, with the first and the last iteration of each loop; whatever an op that it runs reads or writes, and
- * the frame of what it calls, must be free of gaps.
+ * the frame of what it calls, must be free of gaps; and what it passes by one pointer must lie as the plan has it.
  */
 #include "kinds/kinds.h"
 #include "region.h"
@@ -146,6 +146,12 @@ static const Value *passed_on(const Check *c, const Call *call, const Op *op, co
     return is_carried_in_place(op, callee, i) || receives || c->last ? op->results.at[i] : arg(op, i);
 }
 
+/* The parameters of the callee, then its results. */
+static const Value *value_inside(const Func *callee, int i)
+{
+    return i < callee->params.count ? callee->params.at[i] : callee->results.at[i - callee->params.count];
+}
+
 /* The pointer arguments of each kind that runs it. */
 static Spot **pointers_of(const Check *c, const Call *call, const Op *op, const Func *callee, uint64_t on)
 {
@@ -155,7 +161,7 @@ static Spot **pointers_of(const Check *c, const Call *call, const Op *op, const 
         pointer[kind] = on >> kind & 1 ? NEW_ARRAY(&c->m->arena, Spot, count + 1) : NULL;
     for (int i = count - 1; i >= 0; i--) {
         const int result = i - callee->params.count;
-        const Value *inside = result < 0 ? callee->params.at[i] : callee->results.at[result], *last = NULL;
+        const Value *inside = value_inside(callee, i), *last = NULL;
         const Ring *ring = NULL; /* of `last` */
         for (int kind = 0; kind < kinds && inside->storage->base == BY_POINTER; kind++) {
             if (!(on >> kind & 1))
@@ -169,6 +175,42 @@ static Spot **pointers_of(const Check *c, const Call *call, const Op *op, const 
         }
     }
     return pointer;
+}
+
+/* The pointer that a kind must pass for that value, as an address of its own; -1: it has no memory for the value. */
+static int64_t pointer_on(const Check *c, const Call *call, const Op *op, const Func *callee, int i, int kind)
+{
+    const Value *outside =
+        i < callee->params.count ? passed_on(c, call, op, callee, i, kind) : op->results.at[i - callee->params.count];
+    const Spot spot = slice_of(c, call, op, outside, ring_holding(c, outside), kind);
+    return !is_held(spot, 1, kind) ? -1 : place_on(spot.frame, kind, spot.at) - value_inside(callee, i)->storage->at;
+}
+
+/* What is behind one pointer in the callee is as far apart in the memory of each kind as in the plan. */
+static bool check_distances(const Check *c, const Call *call, const Op *op, const Func *callee, uint64_t on)
+{
+    const int kinds = c->kinds->count, count = callee->params.count + callee->results.count;
+    const Value **first = NEW_ARRAY(&c->m->arena, const Value *, count + 1);
+    int64_t *known = NEW_ARRAY(&c->m->arena, int64_t, (count + 1) * kinds); /* of `first`, on each kind */
+    for (int i = 0; i < count; i++) {
+        const Value *inside = value_inside(callee, i);
+        const int pointer = inside->storage->pointer;
+        if (inside->storage->base != BY_POINTER || first[pointer] == inside)
+            continue;
+        for (int kind = 0; kind < kinds; kind++) {
+            const int64_t at = on >> kind & 1 ? pointer_on(c, call, op, callee, i, kind) : -1;
+            if (first[pointer] && at >= 0 && known[pointer * kinds + kind] >= 0 &&
+                at != known[pointer * kinds + kind]) {
+                error_at(c->m->diags, (Where){ .at = op->loc },
+                         "internal: stage %d has %%%s and %%%s of @%s at another distance than the plan", kind,
+                         first[pointer]->name, inside->name, callee->name);
+                return false;
+            }
+            known[pointer * kinds + kind] = at;
+        }
+        first[pointer] = inside;
+    }
+    return true;
 }
 
 /* A sum that an action leaves elsewhere is copied to where the next micro-batch reads it. */
@@ -206,7 +248,8 @@ static bool check_call(const Check *c, const Call *call, const Op *op, const Fun
                  callee->name);
         return false;
     }
-    return !on || (check_sums(c, call, op, callee, on) && check_func(c, &(Call){ callee, frame, on, pointer }));
+    return !on || (check_distances(c, call, op, callee, on) && check_sums(c, call, op, callee, on) &&
+                   check_func(c, &(Call){ callee, frame, on, pointer }));
 }
 
 static bool check_func(const Check *c, const Call *call)
