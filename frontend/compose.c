@@ -74,18 +74,26 @@ static Value *mean_along(Lower *l, Value *x, Names dims)
     return times(l, sum_over(l, x, dims), 1 / size);
 }
 
+static Value *over_root(Lower *l, Value *x, Value *variance, double eps)
+{
+    return two(l, OP_mul, x, one(l, OP_rsqrt, two(l, OP_add, variance, emit_number(l, eps, F32))));
+}
+
 /* x / sqrt(mean(x^2) + eps) */
 Value *rmsnorm(Lower *l, Value *x, Names dims, double eps)
 {
     x = emit_f32(l, x);
-    Value *variance = mean_along(l, one(l, OP_square, x), dims);
-    return two(l, OP_mul, x, one(l, OP_rsqrt, two(l, OP_add, variance, emit_number(l, eps, F32))));
+    return over_root(l, x, mean_along(l, one(l, OP_square, x), dims), eps);
 }
 
+/* The variance has no gradient through the mean, since what differs from a mean adds up to 0.  Said here, it leaves two
+ * sums over each row in the backward, neither of which needs the other. */
 Value *layernorm(Lower *l, Value *x, Names dims, double eps)
 {
     x = emit_f32(l, x);
-    return rmsnorm(l, two(l, OP_sub, x, mean_along(l, x, dims)), dims, eps);
+    Value *mean = mean_along(l, x, dims), *fixed = one(l, OP_stop_gradient, mean);
+    Value *variance = mean_along(l, one(l, OP_square, two(l, OP_sub, x, fixed)), dims);
+    return over_root(l, two(l, OP_sub, x, mean), variance, eps);
 }
 
 /* --- Attention without a kernel ---------------------------------------------------------------- */

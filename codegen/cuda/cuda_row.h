@@ -69,7 +69,7 @@ typedef struct {
     const char **pack_name; /* by array */
     const char **shared_name;
     bool reads_ahead;       /* the next row, into packs of its own, while this one is computed */
-    const char **next_name; /* by array: these packs */
+    const char **next_name; /* by array: these packs, or the row's element */
     const char *read_name;  /* the function that reads it */
 } Launch;
 
@@ -114,6 +114,7 @@ void write_row_packs(const Launch *p, const char *const names[], FILE *out); /* 
 /* Before the loop over rows: how one is read; reads the first.  In the loop: takes what was read, and reads on. */
 void write_first_row(Launch *p, const char *block, FILE *out);
 void write_next_row(const Launch *p, FILE *out);
+bool is_read_ahead(const Launch *p, const Node *node); /* a value with one element per row: known before its phase */
 
 /* cuda_columns.c: column sums. */
 bool is_in_scratch(const Launch *p, const Column *column); /* added to in scratch, row by row */

@@ -335,7 +335,8 @@ void write_phase_values(Launch *p, int phase, FILE *out)
 {
     for (int i = 0; i < p->k->nnodes; i++) {
         Node *node = &p->k->node[i];
-        if (!node->is_wanted || is_in_pack(p, node) || node->phase != phase || is_scalar(node) || node->is_column)
+        if (!node->is_wanted || is_in_pack(p, node) || node->phase != phase || is_scalar(node) || node->is_column ||
+            is_read_ahead(p, node))
             continue;
         if (node->is_reduction)
             node->text = node->name; /* summed by the previous phase */
