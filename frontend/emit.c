@@ -93,6 +93,12 @@ bool too_many_dims(Lower *l, const Type *type, Loc at)
         repeats++;
     if (repeats == 0 || type->rank + repeats <= MAX_RANK)
         return false;
+    if (repeats > MAX_RANK) {
+        complain(l, (Where){ .at = at },
+                 "at most %d repeats can be inside of each other, not %d: each adds a dim that counts its copies",
+                 MAX_RANK, repeats);
+        return true;
+    }
     complain(l, (Where){ .at = at },
              "inside of %d repeat%s a tensor has at most %d dims, not %s: each repeat adds one that counts its copies",
              repeats, repeats == 1 ? "" : "s", MAX_RANK - repeats, dims_text(l, type));
