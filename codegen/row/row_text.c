@@ -49,7 +49,15 @@ static bool meets_integers(const Op *op)
     return is_integer(result(op)->type.dtype) && !(any ? any_float : float_number);
 }
 
-static const char *text_in_c(const Op *op) { return meets_integers(op) ? info(op)->integers : info(op)->forward; }
+static bool truncates(const Op *op)
+{
+    return info(op)->traits & CASTS && result(op)->type.dtype == I32 && is_float(arg(op, 0)->type.dtype);
+}
+
+static const char *text_in_c(const Op *op)
+{
+    return truncates(op) ? "rt_i32_of($a)" : meets_integers(op) ? info(op)->integers : info(op)->forward;
+}
 
 int count_uses(const Op *op, int operand)
 {

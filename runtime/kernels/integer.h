@@ -1,4 +1,4 @@
-/* integer.h -- arithmetic of i32 that is undefined in C. */
+/* integer.h -- arithmetic of i32, and casts to it, that are undefined in C. */
 #ifndef MPC_KERNELS_INTEGER_H
 #define MPC_KERNELS_INTEGER_H
 
@@ -14,6 +14,13 @@ RT_INLINE int32_t rt_quotient(int32_t a, int32_t b)
 {
     const int32_t divisor = b == 0 || b == -1 ? 1 : b, quotient = a / divisor;
     return b == 0 ? 0 : b == -1 ? rt_sub_i32(0, a) : quotient;
+}
+
+/* Toward zero; what is out of range becomes the nearest i32, and what is not a number 0. */
+RT_INLINE int32_t rt_i32_of(float x)
+{
+    const float above = x > -0x1p31f ? x : x == x ? -0x1p31f : 0.0f;
+    return above < 0x1p31f ? (int32_t)above : INT32_MAX;
 }
 
 #endif

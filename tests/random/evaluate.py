@@ -245,7 +245,8 @@ class Evaluation:
         if kind == "bool":
             return Tensor(x.data != 0, x.dims)
         if kind == "i32":
-            return Tensor(x.data.detach().trunc().long() if x.kind == "f32" else x.data.long(), x.dims)
+            whole = x.data.detach().nan_to_num(0).clamp(-(2**31), 2**31 - 1).trunc() if x.kind == "f32" else x.data
+            return Tensor(whole.long(), x.dims)
         return Tensor(x.data.to(self.dtype), x.dims)
 
     def index(self, e, values, place):

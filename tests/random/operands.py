@@ -200,7 +200,7 @@ class Operands:
         expression, largest = made
         if largest < size and self.draw.random() < 0.7:
             return Value(expression, dims, "i32")
-        ways = ["remainder", "remainder", "minimum", "shifted", "hashed"]
+        ways = ["remainder", "remainder", "minimum", "shifted", "hashed", "beyond"]
         way = self.draw.choice(ways)
         if way == "hashed":  # leaves 32 bits
             expression = binary("*", binary("+", expression, 40503), 1_000_003)
@@ -210,6 +210,9 @@ class Operands:
             expression = call("maximum", expression, 0) if way == "hashed" else expression
         elif way == "minimum":
             expression = call("minimum", expression, size - 1)
+        elif way == "beyond":  # floats that no i32 is
+            far = binary("-", binary("*", call("cast", expression, "f32"), Number("1e9")), Number("2e9"))
+            expression = clamped(binary("/", call("cast", far, "i32"), 900_000_000), size)
         else:
             expression = clamped(binary("-", expression, self.draw.randint(0, 3)), size)
         return Value(expression, dims, "i32")
