@@ -43,15 +43,14 @@ void resolve_all(const Map *instead, Values *values)
 /* The hash key of an op, the same for equal ops: the first operand, or the kind. */
 static const void *key_of(const Op *op) { return op->args.count ? (const void *)arg(op, 0) : (const void *)info(op); }
 
-void share_equal(Func *f)
+void note_equal(Func *f, Map *instead)
 {
     Arena scratch = { 0 };
     Map latest = { .arena = &scratch };  /* the last op of a key */
     Map earlier = { .arena = &scratch }; /* op -> the previous op of its key */
-    Map instead = { .arena = &scratch };
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
-        resolve_all(&instead, &op->args);
+        resolve_all(instead, &op->args);
         Op *last = map_get(&latest, key_of(op)), *same = last;
         while (same && !same_op(same, op))
             same = map_get(&earlier, same);
@@ -61,10 +60,17 @@ void share_equal(Func *f)
             continue;
         }
         for (int i = 0; i < op->results.count; i++)
-            map_put(&instead, op->results.at[i], same->results.at[i]);
+            map_put(instead, op->results.at[i], same->results.at[i]);
         remove_op(f, op);
     }
-    resolve_all(&instead, &f->results);
+    resolve_all(instead, &f->results);
+    arena_free(&scratch);
+}
+
+void share_equal(Func *f)
+{
+    Arena scratch = { 0 };
+    note_equal(f, &(Map){ .arena = &scratch });
     arena_free(&scratch);
 }
 

@@ -14,8 +14,9 @@ void note_read(Map *read, const Values *values); /* each value -> itself */
 
 bool same_op(const Op *a, const Op *b); /* the same computation on the same operands */
 void share_equal(Func *f);
-void drop_dead(Func *f);        /* ops without a reader */
-void drop_unreached(Module *m); /* functions without a caller and without a role */
+void note_equal(Func *f, Map *instead); /* the same; notes what replaces each value that goes */
+void drop_dead(Func *f);                /* ops without a reader */
+void drop_unreached(Module *m);         /* functions without a caller and without a role */
 
 void inline_calls(Module *m); /* inlines PLAIN functions at each call that is not a loop */
 

@@ -289,6 +289,24 @@ static void import_all(State *s, Derivative *d)
         push_value(&s->m->arena, &g->params, map_get(&imported, d->read.at[i]));
 }
 
+/* What stops gradients has done so: what it was read for reads its operand, and what is equal then is one value, for
+ * the backward too.  (What is returned stays, since results are values of their own.) */
+static void drop_stops(Func *f, Func *bwd)
+{
+    Arena scratch = { 0 };
+    Map instead = { .arena = &scratch };
+    for (const Op *op = f->first; op; op = op->next)
+        if (op->kind == OP_stop_gradient && index_of(&f->results, result(op)) < 0)
+            map_put(&instead, result(op), arg(op, 0));
+    note_equal(f, &instead);
+    drop_dead(f);
+    for (Op *op = bwd ? bwd->first : NULL; op; op = op->next)
+        resolve_all(&instead, &op->args);
+    if (bwd)
+        resolve_all(&instead, &bwd->results);
+    arena_free(&scratch);
+}
+
 static void take_result_gradients(State *s, const Derivative *d, int first, int end)
 {
     for (int i = first; i < end; i++) {
@@ -375,6 +393,7 @@ static Derivative *differentiate(Module *m, Func *f, bool *active, bool *shared,
     for (const Op *op = f->last; op; op = op->prev)
         reverse_op(&s, op);
     return_gradients(&s, d, accumulator);
+    drop_stops(f, d->bwd);
     import_all(&s, d);
     share_equal(d->bwd);
     drop_dead(d->bwd);
@@ -393,4 +412,6 @@ void pass_autodiff(Module *m)
     const Derivative *derivative = differentiate(m, model, active, new_flags(m, model->params.count), 0, &useful);
     hoist_products(m);
     write_step(m, derivative);
+    for (Func *f = m->funcs; f; f = f->next)
+        drop_stops(f, NULL);
 }
