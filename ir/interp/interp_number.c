@@ -201,10 +201,13 @@ static double map_rounding(OpKind kind, double a, double b)
     }
 const Numbers reals = REALS(map_real), rounding_reals = REALS(map_rounding);
 
-/* Toward zero; what is out of range becomes the nearest i32, and what is not a number 0. */
-static double whole_number(double x)
+/* Toward zero; what is out of range becomes the nearest i32, and of reals what is not a number 0.  (Of a field: what is
+ * no whole number stays unknown.) */
+static double whole_number(const Numbers *n, double x)
 {
-    return isnan(x) ? 0 : trunc(x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x);
+    if (isnan(x))
+        return n->to_real == same ? 0 : NAN;
+    return trunc(x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x);
 }
 
 static double cast_number(const Numbers *n, DType dtype, DType from, double a)
@@ -213,7 +216,7 @@ static double cast_number(const Numbers *n, DType dtype, DType from, double a)
         return a != 0;
     if (is_float(dtype))
         return is_float(from) ? a : n->of(a);
-    return whole_number(is_float(from) ? n->to_real(a) : a);
+    return whole_number(n, is_float(from) ? n->to_real(a) : a);
 }
 
 static bool compare(const Numbers *n, OpKind kind, DType from, double a, double b)
