@@ -12,8 +12,9 @@
  * library does not know them, with EMULATED_FP8=wrong scales are those of the next row, with EMULATED_FP8=varies a
  * result differs each time, and with EMULATED_FP8=slow they take 1000 seconds longer, by events.
  *
- * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW milliseconds slower than number
- * EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a graph.
+ * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW seconds slower, by events, than
+ * number EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a
+ * graph.
  */
 #include "device.h"
 
@@ -418,7 +419,7 @@ static bool work_product(void *data)
     if (p->layout[0].type == CUDA_R_8F_E4M3 ? fp8_is("slow") : fp8_is("fast"))
         emulated_take_longer(1000);
     if (p->kernel != emulated_number("EMULATED_FASTEST", 0))
-        sleep_for(emulated_number("EMULATED_SLOW", 0));
+        emulated_take_longer((double)emulated_number("EMULATED_SLOW", 0));
     for (int64_t turn = 0; turn < p->layout[2].batch; turn++)
         multiply(p, turn);
     vary(p);

@@ -142,7 +142,7 @@ def test_the_answer_is_kept(made, data, tmp_path, own_cache):
 def test_the_fastest_kernel(made, data, tmp_path, own_cache):
     """Of those that cuBLASLt finds; a later start takes it, too."""
     trainer = Trainer(made("cuda").folder, "cuda", own_cache)
-    kernels = {**FAST, "EMULATED_KERNELS": "4", "EMULATED_SLOW": "10", "EMULATED_CHOICES": "choices"}
+    kernels = {**FAST, "EMULATED_KERNELS": "4", "EMULATED_SLOW": "1", "EMULATED_CHOICES": "choices"}
     for where, fastest in (("first", "3"), ("second", "1")):
         notes, _, _ = said(trainer, data, tmp_path / where, environment={**kernels, "EMULATED_FASTEST": fastest})
         recorded = [line for line in (tmp_path / where / "choices").read_text().splitlines() if "recorded" in line]

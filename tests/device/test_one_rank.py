@@ -130,7 +130,7 @@ def test_epilogues_within_their_limits(edit, compiled, data, tmp_path):
     logs = [train(trainer, data, tmp_path / trainer.target) for trainer in trainers]
     assert_same(logs[1], logs[0], "fp32")
     wrong = train(trainers[1], data, tmp_path / "wrong", environment={"EMULATED_EPILOGUES": "wrong"}.items())
-    assert abs(wrong[0]["loss"] - logs[0][0]["loss"]) > 1e-3, "nothing was left to cuBLASLt"
+    assert max(abs(a[key] - b[key]) for a, b in zip(wrong, logs[0]) for key in ("loss", "grad_norm")) > 1e-2, "nothing was left to cuBLASLt"
 
 
 @emulated

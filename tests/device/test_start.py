@@ -40,7 +40,7 @@ def test_products_are_timed_once(chars, compiled, data, tmp_path):
     where they are timed, or the best product is: never in a graph."""
     def run(trainer=chars, **environment):
         (tmp_path / "choices").unlink(missing_ok=True)
-        environment = {"EMULATED_KERNELS": "4", "EMULATED_FASTEST": "2", "EMULATED_SLOW": "2", "EMULATED_CHOICES": "choices", **environment}
+        environment = {"EMULATED_KERNELS": "4", "EMULATED_FASTEST": "2", "EMULATED_SLOW": "1", "EMULATED_CHOICES": "choices", **environment}
         done = start([trainer.folder / "trainer", "--kernel-cache", "kept", "--data", data, "--data-format", "bytes", "--steps", 3,
                       "--log", "log", "--overwrite"], tmp_path, environment=environment.items())
         used = (tmp_path / "choices").read_text().splitlines()
