@@ -1,4 +1,4 @@
-"""gpt2, llama and bert under 51 layouts each, and in pipelines: no pass may change what two steps compute."""
+"""gpt2, llama and bert under 51 layouts, and in pipelines: no pass may change what two steps compute."""
 import pytest
 
 import layouts
