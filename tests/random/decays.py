@@ -166,7 +166,8 @@ class Walk:
 
     def call_shift(self, e, values, path):
         x = self.made(e.arguments[0], values, path)
-        self.contract(x, [e.arguments[1].name])  # its rows are gathered
+        if number_of(e.arguments[2], self.known) != 0:
+            self.contract(x, [e.arguments[1].name])  # its rows are gathered
         return x
 
     def call_dot(self, e, values, path):

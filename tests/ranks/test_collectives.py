@@ -35,7 +35,7 @@ def compare(program, ranks, tmp_path):
     assert start(mpirun(ranks, program, ranks), tmp_path).stdout == f"{COMPARED[ranks]} compared\n"
 
 
-@pytest.mark.parametrize("comm, ranks", [("mpi", 2), ("mpi", 4), ("mpi", 8), ("tcp", 2), ("tcp", 4)])
+@pytest.mark.parametrize("comm, ranks", [("mpi", 2), ("mpi", 8), ("tcp", 2), ("tcp", 4)])
 def test_collectives(program, tmp_path, comm, ranks):
     compare(program(comm), ranks, tmp_path)
 
@@ -50,7 +50,7 @@ def test_messages_in_rounds(program, tmp_path):
     compare(program("mpi", "-DRT_ROUND=192"), 4, tmp_path)
 
 
-@pytest.mark.parametrize("comm, ranks", [("mpi", 2), ("tcp", 4)])
+@pytest.mark.parametrize("comm, ranks", [("mpi", 4), ("tcp", 2)])
 def test_zeros_are_left_out(program, tmp_path, comm, ranks):
     """Of messages of rows, here eight bytes at a time."""
     compare(program(comm, "-DRT_UNIT=8", "-DRT_ROUND=192"), ranks, tmp_path)
