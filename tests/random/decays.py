@@ -170,6 +170,10 @@ class Walk:
             self.contract(x, [e.arguments[1].name])  # its rows are gathered
         return x
 
+    def call_rope(self, e, values, path):
+        positions = [self.made(e.keywords["position"], values, path)] if "position" in e.keywords else []
+        return self.together([self.made(e.arguments[0], values, path), *positions])
+
     def call_dot(self, e, values, path):
         sides = [self.made(x, values, path) for x in e.arguments[:2]]
         for side in sides:
