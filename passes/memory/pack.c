@@ -400,19 +400,25 @@ static Value *outside(Search *s, const Op *call, const Func *callee, const Pack 
     return at < 0 ? NULL : value->def ? call->results.at[at] : arg(call, at);
 }
 
+/* Does each iteration have its slice of it? */
+static bool is_sliced(const Op *call, const Value *value)
+{
+    return call->attrs.dims.count && find_dim(&value->type, call->attrs.dims.dim[0].name) == 0;
+}
+
+/* Slices move from iteration to iteration, what all iterations read does not: one pointer cannot be for both. */
 static void find_in_callee(Search *s, const Func *callee, const Op *call)
 {
-    Name looped = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     for (const Pack *inner = find_packs(s->m, callee, s->apart); inner; inner = inner->next) {
         Pack pack = { .prefix = inner->prefix, .whole = inner->whole };
         for (int i = 0; i < inner->count; i++) {
             Value *value = outside(s, call, callee, inner, inner->member[i]);
-            if (value)
+            if (value && (!pack.count || is_sliced(call, value) == is_sliced(call, pack.member[0])))
                 pack.member[pack.count++] = value;
         }
         if (pack.count != inner->count)
             continue;
-        pack.prefix += !pack.whole && looped && find_dim(&pack.member[0]->type, looped) == 0;
+        pack.prefix += !pack.whole && is_sliced(call, pack.member[0]);
         add_pack(s, &pack);
     }
 }
