@@ -30,8 +30,8 @@ const Tensor *find_tensor(const Observables *observables, const char *name); /* 
 
 /* How rounding errors are measured that cancelling terms leave, or that the program magnifies, since a result does not
  * show their size: intermediate numbers get random relative errors of 1e-9, SHAKINGS times, and the effect is scaled to
- * 1e-16.  Ten thousand times that is allowed, since what cancels inside of an op, as in the derivative of attention, gets
- * none. */
+ * 1e-16.  Ten thousand times that is allowed, since what cancels inside of an op, as in the derivative of attention,
+ * gets none. */
 enum { SHAKINGS = 2 };
 #define SHAKEN_BY 1e-9
 static inline double rounding_after(double effect) { return effect / SHAKEN_BY * 1e-12; }
