@@ -7,7 +7,8 @@
  *       %k1 = rotate %k {dim=key, axis=cp, index=1}        %v1 likewise: they start before the attend above
  *       %y1, %l1 = attend %q, %k1, %v1 {own}
  *       %l = lse_add %l0, %l1                              the merged sum of exponentials, in f32
- *       %y = %y0 * lse_share(%l0, %l) + %y1 * lse_share(%l1, %l)
+ *       %s = lse_share %l0, %l
+ *       %y = %y0 * %s + %y1 * (1 - %s)
  *
  * In the gradient, dk and dv of a block travel with it, each rank adds its term, and a last turn brings them home.
  * Blocks that no rank sees, with a window, are left out: the next turn is longer.
@@ -129,7 +130,8 @@ static void merge(Ring *r, Value **y, Value **lse, const Op *step)
     const Attrs at = { .step = ++*r->steps };
     Value *of_both = BUILD(b, OP_lse_add, at, *lse, step->results.at[1]);
     Value *share = BUILD(b, OP_lse_share, at, *lse, of_both);
-    Value *own = BUILD(b, OP_lse_share, at, step->results.at[1], of_both);
+    /* Not the share of the other sum: rounded, the two would not add up to 1, and the gradient would show it. */
+    Value *own = BUILD(b, OP_sub, at, build_number(b, 1), share);
     *y = BUILD(b, OP_add, at, BUILD(b, OP_mul, at, *y, share), BUILD(b, OP_mul, at, result(step), own));
     *lse = of_both;
 }

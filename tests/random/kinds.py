@@ -205,6 +205,8 @@ KINDS = {
                               "cannot describe memory", drawn=False, later=True),
     "pipeline_distances": Kind("products are one of several matrices at the distances of the plan, where stages leave out what lies between", "wrong",
                                drawn=False, later=True),
+    "ring_shares": Kind("shares of blocks of a ring do not add up to 1 where scores are large, which the gradient shows", "wrong",
+                        drawn=False, later=True),
     "mixed_slices": Kind("operands of a sum of products lie side by side, of which one is a slice in each turn and one is not", "crash",
                          drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
