@@ -55,9 +55,8 @@ static int64_t distance_between(Module *m, const Op *op, const Values *values)
     const int64_t bytes = values->count > 1 ? values->at[1]->storage->at - first->storage->at : 0;
     bool good = bytes % one == 0;
     for (int i = 1; i < values->count && good; i++)
-        good = same_base(first->storage, values->at[i]->storage) &&
-               values->at[i]->storage->at - first->storage->at == i * bytes &&
-               keeps_distance(m, op, first, values->at[i]);
+        good =
+            values->at[i]->storage->at - first->storage->at == i * bytes && keeps_distance(m, op, first, values->at[i]);
     return good ? bytes / one : 0;
 }
 

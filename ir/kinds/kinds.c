@@ -442,6 +442,8 @@ static const KindFrame *frame_of(Kinds *kinds, const Op *op)
 bool keeps_distance(Module *m, const Op *op, const Value *a, const Value *b)
 {
     const int64_t from = a->storage->at, to = b->storage->at;
+    if (!same_base(a->storage, b->storage))
+        return false;
     if (pipeline_axis(m) < 0 || a->storage->base != IN_FRAME)
         return true;
     Kinds *kinds = rank_kinds(m);

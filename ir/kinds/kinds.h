@@ -47,8 +47,8 @@ bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes); /* 
 int64_t arena_on(Kinds *kinds, int kind);                                    /* bytes of the arena */
 int64_t frame_on(Kinds *kinds, const Func *f, int kind);                     /* bytes of the frame */
 
-/* Are two operands or results of an op that are in the frame as far apart on all kinds that run it as in the plan? What
- * is behind one pointer always is. */
+/* Are two operands or results of an op as far apart on all kinds that run it as in the plan?  They are behind one
+ * pointer, or in the frame with no gap between them. */
 bool keeps_distance(Module *m, const Op *op, const Value *a, const Value *b);
 
 int64_t scratch_of(Kinds *kinds, const Op *op); /* bytes that its kernel uses beside its results, on all kinds */

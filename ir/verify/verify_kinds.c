@@ -199,14 +199,14 @@ static bool check_distances(const Check *c, const Call *call, const Op *op, cons
             continue;
         for (int kind = 0; kind < kinds; kind++) {
             const int64_t at = on >> kind & 1 ? pointer_on(c, call, op, callee, i, kind) : -1;
-            if (first[pointer] && at >= 0 && known[pointer * kinds + kind] >= 0 &&
-                at != known[pointer * kinds + kind]) {
+            int64_t *before = &known[pointer * kinds + kind];
+            if (first[pointer] && at >= 0 && *before >= 0 && at != *before) {
                 error_at(c->m->diags, (Where){ .at = op->loc },
                          "internal: stage %d has %%%s and %%%s of @%s at another distance than the plan", kind,
                          first[pointer]->name, inside->name, callee->name);
                 return false;
             }
-            known[pointer * kinds + kind] = at;
+            *before = at;
         }
         first[pointer] = inside;
     }

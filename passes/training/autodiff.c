@@ -298,8 +298,10 @@ static void drop_stops(Func *f, Func *bwd)
     for (const Op *op = f->first; op; op = op->next)
         if (op->kind == OP_stop_gradient && index_of(&f->results, result(op)) < 0)
             map_put(&instead, result(op), arg(op, 0));
-    note_equal(f, &instead);
-    drop_dead(f);
+    if (instead.count) {
+        note_equal(f, &instead);
+        drop_dead(f);
+    }
     for (Op *op = bwd ? bwd->first : NULL; op; op = op->next)
         resolve_all(&instead, &op->args);
     if (bwd)
