@@ -40,7 +40,8 @@ def dtypes(text):
 
 def test_right(tmp_path):
     found = dtypes(program(tmp_path))
-    assert {kind for kind, _ in found} == {"lse_add", "lse_share", "mul", "add"} and {dtype for _, dtype in found} == {"f32"}
+    assert {kind for kind, _ in found} == {"lse_add", "lse_share", "sub", "mul", "add"}
+    assert {dtype for _, dtype in found} == {"f32"}
 
 
 def test_planted(tmp_path):
