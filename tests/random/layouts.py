@@ -292,6 +292,7 @@ def choose_attends(draw, program, lines):
                 all(stored(program, known, d) % (blocks * ranks[rule.axis]) == 0 for d in rule.dims))
 
     for i, rule in enumerate(rules):
+        rule.options = {name: value for name, value in rule.options.items() if name not in ("attend", "blocks")}  # chosen anew
         met = [e for e in calls if e.arguments[3].name in rule.dims and e.arguments[3].name != program.batch_dim]
         words = ["gather"] if met else []
         own = [e for e in met if not e.renaming]  # whose keys are along the same dim: others are gathered
