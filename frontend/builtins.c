@@ -132,7 +132,8 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     if (letter == 's' && symbol && symbol->is_slots) { /* which may have no size yet */
         named->used = true;
         declared.name = intern_text(l->m, symbol->name);
-    } else if (!find_dim_named(l, ast->name, ast->loc, &declared))
+    } else if (ast->kind == A_ARROW ? !find_choice_dim(l, ast, &declared)
+                                    : !find_dim_named(l, ast->name, ast->loc, &declared))
         return false;
     name = declared.name;
     if ((letter == 'd' || letter == 'a') && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))

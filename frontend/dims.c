@@ -322,7 +322,7 @@ void declare_all(Lower *l)
         else if (ast->kind == A_MODEL)
             declare_model(l, ast);
     }
-    declare_choices(l);
+    declare_made_dims(l);
     check_defines(l);
     if (!l->model)
         complain(l, (Where){ .at = { l->source->length, l->source->length } }, "the file has no model");

@@ -15,8 +15,7 @@ static const Operand wrong = { .kind = WRONG };
 
 /* --- Dims of slots ------------------------------------------------------------------------------ */
 
-/* An argument of a call of that function; NULL: it has none, or is no such call. */
-static const Ast *argument_of(const Ast *call, const char *function, int number)
+const Ast *argument_of(const Ast *call, const char *function, int number)
 {
     const Ast *at = call->kind == A_CALL && strcmp(call->name, function) == 0 ? call->child : NULL;
     for (int i = 0; at && i < number; i++)
@@ -80,63 +79,6 @@ bool varies(const Lower *l, Name dim)
 {
     const Symbol *symbol = find_symbol_here(&l->globals, dim);
     return dim == l->m->batch || (symbol && symbol->is_slots);
-}
-
-/* --- Dims of choices ---------------------------------------------------------------------------- */
-
-/* `2 -> choice` declares a dim, as `dim choice = 2` does; several calls may make the same. */
-static void declare_choice(Lower *l, const Ast *made)
-{
-    const Symbol *other = find_symbol_here(&l->globals, made->name);
-    Constant size, before;
-    if (!other || other->kind != S_DIM || !other->ast->child) {
-        Ast *dim = NEW(l->arena, Ast), **end = &l->choices;
-        *dim = (Ast){ .kind = A_DIM, .loc = made->loc, .name_loc = made->name_loc, .name = made->name };
-        dim->child = made->child;
-        while (*end)
-            end = &(*end)->next;
-        *end = dim;
-        declare_dim(l, dim);
-    } else if (constant_of(l, made->child, &size) && constant_of(l, other->ast->child, &before) &&
-               size.value != before.value) {
-        complain(l, (Where){ .at = made->loc }, "'%s' already has %s elements, declared at %s", made->name,
-                 constant_text(l->arena, before), position_text(l, other->loc));
-    }
-}
-
-/* x[d = a : b -> e] declares e as b - a elements, if it is not declared. */
-static void declare_range(Lower *l, const Ast *range)
-{
-    Ast *first = NEW(l->arena, Ast), *end = NEW(l->arena, Ast);
-    if (!range->name || find_symbol_here(&l->globals, range->name))
-        return;
-    *first = *range->child, *end = *range->child->next;
-    first->next = first->last = NULL;
-    end->next = first;
-    const Ast count = { .kind = A_BINARY, .loc = range->loc, .name = "-", .child = end };
-    Ast made = *range;
-    made.child = NEW(l->arena, Ast);
-    *made.child = count;
-    declare_choice(l, &made);
-}
-
-static void declare_choices_of(Lower *l, const Ast *ast)
-{
-    const Ast *made = argument_of(ast, "top_k", 2);
-    if (made && made->kind == A_ARROW)
-        declare_choice(l, made);
-    if (ast->kind == A_RANGE)
-        declare_range(l, ast);
-    const Ast *const lists[] = { ast->init, ast->child, ast->body };
-    for (int i = 0; i < 3; i++)
-        for (const Ast *child = lists[i]; child; child = child->next)
-            declare_choices_of(l, child);
-}
-
-void declare_choices(Lower *l)
-{
-    for (const Ast *ast = l->file; ast; ast = ast->next)
-        declare_choices_of(l, ast);
 }
 
 /* --- top_k -------------------------------------------------------------------------------------- */

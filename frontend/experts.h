@@ -5,8 +5,10 @@
 
 #include "lowering.h"
 
-void declare_choices(Lower *l);               /* the dims that calls of top_k make */
 Operand largest_of(Lower *l, Operand chosen); /* the elements that a call of top_k chose; WRONG: it is none */
+
+/* An argument of a call of that function; NULL: it has none, or is no such call. */
+const Ast *argument_of(const Ast *call, const char *function, int number);
 
 /* Does a call of dispatch compute the size of this dim?  NULL: of any. */
 bool holds_slots(const Lower *l, const char *name);

@@ -412,6 +412,8 @@ static Operand lower_index(Lower *l, const Ast *ast)
     const bool is_range = index->kind == A_RANGE;
     Operand x = lower_expr(l, ast->child), at = is_range ? number_operand(integer_constant(0)) : lower_expr(l, index);
     Name name;
+    if (is_range && x.kind == WRONG)
+        excuse_made_dim(l, index);
     if (x.kind == WRONG || at.kind == WRONG)
         return wrong;
     if (x.kind == NUMBER) {

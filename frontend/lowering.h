@@ -9,11 +9,12 @@
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
  *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
  *                random.c, concat.c, experts.c
+ *   made_dims.c  dims that top_k and ranges declare
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances;  repeat.c, carried.c,
- * recurrence.c loops numbered.c   which copies of a repeat are alike, if it numbers them state.c      state that is no
- * parameter;  load.c  counts of what experts get model.c      inputs, the loss, the variants of the model;  lower.c all
- * of it, in order
+ *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances
+ *   repeat.c     loops, with carried.c and recurrence.c;  numbered.c  which copies of a repeat with numbers are alike
+ *   state.c      state that is no parameter;  load.c  counts of what experts get
+ *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
  * reported once.
@@ -351,6 +352,11 @@ void declare_dim(Lower *l, const Ast *ast);
 void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
+
+void declare_made_dims(Lower *l); /* those that top_k and ranges declare: made_dims.c */
+bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim); /* named by a range or choice of that size */
+bool find_choice_dim(Lower *l, const Ast *choice, Dim *dim);            /* `2 -> k` */
+void excuse_made_dim(Lower *l, const Ast *made); /* what makes it is wrong: what names it is not */
 
 bool varies(const Lower *l, Name dim); /* does its size depend on the micro-batch? */
 

@@ -226,8 +226,8 @@ Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim)
     }
     if (!integer_of(l, first, "the first element", 0, dim.size - 1, &from) ||
         !integer_of(l, end, "the end of a range", from + 1, dim.size, &to) ||
-        !find_dim_named(l, range->name, range->name_loc, &part) || !is_constant_size(l, part.name, range->name_loc) ||
-        !is_new(l, x, part.name, range->name_loc))
+        !find_made_dim(l, range, integer_constant(to - from), &part) ||
+        !is_constant_size(l, part.name, range->name_loc) || !is_new(l, x, part.name, range->name_loc))
         return wrong;
     if (part.size == to - from)
         return tensor_operand(

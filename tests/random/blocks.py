@@ -138,10 +138,10 @@ def generalise(draw, state, block):
     """Makes the block one over some of its dims and numbers; gives what its calls give."""
     blocks = {d.name: d for d in state.declarations if isinstance(d, Block)}
     calls = [e for e in inside(block, blocks) if isinstance(e, Call)]
-    made_here = {e.renaming[1] for e in calls if e.renaming and e.function == "top_k"}
-    made_here |= {s.dim for s in statements_of(block.body) if isinstance(s, Scan)}  # which may not be the batch, nor padded
+    scanned = {s.dim for s in statements_of(block.body) if isinstance(s, Scan)}  # which may not be the batch, nor padded
     of_called = {d for e in calls if e.function in blocks for d in dims_of(blocks[e.function], blocks, state.sizes)}
-    free = sorted({d for a in block.arguments for d in a.type.dims} - {"batch"} - made_here - of_called)
+    said = dims_of(block, blocks, state.sizes) if draw.random() < 0.3 else {d for a in block.arguments for d in a.type.dims}
+    free = sorted(said - {"batch"} - scanned - of_called)
     wanted = draw.sample(free, min(len(free), draw.choice([0, 1, 1, 2]))) if draw.random() < 0.4 else []
     if any(e.function == "concat" for e in calls):  # which looks at how its dims are declared
         wanted = []

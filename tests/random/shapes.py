@@ -140,4 +140,4 @@ class Shapes(Operands):
         if causal:
             result.keywords = {name: n for name, n in result.keywords.items() if name != "padding"} | {"causal": Flag(True)}
         dims = x.dims - set(dims) - set(over) | {to for _, (to, _) in parts} | set(new)
-        return Value(result, dims, "f32", x.scale) if self.state.fits(dims | set(taps)) else None
+        return Value(result, dims, "f32", x.scale) if self.state.fits(dims | set(taps) | set(over)) else None  # of windows

@@ -1,0 +1,128 @@
+/* made_dims.c -- dims that are declared where they are made: `2 -> choice` in a call of top_k, x[d = a : b -> e].
+ *
+ * They are declared before any block is looked at, as if `dim choice = 2` stood at the end of the file.  Not those that
+ * a block has in its brackets, which are what its calls give.
+ */
+#include "experts.h"
+
+#include <string.h>
+
+/* --- Declarations -------------------------------------------------------------------------- */
+
+/* Does the expression name what no declaration of the file does: an argument of a block, the number of a copy? */
+static bool is_local(const Lower *l, const Ast *expr)
+{
+    if (expr->kind == A_NAME && !find_symbol_here(&l->globals, expr->name))
+        return true;
+    for (const Ast *child = expr->child; child; child = child->next)
+        if (is_local(l, child))
+            return true;
+    return false;
+}
+
+/* As `dim choice = 2` does; several calls may make the same. */
+static void declare_made(Lower *l, const Ast *made)
+{
+    const Symbol *other = find_symbol_here(&l->globals, made->name);
+    Constant size, before;
+    if (is_local(l, made->child))
+        return;
+    if (!other || other->kind != S_DIM || !other->ast->child) {
+        Ast *dim = NEW(l->arena, Ast), **end = &l->choices;
+        *dim = (Ast){ .kind = A_DIM, .loc = made->loc, .name_loc = made->name_loc, .name = made->name };
+        dim->child = made->child;
+        while (*end)
+            end = &(*end)->next;
+        *end = dim;
+        declare_dim(l, dim);
+    } else if (constant_of(l, made->child, &size) && constant_of(l, other->ast->child, &before) &&
+               size.value != before.value) {
+        complain(l, (Where){ .at = made->loc }, "'%s' already has %s elements, declared at %s", made->name,
+                 constant_text(l->arena, before), position_text(l, other->loc));
+    }
+}
+
+/* x[d = a : b -> e] declares e as b - a elements, if it is not declared. */
+static void declare_range(Lower *l, const Ast *range)
+{
+    Ast *first = NEW(l->arena, Ast), *end = NEW(l->arena, Ast);
+    if (!range->name || find_symbol_here(&l->globals, range->name))
+        return;
+    *first = *range->child, *end = *range->child->next;
+    first->next = first->last = NULL;
+    end->next = first;
+    const Ast count = { .kind = A_BINARY, .loc = range->loc, .name = "-", .child = end };
+    Ast made = *range;
+    made.child = NEW(l->arena, Ast);
+    *made.child = count;
+    declare_made(l, &made);
+}
+
+static bool is_given(const Ast *block, const char *dim)
+{
+    for (const Ast *own = block->dims; own; own = own->next)
+        if (dim && strcmp(own->name, dim) == 0)
+            return true;
+    return false;
+}
+
+static void declare_made_in(Lower *l, const Ast *ast, const Ast *block)
+{
+    const Ast *made = argument_of(ast, "top_k", 2);
+    if (made && made->kind == A_ARROW && !is_given(block, made->name))
+        declare_made(l, made);
+    if (ast->kind == A_RANGE && !is_given(block, ast->name))
+        declare_range(l, ast);
+    const Ast *const lists[] = { ast->init, ast->child, ast->body };
+    for (int i = 0; i < 3; i++)
+        for (const Ast *child = lists[i]; child; child = child->next)
+            declare_made_in(l, child, block);
+}
+
+void declare_made_dims(Lower *l)
+{
+    for (const Ast *ast = l->file; ast; ast = ast->next)
+        declare_made_in(l, ast, ast);
+}
+
+/* --- Uses ---------------------------------------------------------------------------------- */
+
+void excuse_made_dim(Lower *l, const Ast *made)
+{
+    if (!made->name || find_symbol(l->scope, made->name))
+        return;
+    Symbol *symbol = declare(l, &l->globals, S_DIM, made->name, made->name_loc);
+    symbol->ast = made;
+    symbol->wrong = true;
+}
+
+bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim)
+{
+    if (find_symbol(l->scope, made->name))
+        return find_dim_named(l, made->name, made->name_loc, dim);
+    const char *help = arena_text(l->arena, "dim %s = %s, in the file", made->name, constant_text(l->arena, size));
+    complain(l, (Where){ .at = made->name_loc, .help = help },
+             "no dim is named '%s': with numbers of a call or a copy, none is declared here", made->name);
+    excuse_made_dim(l, made);
+    return false;
+}
+
+/* Is the number other than that of the dim?  Where the file has both, that was compared; sizes that shrink are chosen
+ * anew. */
+static bool differs(const Lower *l, const Ast *choice, Constant size, const Dim *dim)
+{
+    const bool is_of_file = !find_symbol(l->scope, choice->name)->meant && !is_local(l, choice->child);
+    return !is_of_file && !l->options->shrink && size.value != (double)dim->size;
+}
+
+bool find_choice_dim(Lower *l, const Ast *choice, Dim *dim)
+{
+    Constant size;
+    if (!constant_of(l, choice->child, &size) || !find_made_dim(l, choice, size, dim))
+        return false;
+    const bool good = !differs(l, choice, size, dim);
+    if (!good)
+        complain(l, (Where){ .at = choice->loc }, "'%s' has %lld elements, not %s", dim->name, (long long)dim->size,
+                 constant_text(l->arena, size));
+    return good;
+}
