@@ -35,7 +35,7 @@ def replaced(node, dims, numbers):
     if isinstance(made, Call) and made.shared:
         made.shared = frozenset(dims.get(d, d) for d in made.shared)
     if isinstance(made, Call) and made.renaming:
-        made.renaming = tuple(dims.get(d, d) for d in made.renaming)
+        made.renaming = tuple(getattr(numbers[d], "text", None) or numbers[d].name if d in numbers else dims.get(d, d) for d in made.renaming)
     return made
 
 
