@@ -182,7 +182,7 @@ class Workplace:
             environment |= {"CUDA_HOME": str(self.tools.device), "EMULATED_GPUS": str(ranks),
                            "EMULATED_MESSAGES": str(messages), "KERNEL_CXX": "g++ -O0"}
         trainer = [f"./{out}/trainer", *said]
-        seconds = RUN_SECONDS * (4 if how.target == "cuda" else 1)  # kernels are compiled first
+        seconds = RUN_SECONDS * (4 if how.target == "cuda" or how.sanitize else 1)  # kernels are compiled first; accesses checked
         return run(self.launched(trainer, how, ranks), self.folder, environment.items(), seconds)
 
     def launched(self, trainer, how, ranks):
