@@ -67,11 +67,11 @@ static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast,
     a->operand[i] = operand;
     if (operand.kind == WRONG || letter == 'o')
         return operand.kind != WRONG;
-    a->x[i] = value_of(l, operand, F32);
+    a->x[i] = scalar_of(l, operand, letter == 'i' ? I32 : F32).value;
     if (!a->x[i])
         return false;
     if (letter == 'f' && !is_float(a->x[i]->type.dtype)) {
-        const bool has_others = strchr(f->args, 't') != NULL; /* as labels, in the place of which it may be */
+        const bool has_others = strpbrk(f->args, "ti") != NULL; /* as labels, in the place of which it may be */
         complain(l, (Where){ .at = ast->loc, .help = has_others ? f->usage : "cast(..., f32)" },
                  "%s takes floating-point numbers, not %s", f->name, type_words(l, &a->x[i]->type));
         a->x[i] = NULL; /* no one asks for its dims */
@@ -389,7 +389,7 @@ CALL(one_hot)
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
     if (index->type.dtype != I32)
         complain(l, (Where){ .at = at, .help = "cast(..., i32)" }, "one_hot takes i32, not %s",
-                 is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
+                 is_float(index->type.dtype) ? "floating-point numbers" : "bool");
     else if (find_dim(&index->type, dim.name) >= 0)
         complain(l, (Where){ .at = a->dim_ast[0]->loc, .also = { at } }, "%s already has a dim '%s'",
                  type_words(l, &index->type), dim.name);

@@ -286,7 +286,7 @@ class Evaluation:
                 return float(tensors.unary(e.function, torch.tensor(float(x), dtype=torch.float64), tensors.EXACT))
             return self.rounded(Tensor(tensors.unary(e.function, x.data, self.rounding), x.dims))
         if e.function in REDUCTIONS:
-            x = self.expression(e.arguments[0], values, place)
+            x = self.tensor(e.arguments[0], values, place)
             dims = [d.name for d in e.arguments[1:]] or list(x.dims)
             return self.rounded(self.summed_in_f32(e.function, tensors.wrapped(REDUCTIONS[e.function](x, dims)), x, dims))
         if e.function in ("maximum", "minimum"):
@@ -367,7 +367,7 @@ class Evaluation:
         return self.normalised(tensors.rmsnorm, e, values, place)
 
     def call_cross_entropy(self, e, values, place):
-        logits, labels = self.arguments(e, values, place, 2)
+        logits, labels = self.tensor(e.arguments[0], values, place), self.as_tensor(self.expression(e.arguments[1], values, place), "i32")
         dim = e.arguments[2].name
         self.note_fit(labels, logits.size(dim))
         return tensors.cross_entropy(logits, labels, dim, self.keyword(e, "ignore", -100))

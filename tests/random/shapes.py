@@ -35,7 +35,8 @@ class Shapes(Operands):
         dim = self.draw.choice(known)
         dims = frozenset(self.scope.some(x.dims - {OPEN, dim}, 0, 2))
         index = self.index(dims, self.size(dim)) if dims else None
-        return index and Value(binary("*", x.expression, call("one_hot", index.expression, dim)), x.dims, "f32", x.scale)
+        place = index.expression if index else Number(str(self.draw.randrange(self.size(dim))))
+        return Value(binary("*", x.expression, call("one_hot", place, dim)), x.dims, "f32", x.scale)
 
     def noise(self, x):
         """A random number beside each element, or those of other dims."""
