@@ -148,8 +148,12 @@ static bool fits_i32(Constant c) { return !c.real && c.integer >= INT32_MIN && c
 
 Operand scalar_of(Lower *l, Operand operand, DType stated)
 {
-    const bool is_whole = stated == I32 && fits_i32(operand.number);
-    return operand.kind == NUMBER ? tensor_operand(value_of(l, operand, is_whole ? I32 : F32)) : operand;
+    if (operand.kind != NUMBER)
+        return operand;
+    const bool is_truth = stated == BOOL && (operand.number.value == 0 || operand.number.value == 1);
+    const bool is_whole = is_truth || (stated == I32 && fits_i32(operand.number));
+    Value *value = value_of(l, operand, is_whole ? I32 : F32);
+    return tensor_operand(is_truth ? emit_cast(l, value, BOOL) : value);
 }
 
 static DType dtype_of(Operand operand)

@@ -394,7 +394,7 @@ bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64
 bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
 Operand tensor_operand(Value *value);                       /* WRONG if NULL */
 Value *value_of(Lower *l, Operand operand, DType dtype);    /* a number as a scalar of that dtype */
-Operand scalar_of(Lower *l, Operand operand, DType stated); /* a number as a scalar: a whole one of i32, if stated */
+Operand scalar_of(Lower *l, Operand operand, DType stated); /* the same; of i32 or bool where that is stated and fits */
 void look_at_arguments(Lower *l, const Ast *list); /* of a call with an error: marks names as used, reports errors */
 void set_place(Lower *l, Loc loc);                 /* of the ops that follow */
 

@@ -181,7 +181,8 @@ class Evaluation:
             return value
         if dtype == "i32" and value != int(value):
             raise Wrong(f"{value} is no whole number")
-        return Tensor(torch.tensor(value, dtype=self.dtype if dtype in (None, "f32") else torch.int64), ())
+        kinds = {"i32": torch.int64, "bool": torch.bool}
+        return Tensor(torch.tensor(value, dtype=kinds.get(dtype, self.dtype)), ())
 
     def tensor(self, expression, values, place):
         return self.as_tensor(self.expression(expression, values, place))

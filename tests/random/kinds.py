@@ -209,6 +209,8 @@ KINDS = {
                         drawn=False, later=True),
     "given_range": Kind("a range names a dim of its block's brackets, and was taken for a declaration of it", "refused: .*is already a dim",
                         drawn=False, later=True),
+    "number_truth": Kind("no number is a bool where one is stated, so that nothing begins as one", "refused: .*declared as bool",
+                         drawn=False, later=True),
     "number_index": Kind("a whole number is taken for a floating-point one where an index or a label is needed", "refused: ",
                          drawn=False, later=True),
     "mixed_slices": Kind("operands of a sum of products lie side by side, of which one is a slice in each turn and one is not", "crash",

@@ -31,6 +31,8 @@ class Scans(Operations):
             self.state.sizes = {d: size for d, size in (hidden | self.state.sizes).items()}
         if inner is None:
             return None
+        if self.draw.random() < 0.3:
+            self.switch(inner, names[0])
         self.scope.body.append(Scan(dim, inner.scope.body, self.draw.random() < 0.3))
         self.leave(dim, names, inner)
         return names
@@ -63,6 +65,20 @@ class Scans(Operations):
         if self.draw.random() < 0.3:
             inner.yields.append(inner.yielded(self.draw.choice([x.name for x in inner.scope.all()])))
         return inner
+
+    def switch(self, inner, name):
+        """A bool or a whole number that is carried, too, and on which the value depends."""
+        carried, is_bool = self.state.fresh("s"), self.draw.random() < 0.5
+        dims = self.scope.locals[name].dims if is_bool else ()
+        stated = TypeOf(self.scope.some(dims, len(dims)), "bool" if is_bool else "i32")
+        self.scope.body.append(Assign(carried, Number(self.draw.choice(["0", "1"])), stated))
+        if is_bool:
+            value = call("where", carried, name, binary("*", name, 0.5))
+            then = call(self.draw.choice(["maximum", "minimum"]), carried, binary(">", name, 0.137))
+        else:
+            value = binary("*", name, call("cos", binary("*", call("cast", carried, "f32"), 0.3)))
+            then = binary("+", carried, 1)
+        inner.scope.body += [Assign(name, value), Assign(carried, then)]
 
     def yielded(self, name):
         """The value, or what an operation makes of it."""
