@@ -3,10 +3,11 @@
  *
  * How much memory a set of residuals takes is known after the memory pass.  So sets are tried: the model is compiled
  * with each, and the plan read.  `none` is tried first, since it only recomputes inside the kernels that read the
- * values; then the Pareto front of bytes and FLOPs (tradeoffs.h) with selective and full, fewer FLOPs first; a
+ * values; then the Pareto fronts of bytes and FLOPs (tradeoffs.h) with selective and full, fewer FLOPs first; a
  * policy is tried, and chosen, as what it is, since passes before `recompute` follow it, too.  A set is
- * skipped only if memory would not fit even if all bytes that it saves less than `none` came off the peak.  So the
- * tried sets follow from BYTES alone, and more BYTES never choose a set with more FLOPs.
+ * skipped if memory would not fit even if all bytes that it saves less than `none` came off the peak.  Of a long front
+ * samples are tried first, and once one of them fits, the sets before it that are next to it on their front.  The
+ * samples do not depend on BYTES, so more BYTES never choose a set with more FLOPs.
  *
  * These FLOPs are counted before kernels are made.  The final programs of the policies that fit are compared with that
  * of the chosen set, so that no policy that fits needs fewer FLOPs.
@@ -22,10 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OF_POLICY = 256 };
+enum { MOST_OF_POLICY = 256, SAMPLES = 24 };
 
 typedef struct {
     Recompute policy; /* AUTO: a set */
+    Recompute front;  /* that it is on: of the policy that holds outside of layers */
+    bool is_sample;   /* tried before those between the samples */
     Tradeoff what;
     int64_t memory; /* of a rank; 0: not tried */
     double flops;   /* of a rank in a step */
@@ -35,7 +38,7 @@ typedef struct {
     Run *run;
     const Ast *file;
     int64_t budget;
-    Candidate least; /* the tried one with the least memory */
+    const Candidate *least; /* the tried one with the least memory; NULL: none could be compiled */
 } Search;
 
 static bool is_policy(const Candidate *candidate) { return candidate->policy != RECOMPUTE_AUTO; }
@@ -93,10 +96,10 @@ static bool try_candidate(Search *search, Candidate *candidate)
     candidate->memory = largest_arena(m);
     candidate->flops = flops_run(m, step);
     free_module(m);
-    const Candidate *least = &search->least;
-    if (!least->memory || candidate->memory < least->memory ||
+    const Candidate *least = search->least;
+    if (!least || candidate->memory < least->memory ||
         (candidate->memory == least->memory && is_policy(candidate) && !is_policy(least)))
-        search->least = *candidate;
+        search->least = candidate;
     return candidate->memory <= search->budget;
 }
 
@@ -120,11 +123,12 @@ static int add_candidates(const Search *search, Programs programs, Recompute pol
     int count = 0;
     if (!m)
         return 0;
-    all[count++] = (Candidate){ policy, tradeoff_of_policy(arena, programs, m), 0, 0 };
+    all[count++] = (Candidate){ policy, policy, true, tradeoff_of_policy(arena, programs, m), 0, 0 };
     const Tradeoffs best =
         policy == RECOMPUTE_FULL ? (Tradeoffs){ 0 } : find_tradeoffs(arena, programs, m, MOST_OF_POLICY);
+    const int step = 1 + best.count / SAMPLES;
     for (int i = 0; i < best.count; i++)
-        all[count++] = (Candidate){ RECOMPUTE_AUTO, best.at[i], 0, 0 };
+        all[count++] = (Candidate){ RECOMPUTE_AUTO, policy, i % step == 0 || i == best.count - 1, best.at[i], 0, 0 };
     free_module(m);
     return count;
 }
@@ -147,27 +151,51 @@ static double bound_of(const Candidate *none, const Candidate *candidate)
     return (double)none->memory - (none->what.bytes - candidate->what.bytes);
 }
 
-/* NULL: none fits. */
-static const Candidate *first_that_fits(Search *search, Candidate *all, int count)
+static bool may_fit(const Search *search, const Candidate *all, int i)
 {
-    if (count && try_candidate(search, &all[0]))
-        return &all[0];
-    for (int i = 1; i < count; i++) {
-        const bool may_fit = is_policy(&all[i]) || bound_of(&all[0], &all[i]) <= (double)search->budget;
-        if (may_fit && try_candidate(search, &all[i]))
-            return &all[i];
-    }
-    return NULL;
+    return is_policy(&all[i]) || bound_of(&all[0], &all[i]) <= (double)search->budget;
 }
 
-/* If nothing fits, for the message: also tries those that may take less than the tried ones.  One of them may even fit.
- */
+/* Is it no sample, with no sample of its front between it and the one at `at`? */
+static bool is_near(const Candidate *all, int i, int at)
+{
+    bool is_near = !all[i].is_sample;
+    for (int k = (i < at ? i : at) + 1; k < (i < at ? at : i); k++)
+        is_near &= !all[k].is_sample || all[k].front != all[i].front;
+    return is_near;
+}
+
+/* NULL: no sample fits. */
+static const Candidate *first_that_fits(Search *search, Candidate *all, int count)
+{
+    int at = 0;
+    while (at < count && !(all[at].is_sample && may_fit(search, all, at) && try_candidate(search, &all[at])))
+        at++;
+    for (int i = 0; i < at && at < count; i++)
+        if (is_near(all, i, at) && may_fit(search, all, i) && try_candidate(search, &all[i]))
+            return &all[i];
+    return at < count ? &all[at] : NULL;
+}
+
+/* Tries it if it may take less memory than those that have been tried. */
+static void try_for_less(Search *search, Candidate *all, int i)
+{
+    if (!all[i].memory && search->least && bound_of(&all[0], &all[i]) < (double)search->least->memory)
+        try_candidate(search, &all[i]);
+}
+
+/* If no sample fits, for the message: the one with the least memory, of the samples and of those near it.  It may even
+ * fit. */
 static const Candidate *find_least(Search *search, Candidate *all, int count)
 {
     for (int i = 1; i < count; i++)
-        if (!all[i].memory && bound_of(&all[0], &all[i]) < (double)search->least.memory)
-            try_candidate(search, &all[i]);
-    return search->least.memory && search->least.memory <= search->budget ? &search->least : NULL;
+        if (all[i].is_sample)
+            try_for_less(search, all, i);
+    const int at = search->least ? (int)(search->least - all) : 0;
+    for (int i = 1; i < count; i++)
+        if (is_near(all, i, at))
+            try_for_less(search, all, i);
+    return search->least && search->least->memory <= search->budget ? search->least : NULL;
 }
 
 /* A policy that fits and needs fewer FLOPs than the chosen one; else the chosen one. */
@@ -242,7 +270,7 @@ static const Ast *recompute_statement(const Ast *file)
 static void tell_least(Search *search)
 {
     Run *run = search->run;
-    const Candidate *least = &search->least;
+    const Candidate *least = search->least;
     const char *with =
         is_policy(least) ? arena_text(&run->arena, "recompute %s", Recompute_words[least->policy]) : "other residuals";
     const char *help =
@@ -268,10 +296,10 @@ static bool choose_with(Search *search, Programs programs)
     if (chosen) {
         search->run->policy = chosen->policy;
         search->run->saved = copied(search->run, set_of(chosen));
-    } else if (search->least.memory) {
+    } else if (search->least) {
         tell_least(search);
     }
-    return chosen || !search->least.memory;
+    return chosen || !search->least;
 }
 
 /* If an instance cannot be compiled, the model itself cannot, and the caller finds the errors. */

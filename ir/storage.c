@@ -66,14 +66,6 @@ int64_t aligned_bytes(int64_t bytes)
     return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-bool reads_view_of(const Op *op, const Value *value)
-{
-    for (int i = 0; i < op->args.count; i++)
-        if (arg(op, i) != value && shown_by(arg(op, i)) == value)
-            return true;
-    return false;
-}
-
 /* --- Loops ------------------------------------------------------------------------------------- */
 
 bool is_carried_in_place(const Op *loop, const Func *callee, int i)

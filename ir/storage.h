@@ -27,9 +27,6 @@ bool overhangs(const Module *m, const Value *value);
 /* The value that a view shows, through all views in between; for any other value, the value itself. */
 const Value *shown_by(const Value *value);
 
-/* Does the op read a view of the value: with other strides, or a part? */
-bool reads_view_of(const Op *op, const Value *value);
-
 /* The strides of a view of a placed value; false if it cannot be one: dims that become one are not nested there. */
 bool strides_of_view(const Module *m, const Op *view, int64_t stride[]);
 

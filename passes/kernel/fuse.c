@@ -230,10 +230,11 @@ static bool is_spread(Fusion *p, int i, int rank, const FusionGroup *a, const Fu
     return false;
 }
 
-static bool is_shown_in(const Fusion *p, const Value *old, const FusionGroup *g)
+static bool read_view(const Fusion *p, const Value *old, const FusionGroup *a, const FusionGroup *b)
 {
-    for (int i = g->index; i >= 0; i = p->sibling[i])
-        if (reads_view_of(p->ops[i], old))
+    const Numbers *readers = map_get(&p->view_readers, old);
+    for (int i = 0; readers && i < readers->count; i++)
+        if (is_in(p, readers->at[i], a, b))
             return true;
     return false;
 }
@@ -245,7 +246,7 @@ static bool keeps_old_state(Fusion *p, const FusionGroup *a, const FusionGroup *
     for (int k = 0; k < 2; k++)
         for (int i = groups[k]->updates ? groups[k]->index : -1; i >= 0; i = p->sibling[i]) {
             const Numbers *readers = p->over[i] ? map_get(&p->readers, p->over[i]) : NULL;
-            if (p->over[i] && (is_shown_in(p, p->over[i], a) || is_shown_in(p, p->over[i], b)))
+            if (p->over[i] && read_view(p, p->over[i], a, b))
                 return false;
             p->stamp++;
             for (int j = 0; readers && j < readers->count; j++)
@@ -367,7 +368,7 @@ static bool is_in_readers(const Func *f, const Op *op)
 static Fusion ordered(Module *m, Func *f)
 {
     Fusion p = { .m = m, .f = f, .has_stages = pipeline_axis(m) >= 0, .number.arena = &m->arena };
-    p.readers.arena = p.returned.arena = &m->arena;
+    p.readers.arena = p.view_readers.arena = p.returned.arena = &m->arena;
     for (int k = 0; k < f->results.count; k++)
         map_put(&p.returned, f->results.at[k], f->results.at[k]);
     for (Op *op = f->first; op; op = op->next)

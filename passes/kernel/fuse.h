@@ -50,6 +50,7 @@ typedef struct {
     int stays;                   /* ... and the node whose rank the joined one gets if both are empty */
     Map number;                  /* op -> its number + 1 */
     Map readers;                 /* value -> Numbers: the ops that read it, in order */
+    Map view_readers;            /* value -> Numbers: the ops that read a view of it */
     Map returned;                /* the results of the function */
     Numbers matches;             /* pairs of ops that are in no common kernel, see matches.c */
 } Fusion;

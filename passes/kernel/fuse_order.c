@@ -52,14 +52,17 @@ static void add_reader(Fusion *p, Map *readers, const Value *value, int i)
         push_number(&p->m->arena, list, i);
 }
 
-/* New state is written over the old one: readers of the old one come first. */
+static void order_before(Fusion *p, const Numbers *readers, int update)
+{
+    for (int k = 0; readers && k < readers->count; k++)
+        if (readers->at[k] != update)
+            add_order(p, readers->at[k], update);
+}
+
+/* New state is written over the old one: readers of the old one, or of a view of it, come first. */
 static void order_updates(Fusion *p)
 {
     const StepState state = state_of(p->f);
-    Map readers = { .arena = &p->m->arena }; /* of the value itself, or of views of it */
-    for (int k = 0; k < p->n && state.count; k++)
-        for (int j = 0; j < p->ops[k]->args.count; j++)
-            add_reader(p, &readers, shown_by(arg(p->ops[k], j)), k);
     for (int i = 0; i < state.count; i++) {
         Value *old = state.before[i];
         int update = op_number(p, state.after[i]->def);
@@ -67,10 +70,10 @@ static void order_updates(Fusion *p)
             p->over[update] = old;
         if (update >= 0 && p->group[update])
             p->group[update]->updates = true;
-        const Numbers *before = map_get(&readers, old);
-        for (int k = 0; before && k < before->count && update >= 0; k++)
-            if (before->at[k] != update)
-                add_order(p, before->at[k], update);
+        if (update >= 0)
+            order_before(p, map_get(&p->readers, old), update);
+        if (update >= 0)
+            order_before(p, map_get(&p->view_readers, old), update);
     }
 }
 
@@ -78,7 +81,10 @@ void find_order(Fusion *p)
 {
     for (int i = 0; i < p->n; i++)
         for (int j = 0; j < p->ops[i]->args.count; j++) {
-            add_reader(p, &p->readers, arg(p->ops[i], j), i);
+            const Value *read = arg(p->ops[i], j), *root = shown_by(read);
+            add_reader(p, &p->readers, read, i);
+            if (root != read)
+                add_reader(p, &p->view_readers, root, i);
             int def = op_number(p, arg(p->ops[i], j)->def);
             if (def >= 0)
                 add_order(p, def, i);

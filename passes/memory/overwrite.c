@@ -18,6 +18,15 @@ static bool has_family(const Func *kernel, Family family)
     return false;
 }
 
+/* Does the op read a view of the value: with other strides, or a part? */
+static bool reads_view_of(const Op *op, const Value *value)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (arg(op, i) != value && shown_by(arg(op, i)) == value)
+            return true;
+    return false;
+}
+
 bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
 {
     const Op *op = result->def;
