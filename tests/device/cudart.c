@@ -51,22 +51,34 @@ static const Memory *memory_of(const void *at)
     return NULL;
 }
 
-static void protect(int how)
+/* The protection key of all memory: its rights change without a system call.  -1: this machine has none. */
+static int protection_key(void)
 {
-    for (int i = 0; i < nmemories; i++)
-        mprotect(memories[i].base, memories[i].mapped, how);
+    static int key = -2;
+    if (key == -2)
+        key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+    return key;
+}
+
+static void protect(bool is_open)
+{
+    if (protection_key() >= 0)
+        pkey_set(protection_key(), is_open ? 0 : PKEY_DISABLE_ACCESS);
+    else
+        for (int i = 0; i < nmemories; i++)
+            mprotect(memories[i].base, memories[i].mapped, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 void emulated_open_memory(void)
 {
     if (open_count++ == 0)
-        protect(PROT_READ | PROT_WRITE);
+        protect(true);
 }
 
 void emulated_close_memory(void)
 {
     if (--open_count == 0)
-        protect(PROT_NONE);
+        protect(false);
 }
 
 static void on_fault(int number, siginfo_t *info, void *context)
@@ -107,7 +119,10 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
     memories[nmemories++] = (Memory){ base, all, bytes, mapped, all_mapped };
     mprotect(base, mapped, PROT_READ | PROT_WRITE);
     memset(base, UNWRITTEN, mapped);
-    mprotect(base, mapped, PROT_NONE);
+    if (protection_key() < 0)
+        mprotect(base, mapped, PROT_NONE);
+    else if (pkey_mprotect(base, mapped, PROT_READ | PROT_WRITE, protection_key()))
+        emulated_fault("the memory of the device cannot be protected");
     count_bytes((int64_t)bytes);
     *at = base;
     return cudaSuccess;

@@ -140,7 +140,8 @@ static bool step(void)
     return false;
 }
 
-static void rest(void) { nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL); }
+/* Other ranks, which share this machine's processors, are to be waited for. */
+static void rest(void) { nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL); }
 
 static void run_until(Place place)
 {
@@ -180,6 +181,8 @@ bool emulated_advance(EmulatedStream *stream)
     for (int i = 0; i < SOME && goes_on && stream->done < stream->put; i++)
         goes_on = step();
     emulated_close_memory();
+    if (!goes_on)
+        rest();
     return stream->done == stream->put;
 }
 

@@ -2,7 +2,6 @@
 #include "emulator.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +13,13 @@ enum { STACK = 256 * 1024, MAX_REPORTS = 8, MAX_WARPS = EMULATOR_MAX_THREADS / E
 
 typedef enum { RUNNABLE, AT_BARRIER, IN_WARP, ASLEEP, DONE } State;
 
+typedef void *Continuation[5]; /* of the compiler's setjmp; libc's takes several times as long */
+
 typedef struct {
     State state;
     char *stack;
     ucontext_t start;
-    jmp_buf at;
+    Continuation at;
     bool is_begun;
 } Fiber;
 
@@ -42,7 +43,7 @@ static struct {
     int64_t dynamic_bytes;
     Fiber fiber[EMULATOR_MAX_THREADS];
     Warp warp[MAX_WARPS];
-    jmp_buf scheduler;
+    Continuation scheduler;
     EmulatorPlace place;
 } now;
 
@@ -86,13 +87,16 @@ const EmulatorPlace *emulator_place(void)
     return &now.place;
 }
 
+/* A function of its own, since the compiler expects no jump in the function that calls its setjmp. */
+static _Noreturn __attribute__((noinline)) void go_on(Continuation at) { __builtin_longjmp(at, 1); }
+
 /* Back to the scheduler, until it comes back. */
 static void leave(State state)
 {
     Fiber *fiber = &now.fiber[now.thread];
     fiber->state = state;
-    if (_setjmp(fiber->at) == 0)
-        _longjmp(now.scheduler, 1);
+    if (__builtin_setjmp(fiber->at) == 0)
+        go_on(now.scheduler);
 }
 
 /* One thread after the other, of all blocks and kernels: a fiber is made once, since that takes system calls. */
@@ -126,9 +130,9 @@ static void resume(int thread)
     Fiber *fiber = &now.fiber[thread];
     now.thread = thread;
     now.is_running = true;
-    if (_setjmp(now.scheduler) == 0) {
+    if (__builtin_setjmp(now.scheduler) == 0) {
         if (fiber->is_begun)
-            _longjmp(fiber->at, 1);
+            go_on(fiber->at);
         begin(fiber);
         setcontext(&fiber->start);
     }

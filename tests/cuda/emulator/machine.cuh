@@ -5,6 +5,10 @@
 
 #include "emulator.h"
 
+/* Of <math.h>, here and in convert.h, the functions of C alone: libstdc++'s overloads take longer to read than most
+ * kernels. */
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+
 #include "convert.h"
 
 #include <math.h>

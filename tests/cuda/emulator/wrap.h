@@ -1,26 +1,33 @@
-/* wrap.h -- calls a kernel with its arguments from an array. */
-#include <cstddef>
-#include <type_traits>
-#include <utility>
+/* wrap.h -- calls a kernel with its arguments from an array.  Without headers of C++, which take longer to read than
+ * most kernels. */
 
 /* A pointer or a number, or what a pointer points to: a tensor map. */
 template <typename A> __attribute__((no_sanitize("thread"), noinline)) static A emulator_argument(void *argument)
 {
-    if constexpr (std::is_pointer_v<A> || std::is_integral_v<A>)
-        return (A)argument;
-    else
+    if constexpr (__is_class(A))
         return *(const A *)argument;
+    else
+        return (A)argument;
 }
 
-template <typename... A, std::size_t... I>
-static inline void emulator_spread(void (*kernel)(A...), void **arguments, std::index_sequence<I...>)
+/* The numbers 0 to N - 1, as parameters of a template. */
+template <int... I> struct EmulatorNumbers {
+};
+template <int N, int... I> struct EmulatorCount : EmulatorCount<N - 1, N - 1, I...> {
+};
+template <int... I> struct EmulatorCount<0, I...> {
+    typedef EmulatorNumbers<I...> Numbers;
+};
+
+template <typename... A, int... I>
+static inline void emulator_spread(void (*kernel)(A...), void **arguments, EmulatorNumbers<I...>)
 {
     kernel(emulator_argument<A>(arguments[I])...);
 }
 
 template <typename... A> static inline void emulator_call(void (*kernel)(A...), void **arguments)
 {
-    emulator_spread(kernel, arguments, std::index_sequence_for<A...>());
+    emulator_spread(kernel, arguments, typename EmulatorCount<sizeof...(A)>::Numbers());
 }
 
 #define EMULATED(name)                                                                                                 \
