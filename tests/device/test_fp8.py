@@ -7,7 +7,7 @@ from conftest import BUILD, Trainer, emulated, planned_bytes, read_log, start
 from test_one_rank import assert_same, train
 from test_ranks import run
 
-STEPS = 5
+STEPS = 3
 FAST = {"EMULATED_FP8": "fast"}  # 16 bits are slow
 
 MODEL = """

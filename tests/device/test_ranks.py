@@ -8,7 +8,7 @@ import pytest
 from conftest import IS_REAL, ROOT, Trainer, emulated, planned_bytes, read_log, start
 from test_one_rank import assert_same
 
-STEPS = 4
+STEPS = 3
 SETTINGS = (("batch", 8), ("microbatch", 8))
 RUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
