@@ -7,4 +7,4 @@ if [ ! -e "$BUILD/libmpcrt_cuda.a" ]; then
     exit 0
 fi
 BUILD=$BUILD sh tests/device/build.sh || exit 1
-exec sh tests/pytest.sh tests/device
+exec sh tests/pytest.sh --dist loadgroup tests/device

@@ -13,7 +13,7 @@ import pytest
 from conftest import DEVICE, ROOT, emulated, start
 from test_start import real_cuda
 
-pytestmark = emulated
+pytestmark = [emulated, pytest.mark.xdist_group("bundle")]  # built once: it takes minutes
 
 
 @pytest.fixture(scope="module")
