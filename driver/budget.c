@@ -159,10 +159,10 @@ static bool may_fit(const Search *search, const Candidate *all, int i)
 /* Is it no sample, with no sample of its front between it and the one at `at`? */
 static bool is_near(const Candidate *all, int i, int at)
 {
-    bool is_near = !all[i].is_sample;
+    bool near = !all[i].is_sample;
     for (int k = (i < at ? i : at) + 1; k < (i < at ? at : i); k++)
-        is_near &= !all[k].is_sample || all[k].front != all[i].front;
-    return is_near;
+        near &= !all[k].is_sample || all[k].front != all[i].front;
+    return near;
 }
 
 /* NULL: no sample fits. */

@@ -66,14 +66,13 @@ static void order_updates(Fusion *p)
     for (int i = 0; i < state.count; i++) {
         Value *old = state.before[i];
         int update = op_number(p, state.after[i]->def);
-        if (update >= 0)
-            p->over[update] = old;
-        if (update >= 0 && p->group[update])
+        if (update < 0)
+            continue;
+        p->over[update] = old;
+        if (p->group[update])
             p->group[update]->updates = true;
-        if (update >= 0)
-            order_before(p, map_get(&p->readers, old), update);
-        if (update >= 0)
-            order_before(p, map_get(&p->view_readers, old), update);
+        order_before(p, map_get(&p->readers, old), update);
+        order_before(p, map_get(&p->view_readers, old), update);
     }
 }
 

@@ -171,9 +171,9 @@ def test_checkpoints_and_samples_go_both_ways(compiled, data, tmp_path):
     whole = train(processor, data, tmp_path)
     said = ["--data", data, "--eval-data", data, "--eval-batches", 2]
     for first, second in ((gpu, processor), (processor, gpu)):
-        start(first.command(*said, "--steps", 2, "--save", "half", "--overwrite"), tmp_path)
+        start(first.command(*said, "--steps", 1, "--save", "half", "--overwrite"), tmp_path)
         done = start(second.command(*said, "--steps", STEPS, "--load", "half", "--save", "end", "--log", "rest", "--overwrite"), tmp_path)
-        assert_same(read_log(tmp_path / "rest"), whole[2:], "fp32")
+        assert_same(read_log(tmp_path / "rest"), whole[1:], "fp32")  # the last also depends on the moments that were loaded
         losses = [float(re.search(r"eval loss ([\d.]+)", start(trainer.command(
             "--steps", 0, "--load", "end", *said[2:]), tmp_path).stdout)[1]) for trainer in (first, second)]
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
