@@ -340,15 +340,14 @@ def shift(x, dim, by):
 
 
 def cumulative(x, dim, is_max, exclusive, reverse):
-    """By brute force: of each element, those up to it, or before it."""
+    """Of each element, the sum or the largest of those up to it, or before it."""
     data = x.data.movedim(x.dims.index(dim), -1)
-    count = data.shape[-1]
-    ahead = torch.arange(count)[:, None] - torch.arange(count)[None, :]  # of element j behind element i
-    ahead = -ahead if reverse else ahead
-    counts = ahead >= int(exclusive)
-    none = torch.tensor(-2**31 if is_max else 0, dtype=data.dtype)
-    spread = torch.where(counts, data[..., None, :], none)
-    result = spread.amax(-1) if is_max else spread.sum(-1)
+    data = data.flip(-1) if reverse else data
+    result = torch.cummax(data, -1).values if is_max else torch.cumsum(data, -1)
+    if exclusive:
+        none = torch.full_like(result[..., :1], -2**31 if is_max else 0)
+        result = torch.cat([none, result[..., :-1]], -1)
+    result = result.flip(-1) if reverse else result
     return Tensor(result.movedim(-1, x.dims.index(dim)).to(x.data.dtype), x.dims)
 
 

@@ -86,14 +86,14 @@ CHANGES = {
     "stages": (mesh("tcp", staged=1), 1.5),  # a pipeline, where there is a repeat
     "checkpoint": (checkpoint, 2),
     "sanitize": (sanitized, 0.7),
-    "optimized": (optimized, 0.7),  # loops are vectors then
+    "optimized": (optimized, 0.4),  # loops are vectors then; gcc takes seconds for them
 }
 
 
 ALONE = 4  # how often base is drawn where it is not tried anyway
 
 # Several at once, with how often they are drawn.
-JOINED = {"tcp+optimized": 0.4, "bf16+optimized": 0.4, "tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+fp8": 0.5, "fp8+verify": 0.5,
+JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+fp8": 0.5, "fp8+verify": 0.5,
           "tcp+fp8+exact": 0.3, "fp8+cuda": 0.2, "tcp+cuda": 2, "tcp+sanitize": 1,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
           "auto+exact": 1}

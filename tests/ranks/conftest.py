@@ -8,6 +8,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -34,6 +35,7 @@ SETTINGS = {"batch": 8, "microbatch": 8, "precision": "fp32", "optimizer.lr": 1e
 EXTRA = os.environ.get("EXTRA_CFLAGS", "")  # sanitizers
 LINKER = "-fuse-ld=gold" if shutil.which("ld.gold") and not EXTRA else ""  # takes a third of the time
 QUICK = f"--cflags=-O0 {LINKER} {EXTRA}"  # the kernels are tested elsewhere, as the user's C compiler makes them
+TCP = (QUICK, "--comm=tcp")  # starts in a third of the time, and waits without spinning
 
 # Ranks share the cores with others.  In a container processes may not read each other's memory: then OpenMPI complains
 # unless it is told to copy twice.
@@ -44,6 +46,24 @@ QUIET = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_A
 
 def mpirun(ranks, *command):
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, *command]
+
+
+def free_port():
+    """Below those that the kernel hands out, so that no connection has it; processes side by side begin far apart."""
+    for port in range(15000 + os.getpid() * 97 % 4000, 20000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+def by_hand(ranks, *command):
+    """Starts each rank of a trainer that was compiled with --comm=tcp; the status is that of one that fails, if any."""
+    script = ('count=$1; shift; for rank in $(seq 0 $((count - 1))); do "$@" --rank $rank & started="$started $!"; done; '
+              'for rank in $started; do wait $rank || status=$?; done; exit ${status:-0}')
+    return ["sh", "-c", script, "sh", ranks, *command, "--ranks", ranks, "--master", f"127.0.0.1:{free_port()}"]
 
 
 @functools.cache
@@ -84,22 +104,25 @@ def options_of(model, sizes, settings):
 
 
 class Trainer:
-    """A compiled model, and for how many ranks it is."""
+    """A compiled model, for how many ranks it is, and what starts them."""
 
-    def __init__(self, folder, ranks):
-        self.program, self.ranks = folder / "out" / "trainer", ranks
+    def __init__(self, folder, ranks, launch=mpirun):
+        self.program, self.ranks, self.launch = folder / "out" / "trainer", ranks, launch
         self.source = folder / "model.mdl"
 
     def command(self, *options):
-        return [self.program, *options] if self.ranks == 1 else mpirun(self.ranks, self.program, *options)
+        return [self.program, *options] if self.ranks == 1 else self.launch(self.ranks, self.program, *options)
 
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """compiled(model, layout, sizes, settings, option, ...): its Trainer, made once a session for the same words."""
+    """compiled(model, layout, sizes, settings, option, ...): its Trainer, made once a session for the same words.  On one
+    rank there is nothing to communicate over."""
     made = {}
 
     def make(model, layout=(), sizes=(), settings=(), *options, edit=None):
+        if options == TCP and ranks_of(layout) == 1:
+            options = ()
         key = repr((model, layout, sizes, settings, options, edit))
         if key not in made:
             folder = tmp_path_factory.mktemp(model)
@@ -107,7 +130,7 @@ def compiled(tmp_path_factory):
             (folder / "model.mdl").write_text(re.sub(*edit, text) if edit else text)
             words = options_of(model, dict(sizes), dict(settings))
             start([MPC, "compile", "model.mdl", "-o", "out", *words, *(options or [QUICK])], folder)
-            made[key] = Trainer(folder, ranks_of(layout))
+            made[key] = Trainer(folder, ranks_of(layout), by_hand if "--comm=tcp" in options else mpirun)
         return made[key]
     return make
 

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 from test_layouts import STEPS, reference, same_training  # noqa: F401  (reference is a fixture)
-from conftest import MPC, QUICK, options_of, read_log, start
+from conftest import MPC, QUICK, TCP, options_of, read_log, start
 
 WITHIN = "capacity = 1.25, within = batch"
 DROPLESS = (WITHIN, "capacity = none")
@@ -43,7 +43,7 @@ def layout(otherwise="", zero=0, recompute="none", folded=False, **mesh):
 ], ids=str)
 def test_experts_train_alike(edit, settings, its, compiled, reference, text, tmp_path):
     # A layout's micro-batch is that of a rank; the whole batch is the same.
-    trainer = compiled("mixtral", its, (), tuple(settings) or (("microbatch", 4 if "dp = 2" in its[0] else 8),), edit=edit)
+    trainer = compiled("mixtral", its, (), tuple(settings) or (("microbatch", 4 if "dp = 2" in its[0] else 8),), *TCP, edit=edit)
     start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), tmp_path)
     same_training(read_log(tmp_path / "log"), reference("mixtral", edit=edit))
 

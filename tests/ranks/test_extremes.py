@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import MPC, QUICK, options_of, read_log, start
+from conftest import MPC, TCP, options_of, read_log, start
 from test_tcp import ranks  # noqa: F401  (a fixture)
 
 STEPS = 4
@@ -40,7 +40,7 @@ def layout(zero=0, folded=False, **mesh):
 def run(compiled, ranks):
     """run(layout, micro-batch): its Trainer, and its log."""
     def run(its, micro, edit=EDIT):
-        trainer = compiled("mixtral", its, SIZES, (("microbatch", micro),), *([QUICK, "--comm=tcp"] if any("mesh" in line for line in its) else []), edit=edit)
+        trainer = compiled("mixtral", its, SIZES, (("microbatch", micro),), *TCP, edit=edit)
         options = ["--steps", STEPS, "--log", "log", "--overwrite"]
         ranks.processes.clear()
         if trainer.ranks == 1:

@@ -14,13 +14,14 @@ at most here: 0.5 sqrt(25 / 128) u of a loss of 5, so 0.045 u; u / 8 is near thr
 import re
 
 import pytest
-from conftest import EXTRA, HEADS, layout_of, read_log, start
+from conftest import EXTRA, HEADS, TCP, layout_of, read_log, start
 
 STEPS = 20
 ROUNDING = {"fp32": None, "bf16": 2.0**-8, "fp16": 2.0**-11}
 TOLERANCE = {p: {"loss": u / 8, "grad_norm": 2 * u} if u else {"loss": 1e-5, "grad_norm": 1e-5}
              for p, u in ROUNDING.items()}
 SEQ = " else seq"
+COMM = {"llama": (), "gpt2": TCP, "bert": TCP}  # over MPI, or not
 
 
 def same_training(log, reference, precision="fp32"):
@@ -89,7 +90,7 @@ def microbatch(ranks, accumulation):
 @pytest.mark.parametrize("model", ["llama", "gpt2", "bert"])
 def test_layout(compiled, train, reference, model, kind):
     ranks, accumulation, how = KINDS[kind]
-    trainer = compiled(model, layout_of(model, ranks, **how), (), {"microbatch": microbatch(ranks, accumulation)})
+    trainer = compiled(model, layout_of(model, ranks, **how), (), {"microbatch": microbatch(ranks, accumulation)}, *COMM[model])
     same_training(train(trainer, STEPS), reference(model))
 
 
@@ -133,7 +134,7 @@ LLAMA = {  # lines of parallel { }, sequences a micro-batch, sizes
 @pytest.mark.parametrize("name", LLAMA)
 def test_layout_of_llama(compiled, train, reference, name):
     layout, micro, sizes = LLAMA[name]
-    same_training(train(compiled("llama", layout, sizes, {"microbatch": micro}), STEPS), reference("llama", sizes))
+    same_training(train(compiled("llama", layout, sizes, {"microbatch": micro}, *TCP), STEPS), reference("llama", sizes))
 
 
 def test_as_the_user_compiles(compiled, train, reference):
@@ -151,7 +152,7 @@ def test_as_the_user_compiles(compiled, train, reference):
 def test_short_floats(compiled, train, reference, model, precision, kind):
     ranks, accumulation, how = KINDS[kind]
     settings = {"precision": precision, "microbatch": microbatch(ranks, accumulation)}
-    log = train(compiled(model, layout_of(model, ranks, **how), (), settings), STEPS)
+    log = train(compiled(model, layout_of(model, ranks, **how), (), settings, *COMM[model]), STEPS)
     same_training(log, reference(model, (), {"precision": precision}), precision)
 
 
@@ -172,7 +173,7 @@ def test_a_group_over_five_axes(compiled, train, reference):
     """The loss is a sum over all of them: over more than split any one dim."""
     layout = ("mesh a = 2, b = 2, c = 2, d = 2, e = 2", *(f"shard batch over {axis}" for axis in "abc"),
               *(f"shard seq over {axis}" for axis in "de"))
-    log = train(compiled("chars", layout, {"layers": 1}, {"microbatch": 1}), 3, "--timeout", 100)
+    log = train(compiled("chars", layout, {"layers": 1}, {"microbatch": 1}, *TCP), 3, "--timeout", 100)
     same_training(log, reference("chars", (("layers", 1),))[:3])
 
 

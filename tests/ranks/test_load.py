@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import MPC, QUICK, ROOT, Trainer, read_log, start
+from conftest import MPC, QUICK, ROOT, TCP, Trainer, by_hand, read_log, start
 
 EXPERTS, LAYERS, SEQ, BATCH, STEPS = 8, 4, 8, 8, 3
 SLOTS = int(np.ceil(0.75 * 2 * SEQ / EXPERTS))
@@ -46,8 +46,10 @@ def expected(tokens):
 ])
 def test_what_tokens_choose(options, letters, tmp_path):
     path, text = letters
-    start([MPC, "compile", ROOT / "tests" / "ranks" / "routed.mdl", "-o", "out", *options.split(), QUICK], tmp_path)
-    trainer = Trainer(tmp_path, int(np.prod([int(n) for n in re.findall(r"\b[dept]p=(\d)", options)] or [1])))
+    ranks = int(np.prod([int(n) for n in re.findall(r"\b[dept]p=(\d)", options)] or [1]))
+    start([MPC, "compile", ROOT / "tests" / "ranks" / "routed.mdl", "-o", "out", *options.split(), *(TCP if ranks > 1 else [QUICK])],
+          tmp_path)
+    trainer = Trainer(tmp_path, ranks, by_hand)
     done = start(trainer.command("--data", path, "--data-format", "bytes", "--no-shuffle", "--steps", STEPS, "--log", "log"), tmp_path)
     for line in read_log(tmp_path / "log"):
         at = (line["step"] - 1) * BATCH * SEQ

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import TCP
 
 OPTIMIZERS = {
     "muon": ["optimizer = muon(lr = 0.02)", 'group "wte, wpe, *.gain, *.bias, *.b*" adamw(lr = 0.003, eps = 1e-4)'],
@@ -29,7 +30,7 @@ def tensors_of(path):
 
 def trained(compiled, train, tmp_path, optimizer, layout, save, steps, *options):
     lines = "\n    ".join(OPTIMIZERS[optimizer])
-    trainer = compiled("chars", tuple(LAYOUTS.get(layout, ())), SIZES, (("microbatch", 4),), edit=(r"optimizer *=.*", lines))
+    trainer = compiled("chars", tuple(LAYOUTS.get(layout, ())), SIZES, (("microbatch", 4),), *TCP, edit=(r"optimizer *=.*", lines))
     log = train(trainer, steps, "--save", tmp_path / save, *options)
     return log, tensors_of(tmp_path / save)
 

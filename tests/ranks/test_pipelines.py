@@ -8,8 +8,8 @@ import signal
 import time
 
 import pytest
-from conftest import QUICK, error_of, layout_of, memory_as_planned, read_log, start
-from test_layouts import SEQ, reference, same_training  # noqa: F401 (a fixture)
+from conftest import TCP, error_of, layout_of, memory_as_planned, read_log, start
+from test_layouts import COMM, SEQ, reference, same_training  # noqa: F401 (a fixture)
 from test_tcp import ranks, without_times  # noqa: F401 (a fixture)
 
 STEPS = 8
@@ -73,7 +73,7 @@ OF_EACH = {
 def test_layout(compiled, train, reference, model, kind):  # noqa: F811
     """llama has a tensor at each end, gpt2 and bert one at both; bert has dropout."""
     mesh, accumulation, how = KINDS[kind]
-    trainer = compiled(model, layout_of(model, mesh, **how), FOUR, micro(mesh, accumulation))
+    trainer = compiled(model, layout_of(model, mesh, **how), FOUR, micro(mesh, accumulation), *COMM[model])
     log = train(trainer, STEPS)
     same_training(log, reference(model, tuple(FOUR.items()))[:STEPS])
     memory_as_planned(trainer, mesh, log)
@@ -167,7 +167,7 @@ def test_tcp(compiled, train, kind):
     """The same steps as over MPI, to the last bit."""
     mesh, accumulation, how = KINDS[kind]
     logs = [train(compiled("llama", layout_of("llama", mesh, **how), FOUR, micro(mesh, accumulation), *options), 5)
-            for options in [(), (QUICK, "--comm=tcp")]]
+            for options in [(), TCP]]
     assert without_times(logs[0]) == without_times(logs[1])
 
 
@@ -203,7 +203,7 @@ def stages(compiled):
 
 @pytest.fixture(scope="session")
 def staged_tcp(compiled):
-    return compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 1}, QUICK, "--comm=tcp")
+    return compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 1}, *TCP)
 
 
 def assert_names(message, rank, seconds):
@@ -283,7 +283,7 @@ def silenced(compiled, tmp_path_factory):
     (folder / "silence.h").write_text(SILENCE)
     (folder / "cc").write_text(SILENCER)
     (folder / "cc").chmod(0o755)
-    return compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 1}, QUICK, "--comm=tcp", "--cc", folder / "cc")
+    return compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 1}, *TCP, "--cc", folder / "cc")
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])

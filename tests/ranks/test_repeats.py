@@ -4,7 +4,7 @@ one process, under each schedule and beside other axes, from and to checkpoints 
 import re
 
 import pytest
-from conftest import QUICK, ROOT, Trainer, read_log, start
+from conftest import QUICK, ROOT, Trainer, by_hand, read_log, start
 from test_layouts import same_training
 
 STEPS = 5
@@ -20,13 +20,13 @@ def repeats(tmp_path_factory):
         key = (model, mesh, options)
         if key not in made:
             folder = tmp_path_factory.mktemp(model)
-            words = [f"--mesh={mesh}", "--set", "train.microbatch=1"] if mesh else []
+            words = ["--comm=tcp", f"--mesh={mesh}", "--set", "train.microbatch=1"] if mesh else []
             start([ROOT / "build" / "mpc", "compile", ROOT / "tests" / "ranks" / f"{model}.mdl", "-o", folder / "out", *words,
                    *options, QUICK], folder)
             ranks = 1
             for size in re.findall(r"=(\d+)", mesh):
                 ranks *= int(size)
-            made[key] = Trainer(folder, ranks)
+            made[key] = Trainer(folder, ranks, by_hand)
         return made[key]
     return make
 

@@ -4,7 +4,7 @@ import json
 import struct
 
 import pytest
-from conftest import layout_of, memory_as_planned, read_log, start
+from conftest import TCP, layout_of, memory_as_planned, read_log, start
 from test_layouts import reference, same_training  # noqa: F401 (a fixture)
 
 STEPS = 4
@@ -47,7 +47,7 @@ KINDS = {  # mesh, stages, settings of layout_of
 def test_own_copies(compiled, text, tmp_path, reference, kind, precision):  # noqa: F811
     mesh, stages, how = KINDS[kind]
     settings = {"microbatch": 4 // mesh.get("dp", 1), "precision": precision}
-    trainer = compiled("gpt2", layout_of("gpt2", mesh, stages=stages, **how), SIZES, settings)
+    trainer = compiled("gpt2", layout_of("gpt2", mesh, stages=stages, **how), SIZES, settings, *TCP)
     start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log", "--save", "saved"), tmp_path)
     log = read_log(tmp_path / "log")
     alone = {} if precision == "fp32" else {"precision": precision}

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import QUICK, QUIET, error_of, layout_of, mpirun, start
+from conftest import QUIET, TCP, error_of, free_port, layout_of, mpirun, start
 
 LAUNCHERS = re.compile("RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|(MASTER_|OMPI_|PMI_|PMIX_|SLURM_|TORCHELASTIC_).*")
 LAYOUT = layout_of("llama", dict(dp=2, tp=2), " else seq", zero=1)
@@ -23,18 +23,7 @@ def mpi(compiled):
 
 @pytest.fixture(scope="session")
 def tcp(compiled):
-    return compiled("llama", LAYOUT, (), {"microbatch": 4}, QUICK, "--comm=tcp")
-
-
-def free_port():
-    """Below those that the kernel hands out, so that no connection has it."""
-    for port in range(15000 + os.getpid() % 4000, 20000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
+    return compiled("llama", LAYOUT, (), {"microbatch": 4}, *TCP)
 
 
 class Ranks:
@@ -165,7 +154,7 @@ def test_layouts(compiled, train, kind):
     mesh = {axis: int(n) for axis, n in re.findall(r"(dp|cp|tp)(\d)", kind)}
     layout = layout_of("llama", mesh, " else seq" if "tp" in mesh else "", zero=3 if "zero3" in kind else 0)
     logs = [train(compiled("llama", layout, (), {"microbatch": 4 if "dp" in mesh else 8}, *options), 5)
-            for options in [(), (QUICK, "--comm=tcp")]]
+            for options in [(), TCP]]
     assert without_times(logs[0]) == without_times(logs[1])
 
 
@@ -177,14 +166,14 @@ def test_large_messages(compiled, train):
     """Of 4 MB, which no connection takes at once."""
     sizes = {"layers": 1, "embed": 256, "vocab": 8192}
     logs = [train(compiled("llama", layout_of("llama", dict(dp=2)), sizes, {"microbatch": 4}, *options), 3)
-            for options in [(), (QUICK, "--comm=tcp")]]
+            for options in [(), TCP]]
     assert without_times(logs[0]) == without_times(logs[1]) and logs[0][0]["sent_bytes"] > 16e6
 
 
 def test_checkpoints_go_from_one_to_the_other(compiled, tcp, ranks, expected, tmp_path):
     """Read by ranks of another layout over TCP, and written as they were."""
     (tmp_path / "a").write_bytes(expected)
-    other = compiled("llama", layout_of("llama", dict(dp=4), zero=2), (), {"microbatch": 2}, QUICK, "--comm=tcp")
+    other = compiled("llama", layout_of("llama", dict(dp=4), zero=2), (), {"microbatch": 2}, *TCP)
     port = free_port()
     for rank in range(4):
         ranks.add(other.program, "--steps", 0, "--load", "a", "--save", "b", **srun(rank, port))

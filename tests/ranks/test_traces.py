@@ -5,8 +5,8 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import MPC, QUICK, layout_of, mpirun, start
-from test_tcp import free_port, ranks  # noqa: F401 (a fixture)
+from conftest import MPC, TCP, free_port, layout_of, mpirun, start
+from test_tcp import ranks  # noqa: F401 (a fixture)
 
 MICRO = 4
 ACTIVATION = 2 * 16 * 32 * 4  # bytes: [batch 2, seq 16, embed 32] in f32
@@ -42,7 +42,7 @@ def lies_in(event, outer):
 def traced(request, compiled, text, tmp_path_factory):
     """(schedule, the events of each rank, the merged trace)"""
     schedule, comm = request.param
-    trainer = pipeline(compiled, schedule, *([QUICK, "--comm=tcp"] if comm == "tcp" else []))
+    trainer = pipeline(compiled, schedule, *(TCP if comm == "tcp" else ()))
     folder = tmp_path_factory.mktemp("traced")
     start(trainer.command("--data", text, "--data-format", "bytes", *TRACED), folder)
     start([MPC, "trace", "merge", "trace.json", "-o", "all.json"], folder)
@@ -213,7 +213,7 @@ def has_time_namespaces():
 @pytest.mark.skipif(not has_time_namespaces(), reason="needs time namespaces, for a rank with a clock of its own")
 def test_clocks_of_two_machines(compiled, ranks, tmp_path):  # noqa: F811
     """A rank whose clock is 5000 seconds ahead.  What is left is a part of a message's time, here far below 1 ms."""
-    trainer, port = pipeline(compiled, "1f1b", QUICK, "--comm=tcp"), free_port()
+    trainer, port = pipeline(compiled, "1f1b", *TCP), free_port()
     for rank, before in enumerate([(), ("unshare", "--time", "--monotonic", 5000)]):
         ranks.add(trainer.program, "--rank", rank, "--ranks", 2, "--master", f"127.0.0.1:{port}", *TRACED, before=before)
     status, _, stderr = ranks.end()

@@ -9,13 +9,27 @@ san=${BUILD:-build}/sanitize
 flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 export ASAN_OPTIONS=detect_leaks=1
 make -s -j2 BUILD="$san" CFLAGS='-O1 -g' EXTRA_CFLAGS="$flags -DARENA_DEBUG" LDFLAGS="$flags" "$san/mpc"
-BUILD="$root/$san" sh tests/filecheck.sh tests/pass/*.mir
-BUILD="$root/$san" sh tests/lower/run.sh
-BUILD="$root/$san" BLESS= sh tests/error/run.sh
-SANITIZE=1 sh tests/unit/run.sh >/dev/null
-for example in chars gpt2 llama bert; do
-    "$san/mpc" compile "examples/$example.mdl" -o "$san/out" --no-cc --verify-passes >/dev/null
-done
-EXTRA_CFLAGS="$flags" sh tests/runtime/run.sh | tail -n 1
-SANITIZED=$san-gpu sh tests/device/sanitize.sh "$flags"
+
+compiler() {
+    BUILD="$root/$san" sh tests/filecheck.sh tests/pass/*.mir
+    BUILD="$root/$san" sh tests/lower/run.sh
+    BUILD="$root/$san" BLESS= sh tests/error/run.sh
+    for example in chars gpt2 llama bert; do
+        "$san/mpc" compile "examples/$example.mdl" -o "$san/out" --no-cc --verify-passes >/dev/null
+    done
+}
+
+runtime() {
+    SANITIZE=1 sh tests/unit/run.sh >/dev/null
+    SANITIZED=$san-gpu sh tests/device/sanitize.sh "$flags"
+    EXTRA_CFLAGS="$flags" sh tests/runtime/run.sh
+}
+
+compiler &
+first=$!
+runtime &
+second=$! status=0
+wait $first || status=1
+wait $second || status=1
+[ $status = 0 ]
 echo "clean under address and undefined-behaviour sanitizers"
