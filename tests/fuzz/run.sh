@@ -6,13 +6,21 @@ out=${BUILD:-build}/fuzz
 seconds=${FUZZ_SECONDS:-15}
 mkdir -p "$out/mdl" "$out/mir"
 rm -f "$out"/*.failed
-flags="-std=gnu17 -D_POSIX_C_SOURCE=200809L -O1 -g -DARENA_DEBUG -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
-    -Iir -Ipasses -Ifrontend -Idriver -I${BUILD:-build}/gen"
+flags='-O1 -g -DARENA_DEBUG -fno-sanitize-recover=undefined -fsanitize=address,undefined'
+parser=$(BUILD=$out sh tests/objects.sh ir frontend driver/format.c)
 # shellcheck disable=SC2086
-clang-14 $flags tests/fuzz/fuzz_mir.c ir/*.c ir/*/*.c -lm -o "$out/fuzz_mir" &
+make -s -j2 BUILD="$out" CC=clang-14 CFLAGS="$flags,fuzzer-no-link" "$out/gen/grammar.o" "$out/gen/scan.o" $parser
+link() # NAME OBJECT...
+{
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    clang-14 -std=gnu17 -D_POSIX_C_SOURCE=200809L $flags,fuzzer -Iir -Ipasses -Ifrontend -Idriver "tests/fuzz/fuzz_$name.c" "$@" -lm -o "$out/fuzz_$name"
+}
+# shellcheck disable=SC2046
+link mir $(BUILD=$out sh tests/objects.sh ir)
 # shellcheck disable=SC2086
-clang-14 $flags -w tests/fuzz/fuzz_mdl.c ir/*.c ir/*/*.c frontend/*.c driver/format.c "${BUILD:-build}"/gen/*.c -lm -o "$out/fuzz_mdl"
-wait $!
+link mdl $parser "$out/gen/grammar.o" "$out/gen/scan.o"
 cp tests/pass/*.mir tests/unit/*.mir tests/codegen/*.mir "$out/mir/"
 cp examples/*.mdl tests/error/*.mdl tests/lower/*.mdl "$out/mdl/"
 for kind in mir mdl; do

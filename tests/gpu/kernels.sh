@@ -12,14 +12,14 @@ export BUILD=${BUILD:-build}/cuda
 home=${CUDA_HOME:-/usr/local/cuda}
 include=${CUDA_INCLUDE:-$home/include}
 tests/cuda/build.sh
-objects=$(ls "$BUILD"/*.o | grep -Ev '/(emulator[^/]*|[a-z]*_kernels|bad_hopper)\.o$')
+objects=$(BUILD=${BUILD%/*} sh tests/objects.sh ir codegen)
 root=$PWD to=$BUILD/execute_gpu
 if [ "${1:-}" = --bundle ]; then
     root=. to=$2/execute_gpu
 fi
 # shellcheck disable=SC2086
 $CC -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -rdynamic -I. -Iir -Icodegen -Iruntime \
-    "-I$BUILD" -Itests -Itests/cuda -isystem "$include" "-DMPC_ROOT=\"$root\"" tests/gpu/machine.c tests/cuda/execute.c \
+    -Itests -Itests/cuda -isystem "$include" "-DMPC_ROOT=\"$root\"" tests/gpu/machine.c tests/cuda/execute.c \
     tests/cuda/memory.c tests/cuda/moved.c tests/cuda/ranks.c $objects -o "$to" "-Wl,-rpath,$home/lib64" \
     "-L$home/lib64" -lcudart_static -lnvrtc -ldl -lrt -lpthread -lm
 if [ "${1:-}" = --bundle ]; then

@@ -12,15 +12,21 @@ FLAGS="$FLAGS -fno-trapping-math -fopenmp -Iruntime -Wno-pass-failed"
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 fi
-status=0
-for name in ${*:-element rows tile attend product}; do
-    sources=tests/kernels/test_$name.c
-    [ "$name" = product ] && sources="$sources runtime/cpu/product.c runtime/cpu/counted.c runtime/cpu/peak.c runtime/error.c"
+one() # NAME
+{
+    sources=tests/kernels/test_$1.c
+    [ "$1" != product ] || sources="$sources runtime/cpu/product.c runtime/cpu/counted.c runtime/cpu/peak.c runtime/error.c"
     # shellcheck disable=SC2086
-    ${CC:-gcc} $FLAGS ${EXTRA_CFLAGS:-} $sources -o "$built/test_$name" -ldnnl -lm
-    "$built/test_$name" || status=1
-    if [ "$name" = product ]; then
-        MPC_EMULATE_BF16=1 "$built/test_$name" || status=1
-    fi
+    ${CC:-gcc} $FLAGS ${EXTRA_CFLAGS:-} $sources -o "$built/test_$1" -ldnnl -lm &&
+        "$built/test_$1" && { [ "$1" != product ] || MPC_EMULATE_BF16=1 "$built/test_$1"; }
+}
+
+names=${*:-element rows tile attend product}
+for name in $names; do
+    one "$name" >"$built/$name.log" 2>&1 || touch "$built/$name.failed" &
 done
-exit $status
+wait
+for name in $names; do
+    cat "$built/$name.log"
+done
+! ls "$built"/*.failed >/dev/null 2>&1

@@ -6,16 +6,12 @@ cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 out=$build/mutate
 mkdir -p "$out"
-objects() # FOLDER...
-{
-    find "$@" -name '*.c' ! -path '*/templates/*' | sed "s|\(.*\)c$|$build/\1o|"
-}
 # shellcheck disable=SC2046,SC2086
 ${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -Iir -Ipasses -Icodegen -I. \
-    -Itests/mutate tests/mutate/*.c $(objects ir passes codegen) -lm -o "$out/mutate"
+    -Itests/mutate tests/mutate/*.c $(sh tests/objects.sh ir passes codegen) -lm -o "$out/mutate"
 # shellcheck disable=SC2046
 ${CC:-gcc} -std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -Iir \
-    tests/mutate/schedule/certificate.c $(objects ir) -lm -o "$out/certificate"
+    tests/mutate/schedule/certificate.c $(sh tests/objects.sh ir) -lm -o "$out/certificate"
 ${CC:-gcc} -std=gnu17 -D_DEFAULT_SOURCE -Wall -Wextra -Wpedantic -O1 -Iruntime -c tests/mutate/schedule/trainer.c -o "$out/trainer.o"
 status=0
 /usr/bin/python3 tests/mutate/schedule/score.py "$out" "${MUTANTS:-2}" || status=1

@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
-BUILD=${BUILD:-build}
+export BUILD="${BUILD:-build}"
 FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Ipasses -Icodegen -Idriver"
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"
@@ -19,19 +19,17 @@ beside() # NAME
 {
     case $1 in
     autodiff)
-        ls passes/training/activity.c passes/training/autodiff.c passes/training/step.c passes/training/step_update.c \
+        echo passes/training/activity.c passes/training/autodiff.c passes/training/step.c passes/training/step_update.c \
             passes/training/hoist.c passes/training/measures.c passes/layout/accumulator.c passes/simplify/cleanup.c ;;
-    extent) ls codegen/extent.c codegen/text/names.c codegen/text/fill.c ;;
-    rules) ls passes/simplify/rewrite.c passes/simplify/cleanup.c ;;
-    share) ls passes/layout/share_copies.c ;;
-    timeline) ls driver/timeline*.c ;;
+    extent) echo codegen/extent.c codegen/text/names.c codegen/text/fill.c ;;
+    rules) echo passes/simplify/rewrite.c passes/simplify/cleanup.c ;;
+    share) echo passes/layout/share_copies.c ;;
+    timeline) echo driver/timeline*.c ;;
     esac
 }
 
 for name in ${*:-interp region storage extent message exact gradients tangents sharding print_parse verify autodiff rules schedule share table timeline}; do
-    objects=$(ls ir/*.c ir/*/*.c; beside "$name")
-    objects=$(printf '%s\n' "$objects" | sed "s|^|$BUILD/|; s|c$|o|")
-    # shellcheck disable=SC2086
-    $CC $FLAGS "tests/unit/test_$name.c" $objects -o "$BUILD/unit/test_$name" -lcmocka -lm
+    # shellcheck disable=SC2046,SC2086
+    $CC $FLAGS "tests/unit/test_$name.c" $(sh tests/objects.sh ir $(beside "$name")) -o "$BUILD/unit/test_$name" -lcmocka -lm
     "$BUILD/unit/test_$name"
 done
