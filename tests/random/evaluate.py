@@ -1,7 +1,7 @@
 """Computes the loss of a program in PyTorch, from the tree: whole batches, parameters under their full names."""
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -114,6 +114,7 @@ class Evaluation:
             sizes = [self.sizes[d] for d in statement.type.dims]
             data = self.parameter(full, statement, sizes).to(self.dtype)
             data = data.detach() if statement.state else self.rounding(data)
+            data.is_parameter = True
             values[name] = Tensor(data, tuple(statement.type.dims))
             for dim, at in place.scanned:
                 values[name] = self.at_place(values[name], dim, at)
@@ -195,7 +196,7 @@ class Evaluation:
         if isinstance(e, Name):
             if e.name not in values:
                 raise Wrong(f"nothing is named {e.name}")
-            return values[e.name]
+            return self.used(values[e.name])
         if isinstance(e, Negation):
             operand = self.expression(e.operand, values, place)
             return tensors.wrapped(Tensor(-operand.data, operand.dims)) if isinstance(operand, Tensor) else -operand
@@ -207,6 +208,15 @@ class Evaluation:
         if e.function == "if":
             return self.expression(chosen_of(e, self.known), values, place)
         return self.call(e, values, place)
+
+    def used(self, x):
+        """Gradients of a parameter, of which all uses are added up in f32, are as they are."""
+        if not isinstance(x, Tensor) or getattr(x.data, "is_parameter", False):
+            return x
+        if getattr(x.data, "is_used", False):
+            return replace(x, data=self.rounding.of_later_use(x.data))
+        x.data.is_used = True
+        return x
 
     def shadows(self, e, values):
         return isinstance(e, Name) and e.name in values

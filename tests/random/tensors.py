@@ -58,6 +58,17 @@ class Rounded(torch.autograd.Function):
         return context.rounding.apply(gradient), None
 
 
+class Added(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, rounding):
+        context.rounding = rounding
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return context.rounding.disturb(gradient), None
+
+
 class Rounding:
     """To `bits` of mantissa: to the nearest, or (with a seed) up or down at random."""
 
@@ -77,6 +88,17 @@ class Rounding:
         if self.largest is not None:
             result = torch.where(result.abs() > self.largest, result * math.inf, result)
         return torch.where(torch.isfinite(x), result, x)
+
+    def disturb(self, x):
+        """By at most as much as rounding to the nearest does, also where `bits` are enough for x."""
+        exponent = torch.frexp(x)[1].to(torch.float64)
+        noise = torch.rand(x.shape, generator=self.draw, dtype=torch.float64) - 0.5
+        return x + noise * torch.exp2(exponent - self.bits) * (x != 0)
+
+    def of_later_use(self, x):
+        """Of a value that has been used before: gradients of all uses are added up, and partial sums are rounded.  Of 4, -4 and
+        something small, which need no rounding themselves, nothing of the small one may be left."""
+        return Added.apply(x, self) if self.bits and self.draw is not None and x.requires_grad and x.dtype == torch.float64 else x
 
     def with_noise(self, gradient, norm):
         """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it, and Muon,

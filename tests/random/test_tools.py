@@ -84,6 +84,17 @@ class Tools(unittest.TestCase):
             error = ((Rounding(bits)(x) - x) / x).abs().max()
             self.assertLessEqual(float(error), 2.0**-bits)
 
+    def test_partial_sums_of_gradients_are_rounded(self):
+        """Of 2, -2 and 0.005 the sum is not known to 0.004; that of a parameter's own uses, which are added up in f32, is."""
+        text = ("dim batch\ndim seq = 2\nmodel m {\n    input tokens : i32[batch, seq]\n    param w : [seq] = ones\nBODY}\n"
+                "train {\n    batch = 1\n    microbatch = 1\n    optimizer = sgd(lr = 0.1)\n}\n")
+        for uses, least, most in (("    x = w * 1.0\n    loss mean(x * 0.01) + mean(x * 4.0) - mean(x * 4.0)\n", 1e-3, 2e-2),
+                                  ("    loss mean(w * 0.01) + mean(w * 4.0) - mean(w * 4.0)\n", 0, 1e-4)):
+            program = parse(text.replace("BODY", uses))
+            start = reference.start_of(program, 1)
+            norms = [float(run.norms[0]) for run in reference.rounded_runs(program, start, "bf16")]
+            self.assertTrue(least <= max(norms) - min(norms) <= most, norms)
+
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
