@@ -189,7 +189,8 @@ class Walk:
         rows = [seq, *(e.renaming or ())]  # of the values
         for parts, dims in ((q, [feature]), (k, [feature]), (v, rows)):
             self.contract(parts, dims)
-        return self.together([q, k, v, *[self.made(e.keywords[x], values, path) for x in ("bias", "sinks", "mask") if x in e.keywords]])
+        added = [self.made(e.keywords[x], values, path) for x in ("bias", "sinks", "mask") if x in e.keywords]
+        return self.together([q, without(k, rows), without(v, rows), *[without(parts, (e.renaming or ())[1:]) for parts in added]])
 
     def call_concat(self, e, values, path):
         to = e.arguments[0].name

@@ -7,6 +7,7 @@ import unittest
 import numpy as np
 import torch
 
+import decays
 import generate
 import philox
 import reference
@@ -83,6 +84,14 @@ class Tools(unittest.TestCase):
         for bits in (8, 11, 24):
             error = ((Rounding(bits)(x) - x) / x).abs().max()
             self.assertLessEqual(float(error), 2.0**-bits)
+
+    def test_what_attention_sums_over_is_gone(self):
+        """Heads of the bias are not those of a later product: it does not decay."""
+        text = ("dim batch\ndim seq = 2\ndim place = 2\ndim heads = 3\ndim embed = 2\nmodel m {\n    input tokens : i32[batch, seq]\n"
+                "    param q : [place, embed] = ones\n    param k : [heads, embed] = ones\n    param b : [place, heads] = ones\n"
+                "    param w : [heads] = ones\n    y = attend(q, k, k, place -> heads, embed, bias = b)\n"
+                "    loss mean(dot(broadcast(y, heads), w, heads))\n}\n")
+        self.assertEqual(decays.decaying(parse(text), {}), {"q", "k", "w"})
 
     def test_partial_sums_of_gradients_are_rounded(self):
         """Of 2, -2 and 0.005 the sum is not known to 0.004; that of a parameter's own uses, which are added up in f32, is."""
