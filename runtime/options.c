@@ -382,6 +382,13 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
     return result;
 }
 
+void rt_options_free(RtOptions *options)
+{
+    for (int i = 0; i < NOPTIONS; i++)
+        if (table[i].kind == LIST)
+            free((void *)*(RtLIST *)((char *)options + table[i].at));
+}
+
 /* --- Ranks ---------------------------------------------------------------------------------- */
 
 static char *value_text(const RtOptions *options, const Option *option)

@@ -27,6 +27,9 @@ typedef struct {
  * `--version`; with one of them, combinations of options are not checked. */
 RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program);
 
+/* The lists of options that may be repeated. */
+void rt_options_free(RtOptions *options);
+
 /* The value on this rank of an option that must be equal on all ranks. */
 typedef struct {
     char name[32];

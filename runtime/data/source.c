@@ -99,7 +99,8 @@ static void list_folder(RtSource *source, const char *option)
             rt_text("%s%s%s", source->name, source->name[length - 1] == '/' ? "" : "/", entry->d_name);
     }
     closedir(folder);
-    qsort(source->file, (size_t)source->files, sizeof *source->file, compare);
+    if (source->files) /* else there is no array */
+        qsort(source->file, (size_t)source->files, sizeof *source->file, compare);
     check_kinds(source, option);
 }
 

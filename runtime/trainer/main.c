@@ -331,6 +331,7 @@ static int finish(RtRun *run)
     rt_device_close(&run->rt);
     rt_lock_release(&run->lock);
     rt_keep_close(&run->keep);
+    rt_options_free(&run->options);
     return status;
 }
 
@@ -360,8 +361,10 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     if (!only_answers)
         rt_comm_open(&run.rt, &argc, &argv);
     run.options = rt_options_parse(argc, argv, program);
-    if (answers(&run, argv[0]))
+    if (answers(&run, argv[0])) {
+        rt_options_free(&run.options);
         return end_of_output(RT_EXIT_OK);
+    }
     rt_signals_catch();
     set_threads(&run);
     rt_map_watch();

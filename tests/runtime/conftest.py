@@ -43,6 +43,8 @@ def run(trainer, tmp_path):
     """run(option, ..., status=0, TINY_...=value): the trainer, in a directory of its own, to its end."""
     def start(*options, status=0, before=None, **environment):
         env = {**os.environ, "OMP_NUM_THREADS": "2", **{k: str(v) for k, v in environment.items()}}
+        if status:  # an error ends the process where it is, and frees nothing
+            env["ASAN_OPTIONS"] = "detect_leaks=0"
         done = subprocess.run([trainer, *map(str, options)], cwd=tmp_path, env=env, capture_output=True,
                               timeout=120, preexec_fn=before)
         done.stdout, done.stderr = (t.decode("utf-8", "replace") for t in (done.stdout, done.stderr))
