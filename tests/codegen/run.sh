@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh -- tests of the C back end's kernels.
 #
-#   tests/codegen/run.sh [NAME ...]     names of tests/codegen/NAME.mir, or all.  CC, SANITIZE=1, BUILD as for build.sh;
+#   tests/codegen/run.sh [NAME ...]     names of tests/codegen/NAME.mir, or all.  CC, BUILD as for build.sh;
 #                                       KERNEL_CC, KERNEL_FLAGS: what compiles the kernels; BLESS=1 writes golden files
 #
 # Templates; emitted C that clang-format leaves alone; golden files (golden/NAME.c); results equal to the interpreter's

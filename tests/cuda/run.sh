@@ -2,7 +2,7 @@
 # run.sh -- CUDA kernels without a GPU: emitted, run on the emulator, compared with the interpreter; compiled by NVRTC
 # if available.
 #
-#   tests/cuda/run.sh [FILE.mir ...]     CC, SANITIZE=1, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels;
+#   tests/cuda/run.sh [FILE.mir ...]     CC, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels;
 #                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh);
 #                                        PROGRAMS: a folder for the programs, and nothing is run
 set -eu

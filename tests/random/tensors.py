@@ -47,26 +47,16 @@ class Wrong(Exception):
 
 # --- Rounding --------------------------------------------------------------------------------------------------------
 
-class Rounded(torch.autograd.Function):
+class Passed(torch.autograd.Function):
+    """What `there` makes of a value, and `back` of its gradient."""
     @staticmethod
-    def forward(context, x, rounding):
-        context.rounding = rounding
-        return rounding.apply(x)
+    def forward(context, x, there, back):
+        context.back = back
+        return there(x)
 
     @staticmethod
     def backward(context, gradient):
-        return context.rounding.apply(gradient), None
-
-
-class Added(torch.autograd.Function):
-    @staticmethod
-    def forward(context, x, rounding):
-        context.rounding = rounding
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(context, gradient):
-        return context.rounding.disturb(gradient), None
+        return context.back(gradient), None, None
 
 
 class Rounding:
@@ -98,7 +88,8 @@ class Rounding:
     def of_later_use(self, x):
         """Of a value that has been used before: gradients of all uses are added up, and partial sums are rounded.  Of 4, -4 and
         something small, which need no rounding themselves, nothing of the small one may be left."""
-        return Added.apply(x, self) if self.bits and self.draw is not None and x.requires_grad and x.dtype == torch.float64 else x
+        is_disturbed = self.bits and self.draw is not None and x.requires_grad and x.dtype == torch.float64
+        return Passed.apply(x, lambda x: x.view_as(x), self.disturb) if is_disturbed else x
 
     def with_noise(self, gradient, norm):
         """Where terms cancel, nothing of a gradient is left but f32's rounding of them; AdamW makes a step of it, and Muon,
@@ -119,7 +110,7 @@ class Rounding:
         return total + 2.0**-24 * size.detach() * torch.randn(total.shape, generator=self.draw, dtype=torch.float64)
 
     def __call__(self, x):
-        return Rounded.apply(x, self) if self.bits and x.dtype == torch.float64 else x
+        return Passed.apply(x, self.apply, self.apply) if self.bits and x.dtype == torch.float64 else x
 
 
 EXACT = Rounding()
