@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Tests of the generator's own parts: the printer and the parser are inverse, PyTorch computes each program that is drawn,
-the numbers of Philox are those of its authors, and pruning leaves what leads to the loss."""
+the numbers of Philox are those of its authors, pruning leaves what leads to the loss, and each program that once failed has a kind."""
+import ast
 import random
 import unittest
 
@@ -8,7 +9,9 @@ import numpy as np
 import torch
 
 import decays
+import found
 import generate
+import kinds
 import philox
 import reference
 import tables
@@ -103,6 +106,17 @@ class Tools(unittest.TestCase):
             start = reference.start_of(program, 1)
             norms = [float(run.norms[0]) for run in reference.rounded_runs(program, start, "bf16")]
             self.assertTrue(least <= max(norms) - min(norms) <= most, norms)
+
+
+class Found(unittest.TestCase):
+    def test_each_kind_stands_once_and_each_later_one_has_a_program(self):
+        table = next(node.value for node in ast.parse(open(kinds.__file__).read()).body
+                     if isinstance(node, ast.Assign) and node.targets[0].id == "KINDS")
+        names = [key.value for key in table.keys]
+        self.assertEqual(len(names), len(set(names)))
+        shown = {kind for _, kind in found.fixtures(False)}
+        self.assertEqual(shown - set(names), set())
+        self.assertEqual({name for name in names if kinds.KINDS[name].later} - shown, set())
 
 
 if __name__ == "__main__":
