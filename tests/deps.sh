@@ -3,7 +3,7 @@
 set -eu
 packages='gcc g++ make flex bison libdnnl-dev libcjson-dev libopenmpi-dev openmpi-bin'
 [ "${1:-}" = build ] || packages="$packages libcmocka-dev llvm-14-tools clang-14 libclang-rt-14-dev libomp-14-dev
-    clang-format-14 python3 python3-pytest python3-pytest-xdist python3-numpy python3-torch diffutils man-db"
+    clang-format-14 python3 python3-pytest python3-pytest-xdist python3-numpy python3-torch diffutils man-db tcc"
 missing=
 for package in $packages; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"

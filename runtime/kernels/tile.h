@@ -9,6 +9,11 @@
 
 #include "element.h"
 
+#if !defined(__GNUC__)
+/* The compiler has no vectors: what it would make of the attribute below is a number. */
+enum { RT_LANES = 1, RT_WIDE = 4 };
+typedef float RtVector, RtUnaligned;
+#else
 #if defined(__AVX512F__)
 enum { RT_LANES = 16, RT_WIDE = 4 };
 #elif defined(__AVX__)
@@ -18,9 +23,9 @@ enum { RT_LANES = 4, RT_WIDE = 4 };
 #else
 enum { RT_LANES = 4, RT_WIDE = 2 };
 #endif
-
 typedef float RtVector __attribute__((vector_size(RT_LANES * 4)));
 typedef float RtUnaligned __attribute__((vector_size(RT_LANES * 4), aligned(4)));
+#endif
 
 /* Alignment of arrays read as vectors: avoids reads across two cache lines. */
 #define RT_ALIGNED __attribute__((aligned(64)))

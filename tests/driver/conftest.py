@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
 RUNTIME = ROOT / "runtime"
-QUICK = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+QUICK = {"CC": f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
 
 
 def start(command, directory, status, **environment):
@@ -47,15 +47,16 @@ def refused(mpc):
 
 @pytest.fixture(scope="session")
 def trainer(tmp_path_factory):
-    """trainer(model, option, ...): the folder of its trainer, made once a session for the same words; -O1 is soon done."""
+    """trainer(model, option, ..., threads=1): the folder of its trainer, made once a session for the same words."""
     made = {}
 
-    def make(model, *options):
-        if (model, options) not in made:
+    def make(model, *options, threads=1):
+        if (model, options, threads) not in made:
             folder = tmp_path_factory.mktemp("trainer")
-            start([MPC, "compile", HERE / model, "-o", folder / "out", "--cflags=-O1", *options], folder, 0)
-            made[model, options] = folder / "out"
-        return made[model, options]
+            start([MPC, "compile", HERE / model, "-o", folder / "out", "--cflags=-O0", *options], folder, 0,
+                  OMP_NUM_THREADS=str(threads))
+            made[model, options, threads] = folder / "out"
+        return made[model, options, threads]
     return make
 
 

@@ -62,7 +62,7 @@ def plant_into(path, command):
 def planting_compiler(folder, plant):
     """The C compiler to give to mpc.  A file of the runtime goes before the library, which then keeps its own out."""
     if not plant:
-        return "cc"
+        return ranks.QUIET["CC"]
     name, command = plant
     script, wrong = folder / "cc", folder / f"wrong_{name}"
     if name == "trainer.c":
@@ -70,8 +70,8 @@ def planting_compiler(folder, plant):
         edit = """for word; do
     case $word in *trainer.c) sed -E -f command "$word" >wrong.c; ! cmp -s "$word" wrong.c; mv wrong.c "$word" ;; esac
 done
-exec cc "$@"
-"""
+exec QUICK "$@"
+""".replace("QUICK", ranks.QUIET["CC"])
     else:
         right, = RUNTIME.rglob(name)
         wrong.write_text(plant_into(right, command))

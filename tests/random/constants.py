@@ -4,6 +4,7 @@ import math
 from tree import Binary, Call, Const, Dim, Flag, Name, Negation, Number, walk
 
 FUNCTIONS = {"sqrt": math.sqrt, "minimum": min, "maximum": max}
+LONGEST_OF_SMALL = 64  # elements of a dim, also of those made of others
 
 
 def fold(sign, a, b):
@@ -80,3 +81,9 @@ def called(expression, known):
 def flag_of(expression, otherwise=False):
     number = number_of(expression, {})
     return otherwise if number is None else bool(number)
+
+
+def is_large(program):
+    """Are there dims of more elements than small programs have?"""
+    known = known_numbers(program)
+    return any(known.get(dim, 0) > LONGEST_OF_SMALL for dim in program.dims)

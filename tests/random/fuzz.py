@@ -26,7 +26,8 @@ import torch
 import generate
 import shrink
 import variants
-from judge import Case, Judge, is_large
+from constants import is_large
+from judge import Case, Judge
 from machine import ROOT, Tools
 from outcome import GOOD, STATUSES, Outcome
 

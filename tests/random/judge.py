@@ -34,8 +34,6 @@ from tree import Mesh, Name, Pipeline, Program, Shard
 # gradient that it gets makes no number of those before it, where PyTorch gives none.
 UNUSED_INFINITY = re.compile(r"though the loss has a slope: .* is infinite or NaN, as %\S+ is \(")
 
-LONGEST_OF_SMALL = 64  # elements of a dim, also of those made of others
-
 
 @dataclass
 class Case:
@@ -53,12 +51,6 @@ def ranks_of(program):
     known = known_numbers(program)
     meshes = [line for line in program.parallel if isinstance(line, Mesh)]
     return int(np.prod([number_of(size, known) for mesh in meshes for size in mesh.axes.values()])) if meshes else 1
-
-
-def is_large(program):
-    """Are there dims of more elements than small programs have?"""
-    known = known_numbers(program)
-    return any(known.get(dim, 0) > LONGEST_OF_SMALL for dim in program.dims)
 
 
 def lacks_schedule(program, done):

@@ -3,6 +3,7 @@ import copy
 import random
 
 import layouts
+from constants import is_large
 from tree import Name, Repeat, Zero
 
 
@@ -102,7 +103,7 @@ JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exa
 def apply(name, case, tools):
     """The case in this variant; names are joined by `+`: bf16+full."""
     case = copy.deepcopy(case)
-    case.how.threads = random_of(case, "threads").choice([1, 2, 3])
+    case.how.threads = random_of(case, "threads").choice([1, 2, 3] if is_large(case.program) else [1, 1, 1, 2])
     for part in name.split("+"):
         CHANGES[part][0](case, tools)
     return case
