@@ -71,12 +71,12 @@ def planting_compiler(folder, plant):
     case $word in *trainer.c) sed -E -f command "$word" >wrong.c; ! cmp -s "$word" wrong.c; mv wrong.c "$word" ;; esac
 done
 exec QUICK "$@"
-""".replace("QUICK", ranks.QUIET["CC"])
+"""
     else:
         right, = RUNTIME.rglob(name)
         wrong.write_text(plant_into(right, command))
-        edit = f'exec cc -D_GNU_SOURCE -I{RUNTIME} -I{right.parent} {wrong} "$@"\n'
-    script.write_text("#!/bin/sh\nset -e\n" + edit)
+        edit = f'cc -std=gnu17 -D_GNU_SOURCE -O0 -I{RUNTIME} -I{right.parent} -c {wrong} -o wrong.o\nexec QUICK wrong.o "$@"\n'
+    script.write_text("#!/bin/sh\nset -e\n" + edit.replace("QUICK", ranks.QUIET["CC"]))
     script.chmod(0o755)
     return script
 
