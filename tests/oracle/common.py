@@ -19,16 +19,17 @@ TARGET = ["--target=cuda"] if os.environ.get("MPC_DEVICE") == "gpu" else []  # m
 torch.set_num_threads(2)
 
 
-def compile_model(model, out, *options):
-    """Compiles a .mdl file (or the text of one) and returns the folder of its trainer."""
+def compile_model(model, out, *options, cflags="-O0"):
+    """Compiles a .mdl file (or the text of one) and returns the folder of its trainer; with -O1, gcc makes vectors of loops."""
     if "\n" in str(model):
         out.mkdir(parents=True, exist_ok=True)
         path = out / "model.mdl"
         path.write_text(model)
     else:
         path = ROOT / "examples" / f"{model}.mdl"
-    command = [BUILD / "mpc", "compile", path, "-o", out, "--cflags", "-O1", *TARGET, *options]
-    run = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
+    command = [BUILD / "mpc", "compile", path, "-o", out, "--cflags", cflags, *TARGET, *options]
+    run = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300,
+                         env={**os.environ, "CC": f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1"})
     assert run.returncode == 0, run.stderr
     return out
 

@@ -114,7 +114,7 @@ def test_small_model(tmp_path):
     small = ["-D", "layers=2", "-D", "embed=64", "-D", "seq=32", "--set=train.batch=8", "--set=train.microbatch=8"]
     losses = {}
     for precision in ("bf16", "fp8"):
-        out = compile_model("chars", tmp_path / precision, *small, f"--set=train.precision={precision}")
+        out = compile_model("chars", tmp_path / precision, *small, f"--set=train.precision={precision}", cflags="-O1")
         log = train(out, "--data", data, "--steps", 200)
         losses[precision] = np.array([entry["loss"] for entry in log]).reshape(10, 20).mean(1)
     assert losses["bf16"][-1] < 0.8 * losses["bf16"][0]

@@ -51,7 +51,7 @@ def runs(tmp_path_factory, text):
     def run(name):
         if name not in done:
             loss, dims, rates, options = MODELS[name]
-            out = compile_model(name, tmp_path_factory.mktemp(name), "-D", f"seq={SEQ}", *dims, *settings(rates))
+            out = compile_model(name, tmp_path_factory.mktemp(name), "-D", f"seq={SEQ}", *dims, *settings(rates), cflags="-O1")
             weights = initial_weights(out, text)
             done[name] = (out, weights, *reference_run(loss, weights, rates, options, text))
         return done[name]
@@ -81,7 +81,7 @@ def test_bf16_stays_near(name, runs, text, tmp_path):
     and stays within half a rounding, the norm within some; a wrong scale or a missing term is far outside."""
     loss, dims, rates, options = MODELS[name]
     _, weights, expected, _ = runs(name)
-    out = compile_model(name, tmp_path, "-D", f"seq={SEQ}", *dims, *settings(rates, **{"train.precision": "bf16"}))
+    out = compile_model(name, tmp_path, "-D", f"seq={SEQ}", *dims, *settings(rates, **{"train.precision": "bf16"}), cflags="-O1")
     log = train(out, "--data", text, "--no-shuffle", "--steps", STEPS)
     losses, norms = largest_difference(log, expected)
     assert losses < 4e-3 and norms < 0.06, (losses, norms)

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from common import ROOT, compile_model, initial_weights, read_safetensors, train, write_text
 
+pytestmark = pytest.mark.xdist_group("ops")  # one trainer has all of them
 SIZES = dict(b=3, s=5, t=5, e=7, h=4, v=6, g=2, n=3, nine=9)
 
 # name, operands {name: (dims, low, high)}, dims of the value, .mdl, PyTorch
@@ -269,7 +270,7 @@ def model_text():
 
 @pytest.fixture(scope="module")
 def step(tmp_path_factory):
-    out = compile_model(model_text(), tmp_path_factory.mktemp("ops"))
+    out = compile_model(model_text(), tmp_path_factory.mktemp("ops"), cflags="-O1")
     text = write_text(out / "text", 100)
     before = initial_weights(out, text)
     train(out, "--data", text, "--steps", 1, "--save", out / "after.safetensors")
