@@ -7,8 +7,14 @@ set -u
 cd "$(dirname "$0")/.." || exit 2
 export BUILD="${BUILD:-build}" BLESS="${BLESS:-}" MPC_PEAK_FLOPS=1e9
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.times"' EXIT
 passed=0 failed=0 names=
+
+count_processors() # processors: seconds of all that has ended so far
+{
+    times >"$log.times"
+    processors=$(tail -n 1 "$log.times" | tr 'ms' '  ' | awk '{ printf "%d\n", 60 * ($1 + $3) + $2 + $4 }')
+}
 
 group() # NAME COMMAND...
 {
@@ -17,12 +23,15 @@ group() # NAME COMMAND...
     case ",${T:-$name}," in *",$name,"*) ;; *) return ;; esac
     printf '%-10s ' "$name"
     start=$(date +%s)
+    count_processors
+    before=$processors
     timeout -k 10 "${LIMIT:-1500}" "$@" >"$log" 2>&1
     status=$?
     [ $status != 124 ] && [ $status != 137 ] || echo "did not end within ${LIMIT:-1500} s" >>"$log"
+    count_processors
     if [ $status = 0 ]; then
         passed=$((passed + 1))
-        printf 'ok    %4s s  %s\n' "$(($(date +%s) - start))" "$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90)"
+        printf 'ok    %4s s, %4s of processors  %s\n' "$(($(date +%s) - start))" "$((processors - before))" "$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90)"
     else
         failed=$((failed + 1)) names="$names $name"
         printf 'FAIL  %4s s  (make check T=%s)\n' "$(($(date +%s) - start))" "$name"

@@ -2,6 +2,7 @@
 wrong."""
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -20,7 +21,7 @@ pytestmark = [emulated, pytest.mark.xdist_group("bundle")]  # built once: it tak
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle") / "gpu-bundle"
     start([sys.executable, ROOT / "tests/gpu/bundle/build.py", folder, "--emulated", DEVICE], ROOT,
-          environment={"CUDA_HOME": str(real_cuda() or "")}.items())
+          environment={"CUDA_HOME": str(real_cuda() or ""), "CC": os.environ.get("CC", "cc")}.items())
     return folder
 
 

@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
@@ -32,7 +33,7 @@ NAMES = ["-".join(map(str, case[:4])) for case in CASES]
 def program(tmp_path_factory):
     """timeline.c, compiled."""
     path = tmp_path_factory.mktemp("timeline") / "timeline"
-    run(os.environ.get("CC", "cc"), "-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O1", "-g", "-Iir", "-Idriver",
+    run(*shlex.split(os.environ.get("CC", "cc")), "-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O1", "-g", "-Iir", "-Idriver",
         *SOURCES, "-lm", "-o", path, cwd=ROOT)
     return path
 

@@ -19,6 +19,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -170,7 +171,7 @@ class Bundle:
 
     def probe(self):
         """Products by cuBLASLt."""
-        run(os.environ.get("CC", "cc"), "-std=gnu17", "-O1", HERE / "probe.c", "-isystem", CUDA / "include",
+        run(*shlex.split(os.environ.get("CC", "cc")), "-std=gnu17", "-O1", HERE / "probe.c", "-isystem", CUDA / "include",
             CUDA / "lib64/libcudart_static.a", f"-L{CUDA}/lib64", "-lcublasLt", "-lpthread", "-ldl", "-lrt", "-lm", "-o",
             self.folder / "probe")
 
