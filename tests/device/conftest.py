@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import shlex
-import shutil
 import subprocess
 
 import pytest

@@ -82,6 +82,7 @@ def main():
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--table")
     said = arguments.parse_args()
+    os.environ["CC"] = "cc"  # the kernels of that day need its vectors
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         try:
