@@ -16,7 +16,8 @@ from parser import files_of
 ROOT = Path(__file__).resolve().parents[2]
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 QUIET = {"CC": os.environ.get("CC") or f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1",
-         "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+         "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
          "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0", "MPC_PEAK_FLOPS": "1e9"}
 COMPILE_SECONDS, RUN_SECONDS, WAIT_SECONDS = 120, 60, 20  # WAIT: of ranks for each other
 MEAN = "optimizer.ema."  # of a parameter, in a checkpoint
