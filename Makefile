@@ -13,8 +13,13 @@ COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c cod
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
-RUNTIME   = $(filter-out runtime/cuda/%,$(wildcard runtime/*.c runtime/*/*.c))
+RUNTIME   = $(filter-out runtime/cuda/% runtime/kernels/%,$(wildcard runtime/*.c runtime/*/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
+
+# Kernels that trainers link, for each level of vectors (runtime/kernels/library.h): -march of a level, `base`: none.
+LEVELS = base $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),x86-64-v3 x86-64-v4)
+LIBRARY_FLAGS ?= -O3
+KERNEL_OBJECTS = $(LEVELS:%=$(BUILD)/runtime/kernels/library.%.o)
 
 # The location of CUDA; without it, the runtime for GPUs is not built.  A trainer for GPUs has cuda/ instead of cpu/,
 # and no MPI.
@@ -64,9 +69,9 @@ hf:
 $(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o $(BUILD)/runtime/store/partial.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lm
 
-$(BUILD)/libmpcrt.a: $(RT_OBJECTS)
+$(BUILD)/libmpcrt.a: $(RT_OBJECTS) $(KERNEL_OBJECTS)
 	rm -f $@
-	ar rcs $@ $(RT_OBJECTS)
+	ar rcs $@ $^
 
 $(BUILD)/libmpcrt_cuda.a: $(GPU_OBJECTS)
 	rm -f $@
@@ -106,6 +111,11 @@ $(BUILD)/runtime/cuda/kernels.o: $(BUILD)/gen/kernels_header.cu
 $(BUILD)/runtime/cuda/%.o: runtime/cuda/%.c
 	@mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -Iruntime -I$(BUILD)/gen -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -c -o $@ $<
+
+# Arithmetic as in a trainer (driver/cc.c); position independent, for tests that load kernels.
+$(KERNEL_OBJECTS): $(BUILD)/runtime/kernels/library.%.o: runtime/kernels/library.c
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) $(LIBRARY_FLAGS) $(patsubst -march=base,,-march=$*) -fPIC -fno-math-errno -fno-trapping-math -fopenmp -c -o $@ $<
 
 $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
@@ -183,4 +193,4 @@ format:
 clean:
 	rm -rf $(BUILD)
 
--include $(OBJECTS:.o=.d) $(RT_OBJECTS:.o=.d) $(GPU_OBJECTS:.o=.d)
+-include $(OBJECTS:.o=.d) $(RT_OBJECTS:.o=.d) $(KERNEL_OBJECTS:.o=.d) $(GPU_OBJECTS:.o=.d)

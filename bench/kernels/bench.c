@@ -6,7 +6,7 @@
  * OMP_NUM_THREADS=1 gives steadier numbers where other programs run.
  */
 #include "device.h"
-#include "kernels/kernels.h"
+#include "kernels/attend_bias.h"
 
 #include <omp.h>
 #include <stdio.h>

@@ -269,7 +269,7 @@ RT_INLINE void rt_attend_tile(const char *q, const char *k, const char *v, const
 
 /* y = softmax(scale q k^T) v, and the logarithm of each row's sum of exponentials.  A query that sees no key gets
  * zeros.  Order: parallel over tiles of queries, each written by one thread. */
-RT_INLINE void rt_attend(const void *q, const void *k, const void *v, const float *bias, const float *sinks,
+RT_KERNEL void rt_attend(const void *q, const void *k, const void *v, const float *bias, const float *sinks,
                          const int32_t *query_segment, const int32_t *key_segment, void *y, float *lse,
                          const RtAttend s)
 {

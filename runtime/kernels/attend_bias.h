@@ -86,7 +86,7 @@ RT_INLINE void rt_attend_bias_task(const RtBiasGrad x, float *dbias, int64_t b, 
 }
 
 /* Order: parallel over tiles of the bias, each written by one thread. */
-RT_INLINE void rt_attend_bias_grad(const void *q, const void *k, const void *v, const float *share, const float *lse,
+RT_KERNEL void rt_attend_bias_grad(const void *q, const void *k, const void *v, const float *share, const float *lse,
                                    const void *dy, const float *bias, const int32_t *query_segment,
                                    const int32_t *key_segment, float *dbias, const RtAttend s)
 {

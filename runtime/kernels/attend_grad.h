@@ -162,7 +162,7 @@ RT_INLINE void rt_attend_grad_head(const char *q, const char *k, const char *v, 
 }
 
 /* Order: parallel over heads of k and v; within one, tiles of keys, then heads of q, then tiles of queries. */
-RT_INLINE void rt_attend_grad(const void *q, const void *k, const void *v, const void *y, const float *lse,
+RT_KERNEL void rt_attend_grad(const void *q, const void *k, const void *v, const void *y, const float *lse,
                               const void *dy, const float *bias, const int32_t *query_segment,
                               const int32_t *key_segment, void *dq, void *dk, void *dv, void *scratch, const RtAttend s)
 {

@@ -29,7 +29,7 @@ RT_INLINE void rt_cumulative_integers(const int32_t *x, int32_t *y, const RtCumu
 }
 
 /* Order: parallel over rows, each written by one thread, from its first element to its last. */
-RT_INLINE void rt_cumulative(const void *x, void *y, const RtCumulative s)
+RT_KERNEL void rt_cumulative(const void *x, void *y, const RtCumulative s)
 {
     const int64_t size = s.type == RT_BF16 || s.type == RT_F16 ? 2 : 4;
 #pragma omp parallel for collapse(2)

@@ -14,6 +14,14 @@
 #define RT_INLINE static inline /* one copy of each, which takes half the time to compile */
 #endif
 
+/* Called, never inlined: a row or a tile takes much longer than the call, and many copies take long to compile. */
+#define RT_OUTLINE static __attribute__((noinline, unused))
+
+/* Of a kernel that trainers link: library.c makes it external, tests include it. */
+#ifndef RT_KERNEL
+#define RT_KERNEL RT_INLINE
+#endif
+
 /* glibc has vector versions of these (libmvec; within 4 units in the last place); gcc uses them if they are declared
  * so. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
@@ -91,7 +99,7 @@ RT_INLINE void rt_store(void *array, int64_t at, float x, RtType type)
 
 /* Converts rows of elements from and to f32, testing the type once: a kernel's parallel region becomes a function
  * before constants are folded, so that inside it no type is a constant. */
-RT_INLINE void rt_load_row(const void *restrict array, int64_t at, int64_t count, RtType type, float *restrict row)
+RT_OUTLINE void rt_load_row(const void *restrict array, int64_t at, int64_t count, RtType type, float *restrict row)
 {
     switch (type) {
     case RT_BF16:
@@ -109,7 +117,7 @@ RT_INLINE void rt_load_row(const void *restrict array, int64_t at, int64_t count
     }
 }
 
-RT_INLINE void rt_store_row(void *restrict array, int64_t at, int64_t count, RtType type, const float *restrict row)
+RT_OUTLINE void rt_store_row(void *restrict array, int64_t at, int64_t count, RtType type, const float *restrict row)
 {
     switch (type) {
     case RT_BF16:

@@ -25,7 +25,7 @@ RT_INLINE void rt_top_k_row(const void *x, int64_t at, int32_t *y, const RtTopK 
     }
 }
 
-RT_INLINE void rt_top_k(const void *x, int32_t *y, const RtTopK s)
+RT_KERNEL void rt_top_k(const void *x, int32_t *y, const RtTopK s)
 {
 #pragma omp parallel for collapse(2)
     for (int64_t i = 0; i < s.outer; i++)
@@ -55,7 +55,7 @@ RT_INLINE void rt_place_queue(const int32_t *chosen, int32_t *place, const RtQue
         }
 }
 
-RT_INLINE void rt_place(const int32_t *chosen, int32_t *place, const RtQueueShape s)
+RT_KERNEL void rt_place(const int32_t *chosen, int32_t *place, const RtQueueShape s)
 {
 #pragma omp parallel for
     for (int64_t g = 0; g < s.groups; g++)
@@ -75,7 +75,7 @@ RT_INLINE int64_t rt_route_of(const int32_t *chosen, const int32_t *place, int64
 }
 
 /* y[g, chosen, place] = x[g, i, j], else 0.  No two rows have one place. */
-RT_INLINE void rt_dispatch(const void *x, const int32_t *chosen, const int32_t *place, void *y, const RtRoute s)
+RT_KERNEL void rt_dispatch(const void *x, const int32_t *chosen, const int32_t *place, void *y, const RtRoute s)
 {
 #pragma omp parallel for collapse(3)
     for (int64_t g = 0; g < s.groups; g++)
@@ -95,7 +95,7 @@ RT_INLINE void rt_dispatch(const void *x, const int32_t *chosen, const int32_t *
 }
 
 /* y[g, i, j] = x[g, chosen, place], or 0. */
-RT_INLINE void rt_combine(const void *x, const int32_t *chosen, const int32_t *place, void *y, const RtRoute s)
+RT_KERNEL void rt_combine(const void *x, const int32_t *chosen, const int32_t *place, void *y, const RtRoute s)
 {
 #pragma omp parallel for collapse(3)
     for (int64_t g = 0; g < s.groups; g++)
@@ -118,7 +118,7 @@ RT_INLINE void rt_collect_row(const void *x, int64_t at, int64_t n, float weight
 }
 
 /* y[g, i, j] = the sum over n of weight[g, i, j, n] x[g, chosen, place], in order: dropped rows add nothing. */
-RT_INLINE void rt_collect(const void *x, const int32_t *chosen, const int32_t *place, const float *weight, float *y,
+RT_KERNEL void rt_collect(const void *x, const int32_t *chosen, const int32_t *place, const float *weight, float *y,
                           const RtRoute s)
 {
 #pragma omp parallel for collapse(3)

@@ -41,7 +41,7 @@ RT_INLINE void rt_gather_check(int64_t index, const RtGather s)
 
 /* picked[p, h, n] = table[p, h, index[h, n]]; indices of rows that other ranks hold give zeros.  Order: parallel over
  * picked rows. */
-RT_INLINE void rt_gather(const void *table, const int32_t *index, void *picked, const RtGather s)
+RT_KERNEL void rt_gather(const void *table, const int32_t *index, void *picked, const RtGather s)
 {
 #pragma omp parallel for collapse(3)
     for (int64_t p = 0; p < s.pre; p++)
@@ -60,7 +60,7 @@ RT_INLINE void rt_gather(const void *table, const int32_t *index, void *picked, 
  * blocks,
  * ..., since frequent tokens have small numbers; each reads all indices.  So the sums do not depend on the number of
  * threads. */
-RT_INLINE void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s)
+RT_KERNEL void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s)
 {
     enum { SHARES = 64 }; /* of the work, at least */
     const int64_t tables = s.pre * s.shared, blocks = tables < SHARES ? SHARES / tables : 1;

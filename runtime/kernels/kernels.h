@@ -9,17 +9,11 @@
 #define MPC_KERNELS_H
 
 #include "activation.h"
-#include "attend.h"
-#include "attend_bias.h"
-#include "attend_grad.h"
 #include "copy.h"
-#include "cumulative.h"
 #include "element.h"
-#include "experts.h"
-#include "gather.h"
 #include "integer.h"
+#include "library.h"
 #include "narrow.h"
 #include "random.h"
-#include "rope.h"
 
 #endif

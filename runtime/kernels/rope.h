@@ -16,7 +16,7 @@ RT_INLINE void rt_rope_angles(int64_t position, float *cosine, float *sine, cons
 
 /* Rotates pair i at position p by the angle p / stretch / base^(2i / feature).  p is given, or the place in the
  * sequence.  Order: parallel over the sequence, each place written by one thread. */
-RT_INLINE void rt_rope(const void *x, const int32_t *position, void *y, const RtRope s)
+RT_KERNEL void rt_rope(const void *x, const int32_t *position, void *y, const RtRope s)
 {
     const int64_t half = s.feature / 2, step = s.interleaved ? 2 : 1, other = s.interleaved ? 1 : half;
 #pragma omp parallel for

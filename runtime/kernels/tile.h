@@ -65,9 +65,9 @@ RT_TILE_BLOCK(rt_tile_1_narrow, 1, 1)
 
 /* C[rows, columns] (+)= A[rows, depth] B[depth, columns]; columns is a multiple of RT_LANES; A may have any strides.
  * Order: each element of C is one sum, in the order of depth. */
-RT_INLINE void rt_tile_product(int64_t rows, int64_t columns, int64_t depth, const float *a, int64_t a_row,
-                               int64_t a_column, const float *b, int64_t b_row, float *c, int64_t c_row,
-                               bool accumulate)
+RT_OUTLINE void rt_tile_product(int64_t rows, int64_t columns, int64_t depth, const float *a, int64_t a_row,
+                                int64_t a_column, const float *b, int64_t b_row, float *c, int64_t c_row,
+                                bool accumulate)
 {
     for (int64_t j = 0; j < columns;) {
         const bool wide = columns - j >= RT_WIDE * RT_LANES;

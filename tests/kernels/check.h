@@ -6,7 +6,19 @@
 #ifndef MPC_TESTS_KERNELS_CHECK_H
 #define MPC_TESTS_KERNELS_CHECK_H
 
-#include "kernels/kernels.h"
+#include "kernels/activation.h"
+#include "kernels/attend.h"
+#include "kernels/attend_bias.h"
+#include "kernels/attend_grad.h"
+#include "kernels/copy.h"
+#include "kernels/cumulative.h"
+#include "kernels/element.h"
+#include "kernels/experts.h"
+#include "kernels/gather.h"
+#include "kernels/integer.h"
+#include "kernels/narrow.h"
+#include "kernels/random.h"
+#include "kernels/rope.h"
 
 #include <omp.h>
 #include <stdarg.h>

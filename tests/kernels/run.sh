@@ -21,12 +21,31 @@ one() # NAME
         "$built/test_$1" && { [ "$1" != product ] || MPC_EMULATE_BF16=1 "$built/test_$1"; }
 }
 
+# Attention as trainers for other processors of this kind have it.
+level() # MARCH
+{
+    # shellcheck disable=SC2086
+    ${CC:-gcc} $FLAGS -O1 "-march=$1" ${EXTRA_CFLAGS:-} tests/kernels/test_attend.c -o "$built/attend_$1" -lm &&
+        "$built/attend_$1"
+}
+
 names=${*:-element rows tile attend product}
+levels=
+case " $names " in *" attend "*)
+    case $(uname -m):$(${CC:-gcc} -march=native -dM -E - </dev/null) in
+    x86_64:*__AVX512VL__*) levels='x86-64 x86-64-v3' ;;
+    x86_64:*__AVX2__*) levels='x86-64' ;;
+    esac
+    ;;
+esac
 for name in $names; do
     one "$name" >"$built/$name.log" 2>&1 || touch "$built/$name.failed" &
 done
+for level in $levels; do
+    level "$level" >"$built/$level.log" 2>&1 || touch "$built/$level.failed" &
+done
 wait
-for name in $names; do
+for name in $names $levels; do
     cat "$built/$name.log"
 done
 ! ls "$built"/*.failed >/dev/null 2>&1
