@@ -11,6 +11,6 @@ FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused
 mkdir -p "$BUILD"
 objects=$(BUILD=${BUILD%/*} sh tests/objects.sh ir codegen)
 # shellcheck disable=SC2086
-$CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" "-DMPC_RUNTIME=\"$PWD/${BUILD%/*}/libmpcrt.a\"" tests/codegen/execute.c $objects -o "$BUILD/execute" -ldl -lm
+$CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" "-DMPC_LIBRARY=\"$PWD/${BUILD%/*}/runtime/kernels/library.*.o\"" tests/codegen/execute.c $objects -o "$BUILD/execute" -ldl -lm
 # shellcheck disable=SC2086
 $CC $FLAGS tests/codegen/test_fill.c $objects -o "$BUILD/test_fill" -lcmocka -lm

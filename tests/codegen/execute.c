@@ -261,7 +261,7 @@ static void *build_library(Module *m, const char *directory)
     fclose(out);
     char *command = arena_text(
         &m->arena, "%s -std=gnu17 -shared -fPIC -fopenmp -Wall -Wextra -Werror %s -I%s -o %s %s %s -lm", cc ? cc : "cc",
-        flags ? flags : "-O3 -march=native -fno-math-errno -fno-trapping-math", MPC_ROOT, library, source, MPC_RUNTIME);
+        flags ? flags : "-O3 -march=native -fno-math-errno -fno-trapping-math", MPC_ROOT, library, source, MPC_LIBRARY);
     if (m->diags->errors || system(command) != 0)
         return NULL;
     return dlopen(library, RTLD_NOW);
