@@ -29,7 +29,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps hf tensorboard bridges check check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help
+.PHONY: all deps hf tensorboard bridges onednn3 check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help
 
 all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -37,9 +37,11 @@ help:
 	@echo 'make            build mpc and the runtime into $(BUILD)/'
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
+	@echo 'make check-all  the same, and what takes minutes more: other libraries, compilers, processors'
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
 	@echo 'make bridges    install tokenizers' libraries and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'
 	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
+	@echo 'make onednn3    install oneDNN 3.2 into $(BUILD)/onednn3, for make check-all'
 	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
 	@echo 'make fuzz-models  try random models against PyTorch (SECONDS=3600 SEED=0); failures go to $(BUILD)/random/'
@@ -64,6 +66,10 @@ bridges:
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf
 	$(BUILD)/hf/bin/pip install -q torch transformers pytest pytest-xdist
+
+onednn3:
+	/usr/bin/python3 -m venv $(BUILD)/onednn3
+	$(BUILD)/onednn3/bin/pip install -q onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
 
 # Checksums of checkpoints are the runtime's.
 $(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o $(BUILD)/runtime/store/partial.o
@@ -129,6 +135,11 @@ check:
 	@sh tests/deps.sh
 	@$(MAKE) --no-print-directory -j2 all
 	@sh tests/run.sh
+
+# Groups see ALL.
+check-all:
+	@[ -f $(BUILD)/onednn3/include/dnnl.h ] || $(MAKE) --no-print-directory onednn3
+	@ALL=1 $(MAKE) --no-print-directory check
 
 # The default seed changes daily.
 fuzz-models:

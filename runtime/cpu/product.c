@@ -15,8 +15,8 @@
 
 #include "device.h"
 #include "kernels/element.h"
+#include "onednn.h"
 
-#include <dnnl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,14 +169,16 @@ static int64_t split_size(const Product *p) { return p->by_rows ? p->shape.m : p
 
 /* --- Creation ------------------------------------------------------------------------------ */
 
-static void describe_operand(dnnl_memory_desc_t *md, const RtProductShape *s, const Matrix *x)
+static dnnl_memory_t create_operand(struct RtProducts *all, const RtProductShape *s, const Matrix *x)
 {
     const dnnl_dims_t dims = { x->count, x->rows, x->columns };
     const dnnl_dims_t strides = { x->batch ? x->batch : x->rows * x->columns, x->row, x->column };
     const int skip = s->batch > 1 ? 0 : 1;
-    check(dnnl_memory_desc_init_by_strides(md, 3 - skip, dims + skip, x->type == RT_BF16 ? dnnl_bf16 : dnnl_f32,
-                                           strides + skip),
+    dnnl_memory_t memory;
+    check(rt_dnnl_memory(&memory, all->engine, 3 - skip, dims + skip, x->type == RT_BF16 ? dnnl_bf16 : dnnl_f32,
+                         strides + skip),
           "describe memory", s);
+    return memory;
 }
 
 static dnnl_post_ops_t after_product(const RtProductShape *s)
@@ -187,40 +189,38 @@ static dnnl_post_ops_t after_product(const RtProductShape *s)
     dnnl_post_ops_t after;
     check(dnnl_post_ops_create(&after), "set attributes", s);
     if (s->accumulate)
-        check(dnnl_post_ops_append_sum(after, 1.0f), "add to the result", s);
+        check(rt_dnnl_append_sum(after), "add to the result", s);
     if (s->activation)
-        check(dnnl_post_ops_append_eltwise(after, 1.0f, function[s->activation], 0.0f, 0.0f), "apply an activation", s);
+        check(rt_dnnl_append_eltwise(after, function[s->activation]), "apply an activation", s);
     return after;
 }
 
 static dnnl_primitive_desc_t describe_product(struct RtProducts *all, const RtProductShape *s,
-                                              const dnnl_memory_desc_t md[])
+                                              const dnnl_memory_t operand[])
 {
-    dnnl_matmul_desc_t desc;
     dnnl_primitive_attr_t attributes;
-    dnnl_primitive_desc_t primitive_desc;
-    check(dnnl_matmul_desc_init(&desc, &md[A], &md[B], s->has_bias ? &md[BIAS] : NULL, &md[C]), "describe it", s);
+    dnnl_primitive_desc_t matmul;
     check(dnnl_primitive_attr_create(&attributes), "set attributes", s);
     check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "set attributes", s);
     dnnl_post_ops_t after = after_product(s);
     check(dnnl_primitive_attr_set_post_ops(attributes, after), "set attributes", s);
     dnnl_post_ops_destroy(after);
-    check(dnnl_primitive_desc_create(&primitive_desc, &desc, attributes, all->engine, NULL), "find a kernel", s);
+    check(rt_dnnl_matmul(&matmul, all->engine, operand[A], operand[B], s->has_bias ? operand[BIAS] : NULL, operand[C],
+                         attributes),
+          "find a kernel", s);
     dnnl_primitive_attr_destroy(attributes);
-    return primitive_desc;
+    return matmul;
 }
 
 static Call create_call(struct RtProducts *all, const Product *p, const RtProductShape *s)
 {
     Call call = { 0 };
-    dnnl_memory_desc_t md[OPERANDS];
     for (int i = 0; i < operand_count(s); i++) {
         const Matrix own = matrix_of(p, s, i), x = p->converted ? copy_of(own) : own;
-        describe_operand(&md[i], s, &x);
-        check(dnnl_memory_create(&call.memory[i], &md[i], all->engine, DNNL_MEMORY_NONE), "describe memory", s);
+        call.memory[i] = create_operand(all, s, &x);
     }
-    dnnl_primitive_desc_t desc = describe_product(all, s, md);
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    dnnl_primitive_desc_t desc = describe_product(all, s, call.memory);
+    const RtDnnlLayout scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const char *kernel = "";
     check(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &kernel), "name its kernel", s);
     call.is_slow = strncmp(kernel, "ref", 3) == 0;

@@ -15,7 +15,7 @@ fi
 one() # NAME
 {
     sources=tests/kernels/test_$1.c
-    [ "$1" != product ] || sources="$sources runtime/cpu/product.c runtime/cpu/counted.c runtime/cpu/peak.c runtime/error.c"
+    [ "$1" != product ] || sources="$sources runtime/cpu/product.c runtime/cpu/onednn.c runtime/cpu/counted.c runtime/cpu/peak.c runtime/error.c"
     # shellcheck disable=SC2086
     ${CC:-gcc} $FLAGS ${EXTRA_CFLAGS:-} $sources -o "$built/test_$1" -ldnnl -lm &&
         "$built/test_$1" && { [ "$1" != product ] || MPC_EMULATE_BF16=1 "$built/test_$1"; }

@@ -1,0 +1,75 @@
+/* onednn.c -- the calls of oneDNN that versions 2 and 3 spell differently.
+ *
+ * In version 2 a description of memory is a structure, and an operation is described before a primitive of it; in
+ * version 3 descriptions of memory are objects, and primitives are described directly.  Both give the description of an
+ * existing memory, so that callers pass memories. */
+#include "onednn.h"
+
+#include <stddef.h>
+
+static RtDnnlLayout layout_of(dnnl_memory_t memory)
+{
+    RtDnnlLayout layout = NULL;
+    if (memory)
+        dnnl_memory_get_memory_desc(memory, &layout); /* fails for NULL only */
+    return layout;
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+
+dnnl_status_t rt_dnnl_memory(dnnl_memory_t *memory, dnnl_engine_t engine, int rank, const dnnl_dims_t dims,
+                             dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    dnnl_memory_desc_t layout;
+    dnnl_status_t status = dnnl_memory_desc_create_with_strides(&layout, rank, dims, type, strides);
+    if (status != dnnl_success)
+        return status;
+    status = dnnl_memory_create(memory, layout, engine, DNNL_MEMORY_NONE);
+    dnnl_memory_desc_destroy(layout);
+    return status;
+}
+
+dnnl_status_t rt_dnnl_append_sum(dnnl_post_ops_t after)
+{
+    return dnnl_post_ops_append_sum(after, 1.0f, 0, dnnl_data_type_undef);
+}
+
+dnnl_status_t rt_dnnl_append_eltwise(dnnl_post_ops_t after, dnnl_alg_kind_t function)
+{
+    return dnnl_post_ops_append_eltwise(after, function, 0.0f, 0.0f);
+}
+
+dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, dnnl_engine_t engine, dnnl_memory_t a, dnnl_memory_t b,
+                             dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes)
+{
+    return dnnl_matmul_primitive_desc_create(matmul, engine, layout_of(a), layout_of(b), layout_of(bias), layout_of(c),
+                                             attributes);
+}
+
+#else
+
+dnnl_status_t rt_dnnl_memory(dnnl_memory_t *memory, dnnl_engine_t engine, int rank, const dnnl_dims_t dims,
+                             dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    dnnl_memory_desc_t layout;
+    const dnnl_status_t status = dnnl_memory_desc_init_by_strides(&layout, rank, dims, type, strides);
+    return status == dnnl_success ? dnnl_memory_create(memory, &layout, engine, DNNL_MEMORY_NONE) : status;
+}
+
+dnnl_status_t rt_dnnl_append_sum(dnnl_post_ops_t after) { return dnnl_post_ops_append_sum(after, 1.0f); }
+
+dnnl_status_t rt_dnnl_append_eltwise(dnnl_post_ops_t after, dnnl_alg_kind_t function)
+{
+    return dnnl_post_ops_append_eltwise(after, 1.0f, function, 0.0f, 0.0f);
+}
+
+dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, dnnl_engine_t engine, dnnl_memory_t a, dnnl_memory_t b,
+                             dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes)
+{
+    dnnl_matmul_desc_t product;
+    const dnnl_status_t status =
+        dnnl_matmul_desc_init(&product, layout_of(a), layout_of(b), layout_of(bias), layout_of(c));
+    return status == dnnl_success ? dnnl_primitive_desc_create(matmul, &product, attributes, engine, NULL) : status;
+}
+
+#endif
