@@ -13,13 +13,18 @@ COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c cod
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
-RUNTIME   = $(filter-out runtime/cuda/% runtime/kernels/%,$(wildcard runtime/*.c runtime/*/*.c))
+RUNTIME   = $(filter-out runtime/cuda/% runtime/kernels/% $(if $(filter no,$(MPI)),runtime/net/comm_mpi.c),$(wildcard runtime/*.c runtime/*/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
 
 # Kernels that trainers link, for each level of vectors (runtime/kernels/library.h): -march of a level, `base`: none.
 LEVELS = base $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),x86-64-v3 x86-64-v4)
 LIBRARY_FLAGS ?= -O3
 KERNEL_OBJECTS = $(LEVELS:%=$(BUILD)/runtime/kernels/library.%.o)
+
+# Without MPI (MPI=no, or no $(MPICC) is found) trainers of several ranks have TCP alone.  mpi.flags has what trainers with
+# MPI are linked with: nothing, if the runtime was built without.  That stays so until MPI or MPICC is given.
+MPI       ?= $(if $(if $(wildcard $(BUILD)/mpi.flags),$(file <$(BUILD)/mpi.flags),$(shell command -v $(MPICC))),yes,no)
+MPI_GIVEN  = $(filter command environment,$(origin MPI) $(origin MPICC))
 
 # The location of CUDA; without it, the runtime for GPUs is not built.  A trainer for GPUs has cuda/ instead of cpu/,
 # and no MPI.
@@ -29,12 +34,15 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps hf tensorboard bridges onednn3 check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help
+.PHONY: all deps hf tensorboard bridges onednn3 check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
 
-all: $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
+all: $(if $(filter no,$(MPI)),$(if $(filter file,$(origin MPI)),without-mpi)) $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
+
+without-mpi:
+	@echo 'without MPI: trainers of several ranks need --comm=tcp (where there is an mpicc: make MPI=yes; no note: make MPI=no)'
 
 help:
-	@echo 'make            build mpc and the runtime into $(BUILD)/'
+	@echo 'make            build mpc and the runtime into $(BUILD)/ (MPI=no: without MPI; MPICC=mpicc.mpich: with another)'
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
 	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
 	@echo 'make check-all  the same, and what takes minutes more: other libraries, compilers, processors'
@@ -75,7 +83,11 @@ onednn3:
 $(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o $(BUILD)/runtime/store/partial.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lm
 
-$(BUILD)/libmpcrt.a: $(RT_OBJECTS) $(KERNEL_OBJECTS)
+$(BUILD)/mpi.flags $(BUILD)/mpi.compile &: $(if $(MPI_GIVEN),always)
+	@mkdir -p $(@D)
+	@sh runtime/net/mpi_flags.sh $(@D) $(if $(filter yes,$(MPI)),'$(MPICC)')
+
+$(BUILD)/libmpcrt.a: $(RT_OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/mpi.flags
 	rm -f $@
 	ar rcs $@ $^
 
@@ -108,10 +120,9 @@ $(BUILD)/gen/optimizers.h: codegen/text/embed.sh $(OPTIMIZERS)
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
 
-# The wrapper locates MPI; the compiler is $(CC).
-$(BUILD)/runtime/net/comm_mpi.o: runtime/net/comm_mpi.c
+$(BUILD)/runtime/net/comm_mpi.o: runtime/net/comm_mpi.c $(BUILD)/mpi.compile
 	@mkdir -p $(@D)
-	OMPI_CC="$(CC)" MPICH_CC="$(CC)" $(MPICC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -c -o $@ $<
+	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) $$(cat $(BUILD)/mpi.compile) -c -o $@ $<
 
 $(BUILD)/runtime/cuda/kernels.o: $(BUILD)/gen/kernels_header.cu
 $(BUILD)/runtime/cuda/%.o: runtime/cuda/%.c
@@ -174,7 +185,7 @@ install: all
 	install -d $(TO)/bin $(TO)/lib/mpc/include/kernels $(TO)/share/man/man1 \
 	    $(TO)/share/bash-completion/completions $(TO)/share/mpc/examples/maps
 	install $(BUILD)/mpc $(TO)/bin/mpc
-	install -m 644 $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(TO)/lib/mpc/
+	install -m 644 $(BUILD)/libmpcrt.a $(BUILD)/mpi.flags $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(TO)/lib/mpc/
 	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(TO)/lib/mpc/include/
 	install -m 644 runtime/kernels/*.h $(TO)/lib/mpc/include/kernels/
 	install -d $(TO)/lib/mpc/include/cuda/nvrtc

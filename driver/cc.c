@@ -23,8 +23,10 @@ static const char *folder_of_mpc(Run *run)
     return arena_text(&run->arena, "%s", path);
 }
 
-static bool is_runtime(Run *run, const Runtime *runtime)
+static bool is_runtime(Run *run, Runtime *runtime)
 {
+    const int folder = (int)(strrchr(runtime->library, '/') - runtime->library);
+    runtime->mpi = arena_text(&run->arena, "%.*s/mpi.flags", folder, runtime->library);
     return access(runtime->library, R_OK) == 0 &&
            access(arena_text(&run->arena, "%s/rt.h", runtime->headers), R_OK) == 0;
 }
@@ -109,8 +111,20 @@ static bool add_words(Run *run, Words *words, const char *what, const char *text
     return !open || run_failed(run, "%s: a quote is not closed: %s", what, text);
 }
 
+static bool add_mpi(Run *run, Words *words, const Runtime *runtime)
+{
+    const char *why;
+    const Source *flags = read_text(run, runtime->mpi, &why);
+    if (!flags || flags->text[strspn(flags->text, " \n")] == '\0')
+        return run_failed(run,
+                          "the runtime %s was built without MPI: give --comm=tcp, whose ranks need none, or build mpc "
+                          "where there is an MPI (make MPI=yes MPICC=...)",
+                          runtime->library);
+    return add_words(run, words, runtime->mpi, flags->text);
+}
+
 /* Of CUDA only the run-time library is linked, as an archive: a trainer also starts on a machine without CUDA. */
-static bool add_libraries(Run *run, Words *words, bool needs_mpi)
+static bool add_libraries(Run *run, Words *words, const Runtime *runtime, bool needs_mpi)
 {
     bool cuda = is_cuda(run->options);
     if (cuda) {
@@ -123,9 +137,7 @@ static bool add_libraries(Run *run, Words *words, bool needs_mpi)
     }
     for (const char *const *library = cuda ? cuda_libraries : libraries; *library; library++)
         add_word(words, *library);
-    if (needs_mpi)
-        add_word(words, "-lmpi");
-    return true;
+    return !needs_mpi || add_mpi(run, words, runtime);
 }
 
 const char **cc_command(Run *run, const Runtime *runtime, const char *program, bool needs_mpi)
@@ -150,7 +162,7 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *program, b
     add_word(&words, program);
     add_word(&words, arena_text(&run->arena, "%s/trainer.c", o->output));
     add_word(&words, runtime->library);
-    if (!add_libraries(run, &words, needs_mpi))
+    if (!add_libraries(run, &words, runtime, needs_mpi))
         return NULL;
     return words.at;
 }

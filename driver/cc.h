@@ -8,13 +8,14 @@
 typedef struct {
     const char *library; /* libmpcrt.a; for GPUs libmpcrt_cuda.a */
     const char *headers; /* the folder of rt.h */
+    const char *mpi;     /* a file: the linker's flags of the MPI with which it was built; empty, if with none */
 } Runtime;
 
 /* $MPC_RUNTIME, else next to mpc in its build tree, else the installed one.  False after reporting what is missing. */
 bool find_runtime(Run *run, Runtime *runtime);
 
 /* The NULL-terminated command that compiles OUT/trainer.c into `program`.  NULL after an error: CUDA's libraries are
- * missing. */
+ * missing, or the runtime has no MPI. */
 const char **cc_command(Run *run, const Runtime *runtime, const char *program, bool needs_mpi);
 
 /* Its words, separated by spaces. */

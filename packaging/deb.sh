@@ -23,6 +23,13 @@ mkdir "$stage/debian"
 printf 'Source: mpc\n\nPackage: mpc\nArchitecture: any\n' >"$stage/debian/control"
 libraries=$(cd "$stage" && dpkg-shlibdeps -O "$mpc" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
 
+# Trainers over TCP need no MPI.
+case $(cat "$build/mpi.flags") in
+*-lmpich*) mpi='libmpich-dev, mpich' ;;
+*-lmpi*) mpi='libopenmpi-dev, openmpi-bin' ;;
+*) mpi= ;;
+esac
+
 mkdir "$stage/root/DEBIAN"
 cat >"$stage/root/DEBIAN/control" <<END
 Package: mpc
@@ -30,8 +37,9 @@ Version: $version
 Architecture: $arch
 Maintainer: mpc's developers <mpc@localhost>
 Installed-Size: $(du -sk "$stage/root" | cut -f1)
-Depends: $libraries, gcc, libc6-dev, libdnnl-dev, libcjson-dev, libopenmpi-dev, openmpi-bin
-Section: science
+Depends: $libraries, gcc, libc6-dev, libdnnl-dev, libcjson-dev
+${mpi:+Recommends: $mpi
+}Section: science
 Priority: optional
 Description: compiler from model descriptions to distributed trainers
  mpc compiles a model, written with named dims in a small language, into a

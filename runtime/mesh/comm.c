@@ -166,6 +166,25 @@ static char *mesh_text(const RtProgram *program)
     return text;
 }
 
+/* The variable in which a launcher tells its number of processes, if that is more than one; NULL: none does. */
+static const char *find_launched(void)
+{
+    static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS" };
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *size = getenv(sizes[i]);
+        if (size && atoi(size) > 1)
+            return sizes[i];
+    }
+    return NULL;
+}
+
+static const char *why_alone(void)
+{
+    const char *launched = find_launched();
+    return launched ? rt_text("runs (%s is %s, so a launcher of another MPI started it?)", launched, getenv(launched))
+                    : "runs (was it started without a launcher?)";
+}
+
 static void check_ranks(const Rt *rt, const char *command)
 {
     const char *launcher = rt->program->comm->takes_place ? "torchrun --no_python --nproc_per_node=" : "mpirun -n ";
@@ -175,21 +194,18 @@ static void check_ranks(const Rt *rt, const char *command)
     if (rt->ranks != wanted)
         rt_fail("%s was compiled for %d ranks (%s), but %d %s: start it with '%s%d %s ...', or compile it for another "
                 "mesh",
-                command, wanted, mesh_text(rt->program), rt->ranks,
-                rt->ranks == 1 ? "runs (was it started without a launcher?)" : "run", launcher, wanted, command);
+                command, wanted, mesh_text(rt->program), rt->ranks, rt->ranks == 1 ? why_alone() : "run", launcher,
+                wanted, command);
 }
 
 /* Rejects a launcher that starts several processes of a one-rank program: each would train the same. */
 static void check_alone(const char *command)
 {
-    static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_STEP_NUM_TASKS" };
-    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const char *size = getenv(sizes[i]);
-        if (size && atoi(size) > 1)
-            rt_fail("%s was compiled for one rank, but %d were started (%s): start one, or compile it for a mesh (mpc "
-                    "compile --mesh ...); for independent runs unset %s",
-                    command, atoi(size), sizes[i], sizes[i]);
-    }
+    const char *size = find_launched();
+    if (size)
+        rt_fail("%s was compiled for one rank, but %d were started (%s): start one, or compile it for a mesh (mpc "
+                "compile --mesh ...); for independent runs unset %s",
+                command, atoi(getenv(size)), size, size);
 }
 
 /* Of stacks of which stages have different numbers of copies: this rank's. */

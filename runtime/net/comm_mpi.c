@@ -22,6 +22,7 @@ struct RtChannel {
     MPI_Comm comm;
     int own, count;
     MPI_Request *request; /* of the present exchange */
+    MPI_Status *status;   /* not read: gcc takes MPICH's MPI_STATUSES_IGNORE for an array that is too short */
     int *from;            /* sender of a receive; -1: a send */
     int requests, room;
 };
@@ -103,8 +104,9 @@ static MPI_Request *add_request(RtChannel *channel, int from)
     if (channel->requests == channel->room) {
         channel->room = channel->room ? 2 * channel->room : 2 * channel->count;
         channel->request = realloc(channel->request, (size_t)channel->room * sizeof *channel->request);
+        channel->status = realloc(channel->status, (size_t)channel->room * sizeof *channel->status);
         channel->from = realloc(channel->from, (size_t)channel->room * sizeof *channel->from);
-        if (!channel->request || !channel->from) {
+        if (!channel->request || !channel->status || !channel->from) {
             pthread_mutex_unlock(&lock);
             rt_fail("out of memory: cannot note %d messages", channel->room);
         }
@@ -151,7 +153,7 @@ static bool is_done(RtChannel *channel)
 {
     int done;
     pthread_mutex_lock(&lock);
-    check(MPI_Testall(channel->requests, channel->request, &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+    check(MPI_Testall(channel->requests, channel->request, &done, channel->status), "MPI_Testall");
     pthread_mutex_unlock(&lock);
     return done;
 }

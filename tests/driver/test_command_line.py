@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import MPC, ROOT
+from conftest import MPC, ROOT, RUNTIME
 
 COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
 
@@ -234,6 +234,21 @@ def test_missing_runtime(mpc):
     assert "MPC_RUNTIME=/nowhere: there is no libmpcrt.a and include/rt.h in it" in done.stderr
 
 
+def test_a_runtime_without_mpi(mpc, tmp_path):
+    """One rank and TCP need none; --comm=mpi says what to do."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    (runtime / "include").symlink_to(RUNTIME)
+    (runtime / "libmpcrt.a").symlink_to(MPC.parent / "libmpcrt.a")
+    for flags in (None, "\n"):
+        if flags:
+            (runtime / "mpi.flags").write_text(flags)
+        words = ["compile", "tiny.mdl", "-o", "out", "--mesh=dp=2", "--cflags=-O0"]
+        said = mpc(*words, status=1, MPC_RUNTIME=str(runtime)).stderr
+        assert f"the runtime {runtime}/libmpcrt.a was built without MPI: give --comm=tcp, whose ranks need none, or build" in said
+        mpc(*words, "--comm=tcp", MPC_RUNTIME=str(runtime))
+
+
 # --- Each option has an effect: one of these a row of the help ------------------------------------------------
 
 def setting(mpc, name, *words):
@@ -258,7 +273,8 @@ def links_no_mpi(mpc):
     assert (mpc.directory / "out/trainer.c").read_text().count("    .comm = &rt_tcp,\n") == 1
     assert "next: mpirun -n 2 ./out/trainer " in said["mpi"]
     assert "next: torchrun --no_python --nproc_per_node=2 ./out/trainer " in said["tcp"]
-    return " -lmpi\n" in said["mpi"] and "mpi" not in said["tcp"]
+    flags = (MPC.parent / "mpi.flags").read_text()
+    return f" {flags}" in said["mpi"] and "-lm\n" in said["tcp"]
 
 
 def compile_effect(option, mpc):

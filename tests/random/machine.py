@@ -75,7 +75,8 @@ class Tools:
         self.has_sanitized = True
         runtime = self.shared / "runtime"
         runtime.mkdir(exist_ok=True)
-        for name, target in (("include", self.source / "runtime"), ("libmpcrt.a", self.sanitized / "libmpcrt.a")):
+        for name, target in (("include", self.source / "runtime"), ("libmpcrt.a", self.sanitized / "libmpcrt.a"),
+                             ("mpi.flags", self.sanitized / "mpi.flags")):
             (runtime / name).unlink(missing_ok=True)
             (runtime / name).symlink_to(target)
 

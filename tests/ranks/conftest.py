@@ -44,7 +44,7 @@ QUIET = {"CC": f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1", "OMP_WAIT_
 
 
 def mpirun(ranks, *command):
-    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks, *command]
+    return [*os.environ.get("MPIRUN", "mpirun --oversubscribe --bind-to none").split(), "-n", ranks, *command]
 
 
 def free_port():

@@ -1,4 +1,5 @@
 """Collectives alone: every kind, type and shape, against what each is for."""
+import os
 import shlex
 
 import pytest
@@ -20,7 +21,7 @@ def program(tmp_path_factory):
             path = tmp_path_factory.mktemp("collectives") / "collectives"
             runtime = ROOT / "runtime"
             sources = [runtime / f"{name}.c" for name in SOURCES + TRANSPORT[comm]]
-            start(["mpicc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+            start([os.environ.get("MPICC", "mpicc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
                    "-Wno-unused-parameter", f"-I{runtime}", f"-DCOMM=rt_{comm}", *shlex.split(EXTRA), *flags,
                    ROOT / "tests/ranks/collectives.c", *sources, "-o", path, "-lcjson", "-lm", "-lpthread"], path.parent)
             made[comm, *flags] = path
