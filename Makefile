@@ -34,7 +34,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps hf tensorboard bridges onednn3 check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
+.PHONY: all deps hf tensorboard bridges clang-format onednn3 check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
 
 all: $(if $(filter no,$(MPI)),$(if $(filter file,$(origin MPI)),without-mpi)) $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -49,6 +49,7 @@ help:
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
 	@echo 'make bridges    install tokenizers' libraries and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'
 	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
+	@echo 'make clang-format  install clang-format 14 into $(BUILD)/clang-format, where the distribution has another'
 	@echo 'make onednn3    install oneDNN 3.2 into $(BUILD)/onednn3, for make check-all'
 	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
@@ -74,6 +75,10 @@ bridges:
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf
 	$(BUILD)/hf/bin/pip install -q torch transformers pytest pytest-xdist
+
+clang-format:
+	/usr/bin/python3 -m venv $(BUILD)/clang-format
+	$(BUILD)/clang-format/bin/pip install -q clang-format==14.0.6
 
 onednn3:
 	/usr/bin/python3 -m venv $(BUILD)/onednn3
@@ -206,7 +211,7 @@ uninstall:
 	    $(TO)/share/bash-completion/completions/mpc
 
 # Templates are not valid C, and golden files are output of mpc.
-FORMAT ?= clang-format-14 -i
+FORMAT ?= sh tests/clang_format.sh -i
 SOURCES = $(shell find ir frontend passes codegen driver runtime tests bench -name '*.[ch]' -o -name '*.cuh' | \
             grep -v -e /templates/ -e /golden/)
 format:

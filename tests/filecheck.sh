@@ -2,7 +2,8 @@
 # filecheck.sh FILE... -- runs the RUN lines of IR and model files; %s is the file, mpc and FileCheck are found.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
-PATH="${BUILD:-$root/build}:/usr/lib/llvm-14/bin:$PATH"
+PATH="${BUILD:-$root/build}:$PATH"
+command -v FileCheck >/dev/null || PATH="$PATH:$(dirname "$(ls /usr/lib/llvm-*/bin/FileCheck | tail -n 1)")" # any version
 failed=0 count=0
 for file; do
     runs=$(sed -n 's/^# RUN: *//p' "$file")

@@ -4,9 +4,9 @@ set -eu
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 make -s -j2 BUILD="$out/gcc" CC=gcc EXTRA_CFLAGS='-Werror -Wshadow=local' CFLAGS=-O1 LIBRARY_FLAGS=-O1 all
-make -s -j2 BUILD="$out/clang" CC=clang-14 EXTRA_CFLAGS=-Werror CFLAGS=-O1 LIBRARY_FLAGS=-O1 all
+make -s -j2 BUILD="$out/clang" CC=clang EXTRA_CFLAGS=-Werror CFLAGS=-O1 LIBRARY_FLAGS=-O1 all
 
-make -s format FORMAT='clang-format-14 --dry-run -Werror'
+make -s format FORMAT='sh tests/clang_format.sh --dry-run -Werror'
 
 # Dependencies point down, without cycles.
 /usr/bin/python3 tests/build/arrows.py

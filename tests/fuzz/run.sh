@@ -9,13 +9,13 @@ rm -f "$out"/*.failed
 flags='-O1 -g -DARENA_DEBUG -fno-sanitize-recover=undefined -fsanitize=address,undefined'
 parser=$(BUILD=$out sh tests/objects.sh ir frontend driver/format.c)
 # shellcheck disable=SC2086
-make -s -j2 BUILD="$out" CC=clang-14 CFLAGS="$flags,fuzzer-no-link" "$out/gen/grammar.o" "$out/gen/scan.o" $parser
+make -s -j2 BUILD="$out" CC=clang CFLAGS="$flags,fuzzer-no-link" "$out/gen/grammar.o" "$out/gen/scan.o" $parser
 link() # NAME OBJECT...
 {
     name=$1
     shift
     # shellcheck disable=SC2086
-    clang-14 -std=gnu17 -D_POSIX_C_SOURCE=200809L $flags,fuzzer -Iir -Ipasses -Ifrontend -Idriver "tests/fuzz/fuzz_$name.c" "$@" -lm -o "$out/fuzz_$name"
+    clang -std=gnu17 -D_POSIX_C_SOURCE=200809L $flags,fuzzer -Iir -Ipasses -Ifrontend -Idriver "tests/fuzz/fuzz_$name.c" "$@" -lm -o "$out/fuzz_$name"
 }
 # shellcheck disable=SC2046
 link mir $(BUILD=$out sh tests/objects.sh ir)
