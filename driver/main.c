@@ -58,11 +58,13 @@ static int flush_output(int status)
 }
 
 /* Arenas are freed and made again all the time: their memory stays with the process, since pages that come anew from
- * the system took a quarter of a verification's time. */
+ * the system took a quarter of a verification's time.  musl has no such settings. */
 static void keep_freed_memory(void)
 {
+#ifdef M_TRIM_THRESHOLD
     mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that malloc takes */
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
 }
 
 int main(int argc, char **argv)
