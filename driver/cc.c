@@ -151,8 +151,8 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *program, b
         return run_failed(run, "--cc: no C compiler is named"), NULL;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         add_word(&words, flags[i]);
-    if (!is_cuda(o)) /* a trainer for GPUs computes little on the processor, and may be for another machine */
-        add_word(&words, "-march=native");
+    if (*march_of(o))
+        add_word(&words, arena_text(&run->arena, "-march=%s", march_of(o)));
     if (!add_words(run, &words, "--cflags", o->cflags ? o->cflags : ""))
         return NULL;
     add_word(&words, arena_text(&run->arena, "-I%s", runtime->headers));

@@ -19,6 +19,9 @@
 /* GPUs exchange tensors through NCCL; a trainer for CUDA needs no MPI for the rest. */
 const char *comm_of(const Options *o) { return is_cuda(o) ? "tcp" : o->comm ? o->comm : "mpi"; }
 
+/* A trainer for GPUs computes little on the processor, and may be for another machine. */
+const char *march_of(const Options *o) { return o->march ? o->march : is_cuda(o) ? "" : "native"; }
+
 static bool is_tcp(const Options *o) { return strcmp(comm_of(o), "tcp") == 0; }
 
 /* --- The module ---------------------------------------------------------------------------- */

@@ -79,6 +79,7 @@ int usage_error(int command, const char *format, ...) __attribute__((format(prin
 
 /* The message transport. */
 const char *comm_of(const Options *options);
+const char *march_of(const Options *options); /* the processors of the trainer; "": any of this architecture */
 
 int find_command(const char *name); /* its index, or -1 */
 bool is_given(const Options *options, const OptionInfo *option);

@@ -83,6 +83,8 @@ static const char *default_text(const Options *options, const OptionInfo *option
         return "c";
     if (strcmp(option->field, "comm") == 0)
         return comm_of(options);
+    if (strcmp(option->field, "march") == 0)
+        return march_of(options);
     if (strcmp(option->field, "cc") == 0) {
         *from = compiler && *compiler ? "environment" : *from;
         return compiler && *compiler ? compiler : "cc";

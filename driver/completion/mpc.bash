@@ -9,7 +9,7 @@ _mpc()
     fi
     case ${COMP_WORDS[1]} in
     compile)
-        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --cflags= --verbose"
+        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --march= --cflags= --verbose"
         files='*.mdl'
         ;;
     check)

@@ -21,13 +21,28 @@
 #include <omp.h>
 #include <unistd.h>
 
-/* "tiny, compiled from tiny.mdl by mpc 0.1.0": the version is in the plan. */
+/* The value of an option of mpc; "" if the plan has none. */
+static const char *option_of_plan(const cJSON *plan, const char *name)
+{
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(plan, "options"))
+    {
+        const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "name"));
+        const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "value"));
+        if (own && value && !strcmp(own, name))
+            return value;
+    }
+    return "";
+}
+
+/* "tiny, compiled from tiny.mdl by mpc 0.1.0 with --march=native": version and option are in the plan. */
 static void print_version(const RtProgram *program)
 {
     cJSON *plan = cJSON_Parse(program->plan);
     const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(plan, "mpc"));
-    printf("%s, compiled from %s by mpc%s%s\n", program->name, program->source, version ? " " : "",
-           version ? version : "");
+    const char *march = option_of_plan(plan, "--march");
+    printf("%s, compiled from %s by mpc%s%s%s%s\n", program->name, program->source, version ? " " : "",
+           version ? version : "", *march ? " with --march=" : "", march);
     cJSON_Delete(plan);
 }
 

@@ -234,6 +234,15 @@ def test_missing_runtime(mpc):
     assert "MPC_RUNTIME=/nowhere: there is no libmpcrt.a and include/rt.h in it" in done.stderr
 
 
+@pytest.mark.parametrize("words, said", [([], "native"), (["--march=x86-64-v2"], "x86-64-v2")])
+def test_a_trainer_names_its_processors(mpc, words, said):
+    mpc("compile", "tiny.mdl", "-o", "out", "--cflags=-O0", *words)
+    version = subprocess.run([mpc.directory / "out/trainer", "--version"], capture_output=True, text=True).stdout
+    assert version == f"tiny, compiled from tiny.mdl by mpc 0.1.0 with --march={said}\n"
+    entry = next(entry for entry in json.loads((mpc.directory / "out/plan.json").read_text())["options"] if entry["name"] == "--march")
+    assert entry == {"name": "--march", "value": said, "from": "command line" if words else "default"}
+
+
 def test_a_runtime_without_mpi(mpc, tmp_path):
     """One rank and TCP need none; --comm=mpi says what to do."""
     runtime = tmp_path / "runtime"
@@ -309,6 +318,7 @@ def compile_effect(option, mpc):
         "time": lambda: re.search(r"^fuse +\d.* ms", compiled("-o", "out", "--no-cc", "--time").stderr, re.M),
         "no-cc": lambda: compiled("-o", "out", "--no-cc") and not (here / "out/trainer").exists(),
         "cc": lambda: compiled("-o", "out", "--cc=true") is None,
+        "march": lambda: " -march=x86-64-v2 " in compiled("-o", "out", "--cflags=-O0", "--march=x86-64-v2", "-v").stdout,
         "cflags": lambda: "-DTRIED -O0" in compiled("-o", "out", "--cflags=-DTRIED -O0", "-v").stdout,
         "verbose": lambda: re.search(r"train.batch +=", compiled("-o", "out", "--no-cc", "-v").stdout),
     }[option]
