@@ -34,7 +34,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps hf tensorboard bridges clang-format onednn3 check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
+.PHONY: all deps hf tensorboard bridges clang-format onednn3 aarch64-libraries check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
 
 all: $(if $(filter no,$(MPI)),$(if $(filter file,$(origin MPI)),without-mpi)) $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -51,6 +51,7 @@ help:
 	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
 	@echo 'make clang-format  install clang-format 14 into $(BUILD)/clang-format, where the distribution has another'
 	@echo 'make onednn3    install oneDNN 3.2 into $(BUILD)/onednn3, for make check-all'
+	@echo 'make aarch64-libraries  unpack those of Debian into $(BUILD)/aarch64, for make check-all'
 	@echo 'make check-gpu  pass the tests that need a GPU'
 	@echo 'make gpu-bundle   the same for a GPU machine without compilers, as a folder: out/gpu-bundle'
 	@echo 'make fuzz-models  try random models against PyTorch (SECONDS=3600 SEED=0); failures go to $(BUILD)/random/'
@@ -83,6 +84,9 @@ clang-format:
 onednn3:
 	/usr/bin/python3 -m venv $(BUILD)/onednn3
 	$(BUILD)/onednn3/bin/pip install -q onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
+
+aarch64-libraries:
+	sh tests/port/sysroot.sh $(BUILD)/aarch64 arm64 libc6-dev libgomp1 libdnnl-dev libcjson-dev libssl-dev
 
 # Checksums of checkpoints are the runtime's.
 $(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o $(BUILD)/runtime/store/partial.o
@@ -155,6 +159,7 @@ check:
 # Groups see ALL.
 check-all:
 	@[ -f $(BUILD)/onednn3/include/dnnl.h ] || $(MAKE) --no-print-directory onednn3
+	@[ -f $(BUILD)/aarch64/usr/include/dnnl.h ] || $(MAKE) --no-print-directory aarch64-libraries
 	@ALL=1 $(MAKE) --no-print-directory check
 
 # The default seed changes daily.
