@@ -98,7 +98,7 @@ $(BUILD)/mpi.flags $(BUILD)/mpi.compile &: $(if $(MPI_GIVEN),always)
 
 $(BUILD)/libmpcrt.a: $(RT_OBJECTS) $(KERNEL_OBJECTS) $(BUILD)/mpi.flags
 	rm -f $@
-	ar rcs $@ $^
+	ar rcs $@ $(RT_OBJECTS) $(KERNEL_OBJECTS)
 
 $(BUILD)/libmpcrt_cuda.a: $(GPU_OBJECTS)
 	rm -f $@
