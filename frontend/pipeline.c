@@ -189,18 +189,36 @@ static bool check_chunks(Layout *p, const Ast *ast, const Repeats *repeats)
     return !why;
 }
 
+/* Are there no more ranks and stages than a pipeline can have? */
+static bool check_stage_limits(Layout *p, const Ast *ast, const MeshAxis *axis)
+{
+    Lower *l = p->l;
+    const int chunks = p->pipeline.chunks;
+    const long long most = MAX_STAGES / chunks < MAX_STAGE_RANKS ? MAX_STAGES / chunks : MAX_STAGE_RANKS;
+    if (axis->size <= most)
+        return true;
+    const Where where = { .at = ast->init->loc, .help = arena_text(l->arena, "%s = %lld", axis->name, most) };
+    if (axis->size > MAX_STAGE_RANKS)
+        complain(l, where, "a pipeline has at most %d ranks: '%s' has %lld", MAX_STAGE_RANKS, axis->name,
+                 (long long)axis->size);
+    else
+        complain(l, where, "a pipeline has at most %d stages: %lld ranks with %d chunks have %lld", MAX_STAGES,
+                 (long long)axis->size, chunks, (long long)axis->size * chunks);
+    return false;
+}
+
 /* Can so many stages share the copies? */
 static bool check_copies(Layout *p, const Ast *ast, const Repeats *repeats, const MeshAxis *axis)
 {
     Lower *l = p->l;
     const int chunks = p->pipeline.chunks;
-    const int64_t most = MAX_STAGES < repeats->copies / chunks ? MAX_STAGES : repeats->copies / chunks;
+    const int64_t most = repeats->copies / chunks;
     if (splits_dims(l->m, axis)) {
         complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
                  "%s splits dims, too", axis->name);
         return false;
     }
-    if (!check_chunks(p, ast, repeats))
+    if (!check_chunks(p, ast, repeats) || !check_stage_limits(p, ast, axis))
         return false;
     if (axis->size <= most)
         return true;
@@ -218,7 +236,7 @@ static void split_repeats(Layout *p, const Repeats *repeats, const MeshAxis *axi
 {
     Module *m = p->l->m;
     const Parts *parts = &p->pipeline.parts;
-    int64_t copies[MAX_REPEATS], part[MAX_REPEATS][MAX_STAGES];
+    int64_t copies[MAX_REPEATS], part[MAX_REPEATS][MAX_STAGE_RANKS];
     for (int i = 0; i < repeats->count; i++)
         copies[i] = repeats->at[i]->copies;
     const bool is_known = parts->count && p->pipeline.chunks == 1;
@@ -432,7 +450,7 @@ static void check_stages(Layout *p, const Ast *ast)
         bad_parts(l, ast, example_of_parts(l, are_known ? repeats.copies : 1, 1),
                   arena_text(l->arena, "%s has one rank", axis->name));
     set_schedule(p, ast, axis);
-    if (are_known && axis && axis->size > 1)
+    if (p->pipeline.repeats)
         check_chunk_ends(p, ast, &repeats, (int)axis->size);
 }
 

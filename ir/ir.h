@@ -18,7 +18,8 @@ enum {
     MAX_AXES = 8,
     MAX_SPLIT = 4,
     MAX_NAMES = 8,
-    MAX_STAGES = 64,
+    MAX_STAGE_RANKS = 64, /* of a pipeline: sets of them have a bit for each */
+    MAX_STAGES = 256,     /* of all its ranks: each has as many as chunks */
     MAX_CHUNKS = 16,
     MAX_REPEATS = 8,
     MAX_ZIGZAG = 64

@@ -83,7 +83,7 @@ Stages stages_passed(const Module *m, const Op *loop)
     const Dim *dim = &loop->attrs.dims.dim[0];
     const int axis = dim->split.axis[0];
     const uint64_t said = ranks_with_part(m, dim);
-    return (Stages){ said ? said : ALL_STAGES >> (MAX_STAGES - m->axis_size[axis]), axis };
+    return (Stages){ said ? said : ALL_STAGES >> (MAX_STAGE_RANKS - m->axis_size[axis]), axis };
 }
 
 Stages end_stage(const Module *m, const Op *loop, bool last)
@@ -104,12 +104,12 @@ bool begins_chunk(const Module *m, const Op *before, const Op *loop)
     return runs_up(before) != runs_up(loop) || !same_stages(end_stage(m, before, true), end_stage(m, loop, false));
 }
 
-void cut_repeats(const int64_t *copies, int repeats, const int64_t *stage, int64_t part[][MAX_STAGES])
+void cut_repeats(const int64_t *copies, int repeats, const int64_t *stage, int64_t part[][MAX_STAGE_RANKS])
 {
     int at = 0;
     int64_t room = stage[0];
     for (int repeat = 0; repeat < repeats; repeat++) {
-        for (int i = 0; i < MAX_STAGES; i++)
+        for (int i = 0; i < MAX_STAGE_RANKS; i++)
             part[repeat][i] = i == at ? 0 : -1;
         for (int64_t left = copies[repeat]; left > 0;) {
             while (!room)

@@ -30,7 +30,7 @@ bool is_staged(const Module *m, const Func *f); /* do its types say on which sta
 /* The copies of each repeat on each stage, part[repeat][stage], if the stages have so many of all of them, one after
  * the other.  A repeat begins on the stage where the one before ends, with 0 copies if need be; -1: not on that stage.
  */
-void cut_repeats(const int64_t *copies, int repeats, const int64_t *stage, int64_t part[][MAX_STAGES]);
+void cut_repeats(const int64_t *copies, int repeats, const int64_t *stage, int64_t part[][MAX_STAGE_RANKS]);
 
 /* A sum of terms on different stages, which is pending over them. */
 bool adds_stages(const Op *op);

@@ -263,7 +263,7 @@ int64_t split_count(const Module *m, Split split)
 
 /* What "3+9" says: the number of parts, the first of them, their sum, the largest, and which are not "-". */
 typedef struct {
-    int64_t count, size[MAX_STAGES], sum, most;
+    int64_t count, size[MAX_STAGE_RANKS], sum, most;
     uint64_t ranks;
 } Parts;
 
@@ -274,11 +274,11 @@ static Parts read_parts(Name parts)
         int64_t size = 0;
         if (*text == '-')
             text++;
-        else if (p.count < MAX_STAGES)
+        else if (p.count < MAX_STAGE_RANKS)
             p.ranks |= UINT64_C(1) << p.count;
         for (; *text >= '0' && *text <= '9'; text++)
             size = size * 10 + (*text - '0');
-        if (p.count < MAX_STAGES)
+        if (p.count < MAX_STAGE_RANKS)
             p.size[p.count] = size;
         p.most = size > p.most ? size : p.most;
         p.sum += size;
@@ -336,7 +336,7 @@ static bool has_right_parts(const Module *m, const Dim *dim)
     const uint64_t gap =
         parts->ranks ? parts->ranks + (parts->ranks & -parts->ranks) : 0; /* a carry through the first run */
     return dim->split.count == 1 && !dim->zigzag && parts->count == split_count(m, dim->split) &&
-           parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_STAGES && !(parts->ranks & gap);
+           parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_STAGE_RANKS && !(parts->ranks & gap);
 }
 
 int64_t dealt_blocks(const Module *m, const Dim *dim) { return dim->zigzag * m->axis_size[dim->split.axis[0]]; }

@@ -196,7 +196,7 @@ static void write_pend(FuncText *t, const Op *op)
     const Value *y = result(op);
     const char *to = pointer_to(t, y), *bytes = own_bytes(t, &y->type), *before = "";
     Stages without = y->type.on.at ? y->type.on : (Stages){ ALL_STAGES, arg(op, 0)->type.on.axis };
-    without.at &= ALL_STAGES >> (MAX_STAGES - m->axis_size[without.axis]);
+    without.at &= ALL_STAGES >> (MAX_STAGE_RANKS - m->axis_size[without.axis]);
     char *text = "";
     for (int i = 0; i < op->args.count; i++) {
         const Stages own = arg(op, i)->type.on;

@@ -198,7 +198,7 @@ static void use_on_each(Uses *all, int64_t at, const int64_t bytes[], uint64_t o
 static void use_value(Uses *all, const Func *f, const Value *value)
 {
     const Module *m = all->kinds->m;
-    int64_t bytes[MAX_STAGES];
+    int64_t bytes[MAX_STAGE_RANKS];
     if (value->storage->base != IN_FRAME)
         return;
     find_spans(m, f, value, all->kinds->count, bytes);
@@ -210,7 +210,7 @@ void slot_bytes(const Module *m, const PipelineSlots *slots, int ring, int64_t b
     const int kinds = slots->schedule->ranks;
     const Func *micro = find_func(m, slots->loop->attrs.callee);
     const Values *all = &slots->ring[ring].call->results;
-    int64_t span[MAX_STAGES];
+    int64_t span[MAX_STAGE_RANKS];
     for (int kind = 0; kind < kinds; kind++)
         bytes[kind] = 0;
     for (int i = 0; i < all->count; i++) {
@@ -236,7 +236,7 @@ static void use_buffer(Uses *all, const Func *f, const Value *value, int64_t at)
 {
     const Module *m = all->kinds->m;
     const bool in_slices = is_used_in_slices(m, f, value);
-    int64_t bytes[MAX_STAGES];
+    int64_t bytes[MAX_STAGE_RANKS];
     for (int kind = 0; kind < all->kinds->count; kind++)
         bytes[kind] = in_slices ? part_bytes(m, &value->type, kind) : local_bytes(m, &value->type);
     use_on_each(all, at, bytes, stages_holding(m, value));
@@ -257,7 +257,7 @@ static void use_behind(Uses *all, const Func *f, const Op *op, const Func *calle
     }
     for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
         const Ring *ring = &all->slots->ring[i];
-        int64_t bytes[MAX_STAGES];
+        int64_t bytes[MAX_STAGE_RANKS];
         int most = 0;
         slot_bytes(m, all->slots, i, bytes);
         for (int kind = 0; kind < all->kinds->count; kind++)
@@ -278,7 +278,7 @@ static void use_beside(Uses *all, const Func *f, const Op *op)
         return;
     }
     const KindFrame *frame = kind_frame(all->kinds, callee);
-    int64_t bytes[MAX_STAGES];
+    int64_t bytes[MAX_STAGE_RANKS];
     for (int kind = 0; kind < all->kinds->count; kind++)
         bytes[kind] = place_on(frame, kind, frame->bytes);
     use_on_each(all, op->attrs.frame, bytes, stages_running(m, op));

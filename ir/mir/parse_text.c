@@ -264,7 +264,7 @@ static Stages read_stages(Parser *p)
     do {
         const int at = p->at;
         const int64_t stage = read_int(p);
-        if (!p->failed && (stage < 0 || stage >= p->module->axis_size[on.axis] || stage >= MAX_STAGES))
+        if (!p->failed && (stage < 0 || stage >= p->module->axis_size[on.axis] || stage >= MAX_STAGE_RANKS))
             fail(p, from(p, at), "the axis has no such stage");
         else
             on.at |= UINT64_C(1) << stage;

@@ -86,7 +86,7 @@ static char *put_stages(const Module *m, Stages on, char *end)
 {
     end = put(put(end, m->axis[on.axis]), "=");
     const char *before = "";
-    for (int stage = 0; stage < MAX_STAGES; stage++)
+    for (int stage = 0; stage < MAX_STAGE_RANKS; stage++)
         if (on.at >> stage & 1) {
             end += sprintf(end, "%s%d", before, stage);
             before = "+";

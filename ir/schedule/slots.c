@@ -142,8 +142,8 @@ static bool lives_as(const Lifetime *a, const Lifetime *b)
 
 /* The slots of each rank that were found last: many values live alike. */
 typedef struct {
-    Lifetime life[MAX_STAGES];
-    int slots[MAX_STAGES]; /* 0: not known */
+    Lifetime life[MAX_STAGE_RANKS];
+    int slots[MAX_STAGE_RANKS]; /* 0: not known */
 } Known;
 
 /* Adds a value of the frame to the ring of those with which it lies, or to a new one. */

@@ -138,7 +138,7 @@ static void weigh(Balance *b, const Func *f)
 typedef struct {
     ShardRule *rule[MAX_CHUNKS];
     int64_t copies[MAX_CHUNKS];
-    double beside[MAX_CHUNKS][MAX_STAGES];
+    double beside[MAX_CHUNKS][MAX_STAGE_RANKS];
     int count, ranks;
 } Chunks;
 
@@ -172,8 +172,8 @@ static int least_loaded(const Chunks *c, const double *load, const int64_t *room
 /* The copies of each rank in all chunks: one in each, at least. */
 static void share_totals(const Chunks *c, double copy, int64_t *total)
 {
-    double load[MAX_STAGES] = { 0 };
-    int64_t room[MAX_STAGES], left = 0;
+    double load[MAX_STAGE_RANKS] = { 0 };
+    int64_t room[MAX_STAGE_RANKS], left = 0;
     for (int chunk = 0; chunk < c->count; chunk++)
         left += c->copies[chunk] - c->ranks;
     for (int rank = 0; rank < c->ranks; rank++) {
@@ -195,8 +195,8 @@ static void share_totals(const Chunks *c, double copy, int64_t *total)
 static Name share_chunk(const Balance *b, const Chunks *c, int chunk, double copy, int64_t *total)
 {
     const bool reversed = c->rule[chunk]->reversed;
-    double load[MAX_STAGES];
-    int64_t part[MAX_STAGES], room[MAX_STAGES];
+    double load[MAX_STAGE_RANKS];
+    int64_t part[MAX_STAGE_RANKS], room[MAX_STAGE_RANKS];
     bool alike = true;
     for (int rank = 0; rank < c->ranks; rank++) {
         part[rank] = 1;
@@ -221,7 +221,7 @@ static void balance_chunks(const Balance *b, ShardRule *first)
 {
     const Chunks c = find_chunks(b, first);
     const double copy = b->copy[0] > 0 ? b->copy[0] : 1;
-    int64_t total[MAX_STAGES];
+    int64_t total[MAX_STAGE_RANKS];
     for (int chunk = 0; chunk < c.count; chunk++)
         if (c.rule[chunk]->parts || c.copies[chunk] < c.ranks)
             return;
@@ -236,7 +236,7 @@ static void balance_repeats(const Balance *b, ShardRule *first)
 {
     const int ranks = (int)b->m->axis_size[b->axis];
     ShardRule *rules[MAX_REPEATS];
-    int64_t copies[MAX_REPEATS], stage[MAX_STAGES], part[MAX_REPEATS][MAX_STAGES], all = 0, at = 0;
+    int64_t copies[MAX_REPEATS], stage[MAX_STAGE_RANKS], part[MAX_REPEATS][MAX_STAGE_RANKS], all = 0, at = 0;
     for (int i = 0; i < b->repeats; i++, first = first->next) {
         rules[i] = first = next_chunk(b->m, first, b->axis);
         copies[i] = copies_in(b->m, first);
@@ -272,7 +272,7 @@ void balance_stages(Module *m)
         return;
     for (int axis = 0; axis < m->naxes; axis++) {
         ShardRule *first = next_chunk(m, m->rules, axis);
-        if (!first || m->axis_size[axis] > MAX_STAGES)
+        if (!first || m->axis_size[axis] > MAX_STAGE_RANKS)
             continue;
         Balance b = { .m = m, .axis = axis, .repeats = count_repeats(m, first, axis), .seen.arena = &m->arena };
         if (b.repeats > MAX_REPEATS)

@@ -46,6 +46,13 @@ def test_bubble_of_chunks(pipeline, schedule, chunks, published):
     assert [stage["holds"].split(",")[0] for stage in figures["stages"]] == [f"h.{copy}" for copy in range(4)]
 
 
+def test_most_stages(pipeline):
+    """256 stages, the most there are; one more is an error (tests/error/pipeline_stages_many.mdl)."""
+    options = "--schedule=interleaved", "--chunks=4", "--set=train.batch=128", "--set=train.microbatch=2"
+    stages = pipeline(64, *options, layers=256, **EQUAL)["stages"]
+    assert [stage["holds"].split(",")[0] for stage in stages] == [f"h.{copy}" for copy in range(256)]
+
+
 def test_balance_of_chunks(pipeline):
     """A head of about five layers: ranks do as much as each other, and so do stages as far as that allows."""
     sizes = dict(embed=64, ff=64, vocab=640)

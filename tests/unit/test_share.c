@@ -76,7 +76,7 @@ static void test_parts(void **state)
     (void)state;
     static const int64_t copies[] = { 3, 4, 1 }, stage[] = { 3, 1, 3, 1 };
     static const int64_t expected[3][4] = { { 3, -1, -1, -1 }, { 0, 1, 3, -1 }, { -1, -1, 0, 1 } };
-    int64_t part[3][MAX_STAGES];
+    int64_t part[3][MAX_STAGE_RANKS];
     cut_repeats(copies, 3, stage, part);
     for (int repeat = 0; repeat < 3; repeat++)
         for (int i = 0; i < 4; i++)
