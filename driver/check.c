@@ -15,8 +15,8 @@ static void print_totals(Run *run, const Module *m, Totals totals)
 {
     Arena *arena = &run->arena;
     const char *sequences = grouped(arena, totals.micro * totals.batch);
-    printf("%s: ok: model %s, %s parameters in %d tensors, %.4g GFLOP a step of ", run->source.path, m->name,
-           grouped(arena, totals.parameters), totals.tensors, totals.flops / 1e9);
+    printf("%s: ok: model %s, %s parameters in %s tensors, %.4g GFLOP a step of ", run->source.path, m->name,
+           grouped(arena, totals.parameters), grouped(arena, totals.tensors), totals.flops / 1e9);
     if (is_fed_records(m))
         printf("%s records\n", sequences);
     else

@@ -200,8 +200,8 @@ static void print_summary(const Report *report)
 {
     const Totals *totals = &report->totals;
     Arena *arena = &report->run->arena;
-    printf("%s: model %s, %s parameters in %d tensors\n", report->run->source.path, report->m->name,
-           grouped(arena, totals->parameters), totals->tensors);
+    printf("%s: model %s, %s parameters in %s tensors\n", report->run->source.path, report->m->name,
+           grouped(arena, totals->parameters), grouped(arena, totals->tensors));
     printf("  memory %s%.2f MB%s, planned to the byte%s:\n", report->kinds->count > 1 ? "up to " : "",
            (double)report->memory.arena / 1e6, report->ranks > 1 ? " a rank" : "", beside_text(report));
     print_memory_table(report);

@@ -280,6 +280,7 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     param->name = full;
     param->path = join_path(l, l->stars, name->name);
     param->type = model->params.at[model->params.count - 1]->type;
+    too_large(l, &param->type, name->loc); /* with all copies */
     param->where = where_text(l, name->loc);
     *(l->last_param ? &l->last_param->next : &l->m->params) = param;
     l->last_param = param;

@@ -336,7 +336,8 @@ static bool has_right_parts(const Module *m, const Dim *dim)
     const uint64_t gap =
         parts->ranks ? parts->ranks + (parts->ranks & -parts->ranks) : 0; /* a carry through the first run */
     return dim->split.count == 1 && !dim->zigzag && parts->count == split_count(m, dim->split) &&
-           parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_STAGE_RANKS && !(parts->ranks & gap);
+           parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_STAGE_RANKS &&
+           !(parts->ranks & gap);
 }
 
 int64_t dealt_blocks(const Module *m, const Dim *dim) { return dim->zigzag * m->axis_size[dim->split.axis[0]]; }

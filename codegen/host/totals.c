@@ -5,11 +5,12 @@
 
 #include <string.h>
 
-static int count_copies(const Param *param)
+static int64_t count_copies(const Param *param)
 {
-    int copies = 1, at = 0;
+    int64_t copies = 1;
+    int at = 0;
     for (const char *star = strchr(param->path, '*'); star; star = strchr(star + 1, '*'))
-        copies *= (int)param->type.dim[at++].size;
+        copies *= param->type.dim[at++].size;
     return copies;
 }
 

@@ -6,7 +6,7 @@
 
 typedef struct {
     int64_t parameters;        /* trainable numbers, without padding */
-    int tensors;               /* in a checkpoint, where each copy of a repeat counts */
+    int64_t tensors;           /* in a checkpoint, where each copy of a repeat counts */
     int64_t micro, batch, seq; /* micro-batches a step, sequences in one, tokens in a sequence */
     double flops;              /* a step, by the convention below */
 } Totals;

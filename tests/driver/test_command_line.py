@@ -362,3 +362,9 @@ def test_no_option_is_untested():
                       "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, test_plot.py, tests/pass
     for command in COMMANDS:
         assert tested[command] is None or set(options_of(command)) == tested[command]
+
+
+def test_count_of_tensors(mpc, tmp_path):
+    """1000^4 copies: more than 32 bits hold."""
+    (tmp_path / "many.mdl").write_text((ROOT / "tests/error/param_copies_large.mdl").read_text().replace("100000 ", "1000 "))
+    assert "8,000,000,000,008 parameters in 1,000,000,000,001 tensors" in mpc("check", "many.mdl").stdout
