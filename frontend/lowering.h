@@ -306,6 +306,7 @@ struct Lower {
     int instance_count, dropout_count, total_count;
     bool too_many; /* instances: reported once */
     Param *last_param;
+    int64_t tensors; /* of all parameters: each copy of a repeat counts */
 
     Labelled *labelled;
     Statistic *statistics; /* of AS_MODEL */

@@ -364,7 +364,9 @@ def test_no_option_is_untested():
         assert tested[command] is None or set(options_of(command)) == tested[command]
 
 
-def test_count_of_tensors(mpc, tmp_path):
-    """1000^4 copies: more than 32 bits hold."""
-    (tmp_path / "many.mdl").write_text((ROOT / "tests/error/param_copies_large.mdl").read_text().replace("100000 ", "1000 "))
-    assert "8,000,000,000,008 parameters in 1,000,000,000,001 tensors" in mpc("check", "many.mdl").stdout
+def test_most_tensors(mpc, tmp_path):
+    """As many as there may be; one more is an error (tests/error/tensors_many.mdl)."""
+    model = (ROOT / "tests/error/tensors_many.mdl").read_text().replace("repeat 1000 { repeat 1000 { repeat 1000 { repeat 1000 ",
+                                                                        "repeat 255 { repeat 257 { repeat 256 { repeat 1 ")
+    (tmp_path / "many.mdl").write_text(model)
+    assert "parameters in 16,776,961 tensors" in mpc("check", "many.mdl").stdout
