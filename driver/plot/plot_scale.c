@@ -25,11 +25,11 @@ static void widen(PlotScale *scale, double number)
  * all else would be a flat line.  The chart says how many steps lie outside. */
 static void widen_to_run(Arena *arena, PlotScale *scale, const PlotRun *log, PlotColumn column)
 {
-    enum { MANY = 100, FIRST = 50, EXTREME = 200 };
+    enum { MANY = 100, BEGINNING = 50, EXTREME = 200 };
     const bool cuts = !scale->is_log && log->count >= MANY && column != PLOT_LR;
     double *sorted = NEW_ARRAY(arena, double, log->count);
     int count = 0;
-    for (int i = cuts ? log->count / FIRST : 0; i < log->count; i++) {
+    for (int i = cuts ? log->count / BEGINNING : 0; i < log->count; i++) {
         if (isfinite(log->value[column][i]) && (!scale->is_log || log->value[column][i] > 0))
             sorted[count++] = log->value[column][i];
         if (column == PLOT_LOSS)

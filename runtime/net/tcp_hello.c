@@ -31,7 +31,8 @@ static uint64_t hash_of_file(const char *path)
 
 RtHello rt_hello_own(const RtLaunch *launch)
 {
-    RtHello hello = { .magic = MAGIC, .rank = launch->own.rank, .job = launch->job };
+    RtHello hello = { .rank = launch->own.rank, .job = launch->job };
+    memcpy(hello.magic, MAGIC, sizeof hello.magic); /* without the end of the string */
     RtProcess *own = &hello.process;
     struct stat space = { 0 };
     gethostname(own->host, sizeof own->host - 1);
