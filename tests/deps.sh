@@ -49,7 +49,15 @@ if [ "${1:-}" != build ]; then
     fi
     packages="$packages $(echo "$test" | sed "s/-N\>/-$version/g")"
     ! is_known clang-format-14 || packages="$packages clang-format-14"
-    [ "${ALL:-}" != 1 ] || packages="$packages $all"
+    if [ "${ALL:-}" = 1 ]; then
+        packages="$packages $all"
+        newest=
+        for compiler in gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-19 clang-20 clang-21 clang-22; do
+            is_known $compiler || continue
+            case $compiler in gcc-*) packages="$packages $compiler" ;; *) newest=$compiler ;; esac
+        done
+        packages="$packages $newest"
+    fi
 fi
 if [ "${LIST:-}" = 1 ]; then
     echo $packages

@@ -32,7 +32,8 @@ def make_runtime(folder, *words, **environment):
 
 
 def compile_chars(folder, *options, **environment):
-    start(MPC, "compile", "examples/chars.mdl", "-o", folder, *SMALL, *options, **environment)
+    small = SMALL[:-1] if "--no-cc" in options else SMALL
+    start(MPC, "compile", "examples/chars.mdl", "-o", folder, *small, *options, **environment)
     return folder / "trainer"
 
 
