@@ -126,19 +126,6 @@ static bool reported_here(const Lower *l)
     return false;
 }
 
-/* A number is added to what is summed over sequences: to each of them it can be. */
-static const char *help_adding(OpKind kind, int nargs, Value *const args[])
-{
-    bool sums = false, others = false;
-    for (int i = 0; i < nargs; i++) {
-        if (args[i]->type.rank)
-            return NULL;
-        sums |= args[i]->type.partial != 0;
-        others |= args[i]->type.partial == 0;
-    }
-    return op_table[kind].linear == ALL && sums && others ? "add first and take the mean of all, as mean(a + b)" : NULL;
-}
-
 Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 {
     for (int i = 0; i < nargs; i++)
@@ -148,7 +135,7 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
         return NULL; /* another instance of the block has an error here; so has this one */
     Op *op = try_build(&l->b, kind, attrs, nargs, args);
     if (!op && l->variant == AS_CHECK)
-        complain(l, (Where){ .at = l->b.loc, .help = help_adding(kind, nargs, args) }, "not a sum over sequences");
+        op = checked_op(l, kind, attrs, nargs, args);
     for (int i = 0; op && i < op->results.count; i++) {
         const Type *type = &op->results.at[i]->type;
         if (too_large(l, type, l->b.loc) || too_many_dims(l, type, l->b.loc) || has_scanned_dim(l, type, l->b.loc))

@@ -121,7 +121,7 @@ CALL(dropout)
                  constant_text(l->arena, a->number));
         return wrong;
     }
-    if (a->number.value == 0 || l->variant == AS_EVAL || l->variant == AS_PREDICT)
+    if (a->number.value == 0 || evaluates(l))
         return tensor_operand(unlabelled(l, a->x[0]));
     Attrs attrs = { .rate = a->number.value, .instance = l->dropout_count++ };
     Value *key = dropout_key(l, l->frame), *origin = dropout_origin(l);
@@ -146,7 +146,8 @@ CALL(training)
                  dims_text(l, one), dims_text(l, other));
         return wrong;
     }
-    return tensor_operand(unlabelled(l, x[l->variant == AS_EVAL || l->variant == AS_PREDICT]));
+    l->is_evaluated_otherwise = true;
+    return tensor_operand(unlabelled(l, x[evaluates(l)]));
 }
 
 /* --- Renaming ------------------------------------------------------------------------------ */

@@ -4,52 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Is the loss a sum over sequences? --------------------------------------------------------- */
-
-/* Checked by types: with the batch split over a mesh axis, a sum over sequences is pending over that axis, and any
- * other op that mixes sequences is an error. */
-static void check_sum_over_sequences(Lower *l)
-{
-    Module *m = l->m;
-    int fresh = m->fresh;
-    char *unread = NULL;
-    size_t size;
-    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memory(&unread, &size) };
-    m->diags = &silent;
-    const int naxes = m->naxes;
-    const Name axis = m->axis[0];
-    const int64_t ranks = m->axis_size[0];
-    m->naxes = 1;
-    m->axis[0] = m->batch;
-    m->axis_size[0] = 1;
-    Func *last = m->funcs;
-    while (last->next)
-        last = last->next;
-    Func *f = lower_model(l, AS_CHECK);
-    check_statistics_unread(l, last->next);
-    while (last->next)
-        remove_func(m, last->next);
-    const Type *loss = !l->mixes && f->results.count ? &f->results.at[0]->type : NULL;
-    m->naxes = naxes;
-    m->axis[0] = axis;
-    m->axis_size[0] = ranks;
-    m->fresh = fresh;
-    m->diags = l->diags;
-    fclose(silent.out);
-    free(unread);
-    l->variant = AS_MODEL;
-    if (loss && loss->partial == 1 && loss->by == BY_SUM)
-        return;
-    Loc at = l->mixes ? l->mixes_at : l->model->name_loc;
-    int64_t data_ranks = l->data_ranks, count = m->train.batch / m->train.microbatch,
-            each = m->train.microbatch / data_ranks;
-    const char *help = arena_text(l->arena, "%s%smicrobatch = %lld", l->mixes_help ? l->mixes_help : "",
-                                  l->mixes_help ? ", or " : "", (long long)(count * each));
-    complain(l, (Where){ .at = at, .help = help },
-             "the loss is not a sum over sequences, so %lld micro-batches of %lld%s cannot be summed", (long long)count,
-             (long long)each, data_ranks > 1 ? " on each rank of the batch" : "");
-}
-
 /* --- All steps ------------------------------------------------------------------------------- */
 
 static bool is_called(const Module *m, Name name)
@@ -90,8 +44,7 @@ static void lower_variants(Lower *l)
     check_layout(l);
     if (l->diags->errors)
         return;
-    if (l->m->batch && l->m->train.batch > l->m->train.microbatch)
-        check_sum_over_sequences(l);
+    check_sum_over_sequences(l);
     if (l->diags->errors)
         return;
     if (has_totals)

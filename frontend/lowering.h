@@ -13,7 +13,7 @@
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances
  *   repeat.c     loops, with carried.c and recurrence.c;  numbered.c  which copies of a repeat with numbers are alike
- *   state.c      state that is no parameter;  load.c  counts of what experts get
+ *   state.c      state that is no parameter;  load.c  counts of what experts get;  sequences.c  sums over sequences
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
@@ -117,7 +117,7 @@ typedef enum {
     AS_TOTALS, /* the data-dependent divisors of AS_MODEL */
     AS_EVAL,
     AS_PREDICT,
-    AS_CHECK /* checks that the loss is a sum over sequences: with the batch dim split over an extra axis */
+    AS_CHECK /* is the loss a sum over sequences?  With the batch dim split over an extra axis: sequences.c */
 } Variant;
 
 /* A function in lowering: the model, or the body of a `repeat`, inside another function. */
@@ -218,6 +218,14 @@ typedef struct Statistic {
     struct Statistic *next;
 } Statistic;
 
+/* In AS_CHECK, a result of an op that mixes sequences, or a statistic, which the loss must not read. */
+typedef struct Mixed {
+    const Value *value;
+    Loc at;
+    const char *help; /* NULL: none */
+    struct Mixed *next;
+} Mixed;
+
 /* An error that was reported: the blocks of a model are lowered once for each instance. */
 typedef struct Reported {
     Loc at;
@@ -309,15 +317,19 @@ struct Lower {
     int64_t tensors; /* of all parameters: each copy of a repeat counts */
 
     Labelled *labelled;
-    Statistic *statistics; /* of AS_MODEL */
-    Counted *counted;      /* of AS_MODEL */
-    Values in_place;       /* AS_CHECK: zeros in place of these */
+    Statistic *statistics;     /* of AS_MODEL */
+    Counted *counted;          /* of AS_MODEL */
+    Mixed *mixed, *last_mixed; /* of AS_CHECK, in order */
+    Values summed;             /* of AS_CHECK: what updates read */
     Repeated *repeated;
     Scanned *scanned;
     CopyDim *copy_dims;
-    Values counts; /* AS_TOTALS: the results */
-    Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
-    bool mixes;    /* AS_CHECK: the loss is not a sum over sequences */
+    Values counts;               /* AS_TOTALS: the results */
+    Value *logits;               /* of the loss's cross_entropy, if its labels are the next tokens */
+    bool mixes;                  /* AS_CHECK: the loss is not a sum over sequences */
+    bool mixes_in_update;        /* AS_CHECK: ... or what an update reads is none */
+    bool checks_evaluation;      /* AS_CHECK: that of evaluation, not of training */
+    bool is_evaluated_otherwise; /* training(a, b) may make the two differ */
     Loc mixes_at;
     const char *mixes_help; /* NULL: none but another micro-batch */
     Reported *reported;
@@ -437,10 +449,8 @@ void lower_update(Lower *l, const Ast *ast);
 /* Adds a term to the loss that is zero, and whose gradient by the state is the statistic.  still: the state, constant.
  */
 void observe(Lower *l, Value *state, Value *still, Value *statistic);
-bool has_updates(const Lower *l, const Ast *body);   /* also in the blocks that it calls */
-Value *checked_statistic(Lower *l, Value *value);    /* AS_CHECK: what an update reads in place of it */
-void check_statistics_unread(Lower *l, Func *first); /* AS_CHECK: do the results of these functions read them? */
-void lower_repeat(Lower *l, const Ast *ast);         /* or a scan */
+bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
+void lower_repeat(Lower *l, const Ast *ast);       /* or a scan */
 void name_result(Lower *l, const char *name, Loc loc, Operand operand);
 Operand lower_stated(Lower *l, const Ast *ast, const char *name);   /* NAME (: type) = init, without the name */
 Value *number_as_stated(Lower *l, Operand number, const Ast *type); /* in all elements; NULL after an error */
@@ -495,6 +505,22 @@ void remove_dead_ops(Func *f, Map *read); /* adds remaining ops and their operan
 void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one of the frame's lists */
 Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
+
+/* --- sequences.c: is the loss a sum over sequences? ------------------------------------------------- */
+
+/* Reports it if the loss of training, or of evaluation, is none and a step has several micro-batches.  Notes in the
+ * module where the loss of evaluation mixes the sequences of a batch. */
+void check_sum_over_sequences(Lower *l);
+Value *checked_statistic(Lower *l, Value *value); /* AS_CHECK: what an update reads in place of it */
+
+/* AS_CHECK: in place of an op that has no type, since it mixes sequences; NULL after reporting. */
+Op *checked_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
+
+/* Of evaluation and sampling: what training alone does is left out. */
+static inline bool evaluates(const Lower *l)
+{
+    return l->variant == AS_EVAL || l->variant == AS_PREDICT || (l->variant == AS_CHECK && l->checks_evaluation);
+}
 
 /* --- shapes.c ------------------------------------------------------------------------------------- */
 

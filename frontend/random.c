@@ -37,7 +37,7 @@ static Value *places_along(Lower *l, Dim dim, bool trains)
 
 CALL(random)
 {
-    const bool trains = l->variant != AS_EVAL && l->variant != AS_PREDICT;
+    const bool trains = !evaluates(l);
     Value *key = trains ? dropout_key(l, l->frame) : integer(l, 0);
     Value *bits = two(l, OP_fold_key, key, integer(l, RANDOM + l->dropout_count++));
     for (int i = 0; i < a->dims.count; i++) {

@@ -41,34 +41,6 @@ bool has_updates(const Lower *l, const Ast *list)
     return false;
 }
 
-/* A sum over the batch needs no micro-batch of its own, whatever becomes of it in the update.  The loss must not read
- * it, unless it is a sum there too. */
-Value *checked_statistic(Lower *l, Value *value)
-{
-    const Statistic *s = l->statistics;
-    while (s && s->at.begin != l->b.loc.begin)
-        s = s->next;
-    if (!s || !value->type.partial)
-        return value;
-    Attrs whole = { .dims = { .count = value->type.rank } };
-    for (int i = 0; i < value->type.rank; i++)
-        whole.dims.dim[i] = value->type.dim[i];
-    Value *zeros = EMIT(l, OP_broadcast, whole, emit_number(l, 0, F32));
-    push_value(l->arena, &l->in_place, zeros);
-    return zeros;
-}
-
-void check_statistics_unread(Lower *l, Func *first)
-{
-    for (Func *f = first; f; f = f->next) {
-        Map read = { .arena = l->arena };
-        remove_dead_ops(f, &read);
-        for (int i = 0; i < l->in_place.count && !l->mixes; i++)
-            if (map_get(&read, l->in_place.at[i]))
-                complain(l, (Where){ .at = l->in_place.at[i]->def->loc }, "not a sum over sequences");
-    }
-}
-
 static bool is_state(const Update *u, const Value *value)
 {
     return value == u->symbol->state || value == u->symbol->operand.value;
@@ -231,12 +203,14 @@ void lower_update(Lower *l, const Ast *ast)
     if (symbol->updated)
         complain(l, (Where){ .at = ast->name_loc }, "a second update of '%s'", ast->name);
     symbol->used = symbol->updated = true;
-    if (l->variant != AS_MODEL)
+    if (l->variant != AS_MODEL && (l->variant != AS_CHECK || evaluates(l)))
         return;
     l->b.path = symbol->state->port.of;
     set_place(l, ast->init->loc);
     Value *after = emit_f32(l, lower_tensor(l, ast->init));
     const Type *state = &symbol->state->type;
+    if (l->variant == AS_CHECK)
+        after = NULL; /* all that is checked is the sum that it reads */
     if (after && (dims_lacking(&after->type, state).count || dims_lacking(state, &after->type).count))
         complain(l, (Where){ .at = ast->init->loc }, "the state '%s' is %s, and its update %s", ast->name,
                  type_words(l, state), type_words(l, &after->type));

@@ -96,9 +96,9 @@ typedef struct {
     int64_t skipped_steps; /* out, i32: so far; train.skip_spikes only */
 } RtScalars;
 
-/* A divisor of means that depends on the data: how many labels count. */
+/* A divisor of a mean that depends on the data: how many labels count. */
 typedef struct {
-    int64_t divisor; /* in, f32 */
+    int64_t divisor; /* in, f32; -1 of a step, which finds it itself */
     int64_t count;   /* out, f32: of the sequences of this call */
 } RtTotal;
 
@@ -143,11 +143,13 @@ typedef struct {
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
     int64_t logits_stride;     /* predict only: elements between two positions */
-    const RtTotal *totals;     /* eval only */
+    const RtTotal *totals;     /* of eval and step */
     int ntotals;
     const RtMeasure *loads, *dropped; /* step only: the most choices of an expert over the mean; the share beyond the
                                          capacity, of places that have one */
     int nloads, ndropped;
+    const char *mixes; /* eval only: where the loss mixes the sequences of a call, "gpt2.mdl:24:9", so that it is not
+                          their sum, but for a constant; NULL: it is */
 } RtFunction;
 
 /* A kernel or product that --trace and messages can name. */

@@ -201,18 +201,20 @@ static int64_t logits_stride(Module *m, const Func *f)
     return 0;
 }
 
-/* Of an evaluation: its divisors, and what it counts of them. */
+/* How many labels count in each mean, and, of an evaluation, the divisor that the trainer sets. */
 static void write_totals(Module *m, const Func *f, FILE *out)
 {
+    char *text = "";
     int count = 0;
-    fprintf(out, "        .totals = (const RtTotal[]){");
-    for (int i = 0; i < f->params.count; i++) {
-        const Value *param = f->params.at[i];
-        if (param->port.kind == PORT_TOTAL)
-            fprintf(out, "%s{ %s, %s }", count++ ? ", " : " ", integer_text(m, place_of(param)),
-                    integer_text(m, place_of(f->results.at[result_at(f, param->port)])));
+    for (int i = 0; i < f->results.count; i++) {
+        const Port port = result_port(f, i);
+        if (port.kind == PORT_TOTAL)
+            text =
+                arena_text(&m->arena, "%s%s{ %s, %s }", text, count++ ? ", " : "",
+                           integer_text(m, place_of(param_with(f, port))), integer_text(m, place_of(f->results.at[i])));
     }
-    fprintf(out, " },\n        .ntotals = %d,\n", count);
+    if (count)
+        fprintf(out, "        .totals = (const RtTotal[]){ %s },\n        .ntotals = %d,\n", text, count);
 }
 
 /* Of a step: what the trainer logs of experts. */
@@ -259,8 +261,9 @@ static void write_function(Host *h, FuncRole role, FILE *out)
          { "micro", integer_text(m, shape.micro) }, { "batch", integer_text(m, shape.batch) },
          { "seq", integer_text(m, shape.seq) }, { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
          { "stride", integer_text(m, is_predict ? logits_stride(m, f) : 0) });
-    if (role == EVAL && f->results.count > 1)
-        write_totals(m, f, out);
+    write_totals(m, f, out);
+    if (role == EVAL && m->mixes)
+        fprintf(out, "        .mixes = %s,\n", string_text(m, m->mixes));
     write_measures(m, f, PORT_LOAD, "loads", out);
     write_measures(m, f, PORT_DROPPED, "dropped", out);
     fputs("    },\n", out);

@@ -440,6 +440,8 @@ static void read_module(Parser *p)
         m->batch = read_name(p);
     if (accept(p, "vocab"))
         m->vocab = read_name(p);
+    if (accept(p, "mixes"))
+        m->mixes = read_quoted(p);
     if (accept(p, "train")) {
         m->train_loc = from(p, p->at - 5);
         read_train(p, &m->train);

@@ -430,6 +430,11 @@ void print_module(Module *m, FILE *out)
         fprintf(out, "  batch %s\n", m->batch);
     if (m->vocab)
         fprintf(out, "  vocab %s\n", m->vocab);
+    if (m->mixes) {
+        fputs("  mixes ", out);
+        print_quoted(m->mixes, out);
+        fputc('\n', out);
+    }
     print_train(m, out);
     for (const Saved *saved = m->saved; saved; saved = saved->next)
         print_saved(saved, out);

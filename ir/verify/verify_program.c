@@ -218,7 +218,7 @@ static bool verify_update(Module *m, const Param *param)
     return true;
 }
 
-/* A step returns the loss, the norm of the gradient, what is measured, and its state. */
+/* A step returns the loss, the norm of the gradient, what is measured and counted, and its state. */
 static bool verify_step(Module *m, const Func *f)
 {
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))
@@ -226,7 +226,7 @@ static bool verify_step(Module *m, const Func *f)
     const int kept = state_of(f).count;
     int known = kept + 2;
     for (int i = 0; i < f->results.count; i++)
-        known += port_is_measured(result_port(f, i).kind);
+        known += port_is_measured(result_port(f, i).kind) || result_port(f, i).kind == PORT_TOTAL;
     if (f->results.count != known)
         return WRONG(m, f->loc, "@%s returns %d values: the loss, the norm, what is measured and its state are %d",
                      f->name, f->results.count, known);
