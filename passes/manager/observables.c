@@ -123,9 +123,9 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
     const int old = state_replaced(f, at);
     const Value *before = old < 0 ? NULL : f->params.at[old];
     const Port port = result_port(f, at);
-    Name name = before                        ? before->name
-                : port_is_measured(port.kind) ? intern_format(run->m, "%s of %s", port_word(port.kind), port.of)
-                                              : intern_text(run->m, at ? "the gradient norm" : "loss");
+    Name name = before    ? before->name
+                : port.of ? intern_format(run->m, "%s of %s", port_word(port.kind), port.of)
+                          : intern_text(run->m, at ? "the gradient norm" : "loss");
     const PortKind kind = before && before->port.of ? before->port.kind : PORT_NONE;
     if (run->overflows)
         return (Named){ intern_format(run->m, "%s after an overflow", name), kind, tensor, 0 };

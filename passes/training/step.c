@@ -213,18 +213,18 @@ static void find_totals(Step *s)
 {
     Func *totals = func_with_role(s->m, TOTALS);
     const Func *model = s->model->fwd;
-    const Op *sums = NULL;
+    s->totals = totals;
     if (totals) {
         Values operands = { 0 };
         for (int i = 0; i < totals->params.count; i++)
             push_value(&s->m->arena, &operands, operand_for(s, totals->params.at[i]->port));
         totals->role = PLAIN;
-        sums = sum_over_micros(s, totals, operands);
+        s->counts = sum_over_micros(s, totals, operands);
     }
     for (int i = 0; i < model->params.count; i++)
         if (!s->operands.at[i])
             s->operands.at[i] =
-                COMPUTE(s, "maximum(a, 1)", sums->results.at[result_at(totals, model->params.at[i]->port)]);
+                COMPUTE(s, "maximum(a, 1)", s->counts->results.at[result_at(totals, model->params.at[i]->port)]);
 }
 
 /* @NAME.grad: one micro-batch, forward and backward; (operands of the model, loss scale) -> loss, gradients. */

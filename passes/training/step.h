@@ -23,6 +23,8 @@ typedef struct {
     const Func *gradient_func; /* of a micro-batch, */
     const Op *sums;            /* and its results, over the batch */
     Value *loss, *norm;
+    const Func *totals; /* the function TOTALS; NULL: none */
+    const Op *counts;   /* what it gives, over the whole batch */
 } Step;
 
 /* Builds algebra in the syntax of the gradients in ops.def; the letters from 'a' are values[0], values[1], ... */

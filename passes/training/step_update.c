@@ -210,6 +210,8 @@ void update_state(Step *s)
     add_result(s->m, s->f, s->loss, (Port){ .kind = PORT_LOSS });
     add_result(s->m, s->f, s->norm, (Port){ .kind = PORT_GRADIENT_NORM });
     add_measures(&s->b, s->gradient_func, s->sums, s->loss_scale);
+    for (int i = 0; s->totals && i < s->totals->results.count; i++)
+        add_result(s->m, s->f, s->counts->results.at[i], result_port(s->totals, i));
     for (int i = 0, at = first_state(s->f); i < state.count; i++)
         add_result(s->m, s->f, state.at[i], s->f->params.at[at++]->port);
 }

@@ -111,6 +111,7 @@ RtData *rt_data_open(const Rt *rt, RtDataGiven given, const RtFunction *f)
     data->f = f;
     data->share = given.share;
     data->fraction = given.fraction;
+    data->least = given.least;
     data->is_records = rt->program->takes_records || names_inputs(given.given, f);
     if (data->is_records && given.format)
         rt_end(RT_EXIT_USAGE, "--data-format is that of tokens, and has no effect on records: leave it out");

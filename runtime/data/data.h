@@ -75,6 +75,7 @@ typedef struct {
     int portions;
     RtShare share;
     double fraction; /* that is held out */
+    int64_t least;   /* sequences or records: fewer are an error */
 } RtData;
 
 typedef struct {
@@ -83,11 +84,12 @@ typedef struct {
     const char *format; /* a word of --data-format, or NULL: detected */
     RtShare share;
     double fraction;
+    int64_t least;
 } RtDataGiven;
 
 /* Opens and checks files that feed this rank's part of the inputs of `f`, which outlives the result.  Detecting bytes
- * is an error if the program's vocabulary exceeds 256.  Ends the trainer if the data are not sufficient for one call of
- * `f`. */
+ * is an error if the program's vocabulary exceeds 256.  Ends the trainer if there are fewer than the `least` sequences
+ * or records. */
 RtData *rt_data_open(const Rt *rt, RtDataGiven given, const RtFunction *f);
 void rt_data_close(RtData *data);
 

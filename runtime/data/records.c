@@ -184,17 +184,16 @@ static int64_t held_out(const RtData *data) { return (int64_t)(data->fraction * 
 
 static void require(const RtData *data)
 {
-    const int64_t needed = data->f->micro * data->f->batch;
-    if (rt_data_sequences(data) >= needed)
+    const int64_t least = data->least, has = rt_data_sequences(data);
+    const char *who = least == 1 ? "it" : "one batch", *remedy = least == 1 ? "" : " or a smaller batch";
+    if (has >= least)
         return;
     if (data->share == RT_HELD_OUT)
-        rt_fail(
-            "--eval-fraction %g: it holds out %lld records of %s, but one batch needs %lld; give a larger fraction or "
-            "more data",
-            data->fraction, (long long)rt_data_sequences(data), data->option, (long long)needed);
-    rt_fail("%s %s: one batch needs %lld records, but it has %lld%s; give more data or a smaller batch", data->option,
-            data->source->name, (long long)needed, (long long)rt_data_sequences(data),
-            data->share == RT_TRAINED ? " beside what is held out" : "");
+        rt_fail("--eval-fraction %g: it holds out %lld records of %s, but %s needs %lld; give a larger fraction or "
+                "more data",
+                data->fraction, (long long)has, data->option, who, (long long)least);
+    rt_fail("%s %s: %s needs %lld records, but it has %lld%s; give more data%s", data->option, data->source->name, who,
+            (long long)least, (long long)has, data->share == RT_TRAINED ? " beside what is held out" : "", remedy);
 }
 
 /* The files of all inputs. */

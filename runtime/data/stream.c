@@ -106,22 +106,22 @@ static void require(const RtData *data)
 {
     const RtFunction *f = data->f;
     const RtArray *first = data->array;
-    const int64_t sequences = f->micro * f->batch, further = further_tokens(f);
-    if (rt_data_sequences(data) >= sequences)
+    const int64_t least = data->least, has = rt_data_sequences(data), further = further_tokens(f);
+    const char *who = least == 1 ? "it" : "one batch", *remedy = least == 1 ? "" : " or a smaller batch";
+    if (has >= least)
         return;
     if (data->share == RT_HELD_OUT)
-        rt_fail("--eval-fraction %g: it holds out %lld sequences of %s, but one batch needs %lld; give a larger "
-                "fraction or more data",
-                data->fraction, (long long)rt_data_sequences(data), data->option, (long long)sequences);
+        rt_fail("--eval-fraction %g: it holds out %lld sequences of %s, but %s needs %lld; give a larger fraction or "
+                "more data",
+                data->fraction, (long long)has, data->option, who, (long long)least);
     if (data->share == RT_TRAINED || data->count > 1)
-        rt_fail("%s: one batch needs %lld sequences of %lld tokens, but there are %lld%s; give more data or a smaller "
-                "batch",
-                data->option, (long long)sequences, (long long)f->seq, (long long)rt_data_sequences(data),
-                data->share == RT_TRAINED ? " beside what is held out" : "");
-    rt_fail("%s %s: one batch needs %lld tokens (%lld sequences of %lld, and %lld), but it has %lld (%s); "
-            "give more data or a smaller batch",
-            data->option, first->path, (long long)(sequences * f->seq + further), (long long)sequences,
-            (long long)f->seq, (long long)further, (long long)first->count, first->format);
+        rt_fail("%s: %s needs %lld sequences of %lld tokens, but there are %lld%s; give more data%s", data->option, who,
+                (long long)least, (long long)f->seq, (long long)has,
+                data->share == RT_TRAINED ? " beside what is held out" : "", remedy);
+    rt_fail("%s %s: %s needs %lld tokens (%lld sequence%s of %lld, and %lld), but it has %lld (%s); give more data%s",
+            data->option, first->path, who, (long long)(least * f->seq + further), (long long)least,
+            least == 1 ? "" : "s", (long long)f->seq, (long long)further, (long long)first->count, first->format,
+            remedy);
 }
 
 void rt_stream_open(RtData *data, RtDataGiven given, int64_t vocab)

@@ -139,6 +139,17 @@ static void add_layers(char **line, const char *name, RtLayers layers)
         rt_append(line, "]");
 }
 
+static void add_labels(char **line, const char *name, RtLabels labels)
+{
+    for (int i = 0; i < labels.count; i++) {
+        if (i == 0)
+            rt_append(line, ", \"%s\": [", name);
+        rt_append(line, "%s%.0f", i ? ", " : "", labels.at[i]);
+    }
+    if (labels.count)
+        rt_append(line, "]");
+}
+
 void rt_log_step(RtLog *log, const RtStepReport *report)
 {
     if (!log->path || log->failure)
@@ -164,8 +175,11 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
         add(&line, "loss_scale", report->loss_scale, "%.9g");
     if (report->skipped_steps >= 0)
         add(&line, "skipped_steps", (double)report->skipped_steps, "%.0f");
-    if (!isnan(report->eval_loss))
-        add(&line, "eval_loss", report->eval_loss, "%.9g");
+    add_labels(&line, "labels", report->labels);
+    if (report->evaluation.is_whole) {
+        add(&line, "eval_loss", report->evaluation.loss, "%.9g");
+        add_labels(&line, "eval_labels", report->evaluation.labels);
+    }
     char *whole = rt_text("%s}\n", line);
     if (!write_text(log, whole)) /* in one write, so that readers of the growing file see whole lines */
         log->failure = failure_text(log->path);

@@ -10,14 +10,29 @@ typedef struct {
     float *at;
 } RtLayers;
 
+/* How many labels count in each mean of cross_entropy whose labels may be ignored; none: count is 0. */
+typedef struct {
+    int count;
+    double *at;
+} RtLabels;
+
+/* The loss over --eval-data. */
+typedef struct {
+    bool is_whole;   /* all of it was evaluated; else the loss has no value */
+    double loss;     /* of a mean without labels 0 */
+    RtLabels labels; /* of all sequences */
+} RtEvaluation;
+
 /* Figures of a finished step.  NAN: not available. */
 typedef struct {
     int64_t step, steps; /* steps done, including this one; total steps */
-    double loss, grad_norm, eval_loss, lr, loss_scale;
-    int64_t skipped_steps;  /* so far; -1: none are skipped */
-    bool is_skipped;        /* train.skip_spikes: its update was */
-    double seconds, left_s; /* of this step; until the end of the run */
-    double tokens_per_s;    /* or records */
+    double loss, grad_norm, lr, loss_scale;
+    RtLabels labels;         /* of the batch */
+    RtEvaluation evaluation; /* after the step, if is_whole */
+    int64_t skipped_steps;   /* so far; -1: none are skipped */
+    bool is_skipped;         /* train.skip_spikes: its update was */
+    double seconds, left_s;  /* of this step; until the end of the run */
+    double tokens_per_s;     /* or records */
     bool takes_records;
     double mfu;    /* model flops utilisation: the model's flops/s over those of the best product */
     int64_t bytes; /* of memory, on the rank that has most */
@@ -49,5 +64,8 @@ void rt_log_close(RtLog *log);
  * and none if the run `is_ending` by a signal: its sender may have stopped reading, and the write would block
  * forever. */
 void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending);
+
+/* "eval loss 3.141593", without an end of the line. */
+void rt_progress_print_evaluation(const RtEvaluation *evaluation);
 
 #endif

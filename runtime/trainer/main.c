@@ -118,11 +118,26 @@ static void open_all_data(RtRun *run)
     const RtFunction *step = &run->rt.program->step, *eval = &run->rt.program->eval;
     const bool holds_out = o->given.eval_fraction;
     RtDataGiven data = { .given = o->data, .option = "--data", .fraction = o->eval_fraction };
+    RtDataGiven other = { .given = o->eval_data, .option = "--eval-data" };
     data.share = holds_out ? RT_TRAINED : RT_ALL;
+    data.least = step->micro * step->batch;
     run->data = open_data(run, data, step);
     data.share = RT_HELD_OUT;
-    run->eval_data =
-        open_data(run, holds_out ? data : (RtDataGiven){ .given = o->eval_data, .option = "--eval-data" }, eval);
+    data.least = other.least = eval->mixes ? eval->micro * eval->batch : 1;
+    run->eval_data = open_data(run, holds_out ? data : other, eval);
+}
+
+/* Of a loss that is no sum over sequences, only whole batches can be evaluated. */
+static void note_left_out(const RtRun *run)
+{
+    const RtFunction *f = &run->rt.program->eval;
+    const int64_t all = run->eval_data ? rt_data_sequences(run->eval_data) : 0, batch = f->micro * f->batch;
+    const int64_t left = all - all / batch * batch;
+    if (f->mixes && left && all / batch <= run->options.eval_batches - 1)
+        rt_note("note: evaluation leaves out the last %lld of %lld %s: %s mixes those of a batch, so that only whole "
+                "batches of %lld are evaluated",
+                (long long)left, (long long)all, run->eval_data->is_records ? "records" : "sequences", f->mixes,
+                (long long)batch);
 }
 
 /* Checks all tokens of an evaluation: a bad one would end the run later. */
@@ -132,8 +147,7 @@ static void check_eval_data(const RtRun *run)
     int64_t call = f->micro * f->batch, sequences = run->eval_data ? rt_eval_sequences(run) : 0;
     int64_t *sequence = rt_allocate(call, sizeof *sequence);
     for (int64_t begin = 0; begin < sequences; begin += call) {
-        for (int64_t n = 0; n < call; n++)
-            sequence[n] = begin + n;
+        rt_eval_call(run, begin, sequences, sequence);
         char *fault = rt_data_fault(run->eval_data, sequence);
         if (fault)
             rt_fail("%s", fault);
@@ -334,6 +348,8 @@ static int finish(RtRun *run)
     free(run->rank_bytes);
     free(run->loads.at);
     free(run->dropped.at);
+    free(run->labels.at);
+    free(run->eval_labels.at);
     rt_mixture_close(run->mixture);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
@@ -389,6 +405,7 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     if (run.options.save && run.rt.rank == 0)
         run.lock = rt_lock_take(run.options.save, "--save");
     open_all_data(&run);
+    note_left_out(&run);
     check_eval_data(&run);
     start_device(&run);
     start_state(&run);

@@ -42,6 +42,24 @@ static void print_experts(RtLayers loads, RtLayers dropped)
         printf("  dropped %.1f %%", 100 * share);
 }
 
+/* A loss of 0 may be that of a mean without labels. */
+static void print_lack(RtLabels labels)
+{
+    int without = 0;
+    for (int i = 0; i < labels.count; i++)
+        without += labels.at[i] <= 0;
+    if (without && without == labels.count)
+        printf(" (no label counts)");
+    else if (without)
+        printf(" (no label counts in %d of %d means)", without, labels.count);
+}
+
+void rt_progress_print_evaluation(const RtEvaluation *evaluation)
+{
+    printf("eval loss %.6f", evaluation->loss);
+    print_lack(evaluation->labels);
+}
+
 void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
 {
     bool is_terminal = report->ranks == 1 && isatty(STDOUT_FILENO); /* launchers may give each rank a terminal */
@@ -50,8 +68,11 @@ void rt_progress_print(const RtStepReport *report, bool keep, bool is_ending)
     if (is_terminal)
         printf("\r");
     printf("step %lld/%lld  loss %.6f", (long long)report->step, (long long)report->steps, report->loss);
-    if (!isnan(report->eval_loss))
-        printf("  eval loss %.6f", report->eval_loss);
+    print_lack(report->labels);
+    if (report->evaluation.is_whole) {
+        printf("  ");
+        rt_progress_print_evaluation(&report->evaluation);
+    }
     if (!isnan(report->grad_norm))
         printf("  norm %.4g", report->grad_norm);
     if (report->is_skipped)

@@ -61,6 +61,15 @@ static RtLayers layers_of(const RtRun *run, const RtMeasure *measures, int count
     return layers;
 }
 
+static RtLabels labels_of(const RtRun *run, const RtFunction *f, RtLabels labels)
+{
+    if (!labels.at)
+        labels = (RtLabels){ f->ntotals, rt_allocate(f->ntotals, sizeof *labels.at) };
+    for (int i = 0; i < f->ntotals; i++)
+        labels.at[i] = rt_scalar(run, f, f->totals[i].count);
+    return labels;
+}
+
 int64_t rt_skipped_steps(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
@@ -160,6 +169,7 @@ static RtStepReport run_step(RtRun *run)
     const RtFunction *f = &program->step;
     run->loads = layers_of(run, f->loads, f->nloads, run->loads);
     run->dropped = layers_of(run, f->dropped, f->ndropped, run->dropped);
+    run->labels = labels_of(run, f, run->labels);
     const int64_t skipped = rt_skipped_steps(run), skipped_before = run->skipped_steps;
     run->skipped_steps = skipped;
     run->place.step++;
@@ -171,7 +181,7 @@ static RtStepReport run_step(RtRun *run)
                            .loss_scale = rt_scalar(run, &program->step, scalars->loss_scale),
                            .skipped_steps = skipped,
                            .is_skipped = skipped > skipped_before,
-                           .eval_loss = NAN,
+                           .labels = run->labels,
                            .lr = (double)(float)lr,
                            .seconds = seconds,
                            .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
@@ -186,7 +196,18 @@ static RtStepReport run_step(RtRun *run)
                            .dropped = run->dropped };
 }
 
-/* All ranks end at the same step if any of them has received a signal or found a failure. */
+/* --- Interruptions -------------------------------------------------------------------------- */
+
+/* All ranks end at the same call if any of them has received a signal. */
+bool rt_has_signal(RtRun *run)
+{
+    const int most = (int)rt_comm_max(&run->rt, rt_signals_caught());
+    if (!run->has_failure)
+        run->signal = most;
+    return most > 0;
+}
+
+/* ... or at the same step, if any has found a failure. */
 bool rt_is_interrupted(RtRun *run)
 {
     enum { FAILURE = 1000 }; /* greater than all signals */
@@ -223,17 +244,40 @@ static void save_periodically(RtRun *run)
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
+static RtEvaluation evaluate(RtRun *run)
+{
+    const RtEvaluation evaluation = rt_evaluate(run);
+    if (!evaluation.is_whole)
+        rt_note("the evaluation of step %lld was interrupted: it has no loss", (long long)run->place.step);
+    return evaluation;
+}
+
+/* Once: it may be so in many steps. */
+static void note_lack_of_labels(RtRun *run)
+{
+    bool lacks = false;
+    for (int i = 0; i < run->labels.count; i++)
+        lacks |= run->labels.at[i] <= 0;
+    if (!lacks || run->has_told_labels)
+        return;
+    rt_note("note: step %lld: no label of the batch counts%s: that part of the loss, and its gradients, are 0; the "
+            "optimizer makes its update all the same",
+            (long long)run->place.step, run->labels.count > 1 ? " in a mean of cross_entropy" : "");
+    run->has_told_labels = true;
+}
+
 static void report_step(RtRun *run, RtStepReport *report)
 {
     const RtOptions *options = &run->options;
-    bool is_last = report->step == options->steps || run->signal || run->has_failure;
     if (run->eval_data && (is_due(options->eval_every, report->step) || report->step == options->steps))
-        report->eval_loss = rt_evaluate(run);
+        report->evaluation = evaluate(run);
+    bool is_last = report->step == options->steps || run->signal || run->has_failure;
+    note_lack_of_labels(run);
     rt_log_step(&run->log, report);
     if (run->rt.rank == 0)
         rt_progress_print(report,
                           is_last || report->step == run->begun_at + 1 || is_due(options->print_every, report->step) ||
-                              !isnan(report->eval_loss),
+                              report->evaluation.is_whole,
                           run->signal);
     if (options->save && is_due(options->save_every, report->step))
         save_periodically(run);
@@ -252,14 +296,17 @@ void rt_train(RtRun *run)
         check_finite(run, &report);
         more = goes_on(run);
         report_step(run, &report);
+        more = more && !run->signal; /* of an evaluation */
     }
     bool has_begun = run->place.step > run->begun_at || !(run->signal || run->has_failure);
     if (run->options.save && has_begun)
         save(run);
     rt_trace_close(&run->rt);
     if (run->options.steps == 0 && run->eval_data && !run->signal) {
-        double loss = rt_evaluate(run);
-        if (run->rt.rank == 0)
-            printf("eval loss %.6f\n", loss);
+        const RtEvaluation evaluation = evaluate(run);
+        if (run->rt.rank == 0 && evaluation.is_whole) {
+            rt_progress_print_evaluation(&evaluation);
+            printf("\n");
+        }
     }
 }

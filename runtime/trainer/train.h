@@ -28,6 +28,9 @@ typedef struct {
     int64_t *rank_bytes;     /* of memory */
     float *totals;           /* divisors of the evaluation that is running */
     RtLayers loads, dropped; /* of the last step */
+    RtLabels labels;         /* likewise */
+    RtLabels eval_labels;    /* of the last evaluation */
+    bool has_told_labels;    /* that a step had none */
     int64_t skipped_steps;   /* before the next one; -1: none are skipped */
     double peak;             /* flops/s of all ranks, of which mfu is the share: said, or of the best product */
     double step_s;           /* of a step, smoothed */
@@ -39,11 +42,19 @@ void rt_train(RtRun *run);
 /* Has any rank received a signal or failed?  All ranks call it, between steps. */
 bool rt_is_interrupted(RtRun *run);
 
+/* Has any rank received a signal?  All ranks call it, between two calls of a function of the program. */
+bool rt_has_signal(RtRun *run);
+
 /* The number of sequences of an evaluation.  eval.c */
 int64_t rt_eval_sequences(const RtRun *run);
 
-/* Mean loss over the first batches of --eval-data.  eval.c */
-double rt_evaluate(RtRun *run);
+/* The sequences of the call of an evaluation that begins at number `begin`; in place of those behind the last of all,
+ * the call repeats its own, whose number it returns.  eval.c */
+int64_t rt_eval_call(const RtRun *run, int64_t begin, int64_t sequences, int64_t *sequence);
+
+/* Mean loss over the first batches of --eval-data, or not the whole of it after a signal; its labels are
+ * run->eval_labels.  eval.c */
+RtEvaluation rt_evaluate(RtRun *run);
 
 /* --ema: weights and the mean of them change places; twice: nothing has changed.  average.c */
 void rt_exchange_average(RtRun *run);
