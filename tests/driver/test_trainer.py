@@ -261,6 +261,79 @@ def test_evaluation_of_a_batch_is_its_loss(trainer, train):
     assert found == pytest.approx([found[0]] * 3, rel=1e-6)
 
 
+def masked_loss(weights, text, sequences):
+    """Of masked.mdl, in NumPy: over all labels that count, and the sum of squares for each batch of 16."""
+    rows = text[np.arange(sequences)[:, None] * 8 + np.arange(9)]
+    x = weights["wte"][rows[:, :-1]]
+    logits = x @ weights["wte"].T
+    scores = np.log(np.exp(logits).sum(-1)) - np.take_along_axis(logits, rows[:, 1:, None], -1)[..., 0]
+    counts = rows[:, :-1] >= 105
+    return (scores * counts).sum() / max(counts.sum(), 1) + 0.001 * (x ** 2).sum() * 16 / sequences, counts.sum()
+
+
+def evaluated(folder, directory, *options, status=0):
+    done = start([folder / "trainer", "--steps", 0, "--eval-data", "part", "--data-format", "bytes", *options], directory, status)
+    return done.stdout.removeprefix("eval loss "), done.stderr
+
+
+@pytest.mark.parametrize("micro", [1, 4, 16])
+@pytest.mark.parametrize("sequences", [1, 3, 16, 27])
+def test_evaluation_of_a_part_of_a_batch(trainer, tmp_path, micro, sequences):
+    """Weighted by its labels, whatever a micro-batch is."""
+    text = np.random.default_rng(sequences).integers(0, 256, sequences * 8 + 1).astype(np.uint8)
+    text.tofile(tmp_path / "part")
+    loss, _ = evaluated(trainer("masked.mdl", "--set", f"train.microbatch={micro}"), tmp_path, "--save", "a")
+    assert float(loss) == pytest.approx(masked_loss(read_tensors(tmp_path / "a"), text, sequences)[0], rel=1e-5)
+
+
+def test_where_no_label_counts(trainer, tmp_path):
+    """A loss of 0 is said to be none: of steps, the first of them in a note, and of an evaluation."""
+    folder = trainer("masked.mdl", "--set", "train.microbatch=4")
+    bytes_of = {"all": range(16 * 8 + 1), "none": [50] * (16 * 8 + 1)}
+    for name, numbers in bytes_of.items():
+        (tmp_path / name).write_bytes(bytes(numbers))
+    data = ["--data", "none", "--data-format", "bytes", "--print-every", 1]
+    done = start([folder / "trainer", *data, "--eval-data", "none", "--steps", 3, "--log", "log"], tmp_path, 0)
+    assert done.stderr.count("no label of the batch counts") == 1 and "note: step 1: no label" in done.stderr
+    assert len(re.findall(r"step \d/3  loss [\d.]+ \(no label counts\)", done.stdout)) == 3
+    assert re.search(r"  eval loss [\d.]+ \(no label counts\)", done.stdout)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["labels"] for line in lines] == [[0]] * 3 and lines[-1]["eval_labels"] == [0]
+    (tmp_path / "part").write_bytes(bytes(bytes_of["none"]))
+    assert evaluated(folder, tmp_path)[0].endswith(" (no label counts)\n")
+    done = start([folder / "trainer", "--data", "all", *data[2:], "--steps", 1, "--log", "log", "--overwrite"], tmp_path, 0)
+    assert "no label" not in done.stdout + done.stderr
+    assert json.loads((tmp_path / "log").read_text())["labels"] == [128 - 105]
+
+
+@pytest.mark.parametrize("place, line", [("x = wte[vocab = tokens]", "x = wte[vocab = tokens] - mean(wte[vocab = tokens], batch)"),
+                                         (" + 0.001 * sum(square(x))", " + sqrt(0.001 * sum(square(x)))")])
+def test_what_mixes_sequences_is_evaluated_by_batches(edited, tmp_path, place, line):
+    """The part of a batch is left out, with a note that says where they are mixed."""
+    program = edited(place, line, "masked.mdl")
+    said = []
+    for sequences in (16, 21):
+        (tmp_path / "part").write_bytes(bytes(i * 89 % 251 for i in range(8 * sequences + 1)))
+        said.append(evaluated(program.parent, tmp_path))
+    assert said[0][0] == said[1][0] and "leaves out" not in said[0][1]
+    assert re.search(r"note: evaluation leaves out the last 5 of 21 sequences: model.mdl:\d+:\d+ mixes those of a batch, so "
+                     r"that only whole batches of 16 are evaluated", said[1][1])
+    assert "leaves out" not in evaluated(program.parent, tmp_path, "--eval-batches", 1)[1]
+    (tmp_path / "part").write_bytes(bytes(8 * 3 + 1))
+    assert "one batch needs 129 tokens" in evaluated(program.parent, tmp_path, status=1)[1]
+
+
+def test_a_penalty_beside_the_mean_is_evaluated_once(edited, tmp_path):
+    """Whatever part of a batch is evaluated."""
+    said = []
+    for penalty in ("0", "0.5 * sum(square(wte))"):
+        program = edited("0.001 * sum(square(x))", penalty, "masked.mdl")
+        (tmp_path / "part").write_bytes(bytes(i * 89 % 251 for i in range(8 * 21 + 1)))
+        said.append(float(evaluated(program.parent, tmp_path, "--save", "a", "--overwrite")[0]))
+    weights = read_tensors(tmp_path / "a")["wte"]
+    assert said[1] - said[0] == pytest.approx(0.5 * (weights ** 2).sum(), rel=1e-5)
+
+
 # --- Indices and quotients --------------------------------------------------------------------------------------------
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from conftest import error_of, layout_of, mpirun, start
+from conftest import TCP, error_of, layout_of, mpirun, start
 
 SEQ = " else seq"
 
@@ -168,12 +168,18 @@ def test_trace_is_a_file_a_rank(four, train, tmp_path):
 
 
 def test_evaluation_is_the_same_whatever_the_layout(four, compiled, text, tmp_path):
-    """Two of its batches; what a call takes is another number of sequences on each."""
-    said = [float(start(trainer.command("--steps", 0, "--eval-data", text, "--data-format", "bytes", "--eval-batches", 2),
-                        tmp_path).stdout.removeprefix("eval loss "))
-            for trainer in (compiled("llama"), compiled("llama", (), (), {"microbatch": 2}), four,
-                            compiled("llama", layout_of("llama", dict(dp=4)), (), {"microbatch": 2}))]
-    assert said == pytest.approx([said[0]] * 4, abs=2e-6)
+    """Two of its batches, and 13 sequences, which are one batch and a part of another; what a call takes is another number
+    of sequences on each."""
+    (tmp_path / "part").write_bytes(text.read_bytes()[:13 * 16 + 1])
+    pipeline = layout_of("llama", dict(dp=2, pp=2))
+    trainers = (compiled("llama", (), (), {"batch": 1, "microbatch": 1}), compiled("llama"), four,
+                compiled("llama", (), (), {"microbatch": 2}), compiled("llama", layout_of("llama", dict(dp=4)), (), {"microbatch": 2}),
+                compiled("llama", pipeline, (), {"microbatch": 2}, *TCP))
+    for data, batches in ((text, 2), (tmp_path / "part", 50)):
+        said = [float(start(trainer.command("--steps", 0, "--eval-data", data, "--data-format", "bytes", "--eval-batches",
+                                            batches * (8 if trainer == trainers[0] else 1)),
+                            tmp_path).stdout.removeprefix("eval loss ")) for trainer in trainers]
+        assert said == pytest.approx([said[0]] * len(said), abs=2e-6)
 
 
 # --- What is sent --------------------------------------------------------------------------------------------------

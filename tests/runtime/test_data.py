@@ -133,8 +133,9 @@ def test_too_short(run, refused, tmp_path, data):
 
 
 def test_eval_data_too_short(refused, tmp_path, data):
-    data[:16].tofile(tmp_path / "short")
-    assert "--eval-data short: one batch needs 17 tokens" in refused("--eval-data", "short", "--steps", 0)
+    data[:8].tofile(tmp_path / "short")
+    assert "--eval-data short: it needs 9 tokens (1 sequence of 8, and 1), but it has 8 (bytes); give more data" in \
+        refused("--eval-data", "short", "--steps", 0)
 
 
 def test_token_outside_the_vocabulary(refused, tmp_path, data):

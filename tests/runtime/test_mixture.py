@@ -235,7 +235,7 @@ def test_held_out_records_are_evaluated(run, tmp_path):
 
 def test_too_little_is_held_out_or_left(refused, tmp_path):
     write(tmp_path / "a.txt", 0, 20)
-    assert "--eval-fraction 0.01: it holds out 0 sequences of --data, but one batch needs" in \
+    assert "--eval-fraction 0.01: it holds out 0 sequences of --data, but it needs 1;" in \
         refused("--data", "a.txt", "--eval-fraction", 0.01, "--steps", 1)
     assert "one batch needs 4 sequences of 8 tokens, but there are 2 beside what is held out" in \
         refused("--data", "a.txt", "--eval-fraction", 0.9, "--steps", 1)

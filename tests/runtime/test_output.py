@@ -184,9 +184,9 @@ def test_trace_that_cannot_be_written(refused, tmp_path, data):
 
 # --- Evaluation ---------------------------------------------------------------------------------
 
-def eval_loss(tensors, tokens, batches):
-    """Of tiny.c, in NumPy: the mean over the first `batches` of four sequences, which a call takes by two."""
-    count = batches * BATCH * SEQ
+def eval_loss(tensors, tokens, sequences):
+    """Of tiny.c, in NumPy: the mean over the first sequences, which a call takes by two and a batch by four."""
+    count = sequences * SEQ
     mixed = 0.01 * tensors["h.1.mixed"].astype(float)[0]
     logits = tensors["bias"] + tensors["h.0.w"].astype(float)[tokens[:count]] + tensors["h.1.w"][tokens[:count]]
     logits += np.resize(mixed, 256)
@@ -199,7 +199,16 @@ def test_evaluation(run, tmp_path, data, options, batches):
     done = run("--steps", 0, "--eval-data", "data.txt", "--save", "a", *options)
     tensors = read_checkpoint(tmp_path / "a")[1]
     loss = float(re.fullmatch(r"eval loss ([\d.]+)\n", done.stdout)[1])
-    assert abs(loss - eval_loss(tensors, data.astype(int), batches)) < 1e-5
+    assert abs(loss - eval_loss(tensors, data.astype(int), batches * BATCH)) < 1e-5
+
+
+@pytest.mark.parametrize("sequences", range(1, 8))
+def test_the_last_part_of_a_batch_is_evaluated(run, tmp_path, data, sequences):
+    """Also of a file with less than a batch, or than a call."""
+    data[:sequences * SEQ + 3].tofile(tmp_path / "part")
+    done = run("--steps", 0, "--eval-data", "part", "--data-format", "bytes", "--save", "a")
+    tensors = read_checkpoint(tmp_path / "a")[1]
+    assert abs(float(done.stdout.removeprefix("eval loss ")) - eval_loss(tensors, data.astype(int), sequences)) < 1e-5
 
 
 def test_evaluation_takes_fifty_batches(run, tmp_path, data):

@@ -6,6 +6,7 @@ import subprocess
 import termios
 import time
 
+import numpy as np
 import pytest
 from conftest import read_checkpoint, read_log
 
@@ -150,3 +151,45 @@ def test_a_full_disk_behind_stdout_is_told(trainer, tmp_path, data):
                               stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1 and "error: cannot write to stdout; the output is incomplete" in done.stderr
     assert read_checkpoint(tmp_path / "a")[0]["step"] == "3"
+
+
+# --- Evaluation, and what comes before the first step -----------------------------------------------------------------
+
+@pytest.fixture
+def in_evaluation(trainer, tmp_path, data):
+    """in_evaluation(option, ...): a run some calls into an evaluation of 50,000, and how many calls it has made."""
+    calls = tmp_path / "calls"
+    np.resize(data, 1000000).tofile(tmp_path / "long.txt")
+
+    def start(*options):
+        process = subprocess.Popen([trainer, "--eval-data", "long.txt", "--eval-batches", "25000", *options], cwd=tmp_path,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={**os.environ, "TINY_EVAL_MS": "2", "TINY_EVAL_CALLS": str(calls)})
+        while not calls.exists() or calls.stat().st_size < 3:
+            time.sleep(0.01)
+        return process, lambda: calls.stat().st_size
+    return start
+
+
+def test_a_signal_ends_an_evaluation(in_evaluation, run, tmp_path):
+    """The step done is saved and logged, without the loss of half an evaluation."""
+    process, calls = in_evaluation("--data", "data.txt", "--steps", "9", "--eval-every", "2", "--save", "a", "--log", "log")
+    with process:
+        process.send_signal(signal.SIGTERM)
+        errors = process.communicate(timeout=30)[1]
+    assert process.returncode == 143 and calls() < 10000
+    assert read_checkpoint(tmp_path / "a")[0]["step"] == "2" and "interrupted at step 2: resume with --load a" in errors
+    assert "the evaluation of step 2 was interrupted: it has no loss" in errors
+    assert [(line["step"], "eval_loss" in line) for line in read_log(tmp_path / "log")] == [(1, False), (2, False)]
+    run("--data", "data.txt", "--steps", 5, "--load", "a", "--save", "a")
+    run("--data", "data.txt", "--steps", 5, "--save", "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_signal_ends_an_evaluation_without_training(in_evaluation):
+    process, calls = in_evaluation("--steps", "0", "--sample", "20")
+    with process:
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and calls() < 10000 and said == ""
+    assert "interrupted at step 0: nothing is saved (no --save)" in errors

@@ -2,7 +2,7 @@
  * momentum, in plain loops.  Its tensors have padding, copies, and another order in memory.
  *
  * Environment: TINY_BAD_STEP=n a loss of NaN at step n (from 0); TINY_BAD_NORM=n an infinite norm; TINY_SLEEP_MS=n each
- * step takes longer; TINY_DUMP=FILE inputs and scalars of each step; TINY_ARENA=bytes the plan; TINY_VOCAB=n,
+ * step takes longer, TINY_EVAL_MS=n each call of an evaluation; TINY_EVAL_CALLS=FILE a byte for each of these; TINY_DUMP=FILE inputs and scalars of each step; TINY_ARENA=bytes the plan; TINY_VOCAB=n,
  * TINY_SCHEDULE=constant, TINY_NO_PREDICT, TINY_SEED=n change the program's tables. */
 #include "rt.h"
 #include "state.h"
@@ -126,6 +126,11 @@ static void evaluate(Rt *rt, char *arena)
 {
     Arena *a = (Arena *)(void *)arena;
     float logits[VOCAB];
+    struct timespec pause = { 0, 1000000 * number_of("TINY_EVAL_MS", 0) };
+    FILE *calls = getenv("TINY_EVAL_CALLS") ? fopen(getenv("TINY_EVAL_CALLS"), "ab") : NULL;
+    if (calls && (fputc('.', calls) == EOF || fclose(calls)))
+        abort();
+    nanosleep(&pause, NULL);
     a->eval_loss = 0;
     for (int i = 0; i < EVAL_BATCH * SEQ; i++) {
         logits_of(a, a->eval_tokens[i], 1, logits);
