@@ -23,7 +23,7 @@ from ranks import Trainer
 FULL = dict(layers=2, embed=512, kv_heads=4, group=2, head=64, ff=1536, seq=512, vocab=256)
 SMALL = dict(layers=2, embed=64, kv_heads=2, group=2, head=16, ff=96, seq=64, vocab=256)
 BATCH = 4
-SAID = "capacity = 1.25, within = batch"
+SAID = "capacity = capacity, within = batch"
 ROUTER = "softmax(dot(x, w, embed), experts)"
 SKEWED = "softmax(0.01 * dot(x, w, embed) - cast(iota(experts), f32), experts)"
 

@@ -26,9 +26,7 @@ static bool already_reported(Lower *l, Loc at, const char *message)
 void complain(Lower *l, Where where, const char *format, ...)
 {
     if (l->variant == AS_CHECK) {
-        l->mixes_help = l->mixes ? l->mixes_help : where.help;
-        l->mixes_at = l->mixes ? l->mixes_at : where.at;
-        l->mixes = true;
+        note_complaint(l, where);
         return;
     }
     va_list args, again;

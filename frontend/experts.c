@@ -165,12 +165,11 @@ static double longest_queue(const Lower *l, const Value *chosen, const Names *ov
 /* `capacity = 1.25`; infinite if nothing is dropped. */
 static bool read_capacity(Lower *l, const Ast *keyword, double *capacity)
 {
-    *capacity = INFINITY;
-    if (!keyword || (keyword->child->kind == A_NAME && strcmp(keyword->child->name, "none") == 0))
-        return true;
-    if (!number_argument(l, keyword, 0, capacity))
+    Constant number = real_constant(INFINITY);
+    if (keyword && !constant_of(l, keyword->child, &number))
         return false;
-    if (*capacity > 0)
+    *capacity = number.value;
+    if (number.value > 0)
         return true;
     complain(l, (Where){ .at = keyword->child->loc, .help = "capacity = 1.25; capacity = none drops no token" },
              "the capacity must be above 0");
@@ -315,14 +314,10 @@ CALL(dispatch)
     const bool drops = size < in_round;
     const bool mixes =
         l->variant == AS_CHECK && has_name(&over, l->m->batch) && find_dim(&a->x[0]->type, l->m->batch) >= 0;
-    if (mixes && !drops)
-        return tensor_operand(rows_by_sequence(l, a->x[0], &over, experts, a->dims.name[1]));
     if (mixes) {
-        complain(l,
-                 (Where){ .at = a->call->name_loc,
-                          .help = arena_text(l->arena, "within = %s, capacity = none", l->m->batch) },
-                 "not a sum over sequences");
-        return wrong;
+        Value *rows = rows_by_sequence(l, a->x[0], &over, experts, a->dims.name[1]);
+        const char *help = arena_text(l->arena, "within = %s, capacity = none", l->m->batch);
+        return tensor_operand(drops ? mixed_in_place(l, rows, (Where){ .at = a->call->name_loc, .help = help }) : rows);
     }
     if (!set_slots(l, a, size, &slots))
         return wrong;
@@ -456,6 +451,9 @@ CALL(balance)
     Value *is_chosen = emit_cast(l, EMIT(l, OP_eq, NO_ATTRS, chosen, emit_iota(l, along)), F32);
     Value *share = mean_over(l, sum_over(l, is_chosen, dims_lacking(&chosen->type, &gate->type)), tokens);
     Value *product = EMIT(l, OP_mul, NO_ATTRS, share, mean_over(l, gate, tokens));
-    return tensor_operand(EMIT(l, OP_mul, NO_ATTRS, sum_over(l, product, (Names){ 1, { experts } }),
-                               emit_number(l, (double)along.size, F32)));
+    Value *loss = EMIT(l, OP_mul, NO_ATTRS, sum_over(l, product, (Names){ 1, { experts } }),
+                       emit_number(l, (double)along.size, F32));
+    if (loss && l->variant == AS_CHECK)
+        push_value(l->arena, &l->balances, loss);
+    return tensor_operand(loss);
 }

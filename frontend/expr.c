@@ -54,7 +54,10 @@ void look_at_arguments(Lower *l, const Ast *list)
 
 bool constant_of(Lower *l, const Ast *ast, Constant *number)
 {
+    const bool was = l->in_constant;
+    l->in_constant = true;
     Operand operand = lower_expr(l, ast);
+    l->in_constant = was;
     if (operand.kind == TENSOR)
         complain(l, (Where){ .at = ast->loc }, "a number that is known at compile time is needed here, not a tensor %s",
                  type_words(l, &operand.value->type));
@@ -302,7 +305,7 @@ static Operand lower_unary(Lower *l, const Ast *ast)
 static Operand lower_name(Lower *l, const Ast *ast)
 {
     Symbol *named = find_symbol(l->scope, ast->name), *symbol = meant_by(named);
-    if (!symbol && strcmp(ast->name, "inf") == 0)
+    if (!symbol && (strcmp(ast->name, "inf") == 0 || (l->in_constant && strcmp(ast->name, "none") == 0)))
         return number_operand(real_constant(INFINITY));
     if (!symbol) {
         unknown_name(l, ast);

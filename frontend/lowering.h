@@ -310,7 +310,8 @@ struct Lower {
     Instance **instances; /* of the scope */
     Call calls[64];       /* blocks in lowering, outermost first */
     int ncalls;
-    int depth; /* of expressions */
+    int depth;        /* of expressions */
+    bool in_constant; /* in an expression of constants, where `none` is no limit: infinity */
     int instance_count, dropout_count, total_count;
     bool too_many; /* instances: reported once */
     Param *last_param;
@@ -321,6 +322,8 @@ struct Lower {
     Counted *counted;          /* of AS_MODEL */
     Mixed *mixed, *last_mixed; /* of AS_CHECK, in order */
     Values summed;             /* of AS_CHECK: what updates read */
+    Values balances;           /* of AS_CHECK: results of balance() */
+    Name auxiliary;            /* of AS_CHECK: where the loss reads one of them; NULL: nowhere */
     Repeated *repeated;
     Scanned *scanned;
     CopyDim *copy_dims;
@@ -509,9 +512,14 @@ Value *new_value(Lower *l, Name name, Type type);
 /* --- sequences.c: is the loss a sum over sequences? ------------------------------------------------- */
 
 /* Reports it if the loss of training, or of evaluation, is none and a step has several micro-batches.  Notes in the
- * module where the loss of evaluation mixes the sequences of a batch. */
+ * module where the loss of evaluation mixes the sequences of a batch, and where it reads the balance of experts. */
 void check_sum_over_sequences(Lower *l);
 Value *checked_statistic(Lower *l, Value *value); /* AS_CHECK: what an update reads in place of it */
+
+void note_complaint(Lower *l, Where where); /* AS_CHECK: in place of a message */
+
+/* AS_CHECK: zeros in place of what mixes sequences there; NULL if `value` is. */
+Value *mixed_in_place(Lower *l, const Value *value, Where where);
 
 /* AS_CHECK: in place of an op that has no type, since it mixes sequences; NULL after reporting. */
 Op *checked_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);

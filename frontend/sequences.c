@@ -12,12 +12,22 @@
 
 /* --- What mixes sequences ------------------------------------------------------------------------------- */
 
-static void note_mixed(Lower *l, const Value *value, const char *help)
+static void note_mixed(Lower *l, const Value *value, Where where)
 {
     Mixed *mixed = NEW(l->arena, Mixed);
-    *mixed = (Mixed){ .value = value, .at = l->b.loc, .help = help };
+    *mixed = (Mixed){ .value = value, .at = where.at, .help = where.help };
     *(l->last_mixed ? &l->last_mixed->next : &l->mixed) = mixed;
     l->last_mixed = mixed;
+}
+
+/* The first one counts; and what is wrong with a type may come of what was replaced before. */
+void note_complaint(Lower *l, Where where)
+{
+    if (!l->mixes) {
+        l->mixes_at = l->mixed ? l->mixed->at : where.at;
+        l->mixes_help = l->mixed ? l->mixed->help : where.help;
+    }
+    l->mixes = true;
 }
 
 static bool is_split(const Type *type)
@@ -40,6 +50,14 @@ static Value *zeros_like(Lower *l, const Type *type)
     return type->rank ? EMIT(l, OP_broadcast, dims, zero) : zero;
 }
 
+Value *mixed_in_place(Lower *l, const Value *value, Where where)
+{
+    Value *zeros = value ? zeros_like(l, &value->type) : NULL;
+    if (zeros)
+        note_mixed(l, zeros, where);
+    return zeros;
+}
+
 /* A sum over the batch needs no micro-batch of its own, whatever becomes of it in the update. */
 Value *checked_statistic(Lower *l, Value *value)
 {
@@ -49,9 +67,7 @@ Value *checked_statistic(Lower *l, Value *value)
     if (!s || !value->type.partial)
         return value;
     push_value(l->arena, &l->summed, value);
-    Value *zeros = zeros_like(l, &value->type);
-    note_mixed(l, zeros, NULL);
-    return zeros;
+    return mixed_in_place(l, value, (Where){ .at = l->b.loc });
 }
 
 /* --- Numbers beside a sum ------------------------------------------------------------------------------- */
@@ -119,49 +135,92 @@ Op *checked_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[
             return NULL;
     op = try_build(&l->b, kind, attrs, nargs, whole);
     if (!op)
-        complain(l, (Where){ .at = l->b.loc, .help = help }, "not a sum over sequences");
+        note_complaint(l, (Where){ .at = l->b.loc, .help = help });
     for (int i = 0; op && i < op->results.count; i++)
-        note_mixed(l, op->results.at[i], help);
+        note_mixed(l, op->results.at[i], (Where){ .at = l->b.loc, .help = help });
     return op;
 }
 
 /* --- The check ------------------------------------------------------------------------------------------ */
 
-/* What updates sum is read, too. */
-static void keep_summed(Lower *l, Func *f)
+static void mark(Map *read, const Value *value) { map_put(read, value, read); }
+
+/* The operands of ops with a result that is read. */
+static void mark_operands(const Func *f, Map *read)
 {
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->results.count; i++)
-            if (index_of(&l->summed, op->results.at[i]) >= 0)
-                add_result(l->m, f, op->results.at[i], (Port){ .kind = PORT_NONE });
+    for (const Op *op = f->last; op; op = op->prev) {
+        bool is_read = false;
+        for (int i = 0; i < op->results.count && !is_read; i++)
+            is_read = map_get(read, op->results.at[i]) != NULL;
+        for (int i = 0; i < op->args.count && is_read; i++)
+            mark(read, arg(op, i));
+    }
 }
 
-/* The first that these functions read, for the loss or for updates; NULL: none. */
-static const Mixed *find_mixed(Lower *l, Func *first, bool for_updates)
+/* What is read in `f`, of whose results its caller is known to read some; NULL: all are read.  What a turn of a loop
+ * reads, the one before it has left. */
+static void mark_func(const Func *f, const Op *caller, Map *read)
 {
-    Map read = { .arena = l->arena };
-    for (Func *f = first; f; f = f->next) {
-        const int results = f->results.count;
-        if (for_updates)
-            keep_summed(l, f);
-        remove_dead_ops(f, &read);
-        f->results.count = results;
+    for (int i = 0; i < f->results.count; i++)
+        if (!caller || i >= caller->results.count || map_get(read, caller->results.at[i]))
+            mark(read, f->results.at[i]);
+    for (bool again = true; again;) {
+        again = false;
+        mark_operands(f, read);
+        for (int i = 0; caller && i < caller->attrs.carried; i++)
+            if (map_get(read, f->params.at[i]) && !map_get(read, f->results.at[i])) {
+                mark(read, f->results.at[i]);
+                again = true;
+            }
     }
+}
+
+/* What these functions read for the loss, or also for updates.  Callers are behind what they call. */
+static Map find_read(Lower *l, const Func *first, bool for_updates)
+{
+    Map read = { .arena = l->arena }, callers = { .arena = l->arena };
+    int count = 0;
+    for (const Func *f = first; f; f = f->next, count++)
+        for (Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee)
+                map_put(&callers, op->attrs.callee, op);
+    const Func **funcs = NEW_ARRAY(l->arena, const Func *, count + 1);
+    for (const Func *f = first, **end = funcs; f; f = f->next)
+        *end++ = f;
+    for (int i = 0; i < l->summed.count && for_updates; i++)
+        mark(&read, l->summed.at[i]);
+    for (int i = count - 1; i >= 0; i--)
+        mark_func(funcs[i], map_get(&callers, funcs[i]->name), &read);
+    return read;
+}
+
+static const Mixed *first_read(const Lower *l, const Map *read)
+{
     const Mixed *mixed = l->mixed;
-    while (mixed && !map_get(&read, mixed->value))
+    while (mixed && !map_get(read, mixed->value))
         mixed = mixed->next;
     return mixed;
 }
 
-static void complain_of_mixed(Lower *l, Func *first)
+static void look_at_read(Lower *l, Func *first)
 {
-    const Mixed *mixed = l->checks_evaluation ? NULL : find_mixed(l, first, true), *by_loss = NULL;
-    if (mixed || l->checks_evaluation)
-        by_loss = find_mixed(l, first, false);
+    Map read = { 0 };
+    const Mixed *by_update = NULL;
+    if (!l->checks_evaluation) {
+        read = find_read(l, first, true);
+        by_update = first_read(l, &read);
+    }
+    read = find_read(l, first, false);
+    const Mixed *by_loss = first_read(l, &read), *mixed = by_loss ? by_loss : by_update;
     l->mixes_in_update = mixed && !by_loss;
-    mixed = by_loss ? by_loss : mixed;
-    if (mixed && !l->mixes)
-        complain(l, (Where){ .at = mixed->at, .help = mixed->help }, "not a sum over sequences");
+    if (mixed && !l->mixes) {
+        l->mixes = true;
+        l->mixes_at = mixed->at;
+        l->mixes_help = mixed->help;
+    }
+    for (int i = 0; i < l->balances.count && !l->auxiliary; i++)
+        if (map_get(&read, l->balances.at[i]))
+            l->auxiliary = where_text(l, l->balances.at[i]->def->loc);
 }
 
 /* Lowers the model with the batch split over an axis of its own; sets l->mixes, and where. */
@@ -183,12 +242,13 @@ static void check_variant(Lower *l)
     l->mixes_at = l->model->name_loc;
     l->mixes_help = NULL;
     l->mixed = l->last_mixed = NULL;
-    l->summed = (Values){ 0 };
+    l->summed = l->balances = (Values){ 0 };
+    l->auxiliary = NULL;
     Func *last = m->funcs;
     while (last->next)
         last = last->next;
     Func *f = lower_model(l, AS_CHECK);
-    complain_of_mixed(l, last->next);
+    look_at_read(l, last->next);
     const Value *loss = !l->mixes && f->results.count ? f->results.at[0] : NULL;
     l->mixes |= !loss || ((loss->type.partial != 1 || loss->type.by != BY_SUM) && !is_zero(loss, &(int){ 100 }));
     while (last->next)
@@ -222,19 +282,16 @@ void check_sum_over_sequences(Lower *l)
 {
     Module *m = l->m;
     const bool splits = m->batch && m->train.batch > m->train.microbatch;
-    if (!m->batch || m->train.batch == 1)
-        return;
     if (splits)
         check_variant(l);
     if (splits && l->mixes)
         refuse_micro_batches(l);
-    if (splits && (l->mixes || !l->is_evaluated_otherwise))
-        return;
-    l->checks_evaluation = true;
-    check_variant(l);
-    if (splits && l->mixes)
+    l->checks_evaluation = m->batch && (!splits || (l->is_evaluated_otherwise && !l->mixes));
+    if (l->checks_evaluation)
+        check_variant(l);
+    if (l->checks_evaluation && l->mixes && splits)
         refuse_micro_batches(l);
-    else if (l->mixes)
-        m->mixes = where_text(l, l->mixes_at);
+    m->mixes = l->checks_evaluation && l->mixes && m->train.batch > 1 ? where_text(l, l->mixes_at) : NULL;
+    m->auxiliary = l->auxiliary;
     l->checks_evaluation = l->mixes = false;
 }

@@ -292,10 +292,11 @@ typedef struct {
 typedef struct Module {
     Arena arena;
     Name name;
-    Name source; /* path of the .mdl */
-    Name batch;  /* the dim of the micro-batch; NULL if the model has none */
-    Name vocab;  /* NULL, or the dim of the loss's cross_entropy */
-    Name mixes;  /* NULL, or where the loss of evaluation mixes sequences of a batch: then it is no sum over them */
+    Name source;    /* path of the .mdl */
+    Name batch;     /* the dim of the micro-batch; NULL if the model has none */
+    Name vocab;     /* NULL, or the dim of the loss's cross_entropy */
+    Name mixes;     /* NULL, or where the loss of evaluation mixes sequences of a batch: then it is no sum over them */
+    Name auxiliary; /* NULL, or where it takes the balance of experts */
     int naxes;
     Name axis[MAX_AXES];
     int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */

@@ -150,6 +150,7 @@ typedef struct {
     int nloads, ndropped;
     const char *mixes; /* eval only: where the loss mixes the sequences of a call, "gpt2.mdl:24:9", so that it is not
                           their sum, but for a constant; NULL: it is */
+    const char *auxiliary; /* eval only: where the loss takes the balance of experts; NULL: nowhere */
 } RtFunction;
 
 /* A kernel or product that --trace and messages can name. */

@@ -264,6 +264,8 @@ static void write_function(Host *h, FuncRole role, FILE *out)
     write_totals(m, f, out);
     if (role == EVAL && m->mixes)
         fprintf(out, "        .mixes = %s,\n", string_text(m, m->mixes));
+    if (role == EVAL && m->auxiliary)
+        fprintf(out, "        .auxiliary = %s,\n", string_text(m, m->auxiliary));
     write_measures(m, f, PORT_LOAD, "loads", out);
     write_measures(m, f, PORT_DROPPED, "dropped", out);
     fputs("    },\n", out);

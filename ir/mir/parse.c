@@ -442,6 +442,8 @@ static void read_module(Parser *p)
         m->vocab = read_name(p);
     if (accept(p, "mixes"))
         m->mixes = read_quoted(p);
+    if (accept(p, "auxiliary"))
+        m->auxiliary = read_quoted(p);
     if (accept(p, "train")) {
         m->train_loc = from(p, p->at - 5);
         read_train(p, &m->train);

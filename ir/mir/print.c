@@ -404,6 +404,16 @@ static void print_rule(Module *m, const ShardRule *rule, FILE *out)
     fprintf(out, rule->parts ? " parts(%s)\n" : "\n", rule->parts);
 }
 
+/* mixes "gpt2.mdl:24:9" */
+static void print_where(const char *word, Name place, FILE *out)
+{
+    if (!place)
+        return;
+    fprintf(out, "  %s ", word);
+    print_quoted(place, out);
+    fputc('\n', out);
+}
+
 void print_module(Module *m, FILE *out)
 {
     fprintf(out, "module @%s {\n", m->name);
@@ -430,11 +440,8 @@ void print_module(Module *m, FILE *out)
         fprintf(out, "  batch %s\n", m->batch);
     if (m->vocab)
         fprintf(out, "  vocab %s\n", m->vocab);
-    if (m->mixes) {
-        fputs("  mixes ", out);
-        print_quoted(m->mixes, out);
-        fputc('\n', out);
-    }
+    print_where("mixes", m->mixes, out);
+    print_where("auxiliary", m->auxiliary, out);
     print_train(m, out);
     for (const Saved *saved = m->saved; saved; saved = saved->next)
         print_saved(saved, out);

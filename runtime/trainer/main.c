@@ -127,11 +127,21 @@ static void open_all_data(RtRun *run)
     run->eval_data = open_data(run, holds_out ? data : other, eval);
 }
 
-/* Of a loss that is no sum over sequences, only whole batches can be evaluated. */
-static void note_left_out(const RtRun *run)
+/* What a loss of evaluation is that the user may think another. */
+static void note_evaluation(const RtRun *run)
 {
     const RtFunction *f = &run->rt.program->eval;
-    const int64_t all = run->eval_data ? rt_data_sequences(run->eval_data) : 0, batch = f->micro * f->batch;
+    if (!run->eval_data)
+        return;
+    if (f->auxiliary)
+        rt_note(
+            "note: the loss of evaluation includes the balance of experts (%s); training(balance(...), 0) leaves it "
+            "to training",
+            f->auxiliary);
+    if (run->rt.program->step.ndropped)
+        rt_note("note: evaluation drops what is beyond the capacity of an expert, as training does; capacity = none "
+                "drops nothing");
+    const int64_t all = rt_data_sequences(run->eval_data), batch = f->micro * f->batch;
     const int64_t left = all - all / batch * batch;
     if (f->mixes && left && all / batch <= run->options.eval_batches - 1)
         rt_note("note: evaluation leaves out the last %lld of %lld %s: %s mixes those of a batch, so that only whole "
@@ -405,7 +415,7 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     if (run.options.save && run.rt.rank == 0)
         run.lock = rt_lock_take(run.options.save, "--save");
     open_all_data(&run);
-    note_left_out(&run);
+    note_evaluation(&run);
     check_eval_data(&run);
     start_device(&run);
     start_state(&run);

@@ -113,7 +113,7 @@ def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_pa
 @pytest.mark.parametrize("mesh,precision", [("ep=1", "fp16"), ("dp=2,ep=2", "bf16")])
 def test_empty_rows(mesh, precision, compiled, data, tmp_path):
     """Where at most half of the rows can be filled, products leave the others out: forward, and both gradients."""
-    settings, edit = SETTINGS + (("microbatch", 1), ("precision", precision)), ("capacity = 1.25, within = batch", "capacity = none")
+    settings, edit = SETTINGS + (("microbatch", 1), ("precision", precision)), ("capacity = capacity, within = batch", "capacity = none")
     one = compiled("mixtral", "c", settings, edit=edit)
     start(one.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "one"), tmp_path)
     trainer = compiled("mixtral", "cuda", settings, ("--mesh", mesh), edit=edit)
@@ -124,7 +124,7 @@ def test_empty_rows(mesh, precision, compiled, data, tmp_path):
 
 
 # All tokens choose the same expert, whose rows come in four rounds: the rank that has it does all the work.
-EXTREME = ("capacity = 1.25, within = batch", "capacity = none, rounds = true")
+EXTREME = ("capacity = capacity, within = batch", "capacity = none, rounds = true")
 SKEWED = ("softmax(dot(x, w, embed), experts)", "softmax(dot(x, w, embed) + 1000 * cast(iota(experts) == 2, f32), experts)")
 ONCE = """    ye = dot(silu(dot(xe, w_gate, embed)) * dot(xe, w_up, embed) * pe, w_down, ff)
     return sum(combine(ye, chosen), choice)

@@ -111,7 +111,7 @@ def count_load(router, _, output):
 
 @pytest.mark.parametrize("depths", [0, 1, 2])
 def test_deepseek_follows_transformers(depths, tmp_path):
-    source = (ROOT / "examples" / "deepseek.mdl").read_text().replace("capacity = 1.5, within = batch", "capacity = none")
+    source = (ROOT / "examples" / "deepseek.mdl").read_text().replace("capacity = 1.5", "capacity = none")
     source = source.replace("normal(0.006)", "normal(0.05)")
     sizes = [word for key, value in SIZES.items() for word in ("-D", f"{key}={value}")] + ["-D", f"mtp={depths}"]
     out = compile_model(source, tmp_path, *sizes, *PLAIN_SGD, f"--set=train.batch={BATCH}")

@@ -39,7 +39,7 @@ def load(model, w):
 
 
 def test_mixtral_follows_transformers(tmp_path):
-    source = (ROOT / "examples" / "mixtral.mdl").read_text().replace("capacity = 1.25, within = batch", "capacity = none")
+    source = (ROOT / "examples" / "mixtral.mdl").read_text().replace("capacity = 1.25", "capacity = none")
     sizes = [word for key, value in SIZES.items() for word in ("-D", f"{key}={value}")]
     out = compile_model(source, tmp_path, *sizes, *PLAIN_SGD, f"--set=train.batch={BATCH}")
     text = write_text(tmp_path / "text", 2000)

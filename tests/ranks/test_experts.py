@@ -6,7 +6,7 @@ import pytest
 from test_layouts import STEPS, reference, same_training  # noqa: F401  (reference is a fixture)
 from conftest import MPC, QUICK, TCP, options_of, read_log, start
 
-WITHIN = "capacity = 1.25, within = batch"
+WITHIN = "capacity = capacity, within = batch"
 DROPLESS = (WITHIN, "capacity = none")
 WHOLE = (WITHIN, "capacity = 0.75")
 # Every token chooses the first two experts, the others get none.
@@ -100,3 +100,39 @@ def test_several_tokens_are_predicted(settings, lines, compiled, reference, text
 def test_the_state_moves(reference):
     still = (r"pace \* sign", "0 * sign")
     assert [line["loss"] for line in reference("deepseek")] != [line["loss"] for line in reference("deepseek", edit=still)]
+
+
+# --- Evaluation ---------------------------------------------------------------------------------------------------
+
+LEFT_OUT = (r"balance_weight \* unbalanced", "balance_weight * training(unbalanced, 0)")
+
+
+def evaluated(trainer, text, folder):
+    """(loss, notes) of 13 sequences: a batch of 8, and a part of another."""
+    (folder / "part").write_bytes(text.read_bytes()[:13 * 16 + 1])
+    done = start(trainer.command("--steps", 0, "--eval-data", "part", "--data-format", "bytes"), folder)
+    return float(re.search(r"^eval loss ([\d.]+)$", done.stdout, re.M)[1]), done.stderr
+
+
+@pytest.mark.parametrize("its, settings, options", [
+    ((), (("microbatch", 2),), ()),
+    (layout(dp=2, ep=2, zero=1), (("microbatch", 2),), TCP),
+    (layout(cp=2, tp=2), (), TCP),
+    (layout(ep=2, pp=2), (("microbatch", 2),), ()),
+])
+def test_evaluation_without_the_balance(compiled, text, tmp_path, its, settings, options):
+    """The loss of evaluation is cross-entropy alone, under every layout; else a note says that it is not."""
+    plain, said = evaluated(compiled("mixtral", (), (("balance_weight", 0),), (("batch", 1), ("microbatch", 1))), text, tmp_path)
+    with_it, more = evaluated(compiled("mixtral", (), (("balance_weight", 1),)), text, tmp_path)
+    assert with_it > plain + 1 and "note: the loss of evaluation includes the balance of experts (model.mdl:" in more
+    assert "note: evaluation drops what is beyond the capacity of an expert" in more
+    loss, said = evaluated(compiled("mixtral", its, (("balance_weight", 1),), settings, *options, edit=LEFT_OUT), text, tmp_path)
+    assert loss == pytest.approx(plain, rel=1e-6) and "includes the balance" not in said
+
+
+def test_capacity_is_a_const(compiled, text, tmp_path):
+    """With `none` nothing is dropped, and no note says so."""
+    trainer = compiled("mixtral", (), (("capacity", "none"),), (("microbatch", 2),))
+    assert "drops" not in evaluated(trainer, text, tmp_path)[1]
+    start(trainer.command("--data", text, "--data-format", "bytes", "--steps", 2, "--log", "log"), tmp_path)
+    assert all("dropped" not in line for line in read_log(tmp_path / "log"))

@@ -12,7 +12,7 @@ from test_tcp import ranks  # noqa: F401  (a fixture)
 
 STEPS = 4
 SIZES = (("experts", 8), ("choice", 1))
-EDIT = (r"softmax\(dot\(x, w, embed\), experts\)(?s:(.*))capacity = 1.25, within = batch(?s:(.*))capacity = 1.25, within = batch",
+EDIT = (r"softmax\(dot\(x, w, embed\), experts\)(?s:(.*))capacity = capacity, within = batch(?s:(.*))capacity = capacity, within = batch",
         r"softmax(dot(x, w, embed) + 1000 * cast(iota(experts) == 5, f32), experts)\1capacity = none\2capacity = none")
 ROUNDS = '''    y = 0 * x
     repeat 4 {

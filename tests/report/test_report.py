@@ -62,7 +62,7 @@ def test_rows_of_experts(report, tmp_path):
     balanced, and 5 slots with capacity 1.25.  A rank sends half of the rows: those of tokens and of their gates there
     and back, and again, but for what comes back, in the backward pass, with their gradients."""
     sizes = dict(layers=2, vocab=64, seq=8, embed=16, kv_heads=2, group=1, head=8, ff=12, experts=4, batch=2, precision="fp32")
-    given = "capacity = 1.25, within = batch"
+    given = "capacity = capacity, within = batch"
     text = (ROOT / "examples/mixtral.mdl").read_text()
     rows = 4 * 5
     found, = report("--mesh=ep=2", file=ROOT / "examples/mixtral.mdl", **sizes)["experts"]

@@ -6,7 +6,7 @@ import pytest
 from layouts import ROOT, verify
 
 SIZES = dict(layers=2, embed=8, kv_heads=4, group=2, head=2, ff=8, seq=8, vocab=16, experts=4, theta=100)
-CAPACITIES = ["capacity = 1.25, within = batch", "capacity = none", "capacity = 0.75"]
+CAPACITIES = ["capacity = capacity, within = batch", "capacity = none", "capacity = 0.75"]
 MESHES = [dict(dp=2), dict(cp=2), dict(ep=2), dict(ep=4), dict(tp=2), dict(dp=2, ep=2), dict(ep=2, tp=2), dict(cp=2, ep=2),
           dict(dp=2, tp=2), dict(dp=2, ep=4), dict(dp=2, cp=2, ep=2), dict(dp=2, ep=2, tp=2), dict(pp=2),
           dict(dp=2, pp=2), dict(ep=2, pp=2), dict(dp=2, ep=2, pp=2), dict(ep=8), dict(cp=2, ep=2, pp=2)]
@@ -35,7 +35,7 @@ def model_text(number, mesh, capacity, folded):
     if capacity == "capacity = none" and number % 2:
         begin = text.index("    xe = dispatch")
         text = text[:begin] + ROUNDS + text[text.index("}\n", begin) + 2:]
-    text = text.replace("capacity = 1.25, within = batch", capacity)
+    text = text.replace("capacity = capacity, within = batch", capacity)
     if number % 5 == 4:  # all tokens to two experts
         text = text.replace(ROUTER, "softmax(0.01 * dot(x, w, embed) - cast(iota(experts), f32), experts)")
     return text + f"""parallel {{

@@ -49,7 +49,7 @@ MODELS = {
     "lstm": ("fp32", "seq=16 vocab=256 hidden=32"),
 }
 # All rows of experts may be filled, and few are: products of mpc's own.
-DROPLESS = ("layers=2 embed=64 kv_heads=2 group=2 head=16 ff=96 seq=48 vocab=256 experts=4", ("capacity = 1.25, within = batch", "capacity = none"))
+DROPLESS = ("layers=2 embed=64 kv_heads=2 group=2 head=16 ff=96 seq=48 vocab=256 experts=4", ("capacity = capacity, within = batch", "capacity = none"))
 SHARED = "layers=1 embed=64 heads=2 seq=64 vocab=24448"
 # Ranks that share the GPU: each kind of message.
 RING = ("shard seq over cp", "shard seq over cp (attend = ring)")
