@@ -136,6 +136,14 @@ double rt_real_at(const RtArray *array, int64_t position);
 
 RtArray rt_tokens_open(const char *path, const char *option, const char *format, int64_t vocab);
 
+/* --- foreign.c: ends the trainer where a file is not what its name says; all can be read with --data-format --- */
+
+/* Archives, columnar formats, weights; text that is not UTF-8, if each byte would be a token. */
+void rt_refuse_containers(const RtArray *array, bool takes_bytes);
+
+/* Integers of two, four or eight times the bytes of array->type: of tokens below `vocab` (0: any). */
+void rt_refuse_wider(const RtArray *array, int64_t vocab);
+
 /* --- stream.c: tokens ------------------------------------------------------------------------------------ */
 
 void rt_stream_open(RtData *data, RtDataGiven given, int64_t vocab);

@@ -175,48 +175,10 @@ static void take_megatron(RtArray *array)
 
 typedef void Take(RtArray *array);
 
-/* The length of a header, and the header, which is JSON. */
-static bool is_safetensors(const RtArray *array)
-{
-    if (array->bytes < 10 || memcmp(array->map + 8, "{\"", 2))
-        return false;
-    const int64_t length = read_i64(array->map);
-    return length > 1 && length <= array->bytes - 8 && strchr("} ", array->map[8 + length - 1]); /* padded */
-}
-
-/* Rejects files that cannot be tokens, independent of their name. */
-static void refuse_packed(const RtArray *array)
-{
-    static const struct {
-        const char *magic, *name, *remedy;
-    } packed[] = {
-        { "\x1F\x8B", "gzip", "unpack it" },
-        { "PK\3\4", "zip (of NumPy's .npz, say)", "unpack it" },
-        { "\x28\xB5\x2F\xFD", "zstd", "unpack it" },
-        { "\xFD"
-          "7zXZ",
-          "xz", "unpack it" },
-        { "BZh", "bzip2", "unpack it" },
-        { "PAR1", "Parquet", "write its tokens to a .u16, .u32 or .npy file" },
-        { "\x89HDF", "HDF5", "write its tokens to a .u16, .u32 or .npy file" },
-    };
-    if (is_safetensors(array))
-        rt_fail("%s %s: it begins as safetensors does: give %s INPUT=FILE if its tensors are records, write its tokens "
-                "to a .u16, .u32 or .npy file, or give its format with --data-format",
-                array->option, array->path, array->option);
-    for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
-        size_t length = strlen(packed[i].magic);
-        if ((size_t)array->bytes >= length && !memcmp(array->map, packed[i].magic, length))
-            rt_fail("%s %s: it begins as %s does: %s first, or give its format with --data-format", array->option,
-                    array->path, packed[i].name, packed[i].remedy);
-    }
-}
-
 static Take *told_from_file(const RtArray *array)
 {
     if (rt_npy_is(array))
         return rt_npy_take_tokens;
-    refuse_packed(array);
     if (ends_with(array->path, ".u16"))
         return take_u16;
     if (ends_with(array->path, ".u32"))
@@ -237,6 +199,8 @@ static void recognise(RtArray *array, const char *format, int64_t vocab)
         { "llmc", take_llmc },   { "megatron", take_megatron }, { "npy", rt_npy_take_tokens },
     };
     Take *take = format ? NULL : told_from_file(array);
+    if (!format && take != rt_npy_take_tokens)
+        rt_refuse_containers(array, take == take_bytes);
     for (unsigned i = 0; format && i < sizeof formats / sizeof *formats; i++)
         if (!strcmp(format, formats[i].name))
             take = formats[i].take;
@@ -245,6 +209,8 @@ static void recognise(RtArray *array, const char *format, int64_t vocab)
                 ".u16, .u32 or .npy), or give --data-format bytes if bytes are meant",
                 array->option, array->path, (long long)vocab);
     take(array);
+    if (!format && array->first == array->map && take != take_megatron && take != rt_npy_take_tokens) /* no header */
+        rt_refuse_wider(array, vocab);
 }
 
 RtArray rt_tokens_open(const char *path, const char *option, const char *format, int64_t vocab)

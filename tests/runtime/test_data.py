@@ -208,12 +208,89 @@ def test_array_cut_short(refused, tmp_path):
         assert "cut short" in refused("--data", "a.npy", "--steps", 1)
 
 
-@pytest.mark.parametrize("magic, said", [(b"\x1f\x8b\x08", "gzip"), (b"PK\3\4", "zip"), (b"PAR1", "Parquet"),
-                                         (b"\x89HDF\r\n", "HDF5"), (b"\x28\xb5\x2f\xfd", "zstd")])
-def test_files_that_are_no_tokens(run, refused, tmp_path, magic, said):
-    (tmp_path / "a").write_bytes(magic + bytes(1000))
-    assert f"--data a: it begins as {said}" in refused("--data", "a", "--steps", 1)
-    run("--data", "a", "--steps", 1, "--data-format", "bytes")
+@pytest.mark.parametrize("begin, said, remedy", [
+    (b"\x1f\x8b\x08", "gzip", "unpack it"), (b"PK\3\4", "zip", "unpack it"), (b"\x28\xb5\x2f\xfd", "zstd", "unpack it"),
+    (b"\xfd7zXZ", "xz", "unpack it"), (b"BZh9", "bzip2", "unpack it"), (b"\x04\x22\x4d\x18", "lz4", "unpack it"),
+    (b"\xff\x06\0\0sNaPpY", "snappy", "unpack it"), (b"7z\xbc\xaf\x27\x1c", "7z", "unpack it"),
+    (b"Rar!\x1a\x07", "rar", "unpack it"), (bytes(257) + b"ustar", "tar", "unpack it"),
+    (b"PAR1", "Parquet", "write its tokens"), (b"ARROW1\0\0", "Arrow", "write its tokens"),
+    (struct.pack("<iii", -1, 200, 16), "a stream of Arrow", "write its tokens"), (b"Obj\1", "Avro", "write its tokens"),
+    (b"ORC\x0a", "ORC", "write its tokens"), (b"\x89HDF\r\n", "HDF5", "write its tokens"),
+    (b"SQLite format 3\0", "SQLite", "write its tokens"), (b"\x80\x04\x95", "pickle", "write its tokens"),
+    (b"\x80\x02\x8a\x0a", "pickle (of torch.save", "write its tokens"), (b"GGUF\3\0\0\0", "GGUF", "it holds weights"),
+    (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS", "git lfs pull"),
+])
+@pytest.mark.parametrize("name", ["a", "a.u16"])
+def test_files_that_are_no_tokens(run, refused, tmp_path, begin, said, remedy, name):
+    (tmp_path / name).write_bytes(begin + bytes(1000 - len(begin)))
+    message = refused("--data", name, "--steps", 1)
+    assert f"--data {name}: it begins as {said}" in message and remedy in message and "--data-format" in message
+    run("--data", name, "--steps", 1, "--data-format", "bytes")
+
+
+@pytest.mark.parametrize("text, said", [(text.encode(coding), said) for text in ["\ufeffOh"] for coding, said in [
+    ("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16"), ("utf-32-le", "UTF-16"), ("utf-32-be", "UTF-32")]] + [(b"%PDF-1.7", "PDF")])
+def test_texts_that_are_not_utf8(run, refused, tmp_path, text, said):
+    """They are only where bytes are tokens: of .u16, they may be the first tokens."""
+    (tmp_path / "a.txt").write_bytes(text + b"ab" * 500)
+    assert f"--data a.txt: it begins as {said} does" in refused("--data", "a.txt", "--steps", 1)
+    run("--data", "a.txt", "--steps", 1, "--data-format", "bytes")
+    (tmp_path / "a.u16").write_bytes(text + b"ab" * 500)
+    run("--data", "a.u16", "--steps", 1, "--no-shuffle", "--data-format", "bytes")
+    assert "begins as" not in refused("--data", "a.u16", "--steps", 1, "--no-shuffle")
+
+
+def test_a_text_that_begins_like_a_container(run, tmp_path):
+    for begin in (b"GGUF is a format", b"ORCHARD", b"Objects", b"ARROW1 and", b"Rar!", b"7z", b"SQLite format 3 is"):
+        (tmp_path / "a").write_bytes(begin + b" of text" * 100)
+        run("--data", "a", "--steps", 1)
+
+
+WIDE = np.random.default_rng(3)  # token 0 and the last one are among those below
+WIDER = [  # name, vocabulary, tokens, written as, remedy
+    ("a.bin", 256, "<u4", "--data-format u32"), ("a.bin", 256, "<i8", "numpy.save"),
+    ("a.u16", 50257, "<i4", "--data-format u32"), ("a.bin", 70000, "<u4", "--data-format u32"),
+    ("a.bin", 200019, "<u4", "--data-format u32"), ("a.bin", 200019, "<i8", "numpy.save"),
+    ("a.u32", 200019, "<i8", "numpy.save"), ("a.txt", 256, "<u2", "--data-format u16"),
+    ("a", 256, "<i4", "--data-format u32"), ("a", 128, "<i8", "numpy.save"),
+]
+
+
+@pytest.mark.parametrize("name, vocab, dtype, remedy", WIDER)
+@pytest.mark.parametrize("count", [40, 1000, 300_000])
+def test_integers_of_more_bytes_than_the_name_says(refused, tmp_path, name, vocab, dtype, remedy, count):
+    tokens = WIDE.integers(0, vocab, count)
+    tokens.astype(dtype).tofile(tmp_path / name)
+    message = refused("--data", name, "--steps", 1, TINY_VOCAB=vocab)
+    assert "its content is that of" in message and remedy in message
+    if "u4" in dtype and count == 1000:
+        tokens[::200] = -1  # what labels are ignored by
+        tokens.astype("<i8").astype(dtype).tofile(tmp_path / name)
+        assert remedy in refused("--data", name, "--steps", 1, TINY_VOCAB=vocab)
+
+
+def test_utf16_without_its_mark(refused, tmp_path):
+    (tmp_path / "a.txt").write_bytes("It was a dark and stormy night.\n".encode("utf-16-le") * 40)
+    assert "uint16 tokens or UTF-16: " in refused("--data", "a.txt", "--steps", 1)
+
+
+@pytest.mark.parametrize("make", [
+    lambda r: r.integers(0, 256, 4000),                             # any
+    lambda r: r.integers(0, 2, 4000),                               # bits
+    lambda r: np.tile([1, 0], 2000),                                # one after the other
+    lambda r: np.r_[r.integers(1, 9, 20), np.zeros(3980, int)],     # padding
+    lambda r: np.where(r.random(4000) < 0.9, 0, r.integers(0, 256, 4000)),
+    lambda r: np.ravel([[a, r.integers(0, 2)] for a in r.integers(0, 256, 2000)]),  # pairs of which one is a bit
+])
+@pytest.mark.parametrize("name, dtype", [("a.bin", "<u2"), ("a.u16", "<u2"), ("a.u32", "<u4"), ("a", "u1")])
+@pytest.mark.parametrize("vocab", [256, 70000])
+def test_tokens_that_are_as_their_name_says(run, tmp_path, make, name, dtype, vocab):
+    """However many zeros they have.  Of pairs with a bit and a vocabulary that 16 bits do not hold, both may be."""
+    tokens = make(np.random.default_rng(1))
+    if dtype == "u1" and vocab > 256 or vocab > 65536 and dtype == "<u2" and set(tokens[1::2]) == {0, 1} and len(set(tokens)) > 2:
+        return
+    tokens.astype(dtype).tofile(tmp_path / name)
+    run("--data", name, "--steps", 1, TINY_VOCAB=min(vocab, 256) if dtype == "u1" else vocab)
 
 
 def test_tensors_are_no_text(run, refused, tmp_path):

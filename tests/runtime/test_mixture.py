@@ -86,7 +86,7 @@ def test_a_shard_that_is_too_short_has_no_sequence(read, tmp_path):
     (lambda p: None, "--data s: the folder has no files"),
     (lambda p: (write(p / "s/a.txt", 0, 9), write(p / "s/b.u16", 0, 9)), "must be of one kind, but it has s/a.txt and s/b.u16"),
     (lambda p: (write(p / "s/a.txt", 0, 9), (p / "s/z.txt").mkdir()), "it has a folder inside, s/z.txt: give each folder"),
-    (lambda p: (p / "s/b.gz").write_bytes(b"\x1f\x8b more"), "--data s/b.gz: it begins as gzip does"),
+    (lambda p: (p / "s/b.gz").write_bytes(b"\x1f\x8b\x08 more"), "--data s/b.gz: it begins as gzip does"),
 ])
 def test_bad_folders(refused, tmp_path, make, said):
     (tmp_path / "s").mkdir()
