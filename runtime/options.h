@@ -12,6 +12,8 @@ typedef const char *RtCHOICE;
 typedef const char *const *RtLIST; /* ended by NULL; NULL: not given */
 typedef const char *RtMODE;        /* NULL: not given; "": given with no value */
 
+enum { RT_MOST_THREADS = 4096 };
+
 typedef struct {
 #define GROUP(title)
 #define OPTION(field, kind, ...) Rt##kind field;

@@ -20,6 +20,11 @@ typedef struct {
     double waited;             /* of these, seconds that the computation waited */
 } RtTraffic;
 
+/* What of its machine a rank may use: mesh/share.c */
+typedef struct {
+    double processors, memory; /* bytes, at the start; not whole numbers */
+} RtShareOfMachine;
+
 struct Rt {
     const RtProgram *program;
     char *arena; /* rt_arena_bytes of the device, 2 MB-aligned; accessible to the processor only if it is the
@@ -28,6 +33,7 @@ struct Rt {
     struct RtTrace *trace;
     int threads;                              /* as set for OpenMP */
     int rank, ranks, local_rank, local_ranks; /* local: on the same machine */
+    RtShareOfMachine share;
     struct RtMesh *mesh;
     struct RtCollectives *collectives;
     struct RtGpu *gpu;

@@ -4,61 +4,27 @@
 
 #include "index.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 enum { HUGE_PAGE = 2 << 20 };
-
-/* The number after `label` in a file of lines "label number ..."; an empty label is the first line. */
-static double number_in(const char *path, const char *label)
-{
-    FILE *file = fopen(path, "r");
-    char line[256];
-    double found = INFINITY; /* without such a file or line, or for "max": no limit */
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, label, strlen(label)))
-            continue;
-        if (sscanf(line + strlen(label), "%lf", &found) != 1)
-            found = INFINITY;
-        break;
-    }
-    if (file)
-        fclose(file);
-    return found;
-}
-
-static double available_bytes(void)
-{
-    double machine = 1024 * number_in("/proc/meminfo", "MemAvailable:");
-    double group = number_in("/sys/fs/cgroup/memory.max", "");
-    if (isfinite(group))
-        group -= number_in("/sys/fs/cgroup/memory.current", "");
-    struct rlimit limit;
-    double process = INFINITY;
-    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
-        process = (double)limit.rlim_cur;
-    return fmin(fmin(machine, group), process);
-}
 
 static _Noreturn void refuse(const Rt *rt, const char *why)
 {
     const RtProgram *program = rt->program;
-    char *each = rt->local_ranks > 1 ? rt_text(" for each of %d ranks here", rt->local_ranks) : rt_text("%s", "");
-    rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s; a smaller train.microbatch, "
+    const bool shares = rt->local_ranks > 1;
+    char *each = shares ? rt_text(" for each of %d ranks here", rt->local_ranks) : rt_text("%s", "");
+    rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s%s; a smaller train.microbatch, "
             "'recompute full' or more memory helps",
-            program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text, each, rt_bytes_text(available_bytes()).text,
-            why);
+            program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text, each, rt_bytes_text(rt->share.memory).text,
+            shares ? " to each" : "", why);
 }
 
 /* 2 MB-aligned. */
 static char *map_arena(const Rt *rt)
 {
-    if ((double)rt_arena_bytes(rt) * rt->local_ranks > available_bytes())
+    if ((double)rt_arena_bytes(rt) > rt->share.memory)
         refuse(rt, "");
     size_t bytes = (size_t)rt_arena_bytes(rt) + HUGE_PAGE;
     char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -39,6 +39,11 @@ void rt_comm_gather(Rt *rt, const void *own, int64_t bytes, char *all);
 
 void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
 
+/* --- share.c ------------------------------------------------------------------------------------ */
+
+/* Finds what of its machine this rank may use: all ranks call it, before any memory is taken. */
+void rt_share_machine(Rt *rt);
+
 /* --- clock.c ------------------------------------------------------------------------------------ */
 
 /* The seconds that this rank's clock is ahead of rank 0's: all ranks call it. */

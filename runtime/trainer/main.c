@@ -18,8 +18,6 @@
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <omp.h>
-#include <unistd.h>
 
 /* The value of an option of mpc; "" if the plan has none. */
 static const char *option_of_plan(const cJSON *plan, const char *name)
@@ -163,19 +161,6 @@ static void check_eval_data(const RtRun *run)
             rt_fail("%s", fault);
     }
     free(sequence);
-}
-
-/* Divides the processors of a machine among its ranks, unless assigned from outside. */
-static void set_threads(RtRun *run)
-{
-    Rt *rt = &run->rt;
-    long online = sysconf(_SC_NPROCESSORS_ONLN) / rt->local_ranks;
-    int share = online < 1 ? 1 : online < omp_get_max_threads() ? (int)online : omp_get_max_threads();
-    if (run->options.given.threads)
-        omp_set_num_threads((int)run->options.threads);
-    else if (rt->ranks > 1 && !getenv("OMP_NUM_THREADS"))
-        omp_set_num_threads(share);
-    rt->threads = omp_get_max_threads();
 }
 
 static void start_device(RtRun *run)
@@ -407,9 +392,10 @@ int rt_main(int argc, char **argv, const RtProgram *program)
         return end_of_output(RT_EXIT_OK);
     }
     rt_signals_catch();
-    set_threads(&run);
     rt_map_watch();
     rt_traffic_open(&run.rt, run.options.timeout);
+    rt_share_machine(&run.rt);
+    rt_threads_choose(&run);
     rt_agree_on_options(&run.rt, &run.options);
     rt_outputs_check(&run.options, run.rt.rank);
     if (run.options.save && run.rt.rank == 0)

@@ -36,6 +36,9 @@ typedef struct {
     double step_s;           /* of a step, smoothed */
 } RtRun;
 
+/* Of OpenMP: --threads, else OMP_NUM_THREADS, else the share of the machine.  threads.c */
+void rt_threads_choose(RtRun *run);
+
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */
 void rt_train(RtRun *run);
 

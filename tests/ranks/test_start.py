@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
 import pytest
 from conftest import TCP, error_of, layout_of, mpirun, start
@@ -71,12 +72,52 @@ def test_print_mesh(four, tmp_path):
     assert {row["threads"] for row in rows} == {"1"}
 
 
-def test_ranks_share_the_processors(four, tmp_path):
-    cores = os.sysconf("SC_NPROCESSORS_ONLN")
-    command = ["env", "-u", "OMP_NUM_THREADS", *four.command("--steps", 0, "--print-mesh")]
-    for options, threads in [([], max(1, cores // 4)), (["--threads", 3], 3)]:
-        rows = mesh_table(start([*command, *options], tmp_path).stdout)
-        assert {row["threads"] for row in rows} == {str(threads)}
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory):
+    """Preloaded, a machine on which each rank may use what a function of the shell says."""
+    path = tmp_path_factory.mktemp("elsewhere") / "elsewhere.so"
+    source = os.path.join(os.path.dirname(__file__), "..", "runtime", "elsewhere.c")
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", source, "-o", path, "-ldl"], check=True)
+    return path
+
+
+# Of each rank: its processors and its cgroup; the limits of cgroups; the threads of each rank.
+SHARES = {
+    "one mask": (["0,1,2,3,4,5,6,7"] * 4, ["/"] * 4, {}, [2, 2, 2, 2]),
+    "a mask too small": (["0,1,2"] * 4, ["/"] * 4, {}, [1, 1, 1, 1]),
+    "masks of their own": (["0,1", "2,3,4", "5", "6,7,8,9"], ["/"] * 4, {}, [2, 3, 1, 4]),
+    "two masks": (["0,1,2,3", "4,5,6,7"] * 2, ["/"] * 4, {}, [2, 2, 2, 2]),
+    "masks that overlap": (["0,1,2,3", "2,3,4,5", "6", "6,7"], ["/"] * 4, {}, [3, 3, 1, 1]),
+    "one quota": (["0,1,2,3,4,5,6,7"] * 4, ["/job"] * 4, {"job": 4}, [1, 1, 1, 1]),
+    "quotas of their own": (["0,1,2,3,4,5,6,7"] * 4, ["/job/0", "/job/1", "/job/2", "/job/3"], {"job/0": 1, "job/1": 9}, [1, 2, 2, 2]),
+    "quotas at two levels": ([",".join(map(str, range(32)))] * 4, ["/job/a", "/job/a", "/job/b", "/other"], {"job": 9, "job/a": 4}, [2, 2, 3, 8]),
+}
+
+
+@pytest.mark.parametrize("masks, groups, quotas, threads", SHARES.values(), ids=SHARES)
+def test_ranks_share_what_they_may_use(four, elsewhere, tmp_path, masks, groups, quotas, threads):
+    for rank, group in enumerate(groups):
+        (tmp_path / f"{rank}/proc/self").mkdir(parents=True)
+        (tmp_path / f"{rank}/proc/self/cgroup").write_text(f"0::{group}\n")
+        (tmp_path / f"{rank}/proc/self/mountinfo").write_text("30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+        (tmp_path / f"{rank}/proc/self/exe").symlink_to(four.program)
+        (tmp_path / f"{rank}/sys/fs").mkdir(parents=True)
+        (tmp_path / f"{rank}/sys/fs/cgroup").symlink_to(tmp_path / "groups")
+    for group in groups:
+        (tmp_path / f"groups{group}").mkdir(parents=True, exist_ok=True)
+    for group, quota in quotas.items():
+        (tmp_path / f"groups/{group}/cpu.max").write_text(f"{quota * 100000} 100000\n")
+    choose = "case $OMPI_COMM_WORLD_RANK in " + " ".join(f"{rank}) export PROCESSORS={mask};;" for rank, mask in enumerate(masks))
+    script = f'unset OMP_NUM_THREADS; {choose} esac; export ELSEWHERE={tmp_path}/$OMPI_COMM_WORLD_RANK LD_PRELOAD={elsewhere}; exec "$@"'
+    command = mpirun(4, "sh", "-c", script, "sh", four.program, "--steps", 0, "--print-mesh")
+    sanitized = {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    rows = mesh_table(start(command, tmp_path, environment=sanitized).stdout)
+    assert [int(row["threads"]) for row in rows] == threads
+
+
+def test_threads_of_all_ranks(four, tmp_path):
+    rows = mesh_table(start(four.command("--steps", 0, "--print-mesh", "--threads", 3), tmp_path).stdout)
+    assert {row["threads"] for row in rows} == {"3"}
 
 
 # --- Ranks that were told other things -----------------------------------------------------------------------------
