@@ -204,6 +204,8 @@ static bool is_question(const Option *option)
     return !strcmp(option->field, "help") || !strcmp(option->field, "plan") || !strcmp(option->field, "version");
 }
 
+int64_t rt_options_most(const char *field) { return (int64_t)find(field)->highest; }
+
 bool rt_options_only_ask(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {

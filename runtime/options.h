@@ -12,8 +12,6 @@ typedef const char *RtCHOICE;
 typedef const char *const *RtLIST; /* ended by NULL; NULL: not given */
 typedef const char *RtMODE;        /* NULL: not given; "": given with no value */
 
-enum { RT_MOST_THREADS = 4096 };
-
 typedef struct {
 #define GROUP(title)
 #define OPTION(field, kind, ...) Rt##kind field;
@@ -41,6 +39,9 @@ typedef struct {
 enum { RT_MOST_SHARED = 32 };
 
 int rt_options_shared(const RtOptions *options, RtSharedOption shared[]);
+
+/* The highest value of an option that takes a number. */
+int64_t rt_options_most(const char *field);
 
 /* Is --help, --plan or --version among them?  Reports no errors. */
 bool rt_options_only_ask(int argc, char **argv);

@@ -18,6 +18,7 @@ struct RtFeed {
     int64_t rows, record; /* numbers from one sequence or record to the next */
     int64_t *place;       /* where in a record its elements are, in the order of memory; -1: padding */
     int64_t count, vocab;
+    char *fetched; /* the part of the next call, as in the arena; NULL: none has been fetched */
 };
 
 /* The bound of tokens: the minimum of the program's vocabulary, the input's, and the range of i32. */
@@ -129,8 +130,10 @@ void rt_data_close(RtData *data)
         return;
     for (int i = 0; i < data->count; i++)
         rt_unmap_file(data->array[i].map, data->array[i].bytes);
-    for (int i = 0; i < data->f->ninputs; i++)
+    for (int i = 0; i < data->f->ninputs; i++) {
         free(data->feed[i].place);
+        free(data->feed[i].fetched);
+    }
     for (int i = 0; i < data->sources; i++)
         rt_source_free(&data->source[i]);
     free(data->feed);
@@ -246,26 +249,7 @@ static char *fault_text(const RtData *data, const RtInput *input, const RtFeed *
     return text;
 }
 
-static char *fault_of(const RtData *data, const RtInput *input, const RtFeed *part, const int64_t *sequence)
-{
-    for (int64_t n = 0; n < data->f->micro * part->rows; n++) {
-        const Spot spot = spot_of(data, part, sequence_of(data->f, part, sequence, n));
-        for (int64_t i = 0; i < part->count; i++)
-            if (part->place[i] >= 0 && !is_good(input, part, spot.array, spot.begin + part->place[i]))
-                return fault_text(data, input, part, spot.array, spot.begin + part->place[i]);
-    }
-    return NULL;
-}
-
-char *rt_data_fault(const RtData *data, const int64_t *sequence)
-{
-    char *fault = NULL;
-    for (int i = 0; i < data->f->ninputs && !fault; i++)
-        fault = fault_of(data, &data->f->inputs[i], &data->feed[i], sequence);
-    return fault;
-}
-
-/* --- Filling --------------------------------------------------------------------------------------- */
+/* --- Reading, and filling the arena ------------------------------------------------------------------ */
 
 static void store(RtType type, char *to, int64_t i, const RtArray *array, int64_t at)
 {
@@ -277,21 +261,66 @@ static void store(RtType type, char *to, int64_t i, const RtArray *array, int64_
         to[i] = at >= 0 && rt_integer_at(array, at) != 0;
 }
 
-static void fill_input(const RtData *data, Rt *rt, const RtInput *input, const RtFeed *part, const int64_t *sequence)
+static int64_t bytes_of(const RtData *data, int i)
 {
-    const RtFunction *f = data->f;
-    const int64_t rows = f->micro * part->rows, element = input->type == RT_BOOL ? 1 : 4;
-    char *to = rt_stage(rt, rt_own_place(rt, input->offset), rows * part->count * element);
-    for (int64_t n = 0; n < rows; n++) {
-        const Spot spot = spot_of(data, part, sequence_of(f, part, sequence, n));
-        for (int64_t i = 0; i < part->count; i++)
-            store(input->type, to, n * part->count + i, spot.array,
-                  part->place[i] < 0 ? -1 : spot.begin + part->place[i]);
+    const RtFeed *part = &data->feed[i];
+    return data->f->micro * part->rows * part->count * (data->f->inputs[i].type == RT_BOOL ? 1 : 4);
+}
+
+/* The error in this rank's part of an input, or NULL; writes the part to `to`, unless that is NULL. */
+static char *read_input(const RtData *data, int i, const int64_t *sequence, char *to)
+{
+    const RtInput *input = &data->f->inputs[i];
+    const RtFeed *part = &data->feed[i];
+    for (int64_t n = 0; n < data->f->micro * part->rows; n++) {
+        const Spot spot = spot_of(data, part, sequence_of(data->f, part, sequence, n));
+        for (int64_t k = 0; k < part->count; k++) {
+            const int64_t at = part->place[k] < 0 ? -1 : spot.begin + part->place[k];
+            if (at >= 0 && !is_good(input, part, spot.array, at))
+                return fault_text(data, input, part, spot.array, at);
+            if (to)
+                store(input->type, to, n * part->count + k, spot.array, at);
+        }
     }
+    return NULL;
+}
+
+char *rt_data_fault(const RtData *data, const int64_t *sequence)
+{
+    char *fault = NULL;
+    for (int i = 0; i < data->f->ninputs && !fault; i++)
+        fault = read_input(data, i, sequence, NULL);
+    return fault;
+}
+
+char *rt_data_fetch(RtData *data, const int64_t *sequence)
+{
+    char *fault = NULL;
+    for (int i = 0; i < data->f->ninputs && !fault; i++) {
+        RtFeed *part = &data->feed[i];
+        if (!part->fetched)
+            part->fetched = rt_allocate(bytes_of(data, i), 1);
+        fault = read_input(data, i, sequence, part->fetched);
+    }
+    return fault;
+}
+
+static char *place_of(const RtData *data, Rt *rt, int i)
+{
+    return rt_stage(rt, rt_own_place(rt, data->f->inputs[i].offset), bytes_of(data, i));
+}
+
+void rt_data_put(const RtData *data, Rt *rt)
+{
+    for (int i = 0; i < data->f->ninputs; i++)
+        memcpy(place_of(data, rt, i), data->feed[i].fetched, (size_t)bytes_of(data, i));
 }
 
 void rt_data_fill(const RtData *data, Rt *rt, const int64_t *sequence)
 {
-    for (int i = 0; i < data->f->ninputs; i++)
-        fill_input(data, rt, &data->f->inputs[i], &data->feed[i], sequence);
+    for (int i = 0; i < data->f->ninputs; i++) {
+        const char *fault = read_input(data, i, sequence, place_of(data, rt, i));
+        if (fault)
+            rt_fail("%s; it was not so when the file was checked: it has been changed since", fault);
+    }
 }

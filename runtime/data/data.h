@@ -107,8 +107,14 @@ int64_t rt_data_sequences(const RtData *data);
  * NULL: none; else owned by the caller. */
 char *rt_data_fault(const RtData *data, const int64_t *sequence);
 
-/* Writes this rank's part of the inputs of one call into the arena: its n-th sequence is number sequence[n] of the
- * data, already checked with rt_data_fault. */
+/* Reads this rank's part of the inputs of one call, whose n-th sequence is number sequence[n] of the data, into memory
+ * beside the arena: all that can go wrong with files goes wrong before a step begins.  The result is as above. */
+char *rt_data_fetch(RtData *data, const int64_t *sequence);
+
+/* Writes what was fetched last into the arena. */
+void rt_data_put(const RtData *data, Rt *rt);
+
+/* Both at once, of sequences already checked with rt_data_fault. */
 void rt_data_fill(const RtData *data, Rt *rt, const int64_t *sequence);
 
 /* The last shard that begins at or before this sequence or record: of those without any, several begin there. */

@@ -1,4 +1,4 @@
-/* map.c -- maps files, and handles faults from truncated mapped files. */
+/* map.c -- maps files, and notices pages of them that cannot be read. */
 #include "map.h"
 
 #include "state.h"
@@ -6,11 +6,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* A handler of signals reads the list. */
+typedef struct Mapped {
+    const char *map, *option;
+    char *path;
+    int64_t bytes;
+    atomic_bool is_lost; /* a page of it could not be read */
+    _Atomic(struct Mapped *) next;
+} Mapped;
+
+static _Atomic(Mapped *) mapped;
+static long page_bytes;
 
 const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
 {
@@ -30,23 +44,78 @@ const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
     if (map == MAP_FAILED)
         rt_fail("%s %s: cannot map it: %s", option, path, strerror(errno));
     close(file);
+    Mapped *one = rt_allocate(1, sizeof *one);
+    *one = (Mapped){ .map = map, .bytes = *bytes, .option = option, .path = rt_text("%s", path), .next = mapped };
+    atomic_store(&mapped, one);
     return map;
 }
 
-void rt_unmap_file(const char *map, int64_t bytes) { munmap((void *)(uintptr_t)map, (size_t)bytes); }
-
-/* Only write and _exit: async-signal-safe. */
-static void end_at_lost_page(int signal)
+void rt_unmap_file(const char *map, int64_t bytes)
 {
-    static const char message[] =
-        "error: a page of a mapped file (--data, --eval-data or --load) cannot be read: the file "
-        "was cut short while in use, or its disk fails; the last checkpoint is intact\n";
+    munmap((void *)(uintptr_t)map, (size_t)bytes);
+    _Atomic(Mapped *) *at = &mapped;
+    for (Mapped *one; (one = atomic_load(at)); at = &one->next)
+        if (one->map == map && atomic_load(&one->is_lost)) { /* is to be asked for */
+            one->bytes = 0;
+            return;
+        } else if (one->map == map) {
+            atomic_store(at, atomic_load(&one->next));
+            free(one->path);
+            free(one);
+            return;
+        }
+}
+
+/* --- Pages that cannot be read ------------------------------------------------------------------ */
+
+static Mapped *mapped_at(const char *address)
+{
+    Mapped *one = atomic_load(&mapped);
+    while (one && (address < one->map || address >= one->map + one->bytes))
+        one = atomic_load(&one->next);
+    return one;
+}
+
+/* In the handler of a signal: no more than system calls. */
+static _Noreturn void end_at_other_page(void)
+{
+    static const char message[] = "error: memory cannot be read (SIGBUS): shared memory is full (df /dev/shm), or the "
+                                  "memory of this machine fails; this step is lost\n";
     (void)!write(STDERR_FILENO, message, sizeof message - 1);
     _exit(RT_EXIT_ERROR);
 }
 
+/* Zeros take the place of the page, so that whoever reads it goes on to where the trainer asks for the fault. */
+static void replace_page(int signal, siginfo_t *info, void *context)
+{
+    const int error = errno;
+    Mapped *one = mapped_at(info->si_addr);
+    void *page = (void *)((uintptr_t)info->si_addr & ~(uintptr_t)(page_bytes - 1));
+    if (!one || mmap(page, (size_t)page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        end_at_other_page();
+    atomic_store(&one->is_lost, true);
+    errno = error;
+}
+
 void rt_map_watch(void)
 {
-    struct sigaction action = { .sa_handler = end_at_lost_page };
+    page_bytes = sysconf(_SC_PAGESIZE);
+    struct sigaction action = { .sa_sigaction = replace_page, .sa_flags = SA_SIGINFO };
     sigaction(SIGBUS, &action, NULL);
+}
+
+char *rt_map_fault(void)
+{
+    for (const Mapped *one = atomic_load(&mapped); one; one = atomic_load(&one->next))
+        if (atomic_load(&one->is_lost))
+            return rt_text("%s %s: a page of it cannot be read: the file was cut short while in use, or its disk fails",
+                           one->option, one->path);
+    return NULL;
+}
+
+void rt_map_check(void)
+{
+    const char *fault = rt_map_fault();
+    if (fault)
+        rt_fail("%s; nothing has been trained yet", fault);
 }

@@ -320,14 +320,24 @@ static void open_outputs(RtRun *run)
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
 }
 
+/* What is left of a run that ends early: "resume with --load FILE". */
+static char *rest_text(const RtRun *run)
+{
+    if (run->saved_at == run->place.step)
+        return rt_text("resume with --load %s", run->options.save);
+    return rt_text("nothing is saved (%s)", run->options.save ? "this run has done no step" : "no --save");
+}
+
+static _Noreturn void end_with_failure(const RtRun *run)
+{
+    rt_fail("%s; ended at step %lld: %s", run->failure, (long long)run->place.step, rest_text(run));
+}
+
 static void note_interruption(const RtRun *run)
 {
-    long long step = run->place.step;
-    if (run->saved_at == run->place.step)
-        rt_note("interrupted at step %lld: resume with --load %s", step, run->options.save);
-    else
-        rt_note("interrupted at step %lld: nothing is saved (%s)", step,
-                run->options.save ? "this run has done no step" : "no --save");
+    char *rest = rest_text(run);
+    rt_note("interrupted at step %lld: %s", (long long)run->place.step, rest);
+    free(rest);
 }
 
 static int finish(RtRun *run)
@@ -336,7 +346,7 @@ static int finish(RtRun *run)
     if (signal)
         note_interruption(run);
     if (run->failure)
-        rt_fail("%s", run->failure);
+        end_with_failure(run);
     int status = signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
     end_of_output(status);
     rt_log_close(&run->log);
@@ -403,8 +413,10 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     open_all_data(&run);
     note_evaluation(&run);
     check_eval_data(&run);
+    rt_map_check();
     start_device(&run);
     start_state(&run);
+    rt_map_check();
     open_outputs(&run);
     if (run.options.steps > 0)
         run.peak = peak_flops(&run);

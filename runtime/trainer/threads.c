@@ -12,20 +12,21 @@ static const char variable[] = "OMP_NUM_THREADS";
  * itself takes any number, and crashes at tens of thousands. */
 static int threads_in(const char *text)
 {
+    const long most = (long)rt_options_most("threads");
     char *end;
     const long first = strtol(text, &end, 10);
     bool is_good = true;
     for (const char *at = text; at; at = *end == ',' ? end + 1 : NULL) {
         const long number = strtol(at, &end, 10);
-        is_good = is_good && end != at && number >= 1 && number <= RT_MOST_THREADS;
+        is_good = is_good && end != at && number >= 1 && number <= most;
         while (*end == ' ' || *end == '\t')
             end++;
         is_good = is_good && (*end == ',' || !*end);
     }
     if (!is_good)
         rt_end(RT_EXIT_USAGE,
-               "%s='%s' in the environment: a number of threads is from 1 to %d; set another one, or none", variable,
-               text, RT_MOST_THREADS);
+               "%s='%s' in the environment: a number of threads is from 1 to %ld; set another one, or none", variable,
+               text, most);
     return (int)first;
 }
 

@@ -6,6 +6,7 @@
 #include "philox.h"
 #include "schedule.h"
 #include "signals.h"
+#include "store/map.h"
 #include "trace.h"
 
 #include <math.h>
@@ -96,13 +97,11 @@ static int64_t *next_sequences(const RtRun *run)
 static void fill_batch(RtRun *run)
 {
     const RtFunction *f = &run->rt.program->step;
-    int64_t *sequence = next_sequences(run);
-    rt_data_fill(run->data, &run->rt, sequence);
+    rt_data_put(run->data, &run->rt);
     run->place.position += f->micro * f->batch;
-    free(sequence);
 }
 
-/* Before ranks synchronise: checks that cannot be reported in the middle of a step. */
+/* Before ranks synchronise: reads the next batch, and checks what cannot be reported in the middle of a step. */
 static void look_ahead(RtRun *run)
 {
     if (run->log.failure && !run->failure)
@@ -110,7 +109,7 @@ static void look_ahead(RtRun *run)
     if (run->failure || run->place.step >= run->options.steps)
         return;
     int64_t *sequence = next_sequences(run);
-    run->failure = rt_data_fault(run->data, sequence);
+    run->failure = rt_data_fetch(run->data, sequence);
     free(sequence);
 }
 
@@ -211,6 +210,8 @@ bool rt_has_signal(RtRun *run)
 bool rt_is_interrupted(RtRun *run)
 {
     enum { FAILURE = 1000 }; /* greater than all signals */
+    if (!run->failure)
+        run->failure = rt_map_fault();
     int most = (int)rt_comm_max(&run->rt, run->failure ? FAILURE : rt_signals_caught());
     run->has_failure = most == FAILURE;
     run->signal = run->has_failure ? 0 : most;
@@ -246,8 +247,10 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 
 static RtEvaluation evaluate(RtRun *run)
 {
-    const RtEvaluation evaluation = rt_evaluate(run);
-    if (!evaluation.is_whole)
+    RtEvaluation evaluation = rt_evaluate(run);
+    rt_is_interrupted(run); /* a rank that could not read its part of the data? */
+    evaluation.is_whole &= !run->has_failure;
+    if (!evaluation.is_whole && !run->has_failure)
         rt_note("the evaluation of step %lld was interrupted: it has no loss", (long long)run->place.step);
     return evaluation;
 }
@@ -296,7 +299,7 @@ void rt_train(RtRun *run)
         check_finite(run, &report);
         more = goes_on(run);
         report_step(run, &report);
-        more = more && !run->signal; /* of an evaluation */
+        more = more && !run->signal && !run->has_failure; /* of an evaluation */
     }
     bool has_begun = run->place.step > run->begun_at || !(run->signal || run->has_failure);
     if (run->options.save && has_begun)

@@ -1,11 +1,13 @@
 """A rank that stops, dies, is told to end, or finds what others do not: all ranks end, and say why once."""
+import os
 import re
 import signal
+import subprocess
 import time
 
 import numpy as np
 import pytest
-from conftest import error_of, layout_of, read_log, start
+from conftest import error_of, layout_of, mpirun, patience, quiet, read_log, start
 
 SEQ = " else seq"
 
@@ -108,3 +110,22 @@ def test_divergence(compiled, refused, text, tmp_path):
     message = refused(trainer, "--data", text, "--data-format", "bytes", "--steps", 9, "--save", "a", status=3)
     assert re.match(r"error: step \d: the (loss|gradient norm) is (-?nan|inf); last checkpoint: none", message)
     assert not (tmp_path / "a").exists()
+
+
+def test_data_cut_short_for_a_rank(four, tmp_path):
+    """All ranks end after the same step, and save it."""
+    for name in ("whole", "cut"):
+        np.random.default_rng(1).integers(0, 256, 1 << 18).astype("u1").tofile(tmp_path / name)
+    data = 'data=whole; [ "$OMPI_COMM_WORLD_RANK" = 2 ] && data=cut; '
+    command = mpirun(4, "sh", "-c", data + 'exec "$@" --data $data', "sh", four.program, "--data-format", "bytes", "--steps", 100000,
+                     "--print-every", 1, "--save", "a")
+    with subprocess.Popen(list(map(str, command)), cwd=tmp_path, env={**os.environ, **quiet()}, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        os.truncate(tmp_path / "cut", 0)
+        errors = process.communicate(timeout=patience(60))[1]
+    cut = re.search(r"error: rank 2: --data cut: a page of it cannot be read: .*; ended at step (\d+): resume with --load a\n", errors)
+    assert process.returncode == 1 and cut, errors
+    step = cut.group(1)
+    assert f"saved step {step} to a" in errors
+    start(four.command("--load", "a", "--steps", 0), tmp_path)

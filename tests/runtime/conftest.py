@@ -38,13 +38,21 @@ def numbers(tmp_path_factory):
     return compile_program(tmp_path_factory.mktemp("numbers"), "numbers", sources)
 
 
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory):
+    """The environment for elsewhere.c."""
+    path = tmp_path_factory.mktemp("elsewhere") / "elsewhere.so"
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", HERE / "elsewhere.c", "-o", path, "-ldl"], check=True)
+    return {"LD_PRELOAD": path, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+
+
 @pytest.fixture
 def run(trainer, tmp_path):
     """run(option, ..., status=0, TINY_...=value): the trainer, in a directory of its own, to its end."""
     def start(*options, status=0, before=None, **environment):
         env = {**os.environ, "OMP_NUM_THREADS": "2", **{k: str(v) for k, v in environment.items()}}
         if status:  # an error ends the process where it is, and frees nothing
-            env["ASAN_OPTIONS"] = "detect_leaks=0"
+            env["ASAN_OPTIONS"] = "detect_leaks=0:" + str(environment.get("ASAN_OPTIONS", ""))
         done = subprocess.run([trainer, *map(str, options)], cwd=tmp_path, env=env, capture_output=True,
                               timeout=120, preexec_fn=before)
         done.stdout, done.stderr = (t.decode("utf-8", "replace") for t in (done.stdout, done.stderr))

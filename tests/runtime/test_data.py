@@ -351,11 +351,16 @@ def test_another_format_than_given(refused, data, word, said):
     assert said in refused("--data", "data.txt", "--steps", 1, "--data-format", word)
 
 
-def test_data_that_vanish_are_kept_and_data_cut_short_are_noticed(trainer, tmp_path):
+def start_long(trainer, tmp_path, *options, sleep=2):
+    """A run that does not end by itself, and prints each step."""
+    words = [trainer, "--steps", "100000", "--print-every", "1", *options]
+    return subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            env={**os.environ, "TINY_SLEEP_MS": str(sleep)})
+
+
+def test_data_that_vanish_are_kept(trainer, tmp_path):
     np.zeros(1 << 20, "u1").tofile(tmp_path / "data")
-    start = [trainer, "--data", "data", "--steps", "100000", "--print-every", "1"]
-    with subprocess.Popen(start, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**os.environ, "TINY_SLEEP_MS": "2"}) as process:
+    with start_long(trainer, tmp_path, "--data", "data") as process:
         try:
             process.stdout.readline()
             os.unlink(tmp_path / "data")
@@ -364,13 +369,62 @@ def test_data_that_vanish_are_kept_and_data_cut_short_are_noticed(trainer, tmp_p
             assert process.poll() is None
         finally:
             process.send_signal(signal.SIGKILL)
-    np.zeros(1 << 20, "u1").tofile(tmp_path / "data")
-    with subprocess.Popen(start, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**os.environ, "TINY_SLEEP_MS": "2"}) as process:
+
+
+CUT_SHORT = "a page of it cannot be read: the file was cut short while in use, or its disk fails"
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_data_cut_short_end_the_run_after_a_whole_step(trainer, run, tmp_path, saves):
+    """It is saved, and goes on with whole data as if nothing had happened."""
+    tokens = np.random.default_rng(1).integers(0, 256, 1 << 20).astype("u1")
+    tokens.tofile(tmp_path / "data")
+    with start_long(trainer, tmp_path, "--data", "data", *["--save", "a"] * saves) as process:
         process.stdout.readline()
         os.truncate(tmp_path / "data", 0)
+        output, errors = (text.decode() for text in process.communicate(timeout=30))
+    assert process.returncode == 1 and f"error: --data data: {CUT_SHORT}; ended at step " in errors
+    if not saves:
+        assert errors.endswith(": nothing is saved (no --save)\n")
+        return
+    step = int(read_checkpoint(tmp_path / "a")[0]["step"])
+    assert errors.endswith(f"; ended at step {step}: resume with --load a\n") and f"saved step {step} to a" in errors
+    tokens.tofile(tmp_path / "data")
+    run("--data", "data", "--load", "a", "--save", "b", "--steps", step + 2)
+    run("--data", "data", "--save", "c", "--steps", step + 2)
+    assert (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
+
+
+def test_data_cut_short_before_any_step(refused, tmp_path, elsewhere):
+    """Nothing is saved, and no message says so."""
+    np.zeros(1 << 20, "u1").tofile(tmp_path / "data")
+    message = refused("--data", "data", "--steps", 9, "--no-shuffle", "--save", "a", **elsewhere, CUT_SHORT="data",
+                      TINY_SLEEP_MS=0)
+    assert CUT_SHORT in message and "nothing" in message and not (tmp_path / "a").exists()
+
+
+def test_a_checkpoint_cut_short_is_not_loaded(run, refused, tmp_path, data, elsewhere):
+    run("--data", "data.txt", "--steps", 1, "--save", "a")
+    message = refused("--load", "a", "--steps", 0, "--save", "b", **elsewhere, CUT_SHORT="a")
+    assert not (tmp_path / "b").exists() and ("wrong checksum" in message or CUT_SHORT in message)
+    metadata, tensors = read_checkpoint(run("--data", "data.txt", "--steps", 1, "--save", "c") and tmp_path / "c")
+    write_checkpoint(tmp_path / "weights", {name: t for name, t in tensors.items() if not name.startswith("optimizer.")})
+    message = refused("--load", "weights", "--steps", 0, "--save", "b", **elsewhere, CUT_SHORT="weights")
+    assert f"--load weights: {CUT_SHORT}; nothing has been trained yet" in message and not (tmp_path / "b").exists()
+
+
+def test_an_evaluation_of_data_cut_short_has_no_loss(trainer, run, tmp_path, data):
+    np.zeros(1 << 16, "u1").tofile(tmp_path / "eval")
+    options = ["--data", "data.txt", "--eval-data", "eval", "--eval-every", "1", "--eval-batches", "2000", "--log", "log", "--save", "a"]
+    with start_long(trainer, tmp_path, *options, sleep=0) as process:
+        process.stdout.readline()
+        os.truncate(tmp_path / "eval", 0)
         errors = process.communicate(timeout=30)[1].decode()
-    assert process.returncode == 1 and "was cut short while in use" in errors
+    lines = read_log(tmp_path / "log")
+    losses = [line.get("eval_loss") for line in lines]
+    assert losses[0] is not None and losses[-1] is None, losses
+    assert all(line["eval_loss"] for line in lines[:-2]) and len(lines) == int(read_checkpoint(tmp_path / "a")[0]["step"])
+    assert f"error: --eval-data eval: {CUT_SHORT}; ended at step {len(lines)}: resume with --load a" in errors
 
 
 # --- Records: tiny.c has `tokens`, and `labels = next(tokens)` ---------------------------------------------------------
