@@ -36,8 +36,10 @@ Source *read_text(void *context, const char *path, const char **why);
 typedef struct {
     const char *path, *aside; /* NULL: a device or pipe, written to directly */
     FILE *out;
+    bool is_stdout;
 } NewFile;
 
+/* "-" is standard output. */
 bool open_new(Run *run, NewFile *file, const char *path);
 bool close_new(Run *run, NewFile *file);
 void drop_new(NewFile *file); /* instead of close_new: discards the file */

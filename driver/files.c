@@ -119,6 +119,11 @@ static FILE *open_aside(const char *aside)
 bool open_new(Run *run, NewFile *file, const char *path)
 {
     file->path = path;
+    file->is_stdout = strcmp(path, "-") == 0;
+    if (file->is_stdout) {
+        file->out = stdout;
+        return true;
+    }
     file->aside = is_device(path) ? NULL : arena_text(&run->arena, "%s.tmp", path);
     const char *first = file->aside ? file->aside : path;
     if (!may_write(run, path) || !may_write(run, first))
@@ -131,6 +136,8 @@ bool open_new(Run *run, NewFile *file, const char *path)
 
 bool close_new(Run *run, NewFile *file)
 {
+    if (file->is_stdout) /* main() finds a failed write */
+        return true;
     bool failed = fflush(file->out) != 0 || ferror(file->out);
     int reason = errno;
     fclose(file->out);
@@ -144,7 +151,8 @@ bool close_new(Run *run, NewFile *file)
 
 void drop_new(NewFile *file)
 {
-    fclose(file->out);
+    if (!file->is_stdout)
+        fclose(file->out);
     if (file->aside)
         unlink(file->aside);
 }

@@ -193,6 +193,9 @@ static int parse_one(RtOptions *result, char **argv, int i)
         rt_end(RT_EXIT_USAGE, "--%s needs a value: --%s %s", name, name, option->value);
     if (option->value && strstr(option->value, "FILE") && !*value)
         rt_end(RT_EXIT_USAGE, "--%s needs the name of a file, not an empty text", name);
+    if (option->value && strstr(option->value, "FILE") && !strcmp(value, "-"))
+        rt_end(RT_EXIT_USAGE, "--%s -: a file is needed, not standard input or output: give its name (./- is one)",
+               name);
     *given = true;
     set_value(result, option, value);
     free(name);

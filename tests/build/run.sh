@@ -1,5 +1,5 @@
 #!/bin/sh
-# No warnings from gcc or clang, formatted, no upward dependencies, no long files.
+# No warnings from gcc or clang, formatted, no upward dependencies, no long files, nothing stray in the root.
 set -eu
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -7,6 +7,19 @@ make -s -j2 BUILD="$out/gcc" CC=gcc EXTRA_CFLAGS='-Werror -Wshadow=local' CFLAGS
 make -s -j2 BUILD="$out/clang" CC=clang EXTRA_CFLAGS=-Werror CFLAGS=-O1 LIBRARY_FLAGS=-O1 all
 
 make -s format FORMAT='sh tests/clang_format.sh --dry-run -Werror'
+
+# In the root: what the project has there, and folders and hidden files of whoever builds it.
+known=' CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md
+ bench codegen docs driver examples frontend ir packaging passes runtime tests .ci .clang-format .dockerignore .gitignore '
+stray=$({ find . -mindepth 1 -maxdepth 1 -type f ! -name '.*'; git ls-files 2>/dev/null | sed 's|/.*||' | sort -u; } |
+    sed 's|^\./||' | while read -r name; do
+    case "$(echo "$known" | tr '\n' ' ')" in *" $name "*) ;; *) echo "$name" ;; esac
+done)
+if [ -n "$stray" ]; then
+    echo "files in the root that the project does not know: move or remove them, or name them in tests/build/run.sh:"
+    echo "$stray"
+    exit 1
+fi
 
 # Dependencies point down, without cycles.
 /usr/bin/python3 tests/build/arrows.py

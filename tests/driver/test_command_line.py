@@ -115,6 +115,12 @@ MISTAKES = [
     (["trace"], "no file is given: mpc trace merge FILE.json..."),
     (["trace", "merge"], "no file is given: mpc trace merge trace.json"),
     (["trace", "join", "a.json"], "there is no 'mpc trace join': mpc trace merge FILE.json..."),
+    (["compile", "tiny.mdl", "-o", "-"], "-o -: this cannot be written to standard output: give a name (./- is one)"),
+    (["compile", "tiny.mdl", "-o", "a", "--dump-ir", "-"], "--dump-ir -: this cannot be written"),
+    (["report", "tiny.mdl", "--html", "-"], "--html -: this cannot be written"),
+    (["plot", "a.jsonl", "--tensorboard", "-"], "--tensorboard -: this cannot be written"),
+    (["import", "there", "--model=tiny.mdl", "-o", "-"], "-o -: this cannot be written"),
+    (["export", "w.safetensors", "--model=tiny.mdl", "--like=x", "-o", "-"], "-o -: this cannot be written"),
     (["trace", "trace.json"], "there is no 'mpc trace trace.json': mpc trace merge FILE.json..."),
 ]
 
@@ -163,6 +169,25 @@ def test_passes_that_do_not_run(mpc):
         assert f"--compile-to={name} has no effect: fused.mir was written after 'fuse'" in done.stderr
     said = mpc("compile", "tiny.mdl", "--compile-to=simplify", "--remarks=recompute", "-o", "a.mir").stderr
     assert "tiny: no remarks from recompute" in said
+
+
+def test_a_dash_is_standard_output(mpc):
+    """Never a file of that name."""
+    ir = mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "fused.mir") and (mpc.directory / "fused.mir").read_text()
+    (mpc.directory / "a.jsonl").write_text('{"step": 1, "loss": 2}\n')
+    for words in (["compile", "tiny.mdl", "--compile-to=fuse"], ["print", "fused.mir"], ["opt", "fused.mir", "--pass=shard"],
+                  ["plot", "a.jsonl"], ["trace", "merge", "trace.json"]):
+        status = 1 if "trace" in words else 0  # there is none
+        plain, dash = mpc(*words, status=status), mpc(*words, "-o", "-", status=status)
+        assert dash.stdout == plain.stdout and dash.stderr == plain.stderr and (plain.stdout or status), words
+    assert mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "-").stdout == ir
+    mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "./-")  # one that was meant
+    assert (mpc.directory / "-").read_text() == ir
+    (mpc.directory / "-").unlink()
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([MPC, "print", "fused.mir", "-o", "-"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=mpc.directory)
+    assert done.returncode == 1 and "cannot write to standard output: No space left on device" in done.stderr
+    assert not (mpc.directory / "-").exists()
 
 
 def test_full_disk(mpc):

@@ -42,6 +42,13 @@ def test_version(run):
     assert run("--version").stdout == "tiny, compiled from tiny.mdl by mpc\n"
 
 
+@pytest.mark.parametrize("option", ["--save", "--log", "--trace", "--load", "--data", "--eval-data"])
+def test_a_dash_is_no_file(run, refused, tmp_path, data, option):
+    assert f"{option} -: a file is needed, not standard input or output" in refused("--data", "data.txt", option, "-", status=2)
+    run("--data", "data.txt", "--steps", 1, "--save", "./-")
+    assert (tmp_path / "-").exists()
+
+
 def test_stdout_on_a_full_disk(trainer, tmp_path):
     for question in ("--help", "--plan", "--version"):
         with open("/dev/full", "wb") as full:
