@@ -171,7 +171,7 @@ char *command_text(Run *run, const char *const argv[])
 {
     char *text = "";
     for (int i = 0; argv[i]; i++)
-        text = arena_text(&run->arena, "%s%s%s", text, i ? " " : "", argv[i]);
+        text = arena_text(&run->arena, "%s%s%s", text, i ? " " : "", shell_word(&run->arena, argv[i]));
     return text;
 }
 

@@ -25,12 +25,13 @@ const int noptions = sizeof option_table / sizeof *option_table;
 
 int usage_error(int command, const char *format, ...)
 {
+    Arena arena = { 0 };
     va_list args;
-    fprintf(stderr, "mpc%s%s: error: ", command < 0 ? "" : " ", command < 0 ? "" : command_table[command].name);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    fprintf(stderr, "mpc%s%s: error: %s\n", command < 0 ? "" : " ", command < 0 ? "" : command_table[command].name,
+            visible_text(&arena, arena_vtext(&arena, format, args)));
     va_end(args);
-    fputc('\n', stderr);
+    arena_free(&arena);
     return STATUS_USAGE;
 }
 

@@ -31,7 +31,7 @@ void write_escaped(const char *text, FILE *out)
         const char *entity;
     } special[] = { { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" }, { '\'', "&#39;" } };
     for (int length; *text; text += length ? length : 1) {
-        length = character_length(text, (int)strnlen(text, 4));
+        length = visible_length(text, (int)strnlen(text, 4));
         size_t i = 0;
         while (i < sizeof special / sizeof *special && special[i].c != *text)
             i++;

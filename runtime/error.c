@@ -1,6 +1,7 @@
 /* error.c -- messages, and small functions used by all parts of the runtime. */
 #include "state.h"
 #include "transport.h"
+#include "visible.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -27,7 +28,9 @@ static void print_line(const char *before, const char *format, va_list args)
         fputs("\r\033[K", stderr); /* a progress line may be there */
     if (vasprintf(&text, format, args) < 0)
         text = NULL;
-    fprintf(stderr, "%s%s\n", before, text ? text : format);
+    char *shown = text ? rt_visible(text) : NULL;
+    fprintf(stderr, "%s%s\n", before, shown ? shown : format);
+    free(shown);
     free(text);
 }
 

@@ -5,6 +5,7 @@
 #include "comm.h"
 
 #include "agree.h"
+#include "visible.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -315,7 +316,9 @@ typedef struct {
 
 static void print_row(const Rt *rt, int rank, const Whereabouts *at)
 {
-    printf("%4d  %-20s %5d  %7d  %7d", rank, at->host, at->local_rank, at->process, at->threads);
+    char *host = rt_visible(at->host); /* other machines have sent it */
+    printf("%4d  %-20s %5d  %7d  %7d", rank, host ? host : "", at->local_rank, at->process, at->threads);
+    free(host);
     for (int i = 0; i < rt->program->naxes; i++)
         printf("  %*d", (int)strlen(rt->program->axes[i].name) > 4 ? (int)strlen(rt->program->axes[i].name) : 4,
                coordinate_of(rt->program, rank, i));
