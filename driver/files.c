@@ -5,6 +5,7 @@
 #include "runtime/store/partial.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +13,13 @@
 
 bool run_failed(Run *run, const char *format, ...)
 {
+    Arena arena = { 0 };
     va_list args;
-    fputs("mpc: error: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    fprintf(run->diags.out ? run->diags.out : stderr, "mpc: error: %s\n",
+            visible_text(&arena, arena_vtext(&arena, format, args)));
     va_end(args);
-    fputc('\n', stderr);
+    arena_free(&arena);
     run->diags.errors++;
     return false;
 }
@@ -71,10 +73,18 @@ bool read_source(Run *run, const char *path)
     return true;
 }
 
+/* Opening must not wait for the writer of a pipe, as a model or a folder of others may name one; reading does, for
+ * `<(command)` of a shell. */
+static FILE *open_named(const char *path)
+{
+    const int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    return file < 0 || fcntl(file, F_SETFL, 0) < 0 ? NULL : fdopen(file, "rb");
+}
+
 Source *read_text(void *context, const char *path, const char **why)
 {
     Run *run = context;
-    FILE *in = fopen(path, "rb");
+    FILE *in = open_named(path);
     size_t size = 0;
     char *text = in ? read_all(in, &size) : NULL;
     *why = !in || ferror(in)      ? strerror(errno)

@@ -45,7 +45,7 @@ _mpc()
         files=''
         ;;
     export)
-        words="--help --output= --define= --model= --map= --like="
+        words="--help --output= --define= --model= --map= --like= --overwrite"
         files='*.safetensors'
         ;;
     plot)

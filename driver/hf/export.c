@@ -2,12 +2,13 @@
  * configuration, with the checkpoint's numbers.  Of a folder with a configuration alone, the map names the tensors. */
 #include "copy.h"
 #include "exchange.h"
+#include "new_folder.h"
 
 #include "paths.h"
 
 #include <cjson/cJSON.h>
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,10 @@ static bool check_checkpoint(Run *run, const Folder *checkpoint, const Binding *
 static bool open_checkpoint(Run *run, Folder *checkpoint, const char *path)
 {
     *checkpoint = (Folder){ .path = path, .file = NEW(&run->arena, TensorFile) };
-    if (!open_tensors(run, checkpoint->file, path))
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* must not wait for the writer of a pipe */
+    if (fd < 0)
+        return run_failed(run, "cannot read %s: %s", path, strerror(errno));
+    if (!open_tensors(run, checkpoint->file, path, fd))
         return false;
     checkpoint->nfiles = 1;
     return sort_tensors(run, checkpoint);
@@ -83,13 +87,16 @@ static bool write_fed(Run *run, const Binding *b, const Folder *checkpoint, int 
         if (good)
             move_out(move, from->data, own, from->width);
     }
-    if (good) {
+    if (good)
         convert_floats(dtype, own, stored->dtype, result, stored->count);
+    else
+        run_failed(run, "%s: the parameters of '%s' have several dtypes", checkpoint->path, stored->name);
+    good = good && check_finite(run, checkpoint->path, stored, result);
+    if (good)
         fwrite(result, (size_t)stored->width, (size_t)stored->count, out);
-    }
     free(own);
     free(result);
-    return good || run_failed(run, "%s: the parameters of '%s' have several dtypes", checkpoint->path, stored->name);
+    return good;
 }
 
 static bool write_tensor(Run *run, const Binding *b, const Folder *checkpoint, const Stored *stored, FILE *out)
@@ -107,7 +114,7 @@ static bool write_tensors(Run *run, const Exchange *x, const Folder *checkpoint,
                           const char *path)
 {
     NewFile file;
-    if (!may_replace(run, x, path) || !open_new(run, &file, path))
+    if (!open_new(run, &file, path))
         return false;
     fwrite(like->map, 1, (size_t)like->head, file.out);
     for (int i = 0; i < like->count; i++)
@@ -131,13 +138,14 @@ static bool is_copied(const char *name)
     return false;
 }
 
-static bool copy_file(Run *run, const char *from, const char *to)
+static bool copy_file(Run *run, const char *folder, const char *name, const char *to)
 {
     NewFile file;
     char part[1 << 16];
-    FILE *in = fopen(from, "rb");
+    const int fd = open_member(run, folder, name);
+    FILE *in = fd < 0 ? NULL : fdopen(fd, "rb");
     if (!in)
-        return run_failed(run, "cannot read %s: %s", from, strerror(errno));
+        return false;
     bool good = open_new(run, &file, to);
     for (size_t got; good && (got = fread(part, 1, sizeof part, in)) > 0;)
         fwrite(part, 1, got, file.out);
@@ -145,44 +153,70 @@ static bool copy_file(Run *run, const char *from, const char *to)
     fclose(in);
     if (good && failed) {
         drop_new(&file);
-        return run_failed(run, "cannot read %s", from);
+        return run_failed(run, "cannot read %s", path_in(&run->arena, folder, name));
     }
     return good && close_new(run, &file);
 }
 
 static bool copy_others(Run *run, const char *from, const char *to)
 {
-    DIR *folder = opendir(from);
-    if (!folder)
-        return run_failed(run, "cannot read %s: %s", from, strerror(errno));
+    TextList names;
+    if (!list_members(run, from, &names))
+        return false;
     bool good = true;
-    for (const struct dirent *entry; good && (entry = readdir(folder));)
-        if (is_copied(entry->d_name))
-            good = copy_file(run, path_in(&run->arena, from, entry->d_name), path_in(&run->arena, to, entry->d_name));
-    closedir(folder);
+    for (int i = 0; i < names.count && good; i++)
+        good = !is_copied(names.at[i]) || copy_file(run, from, names.at[i], path_in(&run->arena, to, names.at[i]));
     return good;
 }
 
 /* --- The command ---------------------------------------------------------------------------- */
 
+static const char *name_of_file(const TensorFile *file) { return strrchr(file->path, '/') + 1; }
+
+/* The names of all files that are written. */
+static bool list_written(Run *run, const Exchange *x, TextList *written)
+{
+    TextList members;
+    if (!list_members(run, x->folder.path, &members))
+        return false;
+    *written = (TextList){ .at = NEW_ARRAY(&run->arena, const char *, members.count + x->folder.nfiles + 1) };
+    for (int i = 0; i < x->folder.nfiles; i++)
+        written->at[written->count++] = name_of_file(&x->folder.file[i]);
+    for (int i = 0; i < members.count; i++)
+        if (is_copied(members.at[i]))
+            written->at[written->count++] = members.at[i];
+    return true;
+}
+
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_ino == second.st_ino &&
+           first.st_dev == second.st_dev;
+}
+
 static bool write_folder(Run *run, const Exchange *x, const Folder *checkpoint)
 {
     const char *to = run->options->output;
-    struct stat from_status, to_status;
-    if (!make_folder(run, to))
-        return false;
-    if (stat(x->folder.path, &from_status) == 0 && stat(to, &to_status) == 0 &&
-        from_status.st_ino == to_status.st_ino && from_status.st_dev == to_status.st_dev)
+    TextList written;
+    NewFolder folder;
+    if (is_same_folder(x->folder.path, to))
         return run_failed(run, "cannot write into %s: it is read (--like): give another folder", to);
-    for (int i = 0; i < x->folder.nfiles; i++) {
-        const TensorFile *like = &x->folder.file[i];
-        const char *path = path_in(&run->arena, to, strrchr(like->path, '/') + 1);
-        if (is_same_file(path, &checkpoint->file->status))
-            return run_failed(run, "cannot write %s: it is the checkpoint: give another folder", path);
-        if (!write_tensors(run, x, checkpoint, like, path))
-            return false;
-    }
-    return copy_others(run, x->folder.path, to);
+    for (int i = 0; i < x->folder.nfiles; i++)
+        if (is_same_file(path_in(&run->arena, to, name_of_file(&x->folder.file[i])), &checkpoint->file->status))
+            return run_failed(run, "cannot write %s: it is the checkpoint: give another folder",
+                              path_in(&run->arena, to, name_of_file(&x->folder.file[i])));
+    if (!list_written(run, x, &written) || !begin_folder(run, &folder, to, written))
+        return false;
+    bool good = true;
+    for (int i = 0; i < x->folder.nfiles && good; i++)
+        good = write_tensors(run, x, checkpoint, &x->folder.file[i],
+                             path_in(&run->arena, folder.aside, name_of_file(&x->folder.file[i])));
+    good = good && copy_others(run, x->folder.path, folder.aside);
+    if (good)
+        return end_folder(run, &folder);
+    drop_folder(&folder);
+    return false;
 }
 
 int run_export(Run *run)

@@ -4,93 +4,51 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-const char *path_in(Arena *arena, const char *folder, const char *name)
-{
-    const size_t length = strlen(folder);
-    return arena_text(arena, "%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/", name);
-}
-
-/* Python's json, and so transformers until version 4, writes Infinity, which JSON does not have. */
-static const char *without_infinity(Arena *arena, const char *text)
-{
-    static const char name[] = "Infinity";
-    const char *at = text, *before = "";
-    bool is_quoted = false;
-    for (const char *c = text; *c; c++)
-        if (*c == '\\' && is_quoted && c[1])
-            c++;
-        else if (*c == '"')
-            is_quoted = !is_quoted;
-        else if (!is_quoted && strncmp(c, name, sizeof name - 1) == 0) {
-            before = arena_text(arena, "%s%.*s%s", before, (int)(c - at), at, INFINITE);
-            at = c += sizeof name - 1;
-            c--;
-        }
-    return arena_text(arena, "%s%s", before, at);
-}
-
-static cJSON *read_json(Run *run, const char *path)
-{
-    const char *why;
-    const Source *source = read_text(run, path, &why);
-    if (!source) {
-        run_failed(run, "cannot read %s: %s", path, why);
-        return NULL;
-    }
-    cJSON *json = cJSON_ParseWithOpts(without_infinity(&run->arena, source->text), NULL, true);
-    if (cJSON_IsObject(json))
-        return json;
-    cJSON_Delete(json);
-    run_failed(run, "%s is not a JSON object", path);
-    return NULL;
-}
 
 /* --- Files ---------------------------------------------------------------------------------- */
 
-static bool has_file(const TextList *names, const char *name)
-{
-    for (int i = 0; i < names->count; i++)
-        if (strcmp(names->at[i], name) == 0)
-            return true;
-    return false;
-}
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 /* Names of files are untrusted: they stay in the folder. */
 static bool read_index(Run *run, const char *path, cJSON *index, TextList *names)
 {
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(index, "weight_map"), *entry;
-    names->at = NEW_ARRAY(&run->arena, const char *, cJSON_GetArraySize(map) + 1);
+    if (!cJSON_IsObject(map) || !map->child)
+        return run_failed(run, "%s has no weight_map", path);
+    const char **all = NEW_ARRAY(&run->arena, const char *, cJSON_GetArraySize(map));
+    int count = 0;
     cJSON_ArrayForEach(entry, map)
     {
         const char *name = cJSON_GetStringValue(entry);
-        if (!name || !*name || strchr(name, '/'))
+        if (!name || !*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
             return run_failed(run, "%s: the weight_map does not name a file of the folder for '%s'", path,
                               entry->string);
-        if (!has_file(names, name))
-            names->at[names->count++] = arena_text(&run->arena, "%s", name);
+        all[count++] = name;
     }
-    return names->count > 0 || run_failed(run, "%s has no weight_map", path);
+    qsort(all, (size_t)count, sizeof *all, by_text);
+    names->at = NEW_ARRAY(&run->arena, const char *, count);
+    for (int i = 0; i < count; i++)
+        if (i == 0 || strcmp(all[i - 1], all[i]) != 0)
+            names->at[names->count++] = arena_text(&run->arena, "%s", all[i]);
+    return true;
 }
 
 static bool list_files(Run *run, const Folder *folder, TextList *names, bool may_lack_weights)
 {
-    const char *single = path_in(&run->arena, folder->path, "model.safetensors");
-    const char *index = path_in(&run->arena, folder->path, "model.safetensors.index.json");
-    if (access(single, F_OK) == 0) {
+    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    if (has_member(run, folder->path, single)) {
         names->at = NEW_ARRAY(&run->arena, const char *, 1);
-        names->at[names->count++] = "model.safetensors";
+        names->at[names->count++] = single;
         return true;
     }
-    if (access(index, F_OK) != 0)
+    if (!has_member(run, folder->path, index))
         return may_lack_weights ||
                run_failed(run,
                           "%s has neither model.safetensors nor model.safetensors.index.json: give a folder that "
                           "transformers' save_pretrained has written (it makes safetensors of older .bin files)",
                           folder->path);
-    cJSON *json = read_json(run, index);
-    const bool good = json && read_index(run, index, json, names);
+    cJSON *json = read_member_json(run, folder->path, index);
+    const bool good = json && read_index(run, path_in(&run->arena, folder->path, index), json, names);
     cJSON_Delete(json);
     return good;
 }
@@ -102,7 +60,8 @@ static bool open_files(Run *run, Folder *folder, bool may_lack_weights)
         return false;
     folder->file = NEW_ARRAY(&run->arena, TensorFile, names.count + 1);
     for (int i = 0; i < names.count; i++, folder->nfiles++)
-        if (!open_tensors(run, &folder->file[i], path_in(&run->arena, folder->path, names.at[i])))
+        if (!open_tensors(run, &folder->file[i], path_in(&run->arena, folder->path, names.at[i]),
+                          open_member(run, folder->path, names.at[i])))
             return false;
     return true;
 }
@@ -139,7 +98,7 @@ int find_stored(const Folder *folder, const char *name)
 
 bool open_folder(Run *run, Folder *folder, const char *path, bool may_lack_weights)
 {
-    *folder = (Folder){ .path = path, .config = read_json(run, path_in(&run->arena, path, "config.json")) };
+    *folder = (Folder){ .path = path, .config = read_member_json(run, path, "config.json") };
     if (folder->config && open_files(run, folder, may_lack_weights) && sort_tensors(run, folder))
         return true;
     close_folder(folder);

@@ -3,6 +3,7 @@
 #ifndef MPC_DRIVER_HF_FOLDER_H
 #define MPC_DRIVER_HF_FOLDER_H
 
+#include "member.h"
 #include "tensors.h"
 
 #define INFINITE "{\"__float__\":\"Infinity\"}" /* as transformers 5 writes it into config.json */
@@ -24,8 +25,5 @@ void close_folder(Folder *folder);
 bool sort_tensors(Run *run, Folder *folder);
 
 int find_stored(const Folder *folder, const char *name); /* its number, or -1 */
-
-/* "DIR/name", without a second slash. */
-const char *path_in(Arena *arena, const char *folder, const char *name);
 
 #endif

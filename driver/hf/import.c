@@ -31,7 +31,18 @@ static void write_header(const Binding *b, const char *const *sums, FILE *out)
 
 /* --- The tensors ---------------------------------------------------------------------------- */
 
-/* Returns the checksum. */
+/* False after reporting the tensor of the folder with a number that is not finite. */
+static bool check_sources(const Binding *b, const ParamCopy *copy)
+{
+    for (const Move *move = copy->moves; move; move = move->next_of_copy) {
+        const Stored *stored = b->folder->tensor[move->tensor];
+        if (!check_finite(b->run, b->folder->path, stored, stored->data))
+            return false;
+    }
+    return true;
+}
+
+/* Returns the checksum; NULL after reporting numbers that are not finite. */
 static const char *write_copy(const Binding *b, const ParamCopy *copy, FILE *out)
 {
     const int width = width_of(copy->dtype);
@@ -40,8 +51,10 @@ static const char *write_copy(const Binding *b, const ParamCopy *copy, FILE *out
         out_of_memory((size_t)(copy->count * width));
     for (const Move *move = copy->moves; move; move = move->next_of_copy)
         move_in(move, b->folder->tensor[move->tensor]->data, elements, width);
-    fwrite(elements, (size_t)width, (size_t)copy->count, out);
-    const char *sum = checksum_text(&b->run->arena, elements, width, copy->count);
+    const bool good = first_not_finite(copy->dtype, elements, copy->count) < 0 || check_sources(b, copy);
+    if (good)
+        fwrite(elements, (size_t)width, (size_t)copy->count, out);
+    const char *sum = good ? checksum_text(&b->run->arena, elements, width, copy->count) : NULL;
     free(elements);
     return sum;
 }
@@ -62,7 +75,10 @@ static bool write_checkpoint(Run *run, const Exchange *x)
         sums[i] = "0000000000000000";
     write_header(b, sums, file.out);
     for (int i = 0; i < b->ncopies; i++)
-        sums[i] = write_copy(b, &b->copy[i], file.out);
+        if (!(sums[i] = write_copy(b, &b->copy[i], file.out))) {
+            drop_new(&file);
+            return false;
+        }
     rewind(file.out);
     write_header(b, sums, file.out);
     return close_new(run, &file);

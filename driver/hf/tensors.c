@@ -1,11 +1,11 @@
 /* tensors.c -- maps safetensors files, checks their headers, converts their numbers. */
 #include "tensors.h"
 
+#include "member.h"
 #include "runtime/convert.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +69,53 @@ void convert_floats(const char *from_type, const void *from, const char *to_type
     }
     for (int64_t i = 0; i < count; i++)
         write_float(b, to, i, read_float(a, from, i));
+}
+
+/* The bits of an exponent, all of them set in nan and infinity. */
+static bool is_finite_at(char type, const char *from, int64_t i)
+{
+    uint16_t half;
+    uint32_t word;
+    if (type == '3') {
+        memcpy(&word, from + 4 * i, 4);
+        return (word & 0x7F800000u) != 0x7F800000u;
+    }
+    const unsigned exponent = type == 'B' ? 0x7F80 : 0x7C00;
+    memcpy(&half, from + 2 * i, 2);
+    return (half & exponent) != exponent;
+}
+
+int64_t first_not_finite(const char *dtype, const void *numbers, int64_t count)
+{
+    enum { BLOCK = 4096 }; /* a loop without a way out is done by vectors */
+    const char type = letter_of(dtype);
+    for (int64_t begin = 0; begin < count; begin += BLOCK) {
+        const int64_t end = begin + BLOCK < count ? begin + BLOCK : count;
+        bool are_finite = true;
+        for (int64_t i = begin; i < end; i++)
+            are_finite &= is_finite_at(type, numbers, i);
+        for (int64_t i = begin; i < end && !are_finite; i++)
+            if (!is_finite_at(type, numbers, i))
+                return i;
+    }
+    return -1;
+}
+
+bool check_finite(Run *run, const char *path, const Stored *stored, const void *numbers)
+{
+    const int64_t at = first_not_finite(stored->dtype, numbers, stored->count);
+    int64_t place[MAX_STORED_RANK], rest = at;
+    if (at < 0)
+        return true;
+    for (int d = stored->rank - 1; d >= 0; d--) {
+        place[d] = rest % stored->size[d];
+        rest /= stored->size[d];
+    }
+    return run_failed(run,
+                      "%s: tensor '%s' is %g at %s, as %s: weights must be finite; give a checkpoint from before the "
+                      "training diverged, or download it again",
+                      path, stored->name, (double)read_float(letter_of(stored->dtype), numbers, at),
+                      sizes_text(&run->arena, stored->rank, place), stored->dtype);
 }
 
 cJSON *header_entry(const char *dtype, int rank, const int64_t *size, int64_t begin, int64_t end)
@@ -190,6 +237,8 @@ static bool read_header(Run *run, TensorFile *file)
     file->header = cJSON_ParseWithLength(file->map + 8, (size_t)length);
     if (!cJSON_IsObject(file->header))
         return refuse(run, file, "its header is not a JSON object");
+    if (!check_keys(run, file->path, file->header))
+        return false;
     file->tensor = NEW_ARRAY(&run->arena, Stored, cJSON_GetArraySize(file->header) + 1);
     const cJSON *entry;
     cJSON_ArrayForEach(entry, file->header)
@@ -202,14 +251,12 @@ static bool read_header(Run *run, TensorFile *file)
 
 /* --- The file ------------------------------------------------------------------------------- */
 
-static bool map_file(Run *run, TensorFile *file)
+static bool map_file(Run *run, TensorFile *file, int fd)
 {
-    const int fd = open(file->path, O_RDONLY | O_NONBLOCK); /* open must not wait for the writer of a pipe */
-    if (fd < 0 || fstat(fd, &file->status) != 0)
+    if (fstat(fd, &file->status) != 0)
         return run_failed(run, "cannot read %s: %s", file->path, strerror(errno));
     file->bytes = S_ISREG(file->status.st_mode) ? file->status.st_size : 0;
     file->map = file->bytes ? mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-    close(fd);
     if (file->map == MAP_FAILED) {
         file->map = NULL;
         file->bytes = 0;
@@ -217,10 +264,14 @@ static bool map_file(Run *run, TensorFile *file)
     return file->map || refuse(run, file, "it is no file with contents");
 }
 
-bool open_tensors(Run *run, TensorFile *file, const char *path)
+bool open_tensors(Run *run, TensorFile *file, const char *path, int fd)
 {
     *file = (TensorFile){ .path = path };
-    if (map_file(run, file) && read_header(run, file))
+    if (fd < 0)
+        return false;
+    const bool is_mapped = map_file(run, file, fd);
+    close(fd);
+    if (is_mapped && read_header(run, file))
         return true;
     close_tensors(file);
     return false;

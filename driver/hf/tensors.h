@@ -27,9 +27,9 @@ typedef struct {
     int count;
 } TensorFile;
 
-/* False after reporting a file that is not complete: tensors with distinct names, sizes that match their bytes, no
- * gaps. */
-bool open_tensors(Run *run, TensorFile *file, const char *path);
+/* `fd`: the file, open, which is closed; -1: what has been reported.  False after reporting a file that is not
+ * complete: tensors with distinct names, sizes that match their bytes, no gaps. */
+bool open_tensors(Run *run, TensorFile *file, const char *path, int fd);
 void close_tensors(TensorFile *file);
 
 /* "F32", "BF16" or "F16": the numbers that parameters may be. */
@@ -38,6 +38,13 @@ int width_of(const char *dtype); /* bytes of an element; 0: unknown */
 
 /* `count` numbers of dtype `from_type` as those of `to_type`, rounded to nearest even. */
 void convert_floats(const char *from_type, const void *from, const char *to_type, void *to, int64_t count);
+
+/* The number of the first element that is nan or infinite; -1: all are finite. */
+int64_t first_not_finite(const char *dtype, const void *numbers, int64_t count);
+
+/* Are the numbers of a tensor, which has this dtype and these sizes, finite?  Else false after reporting the first one
+ * that is not.  `path`: the file that they are from. */
+bool check_finite(Run *run, const char *path, const Stored *stored, const void *numbers);
 
 /* One entry of a header, and a header as text: its length in 8 bytes, then JSON, padded with spaces so that the tensors
  * are aligned.  *bytes: of both. */
