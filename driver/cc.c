@@ -12,7 +12,7 @@
 
 /* --- The runtime --------------------------------------------------------------------------- */
 
-static const char *folder_of_mpc(Run *run)
+const char *folder_of_mpc(Run *run)
 {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);

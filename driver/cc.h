@@ -11,6 +11,9 @@ typedef struct {
     const char *mpi;     /* a file: the linker's flags of the MPI with which it was built; empty, if with none */
 } Runtime;
 
+/* Where the program mpc is; "." if the system does not tell. */
+const char *folder_of_mpc(Run *run);
+
 /* $MPC_RUNTIME, else next to mpc in its build tree, else the installed one.  False after reporting what is missing. */
 bool find_runtime(Run *run, Runtime *runtime);
 

@@ -229,6 +229,11 @@ static const char *data_text(Module *m)
     return *text ? text : "--data FILE";
 }
 
+static const char *trainer_text(Module *m, const Options *o, const char *ending)
+{
+    return shell_word(&m->arena, arena_text(&m->arena, "%s/trainer%s", o->output, ending));
+}
+
 static void print_next(Module *m, const Options *o)
 {
     const char *slash = strchr(o->output, '/') ? "" : "./";
@@ -238,10 +243,10 @@ static void print_next(Module *m, const Options *o)
     printf("%s/plan.json%s%s%s\n", o->output, o->no_cc ? "" : ", ", o->no_cc ? "" : o->output,
            o->no_cc ? "" : "/trainer");
     if (o->no_cc)
-        printf("next: compile %s/trainer.c, or leave --no-cc out\n", o->output);
+        printf("next: compile %s, or leave --no-cc out\n", trainer_text(m, o, ".c"));
     else
-        printf("next: %s%s%s/trainer %s --steps 100    (--help lists its options)\n", launcher_text(m, o), slash,
-               o->output, data_text(m));
+        printf("next: %s%s%s %s --steps 100    (--help lists its options)\n", launcher_text(m, o), slash,
+               trainer_text(m, o, ""), data_text(m));
 }
 
 /* --- The command --------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* exchange.c -- opens a folder, its map and the model. */
 #include "exchange.h"
+#include "example.h"
 
 #include "paths.h"
 #include "runtime/store/checksum.h"
@@ -48,12 +49,44 @@ static bool add_defines(Run *run, Exchange *x)
     return true;
 }
 
+static const char *config_path(Run *run, const Exchange *x)
+{
+    return path_in(&run->arena, x->folder.path, "config.json");
+}
+
+/* Without --model: the example that fits. */
+static bool choose_model(Run *run, const Exchange *x)
+{
+    Example example;
+    if (run->options->model)
+        return true;
+    if (run->options->map)
+        return run_failed(run, "--map %s: give its model too, --model FILE.mdl", run->options->map);
+    if (!find_example(run, x->folder.config, config_path(run, x), &example))
+        return false;
+    Options *options = NEW(&run->arena, Options);
+    *options = *run->options;
+    options->model = example.model;
+    options->map = example.map;
+    run->options = options;
+    return true;
+}
+
+static bool read_map(Run *run, Exchange *x)
+{
+    if (read_name_map(run, &x->map, map_path(run), x->folder.config))
+        return true;
+    note_example(run, x->folder.config, config_path(run, x));
+    return false;
+}
+
 bool open_exchange(Run *run, Exchange *x, const char *folder, bool may_lack_weights)
 {
     *x = (Exchange){ 0 };
-    if (!read_source(run, run->options->model) || !open_folder(run, &x->folder, folder, may_lack_weights))
+    if (!open_folder(run, &x->folder, folder, may_lack_weights) || !choose_model(run, x) ||
+        !read_source(run, run->options->model))
         return false;
-    if (!read_name_map(run, &x->map, map_path(run), x->folder.config) || !add_defines(run, x))
+    if (!read_map(run, x) || !add_defines(run, x))
         return false;
     x->m = lower_source(run, 0, NULL);
     return x->m && (x->folder.nfiles || name_tensors(run, &x->folder, x->m, &x->map)) &&

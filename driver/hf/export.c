@@ -224,16 +224,14 @@ int run_export(Run *run)
     const Options *o = run->options;
     Exchange x = { 0 };
     Folder checkpoint = { 0 };
-    if (!o->model || !o->like || !o->output)
-        return usage_error(o->command, "%s is missing: mpc export %s --model FILE.mdl --like DIR -o DIR",
-                           !o->model  ? "--model"
-                           : !o->like ? "--like"
-                                      : "-o",
+    if (!o->like || !o->output)
+        return usage_error(o->command, "%s is missing: mpc export %s --like DIR -o DIR", !o->like ? "--like" : "-o",
                            o->operand);
     const bool good = open_exchange(run, &x, o->like, true) && open_checkpoint(run, &checkpoint, o->operand) &&
                       check_checkpoint(run, &checkpoint, &x.binding) && write_folder(run, &x, &checkpoint);
     if (good)
-        printf("%s: %d tensors of model %s in %s\n", o->operand, x.folder.count, x.m->name, o->output);
+        printf("%s: %d tensors of model %s in %s\n", visible_text(&run->arena, o->operand), x.folder.count, x.m->name,
+               visible_text(&run->arena, o->output));
     close_folder(&checkpoint);
     close_exchange(&x);
     return good ? STATUS_OK : STATUS_FAILED;

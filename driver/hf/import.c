@@ -95,28 +95,33 @@ static void print_counts(Run *run, const Exchange *x)
         elements += b->copy[i].count;
     for (int i = 0; i < x->folder.count; i++)
         ignored += b->use[i].is_ignored;
-    printf("%s: model %s, %s parameters (%s) in %d tensors, from %d tensors", x->folder.path, x->m->name,
+    printf("%s: model %s of %s, %s parameters (%s) in %d tensors, from %d tensors",
+           visible_text(&run->arena, x->folder.path), x->m->name, visible_text(&run->arena, run->source.path),
            grouped(&run->arena, elements), b->copy[0].dtype, b->ncopies, x->folder.count);
     if (ignored)
         printf(", %d of them ignored", ignored);
-    printf("\n  wrote %s\n", run->options->output);
+    printf("\n  wrote %s\n", visible_text(&run->arena, run->options->output));
 }
 
 static void print_next(Run *run, const Exchange *x)
 {
-    printf("next: mpc compile %s", run->options->model);
+    enum { STEPS = 100, WARMUP = 10, MOST_WARMUP = STEPS / 2 }; /* in a longer one so few steps learn little */
+    Arena *arena = &run->arena;
+    printf("next: mpc compile %s", shell_word(arena, run->options->model));
     for (int i = 0; i < x->defines.count; i++)
-        printf(" -D %s", x->defines.at[i]);
-    printf(" -o OUT\n      OUT/trainer --load %s --weights-only --data FILE --steps 100\n", run->options->output);
+        printf(" -D %s", shell_word(arena, x->defines.at[i]));
+    if (x->m->train.warmup > MOST_WARMUP)
+        printf(" --set train.schedule.warmup=%d", WARMUP);
+    printf(" -o OUT\n      OUT/trainer --load %s --weights-only --data FILE --steps %d\n",
+           shell_word(arena, run->options->output), STEPS);
 }
 
 int run_import(Run *run)
 {
     const Options *o = run->options;
     Exchange x;
-    if (!o->model || !o->output)
-        return usage_error(o->command, "%s is missing: mpc import %s --model FILE.mdl -o FILE.safetensors",
-                           o->model ? "-o" : "--model", o->operand);
+    if (!o->output)
+        return usage_error(o->command, "-o is missing: mpc import %s -o FILE.safetensors", o->operand);
     const bool good = open_exchange(run, &x, o->operand, false) && write_checkpoint(run, &x);
     if (good) {
         print_counts(run, &x);

@@ -144,6 +144,13 @@ static bool read_prefix(Scan *scan)
     return *scan->map->prefix;
 }
 
+static bool read_model(Scan *scan)
+{
+    Loc loc;
+    scan->map->model = scan_name(scan, &loc);
+    return *scan->map->model;
+}
+
 static bool read_line(Scan *scan, MapLine ***end)
 {
     bool good = true;
@@ -159,6 +166,8 @@ static bool read_line(Scan *scan, MapLine ***end)
         good = read_set(scan);
     else if (is_keyword(scan, "prefix"))
         good = read_prefix(scan);
+    else if (is_keyword(scan, "model"))
+        good = read_model(scan);
     else if (is_keyword(scan, "ignore"))
         good = read_aside(scan, false);
     else if (is_keyword(scan, "tied"))
@@ -175,7 +184,8 @@ bool read_name_map(Run *run, NameMap *map, const char *path, const struct cJSON 
     if (!source)
         return run_failed(run, "cannot read the map %s: %s: give one with --map=FILE.map", path, why);
     *map = (NameMap){ .source = *source, .prefix = "" };
-    map->diags = (Diags){ .arena = &run->arena, .source = &map->source, .out = stderr };
+    map->diags =
+        (Diags){ .arena = &run->arena, .source = &map->source, .out = run->diags.out ? run->diags.out : stderr };
     MapLine **end = &map->lines;
     for (Scan scan = { .run = run, .map = map, .config = config }; scan.at < map->source.length;) {
         read_line(&scan, &end); /* errors are counted: further lines are read */

@@ -64,6 +64,7 @@ typedef struct {
     Source source;
     Diags diags;
     const char *prefix; /* "": none */
+    const char *model;  /* "llama.mdl", where it is not called as the map; NULL: it is */
     MapLine *lines;
     Aside *asides;
     TextList defines; /* "layers=12", from the configuration */

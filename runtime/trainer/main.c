@@ -4,6 +4,7 @@
 #include "mesh/agree.h"
 #include "mesh/comm.h"
 #include "outputs.h"
+#include "schedule.h"
 #include "signals.h"
 #include "store/map.h"
 #include "store/output.h"
@@ -270,6 +271,18 @@ static void load_parts(RtRun *run)
     }
 }
 
+/* The learning rate rises from nearly 0 up to the end of the warmup. */
+static void note_warmup(const RtRun *run)
+{
+    const RtSchedule *schedule = &run->rt.program->schedule;
+    const long long last = run->options.steps, warmup = schedule->warmup;
+    if (last > run->place.step && last < warmup)
+        rt_note(
+            "note: the %lld steps end within the warmup of %lld, in which the learning rate rises: it comes to %.3g "
+            "of %.3g, and little is learned; a shorter warmup is given to `mpc compile`, in train.schedule",
+            last, warmup, rt_schedule_lr(schedule, last - 1), schedule->lr);
+}
+
 static void start_state(RtRun *run)
 {
     run->place.seed = first_seed(run);
@@ -281,6 +294,7 @@ static void start_state(RtRun *run)
         rt_fail("--ema: the model '%s' keeps no mean of its weights: train { ema = 0.999 } does",
                 run->rt.program->name);
     run->begun_at = run->place.step;
+    note_warmup(run);
     run->saved_at = -1;
     run->skipped_steps = rt_skipped_steps(run);
     if (run->data) {

@@ -113,6 +113,16 @@ static void look_ahead(RtRun *run)
     free(sequence);
 }
 
+/* What the step reached is saved before. */
+static void check_evaluation(const RtRun *run)
+{
+    if (!isfinite(run->eval_loss) && !run->signal && !run->has_failure)
+        rt_end(RT_EXIT_DIVERGED,
+               "evaluation at step %lld: the loss is %s: weights, or numbers of --eval-data, are too large or not "
+               "finite; a note of --load names tensors that are not",
+               (long long)run->place.step, isnan(run->eval_loss) ? "nan" : "infinite");
+}
+
 /* fp16 skips a step whose gradients overflow and lowers the loss scale; otherwise the run ends. */
 static void check_finite(const RtRun *run, const RtStepReport *report)
 {
@@ -250,6 +260,8 @@ static RtEvaluation evaluate(RtRun *run)
     RtEvaluation evaluation = rt_evaluate(run);
     rt_is_interrupted(run); /* a rank that could not read its part of the data? */
     evaluation.is_whole &= !run->has_failure;
+    if (evaluation.is_whole)
+        run->eval_loss = evaluation.loss;
     if (!evaluation.is_whole && !run->has_failure)
         rt_note("the evaluation of step %lld was interrupted: it has no loss", (long long)run->place.step);
     return evaluation;
@@ -299,7 +311,7 @@ void rt_train(RtRun *run)
         check_finite(run, &report);
         more = goes_on(run);
         report_step(run, &report);
-        more = more && !run->signal && !run->has_failure; /* of an evaluation */
+        more = more && !run->signal && !run->has_failure && isfinite(run->eval_loss);
     }
     bool has_begun = run->place.step > run->begun_at || !(run->signal || run->has_failure);
     if (run->options.save && has_begun)
@@ -312,4 +324,5 @@ void rt_train(RtRun *run)
             printf("\n");
         }
     }
+    check_evaluation(run);
 }

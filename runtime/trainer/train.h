@@ -31,6 +31,7 @@ typedef struct {
     RtLabels labels;         /* likewise */
     RtLabels eval_labels;    /* of the last evaluation */
     bool has_told_labels;    /* that a step had none */
+    double eval_loss;        /* of the last whole evaluation; 0: none yet */
     int64_t skipped_steps;   /* before the next one; -1: none are skipped */
     double peak;             /* flops/s of all ranks, of which mfu is the share: said, or of the best product */
     double step_s;           /* of a step, smoothed */

@@ -94,7 +94,11 @@ def file_of(family, folder):
 def options_of(family):
     """Of import and export."""
     map_option = ["--map", ROOT / family.map] if family.map else []
-    return [*map_option, *[word for key, value in family.defines.items() for word in ("-D", f"{key}={value}")]]
+    return [*map_option, *defines_of(family)]
+
+
+def defines_of(family):
+    return [word for key, value in family.defines.items() for word in ("-D", f"{key}={value}")]
 
 
 def export(family, checkpoint, like, out):
@@ -125,6 +129,9 @@ def said_by(trainer, checkpoint, count):
 def test_trains_like_transformers(family, tmp_path, figures):
     model = make_model(family)
     model.save_pretrained(tmp_path / "there")
+    if family.file.startswith("examples/") and not family.edit:  # the example that fits is found
+        found = run(MPC, "import", tmp_path / "there", "-o", tmp_path / "w.safetensors", *defines_of(family))
+        assert f" of {ROOT / family.file}, " in found
     words = import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
     settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     trainer = compile_as_said(words, tmp_path / "out", "--set", f"train.optimizer=sgd(lr = {family.rate})", *settings)
