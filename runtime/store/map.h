@@ -8,8 +8,8 @@
 const char *rt_map_file(const char *path, const char *option, int64_t *bytes);
 void rt_unmap_file(const char *map, int64_t bytes);
 
-/* From now on, a page of a mapped file that cannot be read, since the file is truncated or its disk fails, is zeros, and
- * noticed. */
+/* From now on, a page of a mapped file that cannot be read, since the file is truncated or its disk fails, is zeros,
+ * and noticed. */
 void rt_map_watch(void);
 
 /* The first mapped file of which a page could not be read; NULL: none; else owned by the caller.  What was read since

@@ -2,8 +2,9 @@
  * momentum, in plain loops.  Its tensors have padding, copies, and another order in memory.
  *
  * Environment: TINY_BAD_STEP=n a loss of NaN at step n (from 0); TINY_BAD_NORM=n an infinite norm; TINY_SLEEP_MS=n each
- * step takes longer, TINY_EVAL_MS=n each call of an evaluation; TINY_EVAL_CALLS=FILE a byte for each of these; TINY_DUMP=FILE inputs and scalars of each step; TINY_ARENA=bytes the plan; TINY_VOCAB=n,
- * TINY_SCHEDULE=constant, TINY_NO_PREDICT, TINY_SEED=n change the program's tables. */
+ * step takes longer, TINY_EVAL_MS=n each call of an evaluation; TINY_EVAL_CALLS=FILE a byte for each of these;
+ * TINY_DUMP=FILE inputs and scalars of each step; TINY_ARENA=bytes the plan; TINY_VOCAB=n, TINY_SCHEDULE=constant,
+ * TINY_NO_PREDICT, TINY_SEED=n change the program's tables. */
 #include "rt.h"
 #include "state.h"
 
