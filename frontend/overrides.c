@@ -9,9 +9,7 @@ void fail_command(Lower *l, const char *said, const char *help, const char *form
 {
     va_list args;
     va_start(args, format);
-    fprintf(l->diags->out, "mpc: error: %s: ", said);
-    vfprintf(l->diags->out, format, args);
-    fprintf(l->diags->out, "\n%s%s%s", help ? "      = help: " : "", help ? help : "", help ? "\n" : "");
+    print_error(l->diags->out, help, "%s: %s", said, arena_vtext(l->arena, format, args));
     va_end(args);
     l->diags->errors++;
 }

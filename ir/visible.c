@@ -89,6 +89,13 @@ const char *visible_text(Arena *arena, const char *text)
     return shown;
 }
 
+void print_visible(FILE *out, const char *text)
+{
+    Arena arena = { 0 };
+    fputs(visible_text(&arena, text), out);
+    arena_free(&arena);
+}
+
 const char *shell_word(Arena *arena, const char *text)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";

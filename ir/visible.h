@@ -19,6 +19,8 @@ int visible_length(const char *text, int left);
  * middle. Every message of mpc is printed through it. */
 const char *visible_text(Arena *arena, const char *text);
 
+void print_visible(FILE *out, const char *text);
+
 /* The text as one word of a shell, quoted where it has to be; it can be seen like visible_text. */
 const char *shell_word(Arena *arena, const char *text);
 

@@ -91,17 +91,16 @@ static bool stage_fits(Module *m, const Pass *pass)
     const unsigned stage = stage_of(m), lacks = pass->needs & ~stage, extra = pass->forbids & stage;
     const Pass *remover = remover_of(extra & (RESHARDS | UNFUSED));
     if (lacks & TRAINS)
-        fprintf(m->diags->out, "mpc: error: pass '%s' needs a line 'train {optimizer=...}' in the module\n",
-                pass->name);
+        print_error(m->diags->out, NULL, "pass '%s' needs a line 'train {optimizer=...}' in the module", pass->name);
     else if (lacks)
-        fprintf(m->diags->out, "mpc: error: pass '%s' needs %s; an earlier pass creates it\n", pass->name,
-                stage_text(lacks));
+        print_error(m->diags->out, NULL, "pass '%s' needs %s; an earlier pass creates it", pass->name,
+                    stage_text(lacks));
     else if (remover)
-        fprintf(m->diags->out, "mpc: error: pass '%s' comes too early: the module still has %s; run '%s' before\n",
-                pass->name, stage_text(extra & remover->removes), remover->name);
+        print_error(m->diags->out, NULL, "pass '%s' comes too early: the module still has %s; run '%s' before",
+                    pass->name, stage_text(extra & remover->removes), remover->name);
     else if (extra)
-        fprintf(m->diags->out, "mpc: error: pass '%s' comes too late: the module already has %s\n", pass->name,
-                stage_text(extra));
+        print_error(m->diags->out, NULL, "pass '%s' comes too late: the module already has %s", pass->name,
+                    stage_text(extra));
     else
         return !(pass->needs & TRAINS) || verify_model(m);
     m->diags->errors++;
@@ -164,7 +163,7 @@ static char *dump_text(Module *m, const char *name, Tally before, const char *bo
 
 static bool cannot_write(const Module *m, const char *path)
 {
-    fprintf(m->diags->out, "mpc: error: cannot write %s: %s\n", path, strerror(errno));
+    print_error(m->diags->out, NULL, "cannot write %s: %s", path, strerror(errno));
     m->diags->errors++;
     return false;
 }
@@ -173,7 +172,7 @@ static bool write_text(const Module *m, const char *path, const char *text)
 {
     struct stat read;
     if (stat(m->diags->source->path, &read) == 0 && is_same_file(path, &read)) {
-        fprintf(m->diags->out, "mpc: error: %s is the input file: dump to another folder\n", path);
+        print_error(m->diags->out, NULL, "%s is the input file: dump to another folder", path);
         m->diags->errors++;
         return false;
     }
@@ -246,11 +245,13 @@ void remark(Module *m, const Op *op, const char *format, ...)
     nremarks++;
     va_list args;
     va_start(args, format);
-    fprintf(m->diags->out, "%s: remark: %s: %s: ", op && op->where ? op->where : m->name, running,
-            op && op->path ? op->path : "");
-    vfprintf(m->diags->out, format, args);
-    fputc('\n', m->diags->out);
+    Arena arena = { 0 };
+    const char *text = arena_vtext(&arena, format, args);
     va_end(args);
+    print_visible(m->diags->out, arena_text(&arena, "%s: remark: %s: %s: %s", op && op->where ? op->where : m->name,
+                                            running, op && op->path ? op->path : "", text));
+    fputc('\n', m->diags->out);
+    arena_free(&arena);
 }
 
 /* --- Running ------------------------------------------------------------------------------- */
