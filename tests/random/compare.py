@@ -96,22 +96,23 @@ class Expectation:
             return Outcome("unusable", unusable)
         return found
 
-    def compare(self, log, saved, first=0):
-        """An outcome for the log of steps from `first` on, and for the parameters after the last."""
-        return self.sure(self.compare_all(log, saved, first))
+    def compare(self, log, saved, first=0, is_whole=True):
+        """An outcome for the log of steps from `first` on, for the evaluation of all sequences or of a batch of them, and for
+        the parameters after the last step."""
+        return self.sure(self.compare_all(log, saved, first, is_whole))
 
-    def compare_all(self, log, saved, first):
+    def compare_all(self, log, saved, first, is_whole):
         if [entry["step"] for entry in log] != list(range(first + 1, len(self.exact.losses) + 1)):
             return Outcome("wrong", "the log lacks steps", str(log))
         for entry in log:
             wrong = self.compare_step(entry, entry["step"] - 1)
             if wrong:
                 return wrong
-        return self.compare_evaluation(log[-1]) or self.compare_parameters(saved)
+        return self.compare_evaluation(log[-1], int(is_whole)) or self.compare_parameters(saved)
 
-    def compare_evaluation(self, entry):
-        expected, found = self.exact.evaluations[0], entry.get("eval_loss", "not there")
-        of = lambda run: run.evaluations[0]  # noqa: E731
+    def compare_evaluation(self, entry, which):
+        expected, found = self.exact.evaluations[which], entry.get("eval_loss", "not there")
+        of = lambda run: run.evaluations[which]  # noqa: E731
         if found == "not there":  # without inputs there is nothing to evaluate
             return None
         if found is not None and self.allows(abs(found - expected), of) or not np.isfinite(self.tolerance(of)):

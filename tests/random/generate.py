@@ -159,8 +159,14 @@ class Drawing:
             terms.append(binary("*", 0.1, call(self.draw.choice(["sum", "mean"]), call("square", name))))
         total = terms[0]
         for term in terms[1:]:
-            total = binary(self.draw.choice("++-"), total, term)
+            total = binary(self.draw.choice("++-"), total, self.in_one_loss(term))
         return Loss(total)
+
+    def in_one_loss(self, term):
+        """Some terms are those of training only, or of evaluation only."""
+        if self.draw.random() < 0.85:
+            return term
+        return call("training", *((term, number(0)) if self.draw.random() < 0.75 else (number(0), term)))
 
     def any_term(self, statements, scope):
         value = statements.exactly(frozenset({"batch", "seq"})) or statements.exactly(frozenset({"batch"}))

@@ -82,6 +82,11 @@ def is_verification(how):
     return any(word.startswith("--verify-passes") for word in how.options)
 
 
+def is_whole(done):
+    """Was all evaluated?  Of a loss that mixes the sequences of a batch only whole batches are."""
+    return "note: evaluation leaves out the last " not in done.output
+
+
 class Judge:
     """Judges cases in one folder; what PyTorch says of a program is kept for its next variant."""
 
@@ -150,7 +155,7 @@ class Judge:
                 return Outcome("unusable", expected.too_large())
             log = [{**entry, "grad_norm": expected.exact.norms[entry["step"] - 1]} if entry["grad_norm"] is None else entry
                    for entry in log]
-        return expected.compare(log, self.workplace.saved())
+        return expected.compare(log, self.workplace.saved(), is_whole=is_whole(done))
 
     def unfinished(self, done, expected):
         """A trainer that did not end well; status 3 says that its numbers are none."""
@@ -173,7 +178,7 @@ class Judge:
         if done.status != 0:
             return self.unfinished(done, expected)
         log = self.workplace.log()[-1:]
-        return expected.compare(log, self.workplace.saved(), reference.STEPS - 1)
+        return expected.compare(log, self.workplace.saved(), reference.STEPS - 1, is_whole(done))
 
 
 def read_case(path, seed=None, options=()):

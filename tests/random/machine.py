@@ -119,21 +119,21 @@ class Workplace:
         for name, table in files_of(text).items():
             (self.folder / name).write_text(table)
         if start is not None:
-            self.write_data(start.data)
+            self.data = self.written(start.data, "")
+            self.evaluation = self.written(start.evaluation, "eval.")
             write_safetensors(self.folder / "start.safetensors", start.weights)
 
-    def write_data(self, data):
-        """One file of tokens; or of records one for each input, or one for all."""
-        self.data = ["--data", "tokens.u16"]
+    def written(self, data, prefix):
+        """One file of tokens; or of records one for each input, or one for all.  What names them to a trainer."""
         if not isinstance(data, dict):
-            data.astype("<u2").tofile(self.folder / "tokens.u16")
-        elif len(data) % 2:
-            self.data = [word for name in data for word in ("--data", f"{name}={name}.npy")]
+            data.astype("<u2").tofile(self.folder / f"{prefix}tokens.u16")
+            return [f"{prefix}tokens.u16"]
+        if len(data) % 2:
             for name, array in data.items():
-                np.save(self.folder / f"{name}.npy", array)
-        else:
-            self.data = ["--data", "records.safetensors"]
-            write_safetensors(self.folder / "records.safetensors", data)
+                np.save(self.folder / f"{prefix}{name}.npy", array)
+            return [f"{name}={prefix}{name}.npy" for name in data]
+        write_safetensors(self.folder / f"{prefix}records.safetensors", data)
+        return [f"{prefix}records.safetensors"]
 
     def with_budget(self, how):
         """With the option for `recompute auto`, if `memory` requests it."""
@@ -172,10 +172,9 @@ class Workplace:
         """Runs all ranks; the log is in `log`, the checkpoint in `end.safetensors`."""
         for name in ("log", "end.safetensors"):
             (self.folder / name).unlink(missing_ok=True)
-        said = [*self.data, "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
+        said = [*(word for name in self.data for word in ("--data", name)), "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
         said += ["--load", load] if load else []
-        evaluated = ["--eval-data" if word == "--data" else word for word in self.data]
-        said += [*evaluated, "--eval-batches", 1] if self.is_fed else []
+        said += [word for name in self.evaluation for word in ("--eval-data", name)] if self.is_fed else []
         environment = {"OMP_NUM_THREADS": str(how.threads)}
         if how.target == "cuda":
             said += ["--kernel-cache", self.tools.shared / "kernels"]

@@ -160,6 +160,13 @@ def empty_data(program, settings, sizes):
     return arrays
 
 
+def first_of(program, data, count, sizes):
+    """The data of the first sequences or records."""
+    if isinstance(data, dict):
+        return {name: array[:count] for name, array in data.items()}
+    return data[:count * length_of(program, sizes) + max([1, *input_shifts(program).values()])]
+
+
 def only_labels(program):
     """Inputs that the program reads as labels of a cross_entropy only, where -100 is ignored."""
     read, labelled = collections.Counter(), collections.Counter()
@@ -200,6 +207,8 @@ class Start:
     decays: dict
     frozen: set
     matrices: dict  # of each: the positions of its dims in `in`, and of those in `out`
+    evaluated: int  # sequences or records to evaluate: a batch, and a part of another
+    evaluation: object  # the data that have just these
 
 
 def start_of(program, seed, own_weights=False, defined=()):
@@ -223,8 +232,10 @@ def start_of(program, seed, own_weights=False, defined=()):
     evaluation = Evaluation(program, settings.known, settings.batch, fed, parameter)
     evaluation.loss()
     of_plain = matrices(program, settings.known, evaluation.shared)
-    return Start(drawn_data(program, zeros, evaluation.fits, draw), weights, decays, frozen,
-                 {name: of_plain[plain_name(name)] for name in weights})
+    data = drawn_data(program, zeros, evaluation.fits, draw)
+    evaluated = settings.batch + int(np.random.default_rng([seed, 1]).integers(min(settings.batch - 1, 1), settings.batch))
+    return Start(data, weights, decays, frozen, {name: of_plain[plain_name(name)] for name in weights}, evaluated,
+                 first_of(program, data, evaluated, sizes))
 
 
 def plain_name(name):
@@ -254,7 +265,7 @@ class Run:
     norms: list = field(default_factory=list)
     rates: list = field(default_factory=list)
     weights: dict = field(default_factory=dict)  # and their means
-    evaluations: list = field(default_factory=list)  # of the first batch, after the last step
+    evaluations: list = field(default_factory=list)  # of the first batch, and of all to evaluate, after the last step
     largest: float = 0.0                             # of all values of the model
     elements: int = 0                                # of its largest tensor
 
@@ -271,18 +282,28 @@ class Trainer:
         self.updates = 0
         self.largest, self.elements = 0.0, 0
 
-    def loss(self, step, drops=True):
+    def loss(self, step, drops=True, count=None, times=1):
+        """Of the batch of the step, or of `count` sequences, each of them so many times."""
         s = self.settings
-        sizes = {d: s.known.get(d, s.batch) for d in self.program.dims}
-        fed = inputs_of(self.program, self.start.data, step * s.batch, s.batch, sizes)
+        count = count or s.batch
+        sizes = {d: s.known.get(d, count) for d in self.program.dims}
+        fed = inputs_of(self.program, self.start.data, step * s.batch, count, sizes)
+        fed = {name: torch.cat([x] * times) for name, x in fed.items()}
         key = philox.step_key(s.seed, step)
-        evaluation = Evaluation(self.program, s.known, s.batch, fed, lambda name, *_: self.weights[name], key,
+        evaluation = Evaluation(self.program, s.known, count * times, fed, lambda name, *_: self.weights[name], key,
                                 self.rounding, self.dtype, drops)
         loss = evaluation.loss()
         self.largest = max(self.largest, evaluation.largest)
         self.elements = max(self.elements, evaluation.elements)
         self.updated = evaluation.updated
         return loss
+
+    def evaluation(self):
+        """Of all sequences to evaluate, as the mean over batches: means are those over all of them, while a sum, which
+        doubles with the sequences, is that of a batch.  Of a loss that is no sum over sequences it means nothing."""
+        count = self.start.evaluated
+        once, twice = (float(self.loss(0, False, count, times).detach()) for times in (1, 2))
+        return once - (twice - once) * (1 - self.settings.batch / count)
 
     def gradient(self, step):
         """The loss, and the gradient of each trained weight: None where the loss does not depend on it."""
@@ -331,7 +352,7 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=
     trainer, run = Trainer(program, start, rounding, defined, dtype), Run()
     for step in range(STEPS):
         trainer.step(step, run, step not in skipped)
-    run.evaluations = [float(trainer.loss(0, drops=False))]
+    run.evaluations = [float(trainer.loss(0, drops=False)), trainer.evaluation()]
     run.largest, run.elements = trainer.largest, trainer.elements
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
     begun = trainer.updates > 0  # else the trainer's means have no values yet
