@@ -68,6 +68,9 @@ void rt_error_ranks(const Rt *rt);
 /* An error of several ranks ends this process without its exit handlers: what it still has to do. */
 void rt_before_abort(void (*act)(void));
 
+/* In a signal handler: ends this process, after rt_before_abort's act and a line on stderr, of the first rank. */
+_Noreturn void rt_end_in_handler(int status, const char *line);
+
 /* Ends the trainer: one line "error: MESSAGE" on stderr; rt_fail with RT_EXIT_ERROR. */
 _Noreturn void rt_end(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void rt_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

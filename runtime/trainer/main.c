@@ -431,6 +431,7 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     start_device(&run);
     start_state(&run);
     rt_map_check();
+    rt_signals_keep();
     open_outputs(&run);
     if (run.options.steps > 0)
         run.peak = peak_flops(&run);

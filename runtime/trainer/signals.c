@@ -1,5 +1,7 @@
-/* signals.c -- the flag that signal handlers set. */
+/* signals.c -- the flag that signal handlers set, and, before the first step, the end of the trainer. */
 #include "signals.h"
+
+#include "state.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -7,6 +9,7 @@
 #include <time.h>
 
 static volatile sig_atomic_t caught;
+static volatile sig_atomic_t has_begun; /* else there is nothing to save */
 static struct timespec caught_at;
 
 static double seconds_since(struct timespec begin)
@@ -22,6 +25,8 @@ static void note(int signal)
 {
     enum { AT_ONE_TIME = 1 }; /* seconds */
     int error = errno;
+    if (!has_begun)
+        rt_end_in_handler(RT_EXIT_SIGNAL + signal, "interrupted before the first step: nothing is saved\n");
     if (!caught) {
         clock_gettime(CLOCK_MONOTONIC, &caught_at);
         caught = signal;
@@ -54,5 +59,7 @@ void rt_signals_catch(void)
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigaction(SIGXFSZ, &ignore, NULL);
 }
+
+void rt_signals_keep(void) { has_begun = 1; }
 
 int rt_signals_caught(void) { return caught; }

@@ -72,6 +72,20 @@ def test_signal_to_one_rank(four, running, train, tmp_path, rank):
     assert [line["loss"] for line in resumed] == [line["loss"] for line in unbroken]
 
 
+@pytest.mark.parametrize("rank", [0, 3])
+def test_signal_to_one_rank_in_an_evaluation(four, running, text, tmp_path, rank):
+    """Of minutes: all end it after the same batch, and the step before it is saved, without a loss of half of it."""
+    (tmp_path / "long").write_bytes(text.read_bytes() * 400)
+    one = running(four, "--save", "a", "--log", "log", "--eval-data", "long", "--eval-every", 4, "--eval-batches", 10**6)
+    time.sleep(patience(1))  # the fourth step takes milliseconds
+    one.signal(rank, signal.SIGTERM)
+    status, stdout, stderr = one.end(30)
+    assert status == 128 + signal.SIGTERM and "error: " not in stderr and "eval loss" not in stdout
+    assert "the evaluation of step 4 was interrupted: it has no loss" in stderr
+    assert "interrupted at step 4: resume with --load a" in stderr
+    assert read_log(tmp_path / "log")[-1]["step"] == 4 and "eval_loss" not in read_log(tmp_path / "log")[-1]
+
+
 def test_signal_to_the_launcher(four, running, tmp_path):
     """mpirun tells all ranks, and gives them a moment."""
     one = running(four, "--save", "a")

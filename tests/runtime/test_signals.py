@@ -193,3 +193,18 @@ def test_a_signal_ends_an_evaluation_without_training(in_evaluation):
         said, errors = process.communicate(timeout=30)
     assert process.returncode == 130 and calls() < 10000 and said == ""
     assert "interrupted at step 0: nothing is saved (no --save)" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_before_the_first_step_ends_the_run_at_once(trainer, tmp_path, data, number):
+    """Whatever it is about to do, as loading or tuning, which takes minutes; it leaves nothing behind."""
+    process = subprocess.Popen([trainer, "--data", "data.txt", "--steps", "9", "--save", "a"], cwd=tmp_path,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "TINY_CREATED": "created", "TINY_CREATE_MS": "60000"})
+    while not (tmp_path / "created").exists():
+        time.sleep(0.01)
+    with process:
+        process.send_signal(number)
+        errors = process.communicate(timeout=30)[1]
+    assert process.returncode == 128 + number and errors.endswith("interrupted before the first step: nothing is saved\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"data.txt", "created"}

@@ -3,8 +3,9 @@
  *
  * Environment: TINY_BAD_STEP=n a loss of NaN at step n (from 0); TINY_BAD_NORM=n an infinite norm; TINY_SLEEP_MS=n each
  * step takes longer, TINY_EVAL_MS=n each call of an evaluation; TINY_EVAL_CALLS=FILE a byte for each of these;
- * TINY_DUMP=FILE inputs and scalars of each step; TINY_ARENA=bytes the plan; TINY_VOCAB=n, TINY_SCHEDULE=constant,
- * TINY_NO_PREDICT, TINY_SEED=n change the program's tables. */
+ * TINY_CREATE_MS=n, TINY_CREATED=FILE likewise of the start; TINY_DUMP=FILE inputs and scalars of each step;
+ * TINY_ARENA=bytes the plan; TINY_VOCAB=n, TINY_SCHEDULE=constant, TINY_NO_PREDICT, TINY_SEED=n change the program's
+ * tables. */
 #include "rt.h"
 #include "state.h"
 
@@ -105,13 +106,33 @@ static void train_tokens(Rt *rt, Arena *a)
         RT_RUN(rt, 0, train_token(a, i));
 }
 
+static void mark_call(const char *variable)
+{
+    FILE *calls = getenv(variable) ? fopen(getenv(variable), "ab") : NULL;
+    if (calls && (fputc('.', calls) == EOF || fclose(calls)))
+        abort();
+}
+
+/* A signal does not shorten it. */
+static void pause_for(const char *variable)
+{
+    const long ms = number_of(variable, 0);
+    struct timespec pause = { ms / 1000, ms % 1000 * 1000000 };
+    while (nanosleep(&pause, &pause))
+        continue;
+}
+
+static void create(Rt *rt)
+{
+    mark_call("TINY_CREATED");
+    pause_for("TINY_CREATE_MS");
+}
+
 static void step(Rt *rt, char *arena)
 {
     Arena *a = (Arena *)(void *)arena;
-    struct timespec pause = { 0, 1000000 * number_of("TINY_SLEEP_MS", 0) };
     dump(a);
-    while (nanosleep(&pause, &pause)) /* a signal does not shorten the step */
-        continue;
+    pause_for("TINY_SLEEP_MS");
     a->loss = a->norm = 0;
     RT_RUN(rt, 1, train_tokens(rt, a));
     a->norm = sqrtf(a->norm);
@@ -127,11 +148,8 @@ static void evaluate(Rt *rt, char *arena)
 {
     Arena *a = (Arena *)(void *)arena;
     float logits[VOCAB];
-    struct timespec pause = { 0, 1000000 * number_of("TINY_EVAL_MS", 0) };
-    FILE *calls = getenv("TINY_EVAL_CALLS") ? fopen(getenv("TINY_EVAL_CALLS"), "ab") : NULL;
-    if (calls && (fputc('.', calls) == EOF || fclose(calls)))
-        abort();
-    nanosleep(&pause, NULL);
+    mark_call("TINY_EVAL_CALLS");
+    pause_for("TINY_EVAL_MS");
     a->eval_loss = 0;
     for (int i = 0; i < EVAL_BATCH * SEQ; i++) {
         logits_of(a, a->eval_tokens[i], 1, logits);
@@ -265,6 +283,7 @@ int main(int argc, char **argv)
                      PADDED,
                      NULL,
                      0 },
+        .create = create,
         .plan = "{\"model\": \"tiny\"}",
     };
     if (getenv("TINY_SCHEDULE"))
