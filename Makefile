@@ -196,7 +196,7 @@ install: all
 	    $(TO)/share/bash-completion/completions $(TO)/share/mpc/examples/maps
 	install $(BUILD)/mpc $(TO)/bin/mpc
 	install -m 644 $(BUILD)/libmpcrt.a $(BUILD)/mpi.flags $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(TO)/lib/mpc/
-	install -m 644 runtime/rt.h runtime/types.h runtime/convert.h runtime/philox.h $(TO)/lib/mpc/include/
+	install -m 644 runtime/rt.h runtime/processor_features.h runtime/types.h runtime/convert.h runtime/philox.h $(TO)/lib/mpc/include/
 	install -m 644 runtime/kernels/*.h $(TO)/lib/mpc/include/kernels/
 	install -d $(TO)/lib/mpc/include/cuda/nvrtc
 	install -m 644 runtime/cuda/*.cuh runtime/cuda/message.h $(TO)/lib/mpc/include/cuda/

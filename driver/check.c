@@ -14,14 +14,9 @@
 static void print_totals(Run *run, const Module *m, Totals totals)
 {
     Arena *arena = &run->arena;
-    const char *sequences = grouped(arena, totals.micro * totals.batch);
-    printf("%s: ok: model %s, %s parameters in %s tensors, %.4g GFLOP a step of ", run->source.path, m->name,
-           grouped(arena, totals.parameters), grouped(arena, totals.tensors), totals.flops / 1e9);
-    if (is_fed_records(m))
-        printf("%s records\n", sequences);
-    else
-        printf("%s tokens (%s x %s)\n", grouped(arena, totals.micro * totals.batch * totals.seq), sequences,
-               grouped(arena, totals.seq));
+    printf("%s: ok: model %s, %s in %s, %s a step of %s\n", run->source.path, m->name,
+           counted(arena, totals.parameters, "parameter"), counted(arena, totals.tensors, "tensor"),
+           flops_text(arena, totals.flops), step_text(m, totals));
 }
 
 typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, UPDATED, N_FATES } Fate;

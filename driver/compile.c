@@ -165,6 +165,12 @@ static bool write_trainer(Run *run, Module *m, const CudaProgram *cuda, const ch
     return false;
 }
 
+/* For whom the C compiler compiles. */
+static const char *processor_text(const Options *o)
+{
+    return o->march ? "" : is_cuda(o) ? " for any processor" : " for this processor (--march names others)";
+}
+
 static bool compile_c(Run *run, const char *program, bool needs_mpi)
 {
     Runtime runtime;
@@ -178,6 +184,8 @@ static bool compile_c(Run *run, const char *program, bool needs_mpi)
         return false;
     if (run->options->verbose)
         printf("%s\n", command_text(run, command));
+    else
+        printf("  cc     %s compiles %s/trainer.c%s\n", command[0], run->options->output, processor_text(run->options));
     fflush(stdout);
     if (run_command(run, command) && rename(aside, program) == 0)
         return true;
@@ -200,16 +208,12 @@ static void print_summary(const Report *report)
 {
     const Totals *totals = &report->totals;
     Arena *arena = &report->run->arena;
-    printf("%s: model %s, %s parameters in %s tensors\n", report->run->source.path, report->m->name,
-           grouped(arena, totals->parameters), grouped(arena, totals->tensors));
-    printf("  memory %s%.2f MB%s, planned to the byte%s:\n", report->kinds->count > 1 ? "up to " : "",
-           (double)report->memory.arena / 1e6, report->ranks > 1 ? " a rank" : "", beside_text(report));
+    printf("%s: model %s, %s in %s\n", report->run->source.path, report->m->name,
+           counted(arena, totals->parameters, "parameter"), counted(arena, totals->tensors, "tensor"));
+    printf("  memory %s%s%s, planned to the byte%s:\n", report->kinds->count > 1 ? "up to " : "",
+           bytes_text(arena, (double)report->memory.arena), report->ranks > 1 ? " a rank" : "", beside_text(report));
     print_memory_table(report);
-    const bool records = is_fed_records(report->m);
-    printf("  work   %.4g GFLOP a step of %s %s: %s micro-batches of %s", totals->flops / 1e9,
-           grouped(arena, totals->micro * totals->batch * totals->seq), records ? "records" : "tokens",
-           grouped(arena, totals->micro), grouped(arena, totals->batch));
-    printf(records ? "\n" : " sequences of %s\n", grouped(arena, totals->seq));
+    printf("  work   %s a step of %s\n", flops_text(arena, totals->flops), step_text(report->m, *totals));
 }
 
 /* The command that starts the trainer once for each rank. */

@@ -2,6 +2,8 @@
 #ifndef MPC_DRIVER_H
 #define MPC_DRIVER_H
 
+#include "amount.h"
+#include "codegen/host/totals.h"
 #include "ir.h"
 #include "lower.h"
 #include "manager/pass.h"
@@ -67,8 +69,8 @@ Module *parse_ir(Run *run);
 /* --verify-passes of the IR in run->source: of a copy, since it runs the passes. */
 bool verify_copy(Run *run, VerifyOptions options);
 
-/* "124,439,808" */
-char *grouped(Arena *arena, int64_t number);
+/* "65,536 tokens in 16 micro-batches of 4 sequences of 1,024", "64 records in 1 micro-batch of 64". */
+const char *step_text(const Module *m, Totals totals);
 
 /* --- budget.c ------------------------------------------------------------------------------ */
 

@@ -26,9 +26,10 @@ static void list_collective(void *context, const Func *f, const Op *op, double t
     if (!(info(op)->traits & SENDS) || !(is_of_tensor(l, result(op)) || is_of_tensor(l, arg(op, 0))))
         return;
     Traffic traffic = op_traffic(m, op);
-    printf("  %-14s over %-8s %6.0f times  %12.2f MB sent  in @%s, for %s%s%s\n", info(op)->name,
-           axes_list(&l->e->run->arena, m, op->attrs.axis), times, traffic.sent * times / 1e6, f->name,
-           op->attrs.cause ? op->attrs.cause : "the program", op->where ? " at " : "", op->where ? op->where : "");
+    printf("  %-14s over %-8s %6.0f times  %12s sent  in @%s, for %s%s%s\n", info(op)->name,
+           axes_list(&l->e->run->arena, m, op->attrs.axis), times, bytes_text(&l->e->run->arena, traffic.sent * times),
+           f->name, op->attrs.cause ? op->attrs.cause : "the program", op->where ? " at " : "",
+           op->where ? op->where : "");
     printf("      %s -> %s\n", type_text(m, &arg(op, 0)->type), type_text(m, &result(op)->type));
     l->collectives++;
 }
@@ -52,8 +53,9 @@ static void list_memory(Listing *l, const Func *f, const Value *value)
         is_listed_already(l, value))
         return;
     push_value(&l->e->run->arena, &l->seen, (Value *)value);
-    printf("  %-15s %12.2f MB  in @%-20s %s\n", class_name[class_of(&l->classes, value)],
-           (double)local_bytes(l->e->m, &value->type) / 1e6, f->name, type_text(l->e->m, &value->type));
+    printf("  %-15s %12s  in @%-20s %s\n", class_name[class_of(&l->classes, value)],
+           bytes_text(&l->e->run->arena, (double)local_bytes(l->e->m, &value->type)), f->name,
+           type_text(l->e->m, &value->type));
 }
 
 static void list_results(void *context, const Func *f, const Op *op, double times)

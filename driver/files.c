@@ -67,7 +67,8 @@ bool read_source(Run *run, const char *path)
     if (failed)
         return run_failed(run, "cannot read %s: %s", path, strerror(reason));
     if (size > MOST_BYTES)
-        return run_failed(run, "%s is larger than %d MB, too large for a model", path, MOST_BYTES >> 20);
+        return run_failed(run, "%s is larger than %s, too large for a model", path,
+                          bytes_text(&run->arena, MOST_BYTES));
     run->source.length = (int)size;
     return true;
 }

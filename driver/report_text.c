@@ -3,14 +3,16 @@
 
 #include <string.h>
 
-static double megabytes(double bytes) { return bytes / 1e6; }
+static const char *bytes(const Report *r, double count) { return bytes_text(&r->run->arena, count); }
+static const char *flops(const Report *r, double count) { return flops_text(&r->run->arena, count); }
 
 /* --- Memory ----------------------------------------------------------------------------------------- */
 
-static void print_class(const char *name, int64_t bytes, int64_t all)
+static void print_class(const Report *r, const char *name, int64_t size)
 {
-    if (bytes)
-        printf("    %-27s %12.2f MB  %5.1f %%\n", name, megabytes((double)bytes), 100 * (double)bytes / (double)all);
+    if (size)
+        printf("    %-27s %12s  %5.1f %%\n", name, bytes(r, (double)size),
+               100 * (double)size / (double)r->memory.arena);
 }
 
 /* A row for each kind of rank, and what the table below it is about. */
@@ -18,14 +20,14 @@ static void print_kinds(const Report *r)
 {
     const char *axis = r->m->axis[r->kinds->axis];
     const int width = (int)strlen(axis) + 4;
-    printf("    %-*s %12s %12s %12s %12s %12s %15s\n", width, "of", "weights", "gradients", "optimizer", "slots",
+    printf("    %-*s %12s %12s %12s %12s %12s %12s\n", width, "of", "weights", "gradients", "optimizer", "slots",
            "rest", "all");
     for (int kind = 0; kind < r->kinds->count; kind++) {
         const MemoryUse *use = &r->of_kind[kind];
         const MemoryParts parts = parts_of(use);
-        printf("    %-*s %12.2f %12.2f %12.2f %12.2f %12.2f %12.2f MB\n", width, kind_name(r, kind),
-               megabytes((double)parts.weights), megabytes((double)parts.gradients), megabytes((double)parts.optimizer),
-               megabytes((double)parts.slots), megabytes((double)parts.rest), megabytes((double)use->arena));
+        printf("    %-*s %12s %12s %12s %12s %12s %12s\n", width, kind_name(r, kind), bytes(r, (double)parts.weights),
+               bytes(r, (double)parts.gradients), bytes(r, (double)parts.optimizer), bytes(r, (double)parts.slots),
+               bytes(r, (double)parts.rest), bytes(r, (double)use->arena));
     }
     printf("  of %s, which needs most:\n", kind_name(r, fullest_kind(r)));
 }
@@ -37,8 +39,8 @@ void print_memory_table(const Report *r)
     if (r->kinds->count > 1)
         print_kinds(r);
     for (int i = 0; i < N_CLASSES; i++)
-        print_class(class_name[i], use->bytes[i], use->arena);
-    print_class("not in use at that time", use->unused, use->arena);
+        print_class(r, class_name[i], use->bytes[i]);
+    print_class(r, "not in use at that time", use->unused);
     printf("    most is in use at %s%s%s%s, in @%s\n", use->op->path ? use->op->path : info(use->op)->name,
            *place ? " (" : "", place, *place ? ")" : "", use->func->name);
 }
@@ -68,7 +70,7 @@ static void print_largest(const Report *r)
     const Stretch *held = NULL;
     printf("  largest at that time\n");
     for (int i = 0; i < LISTED && (held = next_largest(r, held)); i++)
-        printf("    %12.2f MB  %-15s %-24s %-40s %s\n", megabytes((double)bytes_of_held(r->m, held, fullest_kind(r))),
+        printf("    %12s  %-15s %-24s %-40s %s\n", bytes(r, (double)bytes_of_held(r->m, held, fullest_kind(r))),
                class_name[held->kind], held_name(r, held),
                held->value ? type_text(r->m, &held->value->type) : "scratch", held_where(r, held));
 }
@@ -77,23 +79,23 @@ const char *beside_text(const Report *r)
 {
     const char *text = "";
     if (r->products)
-        text = arena_text(&r->run->arena, "; beside it %.2f MB for products", megabytes((double)r->products));
+        text = arena_text(&r->run->arena, "; beside it %s for products", bytes(r, (double)r->products));
     if (r->messages)
-        text = arena_text(&r->run->arena, "%s%s %.2f MB for messages", text, *text ? " and" : "; beside it",
-                          megabytes((double)r->messages));
+        text = arena_text(&r->run->arena, "%s%s %s for messages", text, *text ? " and" : "; beside it",
+                          bytes(r, (double)r->messages));
     return text;
 }
 
 static void print_memory(const Report *r)
 {
     const MemoryUse *use = &r->memory;
-    printf("memory of a rank: %s%.2f MB, planned to the byte%s\n", r->kinds->count > 1 ? "up to " : "",
-           megabytes((double)use->arena), beside_text(r));
+    printf("memory of a rank: %s%s, planned to the byte%s\n", r->kinds->count > 1 ? "up to " : "",
+           bytes(r, (double)use->arena), beside_text(r));
     print_memory_table(r);
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)
         if (i != STEP && r->peak[i])
-            printf("  %s runs in %.2f MB of it\n", role_name[i], megabytes((double)r->peak[i]));
+            printf("  %s runs in %s of it\n", role_name[i], bytes(r, (double)r->peak[i]));
 }
 
 /* --- Communication --------------------------------------------------------------------------------- */
@@ -109,8 +111,8 @@ static double sent_over(const Report *r, Axes axes)
 static void print_traffic_row(const Report *r, const TrafficRow *row)
 {
     const Op *op = row->first;
-    printf("    %-14s %-15s %-5s %8.0f %8.0f %12.2f  %-20s %s%s%s\n", row->name, class_name[row->kind],
-           dtype_name[row->from.dtype], row->messages, row->tensors, megabytes(row->sent), row->cause,
+    printf("    %-14s %-15s %-5s %8.0f %8.0f %12s  %-20s %s%s%s\n", row->name, class_name[row->kind],
+           dtype_name[row->from.dtype], row->messages, row->tensors, bytes(r, row->sent), row->cause,
            op->path ? op->path : "", op->where ? " " : "", op->where ? op->where : "");
     printf("    %14s %s -> %s\n", "", type_text(r->m, &row->from), type_text(r->m, &row->to));
 }
@@ -132,10 +134,10 @@ static void print_traffic(const Report *r)
         if (!is_first_of_axes(r, i))
             continue;
         Axes axes = r->row[i].axes;
-        printf("  over %s (%lld ranks): sends %.2f MB\n", axes_list(&r->run->arena, r->m, axes),
-               (long long)count_ranks(r->m, axes), megabytes(sent_over(r, axes)));
+        printf("  over %s (%s): sends %s\n", axes_list(&r->run->arena, r->m, axes),
+               counted(&r->run->arena, count_ranks(r->m, axes), "rank"), bytes(r, sent_over(r, axes)));
         printf("    %-14s %-15s %-5s %8s %8s %12s  %-20s %s\n", "collective", "of", "dtype", "messages", "tensors",
-               "MB sent", "cause", "first");
+               "sent", "cause", "first");
         for (int j = i; j < r->nrows; j++)
             if (r->row[j].axes == axes)
                 print_traffic_row(r, &r->row[j]);
@@ -186,11 +188,11 @@ static void print_work(const Report *r)
     double rank = 0;
     for (int i = 0; i < N_WORKS; i++)
         rank += r->work[i];
-    printf("work of a rank in a step%s: %.4g GFLOP\n", r->axis < 0 ? "" : ", on average over the stages", rank / 1e9);
+    printf("work of a rank in a step%s: %s\n", r->axis < 0 ? "" : ", on average over the stages", flops(r, rank));
     for (int i = 0; i < N_WORKS; i++)
-        printf("    %-27s %12.4g GFLOP\n", work_name[i], r->work[i] / 1e9);
-    printf("    all ranks together do %.2f times the model's %.4g GFLOP (%s)\n",
-           r->totals.flops > 0 ? rank * (double)r->ranks / r->totals.flops : 0, r->totals.flops / 1e9,
+        printf("    %-27s %14s\n", work_name[i], flops(r, r->work[i]));
+    printf("    all ranks together do %.2f times the model's %s (%s)\n",
+           r->totals.flops > 0 ? rank * (double)r->ranks / r->totals.flops : 0, flops(r, r->totals.flops),
            FLOPS_CONVENTION);
     print_alike(r, rank);
 }
@@ -209,33 +211,34 @@ static void print_experts(const Report *r)
                (long long)f->choices, (long long)f->experts, (double)f->choices / (double)f->experts,
                (long long)(f->slots * f->rounds));
         if (f->rounds > 1)
-            printf(", in %lld rounds", (long long)f->rounds);
-        printf("\n      rows at the memory's peak: %.2f MB saved for the backward pass, %.2f MB others\n",
-               megabytes((double)row->saved), megabytes((double)row->passing));
+            printf(", in %s", counted(&r->run->arena, f->rounds, "round"));
+        printf("\n      rows at the memory's peak: %s saved for the backward pass, %s others\n",
+               bytes(r, (double)row->saved), bytes(r, (double)row->passing));
         if (row->sent > 0)
-            printf("      rows sent: %.2f MB, of which %.2f MB have a token if balanced\n", megabytes(row->sent),
-                   megabytes(row->sent_balanced));
+            printf("      rows sent: %s, of which %s have a token if balanced\n", bytes(r, row->sent),
+                   bytes(r, row->sent_balanced));
     }
 }
 
 /* --- Pipeline ---------------------------------------------------------------------------------------- */
 
-static void print_stages(const PipelineReport *p)
+static void print_stages(const Report *r)
 {
+    const PipelineReport *p = r->pipeline;
     const bool splits = p->picture.schedule->splits_backward;
     printf("    %-5s %14s %14s%s %9s %12s  %s\n", "stage", "forward", "backward", splits ? "        weights" : "",
            "share", "in flight", "holds");
     for (int stage = 0; stage < stage_count(p->picture.schedule); stage++) {
-        printf("    %-5d %8.4g GFLOP %8.4g GFLOP", stage, p->forward[stage] / 1e9, p->backward[stage] / 1e9);
+        printf("    %-5d %14s %14s", stage, flops(r, p->forward[stage]), flops(r, p->backward[stage]));
         if (splits)
-            printf(" %8.4g GFLOP", p->weight[stage] / 1e9);
-        printf(" %7.2f %% %9.2f MB  %s\n", 100 * stage_share(p, stage), megabytes(p->picture.activation_bytes[stage]),
+            printf(" %14s", flops(r, p->weight[stage]));
+        printf(" %7.2f %% %12s  %s\n", 100 * stage_share(p, stage), bytes(r, p->picture.activation_bytes[stage]),
                p->contents[stage]);
     }
-    printf("    a stage sends %.2f MB to the next one, and as much back\n", megabytes(p->message_bytes));
+    printf("    a stage sends %s to the next one, and as much back\n", bytes(r, p->message_bytes));
     if (p->handed_on_bytes > 0)
-        printf("    of these, %.2f MB are handed on as they have come, for later stages to read\n",
-               megabytes(p->handed_on_bytes));
+        printf("    of these, %s are handed on as they have come, for later stages to read\n",
+               bytes(r, p->handed_on_bytes));
 }
 
 static void print_pipeline(const Report *r)
@@ -246,7 +249,7 @@ static void print_pipeline(const Report *r)
     if (!r->pipeline)
         return;
     printf("pipeline over %s: one micro-batch, of one rank\n", r->pipeline->picture.axis);
-    print_stages(r->pipeline);
+    print_stages(r);
     write_timeline_text(&r->pipeline->picture, WIDTH, stdout);
 }
 
@@ -256,17 +259,14 @@ void print_report_tables(const Report *r)
 {
     const Module *m = r->m;
     Arena *arena = &r->run->arena;
-    printf("%s: model %s, %s parameters, on %lld rank%s", r->run->source.path, m->name,
-           grouped(arena, r->totals.parameters), (long long)r->ranks,
+    printf("%s: model %s, %s, on %s%s", r->run->source.path, m->name, counted(arena, r->totals.parameters, "parameter"),
+           counted(arena, r->ranks, "rank"),
            r->ranks == 1         ? ""
-           : r->kinds->count > 1 ? arena_text(arena, "s of %d kinds:", r->kinds->count)
-                                 : "s, all of one kind:");
+           : r->kinds->count > 1 ? arena_text(arena, " of %d kinds:", r->kinds->count)
+                                 : ", all of one kind:");
     for (int i = 0; i < m->naxes; i++)
         printf("%s %s=%lld", i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
-    const bool records = is_fed_records(m);
-    printf("\na step: %s %s in %s micro-batches of %s%s\n",
-           grouped(arena, r->totals.micro * r->totals.batch * r->totals.seq), records ? "records" : "tokens",
-           grouped(arena, r->totals.micro), grouped(arena, r->totals.batch), records ? "" : " sequences");
+    printf("\na step: %s\n", step_text(m, r->totals));
     print_memory(r);
     print_traffic(r);
     print_precision(r);

@@ -101,11 +101,13 @@ bool verify_copy(Run *run, VerifyOptions options)
     return good;
 }
 
-char *grouped(Arena *arena, int64_t number)
+const char *step_text(const Module *m, Totals totals)
 {
-    char *digits = arena_text(arena, "%" PRId64, number), *text = "";
-    int length = (int)strlen(digits);
-    for (int at = 0, first = length % 3 ? length % 3 : 3; at < length; at += first, first = 3)
-        text = arena_text(arena, "%s%s%.*s", text, at ? "," : "", first, digits + at);
-    return text;
+    Arena *arena = (Arena *)&m->arena;
+    const char *all = counted(arena, totals.micro * totals.batch * totals.seq, is_fed_records(m) ? "record" : "token");
+    const char *micros = counted(arena, totals.micro, "micro-batch");
+    if (is_fed_records(m))
+        return arena_text(arena, "%s in %s of %s", all, micros, grouped(arena, totals.batch));
+    return arena_text(arena, "%s in %s of %s of %s", all, micros, counted(arena, totals.batch, "sequence"),
+                      grouped(arena, totals.seq));
 }

@@ -67,18 +67,6 @@ double tick_step(double span, int most)
                 return steps[i] * power;
 }
 
-const char *bytes_text(TimelineView *v, double bytes)
-{
-    static const struct {
-        double bytes;
-        const char *name;
-    } units[] = { { 1e9, "GB" }, { 1e6, "MB" }, { 1e3, "kB" } };
-    for (int i = 0; i < 3; i++)
-        if (fabs(bytes) >= units[i].bytes)
-            return arena_text(&v->arena, "%.2f %s", bytes / units[i].bytes, units[i].name);
-    return arena_text(&v->arena, "%.0f bytes", bytes);
-}
-
 const char *stage_name(TimelineView *v, int stage)
 {
     const char *contents = v->p->stage_text ? v->p->stage_text[stage] : NULL;
@@ -97,7 +85,6 @@ const char *stages_on_rank(TimelineView *v, int rank)
 const char *counts_text(TimelineView *v)
 {
     const int ranks = v->s->ranks, micros = v->s->micros, stages = stage_count(v->s);
-    return arena_text(&v->arena, "%s, %d rank%s along %s, %d micro-batch%s, %d stage%s", v->s->name, ranks,
-                      ranks == 1 ? "" : "s", v->p->axis, micros, micros == 1 ? "" : "es", stages,
-                      stages == 1 ? "" : "s");
+    return arena_text(&v->arena, "%s, %s along %s, %s, %s", v->s->name, counted(&v->arena, ranks, "rank"), v->p->axis,
+                      counted(&v->arena, micros, "micro-batch"), counted(&v->arena, stages, "stage"));
 }

@@ -10,6 +10,7 @@
 #ifndef MPC_TIMELINE_H
 #define MPC_TIMELINE_H
 
+#include "amount.h"
 #include "schedule/schedule.h"
 
 typedef struct {
@@ -54,7 +55,6 @@ double peak_of(const TimelineView *v, int rank);      /* bytes */
 int chunk_of(const TimelineView *v, int stage);
 double tick_step(double span, int most); /* 1, 2 or 5 times a power of ten, of which `span` has `most` or fewer */
 
-const char *bytes_text(TimelineView *v, double bytes); /* "45.20 GB" */
 const char *stage_name(TimelineView *v, int stage);    /* "stage 0: layers 0 to 7" */
 const char *stages_on_rank(TimelineView *v, int rank); /* of all its stages, "; " between them */
 const char *counts_text(TimelineView *v);              /* "1f1b, 4 ranks along pp, 8 micro-batches, 4 stages" */

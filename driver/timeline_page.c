@@ -72,9 +72,9 @@ static const char *capacity_text(Page *page)
     if (capacity <= 0)
         return rank;
     if (peak > capacity)
-        return arena_text(&v->arena, "%s: %s more than its %s", rank, bytes_text(v, peak - capacity),
-                          bytes_text(v, capacity));
-    return arena_text(&v->arena, "%s: %.1f %% of its %s", rank, 100 * peak / capacity, bytes_text(v, capacity));
+        return arena_text(&v->arena, "%s: %s more than its %s", rank, bytes_text(&v->arena, peak - capacity),
+                          bytes_text(&v->arena, capacity));
+    return arena_text(&v->arena, "%s: %.1f %% of its %s", rank, 100 * peak / capacity, bytes_text(&v->arena, capacity));
 }
 
 static void write_tiles(Page *page)
@@ -88,8 +88,8 @@ static void write_tiles(Page *page)
     write_tile(page, "", "Makespan", arena_text(&v->arena, "%.4g %s", v->t.makespan / v->unit, v->unit_name),
                makespan_text(page));
     write_tile(page, "", "Bubble", arena_text(&v->arena, "%.2f %%", 100 * v->t.bubble), published_text(page));
-    write_tile(page, capacity > 0 && peak > capacity ? " class=\"over\"" : "", "Highest memory", bytes_text(v, peak),
-               capacity_text(page));
+    write_tile(page, capacity > 0 && peak > capacity ? " class=\"over\"" : "", "Highest memory",
+               bytes_text(&v->arena, peak), capacity_text(page));
     write_tile(
         page, "", "Most activations in flight", arena_text(&v->arena, "%d", v->t.most_in_flight[most]),
         arena_text(&v->arena, "on rank %d%s", most, v->s->chunks > 1 ? ", each of one micro-batch and one stage" : ""));
@@ -156,7 +156,7 @@ static void write_peak(Page *page, const TimelineLayout *l, int rank)
 {
     TimelineView *v = &page->v;
     const double capacity = v->p->capacity_bytes, peak = peak_of(v, rank);
-    const char *text = arena_text(&v->arena, "peak %s", bytes_text(v, peak));
+    const char *text = arena_text(&v->arena, "peak %s", bytes_text(&v->arena, peak));
     open_name(page, l->strips_at + rank * (l->strip + l->gap), l->strip, rank, text);
     write_line(page, capacity > 0 && peak > capacity ? " class=\"over\"" : "", text);
     fprintf(page->out, "</div>\n");
@@ -171,7 +171,7 @@ static void write_names(Page *page)
     fprintf(page->out, "<div class=\"head\" style=\"top:0;height:%.6gpx\"><span>time in %s</span></div>\n", l.rows_at,
             v->unit_name);
     fprintf(page->out, "<div class=\"head\" style=\"top:%.6gpx;height:%dpx\"><span>memory, 0 to %s</span></div>\n",
-            l.strips_at - HEAD, HEAD, bytes_text(v, memory_scale(v)));
+            l.strips_at - HEAD, HEAD, bytes_text(&v->arena, memory_scale(v)));
     for (int rank = 0; rank < v->s->ranks; rank++)
         write_stages(page, &l, rank);
     for (int rank = 0; rank < v->s->ranks; rank++)
@@ -233,7 +233,7 @@ static void write_legend(Page *page)
     write_swatch(page, "<rect class=\"flight\" width=\"26\" height=\"16\"/>", "activations in flight");
     if (capacity > 0)
         write_swatch(page, "<line class=\"capacity\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>",
-                     arena_text(&page->v.arena, "capacity, %s%s", bytes_text(&page->v, capacity),
+                     arena_text(&page->v.arena, "capacity, %s%s", bytes_text(&page->v.arena, capacity),
                                 capacity < memory_scale(&page->v) ? "" : ": above the strips"));
     write_swatch(page, "<g class=\"memory\"><circle class=\"peak\" cx=\"13\" cy=\"8\" r=\"2.5\"/></g>", "peak");
     fprintf(page->out, "</div>\n");
@@ -252,8 +252,8 @@ static void write_table(Page *page)
     for (int rank = 0; rank < v->s->ranks; rank++) {
         const double peak = peak_of(v, rank);
         fprintf(page->out, "<tr><td>%d</td><td>%.1f %%</td><td>%d</td><td>%s</td><td>%s</td>", rank,
-                100 * v->idle[rank], v->t.most_in_flight[rank], bytes_text(v, v->p->fixed_bytes[rank]),
-                bytes_text(v, peak));
+                100 * v->idle[rank], v->t.most_in_flight[rank], bytes_text(&v->arena, v->p->fixed_bytes[rank]),
+                bytes_text(&v->arena, peak));
         if (capacity > 0)
             fprintf(page->out, "<td%s>%.1f %%</td>", peak > capacity ? " class=\"over\"" : "", 100 * peak / capacity);
         fprintf(page->out, "<td>");

@@ -235,7 +235,7 @@ static void draw_strip(const Drawing *d, int rank)
     const double top = height * (1 - peak / scale), when = v->memory[rank].level[v->memory[rank].peak].at;
     fprintf(d->out,
             "<g class=\"memory\" data-rank=\"%d\"><title>rank %d: peak %s at %.4g %s, %s of these fixed</title>", rank,
-            rank, bytes_text(v, peak), in_units(v, when), v->unit_name, bytes_text(v, fixed));
+            rank, bytes_text(&v->arena, peak), in_units(v, when), v->unit_name, bytes_text(&v->arena, fixed));
     fprintf(d->out, "<rect class=\"strip\" x=\"0\" y=\"%.6g\" width=\"100%%\" height=\"%.6g\"/>\n", y, height);
     fprintf(d->out, "<svg x=\"0\" y=\"%.6g\" width=\"100%%\" height=\"%.6g\" viewBox=\"0 0 %d %.6g\" ", y, height,
             STRIP_UNITS, height);

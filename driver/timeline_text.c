@@ -182,16 +182,16 @@ static void print_table(TextPicture *text)
     TimelineView *v = &text->v;
     const double capacity = v->p->capacity_bytes;
     fprintf(text->out, "%*s%6s  %9s  %12s  %12s%s\n", text->margin, "", "idle", "in flight", "fixed", "peak",
-            capacity > 0 ? arena_text(&v->arena, "  of %s", bytes_text(v, capacity)) : "");
+            capacity > 0 ? arena_text(&v->arena, "  of %s", bytes_text(&v->arena, capacity)) : "");
     for (int rank = 0; rank < v->s->ranks; rank++) {
         const double peak = peak_of(v, rank);
         fprintf(text->out, "%-*s%4.1f %%  %9d  %12s  %12s", text->margin, arena_text(&v->arena, "  rank %d", rank),
-                100 * v->idle[rank], v->t.most_in_flight[rank], bytes_text(v, v->p->fixed_bytes[rank]),
-                bytes_text(v, peak));
+                100 * v->idle[rank], v->t.most_in_flight[rank], bytes_text(&v->arena, v->p->fixed_bytes[rank]),
+                bytes_text(&v->arena, peak));
         if (capacity > 0)
-            fprintf(text->out, "  %*.1f %%", (int)strlen(bytes_text(v, capacity)) + 1, 100 * peak / capacity);
+            fprintf(text->out, "  %*.1f %%", (int)strlen(bytes_text(&v->arena, capacity)) + 1, 100 * peak / capacity);
         if (capacity > 0 && peak > capacity)
-            fprintf(text->out, "  %s too much", bytes_text(v, peak - capacity));
+            fprintf(text->out, "  %s too much", bytes_text(&v->arena, peak - capacity));
         fprintf(text->out, "  %s\n", stages_on_rank(v, rank));
     }
 }

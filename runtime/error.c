@@ -174,3 +174,10 @@ RtBytesText rt_bytes_text(double bytes)
     snprintf(result.text, sizeof result.text, unit == 0 ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
     return result;
 }
+
+RtCountText rt_count_text(int64_t count, const char *noun)
+{
+    RtCountText result;
+    snprintf(result.text, sizeof result.text, "%lld %s%s", (long long)count, noun, count == 1 ? "" : "s");
+    return result;
+}

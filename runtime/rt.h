@@ -283,6 +283,7 @@ typedef struct {
     RtFunction step, eval, predict;
     void (*create)(Rt *rt); /* creates the products, once; may be NULL */
     const char *plan;       /* plan.json as text */
+    const bool *needed;     /* of processor_features.h; NULL: none is known */
 } RtProgram;
 
 /* The whole trainer: options, data, loop, checkpoints.  Returns the exit status. */

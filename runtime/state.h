@@ -91,4 +91,10 @@ typedef struct {
 
 RtBytesText rt_bytes_text(double bytes); /* "1.53 GB" */
 
+typedef struct {
+    char text[64];
+} RtCountText;
+
+RtCountText rt_count_text(int64_t count, const char *noun); /* "1 sequence", "2 sequences" */
+
 #endif

@@ -20,6 +20,7 @@ static void write_head(const Host *h, TrainerTexts texts, FILE *out)
         " * tensors that are alive at one time do not share memory. At each pointer stands the shape: [batch 8, seq "
         "1024].\n"
         " */\n"
+        "#include \"processor_features.h\"\n"
         "#include \"rt.h\"\n"
         "$includes\n",
         { "model", m->name }, { "version", texts.version }, { "source", comment_text(m, m->source ? m->source : "IR") },

@@ -6,6 +6,7 @@
  */
 #include "host_parts.h"
 
+#include "amount.h"
 #include "stages.h"
 
 #include <inttypes.h>
@@ -268,7 +269,6 @@ static char *function_head(const FuncText *t)
 static const char *description(const FuncText *t)
 {
     Arena *arena = &t->h->m->arena;
-    double mb = (double)t->f->frame / 1e6;
     switch (t->f->role) {
     case STEP:
         return "One training step, on inputs, scalars and state in the arena.";
@@ -277,7 +277,8 @@ static const char *description(const FuncText *t)
     case PREDICT:
         return "The logits of one sequence, without dropout.";
     default:
-        return arena_text(arena, "One iteration of @%s; its frame takes %.2f MB.", t->f->name, mb);
+        return arena_text(arena, "One iteration of @%s; its frame takes %s.", t->f->name,
+                          bytes_text(arena, (double)t->f->frame));
     }
 }
 

@@ -371,7 +371,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          { "causal", func_with_role(m, PREDICT) ? "true" : "false" });
     for (int i = 0; i < NENTRIES; i++)
         write_function(h, entries[i], out);
-    FILL(out, "    .create = $create,\n    .plan = plan,\n};\n",
+    FILL(out, "    .create = $create,\n    .plan = plan,\n    .needed = rt_needed,\n};\n",
          { "create", h->offsets.count    ? "create"
                      : h->products.count ? "create_products"
                                          : "NULL" });

@@ -1,6 +1,7 @@
 /* pass.c -- the pass manager: order, verification, dumps, timing. */
 #include "pass.h"
 
+#include "amount.h"
 #include "kinds/kinds.h"
 #include "paths.h"
 #include "storage.h"
@@ -150,14 +151,16 @@ static char *dump_text(Module *m, const char *name, Tally before, const char *bo
     char *text = NULL;
     size_t size;
     FILE *out = open_memory(&text, &size);
+    Arena scratch = { 0 };
     fprintf(out, "# %s: %d ops before, %d now; collectives: %d (%.0f bytes)\n", name, before.ops, now.ops,
             now.collectives, now.collective_bytes);
-    fprintf(out, "# results of all ops together: %.2f MB before, %.2f MB now", before.held_bytes / 1e6,
-            now.held_bytes / 1e6);
+    fprintf(out, "# results of all ops together: %s before, %s now", bytes_text(&scratch, before.held_bytes),
+            bytes_text(&scratch, now.held_bytes));
     if (frame_of_step(m))
-        fprintf(out, "; the step runs in %.2f MB", (double)frame_of_step(m) / 1e6);
+        fprintf(out, "; the step runs in %s", bytes_text(&scratch, (double)frame_of_step(m)));
     fprintf(out, "\n%s", body);
     fclose(out);
+    arena_free(&scratch);
     return text;
 }
 

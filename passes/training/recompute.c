@@ -15,6 +15,7 @@
  *                                            %g = gelu %u
  */
 #include "recompute.h"
+#include "amount.h"
 #include "epilogue.h"
 #include "manager/pass.h"
 #include "map.h"
@@ -259,8 +260,8 @@ static void repeat(Pair *p, Value *value, Value *param)
 {
     Builder b = builder_at(p->m, p->bwd, p->begin);
     if (p->m->train.recompute != RECOMPUTE_AUTO) /* which prints a table */
-        remark(p->m, value->def, "recomputed in @%s: %%%s (%.2f MB)", p->bwd->name, value->name,
-               (double)local_bytes(p->m, &value->type) / 1e6);
+        remark(p->m, value->def, "recomputed in @%s: %%%s (%s)", p->bwd->name, value->name,
+               bytes_text(&p->m->arena, (double)local_bytes(p->m, &value->type)));
     Value *made = make(p, &b, value, true);
     replace_known_uses(&p->bwd_uses, p->bwd, param, made);
     map_put(&p->returned, param, NULL);
@@ -345,9 +346,9 @@ static void tell_choice(Pair *p, const Value *value)
     Arena scratch = { 0 };
     Map seen = { .arena = &scratch };
     const bool saved = !value->def || !may_repeat(p, value);
-    remark(p->m, value->def, "%s of @%s: %.3f MB, %.4g GFLOP to recompute: %s",
-           (const char *)map_get(&p->labels.label, value), p->fwd->name, (double)local_bytes(p->m, &value->type) / 1e6,
-           flops_again(p, value, value, &seen) / 1e9, saved ? "saved" : "recomputed");
+    remark(p->m, value->def, "%s of @%s: %s, %s to recompute: %s", (const char *)map_get(&p->labels.label, value),
+           p->fwd->name, bytes_text(&scratch, (double)local_bytes(p->m, &value->type)),
+           flops_text(&scratch, flops_again(p, value, value, &seen)), saved ? "saved" : "recomputed");
     arena_free(&scratch);
 }
 

@@ -284,7 +284,7 @@ static void append_formats(char **text, const RtArray *array, int count)
 
 char *rt_records_words(const RtData *data)
 {
-    char *text = rt_text("%lld records of ", (long long)data->portion->count);
+    char *text = rt_text("%s of ", rt_count_text(data->portion->count, "record").text);
     for (const RtColumn *column = data->column; column < data->column + data->columns; column++) {
         rt_append(&text, "%s%s (", column > data->column ? ", " : "", column->input);
         if (column->count > 1)

@@ -146,8 +146,8 @@ char *rt_stream_words(const RtData *data, int i)
     char *text = rt_text("%s", "");
     if (data->source[i].files > 1)
         rt_append(&text, "%d files, ", data->source[i].files);
-    rt_append(&text, "%lld tokens (%s), %lld sequences", (long long)tokens, data->array[first].format,
-              (long long)data->portion[i].count);
+    rt_append(&text, "%s (%s), %s", rt_count_text(tokens, "token").text, data->array[first].format,
+              rt_count_text(data->portion[i].count, "sequence").text);
     if (data->share == RT_TRAINED)
         rt_append(&text, " without those held out");
     if (data->portion[i].weight > 0)

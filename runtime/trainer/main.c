@@ -1,5 +1,6 @@
 /* main.c -- a trainer from its command line to its exit status. */
 #include "device.h"
+#include "instructions.h"
 #include "memory.h"
 #include "mesh/agree.h"
 #include "mesh/comm.h"
@@ -106,8 +107,8 @@ static RtData *open_data(RtRun *run, RtDataGiven given, const RtFunction *f)
         free(words);
     }
     if (given.share == RT_HELD_OUT)
-        rt_note("--eval-fraction %g: %lld %s held out", given.fraction, (long long)rt_data_sequences(data),
-                data->is_records ? "records" : "sequences");
+        rt_note("--eval-fraction %g: %s held out", given.fraction,
+                rt_count_text(rt_data_sequences(data), data->is_records ? "record" : "sequence").text);
     return data;
 }
 
@@ -207,10 +208,10 @@ static void check_seed(const RtRun *run)
 static void check_steps(const RtRun *run)
 {
     if (run->options.steps > 0 && run->options.steps <= run->place.step)
-        rt_fail("--steps %lld: --load %s has done %lld steps already; --steps counts from the start of training, so "
+        rt_fail("--steps %lld: --load %s has done %s already; --steps counts from the start of training, so "
                 "give more "
                 "(or 0 to train nothing)",
-                (long long)run->options.steps, run->options.load, (long long)run->place.step);
+                (long long)run->options.steps, run->options.load, rt_count_text(run->place.step, "step").text);
 }
 
 static void note_changed_data(const RtRun *run)
@@ -404,6 +405,7 @@ static double peak_flops(RtRun *run)
 
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
+    rt_instructions_check(program);
     RtRun run = { .rt = { .program = program }, .lock.file = -1 };
     bool only_answers = rt_options_only_ask(argc, argv); /* done by a single rank */
     if (only_answers && program->comm && program->comm->launched_as(argc, argv) > 0)

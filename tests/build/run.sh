@@ -21,6 +21,13 @@ if [ -n "$stray" ]; then
     exit 1
 fi
 
+# Amounts have the unit that fits, by ir/amount.h.
+if grep -rnE '%[-0-9.*]*l*[a-z] ?[kMGTP](B|FLOPs?)\b[^"]*"' ir frontend passes codegen/host driver --include='*.c' |
+    grep -v '^ir/amount.c'; then
+    echo "print these amounts with bytes_text or flops_text of ir/amount.h"
+    exit 1
+fi
+
 # Dependencies point down, without cycles.
 /usr/bin/python3 tests/build/arrows.py
 

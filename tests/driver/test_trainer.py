@@ -1,5 +1,6 @@
 """The trainers that mpc writes: their C, their plan, and that neither memory nor layers nor micro-batches show."""
 import json
+import platform
 import re
 import struct
 from pathlib import Path
@@ -401,3 +402,85 @@ def test_quotient_by_zero_is_zero(edited, tmp_path):
     start([other, "--data", "text", "--steps", 1, "--log", "other"], tmp_path, 0)
     first, second = (json.loads((tmp_path / name).read_text())["loss"] for name in ("log", "other"))
     assert first == second
+
+
+def instructions_elsewhere():
+    """Flags for instructions that this processor lacks, and what they are called: those of Xeon Phi and of Bulldozer."""
+    has = Path("/proc/cpuinfo").read_text()
+    return [(flag, name) for flag, name in [("-mavx512er", "avx512er"), ("-mfma4", "fma4")] if name not in has]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="of x86-64")
+@pytest.mark.parametrize("cc", ["gcc", "clang-14"])
+def test_instructions_that_the_processor_lacks(mpc, cc):
+    """The trainer says which, whatever it is asked, and does not end with a signal; nor does that of this processor."""
+    flags, names = zip(*instructions_elsewhere())
+    mpc("compile", "tiny.mdl", "-o", "out", f"--cc={cc}", f"--cflags=-O0 {' '.join(flags)}")
+    for question in ("--version", "--help", "--steps=0"):
+        said = start([mpc.directory / "out/trainer", question], mpc.directory, 1)
+        assert said.stdout == "" and said.stderr.startswith("error: this processor lacks what the trainer is compiled for: ")
+        assert all(name in said.stderr for name in names) and "mpc compile --march=x86-64-v3" in said.stderr
+    for march in ([], ["--march=x86-64"]):
+        mpc("compile", "tiny.mdl", "-o", "out", f"--cc={cc}", "--cflags=-O0", *march)
+        assert "tiny, compiled from" in start([mpc.directory / "out/trainer", "--version"], mpc.directory, 0).stdout
+
+
+def test_what_is_said_while_the_c_compiler_runs(mpc):
+    """Before it has ended: it may take minutes."""
+    slow = mpc.directory / "slow"
+    slow.write_text('#!/bin/sh\necho "compiler starts"\n')
+    slow.chmod(0o755)
+    said = mpc("compile", "tiny.mdl", "-o", "out", f"--cc={slow}", status=1).stdout.splitlines()
+    assert said[-2:] == [f"  cc     {slow} compiles out/trainer.c for this processor (--march names others)", "compiler starts"]
+    said = mpc("compile", "tiny.mdl", "-o", "out", f"--cc={slow}", "--march=x86-64-v3", status=1).stdout
+    assert f"  cc     {slow} compiles out/trainer.c\n" in said
+
+
+PLURALS = re.compile(r"\b1 (micro-batches|tokens|records|sequences|ranks|tensors|parameters|stages|rounds|steps|files)\b")
+ODD = re.compile(r"\b(0\.00|\d{4,}\.\d+|\d\.?\d*e[-+]\d+) ?([kMGTP]?B|[kMGTP]?FLOP)\b")
+LEAST = """
+dim batch
+dim few = 2
+model least {
+    input x : f32[batch, few]
+    param w : [few] = normal(1.0)
+    loss mean(mean(w * x, few))
+}
+train { batch = 1 }
+"""
+MOST = """
+dim batch
+dim seq = 4096
+dim vocab = 1000000
+dim wide = 1000000
+model most {
+    input tokens : i32[batch, seq]
+    input labels : i32[batch, seq] = next(tokens)
+    param a : [vocab, wide] = normal(1.0)
+    loss mean(cross_entropy(dot(a[vocab = tokens], a, wide), labels, vocab))
+}
+train { batch = 1000  microbatch = 1000 }
+"""
+
+
+@pytest.mark.parametrize("model", [LEAST, MOST], ids=["least", "most"])
+def test_amounts_in_all_that_is_printed(mpc, model):
+    """With the unit that fits and the plural that fits, of the smallest model and one that no machine holds."""
+    (mpc.directory / "a.mdl").write_text(model)
+    name = "w" if model is LEAST else "a"
+    for words in (["check"], ["report"], ["explain", name], ["compile", "-o", "out", "--no-cc", "--dump-ir=ir"]):
+        done = mpc(words[0], "a.mdl", *words[1:])
+        for text in (done.stdout + done.stderr, (mpc.directory / "out/trainer.c").read_text() if "out" in words else ""):
+            assert not PLURALS.findall(text) and not ODD.findall(text), text
+    assert ("12 B" if model is LEAST else "TB") in mpc("report", "a.mdl").stdout
+    for path in (mpc.directory / "ir").iterdir():
+        head = path.read_text().split("module")[0]
+        assert not ODD.findall(head), head
+
+
+def test_amounts_of_a_trainer(mpc):
+    (mpc.directory / "a.mdl").write_text(LEAST)
+    mpc("compile", "a.mdl", "-o", "out", "--cflags=-O0")
+    np.save(mpc.directory / "x.npy", np.ones((1, 2), np.float32))
+    done = start([mpc.directory / "out/trainer", "--data", "x=x.npy", "--steps", "1"], mpc.directory, 0)
+    assert "1 record of x" in done.stderr and not PLURALS.findall(done.stdout + done.stderr) and not ODD.findall(done.stderr)

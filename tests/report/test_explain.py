@@ -40,7 +40,7 @@ def test_collectives_of_a_parameter(explain):
     assert sorted(moved) == [("all_gather", "dp", "16"), ("all_gather", "dp", "16"), ("reduce_scatter", "dp", "16")]
     memory = text.split("memory of a rank")[1]
     for name in ("master weights", "optimizer state", "weights", "gradients"):
-        assert re.search(rf"^  {name} +\d+\.\d\d MB  in @", memory, re.M), name
+        assert re.search(rf"^  {name} +\d+\.\d\d [kM]B  in @", memory, re.M), name
 
 
 def test_parameter_that_is_whole(explain):

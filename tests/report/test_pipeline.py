@@ -156,7 +156,7 @@ def test_memory_of_stages(report, stages):
 def test_capacity(report):
     arena = report("--mesh=pp=2", file=PIPE)["memory"]["arena"]
     assert "too much" not in text_of("--mesh=pp=2", f"--gpu-memory={arena}")
-    assert "96 bytes too much" in text_of("--mesh=pp=2", f"--gpu-memory={arena - 96}")
+    assert "96 B too much" in text_of("--mesh=pp=2", f"--gpu-memory={arena - 96}")
     assert report("--mesh=pp=2", f"--gpu-memory={arena}", file=PIPE)["pipeline"]["capacity_bytes"] == arena
 
 

@@ -95,7 +95,7 @@ def test_remarks_are_a_table(model, tmp_path):
     none, full = (cost((model(),), policy)[0] for policy in ("none", "full"))
     said = run(MPC, "compile", model(), "-o", tmp_path / "out", "--no-cc", f"--recompute=auto({(none + full) // 2})",
                "--remarks=recompute").stderr
-    rows = re.findall(r"remark: recompute: \S*: (\S+) of @(\S+): [\d.]+ MB, \S+ GFLOP to recompute: (.*)", said)
+    rows = re.findall(r"remark: recompute: \S*: (\S+) of @(\S+): [\d.]+ [kM]?B, [\d.]+ [kMG]?FLOP to recompute: (.*)", said)
     assert {what for _, _, what in rows} == {"saved", "recomputed"} and len(rows) == len(said.splitlines())
     plan = json.loads((tmp_path / "out/plan.json").read_text())
     saved = {(value, name) for name, values in plan["recompute"]["saved"].items() for value in values}
