@@ -71,13 +71,16 @@ static bool has_trainer(Run *run, Module *m)
 
 int run_check(Run *run)
 {
-    Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, NULL) : NULL;
+    Settings settings = { 0 };
+    Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, &settings) : NULL;
     if (!m)
         return STATUS_FAILED;
     const Totals totals = program_totals(m);
     bool good = has_trainer(run, m);
-    if (good)
+    if (good) {
         print_totals(run, m, totals);
+        note_unset_batch(run, m, &settings);
+    }
     for (int fate = 0; good && run->options->verbose && fate < N_FATES; fate++)
         print_params(m, fate);
     free_module(m);

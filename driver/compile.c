@@ -199,7 +199,8 @@ static void print_settings(Run *run, const Settings *settings)
 {
     for (int i = 0; i < settings->count; i++) {
         const Setting *s = &settings->at[i];
-        const char *value = arena_text(&run->arena, "%s%s%s", s->value, *s->unit ? " " : "", s->unit);
+        const int length = (int)strlen(s->unit) - (strcmp(s->value, "1") == 0); /* units are plurals */
+        const char *value = arena_text(&run->arena, "%s%s%.*s", s->value, *s->unit ? " " : "", length, s->unit);
         printf("    %-28s = %-18s %s\n", s->name, value, s->from);
     }
 }
@@ -279,6 +280,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
         return false;
     unlink(program); /* the existing one is from another trainer.c */
     print_summary(&report);
+    note_unset_batch(run, m, settings);
     if (o->verbose)
         print_settings(run, settings);
     if (o->nvrtc && !report_nvrtc(run, cuda, o->nvrtc))

@@ -60,6 +60,9 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings);
 /* The same of a file that has been parsed, before that is chosen. */
 Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings, Diags *diags);
 
+/* A note on stderr if nothing says how many sequences a step trains on, which then are one for each rank. */
+void note_unset_batch(Run *run, const Module *m, const Settings *settings);
+
 /* Is it --target=cuda? */
 bool is_cuda(const Options *o);
 

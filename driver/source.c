@@ -111,3 +111,34 @@ const char *step_text(const Module *m, Totals totals)
     return arena_text(arena, "%s in %s of %s of %s", all, micros, counted(arena, totals.batch, "sequence"),
                       grouped(arena, totals.seq));
 }
+
+static const Setting *setting_named(const Settings *settings, const char *name)
+{
+    for (int i = 0; i < settings->count; i++)
+        if (strcmp(settings->at[i].name, name) == 0)
+            return &settings->at[i];
+    return NULL;
+}
+
+static bool is_default(const Settings *settings, const char *name)
+{
+    const Setting *setting = setting_named(settings, name);
+    return !setting || strcmp(setting->from, "default") == 0;
+}
+
+void note_unset_batch(Run *run, const Module *m, const Settings *settings)
+{
+    if (!m->batch || !is_default(settings, "train.batch") || !is_default(settings, "train.microbatch"))
+        return;
+    const Totals totals = program_totals((Module *)m);
+    const Setting *lr = setting_named(settings, "train.optimizer.lr");
+    const bool says_nothing = is_default(settings, "train.optimizer") && lr && is_default(settings, lr->name);
+    const char *with = says_nothing ? arena_text(&run->arena, ", with %s at lr = %s",
+                                                 setting_named(settings, "train.optimizer")->value, lr->value)
+                                    : "";
+    fprintf(stderr,
+            "mpc: note: %s sets no batch: a step trains on %s%s; write 'train { batch = 64 }', or give --set "
+            "train.batch=64\n",
+            run->source.path,
+            counted(&run->arena, totals.micro * totals.batch, is_fed_records(m) ? "record" : "sequence"), with);
+}

@@ -19,6 +19,8 @@ const char *said_text(Lower *l, const char *option, const char *value)
     return arena_text(l->arena, "%s %s", option, value);
 }
 
+static const char DATA_AXIS[] = "dp";
+
 /* --- The mesh ------------------------------------------------------------------------------ */
 
 MeshAxis *find_axis(Layout *p, const char *name)
@@ -67,6 +69,28 @@ static void read_mesh(Layout *p, const Ast *mesh)
     }
 }
 
+static bool is_shard_over(const Ast *ast, const char *axis)
+{
+    return ast->kind == A_SHARD && strcmp(ast->name, axis) == 0;
+}
+
+static bool may_add_data_axis(const Layout *p)
+{
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
+        if (is_shard_over(ast, DATA_AXIS))
+            return false;
+    return p->l->batch && p->naxes < MAX_AXES;
+}
+
+/* --mesh dp=2 of a model that says nothing about dp is data parallelism: the outermost axis, which splits the batch. */
+static MeshAxis *add_data_axis(Layout *p)
+{
+    for (int i = p->naxes++; i > 0; i--)
+        p->axis[i] = p->axis[i - 1];
+    p->axis[0] = (MeshAxis){ .name = DATA_AXIS, .used = true, .of_batch = true };
+    return &p->axis[0];
+}
+
 /* One `axis=size` of --mesh, from `at` to `end`. */
 static void override_axis(Layout *p, const char *at, const char *end)
 {
@@ -77,18 +101,22 @@ static void override_axis(Layout *p, const char *at, const char *end)
     long long size = equals ? strtoll(equals + 1, &after, 10) : 0;
     const char *name = arena_text(l->arena, "%.*s", (int)((equals ? equals : end) - at), at);
     MeshAxis *axis = find_axis(p, name);
+    const bool adds = !axis && strcmp(name, DATA_AXIS) == 0 && may_add_data_axis(p);
     if (!equals || after == equals + 1 || after != end)
         fail_command(l, said, "--mesh dp=2,tp=4", "an axis and its size, a whole number, are needed");
     else if (size < 1 || size > MOST_RANKS)
         fail_command(l, said, NULL, "the size of an axis must be from 1 to %d", MOST_RANKS);
+    else if (adds)
+        axis = add_data_axis(p), axis->size = size, axis->on_command_line = true;
     else if (!axis)
         fail_command(
             l, said,
             axis_help(
                 p, name,
                 arena_text(l->arena,
-                           "declare it in 'parallel', as 'mesh %s = 1', and say what it splits, as 'shard %s over %s'",
-                           name, l->batch ? l->batch->name : "D", name)),
+                           "declare it in 'parallel', as 'mesh %s = 1', and say what it splits, as 'shard %s over %s'; "
+                           "only %s, which splits the batch, needs no declaration",
+                           name, l->batch ? l->batch->name : "D", name, DATA_AXIS)),
             "the mesh of the file has no axis '%s'", name);
     else if (axis->on_command_line)
         fail_command(l, said, NULL, "'%s' already has a size", name);
@@ -138,11 +166,6 @@ static void shrink_mesh(Layout *p)
 /* --- Axes of the module ---------------------------------------------------------------------- */
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
-
-static bool is_shard_over(const Ast *ast, const char *axis)
-{
-    return ast->kind == A_SHARD && strcmp(ast->name, axis) == 0;
-}
 
 /* The first pair of dims that is split over the axis; NULL: none. */
 static const Ast *pair_over(const Layout *p, const char *axis)
@@ -327,6 +350,16 @@ static void read_shard(Layout *p, const Ast *ast)
     note_shard(p, ast);
 }
 
+/* As `shard batch over dp` would. */
+static void split_batch(Layout *p, const MeshAxis *axis)
+{
+    Lower *l = p->l;
+    const Ast batch = { .kind = A_NAME, .name = l->batch->name }, shard = { .kind = A_SHARD, .child = (Ast *)&batch };
+    for (int i = 0; i < axis->count; i++)
+        add_rule(p, &shard, axis, i, (ShardOptions){ 0 });
+    add_setting(l, arena_text(l->arena, "parallel.shard.%s", axis->name), l->batch->name, "", "command line");
+}
+
 int64_t ranks_of(const Module *m, Axes axes)
 {
     int64_t ranks = 1;
@@ -405,6 +438,9 @@ void read_layout(Lower *l)
     shrink_mesh(p);
     for (int i = 0; i < p->naxes; i++)
         add_axes(p, &p->axis[i]);
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].of_batch)
+            split_batch(p, &p->axis[i]);
     for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
         if (ast->kind == A_SHARD)
             read_shard(p, ast);

@@ -15,6 +15,7 @@ typedef struct {
     int64_t size, declared; /* declared: before the mesh was shrunk for verification */
     Loc loc;
     bool used, on_command_line;
+    bool of_batch; /* --mesh dp=N, where the file has no axis dp: data parallelism */
     int first, count;
     bool only_second; /* of a pair of dims: the first one cannot be split */
 } MeshAxis;

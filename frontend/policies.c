@@ -62,6 +62,8 @@ void check_given_once(Lower *l, const Ast *options)
 
 /* --- zero ----------------------------------------------------------------------------------------- */
 
+enum { ZERO_BUCKET = 25000000 }; /* the default of PyTorch's DistributedDataParallel */
+
 static const char *const grad_dtypes[] = { "f32", "bf16", NULL };
 static const char *const gatherings[] = { "step", "micro", NULL };
 
@@ -112,7 +114,7 @@ static bool splits_data(const Lower *l, const MeshAxis *axis)
 }
 
 /* Notes zero's effective options, including defaults; none on one rank. */
-static void note_zero_options(Lower *l, const Ast *ast)
+static void note_zero_options(Lower *l, const Ast *said_options)
 {
     const Train *t = &l->m->train;
     const struct {
@@ -125,7 +127,7 @@ static void note_zero_options(Lower *l, const Ast *ast)
         { "overlap_params", t->overlap_params ? "true" : "false", "" },
     };
     for (size_t i = 0; t->zero_axes && i < sizeof options / sizeof *options; i++) {
-        const Ast *said = ast->child;
+        const Ast *said = said_options;
         while (said && strcmp(said->name, options[i].name) != 0)
             said = said->next;
         add_setting(l, arena_text(l->arena, "parallel.zero.%s", options[i].name), options[i].value, options[i].unit,
@@ -156,7 +158,7 @@ static void read_zero(Layout *p, const Ast *ast)
     Train *t = &l->m->train;
     const char *stage = read_word(l, "stage of zero", stages, ast, "--zero", l->options->zero);
     const char *axes = read_zero_axes(p, ast->init);
-    t->bucket = 25000000; /* the default of PyTorch's DistributedDataParallel */
+    t->bucket = ZERO_BUCKET;
     for (const Ast *option = ast->child; option; option = option->next)
         read_zero_option(l, option);
     check_given_once(l, ast->child);
@@ -171,7 +173,31 @@ static void read_zero(Layout *p, const Ast *ast)
         note_policy(l, "parallel.zero", stage, ast, l->options->zero);
     if (axes)
         note_policy(l, "parallel.zero.over", axes, ast->init, NULL);
-    note_zero_options(l, ast);
+    note_zero_options(l, ast->child);
+}
+
+/* --zero of a file without `zero`: over all axes that split the batch. */
+static void read_zero_alone(Layout *p)
+{
+    Lower *l = p->l;
+    Train *t = &l->m->train;
+    const char *stage = read_word(l, "stage of zero", stages, NULL, "--zero", l->options->zero);
+    const Axes axes = l->batch ? axes_over(l->m, intern_text(l->m, l->batch->name), false) : 0;
+    if (stage && !axes)
+        fail_command(l, said_text(l, "--zero", l->options->zero), "give --mesh dp=2 as well",
+                     "no axis splits the batch over several ranks, so that nothing can be partitioned");
+    if (!stage || !axes)
+        return;
+    t->zero = stage[0] - '0';
+    t->zero_axes = axes;
+    t->bucket = ZERO_BUCKET;
+    const char *over = NULL;
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].count && axes >> p->axis[i].first & 1)
+            over = over ? arena_text(l->arena, "%s, %s", over, p->axis[i].name) : p->axis[i].name;
+    note_policy(l, "parallel.zero", stage, NULL, l->options->zero);
+    add_setting(l, "parallel.zero.over", over, "", "default");
+    note_zero_options(l, NULL);
 }
 
 /* --- recompute ------------------------------------------------------------------------------------ */
@@ -240,6 +266,6 @@ void read_policies(Layout *p)
     if (zero)
         read_zero(p, zero);
     else if (l->options->zero)
-        fail_command(l, said_text(l, "--zero", l->options->zero), "zero 1 over dp", "the file has no 'zero'");
+        read_zero_alone(p);
     read_recompute(l, only_statement(p, A_RECOMPUTE));
 }

@@ -396,3 +396,75 @@ def test_most_tensors(mpc, tmp_path):
                                                                         "repeat 255 { repeat 257 { repeat 256 { repeat 1 ")
     (tmp_path / "many.mdl").write_text(model)
     assert "parameters in 16,776,961 tensors" in mpc("check", "many.mdl").stdout
+
+
+# --- What the file does not say --------------------------------------------------------------------------------
+
+BARE = """
+dim batch
+dim seq = 4
+dim vocab = 8
+dim embed = 6
+model bare {
+    input tokens : i32[batch, seq]
+    input labels : i32[batch, seq] = next(tokens)
+    param wte : [vocab, embed] = normal(0.02)
+    loss mean(cross_entropy(dot(wte[vocab = tokens], wte, embed), labels, vocab))
+}
+"""
+NOTE = "mpc: note: bare.mdl sets no batch: a step trains on {}; write 'train {{ batch = 64 }}', or give --set train.batch=64\n"
+
+
+@pytest.mark.parametrize("train, words, said", [
+    ("", [], "1 sequence, with adamw at lr = 0.001"),
+    ("", ["--mesh=dp=4"], "4 sequences, with adamw at lr = 0.001"),
+    ("train {\n    clip = 1.0\n}\n", [], "1 sequence, with adamw at lr = 0.001"),
+    ("train {\n    optimizer = adamw(lr = 0.1)\n}\n", [], "1 sequence"),
+    ("", ["--set", "train.optimizer.lr=0.1"], "1 sequence"),
+    ("", ["--set", "train.batch=1"], None),
+    ("train {\n    batch = 1\n}\n", [], None),
+    ("train {\n    microbatch = 2\n}\n", [], None),
+])
+def test_a_batch_that_is_not_set_is_told(mpc, train, words, said):
+    (mpc.directory / "bare.mdl").write_text(BARE + train)
+    for command in (["check"], ["compile", "-o", "out", "--no-cc"]):
+        assert mpc(*command, "bare.mdl", *words).stderr == (NOTE.format(said) if said else "")
+    mpc("compile", "bare.mdl", "--compile-to=fuse", "-o", "bare.mir", *words)
+    assert mpc("compile", "--compile-from=bare.mir", "-o", "out", "--no-cc").stderr == ""  # IR says all
+
+
+LAYOUTS = [  # the layout of the file, options, the layout that means the same
+    ("", "--mesh=dp=2", "mesh dp = 2\n    shard batch over dp"),
+    ("", "--mesh=dp=2 --zero=2", "mesh dp = 2\n    shard batch over dp\n    zero 2 over dp"),
+    ("mesh tp = 2\n    shard vocab over tp", "--mesh=dp=2", "mesh dp = 2, tp = 2\n    shard batch over dp\n    shard vocab over tp"),
+    ("mesh tp = 1\n    shard vocab over tp", "--mesh=tp=2,dp=2 --zero=1",
+     "mesh dp = 2, tp = 2\n    shard batch over dp\n    shard vocab over tp\n    zero 1 over dp"),
+]
+
+
+@pytest.mark.parametrize("layout, words, same", LAYOUTS, ids=[words for _, words, _ in LAYOUTS])
+def test_data_parallelism_needs_no_layout(mpc, layout, words, same):
+    """--mesh dp=N of a file that says nothing about dp splits the batch: the program is that of the file that says so."""
+    programs = []
+    for text, options in ((layout, words.split()), (same, [])):
+        (mpc.directory / "bare.mdl").write_text(BARE + ("parallel {\n    " + text + "\n}\n" if text else ""))
+        mpc("compile", "bare.mdl", "--compile-to=memory", "-o", "program.mir", *options)
+        programs.append((mpc.directory / "program.mir").read_text())
+    assert programs[0] == programs[1] and ("all_reduce" in programs[0] or "reduce_scatter" in programs[0])
+
+
+@pytest.mark.parametrize("layout, words, said", [
+    ("", ["--mesh=tp=2"], "the mesh of the file has no axis 'tp'"),
+    ("shard vocab over dp", ["--mesh=dp=2"], "the mesh of the file has no axis 'dp'"),
+    ("", ["--mesh=dp=1", "--zero=1"], "no axis splits the batch over several ranks"),
+    ("mesh tp = 2\n    shard vocab over tp", ["--zero=1"], "no axis splits the batch over several ranks"),
+])
+def test_a_mesh_without_a_meaning(mpc, layout, words, said):
+    (mpc.directory / "bare.mdl").write_text(BARE + ("parallel {\n    " + layout + "\n}\n" if layout else ""))
+    assert said in mpc("check", "bare.mdl", *words, status=1).stderr
+
+
+def test_settings_have_units(mpc):
+    (mpc.directory / "bare.mdl").write_text(BARE)
+    said = mpc("compile", "bare.mdl", "-o", "out", "--no-cc", "-v").stdout
+    assert re.search(r"train.batch +  = 1 sequence  ", said) and "= 0 steps" in said

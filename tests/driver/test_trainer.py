@@ -459,7 +459,10 @@ model most {
     param a : [vocab, wide] = normal(1.0)
     loss mean(cross_entropy(dot(a[vocab = tokens], a, wide), labels, vocab))
 }
-train { batch = 1000  microbatch = 1000 }
+train {
+    batch = 1000
+    microbatch = 1000
+}
 """
 
 
@@ -472,7 +475,7 @@ def test_amounts_in_all_that_is_printed(mpc, model):
         done = mpc(words[0], "a.mdl", *words[1:])
         for text in (done.stdout + done.stderr, (mpc.directory / "out/trainer.c").read_text() if "out" in words else ""):
             assert not PLURALS.findall(text) and not ODD.findall(text), text
-    assert ("12 B" if model is LEAST else "TB") in mpc("report", "a.mdl").stdout
+    assert ("768 B" if model is LEAST else "TB") in mpc("report", "a.mdl").stdout
     for path in (mpc.directory / "ir").iterdir():
         head = path.read_text().split("module")[0]
         assert not ODD.findall(head), head

@@ -5,8 +5,9 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
-from conftest import TCP, error_of, layout_of, mpirun, start
+from conftest import TCP, by_hand, error_of, layout_of, mpirun, read_log, start
 
 SEQ = " else seq"
 
@@ -273,3 +274,13 @@ def test_accumulation_reduces_once(compiled, text, tmp_path):
         trainer = compiled("llama", layout, (), {"microbatch": 4 // accumulation})
         sent.append(traffic(trainer, text, tmp_path, 1)[1][0]["sent_bytes"])
     assert sent[0] == sent[1]
+
+
+def test_data_parallelism_of_a_model_without_a_layout(compiled, text, tmp_path):
+    """mpc compile --mesh dp=2: as one rank with that batch."""
+    logs = []
+    for trainer in (compiled("chars", (), (), {"microbatch": 4}), compiled("chars", (), (), {"microbatch": 4}, "--mesh=dp=2", *TCP)):
+        command = [trainer.program, "--data", text, "--data-format", "bytes", "--steps", 3, "--log", "log", "--overwrite"]
+        start(command if not logs else by_hand(2, *command), tmp_path)
+        logs.append(read_log(tmp_path / "log"))
+    np.testing.assert_allclose(*[[step["loss"] for step in log] for log in logs], rtol=1e-5)
