@@ -278,7 +278,7 @@ static void tell_least(Search *search)
     const char *what = arena_text(&run->arena, "no choice fits into %s bytes: a rank needs at least %s bytes, with %s",
                                   grouped(&run->arena, search->budget), grouped(&run->arena, least->memory), with);
     if (run->options->recompute) {
-        print_error(run->diags.out, help, "--recompute %s: %s", run->options->recompute, what);
+        report_error(run->diags.out, help, "--recompute %s: %s", run->options->recompute, what);
         run->diags.errors++;
     } else {
         error_at(&run->diags, (Where){ .at = recompute_statement(search->file)->name_loc, .help = help }, "%s", what);

@@ -16,7 +16,7 @@ bool run_failed(Run *run, const char *format, ...)
     Arena arena = { 0 };
     va_list args;
     va_start(args, format);
-    print_error(run->diags.out ? run->diags.out : stderr, NULL, "%s", arena_vtext(&arena, format, args));
+    report_error(run->diags.out ? run->diags.out : stderr, NULL, "%s", arena_vtext(&arena, format, args));
     va_end(args);
     arena_free(&arena);
     run->diags.errors++;

@@ -9,7 +9,7 @@ void fail_command(Lower *l, const char *said, const char *help, const char *form
 {
     va_list args;
     va_start(args, format);
-    print_error(l->diags->out, help, "%s: %s", said, arena_vtext(l->arena, format, args));
+    report_error(l->diags->out, help, "%s: %s", said, arena_vtext(l->arena, format, args));
     va_end(args);
     l->diags->errors++;
 }

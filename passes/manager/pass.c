@@ -92,16 +92,16 @@ static bool stage_fits(Module *m, const Pass *pass)
     const unsigned stage = stage_of(m), lacks = pass->needs & ~stage, extra = pass->forbids & stage;
     const Pass *remover = remover_of(extra & (RESHARDS | UNFUSED));
     if (lacks & TRAINS)
-        print_error(m->diags->out, NULL, "pass '%s' needs a line 'train {optimizer=...}' in the module", pass->name);
+        report_error(m->diags->out, NULL, "pass '%s' needs a line 'train {optimizer=...}' in the module", pass->name);
     else if (lacks)
-        print_error(m->diags->out, NULL, "pass '%s' needs %s; an earlier pass creates it", pass->name,
-                    stage_text(lacks));
+        report_error(m->diags->out, NULL, "pass '%s' needs %s; an earlier pass creates it", pass->name,
+                     stage_text(lacks));
     else if (remover)
-        print_error(m->diags->out, NULL, "pass '%s' comes too early: the module still has %s; run '%s' before",
-                    pass->name, stage_text(extra & remover->removes), remover->name);
+        report_error(m->diags->out, NULL, "pass '%s' comes too early: the module still has %s; run '%s' before",
+                     pass->name, stage_text(extra & remover->removes), remover->name);
     else if (extra)
-        print_error(m->diags->out, NULL, "pass '%s' comes too late: the module already has %s", pass->name,
-                    stage_text(extra));
+        report_error(m->diags->out, NULL, "pass '%s' comes too late: the module already has %s", pass->name,
+                     stage_text(extra));
     else
         return !(pass->needs & TRAINS) || verify_model(m);
     m->diags->errors++;
@@ -166,7 +166,7 @@ static char *dump_text(Module *m, const char *name, Tally before, const char *bo
 
 static bool cannot_write(const Module *m, const char *path)
 {
-    print_error(m->diags->out, NULL, "cannot write %s: %s", path, strerror(errno));
+    report_error(m->diags->out, NULL, "cannot write %s: %s", path, strerror(errno));
     m->diags->errors++;
     return false;
 }
@@ -175,7 +175,7 @@ static bool write_text(const Module *m, const char *path, const char *text)
 {
     struct stat read;
     if (stat(m->diags->source->path, &read) == 0 && is_same_file(path, &read)) {
-        print_error(m->diags->out, NULL, "%s is the input file: dump to another folder", path);
+        report_error(m->diags->out, NULL, "%s is the input file: dump to another folder", path);
         m->diags->errors++;
         return false;
     }

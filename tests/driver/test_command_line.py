@@ -107,7 +107,7 @@ MISTAKES = [
     (["check", "tiny.mdl", "--set", "train.batch=1", "--set", "train.batch=2"], "--set train.batch is given twice"),
     (["compile", "tiny.mdl", "-o", "-x"], "--output needs a value: OUT; '-x' looks like an option (if it is not, write --output=-x)"),
     (["help", "check", "--as=man"], "leave 'check' out"),
-    (["import", "there"], "--model is missing: mpc import there --model FILE.mdl -o FILE.safetensors"),
+    (["import", "there"], "-o is missing: mpc import there -o FILE.safetensors"),
     (["import", "there", "--model=tiny.mdl"], "-o is missing: mpc import there"),
     (["import", "there", "--like=x"], "--like is an option of 'mpc export', not of 'mpc import'"),
     (["export", "w.safetensors", "--model=tiny.mdl", "-o", "x"], "--like is missing: mpc export w.safetensors"),
@@ -141,7 +141,7 @@ FAILURES = [
     (["compile", "tiny.mdl", "--compile-to=fuse", "-o", "tiny.mdl/x.mir"], "cannot write tiny.mdl/x.mir: File exists"),
     (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: File exists"),
     (["compile", "tiny.mdl", "-o", "out", "--cc='gcc"], "--cc: a quote is not closed: 'gcc"),
-    (["import", "none", "--model=tiny.mdl", "-o", "x"], "cannot read none/config.json: No such file or directory"),
+    (["import", "none", "--model=tiny.mdl", "-o", "x"], "cannot read the folder none: No such file or directory"),
     (["check", "/dev/zero"], "/dev/zero is larger than 268.44 MB"),
     (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not name the pass that wrote it"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),
@@ -244,7 +244,7 @@ def test_words_of_the_c_compiler(mpc):
     (here / "my tools").mkdir()
     (here / "my tools/cc").symlink_to("/usr/bin/gcc")
     words = ["compile", "tiny.mdl", "--output=-x", "--cc", "'my tools/cc' -m64", "--cflags", '-O0 -DA=\'"b c"\'', "-v"]
-    assert 'my tools/cc -m64 -std=gnu17' in mpc(*words).stdout
+    assert "'my tools/cc' -m64 -std=gnu17" in mpc(*words).stdout
     assert (here / "-x/trainer").exists()
 
 
@@ -382,7 +382,7 @@ def test_check_looks_at_options(mpc, words):
 
 def test_no_option_is_untested():
     tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "title", "tensorboard"}, "help": {"as"},
-              "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like"},  # tests/hf
+              "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "overwrite"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, test_plot.py, tests/pass
