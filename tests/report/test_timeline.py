@@ -15,7 +15,7 @@ from conftest import ROOT, run
 SVG = "{http://www.w3.org/2000/svg}"
 SOURCES = ["tests/report/timeline.c", "ir/amount.c", *map(str, (ROOT / "driver").glob("timeline*.c")),
            *(str(path) for path in (ROOT / "ir/schedule").glob("*.c") if path.name not in ("parts.c", "slots.c")),  # which need the IR
-           "ir/arena.c", "ir/diag.c ir/visible.c", "ir/near.c"]
+           "ir/arena.c", "ir/diag.c", "ir/visible.c", "ir/near.c"]
 BROWSER = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 
 # schedule, ranks, chunks, micro-batches, options
