@@ -124,7 +124,7 @@ static bool add_mpi(Run *run, Words *words, const Runtime *runtime)
 }
 
 /* Of CUDA only the run-time library is linked, as an archive: a trainer also starts on a machine without CUDA. */
-static bool add_libraries(Run *run, Words *words, const Runtime *runtime, bool needs_mpi)
+static bool add_libraries(Run *run, Words *words, const Runtime *runtime, const char *comm)
 {
     bool cuda = is_cuda(run->options);
     if (cuda) {
@@ -137,10 +137,14 @@ static bool add_libraries(Run *run, Words *words, const Runtime *runtime, bool n
     }
     for (const char *const *library = cuda ? cuda_libraries : libraries; *library; library++)
         add_word(words, *library);
-    return !needs_mpi || add_mpi(run, words, runtime);
+    if (comm && !strcmp(comm, "mpi"))
+        return add_mpi(run, words, runtime);
+    if (comm) /* for the handshake of ranks over TCP; a trainer of one rank starts without it */
+        add_word(words, "-lcrypto");
+    return true;
 }
 
-const char **cc_command(Run *run, const Runtime *runtime, const char *program, bool needs_mpi)
+const char **cc_command(Run *run, const Runtime *runtime, const char *program, const char *comm)
 {
     const Options *o = run->options;
     const char *named = getenv("CC");
@@ -162,7 +166,7 @@ const char **cc_command(Run *run, const Runtime *runtime, const char *program, b
     add_word(&words, program);
     add_word(&words, arena_text(&run->arena, "%s/trainer.c", o->output));
     add_word(&words, runtime->library);
-    if (!add_libraries(run, &words, runtime, needs_mpi))
+    if (!add_libraries(run, &words, runtime, comm))
         return NULL;
     return words.at;
 }

@@ -17,9 +17,10 @@ const char *folder_of_mpc(Run *run);
 /* $MPC_RUNTIME, else next to mpc in its build tree, else the installed one.  False after reporting what is missing. */
 bool find_runtime(Run *run, Runtime *runtime);
 
-/* The NULL-terminated command that compiles OUT/trainer.c into `program`.  NULL after an error: CUDA's libraries are
+/* The NULL-terminated command that compiles OUT/trainer.c into `program`.  `comm`: how its ranks communicate, "mpi" or
+ * "tcp"; NULL for a single one.  NULL after an error: CUDA's libraries are
  * missing, or the runtime has no MPI. */
-const char **cc_command(Run *run, const Runtime *runtime, const char *program, bool needs_mpi);
+const char **cc_command(Run *run, const Runtime *runtime, const char *program, const char *comm);
 
 /* Its words, separated by spaces. */
 char *command_text(Run *run, const char *const argv[]);

@@ -171,7 +171,7 @@ static const char *processor_text(const Options *o)
     return o->march ? "" : is_cuda(o) ? " for any processor" : " for this processor (--march names others)";
 }
 
-static bool compile_c(Run *run, const char *program, bool needs_mpi)
+static bool compile_c(Run *run, const char *program, const char *comm)
 {
     Runtime runtime;
     if (!find_runtime(run, &runtime))
@@ -179,7 +179,7 @@ static bool compile_c(Run *run, const char *program, bool needs_mpi)
     const char *aside = arena_text(&run->arena, "%s.tmp", program);
     if (!may_write(run, aside))
         return false;
-    const char **command = cc_command(run, &runtime, aside, needs_mpi);
+    const char **command = cc_command(run, &runtime, aside, comm);
     if (!command)
         return false;
     if (run->options->verbose)
@@ -285,7 +285,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
         print_settings(run, settings);
     if (o->nvrtc && !report_nvrtc(run, cuda, o->nvrtc))
         return false;
-    if (!o->no_cc && !compile_c(run, program, m->naxes > 0 && !is_tcp(o)))
+    if (!o->no_cc && !compile_c(run, program, m->naxes > 0 ? comm_of(o) : NULL))
         return false;
     print_next(m, o);
     return true;

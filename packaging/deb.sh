@@ -37,7 +37,7 @@ Version: $version
 Architecture: $arch
 Maintainer: mpc's developers <mpc@localhost>
 Installed-Size: $(du -sk "$stage/root" | cut -f1)
-Depends: $libraries, gcc, libc6-dev, libdnnl-dev, libcjson-dev
+Depends: $libraries, gcc, libc6-dev, libdnnl-dev, libcjson-dev, libssl-dev
 ${mpi:+Recommends: $mpi
 }Section: science
 Priority: optional

@@ -244,6 +244,13 @@ const char *rt_options_text(int argc, char **argv, const char *field)
     return text;
 }
 
+double rt_options_timeout(int argc, char **argv)
+{
+    const char *text = rt_options_text(argc, argv, "timeout");
+    const double seconds = text ? strtod(text, NULL) : 0, most = 1e9;
+    return seconds > 0 && seconds <= most ? seconds : strtod(find("timeout")->preset, NULL);
+}
+
 /* --- Combinations of options ---------------------------------------------------------------- */
 
 static bool has_effect(const RtOptions *result, const Option *option)

@@ -50,6 +50,9 @@ bool rt_options_only_ask(int argc, char **argv);
  * report the same error. */
 const char *rt_options_text(int argc, char **argv, const char *field);
 
+/* The seconds of --timeout, or its preset if they are none.  Reports no errors: used before options are checked. */
+double rt_options_timeout(int argc, char **argv);
+
 void rt_options_help(const char *command, const RtProgram *program, bool markdown); /* on stdout */
 
 #endif

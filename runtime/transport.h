@@ -34,6 +34,9 @@ struct RtComm {
     bool (*is_done)(RtChannel *channel);
     bool (*has_come)(RtChannel *channel, int from); /* in the present exchange, the message of that rank? */
 
+    /* Sleeps until the present exchange may go on, for some milliseconds at most; `waited`: seconds so far. */
+    void (*sleep)(RtChannel *channel, double waited);
+
     /* Ranks that wait for messages answer calls, so that ranks that wait for each other report the right one. */
     void (*call)(int rank);
     int (*listen)(void); /* answers calls; returns a rank that has answered a call of this one, or -1 */

@@ -7,7 +7,6 @@
 #include "agree.h"
 #include "visible.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,7 +242,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     check_ranks(rt, (*argv)[0]);
     rt->mesh = rt_allocate(1, sizeof *rt->mesh);
     rt->mesh->world = form_world(rt);
-    rt->waiting.timeout = INFINITY; /* until the options are read; other ranks are known to exist */
+    rt->waiting.timeout = rt_options_timeout(*argc, *argv); /* until the options are read */
     rt_agree_on_program(rt);
     rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
     for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)

@@ -98,14 +98,14 @@ static void complain(Rt *rt, const RtGroup *group, double seconds, bool is_secon
     free(silent);
 }
 
-/* Yields the core; longer if the computation runs in parallel, or after a long wait. */
-static void rest(const Rt *rt, int turn)
+/* First looks often, if the computation waits: most messages come soon. */
+static void rest(const Rt *rt, const RtGroup *group, int turn, double waited)
 {
     enum { EAGER = 256 };
-    if (turn % 16 < 15 || (rt->waiting.is_awaited && turn < EAGER))
+    if (turn < EAGER && rt->waiting.is_awaited)
         sched_yield();
     else
-        nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+        rt->program->comm->sleep(group->channel, waited);
 }
 
 void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[])
@@ -116,7 +116,7 @@ void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], co
     bool has_called = false;
     comm->start(group->channel, group->count, to, from);
     for (int turn = 0; !comm->is_done(group->channel); turn++) {
-        rest(rt, turn);
+        rest(rt, group, turn, last - begin);
         double now = rt_seconds();
         if (now - last > timeout / 2) /* this rank itself was stopped: gives others time to answer */
             begin = now;

@@ -5,7 +5,9 @@
  * MPI counts in int. */
 #include "mesh/comm.h"
 
+#include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <pthread.h>
 
@@ -173,6 +175,19 @@ static bool has_come(RtChannel *channel, int from)
     return has;
 }
 
+/* MPI moves messages only when it is called, and nothing wakes this rank: it looks often while a message may be moving,
+ * and seldom after that. */
+static void sleep_in(RtChannel *channel, double waited)
+{
+    enum { SHORT = 20000, LONG = 500000 }; /* ns */
+    static unsigned turn;
+    const double patience = 1; /* seconds */
+    if (waited < patience && ++turn % 16)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = waited < patience ? SHORT : LONG }, NULL);
+}
+
 /* --- Calls and answers ----------------------------------------------------------------------------- */
 
 /* Does not wait: one byte is sent immediately. */
@@ -245,6 +260,7 @@ const RtComm rt_mpi = { .open = open_mpi,
                         .start = start,
                         .is_done = is_done,
                         .has_come = has_come,
+                        .sleep = sleep_in,
                         .call = call,
                         .listen = listen_to_calls,
                         .claim_word = claim_word,

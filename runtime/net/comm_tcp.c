@@ -26,6 +26,7 @@ typedef struct {
 struct RtChannel {
     int count, own;
     RtChannel *next;
+    struct pollfd *list; /* of sleep_in */
     Member member[];
 };
 
@@ -93,11 +94,25 @@ static bool is_done(RtChannel *channel)
 
 static bool has_come(RtChannel *channel, int from) { return channel->member[from].from.left == 0; }
 
+/* The kernel wakes it. */
+static void sleep_in(RtChannel *channel, double waited)
+{
+    enum { MOST = 2 }; /* ms: others may call */
+    nfds_t count = 0;
+    for (Member *member = channel->member; member < channel->member + channel->count; member++) {
+        short events = (short)((member->from.left > 0 ? POLLIN : 0) | (member->to.left > 0 ? POLLOUT : 0));
+        if (events)
+            channel->list[count++] = (struct pollfd){ .fd = tcp.peer[member->rank].data, .events = events };
+    }
+    poll(channel->list, count, MOST);
+}
+
 static RtChannel *form_group(const int rank[], int count, int own)
 {
     RtChannel *channel = rt_allocate(1, (int64_t)(sizeof *channel + (size_t)count * sizeof *channel->member));
     channel->count = count;
     channel->own = own;
+    channel->list = rt_allocate(count, sizeof *channel->list);
     for (int q = 0; q < count; q++)
         channel->member[q].rank = rank[q];
     channel->next = tcp.channels;
@@ -144,6 +159,7 @@ static void close_tcp(void)
         }
     for (RtChannel *next; tcp.channels; tcp.channels = next) {
         next = tcp.channels->next;
+        free(tcp.channels->list);
         free(tcp.channels);
     }
     free(tcp.peer);
@@ -159,6 +175,7 @@ const RtComm rt_tcp = { .takes_place = true,
                         .start = start,
                         .is_done = is_done,
                         .has_come = has_come,
+                        .sleep = sleep_in,
                         .call = rt_control_call,
                         .listen = rt_control_listen,
                         .claim_word = rt_control_claim_word,

@@ -6,13 +6,15 @@
  *
  * A leaving rank sends the reason (BYE or ABORT), closes its side of each connection, and stays until the others have
  * done the same, so that it is not taken for dead.  A rank that receives ABORT forwards it to all others.  A rank that
- * does not leave in time after ABORT is stuck, and is killed by the ranks on its machine. */
+ * does not leave in time after ABORT is stuck: the ranks on its machine kill it, if the kernel confirms which process it
+ * is (tcp_peer.c), or else say which it is. */
 #include "tcp.h"
 
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -24,6 +26,8 @@
 typedef struct {
     atomic_bool has_sent[RT_FRAME_KINDS];
     atomic_bool is_made, is_connected; /* the latter until the peer has closed its side */
+    RtFrame frame;                     /* as far as it has been received */
+    size_t received;                   /* bytes of it */
 } Link;
 
 static struct {
@@ -79,15 +83,23 @@ _Noreturn void rt_control_abort(int status)
     _Exit(status);
 }
 
-/* While the connection of a process is open, its PID is valid. */
-static void kill_those_stuck(void)
+/* One rank, the lowest that is not stuck itself, says what all see; past the rank's own messages, which may be locked. */
+static void tell_stuck(int rank)
 {
-    const RtProcess *own = &control.peer[control.own].process;
-    for (int q = 0; q < control.count; q++) {
-        const RtProcess *other = &control.peer[q].process;
-        if (control.link[q].is_connected && other->pid_namespace == own->pid_namespace)
-            kill((pid_t)other->pid, SIGKILL);
-    }
+    for (int q = 0; q < control.own; q++)
+        if (!control.link[q].is_connected)
+            return;
+    char *text = rt_process_text(&control.peer[rank].process);
+    dprintf(STDERR_FILENO, "note: rank %d (%s) does not end: end it there (kill -9 %lld)\n", rank, text,
+            (long long)control.peer[rank].process.pid);
+    free(text);
+}
+
+static void end_those_stuck(void)
+{
+    for (int q = 0; q < control.count; q++)
+        if (control.link[q].is_connected && !rt_peer_kill(control.peer[q].control, &control.peer[q].process))
+            tell_stuck(q);
 }
 
 /* Waits a moment for an ABORT from another rank: then the loss need not be reported. */
@@ -126,19 +138,38 @@ static void lose_link(int rank, int reason)
         rt_control_lose(rank, reason);
 }
 
+/* 0 would be success, and a status has eight bits. */
+int rt_control_status(RtFrame frame) { return frame.value > 0 && frame.value < 256 ? frame.value : RT_EXIT_ERROR; }
+
+/* False if it is none that a rank sends after the rendezvous. */
+static bool take_frame(int rank, RtFrame frame)
+{
+    if (frame.kind <= RT_FRAME_TABLE || frame.kind >= RT_FRAME_KINDS)
+        return false;
+    control.link[rank].has_sent[frame.kind] = true;
+    if (frame.kind == RT_FRAME_ABORT)
+        leave(rt_control_status(frame));
+    return true;
+}
+
+/* Reads what has come of a frame. */
 static void receive(int rank)
 {
     Link *link = &control.link[rank];
-    RtFrame frame;
-    if (!rt_socket_read(control.peer[rank].control, &frame, sizeof frame)) {
-        lose_link(rank, errno);
+    char *at = (char *)&link->frame + link->received;
+    ssize_t some = recv(control.peer[rank].control, at, sizeof link->frame - link->received, MSG_DONTWAIT);
+    if (some < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (some <= 0) {
+        lose_link(rank, some ? errno : 0);
         return;
     }
-    if (frame.kind < 0 || frame.kind >= RT_FRAME_KINDS)
+    link->received += (size_t)some;
+    if (link->received < sizeof link->frame)
         return;
-    link->has_sent[frame.kind] = true;
-    if (frame.kind == RT_FRAME_ABORT)
-        leave(frame.value);
+    link->received = 0;
+    if (!take_frame(rank, link->frame))
+        lose_link(rank, EPROTO);
 }
 
 /* Fills the poll list; returns the number of connected ranks. */
@@ -177,7 +208,7 @@ static void *watch(void *argument)
     free(ready);
     if (!control.status)
         return NULL;
-    kill_those_stuck();
+    end_those_stuck();
     _Exit(control.status);
 }
 

@@ -193,11 +193,11 @@ static void find_master(RtLaunch *launch, const Launcher *by)
 
 RtLaunch rt_launch_read(int argc, char **argv)
 {
-    RtLaunch launch = { .own = { 0, 1, -1, -1 }, .secret = variable("MPC_SECRET") };
+    const char *secret = variable("MPC_SECRET");
+    RtLaunch launch = { .own = { 0, 1, -1, -1 }, .secret = secret ? secret : "" };
     const char *master = rt_options_text(argc, argv, "master");
-    const double seconds = strtod(rt_options_text(argc, argv, "timeout"), NULL), otherwise = 60;
     const Launcher *by = find_rank(&launch, rt_options_text(argc, argv, "rank"), rt_options_text(argc, argv, "ranks"));
-    launch.timeout = seconds > 0 && seconds <= 1e9 ? seconds : otherwise; /* reported after the rendezvous */
+    launch.timeout = rt_options_timeout(argc, argv);
     if (master)
         read_master(&launch, master);
     else if (launch.own.ranks > 1)

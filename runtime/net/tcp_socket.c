@@ -1,4 +1,5 @@
-/* tcp_socket.c -- addresses; listening, connecting, reading and writing with a time limit. */
+/* tcp_socket.c -- addresses; listening, connecting, reading and writing.  No socket blocks: whoever waits, waits until a
+ * time. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 /* --- Addresses ------------------------------------------------------------------------------------- */
@@ -108,78 +108,82 @@ int rt_socket_listen(const RtAddress *address, int backlog)
     return listener;
 }
 
-static int milliseconds_until(double until)
+int rt_socket_accept(int listener)
 {
-    const double most = 1e9;
-    double left = 1000 * (until - rt_seconds());
-    return left <= 0 ? 0 : (int)fmin(left, most) + 1;
+    int connection = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (connection >= 0)
+        tune(connection);
+    return connection;
 }
 
-int rt_socket_accept(int listener, double until)
+int rt_socket_connect(const RtAddress *address)
 {
-    struct pollfd ready = { .fd = listener, .events = POLLIN };
-    do {
-        int count = poll(&ready, 1, milliseconds_until(until));
-        int connection = count > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-        if (connection >= 0) {
-            tune(connection);
-            return connection;
-        }
-        if (count > 0 && errno == EMFILE)
-            rt_fail("too many open files: raise the limit (ulimit -n) to more than two for each rank");
-    } while (rt_seconds() < until);
-    return -1;
+    int connection = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (connection < 0)
+        return -1;
+    tune(connection);
+    if (connect(connection, &address->any, length_of(address)) && errno != EINPROGRESS)
+        return fail_with(connection, errno);
+    return connection;
 }
 
 /* If there is no listener, the kernel may choose the destination port as the local port. */
 static bool is_to_itself(int connection)
 {
     RtAddress own = rt_socket_address(connection), peer = rt_socket_peer(connection);
-    return !memcmp(&own, &peer, sizeof own);
+    return own.any.sa_family != AF_UNIX && !memcmp(&own, &peer, sizeof own);
 }
 
-int rt_socket_connect(const RtAddress *address, double seconds)
+int rt_socket_error(int connection)
 {
-    int connection = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connection < 0)
-        return -1;
-    tune(connection);
-    rt_socket_set_timeout(connection, seconds);
-    if (connect(connection, &address->any, length_of(address)))
-        return fail_with(connection, errno == EINPROGRESS ? ETIMEDOUT : errno);
-    return is_to_itself(connection) ? fail_with(connection, ECONNREFUSED) : connection;
+    int reason = 0;
+    getsockopt(connection, SOL_SOCKET, SO_ERROR, &reason, &(socklen_t){ sizeof reason });
+    return reason ? reason : is_to_itself(connection) ? ECONNREFUSED : 0;
 }
 
-void rt_socket_set_timeout(int socket, double seconds)
+/* --- Waiting ---------------------------------------------------------------------------------------- */
+
+int rt_milliseconds_until(double until)
 {
-    const double least = 0.001, most = 1e6; /* 0 would be infinite */
-    double bounded = fmin(fmax(seconds, least), most);
-    struct timeval limit = { .tv_sec = (time_t)bounded, .tv_usec = (suseconds_t)(fmod(bounded, 1) * 1e6) };
-    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    const double most = 1e9;
+    double left = 1000 * (until - rt_seconds());
+    return left <= 0 ? 0 : (int)fmin(left, most) + 1;
 }
 
-/* Has a blocking call transferred all bytes?  Fewer mean the end of the connection. */
-static bool has_moved(ssize_t some, size_t count)
+/* After a call that would have blocked: true if it can be repeated. */
+static bool await(int socket, short events, double until)
 {
-    errno = some >= 0 ? 0 : errno == EAGAIN ? ETIMEDOUT : errno;
-    return some == (ssize_t)count;
+    struct pollfd ready = { .fd = socket, .events = events };
+    if (errno == EINTR)
+        return true;
+    if (errno != EAGAIN)
+        return false;
+    int count = poll(&ready, 1, rt_milliseconds_until(until));
+    errno = count == 0 ? ETIMEDOUT : errno;
+    return count > 0 || (count < 0 && errno == EINTR);
 }
 
-bool rt_socket_write(int socket, const void *bytes, size_t count)
+bool rt_socket_write(int socket, const void *bytes, size_t count, double until)
 {
-    ssize_t some;
-    do
-        some = send(socket, bytes, count, MSG_NOSIGNAL);
-    while (some < 0 && errno == EINTR);
-    return has_moved(some, count);
+    const char *at = bytes;
+    for (ssize_t some; count > 0; at += some, count -= (size_t)some)
+        while ((some = send(socket, at, count, MSG_NOSIGNAL)) < 0)
+            if (!await(socket, POLLOUT, until))
+                return false;
+    return true;
 }
 
-bool rt_socket_read(int socket, void *bytes, size_t count)
+bool rt_socket_read(int socket, void *bytes, size_t count, double until)
 {
-    ssize_t some;
-    do
-        some = recv(socket, bytes, count, MSG_WAITALL);
-    while (some < 0 && errno == EINTR);
-    return has_moved(some, count);
+    char *at = bytes;
+    for (ssize_t some; count > 0; at += some, count -= (size_t)some) {
+        while ((some = recv(socket, at, count, 0)) < 0)
+            if (!await(socket, POLLIN, until))
+                return false;
+        if (some == 0) {
+            errno = 0;
+            return false;
+        }
+    }
+    return true;
 }

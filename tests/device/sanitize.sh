@@ -18,7 +18,7 @@ train() # NAME RANKS OPTION... -- of mpc compile
         -D layers=2 "$@" -o "$out/$name" >"$out/log"
     # shellcheck disable=SC2086
     gcc -std=gnu17 -O1 -g $flags -rdynamic -fopenmp -Iruntime "-I$out/$name" -o "$out/$name/trainer" \
-        "$out/$name/trainer.c" "$out/libmpcrt_cuda.a" "$home/lib64/libcudart_static.a" -lcjson -lm
+        "$out/$name/trainer.c" "$out/libmpcrt_cuda.a" "$home/lib64/libcudart_static.a" -lcjson -lcrypto -lm
     mkdir -p "$out/$name/messages"
     # The emulated device has a handler of SIGSEGV of its own.
     env "CUDA_HOME=$home" ASAN_OPTIONS=detect_leaks=0:handle_segv=0 OMP_NUM_THREADS=1 "EMULATED_GPUS=$ranks" \

@@ -28,7 +28,7 @@ def field(package, name):
 def test_control(package):
     assert package.name == f"mpc_{field(package, 'Version')}_{field(package, 'Architecture')}.deb"
     needed = re.findall(r"(?:^|, )([\w.+-]+)", field(package, "Depends"))
-    assert {"libc6", "libcjson1", "gcc", "libdnnl-dev", "libcjson-dev"} <= set(needed)
+    assert {"libc6", "libcjson1", "gcc", "libdnnl-dev", "libcjson-dev", "libssl-dev"} <= set(needed)
     assert field(package, "Recommends") == "libopenmpi-dev, openmpi-bin"  # of which trainers over TCP need none
     assert os.system("command -v lintian >/dev/null") or "E: " not in subprocess.run(
         ["lintian", package], capture_output=True, text=True).stdout

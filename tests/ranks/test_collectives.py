@@ -23,7 +23,7 @@ def program(tmp_path_factory):
             sources = [runtime / f"{name}.c" for name in SOURCES + TRANSPORT[comm]]
             start([os.environ.get("MPICC", "mpicc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
                    "-Wno-unused-parameter", f"-I{runtime}", f"-DCOMM=rt_{comm}", *shlex.split(EXTRA), *flags,
-                   ROOT / "tests/ranks/collectives.c", *sources, "-o", path, "-lcjson", "-lm", "-lpthread"], path.parent)
+                   ROOT / "tests/ranks/collectives.c", *sources, "-o", path, "-lcjson", "-lcrypto", "-lm", "-lpthread"], path.parent)
             made[comm, *flags] = path
         return made[comm, *flags]
     return make

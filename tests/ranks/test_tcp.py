@@ -2,10 +2,10 @@
 import errno
 import os
 import re
+import select
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import time
 
@@ -250,7 +250,7 @@ def test_another_program(tcp, ranks, tmp_path):
         end.write(b"x")
     port = ranks.add_numbered(tcp, "--steps", 1, ranks=(0, 1, 3))
     process = ranks.add(other, "--steps", 1, "--rank", 2, "--ranks", 4, "--master", f"127.0.0.1:{port}")
-    assert "is turned away: check that rank 0 of this run is there" in process.communicate(timeout=60)[1]
+    assert "is turned away, since this rank runs another program: start the same file everywhere: check that rank 0 of this run is there" in process.communicate(timeout=60)[1]
     assert process.returncode == 1
     ranks.processes.remove(process)
     ranks.add_numbered(tcp, "--steps", 1, ranks=(2,), port=port)
@@ -263,7 +263,8 @@ def test_one_rank_twice(tcp, ranks):
     """Whoever comes second is turned away, and the missing one is named."""
     ranks.add_numbered(tcp, "--steps", 1, "--timeout", 3, ranks=(0, 2, 2))
     status, _, stderr = ranks.end()
-    assert status == [1] * 3 and "for rank 1, 3 of 4: start it" in stderr and "is turned away" in stderr
+    assert status == [1] * 3 and "for rank 1, 3 of 4: start it" in stderr
+    assert "is turned away, since this rank has the number of another rank: give each its own (--rank)" in stderr
     assert re.search(r"note: rank 2 \(process .*\) has the number of another rank: give each its own", stderr)
 
 
@@ -294,7 +295,7 @@ def test_another_run_on_the_port(tcp, ranks):
     for rank in range(3):
         ranks.add(tcp.program, "--steps", 1, **torchrun(rank, port))
     stranger = ranks.add(tcp.program, "--steps", 1, **{**torchrun(3, port), "TORCHELASTIC_RUN_ID": "other"})
-    assert "is turned away: check that" in stranger.communicate(timeout=60)[1]
+    assert "is turned away, since this rank belongs to another run: check that" in stranger.communicate(timeout=60)[1]
     assert stranger.returncode == 1
     ranks.processes.remove(stranger)
     ranks.add(tcp.program, "--steps", 1, **torchrun(3, port))
@@ -311,101 +312,21 @@ def test_port_in_use(tcp, ranks):
         assert f"cannot listen at 127.0.0.1:{port} on {os.uname().nodename}: Address already in use; " in ranks.refused()
 
 
-@pytest.mark.parametrize("answer, said", [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "it does not answer as rank 0 does"),
-                                          (b"", "is turned away")])
+@pytest.mark.parametrize("answer, said", [
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "), but it does not answer as a rank does: check that rank 0 of this run is there"),
+    (b"", "tried for 1 s to reach rank 0 at 127.0.0.1 (127.0.0.1:")], ids=["another protocol", "nothing"])
 def test_something_else_answers(tcp, ranks, answer, said):
+    """A connection that is closed without a word may have been among too many: it is tried again."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        ranks.add_numbered(tcp, "--steps", 1, ranks=(1,), port=other.getsockname()[1])
-        connection, _ = other.accept()
-        connection.sendall(answer)
-        connection.close()
-        assert f"), but {said}: check that rank 0 of this run is there" in ranks.refused()
-
-
-def connect(port):
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-
-def await_end(connection):
-    """Until the other side has dropped it."""
-    connection.settimeout(30)
-    try:
-        while connection.recv(100):
-            pass
-    except ConnectionResetError:
-        pass
-
-
-HELLO = 136  # bytes that a rank says first, "mpcrank3" at their beginning
-
-
-@pytest.mark.parametrize("words, note", [
-    (b"GET / HTTP/1.1\r\n\r\n", "does not use the protocol of ranks"),
-    (b"mpcrank1" + bytes(HELLO), "does not use the protocol of ranks"),
-    (b"", "does not identify itself"), (b"mpcr", "does not identify itself"),
-    (b"mpcrank3" + b"\xff" * (HELLO - 8), r"rank -1 \(process -1 on \?+\) belongs to another run")],
-                         ids=["another protocol", "another version", "nothing", "half a word", "wild numbers"])
-def test_garbage(tcp, ranks, expected, tmp_path, words, note):
-    """What connects and is no rank is dropped, and the run goes on."""
-    port = ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(0,))
-    with connect(port) as silent, connect(port) as one:
-        one.sendall(words)
-        one.shutdown(socket.SHUT_WR)
-        await_end(one)
-        ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(1, 2, 3), port=port)
-        status, _, stderr = ranks.end()
-        await_end(silent)
-    assert status == [0] * 4 and re.search(f"note: .*{note}", stderr), stderr
-    assert (tmp_path / "a").read_bytes() == expected
-
-
-def forged(kind=0, rank=1, port=9):
-    """A hello in which all is as it should be but the program, which who sends it does not know."""
-    return b"mpcrank3" + struct.pack("<iHH", rank, kind, port) + bytes(HELLO - 16)
-
-
-def test_forged_hello(tcp, ranks, expected, tmp_path):
-    """It ends nothing, whatever its numbers are."""
-    port = ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(0,))
-    for hello in (forged(), forged(rank=3), forged(rank=0), forged(rank=4), forged(kind=1), forged(kind=2)):
-        with connect(port) as one:
-            one.sendall(hello)
-            await_end(one)
-    ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(1, 2, 3), port=port)
-    status, _, stderr = ranks.end()
-    assert status == [0] * 4 and (tmp_path / "a").read_bytes() == expected
-    assert stderr.count("runs another program") == 2 and stderr.count("belongs to another run: dropped") == 4, stderr
-
-
-def test_forged_hello_is_dropped_where_there_is_a_secret(tcp, ranks, expected, tmp_path, monkeypatch):
-    monkeypatch.setenv("MPC_SECRET", "a long one")
-    port = ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(0,))
-    for hello in (forged(), forged(rank=3), forged(rank=5), forged(kind=1)):
-        with connect(port) as one:
-            one.sendall(hello)
-            await_end(one)
-    ranks.add_numbered(tcp, "--steps", 3, "--save", "a", ranks=(1, 2, 3), port=port)
-    status, _, stderr = ranks.end()
-    assert status == [0] * 4 and stderr.count("does not know the secret of this run (MPC_SECRET): dropped") == 4, stderr
-    assert (tmp_path / "a").read_bytes() == expected
-
-
-def test_a_rank_with_another_secret(tcp, ranks, monkeypatch):
-    monkeypatch.setenv("MPC_SECRET", "one")
-    port = ranks.add_numbered(tcp, "--steps", 1, "--timeout", 2, ranks=(0,))
-    monkeypatch.setenv("MPC_SECRET", "two")
-    ranks.add_numbered(tcp, "--steps", 1, "--timeout", 2, ranks=(1, 2, 3), port=port)
-    status, _, stderr = ranks.end()
-    assert status == [1] * 4 and "does not know the secret" in stderr
-    assert stderr.count("is turned away: check that rank 0 of this run is there") == 3
+        ranks.add_numbered(tcp, "--steps", 1, "--timeout", 1, ranks=(1,), port=other.getsockname()[1])
+        while ranks.processes[0].poll() is None:
+            if select.select([other], [], [], 0.02)[0]:
+                connection, _ = other.accept()
+                connection.sendall(answer)
+                connection.close()
+        assert said in ranks.refused()
 
 
 # --- Failures ------------------------------------------------------------------------------------------------------

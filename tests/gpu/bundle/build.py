@@ -55,7 +55,7 @@ SHARED = "layers=1 embed=64 heads=2 seq=64 vocab=24448"
 RING = ("shard seq over cp", "shard seq over cp (attend = ring)")
 LAYOUTS = [("chars", "dp=2", {}), ("chars", "tp=2", {}), ("gpt2", "dp=2", dict(zero=3)), ("gpt2", "pp=2", {}), ("llama", "cp=2", {}),
            ("llama", "cp=2", dict(edit=RING)), ("llama", "dp=2,tp=2", dict(zero=3)), ("mixtral", "ep=2", {})]
-LIBRARIES = ("libcjson.so.1", "libgomp.so.1")
+LIBRARIES = ("libcjson.so.1", "libcrypto.so.3", "libgomp.so.1")
 
 
 def say(text):
