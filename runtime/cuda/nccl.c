@@ -123,6 +123,8 @@ static void exchange_cards(Rt *rt, const RtGroup *group, const Card *own, Card *
         from[q] = (RtMessage){ (char *)&cards[q], sizeof *cards };
     }
     rt_exchange_messages(rt, group, to, from);
+    for (int q = 0; q < group->count; q++)
+        rt_comm_clean(cards[q].host, sizeof cards[q].host);
     free(to);
     free(from);
 }

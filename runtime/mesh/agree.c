@@ -55,6 +55,8 @@ static void agree(Rt *rt, const char *name, uint64_t hash, const char *text)
         Said own = { { 0 } }, *said = rt_allocate(rt->ranks, sizeof *said);
         strncpy(own.text, text, sizeof own.text - 1);
         rt_comm_gather(rt, &own, sizeof own, (char *)said);
+        for (int q = 0; q < rt->ranks; q++)
+            rt_comm_clean(said[q].text, sizeof said[q].text);
         refuse(name, all, said, rt->ranks);
     }
     free(all);

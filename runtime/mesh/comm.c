@@ -7,6 +7,7 @@
 #include "agree.h"
 #include "visible.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -306,6 +307,14 @@ double rt_comm_sum(Rt *rt, double value)
     return sum;
 }
 
+void rt_comm_clean(char *text, int64_t room)
+{
+    text[room - 1] = '\0';
+    for (char *c = text; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+}
+
 /* --- --print-mesh ------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -335,8 +344,10 @@ void rt_comm_print_mesh(Rt *rt)
         for (int i = 0; i < rt->program->naxes; i++)
             printf("  %4s", rt->program->axes[i].name);
         putchar('\n');
-        for (int q = 0; q < rt->ranks; q++)
+        for (int q = 0; q < rt->ranks; q++) {
+            rt_comm_clean(all[q].host, sizeof all[q].host);
             print_row(rt, q, &all[q]);
+        }
         fflush(stdout);
     }
     free(all);

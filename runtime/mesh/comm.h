@@ -37,6 +37,9 @@ double rt_comm_sum(Rt *rt, double value);
 /* Gathers `bytes` from each rank: all[q] is that of rank q. */
 void rt_comm_gather(Rt *rt, const void *own, int64_t bytes, char *all);
 
+/* Makes a text that another rank has sent fit for messages: ends it, and replaces control characters. */
+void rt_comm_clean(char *text, int64_t room);
+
 void rt_comm_print_mesh(Rt *rt); /* a table, by rank 0 */
 
 /* --- share.c ------------------------------------------------------------------------------------ */

@@ -222,7 +222,7 @@ bool rt_is_interrupted(RtRun *run)
     enum { FAILURE = 1000 }; /* greater than all signals */
     if (!run->failure)
         run->failure = rt_map_fault();
-    int most = (int)rt_comm_max(&run->rt, run->failure ? FAILURE : rt_signals_caught());
+    int most = (int)fmin(rt_comm_max(&run->rt, run->failure ? FAILURE : rt_signals_caught()), FAILURE);
     run->has_failure = most == FAILURE;
     run->signal = run->has_failure ? 0 : most;
     return most > 0;

@@ -16,26 +16,6 @@ FIELDS = ("magic", "nonce", "rank", "ranks", "kind", "port", "zero", "program", 
 PLACE = struct.Struct("=16sIHH64sQq")
 
 
-def fnv(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 % 2 ** 64
-    return value
-
-
-def program_of(path):
-    """The hash of a trainer: asked of itself, which is faster than FNV in Python (`meet`)."""
-    with Listener() as first:
-        import subprocess
-        process = subprocess.Popen([path, "--rank", "1", "--ranks", "2", "--master", f"127.0.0.1:{first.port}"], stderr=subprocess.DEVNULL)
-        try:
-            with first.accept() as connection:
-                return unpack(receive(connection, HELLO.size))["program"]
-        finally:
-            process.kill()
-            process.wait()
-
-
 def hello(**fields):
     """Bytes of a hello; what is not said is 0, but the magic, and a new nonce."""
     values = {name: 0 for name in FIELDS} | {"magic": MAGIC, "nonce": os.urandom(32), "host": b"elsewhere", "port": 9} | fields
@@ -81,9 +61,10 @@ def connect(port, timeout=30):
 
 
 class Listener:
-    def __init__(self):
+    def __init__(self, port=0):
         self.socket = socket.socket()
-        self.socket.bind(("127.0.0.1", 0))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", port))
         self.socket.listen(64)
         self.socket.settimeout(30)
         self.port = self.socket.getsockname()[1]
