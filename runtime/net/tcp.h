@@ -86,7 +86,7 @@ typedef struct {
     RtProcess process;
 } RtHello;
 
-RtHello rt_hello_own(const RtLaunch *launch); /* without nonce, kind and port */
+RtHello rt_hello_own(const RtLaunch *launch);                     /* without nonce, kind and port */
 bool rt_hello_is_of_magic(const RtHello *hello, size_t received); /* as far as it has been received */
 bool rt_hello_is_of_run(const RtHello *hello, const RtHello *own);
 
@@ -178,7 +178,8 @@ int rt_callers_poll(const RtCallers *callers, struct pollfd list[], double *unti
 /* Accepts and reads what has come, and drops who is none. */
 void rt_callers_progress(RtCallers *callers, const RtKeys *keys);
 
-bool rt_callers_take(RtCallers *callers, RtHandshake *proven); /* the next one that is PROVEN; its owner is the caller */
+bool rt_callers_take(RtCallers *callers,
+                     RtHandshake *proven); /* the next one that is PROVEN; its owner is the caller */
 void rt_callers_note(RtCallers *callers, const char *who, const char *why); /* of one that is dropped */
 void rt_callers_close(RtCallers *callers);
 

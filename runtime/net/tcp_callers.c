@@ -1,8 +1,8 @@
 /* tcp_callers.c -- incoming connections until they have proved to be ranks.
  *
- * Anybody may connect, say nothing, say it slowly, or come a thousand times.  So all are read at the same time, each has
- * a few seconds for its handshake, and there are at most RT_MOST_CALLERS: for a new one, the oldest of those that have
- * said least is dropped.  A rank that is dropped so connects again (tcp_rendezvous.c). */
+ * Anybody may connect, say nothing, say it slowly, or come a thousand times.  So all are read at the same time, each
+ * has a few seconds for its handshake, and there are at most RT_MOST_CALLERS: for a new one, the oldest of those that
+ * have said least is dropped.  A rank that is dropped so connects again (tcp_rendezvous.c). */
 #include "tcp.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
  *
  * A leaving rank sends the reason (BYE or ABORT), closes its side of each connection, and stays until the others have
  * done the same, so that it is not taken for dead.  A rank that receives ABORT forwards it to all others.  A rank that
- * does not leave in time after ABORT is stuck: the ranks on its machine kill it, if the kernel confirms which process it
- * is (tcp_peer.c), or else say which it is. */
+ * does not leave in time after ABORT is stuck: the ranks on its machine kill it, if the kernel confirms which process
+ * it is (tcp_peer.c), or else say which it is. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -83,7 +83,8 @@ _Noreturn void rt_control_abort(int status)
     _Exit(status);
 }
 
-/* One rank, the lowest that is not stuck itself, says what all see; past the rank's own messages, which may be locked. */
+/* One rank, the lowest that is not stuck itself, says what all see; past the rank's own messages, which may be locked.
+ */
 static void tell_stuck(int rank)
 {
     for (int q = 0; q < control.own; q++)

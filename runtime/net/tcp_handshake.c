@@ -5,10 +5,10 @@
  *   3  caller -> called    HMAC(key, "caller" hellos)
  *   4  called -> caller    verdict, HMAC(key, "called" hellos)
  *
- * HMAC is HMAC-SHA256 (RFC 2104, FIPS 180-4) of OpenSSL's libcrypto; "hellos" are the messages 1 and 2 as sent; labels have
- * eight bytes.  Both nonces are new for each connection, so that what was recorded proves nothing; the labels and the
- * ranks within the hellos differ, so that no side can be made to prove for the other.  The caller proves first: who can
- * only connect, and not listen at a rank's address, gets nothing with which to try secrets.
+ * HMAC is HMAC-SHA256 (RFC 2104, FIPS 180-4) of OpenSSL's libcrypto; "hellos" are the messages 1 and 2 as sent; labels
+ * have eight bytes.  Both nonces are new for each connection, so that what was recorded proves nothing; the labels and
+ * the ranks within the hellos differ, so that no side can be made to prove for the other.  The caller proves first: who
+ * can only connect, and not listen at a rank's address, gets nothing with which to try secrets.
  *
  * The key is the secret, to join rank 0; for connections after that HMAC(secret, random number of rank 0).  Without a
  * secret the first is empty, and proves only that both speak the protocol; the second is known to those who joined. */
@@ -62,7 +62,8 @@ RtProof rt_handshake_session(const RtHandshake *h, const RtKeys *keys) { return 
 const char *rt_verdict_text(RtVerdict verdict)
 {
     static const char *const texts[] = { "is welcome", "does not know the secret of this run (MPC_SECRET)",
-                                         "belongs to another run", "runs another program: start the same file everywhere",
+                                         "belongs to another run",
+                                         "runs another program: start the same file everywhere",
                                          "has the number of another rank: give each its own (--rank)" };
     return texts[verdict];
 }

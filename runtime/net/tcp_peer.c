@@ -1,10 +1,10 @@
 /* tcp_peer.c -- ends the process at the other end of a connection.
  *
- * A peer's own word for its number is no reason to kill what has that number here.  The kernel of this machine is asked:
- * of a Unix socket it knows the other end's process; of a TCP connection whose other end is on this machine it lists the
- * other socket (/proc/net/tcp), and which process holds that (/proc/PID/fd).  The process must also run the program that
- * this one runs, for the same user.  It is held by a file descriptor meanwhile, since its number may be given to another
- * as soon as it has ended. */
+ * A peer's own word for its number is no reason to kill what has that number here.  The kernel of this machine is
+ * asked: of a Unix socket it knows the other end's process; of a TCP connection whose other end is on this machine it
+ * lists the other socket (/proc/net/tcp), and which process holds that (/proc/PID/fd).  The process must also run the
+ * program that this one runs, for the same user.  It is held by a file descriptor meanwhile, since its number may be
+ * given to another as soon as it has ended. */
 #include "tcp.h"
 
 #include <dirent.h>

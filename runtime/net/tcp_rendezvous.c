@@ -1,12 +1,13 @@
 /* tcp_rendezvous.c -- all ranks connect to rank 0, and then to each other.
  *
  *   1  each rank connects to rank 0, identifies itself, and says at which port it listens
- *   2  when all have joined, rank 0 sends to each the addresses of all ranks, and a random number for the key of the run
- *   3  each rank connects to the lower ranks, once for control and once for data
+ *   2  when all have joined, rank 0 sends to each the addresses of all ranks, and a random number for the key of the
+ * run 3  each rank connects to the lower ranks, once for control and once for data
  *
- * Each connection begins with a handshake (tcp_handshake.c).  The connections of the first step are kept, as the control
- * connections with rank 0.  Control connections are watched as soon as both sides know each other (tcp_control.c), so
- * that a rank that fails or dies meanwhile ends all.  Connections that do not belong to the run are dropped, with a note.
+ * Each connection begins with a handshake (tcp_handshake.c).  The connections of the first step are kept, as the
+ * control connections with rank 0.  Control connections are watched as soon as both sides know each other
+ * (tcp_control.c), so that a rank that fails or dies meanwhile ends all.  Connections that do not belong to the run are
+ * dropped, with a note.
  *
  * All of it has one time limit, from the start of this rank on, and every wait is a poll with a time limit. */
 #include "tcp.h"
@@ -44,7 +45,7 @@ typedef struct {
     int number, rank, socket; /* socket -1: none now */
     RtHelloKind kind;
     bool is_made;
-    double next; /* time of the next attempt */
+    double next;     /* time of the next attempt */
     const char *why; /* the last one failed */
     RtHandshake handshake;
 } Call;
@@ -52,11 +53,11 @@ typedef struct {
 typedef struct {
     const RtLaunch *launch;
     RtPeer *peer;
-    RtHello own;       /* the hello of this rank */
+    RtHello own; /* the hello of this rank */
     RtKeys keys;
-    RtProof *session;  /* of rank 0: of the connection of each rank */
-    RtAddress master;  /* the address on which rank 0 listens */
-    RtAddress machine; /* that of rank 0, without a port */
+    RtProof *session;   /* of rank 0: of the connection of each rank */
+    RtAddress master;   /* the address on which rank 0 listens */
+    RtAddress machine;  /* that of rank 0, without a port */
     int ranks, missing; /* connections that higher ranks have to make in this step */
     double until;
     RtCallers callers;

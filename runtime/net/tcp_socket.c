@@ -1,5 +1,5 @@
-/* tcp_socket.c -- addresses; listening, connecting, reading and writing.  No socket blocks: whoever waits, waits until a
- * time. */
+/* tcp_socket.c -- addresses; listening, connecting, reading and writing.  No socket blocks: whoever waits, waits until
+ * a time. */
 #include "tcp.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* peer.c -- whom rt_peer_kill kills: the process at the other end of a connection, if it is of this program, and nobody else.
- * Prints a line for each case; ends with the first that is wrong. */
+/* peer.c -- whom rt_peer_kill kills: the process at the other end of a connection, if it is of this program, and nobody
+ * else. Prints a line for each case; ends with the first that is wrong. */
 #include "net/tcp.h"
 
 #include <errno.h>

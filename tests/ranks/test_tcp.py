@@ -182,8 +182,10 @@ def test_checkpoints_go_from_one_to_the_other(compiled, tcp, ranks, expected, tm
     assert (tmp_path / "b").read_bytes() == expected
 
 
-def test_no_mpi_is_linked(tcp):
-    assert "libmpi" not in start(["ldd", tcp.program], tcp.program.parent).stdout
+def test_linked_libraries(tcp, mpi, compiled):
+    """Only what a trainer needs: one of a single rank starts where there is neither."""
+    libraries = [start(["ldd", trainer.program], trainer.program.parent).stdout for trainer in (tcp, mpi, compiled("llama"))]
+    assert [("libmpi" in text, "libcrypto" in text) for text in libraries] == [(False, True), (True, False), (False, False)]
 
 
 def test_help_needs_no_others(tcp, ranks):
