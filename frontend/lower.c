@@ -6,26 +6,40 @@
 
 /* --- All steps ------------------------------------------------------------------------------- */
 
-static bool is_called(const Module *m, Name name)
+static void count_calls(const Module *m, Map *calls, const Func *f, int more)
 {
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (op->attrs.callee == name)
-                return true;
-    return false;
+    for (const Op *op = f->first; op; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (callee)
+            map_put(calls, callee, (void *)((intptr_t)map_get(calls, callee) + more));
+    }
+}
+
+static bool remove_uncalled_once(Module *m, Map *calls)
+{
+    Func *f = m->funcs;
+    bool removed = false;
+    while (f && f->next)
+        f = f->next;
+    for (Func *before; f; f = before) { /* from the last: callers come after what they call */
+        before = f->prev;
+        if (f->role != PLAIN || map_get(calls, f))
+            continue;
+        count_calls(m, calls, f, -1);
+        remove_func(m, f);
+        removed = true;
+    }
+    return removed;
 }
 
 /* Removes the bodies of unused loops. */
 static void remove_uncalled(Module *m)
 {
-    for (bool again = true; again;) {
-        again = false;
-        for (Func *f = m->funcs; f && !again; f = f->next)
-            if (f->role == PLAIN && !is_called(m, f->name)) {
-                remove_func(m, f);
-                again = true;
-            }
-    }
+    Map calls = { .arena = &m->arena }; /* of each function */
+    for (const Func *f = m->funcs; f; f = f->next)
+        count_calls(m, &calls, f, 1);
+    while (remove_uncalled_once(m, &calls))
+        ;
 }
 
 static void check_blocks_used(Lower *l)
@@ -81,6 +95,7 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     Module *m = new_module(diags);
     Lower l = { .m = m,
                 .arena = &m->arena,
+                .copy_dims.arena = &m->arena,
                 .file = file,
                 .source = source,
                 .options = options,

@@ -90,11 +90,14 @@ typedef struct Symbol {
     Value *state;                                  /* of a param that is a state: the tensor itself */
     bool updated;                                  /* and it has an update */
     Body *frame;
-    struct Symbol *next; /* declared before it, in the same scope */
+    struct Symbol *next;        /* declared before it, in the same scope */
+    struct Symbol *next_hashed; /* the same, of those in one list of the scope's table */
 } Symbol;
 
 typedef struct Scope {
     Symbol *newest;
+    int count, room;
+    Symbol **table; /* lists by hash, the newest first; a power of two of them */
     struct Scope *outer;
 } Scope;
 
@@ -197,13 +200,6 @@ typedef struct Scanned {
     Loc loc;
     struct Scanned *next;
 } Scanned;
-
-/* A dim that counts the copies of a repeat; the repeat is lowered several times, at one place of the file. */
-typedef struct CopyDim {
-    Name dim;
-    Loc loc;
-    struct CopyDim *next;
-} CopyDim;
 
 /* A queue whose choices are counted. */
 typedef struct Counted {
@@ -326,10 +322,10 @@ struct Lower {
     Name auxiliary;            /* of AS_CHECK: where the loss reads one of them; NULL: nowhere */
     Repeated *repeated;
     Scanned *scanned;
-    CopyDim *copy_dims;
-    Values counts;               /* AS_TOTALS: the results */
-    Value *logits;               /* of the loss's cross_entropy, if its labels are the next tokens */
-    bool mixes;                  /* AS_CHECK: the loss is not a sum over sequences */
+    Map copy_dims; /* a dim that counts the copies of a repeat -> Loc, of the repeat, which is lowered several times */
+    Values counts; /* AS_TOTALS: the results */
+    Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
+    bool mixes;    /* AS_CHECK: the loss is not a sum over sequences */
     bool mixes_in_update;        /* AS_CHECK: ... or what an update reads is none */
     bool checks_evaluation;      /* AS_CHECK: that of evaluation, not of training */
     bool is_evaluated_otherwise; /* training(a, b) may make the two differ */

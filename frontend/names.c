@@ -15,10 +15,31 @@ static unsigned hash_of(const char *name)
 
 static Symbol *find_hashed(const Scope *scope, const char *name, unsigned hash)
 {
-    Symbol *symbol = scope->newest;
+    Symbol *symbol = scope->room ? scope->table[hash & (unsigned)(scope->room - 1)] : NULL;
     while (symbol && (symbol->hash != hash || strcmp(symbol->name, name) != 0))
-        symbol = symbol->next;
+        symbol = symbol->next_hashed;
     return symbol;
+}
+
+static void enter(Scope *scope, Symbol *symbol)
+{
+    Symbol **list = &scope->table[symbol->hash & (unsigned)(scope->room - 1)];
+    symbol->next_hashed = *list;
+    *list = symbol;
+}
+
+/* The lists are entered anew, the oldest symbol first. */
+static void enter_all(Scope *scope, Symbol *symbol)
+{
+    Symbol *reversed = NULL;
+    for (; symbol; symbol = symbol->next) {
+        symbol->next_hashed = reversed;
+        reversed = symbol;
+    }
+    for (Symbol *next; reversed; reversed = next) {
+        next = reversed->next_hashed;
+        enter(scope, reversed);
+    }
 }
 
 Symbol *find_symbol_here(const Scope *scope, const char *name) { return find_hashed(scope, name, hash_of(name)); }
@@ -45,7 +66,15 @@ Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc l
     *symbol = (Symbol){
         .kind = kind, .name = name, .hash = hash_of(name), .loc = loc, .frame = l->frame, .next = scope->newest
     };
-    return scope->newest = symbol;
+    scope->newest = symbol;
+    if (scope->count++ < scope->room) {
+        enter(scope, symbol);
+        return symbol;
+    }
+    scope->room = scope->room ? 2 * scope->room : 16;
+    scope->table = NEW_ARRAY(l->arena, Symbol *, scope->room);
+    enter_all(scope, symbol);
+    return symbol;
 }
 
 const char *symbol_noun(SymbolKind kind)

@@ -190,10 +190,8 @@ static int64_t shrunk(Lower *l, int64_t copies)
 /* Does the dim count the copies of another repeat? */
 static bool is_taken(const Lower *l, Name dim, Loc loc)
 {
-    for (const CopyDim *copies = l->copy_dims; copies; copies = copies->next)
-        if (copies->dim == dim && copies->loc.begin != loc.begin)
-            return true;
-    return false;
+    const Loc *place = map_get(&l->copy_dims, dim);
+    return place && place->begin != loc.begin;
 }
 
 /* The dim that counts the copies: "h.copy"; of a repeat directly inside another, or another one of that name,
@@ -203,9 +201,9 @@ static Name copy_name(Lower *l, Name instance, Loc loc)
     Name name = intern_format(l->m, "%s.copy", instance);
     for (int number = 2; is_taken(l, name, loc); number++)
         name = intern_format(l->m, "%s.copy.%d", instance, number);
-    CopyDim *copies = NEW(l->arena, CopyDim);
-    *copies = (CopyDim){ name, loc, l->copy_dims };
-    l->copy_dims = copies;
+    Loc *place = NEW(l->arena, Loc);
+    *place = loc;
+    map_put(&l->copy_dims, name, place);
     return name;
 }
 

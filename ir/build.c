@@ -37,6 +37,7 @@ int index_of(const Values *values, const Value *value)
 /* By name.  New ones are appended to the list and indexed at the next lookup. */
 struct Index {
     Map funcs, params;
+    Map taken;       /* a name -> the last number behind it that free_func_name() has given; none: 1 */
     Func *last_func; /* indexed in `funcs` */
     Param *last;     /* indexed in `params` */
 };
@@ -60,7 +61,8 @@ Func *find_func(const Module *m, Name name)
 void append_func(Module *m, Func *f)
 {
     note_funcs(m);
-    *(m->index->last_func ? &m->index->last_func->next : &m->funcs) = f;
+    f->prev = m->index->last_func;
+    *(f->prev ? &f->prev->next : &m->funcs) = f;
 }
 
 Func *add_func(Module *m, Name name, FuncRole role)
@@ -72,10 +74,28 @@ Func *add_func(Module *m, Name name, FuncRole role)
     return f;
 }
 
+Name free_func_name(Module *m, Name base)
+{
+    intptr_t number = (intptr_t)map_get(&m->index->taken, base);
+    Name name;
+    do
+        name = ++number == 1 ? base : intern_format(m, "%s.%d", base, (int)number);
+    while (find_func(m, name));
+    map_put(&m->index->taken, base, (void *)number);
+    return name;
+}
+
+/* The names of removed functions are free again. */
+static void forget_name(Module *m, Name name)
+{
+    map_put(&m->index->funcs, name, NULL);
+    m->index->taken = (Map){ .arena = &m->arena };
+}
+
 void rename_func(Module *m, Func *f, Name name)
 {
     note_funcs(m);
-    map_put(&m->index->funcs, f->name, NULL);
+    forget_name(m, f->name);
     map_put(&m->index->funcs, name, f);
     f->name = name;
 }
@@ -90,16 +110,13 @@ Func *func_with_role(const Module *m, FuncRole role)
 
 void remove_func(Module *m, Func *f)
 {
-    Func *before = NULL, *at = m->funcs;
     note_funcs(m);
-    for (; at && at != f; at = at->next)
-        before = at;
-    if (!at)
-        return;
-    *(before ? &before->next : &m->funcs) = f->next;
+    *(f->prev ? &f->prev->next : &m->funcs) = f->next;
+    if (f->next)
+        f->next->prev = f->prev;
     if (m->index->last_func == f)
-        m->index->last_func = before;
-    map_put(&m->index->funcs, f->name, NULL);
+        m->index->last_func = f->prev;
+    forget_name(m, f->name);
 }
 
 Param *find_param(const Module *m, Name name)
@@ -380,8 +397,9 @@ Module *new_module(Diags *diags)
         exit(EXIT_FAILURE);
     }
     m->diags = diags;
+    m->stage_axis = -1;
     m->index = NEW(&m->arena, struct Index);
-    m->index->funcs.arena = m->index->params.arena = &m->arena;
+    m->index->funcs.arena = m->index->params.arena = m->index->taken.arena = &m->arena;
     m->parts = NEW(&m->arena, Map);
     m->parts->arena = &m->arena;
     return m;

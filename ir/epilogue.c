@@ -88,14 +88,16 @@ bool find_epilogue(const Value *result, Epilogue *epilogue)
 
 static bool is_bare(const Epilogue *e) { return !e->added && !e->bias && !e->activation && !e->slope; }
 
-/* Notes the products that are added up to the value; false if something else is, or too many are. */
-static bool collect_terms(const Value *value, const Type *type, Epilogue terms[], int *count)
+/* Notes the products that are added up to the value; false if something else is, or too many are.  `depth`: of the
+ * tree of additions, which has a term beside each of them. */
+static bool collect_terms(const Value *value, const Type *type, Epilogue terms[], int *count, int depth)
 {
     const Op *op = value->def;
-    if (!op || !type_equal(&value->type, type))
+    if (!op || depth == MAX_TERMS || !type_equal(&value->type, type))
         return false;
     if (is_addition(op))
-        return collect_terms(arg(op, 0), type, terms, count) && collect_terms(arg(op, 1), type, terms, count);
+        return collect_terms(arg(op, 0), type, terms, count, depth + 1) &&
+               collect_terms(arg(op, 1), type, terms, count, depth + 1);
     return *count < MAX_TERMS && find_epilogue(value, &terms[*count]) && is_bare(&terms[*count]) &&
            same_dims(&result(terms[(*count)++].dot)->type, type);
 }
@@ -115,7 +117,7 @@ int find_terms(const Value *value, Epilogue terms[MAX_TERMS])
             added = arg(op, i);
             value = arg(op, 1 - i);
         }
-    if (!collect_terms(value, type, terms, &count))
+    if (!collect_terms(value, type, terms, &count, 0))
         return 0;
     terms[0].added = added;
     return count;

@@ -208,7 +208,7 @@ struct Func {
     Name forward;  /* of a backward function: its forward function; else NULL */
     Names inner;   /* KERNEL: the dims of its innermost loop, over which rows are reduced */
     int64_t frame; /* size in bytes, from the memory pass */
-    Func *next;
+    Func *prev, *next;
 };
 
 typedef enum { ZEROS, ONES, NORMAL, UNIFORM, CONSTANT, N_INITS } InitKind;
@@ -320,7 +320,7 @@ typedef struct Module {
     Diags *diags;
     Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
     struct Map *needed;                /* see note_stages() in stages.h */
-    int stage_axis;                    /* the axis of these stages */
+    int stage_axis;                    /* along which loops run in stages: see pipeline_axis(); -1: none does */
     struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
     struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
@@ -485,6 +485,7 @@ int index_of(const Values *values, const Value *value); /* or -1 */
 Func *add_func(Module *m, Name name, FuncRole role);    /* at the end of the module */
 void append_func(Module *m, Func *f);                   /* one that already has its name */
 void rename_func(Module *m, Func *f, Name name);
+Name free_func_name(Module *m, Name base); /* the name, with a number behind it if it is taken: "k.h", "k.h.2" */
 Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);

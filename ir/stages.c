@@ -43,7 +43,7 @@ bool is_staged(const Module *m, const Func *f)
     for (int i = 0; i < f->results.count; i++)
         if (f->results.at[i]->type.on.at)
             return true;
-    return leads_through_stages(m, f, 0);
+    return pipeline_axis(m) >= 0 && leads_through_stages(m, f, 0);
 }
 
 bool is_send(const Op *op) { return info(op)->traits & MOVES && info(op)->traits & SENDS; }
@@ -67,13 +67,10 @@ int64_t rank_iterations(const Module *m, const Op *op)
     return !op->attrs.dims.count ? 1 : runs_in_stages(op) ? local_size(m, dim) : dim->size;
 }
 
-int pipeline_axis(const Module *m)
+void note_pipeline(Module *m, const Op *op)
 {
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (runs_in_stages(op))
-                return op->attrs.dims.dim[0].split.axis[0];
-    return -1;
+    if (m->stage_axis < 0 && runs_in_stages(op))
+        m->stage_axis = op->attrs.dims.dim[0].split.axis[0];
 }
 
 bool runs_up(const Op *loop) { return !loop->attrs.reverse == !loop->attrs.dims.dim[0].split.reversed; }
@@ -277,7 +274,6 @@ void note_stages(Module *m)
     Map *needed = NEW(&m->arena, Map);
     *needed = stages_needed(m, true);
     m->needed = needed;
-    m->stage_axis = pipeline_axis(m);
 }
 
 Map stages_needed(Module *m, bool with_state)

@@ -39,6 +39,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out)
                .dialect = texts.cuda ? &cuda_dialect : &c_dialect,
                .cuda = texts.cuda,
                .pipeline = pipeline_axis(m),
+               .state_bytes = state_bytes(m),
                .kinds = rank_kinds(m),
                .frames.arena = &m->arena,
                .funcs.arena = &m->arena,

@@ -57,7 +57,7 @@ static double kernel_flops(Module *m, const Func *kernel)
 static bool updates_state(const FuncText *t, const Op *op)
 {
     for (int i = 0; i < op->results.count && t->f->role == STEP; i++)
-        if (op->results.at[i]->storage->at < state_bytes(t->h->m))
+        if (op->results.at[i]->storage->at < t->h->state_bytes)
             return true;
     return false;
 }

@@ -78,6 +78,7 @@ typedef struct {
     int ncollectives, collective_room;
     CollectiveText *collective;
     int pipeline; /* the axis of its stages; -1: none */
+    int64_t state_bytes; /* where the state ends in the arena */
     Kinds *kinds; /* of ranks */
     Map frames;   /* KindFrame -> the name of its RtKinds, once it is written */
     Text frame_tables;

@@ -361,7 +361,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          "    .is_causal_lm = $causal,\n",
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
          { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) },
-         { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, state_bytes(m)) },
+         { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, h->state_bytes) },
          { "flops", number_text(m, totals.flops) },
          { "tokens", integer_text(m, totals.micro * totals.batch * totals.seq) },
          { "records", is_fed_records(m) ? "    .takes_records = true,\n" : "" },

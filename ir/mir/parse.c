@@ -4,6 +4,7 @@
  * their definition; the verifier checks calls.
  */
 #include "parse.h"
+#include "stages.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -127,8 +128,10 @@ static void read_op(Parser *p, Func *f)
     read_place(p, &op->path, &op->where);
     if (!p->failed && info(op)->results >= 0 && info(op)->results != op->results.count)
         fail(p, op->loc, arena_text(&m->arena, "%s has %d results", info(op)->name, info(op)->results));
-    if (!p->failed)
+    if (!p->failed) {
         insert_op(f, op, NULL);
+        note_pipeline(m, op);
+    }
 }
 
 /* The port of the value, if given. */

@@ -36,10 +36,7 @@ static Names trailing_dims(const Type *space)
 Name kernel_name(Module *m, const Op *op, const char *suffix)
 {
     const char *path = op->path ? op->path : info(op)->name;
-    Name name = intern_format(m, "k.%s%s", path, suffix);
-    for (int i = 2; find_func(m, name); i++)
-        name = intern_format(m, "k.%s%s.%d", path, suffix, i);
-    return name;
+    return free_func_name(m, intern_format(m, "k.%s%s", path, suffix));
 }
 
 /* Is the value read by an op of the group (`inside`), or by another one? */

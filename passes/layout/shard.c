@@ -283,6 +283,7 @@ static void assign_call(Shard *s, Func *f, Op *op)
     Name dim = looped_dim(op);
     Stages to;
     split_loop(&s->rules, op);
+    note_pipeline(s->m, op);
     if (!map_get(&s->visited, callee))
         enter_callee(s, f, op, callee);
     moves_operands(op, &(Type){ 0 }, &to);

@@ -74,10 +74,11 @@ static void hold_params(const LayoutRules *rules, const Op *op, Func *callee)
 
 static void hold_values(const LayoutRules *rules, Map *seen, const Func *f)
 {
-    const Module *m = rules->m;
+    Module *m = rules->m;
     for (Op *op = f->first; op; op = op->next) {
         Func *callee = info(op)->family == CONTROL ? find_func(m, op->attrs.callee) : NULL;
         split_loop(rules, op);
+        note_pipeline(m, op);
         if (callee && !map_get(seen, callee)) {
             map_put(seen, callee, callee);
             hold_params(rules, op, callee);

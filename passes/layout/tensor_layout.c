@@ -249,6 +249,7 @@ static void forget_op(Func *f, Op *op)
 
 void forget_layout(Module *m)
 {
+    m->stage_axis = -1;
     for (Func *f = m->funcs; f; f = f->next) {
         for (int i = 0; i < f->params.count; i++)
             forget_type(&f->params.at[i]->type);

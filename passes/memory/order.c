@@ -18,13 +18,15 @@ enum { MOST_PLANS = 12 };
 
 /* --- Requirements of ops -------------------------------------------------------------------------- */
 
-static bool is_called_once(const Module *m, const Func *f)
+/* The name of each function -> how many ops call it. */
+static Map count_calls(Module *m)
 {
-    int calls = 0;
-    for (const Func *caller = m->funcs; caller; caller = caller->next)
-        for (const Op *op = caller->first; op; op = op->next)
-            calls += op->attrs.callee == f->name;
-    return calls == 1;
+    Map calls = { .arena = &m->arena };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee)
+                map_put(&calls, op->attrs.callee, (void *)((intptr_t)map_get(&calls, op->attrs.callee) + 1));
+    return calls;
 }
 
 /* Has the argument the strides of the callee's parameter? */
@@ -41,10 +43,10 @@ static bool lies_as(const Op *call, const Value *here, const Value *there)
 }
 
 /* Carried values alternate between dense buffers; other arguments keep their layout. */
-static void want_carried(const Module *m, const Op *op, Wanted wanted[])
+static void want_carried(const Module *m, const Map *calls, const Op *op, Wanted wanted[])
 {
     const Func *callee = find_func(m, op->attrs.callee);
-    bool alone = is_called_once(m, callee);
+    bool alone = (intptr_t)map_get(calls, callee->name) == 1;
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         int number = i < op->args.count ? i : i - op->args.count;
         const Value *there = i < op->args.count ? callee->params.at[number] : callee->results.at[number];
@@ -77,12 +79,12 @@ static bool any_copied(int count, const Wanted wanted[])
 }
 
 /* False: the op accepts all layouts as they are. */
-static bool find_wanted(Module *m, const Op *op, Wanted wanted[])
+static bool find_wanted(Module *m, const Map *calls, const Op *op, Wanted wanted[])
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     int count = op->args.count + op->results.count;
     if (callee && callee->role != KERNEL)
-        want_carried(m, op, wanted);
+        want_carried(m, calls, op, wanted);
     else if (info(op)->family == COLLECTIVE)
         want_sent(m, op, wanted);
     else if (info(op)->family == VIEW)
@@ -257,13 +259,13 @@ static bool is_new(const Op *op)
 }
 
 /* For views, or for all other ops. */
-static bool copy_for_func(Module *m, Func *f, Map *apart, bool views)
+static bool copy_for_func(Module *m, Func *f, const Map *calls, Map *apart, bool views)
 {
     bool changed = false;
     for (Op *op = f->first, *next; op; op = next) {
         Wanted *wanted = NEW_ARRAY(&m->arena, Wanted, op->args.count + op->results.count + 1);
         next = op->next;
-        if (is_new(op) || (info(op)->family == VIEW) != views || !find_wanted(m, op, wanted))
+        if (is_new(op) || (info(op)->family == VIEW) != views || !find_wanted(m, calls, op, wanted))
             continue;
         keep_apart(apart, op, wanted);
         give_copies(m, f, op, wanted);
@@ -274,9 +276,10 @@ static bool copy_for_func(Module *m, Func *f, Map *apart, bool views)
 
 static bool copy_for_all(Module *m, Map *apart, bool views)
 {
+    const Map calls = count_calls(m);
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next)
-        changed |= f->role != KERNEL && copy_for_func(m, f, apart, views);
+        changed |= f->role != KERNEL && copy_for_func(m, f, &calls, apart, views);
     return changed;
 }
 

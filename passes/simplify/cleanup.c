@@ -40,8 +40,22 @@ void resolve_all(const Map *instead, Values *values)
         values->at[i] = resolve(instead, values->at[i]);
 }
 
-/* The hash key of an op, the same for equal ops: the first operand, or the kind. */
-static const void *key_of(const Op *op) { return op->args.count ? (const void *)arg(op, 0) : (const void *)info(op); }
+static uint64_t mixed(uint64_t hash, uint64_t with) { return (hash ^ with) * 0x9E3779B97F4A7C15u; }
+
+/* The hash of an op as a key, the same for equal ops: its kind, its operands, and what tells many ops of one kind and
+ * operand apart: numbers, parts of a value, names. */
+static const void *key_of(const Op *op)
+{
+    const Attrs *attrs = &op->attrs;
+    uint64_t hash = (uint64_t)op->kind + 1, number;
+    memcpy(&number, &attrs->value, sizeof number);
+    for (int i = 0; i < op->args.count; i++)
+        hash = mixed(hash, (uint64_t)(uintptr_t)arg(op, i));
+    hash = mixed(mixed(hash, number), (uint64_t)attrs->index);
+    hash = mixed(mixed(hash, (uint64_t)attrs->instance), (uint64_t)(uintptr_t)attrs->callee);
+    hash = mixed(hash, (uint64_t)(uintptr_t)attrs->dim);
+    return (const void *)(uintptr_t)(hash | 1);
+}
 
 void note_equal(Func *f, Map *instead)
 {

@@ -411,7 +411,6 @@ static void choose(Pair *p)
     }
     sink_copies(p);
     share_equal(p->bwd);
-    prune_interfaces(p->m);
 }
 
 static void set_policy(Pair *p, Recompute policy)
@@ -427,9 +426,19 @@ static void set_policy(Pair *p, Recompute policy)
     p->for_products = selective;
 }
 
+static bool has_calls(const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        if (info(op)->family == CONTROL)
+            return true;
+    return false;
+}
+
+/* What a backward no longer reads is removed before its callers are looked at: with many callees, not after each. */
 void pass_recompute(Module *m);
 void pass_recompute(Module *m)
 {
+    bool is_pruned = true;
     prune_interfaces(m);
     if (!check_saved(m))
         return;
@@ -437,6 +446,12 @@ void pass_recompute(Module *m)
         Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
         p.link = (Link){ .from = p.fwd, .to = f };
         if (!p.fwd)
+            continue;
+        if (!is_pruned && (has_calls(p.fwd) || has_calls(p.bwd))) {
+            prune_interfaces(m);
+            is_pruned = true;
+        }
+        if (find_func(m, f->name) != f) /* it had no caller left */
             continue;
         p.carried = carried_of(m, p.fwd);
         look_around(&p);
@@ -446,5 +461,8 @@ void pass_recompute(Module *m)
         if (m->train.recompute == RECOMPUTE_AUTO && !m->hurried)
             tell_choices(&p);
         choose(&p);
+        is_pruned = false;
     }
+    if (!is_pruned)
+        prune_interfaces(m);
 }
