@@ -36,6 +36,32 @@ Value *param_with(const Func *f, Port port)
 
 Value *param_for(const Func *f, PortKind kind, Name of) { return param_with(f, (Port){ .kind = kind, .of = of }); }
 
+static Value **find_indexed(const ParamIndex *index, Port port)
+{
+    uint64_t hash = (uint64_t)port.kind + 1;
+    hash = (hash ^ (uint64_t)(uintptr_t)port.of) * 0x9E3779B97F4A7C15u;
+    hash = (hash ^ (uint64_t)(uintptr_t)port.slot) * 0x9E3779B97F4A7C15u;
+    uint64_t i = hash >> 32;
+    while (index->at[i & (uint64_t)(index->room - 1)] && !same_port(index->at[i & (uint64_t)(index->room - 1)]->port, port))
+        i++;
+    return &index->at[i & (uint64_t)(index->room - 1)];
+}
+
+ParamIndex index_params(Arena *arena, const Func *f)
+{
+    ParamIndex index = { .room = 16 };
+    while (index.room < 2 * f->params.count)
+        index.room *= 2;
+    index.at = NEW_ARRAY(arena, Value *, index.room);
+    for (int i = 0; i < f->params.count; i++) {
+        Value **place = find_indexed(&index, f->params.at[i]->port);
+        *place = *place ? *place : f->params.at[i];
+    }
+    return index;
+}
+
+Value *indexed_param(const ParamIndex *index, Port port) { return *find_indexed(index, port); }
+
 Port result_port(const Func *f, int i) { return i < f->returns.count ? f->returns.at[i] : (Port){ 0 }; }
 
 int result_at(const Func *f, Port port)

@@ -12,6 +12,14 @@ bool is_trained(const Module *m, Port port);             /* a param that is not 
 Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
 Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
 Value *param_with(const Func *f, Port port);
+
+/* The parameters of a function by port, to ask for many of them while none is added or removed. */
+typedef struct {
+    int room;
+    Value **at; /* open addressing; of equal ports, the first parameter */
+} ParamIndex;
+ParamIndex index_params(Arena *arena, const Func *f);
+Value *indexed_param(const ParamIndex *index, Port port); /* as param_with() */
 Port result_port(const Func *f, int i);
 int result_at(const Func *f, Port port);         /* -1: f returns none */
 Value *result_for(const Func *f, PortKind kind); /* of a port that is not NAMED; NULL: none */

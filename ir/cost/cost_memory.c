@@ -314,29 +314,36 @@ static void hold_params(PeakSearch *plan, UseList *list, const Func *f, Map *see
 
 /* --- By class ------------------------------------------------------------------------------------- */
 
+/* Where a range begins or ends. */
+typedef struct {
+    int64_t at;
+    TensorClass kind;
+    int more; /* ranges of this class, from here on: 1 or -1 */
+} Edge;
+
 static int by_place(const void *a, const void *b)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    int64_t x = ((const Edge *)a)->at, y = ((const Edge *)b)->at;
     return (x > y) - (x < y);
 }
 
-/* Each byte counts for the first class that holds it; nothing changes between two neighbouring ends of ranges. */
+/* Each byte counts for the first class that holds it; nothing changes between two neighbouring edges. */
 static void count_classes(PeakSearch *plan, const UseList *list, int64_t bytes[N_CLASSES])
 {
-    int64_t *edge = NEW_ARRAY(&plan->m->arena, int64_t, 2 * list->count + 1);
-    int edges = 0;
+    Edge *edge = NEW_ARRAY(&plan->m->arena, Edge, 2 * list->count + 1);
+    int edges = 0, ranges[N_CLASSES] = { 0 };
     for (int i = 0; i < list->count; i++) {
-        edge[edges++] = list->at[i].begin;
-        edge[edges++] = list->at[i].end;
+        edge[edges++] = (Edge){ list->at[i].begin, list->at[i].kind, 1 };
+        edge[edges++] = (Edge){ list->at[i].end, list->at[i].kind, -1 };
     }
     qsort(edge, (size_t)edges, sizeof *edge, by_place);
     for (int i = 0; i + 1 < edges; i++) {
-        TensorClass kind = N_CLASSES;
-        for (int j = 0; j < list->count && list->at[j].begin <= edge[i]; j++)
-            if (list->at[j].end > edge[i] && list->at[j].kind < kind)
-                kind = list->at[j].kind;
+        int kind = 0;
+        ranges[edge[i].kind] += edge[i].more;
+        while (kind < N_CLASSES && !ranges[kind])
+            kind++;
         if (kind < N_CLASSES)
-            bytes[kind] += edge[i + 1] - edge[i];
+            bytes[kind] += edge[i + 1].at - edge[i].at;
     }
 }
 

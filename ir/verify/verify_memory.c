@@ -26,7 +26,7 @@ typedef struct {
     Map seen;      /* function -> itself: its last readers are known */
     Map placed;    /* value -> itself: it has a place */
     Map scratch;   /* see scratch_bytes() */
-    LivingStack living;
+    LivingPool living;
 } Check;
 
 /* The addresses of one call of a function. */
@@ -122,7 +122,29 @@ static bool is_harmless(const Check *c, const Place *place, const Op *op, const 
            may_write_over(c, op, other->value, written);
 }
 
-/* `written` is NULL for scratch. */
+/* What an op writes; `written` is NULL for scratch. */
+typedef struct {
+    const Check *c;
+    const Place *place;
+    const Scene *scene;
+    const Op *op;
+    const Value *written;
+    const Region *region;
+} Write;
+
+/* Would it be overwritten, and is it still read? */
+static bool is_harmed(const void *data, const Scene *scene, const Living *other)
+{
+    const Write *w = data;
+    const bool dies = other->last == scene->now, is_own = other->value == w->written; /* arrives early, into its buffers */
+    if (is_own || other->last < scene->now || (scene != w->scene && dies))
+        return false;
+    if (w->written && !(stages_written(w->c->m, w->written) & stages_written(w->c->m, other->value)))
+        return false;
+    return regions_meet(w->region, &other->region) &&
+           !(dies && is_harmless(w->c, w->place, w->op, other, w->written));
+}
+
 static bool may_write(const Check *c, const Place *place, const Scene *scene, const Op *op, const Value *written,
                       const Region *region)
 {
@@ -131,18 +153,13 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
     if (region->at < 0 || end > c->bytes)
         return BROKEN("internal: @%s writes %%%s to byte %lld of an arena of %lld", place->f->name, name,
                       (long long)end, (long long)c->bytes);
-    for (const Scene *s = scene; s; s = s->around)
-        for (int i = 0; i < s->count; i++) {
-            const Living *other = living(s, i);
-            bool dies = other->last == s->now, is_own = other->value == written; /* arrives early, into its buffers */
-            if (is_own || end <= other->region.at || other->end <= region->at || other->last < s->now ||
-                (s != scene && dies) ||
-                (written && !(stages_written(c->m, written) & stages_written(c->m, other->value))) ||
-                !regions_meet(region, &other->region) || (dies && is_harmless(c, place, op, other, written)))
-                continue;
+    const Write write = { c, place, scene, op, written, region };
+    for (const Scene *s = scene; s; s = s->around) {
+        const Living *harmed = find_living(s, region->at, end, is_harmed, &write);
+        if (harmed)
             return BROKEN("internal: @%s writes %%%s over %%%s, which is still read", place->f->name, name,
-                          other->value->name);
-        }
+                          harmed->value->name);
+    }
     return true;
 }
 
@@ -200,15 +217,17 @@ static bool check_op(Check *c, const Place *place, Scene *scene, const Op *op)
 {
     bool good = info(op)->family != VIEW || check_view(c, place, op);
     int64_t beside = scratch_bytes(c->m, &c->scratch, op);
-    int before = scene->count;
+    Living **written = NEW_ARRAY(&c->m->arena, Living *, op->results.count);
+    int count = 0;
     for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
         Region region = written_at(c, place, op->results.at[i]);
         good = may_write(c, place, scene, op, op->results.at[i], &region);
-        add_living(scene, op->results.at[i], region, scene->now); /* together with the op's other results */
+        written[count++] = add_living(scene, op->results.at[i], region, scene->now); /* with the op's other results */
     }
     Region scratch = plain_region(place->base + op->attrs.frame, beside);
     good = good && (!beside || may_write(c, place, scene, op, NULL, &scratch));
-    scene->count = before;
+    while (count > 0)
+        remove_living(scene, written[--count]);
     return good;
 }
 
@@ -311,7 +330,9 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     for (int i = 0; good && i < nargs + nresults; i++)
         good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
     add_other_iterations(c, &others, t, iteration);
-    return good && check_func(c, &inner, &others);
+    good = good && check_func(c, &inner, &others);
+    end_scene(&others);
+    return good;
 }
 
 /* Values carried in place are copied to their final storage, one after the other, before the first iteration. */
@@ -320,18 +341,20 @@ static bool check_initial_copies(Check *c, const Scene *scene, Iterations *t)
     const Op *op = t->op;
     const Scene none = scene_in(&c->living, scene);
     Scene others = none;
+    Living **operand = NEW_ARRAY(&c->m->arena, Living *, op->args.count);
     bool good = true;
     for (int i = 0; i < op->args.count && op->attrs.carried; i++)
-        add_living(&others, arg(op, i), region_at(c, t->place, arg(op, i)), 1);
+        operand[i] = add_living(&others, arg(op, i), region_at(c, t->place, arg(op, i)), 1);
     for (int i = 0; good && i < op->attrs.carried; i++) {
         const int64_t from = t->carried[i] = address_of(t->place, arg(op, i));
         if (!is_carried_in_place(op, t->callee, i))
             continue;
         t->carried[i] = address_of(t->place, op->results.at[i]);
-        living(&others, i)->last = -1; /* already copied */
+        operand[i]->last = -1; /* already copied */
         Region to = written_at(c, t->place, op->results.at[i]);
         good = may_write(c, t->place, from == t->carried[i] ? &none : &others, op, op->results.at[i], &to);
     }
+    end_scene(&others);
     return good;
 }
 
@@ -344,7 +367,9 @@ static bool check_frame(Check *c, const Scene *scene, const Iterations *t)
     for (int i = 0; i < t->op->results.count; i++)
         add_living(&others, t->op->results.at[i], region_at(c, t->place, t->op->results.at[i]), 1);
     Region frame = plain_region(t->frame, aligned_bytes(t->callee->frame) + iteration_buffers(c->m, t->op, t->callee));
-    return may_write(c, t->place, &others, t->op, NULL, &frame);
+    const bool good = may_write(c, t->place, &others, t->op, NULL, &frame);
+    end_scene(&others);
+    return good;
 }
 
 /* Has the argument the strides that the callee expects, except for the loop's dim? */
@@ -442,27 +467,28 @@ static bool check_early(Check *c, const Place *place, Scene *scene, const Op *lo
 static bool check_func(Check *c, const Place *place, const Scene *around)
 {
     const Func *f = place->f;
-    Scene scene = scene_in(&c->living, around);
+    Scene scene = scene_of(&c->living, around, f);
     bool good = has_places(c, f, f->first, &f->params);
     find_last_readers(c, f);
     for (int i = 0; good && i < f->params.count; i++)
         add_living(&scene, f->params.at[i], region_at(c, place, f->params.at[i]), last_reader(c, f->params.at[i]));
-    for (const Op *op = f->first; good && op; op = op->next, scene.now++) {
-        forget_dead(&scene);
+    for (const Op *op = f->first; good && op; op = op->next, next_op(&scene)) {
         const bool is_staged_loop = op->attrs.stages && op->attrs.dims.count;
         if (!op->attrs.early) /* else with its loop */
             good = has_places(c, f, op, &op->results) && (!is_staged_loop || check_early(c, place, &scene, op)) &&
                    check_any(c, place, &scene, op);
     }
+    end_scene(&scene);
     return good;
 }
 
 /* State of the step is live while another program runs. */
 static void add_state(Check *c, Scene *scene, const Func *step)
 {
+    const ParamIndex own = index_params(&c->m->arena, c->program);
     for (int i = first_state(step); i < step->params.count; i++) {
         const Value *state = step->params.at[i];
-        if (state->storage && !param_with(c->program, state->port))
+        if (state->storage && !indexed_param(&own, state->port))
             add_living(scene, state, region_of(c->m, state, state->storage->at, false), 1);
     }
 }

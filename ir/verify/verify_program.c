@@ -173,12 +173,13 @@ static bool is_known(Module *m, const Func *f, const Value *param)
 
 static bool verify_taken(Module *m, const Func *f)
 {
+    const ParamIndex params = index_params(&m->arena, f);
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
         if (!is_known(m, f, param))
             return WRONG(m, f->loc, "@%s takes %%%s, which is neither an input nor a parameter of the module", f->name,
                          param->name);
-        if (param_with(f, param->port) != param)
+        if (indexed_param(&params, param->port) != param)
             return WRONG(m, f->loc, "@%s takes %%%s, which duplicates another of its parameters", f->name, param->name);
     }
     return true;
@@ -186,11 +187,12 @@ static bool verify_taken(Module *m, const Func *f)
 
 static bool verify_all_taken(Module *m, const Func *f)
 {
+    const ParamIndex params = index_params(&m->arena, f);
     for (const Input *input = m->inputs; input; input = input->next)
-        if (!param_for(f, PORT_INPUT, input->name))
+        if (!indexed_param(&params, (Port){ .kind = PORT_INPUT, .of = input->name }))
             return WRONG(m, input->loc, "@%s does not take the input %%%s", f->name, input->name);
     for (const Param *param = m->params; param; param = param->next)
-        if (!param_for(f, PORT_PARAM, param->name))
+        if (!indexed_param(&params, (Port){ .kind = PORT_PARAM, .of = param->name }))
             return WRONG(m, param->loc, "@%s does not take the parameter %%%s", f->name, param->name);
     return true;
 }

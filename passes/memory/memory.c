@@ -430,6 +430,7 @@ static bool place_pack(Module *m, const Pack *pack, int64_t *at)
 static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at)
 {
     Frame frame = { .m = m, .f = f, .packs = (Pack *)packs };
+    const ParamIndex of_step = step ? index_params(&m->arena, step) : (ParamIndex){ 0 };
     note_packs(&frame);
     for (int i = 0; i < f->params.count; i++) {
         Value *value = f->params.at[i];
@@ -437,7 +438,7 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
         if (value->storage || (f == step && state && pack && place_pack(m, pack, &at)))
             continue;
         const bool is_weight = value->port.kind == PORT_PARAM;
-        const Value *shared = f != step && step && is_weight ? param_for(step, PORT_PARAM, value->port.of) : NULL;
+        const Value *shared = f != step && step && is_weight ? indexed_param(&of_step, value->port) : NULL;
         if (shared)
             value->storage = shared->storage;
         else if (f == step ? port_is_state(value->port.kind) == state : !state)

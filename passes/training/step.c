@@ -119,8 +119,9 @@ static void add_step_params(Step *s)
     s->lr = add_scalar(s, PORT_LEARNING_RATE, F32);
     if (param_for(model, PORT_DROPOUT_KEY, NULL))
         s->key = add_scalar(s, PORT_DROPOUT_KEY, I32);
+    const ParamIndex params = index_params(&s->m->arena, model);
     for (const Param *param = s->m->params; param; param = param->next)
-        if (param_for(model, PORT_PARAM, param->name))
+        if (indexed_param(&params, (Port){ .kind = PORT_PARAM, .of = param->name }))
             push_value(&s->m->arena, &s->weights,
                        add_port(s, (Port){ .kind = PORT_PARAM, .of = param->name }, param->name, param->type));
     add_optimizer_state(s);
