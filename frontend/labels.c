@@ -9,16 +9,13 @@ Labelled *note_labels(Lower *l, Labelled labelled)
 {
     Labelled *noted = NEW(l->arena, Labelled);
     *noted = labelled;
-    noted->next = l->labelled;
-    return l->labelled = noted;
+    map_put(&l->labelled, noted->entropy, noted);
+    return noted;
 }
 
 static Labelled *find_labelled(const Lower *l, const Value *value)
 {
-    Labelled *found = l->labelled;
-    while (found && found->entropy != value)
-        found = found->next;
-    return value ? found : NULL;
+    return value ? map_get(&l->labelled, value) : NULL;
 }
 
 Value *unlabelled(Lower *l, Value *value)
@@ -32,9 +29,10 @@ void note_import(Lower *l, const Value *outside, const Value *inside)
     Labelled *known = find_labelled(l, outside);
     if (!known)
         return;
-    Labelled *own = note_labels(l, *known);
-    own->entropy = inside;
-    own->from = known;
+    Labelled own = *known;
+    own.entropy = inside;
+    own.from = known;
+    note_labels(l, own);
 }
 
 /* --- What a repeat carries ------------------------------------------------------------------------------ */

@@ -174,7 +174,6 @@ typedef struct Labelled {
     bool is_plain;         /* a carried value that is none, so far as the first copy knows */
     bool is_averaged;      /* a mean of it was taken */
     struct Labelled *from; /* the same, outside of a repeat */
-    struct Labelled *next;
 } Labelled;
 
 /* Names of the instances in a scope or in a `repeat`. */
@@ -313,7 +312,7 @@ struct Lower {
     Param *last_param;
     int64_t tensors; /* of all parameters: each copy of a repeat counts */
 
-    Labelled *labelled;
+    Map labelled;              /* a value -> Labelled: the last that was noted of it */
     Statistic *statistics;     /* of AS_MODEL */
     Counted *counted;          /* of AS_MODEL */
     Mixed *mixed, *last_mixed; /* of AS_CHECK, in order */

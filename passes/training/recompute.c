@@ -413,9 +413,9 @@ static void choose(Pair *p)
     share_equal(p->bwd);
 }
 
-static void set_policy(Pair *p, Recompute policy)
+/* `layer`: see is_layer(); `full` applies to layers, outside of them it is selective. */
+static void set_policy(Pair *p, Recompute policy, bool layer)
 {
-    bool layer = is_layer(p->m, p->fwd); /* `full` applies to layers; outside of them it is selective */
     bool chosen = policy == RECOMPUTE_AUTO, full = policy == RECOMPUTE_FULL;
     bool selective = chosen || full || policy == RECOMPUTE_SELECTIVE;
     p->whole = chosen || (full && layer);
@@ -442,20 +442,23 @@ void pass_recompute(Module *m)
     prune_interfaces(m);
     if (!check_saved(m))
         return;
+    Map calls = map_calls(&m->arena, m);
     for (Func *f = m->funcs; f; f = f->next) {
         Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
-        p.link = (Link){ .from = p.fwd, .to = f };
+        p.link = (Link){ .from = p.fwd, .to = f, .calls = &calls };
         if (!p.fwd)
             continue;
         if (!is_pruned && (has_calls(p.fwd) || has_calls(p.bwd))) {
             prune_interfaces(m);
+            calls = map_calls(&m->arena, m);
             is_pruned = true;
         }
         if (find_func(m, f->name) != f) /* it had no caller left */
             continue;
-        p.carried = carried_of(m, p.fwd);
+        const CallPlace *place = map_get(&calls, p.fwd->name);
+        p.carried = place ? (int)place->op->attrs.carried : 0;
         look_around(&p);
-        set_policy(&p, m->train.recompute);
+        set_policy(&p, m->train.recompute, place && place->op->attrs.dims.count);
         if (m->train.recompute == RECOMPUTE_AUTO)
             note_saved(&p, saved_of(m, p.fwd->name));
         if (m->train.recompute == RECOMPUTE_AUTO && !m->hurried)

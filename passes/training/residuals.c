@@ -13,6 +13,19 @@ Op *call_of(const Module *m, const Func *f, Func **caller)
     return NULL;
 }
 
+Map map_calls(Arena *arena, const Module *m)
+{
+    Map calls = { .arena = arena };
+    for (Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee && !map_get(&calls, op->attrs.callee)) {
+                CallPlace *place = NEW(arena, CallPlace);
+                *place = (CallPlace){ op, f };
+                map_put(&calls, op->attrs.callee, place);
+            }
+    return calls;
+}
+
 /* The parameter of a backward for a value of its forward, or NULL. */
 static Value *param_standing_for(const Func *f, const Value *value)
 {
@@ -36,9 +49,11 @@ static Value *save(Module *m, Func *f, Value *value, Op *call)
 
 static void find_calls(Module *m, Link *link)
 {
+    const CallPlace *from = map_get(link->calls, link->from->name), *to = map_get(link->calls, link->to->name);
     link->outer = NEW(&m->arena, Link);
-    link->call = call_of(m, link->from, &link->outer->from);
-    link->call_to = call_of(m, link->to, &link->outer->to);
+    *link->outer = (Link){ .from = from->caller, .to = to->caller, .calls = link->calls };
+    link->call = from->op;
+    link->call_to = to->op;
 }
 
 Value *hand_residual(Module *m, Link *link, Value *value)

@@ -9,10 +9,18 @@
 /* The op that calls f, and its function; NULL if there is none. */
 Op *call_of(const Module *m, const Func *f, Func **caller);
 
+/* The same of all functions, by name, as the module is now: name -> CallPlace, of its first call. */
+typedef struct {
+    Op *op;
+    Func *caller;
+} CallPlace;
+Map map_calls(Arena *arena, const Module *m);
+
 /* Two functions between which values are passed; the other fields are computed at first use and must then stay
  * valid. */
 typedef struct Link {
     Func *from, *to;
+    const Map *calls; /* see map_calls() */
     Op *call, *call_to;
     struct Link *outer; /* the functions that contain these */
 } Link;
