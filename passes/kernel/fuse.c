@@ -193,6 +193,7 @@ FusionGroup joined(const FusionGroup *a, const FusionGroup *b)
     g.step = a->step ? a->step : b->step;
     g.size = a->size + b->size;
     g.values = a->values + b->values;
+    g.is_counted = false;
     if (leading)
         g.has_inner = true, g.inner = leading->inner;
     return g;
@@ -256,11 +257,16 @@ static bool keeps_old_state(Fusion *p, const FusionGroup *a, const FusionGroup *
     return true;
 }
 
-/* Values between the groups are counted only where the bound without it is not enough. */
-static bool has_few_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b, FusionGroup *as)
+/* Values between the groups are counted only where the bound without it is not enough, and from then on. */
+static bool has_few_values(const Fusion *p, FusionGroup *a, FusionGroup *b, FusionGroup *as)
 {
-    if (as->values > MAX_KERNEL_VALUES)
-        as->values = count_kernel_values(p, a, b);
+    FusionGroup *large = a->size < b->size ? b : a;
+    if (as->values <= MAX_KERNEL_VALUES && !large->is_counted)
+        return true;
+    if (!large->is_counted)
+        large->values = count_values(p, large);
+    large->is_counted = as->is_counted = true;
+    as->values = large->values + count_values_added(p, large, large == a ? b : a);
     return as->values <= MAX_KERNEL_VALUES;
 }
 

@@ -20,7 +20,8 @@ typedef struct FusionGroup {
     int last;        /* the last of its ops in the list of siblings */
     int size;        /* how many ops */
     int64_t step;    /* of its ops that have one; 0: none has */
-    int values;      /* operands and results of its kernel, or more than these */
+    int values;      /* operands and results of its kernel, or more than these ... */
+    bool is_counted; /* ... unless these have been counted */
     uint64_t stages; /* of a pipeline, that run it: all of its ops */
     struct FusionGroup *merged; /* merged into this one */
     struct FusionGroup *apart;  /* the last group to which there was a path through other nodes ... */
@@ -82,8 +83,10 @@ void merge_sums(Fusion *p, int i);
 /* fuse_products.c: may two groups be one product? */
 bool products_fit(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
 
-/* outline.c: the operands and results of a kernel of both groups. */
-int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b);
+/* outline.c: the operands and results of a kernel of the group; how many more a kernel of both groups has than one of
+ * the larger, in time that depends on the smaller alone. */
+int count_values(const Fusion *p, const FusionGroup *g);
+int count_values_added(const Fusion *p, const FusionGroup *large, const FusionGroup *small);
 
 /* fuse_order.c: fills in users, needs, readers and over. */
 void find_order(Fusion *p);

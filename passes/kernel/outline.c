@@ -65,22 +65,12 @@ static bool is_in_either(const Fusion *p, const Op *op, const FusionGroup *a, co
     return g && (g == a || g == b);
 }
 
-/* Of the readers in both groups, is this the first? */
-static bool reads_first(const Fusion *p, const Op *op, int operand, const FusionGroup *a, const FusionGroup *b)
-{
-    const Numbers *readers = map_get(&p->readers, arg(op, operand));
-    int i = 0;
-    while (!is_in_either(p, p->ops[readers->at[i]], a, b))
-        i++;
-    return p->ops[readers->at[i]] == op && index_of(&op->args, arg(op, operand)) == operand;
-}
-
 static bool is_result(const Fusion *p, const Value *value, const FusionGroup *a, const FusionGroup *b)
 {
     const Numbers *readers = map_get(&p->readers, value);
     bool found = map_get(&p->returned, value);
-    for (int i = 0; readers && i < readers->count; i++)
-        found = found || !is_in_either(p, p->ops[readers->at[i]], a, b);
+    for (int i = 0; readers && i < readers->count && !found; i++)
+        found = !is_in_either(p, p->ops[readers->at[i]], a, b);
     return found;
 }
 
@@ -97,21 +87,62 @@ bool is_free(const Op *op)
     return is_free;
 }
 
-int count_kernel_values(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
+static bool is_computed_in(const Fusion *p, const Value *value, const FusionGroup *a, const FusionGroup *b)
 {
-    const FusionGroup *const groups[] = { a, b };
-    int count = 0;
-    for (int k = 0; k < 2; k++)
-        for (int i = groups[k]->index; i >= 0; i = p->sibling[i]) {
-            const Op *op = p->ops[i];
-            for (int j = 0; j < op->args.count; j++) {
-                const Op *def = arg(op, j)->def;
-                bool is_inside = def && (is_free(def) || is_in_either(p, def, a, b));
-                count += !is_inside && reads_first(p, op, j, a, b);
-            }
-            for (int j = 0; j < op->results.count; j++)
-                count += is_result(p, op->results.at[j], a, b);
+    return value->def && (is_free(value->def) || is_in_either(p, value->def, a, b));
+}
+
+/* The operands of the ops of a group, each once. */
+static Values operands_of(Arena *arena, const Fusion *p, const FusionGroup *g)
+{
+    Map seen = { .arena = arena };
+    Values operands = { 0 };
+    for (int i = g->index; i >= 0; i = p->sibling[i])
+        for (int j = 0; j < p->ops[i]->args.count; j++) {
+            Value *value = arg(p->ops[i], j);
+            if (map_get(&seen, value))
+                continue;
+            map_put(&seen, value, value);
+            push_value(arena, &operands, value);
         }
+    return operands;
+}
+
+int count_values(const Fusion *p, const FusionGroup *g)
+{
+    Arena scratch = { 0 };
+    const Values operands = operands_of(&scratch, p, g);
+    int count = 0;
+    for (int i = 0; i < operands.count; i++)
+        count += !is_computed_in(p, operands.at[i], g, g);
+    for (int i = g->index; i >= 0; i = p->sibling[i])
+        for (int j = 0; j < p->ops[i]->results.count; j++)
+            count += is_result(p, p->ops[i]->results.at[j], g, g);
+    arena_free(&scratch);
+    return count;
+}
+
+/* An operand of the smaller group: one more, unless the larger one has it; a result of that may no longer be one. */
+static int count_operand(const Fusion *p, const FusionGroup *large, const FusionGroup *small, const Value *value)
+{
+    if (value->def && is_in_either(p, value->def, large, large))
+        return is_result(p, value, large, small) ? 0 : -1;
+    return !is_computed_in(p, value, small, small) && !used_inside(p, value, large);
+}
+
+int count_values_added(const Fusion *p, const FusionGroup *large, const FusionGroup *small)
+{
+    Arena scratch = { 0 };
+    const Values operands = operands_of(&scratch, p, small);
+    int count = 0;
+    for (int i = 0; i < operands.count; i++)
+        count += count_operand(p, large, small, operands.at[i]);
+    for (int i = small->index; i >= 0; i = p->sibling[i])
+        for (int j = 0; j < p->ops[i]->results.count; j++) {
+            const Value *value = p->ops[i]->results.at[j];
+            count += is_result(p, value, large, small) - used_inside(p, value, large);
+        }
+    arena_free(&scratch);
     return count;
 }
 
