@@ -63,7 +63,7 @@ def test_several_files_are_one_stream(run, read, tmp_path):
     assert order == [every[permuted(40, 9, at // 40, at % 40)] for at in range(80)]
     said = run("--steps", 1, *files).stderr
     assert "--data 0.txt: 161 tokens (bytes), 20 sequences: 50 % of all\n" in said
-    assert "--data 2.txt: 9 tokens (bytes), 1 sequences: 2.5 % of all\n" in said
+    assert "--data 2.txt: 9 tokens (bytes), 1 sequence: 2.5 % of all\n" in said
 
 
 def test_a_folder_is_its_files_by_name(run, read, tmp_path):
