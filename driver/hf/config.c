@@ -8,37 +8,94 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The item of a key with dots, "rope_parameters.rope_theta", "depths.0"; NULL if there is none, or null. */
-static const cJSON *find_key(const cJSON *config, const char *key)
+/* --- Amounts -------------------------------------------------------------------------------- */
+
+/* A number, or that there is none. */
+typedef struct {
+    bool is;
+    double number;
+} Amount;
+
+static Amount value_of(Scan *scan, const char *word)
 {
-    char part[128];
-    const char *word;
-    int length;
-    while (config && next_word(&key, '.', &word, &length)) {
-        snprintf(part, sizeof part, "%.*s", length, word);
-        config = cJSON_IsArray(config) && strspn(part, "0123456789") == (size_t)length
-                     ? cJSON_GetArrayItem(config, atoi(part))
-                     : cJSON_GetObjectItemCaseSensitive(config, part);
+    const size_t length = strlen(word);
+    for (int i = 0; i < scan->map->defines.count; i++) {
+        const char *define = scan->map->defines.at[i];
+        double number;
+        if (strncmp(define, word, length) == 0 && define[length] == '=' &&
+            sscanf(define + length + 1, "%lf", &number) == 1)
+            return (Amount){ true, number };
     }
-    return cJSON_IsNull(config) ? NULL : config;
+    const cJSON *item = use_key(scan, word);
+    return (Amount){ cJSON_IsNumber(item) || cJSON_IsBool(item),
+                     cJSON_IsNumber(item) ? item->valuedouble : cJSON_IsTrue(item) };
 }
 
-/* A word; NULL after reporting. */
-static const char *read_key(Scan *scan, const char *noun, Loc *loc)
+static bool read_factor(Scan *scan, Amount *amount)
 {
-    const char *key = scan_word(scan, loc);
-    if (!*key)
-        error_at(&scan->map->diags, (Where){ .at = *loc }, "%s should stand here", noun);
-    return *key ? key : NULL;
+    Loc loc = { 0 };
+    const char *word;
+    amount->is = true;
+    if (scan_number(scan, &amount->number))
+        return true;
+    if (!*(word = scan_word(scan, &loc))) {
+        error_at(&scan->map->diags, (Where){ .at = loc }, "a number or a key of config.json should stand here");
+        return false;
+    }
+    *amount = value_of(scan, word);
+    return true;
+}
+
+static bool divide(Scan *scan, Loc loc, Amount *left, double right, bool is_rest)
+{
+    const bool whole = left->number == floor(left->number) && right == floor(right);
+    if (right == 0 || (whole && !is_rest && fmod(left->number, right) != 0)) {
+        error_at(&scan->map->diags, (Where){ .at = loc }, "config.json has %g / %g here", left->number, right);
+        return false;
+    }
+    left->number = is_rest ? fmod(left->number, right) : left->number / right;
+    return true;
+}
+
+/* a * b / c - d % e, from left to right; without an amount if one of them is not there. */
+static bool read_term(Scan *scan, Amount *amount)
+{
+    Amount right;
+    peek_sign(scan);
+    const int begin = scan->at;
+    if (!read_factor(scan, amount))
+        return false;
+    for (char sign; (sign = peek_sign(scan)) && strchr("*/%-", sign);) {
+        accept_sign(scan, sign);
+        if (!read_factor(scan, &right))
+            return false;
+        amount->is &= right.is;
+        if (!amount->is)
+            continue;
+        if (sign == '*' || sign == '-')
+            amount->number = sign == '*' ? amount->number * right.number : amount->number - right.number;
+        else if (!divide(scan, (Loc){ begin, scan->at }, amount, right.number, sign == '%'))
+            return false;
+    }
+    return true;
 }
 
 /* --- need, cycle ---------------------------------------------------------------------------- */
 
+static bool no_value(Scan *scan, int begin)
+{
+    error_at(&scan->map->diags, (Where){ .at = { begin, scan->at > begin ? scan->at : begin + 1 } },
+             "a value should stand here: a number, a key of config.json, a text in quotes, true, false, inf, or none");
+    return false;
+}
+
 /* One VALUE: JSON, with `none` for what is not there, and null; `inf` is as transformers writes it. */
-static bool read_value(Scan *scan, cJSON **value)
+bool read_value(Scan *scan, cJSON **value)
 {
     const char *text;
-    double number;
+    Amount amount;
+    peek_sign(scan);
+    const int begin = scan->at;
     if (is_keyword(scan, "none"))
         *value = cJSON_CreateNull();
     else if (is_keyword(scan, "inf"))
@@ -49,12 +106,14 @@ static bool read_value(Scan *scan, cJSON **value)
         *value = cJSON_CreateFalse();
     else if (scan_string(scan, &text))
         *value = cJSON_CreateString(text);
-    else if (scan_number(scan, &number))
-        *value = cJSON_CreateNumber(number);
+    else if (strchr("\n,:=[]", peek_sign(scan)))
+        return no_value(scan, begin);
     else {
-        error_at(&scan->map->diags, (Where){ .at = { scan->at, scan->at + 1 } },
-                 "a value should stand here: a number, a text in quotes, true, false, inf, or none");
-        return false;
+        if (!read_term(scan, &amount))
+            return false;
+        if (!amount.is)
+            return no_value(scan, begin);
+        *value = cJSON_CreateNumber(amount.number);
     }
     return true;
 }
@@ -132,7 +191,9 @@ bool read_condition(Scan *scan, bool *holds)
         return false;
     cJSON *values = cJSON_CreateArray();
     const bool good = read_values(scan, values) && expect_sign(scan, ':', "a condition");
-    *holds = good && is_one_of(find_key(scan->config, key), values);
+    *holds = good && is_one_of(find_key(scan, key), values);
+    if (*holds)
+        use_key(scan, key); /* another value is for other statements to read */
     cJSON_Delete(values);
     return good;
 }
@@ -147,7 +208,7 @@ bool read_need(Scan *scan, bool is_cycle)
         return false;
     if (is_list)
         key = arena_text(&scan->run->arena, "%.*s", (int)length - 1, key);
-    const cJSON *item = find_key(scan->config, key);
+    const cJSON *item = use_key(scan, key);
     cJSON *values = cJSON_CreateArray();
     peek_sign(scan);
     loc.begin = scan->at;
@@ -160,76 +221,6 @@ bool read_need(Scan *scan, bool is_cycle)
 }
 
 /* --- set ------------------------------------------------------------------------------------ */
-
-/* A number, or that there is none. */
-typedef struct {
-    bool is;
-    double number;
-} Amount;
-
-static Amount value_of(const Scan *scan, const char *word)
-{
-    const size_t length = strlen(word);
-    for (int i = 0; i < scan->map->defines.count; i++) {
-        const char *define = scan->map->defines.at[i];
-        double number;
-        if (strncmp(define, word, length) == 0 && define[length] == '=' &&
-            sscanf(define + length + 1, "%lf", &number) == 1)
-            return (Amount){ true, number };
-    }
-    const cJSON *item = find_key(scan->config, word);
-    return (Amount){ cJSON_IsNumber(item) || cJSON_IsBool(item),
-                     cJSON_IsNumber(item) ? item->valuedouble : cJSON_IsTrue(item) };
-}
-
-static bool read_factor(Scan *scan, Amount *amount)
-{
-    Loc loc = { 0 };
-    const char *word;
-    amount->is = true;
-    if (scan_number(scan, &amount->number))
-        return true;
-    if (!*(word = scan_word(scan, &loc))) {
-        error_at(&scan->map->diags, (Where){ .at = loc }, "a number or a key of config.json should stand here");
-        return false;
-    }
-    *amount = value_of(scan, word);
-    return true;
-}
-
-static bool divide(Scan *scan, Loc loc, Amount *left, double right, bool is_rest)
-{
-    const bool whole = left->number == floor(left->number) && right == floor(right);
-    if (right == 0 || (whole && !is_rest && fmod(left->number, right) != 0)) {
-        error_at(&scan->map->diags, (Where){ .at = loc }, "config.json has %g / %g here", left->number, right);
-        return false;
-    }
-    left->number = is_rest ? fmod(left->number, right) : left->number / right;
-    return true;
-}
-
-/* a * b / c - d % e, from left to right; without an amount if one of them is not there. */
-static bool read_term(Scan *scan, Amount *amount)
-{
-    Amount right;
-    peek_sign(scan);
-    const int begin = scan->at;
-    if (!read_factor(scan, amount))
-        return false;
-    for (char sign; (sign = peek_sign(scan)) && strchr("*/%-", sign);) {
-        accept_sign(scan, sign);
-        if (!read_factor(scan, &right))
-            return false;
-        amount->is &= right.is;
-        if (!amount->is)
-            continue;
-        if (sign == '*' || sign == '-')
-            amount->number = sign == '*' ? amount->number * right.number : amount->number - right.number;
-        else if (!divide(scan, (Loc){ begin, scan->at }, amount, right.number, sign == '%'))
-            return false;
-    }
-    return true;
-}
 
 /* As short as it can be and still this number. */
 static const char *number_text(Arena *arena, double number)
@@ -267,8 +258,11 @@ bool read_set(Scan *scan)
     peek_sign(scan);
     const int begin = scan->at;
     do {
+        const int seen = scan->map->keys.count;
         if (!read_term(scan, &other))
             return false;
+        if (amount.is && !(other.is && other.number == amount.number))
+            scan->map->keys.count = seen; /* its keys are not used: they say something else */
         amount = amount.is ? amount : other;
     } while (is_keyword(scan, "else"));
     if (!amount.is) {

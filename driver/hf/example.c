@@ -39,7 +39,7 @@ static int try_map(const Search *search, const char *path, FILE *out, const char
 {
     Run own = { .options = search->run->options, .diags.out = out };
     NameMap map = { 0 };
-    read_name_map(&own, &map, path, search->config);
+    read_name_map(&own, &map, path, search->config, search->config_path);
     *model = map.model ? arena_text(&search->run->arena, "%s", map.model) : NULL;
     arena_free(&own.arena);
     return own.diags.errors;

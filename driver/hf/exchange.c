@@ -19,13 +19,14 @@ static const char *map_path(Run *run)
                       dot ? (int)(dot - name) : (int)strlen(name), name);
 }
 
-static bool is_defined(const TextList *defines, const char *text)
+/* "layers=12", where the map has set these; else NULL. */
+static const char *find_define(const TextList *defines, const char *text)
 {
     const size_t length = strcspn(text, "=") + 1;
     for (int i = 0; i < defines->count; i++)
         if (strncmp(defines->at[i], text, length) == 0)
-            return true;
-    return false;
+            return defines->at[i];
+    return NULL;
 }
 
 /* The model's values: those of the configuration, then those of the command line. */
@@ -33,12 +34,14 @@ static bool add_defines(Run *run, Exchange *x)
 {
     const TextList *own = &run->options->define, *set = &x->map.defines;
     TextList *all = &x->defines;
+    bool good = true;
     all->at = NEW_ARRAY(&run->arena, const char *, own->count + set->count + 1);
     for (int i = 0; i < set->count; i++)
         all->at[all->count++] = set->at[i];
     for (int i = 0; i < own->count; i++) {
-        if (is_defined(set, own->at[i]))
-            return run_failed(run, "-D %s: config.json sets this value (%s): leave it out", own->at[i],
+        const char *said = find_define(set, own->at[i]);
+        if (said)
+            good = run_failed(run, "-D %s: config.json sets this value, %s (%s): leave it out", own->at[i], said,
                               x->map.source.path);
         all->at[all->count++] = own->at[i];
     }
@@ -46,7 +49,7 @@ static bool add_defines(Run *run, Exchange *x)
     *options = *run->options;
     options->define = *all;
     run->options = options;
-    return true;
+    return good;
 }
 
 static const char *config_path(Run *run, const Exchange *x)
@@ -74,7 +77,7 @@ static bool choose_model(Run *run, const Exchange *x)
 
 static bool read_map(Run *run, Exchange *x)
 {
-    if (read_name_map(run, &x->map, map_path(run), x->folder.config))
+    if (read_name_map(run, &x->map, map_path(run), x->folder.config, config_path(run, x)))
         return true;
     note_example(run, x->folder.config, config_path(run, x));
     return false;

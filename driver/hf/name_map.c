@@ -164,6 +164,12 @@ static bool read_line(Scan *scan, MapLine ***end)
         return read_condition(scan, &good) && (!good || read_line(scan, end)); /* else the line is left out */
     else if (is_keyword(scan, "set"))
         good = read_set(scan);
+    else if (is_keyword(scan, "harmless"))
+        good = read_harmless(scan);
+    else if (is_keyword(scan, "alias"))
+        good = read_alias(scan);
+    else if (is_keyword(scan, "default"))
+        good = read_default(scan);
     else if (is_keyword(scan, "prefix"))
         good = read_prefix(scan);
     else if (is_keyword(scan, "model"))
@@ -177,7 +183,7 @@ static bool read_line(Scan *scan, MapLine ***end)
     return good && expect_sign(scan, '\n', "a statement");
 }
 
-bool read_name_map(Run *run, NameMap *map, const char *path, const struct cJSON *config)
+bool read_name_map(Run *run, NameMap *map, const char *path, const struct cJSON *config, const char *config_path)
 {
     const char *why;
     const Source *source = read_text(run, path, &why);
@@ -187,11 +193,15 @@ bool read_name_map(Run *run, NameMap *map, const char *path, const struct cJSON 
     map->diags =
         (Diags){ .arena = &run->arena, .source = &map->source, .out = run->diags.out ? run->diags.out : stderr };
     MapLine **end = &map->lines;
-    for (Scan scan = { .run = run, .map = map, .config = config }; scan.at < map->source.length;) {
+    Scan scan = { .run = run, .map = map, .config = config };
+    while (scan.at < map->source.length) {
         read_line(&scan, &end); /* errors are counted: further lines are read */
         scan.at += (int)strcspn(map->source.text + scan.at, "\n");
         scan.at += scan.at < map->source.length;
     }
+    if (map->diags.errors == 0)
+        report_unread(&scan, config_path);
+    drop_key_rules(map);
     run->diags.errors += map->diags.errors;
     return map->diags.errors == 0;
 }

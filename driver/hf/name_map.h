@@ -60,6 +60,27 @@ typedef struct Aside {
     struct Aside *next;
 } Aside;
 
+/* An item of config.json that the map has read; is_whole: and all that is in it. */
+typedef struct {
+    const struct cJSON *item;
+    bool is_whole;
+} SeenItem;
+
+/* `default KEY = VALUE`, `alias KEY = OLDER` */
+typedef struct KeyRule {
+    const char *key, *older; /* NULL: a default */
+    struct cJSON *value;     /* of what is not there */
+    struct KeyRule *next;
+} KeyRule;
+
+/* What the map has said of the keys of config.json; used while it is read. */
+typedef struct {
+    SeenItem *seen;
+    int count, room;
+    KeyRule *rules;
+    bool is_complete; /* it has a `harmless` statement: other keys are refused */
+} KeyList;
+
 typedef struct {
     Source source;
     Diags diags;
@@ -68,10 +89,12 @@ typedef struct {
     MapLine *lines;
     Aside *asides;
     TextList defines; /* "layers=12", from the configuration */
+    KeyList keys;
 } NameMap;
 
-/* Reads a map, with the configuration that its `need` and `set` lines ask.  False after reporting. */
-bool read_name_map(Run *run, NameMap *map, const char *path, const struct cJSON *config);
+/* Reads a map, with the configuration that its statements ask, which is in the file config_path.  False after
+ * reporting, also keys of the configuration that the map does not know. */
+bool read_name_map(Run *run, NameMap *map, const char *path, const struct cJSON *config, const char *config_path);
 
 /* --- scan.c -------------------------------------------------------------------------------- */
 
@@ -92,12 +115,37 @@ bool scan_number(Scan *scan, double *number);
 bool scan_string(Scan *scan, const char **text);
 bool is_keyword(Scan *scan, const char *word); /* skips it */
 
+/* --- keys.c -------------------------------------------------------------------------------- */
+
+/* A key of config.json, "rope_parameters.rope_theta"; NULL after reporting that there is none. */
+const char *read_key(Scan *scan, const char *noun, Loc *loc);
+
+/* What config.json says under a key or under an older name of it, else the default of the map; NULL: nothing, or null.
+ */
+const struct cJSON *find_key(const Scan *scan, const char *key);
+
+/* The same; and the item counts as read. */
+const struct cJSON *use_key(Scan *scan, const char *key);
+
+bool read_harmless(Scan *scan); /* the rest of `harmless KEY, ...` */
+bool read_alias(Scan *scan);    /* the rest of `alias KEY = OLDER` */
+bool read_default(Scan *scan);  /* the rest of `default KEY = VALUE` */
+void drop_key_rules(NameMap *map);
+
+/* --- unread.c ------------------------------------------------------------------------------ */
+
+/* Reports each item of the configuration that the map has not read and that may matter: an error, or a warning where
+ * the map does not list all keys. */
+void report_unread(Scan *scan, const char *config_path);
+
 /* --- config.c ------------------------------------------------------------------------------ */
 
 /* The rest of `need KEY = VALUE, ...`, or `cycle`: false after reporting other values. */
 bool read_need(Scan *scan, bool is_cycle);
 /* The rest of `if KEY = VALUE, ...:`. */
 bool read_condition(Scan *scan, bool *holds);
+/* One VALUE, to be deleted by the caller.  False after reporting. */
+bool read_value(Scan *scan, struct cJSON **value);
 bool read_set(Scan *scan); /* the rest of `set NAME = EXPR else EXPR`: one more define */
 
 #endif

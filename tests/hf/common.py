@@ -15,9 +15,9 @@ TYPES = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")
          "I64": np.dtype("<i8")}
 
 
-def run(*words, status=0):
+def run(*words, status=0, **variables):
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600, cwd=ROOT,
-                          env={**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"})
+                          env={**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", **variables})
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 

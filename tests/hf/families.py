@@ -144,3 +144,23 @@ FAMILIES = [
            dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=7, num_attention_heads=3,
                 local_attention=8, pad_token_id=None), dict(seq=SEQ, masked=103), rate=0.02, masked=103),
 ]
+
+ENCODER = dict(vocab_size=VOCAB + 1, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192,
+               max_position_embeddings=VOCAB + 1 + SEQ, type_vocab_size=1, hidden_dropout_prob=0,
+               attention_probs_dropout_prob=0, pad_token_id=VOCAB)
+
+# Without a row of their own in docs/models.md.
+OTHERS = [
+    Family("RoBERTa", "RobertaConfig", "RobertaForMaskedLM", "examples/roberta.mdl", "", ENCODER, dict(masked=103), masked=103),
+    Family("CamemBERT", "CamembertConfig", "CamembertForMaskedLM", "examples/roberta.mdl", "", ENCODER, dict(masked=103), masked=103),
+    Family("T5 1.1", "T5Config", "T5ForConditionalGeneration", "examples/t5.mdl", "",
+           dict(vocab_size=60, d_model=24, d_kv=8, d_ff=40, num_layers=3, num_heads=3, dropout_rate=0.0,
+                relative_attention_num_buckets=8, relative_attention_max_distance=20, feed_forward_proj="gated-gelu",
+                tie_word_embeddings=False, initializer_factor=0.2), dict(source=30, seq=14)),
+    Family("DistilBERT", "DistilBertConfig", "DistilBertForSequenceClassification", "examples/distilbert.mdl", "",
+           dict(vocab_size=60, max_position_embeddings=18, dim=24, n_layers=3, n_heads=3, hidden_dim=96, dropout=0.0,
+                attention_dropout=0.0, seq_classif_dropout=0.0, num_labels=3, pad_token_id=None), {"class": 3}),
+    Family("ResNet", "ResNetConfig", "ResNetForImageClassification", "tests/models/resnet.mdl", "",
+           dict(embedding_size=4, hidden_sizes=[8, 16, 24, 32], depths=[3, 2, 2, 2], layer_type="bottleneck", num_labels=5),
+           {"row": 64, "class": 5}),
+]
