@@ -198,12 +198,30 @@ bool read_condition(Scan *scan, bool *holds)
     return good;
 }
 
+/* The rest of `need KEY <= EXPR`. */
+static bool read_limit(Scan *scan, const char *key)
+{
+    Amount limit;
+    if (!expect_sign(scan, '=', "'<'"))
+        return false;
+    peek_sign(scan);
+    const int begin = scan->at;
+    if (!read_term(scan, &limit))
+        return false;
+    const cJSON *item = use_key(scan, key);
+    if (cJSON_IsNumber(item) && limit.is && item->valuedouble <= limit.number)
+        return true;
+    return differs(scan, (Loc){ begin, scan->at }, key, item);
+}
+
 bool read_need(Scan *scan, bool is_cycle)
 {
     Loc loc;
     const char *key = read_key(scan, "a key of config.json", &loc);
     const size_t length = key ? strlen(key) : 0;
     const bool is_list = length && key[length - 1] == '.' && accept_sign(scan, '*');
+    if (key && !is_list && !is_cycle && accept_sign(scan, '<'))
+        return read_limit(scan, key);
     if (!key || !expect_sign(scan, '=', "a key of config.json"))
         return false;
     if (is_list)

@@ -84,6 +84,15 @@ static const char *key_of(const Walk *walk)
     return key;
 }
 
+/* What is not ASCII, as a question mark: keys of files of others go to a terminal. */
+static const char *plain_text(Arena *arena, const char *text)
+{
+    char *plain = arena_text(arena, "%s", text);
+    for (char *c = plain; *c; c++)
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
+    return plain;
+}
+
 static bool open_source(Walk *walk)
 {
     const char *why;
@@ -102,7 +111,7 @@ static void report_item(Walk *walk)
     const char *key = key_of(walk), *help = NULL;
     if (!map->keys.is_complete) {
         if (walk->count++ < MAX_ITEMS)
-            walk->names = arena_text(arena, "%s%s%s", walk->names, *walk->names ? ", " : "", key);
+            walk->names = arena_text(arena, "%s%s%s", walk->names, *walk->names ? ", " : "", plain_text(arena, key));
         return;
     }
     if (walk->count++ == 0)
@@ -111,8 +120,9 @@ static void report_item(Walk *walk)
                        "if transformers computes the same without it, remove it, or add to the map: harmless %s; else "
                        "write a model with a map of its own: --model and --map",
                        key);
-    if (open_source(walk))
-        error_at(&walk->diags, (Where){ .at = place_of(walk), .help = help },
+    if (open_source(walk)) /* of more messages than are shown, none needs a place */
+        error_at(&walk->diags,
+                 (Where){ .at = walk->diags.shown > MAX_MESSAGES ? (Loc){ 0, 1 } : place_of(walk), .help = help },
                  "'%s' may change what the model computes, and %s does not say how", key, map->source.path);
 }
 
@@ -199,6 +209,6 @@ void report_unread(Scan *scan, const char *config_path)
     if (walk->count && !scan->map->keys.is_complete)
         fprintf(stderr,
                 "mpc: warning: %s: %s does not read %s%s: they may change what the model computes; list those that do "
-                "not in the map (harmless KEY, ...): then all others are refused\n",
+                "not in the map (harmless KEY, ...), which then refuses all others\n",
                 config_path, scan->map->source.path, walk->names, walk->count > MAX_ITEMS ? ", ..." : "");
 }

@@ -173,10 +173,13 @@ def test_comes_back_bit_for_bit(family, dtype, tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_new_folder(family, dtype, tmp_path):
-    """Of a model that comes from no folder there is only a configuration: the map names all of its tensors."""
+    """Of a model that comes from no folder there is only a configuration: the map names all of its tensors.  What is
+    written is imported as it was."""
     model = make_model(family).to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "there")
     import_folder(tmp_path / "there", file_of(family, tmp_path), tmp_path / "w.safetensors", *options_of(family))
     there = load(family, tmp_path / "there")
     (tmp_path / "there/model.safetensors").unlink()
     assert_same_bits(there, export(family, tmp_path / "w.safetensors", tmp_path / "there", tmp_path / "new"))
+    import_folder(tmp_path / "new", file_of(family, tmp_path), tmp_path / "again.safetensors", *options_of(family))
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()

@@ -8,6 +8,7 @@ import pytest
 from common import MPC, ROOT, run
 from defaults import changed, leaves, read_table
 from families import FAMILIES, OTHERS
+from published import PUBLISHED
 
 ALL = [*FAMILIES, *OTHERS]
 TABLE = read_table()
@@ -31,10 +32,20 @@ def known(folder, family, config):
     return values if values and said.count("error:") == len(values) else said
 
 
+# Keys that only older versions wrote, and that some classes still read; and what no class of these does.
+OLDER = {"rope_theta": 500.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "partial_rotary_factor": 0.5, "rotary_pct": 0.5,
+         "rotary_emb_base": 500, "rope_local_base_freq": 500.0, "global_rope_theta": 500.0, "local_rope_theta": 500.0,
+         "sliding_window_pattern": 2, "global_attn_every_n_layers": 2, "position_embedding_type": "relative_key",
+         "scale_decoder_outputs": True, "original_max_position_embeddings": 16, "text_config": {"sliding_window": 2, "hidden_size": 3},
+         "quantization_config": {"quant_method": "fp8"}, "unheard_of": None}
+
+
 def left_over(family):
-    """Keys of all other families, with their values there."""
+    """Keys of all other families, with their values there, and older ones."""
     own = {path for path, _ in leaves(TABLE["families"][family.name]["config"])}
-    return {path: value for other in ALL for path, value in leaves(TABLE["families"][other.name]["config"]) if path not in own}
+    found = {path: value for other in ALL for path, value in leaves(TABLE["families"][other.name]["config"])}
+    found |= {(key,): value for key, value in OLDER.items()}
+    return {path: value for path, value in found.items() if path not in own}
 
 
 def refused_keys(folder, family, config, extra):
@@ -47,6 +58,12 @@ def refused_keys(folder, family, config, extra):
         said = known(folder, family, both)
         found |= set(re.findall(r"config\.json:\d+:\d+: error: '([\w.]+)' may change what the model computes", str(said)))
     return {path for path in paths if ".".join(path) in found}
+
+
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("examples/maps/*.map"), *ROOT.glob("tests/models/maps/*.map")]), ids=lambda path: path.stem)
+def test_every_map_lists_its_keys(path):
+    assert re.search(r"^harmless ", path.read_text(), re.M)
+    assert path in {map_of(family) for family in ALL}, "families.py has no family of this map"
 
 
 @pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
@@ -64,3 +81,43 @@ def test_map_knows_the_keys_of_its_family(family, tmp_path):
         if taken == "refused" or there != known(tmp_path, family, changed(entry["config"], path, taken)):
             wrong.append((key, taken, {name: value for name, value in there.items() if base.get(name) != value}))
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configurations_are_known(name, tmp_path):
+    family, config = PUBLISHED[name]
+    said = known(tmp_path, next(one for one in ALL if one.name == family), config)
+    assert isinstance(said, dict), said
+
+
+WRONG_BEFORE = [  # the family; keys with other values, and without (...); what is refused, or what the model's values become
+    ("Llama 2, 3", {"sliding_window": 8}, "error: config.json says sliding_window: 8"),
+    ("Gemma 3", {"layer_types": ..., "_sliding_window_pattern": ..., "sliding_window_pattern": 2}, "error: config.json says sliding_window_pattern: 2"),
+    ("GPT-2", {"scale_attn_weights": False}, "error: config.json says scale_attn_weights: false"),
+    ("GPT-2", {"scale_attn_by_inverse_layer_idx": True}, "error: config.json says scale_attn_by_inverse_layer_idx: true"),
+    ("GPT-2", {"reorder_and_upcast_attn": True}, "error: config.json says reorder_and_upcast_attn: true"),
+    ("gpt-oss", {"rope_parameters.truncate": ...}, "error: config.json says rope_parameters.truncate: nothing"),
+    ("gpt-oss", {"rope_parameters.mscale": 1.0, "rope_parameters.mscale_all_dim": 0.5}, "error: config.json says rope_parameters.mscale: 1"),
+    ("Mixtral", {"rope_parameters": ...}, {"theta": "1000000"}),
+    ("Llama 2, 3", {"rope_parameters": ...}, {"theta": "10000"}),
+    ("Mistral", {"sliding_window": ...}, {"window": "4096"}),
+    ("Mistral", {"sliding_window": None}, {"window": "0"}),
+    ("Llama, stretched", {"rope_parameters.rope_type": "default"}, "error: 'rope_parameters.factor' may change"),
+    ("Llama 3.1, 3.3", {"rope_parameters.rope_type": ...}, "error: config.json says rope_parameters.rope_type: nothing"),
+    ("Llama 2, 3", {"rope_scaling": {"rope_type": "linear", "factor": 2}}, "error: config.json has both 'rope_parameters' and 'rope_scaling'"),
+    ("Llama 2, 3", {"rope_parameters": ..., "rope_theta": 7, "rope_scaling": {"type": "linear", "factor": 2}}, {"theta": "7", "stretch": "2"}),
+    ("Llama 2, 3", {"text_config": {"sliding_window": 8}}, "error: 'text_config.sliding_window' may change"),
+    ("Llama 2, 3", {"quantization_config": {"quant_method": "fp8"}}, "error: 'quantization_config.quant_method' may change"),
+]
+
+
+@pytest.mark.parametrize("name, changes, expected", WRONG_BEFORE, ids=str)
+def test_what_was_imported_as_something_else(name, changes, expected, tmp_path):
+    config = TABLE["families"][name]["config"]
+    for key, value in changes.items():
+        config = changed(config, key.split("."), value, remove=value is ...)
+    said = known(tmp_path, next(one for one in ALL if one.name == name), config)
+    if isinstance(expected, str):
+        assert expected in said, said
+    else:
+        assert isinstance(said, dict) and expected.items() <= said.items(), said

@@ -245,6 +245,19 @@ MISTAKES = [  # what is changed in the map, to what; the place; the message
     ('need kind = "small"', 'need = "small"', "2:6", "a key of config.json should stand here"),
     ("set ff = width", "set = width", "6:5", "a const or dim of the model should stand here"),
     ("ignore top.*.mask", "ignore", "17:7", "a name should stand here"),
+    ("set ff = width", "set ff = width\nharmless", "7:9", "a key of config.json should stand here"),
+    ("set ff = width", "set ff = width\nharmless a b", "7:12", "the line should end here, after a statement"),
+    ("set ff = width", "set ff = width\nalias n", "7:8", "'=' should follow a key of config.json"),
+    ("set ff = width", "set ff = width\nalias n = 3", "7:11", "an older name of the key should stand here"),
+    ("set ff = width", "set ff = width\nalias n = width", "7:11", "config.json has both 'n' and 'width', which differ"),
+    ("set ff = width", "set ff = width\ndefault n =", "7:12", "a value should stand here"),
+    ("set ff = width", "set ff = width\nneed width = n * missing", "7:14", "a value should stand here"),
+    ("set ff = width", "set ff = width\nneed width <= 2 * n", "7:15", "config.json says width: 5"),
+    ("set ff = width", "set ff = width\nneed marks <= 2 * n", "7:15", 'config.json says marks: ["a"'),
+    ("set ff = width", "set ff = width\nneed width <= missing", "7:15", "config.json says width: 5"),
+    ("set ff = width", "set ff = width\nneed width < 5", "7:14", "'=' should follow '<'"),
+    ("set ff = width", "set ff = width\nneed width <= 2.5 * n\nneed width = 4", "8:14", "config.json says width: 5"),
+    ("set ff = width", "set ff = width\nneed width = 2 * n, none", "7:14", "config.json says width: 5"),
 ]
 
 
@@ -253,6 +266,57 @@ def test_mistakes_in_a_map(small, old, new, place, message):
     (small / "maps" / "small.map").write_text(MAP.replace(old, new, 1))
     said = fails(small)
     assert f"maps/small.map:{place}: error: {message}" in said, said
+
+
+KEYS = [  # text of config.json behind CONFIG's keys; the map's lines; the place that is refused, and its key; None: nothing is
+    ('"a": 1', "harmless b", (2, 1, "a")),
+    ('"a": 1, "b": 2', "harmless b", (2, 1, "a")),
+    ('"b": 2,\n "a": null', "harmless b", (3, 2, "a")),
+    ('"b": {"a": [1, {"a": "]}"}]},\n\t"a": 1', "harmless b", (3, 2, "a")),
+    ('"b": {"c": "\\\\\\"", "a": 1}', "harmless b.c", (2, 20, "b.a")),
+    ('"b": [1,-2.5e3, [true], Infinity ], "c": {"d" : {"e": { "a" :[]}}}', "harmless b", (2, 57, "c.d.e.a")),
+    ('"b": [1, Infinity], "c": {"d" : {"e": { "a" :[]}}}', "harmless b", (2, 41, "c.d.e.a")),
+    ('"c": Infinity, "a": {"__float__": "Infinity"}', "need c = inf\nharmless b", (2, 16, "a")),
+    ('"b": [4, 5, 6]', "set seq = b.0\nset batch = b.2\nharmless x", (2, 10, "b.1")),
+    ('"b": [4, 5, 6]', "set seq = b.0\nharmless b.1, b.2", None),
+    ('"b": {}', "harmless x", (2, 1, "b")),
+    ('"use_cache": 3, "b": {"id2label": {"7": "x"}}', "harmless x", None),
+    ('"use_cache": 3, "b": 8', "need use_cache = 3\nset seq = b\nharmless x", None),
+    ('"b": 8', "if b = 7: set seq = b\nharmless x", (2, 1, "b")),
+    ('"b": 7', "if b = 7: set seq = b\nharmless x", None),
+    ('"b": 8, "c": 8', "set seq = b else c\nharmless x", None),
+    ('"b": 8, "c": 9', "set seq = b else c\nharmless x", (2, 9, "c")),
+    ('"c": {"d": 8}', "alias b = c\nset seq = b.d\nharmless x", None),
+    ('"c": {"d": 8, "e": 1}', "alias b = c\nset seq = b.d\nharmless x", (2, 15, "c.e")),
+    ('"c": null, "b": {"d": 8}', "alias b = c\nset seq = b.d\nharmless x", None),
+    ('"c": {"f": 8}', "alias b = c\nalias b.d = b.e\nalias b.e = b.f\nset seq = b.d\nharmless x", None),
+    ('"b": null', "default b = 9\nset seq = b else 8\nharmless x", None),
+    ('"c": 4', "default b = 2 * c\nset seq = b else 1\nneed c = 4\nharmless x", None),
+    ('"e\\u0073c\\"": 1', "harmless x", (2, 1, 'esc"')),
+]
+
+
+@pytest.mark.parametrize("text, lines, expected", KEYS, ids=lambda value: re.sub(r"\W+", " ", str(value))[:40])
+def test_keys_that_the_map_does_not_read(small, text, lines, expected):
+    """`seq` is 8 in the model, and in these configurations where a map sets it."""
+    (small / "there" / "config.json").write_text(json.dumps(CONFIG)[:-1] + ",\n" + text + "}")
+    (small / "maps" / "small.map").write_text(MAP + lines + "\n")
+    if expected is None:
+        words = import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+        assert "set seq" not in lines or re.search("seq=[478]", " ".join(words))
+        return
+    line, column, key = expected
+    said = fails(small)
+    assert said.count("error:") == 1
+    assert f"there/config.json:{line}:{column}: error: '{key}' may change what the model computes, and maps/small.map does not say how" in said
+    assert f"add to the map: harmless {key};" in said
+
+
+def test_a_map_that_lists_no_keys_warns_of_those_it_does_not_read(small):
+    (small / "there" / "config.json").write_text(json.dumps(CONFIG | {"a": 1, "b": {"c": 1}, "use_cache": True, "e\u001b": 1}))
+    said = run(MPC, "import", small / "there", "--model", small / "small.mdl", "-o", small / "w.safetensors")
+    assert re.search(r"^mpc: warning: \S+/there/config.json: \S+/maps/small.map does not read a, b.c, e\?: they may change", said, re.M)
+    assert (small / "w.safetensors").exists()
 
 
 FOLDERS = [  # what is written into the folder; the message
