@@ -15,16 +15,23 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
 
 ALL = [*FAMILIES, *OTHERS]
-SAMPLE = ["GPT-2", "Llama, stretched", "Mistral", "Gemma 3 from 4B", "Mixtral", "gpt-oss"]
+SAMPLE = ["GPT-2", "Mistral", "Gemma 3 from 4B", "Mixtral"]
 CHOSEN = [family for family in ALL if os.environ.get("HF_KEYS") == "all" or family.name in SAMPLE]
 BATCH, TOLERANCE = 4, 2e-5
 QUICK = {"CC": f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1"}
 torch.set_num_threads(1)
 
 
+def own_logits(model):
+    """T5 1.1 has a table of logits of its own, which some versions of transformers tie all the same."""
+    if "T5" in type(model).__name__:
+        model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.lm_head.weight))
+
+
 def make_model(family):
     torch.manual_seed(7)
     model = getattr(transformers, family.model)(getattr(transformers, family.config)(**family.arguments))
+    own_logits(model)
     with torch.no_grad():  # large, so that everything is in the loss
         for parameter in model.parameters():
             parameter += (0.15 if parameter.dim() > 1 else 0.05) * torch.randn_like(parameter)
@@ -74,7 +81,7 @@ class Small:
 
     def write_tokens(self, seq):
         self.seq = seq
-        tokens = np.random.default_rng(3).integers(0, 256, BATCH * seq + 1)
+        tokens = np.random.default_rng(3).integers(0, 100, BATCH * seq + 1)  # none of them is a pad_token_id
         (self.folder / "tokens.u16").write_bytes(tokens.astype("<u2").tobytes())
         self.data = ["--eval-data", self.folder / "tokens.u16"]
         self.arrays = {"tokens": torch.tensor(tokens)}
@@ -103,6 +110,7 @@ class Small:
             made._experts_implementation = "eager"
             model = getattr(transformers, self.family.model)(made).double()
             model.train("Rwkv" in self.family.model)  # there, evaluation takes the size of states from hidden_size
+            own_logits(model)
             model.load_state_dict(self.weights)
             with torch.no_grad():
                 loss = self.loss_of(model)
