@@ -116,6 +116,11 @@ PUBLISHED = {
         head_dim=64, hidden_size=4096, model_type="mamba2", n_groups=8, norm_before_gate=True, num_heads=128, num_hidden_layers=64,
         rms_norm=True, state_size=128, tie_word_embeddings=False, time_step_limit=[0.0, {"__float__": "Infinity"}], time_step_rank=256,
         vocab_size=32768)),
+    "phi-2": ("Phi-1, 1.5, 2", dict(
+        attention_dropout=0.0, embd_pdrop=0.0, hidden_act="gelu_new", hidden_size=2560, initializer_range=0.02, intermediate_size=10240,
+        layer_norm_eps=1e-05, max_position_embeddings=2048, model_type="phi", num_attention_heads=32, num_hidden_layers=32,
+        num_key_value_heads=32, partial_rotary_factor=0.4, qk_layernorm=False, resid_pdrop=0.1, rope_scaling=None, rope_theta=10000.0,
+        tie_word_embeddings=False, use_cache=True, vocab_size=51200)),
     "rwkv-4-169m-pile": ("RWKV-4", dict(
         attention_hidden_size=768, context_length=1024, hidden_size=768, intermediate_size=3072, layer_norm_epsilon=1e-05,
         model_type="rwkv", num_hidden_layers=12, rescale_every=6, tie_word_embeddings=False, use_cache=True, vocab_size=50277)),
