@@ -6,7 +6,7 @@ import re
 
 import pytest
 from common import MPC, ROOT, run
-from defaults import changed, leaves, read_table
+from defaults import FILE, changed, leaves, read_table
 from families import FAMILIES, OTHERS
 from published import PUBLISHED
 
@@ -58,6 +58,13 @@ def refused_keys(folder, family, config, extra):
         said = known(folder, family, both)
         found |= set(re.findall(r"config\.json:\d+:\d+: error: '([\w.]+)' may change what the model computes", str(said)))
     return {path for path in paths if ".".join(path) in found}
+
+
+def test_the_table_of_defaults_is_that_of_its_version():
+    table = json.loads(FILE.read_text())
+    assert table["families"].keys() == {family.name for family in ALL}, "write it again: build/hf/bin/python tests/hf/defaults.py"
+    if TABLE["transformers"] == table["transformers"]:
+        assert TABLE == table, "write it again: build/hf/bin/python tests/hf/defaults.py"
 
 
 @pytest.mark.parametrize("path", sorted([*ROOT.glob("examples/maps/*.map"), *ROOT.glob("tests/models/maps/*.map")]), ids=lambda path: path.stem)
