@@ -4,6 +4,7 @@
  * between; finish_frame orders the parameters.
  */
 #include "lowering.h"
+#include "sequences.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

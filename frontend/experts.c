@@ -7,6 +7,7 @@
 #include "experts.h"
 #include "builtins.h"
 #include "compose.h"
+#include "sequences.h"
 
 #include <math.h>
 #include <string.h>
@@ -454,6 +455,6 @@ CALL(balance)
     Value *loss = EMIT(l, OP_mul, NO_ATTRS, sum_over(l, product, (Names){ 1, { experts } }),
                        emit_number(l, (double)along.size, F32));
     if (loss && l->variant == AS_CHECK)
-        push_value(l->arena, &l->balances, loss);
+        push_value(l->arena, &l->check->balances, loss);
     return tensor_operand(loss);
 }

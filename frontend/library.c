@@ -1,5 +1,6 @@
 /* library.c -- the built-in functions rope, cumsum, cummax, dropout, training and rename. */
 #include "builtins.h"
+#include "sequences.h"
 
 #include <math.h>
 #include <string.h>

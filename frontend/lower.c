@@ -1,5 +1,6 @@
 /* lower.c -- lowering: its steps, in order. */
 #include "lowering.h"
+#include "sequences.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -35,7 +35,7 @@ typedef enum {
     AS_TOTALS, /* the data-dependent divisors of AS_MODEL */
     AS_EVAL,
     AS_PREDICT,
-    AS_CHECK /* is the loss a sum over sequences?  With the batch dim split over an extra axis: sequences.c */
+    AS_CHECK /* is the loss a sum over sequences?  See sequences.h */
 } Variant;
 
 /* A function in lowering: the model, or the body of a `repeat`, inside another function. */
@@ -128,14 +128,6 @@ typedef struct Statistic {
     struct Statistic *next;
 } Statistic;
 
-/* In AS_CHECK, a result of an op that mixes sequences, or a statistic, which the loss must not read. */
-typedef struct Mixed {
-    const Value *value;
-    Loc at;
-    const char *help; /* NULL: none */
-    struct Mixed *next;
-} Mixed;
-
 /* An error that was reported: the blocks of a model are lowered once for each instance. */
 typedef struct Reported {
     Loc at;
@@ -227,24 +219,16 @@ struct Lower {
     Param *last_param;
     int64_t tensors; /* of all parameters: each copy of a repeat counts */
 
-    Map labelled;              /* a value -> Labelled: the last that was noted of it */
-    Statistic *statistics;     /* of AS_MODEL */
-    Counted *counted;          /* of AS_MODEL */
-    Mixed *mixed, *last_mixed; /* of AS_CHECK, in order */
-    Values summed;             /* of AS_CHECK: what updates read */
-    Values balances;           /* of AS_CHECK: results of balance() */
-    Name auxiliary;            /* of AS_CHECK: where the loss reads one of them; NULL: nowhere */
+    Map labelled;          /* a value -> Labelled: the last that was noted of it */
+    Statistic *statistics; /* of AS_MODEL */
+    Counted *counted;      /* of AS_MODEL */
     Repeated *repeated;
     Scanned *scanned;
     Map copy_dims; /* a dim that counts the copies of a repeat -> Loc, of the repeat, which is lowered several times */
     Values counts; /* AS_TOTALS: the results */
     Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
-    bool mixes;    /* AS_CHECK: the loss is not a sum over sequences */
-    bool mixes_in_update;        /* AS_CHECK: ... or what an update reads is none */
-    bool checks_evaluation;      /* AS_CHECK: that of evaluation, not of training */
     bool is_evaluated_otherwise; /* training(a, b) may make the two differ */
-    Loc mixes_at;
-    const char *mixes_help; /* NULL: none but another micro-batch */
+    struct SequenceCheck *check; /* of AS_CHECK, and after it */
     Reported *reported;
 };
 
@@ -418,27 +402,6 @@ void remove_dead_ops(Func *f, Map *read); /* adds remaining ops and their operan
 void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one of the frame's lists */
 Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
-
-/* --- sequences.c: is the loss a sum over sequences? ------------------------------------------------- */
-
-/* Reports it if the loss of training, or of evaluation, is none and a step has several micro-batches.  Notes in the
- * module where the loss of evaluation mixes the sequences of a batch, and where it reads the balance of experts. */
-void check_sum_over_sequences(Lower *l);
-Value *checked_statistic(Lower *l, Value *value); /* AS_CHECK: what an update reads in place of it */
-
-void note_complaint(Lower *l, Where where); /* AS_CHECK: in place of a message */
-
-/* AS_CHECK: zeros in place of what mixes sequences there; NULL if `value` is. */
-Value *mixed_in_place(Lower *l, const Value *value, Where where);
-
-/* AS_CHECK: in place of an op that has no type, since it mixes sequences; NULL after reporting. */
-Op *checked_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
-
-/* Of evaluation and sampling: what training alone does is left out. */
-static inline bool evaluates(const Lower *l)
-{
-    return l->variant == AS_EVAL || l->variant == AS_PREDICT || (l->variant == AS_CHECK && l->checks_evaluation);
-}
 
 /* --- shapes.c ------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* model.c -- the model: its inputs, its loss, and the functions of the module that are made from it. */
 #include "experts.h"
 #include "lowering.h"
+#include "sequences.h"
 
 #include <string.h>
 
@@ -250,7 +251,7 @@ Func *lower_model(Lower *l, Variant variant)
     f->role = function_of[variant].role;
     Value *loss = lower_statements(l);
     check_used(l, &scope);
-    if (l->diags->errors == 0 && !l->mixes) {
+    if (l->diags->errors == 0 && !(variant == AS_CHECK && l->check->mixes)) {
         take_results(l, f, loss);
         if (variant == AS_TOTALS || variant == AS_PREDICT)
             prune(l, &frame);

@@ -3,6 +3,7 @@
  * not know the place of a sequence in all data: both are 0 there.
  */
 #include "builtins.h"
+#include "sequences.h"
 
 #include <assert.h>
 

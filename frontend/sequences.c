@@ -1,4 +1,4 @@
-/* sequences.c -- is the loss a sum over sequences, so that micro-batches and parts of a batch can be computed alone?
+/* sequences.c -- is the loss a sum over sequences?
  *
  * Checked by types: with the batch split over a mesh axis, a sum over sequences is pending over that axis.  An op that
  * mixes sequences has no type there: its result is replaced by zeros of the same dims that are not split, and these
@@ -6,6 +6,8 @@
  *
  * The loss of training has to be such a sum if a step has several micro-batches.  That of evaluation may differ from
  * it, by training(a, b); if it is none, the trainer evaluates only whole batches. */
+#include "sequences.h"
+
 #include "compose.h"
 
 #include <stdlib.h>
@@ -16,18 +18,18 @@ static void note_mixed(Lower *l, const Value *value, Where where)
 {
     Mixed *mixed = NEW(l->arena, Mixed);
     *mixed = (Mixed){ .value = value, .at = where.at, .help = where.help };
-    *(l->last_mixed ? &l->last_mixed->next : &l->mixed) = mixed;
-    l->last_mixed = mixed;
+    *(l->check->last ? &l->check->last->next : &l->check->mixed) = mixed;
+    l->check->last = mixed;
 }
 
 /* The first one counts; and what is wrong with a type may come of what was replaced before. */
 void note_complaint(Lower *l, Where where)
 {
-    if (!l->mixes) {
-        l->mixes_at = l->mixed ? l->mixed->at : where.at;
-        l->mixes_help = l->mixed ? l->mixed->help : where.help;
+    if (!l->check->mixes) {
+        l->check->at = l->check->mixed ? l->check->mixed->at : where.at;
+        l->check->help = l->check->mixed ? l->check->mixed->help : where.help;
     }
-    l->mixes = true;
+    l->check->mixes = true;
 }
 
 static bool is_split(const Type *type)
@@ -66,7 +68,7 @@ Value *checked_statistic(Lower *l, Value *value)
         s = s->next;
     if (!s || !value->type.partial)
         return value;
-    push_value(l->arena, &l->summed, value);
+    push_value(l->arena, &l->check->summed, value);
     return mixed_in_place(l, value, (Where){ .at = l->b.loc });
 }
 
@@ -187,8 +189,8 @@ static Map find_read(Lower *l, const Func *first, bool for_updates)
     const Func **funcs = NEW_ARRAY(l->arena, const Func *, count + 1);
     for (const Func *f = first, **end = funcs; f; f = f->next)
         *end++ = f;
-    for (int i = 0; i < l->summed.count && for_updates; i++)
-        mark(&read, l->summed.at[i]);
+    for (int i = 0; i < l->check->summed.count && for_updates; i++)
+        mark(&read, l->check->summed.at[i]);
     for (int i = count - 1; i >= 0; i--)
         mark_func(funcs[i], map_get(&callers, funcs[i]->name), &read);
     return read;
@@ -196,7 +198,7 @@ static Map find_read(Lower *l, const Func *first, bool for_updates)
 
 static const Mixed *first_read(const Lower *l, const Map *read)
 {
-    const Mixed *mixed = l->mixed;
+    const Mixed *mixed = l->check->mixed;
     while (mixed && !map_get(read, mixed->value))
         mixed = mixed->next;
     return mixed;
@@ -206,25 +208,25 @@ static void look_at_read(Lower *l, Func *first)
 {
     Map read = { 0 };
     const Mixed *by_update = NULL;
-    if (!l->checks_evaluation) {
+    if (!l->check->of_evaluation) {
         read = find_read(l, first, true);
         by_update = first_read(l, &read);
     }
     read = find_read(l, first, false);
     const Mixed *by_loss = first_read(l, &read), *mixed = by_loss ? by_loss : by_update;
-    l->mixes_in_update = mixed && !by_loss;
-    if (mixed && !l->mixes) {
-        l->mixes = true;
-        l->mixes_at = mixed->at;
-        l->mixes_help = mixed->help;
+    l->check->mixes_in_update = mixed && !by_loss;
+    if (mixed && !l->check->mixes) {
+        l->check->mixes = true;
+        l->check->at = mixed->at;
+        l->check->help = mixed->help;
     }
-    for (int i = 0; i < l->balances.count && !l->auxiliary; i++)
-        if (map_get(&read, l->balances.at[i]))
-            l->auxiliary = where_text(l, l->balances.at[i]->def->loc);
+    for (int i = 0; i < l->check->balances.count && !l->check->auxiliary; i++)
+        if (map_get(&read, l->check->balances.at[i]))
+            l->check->auxiliary = where_text(l, l->check->balances.at[i]->def->loc);
 }
 
-/* Lowers the model with the batch split over an axis of its own; sets l->mixes, and where. */
-static void check_variant(Lower *l)
+/* Lowers the model with the batch split over an axis of its own. */
+static void check_variant(Lower *l, bool of_evaluation)
 {
     Module *m = l->m;
     int fresh = m->fresh;
@@ -238,19 +240,15 @@ static void check_variant(Lower *l)
     m->naxes = 1;
     m->axis[0] = m->batch;
     m->axis_size[0] = 1;
-    l->mixes = false;
-    l->mixes_at = l->model->name_loc;
-    l->mixes_help = NULL;
-    l->mixed = l->last_mixed = NULL;
-    l->summed = l->balances = (Values){ 0 };
-    l->auxiliary = NULL;
+    l->check = NEW(l->arena, SequenceCheck);
+    *l->check = (SequenceCheck){ .of_evaluation = of_evaluation, .at = l->model->name_loc };
     Func *last = m->funcs;
     while (last->next)
         last = last->next;
     Func *f = lower_model(l, AS_CHECK);
     look_at_read(l, last->next);
-    const Value *loss = !l->mixes && f->results.count ? f->results.at[0] : NULL;
-    l->mixes |= !loss || ((loss->type.partial != 1 || loss->type.by != BY_SUM) && !is_zero(loss, &(int){ 100 }));
+    const Value *loss = !l->check->mixes && f->results.count ? f->results.at[0] : NULL;
+    l->check->mixes |= !loss || ((loss->type.partial != 1 || loss->type.by != BY_SUM) && !is_zero(loss, &(int){ 100 }));
     while (last->next)
         remove_func(m, last->next);
     m->naxes = naxes;
@@ -268,13 +266,13 @@ static void refuse_micro_batches(Lower *l)
     const Module *m = l->m;
     const int64_t ranks = l->data_ranks, count = m->train.batch / m->train.microbatch,
                   each = m->train.microbatch / ranks;
-    const char *help = arena_text(l->arena, "%s%smicrobatch = %lld", l->mixes_help ? l->mixes_help : "",
-                                  l->mixes_help ? ", or " : "", (long long)(count * each));
-    complain(l, (Where){ .at = l->mixes_at, .help = help },
+    const char *help = arena_text(l->arena, "%s%smicrobatch = %lld", l->check->help ? l->check->help : "",
+                                  l->check->help ? ", or " : "", (long long)(count * each));
+    complain(l, (Where){ .at = l->check->at, .help = help },
              "%s is not a sum over sequences, so %lld micro-batches of %lld%s cannot be summed",
-             l->mixes_in_update     ? "what an update reads"
-             : l->checks_evaluation ? "the loss of evaluation"
-                                    : "the loss",
+             l->check->mixes_in_update ? "what an update reads"
+             : l->check->of_evaluation ? "the loss of evaluation"
+                                       : "the loss",
              (long long)count, (long long)each, ranks > 1 ? " on each rank of the batch" : "");
 }
 
@@ -282,16 +280,15 @@ void check_sum_over_sequences(Lower *l)
 {
     Module *m = l->m;
     const bool splits = m->batch && m->train.batch > m->train.microbatch;
+    if (!m->batch)
+        return;
     if (splits)
-        check_variant(l);
-    if (splits && l->mixes)
+        check_variant(l, false);
+    if (!splits || (l->is_evaluated_otherwise && !l->check->mixes))
+        check_variant(l, true);
+    if (splits && l->check->mixes)
         refuse_micro_batches(l);
-    l->checks_evaluation = m->batch && (!splits || (l->is_evaluated_otherwise && !l->mixes));
-    if (l->checks_evaluation)
-        check_variant(l);
-    if (l->checks_evaluation && l->mixes && splits)
-        refuse_micro_batches(l);
-    m->mixes = l->checks_evaluation && l->mixes && m->train.batch > 1 ? where_text(l, l->mixes_at) : NULL;
-    m->auxiliary = l->auxiliary;
-    l->checks_evaluation = l->mixes = false;
+    else if (l->check->mixes && m->train.batch > 1)
+        m->mixes = where_text(l, l->check->at);
+    m->auxiliary = l->check->auxiliary;
 }

@@ -12,6 +12,7 @@
  * for all copies of a repeat at once.
  */
 #include "compose.h"
+#include "sequences.h"
 
 #include <string.h>
 

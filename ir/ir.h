@@ -292,11 +292,10 @@ typedef struct {
 typedef struct Module {
     Arena arena;
     Name name;
-    Name source;    /* path of the .mdl */
-    Name batch;     /* the dim of the micro-batch; NULL if the model has none */
-    Name vocab;     /* NULL, or the dim of the loss's cross_entropy */
-    Name mixes;     /* NULL, or where the loss of evaluation mixes sequences of a batch: then it is no sum over them */
-    Name auxiliary; /* NULL, or where it takes the balance of experts */
+    Name source;           /* path of the .mdl */
+    Name batch;            /* the dim of the micro-batch; NULL if the model has none */
+    Name vocab;            /* NULL, or the dim of the loss's cross_entropy */
+    Name mixes, auxiliary; /* where the loss of evaluation mixes sequences, and takes the balance of experts; or NULL */
     int naxes;
     Name axis[MAX_AXES];
     int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */
@@ -329,9 +328,8 @@ typedef struct Module {
     unsigned keeps_before; /* traits: activations whose operand its products write, slopes that they multiply by */
     bool adds_residuals, fills_padding; /* products add them; products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
-    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept the layouts of a kernel's or
-                                                                    LIBRARY op's operands and results?  Else it sets
-                                                                    those it needs.  NULL: always */
+    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept these layouts of a kernel or
+                                                                    LIBRARY op?  Else it sets others.  NULL: always */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */
