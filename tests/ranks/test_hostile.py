@@ -2,7 +2,6 @@
 nobody waits longer for it than --timeout.  It speaks the protocol of protocol.py, which knows nothing of the runtime's code."""
 import os
 import re
-import resource
 import socket
 import struct
 import subprocess
@@ -165,14 +164,21 @@ def test_after_it_has_joined(pair, program, ranks):
         assert "\x1b" not in stderr and "\x9b" not in stderr
 
 
+def processor_of(process):
+    """(seconds that its first thread ran, that it waited for a processor)."""
+    with open(f"/proc/{process.pid}/task/{process.pid}/schedstat") as file:
+        return [int(word) / 1e9 for word in file.read().split()[:2]]
+
+
 def test_waiting_takes_no_processor(pair, program, ranks):
-    """For a rank that has fallen silent."""
-    one = False1(rank_0(ranks, pair), program).join()
-    one.leave()
-    begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert ranks.end()[0] == [1]
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < (time.monotonic() - begin) / 2
+    """For a rank that has fallen silent: of the time in which it could run, it sleeps most, however many others want to run."""
+    False1(rank_0(ranks, pair, timeout=60), program).join()
+    time.sleep(0.3)
+    begin, (ran, queued) = time.monotonic(), processor_of(ranks.processes[0])
+    time.sleep(1)
+    end, (ran_then, queued_then) = time.monotonic(), processor_of(ranks.processes[0])
+    ran, queued = ran_then - ran, queued_then - queued
+    assert ran < 0.2 * (end - begin - queued), (ran, queued)
 
 
 def echo(one, change):
@@ -286,6 +292,43 @@ def test_replay(pair, ranks, monkeypatch):
             assert not answer or struct.unpack("=i", answer[HELLO.size:][:4])[0] in (NO_SECRET, OTHER_RUN)
     status, _, stderr = ranks.end()
     assert status == [1] and "for rank 1 of 2: start it" in stderr and "does not know the secret" in stderr
+
+
+def test_replay_to_the_same_process(pair, ranks):
+    """What a rank has proved in one connection to rank 0 proves nothing in the next."""
+    port = rank_0(ranks, pair, MPC_SECRET=SECRET.decode())
+    with Listener() as between:
+        rank_1(ranks, pair, between.port, timeout=1, MPC_SECRET=SECRET.decode())
+        with between.accept() as one, connect(port) as first:
+            first.sendall(caller := receive(one, HELLO.size))
+            one.sendall(receive(first, HELLO.size))
+            proof = receive(one, 32)
+    with connect(port) as again:
+        again.sendall(caller)
+        receive(again, HELLO.size)
+        again.sendall(proof)
+        assert struct.unpack("=i", receive(again, 36)[:4]) == (NO_SECRET,)
+    assert ranks.end()[0] == [1, 1]
+
+
+def test_replay_of_rank_0(pair, ranks):
+    """And what rank 0 has proved to a rank proves nothing to it when it connects again."""
+    port = rank_0(ranks, pair, timeout=20, MPC_SECRET=SECRET.decode())
+    with Listener() as between:
+        rank_1(ranks, pair, between.port, MPC_SECRET=SECRET.decode())
+        with between.accept() as one, connect(port) as first:
+            first.sendall(receive(one, HELLO.size))
+            one.sendall(called := receive(first, HELLO.size))
+            first.sendall(receive(one, 32))
+            last = receive(first, 36)
+            assert struct.unpack("=i", last[:4]) == (WELCOME,)
+        with between.accept() as again:
+            receive(again, HELLO.size)
+            again.sendall(called)
+            receive(again, 32)
+            again.sendall(last)
+            assert "it does not know the secret of this run (MPC_SECRET)" in error_of(ranks.processes[1].communicate(timeout=60)[1])
+    assert ranks.processes[0].wait(60) == 1
 
 
 @pytest.mark.parametrize("run, secret, said", [("b", SECRET, "belongs to another run"), ("a", b"other", "does not know the secret")])
