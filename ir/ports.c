@@ -42,7 +42,8 @@ static Value **find_indexed(const ParamIndex *index, Port port)
     hash = (hash ^ (uint64_t)(uintptr_t)port.of) * 0x9E3779B97F4A7C15u;
     hash = (hash ^ (uint64_t)(uintptr_t)port.slot) * 0x9E3779B97F4A7C15u;
     uint64_t i = hash >> 32;
-    while (index->at[i & (uint64_t)(index->room - 1)] && !same_port(index->at[i & (uint64_t)(index->room - 1)]->port, port))
+    while (index->at[i & (uint64_t)(index->room - 1)] &&
+           !same_port(index->at[i & (uint64_t)(index->room - 1)]->port, port))
         i++;
     return &index->at[i & (uint64_t)(index->room - 1)];
 }

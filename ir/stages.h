@@ -14,7 +14,7 @@ bool is_one_stage(Stages on);
 Stages common_stages(Stages a, Stages b);      /* with none in common: axis -1 */
 Stages unless_all(const Module *m, Stages on); /* all stages: none has to be named */
 
-bool runs_in_stages(const Op *op);                      /* a loop along a dim that is split: the stages of a pipeline */
+bool runs_in_stages(const Op *op); /* a loop along a dim that is split: the stages of a pipeline */
 static inline int pipeline_axis(const Module *m) { return m->stage_axis; } /* -1: no loop runs in stages */
 void note_pipeline(Module *m, const Op *op); /* an op that may be a loop in stages has been made, or been split */
 int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on the rank that has most */

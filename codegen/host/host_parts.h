@@ -77,10 +77,10 @@ typedef struct {
     Texts attentions; /* CUDA only: the same of those that cuDNN may compute */
     int ncollectives, collective_room;
     CollectiveText *collective;
-    int pipeline; /* the axis of its stages; -1: none */
+    int pipeline;        /* the axis of its stages; -1: none */
     int64_t state_bytes; /* where the state ends in the arena */
-    Kinds *kinds; /* of ranks */
-    Map frames;   /* KindFrame -> the name of its RtKinds, once it is written */
+    Kinds *kinds;        /* of ranks */
+    Map frames;          /* KindFrame -> the name of its RtKinds, once it is written */
     Text frame_tables;
     Map halves;      /* functions that are halves of a micro-batch */
     Map identifiers; /* C identifier -> the first function with it */

@@ -32,9 +32,9 @@ typedef struct Scene {
     const struct Scene *around;
 } Scene;
 
-Scene scene_in(LivingPool *pool, const Scene *around);                 /* NULL: in none; no values yet */
+Scene scene_in(LivingPool *pool, const Scene *around);                /* NULL: in none; no values yet */
 Scene scene_of(LivingPool *pool, const Scene *around, const Func *f); /* forgets values after their last reader */
-void end_scene(Scene *scene);                                          /* its values may no longer be used */
+void end_scene(Scene *scene);                                         /* its values may no longer be used */
 
 Living *add_living(Scene *scene, const Value *value, Region region, int last);
 void remove_living(Scene *scene, Living *living); /* one whose `last` is the present op, or of a scene where all stay */
@@ -43,7 +43,6 @@ void next_op(Scene *scene); /* and forgets what the present one, or one before i
 
 /* One of the values whose extent meets the bytes from `at` to `end`, and that is `wanted`; NULL: none is. */
 const Living *find_living(const Scene *scene, int64_t at, int64_t end,
-                          bool (*wanted)(const void *data, const Scene *scene, const Living *living),
-                          const void *data);
+                          bool (*wanted)(const void *data, const Scene *scene, const Living *living), const void *data);
 
 #endif

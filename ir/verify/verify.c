@@ -55,8 +55,9 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
     if (!inferred)
         return false;
     if (runs_in_stages(op) && op->attrs.dims.dim[0].split.axis[0] != pipeline_axis(m))
-        return WRONG_OP("its iterations are split over another mesh axis than those of loops before it, which are over %s",
-                        m->axis[pipeline_axis(m)]);
+        return WRONG_OP(
+            "its iterations are split over another mesh axis than those of loops before it, which are over %s",
+            m->axis[pipeline_axis(m)]);
     if (op->results.count != expected)
         return WRONG_OP("%s has %d results, not %d", info(op)->name, expected, op->results.count);
     for (int i = 0; i < op->results.count; i++) {

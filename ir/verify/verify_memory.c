@@ -136,13 +136,13 @@ typedef struct {
 static bool is_harmed(const void *data, const Scene *scene, const Living *other)
 {
     const Write *w = data;
-    const bool dies = other->last == scene->now, is_own = other->value == w->written; /* arrives early, into its buffers */
+    const bool dies = other->last == scene->now,
+               is_own = other->value == w->written; /* arrives early, into its buffers */
     if (is_own || other->last < scene->now || (scene != w->scene && dies))
         return false;
     if (w->written && !(stages_written(w->c->m, w->written) & stages_written(w->c->m, other->value)))
         return false;
-    return regions_meet(w->region, &other->region) &&
-           !(dies && is_harmless(w->c, w->place, w->op, other, w->written));
+    return regions_meet(w->region, &other->region) && !(dies && is_harmless(w->c, w->place, w->op, other, w->written));
 }
 
 static bool may_write(const Check *c, const Place *place, const Scene *scene, const Op *op, const Value *written,
