@@ -53,9 +53,9 @@ def import_folder(folder, model, out, *options):
 
 def compile_as_said(words, out, *options):
     words[words.index("-o") + 1] = out
-    if any(str(option).startswith("train.schedule=") for option in options):  # instead of the warmup that mpc import proposes
-        words = [word for word in words if not word.startswith("train.schedule.")]
-        words = [word for i, word in enumerate(words) if word != "--set" or words[i + 1:i + 2] != ["-o"]]
+    if any(str(option).startswith("train.schedule=") for option in options) and "--set" in words:
+        at = words.index("--set")  # instead of the warmup that mpc import proposes
+        words = words[:at] + words[at + 2:]
     run(MPC, *words, "--cflags", "-O1", *options)
     return out / "trainer"
 
