@@ -78,10 +78,15 @@ static char *header_of(const RtProgram *program, const RtView *views, int count,
     return header;
 }
 
-/* Writes this rank's part of a tensor that begins at byte `begin` of the file; returns its checksum. */
-static uint64_t write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
+/* What the ranks have written of a tensor. */
+typedef struct {
+    uint64_t checksum, elements;
+} Written;
+
+/* Writes this rank's part of a tensor that begins at byte `begin` of the file. */
+static Written write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
 {
-    uint64_t sum = 0;
+    Written written = { 0 };
     char *window = rt_view_open(rt, view);
     RtRanges ranges = rt_ranges(view);
     for (RtRange range; rt_next_range(&ranges, &range);) {
@@ -89,23 +94,42 @@ static uint64_t write_view(RtOutput *output, const Rt *rt, const RtView *view, i
         for (int64_t first = 0; first < range.count; first += PART) {
             int64_t count = range.count - first < PART ? range.count - first : PART;
             rt_view_read(view, window, range.own + first, count, part);
-            sum += rt_checksum(part, 4, range.whole + first, count);
+            written.checksum += rt_checksum(part, 4, range.whole + first, count);
+            written.elements += (uint64_t)count;
             rt_output_write(output, part, 4 * count);
         }
     }
     rt_view_close(rt, view, window, false);
-    return sum;
+    return written;
 }
 
-static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin, uint64_t *sums)
+/* Checksums and numbers of the elements that this rank writes, of each tensor. */
+static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin, uint64_t *sums,
+                        uint64_t *elements)
 {
     char *part = rt_allocate(PART, 4);
-    for (int i = 0; i < count; begin += 4 * views[i].count, i++)
-        sums[i] = views[i].is_owner ? write_view(output, rt, &views[i], begin, part) : 0;
+    for (int i = 0; i < count; begin += 4 * views[i].count, i++) {
+        Written written = views[i].is_owner ? write_view(output, rt, &views[i], begin, part) : (Written){ 0 };
+        sums[i] = written.checksum;
+        elements[i] = written.elements;
+    }
     free(part);
 }
 
-/* Adds the checksums of all ranks. */
+/* Ends the trainer unless the ranks have written each tensor whole.  A file with holes would replace a good one, and
+ * its checksums are looked at only when it is loaded. */
+static void check_complete(RtOutput *output, const RtView *views, int count, const uint64_t *elements)
+{
+    for (int i = 0; i < count; i++)
+        if (elements[i] != (uint64_t)views[i].count) {
+            rt_output_discard(output);
+            rt_fail("--save %s: the ranks have written %llu elements of tensor '%s', which has %lld, so nothing was "
+                    "saved; this is a bug of the trainer: please report it with the model and its layout",
+                    output->path, (unsigned long long)elements[i], views[i].name, (long long)views[i].count);
+        }
+}
+
+/* Adds these numbers of all ranks. */
 static void add_up(Rt *rt, uint64_t *sums, int count)
 {
     uint64_t *all = rt_allocate((int64_t)rt->ranks * count, sizeof *all);
@@ -130,7 +154,7 @@ void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *
 {
     int count;
     RtView *views = rt_views(rt, &count);
-    uint64_t *sums = rt_allocate(count, sizeof *sums);
+    uint64_t *sums = rt_allocate(2 * count, sizeof *sums), *elements = sums + count;
     int64_t bytes;
     char *header = header_of(rt->program, views, count, place, sums, &bytes);
     RtOutput output;
@@ -140,8 +164,9 @@ void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *
     if (rt->rank > 0)
         output = rt_output_join(path, "--save");
     rt_comm_barrier(rt); /* a rank that fails to write removes the file; all have opened it by now */
-    write_views(&output, rt, views, count, bytes, sums);
-    add_up(rt, sums, count);
+    write_views(&output, rt, views, count, bytes, sums, elements);
+    add_up(rt, sums, 2 * count);
+    check_complete(&output, views, count, elements);
     free(header);
     if (rt->rank == 0) {
         header = header_of(rt->program, views, count, place, sums, &bytes);

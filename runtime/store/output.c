@@ -185,6 +185,8 @@ void rt_output_finish(RtOutput *output)
     output->buffer = NULL;
 }
 
+void rt_output_discard(RtOutput *output) { unlink(output->partial); }
+
 void rt_output_leave(RtOutput *output)
 {
     free(output->partial);

@@ -34,6 +34,9 @@ RtOutput rt_output_open(const char *path, const char *option);
 void rt_output_write(RtOutput *output, const void *data, int64_t bytes);
 void rt_output_commit(RtOutput *output);
 
+/* Removes the partial file, where the trainer is about to end for another reason. */
+void rt_output_discard(RtOutput *output);
+
 /* One file written by several ranks: one opens it; then the others join; all write, each at its own offsets (in bytes);
  * all finish their parts, so that they are on disk; then the first commits. */
 RtOutput rt_output_join(const char *path, const char *option);

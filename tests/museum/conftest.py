@@ -44,9 +44,10 @@ def compiled(tmp_path_factory):
             folder = tmp_path_factory.mktemp(name)
             model = (HERE / "models" / "trained.mdl").read_text()
             (folder / "model.mdl").write_text(model + "parallel {\n" + "\n".join(layout) + "\n}\n" if layout else model)
-            said = ["--set", f"train.microbatch={micro}", ranks.QUICK, "--cc", planting_compiler(folder, plant)]
+            said = ["--set", f"train.microbatch={micro}", "--cc", planting_compiler(folder, plant)]
+            said += ranks.TCP if layout else [ranks.QUICK]
             ranks.start([ranks.MPC, "compile", "model.mdl", "-o", "out", *said], folder)
-            made[name, plant] = ranks.Trainer(folder, ranks.ranks_of(layout))
+            made[name, plant] = ranks.Trainer(folder, ranks.ranks_of(layout), ranks.by_hand)
         return made[name, plant]
     return make
 
