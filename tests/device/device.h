@@ -30,6 +30,7 @@
  *   EMULATED_STOP=N           hangs after N pieces of work
  *   EMULATED_NCCL=N           version of NCCL
  *   EMULATED_BREAK=N          NCCL reports an error from the Nth query on
+ *   EMULATED_FIRST_PART=N     NCCL's sums begin with the part of the Nth rank of the group (0)
  *   EMULATED_MESSAGES=DIR     where messages between ranks lie (/dev/shm)
  */
 #ifndef MPC_TESTS_DEVICE_H

@@ -308,6 +308,9 @@ static void store(ncclDataType_t type, char *at, int64_t i, float value)
 /* Element i of `parts`, added up or the greatest, to element `at` of the result. */
 static void combine(const Call *c, int ranks, const char *const parts[], int64_t i, int64_t at)
 {
+    static int64_t first = -1; /* the part that sums begin with */
+    if (first < 0)
+        first = emulated_number("EMULATED_FIRST_PART", 0);
     if (c->type == ncclInt32) {
         int32_t sum = 0, next;
         for (int q = 0; q < ranks; q++) {
@@ -317,9 +320,9 @@ static void combine(const Call *c, int ranks, const char *const parts[], int64_t
         memcpy(c->to + 4 * at, &sum, 4);
         return;
     }
-    float sum = load(c->type, parts[0], i);
+    float sum = load(c->type, parts[first % ranks], i);
     for (int q = 1; q < ranks; q++) {
-        float next = load(c->type, parts[q], i);
+        float next = load(c->type, parts[(first + q) % ranks], i);
         sum = c->op == ncclSum ? sum + next : next > sum ? next : sum;
     }
     store(c->type, c->to, at, sum);

@@ -25,6 +25,7 @@ LAYOUTS = {  # lines of parallel { }, sequences a micro-batch
     "dp2": (("mesh dp = 2", "shard batch over dp", "zero 2 over dp"), 2),
     "dp2-zero3": (("mesh dp = 2", "shard batch over dp", "zero 3 over dp"), 4),
     "tp2-seq": (("mesh tp = 2", HEADS + " else seq"), 4),
+    "tp4": (("mesh tp = 4", HEADS), 8),
     "dp-tp": (("mesh dp = 2, tp = 2", "shard batch over dp", HEADS), 4),
     "tp-dp": (("mesh tp = 2, dp = 2", "shard batch over dp", HEADS), 4),
 }
