@@ -299,7 +299,7 @@ def test_missing_wait_is_noticed(two, data, tmp_path):
 
 @emulated
 def test_same_bits_again(compiled, data, tmp_path):
-    """In any order of the streams.  Sums over ranks in another order, as if NCCL took what comes first, have other bits."""
+    """Another order of streams does not change them.  Another order of NCCL's sums does: the test detects one that varies."""
     trainer, saved = compile_layout(compiled, "gpt2", "tp=4", 0, 8), []
     for number, environment in enumerate(({}, {"EMULATED_SEED": "1"}, {"EMULATED_FIRST_PART": "1"})):
         run(trainer, "tp=4", data, tmp_path, "--save", f"saved{number}", steps=2, environment=environment.items())

@@ -1,20 +1,20 @@
-"""A checkpoint of several ranks has each element of each tensor, and the optimizer's state belongs to its parameter.
+"""A checkpoint of several ranks contains every element of every tensor, and each parameter gets its own optimizer state.
 
-https://github.com/NVIDIA/Megatron-LM/issues/4378: a plan of who writes what was kept from the first checkpoint of a run.  Where
-another shard was added later, nobody wrote it; the job ended normally, and the next one could not load the file.
-https://github.com/NVIDIA/Megatron-LM/pull/5077: with more than one bucket of gradients, offsets into the optimizer's state counted
-padding that the state did not have.  Every parameter behind the first bucket got the state of others, and zeros where
-the state ended.
-https://github.com/areal-project/AReaL/pull/1468: a load that was asked for the optimizer's moments left them at zero.
+https://github.com/NVIDIA/Megatron-LM/issues/4378: the plan of which rank writes what was computed for the first checkpoint of a run
+and reused.  A shard that appeared later was not written; the job ended normally, and the next job could not load the file.
+https://github.com/NVIDIA/Megatron-LM/pull/5077: with more than one bucket of gradients, offsets into the optimizer's state included
+padding that the state does not have.  Parameters after the first bucket were saved with the state of other parameters, and with
+zeros where the state ended.
+https://github.com/areal-project/AReaL/pull/1468: loading a checkpoint silently dropped the optimizer's moments.
 
-Planted into the runtime:
+Injected into the runtime:
 
-* A rank leaves its shard of a tensor out.  The number of elements that all ranks have written is not that of the tensor: an error
-  of `--save`, which leaves the file there before as it is.
-* A rank counts its shard, and it does not reach the file; or it is written where another rank's is.  The file has another
-  checksum than what was written: an error of `--load`.
-* The load reads the state of another shard, or no state.  The file that is saved again has other bytes.  Only a test sees this: a
-  trainer that has loaded something wrong, and nothing else, has no second opinion about what it should have loaded.
+* A rank does not write its shard of a tensor.  `--save` fails, because the ranks together have written fewer elements than the
+  tensor has; the previous file is unchanged.
+* A rank counts its shard as written, but it does not reach the file, or it overwrites the shard of another rank.  `--load` fails,
+  because the checksum of what was written is not that of the file.
+* Loading reads the optimizer state of another shard, or none.  A file that is loaded and saved again has different bytes.  A run does
+  not detect this by itself: the trainer has nothing to compare the state with.
 """
 import pytest
 from conftest import STEPS, is_same, ranks
@@ -30,7 +30,7 @@ NO_STATE = "checkpoint.c", r"s/weights_only && views\[i\]\.is_state/views[i].is_
 
 @pytest.fixture
 def refused(text, tmp_path):
-    """refused(trainer, option, ...): the error with which it ends."""
+    """refused(trainer, option, ...): its error."""
     def run(trainer, *options):
         return ranks.error_of(ranks.start(trainer.command(*options), tmp_path, status=1).stderr)
     return run
@@ -38,7 +38,7 @@ def refused(text, tmp_path):
 
 @pytest.fixture
 def again(train, tmp_path):
-    """again(trainer): the bytes of a checkpoint that it makes of the one that is there."""
+    """again(trainer): the bytes of the checkpoint that it writes after loading `saved`."""
     def run(trainer):
         train(trainer, 0, "--load", "saved", "--save", "again")
         return (tmp_path / "again").read_bytes()
@@ -46,7 +46,7 @@ def again(train, tmp_path):
 
 
 def test_right(compiled, train, again, tmp_path):
-    """Shards of zero 3 over dp are read as those of tp and seq, and written as they were."""
+    """Saved by ZeRO 3 over dp, loaded and saved by tensor and sequence parallelism: the same bytes."""
     train(compiled("dp2-zero3"), BEFORE, "--save", "saved")
     assert again(compiled("tp2-seq")) == (tmp_path / "saved").read_bytes()
 
@@ -67,7 +67,7 @@ def test_planted_shard_in_the_file(compiled, refused, train, tmp_path, plant):
 
 @pytest.mark.parametrize("plant", [STATE_OF_ANOTHER, NO_STATE], ids=["of-another", "none"])
 def test_planted_state(compiled, train, again, alone, tmp_path, plant):
-    """The loss of the next step is right: it takes a step until the state matters."""
+    """The first step after loading has the right loss: the state affects the following steps."""
     wrong = compiled("dp2-zero3", plant)
     train(compiled("one"), BEFORE, "--save", "saved")
     assert again(wrong) != (tmp_path / "saved").read_bytes()

@@ -1,12 +1,13 @@
-"""A run that is repeated has the same bits, in whatever order messages arrive.
+"""Two runs give the same bits, in whatever order messages arrive.
 
-https://github.com/vllm-project/vllm/issues/51290: a mode that promises the same bits had others in each run under tensor
-parallelism.  A fused all-reduce and norm, chosen on some GPUs only, added up what the ranks sent in an order that varied from
-run to run.  Two terms have the same sum in both orders, so it takes more than two ranks.
+https://github.com/vllm-project/vllm/issues/51290: a mode that guarantees identical bits gave different ones in each run under
+tensor parallelism.  On some GPUs it used a fused kernel for all-reduce and norm, which summed the ranks' terms in an order that
+varied from run to run.
 
-Here sums over ranks are in the order of ranks.  Planted: a sum begins with a rank that the clock chooses, as if that had been the
-first to arrive.  No check of types or of meaning can notice it, since neither rounds, nor does a comparison with one process,
-which has to allow for rounding: what notices it is a second run.  For GPUs, tests/device/test_ranks.py does the same.
+mpc sums in the order of ranks.  Injected: the sum starts with a rank chosen by the clock, as if that rank's message had arrived
+first.  Four ranks are needed: a sum of two terms does not depend on their order.  The verifier and the interpreter do not
+detect the bug, because they do not round, and the comparison with one process tolerates rounding; a second run does.
+tests/device/test_ranks.py has the same test for GPUs.
 """
 from conftest import STEPS, is_same
 
@@ -16,7 +17,7 @@ s/load\(c->type, from\[q\]\.data/load(c->type, from[(start + q) % n].data/"""
 
 
 def run(train, trainer, folder):
-    """Its log, and the bytes of weights and optimizer after it."""
+    """Its log, and the bytes of its checkpoint."""
     return train(trainer, STEPS, "--save", "saved"), (folder / "saved").read_bytes()
 
 
