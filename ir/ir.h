@@ -13,17 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum {
-    MAX_RANK = 8,
-    MAX_AXES = 8,
-    MAX_SPLIT = 4,
-    MAX_NAMES = 8,
-    MAX_STAGE_RANKS = 64, /* of a pipeline: sets of them have a bit for each */
-    MAX_STAGES = 256,     /* of all its ranks: each has as many as chunks */
-    MAX_CHUNKS = 16,
-    MAX_REPEATS = 8,
-    MAX_ZIGZAG = 64
-};
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 8, MAX_ZIGZAG = 64 };
+
+/* Of a pipeline: ranks, of which sets have a bit for each; stages, of which a rank has as many as there are chunks. */
+enum { MAX_STAGE_RANKS = 64, MAX_STAGES = 256 };
 
 /* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
 enum { MAX_KERNEL_VALUES = 480 };

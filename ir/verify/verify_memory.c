@@ -9,6 +9,7 @@
  * A kernel may overwrite an operand whose last use it is, element by element: see may_write_over.
  */
 #include "flight.h"
+#include "last_readers.h"
 #include "map.h"
 #include "scene.h"
 #include "stages.h"
@@ -17,15 +18,13 @@
 
 #include <string.h>
 
-/* A live value, and the last op of its function that reads it. */
 typedef struct {
     Module *m;
     const Func *program;
     int64_t bytes; /* of the arena */
-    Map last;      /* value -> number of its last reader + 1 */
-    Map seen;      /* function -> itself: its last readers are known */
-    Map placed;    /* value -> itself: it has a place */
-    Map scratch;   /* see scratch_bytes() */
+    LastReaders readers;
+    Map placed;  /* value -> itself: it has a place */
+    Map scratch; /* see scratch_bytes() */
     LivingPool living;
 } Check;
 
@@ -52,38 +51,6 @@ static Region written_at(const Check *c, const Place *place, const Value *value)
 {
     return region_of(c->m, value, address_of(place, value), true);
 }
-
-/* --- Lifetimes ---------------------------------------------------------------------------------------- */
-
-static void note_reader(Check *c, const Value *value, int number)
-{
-    if ((intptr_t)map_get(&c->last, value) <= number)
-        map_put(&c->last, value, (void *)(intptr_t)(number + 1));
-}
-
-/* Operand and result of a started collective live until its wait. */
-static void find_last_readers(Check *c, const Func *f)
-{
-    int number = 0;
-    if (map_get(&c->seen, f))
-        return;
-    map_put(&c->seen, f, (void *)f);
-    for (const Op *op = f->first; op; op = op->next, number++)
-        for (int i = 0; i < op->args.count; i++) {
-            note_reader(c, arg(op, i), number);
-            const Op *start = arg(op, i)->type.in_flight ? arg(op, i)->def : NULL;
-            if (start)
-                note_reader(c, arg(start, 0), number);
-        }
-    for (int i = 0; i < f->results.count; i++) {
-        const Op *start = f->results.at[i]->type.in_flight ? f->results.at[i]->def : NULL;
-        note_reader(c, f->results.at[i], number);
-        if (start)
-            note_reader(c, arg(start, 0), number);
-    }
-}
-
-static int last_reader(const Check *c, const Value *value) { return (int)(intptr_t)map_get(&c->last, value) - 1; }
 
 /* --- What may be overwritten --------------------------------------------------------------------------- */
 
@@ -280,7 +247,7 @@ static void add_other_iterations(Check *c, Scene *scene, const Iterations *t, in
             add_living(scene, value, region_at(c, t->place, value), 1);
     }
     for (int i = (int)t->op->attrs.carried; i < t->op->results.count; i++)
-        if (last_reader(c, t->op->results.at[i]) >= 0)
+        if (last_reader(&c->readers, t->op->results.at[i]) >= 0)
             add_living(scene, t->op->results.at[i], slices(c, t, t->op->results.at[i], iteration, false), 1);
 }
 
@@ -445,7 +412,7 @@ static bool check_any(Check *c, const Place *place, Scene *scene, const Op *op)
         callee && callee->role != KERNEL ? check_call(c, place, scene, op, callee) : check_op(c, place, scene, op);
     for (int i = 0; good && i < op->results.count; i++) {
         const Value *value = op->results.at[i];
-        add_living(scene, value, region_at(c, place, value), last_reader(c, value));
+        add_living(scene, value, region_at(c, place, value), last_reader(&c->readers, value));
     }
     return good;
 }
@@ -469,9 +436,10 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
     const Func *f = place->f;
     Scene scene = scene_of(&c->living, around, f);
     bool good = has_places(c, f, f->first, &f->params);
-    find_last_readers(c, f);
+    find_last_readers(&c->readers, f);
     for (int i = 0; good && i < f->params.count; i++)
-        add_living(&scene, f->params.at[i], region_at(c, place, f->params.at[i]), last_reader(c, f->params.at[i]));
+        add_living(&scene, f->params.at[i], region_at(c, place, f->params.at[i]),
+                   last_reader(&c->readers, f->params.at[i]));
     for (const Op *op = f->first; good && op; op = op->next, next_op(&scene)) {
         const bool is_staged_loop = op->attrs.stages && op->attrs.dims.count;
         if (!op->attrs.early) /* else with its loop */
@@ -531,7 +499,7 @@ bool verify_memory(Module *m)
         if (!f || !f->first || !f->params.count || !f->params.at[0]->storage)
             continue;
         Check c = { .m = m, .program = f, .bytes = f->frame };
-        c.last.arena = c.seen.arena = c.placed.arena = c.scratch.arena = c.living.arena = &m->arena;
+        c.readers.last.arena = c.readers.seen.arena = c.placed.arena = c.scratch.arena = c.living.arena = &m->arena;
         const Place place = { f, 0, NULL };
         const bool are_apart = params_are_apart(&c, &place); /* before there are others on the stack */
         Scene outside = scene_in(&c.living, NULL);
