@@ -1,6 +1,7 @@
 /* blocks.c -- the statements of blocks: assignments, and parameters. */
 #include "idioms.h"
 #include "lowering.h"
+#include "sizes.h"
 
 #include <string.h>
 
@@ -266,14 +267,9 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
     return true;
 }
 
-/* Trainers and checkpoints list all tensors by name. */
-enum { MAX_TENSORS = 1 << 24 };
-
-static void check_tensors(Lower *l, const Param *param, int rank, Loc at)
+static void check_tensors(Lower *l, const Param *param, Loc at)
 {
-    int64_t copies = 1;
-    for (int i = 0; i < param->type.rank - rank; i++)
-        copies *= param->type.dim[i].size;
+    const int64_t copies = tensor_count(param);
     if (l->tensors <= MAX_TENSORS && l->tensors + copies > MAX_TENSORS)
         complain(l, (Where){ .at = at, .help = "fewer copies, or a parameter with one more dim" },
                  "a model has at most %d tensors; with the copies of this parameter there are %lld", MAX_TENSORS,
@@ -282,7 +278,7 @@ static void check_tensors(Lower *l, const Param *param, int rank, Loc at)
 }
 
 /* Adds the tensor with all its copies to the module. */
-static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full, int rank)
+static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full)
 {
     const Body *model = l->frame;
     Param *param = NEW(l->arena, Param);
@@ -296,7 +292,7 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
     param->path = join_path(l, l->stars, name->name);
     param->type = model->params.at[model->params.count - 1]->type;
     if (!too_large(l, &param->type, name->loc)) /* with all copies */
-        check_tensors(l, param, rank, name->loc);
+        check_tensors(l, param, name->loc);
     param->where = where_text(l, name->loc);
     *(l->last_param ? &l->last_param->next : &l->m->params) = param;
     l->last_param = param;
@@ -349,7 +345,7 @@ void lower_param(Lower *l, const Ast *ast)
         if (ast->is_state)
             declare_state(l, symbol);
         if (l->variant == AS_MODEL)
-            add_trainable(l, name, &described, full, type.rank);
+            add_trainable(l, name, &described, full);
     }
 }
 

@@ -5,6 +5,7 @@
  */
 #include "lowering.h"
 #include "sequences.h"
+#include "sizes.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -79,9 +80,9 @@ bool too_large(Lower *l, const Type *type, Loc at)
     double count = 1;
     for (int i = 0; i < type->rank; i++)
         count *= (double)type->dim[i].padded;
-    if (count > 0x1p48)
+    if (count > (double)MAX_ELEMENTS)
         complain(l, (Where){ .at = at }, "%s has %.3g elements, which no machine can hold", dims_text(l, type), count);
-    return count > 0x1p48;
+    return count > (double)MAX_ELEMENTS;
 }
 
 /* Residuals and operands of an iteration get one more dim for each enclosing repeat. */

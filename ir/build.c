@@ -1,6 +1,7 @@
 /* build.c -- creates and removes functions, values and ops. */
 #include "ir.h"
 #include "map.h"
+#include "stages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,7 @@ Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args
         push_value(&m->arena, &op->results, value);
     }
     insert_op(b->func, op, b->before);
+    note_pipeline(m, op);
     return op;
 }
 

@@ -2,17 +2,9 @@
 #include "totals.h"
 
 #include "filled.h"
+#include "sizes.h"
 
 #include <string.h>
-
-static int64_t count_copies(const Param *param)
-{
-    int64_t copies = 1;
-    int at = 0;
-    for (const char *star = strchr(param->path, '*'); star; star = strchr(star + 1, '*'))
-        copies *= param->type.dim[at++].size;
-    return copies;
-}
 
 /* --- Work ---------------------------------------------------------------------------------- */
 
@@ -69,7 +61,7 @@ Totals program_totals(Module *m)
     Totals totals = { 0 };
     for (const Param *param = m->params; param; param = param->next) {
         totals.parameters += element_count(&param->type);
-        totals.tensors += count_copies(param);
+        totals.tensors += tensor_count(param);
     }
     find_shape(m, &totals);
     const Func *forward = forward_of(m);

@@ -44,20 +44,29 @@ static bool verify_pointer(Module *m, const Func *f, Loc loc, const Value *value
            WRONG(loc, "%%%s is at pointer p%d, and @%s has %d pointers", value->name, storage->pointer, f->name, count);
 }
 
+/* All loops in stages are split over one axis, and a set of its ranks is a number. */
+static bool verify_stages(Module *m, const Op *op)
+{
+    const int axis = op->attrs.dims.dim[0].split.axis[0];
+    if (axis != pipeline_axis(m))
+        return WRONG_OP("its iterations are split over %s, those of other loops over another mesh axis", m->axis[axis]);
+    return m->axis_size[axis] <= MAX_STAGE_RANKS ||
+           WRONG_OP("its iterations are split over the %lld ranks of %s, and a pipeline has at most %d",
+                    (long long)m->axis_size[axis], m->axis[axis], MAX_STAGE_RANKS);
+}
+
 /* `defined`: the values defined before it. */
 static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined)
 {
     for (int i = 0; i < op->args.count; i++)
         if (!map_get(defined, arg(op, i)))
             return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
+    if (runs_in_stages(op) && !verify_stages(m, op))
+        return false;
     const Type *inferred = infer_results(m, op);
     const int expected = result_count(m, op);
     if (!inferred)
         return false;
-    if (runs_in_stages(op) && op->attrs.dims.dim[0].split.axis[0] != pipeline_axis(m))
-        return WRONG_OP(
-            "its iterations are split over another mesh axis than those of loops before it, which are over %s",
-            m->axis[pipeline_axis(m)]);
     if (op->results.count != expected)
         return WRONG_OP("%s has %d results, not %d", info(op)->name, expected, op->results.count);
     for (int i = 0; i < op->results.count; i++) {

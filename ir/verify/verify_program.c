@@ -5,6 +5,7 @@
 #include "ir.h"
 #include "map.h"
 #include "optimize.h"
+#include "sizes.h"
 
 #include <float.h>
 #include <math.h>
@@ -136,6 +137,13 @@ static bool verify_params(Module *m)
     Arena scratch = { 0 };
     Map names = { .arena = &scratch };
     bool good = true;
+    int64_t count = 0;
+    for (const Param *param = m->params; good && param; param = param->next) {
+        count = checked_sum(count, tensor_count(param));
+        good =
+            count <= MAX_TENSORS || WRONG(m, param->loc, "with the copies of %%%s the module has more than %d tensors",
+                                          param->name, MAX_TENSORS);
+    }
     for (const Param *param = m->params; good && param; param = param->next)
         good = verify_names(m, &names, param, param->path, 0);
     arena_free(&scratch);

@@ -10,8 +10,10 @@
  * and memory is planned again.  Most programs need no copies and are planned once.
  */
 #include "flight.h"
+#include "infer.h"
 #include "manager/pass.h"
 #include "memory.h"
+#include "sizes.h"
 #include "storage.h"
 
 enum { MOST_PLANS = 12 };
@@ -303,10 +305,29 @@ static void forget_plan(Module *m)
     }
 }
 
+/* Addresses are sums of sizes. */
+static bool check_sizes(Module *m)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++) {
+                const Type *type = &op->results.at[i]->type;
+                if (checked_bytes(m, type) <= MAX_BYTES)
+                    continue;
+                error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op), .help = "make a dim smaller" },
+                         "%%%s : %s takes more than %lld bytes on a rank, which no machine can hold",
+                         op->results.at[i]->name, type_text(m, type), (long long)MAX_BYTES);
+                return false;
+            }
+    return true;
+}
+
 void pass_memory(Module *m);
 void pass_memory(Module *m)
 {
     Map apart = { .arena = &m->arena };
+    if (!check_sizes(m))
+        return;
     plan_memory(m, &apart);
     for (int plans = 1; plans < MOST_PLANS && copy_where_wanted(m, &apart); plans++) {
         forget_plan(m);
