@@ -172,12 +172,13 @@ def processor_of(process):
 
 def test_waiting_takes_no_processor(pair, program, ranks):
     """For a rank that has fallen silent: of the time in which it could run, it sleeps most, however many others want to run."""
-    False1(rank_0(ranks, pair, timeout=60), program).join()
+    one = False1(rank_0(ranks, pair, timeout=60), program).join()
     time.sleep(0.3)
     begin, (ran, queued) = time.monotonic(), processor_of(ranks.processes[0])
     time.sleep(1)
     end, (ran_then, queued_then) = time.monotonic(), processor_of(ranks.processes[0])
     ran, queued = ran_then - ran, queued_then - queued
+    assert ranks.processes[0].poll() is None and one
     assert ran < 0.2 * (end - begin - queued), (ran, queued)
 
 
@@ -412,6 +413,15 @@ def test_silent_strangers_end_no_time_limit(pair, program, ranks):
     assert strangers
 
 
+def test_silent_strangers_keep_no_rank_out(pair, ranks):
+    """As many as may wait, each for longer than the rank can."""
+    port = rank_0(ranks, pair, timeout=4)
+    strangers = [connect(port) for _ in range(128)]
+    rank_1(ranks, pair, port, timeout=4)
+    both_run(ranks)
+    assert strangers
+
+
 def flood(port, go_on, opened):
     """Comes, and goes, or stays silent, or speaks of something else."""
     kept = []
@@ -435,14 +445,16 @@ def test_a_rank_joins_among_a_flood(pair, ranks):
     connect(port).close()
     go_on, opened = threading.Event(), []
     go_on.set()
-    thread = threading.Thread(target=flood, args=(port, go_on, opened))
-    thread.start()
-    while len(opened) < 1000:
-        time.sleep(0.01)
-    rank_1(ranks, pair, port, timeout=40)
-    stderr = both_run(ranks)
-    go_on.clear()
-    thread.join()
+    threading.Thread(target=flood, args=(port, go_on, opened), daemon=True).start()
+    try:
+        deadline = time.monotonic() + 30
+        while len(opened) < 1000:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        rank_1(ranks, pair, port, timeout=40)
+        stderr = both_run(ranks)
+    finally:
+        go_on.clear()
     assert 10 < stderr.count("dropped") < 30 and "more connections are dropped; they are not listed" in stderr
 
 
