@@ -6,6 +6,7 @@
 #include "convert.h"
 #include "mesh/agree.h"
 #include "mesh/comm.h"
+#include "not_finite.h"
 #include "output.h"
 #include "safetensors.h"
 
@@ -318,36 +319,6 @@ static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what
             file->option, file->path, what, key);
 }
 
-/* How many of these elements are nan or infinite: those with all bits of the exponent. */
-static uint64_t count_not_finite(const RtStored *stored, int64_t first, int64_t count)
-{
-    uint64_t found = 0;
-    if (!strcmp(stored->dtype, "F32")) {
-        for (int64_t i = first; i < first + count; i++) {
-            uint32_t word;
-            memcpy(&word, stored->data + 4 * i, 4);
-            found += (word & 0x7F800000u) == 0x7F800000u;
-        }
-    } else if (!strcmp(stored->dtype, "BF16") || !strcmp(stored->dtype, "F16")) {
-        const unsigned exponent = *stored->dtype == 'B' ? 0x7F80 : 0x7C00;
-        for (int64_t i = first; i < first + count; i++) {
-            uint16_t half;
-            memcpy(&half, stored->data + 2 * i, 2);
-            found += (half & exponent) == exponent;
-        }
-    }
-    return found;
-}
-
-/* A note, since a model may have such a constant: a mask of -inf. */
-static void note_not_finite(const RtSafetensors *file, const uint64_t *counts)
-{
-    for (int i = 0; i < file->count; i++)
-        if (counts[i])
-            rt_note("note: %s %s: tensor '%s' has nan or infinite numbers (%llu)", file->option, file->path,
-                    file->tensors[i].name, (unsigned long long)counts[i]);
-}
-
 /* Each rank checks an equal part of every tensor, independent of its own part, so that each byte is read once. */
 static void check_sums(const RtSafetensors *file, Rt *rt)
 {
@@ -361,7 +332,7 @@ static void check_sums(const RtSafetensors *file, Rt *rt)
         int64_t each = (count + rt->ranks - 1) / rt->ranks, first = least(each * rt->rank, count);
         if (width == 2 || width == 4)
             sums[i] = rt_checksum(stored->data + width * first, (int)width, first, least(each, count - first));
-        not_finite[i] = count_not_finite(stored, first, least(each, count - first));
+        not_finite[i] = rt_count_not_finite(stored, first, least(each, count - first));
     }
     add_up(rt, sums, 2 * file->count);
     for (int i = 0; i < file->count; i++) {
@@ -375,7 +346,7 @@ static void check_sums(const RtSafetensors *file, Rt *rt)
         free(found);
         free(key);
     }
-    note_not_finite(file, not_finite);
+    rt_note_not_finite(file, not_finite);
     free(sums);
 }
 
