@@ -308,7 +308,7 @@ def links_no_mpi(mpc):
     assert "next: mpirun -n 2 ./out/trainer " in said["mpi"]
     assert "next: torchrun --no_python --nproc_per_node=2 ./out/trainer " in said["tcp"]
     flags = (MPC.parent / "mpi.flags").read_text()
-    return f" {flags}" in said["mpi"] and "-lm\n" in said["tcp"]
+    return f" {flags}" in said["mpi"] and "-lm -lcrypto\n" in said["tcp"]
 
 
 def compile_effect(option, mpc):
