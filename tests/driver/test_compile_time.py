@@ -1,0 +1,91 @@
+"""The time to compile a program grows as its size: by at most 2.5 for twice the size.
+
+Only mpc is measured, by the processor time of the process, and only against itself in the same run, over programs of
+which one is four times as large as the other; the less of two times of each counts.
+"""
+import os
+import subprocess
+
+import pytest
+
+from conftest import MPC
+
+HEAD = "dim batch\ndim d = 8\n"
+MODEL = """model m {{
+    input x : [batch, d]
+    input y : [batch, d]
+    param w : [d] = ones
+    h = x * w
+{}    loss mean((h - y)^2)
+}}
+"""
+LAYOUT = """parallel {
+    mesh dp = 1, tp = 1
+    shard batch over dp
+    shard d over tp
+    zero 1 over dp
+}
+train {
+    batch = 2
+}
+"""
+BLOCK = "block b{}(x: [batch, d]) {{\n    param p : [d] = ones\n    return x * p + {}\n}}\n"
+TIMES = 4
+MOST = 2.5 ** 2
+
+
+def lines(count):
+    """One value after the other, without parameters."""
+    return HEAD + MODEL.format("    h = h + h * 0.5\n" * count)
+
+
+def shared_value(count):
+    """The same, each reads one value."""
+    return HEAD + MODEL.format("    h = tanh(h + x)\n" * count)
+
+
+def numbered_copies(count):
+    """Copies that compute with their number, each of them a function."""
+    return HEAD + MODEL.format("    repeat 512 as i { h = h * (i + 1) }\n" * (count // 512))
+
+
+def instances(count):
+    """Of one block with a parameter."""
+    calls = "".join(f"    h = b(h) as q{i}\n" for i in range(count))
+    return HEAD + BLOCK.format("", 1) + MODEL.format(calls)
+
+
+def blocks(count):
+    """Each another one, and called once."""
+    calls = "".join(f"    h = b{i}(h) as q{i}\n" for i in range(count))
+    return HEAD + "".join(BLOCK.format(i, i + 1) for i in range(count)) + MODEL.format(calls)
+
+
+def parameters(count):
+    """Of the model itself."""
+    params = "".join(f"    param p{i} : [d] = ones\n    h = h * p{i}\n" for i in range(count))
+    return HEAD + MODEL.format(params)
+
+
+CASES = [(lines, 2048, []), (shared_value, 1024, []), (numbered_copies, 1024, []), (instances, 512, []),
+         (blocks, 512, []), (parameters, 512, [])]
+
+
+def seconds(source, out, said):
+    """Processor time, in user mode, of one compilation without the C compiler."""
+    with open(out.with_suffix(".log"), "w") as log:
+        process = subprocess.Popen([MPC, "compile", "--no-cc", source, "-o", out, *said], stdout=log, stderr=log)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, out.with_suffix(".log").read_text()
+    return used.ru_utime
+
+
+@pytest.mark.parametrize("family,count,said", CASES, ids=lambda case: getattr(case, "__name__", str(case)))
+def test_time_grows_as_size(family, count, said, tmp_path):
+    used = []
+    for size in (count, TIMES * count):
+        source = tmp_path / f"{size}.mdl"
+        source.write_text(family(size) + LAYOUT)
+        used.append(min(seconds(source, tmp_path / str(size), said) for _ in range(2)))
+    assert used[1] <= MOST * used[0] + 0.05, f"{used[0]:.2f} s for {count}, {used[1]:.2f} s for {TIMES * count}"
