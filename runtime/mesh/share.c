@@ -57,6 +57,8 @@ void rt_share_machine(Rt *rt)
     const RtLimits own = rt_limits();
     RtLimits *all = rt_allocate(rt->ranks, sizeof *all);
     rt_comm_gather(rt, &own, sizeof own, (char *)all);
+    for (int q = 0; q < rt->ranks; q++) /* a number of another process */
+        all[q].groups = all[q].groups < 0 ? 0 : all[q].groups < RT_MOST_GROUPS ? all[q].groups : RT_MOST_GROUPS;
     rt->share = share_of(&own, all, rt->ranks);
     free(all);
 }

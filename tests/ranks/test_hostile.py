@@ -118,7 +118,7 @@ def test_a_process_that_a_peer_names_is_not_killed(pair, program, ranks, text):
 
 def test_who_is_at_the_other_end(tmp_path):
     """The kernel says it, of all kinds of connections."""
-    sources = [ROOT / "runtime" / name for name in ("net/tcp_peer.c", "net/tcp_socket.c", "error.c")]
+    sources = [ROOT / "runtime" / name for name in ("net/tcp_peer.c", "net/tcp_socket.c", "error.c", "visible.c")]
     start(["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", *EXTRA.split(), f"-I{ROOT}/runtime",
            ROOT / "tests/ranks/peer.c", *sources, "-o", "peer", "-lm"], tmp_path)
     said = start([tmp_path / "peer", tmp_path / "socket"], tmp_path).stdout.splitlines()
@@ -194,7 +194,7 @@ def echo(one, change):
 def test_texts_of_another_have_no_power_over_the_terminal(pair, program, ranks):
     """Said of an option that differs: of 120 bytes, none of which ends it."""
     one = False1(rank_0(ranks, pair, timeout=20), program).join()
-    differs = lambda number, message: b"\x1b" * 120 if len(message) == 120 else bytes(8) if number > 0 else message
+    differs = lambda number, message: b"\x1b" * 120 if len(message) == 120 else bytes(8) if number > 0 and len(message) == 8 else message
     threading.Thread(target=echo, args=(one, differs), daemon=True).start()
     one.leave()
     status, _, stderr = ranks.end()
