@@ -97,6 +97,8 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     Lower l = { .m = m,
                 .arena = &m->arena,
                 .copy_dims.arena = &m->arena,
+                .copy_names.arena = &m->arena,
+                .copy_numbers.arena = &m->arena,
                 .file = file,
                 .source = source,
                 .options = options,

@@ -225,10 +225,11 @@ struct Lower {
     Repeated *repeated;
     Scanned *scanned;
     Map copy_dims; /* a dim that counts the copies of a repeat -> Loc, of the repeat, which is lowered several times */
-    Values counts; /* AS_TOTALS: the results */
-    Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
-    bool is_evaluated_otherwise; /* training(a, b) may make the two differ */
-    struct SequenceCheck *check; /* of AS_CHECK, and after it */
+    Map copy_names, copy_numbers; /* "h at 120", where a repeat is -> that dim; an instance -> how many have its name */
+    Values counts;                /* AS_TOTALS: the results */
+    Value *logits;                /* of the loss's cross_entropy, if its labels are the next tokens */
+    bool is_evaluated_otherwise;  /* training(a, b) may make the two differ */
+    struct SequenceCheck *check;  /* of AS_CHECK, and after it */
     Reported *reported;
 };
 

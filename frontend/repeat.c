@@ -46,11 +46,7 @@ Name free_function_name(Lower *l, Name name)
     bool is_reserved = strcmp(name, l->model->name) == 0;
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
         is_reserved |= strcmp(name, reserved[i]) == 0;
-    while (is_reserved || find_func(l->m, name)) {
-        name = intern_format(l->m, "%s.body", name);
-        is_reserved = false;
-    }
-    return name;
+    return is_reserved || find_func(l->m, name) ? free_func_name(l->m, intern_format(l->m, "%s.body", name)) : name;
 }
 
 /* --- The loop ------------------------------------------------------------------------------- */
@@ -198,9 +194,17 @@ static bool is_taken(const Lower *l, Name dim, Loc loc)
  * "h.copy.2". */
 static Name copy_name(Lower *l, Name instance, Loc loc)
 {
-    Name name = intern_format(l->m, "%s.copy", instance);
-    for (int number = 2; is_taken(l, name, loc); number++)
-        name = intern_format(l->m, "%s.copy.%d", instance, number);
+    const Name place_name = intern_format(l->m, "%s at %d", instance, loc.begin);
+    Name name = map_get(&l->copy_names, place_name);
+    if (name)
+        return name;
+    intptr_t number = (intptr_t)map_get(&l->copy_numbers, instance);
+    do
+        name = ++number == 1 ? intern_format(l->m, "%s.copy", instance)
+                             : intern_format(l->m, "%s.copy.%d", instance, (int)number);
+    while (is_taken(l, name, loc));
+    map_put(&l->copy_numbers, instance, (void *)number);
+    map_put(&l->copy_names, place_name, (void *)name);
     Loc *place = NEW(l->arena, Loc);
     *place = loc;
     map_put(&l->copy_dims, name, place);

@@ -427,7 +427,7 @@ static void step_together(Module *m, Func *f, Way ways[], int n, int first, Op *
 }
 
 /* The reshards from ways[0] to ways[n - 1] are adjacent and independent. */
-static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
+static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets, Map *instead)
 {
     Op *before = ways[n - 1].reshard->next;
     for (int i = 0; i < n; i++) {
@@ -440,16 +440,17 @@ static void write_steps(Module *m, Func *f, Way ways[], int n, int64_t *buckets)
             step_together(m, f, ways, n, i, before, buckets);
     for (int i = 0; i < n; i++) {
         ways[i].now->name = result(ways[i].reshard)->name;
-        replace_uses(f, result(ways[i].reshard), ways[i].now);
+        map_put(instead, result(ways[i].reshard), ways[i].now);
         remove_op(f, ways[i].reshard);
     }
 }
 
-/* The number of adjacent, independent reshards from `first` on. */
-static int count_together(Op *first, Way ways[])
+/* The number of adjacent, independent reshards from `first` on, whose operands are resolved. */
+static int count_together(Op *first, Way ways[], const Map *instead)
 {
     int n = 0;
     for (Op *op = first; is_reshard(op) && n < MANY; op = op->next) {
+        resolve_all(instead, &op->args);
         for (int i = 0; i < n; i++)
             if (arg(op, 0) == result(ways[i].reshard))
                 return n;
@@ -460,7 +461,7 @@ static int count_together(Op *first, Way ways[])
 
 /* Terms of a sum on different stages: if no stage has two, nothing is added before the stages' sum.  Else each is zero
  * where only the other is. */
-static void write_terms(Module *m, Func *f, Op *add)
+static void write_terms(Module *m, Func *f, Op *add, Map *instead)
 {
     const Stages on = result(add)->type.on, own[] = { arg(add, 0)->type.on, arg(add, 1)->type.on };
     Builder b = builder_at(m, f, add);
@@ -469,7 +470,7 @@ static void write_terms(Module *m, Func *f, Op *add)
         Value *terms = BUILD(&b, OP_pend, attrs, build_like(&b, arg(add, 0), &result(add)->type),
                              build_like(&b, arg(add, 1), &result(add)->type));
         terms->name = result(add)->name;
-        replace_uses(f, result(add), terms);
+        map_put(instead, result(add), terms);
         remove_op(f, add);
         return;
     }
@@ -489,14 +490,17 @@ void pass_collectives(Module *m)
         make_room(f);
         gather_together(m, f);
         lower_rings(m, f);
+        Map instead = { .arena = &m->arena };
         for (Op *op = f->first, *next; op; op = next) {
             Way ways[MANY];
-            int n = count_together(op, ways);
+            resolve_all(&instead, &op->args);
+            int n = count_together(op, ways, &instead);
             next = n ? ways[n - 1].reshard->next : op->next;
             if (n)
-                write_steps(m, f, ways, n, &buckets);
+                write_steps(m, f, ways, n, &buckets, &instead);
             else if (adds_stages(op))
-                write_terms(m, f, op);
+                write_terms(m, f, op, &instead);
         }
+        resolve_all(&instead, &f->results);
     }
 }

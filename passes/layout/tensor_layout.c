@@ -1,6 +1,8 @@
 /* tensor_layout.c -- the rules of the layout, applied to the dims of a tensor or of an op's space. */
 #include "tensor_layout.h"
 
+#include "simplify/cleanup.h"
+
 #include <string.h>
 
 Type unsplit_type(Type type)
@@ -231,10 +233,11 @@ static void forget_type(Type *type)
     type->on = (Stages){ 0 };
 }
 
-static void forget_op(Func *f, Op *op)
+static void forget_op(Func *f, Op *op, Map *instead)
 {
+    resolve_all(instead, &op->args);
     if (info(op)->traits & WISHES) {
-        replace_uses(f, result(op), arg(op, 0));
+        map_put(instead, result(op), arg(op, 0));
         remove_op(f, op);
         return;
     }
@@ -253,9 +256,11 @@ void forget_layout(Module *m)
     for (Func *f = m->funcs; f; f = f->next) {
         for (int i = 0; i < f->params.count; i++)
             forget_type(&f->params.at[i]->type);
+        Map instead = { .arena = &m->arena };
         for (Op *op = f->first, *next; op; op = next) {
             next = op->next;
-            forget_op(f, op);
+            forget_op(f, op, &instead);
         }
+        resolve_all(&instead, &f->results);
     }
 }

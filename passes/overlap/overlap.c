@@ -24,6 +24,7 @@
 #include "simplify/cleanup.h"
 #include "stages.h"
 #include "storage.h"
+#include "uses.h"
 
 #include <string.h>
 
@@ -34,6 +35,12 @@ typedef struct {
     bool starts, waits, calls, listed; /* `calls`: calls a function that is not a kernel */
 } Unit;
 
+/* The readers of a value, the last first. */
+typedef struct Reader {
+    const Op *op;
+    const struct Reader *next;
+} Reader;
+
 typedef struct {
     Module *m;
     Func *f;
@@ -41,6 +48,9 @@ typedef struct {
     Unit *unit;
     Map number; /* of an op: its unit, from 1 */
     Map over;   /* of an op: the old state (Values) that it overwrites, or starts to overwrite */
+    Map shown;  /* of a value: the ops (Reader) that read it, or a view of it */
+    Uses uses;
+    int begin; /* the units before it are listed */
 } List;
 
 /* --- Which collectives ------------------------------------------------------------------------- */
@@ -217,6 +227,18 @@ static Unit *unit_of(const List *list, const Op *op)
     return number ? &list->unit[number - 1] : NULL;
 }
 
+static void find_readers(List *list)
+{
+    list->uses = find_uses(&list->m->arena, list->f);
+    for (const Op *op = list->f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++) {
+            const Value *shown = shown_by(arg(op, i));
+            Reader *reader = NEW(&list->m->arena, Reader);
+            *reader = (Reader){ op, map_get(&list->shown, shown) };
+            map_put(&list->shown, shown, reader);
+        }
+}
+
 /* New state is written over the old state: readers of the old state come first. */
 static void find_updates(List *list)
 {
@@ -237,24 +259,15 @@ static void find_updates(List *list)
 /* The reader of a value in flight; NULL: the function returns it. */
 static const Unit *reader_of(const List *list, const Value *in_flight)
 {
-    for (const Unit *unit = list->unit; unit < list->unit + list->n; unit++)
-        for (int i = 0; i < unit->count; i++)
-            if (index_of(&unit->op[i]->args, in_flight) >= 0)
-                return unit;
-    return NULL;
+    const Users *users = users_of(&list->uses, in_flight);
+    return users->count ? unit_of(list, users->op[0]) : NULL;
 }
 
 /* Has the op finished reading this memory?  A started collective reads it until its wait. */
-static bool has_read(const List *list, const Op *op, const Value *old)
+static bool has_read(const List *list, const Op *op)
 {
-    for (int i = 0; i < op->args.count; i++) {
-        if (shown_by(arg(op, i)) != old)
-            continue;
-        const Unit *reader = op->attrs.started ? reader_of(list, result(op)) : NULL;
-        if (!unit_of(list, op)->listed || (reader && !reader->listed))
-            return false;
-    }
-    return true;
+    const Unit *reader = op->attrs.started ? reader_of(list, result(op)) : NULL;
+    return unit_of(list, op)->listed && (!reader || reader->listed);
 }
 
 /* Of a collective for the next iteration: has this iteration's one been waited for? */
@@ -269,10 +282,9 @@ static bool readers_are_listed(const List *list, const Op *op)
 {
     const Values *over = map_get(&list->over, op);
     for (int i = 0; over && i < over->count; i++)
-        for (int k = 0; k < list->n; k++)
-            for (int j = 0; j < list->unit[k].count; j++)
-                if (list->unit[k].op[j] != op && !has_read(list, list->unit[k].op[j], over->at[i]))
-                    return false;
+        for (const Reader *reader = map_get(&list->shown, over->at[i]); reader; reader = reader->next)
+            if (reader->op != op && !has_read(list, reader->op))
+                return false;
     return true;
 }
 
@@ -295,7 +307,7 @@ static Unit *next_unit(const List *list)
 {
     Unit *other = NULL, *wait = NULL;
     bool is_behind_call = false;
-    for (Unit *unit = list->unit; unit < list->unit + list->n; unit++) {
+    for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
         if (unit->listed)
             continue;
         if (unit->starts ? !is_behind_call && is_ready(list, unit) : false)
@@ -327,6 +339,8 @@ static void list_anew(List *list)
     for (int done = 0; done < list->n; done++) {
         Unit *unit = next_unit(list);
         unit->listed = true;
+        while (list->begin < list->n && list->unit[list->begin].listed)
+            list->begin++;
         for (int i = 0; i < unit->count; i++)
             append(list->f, unit->op[i]);
     }
@@ -344,27 +358,31 @@ static bool has_work_between(const Op *start, const Op *wait)
     return false;
 }
 
-static void join_idle(Func *f)
+static void join_idle(Module *m, Func *f)
 {
+    Map instead = { .arena = &m->arena };
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
+        resolve_all(&instead, &op->args);
         Op *start = info(op)->traits & WAITS ? arg(op, 0)->def : NULL;
         if (!start || start->attrs.early || has_work_between(start, op))
             continue;
         start->attrs.started = result(start)->type.in_flight = false;
         result(start)->name = result(op)->name;
-        replace_uses(f, result(op), result(start));
+        map_put(&instead, result(op), result(start));
         remove_op(f, op);
     }
+    resolve_all(&instead, &f->results);
 }
 
 static void list_func(Module *m, Func *f)
 {
-    List list = { .m = m, .f = f, .number.arena = &m->arena, .over.arena = &m->arena };
+    List list = { .m = m, .f = f, .number.arena = &m->arena, .over.arena = &m->arena, .shown.arena = &m->arena };
     find_units(&list);
+    find_readers(&list);
     find_updates(&list);
     list_anew(&list);
-    join_idle(f);
+    join_idle(m, f);
 }
 
 static bool starts_any(const Func *f)
