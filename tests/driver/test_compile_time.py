@@ -67,8 +67,8 @@ def parameters(count):
     return HEAD + MODEL.format(params)
 
 
-CASES = [(lines, 2048, []), (shared_value, 1024, []), (numbered_copies, 1024, []), (instances, 512, []),
-         (blocks, 512, []), (parameters, 512, []), (blocks, 256, ["--mesh=dp=2,tp=2", "--zero=3"]),
+CASES = [(lines, 1024, []), (shared_value, 1024, []), (numbered_copies, 1024, []), (instances, 512, []),
+         (blocks, 512, []), (parameters, 512, []),
          (lines, 512, ["--recompute=full", "--set=train.precision=bf16"])]
 
 
