@@ -80,15 +80,25 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
     return true;
 }
 
-/* Recursion is invalid. */
-static bool reaches(const Module *m, const Func *f, const Func *wanted, int depth)
+enum { DEEPEST = 32 };
+
+/* How deep calls in f are nested, at most DEEPEST + 1: deeper, or a function calls itself.  `known`: of functions, or
+ * that while they are looked at; plus 1. */
+static int call_depth(const Module *m, Map *known, const Func *f, int level)
 {
-    for (const Op *op = f->first; op; op = op->next) {
+    const intptr_t before = (intptr_t)map_get(known, f);
+    int depth = level > DEEPEST ? DEEPEST + 1 : 0;
+    if (before || depth)
+        return before ? (int)before - 1 : depth;
+    map_put(known, f, (void *)(intptr_t)(DEEPEST + 2));
+    for (const Op *op = f->first; op && depth <= DEEPEST; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        if (callee && (callee == wanted || depth == 0 || reaches(m, callee, wanted, depth - 1)))
-            return true;
+        const int below = callee ? call_depth(m, known, callee, level + 1) + 1 : 0;
+        depth = below > depth ? below : depth;
     }
-    return false;
+    depth = depth < DEEPEST + 1 ? depth : DEEPEST + 1;
+    map_put(known, f, (void *)(intptr_t)(depth + 1));
+    return depth;
 }
 
 /* A kernel is one loop nest: each dim has the same elements in all its values. */
@@ -149,15 +159,14 @@ static bool verify_body(Module *m, const Func *f, Map *defined)
     return good;
 }
 
-static bool verify_func(Module *m, const Func *f)
+static bool verify_func(Module *m, Map *depths, const Func *f)
 {
-    enum { DEEPEST = 32 };
     bool good = true;
     Loc loc = f->first ? f->first->loc : (Loc){ 0 };
     const bool may_be_several = f->role == UPDATE || f->role == OPTIMIZE;
     if (f->role != PLAIN && f->role != KERNEL && !may_be_several && func_with_role(m, f->role) != f)
         return WRONG(loc, "two functions have the role '%s'", role_name[f->role]);
-    if (reaches(m, f, f, DEEPEST))
+    if (call_depth(m, depths, f, 0) > DEEPEST)
         return WRONG(loc, "@%s calls itself, or calls are nested deeper than %d", f->name, DEEPEST);
     for (int i = 0; i < f->params.count; i++)
         good &= verify_type(m, loc, f->params.at[i]) && verify_pointer(m, f, f->loc, f->params.at[i]);
@@ -269,10 +278,13 @@ static bool verify_entry(Module *m, const Func *f)
 
 bool verify_module(Module *m)
 {
+    Arena scratch = { 0 };
+    Map depths = { .arena = &scratch }; /* see call_depth() */
     bool good = true;
     for (const Func *f = m->funcs; f; f = f->next) {
         bool is_entry = f->role != PLAIN && f->role != KERNEL;
-        good &= verify_func(m, f) && verify_results(m, f) && (!is_entry || verify_entry(m, f));
+        good &= verify_func(m, &depths, f) && verify_results(m, f) && (!is_entry || verify_entry(m, f));
     }
+    arena_free(&scratch);
     return good;
 }

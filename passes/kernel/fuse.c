@@ -295,14 +295,7 @@ static bool worth_sharing(const FusionGroup *g, const Value *value)
 static int nearest(const Numbers *readers, int i)
 {
     enum { MOST = 64 };
-    int at = 0, low = 0, high = readers->count;
-    while (low < high) {
-        at = (low + high) / 2;
-        if (readers->at[at] < i)
-            low = at + 1;
-        else
-            high = at;
-    }
+    const int low = first_from(readers, i);
     return low > MOST ? low - MOST : 0;
 }
 

@@ -95,6 +95,7 @@ void gather_groups(Fusion *p); /* makes groups contiguous, each op after those i
 
 void push_number(Arena *arena, Numbers *numbers, int number);
 void sort_numbers(Numbers *numbers);
+int first_from(const Numbers *sorted, int number); /* the index of the first that is not below it; or their count */
 
 /* fuse_reach.c: ranks of nodes; is there a path between two groups through other nodes, or too many nodes to decide? */
 void rank_ops(Fusion *p);

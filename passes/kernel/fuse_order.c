@@ -35,6 +35,19 @@ void sort_numbers(Numbers *numbers)
         qsort(numbers->at, (size_t)numbers->count, sizeof *numbers->at, compare_numbers);
 }
 
+int first_from(const Numbers *sorted, int number)
+{
+    int low = 0, high = sorted ? sorted->count : 0;
+    while (low < high) {
+        const int at = low + (high - low) / 2;
+        if (sorted->at[at] < number)
+            low = at + 1;
+        else
+            high = at;
+    }
+    return low;
+}
+
 static void add_order(Fusion *p, int before, int after)
 {
     push_number(&p->m->arena, &p->users[before], after);

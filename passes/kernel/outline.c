@@ -122,12 +122,28 @@ int count_values(const Fusion *p, const FusionGroup *g)
     return count;
 }
 
+/* Does the group read it?  Asks the readers around op number `near` first: of a value with many, these are likely to.
+ */
+static bool reads_near(const Fusion *p, const Value *value, const FusionGroup *g, int near)
+{
+    const Numbers *readers = map_get(&p->readers, value);
+    const int count = readers ? readers->count : 0;
+    int before = first_from(readers, near), after = before;
+    while (before > 0 || after < count) {
+        if (before > 0 && final_group(p->group[readers->at[--before]]) == g)
+            return true;
+        if (after < count && final_group(p->group[readers->at[after++]]) == g)
+            return true;
+    }
+    return false;
+}
+
 /* An operand of the smaller group: one more, unless the larger one has it; a result of that may no longer be one. */
 static int count_operand(const Fusion *p, const FusionGroup *large, const FusionGroup *small, const Value *value)
 {
     if (value->def && is_in_either(p, value->def, large, large))
         return is_result(p, value, large, small) ? 0 : -1;
-    return !is_computed_in(p, value, small, small) && !used_inside(p, value, large);
+    return !is_computed_in(p, value, small, small) && !reads_near(p, value, large, small->index);
 }
 
 int count_values_added(const Fusion *p, const FusionGroup *large, const FusionGroup *small)

@@ -37,7 +37,7 @@ static Value *param_standing_for(const Func *f, const Value *value)
 static Value *save(Module *m, Func *f, Value *value, Op *call)
 {
     int at = index_of(&f->results, value);
-    if (at >= first_residual(f))
+    if (at >= 0 && at >= first_residual(f))
         return call->results.at[at];
     add_result(m, f, value, (Port){ .kind = PORT_RESIDUAL });
     Type type = call->attrs.dims.count ? with_dim_first(value->type, call->attrs.dims.dim[0]) : value->type;

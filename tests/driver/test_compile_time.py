@@ -1,7 +1,8 @@
 """The time to compile a program grows as its size: by at most 2.5 for twice the size.
 
 Only mpc is measured, by the processor time of the process, and only against itself in the same run, over programs of
-which one is four times as large as the other; the less of two times of each counts.
+which one is four times as large as the other.  Other processes slow it down: it is tried again where it was too slow,
+and the least time of each counts.
 """
 import os
 import subprocess
@@ -32,6 +33,8 @@ train {
 BLOCK = "block b{}(x: [batch, d]) {{\n    param p : [d] = ones\n    return x * p + {}\n}}\n"
 TIMES = 4
 MOST = 2.5 ** 2
+ATTEMPTS = 3
+LEAST = 0.05  # seconds: what a process takes that does nothing
 
 
 def lines(count):
@@ -67,9 +70,14 @@ def parameters(count):
     return HEAD + MODEL.format(params)
 
 
-CASES = [(lines, 1024, []), (shared_value, 1024, []), (numbered_copies, 1024, []), (instances, 512, []),
-         (blocks, 512, []), (parameters, 512, []),
-         (lines, 512, ["--recompute=full", "--set=train.precision=bf16"])]
+def repeats(count):
+    """All of one name."""
+    return HEAD + MODEL.format("    repeat 2 { h = h * 0.9 }\n" * count)
+
+
+CASES = [(lines, 2048, []), (shared_value, 2048, []), (numbered_copies, 1024, []), (instances, 512, []),
+         (blocks, 512, []), (parameters, 512, []), (repeats, 512, []), (blocks, 256, ["--mesh=dp=2,tp=2", "--zero=1"]),
+         (lines, 1024, ["--recompute=full", "--set=train.precision=bf16"])]
 
 
 def seconds(source, out, said):
@@ -84,9 +92,12 @@ def seconds(source, out, said):
 
 @pytest.mark.parametrize("family,count,said", CASES, ids=lambda case: getattr(case, "__name__", str(case)))
 def test_time_grows_as_size(family, count, said, tmp_path):
-    used = []
-    for size in (count, TIMES * count):
-        source = tmp_path / f"{size}.mdl"
-        source.write_text(family(size) + LAYOUT)
-        used.append(min(seconds(source, tmp_path / str(size), said) for _ in range(2)))
-    assert used[1] <= MOST * used[0] + 0.05, f"{used[0]:.2f} s for {count}, {used[1]:.2f} s for {TIMES * count}"
+    sizes, least = [count, TIMES * count], [1e9, 1e9]
+    for size in sizes:
+        (tmp_path / f"{size}.mdl").write_text(family(size) + LAYOUT)
+    for _ in range(ATTEMPTS):
+        used = [seconds(tmp_path / f"{size}.mdl", tmp_path / str(size), said) for size in sizes]
+        least = list(map(min, least, used))
+        if least[1] <= MOST * least[0] + LEAST:
+            return
+    pytest.fail(f"{least[0]:.2f} s for {count}, {least[1]:.2f} s for {TIMES * count}")
