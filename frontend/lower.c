@@ -1,4 +1,5 @@
 /* lower.c -- lowering: its steps, in order. */
+#include "experts.h"
 #include "lowering.h"
 #include "sequences.h"
 
@@ -82,6 +83,7 @@ static void lower_file(Lower *l)
     declare_all(l);
     if (!l->model)
         return;
+    l->observes = has_updates(l, NULL) || holds_slots(l, NULL);
     l->m->name = intern_text(l->m, l->model->name);
     l->m->source = intern_text(l->m, l->source->path);
     l->m->batch = l->batch ? intern_text(l->m, l->batch->name) : NULL;

@@ -216,6 +216,7 @@ struct Lower {
     bool in_constant; /* in an expression of constants, where `none` is no limit: infinity */
     int instance_count, dropout_count, total_count;
     bool too_many; /* instances: reported once */
+    bool observes; /* the file has updates of state, or queues: repeats carry their statistics */
     Param *last_param;
     int64_t tensors; /* of all parameters: each copy of a repeat counts */
 

@@ -320,13 +320,14 @@ static void print_func(Module *m, const Func *f, FILE *out)
     for (const Op *op = f->first; op; op = op->next)
         print_op(m, op, out);
     fputs("    return", out);
-    for (int i = 0; i < first_residual(f); i++) {
+    const int residuals = first_residual(f);
+    for (int i = 0; i < residuals; i++) {
         fprintf(out, "%s%%%s", i ? ", " : " ", f->results.at[i]->name);
         print_port(result_port(f, i), f->results.at[i]->name, out);
     }
-    if (first_residual(f) < f->results.count) {
+    if (residuals < f->results.count) {
         fputs(" saves(", out);
-        print_names(&f->results, first_residual(f), f->results.count - first_residual(f), out);
+        print_names(&f->results, residuals, f->results.count - residuals, out);
         fputc(')', out);
     }
     fputs("\n  }\n", out);

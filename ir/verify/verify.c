@@ -254,9 +254,10 @@ static bool verify_state(Module *m, const Func *f)
 /* Each result that the trainer reads occurs once; residuals are last. */
 static bool verify_results(Module *m, const Func *f)
 {
+    const int residuals = first_residual(f);
     for (int i = 0; i < f->results.count; i++) {
         Port port = result_port(f, i);
-        if (port.kind == PORT_RESIDUAL && i < first_residual(f))
+        if (port.kind == PORT_RESIDUAL && i < residuals)
             return WRONG(f->loc, "@%s returns the residual %%%s before other results", f->name, f->results.at[i]->name);
         if (port.kind && port.kind != PORT_RESIDUAL && !port.of && result_for(f, port.kind) != f->results.at[i])
             return WRONG(f->loc, "@%s returns two values as %s", f->name, port_text(m, port));

@@ -118,7 +118,7 @@ static void differentiate_callee(State *s, Op *op)
     map_put(&s->derivative, op, d);
     op->attrs.callee = d->fwd->name;
     extend_results(m, op);
-    for (int i = 0; i < first_residual(d->fwd); i++)
+    for (int i = 0, end = first_residual(d->fwd); i < end; i++)
         set_active(s, op->results.at[i]);
 }
 
