@@ -20,7 +20,7 @@ def compile_program(directory, name, sources):
     flags = ["-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
              "-Wno-unused-parameter", f"-I{RUNTIME}", *shlex.split(os.environ.get("EXTRA_CFLAGS", ""))]
     command = [*shlex.split(os.environ.get("CC", "cc")), *flags, "-fopenmp", *map(str, sources),
-               "-o", str(directory / name), "-lcjson", "-lm"]
+               "-o", str(directory / name), "-lcjson", "-lcrypto", "-lm"]
     subprocess.run(command, check=True)
     return directory / name
 
