@@ -3,7 +3,7 @@ import os
 import shlex
 
 import pytest
-from conftest import EXTRA, ROOT, mpirun, start
+from conftest import EXTRA, MPC, ROOT, mpirun, start
 
 SOURCES = ["mesh/comm", "mesh/agree", "mesh/clock", "mesh/traffic", "mesh/arena", "cpu/collective", "cpu/exchange", "cpu/gaps", "cpu/processor",
            "trainer/trace", "trainer/trace_write", "store/output", "store/partial", "error", "index", "options"]
@@ -13,7 +13,7 @@ TRANSPORT = {"mpi": ["net/comm_mpi"],
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """program(transport, flag, ...): collectives.c with the runtime's sources, made once a session for the same words."""
+    """program(transport, flag, ...): collectives.c with sources of the runtime as `flag` has them, made once a session for the same words."""
     made = {}
 
     def make(comm, *flags):
@@ -23,7 +23,7 @@ def program(tmp_path_factory):
             sources = [runtime / f"{name}.c" for name in SOURCES + TRANSPORT[comm]]
             start([os.environ.get("MPICC", "mpicc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
                    "-Wno-unused-parameter", f"-I{runtime}", f"-DCOMM=rt_{comm}", *shlex.split(EXTRA), *flags,
-                   ROOT / "tests/ranks/collectives.c", *sources, "-o", path, "-lcjson", "-lcrypto", "-lm", "-lpthread"], path.parent)
+                   ROOT / "tests/ranks/collectives.c", *sources, MPC.parent / "libmpcrt.a", "-o", path, "-lcjson", "-lcrypto", "-lm", "-lpthread"], path.parent)
             made[comm, *flags] = path
         return made[comm, *flags]
     return make
