@@ -90,7 +90,7 @@ aarch64-libraries:
 
 # Checksums of checkpoints are the runtime's.
 $(BUILD)/mpc: $(OBJECTS) $(BUILD)/runtime/store/checksum.o $(BUILD)/runtime/store/partial.o
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lm
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lcrypto -lm
 
 $(BUILD)/mpi.flags $(BUILD)/mpi.compile &: $(if $(MPI_GIVEN),always)
 	@mkdir -p $(@D)

@@ -144,31 +144,50 @@ static bool add_libraries(Run *run, Words *words, const Runtime *runtime, const 
     return true;
 }
 
-const char **cc_command(Run *run, const Runtime *runtime, const char *program, const char *comm)
+/* The compiler's name and words, and its flags. */
+static bool add_compiler(Run *run, Words *words, const Runtime *runtime)
 {
     const Options *o = run->options;
     const char *named = getenv("CC");
-    Words words = { .arena = &run->arena };
-    if (!add_words(run, &words, o->cc ? "--cc" : "CC", o->cc ? o->cc : named && *named ? named : "cc"))
-        return NULL;
-    if (!words.count)
-        return run_failed(run, "--cc: no C compiler is named"), NULL;
+    if (!add_words(run, words, o->cc ? "--cc" : "CC", o->cc ? o->cc : named && *named ? named : "cc"))
+        return false;
+    if (!words->count)
+        return run_failed(run, "--cc: no C compiler is named");
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        add_word(&words, flags[i]);
+        add_word(words, flags[i]);
     if (*march_of(o))
-        add_word(&words, arena_text(&run->arena, "-march=%s", march_of(o)));
-    if (!add_words(run, &words, "--cflags", o->cflags ? o->cflags : ""))
-        return NULL;
-    add_word(&words, arena_text(&run->arena, "-I%s", runtime->headers));
+        add_word(words, arena_text(&run->arena, "-march=%s", march_of(o)));
+    if (!add_words(run, words, "--cflags", o->cflags ? o->cflags : ""))
+        return false;
+    add_word(words, arena_text(&run->arena, "-I%s", runtime->headers));
     if (is_cuda(o))
-        add_word(&words, arena_text(&run->arena, "-I%s", o->output)); /* the folder of the embedded kernels.cu */
+        add_word(words, arena_text(&run->arena, "-I%s", o->output)); /* the folder of the embedded kernels.cu */
+    return true;
+}
+
+const char **unit_command(Run *run, const Runtime *runtime, const char *unit, const char *object)
+{
+    Words words = { .arena = &run->arena };
+    if (!add_compiler(run, &words, runtime))
+        return NULL;
+    const char *const last[] = { "-c", "-o", object, unit };
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        add_word(&words, last[i]);
+    return words.at;
+}
+
+const char **program_command(Run *run, const Runtime *runtime, const char *program, const char *comm, int count,
+                             const char *const files[])
+{
+    Words words = { .arena = &run->arena };
+    if (!add_compiler(run, &words, runtime))
+        return NULL;
     add_word(&words, "-o");
     add_word(&words, program);
-    add_word(&words, arena_text(&run->arena, "%s/trainer.c", o->output));
+    for (int i = 0; i < count; i++)
+        add_word(&words, files[i]);
     add_word(&words, runtime->library);
-    if (!add_libraries(run, &words, runtime, comm))
-        return NULL;
-    return words.at;
+    return add_libraries(run, &words, runtime, comm) ? words.at : NULL;
 }
 
 char *command_text(Run *run, const char *const argv[])
@@ -179,14 +198,33 @@ char *command_text(Run *run, const char *const argv[])
     return text;
 }
 
-bool run_command(Run *run, const char *const argv[])
+/* Its status goes to *pid of a process; false after an error. */
+static bool start(Run *run, const char *const argv[], pid_t *pid)
 {
     extern char **environ;
-    pid_t pid;
-    int status, reason = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ);
-    if (reason)
-        return run_failed(run, "cannot run the C compiler '%s': %s; give --cc CC", argv[0], strerror(reason));
+    const int reason = posix_spawnp(pid, argv[0], NULL, NULL, (char *const *)argv, environ);
+    return reason == 0 ||
+           run_failed(run, "cannot run the C compiler '%s': %s; give --cc CC", argv[0], strerror(reason));
+}
+
+static bool wait_for(pid_t pid)
+{
+    int status;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
-    return status == 0 || run_failed(run, "the C compiler failed: %s", command_text(run, argv));
+    return status == 0;
+}
+
+bool run_commands(Run *run, int count, const char **const commands[])
+{
+    const long most = sysconf(_SC_NPROCESSORS_ONLN);
+    pid_t *pid = NEW_ARRAY(&run->arena, pid_t, count);
+    int started = 0, ended = 0;
+    bool good = true;
+    while (ended < started || (good && started < count))
+        if (good && started < count && started - ended < (most > 0 ? most : 1))
+            good = start(run, commands[started], &pid[started]) && ++started;
+        else
+            good = wait_for(pid[ended++]) && good;
+    return good;
 }

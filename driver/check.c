@@ -63,7 +63,7 @@ static bool has_trainer(Run *run, Module *m)
     size_t size;
     FILE *out = open_memory(&unread, &size);
     TrainerTexts texts = { .plan = "", .version = MPC_VERSION, .cuda = cuda, .comm = comm_of(run->options) };
-    bool good = emit_trainer(m, texts, out);
+    bool good = emit_trainer(m, texts, out, NULL);
     fclose(out);
     free(unread);
     return good;

@@ -1,8 +1,8 @@
 /* compile.c -- mpc compile: from a model to a trainer. */
-#include "cc.h"
 #include "cost/cost.h"
 #include "nvrtc.h"
 #include "plan.h"
+#include "units.h"
 
 #include "codegen/cuda/cuda.h"
 #include "codegen/host/host.h"
@@ -150,7 +150,8 @@ static bool write_ir(Run *run, Module *m)
     return true;
 }
 
-static bool write_trainer(Run *run, Module *m, const CudaProgram *cuda, const char *path, const char *plan)
+static bool write_trainer(Run *run, Module *m, const CudaProgram *cuda, const char *path, const char *plan,
+                          Units *units)
 {
     NewFile file;
     if (!open_new(run, &file, path))
@@ -158,7 +159,7 @@ static bool write_trainer(Run *run, Module *m, const CudaProgram *cuda, const ch
     char *compact = arena_text(&run->arena, "%s", plan);
     cJSON_Minify(compact);
     TrainerTexts texts = { .plan = compact, .version = MPC_VERSION, .cuda = cuda, .comm = comm_of(run->options) };
-    bool good = emit_trainer(m, texts, file.out);
+    bool good = emit_trainer(m, texts, file.out, units);
     if (good)
         return close_new(run, &file);
     drop_new(&file);
@@ -171,7 +172,7 @@ static const char *processor_text(const Options *o)
     return o->march ? "" : is_cuda(o) ? " for any processor" : " for this processor (--march names others)";
 }
 
-static bool compile_c(Run *run, const char *program, const char *comm)
+static bool compile_c(Run *run, const Units *units, const char *program, const char *comm)
 {
     Runtime runtime;
     if (!find_runtime(run, &runtime))
@@ -179,7 +180,8 @@ static bool compile_c(Run *run, const char *program, const char *comm)
     const char *aside = arena_text(&run->arena, "%s.tmp", program);
     if (!may_write(run, aside))
         return false;
-    const char **command = cc_command(run, &runtime, aside, comm);
+    const char *file = arena_text(&run->arena, "%s/trainer.c", run->options->output);
+    const char **command = program_command(run, &runtime, aside, comm, 1, &file);
     if (!command)
         return false;
     if (run->options->verbose)
@@ -187,7 +189,7 @@ static bool compile_c(Run *run, const char *program, const char *comm)
     else
         printf("  cc     %s compiles %s/trainer.c%s\n", command[0], run->options->output, processor_text(run->options));
     fflush(stdout);
-    if (run_command(run, command) && rename(aside, program) == 0)
+    if (make_program(run, &runtime, units, aside, comm, command) && rename(aside, program) == 0)
         return true;
     unlink(aside);
     return run->diags.errors ? false : run_failed(run, "cannot write %s", program);
@@ -256,12 +258,12 @@ static void print_next(Module *m, const Options *o)
 
 /* --- The command --------------------------------------------------------------------------- */
 
-static bool write_files(Run *run, Module *m, const CudaProgram *cuda, const char *plan)
+static bool write_files(Run *run, Module *m, const CudaProgram *cuda, const char *plan, Units *units)
 {
     const char *folder = run->options->output;
     return make_folder(run, folder) &&
            (!cuda || write_new(run, arena_text(&run->arena, "%s/kernels.cu", folder), cuda_program_text(cuda))) &&
-           write_trainer(run, m, cuda, arena_text(&run->arena, "%s/trainer.c", folder), plan) &&
+           write_trainer(run, m, cuda, arena_text(&run->arena, "%s/trainer.c", folder), plan, units) &&
            write_new(run, arena_text(&run->arena, "%s/plan.json", folder), plan);
 }
 
@@ -276,7 +278,8 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
         return false;
     const Report report = make_report(run, m);
     const CudaProgram *cuda = is_cuda(o) ? emit_cuda_program(m) : NULL;
-    if ((is_cuda(o) && !cuda) || !write_files(run, m, cuda, plan_text(&report, settings)))
+    Units units;
+    if ((is_cuda(o) && !cuda) || !write_files(run, m, cuda, plan_text(&report, settings), &units))
         return false;
     unlink(program); /* the existing one is from another trainer.c */
     print_summary(&report);
@@ -285,7 +288,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
         print_settings(run, settings);
     if (o->nvrtc && !report_nvrtc(run, cuda, o->nvrtc))
         return false;
-    if (!o->no_cc && !compile_c(run, program, m->naxes > 0 ? comm_of(o) : NULL))
+    if (!o->no_cc && !compile_c(run, &units, program, m->naxes > 0 ? comm_of(o) : NULL))
         return false;
     print_next(m, o);
     return true;

@@ -24,8 +24,15 @@ typedef struct {
     const CudaProgram *cuda; /* the kernels of a trainer for GPUs; NULL: a trainer for processors */
 } TrainerTexts;
 
+/* A trainer for processors as translation units, which a compiler takes side by side, and each anew only after it
+ * changed: kernels, and last the functions and tables.  Lines are numbered as in trainer.c. */
+typedef struct {
+    int count; /* 0: it is a trainer for GPUs, which is one unit */
+    const char **text;
+} Units;
+
 /* Writes trainer.c: kernels, the program's functions, its tables, main.  The module has been through the memory
- * pass.  False after an error. */
-bool emit_trainer(Module *m, TrainerTexts texts, FILE *out);
+ * pass.  `units`: the same text in units, in the module's arena; NULL: not wanted.  False after an error. */
+bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units);
 
 #endif

@@ -50,7 +50,8 @@ static const char *find_kernel(const WantedKernel *w)
     map_put(&h->kernel_codes, code, (void *)(uintptr_t)name);
     map_put(&h->kernel_names, name, (void *)(uintptr_t)name);
     text = kernel_text(w, false);
-    fprintf(h->kernels.out, "%s%s\n", text.comment, function_code(h->m, &text, name));
+    h->kernel = with_room(h->m, h->kernel, h->nkernels, &h->kernel_room, sizeof *h->kernel);
+    h->kernel[h->nkernels++] = (KernelText){ text.comment, function_code(h->m, &text, name) };
     return name;
 }
 
@@ -100,9 +101,11 @@ static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 
 /* --- The file ---------------------------------------------------------------------------------- */
 
-static void write_kernels(Host *h, const char *kernels, FILE *out)
+static void write_kernels(Host *h, FILE *out)
 {
-    fprintf(out, "/* --- Kernels --- */\n\n%s", kernels);
+    fputs("/* --- Kernels --- */\n\n", out);
+    for (int i = 0; i < h->nkernels; i++)
+        fprintf(out, "%s%s\n", h->kernel[i].comment, h->kernel[i].code);
 }
 
 static const char *no_fields(Host *h) { return ""; }

@@ -163,7 +163,7 @@ static void write_attentions(const Host *h, FILE *out)
     close_table(out);
 }
 
-static void write_kernels(Host *h, const char *kernels, FILE *out)
+static void write_kernels(Host *h, FILE *out)
 {
     fputs("/* --- Kernels: their text, the number of the first launch of each, and all launches --- */\n\n"
           "RT_EMBED(kernels_text, \"kernels.cu\");\n\nenum {\n",

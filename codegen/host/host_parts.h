@@ -1,6 +1,7 @@
 /* host_parts.h -- internals of the host program emitter.
  *
  *   host.c          the file: its parts in order
+ *   units.c         C only: the same parts as translation units
  *   host_func.c     one function of the program: statements and their pointers
  *   host_kinds.c    places in frames that differ between kinds of ranks
  *   host_call.c     the statements that run kernels, products and library ops
@@ -37,6 +38,11 @@ typedef struct {
     const char *pieces, *row; /* of the tables */
 } CollectiveText;
 
+/* C: the function of a kernel, which begins with "static". */
+typedef struct {
+    const char *comment, *code;
+} KernelText;
+
 /* A function of the IR in C. */
 typedef struct {
     const char *name;
@@ -65,8 +71,10 @@ typedef struct {
     Module *m;
     const Dialect *dialect;
     const CudaProgram *cuda; /* CUDA only */
-    Text kernels, functions; /* kernels: C only */
-    ShardOffsets offsets;    /* used by these */
+    int nkernels, kernel_room;
+    KernelText *kernel; /* C only */
+    Text functions;
+    ShardOffsets offsets; /* used by these */
     int nrows, row_room;
     Map kernel_codes; /* anonymous text of a kernel -> its name */
     Map kernel_names; /* names in use */
@@ -224,11 +232,20 @@ struct Dialect {
     char *(*copy_rows)(Module *m, const RowsCopy *copy);
     bool records_turns; /* see host_turn.c */
 
-    void (*write_kernels)(Host *h, const char *kernels, FILE *out);
+    void (*write_kernels)(Host *h, FILE *out);
     const char *(*fields)(Host *h); /* fields of RtProgram, one line each */
 };
 
 extern const Dialect c_dialect, cuda_dialect;
+
+/* units.c: trainer.c in units.  `line`: of the first kernel in trainer.c; `rest`: what follows them, from rest_line on.
+ */
+typedef struct {
+    const char *includes, *rest;
+    int line, rest_line;
+} FileParts;
+int count_lines(const char *text);
+Units units_of(Host *h, const FileParts *parts);
 
 /* --- Tables ----------------------------------------------------------------------------------- */
 

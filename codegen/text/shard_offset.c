@@ -94,15 +94,15 @@ char *position_in_whole(Module *m, const Dim *dim, const char *index)
 void write_offset_declarations(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out)
 {
     for (int i = 0; i < offsets->count; i++)
-        fprintf(out, "%s RtPart %s;\n", storage, offset_variable(m, &offsets->at[i]));
+        fprintf(out, "%s%sRtPart %s;\n", storage, *storage ? " " : "", offset_variable(m, &offsets->at[i]));
 }
 
-void write_offsets(Module *m, const ShardOffsets *offsets, FILE *out)
+void write_offsets(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out)
 {
     if (!offsets->count)
         return;
     fputs("/* --- ShardOffsets: which part of a split dim this rank has --- */\n\n", out);
-    write_offset_declarations(m, offsets, "static", out);
+    write_offset_declarations(m, offsets, storage, out);
     fputs("\nstatic void find_offsets(Rt *rt)\n{\n", out);
     for (int i = 0; i < offsets->count; i++)
         fprintf(out, "    %s = rt_part(rt, (RtSplit)%s, %" PRId64 ");\n", offset_variable(m, &offsets->at[i]),

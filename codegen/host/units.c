@@ -1,0 +1,60 @@
+/* units.c -- a trainer for processors as translation units: some kernels each, and last all the rest.
+ *
+ * What is static in trainer.c and used by several units is hidden in the program instead. */
+#include "host_parts.h"
+
+#include <string.h>
+
+/* Compiling such a unit takes half a second, ten times as long as starting the compiler and reading the headers. */
+enum { UNIT_BYTES = 48 << 10 };
+
+/* The head of a kernel's function, without "static". */
+static char *prototype(Module *m, const KernelText *kernel)
+{
+    const char *head = kernel->code + strlen("static ");
+    return arena_text(&m->arena, "%.*s;\n", (int)strcspn(head, "{"), head);
+}
+
+static void open_unit(Text *unit, const FileParts *parts)
+{
+    open_text(unit);
+    fprintf(unit->out, "%s#pragma GCC visibility push(hidden)\n", parts->includes);
+}
+
+/* Of the kernels from *first on, and moves it. */
+static char *kernels_unit(Host *h, const FileParts *parts, int *first, int *line)
+{
+    Text unit;
+    open_unit(&unit, parts);
+    write_offset_declarations(h->m, &h->offsets, "extern", unit.out);
+    fprintf(unit.out, "#line %d \"trainer.c\"\n", *line);
+    size_t bytes = 0;
+    for (; *first < h->nkernels && bytes < UNIT_BYTES; ++*first) {
+        const KernelText *kernel = &h->kernel[*first];
+        fprintf(unit.out, "%s%s\n", kernel->comment, kernel->code + strlen("static "));
+        bytes += strlen(kernel->comment) + strlen(kernel->code);
+        *line += count_lines(kernel->comment) + count_lines(kernel->code) + 1;
+    }
+    return close_text(&h->m->arena, &unit);
+}
+
+static char *last_unit(Host *h, const FileParts *parts)
+{
+    Text unit;
+    open_unit(&unit, parts);
+    write_offsets(h->m, &h->offsets, "", unit.out);
+    for (int i = 0; i < h->nkernels; i++)
+        fputs(prototype(h->m, &h->kernel[i]), unit.out);
+    fprintf(unit.out, "#line %d \"trainer.c\"\n%s", parts->rest_line, parts->rest);
+    return close_text(&h->m->arena, &unit);
+}
+
+Units units_of(Host *h, const FileParts *parts)
+{
+    Units units = { .text = NEW_ARRAY(&h->m->arena, const char *, h->nkernels + 1) };
+    int line = parts->line + count_lines("/* --- Kernels --- */\n\n");
+    for (int first = 0; first < h->nkernels;)
+        units.text[units.count++] = kernels_unit(h, parts, &first, &line);
+    units.text[units.count++] = last_unit(h, parts);
+    return units;
+}
