@@ -1,4 +1,5 @@
 /* compile.c -- mpc compile: from a model to a trainer. */
+#include "compile.h"
 #include "cost/cost.h"
 #include "nvrtc.h"
 #include "plan.h"
@@ -17,7 +18,10 @@
 #include <unistd.h>
 
 /* GPUs exchange tensors through NCCL; a trainer for CUDA needs no MPI for the rest. */
-const char *comm_of(const Options *o) { return is_cuda(o) ? "tcp" : o->comm ? o->comm : "mpi"; }
+const char *comm_of(const Options *o)
+{
+    return is_cuda(o) ? "tcp" : o->comm ? o->comm : o->command == INDEX_RUN ? "tcp" : "mpi";
+}
 
 /* A trainer for GPUs computes little on the processor, and may be for another machine. */
 const char *march_of(const Options *o) { return o->march ? o->march : is_cuda(o) ? "" : "native"; }
@@ -186,7 +190,7 @@ static bool compile_c(Run *run, const Units *units, const char *program, const c
         return false;
     if (run->options->verbose)
         printf("%s\n", command_text(run, command));
-    else
+    else if (run->options->command == INDEX_COMPILE)
         printf("  cc     %s compiles %s/trainer.c%s\n", command[0], run->options->output, processor_text(run->options));
     fflush(stdout);
     if (make_program(run, &runtime, units, aside, comm, command) && rename(aside, program) == 0)
@@ -267,9 +271,19 @@ static bool write_files(Run *run, Module *m, const CudaProgram *cuda, const char
            write_new(run, arena_text(&run->arena, "%s/plan.json", folder), plan);
 }
 
-static bool build_trainer(Run *run, Module *m, const Settings *settings)
+/* `mpc run` continues with what the trainer says. */
+static void print_line(const Report *report)
+{
+    Arena *arena = &report->run->arena;
+    printf("%s: model %s, %s, %s%s planned\n", report->run->source.path, report->m->name,
+           counted(arena, report->totals.parameters, "parameter"), bytes_text(arena, (double)report->memory.arena),
+           report->ranks > 1 ? " a rank" : "");
+}
+
+bool build_trainer(Run *run, Module *m, const Settings *settings)
 {
     const Options *o = run->options;
+    const bool runs = o->command == INDEX_RUN;
     const char *program = arena_text(&run->arena, "%s/trainer", o->output);
     if (o->comm && m->naxes == 0)
         return run_failed(run, "--comm=%s has no effect on one rank: leave it out, or give a mesh (--mesh AXIS=N)",
@@ -282,7 +296,7 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
     if ((is_cuda(o) && !cuda) || !write_files(run, m, cuda, plan_text(&report, settings), &units))
         return false;
     unlink(program); /* the existing one is from another trainer.c */
-    print_summary(&report);
+    (runs ? print_line : print_summary)(&report);
     note_unset_batch(run, m, settings);
     if (o->verbose)
         print_settings(run, settings);
@@ -290,14 +304,13 @@ static bool build_trainer(Run *run, Module *m, const Settings *settings)
         return false;
     if (!o->no_cc && !compile_c(run, &units, program, m->naxes > 0 ? comm_of(o) : NULL))
         return false;
-    print_next(m, o);
+    if (!runs)
+        print_next(m, o);
     return true;
 }
 
-static int check_options(const Options *o)
+int check_target(const Options *o)
 {
-    if (o->operand && o->compile_from)
-        return usage_error(o->command, "give either FILE.mdl or --compile-from=FILE.mir: leave '%s' out", o->operand);
     if (o->nvrtc && !is_cuda(o))
         return usage_error(o->command, "--nvrtc=%s has no effect without --target=cuda", o->nvrtc);
     if (o->target && o->compile_to && find_pass(o->compile_to) < find_pass("fuse")) /* the plan depends on the target */
@@ -305,9 +318,16 @@ static int check_options(const Options *o)
                            o->compile_to);
     if (is_cuda(o) && o->comm)
         return usage_error(o->command, "--target=cuda always uses --comm=tcp: leave --comm out");
+    return STATUS_OK;
+}
+
+static int check_options(const Options *o)
+{
+    if (o->operand && o->compile_from)
+        return usage_error(o->command, "give either FILE.mdl or --compile-from=FILE.mir: leave '%s' out", o->operand);
     if (!o->output && !o->compile_to)
         return usage_error(o->command, "no output folder: give -o OUT");
-    return STATUS_OK;
+    return check_target(o);
 }
 
 int run_compile(Run *run)

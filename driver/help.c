@@ -37,19 +37,35 @@ void print_help(void)
            command_table[INDEX_COMPILE].example);
 }
 
+static void print_form(const char *form, const char *help)
+{
+    int at = printf("%s", form);
+    if (at >= COLUMN - 1)
+        at = printf("\n") - 1;
+    printf("%*s", COLUMN - at, "");
+    print_filled(help, COLUMN, COLUMN);
+}
+
 static void print_option(const OptionInfo *option)
 {
     char form[80];
     bool may_lack = option->kind == SWITCH;
-    int at = snprintf(form, sizeof form, "  %c%c%s--%s%s%s%s%s", option->letter ? '-' : ' ',
-                      option->letter ? option->letter : ' ', option->letter ? ", " : "  ", option_name(option).text,
-                      may_lack ? "[" : "", option->value ? "=" : "", option->value ? option->value : "",
-                      may_lack ? "]" : "");
-    printf("%s", form);
-    if (at >= COLUMN - 1)
-        at = printf("\n") - 1;
-    printf("%*s", COLUMN - at, "");
-    print_filled(option->help, COLUMN, COLUMN);
+    snprintf(form, sizeof form, "  %c%c%s--%s%s%s%s%s", option->letter ? '-' : ' ',
+             option->letter ? option->letter : ' ', option->letter ? ", " : "  ", option_name(option).text,
+             may_lack ? "[" : "", option->value ? "=" : "", option->value ? option->value : "", may_lack ? "]" : "");
+    print_form(form, option->help);
+}
+
+static void print_trainer_options(void)
+{
+    printf("\nOptions of the trainer\n");
+    for (int i = 0; i < ntrainer_options; i++) {
+        const TrainerOption *option = &trainer_options[i];
+        char form[80];
+        snprintf(form, sizeof form, "      --%s%s%s", dashed(option->field).text, option->value ? "=" : "",
+                 option->value ? option->value : "");
+        print_form(form, option->help);
+    }
 }
 
 static void print_passes(void)
@@ -77,6 +93,8 @@ void print_command_help(int command)
     }
     if (names_passes)
         print_passes();
+    if (command == INDEX_RUN)
+        print_trainer_options();
     printf("\nExample\n  %s\n", info->example);
 }
 
@@ -128,6 +146,8 @@ void print_manual(void)
         printf(".TP\n.B %s\n%s\n", passes[i].name, passes[i].help);
     printf(".SH ENVIRONMENT\n.TP\n.B CC\nthe C compiler, unless \\-\\-cc names one\n.TP\n.B MPC_RUNTIME\n"
            "the folder with libmpcrt.a and include/rt.h, where mpc is neither installed nor in its build tree\n"
+           ".TP\n.B MPC_CACHE\nthe folder where compiled parts of trainers are kept, or 'no' (default: "
+           "$XDG_CACHE_HOME/mpc/objects, or $HOME/.cache/mpc/objects)\n"
            ".SH EXIT STATUS\n0; 1 for errors in a file; 2 for mistakes on the command line.\n");
 }
 
@@ -139,6 +159,8 @@ static void print_option_words(int command)
         if (option_table[i].commands >> command & 1)
             printf(" --%s%s", option_name(&option_table[i]).text,
                    option_table[i].kind == FLAG || option_table[i].kind == SWITCH ? "" : "=");
+    for (int i = 0; i < ntrainer_options && command == INDEX_RUN; i++)
+        printf(" --%s%s", dashed(trainer_options[i].field).text, trainer_options[i].value ? "=" : "");
 }
 
 void print_completion(void)

@@ -43,13 +43,22 @@ int find_command(const char *name)
     return -1;
 }
 
-OptionName option_name(const OptionInfo *option)
+const TrainerOption trainer_options[] = {
+#define GROUP(name)
+#define OPTION(field, kind, preset, lowest, highest, value, needs, ranks, help) { #field, value, help },
+#include "runtime/options.def"
+};
+const int ntrainer_options = sizeof trainer_options / sizeof *trainer_options;
+
+OptionName dashed(const char *field)
 {
     OptionName name = { { 0 } };
-    for (size_t i = 0; i + 1 < sizeof name.text && option->field[i]; i++)
-        name.text[i] = option->field[i] == '_' ? '-' : option->field[i];
+    for (size_t i = 0; i + 1 < sizeof name.text && field[i]; i++)
+        name.text[i] = field[i] == '_' ? '-' : field[i];
     return name;
 }
+
+OptionName option_name(const OptionInfo *option) { return dashed(option->field); }
 
 bool is_given(const Options *options, const OptionInfo *option)
 {
@@ -236,8 +245,12 @@ static const OptionInfo *find_option(int command, const char *name, bool is_lett
 static bool refuse_unknown(const Line *line, const char *dashes, const char *name)
 {
     NearMiss near = { .name = name };
-    OptionName *names = NEW_ARRAY(line->arena, OptionName, noptions);
+    OptionName *names = NEW_ARRAY(line->arena, OptionName, noptions + ntrainer_options);
     const char *command = command_table[line->options->command].name, *others = "";
+    for (int i = 0; i < ntrainer_options && line->options->command == INDEX_RUN; i++) {
+        names[noptions + i] = dashed(trainer_options[i].field);
+        offer(&near, names[noptions + i].text);
+    }
     for (int i = 0; i < noptions; i++) {
         names[i] = option_name(&option_table[i]);
         if (takes(line->options->command, &option_table[i]))
@@ -252,6 +265,21 @@ static bool refuse_unknown(const Line *line, const char *dashes, const char *nam
     const char *meant = near.best ? arena_text(line->arena, ": did you mean --%s?", near.best) : "";
     return refuse(line, arena_text(line->arena, "unknown option %s%s%s ('mpc help %s' lists the options)", dashes, name,
                                    meant, command));
+}
+
+/* An option of trainers, whose value they check: argv[at - 1], and argv[at] if that is its value. */
+static bool pass_on(Line *line, const char *name, bool has_value)
+{
+    const TrainerOption *option = NULL;
+    for (int i = 0; i < ntrainer_options; i++)
+        if (strcmp(dashed(trainer_options[i].field).text, name) == 0)
+            option = &trainer_options[i];
+    if (!option)
+        return refuse_unknown(line, "--", name);
+    append_text(line->arena, &line->options->trainer, line->argv[line->at - 1]);
+    if (option->value && !has_value && line->at < line->argc)
+        append_text(line->arena, &line->options->trainer, line->argv[line->at++]);
+    return true;
 }
 
 static bool print_answer(int command, const char *name, int *status)
@@ -279,6 +307,8 @@ static bool read_option(Line *line)
         is_letter ? arena_text(line->arena, "%c", text[1])
                   : arena_text(line->arena, "%.*s", equals ? (int)(equals - text - 2) : (int)strlen(text), text + 2);
     const OptionInfo *option = find_option(line->options->command, name, is_letter);
+    if (!option && !is_letter && line->options->command == INDEX_RUN)
+        return pass_on(line, name, equals != NULL);
     if (!option)
         return refuse_unknown(line, is_letter ? "-" : "--", name);
     const char *value = is_letter && text[2] ? text + 2 + (text[2] == '=') : equals ? equals + 1 : NULL;

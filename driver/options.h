@@ -20,7 +20,7 @@ enum {
 enum {
 #define COMMAND(constant, ...) constant = 1 << INDEX_##constant,
 #include "options.def"
-    READS_MODEL = COMPILE | CHECK | REPORT | EXPLAIN
+    READS_MODEL = COMPILE | RUN | CHECK | REPORT | EXPLAIN
 };
 
 typedef enum { FLAG, SWITCH, TEXT, NUMBER, CHOICE, PASSES, LIST } OptionKind;
@@ -46,7 +46,16 @@ typedef struct {
     char text[32]; /* "dump-ir" */
 } OptionName;
 
+OptionName dashed(const char *field);
 OptionName option_name(const OptionInfo *option);
+
+/* An option of trainers; value: as in OptionInfo, NULL: it takes none. */
+typedef struct {
+    const char *field, *value, *help;
+} TrainerOption;
+
+extern const TrainerOption trainer_options[];
+extern const int ntrainer_options;
 
 typedef struct {
     int count, room;
@@ -66,6 +75,7 @@ typedef struct {
     const char *operand; /* NULL: none */
     const char *name;    /* the second operand, of commands with two */
     TextList files;      /* what follows the first operand, of commands with "..." in their operands */
+    TextList trainer;    /* mpc run: what is the trainer's */
 #define OPTION(field, kind, ...) TYPE_##kind field;
 #include "options.def"
 } Options;

@@ -4,12 +4,16 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile check report explain fmt opt print trace import export plot help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile run check report explain fmt opt print trace import export plot help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
     compile)
         words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --march= --cflags= --verbose"
+        files='*.mdl'
+        ;;
+    run)
+        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --comm= --cc= --march= --cflags= --verbose --data= --data-format= --no-shuffle --eval-data= --eval-fraction= --eval-every= --eval-batches= --steps= --seed= --peak-flops= --threads= --save= --save-every= --keep= --load= --weights-only --load-missing= --load-part= --ema --sample= --prompt= --temperature= --top-k= --top-p= --rank= --ranks= --master= --timeout= --print-mesh --print-traffic --kernel-cache= --no-graph --no-cudnn --no-hopper --no-fp8 --share-gpu --log= --print-every= --trace= --trace-steps= --overwrite --plan --version --help="
         files='*.mdl'
         ;;
     check)
@@ -53,7 +57,7 @@ _mpc()
         files='*.jsonl'
         ;;
     help)
-        words="--help --as= compile check report explain fmt opt print trace import export plot help"
+        words="--help --as= compile run check report explain fmt opt print trace import export plot help"
         files=''
         ;;
     esac

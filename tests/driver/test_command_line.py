@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MPC, ROOT, RUNTIME
 
-COMMANDS = ["compile", "check", "report", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
+COMMANDS = ["compile", "run", "check", "report", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
 
 
 LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages", "chunks"}
@@ -58,6 +58,7 @@ def test_manual_and_completion_are_as_checked_in(mpc):
     (["mpc", "help", "c"], {"compile", "check"}),
     (["mpc", "check", "t"], {"tiny.mdl"}),
     (["mpc", "explain", "t"], {"tiny.mdl"}),
+    (["mpc", "run", "--eval-b"], {"--eval-batches="}),
     (["mpc", "trace", "m"], {"merge"}),
     (["mpc", "trace", "--p"], {"--partial"}),
 ])
