@@ -35,16 +35,29 @@ static const char lightly_optimized[] = "#if defined(__GNUC__) && !defined(__cla
                                         "#pragma GCC optimize(\"O1\", \"no-inline-functions-called-once\")\n"
                                         "#endif\n\n";
 
-/* What follows the kernels. */
-static char *rest_text(Host *h, TrainerTexts texts, const char *functions, const char *frames)
+static char *products_text(Host *h)
 {
     Text text;
     open_text(&text);
     fputs("/* --- Products --- */\n\n", text.out);
     write_products(h, text.out);
-    if (*frames)
-        fprintf(text.out, "/* --- Frames: what each kind of rank leaves out --- */\n\n%s", frames);
-    fprintf(text.out, "/* --- Functions --- */\n\n%s%s/* --- Program --- */\n\n", lightly_optimized, functions);
+    return close_text(&h->m->arena, &text);
+}
+
+static char *functions_text(Host *h)
+{
+    Arena *arena = &h->m->arena;
+    const char *frames = close_text(arena, &h->frame_tables);
+    const char *title = *frames ? "/* --- Frames: what each kind of rank leaves out --- */\n\n" : "";
+    return arena_text(arena, "%s%s/* --- Functions --- */\n\n%s%s", title, frames, lightly_optimized,
+                      close_text(arena, &h->functions));
+}
+
+static char *program_text(Host *h, TrainerTexts texts)
+{
+    Text text;
+    open_text(&text);
+    fputs("/* --- Program --- */\n\n", text.out);
     write_tables(h, texts, text.out);
     fputs("\nint main(int argc, char **argv) { return rt_main(argc, argv, &program); }\n", text.out);
     return close_text(&h->m->arena, &text);
@@ -66,10 +79,13 @@ static void write_file(Host *h, const char *head, FileParts *parts, FILE *out)
     write_offsets(h->m, &h->offsets, "static", offsets.out);
     open_text(&kernels);
     h->dialect->write_kernels(h, kernels.out);
-    const char *variables = close_text(arena, &offsets), *functions = close_text(arena, &kernels);
-    fprintf(out, "%s%s%s%s%s", head, parts->includes, variables, functions, parts->rest);
-    parts->line = 1 + count_lines(head) + count_lines(parts->includes) + count_lines(variables);
-    parts->rest_line = parts->line + count_lines(functions);
+    const char *variables = close_text(arena, &offsets), *loops = close_text(arena, &kernels);
+    fprintf(out, "%s%s%s%s%s%s%s", head, parts->includes, variables, loops, parts->products, parts->functions,
+            parts->program);
+    parts->kernels_line = 1 + count_lines(head) + count_lines(parts->includes) + count_lines(variables);
+    parts->products_line = parts->kernels_line + count_lines(loops);
+    parts->functions_line = parts->products_line + count_lines(parts->products);
+    parts->program_line = parts->functions_line + count_lines(parts->functions);
 }
 
 bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
@@ -100,12 +116,13 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
         }
     }
     m->offsets = NULL;
-    const char *functions = close_text(&m->arena, &h.functions), *frames = close_text(&m->arena, &h.frame_tables);
+    FileParts parts = { .functions = functions_text(&h) };
     if (m->diags->errors > errors)
         return false;
-    FileParts parts = { .includes = arena_text(&m->arena, "#include \"processor_features.h\"\n#include \"rt.h\"\n%s",
-                                               h.dialect->includes),
-                        .rest = rest_text(&h, texts, functions, frames) };
+    parts.includes =
+        arena_text(&m->arena, "#include \"processor_features.h\"\n#include \"rt.h\"\n%s", h.dialect->includes);
+    parts.products = products_text(&h);
+    parts.program = program_text(&h, texts);
     write_file(&h, head_text(&h, texts), &parts, out);
     if (units)
         *units = texts.cuda ? (Units){ 0 } : units_of(&h, &parts);

@@ -25,7 +25,7 @@ typedef struct {
 } TrainerTexts;
 
 /* A trainer for processors as translation units, which a compiler takes side by side, and each anew only after it
- * changed: kernels, and last the functions and tables.  Lines are numbered as in trainer.c. */
+ * changed: functions, kernels, tables.  Lines are numbered as in trainer.c. */
 typedef struct {
     int count; /* 0: it is a trainer for GPUs, which is one unit */
     const char **text;

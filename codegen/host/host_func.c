@@ -263,7 +263,8 @@ static char *function_head(const FuncText *t)
         if (c->takes[i])
             items[count++] = arena_text(&m->arena, "%s%s *%s", c->written[i] ? "" : "const ",
                                         element_type(c->of[i]->type.dtype), t->pointer[i]);
-    return wrapped_list(m, arena_text(&m->arena, "static void %s(", c->name), count, items, ")", 0);
+    const char *storage = t->f->role == PLAIN ? "static " : ""; /* else the runtime calls it: see units.c */
+    return wrapped_list(m, arena_text(&m->arena, "%svoid %s(", storage, c->name), count, items, ")", 0);
 }
 
 static const char *description(const FuncText *t)

@@ -41,7 +41,7 @@ static const char *kinds_name(Host *h, const Func *f)
         gaps = arena_text(&h->m->arena, "%s%s%s_%d", gaps, kind ? ", " : "", name, frame->alike[kind]);
     }
     FILL(h->frame_tables.out,
-         "static const RtKinds $name = {\n    .axis = $axis,\n    .gap = (const RtGap *const[]){ $gaps },\n};\n\n",
+         "const RtKinds $name = {\n    .axis = $axis,\n    .gap = (const RtGap *const[]){ $gaps },\n};\n\n",
          { "name", name }, { "axis", arena_text(&h->m->arena, "%d", h->kinds->axis) }, { "gaps", gaps });
     return name;
 }

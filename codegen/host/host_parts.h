@@ -238,11 +238,10 @@ struct Dialect {
 
 extern const Dialect c_dialect, cuda_dialect;
 
-/* units.c: trainer.c in units.  `line`: of the first kernel in trainer.c; `rest`: what follows them, from rest_line on.
- */
+/* units.c: trainer.c in units.  Texts of its parts, with their first lines there. */
 typedef struct {
-    const char *includes, *rest;
-    int line, rest_line;
+    const char *includes, *functions, *products, *program;
+    int kernels_line, products_line, functions_line, program_line;
 } FileParts;
 int count_lines(const char *text);
 Units units_of(Host *h, const FileParts *parts);

@@ -382,7 +382,7 @@ def test_check_looks_at_options(mpc, words):
 
 
 def test_no_option_is_untested():
-    tested = {"compile": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "title", "tensorboard"}, "help": {"as"},
+    tested = {"compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "title", "tensorboard"}, "help": {"as"},
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "overwrite"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
