@@ -73,7 +73,7 @@ def repeats(count):
 
 
 CASES = [(lines, 2048, []), (shared_value, 2048, []), (numbered_copies, 2048, []), (instances, 1024, []),
-         (blocks, 512, []), (parameters, 512, []), (repeats, 512, []),
+         (blocks, 1024, []), (parameters, 1024, []), (repeats, 512, []),
          (blocks, 1024, ["--mesh=dp=2,tp=2", "--zero=1"]),
          (lines, 2048, ["--recompute=full", "--set=train.precision=bf16"])]
 
