@@ -6,9 +6,9 @@
     python3 bench/run.py --only compile|xla|ranks|pipelines|ring|experts|pytorch       one part; nothing written
     python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      PyTorch's rows whose name holds the text; nothing written
 
-compile_time.py, layouts.py (collectives, beside XLA's), ranks.py (processes beside threads) and pipelines.py (stages, beside
-torch.distributed.pipelining and beside their timeline), ring.py (a long sequence) and experts.py are parts; the one here is
-step time and memory beside PyTorch.  Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each
+compile_time.py, trainer_time.py (with the C compiler), layouts.py (collectives, beside XLA's), ranks.py (processes beside
+threads), pipelines.py (stages, beside torch.distributed.pipelining and beside their timeline), ring.py (a long sequence) and
+experts.py are parts; the one here is step time and memory beside PyTorch.  Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each
 in a process of its own with the same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each
 weight of a product and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the
 same run.  PyTorch is the newest that installs from PyPI into build/torch.
@@ -33,6 +33,7 @@ import peers
 import pipelines
 import ranks
 import ring
+import trainer_time
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "out" / "bench"
@@ -152,7 +153,7 @@ def steps_of(args):
 
 
 SECTIONS = {"pytorch": against_pytorch,
-            "compile": lambda args, text: compile_time.table(say),
+            "compile": lambda args, text: compile_time.table(say) + trainer_time.table(say),
             "xla": lambda args, text: layouts.table(say),
             "ranks": lambda args, text: ranks.table(say, OUT, text, **steps_of(args)),
             "pipelines": lambda args, text: pipelines.table(say, OUT, text, **steps_of(args)),

@@ -7,9 +7,10 @@ export CC="sh $PWD/tests/bench/cc.sh"
 xargs -P 2 -I COMMAND sh -c '/usr/bin/python3 bench/COMMAND >/dev/null' <<'END'
 pipelines.py --small --steps 3 --micros 2 --peers none
 compile_time.py
+trainer_time.py --only chars
 ranks.py --small --steps 3 --only tensor
 packed.py --seq 4096 --draws 1
 experts.py --small --steps 3 --only 1.25 --peers none
 ring.py --small --steps 3
 END
-echo "six benchmarks ran"
+echo "seven benchmarks ran"
