@@ -8,15 +8,16 @@
 
 compile_time.py, trainer_time.py (with the C compiler), layouts.py (collectives, beside XLA's), ranks.py (processes beside
 threads), pipelines.py (stages, beside torch.distributed.pipelining and beside their timeline), ring.py (a long sequence) and
-experts.py are parts; the one here is step time and memory beside PyTorch.  Per shape and precision: mpc's trainer, PyTorch eager and torch.compile take turns, each
-in a process of its own with the same number of threads; the median step of each counts.  FLOPs are the model's: 6 for each
-weight of a product and token, and 12 L H S for attention, causal or not.  The peak is the best square oneDNN product of the
-same run.  PyTorch is the newest that installs from PyPI into build/torch.
+experts.py are parts; the one here is step time and memory beside PyTorch. Per shape and precision: mpc's trainer, PyTorch eager
+and torch.compile take turns, each in a process of its own with the same number of threads, until their ratios are settled.
+FLOPs are the model's: 6 for each weight of a product and token, and 12 L H S for attention, causal or not. The peak is the best
+square oneDNN product of the same run. PyTorch is the newest that installs from PyPI into build/torch.
 """
 
 import argparse
 import datetime
 import json
+import math
 import os
 import platform
 import re
@@ -115,10 +116,11 @@ def against_pytorch(args, text):
     say(f"PyTorch {version or 'not found'}, {args.threads} threads")
     modes = ["eager", "compile"] if version else []
     head = ["model", "batch x seq", "precision", "mpc ms", "GFLOP/s", "of peak",
-            *[cell for mode in modes for cell in (f"{mode} ms", "ratio")], "mpc MB", "eager MB"]
+            *[cell for mode in modes for cell in (f"{mode} ms", "ratio")], "mpc MB", "eager MB", "turns"]
     lines = ["## Training steps, beside PyTorch", "",
-             f"PyTorch {version or 'not found'}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; trainers in turn,",
-             "median step after two to warm up; ratio: PyTorch's time over mpc's (above 1: mpc is faster). mpc with `--recompute none`.",
+             f"PyTorch {version or 'not found'}; gcc {run(['gcc', '-dumpfullversion'], 1).strip()}; trainers take",
+             f"turns, {LEAST_TURNS} to {MOST_TURNS}, until the standard error of each ratio is at most {ENOUGH:.0%}. ms: median step after two to warm up, and of all",
+             "turns; ratio: PyTorch's time over mpc's (above 1: mpc is faster) ± standard error. mpc with `--recompute none`.",
              "`of peak`: model FLOPs over the best square oneDNN product of the precision, measured when the trainer starts.", "",
              "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     shapes = [("GPT-2 124M", GPT2, 4, 64), ("GPT-2 124M", GPT2, 4, 256), ("GPT-2 124M", GPT2, 1, 1024),
@@ -133,17 +135,38 @@ def against_pytorch(args, text):
     return [*lines, ""]
 
 
+LEAST_TURNS, MOST_TURNS, ENOUGH = 3, 6, 0.02
+
+
+def ratio(ours, theirs):
+    """Of the times in turns, theirs over ours: its geometric mean, and the standard error of that, a share of it."""
+    logs = [math.log(their / our) for our, their in zip(ours, theirs)]
+    return math.exp(statistics.mean(logs)), statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+
+
+def is_settled(turns):
+    """Has each ratio a standard error that is small enough?"""
+    ours, *theirs = zip(*turns)
+    return len(turns) >= LEAST_TURNS and all(None in times or ratio(ours, times)[1] <= ENOUGH for times in theirs)
+
+
 def row(label, shape, batch, seq, precision, python, modes, args, text):
-    """mpc before and after its peers; the faster of the two counts."""
-    steps = args.steps or (4 if args.quick else ranks.STEPS)
-    ours = mpc(shape, batch, seq, precision, steps, args.threads, text)
-    theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads) for mode in modes]
-    again = mpc(shape, batch, seq, precision, steps, args.threads, text)
-    ms = min(ours["ms"], again["ms"])
-    cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{ours['flops'] / ms / 1e6:.0f}", f"{again['share']:.0%}"]
-    for their in theirs:
-        cells += [f"{their['ms']:.0f}", f"{their['ms'] / ms:.2f}"] if their else ["-", "-"]
-    cells += [f"{ours['bytes'] / 1e6:.0f}", f"{theirs[0]['bytes'] / 1e6:.0f}" if theirs and theirs[0] else "-"]
+    """mpc and its peers take turns, until the ratios are settled or there have been MOST_TURNS."""
+    steps, turns = args.steps or (4 if args.quick else ranks.STEPS), []
+    while not turns or not (args.quick or is_settled(turns) or len(turns) == MOST_TURNS):
+        ours = mpc(shape, batch, seq, precision, steps, args.threads, text)
+        theirs = [pytorch(python, shape, batch, seq, precision, mode, steps, args.threads) for mode in modes]
+        turns.append([ours["ms"], *(their and their["ms"] for their in theirs)])
+    own, *others = zip(*turns)
+    ms = statistics.median(own)
+    cells = [label, f"{batch} x {seq}", precision, f"{ms:.0f}", f"{ours['flops'] / ms / 1e6:.0f}", f"{ours['share']:.0%}"]
+    for times in others:
+        if None in times:
+            cells += ["-", "-"]
+        else:
+            mean, error = ratio(own, times)
+            cells += [f"{statistics.median(times):.0f}", f"{mean:.2f}" + (f" ± {mean * error:.2f}" if len(turns) > 1 else "")]
+    cells += [f"{ours['bytes'] / 1e6:.0f}", f"{theirs[0]['bytes'] / 1e6:.0f}" if theirs and theirs[0] else "-", str(len(turns))]
     return "| " + " | ".join(cells) + " |"
 
 
