@@ -349,6 +349,7 @@ static bool check_dashes(const Line *line)
     } outputs[] = {
         { "-o", o->output, writes_text(o) },
         { "--html", o->html, false },
+        { "--svg", o->svg, false },
         { "--dump-ir", o->dump_ir, false },
         { "--tensorboard", o->tensorboard, false },
     };

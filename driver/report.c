@@ -271,6 +271,7 @@ static bool refuse_picture(const Report *r)
 {
     const Options *o = r->run->options;
     const char *option = o->html         ? "html"
+                         : o->svg        ? "svg"
                          : o->gpu_flops  ? "gpu-flops"
                          : o->link       ? "link"
                          : o->gpu_memory ? "gpu-memory"
@@ -280,22 +281,29 @@ static bool refuse_picture(const Report *r)
                                                : "the program has no pipeline (pipeline NAME over AXIS, in parallel)");
 }
 
-static bool write_page(const Report *r)
+/* Nothing without a path. */
+static bool write_picture(const Report *r, const char *path, void (*write)(const TimelinePicture *, FILE *))
 {
     NewFile file;
-    if (!r->run->options->html)
+    if (!path)
         return true;
-    if (!open_new(r->run, &file, r->run->options->html))
+    if (!open_new(r->run, &file, path))
         return false;
-    write_timeline_html(&r->pipeline->picture, file.out);
+    write(&r->pipeline->picture, file.out);
     return close_new(r->run, &file);
+}
+
+static bool write_pictures(const Report *r)
+{
+    const Options *o = r->run->options;
+    return write_picture(r, o->html, write_timeline_html) && write_picture(r, o->svg, write_timeline_svg);
 }
 
 static bool report_program(Run *run, Module *m)
 {
     Report r = make_report(run, m);
     r.pipeline = report_pipeline(&r, &r.no_picture);
-    if (!(r.pipeline ? write_page(&r) : refuse_picture(&r)))
+    if (!(r.pipeline ? write_pictures(&r) : refuse_picture(&r)))
         return false;
     (run->options->json ? print_json : print_report_tables)(&r);
     return true;

@@ -4,7 +4,8 @@
  *   timeline_text.c  as text
  *   timeline_page.c  as a page of HTML: head, figures, legend, table
  *   timeline_svg.c   the drawing in that page
- *   timeline_style.c its style sheet and script
+ *   timeline_picture.c  as one SVG, which other pages show
+ *   timeline_style.c their style sheets, and the script of the page
  *
  * Knows nothing of the compiled program: `mpc report` and the tests fill in a TimelinePicture. */
 #ifndef MPC_TIMELINE_H
@@ -33,6 +34,9 @@ void write_timeline_text(const TimelinePicture *p, int width, FILE *out);
 
 /* One page that needs no other file, and no script but for marking what is under the mouse. */
 void write_timeline_html(const TimelinePicture *p, FILE *out);
+
+/* A picture for other pages: the drawing with the names of ranks and a legend, in light and dark colours. */
+void write_timeline_svg(const TimelinePicture *p, FILE *out);
 
 /* --- Shared by the writers ------------------------------------------------------------------------- */
 
@@ -74,9 +78,11 @@ double memory_scale(const TimelineView *v); /* bytes at the top of a strip */
 int finest_zoom(const TimelineView *v);     /* a power of 2 at which all labels fit, or the largest that there is */
 void draw_timeline(TimelineView *v, FILE *out);
 void write_escaped(const char *text, FILE *out);
+void write_hues(const TimelineView *v, FILE *out); /* rules: the hue of each micro-batch */
 
 /* timeline_style.c */
-extern const char *const timeline_style[]; /* parts, the last one NULL */
+extern const char timeline_root[], timeline_drawing_style[];
+extern const char *const timeline_style[]; /* of the page, in parts, the last one NULL */
 extern const char timeline_script[];
 
 #endif

@@ -19,15 +19,13 @@ static void write_print_size(const Page *page)
 
 static void write_head(Page *page)
 {
-    const int micros = page->v.s->micros;
     fprintf(page->out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
     fprintf(page->out, "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>");
     put(page, page->v.p->title);
     fprintf(page->out, "</title>\n<style>\n");
     for (int i = 0; timeline_style[i]; i++)
         fputs(timeline_style[i], page->out);
-    for (int micro = 0; micro < micros; micro++) /* begin at blue */
-        fprintf(page->out, ".m%d{--h:%.4g}%s", micro, 250 + 360.0 * micro / micros, micro % 8 == 7 ? "\n" : "");
+    write_hues(&page->v, page->out);
     write_print_size(page);
     fprintf(page->out, "\n</style>\n</head>\n<body>\n<h1>");
     put(page, page->v.p->title);
@@ -187,7 +185,7 @@ static void write_swatch(const Page *page, const char *drawing, const char *mean
 }
 
 /* The hues of all micro-batches, in order. */
-static void write_hues(const Page *page)
+static void write_hue_swatches(const Page *page)
 {
     enum { WIDTH = 128 };
     const int micros = page->v.s->micros;
@@ -224,7 +222,7 @@ static void write_legend(Page *page)
                      "from there on, the gradients of the stage are reduced");
     if (s->chunks > 1)
         fprintf(page->out, "<span>lower boxes: later stages of the rank</span>\n");
-    write_hues(page);
+    write_hue_swatches(page);
     if (s->ranks > 1) {
         write_swatch(page, "<line class=\"s F m0\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>", "sends activations");
         write_swatch(page, "<line class=\"s B m0\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>", "sends gradients");

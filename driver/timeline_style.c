@@ -1,17 +1,52 @@
-/* timeline_style.c -- the style sheet and the script of the page.
+/* timeline_style.c -- the style sheets of the page and of the picture, and the page's script.
  *
  * A micro-batch is a hue; F, B and W are lightnesses, W is hatched: so each can be told without the others. */
 #include "timeline.h"
 
 /* Light unless the reader's screen is dark; print is always light. */
-const char *const timeline_style[] = {
+const char timeline_root[] =
+    ":root{--font:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif}\n"
     ":root{color-scheme:light;--page:#fff;--card:#f6f7f9;--text:#1b2026;--faint:#5d6672;--line:#dfe3e8;\n"
     "--idle:#e6e8eb;--fixed:#8c96a3;--flight:#4a86c8;--over:#d4351c}\n"
     "@media screen and (prefers-color-scheme:dark){:root{color-scheme:dark;--page:#11151a;--card:#1a2027;\n"
-    "--text:#e8ecf0;--faint:#98a3af;--line:#2b333d;--idle:#262d36;--fixed:#66717e;--flight:#5a9bdc;--over:#ff6b52}}\n"
+    "--text:#e8ecf0;--faint:#98a3af;--line:#2b333d;--idle:#262d36;--fixed:#66717e;--flight:#5a9bdc;--over:#ff6b52}}\n";
+
+const char timeline_drawing_style[] =
+    ".z2,.z4,.z8,.z16{display:none}\n"
+    ".axis line{stroke:var(--line)}\n"
+    ".axis text,.cursor text{font-size:11px;fill:var(--faint);font-variant-numeric:tabular-nums}\n"
+    ".idle{fill:var(--idle)}\n"
+    ".reduction path{fill:var(--text)}\n"
+    ".a rect{stroke:var(--page);stroke-width:1}\n"
+    ".narrow .a rect{stroke:none}\n"
+    ".F rect{fill:oklch(.86 .075 var(--h))}\n"
+    ".B rect{fill:oklch(.56 .125 var(--h))}\n"
+    ".W rect{fill:oklch(.73 .105 var(--h))}\n"
+    ".a rect.hatch{fill:url(#hatch);stroke:none;pointer-events:none}\n"
+    ".ink{fill:#000;fill-opacity:.28}\n"
+    ".a text{font-size:11px;text-anchor:middle;fill:#16181c;pointer-events:none;font-variant-numeric:tabular-nums}\n"
+    ".a.B text{fill:#fff}\n"
+    ".a.W text{font-size:9.5px;font-weight:650;paint-order:stroke;stroke:oklch(.73 .105 var(--h));stroke-width:3px}\n"
+    ".a text.small{font-size:8.5px;opacity:.85}\n"
+    ".s{fill:none;stroke:oklch(.62 .14 var(--h));stroke-width:1.2}\n"
+    ".s.B{stroke-dasharray:3 2}\n"
+    ".narrow .s{stroke-width:.6;stroke-dasharray:none}\n"
+    ".strip{fill:var(--card)}\n"
+    ".fixed{fill:var(--fixed)}\n"
+    ".flight{fill:var(--flight)}\n"
+    ".over{fill:var(--over)}\n"
+    ".memory .peak{fill:var(--text);stroke:var(--page)}\n"
+    ".capacity{stroke:var(--over);stroke-width:1.4;stroke-dasharray:6 3}\n"
+    ".cursor{pointer-events:none;visibility:hidden}\n"
+    ".cursor line{stroke:var(--text);stroke-opacity:.5}\n"
+    ".cursor text{fill:var(--text);paint-order:stroke;stroke:var(--page);stroke-width:5px}\n";
+
+/* With what surrounds the drawing in a page. */
+const char *const timeline_style[] = {
+    timeline_root,
     "*{box-sizing:border-box}\n"
     "body{margin:0 auto;padding:28px 32px;max-width:1800px;background:var(--page);color:var(--text);\n"
-    "font:14px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif}\n"
+    "font:14px/1.45 var(--font)}\n"
     "h1{margin:0;font-size:22px;font-weight:650;overflow-wrap:anywhere}\n"
     "p{margin:2px 0;color:var(--faint)}\n"
     ".tiles{display:flex;flex-wrap:wrap;gap:12px;margin:18px 0 20px}\n"
@@ -43,37 +78,10 @@ const char *const timeline_style[] = {
     "#zoom4:checked~.frame .plot>svg{width:400%}\n"
     "#zoom8:checked~.frame .plot>svg{width:800%}\n"
     "#zoom16:checked~.frame .plot>svg{width:1600%}\n"
-    ".z2,.z4,.z8,.z16{display:none}\n"
     "#zoom2:checked~.frame .z2,#zoom4:checked~.frame :is(.z2,.z4),#zoom8:checked~.frame :is(.z2,.z4,.z8),\n"
     "#zoom16:checked~.frame :is(.z2,.z4,.z8,.z16){display:inline}\n"
-    ".axis line{stroke:var(--line)}\n"
-    ".axis text,.cursor text{font-size:11px;fill:var(--faint);font-variant-numeric:tabular-nums}\n"
-    ".idle{fill:var(--idle)}\n"
-    ".reduction path{fill:var(--text)}\n"
-    ".a rect{stroke:var(--page);stroke-width:1}\n"
-    ".narrow .a rect{stroke:none}\n"
-    ":is(#zoom8,#zoom16):checked~.frame .narrow .a rect:not(.hatch){stroke:var(--page);stroke-width:.5}\n"
-    ".F rect{fill:oklch(.86 .075 var(--h))}\n"
-    ".B rect{fill:oklch(.56 .125 var(--h))}\n"
-    ".W rect{fill:oklch(.73 .105 var(--h))}\n"
-    ".a rect.hatch{fill:url(#hatch);stroke:none;pointer-events:none}\n"
-    ".ink{fill:#000;fill-opacity:.28}\n"
-    ".a text{font-size:11px;text-anchor:middle;fill:#16181c;pointer-events:none;font-variant-numeric:tabular-nums}\n"
-    ".a.B text{fill:#fff}\n"
-    ".a.W text{font-size:9.5px;font-weight:650;paint-order:stroke;stroke:oklch(.73 .105 var(--h));stroke-width:3px}\n"
-    ".a text.small{font-size:8.5px;opacity:.85}\n"
-    ".s{fill:none;stroke:oklch(.62 .14 var(--h));stroke-width:1.2}\n"
-    ".s.B{stroke-dasharray:3 2}\n"
-    ".narrow .s{stroke-width:.6;stroke-dasharray:none}\n"
-    ".strip{fill:var(--card)}\n"
-    ".fixed{fill:var(--fixed)}\n"
-    ".flight{fill:var(--flight)}\n"
-    ".over{fill:var(--over)}\n"
-    ".memory .peak{fill:var(--text);stroke:var(--page)}\n"
-    ".capacity{stroke:var(--over);stroke-width:1.4;stroke-dasharray:6 3}\n"
-    ".cursor{pointer-events:none;visibility:hidden}\n"
-    ".cursor line{stroke:var(--text);stroke-opacity:.5}\n"
-    ".cursor text{fill:var(--text);paint-order:stroke;stroke:var(--page);stroke-width:5px}\n",
+    ":is(#zoom8,#zoom16):checked~.frame .narrow .a rect:not(.hatch){stroke:var(--page);stroke-width:.5}\n",
+    timeline_drawing_style,
     /* Legend, table, print. */
     ".legend{display:flex;flex-wrap:wrap;gap:6px 22px;align-items:center;margin:16px 0 22px 230px;font-size:12px}\n"
     ".legend span{display:inline-flex;align-items:center;gap:7px}\n"

@@ -42,6 +42,13 @@ void write_escaped(const char *text, FILE *out)
     }
 }
 
+void write_hues(const TimelineView *v, FILE *out)
+{
+    const int micros = v->s->micros;
+    for (int micro = 0; micro < micros; micro++) /* begin at blue */
+        fprintf(out, ".m%d{--h:%.4g}%s", micro, 250 + 360.0 * micro / micros, micro % 8 == 7 ? "\n" : "");
+}
+
 /* --- Where things are ------------------------------------------------------------------------------ */
 
 TimelineLayout lay_out_timeline(const TimelineView *v)

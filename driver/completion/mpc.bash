@@ -21,7 +21,7 @@ _mpc()
         files='*.mdl'
         ;;
     report)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --json --html= --gpu-flops= --link= --gpu-memory="
+        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --json --html= --svg= --gpu-flops= --link= --gpu-memory="
         files='*.mdl'
         ;;
     explain)
@@ -53,7 +53,7 @@ _mpc()
         files='*.safetensors'
         ;;
     plot)
-        words="--help --output= --smooth= --title= --tensorboard="
+        words="--help --output= --svg= --smooth= --title= --tensorboard="
         files='*.jsonl'
         ;;
     help)

@@ -1,4 +1,4 @@
-/* plot.c -- mpc plot: reads the logs, names and smooths them, writes the page. */
+/* plot.c -- mpc plot: reads the logs, names and smooths them, writes the page and the picture. */
 #include "plot/plot.h"
 
 #include <math.h>
@@ -47,6 +47,7 @@ static double window_of(const Plot *plot)
     return given ? strtod(given, NULL) : fmax(1, floor(longest / POINTS));
 }
 
+/* No output may replace a log. */
 static bool read_logs(Plot *plot)
 {
     Run *run = plot->run;
@@ -55,10 +56,20 @@ static bool read_logs(Plot *plot)
         const char *path = i == 0 ? o->operand : o->files.at[i - 1];
         if (!read_log(run, &plot->runs[i], path))
             return false;
-        if (o->output && stat(path, &run->input) == 0 && !may_write(run, o->output))
+        if (stat(path, &run->input) == 0 &&
+            ((o->output && !may_write(run, o->output)) || (o->svg && !may_write(run, o->svg))))
             return false;
     }
     return true;
+}
+
+static bool write_file(const Plot *plot, const char *path, void (*write)(const Plot *, FILE *))
+{
+    NewFile file;
+    if (!open_new(plot->run, &file, path))
+        return false;
+    write(plot, file.out);
+    return close_new(plot->run, &file);
 }
 
 int run_plot(Run *run)
@@ -76,15 +87,10 @@ int run_plot(Run *run)
     for (int i = 0; i < plot.nruns && o->tensorboard; i++)
         if (!write_events(run, &plot.runs[i], o->tensorboard))
             return STATUS_FAILED;
-    if (o->tensorboard && !o->output)
-        return STATUS_OK;
-    if (!o->output) {
-        write_plot(&plot, stdout);
-        return STATUS_OK;
-    }
-    NewFile file;
-    if (!open_new(run, &file, o->output))
+    if (o->svg && !is_drawn(&plot, PLOT_LOSS))
+        return run_failed(run, "--svg has no effect: no step of the logs has a loss"), STATUS_FAILED;
+    if (o->svg && !write_file(&plot, o->svg, write_loss_picture))
         return STATUS_FAILED;
-    write_plot(&plot, file.out);
-    return close_new(run, &file) ? STATUS_OK : STATUS_FAILED;
+    const bool has_page = o->output || (!o->tensorboard && !o->svg);
+    return !has_page || write_file(&plot, o->output ? o->output : "-", write_plot) ? STATUS_OK : STATUS_FAILED;
 }

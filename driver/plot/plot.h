@@ -3,9 +3,9 @@
  *   plot.c        the command
  *   plot_log.c    reads logs; means over neighbouring steps
  *   plot_scale.c  from numbers to places: ranges, ticks, their text
- *   plot_svg.c    one chart
+ *   plot_svg.c    one chart, in the page or by itself
  *   plot_page.c   the page around the charts
- *   plot_style.c  its style sheet and script
+ *   plot_style.c  style sheets, and the script of the page
  *   plot_events.c TensorBoard's files */
 #ifndef MPC_PLOT_H
 #define MPC_PLOT_H
@@ -70,13 +70,16 @@ const char *tick_text(Arena *arena, double number); /* "20k", "3e-4" */
 
 /* --- Writers -------------------------------------------------------------------------------------- */
 
+bool is_drawn(const Plot *plot, PlotColumn column); /* has a number */
 void write_chart(const Plot *plot, PlotColumn column, FILE *out);
+void write_loss_picture(const Plot *plot, FILE *out); /* for other pages, in light and dark colours; even axes */
 void write_plot(const Plot *plot, FILE *out);
 bool write_events(Run *run, const PlotRun *log, const char *folder); /* FOLDER/NAME; false after an error */
 
 /* The number of colours; runs beyond them are dashed. */
 enum { PLOT_COLOURS = 8 };
-extern const char *const plot_style[]; /* parts, the last one NULL */
+extern const char plot_root[], plot_chart_style[];
+extern const char *const plot_style[]; /* of the page, in parts, the last one NULL */
 extern const char plot_script[];
 
 #endif

@@ -26,15 +26,6 @@ static void write_switch(FILE *out, const char *id, const char *text, bool is_on
             is_on ? " checked=\"checked\"" : "", id, text);
 }
 
-static bool is_drawn(const Plot *plot, PlotColumn column)
-{
-    for (int run = 0; run < plot->nruns; run++)
-        for (int i = 0; i < plot->runs[run].count; i++)
-            if (isfinite(plot->runs[run].value[column][i]))
-                return true;
-    return false;
-}
-
 /* --- Table ----------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)

@@ -1,27 +1,17 @@
-/* plot_style.c -- the style sheet and the script of the page of mpc plot. */
+/* plot_style.c -- the style sheets of the page and the picture of mpc plot, and the script of the page. */
 #include "plot/plot.h"
 
 /* Colours that stay apart for readers who see fewer of them: after Okabe and Ito, darker where lines on white need it.
  */
-const char *const plot_style[] = {
+const char plot_root[] =
+    ":root{--font:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif}\n"
     ":root{color-scheme:light;--page:#fff;--card:#fff;--text:#1b2026;--faint:#5d6672;--line:#e3e7eb;\n"
     "--c0:#0067b1;--c1:#d1500a;--c2:#00845f;--c3:#b5518f;--c4:#c98a00;--c5:#3a9fd6;--c6:#6b4fb0;--c7:#4b535c}\n"
     "@media screen and (prefers-color-scheme:dark){:root{color-scheme:dark;--page:#11151a;--card:#161b21;\n"
     "--text:#e8ecf0;--faint:#98a3af;--line:#2b333d;--c0:#5aa9e6;--c1:#f08a4b;--c2:#2fc08f;--c3:#e08cc0;\n"
-    "--c4:#e6b53c;--c5:#8fd0f2;--c6:#a992ea;--c7:#a4adb8}}\n"
-    "*{box-sizing:border-box}\n"
-    "body{margin:0 auto;padding:28px 32px;max-width:1700px;background:var(--page);color:var(--text);\n"
-    "font:14px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif}\n"
-    "h1{margin:0;font-size:22px;font-weight:650;overflow-wrap:anywhere}\n"
-    "p{margin:2px 0 14px;color:var(--faint)}\n"
-    "input{position:absolute;opacity:0}\n"
-    "input+label{display:inline-block;margin:0 6px 14px 0;padding:2px 11px;border:1px solid var(--line);\n"
-    "border-radius:6px;font-size:12px;cursor:pointer}\n"
-    "input:checked+label{background:var(--text);color:var(--page);border-color:var(--text)}\n"
-    "input:focus-visible+label{outline:2px solid var(--c0)}\n",
-    ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(560px,100%),1fr));gap:16px}\n"
-    ".charts div{padding:6px 4px 0;border:1px solid var(--line);border-radius:8px;background:var(--card)}\n"
-    "svg{display:block;width:100%}\n"
+    "--c4:#e6b53c;--c5:#8fd0f2;--c6:#a992ea;--c7:#a4adb8}}\n";
+
+const char plot_chart_style[] =
     "svg text{fill:var(--text);font-size:12px;font-variant-numeric:tabular-nums}\n"
     "svg .title{font-size:16px;font-weight:650}\n"
     "svg .unit,svg .tick{fill:var(--faint)}\n"
@@ -33,7 +23,25 @@ const char *const plot_style[] = {
     ".c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.c6{stroke:var(--c6)}.c7{stroke:var(--c7)}\n"
     ".eval.c0{fill:var(--c0)}.eval.c1{fill:var(--c1)}.eval.c2{fill:var(--c2)}.eval.c3{fill:var(--c3)}\n"
     ".eval.c4{fill:var(--c4)}.eval.c5{fill:var(--c5)}.eval.c6{fill:var(--c6)}.eval.c7{fill:var(--c7)}\n"
-    "circle.eval{stroke:var(--card)}\n",
+    "circle.eval{stroke:var(--card)}\n";
+
+/* With what surrounds the charts. */
+const char *const plot_style[] = {
+    plot_root,
+    "*{box-sizing:border-box}\n"
+    "body{margin:0 auto;padding:28px 32px;max-width:1700px;background:var(--page);color:var(--text);\n"
+    "font:14px/1.45 var(--font)}\n"
+    "h1{margin:0;font-size:22px;font-weight:650;overflow-wrap:anywhere}\n"
+    "p{margin:2px 0 14px;color:var(--faint)}\n"
+    "input{position:absolute;opacity:0}\n"
+    "input+label{display:inline-block;margin:0 6px 14px 0;padding:2px 11px;border:1px solid var(--line);\n"
+    "border-radius:6px;font-size:12px;cursor:pointer}\n"
+    "input:checked+label{background:var(--text);color:var(--page);border-color:var(--text)}\n"
+    "input:focus-visible+label{outline:2px solid var(--c0)}\n",
+    ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(560px,100%),1fr));gap:16px}\n"
+    ".charts div{padding:6px 4px 0;border:1px solid var(--line);border-radius:8px;background:var(--card)}\n"
+    "svg{display:block;width:100%}\n",
+    plot_chart_style,
     /* Which of the four drawings of a chart is shown. */
     "#logx:checked~.charts .x0,#logx:not(:checked)~.charts .x1,#logy:checked~.charts .y0,\n"
     "#logy:not(:checked)~.charts .y1,#raw:not(:checked)~.charts .raw{display:none}\n"

@@ -1,5 +1,5 @@
-/* plot_svg.c -- one chart: all runs, drawn four times, for each pair of even and logarithmic axes, of which the style
- * sheet shows one. */
+/* plot_svg.c -- one chart: all runs, in a page drawn four times, for each pair of even and logarithmic axes, of which
+ * the style sheet shows one. */
 #include "plot/plot.h"
 #include "timeline.h"
 
@@ -71,6 +71,15 @@ static void write_mark(const Chart *c, PlotColumn column, double x, double y, in
         fprintf(c->out, "<path class=\"skip c%d\" d=\"M%.1f,%.1fl8,8m0,-8l-8,8\"/>", run % PLOT_COLOURS, x - 4, y - 4);
 }
 
+bool is_drawn(const Plot *plot, PlotColumn column)
+{
+    for (int run = 0; run < plot->nruns; run++)
+        for (int i = 0; i < plot->runs[run].count; i++)
+            if (isfinite(plot->runs[run].value[column][i]))
+                return true;
+    return false;
+}
+
 static bool has_marks(const Plot *plot, PlotColumn column)
 {
     bool has = false;
@@ -122,11 +131,11 @@ static int write_legend(const Chart *c, bool draws)
     return first > last ? 0 : row + 1;
 }
 
-static void write_frame(const Chart *c)
+static void write_frame(const Chart *c, const char *title, const char *unit)
 {
-    fprintf(c->out,
-            "<text class=\"title\" x=\"%d\" y=\"22\">%s</text><text class=\"unit\" x=\"%d\" y=\"39\">%s</text>\n", LEFT,
-            title_of(c), LEFT, unit_of(c));
+    fprintf(c->out, "<text class=\"title\" x=\"%d\" y=\"22\">", LEFT);
+    write_escaped(title, c->out);
+    fprintf(c->out, "</text><text class=\"unit\" x=\"%d\" y=\"39\">%s</text>\n", LEFT, unit);
     fprintf(c->out, "<text class=\"unit\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n",
             (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8);
     write_legend(c, true);
@@ -271,17 +280,38 @@ static void write_variant(Chart *c, bool log_x, bool log_y)
     fputs("</g>\n", c->out);
 }
 
-void write_chart(const Plot *plot, PlotColumn column, FILE *out)
+/* Up to the curves. */
+static Chart open_chart(const Plot *plot, PlotColumn column, const char *more, FILE *out)
 {
     Chart c = { .plot = plot, .column = column, .out = out };
     c.top = TOP + LEGEND_ROW * write_legend(&c, false);
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
-            WIDTH, HEIGHT, title_of(&c));
+    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\"%s role=\"img\" aria-label=\"%s\">\n",
+            WIDTH, HEIGHT, more, title_of(&c));
     fprintf(out, "<clipPath id=\"area%d\"><rect x=\"%d\" y=\"%g\" width=\"%d\" height=\"%g\"/></clipPath>\n", column,
             LEFT, c.top - 1, WIDTH - LEFT - RIGHT, HEIGHT - BOTTOM - c.top + 2);
-    write_frame(&c);
+    return c;
+}
+
+void write_chart(const Plot *plot, PlotColumn column, FILE *out)
+{
+    Chart c = open_chart(plot, column, "", out);
+    write_frame(&c, title_of(&c), unit_of(&c));
     for (int i = 0; i < 4; i++)
         write_variant(&c, i & 1, i >> 1);
     fprintf(out, "<g class=\"cursor\"><path d=\"M0,%gV%d\"/><text y=\"%g\"></text></g>\n</svg>\n", c.top,
             HEIGHT - BOTTOM, c.top + 12);
+}
+
+void write_loss_picture(const Plot *plot, FILE *out)
+{
+    Arena *arena = &plot->run->arena;
+    const char *size = arena_text(arena, " width=\"%d\" height=\"%d\"", WIDTH, HEIGHT);
+    Chart c = open_chart(plot, PLOT_LOSS, size, out);
+    fprintf(out, "<style>\n%s%stext{font-family:var(--font)}\n.paper{fill:var(--card)}\n</style>\n", plot_root,
+            plot_chart_style);
+    fputs("<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n", out);
+    const char *means = plot->window > 1 ? arena_text(arena, "; strong lines: over %.0f steps", plot->window) : "";
+    write_frame(&c, plot->title, arena_text(arena, "loss, %s%s", unit_of(&c), means));
+    write_variant(&c, false, false);
+    fputs("</svg>\n", out);
 }

@@ -120,6 +120,7 @@ MISTAKES = [
     (["compile", "tiny.mdl", "-o", "a", "--dump-ir", "-"], "--dump-ir -: this cannot be written"),
     (["report", "tiny.mdl", "--html", "-"], "--html -: this cannot be written"),
     (["plot", "a.jsonl", "--tensorboard", "-"], "--tensorboard -: this cannot be written"),
+    (["plot", "a.jsonl", "--svg", "-"], "--svg -: this cannot be written"),
     (["import", "there", "--model=tiny.mdl", "-o", "-"], "-o -: this cannot be written"),
     (["export", "w.safetensors", "--model=tiny.mdl", "--like=x", "-o", "-"], "-o -: this cannot be written"),
     (["trace", "trace.json"], "there is no 'mpc trace trace.json': mpc trace merge FILE.json..."),
@@ -382,9 +383,9 @@ def test_check_looks_at_options(mpc, words):
 
 
 def test_no_option_is_untested():
-    tested = {"compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "title", "tensorboard"}, "help": {"as"},
+    tested = {"compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "overwrite"},  # tests/hf
-              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
+              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, test_plot.py, tests/pass
     for command in COMMANDS:

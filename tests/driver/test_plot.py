@@ -201,7 +201,36 @@ def test_not_a_log(refused, text, said):
 def test_never_over_a_log(refused):
     for name in "ab":
         (refused.directory / name).write_text('{"step": 1}\n')
-    assert "it is the input file" in refused("plot", "a", "b", "-o", "b", status=1)
+    for output in ("-o", "--svg"):
+        assert "it is the input file" in refused("plot", "a", "b", output, "b", status=1)
+
+
+def test_picture(plot):
+    """One chart of the loss by itself, in light and dark colours."""
+    log = log_of(90)
+    assert plot({"a": log}, "--smooth=1", "--title=Five & <six>", "--svg=pictures/a.svg") == ""
+    text = (plot.directory / "pictures/a.svg").read_text()
+    chart = ET.fromstring(text)
+    (_, numbers), = curves(chart)
+    assert abs(numbers - [line["loss"] for line in log]).max() <= 0.11 * height(chart)
+    assert len([g for g in chart.iter(f"{SVG}g") if "data-x" in g.attrib]) == 1
+    assert "Five & <six>" in [t.text for t in chart.iter(f"{SVG}text")]
+    assert set(re.findall(r"var\((--\w+)\)", text)) <= set(re.findall(r"(--\w+):", text)) and "prefers-color-scheme:dark" in text
+    assert "<script" not in text and "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert f'viewBox="0 0 {chart.attrib["width"]} {chart.attrib["height"]}"' in text
+
+
+def test_picture_beside_the_page(plot):
+    page = plot({"a": log_of(9)})
+    assert plot({"a": log_of(9)}, "--svg=a.svg", "-o", "a.html") == ""
+    assert (plot.directory / "a.html").read_text() == page and (plot.directory / "a.svg").exists()
+    assert plot({"a": log_of(9)}, "--svg=a.svg", "-o", "-") == page
+
+
+def test_picture_without_loss(refused):
+    (refused.directory / "a").write_text('{"step": 1, "lr": 2}\n')
+    assert "--svg has no effect: no step of the logs has a loss" in refused("plot", "a", "--svg=b.svg", status=1)
+    assert not (refused.directory / "b.svg").exists()
 
 
 def test_a_trainers_log(trainer, train, mpc):

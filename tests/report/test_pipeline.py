@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -189,6 +190,7 @@ def test_no_pipeline(report):
 
 @pytest.mark.parametrize("words, status, message", [
     (["--html=a.html"], 1, "--html has no effect: the program has no pipeline"),
+    (["--svg=a.svg"], 1, "--svg has no effect: the program has no pipeline"),
     (["--gpu-memory=80e9"], 1, "--gpu-memory has no effect: the program has no pipeline"),
     (["--gpu-flops=1e12", "--link=1e9"], 1, "--gpu-flops has no effect"),
     (["--mesh=pp=2", "--set=train.batch=2", "--html=a.html"], 1, "--html has no effect: train.batch is train.microbatch"),
@@ -209,9 +211,10 @@ def test_refused(tmp_path, words, status, message):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_page(tmp_path, schedule, pp):
     words = [f"--mesh=pp={pp}", f"--schedule={schedule}", "--gpu-memory=1e9"]
-    said = run(MPC, "report", PIPE, *words, "--html=deep/page.html", "--json", cwd=tmp_path).stdout
+    said = run(MPC, "report", PIPE, *words, "--html=deep/page.html", "--svg=deep/page.svg", "--json", cwd=tmp_path).stdout
     page = (tmp_path / "deep/page.html").read_text()
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["page.html"]
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["page.html", "page.svg"]
+    assert sorted(actions(ET.parse(tmp_path / "deep/page.svg"))) == sorted(actions(drawing(page)))
     tags = Tags()
     tags.feed(page)
     tags.close()
@@ -235,8 +238,9 @@ def test_page_replaces_no_input(tmp_path):
     (tmp_path / "hard.html").hardlink_to(source)
     (tmp_path / "aside.html.tmp").hardlink_to(source)
     for path in ("pipe.mdl", "link.html", "hard.html", "aside.html"):
-        done = run(MPC, "report", "pipe.mdl", "--mesh=pp=2", f"--html={path}", cwd=tmp_path, status=1)
-        assert "it is the input file" in done.stderr and done.stdout == ""
+        for option in ("html", "svg"):
+            done = run(MPC, "report", "pipe.mdl", "--mesh=pp=2", f"--{option}={path}", cwd=tmp_path, status=1)
+            assert "it is the input file" in done.stderr and done.stdout == ""
     assert source.read_text() == PIPE.read_text()
     (tmp_path / "old.html").write_text("old")
     run(MPC, "report", "pipe.mdl", "--mesh=pp=2", "--html=old.html", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The picture of a pipeline schedule as a page: whole, well formed, without overlaps; and in a browser, if there is one."""
+"""The picture of a pipeline schedule as a page and as an SVG: whole, well formed, without overlaps; and in a browser, if there is one."""
 import collections
 import html.parser
 import json
@@ -41,6 +41,11 @@ def program(tmp_path_factory):
 @pytest.fixture
 def page(program):
     return lambda case, *more: run(program, *case[:4], "html", *case[4].split(), *more).stdout
+
+
+@pytest.fixture
+def picture(program):
+    return lambda case, *more: run(program, *case[:4], "svg", *case[4].split(), *more).stdout
 
 
 def drawing(page):
@@ -94,6 +99,25 @@ def test_well_formed(page, case):
     for tag, name, value in tags.attributes:  # nothing is fetched
         assert name not in ("src", "href", "srcset", "data"), (tag, name, value)
     assert not re.search(r"@import|url\((?!#)|https?://(?!www.w3.org/2000/svg\")", text)
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_picture(page, picture, case):
+    """The drawing of the page, with names of ranks and a legend; every colour is one of its own style sheet."""
+    text = picture(case, "title=a <b> & c")
+    root = ET.fromstring(text)
+    assert sorted(actions(root)) == sorted(actions(drawing(page(case))))
+    texts = [t.text for t in root.iter(f"{SVG}text")]
+    assert texts.count("a <b> & c") == 1 and "idle" in texts and ("weight gradients" in texts) == case[0].startswith("zb")
+    for rank in range(case[1]):
+        assert texts.count(f"rank {rank}") == 2  # its actions, its memory
+    assert len([t for t in texts if t and t.startswith("peak ")]) == case[1]
+    assert all(t is None or len(t) <= 130 for t in texts)
+    ids = re.findall(r' id="(\w+)"', text)
+    assert len(ids) == len(set(ids)) and set(re.findall(r"url\(#(\w+)\)", text)) <= set(ids)
+    assert set(re.findall(r"var\((--\w+)\)", text)) <= set(re.findall(r"(--\w+):", text)) and "prefers-color-scheme:dark" in text
+    assert not re.search(r"<script|@import|url\((?!#)|https?://(?!www.w3.org/2000/svg\")", text)
+    assert f'viewBox="0 0 {root.attrib["width"]} {root.attrib["height"]}"' in text
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

@@ -1,9 +1,10 @@
-/* timeline.c -- the picture of a pipeline schedule, for the tests: text or HTML, to the standard output.
+/* timeline.c -- the picture of a pipeline schedule, for the tests: text, HTML or SVG, to the standard output.
  *
  *   timeline SCHEDULE RANKS CHUNKS MICROS FORM [NAME=VALUE ...]
  *
- * FORM is html, or the width of the text.  NAMEs: forward, backward, weight, message (milliseconds), slope (how much
- * longer each further stage takes, as a share), fixed, activation, capacity (MB), title, stages (1: with texts). */
+ * FORM is html, svg, or the width of the text.  NAMEs: forward, backward, weight, message (milliseconds), slope (how
+ * much longer each further stage takes, as a share), fixed, activation, capacity (MB), title, stages (1: with texts).
+ */
 #include "timeline.h"
 
 #include <stdlib.h>
@@ -73,6 +74,8 @@ int main(int argc, char **argv)
                                       .capacity_bytes = number(n, words, "capacity", "0") * 1e6 };
     if (strcmp(argv[5], "html") == 0)
         write_timeline_html(&picture, stdout);
+    else if (strcmp(argv[5], "svg") == 0)
+        write_timeline_svg(&picture, stdout);
     else
         write_timeline_text(&picture, atoi(argv[5]), stdout);
     arena_free(&arena);

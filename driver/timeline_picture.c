@@ -1,0 +1,131 @@
+/* timeline_picture.c -- the drawing of a schedule as one SVG, which a README or slides can show: title, names of ranks,
+ * legend.  What the page says in its table and under the mouse is left out. */
+#include "timeline.h"
+
+#include <string.h>
+
+enum {
+    MARGIN = 16,
+    NAMES = 260, /* the width of the names, beside the drawing */
+    HEAD = 66,   /* above the drawing */
+    FOOT = 40,   /* below it: the legend */
+    WIDTH = MARGIN + NAMES + TIMELINE_WIDTH + MARGIN,
+    LINE = 14,
+    LETTER = 6, /* the width of an average one */
+    BESIDE = 58 /* what stands beside "rank 63" */
+};
+
+typedef struct {
+    TimelineView v;
+    TimelineLayout layout;
+    FILE *out;
+} Picture;
+
+static void write_style(const Picture *p)
+{
+    fprintf(p->out, "<style>\n%s%s", timeline_root, timeline_drawing_style);
+    fputs("text{fill:var(--text);font:12px var(--font)}\n"
+          ".title{font-size:18px;font-weight:650}.rank{font-weight:600}.faint{fill:var(--faint)}\n"
+          ".paper{fill:var(--page)}\n",
+          p->out);
+    write_hues(&p->v, p->out);
+    fputs("\n</style>\n", p->out);
+}
+
+static void write_text(const Picture *p, const char *class, double x, double y, const char *text)
+{
+    fprintf(p->out, "<text class=\"%s\" x=\"%.6g\" y=\"%.6g\">", class, x, y);
+    write_escaped(text, p->out);
+    fputs("</text>\n", p->out);
+}
+
+static void write_head(Picture *p)
+{
+    TimelineView *v = &p->v;
+    write_text(p, "title", MARGIN, 30, v->p->title);
+    write_text(p, "faint", MARGIN, 50,
+               arena_text(&v->arena, "%s: makespan %.4g %s, bubble %.1f %%", counts_text(v), v->t.makespan / v->unit,
+                          v->unit_name, 100 * v->t.bubble));
+}
+
+/* --- Names ----------------------------------------------------------------------------------------- */
+
+/* Around the middle of a row of this height: below each other where there is room, else beside each other. */
+static void write_name(Picture *p, double at, double height, int rank, const char *more)
+{
+    const char *name = arena_text(&p->v.arena, "rank %d", rank);
+    const double middle = HEAD + at + height / 2 + 4;
+    const bool low = height < LOW_ROW;
+    const int room = (NAMES - (low ? BESIDE : 0)) / LETTER;
+    if ((int)strlen(more) > room)
+        more = arena_text(&p->v.arena, "%.*s...", room - 3, more);
+    write_text(p, "rank", MARGIN, low ? middle : middle - LINE / 2.0, name);
+    write_text(p, "faint", low ? MARGIN + BESIDE : MARGIN, low ? middle : middle + LINE / 2.0, more);
+}
+
+static void write_names(Picture *p)
+{
+    TimelineView *v = &p->v;
+    const TimelineLayout *l = &p->layout;
+    const double row = l->row + l->gap, strip = l->strip + l->gap;
+    write_text(p, "faint", MARGIN, HEAD + 13, arena_text(&v->arena, "time in %s", v->unit_name));
+    for (int rank = 0; rank < v->s->ranks; rank++)
+        write_name(p, l->rows_at + rank * row, l->row, rank, stages_on_rank(v, rank));
+    write_text(p, "faint", MARGIN, HEAD + l->strips_at - 14,
+               arena_text(&v->arena, "memory, 0 to %s", bytes_text(&v->arena, memory_scale(v))));
+    for (int rank = 0; rank < v->s->ranks; rank++)
+        write_name(p, l->strips_at + rank * strip, l->strip, rank,
+                   arena_text(&v->arena, "peak %s", bytes_text(&v->arena, peak_of(v, rank))));
+}
+
+/* --- Legend ---------------------------------------------------------------------------------------- */
+
+enum { SWATCH = 24 };
+#define BOX "<rect width=\"24\" height=\"14\"/>"
+
+/* Returns where the next one begins. */
+static double write_swatch(const Picture *p, double x, const char *drawing, const char *meaning)
+{
+    enum { TO_TEXT = 7, GAP = 22 };
+    const double y = HEAD + p->layout.height + FOOT - 16;
+    fprintf(p->out, "<svg x=\"%.6g\" y=\"%.6g\" width=\"%d\" height=\"14\">%s</svg>\n", x, y - 11, SWATCH, drawing);
+    write_text(p, "faint", x + SWATCH + TO_TEXT, y, meaning);
+    return x + SWATCH + TO_TEXT + LETTER * (double)strlen(meaning) + GAP;
+}
+
+static void write_legend(const Picture *p)
+{
+    const PipelineSchedule *s = p->v.s;
+    double x = MARGIN;
+    x = write_swatch(p, x, "<g class=\"F m0\">" BOX "</g>", "forward");
+    x = write_swatch(p, x, "<g class=\"B m0\">" BOX "</g>", "backward");
+    if (s->splits_backward)
+        x = write_swatch(p, x, "<g class=\"a W m0\">" BOX "<rect class=\"hatch\" width=\"24\" height=\"14\"/></g>",
+                         "weight gradients");
+    x = write_swatch(p, x, "<g class=\"idle\">" BOX "</g>", "idle");
+    if (s->reduces)
+        x = write_swatch(p, x, "<g class=\"reduction\"><path d=\"M12 4L7 9L17 9Z\"/></g>", "reduced from there on");
+    x = write_swatch(p, x, "<g class=\"fixed\">" BOX "</g>", "memory held all the step");
+    x = write_swatch(p, x, "<g class=\"flight\">" BOX "</g>", "activations in flight");
+    if (p->v.p->capacity_bytes > 0)
+        write_swatch(p, x, "<line class=\"capacity\" y1=\"7\" x2=\"24\" y2=\"7\"/>", "capacity");
+}
+
+void write_timeline_svg(const TimelinePicture *picture, FILE *out)
+{
+    Picture p = { .v = view_timeline(picture), .out = out };
+    p.layout = lay_out_timeline(&p.v);
+    const double height = HEAD + p.layout.height + FOOT;
+    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.6g\" width=\"%d\" height=\"%.6g\">\n",
+            WIDTH, height, WIDTH, height);
+    write_style(&p);
+    fputs("<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n", out);
+    write_head(&p);
+    write_names(&p);
+    fprintf(out, "<svg x=\"%d\" y=\"%d\" width=\"%d\" overflow=\"visible\">\n", MARGIN + NAMES, HEAD, TIMELINE_WIDTH);
+    draw_timeline(&p.v, out);
+    fputs("</svg>\n", out);
+    write_legend(&p);
+    fputs("</svg>\n", out);
+    arena_free(&p.v.arena);
+}
