@@ -1,13 +1,15 @@
-"""Fails if a page quotes IR that mpc does not write: each block marked `mir`, against the dump named last before it.
+"""Fails if a page quotes what is not so: each block marked `mir`, against the dump named last before it; in README also
+each one marked `mdl` or `c`, against the model or the trainer.
 
-A line of `...` leaves lines out, `...` in a line leaves out what stands there.  Names of values that are numbers, and
-places in the .mdl, are not compared.
+A line of `...` leaves lines out, `...` in a line of IR leaves out what stands there.  Of IR, names of values that are
+numbers, and places in the .mdl, are not compared.
 """
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 
 
 def plain(line):
@@ -19,8 +21,8 @@ def pattern(line):
     return re.compile(".*".join(re.escape(part) for part in plain(line).split("...")))
 
 
-def missing_lines(block, dump):
-    """Those of the block that do not follow each other in the dump."""
+def missing_ir(block, dump):
+    """Those lines of the block that do not follow each other in the dump."""
     lines, at = [plain(line) for line in dump.read_text().splitlines()], 0
     for quoted in block.splitlines():
         if not quoted.strip() or quoted.strip() == "...":
@@ -32,15 +34,29 @@ def missing_lines(block, dump):
             at = found + 1
 
 
+def missing_parts(block, file):
+    """The first line of each part of the block, between lines of `...`, that does not stand in the file as it is."""
+    text, at = file.read_text(), 0
+    for part in re.split(r"^\.\.\.\n", block, flags=re.M):
+        found = text.find("\n" + part, at)
+        if found < 0:
+            yield part.split("\n")[0]
+        else:
+            at = found + len(part)
+
+
 def main():
     count = failed = 0
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in [README, *sorted((ROOT / "docs").glob("*.md"))]:
         text = page.read_text()
-        for block in re.finditer(r"^```mir\n(.*?)^```$", text, re.M | re.S):
-            dumps = re.findall(r"`(out/doc/[\w./-]+\.mir)`", text[:block.start()])
+        for block in re.finditer(r"^```(mir|mdl|c)\n(.*?)^```$", text, re.M | re.S):
+            language = block[1]
+            if language != "mir" and page != README:
+                continue
+            files = re.findall(rf"`((?:out|examples)/[\w./-]+\.{language})`", text[:block.start()])
             count += 1
-            for line in missing_lines(block.group(1), ROOT / dumps[-1]):
-                print(f"{page.name}: not in {dumps[-1]}: {line.strip()}")
+            for line in (missing_ir if language == "mir" else missing_parts)(block[2], ROOT / files[-1]):
+                print(f"{page.name}: not in {files[-1]}: {line.strip()}")
                 failed += 1
     print(f"{count} quotations, {failed} lines that are not so")
     return failed > 0 or count == 0

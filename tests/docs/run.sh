@@ -1,6 +1,6 @@
 #!/bin/sh
 # The commands in README and docs/: every line of a block marked `sh`, in the order of the page, except make and apt.
-# Then quoted IR (quotes.py) and figures (figures.py).
+# Then what they quote (quotes.py), figures (figures.py), and README's width, links, figures and pictures (readme.py).
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 PATH="$(pwd)/${BUILD:-build}:$PATH"
@@ -21,8 +21,10 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
         fi
     done <out/doc/commands
 done
-for quoted in quotes figures; do
-    /usr/bin/python3 "tests/docs/$quoted.py" || failed=$((failed + 1))
+out/chars/trainer --data out/chars/corpus.txt --steps 20 --log out/chars/log.jsonl --overwrite >out/doc/output 2>&1
+sh docs/pictures.sh out/doc || failed=$((failed + 1))
+for check in quotes figures readme; do
+    /usr/bin/python3 "tests/docs/$check.py" || failed=$((failed + 1))
 done
 echo "$count commands, $failed failed"
 [ "$failed" = 0 ] && [ "$count" -gt 5 ]
