@@ -150,7 +150,7 @@ def test_few_launches(precision, compiled):
     """Of a step but its micro-batches: casts and zeros; all sums of squares, what they say of the rate, the update of all
     parameters, whether they lie one behind the other or, as attention's, among each other."""
     text = (compiled("gpt2", "cuda", (("precision", precision),)).folder / "trainer.c").read_text()
-    step = text[text.index("static void run_step("):]
+    step = text[text.index("\nvoid run_step("):]
     rest = step[step.index("for (int64_t micro"):step.index("\n}\n")]
     calls = [len(re.findall(r"RT_LAUNCH\(", part)) for part in (step[:step.index(rest)], rest)]
     assert calls[0] == 1 and 3 <= calls[1] <= 4, calls
