@@ -19,6 +19,8 @@ static bool already_reported(Lower *l, Loc at, const char *message)
     for (const Reported *r = l->reported; r; r = r->next)
         if (r->at.begin == at.begin && strcmp(r->message, message) == 0)
             return true;
+    if (l->nreported++ > MAX_MESSAGES) /* it is only counted */
+        return false;
     Reported *r = NEW(l->arena, Reported);
     *r = (Reported){ at, message, l->reported };
     l->reported = r;

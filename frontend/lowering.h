@@ -232,6 +232,7 @@ struct Lower {
     bool is_evaluated_otherwise;  /* training(a, b) may make the two differ */
     struct SequenceCheck *check;  /* of AS_CHECK, and after it */
     Reported *reported;
+    int nreported;
 };
 
 /* --- Errors ---------------------------------------------------------------------------------- */

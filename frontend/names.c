@@ -100,7 +100,8 @@ static void use_nearest(const Scope *scope, const NearMiss *near)
 void unknown_name(Lower *l, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
-    for (const Scope *scope = l->scope; scope; scope = scope->outer)
+    const bool is_shown = l->nreported <= MAX_MESSAGES;
+    for (const Scope *scope = is_shown ? l->scope : NULL; scope; scope = scope->outer)
         for (const Symbol *s = scope->newest; s; s = s->next)
             if (s->kind != S_BLOCK && s->kind != S_MODEL)
                 offer(&near, s->name);
