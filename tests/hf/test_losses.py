@@ -111,12 +111,17 @@ class Small:
             model = getattr(transformers, self.family.model)(made).double()
             model.train("Rwkv" in self.family.model)  # there, evaluation takes the size of states from hidden_size
             own_logits(model)
-            model.load_state_dict(self.weights)
+            model.load_state_dict(self.loaded(made))
             with torch.no_grad():
                 loss = self.loss_of(model)
         except Exception:  # of many kinds
             return None
         return loss if np.isfinite(loss) else None
+
+    def loaded(self, made):
+        """The weights as from_pretrained has them with this configuration, which may change what it has read."""
+        there = getattr(transformers, self.family.model).from_pretrained(self.there, config=made, dtype=torch.float64).state_dict()
+        return {name: value if name == "lm_head.weight" else there.get(name, value) for name, value in self.weights.items()}
 
     def imported(self, config):
         """The words of mpc compile; None where it is refused."""
