@@ -19,6 +19,7 @@ typedef struct {
     pid_t *pid;                /* 0: it has ended */
     sigset_t watched, before;
     time_t failed; /* when the first failed, by the monotonic clock; 0: none did */
+    int told;      /* the others, since then: by SIGTERM 1, by SIGKILL 2 */
 } Ranks;
 
 /* --- Start --------------------------------------------------------------------------------- */
@@ -134,14 +135,12 @@ static void collect_ended(Ranks *ranks)
 }
 
 /* Ranks notice that another one has failed, and end; one that has not met the others yet may wait for it. */
-static void end_others(const Ranks *ranks)
+static void end_others(Ranks *ranks)
 {
     enum { PATIENCE = 15 }; /* seconds */
-    const time_t since = ranks->failed ? now() - ranks->failed : 0;
-    if (since >= 2 * PATIENCE)
-        send_to_all(ranks, SIGKILL);
-    else if (since >= PATIENCE)
-        send_to_all(ranks, SIGTERM);
+    static const int signals[] = { SIGTERM, SIGKILL };
+    if (ranks->failed && ranks->told < 2 && now() - ranks->failed >= PATIENCE * (ranks->told + 1))
+        send_to_all(ranks, signals[ranks->told++]);
 }
 
 /* A terminal sends its signals to the ranks as well. */
