@@ -105,6 +105,16 @@ def test_a_killed_rank_ends_the_run(here):
     assert process.returncode == 128 + signal.SIGKILL
 
 
+@pytest.mark.skipif(os.environ.get("ALL") != "1", reason="takes 30 s: make check-all")
+def test_a_rank_that_does_not_end_is_killed(here):
+    process = started(here, "--mesh", "dp=2")
+    ranks = ranks_of(process)
+    os.kill(ranks[0], signal.SIGSTOP)
+    os.kill(ranks[1], signal.SIGKILL)
+    process.communicate(timeout=90)
+    assert process.returncode == 128 + signal.SIGKILL and not os.path.exists(f"/proc/{ranks[0]}")
+
+
 def test_ranks_end_with_mpc(here):
     process = started(here, "--mesh", "dp=2")
     ranks = ranks_of(process)
