@@ -24,7 +24,8 @@
 /* The largest prime below 2^50: a residue is an integer double, and the quotient of a product fits into one. */
 #define PRIME ((UINT64_C(1) << 50) - 27)
 
-static uint64_t whole(double x) { return (uint64_t)x; }
+/* Of what is not negative: the processor converts to signed numbers alone. */
+static uint64_t whole(double x) { return (uint64_t)(int64_t)x; }
 
 static double sum_of(double a, double b)
 {
@@ -41,7 +42,7 @@ static double product_of(double a, double b)
 {
     if (!isfinite(a) || !isfinite(b))
         return a * b;
-    uint64_t quotient = (uint64_t)(a * b * (1.0 / (double)PRIME)); /* within 2: faster than a division */
+    uint64_t quotient = whole(a * b * (1.0 / (double)PRIME)); /* within 2: faster than a division */
     int64_t left = (int64_t)(whole(a) * whole(b) - quotient * PRIME);
     while (left < 0)
         left += (int64_t)PRIME;
@@ -61,8 +62,19 @@ static double power_of(double a, uint64_t exponent)
     return power;
 }
 
-/* By Fermat's little theorem; 0 has no inverse. */
-static double inverse_of(double a) { return a == 0 || !isfinite(a) ? 1 / a : power_of(a, PRIME - 2); }
+/* By Euclid's algorithm, in which `of_next` a is `next` modulo the prime; 0 has no inverse. */
+static double inverse_of(double a)
+{
+    if (a == 0 || !isfinite(a))
+        return 1 / a;
+    int64_t last = (int64_t)PRIME, next = (int64_t)a, of_last = 0, of_next = 1;
+    while (next) {
+        const int64_t quotient = last / next, left = last - quotient * next, of_left = of_last - quotient * of_next;
+        last = next, next = left;
+        of_last = of_next, of_next = of_left;
+    }
+    return (double)(of_last < 0 ? of_last + (int64_t)PRIME : of_last);
+}
 
 static uint64_t mixed(uint64_t z) /* splitmix64, one to one */
 {
@@ -103,6 +115,8 @@ static double of_real(double x)
     int exponent;
     if (fabs(x) >= FLT_MAX)
         return x < 0 ? -INFINITY : INFINITY;
+    if (fabs(x) < (double)PRIME && x == rint(x))
+        return x < 0 ? opposite(-x) : x + 0;                /* without the sign of zero */
     double mantissa = ldexp(frexp(fabs(x), &exponent), 53); /* whole */
     exponent -= 53;
     const double half = (double)((PRIME + 1) / 2);

@@ -73,19 +73,17 @@ static bool verify_pass(Module *m, const Pass *pass, BothObservables *observable
     return good;
 }
 
-/* NULL if the program can be run, else the error, to be freed. */
-static char *what_stops(Module *m, bool exact)
+/* The observables, or why the program cannot be run: NULL, or the error, to be freed. */
+static char *what_stops(Module *m, bool exact, Observables *observables)
 {
     Diags *diags = m->diags, silent = *diags;
     char *why = NULL;
     size_t length;
-    Observables observables = { 0 };
     silent.out = open_memory(&why, &length);
     m->diags = &silent;
-    bool good = find_observables(m, exact, &observables);
+    bool good = find_observables(m, exact, observables);
     m->diags = diags;
     fclose(silent.out);
-    forget_observables(&observables);
     if (!good)
         return why;
     free(why);
@@ -94,7 +92,9 @@ static char *what_stops(Module *m, bool exact)
 
 static bool can_be_run(Module *m)
 {
-    char *why = what_stops(m, false);
+    Observables observables = { 0 };
+    char *why = what_stops(m, false, &observables);
+    forget_observables(&observables);
     free(why);
     return !why;
 }
@@ -122,11 +122,13 @@ bool make_runnable(Module *m)
 
 /* A program may use operations that residues cannot represent: then only reals are compared, and the report gives the
  * reason. */
-static bool can_be_exact(Module *m, FILE *report)
+static bool find_exact(Module *m, Observables *observables, FILE *report)
 {
-    char *why = what_stops(m, true);
-    if (why)
+    char *why = what_stops(m, true, observables);
+    if (why) {
         fprintf(report, "not exact, since this cannot be modelled modulo a prime:\n%s", why);
+        forget_observables(observables);
+    }
     free(why);
     return !why;
 }
@@ -135,7 +137,8 @@ bool verify_passes(Module *m, const VerifyOptions *options)
 {
     BothObservables observables = { 0 };
     char *text = module_text(m);
-    bool good = find_both(m, options->exact && can_be_exact(m, options->report), &observables);
+    observables.exactly = options->exact && find_exact(m, &observables.exact, options->report);
+    bool good = find_observables(m, false, &observables.real);
     for (int i = options->start_after ? find_pass(options->start_after) + 1 : 0; i < npasses && good; i++)
         if (is_listed(options->only, passes[i].name))
             good = verify_pass(m, &passes[i], &observables, &text, options->report);
