@@ -44,7 +44,8 @@ without-mpi:
 help:
 	@echo 'make            build mpc and the runtime into $(BUILD)/ (MPI=no: without MPI; MPICC=mpicc.mpich: with another)'
 	@echo 'make demo       set up what is missing, train examples/chars.mdl on this source tree, sample from it'
-	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations)'
+	@echo 'make check      set up what is missing, pass every test (T=NAME: one group; BLESS=1: rewrite expectations;'
+	@echo '                CHANGED=1: only groups that can reach what has changed since the branch main, CHANGED=REV: since REV'
 	@echo 'make check-all  the same, and what takes minutes more: other libraries, compilers, processors'
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
 	@echo 'make bridges    install tokenizers' libraries and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'

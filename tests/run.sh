@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh -- every test, group by group; one line each, the output of those that fail, one summary line.
 #   T=NAME[,NAME...]   only these groups
+#   CHANGED=1          only those that can reach what has changed since the project's branch (CHANGED=REV: since REV)
 #   BLESS=1            rewrite golden files (read the diff afterwards)
 #   LIMIT=SECONDS      a group that takes longer fails (1500)
 set -u
@@ -8,7 +9,11 @@ cd "$(dirname "$0")/.." || exit 2
 export BUILD="${BUILD:-build}" BLESS="${BLESS:-}" MPC_PEAK_FLOPS=1e9
 log=$(mktemp)
 trap 'rm -f "$log" "$log.times"' EXIT
-passed=0 failed=0 names=
+passed=0 failed=0 names= reached=
+if [ -n "${CHANGED:-}" ]; then
+    reached=$(/usr/bin/python3 tests/changed.py "$CHANGED") || exit 2
+    [ -n "$reached" ] || { echo "nothing has changed"; exit 0; }
+fi
 
 count_processors() # processors: seconds of all that has ended so far
 {
@@ -21,6 +26,7 @@ group() # NAME COMMAND...
     name=$1
     shift
     case ",${T:-$name}," in *",$name,"*) ;; *) return ;; esac
+    case ",${reached:-$name}," in *",$name,"*) ;; *) return ;; esac
     printf '%-10s ' "$name"
     start=$(date +%s)
     count_processors

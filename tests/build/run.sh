@@ -1,5 +1,7 @@
 #!/bin/sh
-# No warnings from gcc or clang, formatted, no upward dependencies, no long files, nothing stray in the root.
+# No warnings from gcc or clang, formatted, no upward dependencies, no long files, nothing stray in the root; what each
+# group of tests reaches.
+# reaches: .
 set -eu
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -28,8 +30,9 @@ if grep -rnE '%[-0-9.*]*l*[a-z] ?[kMGTP](B|FLOPs?)\b[^"]*"' ir frontend passes c
     exit 1
 fi
 
-# Dependencies point down, without cycles.
+# Dependencies point down, without cycles; what groups of tests reach is known.
 /usr/bin/python3 tests/build/arrows.py
+/usr/bin/python3 tests/build/reaches.py
 
 long=$(find ir frontend passes codegen driver runtime -name '*.[chly]' -exec wc -l {} + |
     awk '$2 != "total" && $1 > 520')

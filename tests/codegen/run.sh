@@ -6,6 +6,8 @@
 #
 # Templates; emitted C that clang-format leaves alone; golden files (golden/NAME.c); results equal to the interpreter's
 # for 1, 2 and 3 threads.
+# reaches: ir codegen -codegen/cuda trainers -runtime/net -runtime/data -runtime/trainer -runtime/store -runtime/mesh
+# reaches: .clang-format
 set -eu
 cd "$(dirname "$0")/../.."
 export BUILD=${BUILD:-build}/codegen-tests

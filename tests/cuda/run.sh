@@ -5,6 +5,8 @@
 #   tests/cuda/run.sh [FILE.mir ...]     CC, BUILD as for build.sh; KERNEL_CXX: what compiles the kernels;
 #                                        EXECUTE: what runs them in the emulator's place (tests/gpu/kernels.sh);
 #                                        PROGRAMS: a folder for the programs, and nothing is run
+# reaches: compiler codegen/cuda trainers runtime/cuda -runtime/cpu -runtime/net -runtime/data -runtime/trainer
+# reaches: -runtime/store examples tests/codegen tests/oracle tests/gpu
 set -eu
 cd "$(dirname "$0")/../.."
 MPC=${BUILD:-build}/mpc

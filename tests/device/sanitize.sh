@@ -24,7 +24,7 @@ train() # NAME RANKS OPTION... -- of mpc compile
     env "CUDA_HOME=$home" ASAN_OPTIONS=detect_leaks=0:handle_segv=0 OMP_NUM_THREADS=1 "EMULATED_GPUS=$ranks" \
         "EMULATED_MESSAGES=$out/$name/messages" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
         timeout 600 mpirun --oversubscribe --bind-to none -n "$ranks" "$out/$name/trainer" --kernel-cache "$out/kernels" \
-        --data README.md --data-format bytes --steps 3 --eval-data README.md --eval-every 2 --eval-batches 1 \
+        --data LICENSE --data-format bytes --steps 3 --eval-data LICENSE --eval-every 2 --eval-batches 1 \
         --save "$out/$name/saved" --log "$out/$name/steps" --trace "$out/$name/trace.json" --overwrite >"$out/log" 2>&1 ||
         { cat "$out/log"; exit 1; }
 }

@@ -4,6 +4,7 @@
 #
 # A file is run with `mpc check NAME.mdl` (or `mpc print NAME.mir`), or with the RUN line at its top.  BLESS=1 rewrites
 # the expectations.  Every message of the frontend must occur in one of them.
+# reaches: compiler examples
 set -u
 cd "$(dirname "$0")" || exit 2
 root=$(cd ../.. && pwd)

@@ -1,5 +1,7 @@
 #!/bin/sh
 # Both parsers, with mutations of the files in the repository, for FUZZ_SECONDS (default 15) each.
+# reaches: ir frontend driver/format.c driver/format.h examples tests/unit tests/pass tests/lower tests/error
+# reaches: tests/codegen
 set -eu
 cd "$(dirname "$0")/../.."
 out=${BUILD:-build}/fuzz

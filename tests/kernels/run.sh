@@ -2,6 +2,7 @@
 # run.sh -- builds and runs the tests of products and kernels, as a trainer would be built.
 #
 #   tests/kernels/run.sh [NAME ...]      CC, EXTRA_CFLAGS, SANITIZE=1 (address and undefined behaviour)
+# reaches: trainers -runtime/net -runtime/data -runtime/trainer -runtime/store -runtime/mesh
 set -eu
 cd "$(dirname "$0")/../.."
 built=$(mktemp -d)

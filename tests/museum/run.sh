@@ -1,5 +1,6 @@
 #!/bin/sh
 # Bugs of other training systems, injected into programs and trainers: listed in README.md.
+# reaches: compiler trainers examples tests/mutate tests/ranks tests/verify tests/report tests/runtime
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # How many injected faults are detected, and by which check.  MUTANTS=N: of each kind, in each program (default 2);
 # MODELS=N: number of random programs (default 24), from number MODELS_FIRST (default 0) on.
+# reaches: compiler trainers examples tests/verify tests/report
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}

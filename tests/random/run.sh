@@ -1,6 +1,7 @@
 #!/bin/sh
 # Random programs against PyTorch: previously failing ones, and a fixed number of new ones (RANDOM_COUNT=, from
 # RANDOM_SEED= on).
+# reaches: compiler codegen/cuda trainers runtime/cuda examples tests/cuda tests/device
 cd "$(dirname "$0")/../.." || exit 2
 BUILD=${BUILD:-build}
 mpc=$BUILD/mpc

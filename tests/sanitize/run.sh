@@ -2,6 +2,8 @@
 # The compiler and the runtime under ASan and UBSan, each arena object with a red zone: over the tests of passes, of
 # lowering, of messages, of units and of the runtime, and over the examples with --verify-passes; and the runtime for
 # GPUs on the emulated device.
+# reaches: compiler codegen/cuda trainers runtime/cuda examples tests/cuda tests/device tests/error tests/lower
+# reaches: tests/pass tests/runtime tests/unit
 set -eu
 cd "$(dirname "$0")/../.."
 root=$(pwd)

@@ -1,5 +1,6 @@
 #!/bin/sh
 # run.sh -- the parser of .mdl, under the sanitizers.
+# reaches: ir frontend
 set -eu
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}

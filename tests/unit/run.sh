@@ -3,6 +3,7 @@
 # has built.
 #
 #   tests/unit/run.sh [NAME ...]      CC, BUILD; SANITIZE=1: with the objects that tests/sanitize/run.sh has built
+# reaches: compiler -frontend
 set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
