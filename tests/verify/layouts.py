@@ -6,13 +6,18 @@ gradients clipped, in the reference interpreter on every virtual rank.
 import concurrent.futures
 import itertools
 import json
+import math
 import os
 import pathlib
 import random
 import re
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from cover import ALL, covering  # noqa: E402
+
 MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
 
 # Sizes that keep every kind of dim apart, and leave something for each rank of a mesh of four.
@@ -34,23 +39,51 @@ EARLY = ["dp", "dp, cp (overlap_grads)", "dp (overlap_grads, grad_dtype = bf16)"
 CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedules and stages of a rank
 
 
+CHOICES = dict(model=list(SIZES), dp=[1, 2, 4], cp=[1, 2, 4], tp=[1, 2, 4], zero=[0, 1, 2, 3], otherwise=[False, True],
+               accumulation=[1, 4], recompute=["none", "full", "selective"], precision=["fp32", "bf16", "fp16", "fp8"],
+               over=["dp", "dp, cp", "dp (overlap_params)"], attend=ATTENDS)
+CHOICES_OF_PIPELINES = {**CHOICES, "pp": [2, 4], "dp": [1, 2], "cp": [1, 2], "tp": [1, 2], "accumulation": [2, 4], "over": EARLY,
+                        "how": [*((schedule, 1) for schedule in SCHEDULES), *CHUNKED]}
+
+
+def ranks_of(layout):
+    return math.prod(layout.get(axis, 1) for axis in ("pp", "dp", "cp", "tp"))
+
+
+def is_small(layout):
+    """Stages in chunks are on two ranks."""
+    return ranks_of(layout) <= 8 and (layout.get("how", ("", 1))[1] == 1 or layout.get("pp") != 4)
+
+
+def time_of(layout):
+    return 2 + ranks_of(layout)
+
+
 def layouts():
-    """Every mesh three times, each time with another stage of zero and other settings."""
+    """Every pair of choices.  With ALL: every mesh three times, each time with another stage of zero and other settings."""
     draw = random.Random(3)
+    if not ALL:
+        yield from covering(CHOICES, is_small, time_of)
+        return
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
-        yield dict(dp=dp, cp=cp, tp=tp, zero=number % 4, otherwise=draw.random() < 0.5,
-                   accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
+        yield dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
+                   otherwise=draw.random() < 0.5, accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
                    precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]),
                    attend=ATTENDS[number // 4 % 2])
 
 
 def pipelines():
-    """Each mesh with stages under each schedule, and with two stages a rank under some: (model, layout)."""
+    """Every pair of choices.  With ALL: each mesh with stages under each schedule, and with two stages a rank under some."""
     draw = random.Random(2)
+    if not ALL:
+        for layout in covering(CHOICES_OF_PIPELINES, is_small, time_of):
+            yield {**layout, "schedule": layout["how"][0], "chunks": layout["how"][1]}
+        return
     each = [(*case, 1) for case in itertools.product(PIPELINES, SCHEDULES)]
     each += [(mesh, *CHUNKED[number % 4]) for number, mesh in enumerate(2 * PIPELINES[:-1]) if mesh[0] == 2]
     for number, ((pp, dp, cp, tp), schedule, chunks) in enumerate(each):
-        yield list(SIZES)[(number + number // 3) % 3], dict(
+        yield dict(
+            model=list(SIZES)[(number + number // 3) % 3],
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
             precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16", "fp8"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2])
@@ -125,15 +158,15 @@ def name_of(model, layout):
 
 
 def cases():
-    """Each mesh once with each model."""
-    for number, layout in enumerate(layouts()):
-        model = list(SIZES)[(number + number // len(MESHES)) % len(SIZES)]
+    for layout in layouts():
+        model = layout["model"]
         yield name_of(model, layout), model_text(model, layout), settings(model, layout)
 
 
 def pipeline_cases():
     """A layer for each stage, at least; gpt2 and bert have one tensor at both ends, and bert dropout."""
-    for model, layout in pipelines():
+    for layout in pipelines():
+        model = layout["model"]
         layers = max(4, layout["pp"] * layout["chunks"] + layout["chunks"] // 2)
         yield name_of(model, layout), model_text(model, layout), settings(model, layout, layers=layers)
 
@@ -145,10 +178,11 @@ def memory(folder, text, said):
 
 
 def auto_cases(folder):
-    """recompute auto: three layouts of each model, with a third and two thirds of the memory between `full` and `none`."""
+    """recompute auto: a layout of each model, with ALL three, with a third and two thirds of the memory between `full` and
+    `none`."""
     chosen = list(layouts())
     for number, model in enumerate(SIZES):
-        for layout in chosen[number + 1::20]:
+        for layout in chosen[number + 1::20 if ALL else len(chosen)]:
             text, said = model_text(model, layout), settings(model, layout)
             most, least = (memory(folder, text, [*said, f"--recompute={policy}"]) for policy in ("none", "full"))
             for part in (1, 2):

@@ -1,0 +1,41 @@
+"""cover.py -- combinations of choices in which every pair of choices is: they show what one choice, or two together, do
+wrong.  `make check` tries these, `make check-all` (ALL) many more."""
+import itertools
+import os
+import random
+
+ALL = os.environ.get("ALL") == "1"
+TRIES = 30  # combinations of which the one with most new pairs is taken
+
+
+def pairs_of(case):
+    return set(itertools.combinations(case.items(), 2))
+
+
+def pairs_to_cover(choices, is_allowed):
+    return {pair for a, b in itertools.combinations(choices, 2) for pair in itertools.product(
+        [(a, value) for value in choices[a]], [(b, value) for value in choices[b]]) if is_allowed(dict(pair))}
+
+
+def filled(begin, choices, is_allowed, missing, draw):
+    """The pair of choices, and of each other one the value that covers most; None if none is allowed."""
+    case = dict(begin)
+    for name in draw.sample(list(choices), len(choices)):
+        values = [value for value in draw.sample(choices[name], len(choices[name])) if is_allowed({**case, name: value})]
+        if name not in case and not values:
+            return None
+        if name not in case:
+            case[name] = max(values, key=lambda value: sum(
+                ((a, x), (name, value)) in missing or ((name, value), (a, x)) in missing for a, x in case.items()))
+    return {name: case[name] for name in choices}
+
+
+def covering(choices, is_allowed=lambda case: True, cost=lambda case: 1):
+    """choices: {name: values}.  is_allowed(case) is asked of parts of a case, too.  The same list each time."""
+    missing, draw = pairs_to_cover(choices, is_allowed), random.Random(1)
+    while missing:
+        begins = draw.choices(sorted(missing, key=str), k=TRIES)
+        cases = [case for begin in begins if (case := filled(begin, choices, is_allowed, missing, draw))]
+        best = max(cases, key=lambda case: len(pairs_of(case) & missing) / cost(case))
+        missing -= pairs_of(best)
+        yield best
