@@ -31,7 +31,8 @@ def filled(begin, choices, is_allowed, missing, draw):
 
 
 def covering(choices, is_allowed=lambda case: True, cost=lambda case: 1):
-    """choices: {name: values}.  is_allowed(case) is asked of parts of a case, too.  The same list each time."""
+    """choices: {name: values}.  is_allowed(case) is asked of parts of a case, too: each pair that it allows must be a part of
+    a case that it allows.  Cases are the same each time, and rather of low cost."""
     missing, draw = pairs_to_cover(choices, is_allowed), random.Random(1)
     while missing:
         begins = draw.choices(sorted(missing, key=str), k=TRIES)

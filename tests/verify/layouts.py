@@ -47,7 +47,7 @@ CHOICES_OF_PIPELINES = {**CHOICES, "pp": [2, 4], "dp": [1, 2], "cp": [1, 2], "tp
 
 
 def ranks_of(layout):
-    return math.prod(layout.get(axis, 1) for axis in ("pp", "dp", "cp", "tp"))
+    return math.prod(layout.get(axis, 1) for axis in ("pp", "dp", "cp", "ep", "tp"))
 
 
 def is_small(layout):

@@ -3,10 +3,11 @@ elsewhere; with drops, by sequence and over the whole batch, and without."""
 import itertools
 
 import pytest
-from layouts import ROOT, verify
+from layouts import ALL, ROOT, covering, ranks_of, time_of, verify
 
 SIZES = dict(layers=2, embed=8, kv_heads=4, group=2, head=2, ff=8, seq=8, vocab=16, experts=4, theta=100)
-CAPACITIES = ["capacity = capacity, within = batch", "capacity = none", "capacity = 0.75"]
+NONE = "capacity = none"
+CAPACITIES = ["capacity = capacity, within = batch", NONE, "capacity = 0.75"]
 MESHES = [dict(dp=2), dict(cp=2), dict(ep=2), dict(ep=4), dict(tp=2), dict(dp=2, ep=2), dict(ep=2, tp=2), dict(cp=2, ep=2),
           dict(dp=2, tp=2), dict(dp=2, ep=4), dict(dp=2, cp=2, ep=2), dict(dp=2, ep=2, tp=2), dict(pp=2),
           dict(dp=2, pp=2), dict(ep=2, pp=2), dict(dp=2, ep=2, pp=2), dict(ep=8), dict(cp=2, ep=2, pp=2)]
@@ -24,43 +25,63 @@ ROUNDS = """    y = 0 * x
 ROUTER = "softmax(dot(x, w, embed), experts)"
 
 
+AXES = ("dp", "cp", "ep", "pp", "tp")
+CHOICES = dict(dp=[1, 2], cp=[1, 2], ep=[1, 2, 4, 8], pp=[1, 2], tp=[1, 2], capacity=CAPACITIES, folded=["", "dp", "ep"], zero=[0, 1, 2, 3],
+               precision=["fp32", "bf16", "fp16"], recompute=["none", "selective", "full"], attend=ATTEND, otherwise=[False, True],
+               rounds=[False, True], skewed=[False, True], exactly=[False, True])
+
+
+def is_possible(case):
+    mesh = {case["folded"]: 2, **case} if case.get("folded") else case
+    return (ranks_of(mesh) <= 8 and mesh.get(case.get("folded"), 2) > 1
+            and not (case.get("rounds") and case.get("capacity", NONE) != NONE))
+
+
 def cases():
+    """Every pair of choices.  With ALL: every mesh with every capacity."""
+    if not ALL:
+        yield from covering(CHOICES, is_possible, time_of)
+        return
     for number, (mesh, capacity) in enumerate(itertools.product(MESHES, CAPACITIES)):
-        yield number, mesh, capacity, [axis for axis in ("ep", "dp") if axis in mesh and number % 2][:1]
+        yield {**dict.fromkeys(AXES, 1), **mesh, "capacity": capacity, "folded": ([axis for axis in ("ep", "dp") if axis in mesh and number % 2] + [""])[0],
+               "zero": number % 4, "precision": ["fp32", "bf16", "fp32", "fp16"][number % 4], "recompute": CHOICES["recompute"][number // 2 % 3],
+               "attend": ATTEND[number % 3], "otherwise": number % 3 == 0, "rounds": capacity == NONE and number % 2 == 1,
+               "skewed": number % 5 == 4, "exactly": number % 2 == 1}
 
 
-def model_text(number, mesh, capacity, folded):
-    axes = ", ".join(f"{axis} = {mesh.get(axis, 1)}" for axis in ("dp", "cp", "ep", "pp", "tp"))
+def model_text(case):
     text = (ROOT / "examples" / "mixtral.mdl").read_text().split("parallel {")[0]
-    if capacity == "capacity = none" and number % 2:
+    if case["rounds"]:
         begin = text.index("    xe = dispatch")
         text = text[:begin] + ROUNDS + text[text.index("}\n", begin) + 2:]
-    text = text.replace("capacity = capacity, within = batch", capacity)
-    if number % 5 == 4:  # all tokens to two experts
+    text = text.replace("capacity = capacity, within = batch", case["capacity"])
+    if case["skewed"]:  # all tokens to two experts
         text = text.replace(ROUTER, "softmax(0.01 * dot(x, w, embed) - cast(iota(experts), f32), experts)")
     return text + f"""parallel {{
-    mesh {axes}
-    shard {"experts, batch" if "dp" in folded else "batch"} over dp
-    shard {"experts, batch" if "ep" in folded else "experts"} over ep
-    shard seq over cp (attend = {ATTEND[number % 3]})
-    shard kv_heads, ff, vocab over tp{" else seq" if number % 3 == 0 else ""}
+    mesh {", ".join(f"{axis} = {case[axis]}" for axis in AXES)}
+    shard {"experts, batch" if case["folded"] == "dp" else "batch"} over dp
+    shard {"experts, batch" if case["folded"] == "ep" else "experts"} over ep
+    shard seq over cp (attend = {case["attend"]})
+    shard kv_heads, ff, vocab over tp{" else seq" if case["otherwise"] else ""}
     pipeline layers over pp
-    zero {number % 4} over dp, cp{", ep" if "ep" in folded else ""}
-    recompute {["none", "selective", "full"][number // 2 % 3]}
+    zero {case["zero"]} over dp, cp{", ep" if case["folded"] == "ep" else ""}
+    recompute {case["recompute"]}
 }}
 """
 
 
-@pytest.mark.parametrize("number, mesh, capacity, folded", list(cases()))
-def test_no_pass_changes_experts(tmp_path, number, mesh, capacity, folded):
-    option = ["--verify-passes", "--verify-passes=exact"][number % 2]
-    ranks = mesh.get("dp", 1) * (mesh["ep"] if "ep" in folded else 1)
-    steps = 2 if "none" in capacity or "within" in capacity else 1  # micro-batches
-    said = [f"-D{name}={value}" for name, value in {**SIZES, "experts": max(4, mesh.get("ep", 1))}.items()]
-    for setting in (f"batch={2 * ranks * steps}", "microbatch=2", "clip=0.01",
-                    "precision=" + ["fp32", "bf16", "fp32", "fp16"][number % 4]):
+def name_of(case):
+    return "-".join(f"{axis}{case[axis]}" for axis in AXES if case[axis] > 1) + f"-{case['capacity']}"
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=name_of)
+def test_no_pass_changes_experts(tmp_path, case):
+    ranks = case["dp"] * (case["ep"] if case["folded"] == "ep" else 1)
+    steps = 2 if "none" in case["capacity"] or "within" in case["capacity"] else 1  # micro-batches
+    said = [f"-D{name}={value}" for name, value in {**SIZES, "experts": max(4, case["ep"] * (case["dp"] if case["folded"] == "dp" else 1))}.items()]
+    for setting in (f"batch={2 * ranks * steps}", "microbatch=2", "clip=0.01", f"precision={case['precision']}"):
         said += ["--set", f"train.{setting}"]
-    assert not verify(tmp_path, "experts", model_text(number, mesh, capacity, folded), said, option)
+    assert not verify(tmp_path, "experts", model_text(case), said, "--verify-passes" + "=exact" * case["exactly"])
 
 
 # The text of the language's description, in a model as a user would put it.
