@@ -24,6 +24,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const type_name[] = { [RT_F32] = "f32", [RT_BF16] = "bf16", [RT_F16] = "f16" };
 static const RtType float_types[] = { RT_F32, RT_BF16, RT_F16 };
@@ -44,6 +45,13 @@ __attribute__((format(printf, 2, 3))) static inline void check(bool holds, const
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
+}
+
+/* Is this make check-all? */
+static inline bool is_for_all(void)
+{
+    const char *all = getenv("ALL");
+    return all && strcmp(all, "1") == 0;
 }
 
 static inline int report(const char *name)

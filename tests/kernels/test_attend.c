@@ -440,7 +440,8 @@ int main(void)
     const int count = sizeof cases / sizeof *cases;
     for (int i = 0; i < count; i++)
         for (int n = 0; n < 3 * SEGMENTS; n++)
-            check_case(&cases[i], float_types[n / SEGMENTS], n % SEGMENTS, NO_BIAS);
+            if (is_for_all() || (n / SEGMENTS + n + i) % SEGMENTS == 0) /* else each two of the three */
+                check_case(&cases[i], float_types[n / SEGMENTS], n % SEGMENTS, NO_BIAS);
     for (int i = 0; i < count; i++)
         for (int bias = ALL_DIMS; bias < BIASES; bias++)
             check_case(&cases[i], float_types[(i + bias) % 3], i % SEGMENTS, bias);
