@@ -1,11 +1,17 @@
-"""cover.py -- combinations of choices in which every pair of choices is: they show what one choice, or two together, do
-wrong.  `make check` tries these, `make check-all` (ALL) many more."""
+"""cover.py -- what `make check` has of long lists of cases, of which `make check-all` (ALL) has all: some, or combinations of
+choices in which every pair of choices is, and which show what one choice, or two together, do wrong."""
 import itertools
 import os
 import random
 
 ALL = os.environ.get("ALL") == "1"
 TRIES = 30  # combinations of which the one with most new pairs is taken
+
+
+def some(cases, *numbers, every=ALL):
+    """The cases of these numbers; with ALL every one."""
+    cases = list(cases)
+    return cases if every else [cases[number] for number in numbers]
 
 
 def pairs_of(case):

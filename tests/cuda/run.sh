@@ -20,10 +20,16 @@ if [ -z "${PROGRAMS:-}" ]; then
 fi
 models=$(mktemp -d)
 trap 'rm -rf "$models"' EXIT
+# With ALL=1, and for a GPU, each model in each precision; else each of both.
+all=
+[ "${ALL:-}" != 1 ] && [ -z "${EXECUTE:-}${PROGRAMS:-}" ] || all=1
 plan() # NAME OPTION... -- an example with small, odd sizes
 {
     name=$1
     shift
+    case $all$name$1$2 in
+    chars*fp32 | chars*bf16 | gpt2*=fp32 | gpt2*=fp16 | llama*=bf16 | llama*=fp16 | bert*=fp32 | bert*=fp16) return ;;
+    esac
     "$MPC" compile "examples/$name.mdl" --target=cuda --compile-to=memory -o "$models/$name$n.mir" "$@"
     n=$((n + 1))
 }
@@ -74,29 +80,30 @@ if ! grep -q "cannot find NVRTC" "$models/log"; then
     # Products of experts that leave empty rows out.
     export DROPLESS="$models/dropless.mdl"
     sed 's/capacity = capacity, within = batch/capacity = none/' examples/mixtral.mdl > "$DROPLESS"
-    xargs -P 2 -I LINE sh -c 'exec sh tests/cuda/ahead.sh LINE' <<'END' || failed=1
+    awk -v all="$all" '/^---/ { if (all) next; exit } 1' <<'END' | xargs -P 2 -I LINE sh -c 'exec sh tests/cuda/ahead.sh LINE' || failed=1
 gpt2 sm_90
-gpt2 sm_80 --set train.precision=fp16
 gpt2 sm_90 --set train.precision=fp8
 gpt2 sm_90a --set train.precision=fp16
-llama sm_90a -D head=128
 llama sm_90a -D head=256
-llama sm_90a -D head=192
 gpt2 sm_90a -D embed=960
 llama sm_90a -D head=64 -D window=600
-mixtral sm_90 -D layers=2
 $DROPLESS sm_90 -D layers=2
-$DROPLESS sm_80 -D layers=2 --set train.precision=fp16
 bert sm_80 --set train.precision=fp32
 gpt2 sm_86 --mesh tp=2
 llama sm_86 -D head=256
-llama sm_89 -D head=256 --set train.precision=fp32
 ../tests/oracle/packed sm_90 -D seq=2048 -D head=128 --set train.precision=bf16
+../tests/oracle/logits sm_80 -D seq=1024 -D distance=2047 -D source=777 -D head=80 --set train.precision=fp32
+--- With ALL=1 also
+gpt2 sm_80 --set train.precision=fp16
+llama sm_90a -D head=128
+llama sm_90a -D head=192
+mixtral sm_90 -D layers=2
+$DROPLESS sm_80 -D layers=2 --set train.precision=fp16
+llama sm_89 -D head=256 --set train.precision=fp32
 ../tests/oracle/packed sm_80 -D seq=2048 -D head=112 --set train.precision=fp16
 ../tests/oracle/logits sm_90 -D seq=1024 -D distance=2047 -D source=777 -D head=128 --set train.precision=bf16
 ../tests/oracle/logits sm_80 -D seq=1024 -D distance=2047 -D source=777 -D head=64 --set train.precision=fp16
 ../tests/oracle/logits sm_89 -D seq=1024 -D distance=2047 -D source=777 -D head=256 --set train.precision=bf16
-../tests/oracle/logits sm_80 -D seq=1024 -D distance=2047 -D source=777 -D head=80 --set train.precision=fp32
 END
     nvrtc="compiled by NVRTC for sm_80 to sm_90a without spills"
     /usr/bin/python3 tests/cuda/sass.py "$MPC" "$models" > "$models/sass" || failed=1

@@ -5,14 +5,19 @@ import os
 import pathlib
 import shlex
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import cover  # noqa: E402
+
 BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
 IS_REAL = os.environ.get("MPC_DEVICE") == "gpu"
 DEVICE = BUILD / "device"  # stands in for CUDA's folder
 HOME = {} if IS_REAL else {"CUDA_HOME": str(DEVICE)}
+ALL = cover.ALL or IS_REAL
 emulated = pytest.mark.skipif(IS_REAL, reason="needs the emulated device")
 
 SIZES = {
@@ -26,6 +31,11 @@ SIZES = {
 }
 SETTINGS = {"batch": 4, "microbatch": 2, "precision": "fp32", "optimizer.lr": 1e-3, "schedule.warmup": 2}
 QUIET = {"CC": f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
+
+def some(cases, *numbers):
+    """The cases of these numbers; with ALL, and on a GPU, every one."""
+    return cover.some(cases, *numbers, every=ALL)
 
 
 def start(command, directory, status=0, environment=(), timeout=240):

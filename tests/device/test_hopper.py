@@ -4,7 +4,7 @@ The emulator checks the kernel (tests/cuda/test_hopper.c); here a whole trainer 
 import re
 
 import pytest
-from conftest import Trainer, emulated, read_log
+from conftest import Trainer, emulated, read_log, some
 from test_attention import BF16, WINDOW, bits, own_cache, said  # noqa: F401: own_cache is a fixture
 from test_one_rank import STEPS, assert_same, train
 from test_ranks import run
@@ -22,7 +22,7 @@ def computed(notes):
 
 
 # More than one tile of keys of both kernels, so that their bits differ.
-@pytest.mark.parametrize("model,precision,edit", [("llama", "bf16", ("", "")), ("chars", "fp16", WINDOW), ("bert", "bf16", ("", ""))], ids=str)
+@pytest.mark.parametrize("model,precision,edit", some([("llama", "bf16", ("", "")), ("chars", "fp16", WINDOW), ("bert", "bf16", ("", ""))], 0, 1), ids=str)
 def test_training(model, precision, edit, compiled, data, tmp_path, own_cache):  # noqa: F811
     reference, trainer = (compiled(model, target, (("precision", precision),), ("-D", "seq=140", "-D", "layers=1"), edit=edit)
                           for target in ("c", "cuda"))
