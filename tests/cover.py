@@ -46,3 +46,8 @@ def covering(choices, is_allowed=lambda case: True, cost=lambda case: 1):
         best = max(cases, key=lambda case: len(pairs_of(case) & missing) / cost(case))
         missing -= pairs_of(best)
         yield best
+
+
+def product(**choices):
+    """All combinations of the choices as lists of values; without ALL some in which every pair is."""
+    return list(itertools.product(*choices.values())) if ALL else [list(case.values()) for case in covering(choices)]

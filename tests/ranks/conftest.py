@@ -10,6 +10,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -17,6 +18,9 @@ import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from cover import some  # noqa: E402, F401 (for tests)
+
 MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
 
 # Small, with each dim of a size of its own where axes allow, and a vocabulary of gpt2 and bert that is padded to 256.

@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from cover import ALL, covering  # noqa: E402
+from cover import ALL, covering, product, some  # noqa: E402, F401 (for tests)
 
 MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
 
