@@ -41,7 +41,7 @@ group() # NAME COMMAND...
         printf 'ok    %4s s, %4s of processors  %s\n' "$(($(date +%s) - start))" "$((processors - before))" "$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90)"
     else
         failed=$((failed + 1)) names="$names $name"
-        printf 'FAIL  %4s s  (make check T=%s)\n' "$(($(date +%s) - start))" "$name"
+        printf 'FAIL  %4s s, %4s of processors  (make check T=%s)\n' "$(($(date +%s) - start))" "$((processors - before))" "$name"
         sed 's/^/    /' "$log" | tail -n "${LINES_OF_FAILURE:-60}"
     fi
 }

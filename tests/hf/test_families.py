@@ -2,13 +2,19 @@
 
 The trainer has the same loss and gradient norm in each step, the same weights after the last, and says the same; what is
 exported is, bit for bit, what was imported; and transformers loads it."""
+import itertools
 import math
+import os
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 from common import ROOT, compile_as_said, import_folder, MPC, run, train
 from families import FAMILIES, SEQ, VOCAB
+
+sys.path.insert(0, str(ROOT / "tests"))
+from cover import ALL, some  # noqa: E402
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
@@ -18,6 +24,14 @@ TOLERANCE = 1e-5
 SETTINGS = {"train.schedule": "constant(warmup = 0)", "train.clip": 0,
             "train.batch": BATCH, "train.microbatch": 2, "train.precision": "fp32"}
 torch.set_num_threads(2)
+
+OF_EACH_FILE = list({(family.file, family.map): family for family in reversed(FAMILIES)}.values())[::-1]
+TRAINED = FAMILIES if ALL or os.environ.get("BLESS") else OF_EACH_FILE
+KINDS = list(itertools.product(FAMILIES, ["float32", "bfloat16"]))  # without ALL each family in one of the two
+
+
+def named(value):
+    return getattr(value, "name", value)
 
 
 def make_model(family):
@@ -125,7 +139,7 @@ def said_by(trainer, checkpoint, count):
     return done.stdout[:len(PROMPT) + count]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", TRAINED, ids=lambda family: family.name)
 def test_trains_like_transformers(family, tmp_path, figures):
     model = make_model(family)
     model.save_pretrained(tmp_path / "there")
@@ -155,8 +169,7 @@ def test_trains_like_transformers(family, tmp_path, figures):
         assert said_by(trainer, tmp_path / "trained.safetensors", SEQ - len(PROMPT)) == most_likely(model.eval(), SEQ - len(PROMPT))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("family, dtype", some(KINDS, *(number + number // 2 % 2 for number in range(0, len(KINDS), 2))), ids=named)
 def test_comes_back_bit_for_bit(family, dtype, tmp_path):
     model = make_model(family).to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "there", max_shard_size="30KB" if dtype == "bfloat16" else "5GB")
@@ -170,8 +183,7 @@ def test_comes_back_bit_for_bit(family, dtype, tmp_path):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("family, dtype", some(KINDS, *(number + 1 - number // 2 % 2 for number in range(0, len(KINDS), 2))), ids=named)
 def test_new_folder(family, dtype, tmp_path):
     """Of a model that comes from no folder there is only a configuration: the map names all of its tensors.  What is
     written is imported as it was."""
