@@ -86,7 +86,7 @@ def test_recompute_auto(compiled, train, reference, how):  # noqa: F811
     mesh, settings = dict(pp=2), {"microbatch": 1}
 
     def arena(policy):
-        trainer = compiled("llama", layout_of("llama", mesh, recompute=policy, **how), FOUR, settings)
+        trainer = compiled("llama", layout_of("llama", mesh, recompute=policy, **how), FOUR, settings, *TCP)
         log = train(trainer, STEPS)
         same_training(log, reference("llama", tuple(FOUR.items()))[:STEPS])
         return memory_as_planned(trainer, mesh, log)["arena"]
@@ -121,7 +121,7 @@ def alone(compiled, text, tmp_path_factory):
     (2, "naive", [1, 3], 1), (2, "interleaved", None, 2), (2, "gpipe", None, 2), (2, "zb", None, 2)], 2, 4, 5, 6, 8))
 def test_same_bits(compiled, text, tmp_path, alone, ranks, schedule, stages, chunks):
     layout = layout_of("llama", dict(pp=ranks), schedule=schedule, stages=stages, chunks=chunks)
-    checkpoint, numbers = trained(compiled("llama", layout, FOUR, {"microbatch": 2, "clip": 1e9}), text, tmp_path, "a", "--steps", STEPS)
+    checkpoint, numbers = trained(compiled("llama", layout, FOUR, {"microbatch": 2, "clip": 1e9}, *TCP), text, tmp_path, "a", "--steps", STEPS)
     assert [line[:2] for line in numbers] == [line[:2] for line in alone[1]]
     assert checkpoint == alone[0]
 
@@ -139,7 +139,7 @@ def test_early_reductions(compiled, text, tmp_path, mesh, zero, schedule, chunks
     for options in ("", "overlap_grads", "bucket = 4096, overlap_grads"):
         options = ", ".join(word for word in (sent, options) if word)
         layout = layout_of("llama", mesh, zero=zero, schedule=schedule, chunks=chunks, stages=stages, options=options, over=over)
-        runs.append(trained(compiled("llama", layout, FOUR, {"microbatch": 1}), text, tmp_path, "a", "--steps", 4))
+        runs.append(trained(compiled("llama", layout, FOUR, {"microbatch": 1}, *TCP), text, tmp_path, "a", "--steps", 4))
     assert runs[0] == runs[1] == runs[2]
 
 
@@ -160,7 +160,7 @@ def test_table(compiled, train, reference, tmp_path, name):  # noqa: F811
     (tmp_path / "own.csv").write_text(TABLES[name])
     chunks = 2 if name in ("cyclic", "vee") else 1
     layout = layout_of("llama", dict(pp=2), schedule=f'"{tmp_path}/own.csv"', chunks=chunks)
-    same_training(train(compiled("llama", layout, FOUR, {"microbatch": 2}), STEPS), reference("llama", tuple(FOUR.items()))[:STEPS])
+    same_training(train(compiled("llama", layout, FOUR, {"microbatch": 2}, *TCP), STEPS), reference("llama", tuple(FOUR.items()))[:STEPS])
 
 
 @pytest.mark.parametrize("kind", ["pp4", "dp2-tp2-pp2-zero3", "pp2-interleaved"])
