@@ -254,9 +254,9 @@ def test_silence_over_tcp(staged_tcp, ranks, how, rank):  # noqa: F811
 # A compiler that lets a stage get a signal before an action of the third step: SILENCE="stage F micro-batch signal".
 SILENCER = """#!/bin/sh
 for word in "$@"; do
-    case $word in *trainer.c)
-        sed -i -E '/^static void forward_action_0\\(.*micro\\)$/{n;s/$/ silence(rt_coordinate(rt, 0), 70, micro);/}
-                   /^static void backward_action_0\\(.*micro\\)$/{n;s/$/ silence(rt_coordinate(rt, 0), 66, micro);/}' "$word" ;;
+    case $word in *.c)
+        sed -i -E '/^(static )?void forward_action_0\\(.*micro\\)$/{n;s/$/ silence(rt_coordinate(rt, 0), 70, micro);/}
+                   /^(static )?void backward_action_0\\(.*micro\\)$/{n;s/$/ silence(rt_coordinate(rt, 0), 66, micro);/}' "$word" ;;
     esac
 done
 exec cc -include "$(dirname "$0")/silence.h" "$@"
