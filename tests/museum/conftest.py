@@ -35,7 +35,7 @@ LAYOUTS = {  # lines of parallel { }, sequences a micro-batch
 def compiled(tmp_path_factory):
     """compiled(layout, plant=None): its Trainer, made once.
 
-    `plant` is (file, command of sed): what is wrong in trainer.c, or in that file of the runtime.
+    `plant` is (file, command of sed): what is wrong in trainer.c and its units, or in that file of the runtime.
     """
     made = {}
 
@@ -48,6 +48,7 @@ def compiled(tmp_path_factory):
             said = ["--set", f"train.microbatch={micro}", "--cc", planting_compiler(folder, plant)]
             said += ranks.TCP if layout else [ranks.QUICK]
             ranks.start([ranks.MPC, "compile", "model.mdl", "-o", "out", *said], folder)
+            assert not plant or plant[0] != "trainer.c" or (folder / "planted").exists(), "nothing is planted in the trainer"
             made[name, plant] = ranks.Trainer(folder, ranks.ranks_of(layout), ranks.by_hand)
         return made[name, plant]
     return make
@@ -70,14 +71,15 @@ def planting_compiler(folder, plant):
     if name == "trainer.c":
         (folder / "command").write_text(command)
         edit = """for word; do
-    case $word in *trainer.c) sed -E -f command "$word" >wrong.c; ! cmp -s "$word" wrong.c; mv wrong.c "$word" ;; esac
+    case $word in *.c) sed -E -f command "$word" >wrong$$.c; cmp -s "$word" wrong$$.c || : >planted; mv wrong$$.c "$word" ;; esac
 done
 exec QUICK "$@"
 """
     else:
         right, = RUNTIME.rglob(name)
         wrong.write_text(plant_into(right, command))
-        edit = f'cc -std=gnu17 -D_GNU_SOURCE -O0 -I{RUNTIME} -I{right.parent} -c {wrong} -o wrong.o\nexec QUICK wrong.o "$@"\n'
+        edit = (f'case " $* " in *" -c "*) exec QUICK "$@" ;; esac\n'
+                f'cc -std=gnu17 -D_GNU_SOURCE -O0 -I{RUNTIME} -I{right.parent} -c {wrong} -o wrong.o\nexec QUICK wrong.o "$@"\n')
     script.write_text("#!/bin/sh\nset -e\n" + edit.replace("QUICK", ranks.QUIET["CC"]))
     script.chmod(0o755)
     return script
