@@ -7,6 +7,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 export BUILD="${BUILD:-build}" BLESS="${BLESS:-}" MPC_PEAK_FLOPS=1e9
+export MPC_CACHE="${MPC_CACHE:-$(mkdir -p "$BUILD" && cd "$BUILD" && pwd)/objects}" # not the user's
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}" # tests run beside each other: threads that spin take their time
 log=$(mktemp)
 trap 'rm -f "$log" "$log.times"' EXIT
