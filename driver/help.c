@@ -146,7 +146,7 @@ void print_manual(void)
         printf(".TP\n.B %s\n%s\n", passes[i].name, passes[i].help);
     printf(".SH ENVIRONMENT\n.TP\n.B CC\nthe C compiler, unless \\-\\-cc names one\n.TP\n.B MPC_RUNTIME\n"
            "the folder with libmpcrt.a and include/rt.h, where mpc is neither installed nor in its build tree\n"
-           ".TP\n.B MPC_CACHE\nthe folder where compiled parts of trainers are kept, or 'no' (default: "
+           ".TP\n.B MPC_CACHE\nthe folder of the object cache, or 'no' (default: "
            "$XDG_CACHE_HOME/mpc/objects, or $HOME/.cache/mpc/objects)\n"
            ".SH EXIT STATUS\n0; 1 for errors in a file; 2 for mistakes on the command line.\n");
 }

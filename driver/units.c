@@ -1,7 +1,7 @@
 /* units.c -- compiles the units of a trainer side by side, in a folder beside it, and links them. */
 #include "units.h"
 
-#include "objects.h"
+#include "object_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 typedef struct {
     const char *text, *source, *object; /* files in the folder */
-    const char *kept;                   /* where the object is kept; NULL: nowhere */
+    const char *cached;                 /* its path in the cache; NULL: none is used */
     bool compiled;
 } Unit;
 
@@ -28,16 +28,16 @@ static bool write_unit(const Unit *unit)
     return file && fclose(file) == 0 && good;
 }
 
-/* Compiles those that are not kept. */
-static bool compile_units(Job *job, const Objects *objects)
+/* Compiles those that are not cached. */
+static bool compile_units(Job *job, const ObjectCache *cache)
 {
     Run *run = job->run;
     const char ***commands = NEW_ARRAY(&run->arena, const char **, job->count);
     int count = 0;
     for (int i = 0; i < job->count; i++) {
         Unit *unit = &job->unit[i];
-        unit->kept = object_path(run, objects, unit->text);
-        unit->compiled = !is_kept(unit->kept);
+        unit->cached = cached_path(run, cache, unit->text);
+        unit->compiled = !is_cached(unit->cached);
         if (!unit->compiled)
             continue;
         if (!write_unit(unit))
@@ -48,8 +48,8 @@ static bool compile_units(Job *job, const Objects *objects)
     if (!run_commands(run, count, commands))
         return false;
     for (int i = 0; i < job->count; i++)
-        if (job->unit[i].compiled && job->unit[i].kept)
-            keep_object(run, objects, job->unit[i].kept, job->unit[i].object);
+        if (job->unit[i].compiled && job->unit[i].cached)
+            store_object(run, cache, job->unit[i].cached, job->unit[i].object);
     return true;
 }
 
@@ -57,12 +57,12 @@ static bool link_units(const Job *job, const char *program, const char *comm)
 {
     const char **object = NEW_ARRAY(&job->run->arena, const char *, job->count);
     for (int i = 0; i < job->count; i++)
-        object[i] = job->unit[i].compiled ? job->unit[i].object : job->unit[i].kept;
+        object[i] = job->unit[i].compiled ? job->unit[i].object : job->unit[i].cached;
     const char **command = program_command(job->run, job->runtime, program, comm, job->count, object);
     return command && run_commands(job->run, 1, &command);
 }
 
-static bool uses_kept(const Job *job)
+static bool uses_cached(const Job *job)
 {
     for (int i = 0; i < job->count; i++)
         if (!job->unit[i].compiled)
@@ -70,17 +70,17 @@ static bool uses_kept(const Job *job)
     return false;
 }
 
-/* An object that is kept may be damaged, or have been removed meanwhile. */
+/* A cached object may be damaged, or have been evicted meanwhile. */
 static bool compile_and_link(Job *job, const char *program, const char *comm)
 {
-    const Objects objects = find_objects(job->run, job->runtime);
-    if (job->run->options->verbose && objects.why)
-        printf("  objects of this trainer are not kept: %s\n", objects.why);
-    if (!compile_units(job, &objects))
+    const ObjectCache cache = open_object_cache(job->run, job->runtime);
+    if (job->run->options->verbose && cache.why)
+        printf("  no object cache is used: %s\n", cache.why);
+    if (!compile_units(job, &cache))
         return false;
     if (link_units(job, program, comm))
         return true;
-    return uses_kept(job) && compile_units(job, &(Objects){ 0 }) && link_units(job, program, comm);
+    return uses_cached(job) && compile_units(job, &(ObjectCache){ 0 }) && link_units(job, program, comm);
 }
 
 static void remove_files(const Job *job, const char *folder)

@@ -6,7 +6,7 @@
 
 #include "codegen/host/host.h"
 
-/* Compiles OUT/trainer.c, whose units they are, into `program`: each unit only if its object is not kept, side by side.
+/* Compiles OUT/trainer.c, whose units they are, into `program`: units whose objects are not cached, side by side.
  * `command`: the equivalent single command, which is shown after an error.  False after an error. */
 bool make_program(Run *run, const Runtime *runtime, const Units *units, const char *program, const char *comm,
                   const char *const command[]);

@@ -1,4 +1,4 @@
-"""Trainers are compiled in units, whose objects are kept by content."""
+"""Trainers are compiled in units, whose objects are cached by content."""
 import os
 import re
 import shutil
@@ -12,7 +12,7 @@ SMALL = ["-D", "embed=16", "-D", "heads=2", "-D", "ff=32", "--set", "train.batch
 
 @pytest.fixture
 def compiles(tmp_path):
-    """compiles(word, ..., CC="cc"): with objects under kept/; what it prints, and names of the objects used since."""
+    """compiles(word, ..., CC="cc"): with its cache in kept/; what it prints, and names of the objects used since."""
     kept = tmp_path / "kept"
 
     def run(*words, **environment):
@@ -34,7 +34,7 @@ def test_only_what_changed_is_compiled(compiles):
     assert len(changed) == 1 and len(used) == len(new) - 1, "a learning rate is in the tables alone"
 
 
-def test_kept_objects_make_the_same_trainer(compiles):
+def test_cached_objects_make_the_same_trainer(compiles):
     compiles()
     shutil.copy(compiles.directory / "out/trainer", compiles.directory / "first")
     compiles()
@@ -111,9 +111,9 @@ def test_another_header_is_another_object(compiles):
     ([], {"MPC_CACHE": "/dev/null"}, "/dev/null is no folder that you alone can write"),
     ([], {"MPC_CACHE": "/tmp"}, "/tmp is no folder that you alone can write"),
 ])
-def test_nothing_is_kept(compiles, words, environment, reason):
+def test_no_cache(compiles, words, environment, reason):
     done, new, _ = compiles(*words, "--verbose", **environment)
-    assert f"objects of this trainer are not kept: {reason}" in done.stdout.replace("what the compiler depends on is not known: ", "")
+    assert f"no object cache is used: {reason}" in done.stdout.replace("what the compiler depends on is not known: ", "")
     assert not new
 
 
@@ -125,7 +125,7 @@ def test_place_without_mpc_cache(compiles):
     assert (compiles.directory / "b/.cache/mpc/objects").stat().st_mode & 0o777 == 0o700
 
 
-def test_objects_unused_for_longest_leave(compiles):
+def test_least_recently_used_objects_are_evicted(compiles):
     compiles.kept.mkdir(mode=0o700)
     for name, used in (("old.o", 1), ("notes", 1), ("newer.o", 2)):
         (compiles.kept / name).touch()

@@ -1,6 +1,6 @@
-/* objects.c -- the folder of compiled units: where it is, the names in it, what is kept and what leaves. */
+/* object_cache.c -- the cache of compiled units: its folder, keys, and the eviction of objects. */
 #define _XOPEN_SOURCE 700 /* for realpath */
-#include "objects.h"
+#include "object_cache.h"
 
 #include "paths.h"
 
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- Digests ------------------------------------------------------------------------------- */
+/* --- Digests ---------------------------------------------------------------------------------- */
 
 /* SHA-256 of texts and the lengths of these, in hexadecimal. */
 typedef struct {
@@ -51,7 +51,7 @@ static char *end_digest(Digest *digest)
     return text;
 }
 
-/* --- What all units depend on --------------------------------------------------------------- */
+/* --- What all units depend on ----------------------------------------------------------------- */
 
 static int is_header(const struct dirent *entry)
 {
@@ -192,7 +192,7 @@ static char *context_of(Run *run, const Runtime *runtime)
     return good ? context : NULL;
 }
 
-/* --- The folder ---------------------------------------------------------------------------- */
+/* --- The folder ------------------------------------------------------------------------------- */
 
 static const char *folder_name(Run *run)
 {
@@ -211,82 +211,82 @@ static bool is_own(const char *folder)
            !(status.st_mode & (S_IWGRP | S_IWOTH)) && access(folder, W_OK) == 0;
 }
 
-Objects find_objects(Run *run, const Runtime *runtime)
+ObjectCache open_object_cache(Run *run, const Runtime *runtime)
 {
     const Options *o = run->options;
     const char *compiler = o->cc ? o->cc : getenv("CC"), *folder = folder_name(run);
     if (!folder)
-        return (Objects){ .why = "neither MPC_CACHE, XDG_CACHE_HOME nor HOME is set" };
+        return (ObjectCache){ .why = "neither MPC_CACHE, XDG_CACHE_HOME nor HOME is set" };
     if (strcmp(folder, "no") == 0)
-        return (Objects){ .why = "MPC_CACHE=no" };
+        return (ObjectCache){ .why = "MPC_CACHE=no" };
     if (o->cflags || (compiler && strpbrk(compiler, " \t\n")))
-        return (Objects){ .why = "flags of the compiler may depend on other files" };
+        return (ObjectCache){ .why = "flags of the compiler may depend on other files" };
     if (!make_folders(folder, true) || (mkdir(folder, 0700) != 0 && errno != EEXIST) || !is_own(folder))
-        return (Objects){ .why = arena_text(&run->arena, "%s is no folder that you alone can write", folder) };
+        return (ObjectCache){ .why = arena_text(&run->arena, "%s is no folder that you alone can write", folder) };
     const char *context = context_of(run, runtime);
-    return context ? (Objects){ .folder = folder, .context = context }
-                   : (Objects){ .why = "what the compiler depends on is not known: it is a script" };
+    return context ? (ObjectCache){ .folder = folder, .context = context }
+                   : (ObjectCache){ .why = "what the compiler depends on is not known: it is a script" };
 }
 
-const char *object_path(Run *run, const Objects *objects, const char *text)
+const char *cached_path(Run *run, const ObjectCache *cache, const char *text)
 {
-    if (!objects->folder)
+    if (!cache->folder)
         return NULL;
     Digest digest = begin_digest(&run->arena);
-    add_text(&digest, objects->context);
+    add_text(&digest, cache->context);
     add_text(&digest, text);
-    return arena_text(&run->arena, "%s/%s.o", objects->folder, end_digest(&digest));
+    return arena_text(&run->arena, "%s/%s.o", cache->folder, end_digest(&digest));
 }
 
-bool is_kept(const char *path) { return path && utimensat(AT_FDCWD, path, NULL, 0) == 0; }
+bool is_cached(const char *path) { return path && utimensat(AT_FDCWD, path, NULL, 0) == 0; }
 
-/* --- What leaves --------------------------------------------------------------------------- */
+/* --- Eviction --------------------------------------------------------------------------------- */
 
-enum { MOST_KEPT = 512 << 20 }; /* bytes: objects of some thousand models */
+enum { MOST_BYTES = 512 << 20 }; /* objects of some thousand models */
 
 typedef struct {
     const char *path;
     struct timespec used;
     int64_t bytes;
-} Kept;
+} Entry;
 
 static int by_use(const void *a, const void *b)
 {
-    const struct timespec *x = &((const Kept *)a)->used, *y = &((const Kept *)b)->used;
+    const struct timespec *x = &((const Entry *)a)->used, *y = &((const Entry *)b)->used;
     return x->tv_sec != y->tv_sec ? (x->tv_sec > y->tv_sec) - (x->tv_sec < y->tv_sec)
                                   : (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
 static int is_object(const struct dirent *entry) { return strstr(entry->d_name, ".o") != NULL; }
 
-static void remove_unused(Run *run, const char *folder)
+static void evict_objects(Run *run, const char *folder)
 {
     struct dirent **names;
     const int count = scandir(folder, &names, is_object, NULL);
     if (count <= 0)
         return;
-    Kept *kept = NEW_ARRAY(&run->arena, Kept, count);
+    Entry *entry = NEW_ARRAY(&run->arena, Entry, count);
     int64_t total = 0;
     for (int i = 0; i < count; i++) {
         struct stat status;
-        kept[i].path = arena_text(&run->arena, "%s/%s", folder, names[i]->d_name);
-        if (lstat(kept[i].path, &status) == 0) {
-            kept[i].used = status.st_mtim;
-            total += kept[i].bytes = status.st_size;
+        entry[i].path = arena_text(&run->arena, "%s/%s", folder, names[i]->d_name);
+        if (lstat(entry[i].path, &status) == 0) {
+            entry[i].used = status.st_mtim;
+            total += entry[i].bytes = status.st_size;
         }
         free(names[i]);
     }
     free(names);
-    if (total <= MOST_KEPT)
+    if (total <= MOST_BYTES)
         return;
-    qsort(kept, (size_t)count, sizeof *kept, by_use);
-    for (int i = 0; i < count && total > MOST_KEPT / 4 * 3; i++) {
-        unlink(kept[i].path);
-        total -= kept[i].bytes;
+    qsort(entry, (size_t)count, sizeof *entry, by_use);
+    for (int i = 0; i < count && total > MOST_BYTES / 4 * 3; i++) {
+        unlink(entry[i].path);
+        total -= entry[i].bytes;
     }
 }
 
-/* --- What is kept -------------------------------------------------------------------------- */
+/* --- Storing ---------------------------------------------------------------------------------- */
 
 static bool copy_bytes(int from, int to)
 {
@@ -299,7 +299,7 @@ static bool copy_bytes(int from, int to)
 }
 
 /* Readers see a whole object or none, even if the machine fails. */
-void keep_object(Run *run, const Objects *objects, const char *path, const char *object)
+void store_object(Run *run, const ObjectCache *cache, const char *path, const char *object)
 {
     const char *aside = arena_text(&run->arena, "%s.%ld", path, (long)getpid());
     const int from = open(object, O_RDONLY | O_CLOEXEC);
@@ -313,5 +313,5 @@ void keep_object(Run *run, const Objects *objects, const char *path, const char 
     if (from >= 0)
         close(from);
     if (good)
-        remove_unused(run, objects->folder);
+        evict_objects(run, cache->folder);
 }
