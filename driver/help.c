@@ -62,6 +62,8 @@ static void print_trainer_options(void)
     for (int i = 0; i < ntrainer_options; i++) {
         const TrainerOption *option = &trainer_options[i];
         char form[80];
+        if (is_set_by_run(option->field))
+            continue;
         snprintf(form, sizeof form, "      --%s%s%s", dashed(option->field).text, option->value ? "=" : "",
                  option->value ? option->value : "");
         print_form(form, option->help);
@@ -160,7 +162,8 @@ static void print_option_words(int command)
             printf(" --%s%s", option_name(&option_table[i]).text,
                    option_table[i].kind == FLAG || option_table[i].kind == SWITCH ? "" : "=");
     for (int i = 0; i < ntrainer_options && command == INDEX_RUN; i++)
-        printf(" --%s%s", dashed(trainer_options[i].field).text, trainer_options[i].value ? "=" : "");
+        if (!is_set_by_run(trainer_options[i].field))
+            printf(" --%s%s", dashed(trainer_options[i].field).text, trainer_options[i].value ? "=" : "");
 }
 
 void print_completion(void)

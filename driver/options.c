@@ -267,6 +267,8 @@ static bool refuse_unknown(const Line *line, const char *dashes, const char *nam
                                    meant, command));
 }
 
+bool is_set_by_run(const char *name) { return is_word("rank|ranks|master", '|', name); }
+
 /* An option of trainers, whose value they check: argv[at - 1], and argv[at] if that is its value. */
 static bool pass_on(Line *line, const char *name, bool has_value)
 {
@@ -276,6 +278,8 @@ static bool pass_on(Line *line, const char *name, bool has_value)
             option = &trainer_options[i];
     if (!option)
         return refuse_unknown(line, "--", name);
+    if (is_set_by_run(name))
+        return refuse(line, arena_text(line->arena, "--%s is set by mpc run for each rank: leave it out", name));
     append_text(line->arena, &line->options->trainer, line->argv[line->at - 1]);
     if (option->value && !has_value && line->at < line->argc)
         append_text(line->arena, &line->options->trainer, line->argv[line->at++]);

@@ -56,6 +56,7 @@ typedef struct {
 
 extern const TrainerOption trainer_options[];
 extern const int ntrainer_options;
+bool is_set_by_run(const char *name); /* does mpc run set this option of trainers for each rank? */
 
 typedef struct {
     int count, room;
