@@ -8,13 +8,8 @@
 /* nvcc is in its bin/. */
 static const char *cuda_on_path(Run *run)
 {
-    for (const char *at = getenv("PATH"); at && *at; at += strspn(at, ":")) {
-        int length = (int)strcspn(at, ":");
-        if (access(arena_text(&run->arena, "%.*s/nvcc", length, at), X_OK) == 0)
-            return arena_text(&run->arena, "%.*s/..", length, at);
-        at += length;
-    }
-    return NULL;
+    const char *nvcc = program_on_path(&run->arena, "nvcc");
+    return nvcc ? arena_text(&run->arena, "%.*s/..", (int)(strrchr(nvcc, '/') - nvcc), nvcc) : NULL;
 }
 
 const char *find_in_cuda(Run *run, const char *name)

@@ -48,6 +48,9 @@ void drop_new(NewFile *file); /* instead of close_new: discards the file */
 bool write_new(Run *run, const char *path, const char *text);
 bool make_folder(Run *run, const char *path); /* with its parents */
 
+/* The file that a shell would run for that name, found in $PATH unless it has a slash; NULL: there is none. */
+const char *program_on_path(Arena *arena, const char *name);
+
 /* Is it different from the input file?  Else false after reporting. */
 bool may_write(Run *run, const char *path);
 

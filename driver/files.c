@@ -101,6 +101,20 @@ Source *read_text(void *context, const char *path, const char **why)
     return source;
 }
 
+const char *program_on_path(Arena *arena, const char *name)
+{
+    if (strchr(name, '/'))
+        return name;
+    for (const char *at = getenv("PATH"); at && *at; at += strspn(at, ":")) {
+        const int length = (int)strcspn(at, ":");
+        const char *program = arena_text(arena, "%.*s/%s", length, at, name);
+        if (access(program, X_OK) == 0)
+            return program;
+        at += length;
+    }
+    return NULL;
+}
+
 bool make_folder(Run *run, const char *path)
 {
     return make_folders(path, false) || run_failed(run, "cannot make the folder %s: %s", path,

@@ -98,6 +98,7 @@ static bool start_ranks(Run *run, Ranks *ranks, const char *const argv[], bool o
 
 /* --- Signals and ends ---------------------------------------------------------------------- */
 
+/* Seconds of the monotonic clock, never 0. */
 static time_t now(void)
 {
     struct timespec time;

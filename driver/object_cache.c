@@ -77,22 +77,6 @@ static bool add_headers(Run *run, Digest *digest, const char *folder)
     return good;
 }
 
-/* Where a shell would find it; NULL: nowhere. */
-static char *find_program(Arena *arena, const char *name)
-{
-    const char *path = getenv("PATH");
-    if (strchr(name, '/'))
-        return arena_text(arena, "%s", name);
-    for (const char *at = path ? path : ""; *at; at += strspn(at, ":")) {
-        const int length = (int)strcspn(at, ":");
-        char *program = arena_text(arena, "%.*s/%s", length, at, name);
-        if (access(program, X_OK) == 0)
-            return program;
-        at += length;
-    }
-    return NULL;
-}
-
 /* Compilers that are scripts may do anything. */
 static bool is_script(const char *program)
 {
@@ -135,7 +119,7 @@ static const char *version_of(Arena *arena, const char *program)
 static bool add_compiler(Run *run, Digest *digest, const char *name)
 {
     struct stat file;
-    const char *found = find_program(&run->arena, name);
+    const char *found = program_on_path(&run->arena, name);
     char *program = found ? realpath(found, NULL) : NULL;
     const char *version = program && !is_script(program) ? version_of(&run->arena, found) : NULL;
     const bool good = version && stat(program, &file) == 0;
@@ -148,7 +132,7 @@ static bool add_compiler(Run *run, Digest *digest, const char *name)
     return good;
 }
 
-/* The lines of the first processor that say of which kind it is. */
+/* Adds the lines of /proc/cpuinfo that identify the model of the first processor. */
 static void add_processor(Digest *digest)
 {
     static const char *const kinds[] = { "vendor_id",  "cpu family", "model",    "stepping",
@@ -165,7 +149,7 @@ static void add_processor(Digest *digest)
         fclose(file);
 }
 
-/* Variables by which gcc and clang find other headers and programs. */
+/* Adds the environment variables that change where gcc and clang look for headers and programs. */
 static void add_environment(Digest *digest)
 {
     static const char *const names[] = { "CPATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH" };
