@@ -54,8 +54,10 @@ char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 char *parts_initialiser(Module *m, const Dim *dim); /* the elements of each rank */
 
 void write_offset_declarations(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out);
-void write_offsets(Module *m, const ShardOffsets *offsets, const char *storage,
-                   FILE *out);                                              /* their C variables, and a setter */
+
+/* Their C variables, and a function that sets them. */
+void write_offsets(Module *m, const ShardOffsets *offsets, const char *storage, FILE *out);
+
 void write_offset_table(Module *m, const ShardOffsets *offsets, FILE *out); /* parts[], of RtPartConstant */
 
 /* --- function.c: functions and statements of the program, before they are text --------------- */

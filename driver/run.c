@@ -46,7 +46,7 @@ static const char **trainer_command(Run *run, long long ranks, bool by_mpirun)
 
 static int start_trainer(Run *run, Module *m)
 {
-    const long long ranks = m->naxes ? (long long)count_ranks(m, ~0u) : 1;
+    const long long ranks = (long long)count_ranks(m, ~0u);
     const bool by_mpirun = m->naxes && strcmp(comm_of(run->options), "mpi") == 0;
     return launch(run, trainer_command(run, ranks, by_mpirun), by_mpirun ? 1 : (int)ranks, m->naxes && !by_mpirun);
 }
@@ -54,7 +54,7 @@ static int start_trainer(Run *run, Module *m)
 /* Before anything is compiled. */
 static bool check_ranks(Run *run, const Module *m)
 {
-    const long long ranks = m->naxes ? (long long)count_ranks(m, ~0u) : 1;
+    const long long ranks = (long long)count_ranks(m, ~0u);
     return ranks <= MOST_LAUNCHED ||
            run_failed(
                run,
