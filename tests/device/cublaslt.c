@@ -324,7 +324,8 @@ static float scale_of(const Product *p, int operand, int64_t line, int64_t lines
     return p->description.scales[operand][term / 128 * lines + (line + fp8_is("wrong")) % lines];
 }
 
-/* Element [i, k] of operand 0 or [k, j] of operand 1, after it was transposed: as f32, rows of k. */
+/* Element [i, k] of operand 0 or [k, j] of operand 1, after it was transposed: as f32, rows of k; of operand 0 columns,
+ * so that the loop over i is one over vectors. */
 static float *lines_of(const Product *p, int operand, const char *at, int64_t lines, int64_t k)
 {
     const Layout *l = &p->layout[operand];
@@ -332,8 +333,9 @@ static float *lines_of(const Product *p, int operand, const char *at, int64_t li
     bool line_is_row = operand == 0 ? !p->description.transposed[0] : p->description.transposed[1];
     for (int64_t line = 0; line < lines; line++)
         for (int64_t i = 0; i < k; i++)
-            values[line * k + i] = load(l, at, line_is_row ? line + i * l->leading : i + line * l->leading) *
-                                   scale_of(p, operand, line, lines, i);
+            values[operand ? line * k + i : i * lines + line] =
+                load(l, at, line_is_row ? line + i * l->leading : i + line * l->leading) *
+                scale_of(p, operand, line, lines, i);
     return values;
 }
 
@@ -354,12 +356,12 @@ static float gelu_slope(float x)
 }
 
 /* Sums over k, one for each row of the result, of A, or one for each column, of B. */
-static void sum_operand(const Product *p, int64_t turn, const float *lines, int64_t count, int64_t k)
+static void sum_operand(const Product *p, int64_t turn, int operand, const float *lines, int64_t count, int64_t k)
 {
     for (int64_t line = 0; line < count; line++) {
         float sum = 0;
         for (int64_t q = 0; q < k; q++)
-            sum += lines[line * k + q];
+            sum += lines[operand ? line * k + q : q * count + line];
         store(&p->layout[2], p->description.bias, turn * p->description.bias_stride + line,
               epilogues_are("sums") ? 2 * sum : sum);
     }
@@ -376,11 +378,14 @@ static void multiply(const Product *p, int64_t turn)
         at[i] = p->operand[i] + turn * p->layout[i].stride * element_bytes(p->layout[i].type);
     int64_t k = p->description.transposed[0] ? p->layout[0].rows : p->layout[0].columns;
     float *a = lines_of(p, 0, at[0], c->rows, k), *b = lines_of(p, 1, at[1], c->columns, k);
-    for (int64_t j = 0; j < c->columns; j++)
+    float *sums = malloc((size_t)(c->rows + 1) * sizeof *sums);
+    for (int64_t j = 0; j < c->columns; j++) {
+        memset(sums, 0, (size_t)c->rows * sizeof *sums);
+        for (int64_t q = 0; q < k; q++)
+            for (int64_t i = 0; i < c->rows; i++)
+                sums[i] += a[q * c->rows + i] * b[j * k + q];
         for (int64_t i = 0; i < c->rows; i++) {
-            float sum = 0;
-            for (int64_t q = 0; q < k; q++)
-                sum += a[i * k + q] * b[j * k + q];
+            float sum = sums[i];
             if (p->beta != 0)
                 sum += p->beta * load(c, added, i + j * c->leading) * (is_apart && epilogues_are("residuals") ? 2 : 1);
             if (has_bias(d))
@@ -392,10 +397,12 @@ static void multiply(const Product *p, int64_t turn)
             sum = activated(d, sum);
             store(c, at[2], i + j * c->leading, sum);
         }
+    }
     if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
-        sum_operand(p, turn, a, c->rows, k);
+        sum_operand(p, turn, 0, a, c->rows, k);
     if (d->epilogue == CUBLASLT_EPILOGUE_BGRADB)
-        sum_operand(p, turn, b, c->columns, k);
+        sum_operand(p, turn, 1, b, c->columns, k);
+    free(sums);
     free(a);
     free(b);
 }

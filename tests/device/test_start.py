@@ -81,7 +81,7 @@ def test_memory_is_what_was_said(chars, data, tmp_path):
 @pytest.fixture
 def wide(compiled):
     """Attention with the largest heads: what needs most shared memory."""
-    return compiled("llama", "cuda", (("precision", "bf16"),), ("-D", "head=256", "-D", "seq=70"))
+    return compiled("llama", "cuda", (("precision", "bf16"),), ("-D", "head=256", "-D", "seq=70", "-D", "group=1", "-D", "kv_heads=1", "-D", "layers=1"))
 
 
 def test_small_shared_memory(wide, data, tmp_path):

@@ -26,10 +26,19 @@ def fused(mpc):
     return mpc.directory / "fused.mir"
 
 
+SMALL = ("tiny.mdl", "-D", "embed=16", "-D", "seq=8", "-D", "vocab=32")  # what is interpreted at its own sizes
+
+
 @pytest.fixture
 def lowered(mpc):
     mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", "lowered.mir")
     return mpc.directory / "lowered.mir"
+
+
+@pytest.fixture
+def small(mpc):
+    mpc("compile", *SMALL, "--compile-to=lower", "-o", "small.mir")
+    return mpc.directory / "small.mir"
 
 
 def test_print_is_a_fixed_point(mpc, fused):
@@ -53,13 +62,13 @@ def test_print_reports_errors(mpc, fused):
     assert re.match(r".*fused\.mir:\d+:\d+: error: ", done.stderr)
 
 
-def test_verifying_changes_nothing(mpc, lowered):
+def test_verifying_changes_nothing(mpc, small):
     """Verification runs the passes too: on a copy, so that what comes out is what comes out without it."""
-    mpc("opt", lowered, "--pass=simplify,precision,autodiff", "-o", "differentiated.mir")
+    mpc("opt", small, "--pass=simplify,precision,autodiff", "-o", "differentiated.mir")
     plain = mpc("opt", "differentiated.mir", "--pass=shard")
     verified = mpc("opt", "differentiated.mir", "--pass=shard", "--verify-passes")
     assert verified.stdout == plain.stdout and "shard      the same in" in verified.stderr
-    mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "fused.mir")
+    mpc("compile", *SMALL, "--compile-to=fuse", "-o", "fused.mir")
     done = mpc("compile", "--compile-from=fused.mir", "-o", "out", "--no-cc", "--verify-passes")
     assert done.stderr.startswith("fused.mir is verified at its own sizes")
     assert re.findall(r"(\w+) +the same in", done.stderr) == ["stacks", "overlap", "memory"]  # the others have run already
@@ -104,9 +113,9 @@ def test_opt_verifies(mpc):
     assert "neg" not in done.stdout and "simplify" in done.stderr
 
 
-def test_opt_verifies_exactly(mpc, lowered):
+def test_opt_verifies_exactly(mpc, small):
     """Modulo a prime; where that has no meaning, reals do and the report says why."""
-    done = mpc("opt", lowered, "--pass=simplify,precision,autodiff", "--verify-passes=exact")
+    done = mpc("opt", small, "--pass=simplify,precision,autodiff", "--verify-passes=exact")
     assert re.findall(r"(\w+) +the same in \d+ tensors, exactly\n", done.stderr) == ["simplify", "precision", "autodiff"]
     (mpc.directory / "cast.mir").write_text("""module @m {
   func eval @eval(%x: f32[n:3]) {
