@@ -82,18 +82,18 @@ if ! grep -q "cannot find NVRTC" "$models/log"; then
     sed 's/capacity = capacity, within = batch/capacity = none/' examples/mixtral.mdl > "$DROPLESS"
     awk -v all="$all" '/^---/ { if (all) next; exit } 1' <<'END' | xargs -P 2 -I LINE sh -c 'exec sh tests/cuda/ahead.sh LINE' || failed=1
 gpt2 sm_90
+llama sm_90a -D head=256
+bert sm_80 --set train.precision=fp32
+$DROPLESS sm_90 -D layers=2
+--- With ALL=1 also
 gpt2 sm_90 --set train.precision=fp8
 gpt2 sm_90a --set train.precision=fp16
-llama sm_90a -D head=256
 gpt2 sm_90a -D embed=960
 llama sm_90a -D head=64 -D window=600
-$DROPLESS sm_90 -D layers=2
-bert sm_80 --set train.precision=fp32
 gpt2 sm_86 --mesh tp=2
 llama sm_86 -D head=256
 ../tests/oracle/packed sm_90 -D seq=2048 -D head=128 --set train.precision=bf16
 ../tests/oracle/logits sm_80 -D seq=1024 -D distance=2047 -D source=777 -D head=80 --set train.precision=fp32
---- With ALL=1 also
 gpt2 sm_80 --set train.precision=fp16
 llama sm_90a -D head=128
 llama sm_90a -D head=192

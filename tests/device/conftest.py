@@ -19,6 +19,7 @@ DEVICE = BUILD / "device"  # stands in for CUDA's folder
 HOME = {} if IS_REAL else {"CUDA_HOME": str(DEVICE)}
 ALL = cover.ALL or IS_REAL
 emulated = pytest.mark.skipif(IS_REAL, reason="needs the emulated device")
+again = pytest.mark.skipif(not ALL, reason="in make check-all: the choice is that of the program, made for another kernel in make check")
 
 SIZES = {
     "chars": dict(layers=2, embed=32, heads=2, seq=16),

@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from conftest import Trainer, emulated, planned_bytes, read_log, start
+from conftest import Trainer, again, emulated, planned_bytes, read_log, start
 from test_one_rank import STEPS, assert_same, train
 from test_ranks import run
 
@@ -77,6 +77,7 @@ def test_where_it_does_not_help(compiled, data, tmp_path, own_cache):
 
 
 @emulated
+@again
 def test_the_answer_is_kept(compiled, data, tmp_path, own_cache):
     """A later start does not try again: what it would find now does not count.  Another version of cuDNN does."""
     trainer = Trainer(compiled("llama", "cuda", BF16).folder, "cuda", own_cache)

@@ -11,10 +11,11 @@ import sys
 import time
 
 import pytest
-from conftest import DEVICE, ROOT, emulated, start
+from conftest import ALL, DEVICE, ROOT, emulated, start
 from test_start import real_cuda
 
-pytestmark = [emulated, pytest.mark.xdist_group("bundle")]  # built once: it takes minutes
+pytestmark = [emulated, pytest.mark.xdist_group("bundle"),  # built once: it takes minutes
+              pytest.mark.skipif(not ALL, reason="in make check-all: nothing but the bundle is in these tests alone")]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ The emulator checks the kernel (tests/cuda/test_hopper.c); here a whole trainer 
 import re
 
 import pytest
-from conftest import Trainer, emulated, read_log, some
+from conftest import Trainer, again, emulated, read_log, some
 from test_attention import BF16, WINDOW, bits, own_cache, said  # noqa: F401: own_cache is a fixture
 from test_one_rank import STEPS, assert_same, train
 from test_ranks import run
@@ -38,6 +38,7 @@ def test_training(model, precision, edit, compiled, data, tmp_path, own_cache): 
         assert bits(said(trainer, data, tmp_path / "graphless", "--no-graph", "--no-cudnn", environment=FAST)[2]) == bits(log)
 
 
+@again
 def test_where_it_does_not_help(compiled, data, tmp_path, own_cache):  # noqa: F811
     """It is not taken, whatever is wrong with it, and the general kernels give the bits that they give without it."""
     trainer = Trainer(compiled("llama", "cuda", BF16).folder, "cuda", own_cache)

@@ -61,12 +61,6 @@ def blocks(count):
     return HEAD + "".join(BLOCK.format(i, i + 1) for i in range(count)) + MODEL.format(calls)
 
 
-def parameters(count):
-    """Of the model itself."""
-    params = "".join(f"    param p{i} : [d] = ones\n    h = h * p{i}\n" for i in range(count))
-    return HEAD + MODEL.format(params)
-
-
 def repeats(count):
     """All of one name."""
     return HEAD + MODEL.format("    repeat 2 { h = h * 0.9 }\n" * count)
@@ -77,7 +71,7 @@ def mistakes(count):
     return HEAD + MODEL.format("    q = unknown + 1\n" * count)
 
 
-CASES = [(mistakes, 4096, []), (shared_value, 2048, []), (numbered_copies, 2048, []), (instances, 1024, []), (parameters, 1024, []),
+CASES = [(mistakes, 4096, []), (shared_value, 2048, []), (numbered_copies, 2048, []), (instances, 1024, []),
          (repeats, 512, []),
          (blocks, 1024, ["--mesh=dp=2,tp=2", "--zero=1"]),
          (lines, 2048, ["--recompute=full", "--set=train.precision=bf16"])]
