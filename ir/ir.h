@@ -438,8 +438,8 @@ void add_saved(Arena *arena, Saved *saved, Name value);
 const Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
 Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
 bool has_name(const Names *names, Name name);
-bool names_equal(const Names *a, const Names *b); /* in the same order */
-void add_name(Names *names, Name name);
+bool names_equal(const Names *a, const Names *b);   /* in the same order */
+void add_name(Names *names, Name name);             /* of the dims of one value: there are no more than MAX_NAMES */
 Names dims_lacking(const Type *of, const Type *in); /* the dims of `of` that `in` lacks */
 bool type_equal(const Type *a, const Type *b);
 bool split_equal(Split a, Split b);

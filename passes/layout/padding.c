@@ -61,28 +61,27 @@ static bool all_take_padding(const Module *m, Name name)
 }
 
 /* Padded dims of products, which want sizes in memory: 50304 elements are aligned, and 50257 are not. */
-static Names dims_to_fill(const Module *m)
+static Map dims_to_fill(Module *m)
 {
-    Names names = { 0 };
+    Map names = { .arena = &m->arena };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->first; op; op = op->next)
             for (int i = 0; i < op->args.count && info(op)->family == PRODUCT; i++)
                 for (int j = 0; j < arg(op, i)->type.rank; j++) {
                     const Dim *dim = &arg(op, i)->type.dim[j];
-                    if (dim->padded > dim->size && !has_name(&names, dim->name) && names.count < MAX_NAMES &&
-                        all_take_padding(m, dim->name))
-                        add_name(&names, dim->name);
+                    if (dim->padded > dim->size && !map_get(&names, dim->name) && all_take_padding(m, dim->name))
+                        map_put(&names, dim->name, (void *)dim->name);
                 }
     return names;
 }
 
-static void fill_in_type(const Names *names, Type *type)
+static void fill_in_type(const Map *names, Type *type)
 {
     for (int i = 0; i < type->rank; i++)
-        type->dim[i].full |= has_name(names, type->dim[i].name);
+        type->dim[i].full |= map_get(names, type->dim[i].name) != NULL;
 }
 
-static void fill_values(const Names *names, const Values *values)
+static void fill_values(const Map *names, const Values *values)
 {
     for (int i = 0; i < values->count; i++)
         fill_in_type(names, &values->at[i]->type);
@@ -90,7 +89,7 @@ static void fill_values(const Names *names, const Values *values)
 
 static void fill_dims(Module *m)
 {
-    const Names names = dims_to_fill(m);
+    const Map names = dims_to_fill(m);
     for (Param *param = m->params; param; param = param->next)
         fill_in_type(&names, &param->type);
     for (Input *input = m->inputs; input; input = input->next)
@@ -100,7 +99,7 @@ static void fill_dims(Module *m)
         for (Op *op = f->first; op; op = op->next) {
             fill_values(&names, &op->results);
             for (int i = 0; i < op->attrs.dims.count; i++)
-                op->attrs.dims.dim[i].full |= has_name(&names, op->attrs.dims.dim[i].name);
+                op->attrs.dims.dim[i].full |= map_get(&names, op->attrs.dims.dim[i].name) != NULL;
         }
     }
 }

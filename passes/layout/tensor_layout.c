@@ -30,7 +30,7 @@ static bool runs_once(const LayoutRules *h)
 {
     const Func *step = func_with_role(h->m, STEP);
     const Type *input = step && step->params.count ? &step->params.at[0]->type : NULL;
-    return input && input->rank > 0 && !has_name(&h->looped, input->dim[0].name);
+    return input && input->rank > 0 && !map_get(&h->looped, input->dim[0].name);
 }
 
 static DataParallel data_parallel(const LayoutRules *h)
@@ -46,14 +46,14 @@ static DataParallel data_parallel(const LayoutRules *h)
 
 LayoutRules layout_rules(Module *m, Extent extent)
 {
-    LayoutRules h = { .m = m, .extent = extent };
+    LayoutRules h = { .m = m, .extent = extent, .looped.arena = &m->arena };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->first; op; op = op->next)
             if (info(op)->family == CONTROL && op->attrs.dims.count)
-                add_name(&h.looped, op->attrs.dims.dim[0].name);
+                map_put(&h.looped, op->attrs.dims.dim[0].name, (void *)op->attrs.dims.dim[0].name);
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
         for (int i = 0; i < rule->dims.count; i++)
-            h.stages |= has_name(&h.looped, rule->dims.name[i]) ? 1u << rule->axis : 0;
+            h.stages |= map_get(&h.looped, rule->dims.name[i]) ? 1u << rule->axis : 0;
     h.data = data_parallel(&h);
     return h;
 }
@@ -140,7 +140,7 @@ static void split_state(const LayoutRules *h, Type *type)
     Axes taken = axes_in_use(type);
     for (int axis = h->m->naxes - 1; axis >= 0; axis--)
         for (int i = 0; i < type->rank && h->data.axes & ~taken & 1u << axis; i++)
-            if (!has_name(&h->looped, type->dim[i].name) &&
+            if (!map_get(&h->looped, type->dim[i].name) &&
                 split_once(h, &type->dim[i], &(ShardRule){ .axis = axis }, 0))
                 taken |= 1u << axis;
 }

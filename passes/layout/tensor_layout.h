@@ -3,6 +3,7 @@
 #define MPC_TENSOR_LAYOUT_H
 
 #include "ir.h"
+#include "map.h"
 
 /* The applied part of the layout: the passes shard, sequence and zero each add to it. */
 typedef enum { BY_RULES, BY_ELSE, BY_ZERO } Extent;
@@ -18,8 +19,8 @@ typedef struct {
 typedef struct {
     Module *m;
     Extent extent;
-    Names looped; /* dims that a loop runs over: state is not split along them */
-    Axes stages;  /* the axes of pipelines, over which the rules split looped dims */
+    Map looped;  /* Name -> the name of a dim that a loop runs over: state is not split along it */
+    Axes stages; /* the axes of pipelines, over which the rules split looped dims */
     DataParallel data;
 } LayoutRules;
 

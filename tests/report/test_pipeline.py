@@ -169,6 +169,19 @@ def test_reductions(tmp_path):
         assert bool(re.search(r"^  rank 0  F0.*R$", shown, re.M)) == ("R: from there on" in shown) == early
 
 
+def test_reductions_of_many_chunks(tmp_path):
+    """Once a step, also where more loops than a tensor may have dims are in the program: one for each chunk."""
+    text = PIPE.read_text().replace("pipeline h", "zero 1 over dp (overlap_grads)\n    pipeline h")
+    (tmp_path / "early.mdl").write_text(text.replace("layers = 4", "layers = 18"))
+
+    def gradients(batch):
+        said = run(MPC, "report", tmp_path / "early.mdl", "--mesh=dp=2,pp=2", "--schedule=interleaved", "--chunks=9", "--json",
+                   "--set", f"train.batch={batch}", "--set", "train.microbatch=2").stdout
+        return {row["collective"]: row["messages"] for row in json.loads(said)["communication"]["collectives"]
+                if row["class"] == "gradients"}
+    assert gradients(8) and gradients(8) == gradients(16)
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_text(schedule):
     text = text_of("--mesh=pp=4", f"--schedule={schedule}")
