@@ -222,10 +222,13 @@ static bool check_copies(Layout *p, const Ast *ast, const Repeats *repeats, cons
         return false;
     if (axis->size <= most)
         return true;
+    const int64_t fit = repeats->copies / axis->size; /* chunks of so many ranks */
     complain(l,
              (Where){ .at = ast->init->loc,
-                      .help = most ? arena_text(l->arena, "%s = %lld", axis->name, (long long)most)
-                                   : arena_text(l->arena, "chunks = %lld", (long long)repeats->copies) },
+                      .help = most  ? arena_text(l->arena, "%s = %lld", axis->name, (long long)most)
+                              : fit ? arena_text(l->arena, "chunks = %lld", (long long)fit)
+                                    : arena_text(l->arena, "%s = %lld, chunks = 1", axis->name,
+                                                 (long long)repeats->copies) },
              "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size * chunks,
              (long long)repeats->copies, repeats->text);
     return false;
