@@ -12,6 +12,7 @@ ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
 COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
+MACHINES  = $(sort $(wildcard machines/*.machine))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
 RUNTIME   = $(filter-out runtime/cuda/% runtime/kernels/% $(if $(filter no,$(MPI)),runtime/net/comm_mpi.c),$(wildcard runtime/*.c runtime/*/*.c))
 RT_OBJECTS = $(RUNTIME:%.c=$(BUILD)/%.o)
@@ -126,6 +127,10 @@ $(BUILD)/gen/optimizers.h: codegen/text/embed.sh $(OPTIMIZERS)
 	@mkdir -p $(@D)
 	sh codegen/text/embed.sh $(OPTIMIZERS) > $@
 
+$(BUILD)/gen/machines.h: codegen/text/embed.sh $(MACHINES)
+	@mkdir -p $(@D)
+	sh codegen/text/embed.sh $(MACHINES) > $@
+
 # Output of bison and flex, with fewer warnings.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
@@ -148,7 +153,7 @@ $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $<
 
-$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h
+$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
 
@@ -194,7 +199,7 @@ TO = '$(subst ','\'',$(DESTDIR)$(PREFIX))'
 
 install: all
 	install -d $(TO)/bin $(TO)/lib/mpc/include/kernels $(TO)/share/man/man1 \
-	    $(TO)/share/bash-completion/completions $(TO)/share/mpc/examples/maps
+	    $(TO)/share/bash-completion/completions $(TO)/share/mpc/examples/maps $(TO)/share/mpc/machines
 	install $(BUILD)/mpc $(TO)/bin/mpc
 	install -m 644 $(BUILD)/libmpcrt.a $(BUILD)/mpi.flags $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(TO)/lib/mpc/
 	install -m 644 runtime/rt.h runtime/processor_features.h runtime/types.h runtime/convert.h runtime/philox.h $(TO)/lib/mpc/include/
@@ -206,6 +211,7 @@ install: all
 	install -m 644 driver/completion/mpc.bash $(TO)/share/bash-completion/completions/mpc
 	install -m 644 examples/*.mdl $(TO)/share/mpc/examples/
 	install -m 644 examples/maps/*.map $(TO)/share/mpc/examples/maps/
+	install -m 644 machines/*.machine $(TO)/share/mpc/machines/
 	install packaging/tokens.py packaging/wandb_log.py $(TO)/share/mpc/
 
 deb: all

@@ -1,8 +1,8 @@
-/* check.c -- mpc check: checks a model and prints its size.
+/* check.c -- mpc check: checks a model and prints its size; or a machine.
  *
  * The model is compiled completely and the result discarded, so that every accepted model compiles.
  */
-#include "driver.h"
+#include "machine.h"
 
 #include "codegen/cuda/cuda.h"
 #include "codegen/host/host.h"
@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void print_totals(Run *run, const Module *m, Totals totals)
 {
@@ -69,8 +70,16 @@ static bool has_trainer(Run *run, Module *m)
     return good;
 }
 
+static bool is_machine(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && strcmp(dot, ".machine") == 0;
+}
+
 int run_check(Run *run)
 {
+    if (is_machine(run->options->operand))
+        return check_machine(run);
     Settings settings = { 0 };
     Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, &settings) : NULL;
     if (!m)

@@ -3,6 +3,8 @@
  * Everything is computed from the final program, op by op; nothing is estimated by a separate formula.
  *
  *   cost.c          execution counts of ops, their work, volumes of collectives
+ *   step_cost.c     the step as a list of timed items: see step_cost.h
+ *   step_time.c     how long it takes on a machine: see step_time.h, machine.h
  *   cost_class.c    classes of tensors: weights, gradients, activations, ...
  *   cost_memory.c   contents of the arena at the peak
  */
@@ -14,12 +16,19 @@
 #include "map.h"
 #include "storage.h"
 
+/* What numbers are computed in: a dtype, or 8 bits, to which operands of some products are rounded. */
+enum { E4M3 = N_DTYPES, N_PRECISIONS };
+const char *precision_name(int number);
+
 /* --- Ops that run ------------------------------------------------------------------------------- */
 
 /* Called for each op that one call of `f` runs, those in kernels too, with the number of times it runs on a rank: on
  * the mean of all, where stages of a pipeline differ. */
 typedef void (*CostVisit)(void *context, const Func *f, const Op *op, double times);
 void visit_program(const Module *m, const Func *f, CostVisit visit, void *context);
+
+/* The stages, of those that run f, that run an op of it, as a set; without a pipeline, all. */
+uint64_t stages_that_run(const Module *m, const Func *f, const Op *op, uint64_t around);
 
 int64_t count_ranks(const Module *m, Axes axes); /* that differ on these axes only; ~0u: all there are */
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The commands in README and docs/: every line of a block marked `sh`, in the order of the page, except make and apt.
-# Then what they quote (quotes.py), figures (figures.py), and README's width, links, figures and pictures (readme.py).
+# Then what they quote (quotes.py), figures (figures.py), keys of machines (machine.py), and README's width, links, figures and pictures (readme.py).
 # reaches: compiler codegen/cuda driver/hf driver/plot trainers runtime/cuda examples packaging bench docs README.md
 # reaches: CONTRIBUTING.md CHANGELOG.md LICENSE
 set -u
@@ -25,7 +25,7 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
 done
 out/chars/trainer --data out/chars/corpus.txt --steps 20 --log out/chars/log.jsonl --overwrite >out/doc/output 2>&1
 sh docs/pictures.sh out/doc || failed=$((failed + 1))
-for check in quotes figures readme; do
+for check in quotes figures readme machine; do
     /usr/bin/python3 "tests/docs/$check.py" || failed=$((failed + 1))
 done
 echo "$count commands, $failed failed"

@@ -1,12 +1,13 @@
-"""Fails if the frontend has a message that no .err file shows."""
+"""Fails if the frontend, or what reads machines, has a message that no .err file shows."""
 import glob
 import pathlib
 import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-FRONTEND = HERE.parent.parent / "frontend"
-CALL = re.compile(r"\b(?:complain|fail_command|fail_at|error_at)\(")
+ROOT = HERE.parent.parent
+SOURCES = [*sorted((ROOT / "frontend").glob("*.c")), ROOT / "ir" / "cost" / "machine_read.c"]
+CALL = re.compile(r"\b(?:complain|fail_command|fail_at|error_at|wrong|missing|needs)\(")
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 # Said to nobody: while sizes are shrunk for verification, and where memory runs out.
@@ -43,7 +44,7 @@ def pattern(message):
 def main():
     shown = "\n".join(pathlib.Path(path).read_text(errors="replace") for path in sorted(glob.glob(str(HERE / "*.err"))))
     missing, count = 0, 0
-    for source in sorted(FRONTEND.glob("*.c")):
+    for source in SOURCES:
         for message in messages(source.read_text()):
             if len(message) < 8 or "%" not in message and " " not in message or message in UNSEEN:
                 continue

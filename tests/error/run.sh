@@ -1,9 +1,9 @@
 #!/bin/sh
-# run.sh -- every message about a .mdl file, and errors of the verifier about invalid layouts: NAME.mdl or NAME.mir must
-# give NAME.err on standard error, and status 1.
+# run.sh -- every message about a .mdl or a .machine file, and errors of the verifier about invalid layouts: NAME.mdl,
+# NAME.machine or NAME.mir must give NAME.err on standard error, and status 1.
 #
 # A file is run with `mpc check NAME.mdl` (or `mpc print NAME.mir`), or with the RUN line at its top.  BLESS=1 rewrites
-# the expectations.  Every message of the frontend must occur in one of them.
+# the expectations.  Every message of the frontend and of machine_read.c must occur in one of them.
 # reaches: compiler examples
 set -u
 cd "$(dirname "$0")" || exit 2
@@ -13,9 +13,9 @@ failed=0 count=0
 actual=$(mktemp)
 trap 'rm -f "$actual"' EXIT
 
-for file in *.mdl *.mir; do
+for file in *.mdl *.mir *.machine; do
     name=${file%.m*} command=check
-    [ "$file" = "$name.mdl" ] || command=print
+    [ "$file" != "$name.mir" ] || command=print
     run=$(sed -n '1s/^# RUN: *//p' "$file" | sed "s|%s|$file|g")
     sh -c "${run:-mpc $command $file}" >/dev/null 2>"$actual"
     status=$?

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Both parsers, with mutations of the files in the repository, for FUZZ_SECONDS (8; with ALL=1 15) each.
+# Both parsers, and what reads machines, with mutations of the files in the repository, for FUZZ_SECONDS (8; with ALL=1 15) each.
 # reaches: ir frontend driver/format.c driver/format.h examples tests/unit tests/pass tests/lower tests/error
-# reaches: tests/codegen
+# reaches: tests/codegen machines
 set -eu
 cd "$(dirname "$0")/../.."
 out=${BUILD:-build}/fuzz
 [ "${ALL:-}" = 1 ] && seconds=15 || seconds=8
 seconds=${FUZZ_SECONDS:-$seconds}
-mkdir -p "$out/mdl" "$out/mir"
+mkdir -p "$out/mdl" "$out/mir" "$out/machine"
 rm -f "$out"/*.failed
 flags='-O1 -g -DARENA_DEBUG -fno-sanitize-recover=undefined -fsanitize=address,undefined'
 parser=$(BUILD=$out sh tests/objects.sh ir frontend driver/format.c)
@@ -22,17 +22,20 @@ link() # NAME OBJECT...
 }
 # shellcheck disable=SC2046
 link mir $(BUILD=$out sh tests/objects.sh ir)
+# shellcheck disable=SC2046
+link machine $(BUILD=$out sh tests/objects.sh ir)
 # shellcheck disable=SC2086
 link mdl $parser "$out/gen/grammar.o" "$out/gen/scan.o"
 cp tests/pass/*.mir tests/unit/*.mir tests/codegen/*.mir "$out/mir/"
+cp machines/*.machine tests/error/*.machine "$out/machine/"
 cp examples/*.mdl tests/error/*.mdl tests/lower/*.mdl "$out/mdl/"
-for kind in mir mdl; do
+for kind in mir mdl machine; do
     "$out/fuzz_$kind" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4000 -verbosity=0 -print_final_stats=1 \
         -artifact_prefix="$out/" "$out/$kind" 2>"$out/$kind.log" || touch "$out/$kind.failed" &
 done
 wait
 said=
-for kind in mir mdl; do
+for kind in mir mdl machine; do
     [ ! -e "$out/$kind.failed" ] || { tail -n 60 "$out/$kind.log"; exit 1; }
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$kind.log")
     [ "${runs:-0}" -gt 100 ] || { echo "the $kind fuzzer ran only ${runs:-0} times"; exit 1; }
