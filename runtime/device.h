@@ -61,6 +61,36 @@ double
 rt_product_peak(Rt *rt,
                 double seconds); /* flops/s of the device's best f32 or bf16 product; NAN: no memory to measure it */
 
+/* --- What --probe times, in memory of the arena ------------------------------------------------
+ *
+ * Like work of the program: on a GPU it is queued on the compute stream. */
+void rt_probe_fill(Rt *rt, char *memory, int64_t bytes); /* numbers near 1, as operands */
+void rt_probe_launch(Rt *rt, char *memory);              /* a kernel that does next to nothing */
+void rt_probe_copy(Rt *rt, char *to, const char *from, int64_t bytes);
+
+/* A fused kernel, gelu of x and a bias, and a residual, in at most so many bytes of memory; in few of them its
+ * arithmetic takes the time, on a processor, in many their movement.  What it does: FLOPs as ir/ops.def counts them. */
+enum { RT_PROBED_FLOPS = 14 }; /* of an element: gelu_tanh 12, and two sums */
+typedef struct {
+    double flops, moved; /* bytes */
+} RtProbedKernel;
+RtProbedKernel rt_probe_fused(Rt *rt, char *memory, int64_t bytes);
+
+/* The code of the program, and that kernel; on a processor NULL: the program names its kernels. */
+const RtCode *rt_probe_code(const RtCode *code);
+
+/* Attention i, or its gradient, in `bytes` of memory; false: there are only i. */
+typedef struct {
+    RtType type;
+    bool is_gradient;
+    int64_t keys, features, bytes;
+    double flops; /* of those elements that are computed */
+} RtProbedAttention;
+bool rt_probe_attention(const Rt *rt, int i, RtProbedAttention *what);
+void rt_probe_attend(Rt *rt, int i, char *memory);
+
+double rt_probe_memory(const Rt *rt); /* bytes that a rank may use */
+
 /* --- Collectives: see rt.h --------------------------------------------------------------------- */
 
 void rt_collectives_open(Rt *rt); /* all ranks call it, with the device open */

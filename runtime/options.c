@@ -338,6 +338,13 @@ static void check_prompt(const char *prompt, const RtProgram *program)
 
 static void check_program_can(const RtOptions *result, const RtProgram *program)
 {
+    if (result->probe && (result->data || result->load || result->save || result->sample || result->log))
+        rt_end(RT_EXIT_USAGE, "--probe trains nothing: leave --%s out",
+               result->data   ? "data"
+               : result->load ? "load"
+               : result->save ? "save"
+               : result->log  ? "log"
+                              : "sample");
     if (result->steps > 0 && !result->data)
         rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
     check_ranks_can(result, program);
@@ -355,8 +362,8 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "--no-fp8 has no effect: the model was compiled with precision = %s", program->precision);
     if (result->data_format && !result->data && !result->eval_data)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
-    if (result->overwrite && !result->save && !result->log && !result->trace)
-        rt_end(RT_EXIT_USAGE, "--overwrite has no effect without --save, --log or --trace: leave it out");
+    if (result->overwrite && !result->save && !result->log && !result->trace && !result->probe)
+        rt_end(RT_EXIT_USAGE, "--overwrite has no effect without --save, --log, --trace or --probe: leave it out");
     if (result->eval_data && result->given.eval_fraction)
         rt_end(RT_EXIT_USAGE, "--eval-data and --eval-fraction: each says what to evaluate on; leave one out");
     if ((result->eval_data || result->given.eval_fraction) && !program->eval.run)
@@ -385,6 +392,8 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
     if (result.help || result.plan || result.version)
         return result;
 
+    if (result.probe) /* of nothing else */
+        result.given.steps = true, result.steps = 0;
     if (!result.given.steps && program->schedule.steps <= 0)
         rt_end(RT_EXIT_USAGE, "the schedule of '%s' has no steps: give --steps N (0 trains nothing)", program->name);
     if (!result.given.steps)

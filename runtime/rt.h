@@ -257,6 +257,8 @@ typedef struct {
 typedef struct RtComm RtComm; /* message transport; NULL in a program of one rank */
 extern const RtComm rt_mpi, rt_tcp;
 
+typedef struct RtProbeKernels RtProbeKernels; /* kernels/library.h: what --probe times on a processor */
+
 typedef struct {
     const char *name; /* of the model */
     const char *source;
@@ -281,9 +283,10 @@ typedef struct {
     const char *precision; /* "fp32", "bf16", "fp16", "fp8" */
     bool is_causal_lm;     /* labels = next(tokens): --sample is supported */
     RtFunction step, eval, predict;
-    void (*create)(Rt *rt); /* creates the products, once; may be NULL */
-    const char *plan;       /* plan.json as text */
-    const bool *needed;     /* of processor_features.h; NULL: none is known */
+    void (*create)(Rt *rt);      /* creates the products, once; may be NULL */
+    const char *plan;            /* plan.json as text */
+    const bool *needed;          /* of processor_features.h; NULL: none is known */
+    const RtProbeKernels *probe; /* NULL: on a GPU */
 } RtProgram;
 
 /* The whole trainer: options, data, loop, checkpoints.  Returns the exit status. */

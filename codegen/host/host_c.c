@@ -108,7 +108,7 @@ static void write_kernels(Host *h, FILE *out)
         fprintf(out, "%s%s\n", h->kernel[i].comment, h->kernel[i].code);
 }
 
-static const char *no_fields(Host *h) { return ""; }
+static const char *probe_field(Host *h) { return "    .probe = &(const struct RtProbeKernels)RT_PROBE_KERNELS,\n"; }
 
 const Dialect c_dialect = {
     .kernels = "loops over tensors; shapes and strides are constants",
@@ -121,7 +121,7 @@ const Dialect c_dialect = {
     .zero = zero_statement,
     .copy_rows = copy_rows_statement,
     .write_kernels = write_kernels,
-    .fields = no_fields,
+    .fields = probe_field,
 };
 
 int64_t c_scratch_bytes(Module *m, const Op *op)

@@ -9,4 +9,5 @@
 #include "cumulative.h"
 #include "experts.h"
 #include "gather.h"
+#include "probe.h"
 #include "rope.h"

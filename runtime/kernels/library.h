@@ -32,6 +32,8 @@
 #define rt_dispatch RT_OF_LEVEL(rt_dispatch)
 #define rt_combine RT_OF_LEVEL(rt_combine)
 #define rt_collect RT_OF_LEVEL(rt_collect)
+#define rt_probe_copy_rows RT_OF_LEVEL(rt_probe_copy_rows)
+#define rt_probe_activate RT_OF_LEVEL(rt_probe_activate)
 
 /* attend.h */
 void rt_attend(const void *q, const void *k, const void *v, const float *bias, const float *sinks,
@@ -64,5 +66,25 @@ void rt_dispatch(const void *x, const int32_t *chosen, const int32_t *place, voi
 void rt_combine(const void *x, const int32_t *chosen, const int32_t *place, void *y, const RtRoute s);
 void rt_collect(const void *x, const int32_t *chosen, const int32_t *place, const float *weight, float *y,
                 const RtRoute s);
+
+/* probe.h */
+void rt_probe_copy_rows(const float *x, float *y, int64_t rows, int64_t columns);
+void rt_probe_activate(const float *x, const float *bias, const float *residual, float *y, int64_t rows,
+                       int64_t columns);
+
+/* What --probe times on a processor: kernels of the level that the trainer is compiled for. */
+struct RtProbeKernels {
+    void (*attend)(const void *q, const void *k, const void *v, const float *bias, const float *sinks,
+                   const int32_t *query_segment, const int32_t *key_segment, void *y, float *lse, const RtAttend s);
+    void (*attend_grad)(const void *q, const void *k, const void *v, const void *y, const float *lse, const void *dy,
+                        const float *bias, const int32_t *query_segment, const int32_t *key_segment, void *dq, void *dk,
+                        void *dv, void *scratch, const RtAttend s);
+    void (*copy)(const float *x, float *y, int64_t rows, int64_t columns);
+    void (*activate)(const float *x, const float *bias, const float *residual, float *y, int64_t rows, int64_t columns);
+};
+#define RT_PROBE_KERNELS                                                                                               \
+    {                                                                                                                  \
+        rt_attend, rt_attend_grad, rt_probe_copy_rows, rt_probe_activate                                               \
+    }
 
 #endif

@@ -219,6 +219,27 @@ static void count_own_copies(const Rt *rt)
                 piece->outer *= piece->copies[rt_coordinate(rt, piece->along)];
 }
 
+static void free_groups(struct RtMesh *mesh)
+{
+    for (int i = 0; i < mesh->ngroups; i++)
+        free(mesh->group[i].rank);
+    free(mesh->group);
+    mesh->group = NULL;
+    mesh->ngroups = 0;
+}
+
+void rt_comm_form_groups(Rt *rt)
+{
+    const RtProgram *program = rt->program;
+    if (!rt->mesh)
+        return;
+    free_groups(rt->mesh);
+    rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
+    for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
+        if (!find_group(rt->mesh, c))
+            rt->mesh->group[rt->mesh->ngroups++] = form_group(rt, c);
+}
+
 void rt_comm_open(Rt *rt, int *argc, char ***argv)
 {
     const RtProgram *program = rt->program;
@@ -245,10 +266,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     rt->mesh->world = form_world(rt);
     rt->waiting.timeout = rt_options_timeout(*argc, *argv); /* until the options are read */
     rt_agree_on_program(rt);
-    rt->mesh->group = rt_allocate(program->ncollectives, sizeof *rt->mesh->group);
-    for (const RtCollective *c = program->collectives; c < program->collectives + program->ncollectives; c++)
-        if (!find_group(rt->mesh, c))
-            rt->mesh->group[rt->mesh->ngroups++] = form_group(rt, c);
+    rt_comm_form_groups(rt);
     count_own_copies(rt);
 }
 
@@ -257,9 +275,7 @@ void rt_comm_close(Rt *rt)
     if (!rt->mesh)
         return;
     rt_comm_barrier(rt);
-    for (int i = 0; i < rt->mesh->ngroups; i++)
-        free(rt->mesh->group[i].rank);
-    free(rt->mesh->group);
+    free_groups(rt->mesh);
     free(rt->mesh->world.rank);
     free(rt->mesh);
     rt->mesh = NULL;

@@ -21,6 +21,9 @@ typedef struct {
 
 /* Determines rank and ranks.  Ends the trainer if the number of ranks is not that of the program's mesh. */
 void rt_comm_open(Rt *rt, int *argc, char ***argv);
+
+/* Forms the groups of the program's collectives, in place of those of another program: all ranks call it. */
+void rt_comm_form_groups(Rt *rt);
 void rt_comm_close(Rt *rt); /* all ranks have finished */
 
 const RtGroup *rt_comm_group(const Rt *rt, const RtCollective *collective);

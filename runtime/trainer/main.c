@@ -5,6 +5,7 @@
 #include "mesh/agree.h"
 #include "mesh/comm.h"
 #include "outputs.h"
+#include "probe.h"
 #include "schedule.h"
 #include "signals.h"
 #include "store/map.h"
@@ -403,6 +404,22 @@ static double peak_flops(RtRun *run)
     return rt_comm_sum(&run->rt, *said > 0 ? *said : rt_product_peak(&run->rt, 0.25));
 }
 
+/* --probe: measurements in place of a training. */
+static int probe(RtRun *run)
+{
+    Rt *rt = &run->rt;
+    const char *model = rt->program->name;
+    rt_share_machine(rt);
+    rt_threads_choose(run);
+    rt_agree_on_options(rt, &run->options);
+    rt_outputs_check(&run->options, rt->rank);
+    rt_probe_prepare(rt);
+    rt_traffic_open(rt, run->options.timeout);
+    start_device(run);
+    rt_probe(rt, model, run->options.probe, run->options.probe_seconds);
+    return finish(run);
+}
+
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
     rt_instructions_check(program);
@@ -419,6 +436,8 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     }
     rt_signals_catch();
     rt_map_watch();
+    if (run.options.probe)
+        return probe(&run);
     rt_traffic_open(&run.rt, run.options.timeout);
     rt_share_machine(&run.rt);
     rt_threads_choose(&run);

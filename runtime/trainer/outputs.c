@@ -110,6 +110,7 @@ static int list_files(File *files, const RtOptions *options, int rank)
     add(files, &count, "--save", copy_of(options->save), true);
     add(files, &count, "--log", copy_of(options->log), true);
     add(files, &count, "--trace", trace, true);
+    add(files, &count, "--probe", copy_of(options->probe), true);
     add(files, &count, "--save", options->save ? rt_output_partial(options->save) : NULL, true);
     add(files, &count, "--trace", trace ? rt_output_partial(trace) : NULL, true);
     return count;
@@ -157,7 +158,7 @@ static const File *find(const File *files, int count, const char *option)
 
 void rt_outputs_check(const RtOptions *options, int rank)
 {
-    enum { OTHERS = 7 };
+    enum { OTHERS = 8 };
     const int read = count_data("--data", options->data) + count_data("--eval-data", options->eval_data) +
                      count_texts(options->load_part);
     File *files = rt_allocate(read + OTHERS, sizeof *files);
@@ -173,6 +174,8 @@ void rt_outputs_check(const RtOptions *options, int rank)
         rt_outputs_keep(save->path, "--save", "resume from it with --load, give another name");
     if (options->trace && !options->overwrite)
         rt_outputs_keep(find(files, count, "--trace")->path, "--trace", "give another name");
+    if (options->probe && !options->overwrite && rank == 0)
+        rt_outputs_keep(options->probe, "--probe", "give another name");
     for (int i = 0; i < count; i++) {
         free(files[i].path);
         free(files[i].name);

@@ -113,6 +113,7 @@ def test_what_the_program_cannot_do(refused, run, data):
     prompt = ("--steps", 0, "--sample", 3, "--prompt", "464 50257")
     assert "'50257' is not the number of a token, from 0 to 50256" in refused(*prompt, status=2, TINY_VOCAB=50257)
     assert "--overwrite has no effect without --save" in refused("--steps", 0, "--overwrite", status=2)
+    assert "does not name the kernels that are measured" in refused("--probe", "own.machine", status=1)
     greedy = ("--sample", 3, "--temperature", 0, "--top-k", 3)
     assert "--top-k has no effect with --temperature 0" in refused("--steps", 0, *greedy, status=2)
     nucleus = ("--sample", 3, "--temperature", 0, "--top-p", 0.5)
