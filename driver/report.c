@@ -112,8 +112,6 @@ static void add_work(Report *r, const Func *f, const Op *op, double times)
         alike_row(r, op, work.axes)->flops += work.alike * times;
 }
 
-const char *precision_name(int number) { return number == E4M3 ? "e4m3" : dtype_name[number]; }
-
 /* Kernels compute and sum in f32, independent of operands; products and attention use the dtype of their operands, or
  * what these were rounded to. */
 static void add_precision(Report *r, const Op *op)
@@ -275,6 +273,7 @@ static bool refuse_picture(const Report *r)
                          : o->gpu_flops  ? "gpu-flops"
                          : o->link       ? "link"
                          : o->gpu_memory ? "gpu-memory"
+                         : o->actions    ? "actions"
                                          : NULL;
     return !option || run_failed(r->run, "--%s has no effect: %s", option,
                                  r->no_picture ? r->no_picture
@@ -299,9 +298,24 @@ static bool write_pictures(const Report *r)
     return write_picture(r, o->html, write_timeline_html) && write_picture(r, o->svg, write_timeline_svg);
 }
 
+/* What --costs and --machine ask for. */
+static bool report_costs(Report *r)
+{
+    const Options *o = r->run->options;
+    if (!o->costs && !o->machine)
+        return true;
+    const StepCost cost = step_cost(r->m, &r->classes, &r->run->arena);
+    if (o->costs && !write_costs(r, &cost, o->costs))
+        return false;
+    r->time = o->machine ? time_report(r, &cost) : NULL;
+    return !o->machine || r->time;
+}
+
 static bool report_program(Run *run, Module *m)
 {
     Report r = make_report(run, m);
+    if (!report_costs(&r))
+        return false;
     r.pipeline = report_pipeline(&r, &r.no_picture);
     if (!(r.pipeline ? write_pictures(&r) : refuse_picture(&r)))
         return false;
@@ -314,6 +328,8 @@ int run_report(Run *run)
     const Options *o = run->options;
     if (o->link && !o->gpu_flops)
         return usage_error(o->command, "--link has no effect without --gpu-flops: times are relative");
+    if (o->actions && !o->json)
+        return usage_error(o->command, "--actions has no effect without --json");
     Module *m = read_source(run, o->operand) ? lower_source(run, 0, NULL) : NULL;
     bool good = m && run_passes(m, &(PassOptions){ 0 }) && report_program(run, m);
     if (m)

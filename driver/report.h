@@ -4,8 +4,10 @@
  *   report.c           the command; computes the figures from the program
  *   report_experts.c   those of rows of experts
  *   report_pipeline.c  those of its pipeline: stages, and the picture of the schedule
+ *   report_time.c      the time of a step on a machine, as tables and as JSON
  *   report_text.c      the figures as tables
  *   report_json.c      the figures as JSON
+ *   costs_json.c       the items of the step as JSON
  */
 #ifndef MPC_REPORT_H
 #define MPC_REPORT_H
@@ -13,9 +15,9 @@
 #include "driver.h"
 #include "timeline.h"
 
-#include "codegen/filled.h"
 #include "codegen/host/totals.h"
-#include "cost/cost.h"
+#include "cost/step_time.h"
+#include "filled.h"
 
 #include <cjson/cJSON.h>
 
@@ -47,10 +49,6 @@ typedef struct {
     double sent, sent_balanced; /* bytes per step of one rank: with all slots, and those that a balanced router fills */
 } ExpertRow;
 
-/* What numbers are computed in: a dtype, or 8 bits, to which operands of some products are rounded. */
-enum { E4M3 = N_DTYPES, N_PRECISIONS };
-const char *precision_name(int number);
-
 /* Sets of these, as bits, for one class of tensors. */
 typedef struct {
     unsigned stored, computed, summed, sent;
@@ -58,6 +56,16 @@ typedef struct {
 
 enum { PRODUCTS, LIBRARIES, ELEMENTWISE, N_WORKS };
 extern const char *const work_name[N_WORKS];
+
+/* A step on a machine. */
+typedef struct {
+    const Machine *machine;
+    const char *name;
+    StepTime time;
+    double tokens,
+        mfu; /* tokens: or records, a second, of all ranks; mfu: see FLOPS_CONVENTION; of the peak of `precision` */
+    int precision;
+} TimeReport;
 
 /* A pipeline: its picture, and what that is made of. */
 typedef struct {
@@ -93,6 +101,7 @@ typedef struct {
     int axis;                 /* of the stages of a pipeline; -1: there is none */
     PipelineReport *pipeline; /* set by mpc report; NULL: there is none, or no picture of it */
     const char *no_picture;   /* why; NULL: there is no pipeline */
+    TimeReport *time;         /* with --machine */
 } Report;
 
 Report make_report(Run *run, Module *m); /* the module has been through all passes */
@@ -115,6 +124,12 @@ const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" 
 /* The name of a tensor for users: that in the .mdl, if there is one. */
 const char *held_name(const Report *report, const Stretch *held);
 const char *held_where(const Report *report, const Stretch *held); /* "gpt2.mdl:24:9", or "" */
+
+/* The step on --machine; NULL after reporting. */
+TimeReport *time_report(const Report *report, const StepCost *cost);
+void print_time(const Report *report);
+cJSON *time_json(const Report *report);
+bool write_costs(const Report *report, const StepCost *cost, const char *path); /* costs_json.c: --costs */
 
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);

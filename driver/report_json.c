@@ -215,6 +215,15 @@ static void add_experts(const Report *r, cJSON *json)
 
 /* --- Pipeline ------------------------------------------------------------------------------------------ */
 
+/* With --machine: what the actions of a stage wait for messages over other axes. */
+static void add_waits(const PipelineReport *p, cJSON *entry, int stage)
+{
+    static const char *const key[N_ACTION_KINDS] = { "forward_waits", "backward_waits", "weight_waits" };
+    for (int kind = 0; kind < N_ACTION_KINDS; kind++)
+        if (p->picture.waits[kind])
+            cJSON_AddNumberToObject(entry, key[kind], p->picture.waits[kind][stage]);
+}
+
 static void add_stages(const PipelineReport *p, cJSON *object)
 {
     cJSON *list = cJSON_AddArrayToObject(object, "stages");
@@ -229,6 +238,7 @@ static void add_stages(const PipelineReport *p, cJSON *object)
         cJSON_AddNumberToObject(entry, "forward_time", p->costs.forward[stage]);
         cJSON_AddNumberToObject(entry, "backward_time", p->costs.backward[stage]);
         cJSON_AddNumberToObject(entry, "weight_time", p->costs.weight[stage]);
+        add_waits(p, entry, stage);
         cJSON_AddNumberToObject(entry, "in_flight_bytes", p->picture.activation_bytes[stage]);
     }
 }
@@ -275,7 +285,8 @@ static void add_pipeline(const Report *r, cJSON *json)
         cJSON_AddNumberToObject(entry, "in_flight", v.t.most_in_flight[rank]);
         cJSON_AddNumberToObject(entry, "fixed_bytes", picture->fixed_bytes[rank]);
         cJSON_AddNumberToObject(entry, "peak_bytes", peak_of(&v, rank));
-        add_actions(&v, entry, rank);
+        if (r->run->options->actions)
+            add_actions(&v, entry, rank);
     }
     arena_free(&v.arena);
 }
@@ -296,5 +307,7 @@ cJSON *report_json(const Report *r)
     add_work(r, json);
     add_experts(r, json);
     add_pipeline(r, json);
+    if (r->time)
+        cJSON_AddItemToObject(json, "time", time_json(r));
     return json;
 }

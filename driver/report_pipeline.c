@@ -12,7 +12,6 @@
 #include "uses.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,23 +102,6 @@ static bool is_handed_on(const Module *m, const Op *loop, int carried)
 {
     const Func *body = find_func(m, loop->attrs.callee);
     return copied_value(m, body->results.at[carried]) == body->params.at[carried];
-}
-
-/* What a loop in stages carries from one to the next, at most; and of what is only handed on. */
-static void find_message_bytes(Survey *s)
-{
-    for (int i = 0; i < s->parts.count; i++)
-        for (int k = 0; k < s->parts.part[i].nloops; k++) {
-            const Op *loop = s->parts.part[i].loop[k];
-            double bytes = 0, handed_on = 0;
-            for (int j = 0; j < loop->attrs.carried; j++) {
-                const double own = (double)local_bytes(s->m, &loop->results.at[j]->type);
-                bytes += own;
-                handed_on += is_handed_on(s->m, loop, j) ? own : 0;
-            }
-            s->p->message_bytes = fmax(s->p->message_bytes, bytes);
-            s->p->handed_on_bytes = fmax(s->p->handed_on_bytes, handed_on);
-        }
 }
 
 /* --- Texts ------------------------------------------------------------------------------------------- */
@@ -216,7 +198,7 @@ static void name_stages(Survey *s)
 
 static double number_of(const char *text) { return text ? strtod(text, NULL) : 0; }
 
-static void set_costs(Survey *s, const Options *o)
+static void set_costs_by_flops(Survey *s, const Options *o)
 {
     PipelineReport *p = s->p;
     double *forward = NEW_ARRAY(s->arena, double, s->stages), *backward = NEW_ARRAY(s->arena, double, s->stages);
@@ -238,7 +220,18 @@ static void set_costs(Survey *s, const Options *o)
                         .backward = backward,
                         .weight = weight,
                         .message = o->link ? p->message_bytes / number_of(o->link) : 0 };
-    p->picture.costs = &p->costs;
+}
+
+/* The time of each action on --machine; without, its FLOPs. */
+static void set_costs(Survey *s, const Report *r)
+{
+    s->p->picture.costs = &s->p->costs;
+    for (int kind = 0; kind < N_ACTION_KINDS && r->time; kind++)
+        s->p->picture.waits[kind] = r->time->time.waits[kind];
+    if (r->time)
+        s->p->costs = r->time->time.costs;
+    else
+        set_costs_by_flops(s, r->run->options);
 }
 
 /* --- Memory ------------------------------------------------------------------------------------------- */
@@ -271,44 +264,24 @@ static void set_memory(Survey *s, const MemoryUse *of_kind)
 
 /* --- The pipeline --------------------------------------------------------------------------------------- */
 
-static PipelineSchedule *schedule_of(Survey *s, const char **why)
-{
-    const char *help;
-    if (s->loop->attrs.stages)
-        return pipeline_slots(s->m, s->loop)->schedule;
-    PipelineSchedule *schedule =
-        make_schedule(s->arena, "naive", s->ranks, s->parts.chunks, (int)s->loop->attrs.dims.dim[0].size, why, &help);
-    return schedule && order_messages(s->arena, schedule, why) ? schedule : NULL;
-}
-
-/* Why there is no picture of this pipeline; NULL: there may be. */
-static const char *refusal(Survey *s)
-{
-    const Func *step = func_with_role(s->m, STEP);
-    if (!s->loop && step && passes_stages(step))
-        return "train.batch is train.microbatch, and one micro-batch is not scheduled";
-    if (!s->loop)
-        return "the repeat that runs in stages is inside another one";
-    return find_parts(s->m, find_func(s->m, s->loop->attrs.callee), &s->parts)
-               ? NULL
-               : "a micro-batch does not pass the stages once forward and once backward";
-}
-
 static void fill_in(Survey *s, const Report *r)
 {
     TimelinePicture *picture = &s->p->picture;
     const PipelineSchedule *schedule = picture->schedule;
     picture->title = title_text(r);
     picture->axis = s->m->axis[pipeline_axis(s->m)];
-    picture->capacity_bytes = number_of(r->run->options->gpu_memory);
+    picture->capacity_bytes = r->run->options->gpu_memory ? number_of(r->run->options->gpu_memory)
+                              : r->time                   ? machine_memory(r->time->machine)
+                                                          : 0;
     picture->published_bubble = published_bubble(schedule->name, schedule->ranks, schedule->chunks, schedule->micros);
     s->p->forward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->backward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->weight = NEW_ARRAY(s->arena, double, s->stages);
-    find_message_bytes(s);
+    s->p->message_bytes = bytes_between_stages(s->m, &s->parts, NULL);
+    s->p->handed_on_bytes = bytes_between_stages(s->m, &s->parts, is_handed_on);
     add_work(s);
     name_stages(s);
-    set_costs(s, r->run->options);
+    set_costs(s, r);
     set_memory(s, r->of_kind);
 }
 
@@ -319,16 +292,12 @@ PipelineReport *report_pipeline(const Report *r, const char **why)
     *why = NULL;
     if (axis < 0)
         return NULL;
-    Survey s = { .m = r->m,
-                 .arena = arena,
-                 .p = NEW(arena, PipelineReport),
-                 .ranks = (int)r->m->axis_size[axis],
-                 .loop = micro_loop(r->m) };
-    *why = refusal(&s);
-    s.stages = s.ranks * s.parts.chunks;
-    s.only = NEW_ARRAY(arena, Paths, s.stages + 1);
-    if (*why || !(s.p->picture.schedule = schedule_of(&s, why)))
+    Survey s = { .m = r->m, .arena = arena, .p = NEW(arena, PipelineReport), .ranks = (int)r->m->axis_size[axis] };
+    s.p->picture.schedule = schedule_of_step(r->m, arena, &s.loop, &s.parts, why);
+    if (!s.p->picture.schedule)
         return NULL;
+    s.stages = s.ranks * s.parts.chunks;
+    s.only = NEW_ARRAY(arena, Paths, s.stages);
     fill_in(&s, r);
     return s.p;
 }

@@ -267,6 +267,7 @@ void print_report_tables(const Report *r)
     for (int i = 0; i < m->naxes; i++)
         printf("%s %s=%lld", i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
     printf("\na step: %s\n", step_text(m, r->totals));
+    print_time(r);
     print_memory(r);
     print_traffic(r);
     print_precision(r);

@@ -53,6 +53,16 @@ TimelineView view_timeline(const TimelinePicture *p)
 
 double peak_of(const TimelineView *v, int rank) { return v->memory[rank].level[v->memory[rank].peak].bytes; }
 
+/* An unsplit B has the waits of both. */
+double waits_of(const TimelineView *v, Action a)
+{
+    const double *const *waits = v->p->waits;
+    if (!waits[a.kind])
+        return 0;
+    return waits[a.kind][a.stage] +
+           (a.kind == BACKWARD_ACTION && !v->s->splits_backward ? waits[WEIGHT_ACTION][a.stage] : 0);
+}
+
 int chunk_of(const TimelineView *v, int stage) { return stage / v->s->ranks; }
 
 double tick_step(double span, int most)

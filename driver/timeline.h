@@ -15,17 +15,19 @@
 #include "schedule/schedule.h"
 
 typedef struct {
-    const PipelineSchedule *schedule; /* order_messages() has run */
-    const Costs *costs;               /* seconds; forward, backward, weight by stage, message */
-    const char *unit;                 /* "F of stage 1": of the costs, where they are not seconds; else NULL */
-    const char *title;                /* "gpt2.mdl, mesh pp=4,dp=2" */
-    const char *axis;                 /* "pp" */
-    const char *const *stage_text;    /* by stage: "layers 0 to 7, embedding"; may be NULL */
-    double published_bubble;          /* by the published formula for this schedule with equal stages; < 0: none */
-    const double *fixed_bytes;        /* by rank: weights, moments, gradients: held all the step */
-    const double *activation_bytes;   /* by stage: residuals that one micro-batch holds between F and its last backward
-                                         action */
-    double capacity_bytes;            /* a GPU's memory; 0: not given */
+    const PipelineSchedule *schedule;    /* order_messages() has run */
+    const Costs *costs;                  /* seconds; forward, backward, weight by stage, message */
+    const double *waits[N_ACTION_KINDS]; /* by stage: of an action's time, what it waits for messages over other axes;
+                                            NULL: not known */
+    const char *unit;                    /* "F of stage 1": of the costs, where they are not seconds; else NULL */
+    const char *title;                   /* "gpt2.mdl, mesh pp=4,dp=2" */
+    const char *axis;                    /* "pp" */
+    const char *const *stage_text;       /* by stage: "layers 0 to 7, embedding"; may be NULL */
+    double published_bubble;             /* by the published formula for this schedule with equal stages; < 0: none */
+    const double *fixed_bytes;           /* by rank: weights, moments, gradients: held all the step */
+    const double *activation_bytes; /* by stage: residuals that one micro-batch holds between F and its last backward
+                                       action */
+    double capacity_bytes;          /* a GPU's memory; 0: not given */
 } TimelinePicture;
 
 /* Rows are ranks, time goes to the right, in lines of `width` characters: F3, B3, W3 where all actions are wide enough,
@@ -57,6 +59,7 @@ typedef struct {
 TimelineView view_timeline(const TimelinePicture *p); /* the caller frees the arena */
 double peak_of(const TimelineView *v, int rank);      /* bytes */
 int chunk_of(const TimelineView *v, int stage);
+double waits_of(const TimelineView *v, Action a); /* seconds for messages over other axes */
 double tick_step(double span, int most); /* 1, 2 or 5 times a power of ten, of which `span` has `most` or fewer */
 
 const char *stage_name(TimelineView *v, int stage);    /* "stage 0: layers 0 to 7" */

@@ -217,6 +217,9 @@ static void write_legend(Page *page)
     if (s->splits_backward)
         write_kind(page, 'W', "backward, to weights");
     write_swatch(page, "<rect class=\"idle\" width=\"26\" height=\"16\"/>", "idle");
+    if (page->v.p->waits[FORWARD_ACTION])
+        write_swatch(page, "<rect class=\"waits\" y=\"12\" width=\"26\" height=\"4\"/>",
+                     "waits for messages over other axes, in all of the action");
     if (s->reduces)
         write_swatch(page, "<svg class=\"reduction\"><path d=\"M13 5L8 10L18 10Z\"/></svg>",
                      "from there on, the gradients of the stage are reduced");

@@ -23,6 +23,7 @@ const char timeline_drawing_style[] =
     ".B rect{fill:oklch(.56 .125 var(--h))}\n"
     ".W rect{fill:oklch(.73 .105 var(--h))}\n"
     ".a rect.hatch{fill:url(#hatch);stroke:none;pointer-events:none}\n"
+    ".a rect.waits,rect.waits{fill:var(--over);stroke:none;pointer-events:none}\n"
     ".ink{fill:#000;fill-opacity:.28}\n"
     ".a text{font-size:11px;text-anchor:middle;fill:#16181c;pointer-events:none;font-variant-numeric:tabular-nums}\n"
     ".a.B text{fill:#fff}\n"

@@ -13,6 +13,7 @@ enum {
     AXIS = 22,         /* above the rows, and below the strips */
     MEMORY_HEAD = 44,  /* between rows and strips */
     STAGGER = 6,       /* the last chunk of a rank is so much lower than the first */
+    WAITS = 4,         /* the height of what an action waits for messages, at its foot */
     MOST_ZOOM = 16,    /* see the style sheet */
     MOST_SCALE = 3,    /* capacity is drawn to scale if it is not more than so many peaks */
     STRIP_UNITS = 1000 /* the width of a strip in its own coordinates */
@@ -137,15 +138,21 @@ static void draw_action(const Drawing *d, int rank, int i)
     const double start = v->t.start[rank][i], end = v->t.end[rank][i], x = percent(v, start);
     const double width = percent(v, end) - x, stagger = v->s->chunks > 1 ? STAGGER : 0;
     const double y = row_at(&d->layout, rank) + (stagger ? chunk_of(v, a.stage) * stagger / (v->s->chunks - 1) : 0);
-    const double height = d->layout.row - stagger;
+    const double height = d->layout.row - stagger, waits = waits_of(v, a);
     fprintf(d->out, "<g class=\"a %c m%d\" data-a=\"%c%d.%d\"><title>", "FBW"[a.kind], a.micro, "FBW"[a.kind], a.stage,
             a.micro);
-    fprintf(d->out, "%s of micro-batch %d, stage %d, on rank %d: %.4g to %.4g %s</title>", done[a.kind], a.micro,
-            a.stage, rank, in_units(v, start), in_units(v, end), v->unit_name);
+    fprintf(d->out, "%s of micro-batch %d, stage %d, on rank %d: %.4g to %.4g %s", done[a.kind], a.micro, a.stage, rank,
+            in_units(v, start), in_units(v, end), v->unit_name);
+    if (waits > 0)
+        fprintf(d->out, ", of these %.4g for messages of the stage", in_units(v, waits));
+    fprintf(d->out, "</title>");
     fprintf(d->out, "<rect x=\"%.7g%%\" y=\"%.6g\" width=\"%.7g%%\" height=\"%.6g\"/>", x, y, width, height);
     if (a.kind == WEIGHT_ACTION)
         fprintf(d->out, "<rect class=\"hatch\" x=\"%.7g%%\" y=\"%.6g\" width=\"%.7g%%\" height=\"%.6g\"/>", x, y, width,
                 height);
+    if (waits > 0)
+        fprintf(d->out, "<rect class=\"waits\" x=\"%.7g%%\" y=\"%.6g\" width=\"%.7g%%\" height=\"%d\"/>",
+                percent(v, end - waits), y + height - WAITS, x + width - percent(v, end - waits), WAITS);
     draw_label(d, rank, i, x + width / 2, y + height / 2);
     fprintf(d->out, "</g>\n");
 }

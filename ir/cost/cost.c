@@ -4,18 +4,32 @@
 #include "flight.h"
 #include "stages.h"
 
+const char *precision_name(int number) { return number == E4M3 ? "e4m3" : dtype_name[number]; }
+
 /* --- Ops that run ------------------------------------------------------------------------------- */
+
+static Stages stages_held(const Module *m, const Op *op)
+{
+    const Stages held = op->results.count ? result(op)->type.on : (Stages){ 0 };
+    return (Stages){ held.at, held.at ? held.axis : m->needed ? m->stage_axis : -1 };
+}
+
+uint64_t stages_that_run(const Module *m, const Func *f, const Op *op, uint64_t around)
+{
+    const Stages held = stages_held(m, op);
+    if (f->role == KERNEL || held.axis < 0) /* a kernel is counted at its call */
+        return around;
+    return around & ALL_STAGES >> (64 - m->axis_size[held.axis]) & (m->needed ? stages_running(m, op) : held.at);
+}
 
 /* The share of the ranks of some stages, which run f, that run an op of it: those of its own stages, `on`. */
 static double share_of_ranks(const Module *m, const Func *f, const Op *op, uint64_t around, uint64_t *on)
 {
-    const Stages held = op->results.count ? result(op)->type.on : (Stages){ 0 };
-    const int axis = held.at ? held.axis : m->needed ? m->stage_axis : -1;
-    *on = around;
-    if (f->role == KERNEL || axis < 0) /* a kernel is counted at its call */
+    const int axis = f->role == KERNEL ? -1 : stages_held(m, op).axis;
+    *on = stages_that_run(m, f, op, around);
+    if (axis < 0)
         return 1;
     const uint64_t all = ALL_STAGES >> (64 - m->axis_size[axis]);
-    *on &= all & (m->needed ? stages_running(m, op) : held.at);
     return *on ? __builtin_popcountll(*on) / (double)__builtin_popcountll(around & all) : 0;
 }
 

@@ -306,3 +306,32 @@ int ring_of(const PipelineSlots *slots, const Value *value)
             return i;
     return -1;
 }
+
+/* --- The schedule of a step ------------------------------------------------------------------------- */
+
+/* Why it has none; NULL: it may have one. */
+static const char *refusal(Module *m, const Op *loop, MicroParts *parts)
+{
+    const Func *step = func_with_role(m, STEP);
+    if (!loop && step && passes_stages(step))
+        return "train.batch is train.microbatch, and one micro-batch is not scheduled";
+    if (!loop)
+        return "the repeat that runs in stages is inside another one";
+    return find_parts(m, find_func(m, loop->attrs.callee), parts)
+               ? NULL
+               : "a micro-batch does not pass the stages once forward and once backward";
+}
+
+PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, MicroParts *parts, const char **why)
+{
+    const char *help;
+    *loop = micro_loop(m);
+    *why = refusal(m, *loop, parts);
+    if (*why)
+        return NULL;
+    if ((*loop)->attrs.stages)
+        return pipeline_slots(m, *loop)->schedule;
+    PipelineSchedule *schedule = make_schedule(arena, "naive", (int)m->axis_size[pipeline_axis(m)], parts->chunks,
+                                               (int)(*loop)->attrs.dims.dim[0].size, why, &help);
+    return schedule && order_messages(arena, schedule, why) ? schedule : NULL;
+}

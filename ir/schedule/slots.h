@@ -30,6 +30,10 @@ const char *schedule_name(StageSchedule schedule); /* in schedule.def */
  * cannot be. */
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks);
 
+/* The schedule of the step's loop over micro-batches, messages included, and the parts of a micro-batch; NULL with
+ * *why: there is none. */
+PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, MicroParts *parts, const char **why);
+
 /* The slots of a loop with {stages}; plan_slots: anew, since its callee has been placed again. */
 const PipelineSlots *pipeline_slots(Module *m, const Op *loop);
 const PipelineSlots *plan_slots(Module *m, const Op *loop);

@@ -119,6 +119,7 @@ MISTAKES = [
     (["compile", "tiny.mdl", "-o", "-"], "-o -: this cannot be written to standard output: give a name (./- is one)"),
     (["compile", "tiny.mdl", "-o", "a", "--dump-ir", "-"], "--dump-ir -: this cannot be written"),
     (["report", "tiny.mdl", "--html", "-"], "--html -: this cannot be written"),
+    (["report", "tiny.mdl", "--costs", "-"], "--costs -: this cannot be written"),
     (["plot", "a.jsonl", "--tensorboard", "-"], "--tensorboard -: this cannot be written"),
     (["plot", "a.jsonl", "--svg", "-"], "--svg -: this cannot be written"),
     (["import", "there", "--model=tiny.mdl", "-o", "-"], "-o -: this cannot be written"),
@@ -382,10 +383,19 @@ def test_check_looks_at_options(mpc, words):
     assert "error: " in mpc("check", "mixed.mdl", *words, status=1).stderr
 
 
+def test_check_machine(mpc):
+    path = ROOT / "machines" / "h100.machine"  # 81,559 MiB by nvidia-smi, 989.4 TFLOP/s by NVIDIA's data sheet
+    assert mpc("check", path).stdout == (f"{path}: ok: H100 SXM5 80 GB, 8 in a DGX H100: 8 ranks on a machine, with 85.52 GB each; "
+                                         "products 989.40 TFLOP/s in bf16\n")
+    error = mpc("check", "none.machine", status=1).stderr
+    assert "cannot read the machine none.machine: No such file or directory" in error and "mpc has a100, h100, h200" in error
+
+
 def test_no_option_is_untested():
     tested = {"compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "overwrite"},  # tests/hf
-              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "gpu-memory"}, "explain": LAYOUT_OPTIONS,  # tests/report
+              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "gpu-memory",
+              "machine", "costs", "actions"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, test_plot.py, tests/pass
     for command in COMMANDS:

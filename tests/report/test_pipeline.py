@@ -68,7 +68,7 @@ def test_balance_of_chunks(pipeline):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_times(pipeline, schedule, pp):
     """Each action once, as long as its FLOPs take, after what it waits for; idle is the rest."""
-    figures = pipeline(pp, f"--schedule={schedule}", "--gpu-flops=1e9", "--link=1e8")
+    figures = pipeline(pp, f"--schedule={schedule}", "--gpu-flops=1e9", "--link=1e8", "--actions")
     stages, begin, end = figures["stages"], {}, {}
     assert figures["time_unit"] == "s"
     assert figures["message_bytes"] == 2 * 4 * 6 * 4  # [batch, seq, embed] in f32
@@ -207,6 +207,10 @@ def test_no_pipeline(report):
     (["--gpu-memory=80e9"], 1, "--gpu-memory has no effect: the program has no pipeline"),
     (["--gpu-flops=1e12", "--link=1e9"], 1, "--gpu-flops has no effect"),
     (["--mesh=pp=2", "--set=train.batch=2", "--html=a.html"], 1, "--html has no effect: train.batch is train.microbatch"),
+    (["--json", "--actions"], 1, "--actions has no effect"),
+    (["--mesh=pp=2", "--actions"], 2, "--actions has no effect without --json"),
+    (["--mesh=pp=2", "--machine=h100", "--gpu-flops=1e9"], 2, "--machine and --gpu-flops: these exclude each other"),
+    (["--machine=v100"], 1, "cannot read the machine v100"),
     (["--mesh=pp=2", "--link=1e9"], 2, "--link has no effect without --gpu-flops"),
     *[(["--mesh=pp=2", f"--gpu-memory={text}"], 2, f"--gpu-memory needs a number above 0, as 1e9, not '{text}'")
       for text in ("0", "-1", "80GB", "nan", "inf", "1e999", " 1", "0x10", "")],
@@ -224,7 +228,8 @@ def test_refused(tmp_path, words, status, message):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_page(tmp_path, schedule, pp):
     words = [f"--mesh=pp={pp}", f"--schedule={schedule}", "--gpu-memory=1e9"]
-    said = run(MPC, "report", PIPE, *words, "--html=deep/page.html", "--svg=deep/page.svg", "--json", cwd=tmp_path).stdout
+    said = run(MPC, "report", PIPE, *words, "--html=deep/page.html", "--svg=deep/page.svg", "--json",
+               "--actions", cwd=tmp_path).stdout
     page = (tmp_path / "deep/page.html").read_text()
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["page.html", "page.svg"]
     assert sorted(actions(ET.parse(tmp_path / "deep/page.svg"))) == sorted(actions(drawing(page)))

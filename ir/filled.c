@@ -1,6 +1,6 @@
 /* filled.c -- dims of rows that a dispatch fills, mostly in part: slots of experts. */
 #include "filled.h"
-#include "ir/map.h"
+#include "map.h"
 
 /* Kept, since each product asks for each of its dims. */
 static void note_filled(Module *m)

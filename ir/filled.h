@@ -2,7 +2,7 @@
 #ifndef MPC_FILLED_H
 #define MPC_FILLED_H
 
-#include "ir/ir.h"
+#include "ir.h"
 
 const Op *filled_by(Module *m, Name dim); /* the op that fills rows along the dim; NULL: none does */
 

@@ -1,0 +1,81 @@
+/* step_cost.h -- the compiled step as timed items: what a rank computes and sends, in the order of the program.
+ *
+ * Everything is read off the final program and its types; nothing is an estimate.  How long an item takes is the
+ * machine's part (step_time.h).  Loops stay loops: an item that repeats a list.  A started message and its wait have
+ * the same number, so what runs between them is what stands between them; in a loop the wait may be in the next turn
+ * (flight.h).
+ *
+ *   cost_item.c   the item of one op
+ *   step_cost.c   the walk over the program: phases, loops, kinds of ranks, actions of a pipeline
+ */
+#ifndef MPC_STEP_COST_H
+#define MPC_STEP_COST_H
+
+#include "cost.h"
+#include "schedule/slots.h"
+
+typedef enum { ITEM_PRODUCT, ITEM_ATTENTION, ITEM_KERNEL, ITEM_MESSAGE, ITEM_WAIT, ITEM_REPEAT, N_ITEM_KINDS } ItemKind;
+extern const char *const item_name[N_ITEM_KINDS];
+
+/* UPDATED: what no gradient depends on: their norm, the optimizer. */
+typedef enum { FORWARD, BACKWARD, RECOMPUTED, UPDATED, N_PHASES } Phase;
+extern const char *const phase_name[N_PHASES];
+
+typedef struct CostItem {
+    ItemKind kind;
+    Phase phase;
+    const Op *op;           /* its line of the model */
+    int precision;          /* of products and attention */
+    double flops;           /* that are computed: of causal attention those of the keys that are seen, of experts' rows
+                               those that have a token if all experts have as many */
+    double bytes;           /* each operand that is read and each result that is written, once */
+    int64_t m, n, k, count; /* a product: so many matrices of m rows and n columns, sums of k terms */
+    int64_t queries, keys, features, heads; /* attention; heads: of all sequences */
+    bool backward;                          /* is it a gradient of attention? */
+    double volume;                          /* a message: see Traffic; of its tensors together */
+    Axes axes;                              /* its ranks differ along these */
+    int64_t ranks;                          /* of the group */
+    int tensors;                            /* joined in it */
+    int id;                                 /* of a started message and its wait, from 1; 0: it is waited for at once */
+    bool ahead;                             /* started for the next turn: the last turn does not */
+    int early; /* it starts when the rank has ended that chunk of the pipeline, by its number + 1; 0: in its order */
+    double turns;
+    struct CostList *body; /* of a repeat */
+} CostItem;
+
+typedef struct CostList {
+    int count, room;
+    CostItem *item;
+} CostList;
+
+/* The step of each kind of rank.  Without a scheduled pipeline, all of it is in `before`. */
+typedef struct {
+    Module *m;
+    Arena *arena;
+    int kinds;                        /* of ranks: their coordinates along the axis of stages */
+    CostList *before, *after;         /* by kind: of the pipeline */
+    const PipelineSchedule *schedule; /* NULL: none */
+    CostList *action[N_ACTION_KINDS]; /* by stage */
+    double stage_message;             /* bytes that a stage sends to the next one, of one micro-batch */
+    const char *unscheduled;          /* why there is no schedule of the stages that there are; NULL: there are none */
+    int messages;                     /* numbers of started ones */
+} StepCost;
+
+/* The module has been through all passes.  It does no more than arithmetic on types: after a change of sizes, ask
+ * again. */
+StepCost step_cost(Module *m, const Classes *classes, Arena *arena);
+
+/* What a stage hands on to the next one, of one micro-batch, at most; is_wanted: of these values, NULL: all. */
+double bytes_between_stages(const Module *m, const MicroParts *parts,
+                            bool (*is_wanted)(const Module *m, const Op *loop, int carried));
+
+/* --- Shared by its files --------------------------------------------------------------------------- */
+
+CostItem *push_item(Arena *arena, CostList *list, CostItem item);
+
+/* Appends what one op costs on that kind of rank; nothing, of views and of calls that are no kernels. */
+void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank);
+
+CostItem message_item(Module *m, const Op *op, int rank);
+
+#endif

@@ -1,0 +1,45 @@
+/* step_time.h -- how long a step takes on a machine, and what for.
+ *
+ * Laws: a product, an attention, a kernel, a message takes what the machine says (machine.h).  A rank has two streams:
+ * one computes, in the order of the program; messages go one after the other over each class of links, beside it.  A
+ * started message hides behind what runs until its wait; any other one does not.  Loops are run for a few turns, and
+ * from then on each turn takes as long as the one before.  The actions of a pipeline take what their items take, and
+ * run as simulate_schedule() says.
+ */
+#ifndef MPC_STEP_TIME_H
+#define MPC_STEP_TIME_H
+
+#include "machine.h"
+#include "step_cost.h"
+
+/* Seconds of one rank in a step. */
+typedef struct {
+    Axes axes;
+    double sent;    /* while messages were under way */
+    double exposed; /* of these, while it waited for them */
+    double messages;
+} AxesTime;
+
+typedef struct {
+    const Op *op; /* the first one of that line */
+    double seconds[N_ITEM_KINDS], all;
+} LineTime;
+
+typedef struct {
+    double seconds;                             /* of the step: of the rank that ends last */
+    int kind;                                   /* that rank; what follows is its */
+    double item[N_ITEM_KINDS], phase[N_PHASES]; /* messages: those that are exposed */
+    double idle;                                /* it waits for other stages, and for what they send */
+    int naxes;
+    AxesTime axes[1 << MAX_AXES]; /* more exposed first */
+    int nlines, line_room;
+    LineTime *line;                /* longest first */
+    Costs costs;                   /* of a pipeline: see schedule.h */
+    double *waits[N_ACTION_KINDS]; /* likewise, by stage: of the cost, the rank waits so long for messages */
+    Timeline timeline;             /* likewise */
+    double bubble;                 /* idle / seconds of the pipeline */
+} StepTime;
+
+StepTime step_time(const StepCost *cost, const Machine *machine, Arena *arena);
+
+#endif
