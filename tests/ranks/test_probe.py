@@ -29,7 +29,7 @@ def read(path):
     return lines
 
 
-def probe(trainer, folder, *options, environment=(), seconds=2):
+def probe(trainer, folder, *options, environment=(), seconds=0.5):
     path = folder / "own.machine"
     start(trainer.command("--probe", path, "--probe-seconds", seconds, "--overwrite", *options), folder, environment=environment,
           timeout=300)
