@@ -1,0 +1,186 @@
+"""Steps that `mpc report --machine` predicts, beside the steps that trainers measure on this machine.
+
+    python3 bench/predict.py                 six models, on one rank and on two, in several layouts
+    python3 bench/predict.py --link 1gbit    two ranks in network namespaces of their own, joined by a link of that rate:
+                                             as two machines (as root; iproute2)
+
+Each trainer measures the machine itself (--probe) and then trains, in turn, so that both see the same load of others; of all
+turns the medians count.  One thread a rank, over TCP.  The table is Markdown; what a layout cannot have is left out.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
+
+# Steps of about a tenth of a second to one on one core, of four sequences.
+SMALL = dict(layers=2, seq=256, vocab=4096)
+MODELS = {
+    "chars": dict(layers=4, embed=256, heads=4, seq=256),
+    "gpt2": dict(SMALL, embed=512, heads=8),
+    "llama": dict(SMALL, embed=512, kv_heads=4, group=2, head=64, ff=1536),
+    "bert": dict(SMALL, embed=512, heads=8),
+    "gemma2": dict(SMALL, embed=512, kv_heads=4, group=2, head=64, ff=1024),
+    "mixtral": dict(SMALL, embed=256, kv_heads=4, group=2, head=32, ff=512, experts=4),
+}
+BATCH = 4
+LAYOUTS = {"one rank": (), "dp=2": ("--mesh=dp=2",), "zero 3": ("--mesh=dp=2", "--zero=3"), "tp=2": ("--mesh=tp=2",),
+           "cp=2": ("--mesh=cp=2",), "pp=2": ("--mesh=pp=2",)}
+MICRO = {"dp=2": 2, "zero 3": 2, "pp=2": 1}  # else the batch
+NAMES = ("mpc-bench-0", "mpc-bench-1")
+QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "MPC_PEAK_FLOPS": "1e9"}
+
+
+def run(*command, **how):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=QUIET, **how)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def words(model, layout):
+    """What both the trainer and the report are compiled with."""
+    sizes = [f"-D{name}={value}" for name, value in MODELS[model].items()]
+    settings = dict(batch=BATCH, microbatch=MICRO.get(layout, BATCH), precision="fp32")
+    return [ROOT / f"examples/{model}.mdl", *sizes, *(f"--set=train.{name}={value}" for name, value in settings.items()),
+            *LAYOUTS[layout]]
+
+
+# --- Ranks ----------------------------------------------------------------------------------------------------------
+
+
+class Here:
+    """All ranks are processes of this machine."""
+    per_machine, address = 2, "127.0.0.1"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def within(self, rank):
+        return []
+
+
+class Linked:
+    """Each rank is on a machine of its own: a network namespace, with a pair of virtual cards between them."""
+    per_machine, address = 1, "10.97.0.1"
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __enter__(self):
+        self.drop()
+        for name in NAMES:
+            run("ip", "netns", "add", name)
+        run("ip", "link", "add", "mpc0", "netns", NAMES[0], "type", "veth", "peer", "name", "mpc1", "netns", NAMES[1])
+        for i, name in enumerate(NAMES):
+            run("ip", "-n", name, "addr", "add", f"10.97.0.{i + 1}/24", "dev", f"mpc{i}")
+            run("ip", "-n", name, "link", "set", "lo", "up")
+            run("ip", "-n", name, "link", "set", f"mpc{i}", "up")
+            run("tc", "-n", name, "qdisc", "add", "dev", f"mpc{i}", "root", "tbf", "rate", self.rate, "burst", "128kb", "latency", "50ms")
+        return self
+
+    def __exit__(self, *error):
+        self.drop()
+
+    def drop(self):
+        for name in NAMES:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    def within(self, rank):
+        return ["ip", "netns", "exec", NAMES[rank]]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(place, ranks, *command):
+    """Runs a trainer on all its ranks, to its end."""
+    if ranks == 1:
+        run(*command)
+        return
+    shared = {"WORLD_SIZE": ranks, "MASTER_ADDR": place.address, "MASTER_PORT": free_port(), "LOCAL_WORLD_SIZE": place.per_machine}
+    started = [subprocess.Popen([*place.within(rank), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env={**QUIET, **{name: str(value) for name, value in shared.items()}, "RANK": str(rank),
+                                     "LOCAL_RANK": str(rank % place.per_machine)}) for rank in range(ranks)]
+    said = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        sys.exit("\n".join(said))
+
+
+# --- One row ---------------------------------------------------------------------------------------------------------
+
+
+def measure(place, model, layout, folder, options):
+    """(measured seconds of a step, predicted ones); None: the model has no such layout."""
+    ranks = 1 if layout == "one rank" else 2
+    compiled = subprocess.run([MPC, "compile", *words(model, layout), "--comm=tcp", "-o", folder], capture_output=True, text=True)
+    if compiled.returncode:
+        return None
+    measured, predicted = [], []
+    for turn in range(options.turns):
+        machine, log = folder / f"{turn}.machine", folder / f"{turn}.jsonl"
+        start(place, ranks, folder / "trainer", "--probe", machine, "--probe-seconds", options.seconds)
+        start(place, ranks, folder / "trainer", "--data", folder.parent / "data", "--data-format", "bytes", "--steps", options.steps,
+              "--log", log)
+        steps = [json.loads(line)["step_ms"] / 1e3 for line in log.read_text().splitlines()][1:]
+        measured.append(statistics.median(steps))
+        predicted.append(json.loads(run(MPC, "report", *words(model, layout), "--machine", machine, "--json"))["time"]["seconds"])
+    return statistics.median(measured), statistics.median(predicted)
+
+
+def order(found):
+    """Of pairs of layouts of a model whose times differ by 15 % or more: how many, and how many are predicted in order."""
+    pairs = right = 0
+    for a, (measured, predicted) in found.items():
+        for b, (other, other_predicted) in found.items():
+            if a < b and max(measured, other) >= 1.15 * min(measured, other):
+                pairs += 1
+                right += (measured < other) == (predicted < other_predicted)
+    return pairs, right
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=8, help="of a probe")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--only", action="append", choices=list(MODELS), help="this model (several times: these)")
+    parser.add_argument("--layout", action="append", choices=list(LAYOUTS), help="this layout (several times: these)")
+    parser.add_argument("--link", metavar="RATE", help="of the link between both ranks, as tc has it: 1gbit")
+    options = parser.parse_args()
+    layouts = [name for name in options.layout or LAYOUTS if not (options.link and name == "one rank")]
+    errors, pairs, right = [], 0, 0
+    print("| model | layout | measured ms | predicted ms | error |\n| --- | --- | ---: | ---: | ---: |", flush=True)
+    with tempfile.TemporaryDirectory() as made, Linked(options.link) if options.link else Here() as place:
+        data = pathlib.Path(made) / "data"
+        data.write_bytes(bytes(random.Random(1).choices(range(240), k=200_000)))
+        for model in options.only or MODELS:
+            found = {}
+            for layout in layouts:
+                row = measure(place, model, layout, pathlib.Path(made) / f"{model} {layout}", options)
+                if row:
+                    found[layout] = row
+                    errors.append(row[1] / row[0] - 1)
+                    print(f"| {model} | {layout} | {1e3 * row[0]:.1f} | {1e3 * row[1]:.1f} | {100 * errors[-1]:+.1f} % |", flush=True)
+            of_model = order(found)
+            pairs, right = pairs + of_model[0], right + of_model[1]
+    print(f"\nmedian error {100 * statistics.median(map(abs, errors)):.1f} % of {len(errors)} rows; "
+          f"{right} of {pairs} pairs of layouts whose times differ by 15 % are in the right order")
+
+
+if __name__ == "__main__":
+    main()
