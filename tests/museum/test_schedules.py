@@ -32,7 +32,8 @@ def tables():
     """The table of each schedule with a name: a list of cells for each rank."""
     made = {}
     for name in ("naive", "gpipe", "1f1b", "zb"):
-        done = subprocess.run([ranks.MPC, "report", MODEL, *SAID, f"--schedule={name}", "--json"], capture_output=True, text=True, check=True)
+        done = subprocess.run([ranks.MPC, "report", MODEL, *SAID, f"--schedule={name}", "--json", "--actions"], capture_output=True,
+                              text=True, check=True)
         made[name] = [[f"{a['kind']}{a['stage']}.{a['micro_batch']}" for a in rank["actions"]]
                       for rank in json.loads(done.stdout)["pipeline"]["ranks"]]
     return made
