@@ -127,7 +127,8 @@ def start(place, ranks, *command):
 def measure(place, model, layout, folder, options):
     """(measured seconds of a step, predicted ones); None: the model has no such layout."""
     ranks = 1 if layout == "one rank" else 2
-    compiled = subprocess.run([MPC, "compile", *words(model, layout), "--comm=tcp", "-o", folder], capture_output=True, text=True)
+    compiled = subprocess.run([MPC, "compile", *words(model, layout), *(["--comm=tcp"] if ranks > 1 else []), "-o", folder],
+                              capture_output=True, text=True)
     if compiled.returncode:
         return None
     measured, predicted = [], []
