@@ -336,15 +336,23 @@ static void check_prompt(const char *prompt, const RtProgram *program)
     }
 }
 
+/* Options of a training, and what it prints, have no effect on a measurement of the machine. */
+static void check_probe(const RtOptions *result)
+{
+    static const char *const taken[] = { "probe",     "probe_seconds", "overwrite",    "threads",      "rank",
+                                         "ranks",     "master",        "timeout",      "no_fp8",       "no_cudnn",
+                                         "no_hopper", "share_gpu",     "kernel_cache", "print_traffic" };
+    for (int i = 0; i < NOPTIONS; i++) {
+        bool is_taken = table[i].kind == TITLE || !*(const bool *)((const char *)result + table[i].given_at);
+        for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
+            is_taken = is_taken || strcmp(table[i].field, taken[k]) == 0;
+        if (!is_taken)
+            rt_end(RT_EXIT_USAGE, "--probe trains nothing: leave --%s out", name_of(&table[i]).text);
+    }
+}
+
 static void check_program_can(const RtOptions *result, const RtProgram *program)
 {
-    if (result->probe && (result->data || result->load || result->save || result->sample || result->log))
-        rt_end(RT_EXIT_USAGE, "--probe trains nothing: leave --%s out",
-               result->data   ? "data"
-               : result->load ? "load"
-               : result->save ? "save"
-               : result->log  ? "log"
-                              : "sample");
     if (result->steps > 0 && !result->data)
         rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
     check_ranks_can(result, program);
@@ -392,8 +400,10 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
     if (result.help || result.plan || result.version)
         return result;
 
-    if (result.probe) /* of nothing else */
+    if (result.probe) {
+        check_probe(&result);
         result.given.steps = true, result.steps = 0;
+    }
     if (!result.given.steps && program->schedule.steps <= 0)
         rt_end(RT_EXIT_USAGE, "the schedule of '%s' has no steps: give --steps N (0 trains nothing)", program->name);
     if (!result.given.steps)

@@ -100,6 +100,9 @@ def test_refused(compiled, tmp_path):
     (tmp_path / "there.machine").write_text("mine")
     for options, message in [(("--probe", "a.machine", "--data", "data"), "--probe trains nothing: leave --data out"),
                              (("--probe", "a.machine", "--save", "s"), "--probe trains nothing: leave --save out"),
+                             (("--probe", "a.machine", "--steps", "5"), "--probe trains nothing: leave --steps out"),
+                             (("--probe", "a.machine", "--seed=1"), "--probe trains nothing: leave --seed out"),
+                             (("--probe", "a.machine", "--print-mesh"), "--probe trains nothing: leave --print-mesh out"),
                              (("--probe-seconds", "3", "--steps", "0"), "--probe-seconds has no effect without --probe")]:
         assert message in start(trainer.command(*options), tmp_path, status=2).stderr
     done = start(trainer.command("--probe", "there.machine"), tmp_path, status=1)
