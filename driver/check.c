@@ -76,10 +76,20 @@ static bool is_machine(const char *path)
     return dot && strcmp(dot, ".machine") == 0;
 }
 
+/* Options are of models. */
+static int check_machine_alone(Run *run)
+{
+    for (int i = 0; i < noptions; i++)
+        if (is_given(run->options, &option_table[i]))
+            return usage_error(run->options->command, "--%s has no effect on a machine: leave it out",
+                               option_name(&option_table[i]).text);
+    return check_machine(run);
+}
+
 int run_check(Run *run)
 {
     if (is_machine(run->options->operand))
-        return check_machine(run);
+        return check_machine_alone(run);
     Settings settings = { 0 };
     Module *m = read_source(run, run->options->operand) ? lower_source(run, 0, &settings) : NULL;
     if (!m)

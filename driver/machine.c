@@ -2,9 +2,6 @@
  */
 #include "machine.h"
 
-#include "cost/machine.h"
-#include "driver.h"
-
 #include <string.h>
 
 /* One that mpc has, unless the name is that of a file: with a slash or a dot in it. */
