@@ -38,9 +38,8 @@ static void add_message(const Report *r, cJSON *entry, const CostItem *item)
 static void add_item(const Report *r, cJSON *list, const CostItem *item)
 {
     static const char *const kind[N_ITEM_KINDS] = { "product", "attention", "kernel", "message", "wait", "repeat" };
-    cJSON *entry = cJSON_CreateObject();
+    cJSON *entry = add_json_entry(list);
     const bool runs = item->kind < ITEM_MESSAGE;
-    cJSON_AddItemToArray(list, entry);
     cJSON_AddStringToObject(entry, "kind", kind[item->kind]);
     if (item->kind < ITEM_WAIT) {
         cJSON_AddStringToObject(entry, "op", item->op->path ? item->op->path : info(item->op)->name);
@@ -74,8 +73,7 @@ static void add_ranks(const Report *r, cJSON *json, const StepCost *cost)
 {
     cJSON *ranks = cJSON_AddArrayToObject(json, "rank_kinds");
     for (int kind = 0; kind < cost->kinds; kind++) {
-        cJSON *entry = cJSON_CreateObject();
-        cJSON_AddItemToArray(ranks, entry);
+        cJSON *entry = add_json_entry(ranks);
         cJSON_AddStringToObject(entry, "name", kind_name(r, kind));
         add_json_integer(entry, "arena_bytes", r->of_kind[kind].arena);
         add_json_integer(entry, "message_bytes", r->messages_on[kind]);
@@ -97,8 +95,7 @@ static void add_schedule(const Report *r, cJSON *json, const StepCost *cost)
     cJSON *list = cJSON_AddArrayToObject(object, "actions");
     for (int stage = 0; stage < stage_count(s); stage++)
         for (int kind = 0; kind < (s->splits_backward ? N_ACTION_KINDS : WEIGHT_ACTION); kind++) {
-            cJSON *entry = cJSON_CreateObject();
-            cJSON_AddItemToArray(list, entry);
+            cJSON *entry = add_json_entry(list);
             cJSON_AddStringToObject(entry, "kind", letter[kind]);
             cJSON_AddNumberToObject(entry, "stage", stage);
             cJSON_AddNumberToObject(entry, "rank", rank_of_stage(s, stage));
@@ -109,7 +106,6 @@ static void add_schedule(const Report *r, cJSON *json, const StepCost *cost)
 bool write_costs(const Report *r, const StepCost *cost, const char *path)
 {
     cJSON *json = cJSON_CreateObject();
-    NewFile file;
     cJSON_AddStringToObject(json, "mpc", MPC_VERSION);
     cJSON_AddStringToObject(json, "model", r->m->name);
     cJSON *axes = cJSON_AddObjectToObject(json, "axes");
@@ -120,9 +116,7 @@ bool write_costs(const Report *r, const StepCost *cost, const char *path)
         add_schedule(r, json, cost);
     char *text = cJSON_Print(json);
     cJSON_Delete(json);
-    bool good = open_new(r->run, &file, path);
-    if (good)
-        good = fprintf(file.out, "%s\n", text) > 0 && close_new(r->run, &file);
+    const bool good = write_new(r->run, path, arena_text(&r->run->arena, "%s\n", text));
     cJSON_free(text);
     return good;
 }

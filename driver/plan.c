@@ -105,8 +105,7 @@ static void add_options(cJSON *plan, Run *run)
             from = "default";
             text = default_text(run->options, option, &from);
         }
-        cJSON *entry = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, entry);
+        cJSON *entry = add_json_entry(list);
         cJSON_AddStringToObject(entry, "name", arena_text(&run->arena, "--%s", option_name(option).text));
         cJSON_AddStringToObject(entry, "value", text);
         cJSON_AddStringToObject(entry, "from", from);
@@ -118,8 +117,7 @@ static void add_settings(cJSON *plan, const Settings *settings)
     cJSON *list = cJSON_AddArrayToObject(plan, "settings");
     for (int i = 0; i < settings->count; i++) {
         const Setting *setting = &settings->at[i];
-        cJSON *entry = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, entry);
+        cJSON *entry = add_json_entry(list);
         cJSON_AddStringToObject(entry, "name", setting->name);
         cJSON_AddStringToObject(entry, "value", setting->value);
         cJSON_AddStringToObject(entry, "unit", setting->unit ? setting->unit : "");

@@ -136,6 +136,7 @@ void print_memory_table(const Report *report);
 const char *beside_text(const Report *report); /* "; beside it 33.55 MB for products", or "" */
 cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
+cJSON *add_json_entry(cJSON *list); /* a new object at the end of the list, which owns it */
 void add_json_integer(cJSON *object, const char *key, int64_t value); /* exact for any size */
 
 #endif

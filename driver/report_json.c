@@ -10,7 +10,7 @@ void add_json_integer(cJSON *object, const char *key, int64_t value)
     cJSON_AddRawToObject(object, key, text);
 }
 
-static cJSON *add_entry(cJSON *list)
+cJSON *add_json_entry(cJSON *list)
 {
     cJSON *entry = cJSON_CreateObject();
     cJSON_AddItemToArray(list, entry);
@@ -37,7 +37,7 @@ static void add_mesh(const Report *r, cJSON *json)
         add_json_integer(axes, r->m->axis[i], r->m->axis_size[i]);
     cJSON *kinds = cJSON_AddArrayToObject(json, "rank_kinds");
     for (int kind = 0; kind < r->kinds->count; kind++)
-        add_rank_kind(r, add_entry(kinds), kind);
+        add_rank_kind(r, add_json_entry(kinds), kind);
 }
 
 /* --- Memory ------------------------------------------------------------------------------------------ */
@@ -45,7 +45,7 @@ static void add_mesh(const Report *r, cJSON *json)
 static void add_held(const Report *r, cJSON *list, const Stretch *held)
 {
     const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
-    cJSON *entry = add_entry(list);
+    cJSON *entry = add_json_entry(list);
     add_text(entry, "name", held_name(r, held));
     add_text(entry, "value", held->value ? held->value->name : "scratch");
     add_text(entry, "where", held_where(r, held));
@@ -86,7 +86,7 @@ cJSON *memory_json(const Report *r)
         add_json_integer(object, "products", r->products);
     cJSON *kinds = cJSON_AddArrayToObject(object, "kinds");
     for (int kind = 0; kind < r->kinds->count; kind++)
-        add_kind(r, add_entry(kinds), kind);
+        add_kind(r, add_json_entry(kinds), kind);
     cJSON *peak = cJSON_AddObjectToObject(object, "peak");
     add_text(peak, "op", use->op->path ? use->op->path : info(use->op)->name);
     add_text(peak, "where", use->op->where);
@@ -112,7 +112,7 @@ static void add_traffic_row(const Report *r, cJSON *list, const TrafficRow *row)
 {
     Module *m = r->m;
     const Op *op = row->first;
-    cJSON *entry = add_entry(list);
+    cJSON *entry = add_json_entry(list);
     add_text(entry, "axes", axes_list(&r->run->arena, m, row->axes));
     add_json_integer(entry, "group", count_ranks(m, row->axes));
     add_text(entry, "collective", row->name);
@@ -185,7 +185,7 @@ static void add_work(const Report *r, cJSON *json)
     cJSON_AddNumberToObject(object, "alike", r->alike_work);
     cJSON *list = cJSON_AddArrayToObject(object, "alike_ops");
     for (int i = 0; i < r->nalike; i++) {
-        cJSON *entry = add_entry(list);
+        cJSON *entry = add_json_entry(list);
         add_text(entry, "op", r->alike[i].op->path);
         add_text(entry, "where", r->alike[i].op->where);
         add_text(entry, "axes", axes_list(&r->run->arena, r->m, r->alike[i].axes));
@@ -198,7 +198,7 @@ static void add_experts(const Report *r, cJSON *json)
     cJSON *list = r->nexperts ? cJSON_AddArrayToObject(json, "experts") : NULL;
     for (int i = 0; i < r->nexperts; i++) {
         const ExpertRow *row = &r->expert[i];
-        cJSON *entry = add_entry(list);
+        cJSON *entry = add_json_entry(list);
         add_text(entry, "op", row->fills->path);
         add_text(entry, "where", row->fills->where);
         add_json_integer(entry, "choices", row->filled.choices);
@@ -228,7 +228,7 @@ static void add_stages(const PipelineReport *p, cJSON *object)
 {
     cJSON *list = cJSON_AddArrayToObject(object, "stages");
     for (int stage = 0; stage < stage_count(p->picture.schedule); stage++) {
-        cJSON *entry = add_entry(list);
+        cJSON *entry = add_json_entry(list);
         add_text(entry, "holds", p->contents[stage]);
         cJSON_AddNumberToObject(entry, "rank", rank_of_stage(p->picture.schedule, stage));
         cJSON_AddNumberToObject(entry, "forward_flops", p->forward[stage]);
@@ -248,7 +248,7 @@ static void add_actions(const TimelineView *v, cJSON *entry, int rank)
     cJSON *list = cJSON_AddArrayToObject(entry, "actions");
     for (int i = 0; i < v->s->nactions[rank]; i++) {
         const Action a = v->s->action[rank][i];
-        cJSON *action = add_entry(list);
+        cJSON *action = add_json_entry(list);
         add_text(action, "kind", a.kind == FORWARD_ACTION ? "F" : a.kind == BACKWARD_ACTION ? "B" : "W");
         cJSON_AddNumberToObject(action, "stage", a.stage);
         cJSON_AddNumberToObject(action, "micro_batch", a.micro);
@@ -280,7 +280,7 @@ static void add_pipeline(const Report *r, cJSON *json)
     add_stages(r->pipeline, object);
     cJSON *ranks = cJSON_AddArrayToObject(object, "ranks");
     for (int rank = 0; rank < v.s->ranks; rank++) {
-        cJSON *entry = add_entry(ranks);
+        cJSON *entry = add_json_entry(ranks);
         cJSON_AddNumberToObject(entry, "idle", v.idle[rank]);
         cJSON_AddNumberToObject(entry, "in_flight", v.t.most_in_flight[rank]);
         cJSON_AddNumberToObject(entry, "fixed_bytes", picture->fixed_bytes[rank]);

@@ -119,8 +119,9 @@ void print_time(const Report *r)
     if (!report)
         return;
     const StepTime *t = &report->time;
-    printf("time of a step on %s: %s, %s tokens/s, MFU %.1f %% in %s\n", report->name, seconds_text(arena, t->seconds),
-           grouped(arena, (int64_t)report->tokens), 100 * report->mfu, precision_name(report->precision));
+    printf("time of a step on %s: %s, %s %s/s, MFU %.1f %% in %s\n", report->name, seconds_text(arena, t->seconds),
+           grouped(arena, (int64_t)report->tokens), is_fed_records(r->m) ? "records" : "tokens", 100 * report->mfu,
+           precision_name(report->precision));
     if (r->kinds->count > 1)
         printf("  of %s, which ends last; the pipeline's bubble is %.1f %%\n", kind_name(r, t->kind), 100 * t->bubble);
     print_room(r);
@@ -141,8 +142,7 @@ static void add_lines(const Report *r, cJSON *object)
     cJSON *list = cJSON_AddArrayToObject(object, "lines");
     for (int i = 0; i < t->nlines; i++) {
         const LineTime *line = &t->line[i];
-        cJSON *entry = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, entry);
+        cJSON *entry = add_json_entry(list);
         cJSON_AddStringToObject(entry, "op", line->op->path ? line->op->path : info(line->op)->name);
         cJSON_AddStringToObject(entry, "where", line->op->where ? line->op->where : "");
         for (int kind = 0; kind < ITEM_WAIT; kind++)
@@ -156,8 +156,7 @@ static void add_messages(const Report *r, cJSON *object)
     const StepTime *t = &r->time->time;
     cJSON *list = cJSON_AddArrayToObject(object, "axes");
     for (int i = 0; i < t->naxes; i++) {
-        cJSON *entry = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, entry);
+        cJSON *entry = add_json_entry(list);
         cJSON_AddStringToObject(entry, "axes", axes_list(&r->run->arena, r->m, t->axes[i].axes));
         cJSON_AddNumberToObject(entry, "messages", t->axes[i].messages);
         cJSON_AddNumberToObject(entry, "seconds", t->axes[i].sent);
