@@ -17,8 +17,8 @@
 typedef struct {
     const PipelineSchedule *schedule;    /* order_messages() has run */
     const Costs *costs;                  /* seconds; forward, backward, weight by stage, message */
-    const double *waits[N_ACTION_KINDS]; /* by stage: of an action's time, what it waits for messages over other axes;
-                                            NULL: not known */
+    const double *waits[N_ACTION_KINDS]; /* by stage: seconds of an action in which it waits for collectives within the
+                                            stage; NULL: not known */
     const char *unit;                    /* "F of stage 1": of the costs, where they are not seconds; else NULL */
     const char *title;                   /* "gpt2.mdl, mesh pp=4,dp=2" */
     const char *axis;                    /* "pp" */

@@ -35,7 +35,7 @@ typedef struct {
     int nlines, line_room;
     LineTime *line;                /* longest first */
     Costs costs;                   /* of a pipeline: see schedule.h */
-    double *waits[N_ACTION_KINDS]; /* likewise, by stage: of the cost, the rank waits so long for messages */
+    double *waits[N_ACTION_KINDS]; /* by stage: seconds of an action in which it waits for messages */
     Timeline timeline;             /* likewise */
     double bubble;                 /* idle / seconds of the pipeline */
 } StepTime;
