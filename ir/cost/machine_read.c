@@ -43,7 +43,7 @@ static const char *const origin_text[] = {
 
 /* --- Columns -------------------------------------------------------------------------------------------- */
 
-enum { MOST_VALUES = MOST_POINTS };
+enum { MOST_VALUES = MOST_POINTS + 1 }; /* columns: one too many is seen */
 
 /* A line of the file with those that continue it. */
 typedef struct {
