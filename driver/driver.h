@@ -93,6 +93,7 @@ int run_compile(Run *run);
 int run_run(Run *run);
 int run_check(Run *run);
 int run_report(Run *run);
+int run_plan(Run *run);
 int run_explain(Run *run);
 int run_fmt(Run *run);
 int run_opt(Run *run);

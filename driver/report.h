@@ -125,6 +125,8 @@ const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" 
 const char *held_name(const Report *report, const Stretch *held);
 const char *held_where(const Report *report, const Stretch *held); /* "gpt2.mdl:24:9", or "" */
 
+int precision_of(const Module *m); /* what the products of the model run in */
+
 /* The step on --machine; NULL after reporting. */
 TimeReport *time_report(const Report *report, const StepCost *cost);
 void print_time(const Report *report);

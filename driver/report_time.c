@@ -6,8 +6,7 @@
 
 /* --- The figures ------------------------------------------------------------------------------------- */
 
-/* What the products of the model run in. */
-static int precision_of(const Module *m)
+int precision_of(const Module *m)
 {
     static const int of[N_Precision] = {
         [PRECISION_FP32] = F32, [PRECISION_BF16] = BF16, [PRECISION_FP16] = F16, [PRECISION_FP8] = E4M3

@@ -81,6 +81,9 @@ bool connects(const Machine *machine, int64_t ranks);
  * CACM 52(4), 2009); at least that of a launch. */
 double product_seconds(const Machine *machine, int precision, int64_t m, int64_t n, int64_t k, int64_t count);
 
+/* Those of so many FLOPs take at least as long, whatever their shapes. */
+double product_least_seconds(const Machine *machine, int precision, double flops);
+
 /* Attention of `flops` that are computed (a causal mask's others are not), at the rate of its width of heads, and of as
  * many keys as a square of queries by keys with as many scores has; at least a launch.  Where the file has no line of
  * attention, as one product of so many FLOPs. */

@@ -101,6 +101,13 @@ double product_seconds(const Machine *machine, int precision, int64_t m, int64_t
     return precision == E4M3 ? fmin(seconds, seconds_in(machine, BF16, m, n, k, count)) : seconds;
 }
 
+double product_least_seconds(const Machine *machine, int precision, double flops)
+{
+    const double narrow = flops / product_rate(machine, precision, flops);
+    const double seconds = precision == E4M3 ? fmin(narrow, flops / product_rate(machine, BF16, flops)) : narrow;
+    return fmax(seconds, launch(machine));
+}
+
 /* --- Attention --------------------------------------------------------------------------------------- */
 
 /* The lines of attention lie by width of heads from the first one on. */

@@ -75,21 +75,29 @@ static void spend(Clock *c, ItemKind kind, Phase phase, const Op *op, double sec
 
 /* Of the ranks that differ from the first along some axes: how many are below `below`.  The last axis counts fastest.
  */
-static int64_t ranks_below(const Module *m, Axes axes, int axis, int64_t stride, int64_t below)
+static int64_t ranks_below(const int64_t *size, Axes axes, int axis, int64_t stride, int64_t below)
 {
     int64_t count = 0;
     if (axis < 0)
         return 1;
-    const int64_t most = axes >> axis & 1 ? m->axis_size[axis] : 1;
+    const int64_t most = axes >> axis & 1 ? size[axis] : 1;
     for (int64_t i = 0; i < most && i * stride < below; i++)
-        count += ranks_below(m, axes, axis - 1, stride * m->axis_size[axis], below - i * stride);
+        count += ranks_below(size, axes, axis - 1, stride * size[axis], below - i * stride);
     return count;
+}
+
+Group group_along(const Machine *machine, const int64_t *size, int naxes, Axes axes)
+{
+    Group group = { .ranks = 1, .on_one_machine = ranks_below(size, axes, naxes - 1, 1, ranks_of_machine(machine)) };
+    for (int i = 0; i < naxes; i++)
+        group.ranks *= axes >> i & 1 ? size[i] : 1;
+    return group;
 }
 
 static Group group_of(const Clock *c, Axes axes, int64_t ranks)
 {
     const Module *m = c->cost->m;
-    const int64_t together = ranks_below(m, axes, m->naxes - 1, 1, ranks_of_machine(c->machine));
+    const int64_t together = group_along(c->machine, m->axis_size, m->naxes, axes).on_one_machine;
     return (Group){ ranks, together < ranks ? together : ranks };
 }
 
@@ -306,6 +314,16 @@ static void attribute(Clock *c, StepTime *t)
         t->idle -= t->item[i];
     qsort(t->line, (size_t)t->nlines, sizeof *t->line, longer_line_first);
     qsort(t->axes, (size_t)t->naxes, sizeof *t->axes, more_exposed_first);
+}
+
+double list_seconds(const StepCost *cost, const CostList *list, const Machine *machine, Arena *arena)
+{
+    Clock c = { .cost = cost,
+                .machine = machine,
+                .done = NEW_ARRAY(arena, double, cost->messages + 1),
+                .sent = NEW_ARRAY(arena, const CostItem *, cost->messages + 1),
+                .arena = arena };
+    return time_of(&c, list, 1);
 }
 
 StepTime step_time(const StepCost *cost, const Machine *machine, Arena *arena)

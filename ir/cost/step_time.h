@@ -40,6 +40,12 @@ typedef struct {
     double bubble;                 /* idle / seconds of the pipeline */
 } StepTime;
 
+/* A list alone: messages that it waits for, but does not start, take no time. */
+double list_seconds(const StepCost *cost, const CostList *list, const Machine *machine, Arena *arena);
+
+/* The ranks that differ along some axes of a mesh of these sizes, whose last axis counts fastest. */
+Group group_along(const Machine *machine, const int64_t *size, int naxes, Axes axes);
+
 StepTime step_time(const StepCost *cost, const Machine *machine, Arena *arena);
 
 #endif

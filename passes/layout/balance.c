@@ -134,100 +134,42 @@ static void weigh(Balance *b, const Func *f)
         weigh_beside_copies(b, f);
 }
 
-/* The rules of all chunks, with what is beside the copies on each of their ranks, in FLOPs. */
-typedef struct {
-    ShardRule *rule[MAX_CHUNKS];
-    int64_t copies[MAX_CHUNKS];
-    double beside[MAX_CHUNKS][MAX_STAGE_RANKS];
-    int count, ranks;
-} Chunks;
-
-/* What is before all chunks is on the first rank of the first one, what is after them on the last rank of the last. */
-static Chunks find_chunks(const Balance *b, ShardRule *first)
+/* The rules of all chunks.  What is before all of them is on the first rank of the first one, what is after them on the
+ * last rank of the last. */
+static ChunkLoads find_chunks(const Balance *b, ShardRule *first, ShardRule *rules[])
 {
-    Chunks c = { .ranks = (int)b->m->axis_size[b->axis] };
+    ChunkLoads c = { .ranks = (int)b->m->axis_size[b->axis], .copy = b->copy[0] > 0 ? b->copy[0] : 1 };
     for (ShardRule *rule = first; rule && c.count < MAX_CHUNKS; rule = next_chunk(b->m, rule->next, b->axis)) {
         c.copies[c.count] = copies_in(b->m, rule);
-        c.rule[c.count++] = rule;
+        c.reversed[c.count] = rule->reversed;
+        rules[c.count++] = rule;
     }
     const int last = c.count - 1;
-    c.beside[0][c.rule[0]->reversed ? c.ranks - 1 : 0] += b->beside[0];
-    c.beside[last][c.rule[last]->reversed ? 0 : c.ranks - 1] += b->beside[1];
+    c.beside[0][c.reversed[0] ? c.ranks - 1 : 0] += b->beside[0];
+    c.beside[last][c.reversed[last] ? 0 : c.ranks - 1] += b->beside[1];
     return c;
 }
 
-/* The rank with the least load of those that may have one more copy; of equally good ones the later stage, which keeps
- * fewer micro-batches. */
-static int least_loaded(const Chunks *c, const double *load, const int64_t *room, bool reversed)
+/* NULL: all are alike. */
+static Name chunk_text(Module *m, const ChunkLoads *c, int chunk, const int64_t *part)
 {
-    int least = -1;
-    for (int i = 0; i < c->ranks; i++) {
-        const int rank = reversed ? c->ranks - 1 - i : i;
-        if (room[rank] > 0 && (least < 0 || load[rank] <= load[least]))
-            least = rank;
-    }
-    return least;
-}
-
-/* The copies of each rank in all chunks: one in each, at least. */
-static void share_totals(const Chunks *c, double copy, int64_t *total)
-{
-    double load[MAX_STAGE_RANKS] = { 0 };
-    int64_t room[MAX_STAGE_RANKS], left = 0;
-    for (int chunk = 0; chunk < c->count; chunk++)
-        left += c->copies[chunk] - c->ranks;
-    for (int rank = 0; rank < c->ranks; rank++) {
-        room[rank] = INT64_MAX;
-        total[rank] = c->count;
-        load[rank] = copy * c->count;
-        for (int chunk = 0; chunk < c->count; chunk++)
-            load[rank] += c->beside[chunk][rank];
-    }
-    for (; left > 0; left--) {
-        const int rank = least_loaded(c, load, room, c->rule[0]->reversed);
-        total[rank]++;
-        load[rank] += copy;
-    }
-}
-
-/* The copies of each rank in one chunk, so that its stages take equally long, of the `total` copies of the ranks, which
- * keep one for each chunk before.  NULL: all are alike. */
-static Name share_chunk(const Balance *b, const Chunks *c, int chunk, double copy, int64_t *total)
-{
-    const bool reversed = c->rule[chunk]->reversed;
-    double load[MAX_STAGE_RANKS];
-    int64_t part[MAX_STAGE_RANKS], room[MAX_STAGE_RANKS];
-    bool alike = true;
-    for (int rank = 0; rank < c->ranks; rank++) {
-        part[rank] = 1;
-        room[rank] = total[rank] - 1 - chunk;
-        load[rank] = copy + c->beside[chunk][rank];
-    }
-    for (int64_t left = c->copies[chunk] - c->ranks; left > 0; left--) {
-        const int rank = least_loaded(c, load, room, reversed);
-        part[rank]++;
-        room[rank]--;
-        load[rank] += copy;
-    }
-    for (int rank = 0; rank < c->ranks; rank++) {
+    bool alike = !c->reversed[chunk];
+    for (int rank = 0; rank < c->ranks; rank++)
         alike &= part[rank] == part[0];
-        total[rank] -= part[rank];
-    }
-    return alike && !reversed ? NULL : parts_text(b->m, part, c->ranks);
+    return alike ? NULL : parts_text(m, part, c->ranks);
 }
 
-/* First what each rank runs in all chunks, then, from the last one to the first, what each stage does. */
 static void balance_chunks(const Balance *b, ShardRule *first)
 {
-    const Chunks c = find_chunks(b, first);
-    const double copy = b->copy[0] > 0 ? b->copy[0] : 1;
-    int64_t total[MAX_STAGE_RANKS];
+    ShardRule *rules[MAX_CHUNKS];
+    int64_t part[MAX_CHUNKS][MAX_STAGE_RANKS];
+    const ChunkLoads c = find_chunks(b, first, rules);
     for (int chunk = 0; chunk < c.count; chunk++)
-        if (c.rule[chunk]->parts || c.copies[chunk] < c.ranks)
+        if (rules[chunk]->parts || c.copies[chunk] < c.ranks)
             return;
-    share_totals(&c, copy, total);
-    for (int chunk = c.count - 1; chunk >= 0; chunk--)
-        c.rule[chunk]->parts = share_chunk(b, &c, chunk, copy, total);
+    share_chunks(&c, part);
+    for (int chunk = 0; chunk < c.count; chunk++)
+        rules[chunk]->parts = chunk_text(b->m, &c, chunk, part[chunk]);
 }
 
 /* --- Several repeats ------------------------------------------------------------------------------- */
@@ -265,6 +207,17 @@ static int count_repeats(const Module *m, ShardRule *first, int axis)
     return count;
 }
 
+/* What the stages along an axis have to share; without repeats: nothing. */
+static Balance weighed(Module *m, const Func *step, int axis, ShardRule *first)
+{
+    Balance b = { .m = m, .axis = axis, .seen.arena = &m->arena };
+    const int repeats = first && m->axis_size[axis] <= MAX_STAGE_RANKS ? count_repeats(m, first, axis) : 0;
+    b.repeats = repeats > MAX_REPEATS ? 0 : repeats;
+    if (b.repeats)
+        weigh(&b, step);
+    return b;
+}
+
 void balance_stages(Module *m)
 {
     const Func *step = func_with_role(m, STEP);
@@ -272,12 +225,27 @@ void balance_stages(Module *m)
         return;
     for (int axis = 0; axis < m->naxes; axis++) {
         ShardRule *first = next_chunk(m, m->rules, axis);
-        if (!first || m->axis_size[axis] > MAX_STAGE_RANKS)
-            continue;
-        Balance b = { .m = m, .axis = axis, .repeats = count_repeats(m, first, axis), .seen.arena = &m->arena };
-        if (b.repeats > MAX_REPEATS)
-            continue;
-        weigh(&b, step);
-        (b.repeats > 1 ? balance_repeats : balance_chunks)(&b, first);
+        const Balance b = weighed(m, step, axis, first);
+        if (b.repeats)
+            (b.repeats > 1 ? balance_repeats : balance_chunks)(&b, first);
     }
+}
+
+StageWeights weigh_stages(Module *m)
+{
+    StageWeights weights = { 0 };
+    const Func *step = func_with_role(m, STEP);
+    for (int axis = 0; axis < m->naxes && !weights.repeats; axis++) {
+        ShardRule *first = next_chunk(m, m->rules, axis);
+        const Balance b = weighed(m, step, axis, first);
+        weights.repeats = b.repeats;
+        for (int i = 0; i < b.repeats; i++, first = next_chunk(m, first->next, axis)) {
+            weights.dim[i] = first->dims.name[0];
+            weights.copies[i] = copies_in(m, first);
+            weights.copy[i] = b.copy[i];
+        }
+        for (int i = 0; i <= b.repeats; i++)
+            weights.beside[i] = b.beside[i];
+    }
+    return weights;
 }

@@ -1,11 +1,9 @@
-/* share_copies.c -- cuts the copies of several repeats in consecutive ranges, one for each stage.
+/* share_copies.c -- how many copies of repeats each stage of a pipeline runs: see share_copies.h.
  *
- * The least bound that the FLOPs of all stages can keep is found by bisection: whether they can is seen from the last
- * stage on, each of which takes as much as it may.  Then, from the first one on, each stage takes about the average of
- * those that are left, as far as these can keep the bound, too. */
+ * Of several repeats, the least bound that the FLOPs of all stages can keep is found by bisection: whether they can is
+ * seen from the last stage on, each of which takes as much as it may.  Then, from the first one on, each stage takes
+ * about the average of those that are left, as far as these can keep the bound, too. */
 #include "share_copies.h"
-
-#include "ir.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,4 +59,69 @@ void share_copies(Arena *arena, const double *flops, int64_t count, int stages, 
             end++;
         stage[i] = end - from;
     }
+}
+
+/* --- One repeat, in chunks ------------------------------------------------------------------------- */
+
+/* The rank with the least load of those that may have one more copy; of equally good ones the later stage, which keeps
+ * fewer micro-batches. */
+static int least_loaded(int ranks, const double *load, const int64_t *room, bool reversed)
+{
+    int least = -1;
+    for (int i = 0; i < ranks; i++) {
+        const int rank = reversed ? ranks - 1 - i : i;
+        if (room[rank] > 0 && (least < 0 || load[rank] <= load[least]))
+            least = rank;
+    }
+    return least;
+}
+
+/* The copies of each rank in all chunks: one in each, at least. */
+static void share_totals(const ChunkLoads *c, int64_t *total)
+{
+    double sum[MAX_STAGE_RANKS] = { 0 };
+    int64_t room[MAX_STAGE_RANKS], left = 0;
+    for (int chunk = 0; chunk < c->count; chunk++)
+        left += c->copies[chunk] - c->ranks;
+    for (int rank = 0; rank < c->ranks; rank++) {
+        room[rank] = INT64_MAX;
+        total[rank] = c->count;
+        sum[rank] = c->copy * c->count;
+        for (int chunk = 0; chunk < c->count; chunk++)
+            sum[rank] += c->beside[chunk][rank];
+    }
+    for (; left > 0; left--) {
+        const int rank = least_loaded(c->ranks, sum, room, c->reversed[0]);
+        total[rank]++;
+        sum[rank] += c->copy;
+    }
+}
+
+/* The copies of each rank in one chunk, so that its stages take equally long, of the `total` copies of the ranks, which
+ * keep one for each chunk before. */
+static void share_chunk(const ChunkLoads *c, int chunk, int64_t *total, int64_t *part)
+{
+    double sum[MAX_STAGE_RANKS];
+    int64_t room[MAX_STAGE_RANKS];
+    for (int rank = 0; rank < c->ranks; rank++) {
+        part[rank] = 1;
+        room[rank] = total[rank] - 1 - chunk;
+        sum[rank] = c->copy + c->beside[chunk][rank];
+    }
+    for (int64_t left = c->copies[chunk] - c->ranks; left > 0; left--) {
+        const int rank = least_loaded(c->ranks, sum, room, c->reversed[chunk]);
+        part[rank]++;
+        room[rank]--;
+        sum[rank] += c->copy;
+    }
+    for (int rank = 0; rank < c->ranks; rank++)
+        total[rank] -= part[rank];
+}
+
+void share_chunks(const ChunkLoads *c, int64_t part[][MAX_STAGE_RANKS])
+{
+    int64_t total[MAX_STAGE_RANKS];
+    share_totals(c, total);
+    for (int chunk = c->count - 1; chunk >= 0; chunk--)
+        share_chunk(c, chunk, total, part[chunk]);
 }

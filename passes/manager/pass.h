@@ -30,6 +30,7 @@ typedef struct {
     const char *stop_after;  /* the last pass to run; "lower": none; NULL: all */
     const char *start_after; /* the last pass that has already been run; NULL: none */
     const char *remarks;     /* the pass whose remarks are printed, "all", or NULL */
+    bool unchecked;          /* without verification, of a program that nobody will run */
     FILE *times;             /* one line per pass; NULL: off */
     const char *before;      /* of one pass: the program's text before it; equal text is not parsed again; NULL: none */
     char **after;            /* receives the text after it, to be freed; NULL: not wanted */

@@ -65,7 +65,8 @@ static bool may_start(const Module *m, const Func *f, const Op *op)
     return reduces || op->attrs.purpose != WEIGHT || m->train.overlap_params;
 }
 
-static void add_wait(Module *m, Func *f, Op *op, Op *before)
+/* Its readers read `instead`. */
+static void add_wait(Module *m, Func *f, Op *op, Op *before, Map *instead)
 {
     Value *started = result(op);
     Builder b = { m, f, before, op->loc, op->path, op->where };
@@ -74,8 +75,7 @@ static void add_wait(Module *m, Func *f, Op *op, Op *before)
     Name fresh = arrived->name;
     arrived->name = started->name; /* readers use this name */
     started->name = fresh;
-    replace_uses(f, started, arrived);
-    arrived->def->args.at[0] = started;
+    map_put(instead, started, arrived);
 }
 
 Op *after_message(const Op *first)
@@ -120,15 +120,21 @@ static void part_buckets(Func *f, int64_t *last)
 static bool split_collectives(Module *m, Func *f)
 {
     bool any = false;
+    Arena scratch = { 0 };
+    Map instead = { .arena = &scratch };
     for (Op *first = f->first, *after; first; first = after) {
         after = after_message(first);
         bool may = true;
+        for (Op *op = first; op != after; op = op->next)
+            resolve_all(&instead, &op->args);
         for (const Op *op = first; op != after; op = op->next)
             may = may && !op->attrs.started && may_start(m, f, op);
         for (Op *op = first; may && op != after && op->kind != OP_wait; op = op->next)
-            add_wait(m, f, op, after);
+            add_wait(m, f, op, after, &instead);
         any |= may;
     }
+    resolve_all(&instead, &f->results);
+    arena_free(&scratch);
     return any;
 }
 

@@ -1,0 +1,121 @@
+/* compiled.c -- a layout compiled: its memory and time as `mpc report --machine` has them. */
+#include "planner.h"
+#include "report.h"
+
+#include "codegen/host/host.h"
+#include "manager/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The first line of what went wrong, without the place, which is in a text that nobody has. */
+static const char *first_message(Arena *arena, const char *messages)
+{
+    const char *error = strstr(messages, "error: ");
+    const char *from = error ? error + strlen("error: ") : messages;
+    return *from ? arena_text(arena, "%.*s", (int)strcspn(from, "\n"), from) : "it cannot be compiled";
+}
+
+static bool sets(const char *said, const char *key) { return strncmp(said, key, strlen(key)) == 0; }
+
+/* The options of the command, with the micro-batch of the layout. */
+static Options options_of(Arena *arena, const Planner *p, const PlanLayout *layout, int64_t sequences)
+{
+    Options options = *p->run->options;
+    TextList *set = &options.set;
+    const char **all = NEW_ARRAY(arena, const char *, set->count + 2);
+    int count = 0;
+    for (int i = 0; i < set->count; i++)
+        if (!sets(set->at[i], "train.microbatch=") && !sets(set->at[i], "train.batch="))
+            all[count++] = set->at[i];
+    all[count++] = arena_text(arena, "train.batch=%lld", (long long)sequences);
+    all[count++] = arena_text(arena, "train.microbatch=%lld", (long long)layout->microbatch);
+    *set = (TextList){ .count = count, .room = count, .at = all };
+    return options;
+}
+
+Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
+                       Run *run, const char **why)
+{
+    char *messages = NULL;
+    size_t length;
+    Arena *arena = &run->arena;
+    Options *options = NEW(arena, Options);
+    *options = options_of(arena, p, layout, sequences);
+    const char *text = arena_text(arena, "%s\n%s", p->rest, layout_block(arena, p, layout));
+    run->options = options;
+    run->source = (Source){ p->run->source.path, text, (int)strlen(text) };
+    run->diags = (Diags){ .arena = arena, .source = &run->source, .out = open_memory(&messages, &length) };
+    const Ast *file = parse_mdl(&run->source, &run->diags, arena);
+    Module *m = run->diags.errors ? NULL : lower_ast(run, file, 0, NULL, &run->diags);
+    if (m && !run_passes(m, passes)) {
+        free_module(m);
+        m = NULL;
+    }
+    fclose(run->diags.out);
+    run->diags.out = stderr;
+    *why = m ? NULL : first_message(arena, messages);
+    free(messages);
+    return m;
+}
+
+/* --- The figures ------------------------------------------------------------------------------------------- */
+
+static void add_exposed(PlanResult *result, Arena *arena, const Module *m, const StepTime *time)
+{
+    const int most = (int)(sizeof result->exposed / sizeof *result->exposed);
+    for (int i = 0; i < time->naxes && result->naxes < most; i++)
+        if (time->axes[i].exposed > 0)
+            result->exposed[result->naxes++].axes = axes_list(arena, m, time->axes[i].axes),
+            result->exposed[result->naxes - 1].exposed = time->axes[i].exposed;
+}
+
+static void add_time(const Planner *p, PlanResult *result, Arena *arena, Run *run, Module *m)
+{
+    const Classes classes = classify_tensors(m);
+    const StepCost cost = step_cost(m, &classes, &run->arena);
+    const Totals totals = program_totals(m);
+    if (cost.unscheduled) {
+        result->refused = arena_text(arena, "%s", cost.unscheduled);
+        return;
+    }
+    const StepTime time = step_time(&cost, p->machine, &run->arena);
+    result->seconds = time.seconds;
+    result->tokens = (double)(totals.micro * totals.batch * totals.seq) / time.seconds;
+    result->mfu = totals.flops / time.seconds / machine_flops(p->machine, precision_of(m)) / (double)p->ranks;
+    result->idle = time.idle;
+    result->recomputed = time.phase[RECOMPUTED];
+    for (int i = 0; i < N_ITEM_KINDS; i++)
+        result->parts[i] = time.item[i];
+    add_exposed(result, arena, m, &time);
+}
+
+/* As `mpc report` has them. */
+static void add_memory(PlanResult *result, const Run *run, Module *m)
+{
+    const bool on_gpu = is_cuda(run->options);
+    const Kinds *kinds = rank_kinds(m);
+    int64_t *messages = NEW_ARRAY(&m->arena, int64_t, kinds->count), most = 0;
+    message_space(m, on_gpu, kinds->count, messages);
+    for (int i = 0; i < kinds->count; i++)
+        most = messages[i] > most ? messages[i] : most;
+    result->arena = largest_arena(m);
+    result->beside = most + product_space(on_gpu);
+}
+
+PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena)
+{
+    Run run = { 0 };
+    PlanResult result = { .layout = *layout };
+    const char *why;
+    Module *m = compile_layout(p, layout, p->sequences, &(PassOptions){ .unchecked = true }, &run, &why);
+    if (m) {
+        add_memory(&result, &run, m); /* first: it notes which stages run what */
+        add_time(p, &result, arena, &run, m);
+        free_module(m);
+    } else {
+        result.refused = arena_text(arena, "%s", why);
+    }
+    arena_free(&run.arena);
+    return result;
+}

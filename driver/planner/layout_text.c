@@ -1,0 +1,117 @@
+/* layout_text.c -- a layout as the text of a `parallel { }` block, and as a short name. */
+#include "planner.h"
+
+#include <string.h>
+
+/* What the model says, as it says it. */
+static const char *said(const Planner *p, Loc loc)
+{
+    return arena_text(p->arena, "%.*s", loc.end - loc.begin, p->run->source.text + loc.begin);
+}
+
+static const char *mesh_line(Arena *arena, const Planner *p, const PlanLayout *layout)
+{
+    const char *text = "";
+    for (int i = 0; i < p->naxes; i++)
+        text = arena_text(arena, "%s%s %s = %lld", text, i ? "," : "", p->axis[i].name, (long long)layout->size[i]);
+    return arena_text(arena, "    mesh %s\n", text);
+}
+
+static const char *dims_text(Arena *arena, const Ast *list)
+{
+    const char *text = "";
+    for (const Ast *item = list; item; item = item->next)
+        text = item->kind == A_PAIR ? arena_text(arena, "%s%s(%s, %s)", text, *text ? ", " : "", item->child->name,
+                                                 item->child->next->name)
+                                    : arena_text(arena, "%s%s%s", text, *text ? ", " : "", item->name);
+    return text;
+}
+
+static const PlanAxis *axis_of(const Planner *p, const char *name, const PlanLayout *layout, int64_t *size)
+{
+    for (int i = 0; i < p->naxes; i++)
+        if (strcmp(p->axis[i].name, name) == 0) {
+            *size = layout->size[i];
+            return &p->axis[i];
+        }
+    return NULL;
+}
+
+/* The options that the model gives, but those of these names. */
+static const char *other_options(Arena *arena, const Planner *p, const Ast *options, const char *const names[])
+{
+    const char *text = "";
+    for (const Ast *option = options; option; option = option->next) {
+        bool is_replaced = false;
+        for (int i = 0; names[i]; i++)
+            is_replaced |= strcmp(option->name, names[i]) == 0;
+        if (!is_replaced)
+            text = arena_text(arena, "%s%s%s", text, *text ? ", " : "", said(p, option->loc));
+    }
+    return text;
+}
+
+static const char *shard_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast)
+{
+    static const char *const replaced[] = { "attend", NULL };
+    int64_t size = 1;
+    const PlanAxis *axis = axis_of(p, ast->name, layout, &size);
+    const char *options = other_options(arena, p, ast->type, replaced);
+    const char *text = arena_text(arena, "    shard %s over %s", dims_text(arena, ast->child), ast->name);
+    if (ast->init)
+        text = arena_text(arena, "%s else %s", text, ast->init->name);
+    if (axis && axis->attends && size > 1)
+        options = arena_text(arena, "attend = %s%s%s", attend_name[layout->attend], *options ? ", " : "", options);
+    return *options ? arena_text(arena, "%s (%s)\n", text, options) : arena_text(arena, "%s\n", text);
+}
+
+static const char *pipeline_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast)
+{
+    const char *text = arena_text(arena, "    pipeline %s over %s", dims_text(arena, ast->child), ast->init->name);
+    if (pipeline_ranks(p, layout) > 1)
+        text = arena_text(arena, "%s, schedule = %s", text, schedule_word[layout->schedule]);
+    if (layout->chunks > 1)
+        text = arena_text(arena, "%s, chunks = %d", text, layout->chunks);
+    return arena_text(arena, "%s\n", text);
+}
+
+static const char *zero_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast)
+{
+    static const char *const replaced[] = { "overlap_grads", "overlap_params", "gather", NULL };
+    const char *axes = "", *options = ast ? other_options(arena, p, ast->child, replaced) : "";
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].is_zero)
+            axes = arena_text(arena, "%s%s%s", axes, *axes ? ", " : "", p->axis[i].name);
+    if (!*axes)
+        return "";
+    if (layout->overlaps)
+        options = arena_text(arena, "%s%soverlap_grads%s", options, *options ? ", " : "",
+                             layout->zero == 3 ? ", overlap_params" : "");
+    return arena_text(arena, "    zero %d over %s%s%s%s\n", layout->zero < 0 ? 1 : layout->zero, axes,
+                      *options ? " (" : "", options, *options ? ")" : "");
+}
+
+const char *layout_block(Arena *arena, const Planner *p, const PlanLayout *layout)
+{
+    const char *text = arena_text(arena, "parallel {\n%s", mesh_line(arena, p, layout));
+    const Ast *zero = NULL;
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next) {
+        zero = ast->kind == A_ZERO ? ast : zero;
+        if (ast->kind == A_SHARD)
+            text = arena_text(arena, "%s%s", text, shard_line(arena, p, layout, ast));
+        else if (ast->kind == A_PIPELINE)
+            text = arena_text(arena, "%s%s", text, pipeline_line(arena, p, layout, ast));
+    }
+    return arena_text(arena, "%s%s    recompute %s\n}\n", text, zero_line(arena, p, layout, zero),
+                      Recompute_words[layout->recompute]);
+}
+
+const char *layout_name(Arena *arena, const Planner *p, const PlanLayout *layout)
+{
+    const char *text = "";
+    for (int i = 0; i < p->naxes; i++)
+        if (layout->size[i] > 1)
+            text =
+                arena_text(arena, "%s%s%s=%lld", text, *text ? "," : "", p->axis[i].name, (long long)layout->size[i]);
+    return *text ? text : "one rank";
+}

@@ -1,0 +1,205 @@
+/* planner.h -- mpc plan: which layouts of a model fit so many ranks of a machine, and which of them is the fastest.
+ *
+ *   planner.c      the command: what is asked for
+ *   space.c        the space: what the model's `parallel { }` can be with other sizes and options
+ *   layout_text.c  a layout as the text of such a block, and as a line of a table
+ *   bound.c        the least time and memory that a layout can have, from the program of one rank
+ *   block.c        the same, closer, from a micro-batch on the ranks of the layout's inner axes
+ *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
+ *   search.c       the search: best bound first
+ *   plan_table.c   the answer as a table
+ *   plan_json.c    the answer as JSON
+ *
+ * The search is best first (A*: Hart, Nilsson and Raphael, IEEE TSSC 4(2), 1968).  A node stands for a layout or for a
+ * set of them, and has a bound that no layout of it is faster than.  The node with the least bound is taken out and
+ * replaced by smaller ones, whose bounds are closer; at last by a compiled layout, whose time is exact.  When a
+ * compiled layout is the one with the least time, nothing can be faster: it is the next best.
+ */
+#ifndef MPC_PLANNER_H
+#define MPC_PLANNER_H
+
+#include "driver.h"
+
+#include "ast.h"
+#include "cost/step_time.h"
+#include "layout/balance.h"
+#include "manager/pass.h"
+
+/* How attention has keys that other ranks of an axis have. */
+typedef enum { GATHER, RING, ALL_TO_ALL, N_ATTENDS } PlanAttend;
+extern const char *const attend_name[N_ATTENDS];
+
+/* The schedules that are tried.  `naive` and `gpipe` take no less time than 1f1b, and more memory or as much. */
+typedef enum { ONE_F_ONE_B, INTERLEAVED, ZB_H1, ZB_V, N_SCHEDULES } PlanSchedule;
+extern const char *const schedule_word[N_SCHEDULES]; /* as the language has them */
+
+/* A layout; of an axis or option that makes no difference, what is 0. */
+typedef struct {
+    int64_t size[MAX_AXES]; /* of the mesh axes, in their order */
+    int64_t microbatch;     /* sequences of a micro-batch on one data-parallel rank */
+    PlanAttend attend;
+    Recompute recompute;
+    int zero;      /* -1: nothing says it, there are no axes to split over */
+    bool overlaps; /* messages of zero with computation */
+    PlanSchedule schedule;
+    int chunks;
+} PlanLayout;
+
+/* An axis of the mesh. */
+typedef struct {
+    const char *name;
+    bool is_data;     /* splits the batch */
+    bool is_batch;    /* and nothing else */
+    bool is_pipeline; /* has stages */
+    bool attends;     /* splits a sequence along which attention runs */
+    bool is_zero;     /* zero splits over it */
+    int64_t kept;     /* by --keep; 0: any size */
+} PlanAxis;
+
+/* A dim that axes split. */
+typedef struct {
+    const char *name;
+    int64_t size; /* in memory */
+} PlanDim;
+
+/* --keep, but sizes of axes: -1: anything. */
+typedef struct {
+    int64_t microbatch;
+    int attend, recompute, zero, schedule, chunks, overlaps;
+} Kept;
+
+typedef struct Structure Structure;
+
+typedef struct {
+    Run *run;
+    Arena *arena;
+    const Machine *machine;
+    int64_t ranks;
+    double memory;       /* bytes that a rank may use */
+    const Ast *parallel; /* of the model */
+    const char *rest;    /* the text of the model without it, for parse_mdl() */
+    int naxes;
+    PlanAxis axis[MAX_AXES];
+    int ndims;
+    PlanDim *dim;
+    const char *batch; /* the dim of the batch */
+    int64_t sequences; /* in a step */
+    int64_t copies;    /* that stages share; 0: no pipeline */
+    Kept kept;
+    Names heads;               /* the dims of attention that all ranks could have a part of in place of a sequence's */
+    struct ModelCost *cost;    /* bound.c */
+    struct BlockCache *blocks; /* block.c */
+    Structure *structures;     /* structure.c */
+} Planner;
+
+/* What became of the space. */
+typedef struct {
+    double meshes, indivisible; /* meshes; of these, whose axes do not divide the dims */
+    double all;                 /* layouts of the others */
+    double too_large, bounded;  /* do not fit; of these, by their bound, without having been compiled */
+    double slower;              /* than those that are listed, by their bound or as compiled */
+    double compiled, refused;   /* have been compiled; of these, that cannot be */
+} Tally;
+
+/* A layout that has been compiled. */
+typedef struct {
+    PlanLayout layout;
+    const char *refused; /* why it cannot be compiled; NULL: it can */
+    int64_t arena, beside;
+    double seconds, tokens, mfu;                  /* of a step; tokens or records in a second; see TimeReport */
+    double parts[N_ITEM_KINDS], idle, recomputed; /* seconds: see StepTime */
+    int naxes;
+    struct {
+        const char *axes;
+        double exposed;
+    } exposed[4]; /* the axes whose messages are waited for longest */
+    double bound; /* the search's, before it was compiled */
+} PlanResult;
+
+/* --- space.c --------------------------------------------------------------------------------------- */
+
+bool read_space(Planner *p, const Module *m);    /* m: the model on one rank; false after reporting */
+int64_t copies_along(const Module *m, Name dim); /* that loops of the module count along it; 0: none do */
+int64_t data_ranks(const Planner *p, const PlanLayout *layout);
+int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);
+int64_t micro_batches(const Planner *p, const PlanLayout *layout);
+int64_t first_of_pair(const Planner *p, int axis, int64_t size); /* ranks that split the first dim; without one, all */
+bool deals_blocks(const Planner *p, int axis, int64_t size);     /* two to each rank, of a sequence */
+bool divides(const Planner *p, const PlanLayout *layout);        /* do the axes divide the dims? */
+
+/* Calls it for each layout of a mesh with what is not known yet at its first value; see search.c. */
+typedef void (*LayoutVisit)(void *context, const PlanLayout *layout);
+void visit_meshes(const Planner *p, LayoutVisit visit, void *context);
+void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);
+void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);  /* recompute, attend */
+void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);     /* zero, overlaps */
+void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* schedule, chunks */
+
+/* --- layout_text.c --------------------------------------------------------------------------------- */
+
+const char *layout_block(Arena *arena, const Planner *p, const PlanLayout *layout); /* "parallel {\n    mesh ..." */
+const char *layout_name(Arena *arena, const Planner *p, const PlanLayout *layout);  /* "dp=2,pp=4,tp=2" */
+
+/* --- compiled.c ------------------------------------------------------------------------------------ */
+
+/* The module of a layout after all passes, with a run of its own; NULL: it cannot be, and *why says why. */
+Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
+                       Run *run, const char **why); /* sequences: of a step */
+PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena);
+
+/* --- bound.c --------------------------------------------------------------------------------------- */
+
+bool read_model_cost(Planner *p); /* false after reporting */
+
+/* No layout with these sizes, micro-batch and recompute is faster; seconds. */
+double least_seconds(const Planner *p, const PlanLayout *layout);
+
+/* Seconds for which the ranks of a pipeline wait, at least; forward, backward: of all copies, of one micro-batch. */
+double wait_in_schedule(const Planner *p, const PlanLayout *layout, double forward, double backward);
+double least_wait(const Planner *p, const PlanLayout *layout, double forward, double backward); /* of all schedules */
+
+/* No layout with these sizes and zero needs less; bytes. */
+double least_memory(const Planner *p, const PlanLayout *layout);
+
+/* --- block.c ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    double seconds; /* INFINITY: it cannot be compiled */
+    double memory;  /* bytes */
+} BlockBound;
+
+void prepare_blocks(Planner *p);
+const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
+
+/* With these axes, micro-batch and policies; memory: beside least_memory(). */
+BlockBound micro_bound(Planner *p, const PlanLayout *layout);
+
+/* And zero; memory: all of it. */
+BlockBound zero_bound(Planner *p, const PlanLayout *layout);
+
+/* And the schedule: by what ranks wait at least; by what each of them does; as simulated; with what zero does in it. */
+enum { BY_WAITS, BY_RANKS, SIMULATED, WITH_ZERO, CLOSEST = WITH_ZERO };
+BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness);
+
+/* --- search.c -------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PlanResult *best; /* the fastest one of each mesh, fastest first */
+    int count;
+    Tally tally;
+    const PlanResult *too_large; /* the fastest that was compiled and does not fit; NULL: none */
+    double overrun;              /* how much faster than its bound a compiled layout was, at most; 0: none was */
+    int ncompiled, compiled_room;
+    const PlanResult **compiled; /* all of them */
+} Answer;
+
+Answer search_layouts(Planner *p, int top);
+
+/* --- plan_table.c, plan_json.c ----------------------------------------------------------------------- */
+
+const char *limits_text(const Planner *p, const PlanResult *r);           /* "tp 7 %, idle 1 %" */
+bool is_tie(const Planner *p, const Answer *answer, const PlanResult *r); /* by the error of the machine file */
+void print_plan(const Planner *p, const Answer *answer);
+void print_plan_json(const Planner *p, const Answer *answer);
+
+#endif

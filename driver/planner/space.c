@@ -1,0 +1,454 @@
+/* space.c -- the space of layouts: what the model's `parallel { }` can be with other sizes and options.
+ *
+ * The model says which dims an axis can split and which repeats can be a pipeline's; what it says of sizes, zero,
+ * recompute, attend, schedule and chunks is replaced.  --keep fixes one of them. */
+#include "planner.h"
+
+#include "schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const attend_name[N_ATTENDS] = { [GATHER] = "gather", [RING] = "ring", [ALL_TO_ALL] = "all_to_all" };
+const char *const schedule_word[N_SCHEDULES] = {
+    [ONE_F_ONE_B] = "1f1b", [INTERLEAVED] = "interleaved", [ZB_H1] = "zb", [ZB_V] = "zb"
+};
+
+/* --- The statements of the model ----------------------------------------------------------------------- */
+
+static PlanAxis *axis_named(Planner *p, const char *name)
+{
+    for (int i = 0; i < p->naxes; i++)
+        if (strcmp(p->axis[i].name, name) == 0)
+            return &p->axis[i];
+    return NULL;
+}
+
+static const Ast *statement(const Planner *p, AstKind kind)
+{
+    const Ast *ast = p->parallel->body;
+    while (ast && ast->kind != kind)
+        ast = ast->next;
+    return ast;
+}
+
+static bool has_text(const Names *names, const char *text)
+{
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->name[i], text) == 0)
+            return true;
+    return false;
+}
+
+static bool is_attended(const Module *m, const char *dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.key && op->attrs.feature && op->attrs.seq && strcmp(op->attrs.seq, dim) == 0)
+                return true;
+    return false;
+}
+
+static void note_heads(Planner *p, const Module *m)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; op->attrs.key && op->attrs.feature && i < arg(op, 0)->type.rank; i++) {
+                const Name dim = arg(op, 0)->type.dim[i].name;
+                if (dim != m->batch && dim != op->attrs.seq && dim != op->attrs.feature && !has_text(&p->heads, dim))
+                    add_name(&p->heads, arena_text(p->arena, "%s", dim));
+            }
+}
+
+static int64_t size_in(const Func *f, const char *dim)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count + op->results.count; i++) {
+            const Type *type = &arg_or_result(op, i)->type;
+            for (int k = 0; k < type->rank; k++)
+                if (strcmp(type->dim[k].name, dim) == 0)
+                    return type->dim[k].padded;
+        }
+    return 0;
+}
+
+static void add_dim(Planner *p, const Module *m, const char *name)
+{
+    int64_t size = 0;
+    for (int i = 0; i < p->ndims; i++)
+        if (strcmp(p->dim[i].name, name) == 0)
+            return;
+    for (const Func *f = m->funcs; f && !size; f = f->next)
+        size = size_in(f, name);
+    p->dim[p->ndims++] = (PlanDim){ name, size };
+}
+
+static void read_shard(Planner *p, const Module *m, const Ast *shard)
+{
+    PlanAxis *axis = axis_named(p, shard->name);
+    for (const Ast *item = shard->child; axis && item; item = item->next)
+        for (const Ast *dim = item->kind == A_PAIR ? item->child : item; dim;
+             dim = item->kind == A_PAIR ? dim->next : NULL) {
+            axis->is_data |= m->batch && strcmp(dim->name, m->batch) == 0;
+            axis->attends |= is_attended(m, dim->name);
+            if (!m->batch || strcmp(dim->name, m->batch) != 0)
+                add_dim(p, m, dim->name), axis->is_batch = false;
+        }
+    if (shard->init)
+        add_dim(p, m, shard->init->name);
+}
+
+/* Without `zero`, as the option --zero: over all axes that split data. */
+static void find_zero_axes(Planner *p)
+{
+    const Ast *zero = statement(p, A_ZERO);
+    for (const Ast *name = zero ? zero->init : NULL; name; name = name->next) {
+        PlanAxis *axis = axis_named(p, name->name);
+        if (axis)
+            axis->is_zero = true;
+    }
+    for (int i = 0; i < p->naxes && !(zero && zero->init); i++)
+        p->axis[i].is_zero = p->axis[i].is_data || p->axis[i].attends;
+}
+
+static int count_dims(const Ast *parallel)
+{
+    int count = 0;
+    for (const Ast *ast = parallel->body; ast; ast = ast->next)
+        for (const Ast *dim = ast->kind == A_SHARD ? ast->child : NULL; dim; dim = dim->next)
+            count += 2;
+    return count;
+}
+
+/* --- --keep ---------------------------------------------------------------------------------------------- */
+
+static bool bad_keep(Planner *p, const char *said, const char *why)
+{
+    const char *axes = "";
+    for (int i = 0; i < p->naxes; i++)
+        axes = arena_text(p->arena, "%s%s=N, ", axes, p->axis[i].name);
+    report_error(stderr,
+                 arena_text(p->arena,
+                            "%smicrobatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, "
+                            "attend=gather|ring|all_to_all, schedule=1f1b|interleaved|zb, chunks=N",
+                            axes),
+                 "--keep=%s: %s", said, why);
+    p->run->diags.errors++;
+    return false;
+}
+
+static int word_in(const char *const words[], int count, const char *word)
+{
+    for (int i = 0; i < count; i++)
+        if (words[i] && strcmp(words[i], word) == 0)
+            return i;
+    return -1;
+}
+
+/* The number of a word or an option with that name; -1 after reporting. */
+static int64_t kept_value(Planner *p, const char *said, const char *name, const char *value)
+{
+    char *end = NULL;
+    const int64_t number = strtoll(value, &end, 10);
+    if (strcmp(name, "recompute") == 0)
+        return word_in(Recompute_words, RECOMPUTE_AUTO, value);
+    if (strcmp(name, "attend") == 0)
+        return word_in(attend_name, N_ATTENDS, value);
+    if (strcmp(name, "schedule") == 0)
+        return word_in(schedule_word, N_SCHEDULES, value);
+    const bool may_be_0 = strcmp(name, "zero") == 0 || strcmp(name, "overlap") == 0;
+    (void)p, (void)said;
+    return end == value || *end || number < (may_be_0 ? 0 : 1) ? -1 : number;
+}
+
+static bool keep(Planner *p, const char *said)
+{
+    const char *equals = strchr(said, '=');
+    const char *name = equals ? arena_text(p->arena, "%.*s", (int)(equals - said), said) : said;
+    Kept *kept = &p->kept;
+    PlanAxis *axis = axis_named(p, name);
+    const struct {
+        const char *name;
+        int *field;
+    } fields[] = { { "zero", &kept->zero },     { "overlap", &kept->overlaps },  { "recompute", &kept->recompute },
+                   { "attend", &kept->attend }, { "schedule", &kept->schedule }, { "chunks", &kept->chunks } };
+    const int64_t value = equals ? kept_value(p, said, name, equals + 1) : -1;
+    if (value < 0)
+        return bad_keep(p, said, equals ? "that is no value of it" : "a name and a value are needed");
+    if (axis)
+        axis->kept = value;
+    else if (strcmp(name, "microbatch") == 0)
+        kept->microbatch = value;
+    for (size_t i = 0; !axis && i < sizeof fields / sizeof *fields; i++)
+        if (strcmp(fields[i].name, name) == 0) {
+            *fields[i].field = (int)value;
+            return true;
+        }
+    return axis || strcmp(name, "microbatch") == 0 || bad_keep(p, said, "there is nothing of that name");
+}
+
+/* --- Reading ---------------------------------------------------------------------------------------------- */
+
+int64_t copies_along(const Module *m, Name dim)
+{
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.dims.count && info(op)->family == CONTROL && op->attrs.dims.dim[0].name == dim)
+                return op->attrs.dims.dim[0].size;
+    return 0;
+}
+
+bool read_space(Planner *p, const Module *m)
+{
+    const Ast *mesh = statement(p, A_MESH), *pipeline = statement(p, A_PIPELINE);
+    p->dim = NEW_ARRAY(p->arena, PlanDim, count_dims(p->parallel) + MAX_NAMES + 1);
+    for (const Ast *axis = mesh ? mesh->child : NULL; axis && p->naxes < MAX_AXES; axis = axis->next)
+        p->axis[p->naxes++] = (PlanAxis){ .name = axis->name, .is_batch = true };
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
+        if (ast->kind == A_SHARD)
+            read_shard(p, m, ast);
+    if (pipeline && axis_named(p, pipeline->init->name))
+        axis_named(p, pipeline->init->name)->is_pipeline = true, axis_named(p, pipeline->init->name)->is_batch = false;
+    find_zero_axes(p);
+    note_heads(p, m);
+    for (int i = 0; i < p->heads.count; i++)
+        add_dim(p, m, p->heads.name[i]);
+    p->batch = m->batch;
+    p->sequences = m->train.batch;
+    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1 };
+    for (int i = 0; i < p->run->options->keep.count; i++)
+        if (!keep(p, p->run->options->keep.at[i]))
+            return false;
+    return true;
+}
+
+/* --- Counts of a layout ------------------------------------------------------------------------------------- */
+
+int64_t data_ranks(const Planner *p, const PlanLayout *layout)
+{
+    int64_t ranks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        ranks *= p->axis[i].is_data ? layout->size[i] : 1;
+    return ranks;
+}
+
+int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout)
+{
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].is_pipeline)
+            return layout->size[i];
+    return 1;
+}
+
+int64_t micro_batches(const Planner *p, const PlanLayout *layout)
+{
+    return p->sequences / data_ranks(p, layout) / layout->microbatch;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+static int64_t dim_size(const Planner *p, const char *name)
+{
+    for (int i = 0; i < p->ndims; i++)
+        if (strcmp(p->dim[i].name, name) == 0)
+            return p->dim[i].size;
+    return 1;
+}
+
+/* The first pair of dims that is split over the axis; NULL: none. */
+static const Ast *pair_over(const Planner *p, const char *axis)
+{
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
+        for (const Ast *item = ast->kind == A_SHARD && strcmp(ast->name, axis) == 0 ? ast->child : NULL; item;
+             item = item->next)
+            if (item->kind == A_PAIR)
+                return item;
+    return NULL;
+}
+
+int64_t first_of_pair(const Planner *p, int axis, int64_t size)
+{
+    const Ast *pair = pair_over(p, p->axis[axis].name);
+    return pair ? common_divisor(dim_size(p, pair->child->name), size) : size;
+}
+
+bool deals_blocks(const Planner *p, int axis, int64_t size)
+{
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
+        for (const Ast *item = ast->kind == A_SHARD && strcmp(ast->name, p->axis[axis].name) == 0 ? ast->child : NULL;
+             p->axis[axis].attends && item; item = item->next)
+            if (item->kind == A_NAME && dim_size(p, item->name) % (2 * size))
+                return false;
+    return p->axis[axis].attends;
+}
+
+/* Ranks of the axis that split the dim by that item of `shard`. */
+static int64_t ranks_of_item(const Planner *p, const Ast *item, const char *dim, int64_t size)
+{
+    if (item->kind != A_PAIR)
+        return strcmp(item->name, dim) == 0 ? size : 1;
+    const int64_t first = common_divisor(dim_size(p, item->child->name), size);
+    return strcmp(item->child->name, dim) == 0 ? first : strcmp(item->child->next->name, dim) == 0 ? size / first : 1;
+}
+
+static int64_t size_of_axis(const Planner *p, const PlanLayout *layout, const char *name)
+{
+    for (int i = 0; i < p->naxes; i++)
+        if (strcmp(p->axis[i].name, name) == 0)
+            return layout->size[i];
+    return 1;
+}
+
+/* Ranks that have different parts of a dim. */
+static int64_t ranks_along_dim(const Planner *p, const PlanLayout *layout, const char *dim)
+{
+    int64_t ranks = 1;
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next) {
+        const int64_t size = ast->kind == A_SHARD ? size_of_axis(p, layout, ast->name) : 1;
+        for (const Ast *item = ast->kind == A_SHARD ? ast->child : NULL; item; item = item->next)
+            ranks *= ranks_of_item(p, item, dim, size);
+        ranks *= ast->kind == A_SHARD && ast->init && strcmp(ast->init->name, dim) == 0 ? size : 1;
+    }
+    return ranks;
+}
+
+bool divides(const Planner *p, const PlanLayout *layout)
+{
+    for (int i = 0; i < p->ndims; i++)
+        if (p->dim[i].size % ranks_along_dim(p, layout, p->dim[i].name))
+            return false;
+    const int64_t stages = pipeline_ranks(p, layout);
+    return p->sequences % data_ranks(p, layout) == 0 && (stages == 1 || stages <= p->copies) &&
+           stages <= MAX_STAGE_RANKS;
+}
+
+/* --- Enumeration ---------------------------------------------------------------------------------------------- */
+
+static void visit_sizes(const Planner *p, PlanLayout *layout, int axis, int64_t left, LayoutVisit visit, void *context)
+{
+    if (axis == p->naxes) {
+        if (left == 1)
+            visit(context, layout);
+        return;
+    }
+    for (int64_t size = 1; size <= left; size++) {
+        if (left % size || (p->axis[axis].kept && size != p->axis[axis].kept))
+            continue;
+        layout->size[axis] = size;
+        visit_sizes(p, layout, axis + 1, left / size, visit, context);
+    }
+}
+
+void visit_meshes(const Planner *p, LayoutVisit visit, void *context)
+{
+    PlanLayout layout = { .chunks = 1 };
+    visit_sizes(p, &layout, 0, p->ranks, visit, context);
+}
+
+void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
+{
+    const int64_t most = p->sequences / data_ranks(p, &layout);
+    for (int64_t size = 1; size <= most; size++)
+        if (most % size == 0 && (!p->kept.microbatch || size == p->kept.microbatch)) {
+            layout.microbatch = size;
+            visit(context, &layout);
+        }
+}
+
+static bool is_kept(int kept, int value) { return kept < 0 || kept == value; }
+
+static bool attends_apart(const Planner *p, const PlanLayout *layout)
+{
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].attends && layout->size[i] > 1)
+            return true;
+    return false;
+}
+
+/* Attention exchanges parts of a sequence for parts of a dim of heads, which other axes may split, too. */
+static bool has_heads(const Planner *p, const PlanLayout *layout)
+{
+    int64_t ranks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        ranks *= p->axis[i].attends ? layout->size[i] : 1;
+    for (int i = 0; i < p->heads.count; i++)
+        if (dim_size(p, p->heads.name[i]) % (ranks * ranks_along_dim(p, layout, p->heads.name[i])) == 0)
+            return true;
+    return false;
+}
+
+/* A ring is as many turns as it has ranks, which are all in the program: not too many. */
+static bool may_ring(const Planner *p, const PlanLayout *layout)
+{
+    enum { MOST = 64 };
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].attends && layout->size[i] > MOST)
+            return false;
+    return true;
+}
+
+void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
+{
+    static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+    const int attends = attends_apart(p, &layout) ? N_ATTENDS : 1;
+    for (int i = 0; i < 3; i++)
+        for (int attend = 0; attend < attends; attend++)
+            if (is_kept(p->kept.recompute, (int)policies[i]) && (attend != RING || may_ring(p, &layout)) &&
+                (attend != ALL_TO_ALL || has_heads(p, &layout)) && (attends == 1 || is_kept(p->kept.attend, attend))) {
+                layout.recompute = policies[i];
+                layout.attend = (PlanAttend)attend;
+                visit(context, &layout);
+            }
+}
+
+static int64_t zero_ranks(const Planner *p, const PlanLayout *layout)
+{
+    int64_t ranks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        ranks *= p->axis[i].is_zero ? layout->size[i] : 1;
+    return ranks;
+}
+
+void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
+{
+    layout.zero = -1, layout.overlaps = false;
+    if (zero_ranks(p, &layout) == 1) {
+        visit(context, &layout);
+        return;
+    }
+    for (layout.zero = 0; layout.zero <= 3; layout.zero++)
+        for (int overlaps = 0; overlaps < 2; overlaps++)
+            if (is_kept(p->kept.zero, layout.zero) && is_kept(p->kept.overlaps, overlaps)) {
+                layout.overlaps = overlaps;
+                visit(context, &layout);
+            }
+}
+
+/* Are there so many chunks and micro-batches?  See schedule.def. */
+static bool can_run(const Planner *p, const PlanLayout *layout)
+{
+    const int64_t stages = pipeline_ranks(p, layout) * layout->chunks;
+    return stages <= p->copies && stages <= MAX_STAGES &&
+           (layout->schedule != INTERLEAVED || micro_batches(p, layout) % pipeline_ranks(p, layout) == 0);
+}
+
+void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
+{
+    static const struct {
+        int least, most;
+    } chunks[N_SCHEDULES] = {
+        [ONE_F_ONE_B] = { 1, 1 }, [INTERLEAVED] = { 2, MAX_CHUNKS }, [ZB_H1] = { 1, 1 }, [ZB_V] = { 2, 2 }
+    };
+    layout.schedule = ONE_F_ONE_B, layout.chunks = 1;
+    if (pipeline_ranks(p, &layout) == 1) {
+        visit(context, &layout);
+        return;
+    }
+    for (int schedule = 0; schedule < N_SCHEDULES; schedule++)
+        for (int count = chunks[schedule].least; count <= chunks[schedule].most; count++) {
+            layout.schedule = (PlanSchedule)schedule, layout.chunks = count;
+            const int first = word_in(schedule_word, N_SCHEDULES, schedule_word[schedule]);
+            if (is_kept(p->kept.schedule, first) && is_kept(p->kept.chunks, count) && can_run(p, &layout))
+                visit(context, &layout);
+        }
+}

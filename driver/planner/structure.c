@@ -1,0 +1,206 @@
+/* structure.c -- a program compiled once, and its sizes set to those of other layouts.
+ *
+ * Which axes there are, how attention gets its keys, what is recomputed and what zero does decide what a program does;
+ * how many ranks an axis has and how many sequences a micro-batch has are sizes of its types.  So one compilation
+ * serves all layouts that differ in sizes alone, unless a size does not divide a dim that is split.  A ring has as many
+ * turns as ranks, so each of its sizes is another program. */
+#include "structure.h"
+
+#include "filled.h"
+
+#include <string.h>
+
+/* What of a layout is more than a size. */
+typedef struct {
+    int64_t axis[MAX_AXES]; /* see kind_of_axis() */
+    PlanAttend attend;
+    Recompute recompute;
+    int zero, overlaps;
+    int is_single, micros; /* is a micro-batch one sequence in all; micro-batches: 1, or 2 for any other number */
+} Key;
+
+struct Structure {
+    Key key;
+    PlanLayout layout; /* that was compiled */
+    Run run;
+    Module *m; /* NULL: it cannot be compiled, and why */
+    const char *why;
+    Classes classes;
+    int64_t sequences; /* of a micro-batch, in the types */
+    Structure *next;
+};
+
+/* --- Which structure ----------------------------------------------------------------------------------------- */
+
+/* 0: one rank.  Else which dims of a pair it splits, whether its blocks go forth and back, and in a ring its size. */
+static int64_t kind_of_axis(const Planner *p, const PlanLayout *layout, int axis)
+{
+    const int64_t size = layout->size[axis], first = first_of_pair(p, axis, size);
+    const int64_t pair = first == size ? 1 : first == 1 ? 2 : 3;
+    if (size == 1)
+        return 0;
+    return pair + 4 * deals_blocks(p, axis, size) + (p->axis[axis].attends && layout->attend == RING ? 8 * size : 0);
+}
+
+static Key key_of(const Planner *p, const PlanLayout *layout, int micros)
+{
+    Key key;
+    memset(&key, 0, sizeof key);
+    for (int i = 0; i < p->naxes; i++)
+        key.axis[i] = kind_of_axis(p, layout, i);
+    key.attend = layout->attend, key.recompute = layout->recompute;
+    key.zero = layout->zero, key.overlaps = layout->overlaps;
+    key.is_single = layout->microbatch * data_ranks(p, layout) == 1;
+    key.micros = micros;
+    return key;
+}
+
+static int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
+{
+    return layout->microbatch * data_ranks(p, layout);
+}
+
+static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const Key *key)
+{
+    Structure *s = NEW(p->arena, Structure);
+    const PassOptions passes = { .unchecked = true };
+    *s = (Structure){ .key = *key, .layout = *layout, .sequences = in_micro_batch(p, layout) };
+    s->m = compile_layout(p, layout, key->micros * s->sequences, &passes, &s->run, &s->why);
+    if (s->m)
+        s->classes = classify_tensors(s->m);
+    return s;
+}
+
+/* --- Sizes ----------------------------------------------------------------------------------------------------- */
+
+/* "tp.kv_heads" is of the axis "tp". */
+static int plan_axis(const Planner *p, Name axis)
+{
+    for (int i = 0; i < p->naxes; i++) {
+        const size_t length = strlen(p->axis[i].name);
+        if (strncmp(axis, p->axis[i].name, length) == 0 && (!axis[length] || axis[length] == '.'))
+            return i;
+    }
+    return -1;
+}
+
+/* Of a pair the first module axis has what its dim can be split in, the second one the rest. */
+static void set_axes(const Planner *p, Structure *s, const PlanLayout *layout)
+{
+    Module *m = s->m;
+    for (int i = 0; i < m->naxes; i++) {
+        const int axis = plan_axis(p, m->axis[i]);
+        const bool is_second = i > 0 && plan_axis(p, m->axis[i - 1]) == axis;
+        const bool is_first = i + 1 < m->naxes && plan_axis(p, m->axis[i + 1]) == axis;
+        const int64_t first = is_first || is_second ? first_of_pair(p, axis, layout->size[axis]) : 1;
+        m->axis_size[i] = is_first ? first : layout->size[axis] / first;
+    }
+}
+
+/* Dims that have more elements, the more sequences a micro-batch has. */
+static bool grows(const Structure *s, Name dim)
+{
+    const Op *fills = filled_by(s->m, dim);
+    return dim == s->m->batch || (fills && find_dim(&result(fills)->type, s->m->batch) < 0);
+}
+
+static bool set_dim(const Structure *s, Dim *dim, int64_t sequences)
+{
+    if (grows(s, dim->name)) {
+        dim->size = dim->size * sequences / s->sequences;
+        dim->padded = dim->padded * sequences / s->sequences;
+    }
+    return dim->split.parts || dim->padded % split_count(s->m, dim->split) == 0;
+}
+
+static bool set_type(const Structure *s, Type *type, int64_t sequences)
+{
+    bool divides = true;
+    for (int i = 0; i < type->rank; i++)
+        divides &= set_dim(s, &type->dim[i], sequences);
+    return divides;
+}
+
+static bool set_func(const Structure *s, Func *f, int64_t sequences)
+{
+    bool divides = true;
+    for (int i = 0; i < f->params.count; i++)
+        divides &= set_type(s, &f->params.at[i]->type, sequences);
+    for (Op *op = f->first; op; op = op->next) {
+        for (int i = 0; i < op->results.count; i++)
+            divides &= set_type(s, &op->results.at[i]->type, sequences);
+        for (int i = 0; i < op->attrs.dims.count; i++)
+            set_dim(s, &op->attrs.dims.dim[i], sequences);
+    }
+    return divides;
+}
+
+static bool set_sizes(const Planner *p, Structure *s, const PlanLayout *layout)
+{
+    const int64_t sequences = in_micro_batch(p, layout);
+    bool divides = true;
+    set_axes(p, s, layout);
+    for (Func *f = s->m->funcs; f; f = f->next)
+        divides &= set_func(s, f, sequences);
+    s->sequences = sequences;
+    return divides;
+}
+
+/* With as many data-parallel ranks as there can be: dims that zero splits over them can be split over fewer, too. */
+static PlanLayout widest(const Planner *p, const PlanLayout *layout)
+{
+    PlanLayout wide = *layout;
+    int64_t most = 1;
+    wide.microbatch = layout->microbatch * data_ranks(p, layout) > 1 ? 2 : 1;
+    for (int64_t size = 1; size <= p->sequences; size++)
+        most = p->ranks % size == 0 ? size : most;
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].is_batch && wide.size[i] > 1)
+            wide.size[i] = most;
+    return wide;
+}
+
+/* --- Structures ------------------------------------------------------------------------------------------------- */
+
+static Structure *add_structure(Planner *p, const PlanLayout *layout, const Key *key)
+{
+    Structure *s = compiled_structure(p, layout, key);
+    s->next = p->structures;
+    return p->structures = s;
+}
+
+/* One that could not be compiled is for its own sizes alone. */
+static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, const PlanLayout *wide)
+{
+    return s->m ? set_sizes(p, s, layout) : memcmp(s->layout.size, wide->size, sizeof wide->size) == 0;
+}
+
+/* Which dims zero splits depends on sizes, so there may be several with one key. */
+static Structure *find_structure(Planner *p, const PlanLayout *layout, const Key *key)
+{
+    const PlanLayout wide = widest(p, layout);
+    for (Structure *s = p->structures; s; s = s->next)
+        if (memcmp(&s->key, key, sizeof *key) == 0 && serves(p, s, layout, &wide))
+            return s;
+    Structure *s = add_structure(p, &wide, key);
+    if (s->m && !set_sizes(p, s, layout))
+        s = add_structure(p, layout, key);
+    return s;
+}
+
+void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureVisit visit, void *context)
+{
+    const Key key = key_of(p, layout, micros);
+    Structure *s = find_structure(p, layout, &key);
+    visit(context, s->m, &s->classes, s->why);
+}
+
+void free_structures(Planner *p)
+{
+    for (Structure *s = p->structures; s; s = s->next) {
+        if (s->m)
+            free_module(s->m);
+        arena_free(&s->run.arena);
+    }
+    p->structures = NULL;
+}

@@ -1,0 +1,14 @@
+/* structure.h -- programs whose sizes can be set: see structure.c. */
+#ifndef MPC_STRUCTURE_H
+#define MPC_STRUCTURE_H
+
+#include "planner.h"
+
+/* m: the program of the layout, of steps of one or two micro-batches; NULL: it cannot be compiled, and `why`.  What it
+ * makes goes when it returns. */
+typedef void (*StructureVisit)(void *context, Module *m, const Classes *classes, const char *why);
+void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureVisit visit, void *context);
+
+void free_structures(Planner *p);
+
+#endif
