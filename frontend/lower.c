@@ -60,6 +60,7 @@ static void lower_variants(Lower *l)
     check_layout(l);
     if (l->diags->errors)
         return;
+    name_repeats(l);
     check_sum_over_sequences(l);
     if (l->diags->errors)
         return;

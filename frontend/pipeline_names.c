@@ -1,5 +1,5 @@
 /* pipeline_names.c -- the repeats that `pipeline h, g over pp` names: by an instance in one or around it, or by the
- * const that is its number of copies. */
+ * const that is its number of copies; and the names that repeats have. */
 #include "layout.h"
 
 #include <string.h>
@@ -74,6 +74,30 @@ static const Repeated *run_after(const Module *m, const Repeated *list, const Re
             (!next || place_in_model(m, r->dim) < place_in_model(m, next->dim)))
             next = r;
     return next;
+}
+
+static bool is_of_one_repeat(const Lower *l, const Repeated *named)
+{
+    for (const Repeated *r = l->repeated; r; r = r->next)
+        if (strcmp(r->name, named->name) == 0 && r->whole != named->whole)
+            return false;
+    return true;
+}
+
+/* Of several names that which was noted last: the instance around the repeat, else the const, else its first one. */
+void name_repeats(Lower *l)
+{
+    Names *names = &l->m->repeats;
+    Name whole = NULL;
+    for (const Op *op = func_with_role(l->m, MODEL)->first; op; op = op->next) {
+        const Repeated *r = op->attrs.callee && op->attrs.dims.count && !op->attrs.scan ? l->repeated : NULL;
+        while (r && (r->dim != op->attrs.dims.dim[0].name || r->whole == whole || !is_of_one_repeat(l, r)))
+            r = r->next;
+        if (!r || names->count == MAX_REPEATS)
+            continue;
+        add_name(names, intern_text(l->m, r->name));
+        whole = r->whole; /* further runs of it have the same names */
+    }
 }
 
 bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)

@@ -294,6 +294,7 @@ typedef struct Module {
     int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */
     LikeDim *like_dims;
     ShardRule *rules;
+    Names repeats; /* of the model itself, in their order, as `pipeline` can name them */
     Param *params;
     Input *inputs;
     Train train;
