@@ -60,7 +60,6 @@ static void lower_variants(Lower *l)
     check_layout(l);
     if (l->diags->errors)
         return;
-    name_repeats(l);
     check_sum_over_sequences(l);
     if (l->diags->errors)
         return;
@@ -69,6 +68,7 @@ static void lower_variants(Lower *l)
     decide_decay(l);
     freeze_params(l);
     match_groups(l);
+    name_repeats(l);
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);

@@ -84,20 +84,59 @@ static bool is_of_one_repeat(const Lower *l, const Repeated *named)
     return true;
 }
 
-/* Of several names that which was noted last: the instance around the repeat, else the const, else its first one. */
+/* Does the divisor of the loss depend on the copies?  It is computed before the stages begin. */
+static bool counts_for_loss(const Module *m, Name copies)
+{
+    const Func *totals = func_with_role(m, TOTALS);
+    for (const Op *op = totals ? totals->first : NULL; op; op = op->next)
+        if (op->attrs.callee && op->attrs.dims.count && op->attrs.dims.dim[0].name == copies)
+            return true;
+    return false;
+}
+
+/* Values that depend on a parameter which is trained: micro-batches pass a loop that has none of them in one direction
+ * only. */
+static void find_trained(const Module *m, const Func *f, Map *trained)
+{
+    for (int i = 0; i < f->params.count; i++)
+        if (f->params.at[i]->port.kind == PORT_PARAM && is_trained(m, f->params.at[i]->port))
+            map_put(trained, f->params.at[i], f->params.at[i]);
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->args.count; i++)
+            for (int j = 0; j < op->results.count && map_get(trained, arg(op, i)); j++)
+                map_put(trained, op->results.at[j], op->results.at[j]);
+}
+
+/* A name of the repeat whose copies a loop runs; NULL: there is none.  Of several that which was noted last: the
+ * instance around the repeat, else the const, else its first instance. */
+static const Repeated *name_of_loop(const Lower *l, const Op *loop)
+{
+    const Repeated *r = l->repeated;
+    while (r && (r->dim != loop->attrs.dims.dim[0].name || !is_of_one_repeat(l, r)))
+        r = r->next;
+    return r;
+}
+
 void name_repeats(Lower *l)
 {
-    Names *names = &l->m->repeats;
-    Name whole = NULL;
-    for (const Op *op = func_with_role(l->m, MODEL)->first; op; op = op->next) {
-        const Repeated *r = op->attrs.callee && op->attrs.dims.count && !op->attrs.scan ? l->repeated : NULL;
-        while (r && (r->dim != op->attrs.dims.dim[0].name || r->whole == whole || !is_of_one_repeat(l, r)))
-            r = r->next;
-        if (!r || names->count == MAX_REPEATS)
-            continue;
-        add_name(names, intern_text(l->m, r->name));
-        whole = r->whole; /* further runs of it have the same names */
+    Map trained = { .arena = l->arena };
+    Module *m = l->m;
+    int loops = 0;
+    Name whole = NULL; /* the repeat that was named last: further runs of it are loops with the same names */
+    const Func *model = func_with_role(m, MODEL);
+    find_trained(m, model, &trained);
+    for (const Op *op = model->first; op; op = op->next) {
+        const Dim *dim = op->attrs.callee && op->attrs.dims.count && !op->attrs.scan ? &op->attrs.dims.dim[0] : NULL;
+        const bool divides = dim && map_get(&trained, result(op)) && !counts_for_loss(m, dim->name);
+        const Repeated *r = divides ? name_of_loop(l, op) : NULL;
+        if (r && r->whole != whole && loops < MAX_REPEATS)
+            add_name(&m->repeats, intern_text(m, r->name));
+        whole = r ? r->whole : whole;
+        m->copies += r ? dim->size : 0;
+        loops += r != NULL;
     }
+    if (loops > MAX_REPEATS)
+        m->repeats.count = 0;
 }
 
 bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)

@@ -233,16 +233,20 @@ static DimSet attended_in(const Choice *c)
     return set;
 }
 
-/* That of most of what repeats carry; 0: none. */
-static DimSet longest_sequence(const Choice *c)
+/* The one along which tensors without a dim of tensor parallelism are split; NULL: none.  What several sequences read
+ * of each other, and what is scanned, would be gathered again and again. */
+static const char *only_sequence(const Choice *c)
 {
-    int found = -1;
+    const char *only = NULL;
     for (int i = 0; i < c->uses->count; i++) {
         const DimUse *u = use(c, i);
-        const double most = found < 0 ? 0 : use(c, found)->residual;
-        found = (u->attended || u->fed) && u->residual > most && u->size % 2 == 0 ? i : found;
+        if (!u->residual || !u->attended)
+            continue;
+        if (only || u->scanned || u->size % 2)
+            return NULL;
+        only = u->name;
     }
-    return found < 0 ? 0 : (DimSet)1 << found;
+    return only;
 }
 
 /* --- The block --------------------------------------------------------------------------------------------------- */
@@ -309,7 +313,7 @@ static void add_axes(Choice *c, const char *otherwise)
     const Names *repeats = &c->m->repeats;
     const char *batch = c->m->batch;
     const DimSet experts = batch ? experts_of(c) : 0, sequences = attended_in(c);
-    const bool has_stages = repeats->count && c->uses->copies > 1 && c->uses->loops <= MAX_REPEATS;
+    const bool has_stages = repeats->count && c->m->copies > 1;
     if (has_stages)
         add_axis(c, "pp", false);
     if (batch) {
@@ -348,10 +352,10 @@ const char *derive_layout(Arena *arena, const Ast *file, const Module *m)
     find_candidates(&c);
     nest_candidates(&c);
     choose_pairs(&c);
-    const DimSet sequence = c.chosen ? longest_sequence(&c) : 0;
+    const char *sequence = c.chosen ? only_sequence(&c) : NULL;
     if (!c.chosen)
         choose_carried(&c);
     choose_tables(&c);
-    add_axes(&c, sequence ? arena_text(arena, " else %s", names_of(&c, sequence)) : "");
+    add_axes(&c, sequence ? arena_text(arena, " else %s", sequence) : "");
     return *c.mesh ? block_of(&c) : NULL;
 }

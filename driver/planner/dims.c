@@ -187,11 +187,6 @@ static void walk_model(Walk *w, const Func *model)
         const Value *param = model->params.at[i];
         set_origin(w, param, param->port.kind == PORT_PARAM ? OF_WEIGHTS : OF_DATA);
     }
-    for (const Op *op = model->first; op; op = op->next)
-        if (op->attrs.callee && op->attrs.dims.count && !op->attrs.scan) {
-            w->uses->copies += op->attrs.dims.dim[0].size;
-            w->uses->loops++;
-        }
     walk_func(w, model, 1);
 }
 

@@ -38,8 +38,6 @@ typedef struct {
     DimUse at[MAX_DIM_USES];
     Product *products;
     double parameters; /* elements of all */
-    int64_t copies;    /* of the repeats of the model itself */
-    int loops;         /* as which these run */
 } DimUses;
 
 /* Of a model as it was lowered on one rank. */
