@@ -107,12 +107,15 @@ static void find_trained(const Module *m, const Func *f, Map *trained)
                 map_put(trained, op->results.at[j], op->results.at[j]);
 }
 
+/* A run without instances is noted as its function is called. */
+static bool is_word_of_file(const char *name) { return !strchr(name, '.') && strcmp(name, "repeat") != 0; }
+
 /* A name of the repeat whose copies a loop runs; NULL: there is none.  Of several that which was noted last: the
  * instance around the repeat, else the const, else its first instance. */
 static const Repeated *name_of_loop(const Lower *l, const Op *loop)
 {
     const Repeated *r = l->repeated;
-    while (r && (r->dim != loop->attrs.dims.dim[0].name || !is_of_one_repeat(l, r)))
+    while (r && (r->dim != loop->attrs.dims.dim[0].name || !is_word_of_file(r->name) || !is_of_one_repeat(l, r)))
         r = r->next;
     return r;
 }

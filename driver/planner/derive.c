@@ -88,6 +88,14 @@ static bool is_carried(const Choice *c, DimSet dims)
     return false;
 }
 
+static bool is_fed(const Choice *c, DimSet dims)
+{
+    for (int i = 0; i < c->uses->count; i++)
+        if (is_in(dims, i) && use(c, i)->fed)
+            return true;
+    return false;
+}
+
 /* Can two ranks share each of the dims? */
 static bool is_even(const Choice *c, DimSet dims)
 {
@@ -217,7 +225,7 @@ static DimSet experts_of(const Choice *c)
 {
     DimSet set = 0;
     for (int i = 0; i < c->uses->count; i++)
-        set |= (DimSet)(use(c, i)->experts && use(c, i)->size % 2 == 0) << i;
+        set |= (DimSet)(use(c, i)->experts && !use(c, i)->scanned && use(c, i)->size % 2 == 0) << i;
     return set;
 }
 
@@ -311,7 +319,7 @@ static void add_tensor_axis(Choice *c, const char *otherwise)
 static void add_axes(Choice *c, const char *otherwise)
 {
     const Names *repeats = &c->m->repeats;
-    const char *batch = c->m->batch;
+    const char *batch = c->m->inputs ? c->m->batch : NULL;
     const DimSet experts = batch ? experts_of(c) : 0, sequences = attended_in(c);
     const bool has_stages = repeats->count && c->m->copies > 1;
     if (has_stages)
@@ -325,7 +333,7 @@ static void add_axes(Choice *c, const char *otherwise)
         add_line(c, arena_text(c->arena, "shard %s, %s", names_of(c, experts), batch), "ep", "");
     }
     if (sequences) {
-        add_axis(c, "cp", true);
+        add_axis(c, "cp", is_fed(c, sequences));
         add_line(c, arena_text(c->arena, "shard %s", names_of(c, sequences)), "cp", "");
     }
     if (c->chosen | c->tables)
