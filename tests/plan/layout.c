@@ -1,8 +1,10 @@
-/* layout.c -- prints the layout that mpc derives for a model.
+/* layout.c -- what mpc plan does to the text of a model, for test_derive.py and test_rewrite.py.
  *
- *   layout FILE.mdl [NAME=VALUE ...]      other sizes, as -D gives them
+ *   layout derive FILE.mdl [NAME=VALUE ...]             prints the derived layout; sizes: as -D gives them
+ *   layout write FILE.mdl BLOCK COMMENT MICROBATCH      prints the file with that layout
  */
 #include "planner/derive.h"
+#include "planner/rewrite.h"
 
 #include "lower.h"
 
@@ -24,28 +26,46 @@ static Source read_file(const char *path)
     return source;
 }
 
+static int derive(Arena *arena, Source *source, Diags *diags, char **names, int count)
+{
+    Override *defines = NEW_ARRAY(arena, Override, count + 1);
+    for (int i = 0; i < count; i++) {
+        char *equals = strchr(names[i], '=');
+        *equals = 0;
+        defines[i] = (Override){ names[i], equals + 1 };
+    }
+    const Ast *file = parse_mdl(source, diags, arena);
+    WholeDims whole = { 0 };
+    const LowerOptions options = { .defines = defines, .ndefines = count, .whole = &whole };
+    Module *m = diags->errors ? NULL : lower_mdl(file, source, &options, diags, NULL);
+    if (!m)
+        return 1;
+    const char *block = derive_layout(arena, file, m);
+    fputs(block ? block : "nothing can be split\n", stdout);
+    free_module(m);
+    return 0;
+}
+
+static int rewrite(Arena *arena, Source *source, Diags *diags, char **words)
+{
+    const Ast *file = parse_mdl(source, diags, arena);
+    if (diags->errors)
+        return 1;
+    const char *text = with_layout(arena, source, file, words[0], words[1], strtoll(words[2], NULL, 10));
+    fwrite(text, 1, strlen(text), stdout);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2)
+    if (argc < 3)
         return 2;
     Arena arena = { 0 };
-    Source source = read_file(argv[1]);
+    Source source = read_file(argv[2]);
     Diags diags = { .arena = &arena, .source = &source, .out = stderr };
-    Override *defines = NEW_ARRAY(&arena, Override, argc);
-    for (int i = 2; i < argc; i++) {
-        char *equals = strchr(argv[i], '=');
-        *equals = 0;
-        defines[i - 2] = (Override){ argv[i], equals + 1 };
-    }
-    const Ast *file = parse_mdl(&source, &diags, &arena);
-    WholeDims whole = { 0 };
-    const LowerOptions options = { .defines = defines, .ndefines = argc - 2, .whole = &whole };
-    Module *m = diags.errors ? NULL : lower_mdl(file, &source, &options, &diags, NULL);
-    const char *block = m ? derive_layout(&arena, file, m) : NULL;
-    if (block)
-        fputs(block, stdout);
-    if (m)
-        free_module(m);
+    const int status = strcmp(argv[1], "derive") == 0 ? derive(&arena, &source, &diags, argv + 3, argc - 3)
+                       : argc == 6                    ? rewrite(&arena, &source, &diags, argv + 3)
+                                                      : 2;
     arena_free(&arena);
-    return m && block ? 0 : 1;
+    return status;
 }
