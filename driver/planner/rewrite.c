@@ -265,14 +265,23 @@ static void replace_block(Rewrite *r, const Ast *parallel, const char *train, co
                                          without_end(r, block))));
 }
 
-/* Behind an empty line. */
+/* What makes the file end with an empty line, if there is anything in it. */
+static const char *empty_line(const Source *source)
+{
+    const int last = source->length ? begin_of_line(source, source->length - 1) : 0;
+    if (source->length == 0)
+        return "";
+    if (source->text[source->length - 1] != '\n')
+        return "\n\n";
+    return skip_blanks(source, last) == source->length - 1 ? "" : "\n";
+}
+
 static void append_block(Rewrite *r, const char *train, const char *block, const char *comment)
 {
     const Source *source = r->source;
-    const bool ends_line = source->length == 0 || source->text[source->length - 1] == '\n';
     add_edit(r, source->length, source->length,
-             with_newlines(r, arena_text(r->arena, "%s%s%s%s%s\n", ends_line ? "" : "\n", source->length ? "\n" : "",
-                                         train, comment_lines(r, comment, ""), without_end(r, block))));
+             with_newlines(r, arena_text(r->arena, "%s%s%s%s\n", empty_line(source), train,
+                                         comment_lines(r, comment, ""), without_end(r, block))));
 }
 
 static const char *edited(Rewrite *r)
