@@ -28,6 +28,8 @@ CASES = [  # what the file is like, the file, what it is then with BLOCK, COMMEN
     ("a setting behind the brace", "train { batch = 8\n    seed = 1 }\n", f"train {{ batch = 8\n    microbatch = 4\n    seed = 1 }}\n\n{ABOVE}{BLOCK}"),
     ("aligned settings", "train {\n    batch      = 512   # much\n    seed       = 1\n}\n",
      f"train {{\n    batch      = 512   # much\n    microbatch = 4\n    seed       = 1\n}}\n\n{ABOVE}{BLOCK}"),
+    ("widely aligned settings", "train {\n    batch       = 512\n    skip_spikes = 4\n}\n",
+     f"train {{\n    batch       = 512\n    microbatch  = 4\n    skip_spikes = 4\n}}\n\n{ABOVE}{BLOCK}"),
     ("a group last", "train {\n    seed = 1\n    group \"wte\" (lr = 0.1)\n}\n",
      f"train {{\n    seed = 1\n    group \"wte\" (lr = 0.1)\n    microbatch = 4\n}}\n\n{ABOVE}{BLOCK}"),
     ("an expression", "train {\n    microbatch = 2 * (3 + 1)  # 8\n}\n", f"train {{\n    microbatch = 4  # 8\n}}\n\n{ABOVE}{BLOCK}"),
