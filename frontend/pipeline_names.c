@@ -125,16 +125,14 @@ void name_repeats(Lower *l)
     Map trained = { .arena = l->arena };
     Module *m = l->m;
     int loops = 0;
-    Name whole = NULL; /* the repeat that was named last: further runs of it are loops with the same names */
     const Func *model = func_with_role(m, MODEL);
     find_trained(m, model, &trained);
     for (const Op *op = model->first; op; op = op->next) {
         const Dim *dim = op->attrs.callee && op->attrs.dims.count && !op->attrs.scan ? &op->attrs.dims.dim[0] : NULL;
         const bool divides = dim && map_get(&trained, result(op)) && !counts_for_loss(m, dim->name);
         const Repeated *r = divides ? name_of_loop(l, op) : NULL;
-        if (r && r->whole != whole && loops < MAX_REPEATS)
-            add_name(&m->repeats, intern_text(m, r->name));
-        whole = r ? r->whole : whole;
+        if (r)
+            add_name(&m->repeats, intern_text(m, r->name)); /* once: all runs of a repeat have the same name */
         m->copies += r ? dim->size : 0;
         loops += r != NULL;
     }

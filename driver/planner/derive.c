@@ -20,7 +20,6 @@
 typedef struct {
     DimSet dims;
     int first;    /* of them in DimUses */
-    int inside;   /* the candidate without which no weight has this one, as `group` inside of `kv_heads`; -1: none */
     double flops; /* of the products that make or sum them */
     bool chosen;
 } Candidate;
@@ -74,7 +73,7 @@ static bool is_free(const Choice *c, DimSet dims)
 {
     for (int i = 0; i < c->uses->count; i++) {
         const DimUse *u = use(c, i);
-        if (is_in(dims, i) && (u->whole || u->scanned || u->attended || u->fed || u->experts || u->name == c->m->batch))
+        if (is_in(dims, i) && (u->whole || u->scanned || u->attended || u->fed || u->name == c->m->batch))
             return false;
     }
     return true;
@@ -118,7 +117,7 @@ static void find_candidates(Choice *c)
     for (int i = 0; i < c->uses->count; i++) {
         const DimSet dims = same_as(c, i);
         if (use(c, i)->same == i && is_made(c, dims) && is_summed(c, dims) && is_free(c, dims) && !is_carried(c, dims))
-            c->at[c->count++] = (Candidate){ .dims = dims, .first = i, .inside = -1, .flops = flops_of(c, dims) };
+            c->at[c->count++] = (Candidate){ .dims = dims, .first = i, .flops = flops_of(c, dims) };
     }
 }
 
@@ -148,28 +147,28 @@ static bool is_inside(const Choice *c, const Candidate *inner, const Candidate *
            (inner->first > outer->first || !implies(c, outer, inner));
 }
 
-/* Of several that a candidate is inside of, the innermost. */
-static void nest_candidates(Choice *c)
+static bool is_nested(const Choice *c, const Candidate *inner)
 {
     for (int i = 0; i < c->count; i++)
-        for (int j = 0; j < c->count; j++) {
-            Candidate *inner = &c->at[i];
-            if (is_inside(c, inner, &c->at[j]) && (inner->inside < 0 || is_inside(c, &c->at[j], &c->at[inner->inside])))
-                inner->inside = j;
-        }
+        if (is_inside(c, inner, &c->at[i]))
+            return true;
+    return false;
 }
 
-/* That which shares an axis with the outermost one: the next inside of it; NULL: none. */
+static bool is_single(const Choice *c, const Candidate *candidate)
+{
+    return candidate->dims == (DimSet)1 << candidate->first;
+}
+
+/* The dim that can share an axis with this one, as `group` with `kv_heads`; NULL: none.  Of several inside of each
+ * other, the outer one splits more. */
 static const Candidate *second_of(const Choice *c, const Candidate *outer)
 {
     const Candidate *second = NULL;
     for (int i = 0; i < c->count; i++)
-        if (c->at[i].inside == outer - c->at && (!second || c->at[i].flops > second->flops))
+        if (is_inside(c, &c->at[i], outer) && (!second || c->at[i].flops > second->flops))
             second = &c->at[i];
-    return second && same_as(c, outer->first) == (DimSet)1 << outer->first &&
-                   same_as(c, second->first) == (DimSet)1 << second->first
-               ? second
-               : NULL;
+    return second && is_single(c, outer) && is_single(c, second) ? second : NULL;
 }
 
 /* --- Choice ------------------------------------------------------------------------------------------------------ */
@@ -177,7 +176,7 @@ static const Candidate *second_of(const Choice *c, const Candidate *outer)
 static bool may_choose(const Choice *c, const Candidate *candidate)
 {
     const Candidate *second = second_of(c, candidate);
-    if (candidate->chosen || candidate->inside >= 0 || excludes(c, candidate->dims, c->chosen))
+    if (candidate->chosen || is_nested(c, candidate) || excludes(c, candidate->dims, c->chosen))
         return false;
     return is_even(c, candidate->dims) || (second && is_even(c, second->dims));
 }
@@ -358,7 +357,6 @@ const char *derive_layout(Arena *arena, const Ast *file, const Module *m)
         .arena = arena, .m = m, .uses = find_dim_uses(arena, file, (Module *)m), .mesh = "", .rules = "", .zero = ""
     };
     find_candidates(&c);
-    nest_candidates(&c);
     choose_pairs(&c);
     const char *sequence = c.chosen ? only_sequence(&c) : NULL;
     if (!c.chosen)

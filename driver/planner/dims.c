@@ -71,7 +71,6 @@ static void note_same(Walk *w, Name a, Name b)
 
 static void note_roles(Walk *w, const Op *op)
 {
-    const bool attends = info(op)->traits & IN_BLOCKS;
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         const Type *type = &arg_or_result(op, i)->type;
         for (int j = 0; j < type->rank; j++) {
@@ -81,11 +80,9 @@ static void note_roles(Walk *w, const Op *op)
                 continue;
             use->whole |= needs_whole(op, name);
             use->reduced |= info(op)->family == REDUCTION && op_role(op, name) != KEEP;
-            /* Of attention: ranks that share the features of values alone would all compute the same scores. */
-            use->whole |= attends && name != op->attrs.key && i == 2 && find_dim(&arg(op, 0)->type, name) < 0;
         }
     }
-    DimUse *queries = attends ? use_of(w, op->attrs.seq) : NULL;
+    DimUse *queries = info(op)->traits & IN_BLOCKS ? use_of(w, op->attrs.seq) : NULL;
     if (queries)
         queries->attended = true;
     DimUse *experts = info(op)->traits & FILLS ? use_of(w, op->attrs.dims.dim[0].name) : NULL;

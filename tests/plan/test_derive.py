@@ -22,6 +22,13 @@ OTHER_DIMS = {
 OTHER_ELSE = {"vit"}  # `else patch`: a quarter more is sent, as by all examples with `else`, for 12 % less memory
 
 
+# What a person would split over tp in other models.
+OTHERS_SPLIT = {
+    "clip": "heads, ff, vocab", "convnext": "f1, f2, f3", "dit": "cond, heads, ff", "dlrm": "hidden, bucket", "lora": "(kv_heads, group), ff, vocab",
+    "mixer": "mix, ff", "olmoe": "(kv_heads, group), ff, vocab", "vae": "hidden",
+}
+
+
 def check(path, mesh, name=None):
     batch = ["--set", "train.batch=16", *(() if name in WHOLE_BATCH else ["--set", "train.microbatch=2"])]
     mpc("check", path, *batch, *(["--mesh", mesh] if mesh else []))
@@ -38,6 +45,12 @@ def test_it_splits_what_the_example_does(name, tmp_path):
         assert set(dims) == set(own) - missing | more, axis
         assert otherwise == own_else or (axis == "tp" and name in OTHER_ELSE)
     assert ("pipeline" in made) >= ("pipeline" in block)
+
+
+@pytest.mark.parametrize("name", OTHERS_SPLIT)
+def test_it_splits_what_a_person_would(name, tmp_path):
+    made = with_derived(tmp_path / f"{name}.mdl", without_layout((ROOT / f"tests/models/{name}.mdl").read_text()))
+    assert ", ".join(split_over(made, "tp")[0]) == OTHERS_SPLIT[name]
 
 
 def cost(path, *options):
@@ -143,6 +156,8 @@ CASES = [  # what the edits show, edits, lines that the layout has, names that n
     ("repeats share the stages, in order", ("repeat 4 { x = layer(x) as h }", STAGES), ["pipeline h, g over pp"], ""),
     ("a frozen repeat has none", ("model", STILL, "    x = wte[vocab = tokens]", FROZEN), ["pipeline h over pp"], "early"),
     ("runs of a numbered repeat have one name", ("repeat 4 { x = layer(x) as h }", NUMBERED), ["pipeline h over pp"], "g"),
+    ("of dims that are always together, the first is outside", ("dim ff", "dim group = 2\ndim ff", "[embed, heads, head]", "[embed, heads, group, head]",
+     "wo : [heads,", "wo : [heads, group,", "wo, heads, head)", "wo, heads, group, head)"), ["shard (heads, group), ff, vocab over tp else seq"], ""),
     ("features of values alone split no scores", WIDE, ["shard heads, ff, vocab over tp else seq"], "wide"),
     ("heads that are parts of a dim are split with it", JOINED, ["shard heads, inner, ff, vocab over tp else seq"], ""),
     ("a state that repeats carry, where there is nothing else", ("block attention", "dim was = embed\nblock attention", "    x = x + attention(x)\n    return x + mlp(x)", CELL),
