@@ -73,7 +73,7 @@ static bool is_free(const Choice *c, DimSet dims)
 {
     for (int i = 0; i < c->uses->count; i++) {
         const DimUse *u = use(c, i);
-        if (is_in(dims, i) && (u->whole || u->scanned || u->attended || u->fed || u->name == c->m->batch))
+        if (is_in(dims, i) && (u->whole || u->scanned || u->attended || u->fed))
             return false;
     }
     return true;
@@ -275,7 +275,7 @@ static const char *names_of(Choice *c, DimSet dims)
 static const char *item_of(Choice *c, int dim)
 {
     for (int i = 0; i < c->count; i++) {
-        const Candidate *second = c->at[i].first == dim ? second_of(c, &c->at[i]) : NULL;
+        const Candidate *second = c->at[i].chosen && c->at[i].first == dim ? second_of(c, &c->at[i]) : NULL;
         if (second)
             return arena_text(c->arena, "(%s, %s)", use(c, dim)->name, use(c, second->first)->name);
     }
