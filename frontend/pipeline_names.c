@@ -1,5 +1,5 @@
 /* pipeline_names.c -- the repeats that `pipeline h, g over pp` names: by an instance in one or around it, or by the
- * const that is its number of copies; and the names that repeats have. */
+ * const that is its number of copies. */
 #include "layout.h"
 
 #include <string.h>
@@ -74,70 +74,6 @@ static const Repeated *run_after(const Module *m, const Repeated *list, const Re
             (!next || place_in_model(m, r->dim) < place_in_model(m, next->dim)))
             next = r;
     return next;
-}
-
-static bool is_of_one_repeat(const Lower *l, const Repeated *named)
-{
-    for (const Repeated *r = l->repeated; r; r = r->next)
-        if (strcmp(r->name, named->name) == 0 && r->whole != named->whole)
-            return false;
-    return true;
-}
-
-/* Does the divisor of the loss depend on the copies?  It is computed before the stages begin. */
-static bool counts_for_loss(const Module *m, Name copies)
-{
-    const Func *totals = func_with_role(m, TOTALS);
-    for (const Op *op = totals ? totals->first : NULL; op; op = op->next)
-        if (op->attrs.callee && op->attrs.dims.count && op->attrs.dims.dim[0].name == copies)
-            return true;
-    return false;
-}
-
-/* Values that depend on a parameter which is trained: micro-batches pass a loop that has none of them in one direction
- * only. */
-static void find_trained(const Module *m, const Func *f, Map *trained)
-{
-    for (int i = 0; i < f->params.count; i++)
-        if (f->params.at[i]->port.kind == PORT_PARAM && is_trained(m, f->params.at[i]->port))
-            map_put(trained, f->params.at[i], f->params.at[i]);
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->args.count; i++)
-            for (int j = 0; j < op->results.count && map_get(trained, arg(op, i)); j++)
-                map_put(trained, op->results.at[j], op->results.at[j]);
-}
-
-/* A run without instances is noted as its function is called. */
-static bool is_word_of_file(const char *name) { return !strchr(name, '.') && strcmp(name, "repeat") != 0; }
-
-/* A name of the repeat whose copies a loop runs; NULL: there is none.  Of several that which was noted last: the
- * instance around the repeat, else the const, else its first instance. */
-static const Repeated *name_of_loop(const Lower *l, const Op *loop)
-{
-    const Repeated *r = l->repeated;
-    while (r && (r->dim != loop->attrs.dims.dim[0].name || !is_word_of_file(r->name) || !is_of_one_repeat(l, r)))
-        r = r->next;
-    return r;
-}
-
-void name_repeats(Lower *l)
-{
-    Map trained = { .arena = l->arena };
-    Module *m = l->m;
-    int loops = 0;
-    const Func *model = func_with_role(m, MODEL);
-    find_trained(m, model, &trained);
-    for (const Op *op = model->first; op; op = op->next) {
-        const Dim *dim = op->attrs.callee && op->attrs.dims.count && !op->attrs.scan ? &op->attrs.dims.dim[0] : NULL;
-        const bool divides = dim && map_get(&trained, result(op)) && !counts_for_loss(m, dim->name);
-        const Repeated *r = divides ? name_of_loop(l, op) : NULL;
-        if (r)
-            add_name(&m->repeats, intern_text(m, r->name)); /* once: all runs of a repeat have the same name */
-        m->copies += r ? dim->size : 0;
-        loops += r != NULL;
-    }
-    if (loops > MAX_REPEATS)
-        m->repeats.count = 0;
 }
 
 bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)

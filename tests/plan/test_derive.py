@@ -211,12 +211,12 @@ def test_sizes_on_the_command_line_count(tmp_path):
     assert derived(tmp_path / "tiny.mdl", "heads=3") == LAYOUT.replace("heads, ff", "ff")
 
 
-UNSTAGED = {199, 262}  # copies of their repeats need nothing of each other: the compiler refuses stages
+# Experts that are scanned; repeats whose copies hand on no gradient: but of a number, of what is frozen, by a comparison.
+CHOSEN = [146, 199, 262, 424]
 
 
-@pytest.mark.parametrize("seed", range(1, 401) if ALL else [*range(1, 21), 146])
+@pytest.mark.parametrize("seed", range(1, 401) if ALL else [*range(1, 21), *CHOSEN])
 def test_random_programs(seed, tmp_path):
-    """146: experts that are scanned."""
     sys.path.insert(0, str(ROOT / "tests/random"))
     from generate import generate
     from printer import program_text
@@ -226,5 +226,4 @@ def test_random_programs(seed, tmp_path):
     if derived(path) == "nothing can be split\n":
         return
     for axis in axes_of(with_derived(path, text)):
-        if axis != "pp" or seed not in UNSTAGED:
-            mpc("check", path, "--mesh", f"{axis}=2", "--set", "train.batch=8", "--set", f"train.microbatch={4 if axis in ('dp', 'ep') else 8}")
+        mpc("check", path, "--mesh", f"{axis}=2", "--set", "train.batch=8", "--set", f"train.microbatch={4 if axis in ('dp', 'ep') else 8}")
