@@ -21,23 +21,13 @@ static void reach(Map *reached, const Value *value)
 /* Does a gradient of the results pass to an operand?  A MAP has a formula for each. */
 static bool has_gradient(const Op *op, int operand) { return !info(op)->forward || info(op)->gradient[operand]; }
 
-/* What a loop carries reaches the next turn, too. */
 static void follow_call(const Module *m, const Op *op, Map *reached)
 {
     const Func *callee = find_func(m, op->attrs.callee);
-    bool more = true;
     for (int i = 0; i < op->args.count; i++)
         if (map_get(reached, arg(op, i)))
             reach(reached, callee->params.at[i]);
-    while (more) {
-        follow(m, callee, reached);
-        more = false;
-        for (int i = 0; i < (int)op->attrs.carried; i++)
-            if (map_get(reached, callee->results.at[i]) && !map_get(reached, callee->params.at[i])) {
-                reach(reached, callee->params.at[i]);
-                more = map_get(reached, callee->params.at[i]);
-            }
-    }
+    follow(m, callee, reached);
     for (int i = 0; i < op->results.count; i++)
         if (map_get(reached, callee->results.at[i]))
             reach(reached, op->results.at[i]);
@@ -55,10 +45,6 @@ static void follow(const Module *m, const Func *f, Map *reached)
     }
 }
 
-/* Numbers that a repeat adds up, as the balance of experts, are no chain: their gradients are the same in all copies.
- */
-static bool is_chained(const Func *copy, int carried) { return copy->params.at[carried]->type.rank > 0; }
-
 /* Do copies hand on gradients, of what is trained, to those before? */
 static bool hands_on(const Module *m, const Op *loop, const Map *trained, Arena *arena)
 {
@@ -66,11 +52,11 @@ static bool hands_on(const Module *m, const Op *loop, const Map *trained, Arena 
     bool any = false;
     const Func *copy = find_func(m, loop->attrs.callee);
     for (int i = 0; i < (int)loop->attrs.carried; i++)
-        if (is_chained(copy, i) && map_get(trained, copy->params.at[i]))
+        if (map_get(trained, copy->params.at[i]))
             reach(&reached, copy->params.at[i]);
     follow(m, copy, &reached);
     for (int i = 0; i < (int)loop->attrs.carried; i++)
-        any |= is_chained(copy, i) && map_get(&reached, copy->results.at[i]);
+        any |= map_get(&reached, copy->results.at[i]) != NULL;
     return any;
 }
 

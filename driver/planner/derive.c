@@ -275,7 +275,7 @@ static const char *names_of(Choice *c, DimSet dims)
 static const char *item_of(Choice *c, int dim)
 {
     for (int i = 0; i < c->count; i++) {
-        const Candidate *second = c->at[i].chosen && c->at[i].first == dim ? second_of(c, &c->at[i]) : NULL;
+        const Candidate *second = c->at[i].first == dim ? second_of(c, &c->at[i]) : NULL;
         if (second)
             return arena_text(c->arena, "(%s, %s)", use(c, dim)->name, use(c, second->first)->name);
     }
@@ -308,7 +308,7 @@ static void add_tensor_axis(Choice *c, const char *otherwise)
                 add_line(c, arena_text(c->arena, "shard %s", list), "tp", "");
                 list = "";
             }
-            list = joined(c, list, item_of(c, i));
+            list = joined(c, list, pass ? use(c, i)->name : item_of(c, i));
             count++;
         }
     add_line(c, arena_text(c->arena, "shard %s", list), "tp", otherwise);

@@ -131,6 +131,10 @@ NUMBERED = "repeat 4 as i { x = if(i < 2, layer(x) as h, layer(x) as g) }"
 CELL = "    param w : [was, embed] = normal(0.1)\n    return tanh(dot(rename(x, embed -> was), w, was))"
 WIDE = ("dim ff", "dim wide = 4\ndim ff", "param wq, wk, wv : [embed, heads, head]", "param wv : [embed, heads, wide] = normal(0.1)\n    param wq, wk : [embed, heads, head]",
         "wo : [heads, head,", "wo : [heads, wide,", "wo, heads, head)", "wo, heads, wide)")
+GROUPED = ("dim ff", "dim group = 2\ndim ff", "param wq, wk, wv : [embed, heads, head] = normal(0.1)",
+           "param wq : [embed, heads, group, head] = normal(0.1)\n    param wk, wv : [embed, heads, head] = normal(0.1)")
+WINDOWS = ("dim ff", "dim part = 2\ndim place = 4\ndim ff", *(text for x in ("wq", "wk", "wv") for text in (f"dot(x, {x}, embed)", f"split(dot(x, {x}, embed), seq -> (part, place))")),
+           "dot(attend", "dot(merge(attend", "seq, head, causal = true), wo", "place, head, causal = true), (part, place) -> seq), wo")
 JOINED = ("dim ff", "dim inner = heads * head\ndim ff", "wv : [embed, heads, head]", "wv : [embed, inner]", "wo : [heads, head, embed]", "wo : [inner, embed]",
           *(text for x in ("wq", "wk", "wv") for text in (f"dot(x, {x}, embed)", f"split(dot(x, {x}, embed), inner -> (heads, head))")),
           "dot(attend", "dot(merge(attend", "causal = true), wo, heads, head)", "causal = true), (heads, head) -> inner), wo, inner)")
@@ -146,9 +150,7 @@ CASES = [  # what the edits show, edits, lines that the layout has, names that n
     ("what an op needs whole is not split", ("relu(dot(x, up, embed))", "cumsum(dot(x, up, embed), ff)"), ["shard heads, vocab over tp else seq"], "ff"),
     ("between two products of weights, the larger is", ("block mlp", LOW_RANK[0], "    param up : [embed, ff] = normal(0.1)", LOW_RANK[1],
      "dot(x, up, embed)", LOW_RANK[2]), ["shard heads, ff, vocab over tp else seq"], "rank"),
-    ("queries' own heads take what those of keys leave", ("dim ff", "dim group = 2\ndim ff", "param wq, wk, wv : [embed, heads, head] = normal(0.1)",
-     "param wq : [embed, heads, group, head] = normal(0.1)\n    param wk, wv : [embed, heads, head] = normal(0.1)", "wo : [heads,", "wo : [heads, group,",
-     "wo, heads, head)", "wo, heads, group, head)"), ["shard (heads, group), ff, vocab over tp else seq"], ""),
+    ("queries' own heads take what those of keys leave", (*GROUPED, "wo : [heads,", "wo : [heads, group,", "wo, heads, head)", "wo, heads, group, head)"), ["shard (heads, group), ff, vocab over tp else seq"], ""),
     ("rows of a large table are split", ("dim ff", "dim place = 4096\ndim ff", "    x = wte[vocab = tokens]", TABLE), ["shard heads, ff, vocab, place over tp else seq"], ""),
     ("those of a small one are not", ("dim ff", "dim place = 4\ndim ff", "    x = wte[vocab = tokens]", TABLE), ["shard heads, ff, vocab over tp else seq"], "place"),
     ("a scanned sequence is no axis's", ("x = wte[vocab = tokens]", "e = wte[vocab = tokens]\n    m : [batch, embed] = 0\n    scan seq {\n        m = 0.9 * m + e\n        yield x = m\n    }"),
@@ -158,6 +160,9 @@ CASES = [  # what the edits show, edits, lines that the layout has, names that n
     ("runs of a numbered repeat have one name", ("repeat 4 { x = layer(x) as h }", NUMBERED), ["pipeline h over pp"], "g"),
     ("of dims that are always together, the first is outside", ("dim ff", "dim group = 2\ndim ff", "[embed, heads, head]", "[embed, heads, group, head]",
      "wo : [heads,", "wo : [heads, group,", "wo, heads, head)", "wo, heads, group, head)"), ["shard (heads, group), ff, vocab over tp else seq"], ""),
+    ("but not where heads have two names", (*GROUPED, "dim ff", "dim more = heads\ndim ff", "wo : [heads,", "wo : [more, group,", "dot(attend", "dot(rename(attend",
+     "causal = true), wo, heads, head)", "causal = true), heads -> more), wo, more, group, head)"), ["shard heads, more, ff, vocab over tp else seq"], "group"),
+    ("windows of a sequence are not split", WINDOWS, ["shard heads, ff, vocab over tp"], "cp place"),
     ("features of values alone split no scores", WIDE, ["shard heads, ff, vocab over tp else seq"], "wide"),
     ("heads that are parts of a dim are split with it", JOINED, ["shard heads, inner, ff, vocab over tp else seq"], ""),
     ("a state that repeats carry, where there is nothing else", ("block attention", "dim was = embed\nblock attention", "    x = x + attention(x)\n    return x + mlp(x)", CELL),
@@ -202,7 +207,7 @@ def test_many_dims_are_named_in_several_lines(tmp_path):
 
 
 def test_a_model_that_cannot_be_split(tmp_path):
-    (tmp_path / "one.mdl").write_text("model one {\n    param w : [] = ones\n    loss square(w)\n}\n")
+    (tmp_path / "one.mdl").write_text("dim batch\nmodel one {\n    param w : [] = ones\n    loss square(w)\n}\n")
     assert derived(tmp_path / "one.mdl") == "nothing can be split\n"
 
 
@@ -211,7 +216,7 @@ def test_sizes_on_the_command_line_count(tmp_path):
     assert derived(tmp_path / "tiny.mdl", "heads=3") == LAYOUT.replace("heads, ff", "ff")
 
 
-# Experts that are scanned; repeats whose copies hand on no gradient: but of a number, of what is frozen, by a comparison.
+# Experts that are scanned; repeats whose copies hand on no gradient: to what is not trained, or by stop_gradient alone.
 CHOSEN = [146, 199, 262, 424]
 
 
@@ -226,4 +231,5 @@ def test_random_programs(seed, tmp_path):
     if derived(path) == "nothing can be split\n":
         return
     for axis in axes_of(with_derived(path, text)):
-        mpc("check", path, "--mesh", f"{axis}=2", "--set", "train.batch=8", "--set", f"train.microbatch={4 if axis in ('dp', 'ep') else 8}")
+        batch = ["--set", "train.batch=8", "--set", "train.microbatch=4"] if axis in ("dp", "ep") else []
+        mpc("check", path, "--mesh", f"{axis}=2", *batch)
