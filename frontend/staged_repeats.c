@@ -12,14 +12,26 @@
 
 static void follow(const Module *m, const Func *f, Map *reached);
 
-static void reach(Map *reached, const Value *value)
+static void reach(Map *reached, Value *value)
 {
     if (is_float(value->type.dtype))
-        map_put(reached, value, (void *)value);
+        map_put(reached, value, value);
 }
 
 /* Does a gradient of the results pass to an operand?  A MAP has a formula for each. */
 static bool has_gradient(const Op *op, int operand) { return !info(op)->forward || info(op)->gradient[operand]; }
+
+/* What a loop carries reaches the next turn, too. */
+static bool carries_back(const Op *op, const Func *callee, Map *reached)
+{
+    bool more = false;
+    for (int i = 0; i < (int)op->attrs.carried; i++)
+        if (map_get(reached, callee->results.at[i]) && !map_get(reached, callee->params.at[i])) {
+            reach(reached, callee->params.at[i]);
+            more = true;
+        }
+    return more;
+}
 
 static void follow_call(const Module *m, const Op *op, Map *reached)
 {
@@ -27,7 +39,9 @@ static void follow_call(const Module *m, const Op *op, Map *reached)
     for (int i = 0; i < op->args.count; i++)
         if (map_get(reached, arg(op, i)))
             reach(reached, callee->params.at[i]);
-    follow(m, callee, reached);
+    do
+        follow(m, callee, reached);
+    while (carries_back(op, callee, reached));
     for (int i = 0; i < op->results.count; i++)
         if (map_get(reached, callee->results.at[i]))
             reach(reached, op->results.at[i]);

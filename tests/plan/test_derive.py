@@ -127,6 +127,7 @@ TABLE = "    param places : [place, embed] = normal(0.1)\n    x = wte[vocab = to
 FROZEN = "    param first : [vocab, embed] = normal(0.1) frozen\n    y = first[vocab = tokens]\n    repeat 4 { y = still(y) as early }\n    x = wte[vocab = tokens] + y"
 STILL = "block still(x: [batch, seq, embed]) {\n    param by : [embed] = ones frozen\n    return sin(x * by)\n}\nmodel"
 STAGES = "repeat 4 { x = layer(x) as h }\n    repeat 2 { x = layer(x) as g }"
+PICK = "block pick(x: [batch, seq, embed]) {\n    param fixed : [vocab, embed] = ones frozen\n    return sum(fixed[vocab = top_k(x, embed, 1 -> best)], best)\n}\nmodel"
 NUMBERED = "repeat 4 as i { x = if(i < 2, layer(x) as h, layer(x) as g) }"
 CELL = "    param w : [was, embed] = normal(0.1)\n    return tanh(dot(rename(x, embed -> was), w, was))"
 WIDE = ("dim ff", "dim wide = 4\ndim ff", "param wq, wk, wv : [embed, heads, head]", "param wv : [embed, heads, wide] = normal(0.1)\n    param wq, wk : [embed, heads, head]",
@@ -157,6 +158,9 @@ CASES = [  # what the edits show, edits, lines that the layout has, names that n
      ["shard heads, ff, vocab over tp", "zero 1 over dp"], "cp else"),
     ("repeats share the stages, in order", ("repeat 4 { x = layer(x) as h }", STAGES), ["pipeline h, g over pp"], ""),
     ("a frozen repeat has none", ("model", STILL, "    x = wte[vocab = tokens]", FROZEN), ["pipeline h over pp"], "early"),
+    ("one that begins with what is frozen has some", ("normal(0.1)\n    x = wte", "normal(0.1) frozen\n    x = wte"), ["pipeline h over pp"], ""),
+    ("nor has one that picks places alone", ("model", PICK, "    repeat 4", "    x = x + layer(x) as first\n    repeat 4 { x = pick(x) as early }\n    repeat 4"),
+     ["pipeline h over pp"], "early"),
     ("runs of a numbered repeat have one name", ("repeat 4 { x = layer(x) as h }", NUMBERED), ["pipeline h over pp"], "g"),
     ("of dims that are always together, the first is outside", ("dim ff", "dim group = 2\ndim ff", "[embed, heads, head]", "[embed, heads, group, head]",
      "wo : [heads,", "wo : [heads, group,", "wo, heads, head)", "wo, heads, group, head)"), ["shard (heads, group), ff, vocab over tp else seq"], ""),
