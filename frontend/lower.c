@@ -68,6 +68,7 @@ static void lower_variants(Lower *l)
     decide_decay(l);
     freeze_params(l);
     match_groups(l);
+    name_repeats(l);
     lower_model(l, AS_EVAL);
     if (predicts)
         lower_model(l, AS_PREDICT);

@@ -278,6 +278,7 @@ bool varies(const Lower *l, Name dim); /* does its size depend on the micro-batc
 void read_settings(Lower *l);                 /* before the model is lowered */
 void read_layout(Lower *l);                   /* before the settings, which count its ranks */
 void check_layout(Lower *l);                  /* after the model */
+void name_repeats(Lower *l);                  /* those that `pipeline` can divide */
 void name_routers(Module *m);                 /* after all functions, see router.c */
 void cut_pipeline(Lower *l);                  /* after all functions: what a pipeline's repeats and chunks need */
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */

@@ -294,6 +294,8 @@ typedef struct Module {
     int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */
     LikeDim *like_dims;
     ShardRule *rules;
+    Names repeats;  /* those of the model itself that `pipeline` can divide, in their order, by a name of each */
+    int64_t copies; /* of all of these */
     Param *params;
     Input *inputs;
     Train train;

@@ -1,0 +1,12 @@
+/* derive.h -- a layout for a model without one. */
+#ifndef MPC_PLANNER_DERIVE_H
+#define MPC_PLANNER_DERIVE_H
+
+#include "ast.h"
+#include "ir.h"
+
+/* The text of a `parallel { }` block in which all axes have one rank: what can be split, by the ops of the model `m`,
+ * as it was lowered from `file` on one rank.  NULL: nothing can. */
+const char *derive_layout(Arena *arena, const Ast *file, const Module *m);
+
+#endif
