@@ -266,7 +266,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
         Type *param = &callee->params.at[i]->type;
         Type given = type_for_callee(s, f, op, arg(op, i));
         given = i >= carried && dim ? without_dim(given, dim) : given;
-        open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
+        open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && accumulating(callee, i) != NULL;
         given.dtype = param->dtype;
         given.on = is_staged ? given.on : (Stages){ 0 };
         *param = i < carried ? layout_type(&s->rules, *param) : given;
