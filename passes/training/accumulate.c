@@ -16,6 +16,7 @@
 #include "map.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
+#include "uses.h"
 
 typedef struct {
     Module *m;
@@ -114,16 +115,46 @@ static Value *passed_in(Accumulate *a, Op *call, Func *callee, Value *value)
     return add_param(a->m, callee, new_name(a, callee, value->name), type);
 }
 
+/* Before which op of the called function it goes; NULL: at the end.  If it changes the dtype, right behind the
+ * gradient, whose memory is then free again. */
+static Op *place_in(const Func *callee, const Op *op, const Value *inner)
+{
+    bool same = result(op)->type.dtype == inner->type.dtype;
+    for (int i = 0; i < op->args.count; i++)
+        same &= arg(op, i)->type.dtype == inner->type.dtype;
+    return same ? NULL : inner->def ? inner->def->next : callee->first;
+}
+
+/* A product that nothing else reads, of operands in the dtype that the cast gives, gives it itself. */
+static bool rounds_itself(const Func *callee, const Op *op, const Value *inner)
+{
+    const Op *def = narrows(op) ? inner->def : NULL;
+    return def && info(def)->traits & WIDENS && arg(def, 0)->type.dtype == result(op)->type.dtype &&
+           uses_in(callee, inner) == 1;
+}
+
+/* The op in the called function, where `inner` is what it reads: a new one, or done by the one before. */
+static Value *built_in(Accumulate *a, Func *callee, const Op *op, Value *args[], Value *inner)
+{
+    if (rounds_itself(callee, op, inner)) {
+        inner->def->attrs.dtype = NULL;
+        inner->type.dtype = result(op)->type.dtype;
+        return inner;
+    }
+    Builder b = builder_at(a->m, callee, place_in(callee, op, inner));
+    b.path = op->path, b.where = op->where, b.loc = op->loc;
+    return build_op(&b, op->kind, op->attrs, op->args.count, args);
+}
+
 static void move_into(Accumulate *a, Func *f, Op *op, int side, Func *callee, Map *instead)
 {
     Value *made = arg(op, side), *args[2];
     Op *call = made->def;
-    int at = index_of(&call->results, made);
+    const int at = index_of(&call->results, made);
+    Value *inner = callee->results.at[at];
     for (int i = 0; i < op->args.count; i++)
-        args[i] = i == side ? callee->results.at[at] : passed_in(a, call, callee, arg(op, i));
-    Builder b = builder_at(a->m, callee, NULL);
-    b.path = op->path, b.where = op->where, b.loc = op->loc;
-    callee->results.at[at] = build_op(&b, op->kind, op->attrs, op->args.count, args);
+        args[i] = i == side ? inner : passed_in(a, call, callee, arg(op, i));
+    callee->results.at[at] = built_in(a, callee, op, args, inner);
     made->name = result(op)->name;
     made->type.dtype = result(op)->type.dtype;
     map_put(instead, result(op), made);
