@@ -41,7 +41,7 @@ CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedul
 
 CHOICES = dict(model=list(SIZES), dp=[1, 2, 4], cp=[1, 2, 4], tp=[1, 2, 4], zero=[0, 1, 2, 3], otherwise=[False, True],
                accumulation=[1, 4], recompute=["none", "full", "selective"], precision=["fp32", "bf16", "fp16", "fp8"],
-               over=["dp", "dp, cp", "dp (overlap_params)"], attend=ATTENDS)
+               over=["dp", "dp, cp", "dp (overlap_params)"], attend=ATTENDS, kept=["f32", "bf16"])
 CHOICES_OF_PIPELINES = {**CHOICES, "pp": [2, 4], "dp": [1, 2], "cp": [1, 2], "tp": [1, 2], "accumulation": [2, 4], "over": EARLY,
                         "how": [*((schedule, 1) for schedule in SCHEDULES), *CHUNKED]}
 
@@ -69,7 +69,7 @@ def layouts():
         yield dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
                    otherwise=draw.random() < 0.5, accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
                    precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]),
-                   attend=ATTENDS[number // 4 % 2])
+                   attend=ATTENDS[number // 4 % 2], kept=draw.choice(["f32", "f32", "bf16"]))
 
 
 def pipelines():
@@ -86,7 +86,8 @@ def pipelines():
             model=list(SIZES)[(number + number // 3) % 3],
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
-            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16", "fp8"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2])
+            precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16", "fp8"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2],
+            kept=draw.choice(["f32", "f32", "bf16"]))
 
 
 def parallel_text(model, layout):
@@ -114,7 +115,7 @@ def settings(model, layout, **sizes):
     microbatch, precision = 2 if layout["accumulation"] == 1 else 1, layout["precision"]
     batch = microbatch * layout["dp"] * layout["accumulation"]
     said = [f"-D{name}={value}" for name, value in {**SIZES[model], **sizes}.items()]
-    for setting in (f"batch={batch}", f"microbatch={microbatch}", f"precision={precision}", "clip=0.01"):
+    for setting in (f"batch={batch}", f"microbatch={microbatch}", f"precision={precision}", f"grad_storage={layout.get('kept', 'f32')}", "clip=0.01"):
         said += ["--set", f"train.{setting}"]
     return said
 
