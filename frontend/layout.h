@@ -85,9 +85,6 @@ void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *dim
 
 bool is_word(const char *const words[], const char *word, NearMiss *near);
 
-/* A word from the command line or else from the file; NULL after reporting. */
-const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
-                      const char *said);
 void note_policy(Lower *l, const char *name, const char *value, const Ast *ast, bool said);
 void check_given_once(Lower *l, const Ast *options); /* rejects repeated options */
 

@@ -283,6 +283,10 @@ void cut_pipeline(Lower *l);                  /* after all functions: what a pip
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 
+/* A word from the command line or else from the file; NULL after reporting. */
+const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
+                      const char *said);
+
 /* --- Optimizers -------------------------------------------------------------------------------- */
 
 void add_group(Lower *l, const Ast *ast);

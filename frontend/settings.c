@@ -44,10 +44,11 @@ Rows rows_of_setting(const char *setting)
 }
 
 /* The keys of train: with a choice, a number, or a word. */
-static const char *const keys[] = { "optimizer", "schedule", "clip",    "batch",      "microbatch", "precision",
-                                    "seed",      "freeze",   "trained", "clip_value", "ema",        "skip_spikes" };
-static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32",
-                                        NULL,    NULL,       NULL, NULL, NULL, NULL };
+static const char *const keys[] = { "optimizer", "schedule",    "clip",        "batch",   "microbatch",
+                                    "precision", "seed",        "freeze",      "trained", "clip_value",
+                                    "ema",       "skip_spikes", "grad_storage" };
+static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL,
+                                        NULL,    NULL,       NULL, NULL, NULL, "f32" };
 enum {
     N_KEYS = sizeof keys / sizeof keys[0],
     OPTIMIZER = 0,
@@ -61,7 +62,8 @@ enum {
     TRAINED,
     CLIP_VALUE,
     EMA,
-    SKIP_SPIKES
+    SKIP_SPIKES,
+    GRAD_STORAGE
 };
 
 static int find_key(const char *name)
@@ -291,6 +293,25 @@ static void read_precision(Reader *r)
     come_from(l, said, &elsewhere);
 }
 
+/* Not in f16: without a scale of their own, small gradients would be zeros in it. */
+static void read_grad_storage(Reader *r)
+{
+    static const char *const dtypes[] = { "f32", "bf16", NULL };
+    Lower *l = r->l;
+    const Said *said = &r->said[GRAD_STORAGE];
+    const char *dtype = defaults[GRAD_STORAGE];
+    Elsewhere elsewhere;
+    if (said->value) {
+        go_to(l, said, &elsewhere);
+        dtype = read_word(l, "dtype to keep gradients in", dtypes, said->value, NULL, NULL);
+        come_from(l, said, &elsewhere);
+    }
+    if (!dtype)
+        return;
+    l->m->train.grad_storage = dtype_named(dtype) == F32 ? NULL : intern_text(l->m, dtype);
+    add_setting(l, "train.grad_storage", dtype, "", from_text(l, said));
+}
+
 /* --- Constraints between settings ----------------------------------------------------------- */
 
 static void fail_at(Reader *r, int key, const char *help, const char *message)
@@ -367,6 +388,7 @@ void read_settings(Lower *l)
     read_single(&r, MICROBATCH);
     read_single(&r, SEED);
     read_precision(&r);
+    read_grad_storage(&r);
     l->freeze = r.said[FREEZE];
     l->trained = r.said[TRAINED];
     bool good = l->diags->errors == before;

@@ -1,6 +1,8 @@
 /* epilogue.c -- see epilogue.h. */
 #include "epilogue.h"
 
+#include "stages.h"
+
 /* --- From a result back to the dot ---------------------------------------------------------------- */
 
 const Op *op_before(const Epilogue *epilogue, const Op *op)
@@ -28,7 +30,8 @@ static bool takes_term(const Op *op, const Value *term, Epilogue *epilogue)
         return false;
     if (!epilogue->bias && is_bias(epilogue->dot, term) && type_equal(&result(epilogue->dot)->type, type))
         epilogue->bias = term;
-    else if (!term->def && type_equal(&term->type, type) && same_dims(&result(epilogue->dot)->type, type))
+    else if (!term->def && same_dims(&term->type, type) && same_stages(term->type.on, type->on) &&
+             same_dims(&result(epilogue->dot)->type, type))
         epilogue->added = term;
     else
         return false;
@@ -78,10 +81,18 @@ static bool find_within(const Value *result, Epilogue *epilogue, int depth)
     return op && info(op)->family == PRODUCT;
 }
 
+/* The library reads what is added in the dtype of the result, which is f32 or that of the operands. */
+static bool fits_library(const Value *result, const Epilogue *epilogue)
+{
+    const DType dtype = result->type.dtype;
+    return !epilogue->added ||
+           (epilogue->added->type.dtype == dtype && (dtype == F32 || arg(epilogue->dot, 0)->type.dtype == dtype));
+}
+
 bool find_epilogue(const Value *result, Epilogue *epilogue)
 {
     enum { DEEPEST = 6 };
-    return find_within(result, epilogue, DEEPEST);
+    return find_within(result, epilogue, DEEPEST) && fits_library(result, epilogue);
 }
 
 /* --- Sums of products ------------------------------------------------------------------------------- */

@@ -419,6 +419,7 @@ void pass_fuse(Module *m)
         share_equal(f);
         drop_dead(f);
         collect_rows(m, f);
+        widen_in_readers(m, f);
         drop_dead(f);
         last = f;
     }

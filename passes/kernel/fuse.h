@@ -123,4 +123,7 @@ void open_row_dots(Module *m, Func *f);
 /* collect.c: adds rows up where they are picked. */
 void collect_rows(Module *m, Func *f);
 
+/* widen.c: lets each op that reads a value of 16 bits in f32 cast it itself. */
+void widen_in_readers(Module *m, Func *f);
+
 #endif

@@ -60,11 +60,13 @@ static bool is_chain(const Fusion *p, const Op *op, const Value *added)
     return true;
 }
 
-/* A sum that only this op reads, and whose new value the function returns: memory.c can update it in place. */
+/* A sum that only this op reads, or the addition whose result it casts, and whose new value the function returns:
+ * memory.c can update it in place. */
 static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
 {
     const Numbers *readers = map_get(&p->readers, sum);
-    return readers->count == 1 && p->ops[readers->at[0]] == op && !map_get(&p->returned, sum) &&
+    const Op *add = info(op)->traits & CASTS ? arg(op, 0)->def : op;
+    return readers->count == 1 && p->ops[readers->at[0]] == add && !map_get(&p->returned, sum) &&
            map_get(&p->returned, result(op));
 }
 

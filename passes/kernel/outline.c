@@ -225,6 +225,7 @@ static void outline(Fusion *p, Op *first, Op *last, const FusionGroup *g, Map *i
                 push_value(&m->arena, &kernel->results, map_get(&map, op->results.at[i]));
                 push_value(&m->arena, &outputs, op->results.at[i]);
             }
+    share_equal(kernel); /* casts: see widen.c */
     Builder at = builder_at(m, p->f, first);
     Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, args.count, args.at);
     for (int i = 0; i < outputs.count; i++) {

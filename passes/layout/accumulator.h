@@ -4,7 +4,8 @@
 
 #include "ir.h"
 
-/* Does the function add to its i-th parameter, and return the sum as its i-th result, and nothing else with either? */
-bool is_accumulator(const Func *f, int i);
+/* The op by which the function adds to its i-th parameter, if it returns the sum as its i-th result, perhaps in another
+ * dtype, and does nothing else with either; else NULL. */
+const Op *accumulating(const Func *f, int i);
 
 #endif

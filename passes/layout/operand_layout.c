@@ -16,6 +16,15 @@ static bool others_are_scalars(const Op *op, int at)
     return true;
 }
 
+/* The bytes of the largest of these operands, all of which stay pending or none. */
+static int64_t largest_term(const Op *op, int first, int last)
+{
+    int64_t most = 0;
+    for (int i = first; i <= last; i++)
+        most = bytes_of(&arg(op, i)->type) > most ? bytes_of(&arg(op, i)->type) : most;
+    return most;
+}
+
 Axes pending_sums(const LayoutRules *rules, const Map *uses, const Op *op, int *first, int *last)
 {
     Linear linear = info(op)->linear;
@@ -28,13 +37,14 @@ Axes pending_sums(const LayoutRules *rules, const Map *uses, const Op *op, int *
         return 0;
     const bool scales = linear == ALL || linear == REST || others_are_scalars(op, *first);
     Axes pending = scales && info(op)->family != PRODUCT ? ~0u : rules->stages;
+    const int64_t largest = largest_term(op, *first, *last);
     for (int i = *first; i <= *last; i++) {
         const Value *value = arg(op, i);
         if (chooses_zeros(op, i) && !chooses_zeros(op, *first + *last - i)) {
             pending &= rules->stages;
             continue;
         }
-        const bool grows = bytes_of(&result(op)->type) > bytes_of(&value->type);
+        const bool grows = bytes_of(&result(op)->type) > largest;
         const Axes kept = grows || uses_of(uses, value) > 1 ? rules->stages : ~0u;
         pending &= value->type.by == BY_SUM ? pending_of(op, &value->type) & kept : 0;
     }

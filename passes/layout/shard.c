@@ -128,13 +128,23 @@ static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const
     return cast_as(s, &b, reduced, intern_text(s->m, dtype_name[value->type.dtype]));
 }
 
+/* Is it a gradient that the step keeps in a narrow dtype, and widens for all of its readers? */
+static bool is_kept_narrow(const Func *f, const Op *op, const Value *value)
+{
+    const Op *reader = f->role == STEP && value->type.rank > 0 && is_half(value->type.dtype) ? op->next : NULL;
+    while (reader && index_of(&reader->args, value) < 0)
+        reader = reader->next;
+    return reader && info(reader)->traits & CASTS && !is_half(result(reader)->type.dtype);
+}
+
 /* Reduces a pending sum with several readers, or a maximum, where it is computed. */
 static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 {
-    if (!value->type.partial || (uses_of(&s->uses, value) <= 1 && value->type.by == BY_SUM))
+    const bool is_kept = value->type.partial && is_kept_narrow(f, op, value);
+    if (!value->type.partial || (uses_of(&s->uses, value) <= 1 && value->type.by == BY_SUM && !is_kept))
         return;
     Type wanted = reduced_type(s, f, value);
-    bool of_weight = info(op)->family == CONTROL && value->type.rank > 0;
+    bool of_weight = is_kept || (info(op)->family == CONTROL && value->type.rank > 0);
     Op *next = op->next;
     Value *reduced = of_weight ? reduce_gradient(s, f, next, value, &wanted, of_gradient)
                                : reshard(s, f, next, value, &wanted, (Reader){ info(op)->name, ANY_PURPOSE });
@@ -266,7 +276,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
         Type *param = &callee->params.at[i]->type;
         Type given = type_for_callee(s, f, op, arg(op, i));
         given = i >= carried && dim ? without_dim(given, dim) : given;
-        open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && is_accumulator(callee, i);
+        open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && accumulating(callee, i) != NULL;
         given.dtype = param->dtype;
         given.on = is_staged ? given.on : (Stages){ 0 };
         *param = i < carried ? layout_type(&s->rules, *param) : given;

@@ -10,11 +10,13 @@
  *                                                         return %1
  *
  * An addition to the result of a called function moves into that function, recursively.  This avoids a second set of
- * gradients besides the sums: each layer's gradient dies when it is added, and `memory` writes the sum in place.
+ * gradients besides the sums: each layer's gradient dies when it is added, and `memory` writes the sum in place.  So
+ * does a cast of such a result to a narrower dtype: with grad_storage = bf16 no more than a layer's gradient is in f32.
  */
 #include "map.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
+#include "uses.h"
 
 typedef struct {
     Module *m;
@@ -50,15 +52,33 @@ static void look_at(Accumulate *a, const Func *f)
         count(&a->uses, f->results.at[i]);
 }
 
-/* The called function that makes `value`, if the addition can move there; NULL: it cannot. */
-static Func *maker(const Accumulate *a, const Op *add, const Value *value, const Value *other)
+static bool narrows(const Op *op)
 {
-    const Op *call = value->def;
+    return info(op)->traits & CASTS && dtype_bytes(result(op)->type.dtype) < dtype_bytes(arg(op, 0)->type.dtype);
+}
+
+static bool is_before(const Accumulate *a, const Value *value, const Op *call)
+{
+    return !value->def || count_of(&a->number, value->def) < count_of(&a->number, call);
+}
+
+static bool same_but_dtype(Type a, const Type *b)
+{
+    a.dtype = b->dtype;
+    return type_equal(&a, b);
+}
+
+/* The called function that makes this operand, if the addition or cast can move there; NULL: it cannot. */
+static Func *maker(const Accumulate *a, const Op *op, int side)
+{
+    const Value *made = arg(op, side), *sum = is_addition(op) ? arg(op, 1 - side) : NULL;
+    const Op *call = made->def;
     Func *callee = call && call->attrs.callee ? find_func(a->m, call->attrs.callee) : NULL;
     bool may = callee && callee->role == PLAIN && count_of(&a->calls, callee) == 1 &&
-               index_of(&call->results, value) >= call->attrs.carried && count_of(&a->uses, value) == 1 &&
-               type_equal(&value->type, &other->type) && type_equal(&value->type, &result(add)->type) &&
-               (!other->def || count_of(&a->number, other->def) < count_of(&a->number, call));
+               index_of(&call->results, made) >= call->attrs.carried && count_of(&a->uses, made) == 1 &&
+               same_but_dtype(made->type, &result(op)->type) &&
+               dtype_bytes(result(op)->type.dtype) <= dtype_bytes(made->type.dtype) &&
+               (!sum || (same_but_dtype(sum->type, &made->type) && is_before(a, sum, call)));
     return may ? callee : NULL;
 }
 
@@ -85,29 +105,65 @@ static Name new_name(Accumulate *a, const Func *f, Name name)
     return name;
 }
 
-static void move_add(Accumulate *a, Func *f, Op *add, int side, Func *callee, Map *instead)
+/* The value of the caller as a new parameter of the called function. */
+static Value *passed_in(Accumulate *a, Op *call, Func *callee, Value *value)
 {
-    Value *made = arg(add, side), *sum = arg(add, 1 - side);
-    Op *call = made->def;
     Name dim = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
-    int at = index_of(&call->results, made);
-    Type type = dim ? without_dim(sum->type, dim) : sum->type;
+    Type type = dim ? without_dim(value->type, dim) : value->type;
     type.on = is_staged(a->m, callee) ? type.on : (Stages){ 0 };
-    Value *param = add_param(a->m, callee, new_name(a, callee, sum->name), type);
-    push_value(&a->m->arena, &call->args, sum);
-    Builder b = builder_at(a->m, callee, NULL);
-    b.path = add->path, b.where = add->where, b.loc = add->loc;
-    Value *inner = callee->results.at[at], *sides[] = { inner, inner };
-    sides[1 - side] = param;
-    callee->results.at[at] = build_op(&b, OP_add, NO_ATTRS, 2, sides);
-    made->name = result(add)->name;
-    map_put(instead, result(add), made);
-    map_put(&a->uses, made, map_get(&a->uses, result(add))); /* its readers are those of the sum now */
-    remove_op(f, add);
+    push_value(&a->m->arena, &call->args, value);
+    return add_param(a->m, callee, new_name(a, callee, value->name), type);
 }
 
-/* Moves additions of `f`; the resulting ones in called functions move in the next iteration of this pass. */
-static bool move_adds(Accumulate *a, Func *f)
+/* Before which op of the called function it goes; NULL: at the end.  If it changes the dtype, right behind the
+ * gradient, whose memory is then free again. */
+static Op *place_in(const Func *callee, const Op *op, const Value *inner)
+{
+    bool same = result(op)->type.dtype == inner->type.dtype;
+    for (int i = 0; i < op->args.count; i++)
+        same &= arg(op, i)->type.dtype == inner->type.dtype;
+    return same ? NULL : inner->def ? inner->def->next : callee->first;
+}
+
+/* A product that nothing else reads, of operands in the dtype that the cast gives, gives it itself. */
+static bool rounds_itself(const Func *callee, const Op *op, const Value *inner)
+{
+    const Op *def = narrows(op) ? inner->def : NULL;
+    return def && info(def)->traits & WIDENS && arg(def, 0)->type.dtype == result(op)->type.dtype &&
+           uses_in(callee, inner) == 1;
+}
+
+/* The op in the called function, where `inner` is what it reads: a new one, or done by the one before. */
+static Value *built_in(Accumulate *a, Func *callee, const Op *op, Value *args[], Value *inner)
+{
+    if (rounds_itself(callee, op, inner)) {
+        inner->def->attrs.dtype = NULL;
+        inner->type.dtype = result(op)->type.dtype;
+        return inner;
+    }
+    Builder b = builder_at(a->m, callee, place_in(callee, op, inner));
+    b.path = op->path, b.where = op->where, b.loc = op->loc;
+    return build_op(&b, op->kind, op->attrs, op->args.count, args);
+}
+
+static void move_into(Accumulate *a, Func *f, Op *op, int side, Func *callee, Map *instead)
+{
+    Value *made = arg(op, side), *args[2];
+    Op *call = made->def;
+    const int at = index_of(&call->results, made);
+    Value *inner = callee->results.at[at];
+    for (int i = 0; i < op->args.count; i++)
+        args[i] = i == side ? inner : passed_in(a, call, callee, arg(op, i));
+    callee->results.at[at] = built_in(a, callee, op, args, inner);
+    made->name = result(op)->name;
+    made->type.dtype = result(op)->type.dtype;
+    map_put(instead, result(op), made);
+    map_put(&a->uses, made, map_get(&a->uses, result(op))); /* its readers are those of the op now */
+    remove_op(f, op);
+}
+
+/* Moves additions and casts of `f`; the resulting ones in called functions move in the next iteration of this pass. */
+static bool move_ops(Accumulate *a, Func *f)
 {
     bool any = false;
     Map instead = { .arena = &a->scratch };
@@ -115,11 +171,11 @@ static bool move_adds(Accumulate *a, Func *f)
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         resolve_all(&instead, &op->args);
-        for (int side = 0; side < 2 && is_addition(op); side++) {
-            Func *callee = maker(a, op, arg(op, side), arg(op, 1 - side));
+        for (int side = 0; side < op->args.count && (is_addition(op) || narrows(op)); side++) {
+            Func *callee = maker(a, op, side);
             if (!callee)
                 continue;
-            move_add(a, f, op, side, callee, &instead);
+            move_into(a, f, op, side, callee, &instead);
             any = true;
             break;
         }
@@ -137,7 +193,7 @@ void pass_accumulate(Module *m)
     for (bool again = true; again;) {
         again = false;
         for (Func *f = m->funcs; f; f = f->next)
-            again |= f->role != KERNEL && f->role != MODEL && move_adds(&a, f);
+            again |= f->role != KERNEL && f->role != MODEL && move_ops(&a, f);
     }
     arena_free(&a.scratch);
 }

@@ -85,9 +85,9 @@ static Value *stacked(const Hoist *h, Builder *b, Value *value)
 static Op *summed_product(const Hoist *h, int i)
 {
     const Value *sum = h->body->params.at[i];
-    if (!is_accumulator(h->body, i) || !is_zeros(arg(h->loop, i)))
+    const Op *add = accumulating(h->body, i);
+    if (!add || !is_zeros(arg(h->loop, i)))
         return NULL;
-    const Op *add = h->body->results.at[i]->def;
     Op *product = arg(add, arg(add, 0) == sum)->def;
     const bool fits = product && info(product)->family == PRODUCT && product->attrs.over.count < MAX_NAMES &&
                       type_equal(&result(product)->type, &sum->type);

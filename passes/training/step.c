@@ -5,6 +5,8 @@
  *     %total = the divisors of means, over the whole batch
  *     %wq = cast %wq.f32                                  (where the precision is narrow)
  *     %loss, gradients = @gpt2.fwd and @gpt2.bwd, once or in a loop over micro-batches
+ *     %g = cast %g                                        (where grad_storage is narrow; a loop adds in f32, and keeps
+ *                                                         its sums so)
  *     %norm = sqrt(sum of squares)
  *     state' = updates of (state, gradients * min(1, clip / (norm + 1e-6)))
  *   }
@@ -176,6 +178,23 @@ static Value *operand_for(Step *s, Port port)
     return param_for(s->f, port.kind, port.of);
 }
 
+/* The type in which the i-th result of @f is kept until the update.  Only gradients may be narrow: what states are
+ * updated with may count something. */
+static Type kept_type(const Step *s, const Func *f, int i)
+{
+    const Port port = result_port(f, i);
+    Type type = f->results.at[i]->type;
+    if (s->m->train.grad_storage && port.kind == PORT_GRADIENT && !find_param(s->m, port.of)->state)
+        type.dtype = dtype_named(s->m->train.grad_storage);
+    return type;
+}
+
+static Value *kept(Step *s, Builder *b, const Func *f, int i, Value *result)
+{
+    const Type type = kept_type(s, f, i);
+    return finish_gradient(b, result, &type, type.dtype);
+}
+
 /* @f.sums: the results of @f added to its first parameters: the body of a loop over micro-batches. */
 static Func *adding_body(Step *s, const Func *f, Name name)
 {
@@ -184,12 +203,14 @@ static Func *adding_body(Step *s, const Func *f, Name name)
     Builder b = { .module = m, .func = body };
     Values sums = { 0 }, args = { 0 };
     for (int i = 0; i < f->results.count; i++)
-        push_value(&m->arena, &sums, add_param(m, body, intern_format(m, "sum.%d", i), f->results.at[i]->type));
+        push_value(&m->arena, &sums, add_param(m, body, intern_format(m, "sum.%d", i), kept_type(s, f, i)));
     for (int i = 0; i < f->params.count; i++)
         push_value(&m->arena, &args, add_param(m, body, f->params.at[i]->name, f->params.at[i]->type));
     const Op *call = build(&b, OP_call, (Attrs){ .callee = f->name }, args.count, args.at);
-    for (int i = 0; i < f->results.count; i++)
-        add_result(m, body, BUILD(&b, OP_add, NO_ATTRS, sums.at[i], call->results.at[i]), result_port(f, i));
+    for (int i = 0; i < f->results.count; i++) {
+        Value *sum = BUILD(&b, OP_add, NO_ATTRS, sums.at[i], call->results.at[i]);
+        add_result(m, body, kept(s, &b, f, i, sum), result_port(f, i));
+    }
     return body;
 }
 
@@ -201,8 +222,10 @@ static const Op *sum_over_micros(Step *s, const Func *f, Values operands)
         return build(&s->b, OP_call, (Attrs){ .callee = f->name }, operands.count, operands.at);
     const Func *body = adding_body(s, f, intern_format(m, "%s.micro", f->name));
     Values args = { 0 };
-    for (int i = 0; i < f->results.count; i++)
-        push_value(&m->arena, &args, build_zeros(&s->b, &f->results.at[i]->type));
+    for (int i = 0; i < f->results.count; i++) {
+        const Type type = kept_type(s, f, i);
+        push_value(&m->arena, &args, build_zeros(&s->b, &type));
+    }
     for (int i = 0; i < operands.count; i++)
         push_value(&m->arena, &args, operands.at[i]);
     Attrs attrs = { .callee = body->name, .dims = { .count = 1, .dim = { s->micro } }, .carried = f->results.count };
@@ -273,8 +296,12 @@ static void forward_and_backward(Step *s)
         const Value *weight = s->weights.at[i];
         const int at = result_at(f, (Port){ .kind = PORT_GRADIENT, .of = weight->port.of });
         Value *gradient = at < 0 ? NULL : s->sums->results.at[at];
-        if (gradient)
+        if (gradient) {
+            s->b.path = weight->name;
+            gradient = kept(s, &s->b, f, at, gradient);
             gradient->name = own_name(s->m, intern_format(s->m, "grad.%s", weight->name));
+            gradient = finish_gradient(&s->b, gradient, &gradient->type, F32);
+        }
         push_value(&s->m->arena, &s->gradients, gradient);
     }
 }

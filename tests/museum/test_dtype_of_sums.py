@@ -24,11 +24,11 @@ LAYOUT = """parallel {{
 SUM = re.compile(r"= (?:all_reduce|reduce_scatter) \S+ \{[^}]*axis=([a-z+]+)[^}]*\} : (\w+)\[.* loc\(grad\.\S+\)$", re.M)
 
 
-def program(tmp_path, options=""):
+def program(tmp_path, options="", kept="f32"):
     model, out = tmp_path / "model.mdl", tmp_path / "program.mir"
     model.write_text((HERE / "models" / "trained.mdl").read_text() + LAYOUT.format(options=options))
     subprocess.run([ranks.MPC, "compile", model, "--set", "train.microbatch=4", "--set", "train.precision=bf16",
-                    "--compile-to=padding", "-o", out], check=True)
+                    "--set", f"train.grad_storage={kept}", "--compile-to=padding", "-o", out], check=True)
     return out.read_text()
 
 
@@ -40,9 +40,11 @@ def sums(text):
     return found
 
 
-@pytest.mark.parametrize("options, dtype", [("", "f32"), (" (grad_dtype = f32)", "f32"), (" (grad_dtype = bf16)", "bf16")])
-def test_right(tmp_path, options, dtype):
-    assert sums(program(tmp_path, options)) == {"dp": {dtype}, "tp": {dtype}}
+@pytest.mark.parametrize("options, kept, dtype", [("", "f32", "f32"), (" (grad_dtype = f32)", "f32", "f32"),
+                                                  (" (grad_dtype = bf16)", "f32", "bf16"), ("", "bf16", "bf16"),
+                                                  (" (grad_dtype = f32)", "bf16", "f32")])
+def test_right(tmp_path, options, kept, dtype):
+    assert sums(program(tmp_path, options, kept)) == {"dp": {dtype}, "tp": {dtype}}
 
 
 def test_planted(tmp_path):

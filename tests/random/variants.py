@@ -18,10 +18,13 @@ def has_repeat(program):
 
 
 def with_precision(precision):
-    """In bf16, messages of gradients may be, too.  fp8 is for what is repeated: without that, it is bf16."""
+    """In bf16, messages of gradients may be, too, and in bf16 and fp8 what is kept of them.  fp8 is for what is repeated:
+    without that, it is bf16."""
     def change(case, tools):
         has_layers = precision != "fp8" or has_repeat(case.program)
         case.program.train["precision"] = Name(precision if has_layers else "bf16")
+        if precision in ("bf16", "fp8") and random_of(case, "kept").random() < 0.4:
+            case.program.train["grad_storage"] = Name("bf16")
         for line in case.program.parallel:
             if isinstance(line, Zero) and precision == "bf16" and random_of(case, "sent").random() < 0.5:
                 line.options["grad_dtype"] = Name("bf16")

@@ -174,6 +174,35 @@ def test_overflow_of_fp16(compiled, train, reference, kind):
     same_training(log, expected, "fp16")
 
 
+# --- Gradients that are kept in bf16 -------------------------------------------------------------------------------
+
+KEPT = {  # mesh, settings of layout_of, roundings of a gradient: by each micro-batch, and by each sum of two ranks
+    "one": ({}, {}, 4),
+    "dp2-zero1": (dict(dp=2), dict(zero=1), 5),
+    "dp2-zero2": (dict(dp=2), dict(zero=2), 4),
+    "tp2-seq": (dict(tp=2), dict(otherwise=SEQ, recompute="full"), 5),
+    "cp2-zero3": (dict(cp=2), dict(zero=3, over="cp"), 4),
+    "pp2-dp2-zero1-early": (dict(pp=2, dp=2), dict(zero=1, options="overlap_grads"), 6),
+    "pp2-zb": (dict(pp=2), dict(schedule="zb"), 5),
+    "pp2-dp2-zero2": (dict(pp=2, dp=2), dict(zero=2, schedule="gpipe"), 5),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_kept_gradients(compiled, train, reference, kind):
+    """Each rounding changes each number by at most 2^-9 of it, so all of them the norm by as much, and an update of AdamW,
+    a ratio of means of gradients, by twice that.  The loss falls by a tenth in all steps together, and errs by as much of
+    what it has fallen: 2 roundings 2^-9 / 10.  Beside that, what a layout changes in fp32."""
+    ranks, how, roundings = KEPT[kind]
+    settings = {"microbatch": 2 // ranks.get("dp", 1), "grad_storage": "bf16"}
+    log = train(compiled("llama", layout_of("llama", ranks, **how) if ranks else (), (), settings, *(TCP if ranks else ())), STEPS)
+    for line, expected in zip(log, reference("llama"), strict=True):
+        assert line["loss"] == pytest.approx(expected["loss"], rel=roundings * 2.0**-9 / 5 + 1e-5)
+        assert line["grad_norm"] == pytest.approx(expected["grad_norm"], rel=roundings * 2.0**-9 + 1e-5)
+    assert any(abs(line["loss"] - expected["loss"]) > 1e-6 * line["loss"] for line, expected in zip(log, reference("llama"))), \
+        "as if nothing were rounded"
+
+
 def test_a_group_over_five_axes(compiled, train, reference):
     """The loss is a sum over all of them: over more than split any one dim."""
     layout = ("mesh a = 2, b = 2, c = 2, d = 2, e = 2", *(f"shard batch over {axis}" for axis in "abc"),

@@ -20,7 +20,7 @@ def run(*words, cwd=None, status=0):
 
 def words_of(**sizes):
     """layers=2, batch=8 -> -D layers=2 --set train.batch=8"""
-    settings = {"batch", "microbatch", "precision", "clip"}
+    settings = {"batch", "microbatch", "precision", "clip", "grad_storage"}
     return [word for name, value in sizes.items()
             for word in (("--set", f"train.{name}={value}") if name in settings else ("-D", f"{name}={value}"))]
 

@@ -29,6 +29,20 @@ def test_zero_table(report, stage, gigabytes):
     assert as_published == pytest.approx(gigabytes, rel=0.02)
 
 
+@pytest.mark.parametrize("dtype, size", [("f32", 4), ("bf16", 2)])
+@pytest.mark.parametrize("mesh, stage", [("dp=1", 0), ("dp=4", 1), ("dp=4", 2)])
+def test_kept_gradients(report, mesh, stage, dtype, size):
+    """The sums over micro-batches are n / N numbers from stage 2 on, else n.  Below it, most is in use while the logits are
+    computed again: beside the sums there is what their product gives the embedding, in f32.  In stage 2 there is up to a
+    layer's more, not yet reduced."""
+    figures = report(f"--mesh={mesh}", f"--zero={stage}", **{**LARGE, "microbatch": 4, "grad_storage": dtype})
+    kept = size * figures["parameters"] // (4 if stage == 2 else 1)
+    passing = figures["memory"]["classes"]["gradients"] - kept
+    layer, embedding = 4 * (12 * 4096 ** 2 + 13 * 4096), 4 * 51200 * 4096
+    assert passing == embedding if stage < 2 else embedding <= passing <= embedding + layer
+    assert set(figures["precision"]["gradients"]["stored"]) == {"f32", dtype}
+
+
 def test_zero_sums_over_micro_batches(report):
     """Where gradients add up over micro-batches, what one of them adds is there beside the sum."""
     once, often = (report("--mesh=dp=4", "--zero=1", batch=batch)["memory"]["classes"] for batch in (4, 16))

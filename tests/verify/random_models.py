@@ -146,6 +146,7 @@ class Model:
     batch      = {self.batch * accumulation * self.data_ranks}
     microbatch = {self.batch}
     precision  = {self.draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"])}
+    grad_storage = {self.draw.choice(["f32", "f32", "bf16"])}
 }}
 """
 

@@ -20,6 +20,7 @@ def test_layouts_cover_what_they_say():
     assert {layout["zero"] for layout in seen if layout["cp"] > 1 and layout["attend"] == "ring"} == {0, 1, 2, 3}
     assert {(layout["zero"], layout["recompute"]) for layout in seen} == {
         (stage, policy) for stage in range(4) for policy in ("none", "full", "selective")}
+    assert {(layout["zero"], layout["kept"]) for layout in seen} == set(itertools.product(range(4), layouts.KEPT))
 
 
 @pytest.mark.skipif(ALL, reason="draws them")
