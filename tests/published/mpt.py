@@ -1,0 +1,50 @@
+"""MPT, 125M to 70B, by FSDP on 8 to 512 A100 and H100 of 80 GB, in bf16.
+
+mpt-fsdp-throughput.csv     mosaicml/llm-foundry@8c8dd48: scripts/train/benchmarking/README.md; sizes of its yaml files
+
+FULL_SHARD is zero 3, SHARD_GRAD_OP zero 2; a block is one message; attention is fused, by a kernel of that time (2023),
+which on an H100 is several times as slow as those of its machine file: so long sequences took longest.
+"""
+import os
+
+from reports import edited, predictions, rows, settings, sizes
+
+MACHINES = {"a100_80gb": "a100", "h100_80gb": "h100"}
+ZERO = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2}
+
+
+def fused_model(folder):
+    """gpt.mdl with attention whose scores are not in memory, and FSDP's messages."""
+    return edited("gpt.mdl", [
+        ("dim key   = seq\n", ""),
+        ("rename(dot(x, wk, embed) + bk, seq -> key)", "dot(x, wk, embed) + bk"),
+        ("rename(dot(x, wv, embed) + bv, seq -> key)", "dot(x, wv, embed) + bv"),
+        ("    scores = where(iota(seq) >= iota(key), dot(q, k, head) / sqrt(head), -10000)\n", ""),
+        ("dot(softmax(scores, key), v, key)", "attend(q, k, v, seq, head, causal = true)"),
+        ("zero 1 over dp", "zero 1 over dp (bucket = 4_000_000_000, overlap_grads, overlap_params)")], folder)
+
+
+def words_of(row, model):
+    words = sizes(layers=row["n_layers"], embed=row["d_model"], heads=row["n_heads"], seq=row["seq"], vocab=50368)
+    words += settings(batch=row["gbs"], microbatch=row["mbs"])
+    return [model, *words, f"--mesh=dp={row['gpus']}", f"--zero={ZERO[row['fsdp']]}",
+            f"--recompute={'full' if row['act_ckpt'] == 'True' else 'none'}"]
+
+
+def steps(folder):
+    """(row, published seconds, prediction).  Without ALL=1, of sequences of 2,048."""
+    model = fused_model(folder)
+    table = [row for row in rows("mpt-fsdp-throughput.csv") if row["gpu"] in MACHINES and "bf16" in row["precision"]
+             and (os.environ.get("ALL") or row["seq"] == "2048")]
+    for gpu, machine in MACHINES.items():
+        mine = [row for row in table if row["gpu"] == gpu]
+        for row, time in zip(mine, predictions([words_of(row, model) for row in mine], machine)):
+            yield row, int(row["gbs"]) * int(row["seq"]) / float(row["tok_s"]), time
+
+
+def print_steps(folder):
+    for row, seconds, time in steps(folder):
+        print(f"{row['gpus']} {row['gpu']}, {row['model']}, {row['mbs']} of {row['gbs']} x {row['seq']}, {row['fsdp']}: "
+              f"{seconds:.2f} s, predicted {time['seconds']:.2f} (x {seconds / time['seconds']:.2f}); "
+              f"MFU {row['mfu']} %, predicted {float(row['mfu']) * seconds / time['seconds']:.1f}; "
+              f"{time['memory_bytes'] / 1e9:.1f} GB")
