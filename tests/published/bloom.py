@@ -115,7 +115,8 @@ def print_sweep():
         print(f"{row['line']} {layers_of(row)} x {width_of(row)}, {heads_of(row)} heads: "
               f"pp {row['pp']} dp {row['dp']} tp {row['tp']}, {row['mbs']} of {row['gbs']}: {published}, "
               f"predicted {report['time']['memory_bytes'] / 1e9:.1f}, as DeepSpeed {as_deepspeed(row, report) / 1e9:.1f}; "
-              f"{row['sec_per_it']} s, predicted {report['time']['seconds']:.1f}")
+              f"{row['sec_per_it']} s, predicted {report['time']['seconds']:.1f}" +
+              (f" ({100 * (report['time']['seconds'] / float(row['sec_per_it']) - 1):+.0f} %)" if row["sec_per_it"] else ""))
     memory, times, chosen = memory_ratios(found), time_ratios(found), choices(found)
     print(f"{len(memory)} with memory: predicted, as DeepSpeed, over published {quantile(memory, 0.5):.3f}, nine of ten "
           f"{quantile(memory, 0.05):.2f} to {quantile(memory, 0.95):.2f}")

@@ -77,6 +77,9 @@ def test_bloom_out_of_memory(sweep):
 
 
 def test_bloom_memory(sweep):
+    """Parameters as published, and the memory of a rank."""
+    assert all(round(report["parameters"] / 1e9) == int(row["size"].rstrip("B")) for row, report in sweep
+               if row["layers"] and row["gpus"] == "384")
     errors = [abs(ratio - 1) for ratio in bloom.memory_ratios(sweep)]
     assert len(errors) == 97
     assert quantile(errors, 0.5) <= 0.04 and quantile(errors, 0.9) <= 0.15
