@@ -65,7 +65,7 @@ def nanotron_words(row, folder):
 def tied_model(folder):
     """llama.mdl with one table for embedding and head."""
     param = "    param head_out  : [embed, vocab] = normal(0.02)\n"
-    return edited("llama.mdl", [(param, ""), (", head_out, embed)", ", embedding, embed)")], folder)
+    return edited(HERE / "llama.mdl", [(param, ""), (", head_out, embed)", ", embedding, embed)")], folder)
 
 
 def dgx(machine="h100"):

@@ -48,12 +48,12 @@ def quantile(values, share):
     return sorted(values)[int(share * len(values))]
 
 
-def edited(name, changes, folder):
-    """The text of a model with parts replaced, each of which is there once."""
-    text = (HERE / name).read_text()
+def edited(path, changes, folder):
+    """A copy of a model or of a machine with parts replaced, each of which is there once."""
+    text = path.read_text()
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    path = folder / name
-    path.write_text(text)
-    return path
+    copy = folder / path.name
+    copy.write_text(text)
+    return copy
