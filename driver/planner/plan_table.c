@@ -45,12 +45,18 @@ const char *limits_text(const Planner *p, const PlanResult *r)
 /* --- Columns --------------------------------------------------------------------------------------------- */
 
 enum { COLUMNS = 9 };
+typedef struct {
+    const char *text[COLUMNS];
+} Cells;
+
 static const char *const titles[COLUMNS] = { "layout",    "micro-batch", "zero", "schedule", "attend",
                                              "recompute", "s/step",      "GB",   "MFU" };
-static const bool is_number[COLUMNS] = { [1] = true, [6] = true, [7] = true, [8] = true };
+static const bool is_to_the_right[COLUMNS] = { [1] = true, [6] = true, [7] = true, [8] = true };
 
-static void fill_row(const Planner *p, const PlanResult *r, const char *cell[COLUMNS])
+static Cells cells_of(const Planner *p, const PlanResult *r)
 {
+    Cells cells;
+    const char **cell = cells.text;
     const PlanLayout *l = &r->layout;
     cell[0] = layout_name(p->arena, p, l);
     cell[1] = arena_text(p->arena, "%" PRId64, l->microbatch);
@@ -61,20 +67,21 @@ static void fill_row(const Planner *p, const PlanResult *r, const char *cell[COL
     cell[6] = arena_text(p->arena, r->seconds < 0.1 ? "%.5f" : "%.3f", r->seconds);
     cell[7] = arena_text(p->arena, "%.2f", (double)(r->arena + r->beside) / 1e9);
     cell[8] = arena_text(p->arena, "%.1f %%", 100 * r->mfu);
+    return cells;
 }
 
 /* Columns in which no row says anything are left out. */
-static void measure(const char *(*cell)[COLUMNS], int rows, int width[COLUMNS])
+static void measure(const Cells *rows, int count, int width[COLUMNS])
 {
     for (int k = 0; k < COLUMNS; k++) {
         bool says = false;
         width[k] = (int)strlen(titles[k]);
-        for (int i = 0; i < rows; i++) {
-            const int length = (int)strlen(cell[i][k]);
+        for (int i = 0; i < count; i++) {
+            const int length = (int)strlen(rows[i].text[k]);
             width[k] = length > width[k] ? length : width[k];
-            says |= strcmp(cell[i][k], "-") != 0;
+            says |= strcmp(rows[i].text[k], "-") != 0;
         }
-        width[k] = says || rows == 0 ? width[k] : 0;
+        width[k] = says || count == 0 ? width[k] : 0;
     }
 }
 
@@ -83,7 +90,7 @@ static void print_cells(const char *const cell[COLUMNS], const int width[COLUMNS
     printf("%s ", mark);
     for (int k = 0; k < COLUMNS; k++)
         if (width[k])
-            printf("%*s  ", is_number[k] ? width[k] : -width[k], cell[k]);
+            printf("%*s  ", is_to_the_right[k] ? width[k] : -width[k], cell[k]);
     puts(last);
 }
 
@@ -101,19 +108,20 @@ bool is_tie(const Planner *p, const Answer *answer, const PlanResult *r)
 
 static void print_rows(const Planner *p, const Answer *answer)
 {
-    const int rows = answer->count + (answer->too_large != NULL);
-    const char *(*cell)[COLUMNS] = (const char *(*)[COLUMNS])NEW_ARRAY(p->arena, const char *[COLUMNS], rows + 1);
+    const int count = answer->count + (answer->too_large != NULL);
+    Cells *rows = NEW_ARRAY(p->arena, Cells, count + 1);
     int width[COLUMNS];
     for (int i = 0; i < answer->count; i++)
-        fill_row(p, &answer->best[i], cell[i]);
+        rows[i] = cells_of(p, &answer->best[i]);
     if (answer->too_large)
-        fill_row(p, answer->too_large, cell[answer->count]);
-    measure(cell, rows, width);
+        rows[answer->count] = cells_of(p, answer->too_large);
+    measure(rows, count, width);
     print_cells(titles, width, " ", "limited by");
     for (int i = 0; i < answer->count; i++)
-        print_cells(cell[i], width, is_tie(p, answer, &answer->best[i]) ? "~" : " ", limits_text(p, &answer->best[i]));
+        print_cells(rows[i].text, width, is_tie(p, answer, &answer->best[i]) ? "~" : " ",
+                    limits_text(p, &answer->best[i]));
     if (answer->too_large)
-        print_cells(cell[answer->count], width, " ", "does not fit");
+        print_cells(rows[answer->count].text, width, " ", "does not fit");
 }
 
 static void print_space(const Planner *p, const Answer *answer)

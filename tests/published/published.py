@@ -1,23 +1,23 @@
-"""Published steps, and what mpc predicts for them: `published.py [own] [dgx] [nanotron]` prints every row.
+"""Published steps, and what mpc predicts for them: `published.py [own] [dgx] [nanotron] [bloom] [zb] [mpt]` prints rows,
+with ALL=1 in the environment all of nanotron and mpt.
 
 bench/results               mpc's own trainers on one GPU
 dgx-cloud-h100-llama.csv    NVIDIA/dgxc-benchmarking, tag v25.04.01: Llama 3.1 on H100 in bf16, NeMo and Megatron-Core
 nanotron-h100-part.csv      the plot of Hugging Face's Ultra-Scale Playbook, by vinjn/nanotron-ultrascale-playbook@924e4d0:
                             Llamas of 1B and 8B on 8 to 64 H100
+
+bloom.py, zero_bubble.py and mpt.py have the tables of GPTs.
 """
-import concurrent.futures
-import csv
-import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
+import bloom
+import mpt
+import zero_bubble
+from reports import HERE, ROOT, edited, predictions, report, rows, settings, sizes
 
 DGX = {"8b": dict(embed=4096, kv_heads=8, group=4, ff=14336), "70b": dict(embed=8192, kv_heads=8, group=8, ff=28672),
        "405b": dict(embed=16384, kv_heads=8, group=16, ff=53248)}
@@ -34,10 +34,6 @@ OWN = {"GPT-2 124M": ("gpt2", dict(GPT2, layers=12, embed=768, heads=12)),
 
 def count(text):
     return 1 if text == "NA" else int(text)
-
-
-def rows(name):
-    return list(csv.DictReader((HERE / name).open()))
 
 
 def dgx_words(row):
@@ -59,7 +55,7 @@ def nanotron_words(row, folder):
     """1f1b; of tied embeddings, one parameter.  Attention has a head of keys for each of queries."""
     path = HERE / "llama.mdl"
     if row["embeddings_inferred"] == "tied":
-        path = folder / "tied.mdl"
+        path = folder / "llama.mdl"
     words = sizes(layers=row["layers"], seq=4096, vocab=row["vocab_inferred"], embed=row["hidden"], ff=row["ffn"],
                   kv_heads=row["heads"], group=1, head=int(row["hidden"]) // int(row["heads"]), theta=10000)
     words += settings(batch=row["gbs_seq"], microbatch=row["mbs"])
@@ -68,33 +64,8 @@ def nanotron_words(row, folder):
 
 def tied_model(folder):
     """llama.mdl with one table for embedding and head."""
-    text = (HERE / "llama.mdl").read_text()
     param = "    param head_out  : [embed, vocab] = normal(0.02)\n"
-    assert text.count(param) == 1 and text.count(", head_out, embed)") == 1
-    path = folder / "tied.mdl"
-    path.write_text(text.replace(param, "").replace(", head_out, embed)", ", embedding, embed)"))
-    return path
-
-
-def sizes(**given):
-    return [word for name, value in given.items() for word in ("-D", f"{name}={value}")]
-
-
-def settings(**given):
-    return [word for name, value in given.items() for word in ("--set", f"train.{name}={value}")]
-
-
-def predict(words, machine):
-    """The part "time" of the report."""
-    done = subprocess.run([MPC, "report", *words, "--target=cuda", "--json", "--machine", machine],
-                          capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"{' '.join(map(str, words))}\n{done.stderr}"
-    return json.loads(done.stdout)["time"]
-
-
-def predictions(commands, machine):
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda words: predict(words, machine), commands))
+    return edited(HERE / "llama.mdl", [(param, ""), (", head_out, embed)", ", embedding, embed)")], folder)
 
 
 def dgx(machine="h100"):
@@ -140,7 +111,7 @@ def own():
                          *settings(batch=batch, microbatch=batch, precision="fp8" if "fp8" in name else "bf16"),
                          "--recompute=none"]
                 yield (f"{gpu}: {title}", 1e3 * int(batch) * int(seq) / int(speed.replace(",", "")),
-                       trace_of(text, title), predict(words, gpu.lower()))
+                       trace_of(text, title), report(words, gpu.lower())["time"])
 
 
 def errors(found):
@@ -158,18 +129,24 @@ def print_rows(found, keys):
           f"{100 * all_errors[9 * len(found) // 10]:.1f} %")
 
 
+def print_own():
+    for name, ms, trace, time in own():
+        parts = ", ".join(f"{part} {1e3 * time['parts'][part]:.1f} of {trace[part]:.1f}" for part in trace)
+        print(f"{name}: {ms:.1f} ms, predicted {1e3 * time['seconds']:.1f} ({100e3 * time['seconds'] / ms - 100:+.1f} %): {parts}")
+
+
 def main():
-    wanted = sys.argv[1:] or ["own", "dgx", "nanotron"]
-    if "own" in wanted:
-        for name, ms, trace, time in own():
-            parts = ", ".join(f"{part} {1e3 * time['parts'][part]:.1f} of {trace[part]:.1f}" for part in trace)
-            print(f"{name}: {ms:.1f} ms, predicted {1e3 * time['seconds']:.1f} ({100e3 * time['seconds'] / ms - 100:+.1f} %): {parts}")
-    if "dgx" in wanted:
-        print_rows(dgx(), ["title", "gpus", "layers"])
-    if "nanotron" in wanted:
-        with tempfile.TemporaryDirectory() as made:
-            print_rows(nanotron(pathlib.Path(made)), ["model", "gpus", "embeddings_inferred", "dp", "tp", "pp", "mbs",
-                                                      "grad_acc", "zero"])
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        tables = {"own": print_own,
+                  "dgx": lambda: print_rows(dgx(), ["title", "gpus", "layers"]),
+                  "nanotron": lambda: print_rows(nanotron(folder), ["model", "gpus", "embeddings_inferred", "dp", "tp",
+                                                                    "pp", "mbs", "grad_acc", "zero"]),
+                  "bloom": bloom.print_sweep,
+                  "zb": zero_bubble.print_steps,
+                  "mpt": lambda: mpt.print_steps(folder)}
+        for name in sys.argv[1:] or tables:
+            tables[name]()
 
 
 if __name__ == "__main__":
