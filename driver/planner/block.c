@@ -15,10 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-/* What sizes decide, beside those of types: which messages are joined, and so in which order things are done.  Times of
- * a structure with the sizes of another layout are off by as much, at most; tests/plan measures it. */
-static const double STRUCTURE_ERROR = 0.01;
-
 /* Seconds of the parts of a micro-batch; of `repeats` repeats in the order of the model. */
 typedef struct Block {
     PlanLayout like;

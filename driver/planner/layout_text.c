@@ -6,7 +6,7 @@
 /* What the model says, as it says it. */
 static const char *said(const Planner *p, Loc loc)
 {
-    return arena_text(p->arena, "%.*s", loc.end - loc.begin, p->run->source.text + loc.begin);
+    return arena_text(p->arena, "%.*s", loc.end - loc.begin, p->layout_text + loc.begin);
 }
 
 static const char *mesh_line(Arena *arena, const Planner *p, const PlanLayout *layout)

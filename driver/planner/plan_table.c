@@ -108,19 +108,20 @@ bool is_tie(const Planner *p, const Answer *answer, const PlanResult *r)
 
 static void print_rows(const Planner *p, const Answer *answer)
 {
-    const int count = answer->count + (answer->too_large != NULL);
+    const bool larger = answer->too_large && answer->too_large->seconds < answer->best[0].seconds;
+    const int count = answer->count + larger;
     Cells *rows = NEW_ARRAY(p->arena, Cells, count + 1);
     int width[COLUMNS];
     for (int i = 0; i < answer->count; i++)
         rows[i] = cells_of(p, &answer->best[i]);
-    if (answer->too_large)
+    if (larger)
         rows[answer->count] = cells_of(p, answer->too_large);
     measure(rows, count, width);
     print_cells(titles, width, " ", "limited by");
     for (int i = 0; i < answer->count; i++)
         print_cells(rows[i].text, width, is_tie(p, answer, &answer->best[i]) ? "~" : " ",
                     limits_text(p, &answer->best[i]));
-    if (answer->too_large)
+    if (larger)
         print_cells(rows[answer->count].text, width, " ", "does not fit");
 }
 
@@ -129,8 +130,8 @@ static void print_space(const Planner *p, const Answer *answer)
     const Tally *t = &answer->tally;
     Arena *a = p->arena;
     printf("%s of these ranks; %s do not divide the model. The others have %s:\n",
-           counted(a, (int64_t)t->meshes, "mesh"), grouped(a, (int64_t)t->indivisible),
-           counted(a, (int64_t)t->all, "layout"));
+           arena_text(a, "%s %s", grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes"),
+           grouped(a, (int64_t)t->indivisible), counted(a, (int64_t)t->all, "layout"));
     printf(
         "  %s do not fit, %s of them by a bound; %s cannot be compiled; %s are slower than the best of their mesh or "
         "than all of these\n",
@@ -146,7 +147,9 @@ static void print_proof(const Planner *p, const Answer *answer)
     else if (answer->overrun > 0)
         printf("not proved: a layout was %.2f %% faster than its bound\n", 100 * answer->overrun);
     else
-        puts("proved by bounds: no layout of these that fits is faster (gap 0)");
+        puts("proved by bounds: no layout that fits is faster than the first (gap 0); the others are the best of their "
+             "meshes to "
+             "1 %");
 }
 
 void print_plan(const Planner *p, const Answer *answer)

@@ -1,11 +1,15 @@
 /* planner.c -- mpc plan: reads the model and the machine, searches, and answers. */
 #include "planner.h"
 
+#include "derive.h"
 #include "machine.h"
+#include "rewrite.h"
+#include "structure.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { TOP = 10 }; /* layouts that are listed by default */
 
@@ -20,6 +24,21 @@ static const Ast *find_parallel(const Ast *file)
 static const char *text_without(Arena *arena, const Source *source, const Ast *parallel)
 {
     return arena_text(arena, "%.*s%s", parallel->loc.begin, source->text, source->text + parallel->loc.end);
+}
+
+/* Of a model without a layout: what can be split, as a block of its own. */
+static bool derive(Planner *p, const Ast *file, Module *m)
+{
+    Source *source = NEW(p->arena, Source);
+    const char *block = derive_layout(p->arena, file, m);
+    if (!block)
+        return run_failed(p->run, "%s has nothing that ranks can split", p->run->source.path);
+    *source = (Source){ "<derived>", block, (int)strlen(block) };
+    Diags diags = { .arena = p->arena, .source = source, .out = stderr };
+    p->parallel = parse_mdl(source, &diags, p->arena);
+    p->layout_text = block;
+    p->rest = p->run->source.text;
+    return diags.errors == 0;
 }
 
 static bool read_number(Run *run, const char *option, const char *said, int64_t most, int64_t *number)
@@ -77,25 +96,75 @@ static bool read_planner(Planner *p)
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
-    const Ast *file = parse_mdl(&run->source, &run->diags, p->arena);
     Settings settings = { 0 };
-    if (run->diags.errors)
-        return false;
-    p->parallel = find_parallel(file);
-    if (!p->parallel)
-        return run_failed(run, "%s has no 'parallel' block: write one with the axes that it can have",
-                          run->source.path);
-    Module *m = lower_ast(run, file, 0, &settings, &run->diags);
+    p->file = parse_mdl(&run->source, &run->diags, p->arena);
+    Module *m = run->diags.errors ? NULL : lower_ast(run, p->file, 0, &settings, &run->diags);
     if (!m)
         return false;
-    p->rest = text_without(p->arena, &run->source, p->parallel);
-    bool good = read_space(p, m);
+    p->parallel = find_parallel(p->file);
+    p->layout_text = run->source.text;
+    if (p->parallel)
+        p->rest = text_without(p->arena, &run->source, p->parallel);
+    bool good = p->parallel || derive(p, p->file, m);
+    good = good && read_space(p, m);
     p->batch = p->batch ? arena_text(p->arena, "%s", p->batch) : NULL;
     free_module(m);
-    p->copies = good ? copies_of(p) : 0;
-    if (good)
-        prepare_blocks(p);
-    return good && read_model_cost(p);
+    if (!good)
+        return false;
+    p->copies = copies_of(p);
+    prepare_blocks(p);
+    return read_model_cost(p);
+}
+
+/* --- The answer ------------------------------------------------------------------------------------------ */
+
+/* The first layout, into the model's file. */
+static bool write_layout(Planner *p, const Answer *answer)
+{
+    const Options *o = p->run->options;
+    const PlanResult *best = &answer->best[0];
+    char date[16];
+    const time_t now = time(NULL);
+    struct tm local;
+    strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &local));
+    const char *comment = arena_text(p->arena, "mpc plan, %s: %s of %s, %.4g s a step, %s a rank", date,
+                                     counted(p->arena, p->ranks, "rank"), o->machine, best->seconds,
+                                     bytes_text(p->arena, (double)(best->arena + best->beside)));
+    const char *text = with_layout(p->arena, &p->run->source, p->file, layout_block(p->arena, p, &best->layout),
+                                   comment, best->layout.microbatch);
+    p->run->input = (struct stat){ 0 }; /* the file to be overwritten */
+    if (!write_new(p->run, o->operand, text))
+        return false;
+    fprintf(stderr, "%s: the layout %s is written\n", o->operand, layout_name(p->arena, p, &best->layout));
+    return true;
+}
+
+static bool nothing_fits(const Planner *p, const Answer *answer)
+{
+    const PlanResult *larger = answer->too_large;
+    Arena *a = p->arena;
+    report_error(stderr, "more ranks, --memory BYTES, or a smaller batch", "no layout of %s fits into %s a rank%s",
+                 counted(a, p->ranks, "rank"), bytes_text(a, p->memory),
+                 larger ? arena_text(a, ": the fastest that was compiled, %s, needs %s",
+                                     layout_name(a, p, &larger->layout),
+                                     bytes_text(a, (double)(larger->arena + larger->beside)))
+                        : "");
+    p->run->diags.errors++;
+    return false;
+}
+
+static bool answer_plan(Planner *p, int top)
+{
+    const Options *o = p->run->options;
+    const Answer answer = search_layouts(p, top);
+    free_structures(p);
+    if (o->json)
+        print_plan_json(p, &answer);
+    else if (answer.count)
+        print_plan(p, &answer);
+    if (!answer.count)
+        return nothing_fits(p, &answer);
+    return !o->write || write_layout(p, &answer);
 }
 
 int run_plan(Run *run)
@@ -105,6 +174,8 @@ int run_plan(Run *run)
     int64_t top = TOP;
     if (!o->ranks)
         return usage_error(o->command, "on how many ranks? give --ranks N");
+    if (o->write && strcmp(o->operand, "-") == 0)
+        return usage_error(o->command, "--write needs a file to write to, not standard input");
     if (!o->machine)
         return usage_error(o->command, "on which machine? give --machine h100, or another one");
     if ((o->top && !read_number(run, "top", o->top, 1000000, &top)) || !read_planner(&p))
@@ -112,11 +183,7 @@ int run_plan(Run *run)
     Options own = *o;
     own.target = target_of(o, p.machine);
     run->options = &own;
-    const bool good = read_model(&p);
-    if (good) {
-        const Answer answer = search_layouts(&p, (int)top);
-        (o->json ? print_plan_json : print_plan)(&p, &answer);
-    }
+    const bool good = read_model(&p) && answer_plan(&p, (int)top);
     run->options = o;
     return good ? STATUS_OK : STATUS_FAILED;
 }

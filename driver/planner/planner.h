@@ -75,9 +75,10 @@ typedef struct {
     Arena *arena;
     const Machine *machine;
     int64_t ranks;
-    double memory;       /* bytes that a rank may use */
-    const Ast *parallel; /* of the model */
-    const char *rest;    /* the text of the model without it, for parse_mdl() */
+    double memory;              /* bytes that a rank may use */
+    const Ast *file, *parallel; /* of the model; its layout, or a derived one */
+    const char *layout_text;    /* in which that is */
+    const char *rest;           /* the text of the model without it, for parse_mdl() */
     int naxes;
     PlanAxis axis[MAX_AXES];
     int ndims;
@@ -160,6 +161,11 @@ double least_wait(const Planner *p, const PlanLayout *layout, double forward, do
 
 /* No layout with these sizes and zero needs less; bytes. */
 double least_memory(const Planner *p, const PlanLayout *layout);
+
+/* What sizes decide, beside those of types: which messages are joined, and so in which order things are done.  Times of
+ * a program with the sizes of another layout are off by as much, at most; tests/plan measures it.  Bounds are less by
+ * it. */
+#define STRUCTURE_ERROR 0.01
 
 /* --- block.c ---------------------------------------------------------------------------------------- */
 

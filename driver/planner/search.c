@@ -5,6 +5,7 @@
 #include "planner.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What is known of a node, in order. */
@@ -210,6 +211,13 @@ static void keep_compiled(Search *s, const PlanResult *result)
     answer->compiled[answer->ncompiled++] = result;
 }
 
+/* The first layout of the answer is proved to be the fastest.  Of the others those come first that are the fastest if
+ * bounds are right, without what they leave for being wrong. */
+static double key_of(const Search *s, const PlanResult *result)
+{
+    return s->answer.count ? result->seconds * (1 - STRUCTURE_ERROR) : result->seconds;
+}
+
 static void compile(Search *s, const Node *node)
 {
     Planner *p = s->p;
@@ -227,7 +235,7 @@ static void compile(Search *s, const Node *node)
     if ((double)(result->arena + result->beside) > p->memory)
         note_too_large(s, result);
     else
-        push(s, (Node){ node->layout, COMPILED, result->seconds, 0, result });
+        push(s, (Node){ node->layout, COMPILED, key_of(s, result), 0, result });
 }
 
 /* --- The search ------------------------------------------------------------------------------------------------ */
@@ -264,6 +272,12 @@ static void look_closer(Search *s, const Node *node)
     add_bounded(s, &node->layout, schedule_bound(s->p, &node->layout, closeness), 0, closeness);
 }
 
+static int faster_first(const void *a, const void *b)
+{
+    const PlanResult *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
 Answer search_layouts(Planner *p, int top)
 {
     Search s = { .p = p, .next = MESH };
@@ -284,5 +298,6 @@ Answer search_layouts(Planner *p, int top)
     }
     for (int i = 0; i < s.count; i++)
         s.answer.tally.slower += s.heap[i].level == COMPILED ? 1 : layouts_of(p, &s.heap[i].layout, s.heap[i].level);
+    qsort(s.answer.best, (size_t)s.answer.count, sizeof *s.answer.best, faster_first);
     return s.answer;
 }
