@@ -4,7 +4,7 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile run check report explain fmt opt print trace import export plot help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile run check report plan explain fmt opt print trace import export plot help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -22,6 +22,10 @@ _mpc()
         ;;
     report)
         words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --json --html= --svg= --gpu-flops= --link= --gpu-memory= --machine= --costs= --actions"
+        files='*.mdl'
+        ;;
+    plan)
+        words="--help --ranks= --memory= --keep= --top= --exhaustive --define= --set= --target= --json --machine= --write"
         files='*.mdl'
         ;;
     explain)
@@ -57,7 +61,7 @@ _mpc()
         files='*.jsonl'
         ;;
     help)
-        words="--help --as= compile run check report explain fmt opt print trace import export plot help"
+        words="--help --as= compile run check report plan explain fmt opt print trace import export plot help"
         files=''
         ;;
     esac

@@ -4,7 +4,8 @@
  *   space.c        the space: what the model's `parallel { }` can be with other sizes and options
  *   layout_text.c  a layout as the text of such a block, and as a line of a table
  *   bound.c        the least time and memory that a layout can have, from the program of one rank
- *   block.c        the same, closer, from a micro-batch on the ranks of the layout's inner axes
+ *   structure.c    a program compiled once, with the sizes of any layout
+ *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
  *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
  *   search.c       the search: best bound first
  *   plan_table.c   the answer as a table
@@ -89,7 +90,7 @@ typedef struct {
     Kept kept;
     Names heads;               /* the dims of attention that all ranks could have a part of in place of a sequence's */
     struct ModelCost *cost;    /* bound.c */
-    struct BlockCache *blocks; /* block.c */
+    struct BlockCache *blocks; /* block.h */
     Structure *structures;     /* structure.c */
 } Planner;
 
@@ -167,7 +168,15 @@ double least_memory(const Planner *p, const PlanLayout *layout);
  * it. */
 #define STRUCTURE_ERROR 0.01
 
-/* --- block.c ---------------------------------------------------------------------------------------- */
+enum { BLOCK_LISTS = 4096 };
+typedef struct BlockCache {
+    struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
+    StageWeights weights[RECOMPUTE_AUTO];
+    struct Generated *generated; /* stage_cost.c */
+} BlockCache;
+
+/* --- block_bound.c, stage_cost.c
+ * ---------------------------------------------------------------------------------------- */
 
 typedef struct {
     double seconds; /* INFINITY: it cannot be compiled */

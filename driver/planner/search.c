@@ -231,6 +231,11 @@ static void compile(Search *s, const Node *node)
         return;
     }
     keep_compiled(s, result);
+        fprintf(stderr, "exact %s b=%d zero=%d ov=%d %s %s %s %d: %.5f bound %.5f (%.2f%%)\n",
+                layout_name(p->arena, p, &node->layout), (int)node->layout.microbatch, node->layout.zero,
+                node->layout.overlaps, Recompute_words[node->layout.recompute], attend_name[node->layout.attend],
+                schedule_word[node->layout.schedule], node->layout.chunks, result->seconds, node->bound,
+                100 * node->bound / result->seconds);
     note_overrun(&s->answer, result);
     if ((double)(result->arena + result->beside) > p->memory)
         note_too_large(s, result);

@@ -66,8 +66,10 @@ static Structure *compiled_structure(const Planner *p, const PlanLayout *layout,
     const PassOptions passes = { .unchecked = true };
     *s = (Structure){ .key = *key, .layout = *layout, .sequences = in_micro_batch(p, layout) };
     s->m = compile_layout(p, layout, key->micros * s->sequences, &passes, &s->run, &s->why);
-    if (s->m)
+    if (s->m) {
+        rank_kinds(s->m); /* it notes which stages run what */
         s->classes = classify_tensors(s->m);
+    }
     return s;
 }
 

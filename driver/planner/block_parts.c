@@ -1,0 +1,236 @@
+/* block_parts.c -- reads from a program what the parts of a micro-batch take: see block.h. */
+#include "block.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    const Planner *p;
+    const StepCost *cost;
+    const StageWeights *weights;
+    Name copies[MAX_REPEATS]; /* the dims that count them */
+    Block *block;
+    Arena *arena;
+} Parts;
+
+static double seconds_of(const Parts *parts, const CostItem *from, int count)
+{
+    const CostList list = { .count = count, .item = (CostItem *)from };
+    return list_seconds(parts->cost, &list, parts->p->machine, parts->arena);
+}
+
+/* The repeat of the pipeline whose copies the item runs; -1: none. */
+static int repeat_of(const Parts *parts, const CostItem *item)
+{
+    for (int i = 0; i < parts->weights->repeats; i++)
+        if (item->kind == ITEM_REPEAT && item->op->attrs.dims.dim[0].name == parts->copies[i])
+            return i;
+    return -1;
+}
+
+/* A copy as the later ones of a loop take. */
+static double seconds_of_copy(const Parts *parts, const CostItem *item)
+{
+    CostItem few = *item, more = *item;
+    few.turns = 3, more.turns = 4;
+    return seconds_of(parts, &more, 1) - seconds_of(parts, &few, 1);
+}
+
+static void note_saved(const Parts *parts, const Op *loop, int repeat)
+{
+    const Module *m = parts->cost->m;
+    double carried = 0;
+    for (int i = 0; i < loop->results.count; i++) {
+        const Type *type = &loop->results.at[i]->type;
+        const double bytes = (double)local_bytes(m, type);
+        if (i < loop->attrs.carried)
+            carried += bytes;
+        else
+            parts->block->saved[repeat] += bytes / (double)loop->attrs.dims.dim[0].size;
+    }
+    parts->block->handed_on = fmax(parts->block->handed_on, carried);
+}
+
+static double saved_by_loops(const Module *m, const CostList *list)
+{
+    double bytes = 0;
+    for (int i = 0; i < list->count; i++) {
+        const Op *op = list->item[i].kind == ITEM_REPEAT ? list->item[i].op : NULL;
+        for (int k = op ? op->attrs.carried : 0; op && !op->attrs.reverse && k < op->results.count; k++)
+            bytes += (double)local_bytes(m, &op->results.at[k]->type);
+    }
+    return bytes;
+}
+
+/* Of operands or of results, which may be in their place. */
+static double bytes_at(const Module *m, const Op *op)
+{
+    double read = 0, written = 0;
+    for (int i = 0; i < op->args.count; i++)
+        if (index_of(&op->args, arg(op, i)) == i && find_dim(&arg(op, i)->type, m->batch) >= 0)
+            read += (double)local_bytes(m, &arg(op, i)->type);
+    for (int i = 0; i < op->results.count; i++)
+        written += (double)local_bytes(m, &op->results.at[i]->type);
+    return fmax(read, written);
+}
+
+/* While all is saved: what the op that has most needs beside it. */
+static double most_at(const Module *m, const CostItem *items, int count)
+{
+    double most = 0;
+    for (int i = 0; i < count; i++)
+        if (items[i].kind < ITEM_MESSAGE)
+            most = fmax(most, bytes_at(m, items[i].op));
+    return most;
+}
+
+/* Forward in the order of the repeats, then backward in the opposite one; what stands between the two is backward, as
+ * the pipeline has it. */
+static void read_micro(const Parts *parts, const CostList *list)
+{
+    Block *b = parts->block;
+    int from = 0, passed = 0;
+    bool backward = parts->weights->repeats == 0;
+    for (int i = 0; i <= list->count; i++) {
+        const int repeat = i < list->count ? repeat_of(parts, &list->item[i]) : -1;
+        if (i < list->count && repeat < 0)
+            continue;
+        const bool turns_back = repeat >= 0 && list->item[i].op->attrs.reverse;
+        if (turns_back && !backward)
+            b->at_head = most_at(parts->cost->m, &list->item[from], i - from);
+        backward |= turns_back || i == list->count;
+        double *beside = b->beside[backward ? BACKWARD_ACTION : FORWARD_ACTION];
+        beside[turns_back         ? repeat + 1
+               : i == list->count ? 0
+                                  : passed] += seconds_of(parts, &list->item[from], i - from);
+        if (repeat >= 0) {
+            b->copy[turns_back ? BACKWARD_ACTION : FORWARD_ACTION][repeat] += seconds_of_copy(parts, &list->item[i]);
+            passed = turns_back ? passed : repeat + 1;
+            if (!turns_back)
+                note_saved(parts, list->item[i].op, repeat);
+        }
+        from = i + 1;
+    }
+}
+
+/* The loop over micro-batches, among the items of the step; -1: there is none. */
+static int micro_item(const CostList *step)
+{
+    for (int i = 0; i < step->count; i++)
+        if (step->item[i].kind == ITEM_REPEAT && strcmp(step->item[i].op->attrs.dims.dim[0].name, "micro") == 0)
+            return i;
+    return -1;
+}
+
+/* What is in memory when the last micro-batch ends: what the loop has read, its sums, and the state.  Of one
+ * micro-batch alone: the state. */
+static double held_by_step(const Module *m, const Func *step, const Op *micro)
+{
+    double bytes = 0;
+    for (int i = 0; !micro && i < step->params.count; i++)
+        bytes += (double)local_bytes(m, &step->params.at[i]->type);
+    if (!micro)
+        return bytes;
+    for (int i = 0; i < step->params.count; i++)
+        bytes += index_of(&micro->args, step->params.at[i]) < 0 ? (double)local_bytes(m, &step->params.at[i]->type) : 0;
+    for (int i = micro->attrs.carried; i < micro->args.count; i++)
+        bytes += index_of(&micro->args, arg(micro, i)) == i ? (double)local_bytes(m, &arg(micro, i)->type) : 0;
+    for (int i = 0; i < micro->results.count; i++)
+        bytes += (double)local_bytes(m, &micro->results.at[i]->type);
+    return bytes;
+}
+
+/* Kernels of the step outside of micro-batches. */
+static double computed_beside(const Parts *parts, const CostList *step, int micro)
+{
+    double seconds = 0;
+    for (int i = 0; i < step->count; i++)
+        seconds += i != micro && step->item[i].kind < ITEM_MESSAGE ? seconds_of(parts, &step->item[i], 1) : 0;
+    return seconds;
+}
+
+/* Of a step of one micro-batch: what it does in any number of them. */
+static const CostList *without_zero(const CostList *step, Arena *arena)
+{
+    CostList *list = NEW(arena, CostList);
+    for (int i = 0; i < step->count; i++) {
+        const CostItem *item = &step->item[i];
+        const bool is_zero = item->kind == ITEM_MESSAGE && item->op->attrs.purpose != ANY_PURPOSE;
+        if (item->kind == ITEM_REPEAT || (item->phase != UPDATED && !is_zero))
+            push_item(arena, list, *item);
+    }
+    return list;
+}
+
+/* --- With divided backward actions -------------------------------------------------------------------------- */
+
+/* What is beside the copies is before them on the first of two stages, and after them on the last one. */
+static void read_action(const Parts *parts, ActionKind kind, int stage)
+{
+    const CostList *list = &parts->cost->action[kind][stage];
+    Block *b = parts->block;
+    int from = 0;
+    for (int i = 0; i <= list->count; i++) {
+        const int repeat = i < list->count ? repeat_of(parts, &list->item[i]) : -1;
+        if (i < list->count && repeat < 0)
+            continue;
+        b->beside[kind][stage] += seconds_of(parts, &list->item[from], i - from);
+        if (repeat >= 0 && stage == 0)
+            b->copy[kind][repeat] = seconds_of_copy(parts, &list->item[i]);
+        from = i + 1;
+    }
+}
+
+static void read_divided(const Parts *parts)
+{
+    for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
+        for (int stage = 0; stage < 2; stage++)
+            read_action(parts, kind, stage);
+}
+
+/* --- The program ---------------------------------------------------------------------------------------------- */
+
+static void read_undivided(const Parts *parts, Module *m, Arena *arena)
+{
+    Block *block = parts->block;
+    const CostList *step = &parts->cost->before[0];
+    const int at = micro_item(step);
+    const CostList *micro = at < 0 ? without_zero(step, arena) : step->item[at].body;
+    read_micro(parts, micro);
+    block->whole = seconds_of(parts, micro->item, micro->count);
+    if (at >= 0) {
+        block->once = seconds_of(parts, step->item, at) + seconds_of(parts, step->item + at + 1, step->count - at - 1);
+        block->computed = computed_beside(parts, step, at);
+        step->item[at].turns = (double)block->micros;
+    }
+    block->step = seconds_of(parts, step->item, step->count);
+    block->saved_whole = saved_by_loops(m, micro);
+    block->rest = held_by_step(m, func_with_role(m, STEP), at < 0 ? NULL : step->item[at].op);
+}
+
+/* The dims that count copies are found by their names in the program with stages. */
+void read_block(void *context, Module *m, const Classes *classes, const char *why)
+{
+    const BlockReading *reading = context;
+    Block *block = reading->block;
+    Arena arena = { 0 };
+    if (!m) {
+        block->refused = why;
+        return;
+    }
+    const StepCost cost = step_cost(m, classes, &arena);
+    Parts parts = { .p = reading->p,
+                    .cost = &cost,
+                    .weights = stage_weights(reading->p, block->like.recompute),
+                    .block = block,
+                    .arena = &arena };
+    for (int i = 0; i < parts.weights->repeats; i++)
+        parts.copies[i] = intern_text(m, parts.weights->dim[i]);
+    if (!block->of.is_divided)
+        read_undivided(&parts, m, &arena);
+    else if (cost.schedule)
+        read_divided(&parts);
+    else
+        block->refused = "it has no schedule";
+    arena_free(&arena);
+}
