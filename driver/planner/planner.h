@@ -76,6 +76,7 @@ typedef struct {
     Arena *arena;
     const Machine *machine;
     int64_t ranks;
+    bool is_elastic; /* on so many ranks or fewer */
     double memory;              /* bytes that a rank may use */
     const Ast *file, *parallel; /* of the model; its layout, or a derived one */
     const char *layout_text;    /* in which that is */
@@ -122,6 +123,7 @@ typedef struct {
 
 bool read_space(Planner *p, const Module *m);    /* m: the model on one rank; false after reporting */
 int64_t copies_along(const Module *m, Name dim); /* that loops of the module count along it; 0: none do */
+int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
 int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);
 int64_t micro_batches(const Planner *p, const PlanLayout *layout);
@@ -159,6 +161,9 @@ double least_seconds(const Planner *p, const PlanLayout *layout);
 /* Seconds for which the ranks of a pipeline wait, at least; forward, backward: of all copies, of one micro-batch. */
 double wait_in_schedule(const Planner *p, const PlanLayout *layout, double forward, double backward);
 double least_wait(const Planner *p, const PlanLayout *layout, double forward, double backward); /* of all schedules */
+
+/* No mesh of so many ranks is faster; seconds. */
+double least_seconds_of_ranks(const Planner *p, int64_t ranks);
 
 /* No layout with these sizes and zero needs less; bytes. */
 double least_memory(const Planner *p, const PlanLayout *layout);

@@ -161,6 +161,7 @@ static void add_mesh(void *context, const PlanLayout *layout)
         return;
     }
     tally->all += layouts_of(s->p, layout, MESH);
+    s->bound = is_exhaustive(s) ? 0 : least_seconds_of_ranks(s->p, mesh_ranks(s->p, layout));
     add_node(s, layout);
 }
 
@@ -231,11 +232,6 @@ static void compile(Search *s, const Node *node)
         return;
     }
     keep_compiled(s, result);
-        fprintf(stderr, "exact %s b=%d zero=%d ov=%d %s %s %s %d: %.5f bound %.5f (%.2f%%)\n",
-                layout_name(p->arena, p, &node->layout), (int)node->layout.microbatch, node->layout.zero,
-                node->layout.overlaps, Recompute_words[node->layout.recompute], attend_name[node->layout.attend],
-                schedule_word[node->layout.schedule], node->layout.chunks, result->seconds, node->bound,
-                100 * node->bound / result->seconds);
     note_overrun(&s->answer, result);
     if ((double)(result->arena + result->beside) > p->memory)
         note_too_large(s, result);

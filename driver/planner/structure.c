@@ -155,7 +155,7 @@ static PlanLayout widest(const Planner *p, const PlanLayout *layout)
     int64_t most = 1;
     wide.microbatch = layout->microbatch * data_ranks(p, layout) > 1 ? 2 : 1;
     for (int64_t size = 1; size <= p->sequences; size++)
-        most = p->ranks % size == 0 ? size : most;
+        most = p->sequences % size == 0 && size <= p->ranks ? size : most;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_batch && wide.size[i] > 1)
             wide.size[i] = most;
