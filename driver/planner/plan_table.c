@@ -129,9 +129,10 @@ static void print_space(const Planner *p, const Answer *answer)
 {
     const Tally *t = &answer->tally;
     Arena *a = p->arena;
-    printf("%s of these ranks; %s do not divide the model. The others have %s:\n",
+    printf("%s of %s; %s do not divide the model. The others have %s:\n",
            arena_text(a, "%s %s", grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes"),
-           grouped(a, (int64_t)t->indivisible), counted(a, (int64_t)t->all, "layout"));
+           p->is_elastic ? "so many ranks or fewer" : "so many ranks", grouped(a, (int64_t)t->indivisible),
+           counted(a, (int64_t)t->all, "layout"));
     printf(
         "  %s do not fit, %s of them by a bound; %s cannot be compiled; %s are slower than the best of their mesh or "
         "than all of these\n",
@@ -147,9 +148,10 @@ static void print_proof(const Planner *p, const Answer *answer)
     else if (answer->overrun > 0)
         printf("not proved: a layout was %.2f %% faster than its bound\n", 100 * answer->overrun);
     else
-        puts("proved by bounds: no layout that fits is faster than the first (gap 0); the others are the best of their "
-             "meshes to "
-             "1 %");
+        printf(
+            "proved by bounds: no layout that fits is faster than the first (gap 0); the others are the best of their "
+            "meshes to %.1f %%\n",
+            100 * STRUCTURE_ERROR);
 }
 
 void print_plan(const Planner *p, const Answer *answer)
@@ -157,8 +159,8 @@ void print_plan(const Planner *p, const Answer *answer)
     const Options *o = p->run->options;
     const double error = machine_error(p);
     Arena *a = p->arena;
-    printf("%s on %s of %s (%s), %s each; a step of %s\n", p->run->source.path, counted(a, p->ranks, "rank"),
-           o->machine, p->machine->line[LINE_name].text, bytes_text(a, p->memory),
+    printf("%s on %s%s of %s (%s), %s each; a step of %s\n", p->run->source.path, p->is_elastic ? "at most " : "",
+           counted(a, p->ranks, "rank"), o->machine, p->machine->line[LINE_name].text, bytes_text(a, p->memory),
            counted(a, p->sequences, "sequence"));
     print_rows(p, answer);
     printf("GB are exact, for --target %s; times are those of the machine file%s\n", o->target,

@@ -76,7 +76,7 @@ typedef struct {
     Arena *arena;
     const Machine *machine;
     int64_t ranks;
-    bool is_elastic; /* on so many ranks or fewer */
+    bool is_elastic;            /* on so many ranks or fewer */
     double memory;              /* bytes that a rank may use */
     const Ast *file, *parallel; /* of the model; its layout, or a derived one */
     const char *layout_text;    /* in which that is */
@@ -171,7 +171,7 @@ double least_memory(const Planner *p, const PlanLayout *layout);
 /* What sizes decide, beside those of types: which messages are joined, and so in which order things are done.  Times of
  * a program with the sizes of another layout are off by as much, at most; tests/plan measures it.  Bounds are less by
  * it. */
-#define STRUCTURE_ERROR 0.01
+#define STRUCTURE_ERROR 0.015
 
 enum { BLOCK_LISTS = 4096 };
 typedef struct BlockCache {
@@ -191,7 +191,8 @@ typedef struct {
 void prepare_blocks(Planner *p);
 const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
 
-/* With these axes, micro-batch and policies; memory: beside least_memory(). */
+/* With these axes, micro-batch and policies; memory: beside least_memory().  ring_bound: before that, of a ring. */
+BlockBound ring_bound(Planner *p, const PlanLayout *layout);
 BlockBound micro_bound(Planner *p, const PlanLayout *layout);
 
 /* And zero; memory: all of it. */
