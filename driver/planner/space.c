@@ -146,7 +146,7 @@ static int word_in(const char *const words[], int count, const char *word)
 }
 
 /* The number of a word or an option with that name; -1 after reporting. */
-static int64_t kept_value(Planner *p, const char *said, const char *name, const char *value)
+static int64_t kept_value(const char *name, const char *value)
 {
     char *end = NULL;
     const int64_t number = strtoll(value, &end, 10);
@@ -157,7 +157,6 @@ static int64_t kept_value(Planner *p, const char *said, const char *name, const 
     if (strcmp(name, "schedule") == 0)
         return word_in(schedule_word, N_SCHEDULES, value);
     const bool may_be_0 = strcmp(name, "zero") == 0 || strcmp(name, "overlap") == 0;
-    (void)p, (void)said;
     return end == value || *end || number < (may_be_0 ? 0 : 1) ? -1 : number;
 }
 
@@ -172,7 +171,7 @@ static bool keep(Planner *p, const char *said)
         int *field;
     } fields[] = { { "zero", &kept->zero },     { "overlap", &kept->overlaps },  { "recompute", &kept->recompute },
                    { "attend", &kept->attend }, { "schedule", &kept->schedule }, { "chunks", &kept->chunks } };
-    const int64_t value = equals ? kept_value(p, said, name, equals + 1) : -1;
+    const int64_t value = equals ? kept_value(name, equals + 1) : -1;
     if (value < 0)
         return bad_keep(p, said, equals ? "that is no value of it" : "a name and a value are needed");
     if (axis)
