@@ -93,15 +93,38 @@ static bool read_planner(Planner *p)
     return read_source(run, o->operand);
 }
 
+/* Of the layout that a file has, only what it can split counts: the model is read on one rank, in micro-batches of one
+ * sequence. */
+static Module *lower_on_one_rank(Planner *p)
+{
+    Run *run = p->run;
+    const Options *o = run->options;
+    Settings settings = { 0 };
+    Options one = *o;
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next) {
+        for (const Ast *axis = ast->kind == A_MESH ? ast->child : NULL; axis; axis = axis->next)
+            one.mesh = arena_text(p->arena, "%s%s%s=1", one.mesh ? one.mesh : "", one.mesh ? "," : "", axis->name);
+        if (ast->kind == A_PIPELINE)
+            one.schedule = "1f1b", one.chunks = "1";
+    }
+    one.set.at = NEW_ARRAY(p->arena, const char *, o->set.count + 1);
+    for (int i = 0; i < o->set.count; i++)
+        one.set.at[i] = o->set.at[i];
+    one.set.at[one.set.count++] = "train.microbatch=1";
+    run->options = &one;
+    Module *m = lower_ast(run, p->file, 0, &settings, &run->diags);
+    run->options = o;
+    return m;
+}
+
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
-    Settings settings = { 0 };
     p->file = parse_mdl(&run->source, &run->diags, p->arena);
-    Module *m = run->diags.errors ? NULL : lower_ast(run, p->file, 0, &settings, &run->diags);
+    p->parallel = find_parallel(p->file);
+    Module *m = run->diags.errors ? NULL : lower_on_one_rank(p);
     if (!m)
         return false;
-    p->parallel = find_parallel(p->file);
     p->layout_text = run->source.text;
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
