@@ -2,7 +2,7 @@
  *
  * The parts of a step that repeat are the same functions in all layouts that split a micro-batch alike: a copy of a
  * repeat forward and backward, and what is before, between and after the repeats.  So a layout is read without its
- * pipeline, first with as few data-parallel ranks as there can be and without zero, once for all that have the same
+ * pipeline, first with as few data-parallel ranks as there can be and without what zero does, once for all that have the same
  * axes inside a micro-batch, then with what zero does.  Backward actions that are divided are those of a pipeline of
  * two stages.
  *

@@ -28,11 +28,18 @@ static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zer
     return find_block(p, layout, (BlockOf){ with_zero, micro_batches(p, layout) > 1, is_divided });
 }
 
-BlockBound micro_bound(Planner *p, const PlanLayout *layout)
+static double least_of_micros(Planner *p, const PlanLayout *layout)
 {
     const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
     const Block *b = block_of(p, layout, false, false);
-    return less(b->refused ? INFINITY : b->whole * micros / stages + wait_of(p, layout, b, least_wait), 0);
+    return b->refused ? INFINITY : b->whole * micros / stages + wait_of(p, layout, b, least_wait);
+}
+
+BlockBound micro_bound(Planner *p, const PlanLayout *layout)
+{
+    PlanLayout with_zero = *layout;
+    with_zero.zero = 1;
+    return less(fmin(least_of_micros(p, layout), least_of_micros(p, &with_zero)), 0);
 }
 
 /* What zero adds to a micro-batch and to a step is the same for all micro-batches and policies: of the smallest one. */
