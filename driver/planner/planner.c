@@ -166,13 +166,20 @@ static bool nothing_fits(const Planner *p, const Answer *answer)
 {
     const PlanResult *larger = answer->too_large;
     Arena *a = p->arena;
-    report_error(stderr, "more ranks, --memory BYTES, or a smaller batch", "no layout of %s fits into %s a rank%s",
-                 counted(a, p->ranks, "rank"), bytes_text(a, p->memory),
-                 larger ? arena_text(a, ": the fastest that was compiled, %s, needs %s",
+    p->run->diags.errors++;
+    if (answer->tally.too_large == 0) {
+        report_error(stderr, "another number of ranks or of sequences, or less that is kept (--keep)",
+                     "the model has no layout of %s%s", counted(a, p->ranks, "rank"),
+                     answer->tally.all > 0 ? " that can be compiled" : "");
+        return false;
+    }
+    report_error(stderr, "more ranks, --memory BYTES, or a smaller batch",
+                 "no layout of %s fits into %s a rank: each needs %s or more%s", counted(a, p->ranks, "rank"),
+                 bytes_text(a, p->memory), bytes_text(a, answer->least),
+                 larger ? arena_text(a, "; the fastest that was compiled, %s, needs %s",
                                      layout_name(a, p, &larger->layout),
                                      bytes_text(a, (double)(larger->arena + larger->beside)))
                         : "");
-    p->run->diags.errors++;
     return false;
 }
 
