@@ -93,6 +93,20 @@ static bool read_planner(Planner *p)
     return read_source(run, o->operand);
 }
 
+/* Does the file or an option say what a micro-batch has?  A model without a batch cannot. */
+static bool says_microbatch(const Planner *p)
+{
+    const TextList *set = &p->run->options->set;
+    for (int i = 0; i < set->count; i++)
+        if (strncmp(set->at[i], "train.microbatch=", strlen("train.microbatch=")) == 0)
+            return true;
+    for (const Ast *ast = p->file; ast; ast = ast->next)
+        for (const Ast *setting = ast->kind == A_TRAIN ? ast->body : NULL; setting; setting = setting->next)
+            if (setting->kind == A_SETTING && strcmp(setting->name, "microbatch") == 0)
+                return true;
+    return false;
+}
+
 /* Of the layout that a file has, only what it can split counts: the model is read on one rank, in micro-batches of one
  * sequence. */
 static Module *lower_on_one_rank(Planner *p)
@@ -110,7 +124,8 @@ static Module *lower_on_one_rank(Planner *p)
     one.set.at = NEW_ARRAY(p->arena, const char *, o->set.count + 1);
     for (int i = 0; i < o->set.count; i++)
         one.set.at[i] = o->set.at[i];
-    one.set.at[one.set.count++] = "train.microbatch=1";
+    if (says_microbatch(p))
+        one.set.at[one.set.count++] = "train.microbatch=1";
     run->options = &one;
     Module *m = lower_ast(run, p->file, 0, &settings, &run->diags);
     run->options = o;
