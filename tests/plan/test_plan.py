@@ -3,12 +3,11 @@ import json
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
-from spaces import DEEPSEEK, GPT, LLAMA, MIXTRAL, PROCESSORS, plan
-from texts import BUILD, EXAMPLES, PARALLEL, ROOT, example, mpc, without_layout
+from spaces import GPT, LLAMA, MIXTRAL, PROCESSORS, plan
+from texts import BUILD, PARALLEL, ROOT, example, mpc, without_layout
 from test_search import check_sums
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -190,3 +189,24 @@ def test_standard_input():
 def test_a_model_without_anything_to_split():
     err = mpc_plan("-", "--ranks=2", "--machine=h100", text="model m {\n    param w : [] = ones\n    loss square(w)\n}\n", status=1)[1]
     assert "<stdin> has nothing that ranks can split" in err
+
+
+# --- Large spaces -------------------------------------------------------------------------------------------------------
+
+def test_many_ranks():
+    """Llama 3.1 70B on 256 ranks of 32 machines, with the axes between machines kept."""
+    answer = plan(ROOT / "tests/published/llama.mdl", *sizes(layers=80, seq=8192, vocab=128256, head=128, **DGX["70b"]), *settings(batch=512), "--ranks=256",
+                  "--machine=h100", "--top=1", "--keep=tp=4", "--keep=cp=1", "--keep=zero=1", "--keep=recompute=none", "--keep=microbatch=1")
+    check_sums(answer)
+    assert answer["proved"] and answer["best"][0]["fits"]
+    assert answer["space"]["by_a_bound"] > 0
+
+
+@pytest.mark.skipif(not ALL, reason="minutes of processors")
+@pytest.mark.parametrize("path, given, batch, ranks, machine", [
+    ("tests/published/llama.mdl", dict(layers=126, seq=8192, vocab=128256, head=128, **DGX["405b"]), 2048, 16384, "h100"),
+    ("examples/deepseek.mdl", {}, 4096, 2048, "h200")], ids=["Llama 3.1 405B", "DeepSeek-V3"])
+def test_thousands_of_ranks(path, given, batch, ranks, machine):
+    answer = plan(ROOT / path, *sizes(**given), *settings(batch=batch), f"--ranks={ranks}", f"--machine={machine}", "--top=1")
+    check_sums(answer)
+    assert answer["proved"] and answer["best"][0]["fits"]
