@@ -139,6 +139,15 @@ static bool write_layout(Planner *p, const Answer *answer)
     return true;
 }
 
+static bool write_page(const Planner *p, const Answer *answer)
+{
+    NewFile file;
+    if (!open_new(p->run, &file, p->run->options->html))
+        return false;
+    write_plan_page(p, answer, file.out);
+    return close_new(p->run, &file);
+}
+
 static bool nothing_fits(const Planner *p, const Answer *answer)
 {
     const PlanResult *larger = answer->too_large;
@@ -162,6 +171,8 @@ static bool answer_plan(Planner *p, int top)
         print_plan_json(p, &answer);
     else if (answer.count)
         print_plan(p, &answer);
+    if (o->html && !write_page(p, &answer))
+        return false;
     if (!answer.count)
         return nothing_fits(p, &answer);
     return !o->write || write_layout(p, &answer);
