@@ -239,8 +239,10 @@ void write_plan_page(const Planner *p, const Answer *answer, FILE *out)
     write_head(&page);
     write_picture(&page);
     write_table(&page);
-    put_in(&page, "<p>", plan_error(p), "</p>\n");
-    put_in(&page, "<p>", plan_proof(p, answer), "</p>\n");
+    if (answer->count) {
+        put_in(&page, "<p>", plan_error(p, answer), "</p>\n");
+        put_in(&page, "<p>", plan_proof(p, answer), "</p>\n");
+    }
     put_in(&page, "<pre>", plan_space(p, answer), "</pre>\n");
     for (int i = 0; i < answer->count; i++)
         write_layout(&page, i);

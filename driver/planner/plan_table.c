@@ -136,15 +136,19 @@ const char *plan_question(const Planner *p)
                       p->machine->line[LINE_name].text, bytes_text(a, p->memory), counted(a, p->sequences, "sequence"));
 }
 
-const char *plan_error(const Planner *p)
+static bool has_ties(const Planner *p, const Answer *answer)
+{
+    return answer->count > 1 && is_tie(p, answer, &answer->best[1]);
+}
+
+const char *plan_error(const Planner *p, const Answer *answer)
 {
     const double error = machine_error(p);
-    return arena_text(
-        p->arena, "GB are exact, for --target %s; times are those of the machine file%s", p->run->options->target,
-        error > 0
-            ? arena_text(p->arena, ", whose predictions were off by %.0f %%: a layout with ~ is as fast as the first",
-                         100 * error)
-            : "");
+    Arena *a = p->arena;
+    return arena_text(a, "GB are exact, for --target %s; times are predictions by the machine file%s%s",
+                      p->run->options->target,
+                      error > 0 ? arena_text(a, ", which were up to %.0f %% off", 100 * error) : "",
+                      has_ties(p, answer) ? ";\na layout with ~ is as fast as the first" : "");
 }
 
 const char *plan_proof(const Planner *p, const Answer *answer)
@@ -153,8 +157,8 @@ const char *plan_proof(const Planner *p, const Answer *answer)
         return "all layouts were compiled: none that fits is faster";
     if (answer->overrun > 0)
         return arena_text(p->arena, "not proved: a layout was %.2f %% faster than its bound", 100 * answer->overrun);
-    return "proved by bounds: no layout that fits is faster than the first (gap 0); the others are the best of their "
-           "meshes to 1 %";
+    return arena_text(p->arena, "proved by bounds: no layout that fits is faster than the first (gap 0)%s",
+                      answer->count > 1 ? "; the others are the best of their meshes to 1 %" : "");
 }
 
 const char *plan_space(const Planner *p, const Answer *answer)
@@ -164,8 +168,8 @@ const char *plan_space(const Planner *p, const Answer *answer)
     return arena_text(
         a,
         "%s %s of these ranks; %s do not divide the model. The others have %s:\n"
-        "  %s do not fit, %s of them by a bound; %s cannot be compiled; %s are slower than the best of their mesh or "
-        "than all of these\n"
+        "  %s do not fit, %s of them by a bound; %s cannot be compiled;\n"
+        "  %s are slower than the best of their mesh or than all of these\n"
         "  %s were compiled",
         grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes", grouped(a, (int64_t)t->indivisible),
         counted(a, (int64_t)t->all, "layout"), grouped(a, (int64_t)t->too_large), grouped(a, (int64_t)t->bounded),
@@ -176,7 +180,7 @@ void print_plan(const Planner *p, const Answer *answer)
 {
     printf("%s on %s\n", p->run->source.path, plan_question(p));
     print_rows(p, answer);
-    puts(plan_error(p));
+    puts(plan_error(p, answer));
     puts(plan_proof(p, answer));
     puts(plan_space(p, answer));
 }

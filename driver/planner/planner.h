@@ -228,7 +228,7 @@ PlanCells *plan_rows(const Planner *p, const Answer *answer, int *count);
 const char *limits_text(const Planner *p, const PlanResult *r);           /* "tp 7 %, idle 1 %" */
 bool is_tie(const Planner *p, const Answer *answer, const PlanResult *r); /* by the error of the machine file */
 const char *plan_question(const Planner *p);                              /* "64 ranks of h100 (...), ..." */
-const char *plan_error(const Planner *p);                                 /* what is exact, and what is not */
+const char *plan_error(const Planner *p, const Answer *answer);           /* what is exact, and what is not */
 const char *plan_proof(const Planner *p, const Answer *answer);
 const char *plan_space(const Planner *p, const Answer *answer); /* lines: what became of all layouts */
 void print_plan(const Planner *p, const Answer *answer);
