@@ -34,10 +34,11 @@ typedef struct Block {
     double saved[MAX_REPEATS];                      /* bytes that a copy keeps for its backward */
     double handed_on;                               /* bytes of a message between stages */
     double whole, saved_whole;                      /* all of a micro-batch, its bytes */
-    double once, computed;                          /* seconds of what is done once a step; without messages */
-    double step;                                    /* seconds of a step of one stage, with all micro-batches */
-    double rest;                                    /* bytes of a rank but what micro-batches save */
-    double at_head;                                 /* bytes beside these, between forward and backward pass */
+    double apart;          /* seconds of all of it but messages along a sequence that attention has */
+    double once, computed; /* seconds of what is done once a step; without messages */
+    double step;           /* seconds of a step of one stage, with all micro-batches */
+    double rest;           /* bytes of a rank but what micro-batches save */
+    double at_head;        /* bytes beside these, between forward and backward pass */
     struct Block *next;
 } Block;
 

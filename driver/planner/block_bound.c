@@ -35,6 +35,23 @@ BlockBound micro_bound(Planner *p, const PlanLayout *layout)
     return less(b->refused ? INFINITY : b->whole * micros / stages + wait_of(p, layout, b, least_wait), 0);
 }
 
+/* A ring is another program for each of its sizes.  It computes what attention with gathered keys does, of smaller
+ * blocks, and sends keys meanwhile. */
+BlockBound ring_bound(Planner *p, const PlanLayout *layout)
+{
+    PlanLayout gathered = *layout;
+    gathered.attend = GATHER;
+    const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
+    const Block *b = layout->attend == RING ? block_of(p, &gathered, false, false) : NULL;
+    return b && !b->refused ? less(b->apart * micros / stages, 0) : (BlockBound){ 0, 0 };
+}
+
+/* Which dims zero splits depends on all sizes, and with it over which axes messages go and which are joined: their time
+ * is less by up to as much. */
+static const double JOINED_SHARE = 0.7;
+
+static double once_seconds(const Block *b) { return b->computed + JOINED_SHARE * (b->once - b->computed); }
+
 /* What zero adds to a micro-batch and to a step is the same for all micro-batches and policies: of the smallest one. */
 static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
 {
@@ -46,8 +63,8 @@ static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
                 *with = find_block(p, &one, (BlockOf){ true, is_summed, false });
     if (with->refused || without->refused)
         return (BlockBound){ 0, 0 };
-    const double seconds =
-        layout->overlaps || !is_summed ? 0 : fmax(0, with->whole - without->whole) * micros + with->once;
+    const double in_micros = fmax(0, with->whole - without->whole) * micros * JOINED_SHARE;
+    const double seconds = layout->overlaps || !is_summed ? 0 : in_micros + once_seconds(with);
     return (BlockBound){ seconds / stages, with->rest / stages };
 }
 
@@ -82,10 +99,11 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
     if (b->refused)
         return (BlockBound){ INFINITY, 0 };
     if (stages == 1)
-        return less(b->step, b->rest + b->saved_whole + b->at_head);
-    const BlockBound once = closeness == WITH_ZERO
-                                ? (BlockBound){ (layout->overlaps ? b->computed : b->once) / stages, b->rest / stages }
-                                : added_by_zero(p, layout);
+        return less(b->step - (b->once - once_seconds(b)), b->rest + b->saved_whole + b->at_head);
+    const BlockBound once =
+        closeness == WITH_ZERO
+            ? (BlockBound){ (layout->overlaps ? b->computed : once_seconds(b)) / stages, b->rest / stages }
+            : added_by_zero(p, layout);
     const Block *divided = closeness >= SIMULATED ? divided_block(p, layout, closeness == WITH_ZERO) : NULL;
     const BlockBound bound = bound_of_pipeline(p, layout, b, closeness >= SIMULATED);
     const double seconds = divided ? bound_of_pipeline(p, layout, divided, true).seconds : bound.seconds;

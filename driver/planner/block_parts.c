@@ -1,6 +1,8 @@
 /* block_parts.c -- reads from a program what the parts of a micro-batch take: see block.h. */
 #include "block.h"
 
+#include "structure.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -190,6 +192,29 @@ static void read_divided(const Parts *parts)
 
 /* --- The program ---------------------------------------------------------------------------------------------- */
 
+static Axes axes_attended(const Planner *p, const Module *m)
+{
+    Axes axes = 0;
+    for (int i = 0; i < m->naxes; i++)
+        axes |= p->axis[plan_axis(p, m->axis[i])].attends ? 1u << i : 0;
+    return axes;
+}
+
+/* All items of the list, one by one, but messages along these axes alone. */
+static double seconds_apart(const Parts *parts, const CostList *list, Axes axes)
+{
+    double seconds = 0;
+    for (int i = 0; i < list->count; i++) {
+        const CostItem *item = &list->item[i];
+        const bool counts =
+            item->kind < ITEM_MESSAGE || (item->kind == ITEM_MESSAGE && !item->id && item->axes & ~axes);
+        seconds += item->kind == ITEM_REPEAT ? item->turns * seconds_apart(parts, item->body, axes)
+                   : counts                  ? seconds_of(parts, item, 1)
+                                             : 0;
+    }
+    return seconds;
+}
+
 static void read_undivided(const Parts *parts, Module *m, Arena *arena)
 {
     Block *block = parts->block;
@@ -204,6 +229,7 @@ static void read_undivided(const Parts *parts, Module *m, Arena *arena)
         step->item[at].turns = (double)block->micros;
     }
     block->step = seconds_of(parts, step->item, step->count);
+    block->apart = seconds_apart(parts, micro, axes_attended(parts->p, m));
     block->saved_whole = saved_by_loops(m, micro);
     block->rest = held_by_step(m, func_with_role(m, STEP), at < 0 ? NULL : step->item[at].op);
 }

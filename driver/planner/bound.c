@@ -344,6 +344,18 @@ double least_seconds(const Planner *p, const PlanLayout *layout)
            least_wait(p, layout, forward, backward);
 }
 
+/* Its products at the best rate that there is, which the machine file does not exceed. */
+double least_seconds_of_ranks(const Planner *p, int64_t ranks)
+{
+    double seconds = 0;
+    for (int i = 0; i < p->cost->count[RECOMPUTE_NONE]; i++) {
+        const Piece *piece = &p->cost->piece[RECOMPUTE_NONE][i];
+        if (piece->item.kind == ITEM_PRODUCT)
+            seconds += piece->times * piece->item.flops / machine_flops(p->machine, piece->item.precision);
+    }
+    return seconds * (double)p->sequences / (double)ranks;
+}
+
 double least_memory(const Planner *p, const PlanLayout *layout)
 {
     const ModelCost *cost = p->cost;

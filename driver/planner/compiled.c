@@ -82,7 +82,8 @@ static void add_time(const Planner *p, PlanResult *result, Arena *arena, Run *ru
     const StepTime time = step_time(&cost, p->machine, &run->arena);
     result->seconds = time.seconds;
     result->tokens = (double)(totals.micro * totals.batch * totals.seq) / time.seconds;
-    result->mfu = totals.flops / time.seconds / machine_flops(p->machine, precision_of(m)) / (double)p->ranks;
+    result->mfu = totals.flops / time.seconds / machine_flops(p->machine, precision_of(m)) /
+                  (double)mesh_ranks(p, &result->layout);
     result->idle = time.idle;
     result->recomputed = time.phase[RECOMPUTED];
     for (int i = 0; i < N_ITEM_KINDS; i++)

@@ -83,8 +83,9 @@ static void put_in(const Page *page, const char *open, const char *text, const c
 static void write_head(const Page *page)
 {
     const Planner *p = page->p;
-    const char *title = arena_text(p->arena, "%s: layouts of %s of %s", p->run->source.path,
-                                   counted(p->arena, p->ranks, "rank"), p->run->options->machine);
+    const char *title =
+        arena_text(p->arena, "%s: layouts of %s%s of %s", p->run->source.path, p->is_elastic ? "at most " : "",
+                   counted(p->arena, p->ranks, "rank"), p->run->options->machine);
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
           "<meta name=\"viewport\" content=\"width=device-width\"/>\n",
           page->out);
@@ -219,8 +220,9 @@ static const char *commands(const Planner *p, const PlanLayout *l)
     return arena_text(a,
                       "mpc plan %s \\\n    --ranks %lld --machine %s%s \\\n   %s --write\nmpc report %s --machine %s\n"
                       "mpc compile %s -o trainer",
-                      model, (long long)p->ranks, machine, o->memory ? with_word(a, "", "--memory", o->memory) : "",
-                      kept_words(p, l), model, machine, model);
+                      model, (long long)mesh_ranks(p, l), machine,
+                      o->memory ? with_word(a, "", "--memory", o->memory) : "", kept_words(p, l), model, machine,
+                      model);
 }
 
 static void write_layout(const Page *page, int place)

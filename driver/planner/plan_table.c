@@ -132,8 +132,9 @@ static void print_rows(const Planner *p, const Answer *answer)
 const char *plan_question(const Planner *p)
 {
     Arena *a = p->arena;
-    return arena_text(a, "%s of %s (%s), %s each; a step of %s", counted(a, p->ranks, "rank"), p->run->options->machine,
-                      p->machine->line[LINE_name].text, bytes_text(a, p->memory), counted(a, p->sequences, "sequence"));
+    return arena_text(a, "%s%s of %s (%s), %s each; a step of %s", p->is_elastic ? "at most " : "",
+                      counted(a, p->ranks, "rank"), p->run->options->machine, p->machine->line[LINE_name].text,
+                      bytes_text(a, p->memory), counted(a, p->sequences, "sequence"));
 }
 
 static bool has_ties(const Planner *p, const Answer *answer)
@@ -158,22 +159,25 @@ const char *plan_proof(const Planner *p, const Answer *answer)
     if (answer->overrun > 0)
         return arena_text(p->arena, "not proved: a layout was %.2f %% faster than its bound", 100 * answer->overrun);
     return arena_text(p->arena, "proved by bounds: no layout that fits is faster than the first (gap 0)%s",
-                      answer->count > 1 ? "; the others are the best of their meshes to 1 %" : "");
+                      answer->count > 1 ? arena_text(p->arena, "; the others are the best of their meshes to %.1f %%",
+                                                     100 * STRUCTURE_ERROR)
+                                        : "");
 }
 
 const char *plan_space(const Planner *p, const Answer *answer)
 {
     const Tally *t = &answer->tally;
     Arena *a = p->arena;
-    return arena_text(
-        a,
-        "%s %s of these ranks; %s do not divide the model. The others have %s:\n"
-        "  %s do not fit, %s of them by a bound; %s cannot be compiled;\n"
-        "  %s are slower than the best of their mesh or than all of these\n"
-        "  %s were compiled",
-        grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes", grouped(a, (int64_t)t->indivisible),
-        counted(a, (int64_t)t->all, "layout"), grouped(a, (int64_t)t->too_large), grouped(a, (int64_t)t->bounded),
-        grouped(a, (int64_t)t->refused), grouped(a, (int64_t)t->slower), grouped(a, (int64_t)t->compiled));
+    return arena_text(a,
+                      "%s %s of so many ranks%s; %s do not divide the model. The others have %s:\n"
+                      "  %s do not fit, %s of them by a bound; %s cannot be compiled;\n"
+                      "  %s are slower than the best of their mesh or than all of these\n"
+                      "  %s were compiled",
+                      grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes",
+                      p->is_elastic ? " or fewer" : "", grouped(a, (int64_t)t->indivisible),
+                      counted(a, (int64_t)t->all, "layout"), grouped(a, (int64_t)t->too_large),
+                      grouped(a, (int64_t)t->bounded), grouped(a, (int64_t)t->refused), grouped(a, (int64_t)t->slower),
+                      grouped(a, (int64_t)t->compiled));
 }
 
 void print_plan(const Planner *p, const Answer *answer)

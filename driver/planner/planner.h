@@ -78,6 +78,7 @@ typedef struct {
     Arena *arena;
     const Machine *machine;
     int64_t ranks;
+    bool is_elastic;            /* on so many ranks or fewer */
     double memory;              /* bytes that a rank may use */
     const Ast *file, *parallel; /* of the model; its layout, or a derived one */
     const char *layout_text;    /* in which that is */
@@ -124,6 +125,7 @@ typedef struct {
 
 bool read_space(Planner *p, const Module *m);    /* m: the model on one rank; false after reporting */
 int64_t copies_along(const Module *m, Name dim); /* that loops of the module count along it; 0: none do */
+int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
 int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);
 int64_t micro_batches(const Planner *p, const PlanLayout *layout);
@@ -162,13 +164,16 @@ double least_seconds(const Planner *p, const PlanLayout *layout);
 double wait_in_schedule(const Planner *p, const PlanLayout *layout, double forward, double backward);
 double least_wait(const Planner *p, const PlanLayout *layout, double forward, double backward); /* of all schedules */
 
+/* No mesh of so many ranks is faster; seconds. */
+double least_seconds_of_ranks(const Planner *p, int64_t ranks);
+
 /* No layout with these sizes and zero needs less; bytes. */
 double least_memory(const Planner *p, const PlanLayout *layout);
 
 /* What sizes decide, beside those of types: which messages are joined, and so in which order things are done.  Times of
  * a program with the sizes of another layout are off by as much, at most; tests/plan measures it.  Bounds are less by
  * it. */
-#define STRUCTURE_ERROR 0.01
+#define STRUCTURE_ERROR 0.015
 
 enum { BLOCK_LISTS = 4096 };
 typedef struct BlockCache {
@@ -188,7 +193,8 @@ typedef struct {
 void prepare_blocks(Planner *p);
 const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
 
-/* With these axes, micro-batch and policies; memory: beside least_memory(). */
+/* With these axes, micro-batch and policies; memory: beside least_memory().  ring_bound: before that, of a ring. */
+BlockBound ring_bound(Planner *p, const PlanLayout *layout);
 BlockBound micro_bound(Planner *p, const PlanLayout *layout);
 
 /* And zero; memory: all of it. */

@@ -11,6 +11,9 @@
 /* What is known of a node, in order. */
 typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
+/* By which bound a node of POLICIES is where it is. */
+enum { BY_MODEL, BY_RING, BY_MICRO };
+
 typedef struct {
     PlanLayout layout;
     Level level;
@@ -161,18 +164,20 @@ static void add_mesh(void *context, const PlanLayout *layout)
         return;
     }
     tally->all += layouts_of(s->p, layout, MESH);
+    s->bound = is_exhaustive(s) ? 0 : least_seconds_of_ranks(s->p, mesh_ranks(s->p, layout));
     add_node(s, layout);
 }
 
 static void divide(Search *s, const Node *node)
 {
     PlanLayout least = node->layout;
-    const bool is_close = node->closeness || is_exhaustive(s);
+    const bool is_close = node->closeness == BY_MICRO || is_exhaustive(s);
     s->next = node->level == POLICIES && !is_close ? POLICIES : node->level + 1;
     s->bound = node->bound;
     least.zero = 3;
     if (s->next == node->level)
-        add_bounded(s, &node->layout, micro_bound(s->p, &node->layout), least_memory(s->p, &least), 1);
+        add_bounded(s, &node->layout, (node->closeness == BY_RING ? micro_bound : ring_bound)(s->p, &node->layout),
+                    least_memory(s->p, &least), node->closeness + 1);
     else if (s->next == MICROBATCH)
         visit_microbatches(s->p, node->layout, add_node, s);
     else if (s->next == POLICIES)
@@ -231,11 +236,6 @@ static void compile(Search *s, const Node *node)
         return;
     }
     keep_compiled(s, result);
-        fprintf(stderr, "exact %s b=%d zero=%d ov=%d %s %s %s %d: %.5f bound %.5f (%.2f%%)\n",
-                layout_name(p->arena, p, &node->layout), (int)node->layout.microbatch, node->layout.zero,
-                node->layout.overlaps, Recompute_words[node->layout.recompute], attend_name[node->layout.attend],
-                schedule_word[node->layout.schedule], node->layout.chunks, result->seconds, node->bound,
-                100 * node->bound / result->seconds);
     note_overrun(&s->answer, result);
     if ((double)(result->arena + result->beside) > p->memory)
         note_too_large(s, result);

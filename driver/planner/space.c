@@ -324,25 +324,65 @@ bool divides(const Planner *p, const PlanLayout *layout)
 
 /* --- Enumeration ---------------------------------------------------------------------------------------------- */
 
-static void visit_sizes(const Planner *p, PlanLayout *layout, int axis, int64_t left, LayoutVisit visit, void *context)
+/* Does an axis of that size divide what it splits, if it is alone? */
+static bool may_have_size(const Planner *p, int axis, int64_t size)
+{
+    PlanLayout alone = { .chunks = 1 };
+    for (int i = 0; i < p->naxes; i++)
+        alone.size[i] = i == axis ? size : 1;
+    return (!p->axis[axis].kept || size == p->axis[axis].kept) && divides(p, &alone);
+}
+
+typedef struct {
+    int count[MAX_AXES];
+    int64_t *size[MAX_AXES]; /* that the axis may have, in order */
+} AxisSizes;
+
+static AxisSizes axis_sizes(const Planner *p)
+{
+    AxisSizes sizes = { 0 };
+    for (int i = 0; i < p->naxes; i++) {
+        for (int64_t size = 1; size <= p->ranks; size++)
+            sizes.count[i] += may_have_size(p, i, size);
+        sizes.size[i] = NEW_ARRAY(p->arena, int64_t, sizes.count[i] + 1);
+        sizes.count[i] = 0;
+        for (int64_t size = 1; size <= p->ranks; size++)
+            if (may_have_size(p, i, size))
+                sizes.size[i][sizes.count[i]++] = size;
+    }
+    return sizes;
+}
+
+/* `left`: ranks for this axis and those after it. */
+static void visit_sizes(const Planner *p, const AxisSizes *sizes, PlanLayout *layout, int axis, int64_t left,
+                        LayoutVisit visit, void *context)
 {
     if (axis == p->naxes) {
-        if (left == 1)
+        if (p->is_elastic || left == 1)
             visit(context, layout);
         return;
     }
-    for (int64_t size = 1; size <= left; size++) {
-        if (left % size || (p->axis[axis].kept && size != p->axis[axis].kept))
-            continue;
+    for (int i = 0; i < sizes->count[axis] && sizes->size[axis][i] <= left; i++) {
+        const int64_t size = sizes->size[axis][i];
         layout->size[axis] = size;
-        visit_sizes(p, layout, axis + 1, left / size, visit, context);
+        if (p->is_elastic || left % size == 0)
+            visit_sizes(p, sizes, layout, axis + 1, left / size, visit, context);
     }
 }
 
 void visit_meshes(const Planner *p, LayoutVisit visit, void *context)
 {
+    const AxisSizes sizes = axis_sizes(p);
     PlanLayout layout = { .chunks = 1 };
-    visit_sizes(p, &layout, 0, p->ranks, visit, context);
+    visit_sizes(p, &sizes, &layout, 0, p->ranks, visit, context);
+}
+
+int64_t mesh_ranks(const Planner *p, const PlanLayout *layout)
+{
+    int64_t ranks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        ranks *= layout->size[i];
+    return ranks;
 }
 
 void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)

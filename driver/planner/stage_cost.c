@@ -119,7 +119,7 @@ static double message_between(const Planner *p, const PlanLayout *layout, double
 
 /* A rank begins when the first micro-batch has come to it, and what it hands back of the last one, if that is known,
  * goes through the ranks before it. */
-static double busiest(const PipelineSchedule *s, const StageCosts *stages, bool hands_back)
+static double busiest(const PipelineSchedule *s, double micros, const StageCosts *stages, bool hands_back)
 {
     double most = 0, around = 0;
     for (int rank = 0; rank < s->ranks; rank++) {
@@ -130,7 +130,7 @@ static double busiest(const PipelineSchedule *s, const StageCosts *stages, bool 
             for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
                 work += stages->seconds[kind][stage];
         }
-        most = fmax(most, around + work * s->micros);
+        most = fmax(most, around + work * micros);
         around += stages->seconds[FORWARD_ACTION][first] + (hands_back ? stages->seconds[BACKWARD_ACTION][first] : 0);
     }
     return most;
@@ -144,11 +144,18 @@ typedef struct Generated {
     struct Generated *next;
 } Generated;
 
+/* Of no more micro-batches than can be in flight and as many again: more change nothing of what stages keep. */
+static int micros_in_flight(const Planner *p, const PlanLayout *layout)
+{
+    const int64_t most = 4 * pipeline_ranks(p, layout), micros = micro_batches(p, layout);
+    return (int)(micros < most ? micros : most);
+}
+
 static const PipelineSchedule *schedule_of(Planner *p, const PlanLayout *layout)
 {
     static const char *const names[N_SCHEDULES] = { "1f1b", "interleaved", "zb-h1", "zb-v" };
     const Generated like = {
-        layout->schedule, (int)pipeline_ranks(p, layout), layout->chunks, (int)micro_batches(p, layout), NULL, NULL
+        layout->schedule, (int)pipeline_ranks(p, layout), layout->chunks, micros_in_flight(p, layout), NULL, NULL
     };
     const char *why, *help;
     for (const Generated *g = p->blocks->generated; g; g = g->next)
@@ -178,6 +185,7 @@ static double most_saved(const PipelineSchedule *schedule, const StageCosts *s)
     return most;
 }
 
+/* Simulated, unless there are so many micro-batches that stages fill and drain in a small share of the time. */
 BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, bool simulate)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
@@ -201,8 +209,9 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     Timeline timeline;
     bound.memory = most_saved(schedule, s);
     const bool is_alike = b->of.is_divided == schedule->splits_backward; /* else it is known what both parts take */
-    bound.seconds = busiest(schedule, s, is_alike);
-    if (simulate && is_alike && simulate_schedule(&arena, schedule, &costs, &timeline))
+    bound.seconds = busiest(schedule, (double)micro_batches(p, layout), s, is_alike);
+    if (simulate && is_alike && schedule->micros == micro_batches(p, layout) &&
+        simulate_schedule(&arena, schedule, &costs, &timeline))
         bound.seconds = timeline.makespan;
     arena_free(&arena);
     return bound;

@@ -66,6 +66,8 @@ static Structure *compiled_structure(const Planner *p, const PlanLayout *layout,
     const PassOptions passes = { .unchecked = true };
     *s = (Structure){ .key = *key, .layout = *layout, .sequences = in_micro_batch(p, layout) };
     s->m = compile_layout(p, layout, key->micros * s->sequences, &passes, &s->run, &s->why);
+    if (!s->m)
+        s->why = arena_text(p->arena, "%s", s->why);
     if (s->m) {
         rank_kinds(s->m); /* it notes which stages run what */
         s->classes = classify_tensors(s->m);
@@ -75,8 +77,7 @@ static Structure *compiled_structure(const Planner *p, const PlanLayout *layout,
 
 /* --- Sizes ----------------------------------------------------------------------------------------------------- */
 
-/* "tp.kv_heads" is of the axis "tp". */
-static int plan_axis(const Planner *p, Name axis)
+int plan_axis(const Planner *p, Name axis)
 {
     for (int i = 0; i < p->naxes; i++) {
         const size_t length = strlen(p->axis[i].name);
@@ -155,7 +156,7 @@ static PlanLayout widest(const Planner *p, const PlanLayout *layout)
     int64_t most = 1;
     wide.microbatch = layout->microbatch * data_ranks(p, layout) > 1 ? 2 : 1;
     for (int64_t size = 1; size <= p->sequences; size++)
-        most = p->ranks % size == 0 ? size : most;
+        most = p->sequences % size == 0 && size <= p->ranks ? size : most;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_batch && wide.size[i] > 1)
             wide.size[i] = most;
@@ -164,9 +165,40 @@ static PlanLayout widest(const Planner *p, const PlanLayout *layout)
 
 /* --- Structures ------------------------------------------------------------------------------------------------- */
 
+static void drop(Structure *s)
+{
+    if (s->m)
+        free_module(s->m);
+    arena_free(&s->run.arena);
+}
+
+/* The last ones that were used are kept, first the last. */
+static void keep_few(Planner *p)
+{
+    enum { MOST = 100 }; /* of some 10 MB each */
+    int count = 0;
+    for (Structure **at = &p->structures; *at;)
+        if (++count > MOST) {
+            drop(*at);
+            *at = (*at)->next;
+        } else {
+            at = &(*at)->next;
+        }
+}
+
 static Structure *add_structure(Planner *p, const PlanLayout *layout, const Key *key)
 {
     Structure *s = compiled_structure(p, layout, key);
+    s->next = p->structures;
+    p->structures = s;
+    keep_few(p);
+    return s;
+}
+
+static Structure *move_to_front(Planner *p, Structure **at)
+{
+    Structure *s = *at;
+    *at = s->next;
     s->next = p->structures;
     return p->structures = s;
 }
@@ -181,9 +213,9 @@ static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, con
 static Structure *find_structure(Planner *p, const PlanLayout *layout, const Key *key)
 {
     const PlanLayout wide = widest(p, layout);
-    for (Structure *s = p->structures; s; s = s->next)
-        if (memcmp(&s->key, key, sizeof *key) == 0 && serves(p, s, layout, &wide))
-            return s;
+    for (Structure **at = &p->structures; *at; at = &(*at)->next)
+        if (memcmp(&(*at)->key, key, sizeof *key) == 0 && serves(p, *at, layout, &wide))
+            return move_to_front(p, at);
     Structure *s = add_structure(p, &wide, key);
     if (s->m && !set_sizes(p, s, layout))
         s = add_structure(p, layout, key);
@@ -199,10 +231,7 @@ void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureV
 
 void free_structures(Planner *p)
 {
-    for (Structure *s = p->structures; s; s = s->next) {
-        if (s->m)
-            free_module(s->m);
-        arena_free(&s->run.arena);
-    }
+    for (Structure *s = p->structures; s; s = s->next)
+        drop(s);
     p->structures = NULL;
 }

@@ -9,6 +9,8 @@
 typedef void (*StructureVisit)(void *context, Module *m, const Classes *classes, const char *why);
 void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureVisit visit, void *context);
 
+int plan_axis(const Planner *p, Name axis); /* of an axis of a program: "tp.kv_heads" is of "tp" */
+
 void free_structures(Planner *p);
 
 #endif
