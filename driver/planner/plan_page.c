@@ -182,14 +182,13 @@ static const char *with_word(Arena *arena, const char *text, const char *option,
 /* What the model was planned with, but the micro-batch, which a layout has. */
 static const char *model_words(const Planner *p)
 {
-    static const char microbatch[] = "train.microbatch=";
     const Options *o = p->run->options;
+    const TextList set = sets_but_microbatch(p->arena, o);
     const char *text = shell_word(p->arena, o->operand);
     for (int i = 0; i < o->define.count; i++)
         text = with_word(p->arena, text, "-D", o->define.at[i]);
-    for (int i = 0; i < o->set.count; i++)
-        if (strncmp(o->set.at[i], microbatch, strlen(microbatch)) != 0)
-            text = with_word(p->arena, text, "--set", o->set.at[i]);
+    for (int i = 0; i < set.count; i++)
+        text = with_word(p->arena, text, "--set", set.at[i]);
     return with_word(p->arena, text, "--target", o->target);
 }
 

@@ -93,12 +93,47 @@ static bool read_planner(Planner *p)
     return read_source(run, o->operand);
 }
 
+TextList sets_but_microbatch(Arena *arena, const Options *o)
+{
+    static const char microbatch[] = "train.microbatch=";
+    TextList list = { .room = o->set.count + 1, .at = NEW_ARRAY(arena, const char *, o->set.count + 1) };
+    for (int i = 0; i < o->set.count; i++)
+        if (strncmp(o->set.at[i], microbatch, strlen(microbatch)) != 0)
+            list.at[list.count++] = o->set.at[i];
+    return list;
+}
+
+/* "dp=1,tp=1"; NULL: the model has no mesh. */
+static const char *mesh_of_one(Arena *arena, const Ast *parallel)
+{
+    const char *text = NULL;
+    for (const Ast *ast = parallel ? parallel->body : NULL; ast; ast = ast->next)
+        for (const Ast *axis = ast->kind == A_MESH ? ast->child : NULL; axis; axis = axis->next)
+            text = arena_text(arena, "%s%s%s=1", text ? text : "", text ? "," : "", axis->name);
+    return text;
+}
+
+/* The model on one rank, in micro-batches of one sequence: the sizes in its file are those that are to be found. */
+static Module *lower_on_one_rank(const Planner *p, Settings *settings)
+{
+    Run *run = p->run;
+    const Options *given = run->options;
+    Options own = *given;
+    own.mesh = mesh_of_one(p->arena, find_parallel(p->file));
+    own.set = sets_but_microbatch(p->arena, given);
+    own.set.at[own.set.count++] = "train.microbatch=1";
+    run->options = &own;
+    Module *m = lower_ast(run, p->file, 0, settings, &run->diags);
+    run->options = given;
+    return m;
+}
+
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
     Settings settings = { 0 };
     p->file = parse_mdl(&run->source, &run->diags, p->arena);
-    Module *m = run->diags.errors ? NULL : lower_ast(run, p->file, 0, &settings, &run->diags);
+    Module *m = run->diags.errors ? NULL : lower_on_one_rank(p, &settings);
     if (!m)
         return false;
     p->parallel = find_parallel(p->file);

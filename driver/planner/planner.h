@@ -121,6 +121,10 @@ typedef struct {
     double bound; /* the search's, before it was compiled */
 } PlanResult;
 
+/* --- planner.c ------------------------------------------------------------------------------------- */
+
+TextList sets_but_microbatch(Arena *arena, const Options *o); /* --set, with room for one more */
+
 /* --- space.c --------------------------------------------------------------------------------------- */
 
 bool read_space(Planner *p, const Module *m);    /* m: the model on one rank; false after reporting */
