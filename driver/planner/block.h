@@ -10,6 +10,7 @@
  *   block_parts.c  reads them from a program
  *   stage_cost.c   the actions of a pipeline, made of them, and how long that takes
  *   block_bound.c  the bounds
+ *   message_bound.c  before these, one by arithmetic
  */
 #ifndef MPC_BLOCK_H
 #define MPC_BLOCK_H

@@ -35,6 +35,11 @@ BlockBound micro_bound(Planner *p, const PlanLayout *layout)
     return less(b->refused ? INFINITY : b->whole * micros / stages + wait_of(p, layout, b, least_wait), 0);
 }
 
+BlockBound message_bound(Planner *p, const PlanLayout *layout)
+{
+    return less(least_seconds(p, layout) + least_waiting(p, layout), 0);
+}
+
 /* A ring is another program for each of its sizes.  It computes what attention with gathered keys does, of smaller
  * blocks, and sends keys meanwhile. */
 BlockBound ring_bound(Planner *p, const PlanLayout *layout)

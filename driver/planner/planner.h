@@ -183,7 +183,8 @@ enum { BLOCK_LISTS = 4096 };
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
-    struct Generated *generated; /* stage_cost.c */
+    struct Generated *generated;     /* stage_cost.c */
+    struct LayoutMessages *messages; /* message_bound.c */
 } BlockCache;
 
 /* --- block_bound.c, stage_cost.c
@@ -197,7 +198,12 @@ typedef struct {
 void prepare_blocks(Planner *p);
 const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
 
-/* With these axes, micro-batch and policies; memory: beside least_memory().  ring_bound: before that, of a ring. */
+/* Seconds for which ranks wait for messages of micro-batches, beside least_seconds(). */
+double least_waiting(Planner *p, const PlanLayout *layout);
+
+/* With these axes, micro-batch and policies; memory: beside least_memory().  Before that: by messages alone; of a
+ * ring, by what it computes. */
+BlockBound message_bound(Planner *p, const PlanLayout *layout);
 BlockBound ring_bound(Planner *p, const PlanLayout *layout);
 BlockBound micro_bound(Planner *p, const PlanLayout *layout);
 

@@ -12,7 +12,7 @@
 typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
 /* By which bound a node of POLICIES is where it is. */
-enum { BY_MODEL, BY_RING, BY_MICRO };
+enum { BY_MODEL, BY_MESSAGES, BY_RING, BY_MICRO };
 
 typedef struct {
     PlanLayout layout;
@@ -170,14 +170,15 @@ static void add_mesh(void *context, const PlanLayout *layout)
 
 static void divide(Search *s, const Node *node)
 {
+    static BlockBound (*const closer[])(Planner *, const PlanLayout *) = { message_bound, ring_bound, micro_bound };
     PlanLayout least = node->layout;
     const bool is_close = node->closeness == BY_MICRO || is_exhaustive(s);
     s->next = node->level == POLICIES && !is_close ? POLICIES : node->level + 1;
     s->bound = node->bound;
     least.zero = 3;
     if (s->next == node->level)
-        add_bounded(s, &node->layout, (node->closeness == BY_RING ? micro_bound : ring_bound)(s->p, &node->layout),
-                    least_memory(s->p, &least), node->closeness + 1);
+        add_bounded(s, &node->layout, closer[node->closeness](s->p, &node->layout), least_memory(s->p, &least),
+                    node->closeness + 1);
     else if (s->next == MICROBATCH)
         visit_microbatches(s->p, node->layout, add_node, s);
     else if (s->next == POLICIES)

@@ -10,17 +10,8 @@
 
 #include <string.h>
 
-/* What of a layout is more than a size. */
-typedef struct {
-    int64_t axis[MAX_AXES]; /* see kind_of_axis() */
-    PlanAttend attend;
-    Recompute recompute;
-    int zero, overlaps;
-    int is_single, micros; /* is a micro-batch one sequence in all; micro-batches: 1, or 2 for any other number */
-} Key;
-
 struct Structure {
-    Key key;
+    StructureKey key;
     PlanLayout layout; /* that was compiled */
     Run run;
     Module *m; /* NULL: it cannot be compiled, and why */
@@ -42,9 +33,9 @@ static int64_t kind_of_axis(const Planner *p, const PlanLayout *layout, int axis
     return pair + 4 * deals_blocks(p, axis, size) + (p->axis[axis].attends && layout->attend == RING ? 8 * size : 0);
 }
 
-static Key key_of(const Planner *p, const PlanLayout *layout, int micros)
+StructureKey structure_key(const Planner *p, const PlanLayout *layout, int micros)
 {
-    Key key;
+    StructureKey key;
     memset(&key, 0, sizeof key);
     for (int i = 0; i < p->naxes; i++)
         key.axis[i] = kind_of_axis(p, layout, i);
@@ -60,7 +51,7 @@ static int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
     return layout->microbatch * data_ranks(p, layout);
 }
 
-static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const Key *key)
+static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const StructureKey *key)
 {
     Structure *s = NEW(p->arena, Structure);
     const PassOptions passes = { .unchecked = true };
@@ -186,7 +177,7 @@ static void keep_few(Planner *p)
         }
 }
 
-static Structure *add_structure(Planner *p, const PlanLayout *layout, const Key *key)
+static Structure *add_structure(Planner *p, const PlanLayout *layout, const StructureKey *key)
 {
     Structure *s = compiled_structure(p, layout, key);
     s->next = p->structures;
@@ -210,7 +201,7 @@ static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, con
 }
 
 /* Which dims zero splits depends on sizes, so there may be several with one key. */
-static Structure *find_structure(Planner *p, const PlanLayout *layout, const Key *key)
+static Structure *find_structure(Planner *p, const PlanLayout *layout, const StructureKey *key)
 {
     const PlanLayout wide = widest(p, layout);
     for (Structure **at = &p->structures; *at; at = &(*at)->next)
@@ -224,7 +215,7 @@ static Structure *find_structure(Planner *p, const PlanLayout *layout, const Key
 
 void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureVisit visit, void *context)
 {
-    const Key key = key_of(p, layout, micros);
+    const StructureKey key = structure_key(p, layout, micros);
     Structure *s = find_structure(p, layout, &key);
     visit(context, s->m, &s->classes, s->why);
 }

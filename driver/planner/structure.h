@@ -4,6 +4,16 @@
 
 #include "planner.h"
 
+/* What of a layout is more than a size; without padding. */
+typedef struct {
+    int64_t axis[MAX_AXES]; /* see structure.c */
+    PlanAttend attend;
+    Recompute recompute;
+    int zero, overlaps;
+    int is_single, micros; /* is a micro-batch one sequence in all; micro-batches: 1, or 2 for any other number */
+} StructureKey;
+StructureKey structure_key(const Planner *p, const PlanLayout *layout, int micros);
+
 /* m: the program of the layout, of steps of one or two micro-batches; NULL: it cannot be compiled, and `why`.  What it
  * makes goes when it returns. */
 typedef void (*StructureVisit)(void *context, Module *m, const Classes *classes, const char *why);

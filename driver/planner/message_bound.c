@@ -1,0 +1,192 @@
+/* message_bound.c -- what ranks wait for messages of a micro-batch, by arithmetic.
+ *
+ * The messages of a program are read once for all layouts that differ in sizes alone (structure.h).  A message has the
+ * bytes of one tensor: as many times as large as the micro-batch is, and divided by the axes that split the tensor.
+ * Those that are not started ahead are waited for.  With least_seconds() this bounds a layout without looking at its
+ * program. */
+#include "block.h"
+#include "structure.h"
+
+#include <string.h>
+
+/* One message, or several alike. */
+typedef struct {
+    int kind;         /* of op */
+    double volume;    /* of a micro-batch of one sequence on one rank of all axes that split the tensor: see Traffic */
+    bool grows;       /* with the micro-batch */
+    Axes split, axes; /* of the program */
+    double times;     /* in a micro-batch */
+} LayoutMessage;
+
+typedef struct LayoutMessages {
+    StructureKey key;
+    bool refused;
+    int naxes;
+    char axis[MAX_AXES][64]; /* of the program */
+    int count, room;
+    LayoutMessage *at;
+    struct LayoutMessages *next;
+} LayoutMessages;
+
+/* --- Sizes of the program's axes ----------------------------------------------------------------------------- */
+
+/* The mesh with pairs as two axes, and which of these the axes of the program are. */
+typedef struct {
+    int count, of[MAX_AXES]; /* by axis of the program */
+    int64_t size[2 * MAX_AXES];
+} Expanded;
+
+static Expanded expand(const Planner *p, const PlanLayout *layout, const LayoutMessages *messages)
+{
+    Expanded e = { 0 };
+    for (int axis = 0, next = 0; axis < p->naxes; axis++) {
+        int parts = 0, first = e.count;
+        while (next < messages->naxes && plan_axis(p, messages->axis[next]) == axis)
+            e.of[next++] = first + parts++;
+        const int64_t outer = parts == 2 ? first_of_pair(p, axis, layout->size[axis]) : layout->size[axis];
+        e.size[e.count++] = outer;
+        if (parts == 2)
+            e.size[e.count++] = layout->size[axis] / outer;
+    }
+    return e;
+}
+
+static Axes expanded_axes(const Expanded *e, const LayoutMessages *messages, Axes axes)
+{
+    Axes all = 0;
+    for (int i = 0; i < messages->naxes; i++)
+        all |= axes >> i & 1 ? 1u << e->of[i] : 0;
+    return all;
+}
+
+static double ranks_of_axes(const Expanded *e, const LayoutMessages *messages, Axes axes)
+{
+    double ranks = 1;
+    for (int i = 0; i < messages->naxes; i++)
+        ranks *= axes >> i & 1 ? (double)e->size[e->of[i]] : 1;
+    return ranks;
+}
+
+/* --- Reading --------------------------------------------------------------------------------------------------- */
+
+static Axes split_of_tensor(const Module *m, const Type *type)
+{
+    Axes axes = 0;
+    for (int i = 0; i < type->rank; i++)
+        for (int k = 0; k < type->dim[i].split.count; k++)
+            axes |= type->dim[i].name == m->batch ? 0 : 1u << type->dim[i].split.axis[k];
+    return axes;
+}
+
+static void add_message(const Planner *p, LayoutMessages *messages, LayoutMessage message)
+{
+    for (int i = 0; i < messages->count; i++) {
+        LayoutMessage *like = &messages->at[i];
+        if (like->kind == message.kind && like->volume == message.volume && like->split == message.split &&
+            like->axes == message.axes && like->grows == message.grows) {
+            like->times += message.times;
+            return;
+        }
+    }
+    if (messages->count == messages->room) {
+        LayoutMessage *grown = NEW_ARRAY(p->arena, LayoutMessage, messages->room = messages->room * 2 + 16);
+        for (int i = 0; i < messages->count; i++)
+            grown[i] = messages->at[i];
+        messages->at = grown;
+    }
+    messages->at[messages->count++] = message;
+}
+
+typedef struct {
+    const Planner *p;
+    const PlanLayout *layout;
+    LayoutMessages *messages;
+} Reading;
+
+static void add_item(const Reading *r, const Module *m, const CostItem *item, double times)
+{
+    const Op *op = item->op;
+    const Type *from = &arg(op, 0)->type, *to = &result(op)->type;
+    const Type *larger = local_bytes(m, from) > local_bytes(m, to) ? from : to;
+    const Expanded e = expand(r->p, r->layout, r->messages);
+    LayoutMessage message = { .kind = (int)op->kind,
+                              .grows = find_dim(larger, m->batch) >= 0,
+                              .split = split_of_tensor(m, larger),
+                              .axes = item->axes,
+                              .times = times };
+    message.volume = item->volume * ranks_of_axes(&e, r->messages, message.split) /
+                     (message.grows ? (double)r->layout->microbatch : 1);
+    add_message(r->p, r->messages, message);
+}
+
+/* Of a micro-batch: what waits at once, and is not of zero. */
+static void add_list(const Reading *r, const Module *m, const CostList *list, double times)
+{
+    for (int i = 0; i < list->count; i++) {
+        const CostItem *item = &list->item[i];
+        const bool waits = item->kind == ITEM_MESSAGE && !item->id && item->op->attrs.purpose == ANY_PURPOSE;
+        if (item->kind == ITEM_REPEAT)
+            add_list(r, m, item->body, times * item->turns);
+        else if (waits && item->phase != UPDATED)
+            add_item(r, m, item, times);
+    }
+}
+
+static void read_messages(void *context, Module *m, const Classes *classes, const char *why)
+{
+    const Reading *r = context;
+    Arena arena = { 0 };
+    (void)why;
+    r->messages->refused = !m;
+    if (!m)
+        return;
+    r->messages->naxes = m->naxes;
+    for (int i = 0; i < m->naxes; i++)
+        snprintf(r->messages->axis[i], sizeof r->messages->axis[i], "%s", m->axis[i]);
+    const StepCost cost = step_cost(m, classes, &arena);
+    add_list(r, m, &cost.before[0], 0.5); /* of two micro-batches */
+    arena_free(&arena);
+}
+
+/* --- The bound ---------------------------------------------------------------------------------------------------- */
+
+static PlanLayout alone(const Planner *p, const PlanLayout *layout)
+{
+    PlanLayout one = *layout;
+    one.zero = 0, one.overlaps = false, one.schedule = ONE_F_ONE_B, one.chunks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        one.size[i] = p->axis[i].is_pipeline ? 1 : p->axis[i].is_batch && one.size[i] > 1 ? 2 : one.size[i];
+    return one;
+}
+
+static const LayoutMessages *messages_of(Planner *p, const PlanLayout *layout)
+{
+    const PlanLayout one = alone(p, layout);
+    const StructureKey key = structure_key(p, &one, 2);
+    for (const LayoutMessages *known = p->blocks->messages; known; known = known->next)
+        if (memcmp(&known->key, &key, sizeof key) == 0)
+            return known;
+    LayoutMessages *messages = NEW(p->arena, LayoutMessages);
+    *messages = (LayoutMessages){ .key = key, .next = p->blocks->messages };
+    p->blocks->messages = messages;
+    with_structure(p, &one, 2, read_messages, &(Reading){ p, &one, messages });
+    return messages;
+}
+
+double least_waiting(Planner *p, const PlanLayout *layout)
+{
+    const LayoutMessages *messages = layout->attend == RING ? NULL : messages_of(p, layout);
+    double seconds = 0;
+    if (!messages || messages->refused)
+        return 0;
+    const Expanded e = expand(p, layout, messages);
+    for (int i = 0; i < messages->count; i++) {
+        const LayoutMessage *message = &messages->at[i];
+        const double volume = message->volume * (message->grows ? (double)layout->microbatch : 1) /
+                              ranks_of_axes(&e, messages, message->split);
+        const Axes axes = expanded_axes(&e, messages, message->axes);
+        const Group group = group_along(p->machine, e.size, e.count, axes);
+        seconds += message->times * message_seconds(p->machine, message->kind, volume, group);
+    }
+    return seconds * (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+}
