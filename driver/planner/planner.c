@@ -128,6 +128,20 @@ static Module *lower_on_one_rank(const Planner *p, Settings *settings)
     return m;
 }
 
+/* The sequences of a step are the file's, or the command line's: with their default, each data-parallel rank has one.
+ */
+static bool has_batch(Planner *p, const Settings *settings)
+{
+    for (int i = 0; i < settings->count; i++)
+        if (strcmp(settings->at[i].name, "train.batch") == 0 && strcmp(settings->at[i].from, "default") == 0) {
+            report_error(stderr, "--set train.batch=512", "%s does not say how many sequences a step has",
+                         p->run->source.path);
+            p->run->diags.errors++;
+            return false;
+        }
+    return true;
+}
+
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
@@ -140,7 +154,7 @@ static bool read_model(Planner *p)
     p->layout_text = run->source.text;
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
-    bool good = p->parallel || derive(p, p->file, m);
+    bool good = has_batch(p, &settings) && (p->parallel || derive(p, p->file, m));
     good = good && read_space(p, m);
     p->batch = p->batch ? arena_text(p->arena, "%s", p->batch) : NULL;
     free_module(m);

@@ -2,6 +2,7 @@
  *
  *   planner.c      the command: what is asked for
  *   space.c        the space: what the model's `parallel { }` can be with other sizes and options
+ *   keep.c         what --keep says of it
  *   layout_text.c  a layout as the text of such a block, and as a line of a table
  *   bound.c        the least time and memory that a layout can have, from the program of one rank
  *   structure.c    a program compiled once, with the sizes of any layout
@@ -127,8 +128,10 @@ TextList sets_but_microbatch(Arena *arena, const Options *o); /* --set, with roo
 
 /* --- space.c --------------------------------------------------------------------------------------- */
 
-bool read_space(Planner *p, const Module *m);    /* m: the model on one rank; false after reporting */
-int64_t copies_along(const Module *m, Name dim); /* that loops of the module count along it; 0: none do */
+bool read_space(Planner *p, const Module *m);       /* m: the model on one rank; false after reporting */
+bool read_kept(Planner *p);                         /* keep.c; false after reporting */
+PlanAxis *axis_named(Planner *p, const char *name); /* NULL: there is none */
+int64_t copies_along(const Module *m, Name dim);    /* that loops of the module count along it; 0: none do */
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
 int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);

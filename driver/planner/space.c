@@ -16,7 +16,7 @@ const char *const schedule_word[N_SCHEDULES] = {
 
 /* --- The statements of the model ----------------------------------------------------------------------- */
 
-static PlanAxis *axis_named(Planner *p, const char *name)
+PlanAxis *axis_named(Planner *p, const char *name)
 {
     for (int i = 0; i < p->naxes; i++)
         if (strcmp(p->axis[i].name, name) == 0)
@@ -120,73 +120,6 @@ static int count_dims(const Ast *parallel)
     return count;
 }
 
-/* --- --keep ---------------------------------------------------------------------------------------------- */
-
-static bool bad_keep(Planner *p, const char *said, const char *why)
-{
-    const char *axes = "";
-    for (int i = 0; i < p->naxes; i++)
-        axes = arena_text(p->arena, "%s%s=N, ", axes, p->axis[i].name);
-    report_error(stderr,
-                 arena_text(p->arena,
-                            "%smicrobatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, "
-                            "attend=gather|ring|all_to_all, schedule=1f1b|interleaved|zb, chunks=N",
-                            axes),
-                 "--keep=%s: %s", said, why);
-    p->run->diags.errors++;
-    return false;
-}
-
-static int word_in(const char *const words[], int count, const char *word)
-{
-    for (int i = 0; i < count; i++)
-        if (words[i] && strcmp(words[i], word) == 0)
-            return i;
-    return -1;
-}
-
-/* The number of a word or an option with that name; -1 after reporting. */
-static int64_t kept_value(Planner *p, const char *said, const char *name, const char *value)
-{
-    char *end = NULL;
-    const int64_t number = strtoll(value, &end, 10);
-    if (strcmp(name, "recompute") == 0)
-        return word_in(Recompute_words, RECOMPUTE_AUTO, value);
-    if (strcmp(name, "attend") == 0)
-        return word_in(attend_name, N_ATTENDS, value);
-    if (strcmp(name, "schedule") == 0)
-        return word_in(schedule_word, N_SCHEDULES, value);
-    const bool may_be_0 = strcmp(name, "zero") == 0 || strcmp(name, "overlap") == 0;
-    (void)p, (void)said;
-    return end == value || *end || number < (may_be_0 ? 0 : 1) ? -1 : number;
-}
-
-static bool keep(Planner *p, const char *said)
-{
-    const char *equals = strchr(said, '=');
-    const char *name = equals ? arena_text(p->arena, "%.*s", (int)(equals - said), said) : said;
-    Kept *kept = &p->kept;
-    PlanAxis *axis = axis_named(p, name);
-    const struct {
-        const char *name;
-        int *field;
-    } fields[] = { { "zero", &kept->zero },     { "overlap", &kept->overlaps },  { "recompute", &kept->recompute },
-                   { "attend", &kept->attend }, { "schedule", &kept->schedule }, { "chunks", &kept->chunks } };
-    const int64_t value = equals ? kept_value(p, said, name, equals + 1) : -1;
-    if (value < 0)
-        return bad_keep(p, said, equals ? "that is no value of it" : "a name and a value are needed");
-    if (axis)
-        axis->kept = value;
-    else if (strcmp(name, "microbatch") == 0)
-        kept->microbatch = value;
-    for (size_t i = 0; !axis && i < sizeof fields / sizeof *fields; i++)
-        if (strcmp(fields[i].name, name) == 0) {
-            *fields[i].field = (int)value;
-            return true;
-        }
-    return axis || strcmp(name, "microbatch") == 0 || bad_keep(p, said, "there is nothing of that name");
-}
-
 /* --- Reading ---------------------------------------------------------------------------------------------- */
 
 int64_t copies_along(const Module *m, Name dim)
@@ -215,11 +148,7 @@ bool read_space(Planner *p, const Module *m)
         add_dim(p, m, p->heads.name[i]);
     p->batch = m->batch;
     p->sequences = m->train.batch;
-    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1 };
-    for (int i = 0; i < p->run->options->keep.count; i++)
-        if (!keep(p, p->run->options->keep.at[i]))
-            return false;
-    return true;
+    return read_kept(p);
 }
 
 /* --- Counts of a layout ------------------------------------------------------------------------------------- */
@@ -487,7 +416,7 @@ void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, voi
     for (int schedule = 0; schedule < N_SCHEDULES; schedule++)
         for (int count = chunks[schedule].least; count <= chunks[schedule].most; count++) {
             layout.schedule = (PlanSchedule)schedule, layout.chunks = count;
-            const int first = word_in(schedule_word, N_SCHEDULES, schedule_word[schedule]);
+            const int first = schedule == ZB_V ? ZB_H1 : schedule; /* which has its word */
             if (is_kept(p->kept.schedule, first) && is_kept(p->kept.chunks, count) && can_run(p, &layout))
                 visit(context, &layout);
         }

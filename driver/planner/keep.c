@@ -1,0 +1,79 @@
+/* keep.c -- mpc plan --keep: what all layouts of the space have. */
+#include "planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool bad_keep(Planner *p, const char *said, const char *why)
+{
+    const char *axes = "";
+    for (int i = 0; i < p->naxes; i++)
+        axes = arena_text(p->arena, "%s%s=N, ", axes, p->axis[i].name);
+    report_error(stderr,
+                 arena_text(p->arena,
+                            "%smicrobatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, "
+                            "attend=gather|ring|all_to_all, schedule=1f1b|interleaved|zb, chunks=N",
+                            axes),
+                 "--keep=%s: %s", said, why);
+    p->run->diags.errors++;
+    return false;
+}
+
+static int word_in(const char *const words[], int count, const char *word)
+{
+    for (int i = 0; i < count; i++)
+        if (words[i] && strcmp(words[i], word) == 0)
+            return i;
+    return -1;
+}
+
+/* The number of a word, or the value of an option with that name; -1: it has none. */
+static int64_t kept_value(const char *name, const char *value)
+{
+    char *end = NULL;
+    const int64_t number = strtoll(value, &end, 10);
+    if (strcmp(name, "recompute") == 0)
+        return word_in(Recompute_words, RECOMPUTE_AUTO, value);
+    if (strcmp(name, "attend") == 0)
+        return word_in(attend_name, N_ATTENDS, value);
+    if (strcmp(name, "schedule") == 0)
+        return word_in(schedule_word, N_SCHEDULES, value);
+    const bool may_be_0 = strcmp(name, "zero") == 0 || strcmp(name, "overlap") == 0;
+    return end == value || *end || number < (may_be_0 ? 0 : 1) ? -1 : number;
+}
+
+static bool keep(Planner *p, const char *said)
+{
+    const char *equals = strchr(said, '=');
+    const char *name = equals ? arena_text(p->arena, "%.*s", (int)(equals - said), said) : said;
+    Kept *kept = &p->kept;
+    PlanAxis *axis = axis_named(p, name);
+    const struct {
+        const char *name;
+        int *field;
+    } fields[] = { { "zero", &kept->zero },     { "overlap", &kept->overlaps },  { "recompute", &kept->recompute },
+                   { "attend", &kept->attend }, { "schedule", &kept->schedule }, { "chunks", &kept->chunks } };
+    const int64_t value = equals ? kept_value(name, equals + 1) : -1;
+    if (value < 0)
+        return bad_keep(p, said, equals ? "that is no value of it" : "a name and a value are needed");
+    if (axis)
+        axis->kept = value;
+    else if (strcmp(name, "microbatch") == 0)
+        kept->microbatch = value;
+    for (size_t i = 0; !axis && i < sizeof fields / sizeof *fields; i++)
+        if (strcmp(fields[i].name, name) == 0) {
+            *fields[i].field = (int)value;
+            return true;
+        }
+    return axis || strcmp(name, "microbatch") == 0 || bad_keep(p, said, "there is nothing of that name");
+}
+
+bool read_kept(Planner *p)
+{
+    const TextList *said = &p->run->options->keep;
+    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1 };
+    for (int i = 0; i < said->count; i++)
+        if (!keep(p, said->at[i]))
+            return false;
+    return true;
+}
