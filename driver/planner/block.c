@@ -16,6 +16,16 @@ static bool is_inside_another(const Planner *p, const PlanLayout *layout, int ax
     return false;
 }
 
+/* Without zero, gradients are summed in every micro-batch over axes that split what is in it, and may be computed from
+ * gathered values instead, by all ranks of the axis: experts' are.  With zero that is done once a step. */
+static bool sums_late(const Planner *p, const PlanLayout *layout)
+{
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].is_zero && !p->axis[i].is_batch && layout->size[i] > 1)
+            return layout->zero > 0;
+    return false;
+}
+
 static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanLayout block = *layout;
@@ -26,7 +36,7 @@ static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, Block
         else if (!of.with_zero && p->axis[i].is_batch && block.size[i] > 2 && !is_inside_another(p, layout, i))
             block.size[i] = 2;
     if (!of.with_zero)
-        block.zero = 0, block.overlaps = false;
+        block.zero = sums_late(p, &block), block.overlaps = false;
     return block;
 }
 

@@ -2,9 +2,9 @@
  *
  * The parts of a step that repeat are the same functions in all layouts that split a micro-batch alike: a copy of a
  * repeat forward and backward, and what is before, between and after the repeats.  So a layout is read without its
- * pipeline, first with as few data-parallel ranks as there can be and without zero, once for all that have the same
- * axes inside a micro-batch, then with what zero does.  Backward actions that are divided are those of a pipeline of
- * two stages.
+ * pipeline, first with as few data-parallel ranks as there can be and without what zero does, once for all that have
+ * the same axes inside a micro-batch, then with what zero does.  Backward actions that are divided are those of a
+ * pipeline of two stages.
  *
  *   block.c        finds them, by what they have in common
  *   block_parts.c  reads them from a program

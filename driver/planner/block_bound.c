@@ -28,11 +28,18 @@ static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zer
     return find_block(p, layout, (BlockOf){ with_zero, micro_batches(p, layout) > 1, is_divided });
 }
 
-BlockBound micro_bound(Planner *p, const PlanLayout *layout)
+static double least_of_micros(Planner *p, const PlanLayout *layout)
 {
     const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
     const Block *b = block_of(p, layout, false, false);
-    return less(b->refused ? INFINITY : b->whole * micros / stages + wait_of(p, layout, b, least_wait), 0);
+    return b->refused ? INFINITY : b->whole * micros / stages + wait_of(p, layout, b, least_wait);
+}
+
+BlockBound micro_bound(Planner *p, const PlanLayout *layout)
+{
+    PlanLayout with_zero = *layout;
+    with_zero.zero = 1;
+    return less(fmin(least_of_micros(p, layout), least_of_micros(p, &with_zero)), 0);
 }
 
 BlockBound message_bound(Planner *p, const PlanLayout *layout)
@@ -44,11 +51,14 @@ BlockBound message_bound(Planner *p, const PlanLayout *layout)
  * blocks, and sends keys meanwhile. */
 BlockBound ring_bound(Planner *p, const PlanLayout *layout)
 {
-    PlanLayout gathered = *layout;
-    gathered.attend = GATHER;
+    PlanLayout without = *layout, with = *layout;
+    without.attend = with.attend = GATHER;
+    without.zero = 0, with.zero = 1;
     const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
-    const Block *b = layout->attend == RING ? block_of(p, &gathered, false, false) : NULL;
-    return b && !b->refused ? less(b->apart * micros / stages, 0) : (BlockBound){ 0, 0 };
+    if (layout->attend != RING)
+        return (BlockBound){ 0, 0 };
+    const Block *b = block_of(p, &without, false, false), *c = block_of(p, &with, false, false);
+    return b->refused || c->refused ? (BlockBound){ 0, 0 } : less(fmin(b->apart, c->apart) * micros / stages, 0);
 }
 
 /* Which dims zero splits depends on all sizes, and with it over which axes messages go and which are joined: their time

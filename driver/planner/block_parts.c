@@ -115,13 +115,17 @@ static void read_micro(const Parts *parts, const CostList *list)
     }
 }
 
-/* The loop over micro-batches, among the items of the step; -1: there is none. */
-static int micro_item(const CostList *step)
+/* The loop that trains on micro-batches, among the items of the step: one that counts labels is before it; -1: there is
+ * none. */
+static int micro_item(const CostList *step, double micros)
 {
+    int last = -1;
     for (int i = 0; i < step->count; i++)
-        if (step->item[i].kind == ITEM_REPEAT && strcmp(step->item[i].op->attrs.dims.dim[0].name, "micro") == 0)
-            return i;
-    return -1;
+        if (step->item[i].kind == ITEM_REPEAT && strcmp(step->item[i].op->attrs.dims.dim[0].name, "micro") == 0) {
+            step->item[i].turns = micros;
+            last = i;
+        }
+    return last;
 }
 
 /* What is in memory when the last micro-batch ends: what the loop has read, its sums, and the state.  Of one
@@ -219,14 +223,13 @@ static void read_undivided(const Parts *parts, Module *m, Arena *arena)
 {
     Block *block = parts->block;
     const CostList *step = &parts->cost->before[0];
-    const int at = micro_item(step);
+    const int at = micro_item(step, (double)block->micros);
     const CostList *micro = at < 0 ? without_zero(step, arena) : step->item[at].body;
     read_micro(parts, micro);
     block->whole = seconds_of(parts, micro->item, micro->count);
     if (at >= 0) {
         block->once = seconds_of(parts, step->item, at) + seconds_of(parts, step->item + at + 1, step->count - at - 1);
         block->computed = computed_beside(parts, step, at);
-        step->item[at].turns = (double)block->micros;
     }
     block->step = seconds_of(parts, step->item, step->count);
     block->apart = seconds_apart(parts, micro, axes_attended(parts->p, m));

@@ -124,15 +124,31 @@ static unsigned split_of_op(const Splits *s, const Op *op)
 }
 
 /* Is there more of it, the more sequences a micro-batch has? */
+static bool grows(const Splits *s, const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].name == s->m->batch || filled_by(s->m, type->dim[i].name))
+            return true;
+    return false;
+}
+
 static bool has_batch(const Splits *s, const Op *op)
 {
-    for (int i = 0; i < op->args.count + op->results.count; i++) {
-        const Type *type = &arg_or_result(op, i)->type;
-        for (int k = 0; k < type->rank; k++)
-            if (type->dim[k].name == s->m->batch || filled_by(s->m, type->dim[k].name))
-                return true;
-    }
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        if (grows(s, &arg_or_result(op, i)->type))
+            return true;
     return false;
+}
+
+/* Bytes of which there are more, the more sequences a micro-batch has: all but those of weights and their gradients. */
+static double growing_bytes(const Splits *s, const CostItem *item)
+{
+    double bytes = item->bytes;
+    for (int i = 0; i < item->op->args.count + item->op->results.count; i++) {
+        const Type *type = &arg_or_result(item->op, i)->type;
+        bytes -= grows(s, type) ? 0 : (double)local_bytes(s->m, type);
+    }
+    return fmax(0, bytes);
 }
 
 /* --- The program of one rank ------------------------------------------------------------------------------ */
@@ -194,6 +210,7 @@ static void add_pieces(const Planner *p, Splits *s, int policy, const CostList *
         }
         cost->piece[policy][cost->count[policy]] =
             (Piece){ *item, times, split_of_op(s, item->op), shared == 1, shared == 2 };
+        cost->piece[policy][cost->count[policy]].item.bytes = growing_bytes(s, item);
         cost->piece[policy][cost->count[policy]++].item.op = NULL; /* of a module that goes */
     }
 }

@@ -27,9 +27,14 @@ static int word_in(const char *const words[], int count, const char *word)
     return -1;
 }
 
-/* The number of a word, or the value of an option with that name; -1: it has none. */
+/* The number of a word, or of an option with that name; -1: it has no such value. */
 static int64_t kept_value(const char *name, const char *value)
 {
+    static const struct {
+        const char *name;
+        int64_t least, most;
+    } numbers[] = { { "zero", 0, 3 }, { "overlap", 0, 1 }, { "chunks", 1, MAX_CHUNKS } };
+    int64_t least = 1, most = INT32_MAX;
     char *end = NULL;
     const int64_t number = strtoll(value, &end, 10);
     if (strcmp(name, "recompute") == 0)
@@ -38,8 +43,10 @@ static int64_t kept_value(const char *name, const char *value)
         return word_in(attend_name, N_ATTENDS, value);
     if (strcmp(name, "schedule") == 0)
         return word_in(schedule_word, N_SCHEDULES, value);
-    const bool may_be_0 = strcmp(name, "zero") == 0 || strcmp(name, "overlap") == 0;
-    return end == value || *end || number < (may_be_0 ? 0 : 1) ? -1 : number;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(name, numbers[i].name) == 0)
+            least = numbers[i].least, most = numbers[i].most;
+    return end == value || *end || number < least || number > most ? -1 : number;
 }
 
 static bool keep(Planner *p, const char *said)

@@ -153,7 +153,7 @@ static void read_messages(void *context, Module *m, const Classes *classes, cons
 static PlanLayout alone(const Planner *p, const PlanLayout *layout)
 {
     PlanLayout one = *layout;
-    one.zero = 0, one.overlaps = false, one.schedule = ONE_F_ONE_B, one.chunks = 1;
+    one.overlaps = false, one.schedule = ONE_F_ONE_B, one.chunks = 1;
     for (int i = 0; i < p->naxes; i++)
         one.size[i] = p->axis[i].is_pipeline ? 1 : p->axis[i].is_batch && one.size[i] > 1 ? 2 : one.size[i];
     return one;
@@ -173,7 +173,7 @@ static const LayoutMessages *messages_of(Planner *p, const PlanLayout *layout)
     return messages;
 }
 
-double least_waiting(Planner *p, const PlanLayout *layout)
+static double waiting(Planner *p, const PlanLayout *layout)
 {
     const LayoutMessages *messages = layout->attend == RING ? NULL : messages_of(p, layout);
     double seconds = 0;
@@ -189,4 +189,13 @@ double least_waiting(Planner *p, const PlanLayout *layout)
         seconds += message->times * message_seconds(p->machine, message->kind, volume, group);
     }
     return seconds * (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+}
+
+/* With zero, what a micro-batch waits for may be less: see block.c. */
+double least_waiting(Planner *p, const PlanLayout *layout)
+{
+    PlanLayout without = *layout, with = *layout;
+    without.zero = 0, with.zero = 1;
+    const double seconds = waiting(p, &without), other = waiting(p, &with);
+    return seconds < other ? seconds : other;
 }

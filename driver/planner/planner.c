@@ -93,41 +93,6 @@ static bool read_planner(Planner *p)
     return read_source(run, o->operand);
 }
 
-TextList sets_but_microbatch(Arena *arena, const Options *o)
-{
-    static const char microbatch[] = "train.microbatch=";
-    TextList list = { .room = o->set.count + 1, .at = NEW_ARRAY(arena, const char *, o->set.count + 1) };
-    for (int i = 0; i < o->set.count; i++)
-        if (strncmp(o->set.at[i], microbatch, strlen(microbatch)) != 0)
-            list.at[list.count++] = o->set.at[i];
-    return list;
-}
-
-/* "dp=1,tp=1"; NULL: the model has no mesh. */
-static const char *mesh_of_one(Arena *arena, const Ast *parallel)
-{
-    const char *text = NULL;
-    for (const Ast *ast = parallel ? parallel->body : NULL; ast; ast = ast->next)
-        for (const Ast *axis = ast->kind == A_MESH ? ast->child : NULL; axis; axis = axis->next)
-            text = arena_text(arena, "%s%s%s=1", text ? text : "", text ? "," : "", axis->name);
-    return text;
-}
-
-/* The model on one rank, in micro-batches of one sequence: the sizes in its file are those that are to be found. */
-static Module *lower_on_one_rank(const Planner *p, Settings *settings)
-{
-    Run *run = p->run;
-    const Options *given = run->options;
-    Options own = *given;
-    own.mesh = mesh_of_one(p->arena, find_parallel(p->file));
-    own.set = sets_but_microbatch(p->arena, given);
-    own.set.at[own.set.count++] = "train.microbatch=1";
-    run->options = &own;
-    Module *m = lower_ast(run, p->file, 0, settings, &run->diags);
-    run->options = given;
-    return m;
-}
-
 /* The sequences of a step are the file's, or the command line's: with their default, each data-parallel rank has one.
  */
 static bool has_batch(Planner *p, const Settings *settings)
@@ -142,15 +107,60 @@ static bool has_batch(Planner *p, const Settings *settings)
     return true;
 }
 
+/* Does the file or an option say what a micro-batch has?  A model without a batch cannot. */
+static bool says_microbatch(const Planner *p)
+{
+    const TextList *set = &p->run->options->set;
+    for (int i = 0; i < set->count; i++)
+        if (strncmp(set->at[i], "train.microbatch=", strlen("train.microbatch=")) == 0)
+            return true;
+    for (const Ast *ast = p->file; ast; ast = ast->next)
+        for (const Ast *setting = ast->kind == A_TRAIN ? ast->body : NULL; setting; setting = setting->next)
+            if (setting->kind == A_SETTING && strcmp(setting->name, "microbatch") == 0)
+                return true;
+    return false;
+}
+
+TextList sets_but_microbatch(Arena *arena, const Options *o)
+{
+    TextList list = { .room = o->set.count + 1, .at = NEW_ARRAY(arena, const char *, o->set.count + 1) };
+    for (int i = 0; i < o->set.count; i++)
+        if (strncmp(o->set.at[i], "train.microbatch=", strlen("train.microbatch=")) != 0)
+            list.at[list.count++] = o->set.at[i];
+    return list;
+}
+
+/* Of the layout that a file has, only what it can split counts: the model is read on one rank, in micro-batches of one
+ * sequence. */
+static Module *lower_on_one_rank(Planner *p, Settings *settings)
+{
+    Run *run = p->run;
+    const Options *o = run->options;
+    Options one = *o;
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next) {
+        for (const Ast *axis = ast->kind == A_MESH ? ast->child : NULL; axis; axis = axis->next)
+            one.mesh = arena_text(p->arena, "%s%s%s=1", one.mesh ? one.mesh : "", one.mesh ? "," : "", axis->name);
+        if (ast->kind == A_PIPELINE)
+            one.schedule = "1f1b", one.chunks = "1";
+    }
+    one.set = sets_but_microbatch(p->arena, o);
+    if (says_microbatch(p))
+        one.set.at[one.set.count++] = "train.microbatch=1";
+    run->options = &one;
+    Module *m = lower_ast(run, p->file, 0, settings, &run->diags);
+    run->options = o;
+    return m;
+}
+
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
     Settings settings = { 0 };
     p->file = parse_mdl(&run->source, &run->diags, p->arena);
+    p->parallel = find_parallel(p->file);
     Module *m = run->diags.errors ? NULL : lower_on_one_rank(p, &settings);
     if (!m)
         return false;
-    p->parallel = find_parallel(p->file);
     p->layout_text = run->source.text;
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
@@ -201,13 +211,20 @@ static bool nothing_fits(const Planner *p, const Answer *answer)
 {
     const PlanResult *larger = answer->too_large;
     Arena *a = p->arena;
-    report_error(stderr, "more ranks, --memory BYTES, or a smaller batch", "no layout of %s fits into %s a rank%s",
-                 counted(a, p->ranks, "rank"), bytes_text(a, p->memory),
-                 larger ? arena_text(a, ": the fastest that was compiled, %s, needs %s",
+    p->run->diags.errors++;
+    if (answer->tally.too_large == 0) {
+        report_error(stderr, "another number of ranks or of sequences, or less that is kept (--keep)",
+                     "the model has no layout of %s%s", counted(a, p->ranks, "rank"),
+                     answer->tally.all > 0 ? " that can be compiled" : "");
+        return false;
+    }
+    report_error(stderr, "more ranks, --memory BYTES, or a smaller batch",
+                 "no layout of %s fits into %s a rank: each needs %s or more%s", counted(a, p->ranks, "rank"),
+                 bytes_text(a, p->memory), bytes_text(a, answer->least),
+                 larger ? arena_text(a, "; the fastest that was compiled, %s, needs %s",
                                      layout_name(a, p, &larger->layout),
                                      bytes_text(a, (double)(larger->arena + larger->beside)))
                         : "");
-    p->run->diags.errors++;
     return false;
 }
 

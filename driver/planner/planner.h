@@ -224,6 +224,7 @@ typedef struct {
     int count;
     Tally tally;
     const PlanResult *too_large; /* the fastest that was compiled and does not fit; NULL: none */
+    double least;                /* bytes that each needs which does not fit, at least */
     double overrun;              /* how much faster than its bound a compiled layout was, at most; 0: none was */
     int ncompiled, compiled_room;
     const PlanResult **compiled; /* all of them */

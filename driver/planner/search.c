@@ -116,8 +116,9 @@ static double layouts_of(const Planner *p, const PlanLayout *layout, Level level
 
 /* --- Nodes ----------------------------------------------------------------------------------------------------- */
 
-static void does_not_fit(Search *s, const PlanLayout *layout)
+static void does_not_fit(Search *s, const PlanLayout *layout, double memory)
 {
+    s->answer.least = fmin(s->answer.least, memory);
     const double count = layouts_of(s->p, layout, s->next);
     s->answer.tally.too_large += count, s->answer.tally.bounded += count;
 }
@@ -127,7 +128,7 @@ static void add_bounded(Search *s, const PlanLayout *layout, BlockBound bound, d
     if (bound.seconds == INFINITY)
         s->answer.tally.refused += layouts_of(s->p, layout, s->next);
     else if (memory + bound.memory > s->p->memory)
-        does_not_fit(s, layout);
+        does_not_fit(s, layout, memory + bound.memory);
     else
         push(s, (Node){ *layout, s->next, fmax(s->bound, bound.seconds), closeness, NULL });
 }
@@ -144,7 +145,7 @@ static void add_node(void *context, const PlanLayout *layout)
     if (is_exhaustive(s))
         push(s, (Node){ *layout, s->next, 0, 0, NULL });
     else if (memory > p->memory)
-        does_not_fit(s, layout);
+        does_not_fit(s, layout, memory);
     else if (s->next == ZERO)
         add_bounded(s, layout, zero_bound(p, layout), 0, 0);
     else if (s->next == SCHEDULE)
@@ -199,6 +200,7 @@ static void note_too_large(Search *s, const PlanResult *result)
 {
     Answer *answer = &s->answer;
     answer->tally.too_large++;
+    answer->least = fmin(answer->least, (double)(result->arena + result->beside));
     if (!answer->too_large || result->seconds < answer->too_large->seconds)
         answer->too_large = result;
 }
@@ -288,6 +290,7 @@ Answer search_layouts(Planner *p, int top)
 {
     Search s = { .p = p, .next = MESH };
     s.answer.best = NEW_ARRAY(p->arena, PlanResult, top);
+    s.answer.least = INFINITY;
     visit_meshes(p, add_mesh, &s);
     while (s.count && s.answer.count < top) {
         const Node node = pop(&s);

@@ -33,6 +33,12 @@ static int64_t kind_of_axis(const Planner *p, const PlanLayout *layout, int axis
     return pair + 4 * deals_blocks(p, axis, size) + (p->axis[axis].attends && layout->attend == RING ? 8 * size : 0);
 }
 
+/* A dim of one element is moved for nothing: whether a micro-batch is one sequence on a rank, and whether in all. */
+static int singles_of(const Planner *p, const PlanLayout *layout)
+{
+    return layout->microbatch > 1 ? 0 : data_ranks(p, layout) > 1 ? 1 : 2;
+}
+
 StructureKey structure_key(const Planner *p, const PlanLayout *layout, int micros)
 {
     StructureKey key;
@@ -41,7 +47,7 @@ StructureKey structure_key(const Planner *p, const PlanLayout *layout, int micro
         key.axis[i] = kind_of_axis(p, layout, i);
     key.attend = layout->attend, key.recompute = layout->recompute;
     key.zero = layout->zero, key.overlaps = layout->overlaps;
-    key.is_single = layout->microbatch * data_ranks(p, layout) == 1;
+    key.singles = singles_of(p, layout);
     key.micros = micros;
     return key;
 }
@@ -145,7 +151,7 @@ static PlanLayout widest(const Planner *p, const PlanLayout *layout)
 {
     PlanLayout wide = *layout;
     int64_t most = 1;
-    wide.microbatch = layout->microbatch * data_ranks(p, layout) > 1 ? 2 : 1;
+    wide.microbatch = layout->microbatch > 1 ? 2 : 1;
     for (int64_t size = 1; size <= p->sequences; size++)
         most = p->sequences % size == 0 && size <= p->ranks ? size : most;
     for (int i = 0; i < p->naxes; i++)

@@ -10,7 +10,7 @@ typedef struct {
     PlanAttend attend;
     Recompute recompute;
     int zero, overlaps;
-    int is_single, micros; /* is a micro-batch one sequence in all; micro-batches: 1, or 2 for any other number */
+    int singles, micros; /* see singles_of(); micro-batches: 1, or 2 for any other number */
 } StructureKey;
 StructureKey structure_key(const Planner *p, const PlanLayout *layout, int micros);
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What mpc plan does: layouts for models without one, held against those that people wrote for the examples, and layouts
-# written into files.
-# reaches: compiler examples tests/models tests/random tests/verify
+# What mpc plan does: layouts for models without one, held against those that people wrote for the examples; layouts
+# written into files; what it finds, held against all layouts compiled, and against mpc report of them.
+# reaches: compiler codegen/cuda machines examples tests/models tests/published tests/random tests/verify
 set -eu
 cd "$(dirname "$0")/../.."
 export BUILD="${BUILD:-build}"

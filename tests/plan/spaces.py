@@ -1,0 +1,110 @@
+"""Spaces of layouts that are small enough to compile all of them, and what mpc plan says of them: `spaces.py [NAME]...`
+prints how far its bounds are below the times of the layouts that it lists."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from texts import BUILD, ROOT, without_layout
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROCESSORS = HERE / "processors.machine"
+
+LLAMA = "layers=4 vocab=256 seq=128 embed=128 kv_heads=2 group=2 head=32 ff=384"
+LLAMA_2 = LLAMA.replace("layers=4", "layers=2")
+GPT = "layers=4 vocab=256 seq=64 embed=64 heads=4"
+MIXTRAL = "layers=2 vocab=256 seq=64 embed=64 kv_heads=2 group=2 head=16 ff=128"
+DEEPSEEK = ("dense_layers=1 layers=2 vocab=256 seq=64 embed=64 heads=4 nope=16 turned=8 vhead=16 q_rank=32 kv_rank=24 ff=128 "
+            "expert_ff=32 experts=16 groups=4")
+SHORT = "layers=2 vocab=256 seq=64"
+
+
+class Space:
+    def __init__(self, name, model, sizes, ranks, machine, batch, keep="", memory=None, block=True, prunes=False):
+        self.name, self.model, self.block, self.prunes = name, model, block, prunes
+        self.sizes = [f"-D{size}" for size in sizes.split()] + [f"--set=train.batch={batch}"]
+        self.options = [f"--ranks={ranks}", f"--machine={machine}", *(f"--keep={kept}" for kept in keep.split())]
+        self.options += [f"--memory={memory}"] if memory else []
+
+    def path(self, folder):
+        """The model's file: a copy without its layout, if it has to be derived."""
+        example = ROOT / f"examples/{self.model}.mdl"
+        if self.block:
+            return example
+        (folder / example.name).write_text(without_layout(example.read_text()))
+        return folder / example.name
+
+    def plan(self, folder, *options):
+        return plan(self.path(folder), *self.sizes, *self.options, *options)
+
+
+# Of each: what of the language it has.  `memory` is what some of its layouts need: others do not fit.
+SPACES = [
+    Space("all axes of a dense model", "llama", LLAMA_2, 4, "h100", 4, "zero=1 overlap=0 recompute=none attend=gather"),
+    Space("attention by all means", "llama", LLAMA_2, 2, "a100", 2, "cp=2 zero=3"),
+    Space("schedules", "gpt2", GPT, 4, "h100", 8, "pp=4"),
+    Space("schedules beside zero", "gpt2", GPT, 4, PROCESSORS, 8, "pp=2 dp=2 zero=1 recompute=none"),
+    Space("more stages than a machine has ranks", "gpt2", GPT, 8, PROCESSORS, 16, "pp=4 dp=2 zero=1 recompute=none overlap=0"),
+    Space("zero and micro-batches", "gpt2", GPT, 2, "h200", 4, "dp=2 recompute=selective"),
+    Space("processors", "chars", "", 4, PROCESSORS, 8),
+    Space("experts", "mixtral", MIXTRAL, 2, "h100", 2, "overlap=0 recompute=none"),
+    Space("experts over processors", "mixtral", MIXTRAL, 2, PROCESSORS, 2, "ep=2"),
+    Space("latent attention, two repeats", "deepseek", DEEPSEEK, 2, "h200", 2, "zero=1 recompute=none overlap=0"),
+    Space("records", "vit", "layers=2", 2, "h100", 4, "recompute=none"),
+    Space("a scan", "lstm", "", 2, "a100", 4),
+    Space("a scan along the sequence", "mamba", "layers=2", 2, "h100", 2),
+    Space("an encoder and a decoder", "t5", "layers=2 vocab=256", 2, "h200", 2),
+    Space("windows", "gemma2", SHORT, 2, "h100", 2, "zero=2 overlap=0"),
+    Space("an encoder", "bert", SHORT, 2, PROCESSORS, 4, "recompute=selective"),
+    Space("derived", "gpt2", GPT, 2, "h100", 4, "recompute=none overlap=0", block=False),
+    Space("derived, with pairs", "llama", LLAMA_2, 2, PROCESSORS, 4, "overlap=0 recompute=full", block=False),
+    Space("little memory", "gpt2", "layers=4 seq=64 embed=512 heads=4", 2, "h100", 4, "overlap=0", memory=485e6, prunes=True),
+    Space("little memory, stages", "llama", LLAMA, 4, PROCESSORS, 8, "pp=2 tp=2", memory=7e6, prunes=True),
+]
+# With ALL=1; the sizes of some are large enough for messages to be divided.
+LARGER = [
+    Space("all of a dense model", "llama", LLAMA, 4, "h100", 4),
+    Space("cp", "llama", "layers=4", 4, "h100", 8, "cp=2 recompute=none"),
+    Space("eight ranks", "llama", LLAMA, 8, "h100", 8, "pp=2 recompute=none zero=1"),
+    Space("experts", "mixtral", MIXTRAL, 4, "a100", 4),
+    Space("large experts", "mixtral", "layers=2", 4, "h100", 8, "microbatch=1 recompute=none"),
+    Space("large experts and cp", "mixtral", "layers=4", 8, "h100", 16, "microbatch=1 recompute=none cp=2 zero=1"),
+    Space("latent attention", "deepseek", DEEPSEEK, 4, "h200", 4, "recompute=none overlap=1"),
+    Space("of few layers the table is most", "gpt2", "layers=1", 2, "h100", 64),
+    Space("an example as it is", "gpt2", "", 4, "h100", 32, "recompute=none"),
+    Space("its memory", "gpt2", "", 4, "h100", 32, memory=5e9, prunes=True),
+]
+
+
+def plan(path, *options):
+    """The answer in JSON; in "first" its first row."""
+    words = [BUILD / "mpc", "plan", path, *options, "--json"]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, f"{' '.join(map(str, words))}\n{done.stderr}"
+    return json.loads(done.stdout)
+
+
+def meshes(answer):
+    """Its rows by their meshes."""
+    return {tuple(row["mesh"].items()): row for row in answer["best"]}
+
+
+def most_below(answer):
+    """How far a bound is below the time, at most, of the layouts that are listed."""
+    return max(1 - row["bound"] / row["seconds"] for row in answer["best"])
+
+
+def main():
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        for space in SPACES + (LARGER if os.environ.get("ALL") else []):
+            if len(sys.argv) > 1 and space.name not in sys.argv[1:]:
+                continue
+            answer = space.plan(pathlib.Path(folder), "--top=100")
+            print(f"{space.name}: {answer['space']['layouts']} layouts, {answer['space']['compiled']} compiled; bounds are at most "
+                  f"{100 * most_below(answer):.1f} % below times, and {100 * answer['overrun']:.2f} % above")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""mpc plan as a command: what it is asked for, what it answers and writes, and large spaces."""
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from spaces import GPT, LLAMA, MIXTRAL, PROCESSORS, plan
+from texts import BUILD, PARALLEL, ROOT, example, mpc, without_layout
+from test_search import check_sums
+
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/published"))
+from cover import ALL  # noqa: E402
+from published import DGX  # noqa: E402
+from reports import settings, sizes  # noqa: E402
+
+SMALL = [f"-D{size}" for size in GPT.split()]
+GPT2 = [ROOT / "examples/gpt2.mdl", *SMALL, "--ranks=2", "--machine=h100", "--set=train.batch=4"]
+
+
+def mpc_plan(*words, text=None, status=0):
+    """Standard output and standard error."""
+    done = subprocess.run(list(map(str, [BUILD / "mpc", "plan", *words])), input=text, capture_output=True, text=True, timeout=300)
+    assert done.returncode == status, done.stderr
+    return done.stdout, done.stderr
+
+
+# --- What is asked for ------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kept, key, values", [
+    ("dp=2", ("mesh", "dp"), {2}), ("pp=2", ("mesh", "pp"), {2}), ("microbatch=1", ("microbatch",), {1}), ("recompute=full", ("recompute",), {"full"}),
+    ("zero=2", ("zero",), {None, 2}), ("overlap=1", ("overlap",), {None, True}), ("schedule=zb", ("schedule",), {None, "zb"}),
+    ("schedule=interleaved", ("schedule",), {None, "interleaved"}), ("chunks=2", ("chunks",), {None, 2})])
+def test_what_is_kept(kept, key, values):
+    """In all rows; None: of what makes no difference to the layout."""
+    rows = plan(*GPT2, f"--keep={kept}", *(["--keep=microbatch=1"] if key != ("microbatch",) else []))["best"]
+    found = set()
+    for row in rows:
+        for name in key:
+            row = row.get(name) if row else None
+        found.add(row)
+    assert found == values
+
+
+@pytest.mark.parametrize("attend", ["gather", "ring", "all_to_all"])
+def test_how_attention_is_kept(attend):
+    words = [f"-D{size}" for size in LLAMA.replace("layers=4", "layers=2").split()]
+    (row,) = plan(ROOT / "examples/llama.mdl", *words, "--ranks=2", "--machine=a100", "--set=train.batch=2", "--keep=cp=2", f"--keep=attend={attend}",
+                  "--keep=zero=1", "--keep=overlap=0", "--keep=recompute=none")["best"]
+    assert row["attend"] == attend and f"attend = {attend}" in row["parallel"]
+
+
+KEPT = "dp=N, tp=N, pp=N, microbatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, attend=gather|ring|all_to_all, schedule="
+
+
+@pytest.mark.parametrize("options, status, message", [
+    (["--keep=tp"], 2, "--keep needs NAME=VALUE, not 'tp'"), (["--keep=foo=2"], 1, "--keep=foo=2: there is nothing of that name\n      = help: " + KEPT),
+    (["--keep=tp=x"], 1, "--keep=tp=x: that is no value of it\n      = help: " + KEPT), (["--keep=tp=0"], 1, "--keep=tp=0: that is no value of it"),
+    (["--keep=zero=4"], 1, "--keep=zero=4: that is no value of it"), (["--keep=zero=1x"], 1, "--keep=zero=1x: that is no value of it"),
+    (["--keep=overlap=2"], 1, "--keep=overlap=2: that is no value of it"), (["--keep=recompute=auto"], 1, "--keep=recompute=auto: that is no"),
+    (["--keep=schedule=gpipe"], 1, "--keep=schedule=gpipe: that is no"), (["--keep=attend=round"], 1, "--keep=attend=round: that is no"),
+    (["--keep=chunks=1000"], 1, "--keep=chunks=1000: that is no"), (["--keep=tp=4"], 1, "the model has no layout of 2 ranks\n"),
+    (["--keep=microbatch=3"], 1, "the model has no layout of 2 ranks\n"), (["--top=0"], 2, "--top needs a number above 0"),
+    (["--memory=few"], 2, "--memory needs a number above 0"), (["--memory=-1"], 2, "--memory needs a number above 0"),
+    (["--mesh=dp=2"], 2, "--mesh is an option of")])
+def test_wrong_options(options, status, message):
+    out, err = mpc_plan(*GPT2, *options, status=status)
+    assert message in err and not out
+
+
+@pytest.mark.parametrize("ranks, machine, status, message", [
+    (None, "h100", 2, "on how many ranks? give --ranks N"), (2, None, 2, "on which machine? give --machine h100"),
+    (0, "h100", 2, "--ranks needs a number above 0"), (10**12, "h100", 1, "--ranks=1000000000000: a number from 1 to 2147483647"),
+    (2, "v100", 1, "cannot read the machine v100")])
+def test_ranks_and_machines(ranks, machine, status, message):
+    words = [*([f"--ranks={ranks}"] if ranks is not None else []), *([f"--machine={machine}"] if machine else [])]
+    assert message in mpc_plan(ROOT / "examples/chars.mdl", *words, status=status)[1]
+
+
+def test_ranks_that_nothing_connects(tmp_path):
+    """A machine file that says nothing of messages between machines is for one machine."""
+    own = tmp_path / "alone.machine"
+    own.write_text("".join(line for line in PROCESSORS.read_text().splitlines(True) if "between" not in line))
+    words = [ROOT / "examples/chars.mdl", f"--machine={own}", "--set=train.batch=8", "--keep=microbatch=1", "--keep=zero=0"]
+    assert plan(*words, "--ranks=4")["machine"] == str(own)
+    assert f"--machine {own}: it does not say how 8 ranks are connected" in mpc_plan(*words, "--ranks=8", status=1)[1]
+
+
+def test_a_batch_that_ranks_cannot_share():
+    """Three sequences are not for two ranks; other axes have layouts."""
+    answer = plan(*GPT2[:-1], "--set=train.batch=3", "--keep=recompute=none")
+    assert answer["space"]["indivisible_meshes"] == 1 and all(row["mesh"]["dp"] == 1 for row in answer["best"])
+
+
+def test_how_many_are_listed():
+    words = [*GPT2, "--keep=microbatch=1", "--keep=recompute=none"]
+    answers = [plan(*words, f"--top={top}") for top in (1, 2, 100)]
+    assert [len(answer["best"]) for answer in answers] == [1, 2, 3]
+    assert answers[0]["best"] == answers[2]["best"][:1]
+    for answer in answers:
+        check_sums(answer)
+        seconds = [row["seconds"] for row in answer["best"]]
+        assert seconds == sorted(seconds)
+
+
+def test_the_least_memory():
+    """What is said to be needed is enough to be asked for, and less than that is not: bounds are below what layouts need."""
+    words = [*GPT2, "--keep=dp=2", "--keep=recompute=none"]
+    rows = plan(*words)["best"]
+    err = mpc_plan(*words, "--memory=1e6", status=1)[1]
+    least, unit = re.search(r"no layout of 2 ranks fits into 1.00 MB a rank: each needs ([\d.]+) (MB|KB) or more", err).groups()
+    least = float(least) * {"MB": 1e6, "KB": 1e3}[unit]
+    assert 1e6 < least <= 1.001 * min(row["arena_bytes"] + row["beside_bytes"] for row in rows)
+    need = rows[0]["arena_bytes"] + rows[0]["beside_bytes"]
+    assert plan(*words, f"--memory={need}")["best"][0]["seconds"] == rows[0]["seconds"]
+    answer = json.loads(mpc_plan(*words, f"--memory={least}", "--json", status=1)[0])
+    assert answer["best"] == [] and answer["space"]["do_not_fit"] == answer["space"]["layouts"]
+
+
+# --- What is answered -------------------------------------------------------------------------------------------------
+
+def test_keys():
+    answer = plan(*GPT2, "--keep=pp=2", "--keep=recompute=none")
+    assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "proved", "overrun", "space", "best"]
+    assert (answer["machine"], answer["target"], answer["ranks"], answer["sequences"], answer["memory"]) == ("h100", "cuda", 2, 4, 85.52e9)
+    assert list(answer["space"]) == ["meshes", "indivisible_meshes", "layouts", "do_not_fit", "by_a_bound", "refused", "slower", "compiled"]
+    (row,) = answer["best"]  # of pp=2
+    assert list(row) == ["mesh", "microbatch", "recompute", "schedule", "chunks", "parallel", "seconds", "per_second", "mfu", "arena_bytes",
+                         "beside_bytes", "fits", "parts", "recomputed", "exposed", "bound"]
+    assert row["per_second"] == pytest.approx(4 * 64 / row["seconds"])
+    assert sum(row["parts"].values()) == pytest.approx(row["seconds"])
+    assert plan(*GPT2[:-2], f"--machine={PROCESSORS}", "--keep=dp=2", "--keep=zero=0", "--set=train.batch=2")["target"] == "c"
+
+
+def test_the_table_has_the_figures_of_json():
+    words = [*GPT2, "--keep=recompute=none"]
+    answer = plan(*words)
+    out, _ = mpc_plan(*words)
+    row = answer["best"][0]
+    name = ",".join(f"{axis}={size}" for axis, size in row["mesh"].items() if size > 1)
+    assert re.search(rf"^ +{name} +{row['microbatch']} .* {row['seconds']:.5f} +{(row['arena_bytes'] + row['beside_bytes']) / 1e9:.2f} +{100 * row['mfu']:.1f} %", out, re.M)
+    assert "proved by bounds" in out and f"{answer['space']['compiled']} were compiled" in out
+
+
+# --- What is written --------------------------------------------------------------------------------------------------
+
+def rewritten(path, *words):
+    mpc_plan(path, *words, "--write")
+    return path.read_text()
+
+
+@pytest.mark.parametrize("name, options, block", [("gpt2", GPT, True), ("gpt2", GPT, False), ("mixtral", MIXTRAL, False), ("chars", "", True)])
+def test_written(name, options, block, tmp_path):
+    """The file has the layout and its micro-batch and compiles; written again it stays; for others, only the layout changes."""
+    path = tmp_path / "m.mdl"
+    text = example(name) if block else without_layout(example(name))
+    path.write_text(text)
+    defines = [f"-D{size}" for size in options.split()]
+    words = [*defines, "--set=train.batch=4", "--machine=h100", "--keep=recompute=none", "--keep=overlap=0", "--keep=microbatch=1"]
+    row = plan(path, *words, "--ranks=2", "--top=1")["best"][0]
+    first = rewritten(path, *words, "--ranks=2", "--top=1")
+    assert row["parallel"] in first and re.search(r"^# mpc plan, \d{4}-\d\d-\d\d: 2 ranks of h100, [\d.e-]+ s a step, [\d.]+ [MG]B a rank$", first, re.M)
+    assert re.findall(r"\n +microbatch *= *(\d+)", first) == ["1"]
+    mpc("check", path, *defines, "--set=train.batch=4", "--target=cuda")
+    assert rewritten(path, *words, "--ranks=2", "--top=1") == first
+    second = rewritten(path, *words, "--ranks=1", "--top=1")
+    apart = [re.sub(r"^# mpc plan, .*\n", "", PARALLEL.sub("", either), flags=re.M) for either in (first, second)]
+    assert apart[0] == apart[1] and second.count("# mpc plan, ") == 1 and len(PARALLEL.findall(second)) == 1
+
+
+def test_a_written_file_is_planned_for_less(tmp_path):
+    """Its mesh, chunks and micro-batch are not those of the space: it has fewer sequences, layers and ranks."""
+    path = tmp_path / "m.mdl"
+    path.write_text(example("gpt2"))
+    rewritten(path, *SMALL, "--set=train.batch=16", "--machine=h100", "--ranks=4", "--keep=pp=2", "--keep=dp=2", "--keep=microbatch=4", "--keep=schedule=zb",
+              "--keep=chunks=2", "--keep=recompute=none", "--keep=zero=1", "--keep=overlap=0")
+    less = [*SMALL[1:], "-Dlayers=2", "--set=train.batch=2", "--machine=h100", "--ranks=2", "--keep=recompute=none"]
+    assert plan(path, *less)["best"] == plan(ROOT / "examples/gpt2.mdl", *less)["best"]
+
+
+def test_standard_input():
+    words = ["-", *GPT2[1:], "--keep=recompute=none", "--keep=dp=2"]
+    assert "--write needs a file to write to, not standard input" in mpc_plan(*words, "--write", text=example("gpt2"), status=2)[1]
+    assert "<stdin> on 2 ranks of h100" in mpc_plan(*words, text=example("gpt2"))[0]
+
+
+def test_a_model_without_anything_to_split():
+    err = mpc_plan("-", "--ranks=2", "--machine=h100", text="model m {\n    param w : [] = ones\n    loss square(w)\n}\n", status=1)[1]
+    assert "<stdin> has nothing that ranks can split" in err
+
+
+# --- Large spaces -------------------------------------------------------------------------------------------------------
+
+def test_many_ranks():
+    """Llama 3.1 70B on 256 ranks of 32 machines, with the axes between machines kept."""
+    answer = plan(ROOT / "tests/published/llama.mdl", *sizes(layers=80, seq=8192, vocab=128256, head=128, **DGX["70b"]), *settings(batch=512), "--ranks=256",
+                  "--machine=h100", "--top=1", "--keep=tp=4", "--keep=cp=1", "--keep=zero=1", "--keep=recompute=none", "--keep=microbatch=1")
+    check_sums(answer)
+    assert answer["proved"] and answer["best"][0]["fits"]
+    assert answer["space"]["by_a_bound"] > 0
+
+
+@pytest.mark.skipif(not ALL, reason="minutes of processors")
+@pytest.mark.parametrize("path, given, batch, ranks, machine", [
+    ("tests/published/llama.mdl", dict(layers=126, seq=8192, vocab=128256, head=128, **DGX["405b"]), 2048, 16384, "h100"),
+    ("examples/deepseek.mdl", {}, 4096, 2048, "h200")], ids=["Llama 3.1 405B", "DeepSeek-V3"])
+def test_thousands_of_ranks(path, given, batch, ranks, machine):
+    answer = plan(ROOT / path, *sizes(**given), *settings(batch=batch), f"--ranks={ranks}", f"--machine={machine}", "--top=1")
+    check_sums(answer)
+    assert answer["proved"] and answer["best"][0]["fits"]

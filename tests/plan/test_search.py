@@ -1,0 +1,76 @@
+"""What mpc plan finds, held against all layouts compiled (--exhaustive), and against mpc report of the layouts."""
+import re
+import sys
+
+import pytest
+
+from spaces import LARGER, SPACES, meshes
+from texts import PARALLEL, ROOT, mpc, report
+
+sys.path.insert(0, str(ROOT / "tests"))
+from cover import ALL  # noqa: E402
+
+TRIED = SPACES + (LARGER if ALL else [])
+
+
+def check_sums(answer):
+    """Every layout is accounted for."""
+    space = answer["space"]
+    assert space["layouts"] == space["do_not_fit"] + space["refused"] + space["slower"] + len(answer["best"])
+    assert space["by_a_bound"] <= space["do_not_fit"] and len(answer["best"]) <= space["meshes"] - space["indivisible_meshes"]
+
+
+@pytest.mark.parametrize("space", TRIED, ids=[space.name for space in TRIED])
+def test_it_is_the_best_of_all(space, tmp_path):
+    """The first is as fast as any; of each mesh there is a layout that is the fastest to 1 %; bounds are below times."""
+    found, every = (space.plan(tmp_path, "--top=100", *options) for options in ((), ("--exhaustive",)))
+    for answer in found, every:
+        check_sums(answer)
+    assert found["proved"] and found["overrun"] == 0
+    assert every["space"]["compiled"] == every["space"]["layouts"] > found["space"]["compiled"]
+    assert found["best"][0]["seconds"] == pytest.approx(every["best"][0]["seconds"], rel=1e-9)
+    assert meshes(found).keys() == meshes(every).keys()
+    for mesh, row in meshes(found).items():
+        best = meshes(every)[mesh]["seconds"]
+        assert best * (1 - 1e-9) <= row["seconds"] <= 1.01 * best, mesh
+        assert row["bound"] <= row["seconds"] and row["fits"]
+    for count in "meshes", "indivisible_meshes", "layouts":
+        assert found["space"][count] == every["space"][count]
+    for count in "do_not_fit", "refused":  # that is proved of as many at most; others are slower
+        assert found["space"][count] <= every["space"][count]
+    assert not space.prunes or 0 < found["space"]["by_a_bound"]
+    assert every["space"]["do_not_fit"] > 0 if space.prunes else every["space"]["do_not_fit"] == 0
+
+
+REPORTED = [space for space in SPACES if space.name in ("all axes of a dense model", "more stages than a machine has ranks", "experts",
+                                                         "records", "derived, with pairs", "little memory, stages")]
+
+
+def with_layout(path, row, folder):
+    """A copy of the file with the layout of a row."""
+    text, block = path.read_text(), row["parallel"]
+    text = PARALLEL.sub(lambda _: block, text) if PARALLEL.search(text) else f"{text}\n{block}"
+    copy = folder / f"with_{path.name}"
+    copy.write_text(text)
+    return copy
+
+
+@pytest.mark.parametrize("space", REPORTED, ids=[space.name for space in REPORTED])
+def test_rows_are_as_reported(space, tmp_path):
+    """Memory to the byte, and times, of each layout that is listed, when it is in the file."""
+    answer = space.plan(tmp_path, *([] if ALL else ["--top=3"]))
+    machine = next(option for option in space.options if option.startswith("--machine"))
+    for row in answer["best"]:
+        path = with_layout(space.path(tmp_path), row, tmp_path)
+        found = report(path, *space.sizes, f"--set=train.microbatch={row['microbatch']}", f"--target={answer['target']}", machine)
+        memory, time = found["memory"], found["time"]
+        assert row["arena_bytes"] == memory["arena"]
+        assert row["beside_bytes"] == memory["messages"] + memory.get("products", 0)
+        assert row["arena_bytes"] + row["beside_bytes"] == time["memory_bytes"]
+        assert row["seconds"] == pytest.approx(time["seconds"], rel=1e-9)
+        assert row["mfu"] == pytest.approx(time["mfu"], rel=1e-9)
+        for part, seconds in row["parts"].items():
+            assert seconds == pytest.approx(time["parts"][part], rel=1e-9, abs=1e-12), part
+        assert {axis: size for axis, size in row["mesh"].items() if size > 1} == {
+            axis: size for axis, size in found["mesh"]["axes"].items() if size > 1}
+
