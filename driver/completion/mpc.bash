@@ -25,7 +25,7 @@ _mpc()
         files='*.mdl'
         ;;
     plan)
-        words="--help --ranks= --memory= --keep= --top= --elastic= --exhaustive --define= --set= --target= --json --machine= --write"
+        words="--help --ranks= --memory= --keep= --top= --elastic= --exhaustive --define= --set= --target= --json --html= --machine= --write"
         files='*.mdl'
         ;;
     explain)

@@ -1,4 +1,4 @@
-/* plan_table.c -- the answer as a table. */
+/* plan_table.c -- the answer as a table, and its texts, which the page has too. */
 #include "planner.h"
 
 #include <inttypes.h>
@@ -44,18 +44,13 @@ const char *limits_text(const Planner *p, const PlanResult *r)
 
 /* --- Columns --------------------------------------------------------------------------------------------- */
 
-enum { COLUMNS = 9 };
-typedef struct {
-    const char *text[COLUMNS];
-} Cells;
+const char *const plan_title[PLAN_COLUMNS] = { "layout",    "micro-batch", "zero", "schedule", "attend",
+                                               "recompute", "s/step",      "GB",   "MFU" };
+static const bool is_to_the_right[PLAN_COLUMNS] = { [1] = true, [6] = true, [7] = true, [8] = true };
 
-static const char *const titles[COLUMNS] = { "layout",    "micro-batch", "zero", "schedule", "attend",
-                                             "recompute", "s/step",      "GB",   "MFU" };
-static const bool is_to_the_right[COLUMNS] = { [1] = true, [6] = true, [7] = true, [8] = true };
-
-static Cells cells_of(const Planner *p, const PlanResult *r)
+PlanCells plan_cells(const Planner *p, const PlanResult *r)
 {
-    Cells cells;
+    PlanCells cells;
     const char **cell = cells.text;
     const PlanLayout *l = &r->layout;
     cell[0] = layout_name(p->arena, p, l);
@@ -70,12 +65,24 @@ static Cells cells_of(const Planner *p, const PlanResult *r)
     return cells;
 }
 
-/* Columns in which no row says anything are left out. */
-static void measure(const Cells *rows, int count, int width[COLUMNS])
+PlanCells *plan_rows(const Planner *p, const Answer *answer, int *count)
 {
-    for (int k = 0; k < COLUMNS; k++) {
+    const bool larger = answer->too_large && (!answer->count || answer->too_large->seconds < answer->best[0].seconds);
+    PlanCells *rows = NEW_ARRAY(p->arena, PlanCells, answer->count + 1);
+    for (int i = 0; i < answer->count; i++)
+        rows[i] = plan_cells(p, &answer->best[i]);
+    if (larger)
+        rows[answer->count] = plan_cells(p, answer->too_large);
+    *count = answer->count + larger;
+    return rows;
+}
+
+/* Columns in which no row says anything are left out. */
+static void measure(const PlanCells *rows, int count, int width[PLAN_COLUMNS])
+{
+    for (int k = 0; k < PLAN_COLUMNS; k++) {
         bool says = false;
-        width[k] = (int)strlen(titles[k]);
+        width[k] = (int)strlen(plan_title[k]);
         for (int i = 0; i < count; i++) {
             const int length = (int)strlen(rows[i].text[k]);
             width[k] = length > width[k] ? length : width[k];
@@ -85,10 +92,11 @@ static void measure(const Cells *rows, int count, int width[COLUMNS])
     }
 }
 
-static void print_cells(const char *const cell[COLUMNS], const int width[COLUMNS], const char *mark, const char *last)
+static void print_cells(const char *const cell[PLAN_COLUMNS], const int width[PLAN_COLUMNS], const char *mark,
+                        const char *last)
 {
     printf("%s ", mark);
-    for (int k = 0; k < COLUMNS; k++)
+    for (int k = 0; k < PLAN_COLUMNS; k++)
         if (width[k])
             printf("%*s  ", is_to_the_right[k] ? width[k] : -width[k], cell[k]);
     puts(last);
@@ -108,65 +116,75 @@ bool is_tie(const Planner *p, const Answer *answer, const PlanResult *r)
 
 static void print_rows(const Planner *p, const Answer *answer)
 {
-    const bool larger = answer->too_large && answer->too_large->seconds < answer->best[0].seconds;
-    const int count = answer->count + larger;
-    Cells *rows = NEW_ARRAY(p->arena, Cells, count + 1);
-    int width[COLUMNS];
-    for (int i = 0; i < answer->count; i++)
-        rows[i] = cells_of(p, &answer->best[i]);
-    if (larger)
-        rows[answer->count] = cells_of(p, answer->too_large);
+    int count, width[PLAN_COLUMNS];
+    const PlanCells *rows = plan_rows(p, answer, &count);
     measure(rows, count, width);
-    print_cells(titles, width, " ", "limited by");
+    print_cells(plan_title, width, " ", "limited by");
     for (int i = 0; i < answer->count; i++)
         print_cells(rows[i].text, width, is_tie(p, answer, &answer->best[i]) ? "~" : " ",
                     limits_text(p, &answer->best[i]));
-    if (larger)
+    if (count > answer->count)
         print_cells(rows[answer->count].text, width, " ", "does not fit");
 }
 
-static void print_space(const Planner *p, const Answer *answer)
+/* --- What is said of the answer ----------------------------------------------------------------------------- */
+
+const char *plan_question(const Planner *p)
+{
+    Arena *a = p->arena;
+    return arena_text(a, "%s%s of %s (%s), %s each; a step of %s", p->is_elastic ? "at most " : "",
+                      counted(a, p->ranks, "rank"), p->run->options->machine, p->machine->line[LINE_name].text,
+                      bytes_text(a, p->memory), counted(a, p->sequences, "sequence"));
+}
+
+static bool has_ties(const Planner *p, const Answer *answer)
+{
+    return answer->count > 1 && is_tie(p, answer, &answer->best[1]);
+}
+
+const char *plan_error(const Planner *p, const Answer *answer)
+{
+    const double error = machine_error(p);
+    Arena *a = p->arena;
+    return arena_text(a, "GB are exact, for --target %s; times are predictions by the machine file%s%s",
+                      p->run->options->target,
+                      error > 0 ? arena_text(a, ", which were up to %.0f %% off", 100 * error) : "",
+                      has_ties(p, answer) ? ";\na layout with ~ is as fast as the first" : "");
+}
+
+const char *plan_proof(const Planner *p, const Answer *answer)
+{
+    if (p->run->options->exhaustive)
+        return "all layouts were compiled: none that fits is faster";
+    if (answer->overrun > 0)
+        return arena_text(p->arena, "not proved: a layout was %.2f %% faster than its bound", 100 * answer->overrun);
+    return arena_text(p->arena, "proved by bounds: no layout that fits is faster than the first (gap 0)%s",
+                      answer->count > 1 ? arena_text(p->arena, "; the others are the best of their meshes to %.1f %%",
+                                                     100 * STRUCTURE_ERROR)
+                                        : "");
+}
+
+const char *plan_space(const Planner *p, const Answer *answer)
 {
     const Tally *t = &answer->tally;
     Arena *a = p->arena;
-    printf("%s of %s; %s do not divide the model. The others have %s:\n",
-           arena_text(a, "%s %s", grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes"),
-           p->is_elastic ? "so many ranks or fewer" : "so many ranks", grouped(a, (int64_t)t->indivisible),
-           counted(a, (int64_t)t->all, "layout"));
-    printf(
-        "  %s do not fit, %s of them by a bound; %s cannot be compiled; %s are slower than the best of their mesh or "
-        "than all of these\n",
-        grouped(a, (int64_t)t->too_large), grouped(a, (int64_t)t->bounded), grouped(a, (int64_t)t->refused),
-        grouped(a, (int64_t)t->slower));
-    printf("  %s were compiled\n", grouped(a, (int64_t)t->compiled));
-}
-
-static void print_proof(const Planner *p, const Answer *answer)
-{
-    if (p->run->options->exhaustive)
-        puts("all layouts were compiled: none that fits is faster");
-    else if (answer->overrun > 0)
-        printf("not proved: a layout was %.2f %% faster than its bound\n", 100 * answer->overrun);
-    else
-        printf(
-            "proved by bounds: no layout that fits is faster than the first (gap 0); the others are the best of their "
-            "meshes to %.1f %%\n",
-            100 * STRUCTURE_ERROR);
+    return arena_text(a,
+                      "%s %s of so many ranks%s; %s do not divide the model. The others have %s:\n"
+                      "  %s do not fit, %s of them by a bound; %s cannot be compiled;\n"
+                      "  %s are slower than the best of their mesh or than all of these\n"
+                      "  %s were compiled",
+                      grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes",
+                      p->is_elastic ? " or fewer" : "", grouped(a, (int64_t)t->indivisible),
+                      counted(a, (int64_t)t->all, "layout"), grouped(a, (int64_t)t->too_large),
+                      grouped(a, (int64_t)t->bounded), grouped(a, (int64_t)t->refused), grouped(a, (int64_t)t->slower),
+                      grouped(a, (int64_t)t->compiled));
 }
 
 void print_plan(const Planner *p, const Answer *answer)
 {
-    const Options *o = p->run->options;
-    const double error = machine_error(p);
-    Arena *a = p->arena;
-    printf("%s on %s%s of %s (%s), %s each; a step of %s\n", p->run->source.path, p->is_elastic ? "at most " : "",
-           counted(a, p->ranks, "rank"), o->machine, p->machine->line[LINE_name].text, bytes_text(a, p->memory),
-           counted(a, p->sequences, "sequence"));
+    printf("%s on %s\n", p->run->source.path, plan_question(p));
     print_rows(p, answer);
-    printf("GB are exact, for --target %s; times are those of the machine file%s\n", o->target,
-           error > 0 ? arena_text(a, ", whose predictions were off by %.0f %%: a layout with ~ is as fast as the first",
-                                  100 * error)
-                     : "");
-    print_proof(p, answer);
-    print_space(p, answer);
+    puts(plan_error(p, answer));
+    puts(plan_proof(p, answer));
+    puts(plan_space(p, answer));
 }

@@ -121,6 +121,15 @@ static bool says_microbatch(const Planner *p)
     return false;
 }
 
+TextList sets_but_microbatch(Arena *arena, const Options *o)
+{
+    TextList list = { .room = o->set.count + 1, .at = NEW_ARRAY(arena, const char *, o->set.count + 1) };
+    for (int i = 0; i < o->set.count; i++)
+        if (strncmp(o->set.at[i], "train.microbatch=", strlen("train.microbatch=")) != 0)
+            list.at[list.count++] = o->set.at[i];
+    return list;
+}
+
 /* Of the layout that a file has, only what it can split counts: the model is read on one rank, in micro-batches of one
  * sequence. */
 static Module *lower_on_one_rank(Planner *p, Settings *settings)
@@ -134,11 +143,7 @@ static Module *lower_on_one_rank(Planner *p, Settings *settings)
         if (ast->kind == A_PIPELINE)
             one.schedule = "1f1b", one.chunks = "1";
     }
-    one.set.at = NEW_ARRAY(p->arena, const char *, o->set.count + 1);
-    one.set.count = 0;
-    for (int i = 0; i < o->set.count; i++)
-        if (strncmp(o->set.at[i], "train.microbatch=", strlen("train.microbatch=")) != 0)
-            one.set.at[one.set.count++] = o->set.at[i];
+    one.set = sets_but_microbatch(p->arena, o);
     if (says_microbatch(p))
         one.set.at[one.set.count++] = "train.microbatch=1";
     run->options = &one;
@@ -191,6 +196,15 @@ static bool write_layout(Planner *p, const Answer *answer)
         return false;
     fprintf(stderr, "%s: the layout %s is written\n", o->operand, layout_name(p->arena, p, &best->layout));
     return true;
+}
+
+static bool write_page(const Planner *p, const Answer *answer)
+{
+    NewFile file;
+    if (!open_new(p->run, &file, p->run->options->html))
+        return false;
+    write_plan_page(p, answer, file.out);
+    return close_new(p->run, &file);
 }
 
 static bool nothing_fits(const Planner *p, const Answer *answer)
@@ -249,6 +263,8 @@ static bool answer_plan(Planner *p, int top)
         print_plan_json(p, &answer);
     else if (answer.count)
         print_plan(p, &answer);
+    if (o->html && !write_page(p, &answer))
+        return false;
     if (!answer.count)
         return nothing_fits(p, &answer);
     return !o->write || write_layout(p, &answer);

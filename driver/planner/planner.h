@@ -11,6 +11,8 @@
  *   search.c       the search: best bound first
  *   plan_table.c   the answer as a table
  *   plan_json.c    the answer as JSON
+ *   plan_page.c    the answer as a page: the table, blocks and commands of the layouts
+ *   plan_chart.c   the picture in that page: memory against time
  *
  * The search is best first (A*: Hart, Nilsson and Raphael, IEEE TSSC 4(2), 1968).  A node stands for a layout or for a
  * set of them, and has a bound that no layout of it is faster than.  The node with the least bound is taken out and
@@ -120,6 +122,10 @@ typedef struct {
     double bound; /* the search's, before it was compiled */
 } PlanResult;
 
+/* --- planner.c ------------------------------------------------------------------------------------- */
+
+TextList sets_but_microbatch(Arena *arena, const Options *o); /* --set, with room for one more */
+
 /* --- space.c --------------------------------------------------------------------------------------- */
 
 bool read_space(Planner *p, const Module *m);       /* m: the model on one rank; false after reporting */
@@ -228,9 +234,36 @@ Answer search_layouts(Planner *p, int top);
 
 /* --- plan_table.c, plan_json.c ----------------------------------------------------------------------- */
 
+enum { PLAN_COLUMNS = 9 };
+typedef struct {
+    const char *text[PLAN_COLUMNS]; /* "-": nothing is said */
+} PlanCells;
+extern const char *const plan_title[PLAN_COLUMNS];
+
+PlanCells plan_cells(const Planner *p, const PlanResult *r);
+
+/* Of those that are listed; behind them of the one that does not fit, if it is faster than all. */
+PlanCells *plan_rows(const Planner *p, const Answer *answer, int *count);
+
 const char *limits_text(const Planner *p, const PlanResult *r);           /* "tp 7 %, idle 1 %" */
 bool is_tie(const Planner *p, const Answer *answer, const PlanResult *r); /* by the error of the machine file */
+const char *plan_question(const Planner *p);                              /* "64 ranks of h100 (...), ..." */
+const char *plan_error(const Planner *p, const Answer *answer);           /* what is exact, and what is not */
+const char *plan_proof(const Planner *p, const Answer *answer);
+const char *plan_space(const Planner *p, const Answer *answer); /* lines: what became of all layouts */
 void print_plan(const Planner *p, const Answer *answer);
 void print_plan_json(const Planner *p, const Answer *answer);
+
+/* --- plan_page.c, plan_chart.c ------------------------------------------------------------------------- */
+
+/* What a step's time goes to, as a page shows it. */
+enum { PLAN_PARTS = ITEM_MESSAGE + 2 };
+extern const char *const plan_part[PLAN_PARTS];
+double part_seconds(const PlanResult *r, int part);
+bool is_part(const PlanResult *r, int part); /* that a page shows: not next to nothing */
+
+void write_lines(const char *text, FILE *out); /* escaped, but for their ends */
+void write_plan_chart(const Planner *p, const Answer *answer, FILE *out);
+void write_plan_page(const Planner *p, const Answer *answer, FILE *out);
 
 #endif
