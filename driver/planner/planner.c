@@ -164,7 +164,7 @@ static bool read_model(Planner *p)
     p->layout_text = run->source.text;
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
-    bool good = has_batch(p, &settings) && (p->parallel || derive(p, p->file, m));
+    bool good = (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
     good = good && read_space(p, m);
     p->batch = p->batch ? arena_text(p->arena, "%s", p->batch) : NULL;
     free_module(m);

@@ -142,7 +142,8 @@ bool divides(const Planner *p, const PlanLayout *layout);        /* do the axes 
 
 /* Calls it for each layout of a mesh with what is not known yet at its first value; see search.c. */
 typedef void (*LayoutVisit)(void *context, const PlanLayout *layout);
-void visit_meshes(const Planner *p, LayoutVisit visit, void *context);
+void visit_meshes(const Planner *p, LayoutVisit visit, void *context); /* whose axes may have their sizes, each alone */
+double count_meshes(const Planner *p, int axis, int64_t left);         /* all, of the axes from this one on */
 void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);
 void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);  /* recompute, attend */
 void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);     /* zero, overlaps */

@@ -292,6 +292,11 @@ Answer search_layouts(Planner *p, int top)
     s.answer.best = NEW_ARRAY(p->arena, PlanResult, top);
     s.answer.least = INFINITY;
     visit_meshes(p, add_mesh, &s);
+    if (!p->is_elastic) {
+        const double divisible = s.answer.tally.meshes - s.answer.tally.indivisible;
+        s.answer.tally.meshes = count_meshes(p, 0, p->ranks);
+        s.answer.tally.indivisible = s.answer.tally.meshes - divisible;
+    }
     while (s.count && s.answer.count < top) {
         const Node node = pop(&s);
         if (node.level == COMPILED)

@@ -306,6 +306,24 @@ void visit_meshes(const Planner *p, LayoutVisit visit, void *context)
     visit_sizes(p, &sizes, &layout, 0, p->ranks, visit, context);
 }
 
+static double count_with_size(const Planner *p, int axis, int64_t left, int64_t size)
+{
+    return p->axis[axis].kept && size != p->axis[axis].kept ? 0 : count_meshes(p, axis + 1, left / size);
+}
+
+double count_meshes(const Planner *p, int axis, int64_t left)
+{
+    double count = 0;
+    if (axis == p->naxes)
+        return left == 1;
+    for (int64_t size = 1; size <= left / size; size++)
+        if (left % size == 0) {
+            count += count_with_size(p, axis, left, size);
+            count += size < left / size ? count_with_size(p, axis, left, left / size) : 0;
+        }
+    return count;
+}
+
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout)
 {
     int64_t ranks = 1;
