@@ -10,6 +10,7 @@ from texts import PARALLEL, ROOT, mpc, report
 sys.path.insert(0, str(ROOT / "tests"))
 from cover import ALL  # noqa: E402
 
+STRUCTURE_ERROR = float(re.search(r"#define STRUCTURE_ERROR ([\d.]+)", (ROOT / "driver/planner/planner.h").read_text())[1])
 TRIED = SPACES + (LARGER if ALL else [])
 
 
@@ -22,7 +23,7 @@ def check_sums(answer):
 
 @pytest.mark.parametrize("space", TRIED, ids=[space.name for space in TRIED])
 def test_it_is_the_best_of_all(space, tmp_path):
-    """The first is as fast as any; of each mesh there is a layout that is the fastest to 1 %; bounds are below times."""
+    """The first is as fast as any; of each mesh there is a layout that is the fastest to STRUCTURE_ERROR; bounds are below times."""
     found, every = (space.plan(tmp_path, "--top=100", *options) for options in ((), ("--exhaustive",)))
     for answer in found, every:
         check_sums(answer)
@@ -32,7 +33,7 @@ def test_it_is_the_best_of_all(space, tmp_path):
     assert meshes(found).keys() == meshes(every).keys()
     for mesh, row in meshes(found).items():
         best = meshes(every)[mesh]["seconds"]
-        assert best * (1 - 1e-9) <= row["seconds"] <= 1.01 * best, mesh
+        assert best * (1 - 1e-9) <= row["seconds"] <= best / (1 - STRUCTURE_ERROR), mesh
         assert row["bound"] <= row["seconds"] and row["fits"]
     for count in "meshes", "indivisible_meshes", "layouts":
         assert found["space"][count] == every["space"][count]
