@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MPC, ROOT, RUNTIME
 
-COMMANDS = ["compile", "run", "check", "report", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
+COMMANDS = ["compile", "run", "check", "report", "plan", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
 
 
 LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages", "chunks"}
