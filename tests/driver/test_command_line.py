@@ -399,6 +399,8 @@ def test_no_option_is_untested():
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "overwrite"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "gpu-memory",
               "machine", "costs", "actions"}, "explain": LAYOUT_OPTIONS,  # tests/report
+              "plan": {"ranks", "memory", "keep", "top", "elastic", "exhaustive", "define", "set", "target", "json", "html", "machine",
+                       "write"},  # tests/plan
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, test_plot.py, tests/pass
     for command in COMMANDS:

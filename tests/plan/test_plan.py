@@ -1,5 +1,6 @@
 """mpc plan as a command: what it is asked for, what it answers and writes, and large spaces."""
 import json
+import math
 import re
 import subprocess
 import sys
@@ -189,6 +190,19 @@ def test_standard_input():
 def test_a_model_without_anything_to_split():
     err = mpc_plan("-", "--ranks=2", "--machine=h100", text="model m {\n    param w : [] = ones\n    loss square(w)\n}\n", status=1)[1]
     assert "<stdin> has nothing that ranks can split" in err
+
+
+def test_lost_machines():
+    """The best on at most seven ranks is the best of all numbers of ranks up to seven; on all eight it is faster."""
+    words = [*GPT2[:-1], "--set=train.batch=12", "--keep=recompute=none", "--keep=overlap=0", "--keep=microbatch=1", "--top=1"]
+    words = [word for word in words if not str(word).startswith("--ranks")]
+    left = plan(*words, "--ranks=8", "--elastic=7")["best"][0]
+    alone = [plan(*words, f"--ranks={ranks}")["best"][0]["seconds"] for ranks in (1, 2, 3, 4, 6)]  # no layout has 5 or 7
+    assert left["seconds"] == pytest.approx(min(alone), rel=1e-9)
+    assert math.prod(left["mesh"].values()) <= 7
+    out = mpc_plan(*words, "--ranks=8", "--elastic=7")[0]
+    assert re.match(r"with all 8 ranks: ", out) and " on at most 7 ranks of " in out
+    assert "--elastic=8: a number from 1 to 7" in mpc_plan(*words, "--ranks=8", "--elastic=8", status=1)[1]
 
 
 # --- Large spaces -------------------------------------------------------------------------------------------------------
