@@ -75,12 +75,38 @@ static bool keep(Planner *p, const char *said)
     return axis || strcmp(name, "microbatch") == 0 || bad_keep(p, said, "there is nothing of that name");
 }
 
+/* --set train.microbatch=N is --keep microbatch=N. */
+static bool keep_set(Planner *p, const char *said)
+{
+    static const char train[] = "train.", key[] = "train.microbatch=";
+    return strncmp(said, key, strlen(key)) != 0 || keep(p, said + strlen(train));
+}
+
+/* What nothing in the model's layout has. */
+static const char *without_effect(const Planner *p)
+{
+    bool attends = false, has_stages = false, has_zero = false;
+    for (int i = 0; i < p->naxes; i++) {
+        attends |= p->axis[i].attends;
+        has_stages |= p->axis[i].is_pipeline;
+        has_zero |= p->axis[i].is_zero;
+    }
+    return p->kept.attend >= 0 && !attends                                 ? "attend"
+           : (p->kept.schedule >= 0 || p->kept.chunks >= 0) && !has_stages ? "schedule and chunks"
+           : (p->kept.zero >= 0 || p->kept.overlaps >= 0) && !has_zero     ? "zero and overlap"
+                                                                           : NULL;
+}
+
 bool read_kept(Planner *p)
 {
-    const TextList *said = &p->run->options->keep;
+    const TextList *set = &p->run->options->set, *said = &p->run->options->keep;
     p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1 };
+    for (int i = 0; i < set->count; i++)
+        if (!keep_set(p, set->at[i]))
+            return false;
     for (int i = 0; i < said->count; i++)
         if (!keep(p, said->at[i]))
             return false;
-    return true;
+    const char *what = without_effect(p);
+    return !what || run_failed(p->run, "--keep of %s has no effect: no axis of the layout has any", what);
 }

@@ -192,6 +192,18 @@ def test_a_model_without_anything_to_split():
     assert "<stdin> has nothing that ranks can split" in err
 
 
+@pytest.mark.parametrize("kept", ["attend=ring", "schedule=zb", "chunks=2"])
+def test_what_no_axis_has_is_not_kept(kept):
+    text = without_layout(example("chars")) + "parallel {\n    mesh dp = 1\n    shard batch over dp\n}\n"
+    assert "has no effect" in mpc_plan("-", "--ranks=2", "--machine=h100", f"--keep={kept}", "--set=train.batch=4", text=text, status=1)[1]
+
+
+def test_a_micro_batch_that_is_set_is_kept():
+    answer = plan(*GPT2, "--set=train.microbatch=2", "--keep=recompute=none")
+    assert {row["microbatch"] for row in answer["best"]} == {2}
+    assert "--keep=microbatch=x: " in mpc_plan(*GPT2, "--set=train.microbatch=x", status=1)[1]
+
+
 def test_lost_machines():
     """The best on at most seven ranks is the best of all numbers of ranks up to seven; on all eight it is faster."""
     words = [*GPT2[:-1], "--set=train.batch=12", "--keep=recompute=none", "--keep=overlap=0", "--keep=microbatch=1", "--top=1"]
