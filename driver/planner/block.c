@@ -16,8 +16,9 @@ static bool is_inside_another(const Planner *p, const PlanLayout *layout, int ax
     return false;
 }
 
-/* Without zero, gradients are summed in every micro-batch over axes that split what is in it, and may be computed from
- * gathered values instead, by all ranks of the axis: experts' are.  With zero that is done once a step. */
+/* An axis such as cp splits the sequences of a micro-batch, so each of its ranks has a part of every gradient.  With
+ * zero these parts are summed once a step.  Without zero they are summed in every micro-batch, or, for experts, all
+ * ranks gather the operands and compute the whole gradient. */
 static bool sums_late(const Planner *p, const PlanLayout *layout)
 {
     for (int i = 0; i < p->naxes; i++)

@@ -1,10 +1,11 @@
-/* block.h -- what the parts of a micro-batch take, of which any pipeline is made.
+/* block.h -- how long the parts of a micro-batch take.
  *
- * The parts of a step that repeat are the same functions in all layouts that split a micro-batch alike: a copy of a
- * repeat forward and backward, and what is before, between and after the repeats.  So a layout is read without its
- * pipeline, first with as few data-parallel ranks as there can be and without what zero does, once for all that have
- * the same axes inside a micro-batch, then with what zero does.  Backward actions that are divided are those of a
- * pipeline of two stages.
+ * A micro-batch consists of the copies of the repeats, forward and backward, and of the ops before, between and after
+ * the repeats.  Layouts that split a micro-batch in the same way run the same functions for these parts, whatever
+ * their pipeline is.  So the parts are timed in a program without a pipeline, and the time of a stage is the sum of
+ * the parts that it runs.  Two such programs are compiled: one without zero and with few data-parallel ranks, which
+ * serves many layouts, and one with the zero of the layout.  Schedules that divide the backward action need the time
+ * of both halves: these come from a program with two stages.
  *
  *   block.c        finds them, by what they have in common
  *   block_parts.c  reads them from a program
