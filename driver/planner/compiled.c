@@ -16,21 +16,18 @@ static const char *first_message(Arena *arena, const char *messages)
     return *from ? arena_text(arena, "%.*s", (int)strcspn(from, "\n"), from) : "it cannot be compiled";
 }
 
-static bool sets(const char *said, const char *key) { return strncmp(said, key, strlen(key)) == 0; }
-
 /* The options of the command, with the micro-batch of the layout. */
 static Options options_of(Arena *arena, const Planner *p, const PlanLayout *layout, int64_t sequences)
 {
     Options options = *p->run->options;
-    TextList *set = &options.set;
-    const char **all = NEW_ARRAY(arena, const char *, set->count + 2);
-    int count = 0;
-    for (int i = 0; i < set->count; i++)
-        if (!sets(set->at[i], "train.microbatch=") && !sets(set->at[i], "train.batch="))
-            all[count++] = set->at[i];
-    all[count++] = arena_text(arena, "train.batch=%lld", (long long)sequences);
-    all[count++] = arena_text(arena, "train.microbatch=%lld", (long long)layout->microbatch);
-    *set = (TextList){ .count = count, .room = count, .at = all };
+    const TextList without_batch = sets_without(arena, &options.set, "train.batch");
+    TextList set = sets_without(arena, &without_batch, "train.microbatch");
+    const char **all = NEW_ARRAY(arena, const char *, set.count + 2);
+    for (int i = 0; i < set.count; i++)
+        all[i] = set.at[i];
+    all[set.count] = arena_text(arena, "train.batch=%lld", (long long)sequences);
+    all[set.count + 1] = arena_text(arena, "train.microbatch=%lld", (long long)layout->microbatch);
+    options.set = (TextList){ .count = set.count + 2, .room = set.count + 2, .at = all };
     return options;
 }
 

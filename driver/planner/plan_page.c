@@ -183,7 +183,7 @@ static const char *with_word(Arena *arena, const char *text, const char *option,
 static const char *model_words(const Planner *p)
 {
     const Options *o = p->run->options;
-    const TextList set = sets_but_microbatch(p->arena, o);
+    const TextList set = sets_without(p->arena, &o->set, "train.microbatch");
     const char *text = shell_word(p->arena, o->operand);
     for (int i = 0; i < o->define.count; i++)
         text = with_word(p->arena, text, "-D", o->define.at[i]);

@@ -121,12 +121,13 @@ static bool says_microbatch(const Planner *p)
     return false;
 }
 
-TextList sets_but_microbatch(Arena *arena, const Options *o)
+TextList sets_without(Arena *arena, const TextList *set, const char *key)
 {
-    TextList list = { .room = o->set.count + 1, .at = NEW_ARRAY(arena, const char *, o->set.count + 1) };
-    for (int i = 0; i < o->set.count; i++)
-        if (strncmp(o->set.at[i], "train.microbatch=", strlen("train.microbatch=")) != 0)
-            list.at[list.count++] = o->set.at[i];
+    TextList list = { .room = set->count + 1, .at = NEW_ARRAY(arena, const char *, set->count + 1) };
+    const size_t length = strlen(key);
+    for (int i = 0; i < set->count; i++)
+        if (strncmp(set->at[i], key, length) != 0 || set->at[i][length] != '=')
+            list.at[list.count++] = set->at[i];
     return list;
 }
 
@@ -143,7 +144,7 @@ static Module *lower_on_one_rank(Planner *p, Settings *settings)
         if (ast->kind == A_PIPELINE)
             one.schedule = "1f1b", one.chunks = "1";
     }
-    one.set = sets_but_microbatch(p->arena, o);
+    one.set = sets_without(p->arena, &o->set, "train.microbatch");
     if (says_microbatch(p))
         one.set.at[one.set.count++] = "train.microbatch=1";
     run->options = &one;
@@ -166,7 +167,6 @@ static bool read_model(Planner *p)
         p->rest = text_without(p->arena, &run->source, p->parallel);
     bool good = (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
     good = good && read_space(p, m);
-    p->batch = p->batch ? arena_text(p->arena, "%s", p->batch) : NULL;
     free_module(m);
     if (!good)
         return false;
@@ -187,7 +187,7 @@ static bool write_layout(Planner *p, const Answer *answer)
     struct tm local;
     strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &local));
     const char *comment = arena_text(p->arena, "mpc plan, %s: %s of %s, %.4g s a step, %s a rank", date,
-                                     counted(p->arena, p->ranks, "rank"), o->machine, best->seconds,
+                                     counted(p->arena, mesh_ranks(p, &best->layout), "rank"), o->machine, best->seconds,
                                      bytes_text(p->arena, (double)(best->arena + best->beside)));
     const char *text = with_layout(p->arena, &p->run->source, p->file, layout_block(p->arena, p, &best->layout),
                                    comment, best->layout.microbatch);

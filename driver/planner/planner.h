@@ -88,7 +88,6 @@ typedef struct {
     PlanAxis axis[MAX_AXES];
     int ndims;
     PlanDim *dim;
-    const char *batch; /* the dim of the batch */
     int64_t sequences; /* in a step */
     int64_t copies;    /* that stages share; 0: no pipeline */
     Kept kept;
@@ -124,7 +123,8 @@ typedef struct {
 
 /* --- planner.c ------------------------------------------------------------------------------------- */
 
-TextList sets_but_microbatch(Arena *arena, const Options *o); /* --set, with room for one more */
+/* --set without that key, with room for one more. */
+TextList sets_without(Arena *arena, const TextList *set, const char *key);
 
 /* --- space.c --------------------------------------------------------------------------------------- */
 

@@ -146,7 +146,6 @@ bool read_space(Planner *p, const Module *m)
     note_heads(p, m);
     for (int i = 0; i < p->heads.count; i++)
         add_dim(p, m, p->heads.name[i]);
-    p->batch = m->batch;
     p->sequences = m->train.batch;
     return read_kept(p);
 }
