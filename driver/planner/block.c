@@ -17,20 +17,21 @@ static bool is_inside_another(const Planner *p, const PlanLayout *layout, int ax
 }
 
 /* An axis such as cp splits the sequences of a micro-batch, so each of its ranks has a part of every gradient.  With
- * zero these parts are summed once a step.  Without zero they are summed in every micro-batch, or, for experts, all
- * ranks gather the operands and compute the whole gradient. */
+ * zero these parts are summed once a step.  Without zero they are summed in every micro-batch, which takes longer; but
+ * of experts all ranks gather the operands and compute the whole gradient, which may not. */
 static bool sums_late(const Planner *p, const PlanLayout *layout)
 {
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_zero && !p->axis[i].is_batch && layout->size[i] > 1)
-            return layout->zero > 0;
+            return layout->zero > 0 || !p->has_experts;
     return false;
 }
 
 static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanLayout block = *layout;
-    block.schedule = of.is_divided ? ZB_H1 : ONE_F_ONE_B, block.chunks = 1;
+    if (!of.is_divided)
+        block.schedule = ONE_F_ONE_B, block.chunks = 1;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_pipeline)
             block.size[i] = of.is_divided ? 2 : 1;
@@ -52,28 +53,56 @@ static unsigned hash_of(const PlanLayout *l)
     return (unsigned)(hash >> 40) % BLOCK_LISTS;
 }
 
-static Block *new_block(Planner *p, const PlanLayout *layout, BlockOf of)
+static const Block *add_block(Planner *p, const Block *block)
 {
-    Block *block = NEW(p->arena, Block);
-    Block **first = &p->blocks->first[hash_of(layout)];
-    *block = (Block){ .like = *layout, .of = of, .micros = micro_batches(p, layout), .next = *first };
-    *first = block;
-    with_structure(p, layout, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, block });
-    return block;
+    Block *added = NEW(p->arena, Block);
+    Block **first = &p->blocks->first[hash_of(&block->like)];
+    *added = *block;
+    added->next = *first;
+    return *first = added;
 }
 
 static bool is_alike(const PlanLayout *a, const PlanLayout *b)
 {
     return memcmp(a->size, b->size, sizeof a->size) == 0 && a->microbatch == b->microbatch && a->attend == b->attend &&
-           a->recompute == b->recompute && a->zero == b->zero && a->overlaps == b->overlaps;
+           a->recompute == b->recompute && a->zero == b->zero && a->overlaps == b->overlaps &&
+           a->schedule == b->schedule;
+}
+
+static const Block *kept_block(const Planner *p, const PlanLayout *like, BlockOf of)
+{
+    for (const Block *block = p->blocks->first[hash_of(like)]; block; block = block->next)
+        if (block->of.is_summed == of.is_summed && block->of.is_divided == of.is_divided &&
+            is_alike(&block->like, like))
+            return block;
+    return NULL;
+}
+
+const Block *known_block(const Planner *p, const PlanLayout *layout, BlockOf of)
+{
+    const PlanLayout like = block_layout(p, layout, of);
+    return kept_block(p, &like, of);
+}
+
+void keep_block(Planner *p, const Block *block)
+{
+    if (!kept_block(p, &block->like, block->of))
+        add_block(p, block);
 }
 
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
 {
     const PlanLayout like = block_layout(p, layout, of);
-    for (Block *block = p->blocks->first[hash_of(&like)]; block; block = block->next)
-        if (block->of.is_summed == of.is_summed && block->of.is_divided == of.is_divided &&
-            is_alike(&block->like, &like))
-            return block;
-    return new_block(p, &like, of);
+    const Block *known = kept_block(p, &like, of);
+    if (known)
+        return known;
+    Block block = { .like = like, .of = of, .micros = micro_batches(p, &like) };
+    with_structure(p, &like, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, &block });
+    return add_block(p, &block);
+}
+
+PlanProgram program_of(const Planner *p, const PlanLayout *layout, BlockOf of)
+{
+    const PlanLayout block = block_layout(p, layout, of);
+    return structure_key(p, &block, of.is_summed ? 2 : 1);
 }

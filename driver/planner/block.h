@@ -5,10 +5,12 @@
  * their pipeline is.  So the parts are timed in a program without a pipeline, and the time of a stage is the sum of
  * the parts that it runs.  Two such programs are compiled: one without zero and with few data-parallel ranks, which
  * serves many layouts, and one with the zero of the layout.  Schedules that divide the backward action need the time
- * of both halves: these come from a program with two stages.
+ * of both halves: these come from a program of two ranks with that schedule.
  *
  *   block.c        finds them, by what they have in common
+ *   block_workers.c  finds many of them, in several processes
  *   block_parts.c  reads them from a program
+ *   stage_copies.c which copies stages have, and keep activations of
  *   stage_cost.c   the actions of a pipeline, made of them, and how long that takes
  *   block_bound.c  the bounds
  *   message_bound.c  before these, one by arithmetic
@@ -18,33 +20,40 @@
 
 #include "planner.h"
 
-/* Which program a block is read from. */
-typedef struct {
-    bool with_zero;  /* else without zero, and for any number of data-parallel ranks */
-    bool is_summed;  /* of several micro-batches */
-    bool is_divided; /* backward actions: those of activations, and of weights */
-} BlockOf;
-
 /* Of the repeats of the pipeline, in the order of the model. */
 typedef struct Block {
     PlanLayout like;
     BlockOf of;
     int64_t micros; /* micro-batches of that layout */
     const char *refused;
-    double copy[N_ACTION_KINDS][MAX_REPEATS];       /* seconds of a copy */
-    double beside[N_ACTION_KINDS][MAX_REPEATS + 1]; /* seconds before each repeat, and after the last */
-    double saved[MAX_REPEATS];                      /* bytes that a copy keeps for its backward */
-    double handed_on;                               /* bytes of a message between stages */
-    double whole, saved_whole;                      /* all of a micro-batch, its bytes */
-    double apart;          /* seconds of all of it but messages along a sequence that attention has */
-    double once, computed; /* seconds of what is done once a step; without messages */
-    double step;           /* seconds of a step of one stage, with all micro-batches */
-    double rest;           /* bytes of a rank but what micro-batches save */
-    double at_head;        /* bytes beside these, between forward and backward pass */
+    MicroTime time;
+    double saved[MAX_REPEATS]; /* bytes that a copy keeps for its backward */
+    double saved_whole;        /* bytes that a micro-batch keeps */
+    double kept[N_KEPT];       /* bytes that a copy keeps, where backward actions are divided */
+    double handed_on;          /* bytes of a message between stages */
+    double apart;              /* seconds of all of it but messages along a sequence that attention has */
+    double once, computed;     /* seconds of what is done once a step; without messages */
+    double step;               /* seconds of a step of one stage, with all micro-batches */
+    double rest;               /* bytes of a rank but what micro-batches save */
+    double at_head;            /* bytes beside these, between forward and backward pass */
     struct Block *next;
 } Block;
 
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of);
+const Block *known_block(const Planner *p, const PlanLayout *layout, BlockOf of); /* NULL: it has to be found */
+void keep_block(Planner *p, const Block *block);                                  /* a copy */
+
+/* What of a layout is more than a size; without padding.  Blocks with the same are read from one program. */
+typedef struct {
+    int64_t axis[MAX_AXES]; /* see structure.c */
+    PlanAttend attend;
+    Recompute recompute;
+    PlanSchedule schedule;
+    int zero, overlaps;
+    int singles, micros; /* see singles_of(); micro-batches: 1, or 2 for any other number */
+    int padding;
+} PlanProgram;
+PlanProgram program_of(const Planner *p, const PlanLayout *layout, BlockOf of);
 
 /* block_parts.c: into a Block; context: BlockReading. */
 typedef struct {
@@ -53,7 +62,34 @@ typedef struct {
 } BlockReading;
 void read_block(void *context, Module *m, const Classes *classes, const char *why);
 
+/* The pipeline of a layout, made once for all that have the same. */
+typedef struct Pipeline {
+    PlanSchedule kind;
+    int ranks, chunks, micros;
+    Recompute recompute;
+    PipelineSchedule *schedule; /* of no more micro-batches than change what stages keep; NULL: there is none */
+    int64_t copies[MAX_STAGES];
+    double *held;         /* by rank: copies */
+    double *kept[N_KEPT]; /* by rank: copies times micro-batches in flight; NULL: nothing of the kind is kept */
+    int *ahead;           /* by rank and chunk: forward actions before the first backward one of the rank */
+    int *turn;            /* by rank: the stage of that one */
+    struct Pipeline *next;
+} Pipeline;
+
+/* stage_copies.c; the schedule: NULL, there is none. */
+const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout);
+PipelineSchedule *make_plan_schedule(Arena *arena, const PlanLayout *layout, int ranks, int micros);
+
+MicroTime least_with_messages(Planner *p, const PlanLayout *layout); /* message_bound.c: see least_micro() */
+
+/* stage_cost.c: seconds for the micro-batches of a step whose parts take that long, at least, with the layout's
+ * schedule, or with any of them; of a pipeline or of one stage. */
+double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time);
+double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time);
+
 /* stage_cost.c: of the stages of the layout's pipeline, made of that block; simulate: else by what each rank does. */
 BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, bool simulate);
+
+double saved_of_copies(const Planner *p, const PlanLayout *layout, const Block *b); /* block_bound.c: bytes of all */
 
 #endif

@@ -3,6 +3,9 @@
 
 #include "structure.h"
 
+#include "stages.h"
+#include "storage.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -21,11 +24,19 @@ static double seconds_of(const Parts *parts, const CostItem *from, int count)
     return list_seconds(parts->cost, &list, parts->p->machine, parts->arena);
 }
 
+/* Of the repeat, or of a chunk of it: "h.copy", "h.copy.chunk2". */
+static bool counts_copies(const Parts *parts, int repeat, Name dim)
+{
+    const size_t length = strlen(parts->copies[repeat]);
+    return dim == parts->copies[repeat] ||
+           (strncmp(dim, parts->copies[repeat], length) == 0 && strncmp(dim + length, ".chunk", 6) == 0);
+}
+
 /* The repeat of the pipeline whose copies the item runs; -1: none. */
 static int repeat_of(const Parts *parts, const CostItem *item)
 {
     for (int i = 0; i < parts->weights->repeats; i++)
-        if (item->kind == ITEM_REPEAT && item->op->attrs.dims.dim[0].name == parts->copies[i])
+        if (item->kind == ITEM_REPEAT && counts_copies(parts, i, item->op->attrs.dims.dim[0].name))
             return i;
     return -1;
 }
@@ -64,16 +75,13 @@ static double saved_by_loops(const Module *m, const CostList *list)
     return bytes;
 }
 
-/* Of operands or of results, which may be in their place. */
+/* Of results: operands may be saved, or in their place. */
 static double bytes_at(const Module *m, const Op *op)
 {
-    double read = 0, written = 0;
-    for (int i = 0; i < op->args.count; i++)
-        if (index_of(&op->args, arg(op, i)) == i && find_dim(&arg(op, i)->type, m->batch) >= 0)
-            read += (double)local_bytes(m, &arg(op, i)->type);
+    double written = 0;
     for (int i = 0; i < op->results.count; i++)
         written += (double)local_bytes(m, &op->results.at[i]->type);
-    return fmax(read, written);
+    return written;
 }
 
 /* While all is saved: what the op that has most needs beside it. */
@@ -101,12 +109,13 @@ static void read_micro(const Parts *parts, const CostList *list)
         if (turns_back && !backward)
             b->at_head = most_at(parts->cost->m, &list->item[from], i - from);
         backward |= turns_back || i == list->count;
-        double *beside = b->beside[backward ? BACKWARD_ACTION : FORWARD_ACTION];
+        double *beside = b->time.beside[backward ? BACKWARD_ACTION : FORWARD_ACTION];
         beside[turns_back         ? repeat + 1
                : i == list->count ? 0
                                   : passed] += seconds_of(parts, &list->item[from], i - from);
         if (repeat >= 0) {
-            b->copy[turns_back ? BACKWARD_ACTION : FORWARD_ACTION][repeat] += seconds_of_copy(parts, &list->item[i]);
+            b->time.copy[turns_back ? BACKWARD_ACTION : FORWARD_ACTION][repeat] +=
+                seconds_of_copy(parts, &list->item[i]);
             passed = turns_back ? passed : repeat + 1;
             if (!turns_back)
                 note_saved(parts, list->item[i].op, repeat);
@@ -170,9 +179,10 @@ static const CostList *without_zero(const CostList *step, Arena *arena)
 
 /* --- With divided backward actions -------------------------------------------------------------------------- */
 
-/* What is beside the copies is before them on the first of two stages, and after them on the last one. */
-static void read_action(const Parts *parts, ActionKind kind, int stage)
+/* What is beside the copies is before them on the first stage, and after them on the last one. */
+static void read_action(const Parts *parts, ActionKind kind, bool is_last)
 {
+    const int stage = is_last ? stage_count(parts->cost->schedule) - 1 : 0;
     const CostList *list = &parts->cost->action[kind][stage];
     Block *b = parts->block;
     int from = 0;
@@ -180,18 +190,70 @@ static void read_action(const Parts *parts, ActionKind kind, int stage)
         const int repeat = i < list->count ? repeat_of(parts, &list->item[i]) : -1;
         if (i < list->count && repeat < 0)
             continue;
-        b->beside[kind][stage] += seconds_of(parts, &list->item[from], i - from);
+        b->time.beside[kind][is_last] += seconds_of(parts, &list->item[from], i - from);
         if (repeat >= 0 && stage == 0)
-            b->copy[kind][repeat] = seconds_of_copy(parts, &list->item[i]);
+            b->time.copy[kind][repeat] = seconds_of_copy(parts, &list->item[i]);
         from = i + 1;
     }
 }
 
-static void read_divided(const Parts *parts)
+static int dim_of_copies(const Parts *parts, const Type *type)
 {
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].name == parts->copies[0])
+            return i;
+    return -1;
+}
+
+static ActionKind last_reader(const MicroParts *micro, const Value *value)
+{
+    ActionKind read = FORWARD_ACTION;
+    for (int i = 0; i < micro->count; i++)
+        if (index_of(&micro->part[i].call->args, value) >= 0)
+            read = micro->part[i].kind;
+    return read;
+}
+
+/* Has the result memory of its own between the actions? */
+static bool is_slot(const Op *call, int result)
+{
+    const Storage *storage = call->results.at[result]->storage;
+    bool is_first = storage->base == IN_FRAME;
+    for (int i = 0; i < result; i++) {
+        const Storage *other = call->results.at[i]->storage;
+        is_first &= other->base != IN_FRAME || other->at != storage->at;
+    }
+    return is_first;
+}
+
+/* What a micro-batch keeps of each copy of the first stage, whose number of copies the types have as local size. */
+static void read_slots(const Parts *parts, Module *m)
+{
+    MicroParts micro;
+    const Op *loop = micro_loop(m);
+    if (!loop || !find_parts(m, find_func(m, loop->attrs.callee), &micro))
+        return;
+    for (int made = 0; made < micro.count; made++)
+        for (int i = 0; i < micro.part[made].call->results.count; i++) {
+            const Value *value = micro.part[made].call->results.at[i];
+            const int copies = dim_of_copies(parts, &value->type);
+            const ActionKind read = last_reader(&micro, value);
+            if (copies < 0 || !is_slot(micro.part[made].call, i) || micro.part[made].kind == read)
+                continue;
+            const KeptKind kind = micro.part[made].kind == BACKWARD_ACTION ? FROM_BACKWARD
+                                  : read == BACKWARD_ACTION                ? FOR_BACKWARD
+                                                                           : FOR_WEIGHTS;
+            parts->block->kept[kind] +=
+                (double)local_bytes(m, &value->type) / (double)local_size(m, &value->type.dim[copies]);
+        }
+}
+
+static void read_divided(const Parts *parts, Module *m)
+{
+    read_slots(parts, m);
     for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
-        for (int stage = 0; stage < 2; stage++)
-            read_action(parts, kind, stage);
+        for (int is_last = 0; is_last < 2; is_last++)
+            read_action(parts, kind, is_last);
 }
 
 /* --- The program ---------------------------------------------------------------------------------------------- */
@@ -226,7 +288,7 @@ static void read_undivided(const Parts *parts, Module *m, Arena *arena)
     const int at = micro_item(step, (double)block->micros);
     const CostList *micro = at < 0 ? without_zero(step, arena) : step->item[at].body;
     read_micro(parts, micro);
-    block->whole = seconds_of(parts, micro->item, micro->count);
+    block->time.whole = seconds_of(parts, micro->item, micro->count);
     if (at >= 0) {
         block->once = seconds_of(parts, step->item, at) + seconds_of(parts, step->item + at + 1, step->count - at - 1);
         block->computed = computed_beside(parts, step, at);
@@ -258,7 +320,7 @@ void read_block(void *context, Module *m, const Classes *classes, const char *wh
     if (!block->of.is_divided)
         read_undivided(&parts, m, &arena);
     else if (cost.schedule)
-        read_divided(&parts);
+        read_divided(&parts, m);
     else
         block->refused = "it has no schedule";
     arena_free(&arena);

@@ -12,14 +12,16 @@
 #include "manager/pass.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Work of a micro-batch of one sequence. */
 typedef struct {
     CostItem item; /* of one rank */
     double times;
-    unsigned split;               /* the axes that can split it, as bits */
-    bool is_forward, is_backward; /* of the copies of a repeat that stages share */
+    unsigned split; /* the axes that can split it, as bits */
+    int loop;       /* see shared_loop() */
+    bool is_self;   /* attention: its keys are of the queries' sequence */
 } Piece;
 
 /* Bytes of the state. */
@@ -28,6 +30,7 @@ typedef struct {
     unsigned split;
     int zero;       /* from that stage on it is split */
     bool is_summed; /* over micro-batches: of one it need not be all there */
+    bool in_stages; /* of the copies that stages share */
 } Held;
 
 enum { POLICIES = RECOMPUTE_AUTO };
@@ -36,6 +39,7 @@ enum { POLICIES = RECOMPUTE_AUTO };
 typedef struct {
     double bytes;
     unsigned split;
+    bool in_stages; /* of the copies that stages share */
 } Saving;
 
 typedef struct ModelCost {
@@ -52,14 +56,15 @@ typedef struct ModelCost {
 typedef struct {
     const Planner *p;
     Module *m;
-    Map split; /* Name of a dim -> the axes that split it + 1 */
+    Map split;     /* Name of a dim -> the axes that split it + 1 */
+    Names experts; /* the dims that count them */
 } Splits;
 
 static unsigned axis_bit(const Planner *p, const char *name)
 {
     for (int i = 0; i < p->naxes; i++)
         if (strcmp(p->axis[i].name, name) == 0)
-            return p->axis[i].is_data || p->axis[i].is_pipeline ? 0 : 1u << i;
+            return p->axis[i].is_pipeline ? 0 : 1u << i;
     return 0;
 }
 
@@ -92,9 +97,20 @@ static void note_split(Splits *s, Name dim, unsigned split)
     map_put(&s->split, dim, (void *)(intptr_t)(split_of(s, dim) + split - (split_of(s, dim) & split) + 1));
 }
 
+/* To which tokens are dispatched: each to some of them. */
+static void note_experts(Splits *s)
+{
+    for (const Func *f = s->m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->attrs.dims.count && info(op)->traits & FILLS; i++)
+                if (!filled_by(s->m, op->attrs.dims.dim[i].name))
+                    add_name(&s->experts, op->attrs.dims.dim[i].name);
+}
+
 /* Dims that the compiler makes are split like those that they are made of. */
 static void find_splits(Splits *s)
 {
+    note_experts(s);
     for (const LikeDim *like = s->m->like_dims; like; like = like->next)
         note_split(s, like->name, split_of(s, like->like));
     for (const Func *f = s->m->funcs; f; f = f->next)
@@ -157,7 +173,7 @@ static void add_saving(const Planner *p, int policy, Saving saving)
 {
     ModelCost *cost = p->cost;
     for (int i = 0; i < cost->nsaved[policy]; i++)
-        if (cost->saved[policy][i].split == saving.split) {
+        if (cost->saved[policy][i].split == saving.split && cost->saved[policy][i].in_stages == saving.in_stages) {
             cost->saved[policy][i].bytes += saving.bytes;
             return;
         }
@@ -170,36 +186,44 @@ static void add_saving(const Planner *p, int policy, Saving saving)
     cost->saved[policy][cost->nsaved[policy]++] = saving;
 }
 
-/* The results of a forward loop that its copies do not hand on. */
-static void add_savings(const Planner *p, const Splits *s, int policy, const Op *loop, double turns)
-{
-    for (int i = loop->attrs.carried; !loop->attrs.reverse && i < loop->results.count; i++) {
-        const Type *type = &loop->results.at[i]->type;
-        if (find_dim(type, s->m->batch) >= 0)
-            add_saving(p, policy, (Saving){ (double)local_bytes(s->m, type) * turns, split_of_type(s, type) });
-    }
-}
-
-/* 0: it is no loop over copies that stages share; 1: forward; 2: backward. */
-static int shared_loop(const Planner *p, const Op *op)
+int shared_loop(const Planner *p, const Op *op)
 {
     const StageWeights *weights = stage_weights(p, RECOMPUTE_NONE);
     for (int i = 0; i < weights->repeats; i++)
         if (strcmp(op->attrs.dims.dim[0].name, weights->dim[i]) == 0)
-            return op->attrs.reverse ? 2 : 1;
+            return op->attrs.reverse ? -i - 1 : i + 1;
     return 0;
 }
 
-/* `times`: in a step of two micro-batches; `shared`: see shared_loop(). */
-static void add_pieces(const Planner *p, Splits *s, int policy, const CostList *list, double times, int shared)
+/* The results of a forward loop that its copies do not hand on. */
+static void add_savings(const Planner *p, const Splits *s, int policy, const Op *loop)
+{
+    for (int i = loop->attrs.carried; !loop->attrs.reverse && i < loop->results.count; i++) {
+        const Type *type = &loop->results.at[i]->type;
+        if (find_dim(type, s->m->batch) >= 0)
+            add_saving(p, policy,
+                       (Saving){ (double)local_bytes(s->m, type), split_of_type(s, type), shared_loop(p, loop) > 0 });
+    }
+}
+
+static bool attends_self(const Module *m, const Op *op)
+{
+    for (const LikeDim *like = m->like_dims; like && op->attrs.seq; like = like->next)
+        if (like->name == op->attrs.key)
+            return like->like == op->attrs.seq;
+    return false;
+}
+
+/* `times`: in a step of two micro-batches; `loop`: see shared_loop(). */
+static void add_pieces(const Planner *p, Splits *s, int policy, const CostList *list, double times, int loop)
 {
     ModelCost *cost = p->cost;
     for (int i = 0; i < list->count; i++) {
         const CostItem *item = &list->item[i];
         if (item->kind == ITEM_REPEAT && times == 1)
-            add_savings(p, s, policy, item->op, 1);
+            add_savings(p, s, policy, item->op);
         if (item->kind == ITEM_REPEAT)
-            add_pieces(p, s, policy, item->body, times * item->turns, shared ? shared : shared_loop(p, item->op));
+            add_pieces(p, s, policy, item->body, times * item->turns, loop ? loop : shared_loop(p, item->op));
         if (item->kind >= ITEM_MESSAGE || item->phase == UPDATED || !has_batch(s, item->op))
             continue;
         if (cost->count[policy] == cost->room[policy]) {
@@ -209,7 +233,7 @@ static void add_pieces(const Planner *p, Splits *s, int policy, const CostList *
             cost->piece[policy] = grown;
         }
         cost->piece[policy][cost->count[policy]] =
-            (Piece){ *item, times, split_of_op(s, item->op), shared == 1, shared == 2 };
+            (Piece){ *item, times, split_of_op(s, item->op), loop, attends_self(s->m, item->op) };
         cost->piece[policy][cost->count[policy]].item.bytes = growing_bytes(s, item);
         cost->piece[policy][cost->count[policy]++].item.op = NULL; /* of a module that goes */
     }
@@ -220,7 +244,8 @@ static void hold(const Planner *p, Held held)
     ModelCost *cost = p->cost;
     for (int i = 0; i < cost->nheld; i++) {
         Held *like = &cost->held[i];
-        if (like->split == held.split && like->zero == held.zero && like->is_summed == held.is_summed) {
+        if (like->split == held.split && like->zero == held.zero && like->is_summed == held.is_summed &&
+            like->in_stages == held.in_stages) {
             like->bytes += held.bytes;
             return;
         }
@@ -234,7 +259,66 @@ static void hold(const Planner *p, Held held)
     cost->held[cost->nheld++] = held;
 }
 
-static void add_state(const Planner *p, const Splits *s, const Classes *classes)
+/* Is there one for each copy that stages share? */
+static bool is_in_stages(const Planner *p, const Type *type)
+{
+    const StageWeights *weights = stage_weights(p, RECOMPUTE_NONE);
+    for (int i = 0; i < weights->repeats; i++)
+        for (int k = 0; k < type->rank; k++)
+            if (strcmp(type->dim[k].name, weights->dim[i]) == 0)
+                return true;
+    return false;
+}
+
+static bool is_matrix(const Param *param)
+{
+    int stars = 0;
+    for (const char *c = param->path; *c; c++)
+        stars += *c == '*';
+    return param->type.rank - stars > 1;
+}
+
+static bool is_of_experts(const Splits *s, const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (has_name(&s->experts, type->dim[i].name))
+            return true;
+    return false;
+}
+
+/* As zero sends them.  Options that the model states keep gathered parameters or narrow gradients. */
+static void add_zero_tensor(Planner *p, const Splits *s, const Param *param, double weight, double gradient)
+{
+    ZeroTensor tensor = { .weight = weight,
+                          .gradient = gradient,
+                          .split = split_of_type(s, &param->type),
+                          .is_repeated = strchr(param->path, '*') != NULL };
+    for (int i = 0; i < param->type.rank; i++) {
+        const Dim *dim = &param->type.dim[i];
+        tensor.dim[tensor.ndims] = dim->padded;
+        tensor.dim_split[tensor.ndims++] = split_of(s, dim->name);
+    }
+    note_zero_tensor(p, &tensor);
+}
+
+static void read_param(Planner *p, const Splits *s, const Param *param)
+{
+    const Module *m = s->m;
+    const double f32 = (double)local_bytes(m, &param->type);
+    const unsigned split = split_of_type(s, &param->type);
+    const bool in_stages = is_in_stages(p, &param->type);
+    const bool is_narrow = m->train.precision > PRECISION_FP32 && param->type.dtype == F32 && !param->state;
+    if (is_narrow && param->type.rank > 1)
+        hold(p, (Held){ f32 / 2, split, 3, false, in_stages });
+    if (param->frozen || param->state)
+        return;
+    const bool is_early = is_of_experts(s, &param->type); /* ranks have the gradients of some experts from zero 1 on */
+    hold(p, (Held){ f32, split, is_early ? 1 : 2, true, in_stages });
+    if (is_matrix(param) && param->type.dtype == F32 && !is_early)
+        add_zero_tensor(p, s, param, is_narrow ? f32 / 2 : f32, f32);
+}
+
+static void add_state(Planner *p, const Splits *s, const Classes *classes)
 {
     const Module *m = s->m;
     const Func *step = func_with_role(m, STEP);
@@ -243,16 +327,10 @@ static void add_state(const Planner *p, const Splits *s, const Classes *classes)
         const TensorClass kind = class_of(classes, value);
         if (kind == MASTER_WEIGHTS || kind == OPTIMIZER_STATE || kind == WEIGHTS)
             hold(p, (Held){ (double)local_bytes(m, &value->type), split_of_type(s, &value->type),
-                            kind == WEIGHTS ? 3 : 1, false });
+                            kind == WEIGHTS ? 3 : 1, false, is_in_stages(p, &value->type) });
     }
-    for (const Param *param = m->params; param; param = param->next) {
-        const double f32 = (double)local_bytes(m, &param->type);
-        const unsigned split = split_of_type(s, &param->type);
-        if (m->train.precision > PRECISION_FP32 && param->type.dtype == F32 && !param->state && param->type.rank > 1)
-            hold(p, (Held){ f32 / 2, split, 3, false });
-        if (!param->frozen && !param->state)
-            hold(p, (Held){ f32, split, 2, true });
-    }
+    for (const Param *param = m->params; param; param = param->next)
+        read_param(p, s, param);
 }
 
 static bool read_program(Planner *p, Recompute policy, bool is_first)
@@ -270,6 +348,7 @@ static bool read_program(Planner *p, Recompute policy, bool is_first)
     }
     Splits s = { .p = p, .m = m, .split.arena = &run.arena };
     find_splits(&s);
+    p->has_experts = s.experts.count > 0;
     const Classes classes = classify_tensors(m);
     const StepCost cost = step_cost(m, &classes, &run.arena);
     add_pieces(p, &s, (int)policy, &cost.before[0], 0.5, 0);
@@ -292,11 +371,22 @@ bool read_model_cost(Planner *p)
 
 /* --- Bounds ------------------------------------------------------------------------------------------------- */
 
+/* That split one sequence: data-parallel ranks have others. */
 static double ranks_along(const Planner *p, const PlanLayout *layout, unsigned axes)
 {
     double ranks = 1;
     for (int i = 0; i < p->naxes; i++)
         ranks *= axes >> i & 1 && !p->axis[i].is_data && !p->axis[i].is_pipeline ? (double)layout->size[i] : 1;
+    return ranks;
+}
+
+/* That have a part of a tensor which all sequences share, with zero from a stage on. */
+static double ranks_holding(const Planner *p, const PlanLayout *layout, const Held *held)
+{
+    double ranks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        if (held->split >> i & 1 || (layout->zero >= held->zero && p->axis[i].is_zero))
+            ranks *= (double)layout->size[i];
     return ranks;
 }
 
@@ -310,55 +400,48 @@ static double seconds_of_part(const Machine *machine, const CostItem *item, doub
     return fused_seconds(machine, item->bytes * part, item->flops * part, 1);
 }
 
-/* Copies of each stage, at least, of ranks with so many stages each. */
-static double least_copies(const Planner *p, const PlanLayout *layout, int chunks)
+void add_shared(const Planner *p, MicroTime *time, int loop, double seconds)
 {
-    return fmax(1, floor((double)p->copies / (double)pipeline_ranks(p, layout) / chunks));
+    const int repeat = abs(loop) - 1;
+    if (loop)
+        time->copy[loop > 0 ? FORWARD_ACTION : BACKWARD_ACTION][repeat] +=
+            seconds / (double)stage_weights(p, RECOMPUTE_NONE)->copies[repeat];
 }
 
-/* Ranks wait for the first micro-batch, and in schedules that do not divide backward actions for what comes back of the
- * last one.  The mean of all ranks: the step lasts as long as a rank that waits and works as much as the mean. */
-double wait_in_schedule(const Planner *p, const PlanLayout *layout, double forward, double backward)
-{
-    const bool divides = layout->schedule == ZB_H1 || layout->schedule == ZB_V;
-    const double ranks = (double)pipeline_ranks(p, layout);
-    return (ranks - 1) / 2 * least_copies(p, layout, layout->chunks) / (double)p->copies *
-           (forward + (divides ? 0 : backward));
-}
-
-typedef struct {
-    const Planner *p;
-    double forward, backward, least;
-} LeastWait;
-
-static void note_wait(void *context, const PlanLayout *layout)
-{
-    LeastWait *w = context;
-    w->least = fmin(w->least, wait_in_schedule(w->p, layout, w->forward, w->backward));
-}
-
-double least_wait(const Planner *p, const PlanLayout *layout, double forward, double backward)
-{
-    LeastWait w = { p, forward, backward, INFINITY };
-    if (pipeline_ranks(p, layout) == 1)
-        return 0;
-    visit_schedules(p, *layout, note_wait, &w);
-    return w.least;
-}
-
-double least_seconds(const Planner *p, const PlanLayout *layout)
+MicroTime least_micro(const Planner *p, const PlanLayout *layout)
 {
     const int policy = (int)layout->recompute;
-    double seconds = 0, forward = 0, backward = 0;
+    MicroTime time = { 0 };
     for (int i = 0; i < p->cost->count[policy]; i++) {
         const Piece *piece = &p->cost->piece[policy][i];
         const double part = (double)layout->microbatch / ranks_along(p, layout, piece->split);
         const double own = piece->times * seconds_of_part(p->machine, &piece->item, part);
-        seconds += own;
-        forward += piece->is_forward ? own : 0, backward += piece->is_backward ? own : 0;
+        time.whole += own;
+        add_shared(p, &time, piece->loop, own);
     }
-    return seconds * (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout) +
-           least_wait(p, layout, forward, backward);
+    return time;
+}
+
+/* Attention to blocks of keys is slower than to all of them at once. */
+double lost_in_ring(const Planner *p, const PlanLayout *layout)
+{
+    const int policy = (int)layout->recompute;
+    int64_t ranks = 1;
+    double seconds = 0;
+    for (int i = 0; i < p->naxes; i++)
+        ranks *= p->axis[i].attends ? layout->size[i] : 1;
+    for (int i = 0; i < p->cost->count[policy]; i++) {
+        const Piece *piece = &p->cost->piece[policy][i];
+        if (!piece->is_self)
+            continue;
+        CostItem all = piece->item;
+        all.queries /= ranks;
+        CostItem block = all;
+        block.keys /= ranks;
+        const double part = (double)layout->microbatch / ranks_along(p, layout, piece->split);
+        seconds += piece->times * (seconds_of_part(p->machine, &block, part) - seconds_of_part(p->machine, &all, part));
+    }
+    return seconds;
 }
 
 /* Its products at the best rate that there is, which the machine file does not exceed. */
@@ -373,21 +456,26 @@ double least_seconds_of_ranks(const Planner *p, int64_t ranks)
     return seconds * (double)p->sequences / (double)ranks;
 }
 
-double least_memory(const Planner *p, const PlanLayout *layout)
+double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const double *divided)
 {
     const ModelCost *cost = p->cost;
     const int policy = (int)layout->recompute;
-    double zero_ranks = 1, bytes = 0;
-    for (int i = 0; i < p->naxes; i++)
-        zero_ranks *= p->axis[i].is_zero ? (double)layout->size[i] : 1;
+    const double stages = (double)pipeline_ranks(p, layout);
+    double whole = 0, held = 0, saved = 0; /* of what no copies have; of all copies */
     for (int i = 0; i < cost->nheld; i++) {
-        const Held *held = &cost->held[i];
-        const double by_zero = layout->zero >= held->zero ? zero_ranks : 1;
-        if (!held->is_summed || micro_batches(p, layout) > 1)
-            bytes += held->bytes / ranks_along(p, layout, held->split) / by_zero;
+        const Held *h = &cost->held[i];
+        if (!h->is_summed || micro_batches(p, layout) > 1)
+            *(h->in_stages ? &held : &whole) += h->bytes / ranks_holding(p, layout, h);
     }
-    for (int i = 0; i < cost->nsaved[policy]; i++)
-        bytes += cost->saved[policy][i].bytes * (double)layout->microbatch /
-                 ranks_along(p, layout, cost->saved[policy][i].split);
-    return bytes / (double)pipeline_ranks(p, layout);
+    for (int i = 0; i < cost->nsaved[policy]; i++) {
+        const Saving *saving = &cost->saved[policy][i];
+        *(saving->in_stages ? &saved : &whole) +=
+            saving->bytes * (double)layout->microbatch / ranks_along(p, layout, saving->split);
+    }
+    if (!p->copies)
+        return whole / stages;
+    CopyBytes bytes = { held / (double)p->copies, { saved / (double)p->copies } };
+    for (int kind = 0; kind < N_KEPT && divided; kind++)
+        bytes.kept[kind] = divided[kind];
+    return whole / stages + (is_any ? least_of_copies(p, layout, bytes) : most_of_copies(p, layout, bytes));
 }

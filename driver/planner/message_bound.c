@@ -2,7 +2,7 @@
  *
  * The messages of a program are read once for all layouts that differ in sizes alone (structure.h).  A message has the
  * bytes of one tensor: as many times as large as the micro-batch is, and divided by the axes that split the tensor.
- * Those that are not started ahead are waited for.  With least_seconds() this bounds a layout without looking at its
+ * Those that are not started ahead are waited for.  With least_micro() this bounds a layout without looking at its
  * program. */
 #include "block.h"
 #include "structure.h"
@@ -16,10 +16,11 @@ typedef struct {
     bool grows;       /* with the micro-batch */
     Axes split, axes; /* of the program */
     double times;     /* in a micro-batch */
+    int loop;         /* see shared_loop() */
 } LayoutMessage;
 
 typedef struct LayoutMessages {
-    StructureKey key;
+    PlanProgram key;
     bool refused;
     int naxes;
     char axis[MAX_AXES][64]; /* of the program */
@@ -83,7 +84,7 @@ static void add_message(const Planner *p, LayoutMessages *messages, LayoutMessag
     for (int i = 0; i < messages->count; i++) {
         LayoutMessage *like = &messages->at[i];
         if (like->kind == message.kind && like->volume == message.volume && like->split == message.split &&
-            like->axes == message.axes && like->grows == message.grows) {
+            like->axes == message.axes && like->grows == message.grows && like->loop == message.loop) {
             like->times += message.times;
             return;
         }
@@ -103,7 +104,7 @@ typedef struct {
     LayoutMessages *messages;
 } Reading;
 
-static void add_item(const Reading *r, const Module *m, const CostItem *item, double times)
+static void add_item(const Reading *r, const Module *m, const CostItem *item, double times, int loop)
 {
     const Op *op = item->op;
     const Type *from = &arg(op, 0)->type, *to = &result(op)->type;
@@ -113,22 +114,23 @@ static void add_item(const Reading *r, const Module *m, const CostItem *item, do
                               .grows = find_dim(larger, m->batch) >= 0,
                               .split = split_of_tensor(m, larger),
                               .axes = item->axes,
-                              .times = times };
+                              .times = times,
+                              .loop = loop };
     message.volume = item->volume * ranks_of_axes(&e, r->messages, message.split) /
                      (message.grows ? (double)r->layout->microbatch : 1);
     add_message(r->p, r->messages, message);
 }
 
 /* Of a micro-batch: what waits at once, and is not of zero. */
-static void add_list(const Reading *r, const Module *m, const CostList *list, double times)
+static void add_list(const Reading *r, const Module *m, const CostList *list, double times, int loop)
 {
     for (int i = 0; i < list->count; i++) {
         const CostItem *item = &list->item[i];
         const bool waits = item->kind == ITEM_MESSAGE && !item->id && item->op->attrs.purpose == ANY_PURPOSE;
         if (item->kind == ITEM_REPEAT)
-            add_list(r, m, item->body, times * item->turns);
+            add_list(r, m, item->body, times * item->turns, loop ? loop : shared_loop(r->p, item->op));
         else if (waits && item->phase != UPDATED)
-            add_item(r, m, item, times);
+            add_item(r, m, item, times, loop);
     }
 }
 
@@ -144,7 +146,7 @@ static void read_messages(void *context, Module *m, const Classes *classes, cons
     for (int i = 0; i < m->naxes; i++)
         snprintf(r->messages->axis[i], sizeof r->messages->axis[i], "%s", m->axis[i]);
     const StepCost cost = step_cost(m, classes, &arena);
-    add_list(r, m, &cost.before[0], 0.5); /* of two micro-batches */
+    add_list(r, m, &cost.before[0], 0.5, 0); /* of two micro-batches */
     arena_free(&arena);
 }
 
@@ -162,7 +164,7 @@ static PlanLayout alone(const Planner *p, const PlanLayout *layout)
 static const LayoutMessages *messages_of(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = alone(p, layout);
-    const StructureKey key = structure_key(p, &one, 2);
+    const PlanProgram key = structure_key(p, &one, 2);
     for (const LayoutMessages *known = p->blocks->messages; known; known = known->next)
         if (memcmp(&known->key, &key, sizeof key) == 0)
             return known;
@@ -173,12 +175,11 @@ static const LayoutMessages *messages_of(Planner *p, const PlanLayout *layout)
     return messages;
 }
 
-static double waiting(Planner *p, const PlanLayout *layout)
+static MicroTime with_messages(Planner *p, const PlanLayout *layout, MicroTime time)
 {
     const LayoutMessages *messages = layout->attend == RING ? NULL : messages_of(p, layout);
-    double seconds = 0;
     if (!messages || messages->refused)
-        return 0;
+        return time;
     const Expanded e = expand(p, layout, messages);
     for (int i = 0; i < messages->count; i++) {
         const LayoutMessage *message = &messages->at[i];
@@ -186,16 +187,21 @@ static double waiting(Planner *p, const PlanLayout *layout)
                               ranks_of_axes(&e, messages, message->split);
         const Axes axes = expanded_axes(&e, messages, message->axes);
         const Group group = group_along(p->machine, e.size, e.count, axes);
-        seconds += message->times * message_seconds(p->machine, message->kind, volume, group);
+        const double seconds = message->times * message_seconds(p->machine, message->kind, volume, group);
+        time.whole += seconds;
+        add_shared(p, &time, message->loop, seconds);
     }
-    return seconds * (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+    return time;
 }
 
-/* With zero, what a micro-batch waits for may be less: see block.c. */
-double least_waiting(Planner *p, const PlanLayout *layout)
+/* Without zero, where zero may make a difference, what a micro-batch waits for may be less: see block.c. */
+MicroTime least_with_messages(Planner *p, const PlanLayout *layout)
 {
     PlanLayout without = *layout, with = *layout;
     without.zero = 0, with.zero = 1;
-    const double seconds = waiting(p, &without), other = waiting(p, &with);
-    return seconds < other ? seconds : other;
+    const MicroTime least = least_micro(p, layout), time = with_messages(p, &with, least);
+    if (!p->has_experts)
+        return time;
+    const MicroTime other = with_messages(p, &without, least);
+    return time.whole < other.whole ? time : other;
 }

@@ -74,6 +74,7 @@ void print_plan_json(const Planner *p, const Answer *answer)
     add_json_integer(json, "sequences", p->sequences);
     cJSON_AddBoolToObject(json, "proved", answer->overrun <= 0);
     cJSON_AddNumberToObject(json, "overrun", answer->overrun);
+    cJSON_AddNumberToObject(json, "overrun_memory", answer->overrun_memory);
     add_tally(answer, json);
     cJSON *best = cJSON_AddArrayToObject(json, "best");
     for (int i = 0; i < answer->count; i++)

@@ -155,7 +155,9 @@ const char *plan_error(const Planner *p, const Answer *answer)
 const char *plan_proof(const Planner *p, const Answer *answer)
 {
     if (p->run->options->exhaustive)
-        return "all layouts were compiled: none that fits is faster";
+        return arena_text(p->arena, "all layouts were compiled: none that fits is faster%s",
+                          answer->overrun > 0 || answer->overrun_memory > 0 ? "; but a bound is wrong: see --json"
+                                                                            : "");
     if (answer->overrun > 0)
         return arena_text(p->arena, "not proved: a layout was %.2f %% faster than its bound", 100 * answer->overrun);
     return arena_text(p->arena, "proved by bounds: no layout that fits is faster than the first (gap 0)%s",

@@ -5,6 +5,7 @@
  *   keep.c         what --keep says of it
  *   layout_text.c  a layout as the text of such a block, and as a line of a table
  *   bound.c        the least time and memory that a layout can have, from the program of one rank
+ *   zero_bound.c   the least time that zero's messages take
  *   structure.c    a program compiled once, with the sizes of any layout
  *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
  *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
@@ -91,8 +92,11 @@ typedef struct {
     int64_t sequences; /* in a step */
     int64_t copies;    /* that stages share; 0: no pipeline */
     Kept kept;
-    Names heads;               /* the dims of attention that all ranks could have a part of in place of a sequence's */
-    struct ModelCost *cost;    /* bound.c */
+    Names heads;            /* the dims of attention that all ranks could have a part of in place of a sequence's */
+    struct ModelCost *cost; /* bound.c */
+    bool has_experts;       /* to which tokens are dispatched */
+    int ntensors, tensor_room;
+    struct ZeroTensor *tensor; /* zero_bound.c */
     struct BlockCache *blocks; /* block.h */
     Structure *structures;     /* structure.c */
 } Planner;
@@ -161,55 +165,99 @@ Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t seque
                        Run *run, const char **why); /* sequences: of a step */
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena);
 
+typedef struct {
+    double seconds; /* INFINITY: it cannot be compiled */
+    double memory;  /* bytes */
+} BlockBound;
+
 /* --- bound.c --------------------------------------------------------------------------------------- */
 
 bool read_model_cost(Planner *p); /* false after reporting */
 
-/* No layout with these sizes, micro-batch and recompute is faster; seconds. */
-double least_seconds(const Planner *p, const PlanLayout *layout);
+/* Seconds that the parts of a micro-batch take, on all stages: copies of the repeats that stages share, in the order of
+ * the model, and what is before each repeat and after the last. */
+typedef struct {
+    double whole;
+    double copy[N_ACTION_KINDS][MAX_REPEATS], beside[N_ACTION_KINDS][MAX_REPEATS + 1];
+} MicroTime;
 
-/* Seconds for which the ranks of a pipeline wait, at least; forward, backward: of all copies, of one micro-batch. */
-double wait_in_schedule(const Planner *p, const PlanLayout *layout, double forward, double backward);
-double least_wait(const Planner *p, const PlanLayout *layout, double forward, double backward); /* of all schedules */
+/* No layout with these sizes, micro-batch and recompute takes less for a micro-batch. */
+MicroTime least_micro(const Planner *p, const PlanLayout *layout);
+
+/* Seconds of a micro-batch that attention in a ring takes longer than with gathered keys, at least. */
+double lost_in_ring(const Planner *p, const PlanLayout *layout);
+
+/* Of a loop over copies that stages share: the number of the repeat + 1, negative if it goes backward; else 0. */
+int shared_loop(const Planner *p, const Op *op);
+void add_shared(const Planner *p, MicroTime *time, int loop, double seconds); /* of all copies, of that loop */
 
 /* No mesh of so many ranks is faster; seconds. */
 double least_seconds_of_ranks(const Planner *p, int64_t ranks);
 
-/* No layout with these sizes and zero needs less; bytes. */
-double least_memory(const Planner *p, const PlanLayout *layout);
+/* No layout with these sizes and zero needs less; bytes.  is_any: with any schedule; divided: what copies keep where
+ * backward actions are divided, NULL: it is not known. */
+double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const double *divided);
+
+/* --- zero_bound.c ---------------------------------------------------------------------------------- */
+
+/* A tensor as zero sends it. */
+typedef struct ZeroTensor {
+    double weight, gradient; /* bytes of a message */
+    unsigned split;          /* the axes that split it, as bits */
+    bool is_repeated;        /* there is one for each copy of a repeat */
+    int ndims;
+    int64_t dim[MAX_RANK];        /* sizes */
+    unsigned dim_split[MAX_RANK]; /* the axes that split each */
+} ZeroTensor;
+
+void note_zero_tensor(Planner *p, const ZeroTensor *tensor);
+
+/* Seconds of a step for which the ranks send what zero splits, at least, as the mean of all stages. */
+double zero_traffic(const Planner *p, const PlanLayout *layout);
+
+/* Micro-batches take so long without zero: with the layout's zero a step takes that long, at least; with any that fits,
+ * and the least memory of any. */
+double seconds_with_zero(const Planner *p, const PlanLayout *layout, double seconds);
+BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds);
 
 /* What sizes decide, beside those of types: which messages are joined, and so in which order things are done.  Times of
  * a program with the sizes of another layout are off by as much, at most; tests/plan measures it.  Bounds are less by
  * it. */
 #define STRUCTURE_ERROR 0.015
 
-enum { BLOCK_LISTS = 4096 };
+enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 256 };
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
-    struct Generated *generated;     /* stage_cost.c */
-    struct LayoutMessages *messages; /* message_bound.c */
+    struct Pipeline *pipelines[PIPELINE_LISTS]; /* stage_copies.c */
+    struct LayoutMessages *messages;            /* message_bound.c */
 } BlockCache;
 
-/* --- block_bound.c, stage_cost.c
- * ---------------------------------------------------------------------------------------- */
-
-typedef struct {
-    double seconds; /* INFINITY: it cannot be compiled */
-    double memory;  /* bytes */
-} BlockBound;
+/* --- block_bound.c, stage_copies.c -------------------------------------------------------------------- */
 
 void prepare_blocks(Planner *p);
 const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
 
-/* Seconds for which ranks wait for messages of micro-batches, beside least_seconds(). */
-double least_waiting(Planner *p, const PlanLayout *layout);
+/* What micro-batches keep from a forward or a backward action for the backward action, or its part of weights. */
+typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
 
-/* With these axes, micro-batch and policies; memory: beside least_memory().  Before that: by messages alone; of a
- * ring, by what it computes. */
-BlockBound message_bound(Planner *p, const PlanLayout *layout);
-BlockBound ring_bound(Planner *p, const PlanLayout *layout);
-BlockBound micro_bound(Planner *p, const PlanLayout *layout);
+/* Bytes of a copy: of its state; that a micro-batch keeps.  Where it is not known whether they are kept for the
+ * weights, too, those of FOR_BACKWARD are all. */
+typedef struct {
+    double held, kept[N_KEPT];
+} CopyBytes;
+
+/* On the rank of a pipeline that has most: with the layout's schedule; with any, at least.  Of several repeats the mean
+ * of all ranks. */
+double most_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes);
+double least_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes);
+
+/* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
+ * computes; with messages; of a ring, by what it computes; by a program; INFINITY: it cannot be compiled. */
+double model_bound(Planner *p, const PlanLayout *layout);
+double message_bound(Planner *p, const PlanLayout *layout);
+double ring_bound(Planner *p, const PlanLayout *layout);
+double micro_bound(Planner *p, const PlanLayout *layout);
 
 /* And zero; memory: all of it. */
 BlockBound zero_bound(Planner *p, const PlanLayout *layout);
@@ -217,6 +265,24 @@ BlockBound zero_bound(Planner *p, const PlanLayout *layout);
 /* And the schedule: by what ranks wait at least; by what each of them does; as simulated; with what zero does in it. */
 enum { BY_WAITS, BY_RANKS, SIMULATED, WITH_ZERO, CLOSEST = WITH_ZERO };
 BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness);
+
+/* Which program a block is read from, see block.h. */
+typedef struct {
+    bool with_zero;  /* else without zero, and for any number of data-parallel ranks */
+    bool is_summed;  /* of several micro-batches */
+    bool is_divided; /* backward actions: those of activations, and of weights */
+} BlockOf;
+
+typedef struct {
+    PlanLayout layout;
+    BlockOf of;
+} BlockAsk;
+
+/* The blocks that the next bound of a layout asks for: of ring_bound() and micro_bound(); of schedule_bound(). */
+enum { MOST_ASKED = 2 };
+int asked_by_micro(const Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk ask[MOST_ASKED]);
+int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
+void find_blocks(Planner *p, const BlockAsk *ask, int count); /* block_workers.c */
 
 /* --- search.c -------------------------------------------------------------------------------------- */
 
@@ -227,6 +293,7 @@ typedef struct {
     const PlanResult *too_large; /* the fastest that was compiled and does not fit; NULL: none */
     double least;                /* bytes that each needs which does not fit, at least */
     double overrun;              /* how much faster than its bound a compiled layout was, at most; 0: none was */
+    double overrun_memory;       /* how much less memory than its bound it needs; with --exhaustive */
     int ncompiled, compiled_room;
     const PlanResult **compiled; /* all of them */
 } Answer;

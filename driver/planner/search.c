@@ -123,6 +123,11 @@ static void does_not_fit(Search *s, const PlanLayout *layout, double memory)
     s->answer.tally.too_large += count, s->answer.tally.bounded += count;
 }
 
+static void add(Search *s, const PlanLayout *layout, double bound, int closeness)
+{
+    push(s, (Node){ .layout = *layout, .level = s->next, .bound = bound, .closeness = closeness });
+}
+
 static void add_bounded(Search *s, const PlanLayout *layout, BlockBound bound, double memory, int closeness)
 {
     if (bound.seconds == INFINITY)
@@ -130,7 +135,17 @@ static void add_bounded(Search *s, const PlanLayout *layout, BlockBound bound, d
     else if (memory + bound.memory > s->p->memory)
         does_not_fit(s, layout, memory + bound.memory);
     else
-        push(s, (Node){ *layout, s->next, fmax(s->bound, bound.seconds), closeness, NULL });
+        add(s, layout, fmax(s->bound, bound.seconds), closeness);
+}
+
+/* micros: seconds that micro-batches take without zero; INFINITY: it cannot be compiled. */
+static void add_policies(Search *s, const PlanLayout *layout, double micros, int closeness)
+{
+    const BlockBound least = over_zeros(s->p, layout, micros);
+    if (micros < INFINITY && least.memory > s->p->memory)
+        does_not_fit(s, layout, least.memory);
+    else
+        add_bounded(s, layout, (BlockBound){ least.seconds, 0 }, 0, closeness);
 }
 
 static void add_node(void *context, const PlanLayout *layout)
@@ -141,18 +156,19 @@ static void add_node(void *context, const PlanLayout *layout)
     least.zero = s->next < ZERO ? 3 : least.zero;
     least.microbatch = s->next < MICROBATCH ? 1 : least.microbatch;
     least.recompute = s->next < POLICIES ? RECOMPUTE_FULL : least.recompute;
-    const double memory = least_memory(p, &least);
+    const double memory = least_memory(p, &least, s->next < SCHEDULE, NULL);
     if (is_exhaustive(s))
-        push(s, (Node){ *layout, s->next, 0, 0, NULL });
+        add(s, layout, 0, 0);
     else if (memory > p->memory)
         does_not_fit(s, layout, memory);
+    else if (s->next == POLICIES)
+        add_policies(s, layout, model_bound(p, layout), BY_MODEL);
     else if (s->next == ZERO)
         add_bounded(s, layout, zero_bound(p, layout), 0, 0);
     else if (s->next == SCHEDULE)
         add_bounded(s, layout, schedule_bound(p, layout, BY_WAITS), 0, BY_WAITS);
     else
-        push(s, (Node){ *layout, s->next, s->next == POLICIES ? fmax(s->bound, least_seconds(p, layout)) : s->bound, 0,
-                        NULL });
+        add(s, layout, s->bound, 0);
 }
 
 static void add_mesh(void *context, const PlanLayout *layout)
@@ -169,18 +185,27 @@ static void add_mesh(void *context, const PlanLayout *layout)
     add_node(s, layout);
 }
 
+static void look_at_policies(Search *s, const Node *node)
+{
+    static double (*const closer[])(Planner *, const PlanLayout *) = { message_bound, ring_bound, micro_bound };
+    s->next = POLICIES;
+    s->bound = node->bound;
+    add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
+}
+
+static void look_at_schedule(Search *s, const Node *node)
+{
+    const int closeness = node->closeness + 1;
+    s->next = SCHEDULE;
+    s->bound = node->bound;
+    add_bounded(s, &node->layout, schedule_bound(s->p, &node->layout, closeness), 0, closeness);
+}
+
 static void divide(Search *s, const Node *node)
 {
-    static BlockBound (*const closer[])(Planner *, const PlanLayout *) = { message_bound, ring_bound, micro_bound };
-    PlanLayout least = node->layout;
-    const bool is_close = node->closeness == BY_MICRO || is_exhaustive(s);
-    s->next = node->level == POLICIES && !is_close ? POLICIES : node->level + 1;
+    s->next = node->level + 1;
     s->bound = node->bound;
-    least.zero = 3;
-    if (s->next == node->level)
-        add_bounded(s, &node->layout, closer[node->closeness](s->p, &node->layout), least_memory(s->p, &least),
-                    node->closeness + 1);
-    else if (s->next == MICROBATCH)
+    if (s->next == MICROBATCH)
         visit_microbatches(s->p, node->layout, add_node, s);
     else if (s->next == POLICIES)
         visit_policies(s->p, node->layout, add_node, s);
@@ -194,6 +219,23 @@ static void divide(Search *s, const Node *node)
 static void note_overrun(Answer *answer, const PlanResult *result)
 {
     answer->overrun = fmax(answer->overrun, result->bound / result->seconds - 1);
+}
+
+/* Of all that is compiled, in place of bounds: all bounds are held against it. */
+static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
+{
+    const double micros = fmax(fmax(model_bound(p, layout), message_bound(p, layout)),
+                               fmax(ring_bound(p, layout), micro_bound(p, layout)));
+    const BlockBound over = over_zeros(p, layout, micros);
+    BlockBound most = zero_bound(p, layout);
+    most.seconds = fmax(most.seconds, over.memory <= p->memory ? over.seconds : 0);
+    most.memory = fmax(most.memory, least_memory(p, layout, false, NULL));
+    for (int closeness = BY_WAITS; closeness <= CLOSEST; closeness++) {
+        const BlockBound bound = schedule_bound(p, layout, closeness);
+        most.seconds = fmax(most.seconds, bound.seconds);
+        most.memory = fmax(most.memory, bound.memory);
+    }
+    return most;
 }
 
 static void note_too_large(Search *s, const PlanResult *result)
@@ -238,12 +280,18 @@ static void compile(Search *s, const Node *node)
         tally->refused++;
         return;
     }
+    const double memory = (double)(result->arena + result->beside);
     keep_compiled(s, result);
+    if (is_exhaustive(s)) {
+        const BlockBound bound = most_of_bounds(p, &node->layout);
+        result->bound = bound.seconds;
+        s->answer.overrun_memory = fmax(s->answer.overrun_memory, bound.memory / memory - 1);
+    }
     note_overrun(&s->answer, result);
-    if ((double)(result->arena + result->beside) > p->memory)
+    if (memory > p->memory)
         note_too_large(s, result);
     else
-        push(s, (Node){ node->layout, COMPILED, key_of(s, result), 0, result });
+        push(s, (Node){ .layout = node->layout, .level = COMPILED, .bound = key_of(s, result), .result = result });
 }
 
 /* --- The search ------------------------------------------------------------------------------------------------ */
@@ -272,18 +320,96 @@ static bool is_done(const Search *s, const PlanLayout *layout)
     return false;
 }
 
-static void look_closer(Search *s, const Node *node)
-{
-    const int closeness = node->closeness + 1;
-    s->next = SCHEDULE;
-    s->bound = node->bound;
-    add_bounded(s, &node->layout, schedule_bound(s->p, &node->layout, closeness), 0, closeness);
-}
-
 static int faster_first(const void *a, const void *b)
 {
     const PlanResult *x = a, *y = b;
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* Replaces a node, which is no compiled layout, by closer ones. */
+static void look_closer(Search *s, const Node *node)
+{
+    if (is_done(s, &node->layout) && !is_exhaustive(s))
+        s->answer.tally.slower += layouts_of(s->p, &node->layout, node->level);
+    else if (node->level == POLICIES && node->closeness < BY_MICRO && !is_exhaustive(s))
+        look_at_policies(s, node);
+    else if (node->level < SCHEDULE)
+        divide(s, node);
+    else if (node->closeness < CLOSEST && !is_exhaustive(s))
+        look_at_schedule(s, node);
+    else
+        compile(s, node);
+}
+
+/* --- Programs ----------------------------------------------------------------------------------------------------- */
+
+/* How the next bound of a node comes about. */
+typedef enum { BY_ARITHMETIC, BY_PROGRAM, EXACTLY } Means;
+
+static Means means_of(const Node *node)
+{
+    if (node->level == POLICIES) {
+        const bool looks = node->closeness > BY_MESSAGES || node->layout.attend == RING;
+        return node->closeness > BY_MODEL && looks ? BY_PROGRAM : BY_ARITHMETIC;
+    }
+    if (node->level < SCHEDULE)
+        return BY_ARITHMETIC;
+    return node->level > SCHEDULE || node->closeness == CLOSEST ? EXACTLY
+           : node->closeness < BY_RANKS                         ? BY_ARITHMETIC
+                                                                : BY_PROGRAM;
+}
+
+typedef struct {
+    Node *node;
+    BlockAsk *ask;
+    int nodes, node_room, asked, ask_room;
+} Batch;
+
+static void *grown(void *array, size_t size, int count, int *room, int more)
+{
+    if (count + more <= *room)
+        return array;
+    *room = 2 * *room + 64;
+    void *larger = realloc(array, size * (size_t)*room);
+    if (!larger)
+        out_of_memory(size * (size_t)*room);
+    return larger;
+}
+
+static void add_to_batch(const Planner *p, Batch *batch, const Node *node)
+{
+    batch->node = grown(batch->node, sizeof *batch->node, batch->nodes, &batch->node_room, 1);
+    batch->node[batch->nodes++] = *node;
+    if (means_of(node) == EXACTLY)
+        return;
+    batch->ask = grown(batch->ask, sizeof *batch->ask, batch->asked, &batch->ask_room, MOST_ASKED);
+    BlockAsk *ask = batch->ask + batch->asked;
+    batch->asked += node->level == SCHEDULE ? asked_by_schedule(p, &node->layout, node->closeness + 1, ask)
+                                            : asked_by_micro(p, &node->layout, node->closeness == BY_MESSAGES, ask);
+}
+
+/* Programs take long, and several processes can look at them.  So all nodes whose bounds are not much larger than that
+ * of the first one look at theirs now.  What is exact waits for its turn. */
+static void look_at_programs(Search *s, Node first)
+{
+    static const double soon = 1.05;
+    Batch batch = { 0 };
+    push(s, first);
+    while (s->count && s->heap[0].bound <= first.bound * soon) {
+        const Node next = pop(s);
+        if (means_of(&next) == BY_ARITHMETIC)
+            look_closer(s, &next);
+        else
+            add_to_batch(s->p, &batch, &next);
+    }
+    find_blocks(s->p, batch.ask, batch.asked);
+    for (int i = 0; i < batch.nodes; i++)
+        if (means_of(&batch.node[i]) == EXACTLY)
+            push(s, batch.node[i]);
+        else
+            look_closer(s, &batch.node[i]);
+    free(batch.node);
+    free(batch.ask);
 }
 
 Answer search_layouts(Planner *p, int top)
@@ -301,14 +427,10 @@ Answer search_layouts(Planner *p, int top)
         const Node node = pop(&s);
         if (node.level == COMPILED)
             take(&s, &node);
-        else if (is_done(&s, &node.layout) && !is_exhaustive(&s))
-            s.answer.tally.slower += layouts_of(p, &node.layout, node.level);
-        else if (node.level < SCHEDULE)
-            divide(&s, &node);
-        else if (node.closeness < CLOSEST && !is_exhaustive(&s))
-            look_closer(&s, &node);
+        else if (means_of(&node) == BY_PROGRAM && !is_exhaustive(&s))
+            look_at_programs(&s, node);
         else
-            compile(&s, &node);
+            look_closer(&s, &node);
     }
     for (int i = 0; i < s.count; i++)
         s.answer.tally.slower += s.heap[i].level == COMPILED ? 1 : layouts_of(p, &s.heap[i].layout, s.heap[i].level);

@@ -1,110 +1,30 @@
-/* stage_cost.c -- the actions of a pipeline, made of the parts of a micro-batch with the copies that its stages have
- * (share_copies.h), and how long the schedule of them takes. */
+/* stage_cost.c -- the actions of a pipeline, made of the parts of a micro-batch with the copies that its stages have,
+ * and how long the schedule of them takes. */
 #include "block.h"
 
-#include "layout/share_copies.h"
-
 #include <math.h>
-
-/* --- What stages share ----------------------------------------------------------------------------------------- */
-
-static void read_weights(Planner *p, Recompute policy)
-{
-    Run run = { 0 };
-    const char *why;
-    StageWeights *weights = &p->blocks->weights[policy];
-    PlanLayout two = { .microbatch = 1, .recompute = policy, .zero = -1, .chunks = 1 };
-    for (int i = 0; i < p->naxes; i++)
-        two.size[i] = p->axis[i].is_pipeline ? 2 : 1;
-    const PassOptions passes = { .stop_after = "recompute", .unchecked = true };
-    Module *m = compile_layout(p, &two, 2, &passes, &run, &why);
-    *weights = m ? weigh_stages(m) : (StageWeights){ 0 };
-    for (int i = 0; i < weights->repeats; i++)
-        weights->dim[i] = arena_text(p->arena, "%s", weights->dim[i]);
-    if (m)
-        free_module(m);
-    arena_free(&run.arena);
-}
-
-void prepare_blocks(Planner *p)
-{
-    static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
-    p->blocks = NEW(p->arena, BlockCache);
-    for (int i = 0; i < 3 && p->copies; i++)
-        read_weights(p, policies[i]);
-}
-
-const StageWeights *stage_weights(const Planner *p, Recompute policy) { return &p->blocks->weights[policy]; }
-
-/* One repeat: the copies of each stage of a rank, see balance.c. */
-static void share_one(const StageWeights *w, const PlanLayout *layout, int ranks, int64_t *copies)
-{
-    ChunkLoads c = { .ranks = ranks, .count = layout->chunks, .copy = w->copy[0] > 0 ? w->copy[0] : 1 };
-    int64_t part[MAX_CHUNKS][MAX_STAGE_RANKS];
-    for (int chunk = 0; chunk < c.count; chunk++) {
-        c.copies[chunk] = w->copies[0] / c.count + (chunk < w->copies[0] % c.count);
-        c.reversed[chunk] = layout->schedule == ZB_V && chunk % 2;
-    }
-    const int last = c.count - 1;
-    c.beside[0][0] += w->beside[0];
-    c.beside[last][c.reversed[last] ? 0 : ranks - 1] += w->beside[1];
-    share_chunks(&c, part);
-    for (int chunk = 0; chunk < c.count; chunk++)
-        for (int i = 0; i < ranks; i++)
-            copies[chunk * ranks + i] = part[chunk][c.reversed[chunk] ? ranks - 1 - i : i];
-}
-
-/* Several: as a sequence of copies; in chunks about evenly. */
-static void share_several(Arena *arena, const StageWeights *w, int64_t all, int stages, bool evenly, int64_t *copies)
-{
-    double *flops = NEW_ARRAY(arena, double, all);
-    int64_t at = 0;
-    flops[0] = w->beside[0];
-    for (int i = 0; i < w->repeats; i++) {
-        for (int64_t copy = 0; copy < w->copies[i]; copy++)
-            flops[at++] += w->copy[i] > 0 ? w->copy[i] : 1;
-        flops[at - 1] += w->beside[i + 1];
-    }
-    for (int i = 0; i < stages; i++)
-        copies[i] = all / stages + (i >= stages - all % stages);
-    if (!evenly)
-        share_copies(arena, flops, all, stages, copies);
-}
 
 /* --- The actions of a pipeline ------------------------------------------------------------------------------------ */
 
 /* Of a micro-batch, by stage. */
 typedef struct {
     double seconds[N_ACTION_KINDS][MAX_STAGES];
-    double saved[MAX_STAGES]; /* bytes */
 } StageCosts;
 
 /* Each stage has the next copies of the repeats, and what is beside those that begin or end there. */
-static void fill_stages(const Block *b, const StageWeights *w, ActionKind kind, int stages, const int64_t *copies,
-                        double *seconds)
+static void fill_stages(const MicroTime *time, const StageWeights *w, ActionKind kind, int stages,
+                        const int64_t *copies, double *seconds)
 {
     int repeat = 0;
     int64_t left = w->copies[0];
-    seconds[0] = b->beside[kind][0];
+    seconds[0] = time->beside[kind][0];
     for (int stage = 0; stage < stages; stage++)
         for (int64_t i = 0; i < copies[stage]; i++) {
-            seconds[stage] += b->copy[kind][repeat];
+            seconds[stage] += time->copy[kind][repeat];
             if (--left == 0) {
-                seconds[stage] += b->beside[kind][++repeat];
+                seconds[stage] += time->beside[kind][++repeat];
                 left = repeat < w->repeats ? w->copies[repeat] : -1;
             }
-        }
-}
-
-static void fill_saved(const Block *b, const StageWeights *w, int stages, const int64_t *copies, double *saved)
-{
-    int repeat = 0;
-    int64_t left = w->copies[0];
-    for (int stage = 0; stage < stages; stage++)
-        for (int64_t i = 0; i < copies[stage]; i++) {
-            saved[stage] += b->saved[repeat];
-            if (--left == 0 && repeat + 1 < w->repeats)
-                left = w->copies[++repeat];
         }
 }
 
@@ -117,102 +37,132 @@ static double message_between(const Planner *p, const PlanLayout *layout, double
     return message_seconds(p->machine, OP_send, bytes, (Group){ 2, group.on_one_machine == group.ranks ? 2 : 1 });
 }
 
-/* A rank begins when the first micro-batch has come to it, and what it hands back of the last one, if that is known,
- * goes through the ranks before it. */
-static double busiest(const PipelineSchedule *s, double micros, const StageCosts *stages, bool hands_back)
+/* Seconds of the actions of all stages before each one; at [stages] of all. */
+static void add_up(const double *seconds, int stages, double message, double *before)
 {
-    double most = 0, around = 0;
+    before[0] = 0;
+    for (int stage = 0; stage < stages; stage++)
+        before[stage + 1] = before[stage] + seconds[stage] + (stage < stages - 1 ? message : 0);
+}
+
+/* The longest of these ways through the schedule, which are all in it: to the first action of a rank, then all that the
+ * rank does; through all stages and back to the first backward action of the rank, then all that it does from there on;
+ * and then, unless its last actions are of weights, through the stages before it.  What comes back counts where its
+ * time is known. */
+static double longest_way(const Pipeline *pipeline, double micros, const StageCosts *costs, double message,
+                          bool hands_back)
+{
+    const PipelineSchedule *s = pipeline->schedule;
+    const int stages = stage_count(s);
+    double forward[MAX_STAGES + 1], backward[MAX_STAGES + 1], most = 0;
+    add_up(costs->seconds[FORWARD_ACTION], stages, message, forward);
+    add_up(costs->seconds[BACKWARD_ACTION], stages, message, backward);
     for (int rank = 0; rank < s->ranks; rank++) {
         const int first = stage_on_rank(s, rank, 0);
-        double work = 0;
+        double work = 0, ahead = 0;
         for (int chunk = 0; chunk < s->chunks; chunk++) {
             const int stage = stage_on_rank(s, rank, chunk);
             for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
-                work += stages->seconds[kind][stage];
+                work += costs->seconds[kind][stage] * micros;
+            ahead += costs->seconds[FORWARD_ACTION][stage] * pipeline->ahead[rank * s->chunks + chunk];
         }
-        most = fmax(most, around + work * micros);
-        around += stages->seconds[FORWARD_ACTION][first] + (hands_back ? stages->seconds[BACKWARD_ACTION][first] : 0);
+        const int turn = pipeline->turn[rank];
+        const double back = hands_back ? backward[stages] - backward[turn + 1] : 0;
+        const double way = fmax(forward[first] + work, forward[stages] + back + work - ahead);
+        most = fmax(most, way + (hands_back && !s->splits_backward ? backward[first] : 0));
     }
     return most;
 }
 
-/* Made once for all layouts with the same numbers; NULL: there is none. */
-typedef struct Generated {
-    PlanSchedule kind;
-    int ranks, chunks, micros;
-    PipelineSchedule *schedule;
-    struct Generated *next;
-} Generated;
-
-/* Of no more micro-batches than can be in flight and as many again: more change nothing of what stages keep. */
-static int micros_in_flight(const Planner *p, const PlanLayout *layout)
-{
-    const int64_t most = 4 * pipeline_ranks(p, layout), micros = micro_batches(p, layout);
-    return (int)(micros < most ? micros : most);
-}
-
-static const PipelineSchedule *schedule_of(Planner *p, const PlanLayout *layout)
-{
-    static const char *const names[N_SCHEDULES] = { "1f1b", "interleaved", "zb-h1", "zb-v" };
-    const Generated like = {
-        layout->schedule, (int)pipeline_ranks(p, layout), layout->chunks, micros_in_flight(p, layout), NULL, NULL
-    };
-    const char *why, *help;
-    for (const Generated *g = p->blocks->generated; g; g = g->next)
-        if (g->kind == like.kind && g->ranks == like.ranks && g->chunks == like.chunks && g->micros == like.micros)
-            return g->schedule;
-    Generated *made = NEW(p->arena, Generated);
-    *made = like;
-    made->next = p->blocks->generated, p->blocks->generated = made;
-    made->schedule = make_schedule(p->arena, names[like.kind], like.ranks, like.chunks, like.micros, &why, &help);
-    if (made->schedule && !order_messages(p->arena, made->schedule, &why))
-        made->schedule = NULL;
-    return made->schedule;
-}
-
-/* What micro-batches keep on the rank that keeps most. */
-static double most_saved(const PipelineSchedule *schedule, const StageCosts *s)
-{
-    double most = 0;
-    for (int rank = 0; rank < schedule->ranks; rank++) {
-        double saved = 0;
-        for (int chunk = 0; chunk < schedule->chunks; chunk++) {
-            const int stage = stage_on_rank(schedule, rank, chunk);
-            saved += s->saved[stage] * schedule->activations[stage];
-        }
-        most = fmax(most, saved);
-    }
-    return most;
-}
-
-/* Simulated, unless there are so many micro-batches that stages fill and drain in a small share of the time. */
-BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, bool simulate)
+static void fill_seconds(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const MicroTime *time,
+                         StageCosts *costs)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
-    const int ranks = (int)pipeline_ranks(p, layout), stages = ranks * layout->chunks;
-    const PipelineSchedule *schedule = schedule_of(p, layout);
-    int64_t copies[MAX_STAGES];
-    Arena arena = { 0 };
-    BlockBound bound = { 0, 0 };
-    if (!schedule || !w->repeats)
-        return bound;
-    if (w->repeats == 1)
-        share_one(w, layout, ranks, copies);
-    else
-        share_several(&arena, w, p->copies, stages, layout->chunks > 1, copies);
-    StageCosts *s = NEW(&arena, StageCosts);
     for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
-        fill_stages(b, w, kind, stages, copies, s->seconds[kind]);
-    fill_saved(b, w, stages, copies, s->saved);
-    const Costs costs = { s->seconds[FORWARD_ACTION], s->seconds[BACKWARD_ACTION], s->seconds[WEIGHT_ACTION],
-                          message_between(p, layout, b->handed_on) };
+        fill_stages(time, w, kind, pipeline->ranks * pipeline->chunks, pipeline->copies, costs->seconds[kind]);
+}
+
+/* Seconds from the first action to the last one; 0: the schedule is too long to look at all of it. */
+static double simulated(const PlanLayout *layout, const Pipeline *pipeline, int64_t micros, const Costs *costs)
+{
+    enum { MOST_ACTIONS = 400000 };
+    Arena arena = { 0 };
     Timeline timeline;
-    bound.memory = most_saved(schedule, s);
-    const bool is_alike = b->of.is_divided == schedule->splits_backward; /* else it is known what both parts take */
-    bound.seconds = busiest(schedule, (double)micro_batches(p, layout), s, is_alike);
-    if (simulate && is_alike && schedule->micros == micro_batches(p, layout) &&
-        simulate_schedule(&arena, schedule, &costs, &timeline))
-        bound.seconds = timeline.makespan;
+    const bool is_short = micros * pipeline->ranks * pipeline->chunks * N_ACTION_KINDS <= MOST_ACTIONS;
+    PipelineSchedule *schedule = is_short ? make_plan_schedule(&arena, layout, pipeline->ranks, (int)micros) : NULL;
+    const bool ends = schedule && simulate_schedule(&arena, schedule, costs, &timeline);
+    const double seconds = ends ? timeline.makespan : 0;
     arena_free(&arena);
+    return seconds;
+}
+
+BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, bool simulate)
+{
+    const Pipeline *pipeline = find_pipeline(p, layout);
+    const int64_t micros = micro_batches(p, layout);
+    BlockBound bound = { 0, 0 };
+    if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
+        return bound;
+    StageCosts s = { 0 };
+    fill_seconds(p, layout, pipeline, &b->time, &s);
+    const Costs costs = { s.seconds[FORWARD_ACTION], s.seconds[BACKWARD_ACTION], s.seconds[WEIGHT_ACTION],
+                          message_between(p, layout, b->handed_on) };
+    const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
+    bound.memory = most_of_copies(p, layout, (CopyBytes){ 0, { saved_of_copies(p, layout, b) / (double)p->copies } });
+    bound.seconds = longest_way(pipeline, (double)micros, &s, costs.message, is_alike);
+    if (simulate && is_alike)
+        bound.seconds = fmax(bound.seconds, simulated(layout, pipeline, micros, &costs));
     return bound;
+}
+
+/* --- A micro-batch's parts alone ------------------------------------------------------------------------------------
+ */
+
+/* The step lasts as long as the mean of the ranks works and waits: at least for the first micro-batch, and in schedules
+ * that do not divide backward actions for what comes back of the last one. */
+static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const MicroTime *time, bool divides)
+{
+    const StageWeights *w = stage_weights(p, layout->recompute);
+    const double ranks = (double)pipeline_ranks(p, layout);
+    const double copies = fmax(1, floor((double)p->copies / ranks / layout->chunks));
+    double forward = 0, backward = 0;
+    for (int i = 0; i < w->repeats; i++) {
+        forward += time->copy[FORWARD_ACTION][i] * (double)w->copies[i];
+        backward += time->copy[BACKWARD_ACTION][i] * (double)w->copies[i];
+    }
+    return time->whole * (double)micro_batches(p, layout) / ranks +
+           (ranks - 1) / 2 * copies / (double)p->copies * (forward + (divides ? 0 : backward));
+}
+
+double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time)
+{
+    const bool divides = layout->schedule == ZB_H1 || layout->schedule == ZB_V;
+    if (pipeline_ranks(p, layout) == 1)
+        return time->whole * (double)micro_batches(p, layout);
+    const Pipeline *pipeline = find_pipeline(p, layout);
+    const double mean = mean_of_ranks(p, layout, time, divides);
+    StageCosts costs = { 0 };
+    if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
+        return mean;
+    fill_seconds(p, layout, pipeline, time, &costs);
+    return fmax(mean, longest_way(pipeline, (double)micro_batches(p, layout), &costs, 0, !divides));
+}
+
+typedef struct {
+    Planner *p;
+    const MicroTime *time;
+    double least;
+} LeastMicros;
+
+static void note_micros(void *context, const PlanLayout *layout)
+{
+    LeastMicros *least = context;
+    least->least = fmin(least->least, micros_in_schedule(least->p, layout, least->time));
+}
+
+double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time)
+{
+    LeastMicros least = { p, time, INFINITY };
+    visit_schedules(p, *layout, note_micros, &least);
+    return least.least;
 }

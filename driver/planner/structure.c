@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct Structure {
-    StructureKey key;
+    PlanProgram key;
     PlanLayout layout; /* that was compiled */
     Run run;
     Module *m; /* NULL: it cannot be compiled, and why */
@@ -39,14 +39,15 @@ static int singles_of(const Planner *p, const PlanLayout *layout)
     return layout->microbatch > 1 ? 0 : data_ranks(p, layout) > 1 ? 1 : 2;
 }
 
-StructureKey structure_key(const Planner *p, const PlanLayout *layout, int micros)
+PlanProgram structure_key(const Planner *p, const PlanLayout *layout, int micros)
 {
-    StructureKey key;
+    PlanProgram key;
     memset(&key, 0, sizeof key);
     for (int i = 0; i < p->naxes; i++)
         key.axis[i] = kind_of_axis(p, layout, i);
     key.attend = layout->attend, key.recompute = layout->recompute;
     key.zero = layout->zero, key.overlaps = layout->overlaps;
+    key.schedule = layout->schedule;
     key.singles = singles_of(p, layout);
     key.micros = micros;
     return key;
@@ -57,7 +58,7 @@ static int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
     return layout->microbatch * data_ranks(p, layout);
 }
 
-static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const StructureKey *key)
+static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const PlanProgram *key)
 {
     Structure *s = NEW(p->arena, Structure);
     const PassOptions passes = { .unchecked = true };
@@ -172,7 +173,7 @@ static void drop(Structure *s)
 /* The last ones that were used are kept, first the last. */
 static void keep_few(Planner *p)
 {
-    enum { MOST = 100 }; /* of some 10 MB each */
+    enum { MOST = 8 }; /* of some 10 MB each */
     int count = 0;
     for (Structure **at = &p->structures; *at;)
         if (++count > MOST) {
@@ -183,7 +184,7 @@ static void keep_few(Planner *p)
         }
 }
 
-static Structure *add_structure(Planner *p, const PlanLayout *layout, const StructureKey *key)
+static Structure *add_structure(Planner *p, const PlanLayout *layout, const PlanProgram *key)
 {
     Structure *s = compiled_structure(p, layout, key);
     s->next = p->structures;
@@ -207,7 +208,7 @@ static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, con
 }
 
 /* Which dims zero splits depends on sizes, so there may be several with one key. */
-static Structure *find_structure(Planner *p, const PlanLayout *layout, const StructureKey *key)
+static Structure *find_structure(Planner *p, const PlanLayout *layout, const PlanProgram *key)
 {
     const PlanLayout wide = widest(p, layout);
     for (Structure **at = &p->structures; *at; at = &(*at)->next)
@@ -221,7 +222,7 @@ static Structure *find_structure(Planner *p, const PlanLayout *layout, const Str
 
 void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureVisit visit, void *context)
 {
-    const StructureKey key = structure_key(p, layout, micros);
+    const PlanProgram key = structure_key(p, layout, micros);
     Structure *s = find_structure(p, layout, &key);
     visit(context, s->m, &s->classes, s->why);
 }

@@ -2,17 +2,9 @@
 #ifndef MPC_STRUCTURE_H
 #define MPC_STRUCTURE_H
 
-#include "planner.h"
+#include "block.h"
 
-/* What of a layout is more than a size; without padding. */
-typedef struct {
-    int64_t axis[MAX_AXES]; /* see structure.c */
-    PlanAttend attend;
-    Recompute recompute;
-    int zero, overlaps;
-    int singles, micros; /* see singles_of(); micro-batches: 1, or 2 for any other number */
-} StructureKey;
-StructureKey structure_key(const Planner *p, const PlanLayout *layout, int micros);
+PlanProgram structure_key(const Planner *p, const PlanLayout *layout, int micros);
 
 /* m: the program of the layout, of steps of one or two micro-batches; NULL: it cannot be compiled, and `why`.  What it
  * makes goes when it returns. */

@@ -1,0 +1,211 @@
+/* stage_copies.c -- the stages of a layout's pipeline: which copies of the repeats they have (share_copies.h), and of
+ * how many of them activations are kept at once. */
+#include "block.h"
+
+#include "layout/share_copies.h"
+
+#include <math.h>
+
+/* --- What stages share ----------------------------------------------------------------------------------------- */
+
+static void read_weights(Planner *p, Recompute policy)
+{
+    Run run = { 0 };
+    const char *why;
+    StageWeights *weights = &p->blocks->weights[policy];
+    PlanLayout two = { .microbatch = 1, .recompute = policy, .zero = -1, .chunks = 1 };
+    for (int i = 0; i < p->naxes; i++)
+        two.size[i] = p->axis[i].is_pipeline ? 2 : 1;
+    const PassOptions passes = { .stop_after = "recompute", .unchecked = true };
+    Module *m = compile_layout(p, &two, 2, &passes, &run, &why);
+    *weights = m ? weigh_stages(m) : (StageWeights){ 0 };
+    for (int i = 0; i < weights->repeats; i++)
+        weights->dim[i] = arena_text(p->arena, "%s", weights->dim[i]);
+    if (m)
+        free_module(m);
+    arena_free(&run.arena);
+}
+
+void prepare_blocks(Planner *p)
+{
+    static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+    p->blocks = NEW(p->arena, BlockCache);
+    for (int i = 0; i < 3 && p->copies; i++)
+        read_weights(p, policies[i]);
+}
+
+const StageWeights *stage_weights(const Planner *p, Recompute policy) { return &p->blocks->weights[policy]; }
+
+/* One repeat: the copies of each stage of a rank, see balance.c. */
+static void share_one(const StageWeights *w, const PlanLayout *layout, int ranks, int64_t *copies)
+{
+    ChunkLoads c = { .ranks = ranks, .count = layout->chunks, .copy = w->copy[0] > 0 ? w->copy[0] : 1 };
+    int64_t part[MAX_CHUNKS][MAX_STAGE_RANKS];
+    for (int chunk = 0; chunk < c.count; chunk++) {
+        c.copies[chunk] = w->copies[0] / c.count + (chunk < w->copies[0] % c.count);
+        c.reversed[chunk] = layout->schedule == ZB_V && chunk % 2;
+    }
+    const int last = c.count - 1;
+    c.beside[0][0] += w->beside[0];
+    c.beside[last][c.reversed[last] ? 0 : ranks - 1] += w->beside[1];
+    share_chunks(&c, part);
+    for (int chunk = 0; chunk < c.count; chunk++)
+        for (int i = 0; i < ranks; i++)
+            copies[chunk * ranks + i] = part[chunk][c.reversed[chunk] ? ranks - 1 - i : i];
+}
+
+/* Several: as a sequence of copies; in chunks about evenly. */
+static void share_several(Arena *arena, const StageWeights *w, int64_t all, int stages, bool evenly, int64_t *copies)
+{
+    double *flops = NEW_ARRAY(arena, double, all);
+    int64_t at = 0;
+    flops[0] = w->beside[0];
+    for (int i = 0; i < w->repeats; i++) {
+        for (int64_t copy = 0; copy < w->copies[i]; copy++)
+            flops[at++] += w->copy[i] > 0 ? w->copy[i] : 1;
+        flops[at - 1] += w->beside[i + 1];
+    }
+    for (int i = 0; i < stages; i++)
+        copies[i] = all / stages + (i >= stages - all % stages);
+    if (!evenly)
+        share_copies(arena, flops, all, stages, copies);
+}
+
+static void share_stages(const Planner *p, const PlanLayout *layout, int64_t *copies)
+{
+    const StageWeights *w = stage_weights(p, layout->recompute);
+    const int ranks = (int)pipeline_ranks(p, layout);
+    Arena arena = { 0 };
+    if (w->repeats == 1)
+        share_one(w, layout, ranks, copies);
+    else
+        share_several(&arena, w, p->copies, ranks * layout->chunks, layout->chunks > 1, copies);
+    arena_free(&arena);
+}
+
+/* --- Pipelines ------------------------------------------------------------------------------------------------- */
+
+/* Of no more micro-batches than can be in flight and as many again: more change nothing of what stages keep. */
+static int micros_in_flight(const Planner *p, const PlanLayout *layout)
+{
+    const int64_t most = 4 * pipeline_ranks(p, layout), micros = micro_batches(p, layout);
+    return (int)(micros < most ? micros : most);
+}
+
+/* Micro-batches between an action of that kind of a stage and another one, at most. */
+static int in_flight(const PipelineSchedule *s, int rank, int stage, ActionKind made, ActionKind read)
+{
+    int now = 0, most = 0;
+    for (int i = 0; i < s->nactions[rank]; i++) {
+        const Action *a = &s->action[rank][i];
+        now += a->stage == stage && a->kind == made;
+        most = now > most ? now : most;
+        now -= a->stage == stage && a->kind == read;
+    }
+    return most;
+}
+
+static void count_copies(Planner *p, Pipeline *pipeline)
+{
+    static const ActionKind made[N_KEPT] = { FORWARD_ACTION, FORWARD_ACTION, BACKWARD_ACTION };
+    static const ActionKind read[N_KEPT] = { BACKWARD_ACTION, WEIGHT_ACTION, WEIGHT_ACTION };
+    const PipelineSchedule *s = pipeline->schedule;
+    pipeline->held = NEW_ARRAY(p->arena, double, pipeline->ranks);
+    for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
+        pipeline->kept[kind] = NEW_ARRAY(p->arena, double, pipeline->ranks);
+    for (int rank = 0; rank < pipeline->ranks; rank++)
+        for (int chunk = 0; chunk < pipeline->chunks; chunk++) {
+            const int stage = stage_on_rank(s, rank, chunk);
+            const double copies = (double)pipeline->copies[stage];
+            pipeline->held[rank] += copies;
+            for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
+                pipeline->kept[kind][rank] += copies * in_flight(s, rank, stage, made[kind], read[kind]);
+        }
+}
+
+static void count_ahead(Planner *p, Pipeline *pipeline)
+{
+    const PipelineSchedule *s = pipeline->schedule;
+    pipeline->ahead = NEW_ARRAY(p->arena, int, s->ranks * s->chunks);
+    pipeline->turn = NEW_ARRAY(p->arena, int, s->ranks);
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const Action *action = s->action[rank];
+        int i = 0;
+        for (; action[i].kind == FORWARD_ACTION; i++)
+            for (int chunk = 0; chunk < s->chunks; chunk++)
+                pipeline->ahead[rank * s->chunks + chunk] += stage_on_rank(s, rank, chunk) == action[i].stage;
+        pipeline->turn[rank] = action[i].stage;
+    }
+}
+
+PipelineSchedule *make_plan_schedule(Arena *arena, const PlanLayout *layout, int ranks, int micros)
+{
+    static const char *const names[N_SCHEDULES] = { "1f1b", "interleaved", "zb-h1", "zb-v" };
+    const char *why, *help;
+    return make_schedule(arena, names[layout->schedule], ranks, layout->chunks, micros, &why, &help);
+}
+
+static void fill_pipeline(Planner *p, const PlanLayout *layout, Pipeline *pipeline)
+{
+    pipeline->schedule = make_plan_schedule(p->arena, layout, pipeline->ranks, pipeline->micros);
+    if (!pipeline->schedule)
+        return;
+    share_stages(p, layout, pipeline->copies);
+    count_copies(p, pipeline);
+    count_ahead(p, pipeline);
+}
+
+const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
+{
+    const Pipeline like = { .kind = layout->schedule,
+                            .ranks = (int)pipeline_ranks(p, layout),
+                            .chunks = layout->chunks,
+                            .micros = micros_in_flight(p, layout),
+                            .recompute = layout->recompute };
+    Pipeline **first =
+        &p->blocks->pipelines[(like.ranks * 31 + like.micros * 7 + (int)like.kind * 3 + like.chunks) % PIPELINE_LISTS];
+    for (const Pipeline *known = *first; known; known = known->next)
+        if (known->kind == like.kind && known->ranks == like.ranks && known->chunks == like.chunks &&
+            known->micros == like.micros && known->recompute == like.recompute)
+            return known;
+    Pipeline *made = NEW(p->arena, Pipeline);
+    *made = like;
+    made->next = *first, *first = made;
+    fill_pipeline(p, layout, made);
+    return made;
+}
+
+double most_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes)
+{
+    const int64_t ranks = pipeline_ranks(p, layout);
+    double most = 0;
+    if (ranks == 1 || stage_weights(p, layout->recompute)->repeats != 1)
+        return (bytes.held + bytes.kept[FOR_BACKWARD]) * (double)p->copies / (double)ranks;
+    const Pipeline *pipeline = find_pipeline(p, layout);
+    for (int rank = 0; rank < pipeline->ranks && pipeline->schedule; rank++) {
+        double all = pipeline->held[rank] * bytes.held;
+        for (int kind = 0; kind < N_KEPT; kind++)
+            all += pipeline->kept[kind] ? pipeline->kept[kind][rank] * bytes.kept[kind] : 0;
+        most = fmax(most, all);
+    }
+    return most;
+}
+
+typedef struct {
+    Planner *p;
+    CopyBytes bytes;
+    double least;
+} LeastOfCopies;
+
+static void note_copies(void *context, const PlanLayout *layout)
+{
+    LeastOfCopies *least = context;
+    least->least = fmin(least->least, most_of_copies(least->p, layout, least->bytes));
+}
+
+double least_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes)
+{
+    LeastOfCopies least = { p, bytes, INFINITY };
+    visit_schedules(p, *layout, note_copies, &least);
+    return isinf(least.least) ? 0 : least.least;
+}

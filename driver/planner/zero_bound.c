@@ -1,0 +1,147 @@
+/* zero_bound.c -- the least time that the messages of zero take, by arithmetic: what zero splits has to be gathered and
+ * reduced, with or without computation beside it. */
+#include "planner.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of a message that bounds count, since which tensors are joined in it is not known. */
+static const double SHARE = 0.7;
+
+static bool is_alike(const ZeroTensor *a, const ZeroTensor *b)
+{
+    return a->split == b->split && a->is_repeated == b->is_repeated && a->ndims == b->ndims &&
+           memcmp(a->dim, b->dim, sizeof a->dim) == 0 && memcmp(a->dim_split, b->dim_split, sizeof a->dim_split) == 0;
+}
+
+void note_zero_tensor(Planner *p, const ZeroTensor *tensor)
+{
+    for (int i = 0; i < p->ntensors; i++)
+        if (is_alike(&p->tensor[i], tensor)) {
+            p->tensor[i].weight += tensor->weight, p->tensor[i].gradient += tensor->gradient;
+            return;
+        }
+    if (p->ntensors == p->tensor_room) {
+        ZeroTensor *grown = NEW_ARRAY(p->arena, ZeroTensor, p->tensor_room = p->tensor_room * 2 + 16);
+        for (int i = 0; i < p->ntensors; i++)
+            grown[i] = p->tensor[i];
+        p->tensor = grown;
+    }
+    p->tensor[p->ntensors++] = *tensor;
+}
+
+/* --- Ranks ----------------------------------------------------------------------------------------------------- */
+
+static int64_t ranks_along(const Planner *p, const PlanLayout *layout, unsigned axes)
+{
+    int64_t ranks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        ranks *= axes >> i & 1 ? layout->size[i] : 1;
+    return ranks;
+}
+
+static unsigned zero_axes(const Planner *p, const ZeroTensor *tensor)
+{
+    unsigned axes = 0;
+    for (int i = 0; i < p->naxes; i++)
+        axes |= p->axis[i].is_zero && !(tensor->split >> i & 1) ? 1u << i : 0;
+    return axes;
+}
+
+/* Has it a dim that all ranks can have a part of?  Else zero may leave it whole. */
+static bool is_splittable(const Planner *p, const PlanLayout *layout, const ZeroTensor *tensor)
+{
+    const int64_t ranks = ranks_along(p, layout, zero_axes(p, tensor));
+    for (int i = 0; i < tensor->ndims; i++)
+        if (tensor->dim[i] % (ranks * ranks_along(p, layout, tensor->dim_split[i])) == 0)
+            return true;
+    return false;
+}
+
+/* --- Messages -------------------------------------------------------------------------------------------------- */
+
+static double seconds_along(const Planner *p, const PlanLayout *layout, OpKind kind, double bytes, unsigned axes)
+{
+    return message_seconds(p->machine, (int)kind, bytes, group_along(p->machine, layout->size, p->naxes, axes));
+}
+
+/* Along all axes at once, or along one of them first: what comes next is a part. */
+static double least_along(const Planner *p, const PlanLayout *layout, OpKind kind, double bytes, unsigned axes)
+{
+    double least = seconds_along(p, layout, kind, bytes, axes);
+    for (int i = 0; i < p->naxes; i++)
+        if (axes >> i & 1 && layout->size[i] > 1 && axes != 1u << i)
+            least = fmin(least, seconds_along(p, layout, kind, bytes, 1u << i) +
+                                    seconds_along(p, layout, kind, bytes / (double)layout->size[i], axes & ~(1u << i)));
+    return least;
+}
+
+/* Of all tensors that the same axes split, in a step; those of repeats in each micro-batch. */
+typedef struct {
+    double weights, gradients, repeated_weights, repeated_gradients; /* bytes */
+} Sent;
+
+static double seconds_of(const Planner *p, const PlanLayout *layout, const Sent *sent, unsigned axes)
+{
+    const double micros = (double)micro_batches(p, layout);
+    const double once = sent->gradients + (layout->zero < 2 ? sent->repeated_gradients : 0);
+    const double gathered = sent->weights + (layout->zero < 3 ? sent->repeated_weights : 0);
+    if (layout->zero == 0)
+        return least_along(p, layout, OP_all_reduce, 2 * once, axes);
+    double seconds =
+        least_along(p, layout, OP_reduce_scatter, once, axes) + least_along(p, layout, OP_all_gather, gathered, axes);
+    if (layout->zero >= 2)
+        seconds += micros * least_along(p, layout, OP_reduce_scatter, sent->repeated_gradients, axes);
+    if (layout->zero >= 3) /* forward and backward */
+        seconds += micros * 2 * least_along(p, layout, OP_all_gather, sent->repeated_weights, axes);
+    return seconds;
+}
+
+double zero_traffic(const Planner *p, const PlanLayout *layout)
+{
+    double seconds = 0;
+    for (int i = 0; i < p->ntensors; i++) {
+        const unsigned axes = zero_axes(p, &p->tensor[i]);
+        Sent sent = { 0 };
+        bool is_first = true;
+        for (int k = 0; k < p->ntensors; k++) {
+            const ZeroTensor *t = &p->tensor[k];
+            if (zero_axes(p, t) != axes || !is_splittable(p, layout, t))
+                continue;
+            const double share = 1 / (double)(ranks_along(p, layout, t->split) * pipeline_ranks(p, layout));
+            is_first &= k >= i;
+            *(t->is_repeated ? &sent.repeated_weights : &sent.weights) += t->weight * share;
+            *(t->is_repeated ? &sent.repeated_gradients : &sent.gradients) += t->gradient * share;
+        }
+        seconds += is_first ? seconds_of(p, layout, &sent, axes) : 0;
+    }
+    return layout->zero < 0 ? 0 : seconds * SHARE;
+}
+
+double seconds_with_zero(const Planner *p, const PlanLayout *layout, double seconds)
+{
+    const double sent = zero_traffic(p, layout);
+    return layout->overlaps ? fmax(seconds, sent) : seconds + sent;
+}
+
+typedef struct {
+    Planner *p;
+    double seconds;
+    BlockBound least;
+} OverZeros;
+
+static void note_zero(void *context, const PlanLayout *layout)
+{
+    OverZeros *over = context;
+    const double memory = least_memory(over->p, layout, true, NULL);
+    over->least.memory = fmin(over->least.memory, memory);
+    if (memory <= over->p->memory)
+        over->least.seconds = fmin(over->least.seconds, seconds_with_zero(over->p, layout, over->seconds));
+}
+
+BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds)
+{
+    OverZeros over = { p, seconds, { INFINITY, INFINITY } };
+    visit_zeros(p, *layout, note_zero, &over);
+    return over.least;
+}
