@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* How much longer than a layout parts of its program may take, at most.  With experts, and with zero in each micro-batch
- * of a pipeline, sizes decide more of the order: found up to 3 % and 7 %. */
+/* How much longer than a layout parts of its program may take, at most.  With experts, and with zero in each
+ * micro-batch of a pipeline, sizes decide more of the order: found up to 3 % and 7 %. */
 static double error_of(const Planner *p, const PlanLayout *layout)
 {
     if (layout->zero >= 2 && (p->has_experts || pipeline_ranks(p, layout) > 1))
@@ -122,17 +122,24 @@ static double saved_by(Planner *p, const PlanLayout *layout, const Block *b, boo
            (is_any ? least_of_copies(p, layout, kept) : most_of_copies(p, layout, kept));
 }
 
+/* While all is saved, on a rank that does it all: of ranks that share sequences, some of it has gone by then. */
+static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Block *b)
+{
+    bool shares = pipeline_ranks(p, layout) > 1;
+    for (int i = 0; i < p->naxes; i++)
+        shares |= p->axis[i].attends && layout->size[i] > 1;
+    return shares ? 0 : b->at_head;
+}
+
 static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
 {
     const Block *b = block_of(p, layout, false, false);
     const BlockBound zero = added_by_zero(p, layout);
-    const bool is_whole = pipeline_ranks(p, layout) == 1 && (b->like.zero > 0) == (layout->zero > 0);
-    const double at_head = is_whole ? b->at_head : 0;
     if (b->refused)
         return (BlockBound){ INFINITY, 0 };
     const double micros = is_any ? least_of_micros(p, layout, &b->time) : micros_in_schedule(p, layout, &b->time);
     return less(p, layout, fmax(micros + zero.seconds, seconds_with_zero(p, layout, micros)),
-                saved_by(p, layout, b, is_any) + zero.memory + at_head);
+                saved_by(p, layout, b, is_any) + zero.memory + bytes_at_head(p, layout, b));
 }
 
 BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(p, layout, true); }
@@ -173,7 +180,8 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
     if (b->refused)
         return (BlockBound){ INFINITY, 0 };
     if (stages == 1)
-        return less(p, layout, b->step - (b->once - once_seconds(b)), b->rest + b->saved_whole + b->at_head);
+        return less(p, layout, b->step - (b->once - once_seconds(b)),
+                    b->rest + b->saved_whole + bytes_at_head(p, layout, b));
     const BlockBound once =
         closeness == WITH_ZERO
             ? (BlockBound){ (layout->overlaps ? b->computed : once_seconds(b)) / stages, b->rest / stages }
