@@ -45,12 +45,24 @@ static bool adds_to(const Func *kernel, int result, int param)
     return find_terms(kernel->results.at[result], term) && term[0].added == kernel->params.at[param];
 }
 
+/* Does the function see them in the same way: slice by slice, or as what a loop carries, at first and at last, and in
+ * no other operand? */
+static bool passes_alike(const Op *op, int result, int operand)
+{
+    if (result >= op->attrs.carried)
+        return operand >= op->attrs.carried;
+    int times = 0;
+    for (int i = 0; i < op->args.count; i++)
+        times += arg(op, i) == arg(op, operand);
+    return result == operand && times == 1 && !op->results.at[result]->type.in_flight;
+}
+
 bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
     if (kernel && kernel->role != KERNEL)
-        return result >= op->attrs.carried && operand >= op->attrs.carried && same_dims(written, read) &&
+        return passes_alike(op, result, operand) && same_dims(written, read) &&
                may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
         return local_bytes(m, written) == local_bytes(m, read);
