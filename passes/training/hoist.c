@@ -125,6 +125,6 @@ void hoist_products(Module *m)
 {
     for (Func *f = m->funcs; f; f = f->next)
         for (Op *op = f->first; op; op = op->next)
-            if (op->attrs.scan && find_func(m, op->attrs.callee)->forward)
+            if (op->attrs.scan && !op->attrs.chunked && find_func(m, op->attrs.callee)->forward)
                 hoist_of_loop(m, f, op);
 }
