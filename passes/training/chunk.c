@@ -275,7 +275,7 @@ static void refuse(const Chunking *c, const Op *at, const char *why)
     if (m->train.loss_chunks > 0)
         error_at(m->diags, (Where){ .at = at ? at->loc : m->train_loc, .help = "loss_chunks = auto, or none" },
                  "train.loss_chunks: %s", why);
-    else
+    else if (c->f->role == MODEL)
         remark(m, at, "the loss is not computed in chunks: %s", why);
 }
 
@@ -301,7 +301,8 @@ static bool chunk_along(Chunking *c, Dim dim)
     c->chunk = (Dim){ .name = intern_format(m, "%s.chunk", dim.name), .size = count, .padded = count };
     c->place = (Dim){ .name = intern_format(m, "%s.place", dim.name), .size = places, .padded = places };
     declare_like(m, c->place.name, dim.name);
-    tell_chunks(c);
+    if (c->f->role == MODEL)
+        tell_chunks(c);
     cut_tail(c);
     return true;
 }

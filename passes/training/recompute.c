@@ -19,6 +19,7 @@
 #include "recompute.h"
 #include "amount.h"
 #include "epilogue.h"
+#include "late_loss.h"
 #include "manager/pass.h"
 #include "map.h"
 #include "residuals.h"
@@ -445,6 +446,7 @@ void pass_recompute(Module *m)
     prune_interfaces(m);
     if (!check_saved(m))
         return;
+    compute_losses_late(m);
     Map calls = map_calls(&m->arena, m);
     for (Func *f = m->funcs; f; f = f->next) {
         Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
