@@ -273,7 +273,9 @@ static void refuse(const Chunking *c, const Op *at, const char *why)
 {
     Module *m = c->m;
     if (m->train.loss_chunks > 0)
-        error_at(m->diags, (Where){ .at = at ? at->loc : m->train_loc, .help = "loss_chunks = auto, or none" },
+        error_at(m->diags,
+                 (Where){ .at = at ? at->loc : m->train_loc,
+                          .help = "loss_chunks = none, or auto, which leaves such a loss whole" },
                  "train.loss_chunks: %s", why);
     else if (c->f->role == MODEL)
         remark(m, at, "the loss is not computed in chunks: %s", why);
@@ -360,12 +362,28 @@ static const char *why_no_number(const Chunking *c)
                       parts_by_rules(c->m, c->whole.name) > 1 ? " into parts for all ranks" : "");
 }
 
+/* The sum of all that is wide, as a regulariser has it, is that of sums for each token. */
+static void reduce_by_token(Module *m, Func *f, Name wide)
+{
+    for (Op *op = f->first; op; op = op->next) {
+        Names first = { 0 }, then = { 0 };
+        for (int i = 0; i < op->attrs.over.count && info(op)->family == REDUCTION; i++)
+            add_name(is_of_inputs(m, op->attrs.over.name[i]) ? &then : &first, op->attrs.over.name[i]);
+        if (!then.count || !has_name(&first, wide))
+            continue;
+        Builder b = builder_at(m, f, op);
+        op->args.at[0] = BUILD(&b, op->kind, (Attrs){ .over = first }, arg(op, 0));
+        op->attrs.over = then;
+    }
+}
+
 static void chunk_func(Module *m, Func *f)
 {
     Chunking c = { .m = m, .f = f };
     const Name wide = dim_of_logits(m, f);
     Dim dims[MAX_RANK];
     const int count = dims_of_logits(m, f, wide, dims);
+    reduce_by_token(m, f, wide);
     Chunking first = c; /* of the dims that were tried, which says why not */
     for (int i = 0; i < count; i++) {
         c.tail.wide = wide;

@@ -49,6 +49,12 @@ static bool reads_wide(const LossTail *tail, const Op *op)
     return false;
 }
 
+/* Has the dim a part of its own in what the op does: as the sequence of attention, say? */
+static bool names_dim(const Attrs *attrs, Name dim)
+{
+    return attrs->dim == dim || attrs->to == dim || attrs->seq == dim || attrs->key == dim || attrs->feature == dim;
+}
+
 /* Is each element of its results along the dim computed from the same element of its operands?  The loop has one dim
  * more than the values. */
 static bool keeps(const Op *op, Name dim)
@@ -60,7 +66,7 @@ static bool keeps(const Op *op, Name dim)
     }
     for (int i = 0; i < op->results.count; i++)
         fits &= has(op->results.at[i], dim) && op->results.at[i]->type.rank < MAX_RANK;
-    return given && fits && op_role(op, dim) == KEEP && !(info(op)->traits & POSITIONAL);
+    return given && fits && op_role(op, dim) == KEEP && !names_dim(&op->attrs, dim) && !(info(op)->traits & POSITIONAL);
 }
 
 static Place place_by_readers(const Search *s, const Op *op)
@@ -80,19 +86,27 @@ static Place place_by_readers(const Search *s, const Op *op)
     return fits ? IN_TAIL : is_needed ? BEFORE : AFTER;
 }
 
-/* A reader of what is wide that is not in the tail, and why it is not. */
-static void note_reader(const Search *s, const Op *op)
+static const char *why_blocked(const Search *s, const Op *op)
+{
+    const LossTail *tail = s->tail;
+    return info(op)->traits & POSITIONAL ? "this depends on the position in the whole tensor"
+           : keeps(op, tail->dim)
+               ? "not only the loss reads what is computed here"
+               : arena_text(tail->ops.arena, "this needs more than one position along '%s'", tail->dim);
+}
+
+/* Blames an op with a wide result that is not in the tail, or the reader that keeps it out. */
+static void note_blocked(const Search *s, const Op *op)
 {
     LossTail *tail = s->tail;
     tail->blocked = op;
-    for (int i = 0; i < op->results.count; i++) {
+    for (int i = 0; i < op->results.count && keeps(op, tail->dim); i++) {
         const Users *users = is_wide(tail, op->results.at[i]) ? users_of(&s->uses, op->results.at[i]) : NULL;
         for (int j = 0; users && j < users->count; j++)
             if (place_of(s, users->op[j]) != IN_TAIL)
                 tail->blocked = users->op[j];
     }
-    tail->why = keeps(tail->blocked, tail->dim) ? "not only the loss reads what is computed here"
-                                                : "this needs more than one position at a time";
+    tail->why = why_blocked(s, tail->blocked);
 }
 
 /* Wide values that are whole whatever the tail does: not those that the model is given. */
@@ -100,7 +114,7 @@ static void find_blocked(const Search *s)
 {
     for (const Op *op = s->f->last; op && !s->tail->blocked; op = op->prev)
         if (has_wide_result(s->tail, op) && !is_in_tail(s->tail, op) && info(op)->family != LEAF)
-            note_reader(s, op);
+            note_blocked(s, op);
 }
 
 static bool follows_tail(const LossTail *tail, const Op *op)
