@@ -313,24 +313,33 @@ static void read_grad_storage(Reader *r)
     add_setting(l, "train.grad_storage", dtype, "", from_text(l, said));
 }
 
-/* `none`, `auto` or a number.  A small instance for verification has no large logits: it has chunks wherever it can. */
+static const char *loss_chunks_text(Lower *l, const Ast *ast, Int *count)
+{
+    static const char *const words[] = { "none", "auto" };
+    enum { MOST = 1 << 20 };
+    NearMiss near = { .name = ast->name };
+    if (ast->kind != A_NAME || find_symbol_here(&l->globals, ast->name))
+        return integer_of(l, ast, "'loss_chunks'", 1, MOST, count) ? arena_text(l->arena, "%" PRId64, *count) : NULL;
+    for (int i = 0; i < 2; i++) {
+        offer(&near, words[i]);
+        if (strcmp(ast->name, words[i]) == 0)
+            return words[i];
+    }
+    const char *help = did_you_mean(l->arena, &near);
+    complain(l, (Where){ .at = ast->loc, .help = help ? help : "none, auto, or a number" },
+             "'%s' is not a valid number of chunks for the loss", ast->name);
+    return NULL;
+}
+
+/* A small instance for verification has no large logits: it has chunks wherever it can. */
 static void read_loss_chunks(Reader *r)
 {
-    static const char *const words[] = { "none", "auto", NULL };
-    enum { MOST = 1 << 20 };
     Lower *l = r->l;
     const Said *said = &r->said[LOSS_CHUNKS];
-    const char *text = defaults[LOSS_CHUNKS];
-    const bool is_word =
-        said->value && said->value->kind == A_NAME && !find_symbol_here(&l->globals, said->value->name);
     Int count = 0;
     Elsewhere elsewhere;
     go_to(l, said, &elsewhere);
-    if (is_word)
-        text = read_word(l, "number of chunks for the loss", words, said->value, NULL, NULL);
-    else if (said->value)
-        text = integer_of(l, said->value, "'loss_chunks'", 1, MOST, &count) ? arena_text(l->arena, "%" PRId64, count)
-                                                                            : NULL;
+    const char *text = said->value ? loss_chunks_text(l, said->value, &count) : defaults[LOSS_CHUNKS];
     come_from(l, said, &elsewhere);
     if (!text)
         return;

@@ -27,15 +27,33 @@ static bool reads_view_of(const Op *op, const Value *value)
     return false;
 }
 
-bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+/* Is the op that computes the result the last reader of the value, which it may overwrite? */
+static bool is_last_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *value)
 {
     const Op *op = result->def;
-    int at = op ? index_of(&op->args, param) : -1;
-    if (at < 0 || reads_view_of(op, param))
+    int at = op ? index_of(&op->args, value) : -1;
+    if (at < 0 || reads_view_of(op, value))
         return false;
     const Lifetimes *own = lifetimes_of(m, lifetimes, f);
-    return later(&own->last, param, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
+    return later(&own->last, value, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
            may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
+}
+
+Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+{
+    for (int i = 0; result->def && i < result->def->args.count; i++) {
+        Value *sum = arg(result->def, i);
+        const Op *loop = sum->def && sum->def->attrs.dims.count ? sum->def : NULL;
+        if (loop && index_of(&loop->results, sum) < loop->attrs.carried && is_last_over(m, lifetimes, f, sum, param) &&
+            is_last_over(m, lifetimes, f, result, sum))
+            return sum;
+    }
+    return NULL;
+}
+
+bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+{
+    return is_last_over(m, lifetimes, f, result, param) || sum_between(m, lifetimes, f, result, param);
 }
 
 /* Is the result this parameter plus products: C += A B? */

@@ -269,14 +269,11 @@ static int64_t chunks_of(const Chunking *c)
 /* --- The pass --------------------------------------------------------------------------------------- */
 
 /* Says that there are no chunks, and why: an error if a number of them was asked for. */
-static void refuse(const Chunking *c, const Op *at, const char *why)
+static void refuse(const Chunking *c, const Op *at, const char *why, const char *help)
 {
     Module *m = c->m;
     if (m->train.loss_chunks > 0)
-        error_at(m->diags,
-                 (Where){ .at = at ? at->loc : m->train_loc,
-                          .help = "loss_chunks = none, or auto, which leaves such a loss whole" },
-                 "train.loss_chunks: %s", why);
+        error_at(m->diags, (Where){ .at = at->loc, .help = help }, "train.loss_chunks: %s", why);
     else if (c->f->role == MODEL)
         remark(m, at, "the loss is not computed in chunks: %s", why);
 }
@@ -379,6 +376,7 @@ static void reduce_by_token(Module *m, Func *f, Name wide)
 
 static void chunk_func(Module *m, Func *f)
 {
+    static const char *const whole = "loss_chunks = none, or auto, which leaves such a loss whole";
     Chunking c = { .m = m, .f = f };
     const Name wide = dim_of_logits(m, f);
     Dim dims[MAX_RANK];
@@ -392,11 +390,11 @@ static void chunk_func(Module *m, Func *f)
         first = i == 0 ? c : first;
     }
     if (!count)
-        refuse(&first, NULL, "the model has no product that makes logits, outside of repeats and scans");
+        refuse(&first, f->last, "the model has no product that makes logits, outside of repeats and scans", whole);
     else if (first.tail.blocked)
-        refuse(&first, first.tail.blocked, first.tail.why);
+        refuse(&first, first.tail.blocked, first.tail.why, whole);
     else
-        refuse(&first, first.tail.head, why_no_number(&first));
+        refuse(&first, first.tail.head, why_no_number(&first), "another size, or loss_chunks = none");
 }
 
 void pass_chunk(Module *m);
