@@ -268,13 +268,16 @@ static int64_t chunks_of(const Chunking *c)
 
 /* --- The pass --------------------------------------------------------------------------------------- */
 
-/* Says that there are no chunks, and why: an error if a number of them was asked for. */
+/* Says that there are no chunks, and why: an error if a number of them was asked for.  An evaluation that has none, by
+ * an operation of its own, takes no gradients into memory beside its logits. */
 static void refuse(const Chunking *c, const Op *at, const char *why, const char *help)
 {
     Module *m = c->m;
+    if (c->f->role != MODEL)
+        return;
     if (m->train.loss_chunks > 0)
         error_at(m->diags, (Where){ .at = at->loc, .help = help }, "train.loss_chunks: %s", why);
-    else if (c->f->role == MODEL)
+    else
         remark(m, at, "the loss is not computed in chunks: %s", why);
 }
 
