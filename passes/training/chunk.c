@@ -36,6 +36,7 @@ typedef struct {
     Map inside;      /* value of f -> its value in the body */
     Values operands; /* of the loop */
     Values outputs;  /* of the tail, in f */
+    const Dim *like; /* an evaluation has the chunks of the model: those of this dim; else NULL */
 } Chunking;
 
 /* --- Values inside and outside ---------------------------------------------------------------------- */
@@ -253,9 +254,13 @@ static int64_t count_that_pays(const Chunking *c, int64_t divided)
     return count;
 }
 
+static Name chunk_name(const Chunking *c) { return intern_format(c->m, "%s.chunk", c->whole.name); }
+
 /* 1: the dim stays whole. */
 static int64_t chunks_of(const Chunking *c)
 {
+    if (c->like)
+        return c->like->name == chunk_name(c) ? c->like->size : 1;
     const int64_t asked = c->m->train.loss_chunks, parts = parts_by_rules(c->m, c->whole.name);
     const int64_t divided = c->whole.size % parts ? c->whole.size : c->whole.size / parts;
     int64_t count = 1;
@@ -300,7 +305,7 @@ static bool chunk_along(Chunking *c, Dim dim)
     if (count == 1)
         return false;
     const int64_t places = dim.size / count;
-    c->chunk = (Dim){ .name = intern_format(m, "%s.chunk", dim.name), .size = count, .padded = count };
+    c->chunk = (Dim){ .name = chunk_name(c), .size = count, .padded = count };
     c->place = (Dim){ .name = intern_format(m, "%s.place", dim.name), .size = places, .padded = places };
     declare_like(m, c->place.name, dim.name);
     if (c->f->role == MODEL)
@@ -377,10 +382,11 @@ static void reduce_by_token(Module *m, Func *f, Name wide)
     }
 }
 
-static void chunk_func(Module *m, Func *f)
+/* The dim of the chunks, without a name if there are none. */
+static Dim chunk_func(Module *m, Func *f, const Dim *like)
 {
     static const char *const whole = "loss_chunks = none, or auto, which leaves such a loss whole";
-    Chunking c = { .m = m, .f = f };
+    Chunking c = { .m = m, .f = f, .like = like };
     const Name wide = dim_of_logits(m, f);
     Dim dims[MAX_RANK];
     const int count = dims_of_logits(m, f, wide, dims);
@@ -389,7 +395,7 @@ static void chunk_func(Module *m, Func *f)
     for (int i = 0; i < count; i++) {
         c.tail.wide = wide;
         if (chunk_along(&c, dims[i]))
-            return;
+            return c.chunk;
         first = i == 0 ? c : first;
     }
     if (!count)
@@ -398,15 +404,16 @@ static void chunk_func(Module *m, Func *f)
         refuse(&first, first.tail.blocked, first.tail.why, whole);
     else
         refuse(&first, first.tail.head, why_no_number(&first), "another size, or loss_chunks = none");
+    return (Dim){ 0 };
 }
 
 void pass_chunk(Module *m);
 void pass_chunk(Module *m)
 {
-    const Func *last = m->funcs;
-    while (last && last->next)
-        last = last->next;
-    for (Func *f = m->train.loss_chunks ? m->funcs : NULL; f; f = f == last ? NULL : f->next) /* bodies follow */
-        if (f->role == MODEL || f->role == EVAL)
-            chunk_func(m, f);
+    if (!m->train.loss_chunks)
+        return;
+    const Dim chunks = chunk_func(m, func_with_role(m, MODEL), NULL);
+    Func *eval = chunks.name ? func_with_role(m, EVAL) : NULL;
+    if (eval)
+        chunk_func(m, eval, &chunks);
 }
