@@ -373,7 +373,8 @@ static void reduce_by_token(Module *m, Func *f, Name wide)
     for (Op *op = f->first; op; op = op->next) {
         Names first = { 0 }, then = { 0 };
         for (int i = 0; i < op->attrs.over.count && info(op)->family == REDUCTION; i++)
-            add_name(is_of_inputs(m, op->attrs.over.name[i]) ? &then : &first, op->attrs.over.name[i]);
+            add_name(op->attrs.over.name[i] != wide && is_of_inputs(m, op->attrs.over.name[i]) ? &then : &first,
+                     op->attrs.over.name[i]);
         if (!then.count || !has_name(&first, wide))
             continue;
         Builder b = builder_at(m, f, op);
