@@ -44,11 +44,11 @@ Rows rows_of_setting(const char *setting)
 }
 
 /* The keys of train: with a choice, a number, or a word. */
-static const char *const keys[] = { "optimizer", "schedule",    "clip",        "batch",   "microbatch",
-                                    "precision", "seed",        "freeze",      "trained", "clip_value",
-                                    "ema",       "skip_spikes", "grad_storage" };
+static const char *const keys[] = { "optimizer", "schedule",    "clip",         "batch",      "microbatch",
+                                    "precision", "seed",        "freeze",       "trained",    "clip_value",
+                                    "ema",       "skip_spikes", "grad_storage", "loss_chunks" };
 static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL,
-                                        NULL,    NULL,       NULL, NULL, NULL, "f32" };
+                                        NULL,    NULL,       NULL, NULL, NULL, "f32",  "none" };
 enum {
     N_KEYS = sizeof keys / sizeof keys[0],
     OPTIMIZER = 0,
@@ -63,7 +63,8 @@ enum {
     CLIP_VALUE,
     EMA,
     SKIP_SPIKES,
-    GRAD_STORAGE
+    GRAD_STORAGE,
+    LOSS_CHUNKS
 };
 
 static int find_key(const char *name)
@@ -312,6 +313,41 @@ static void read_grad_storage(Reader *r)
     add_setting(l, "train.grad_storage", dtype, "", from_text(l, said));
 }
 
+static const char *loss_chunks_text(Lower *l, const Ast *ast, Int *count)
+{
+    static const char *const words[] = { "none", "auto" };
+    enum { MOST = 1 << 20 };
+    NearMiss near = { .name = ast->name };
+    if (ast->kind != A_NAME || find_symbol_here(&l->globals, ast->name))
+        return integer_of(l, ast, "'loss_chunks'", 1, MOST, count) ? arena_text(l->arena, "%" PRId64, *count) : NULL;
+    for (int i = 0; i < 2; i++) {
+        offer(&near, words[i]);
+        if (strcmp(ast->name, words[i]) == 0)
+            return words[i];
+    }
+    const char *help = did_you_mean(l->arena, &near);
+    complain(l, (Where){ .at = ast->loc, .help = help ? help : "none, auto, or a number" },
+             "'%s' is not a valid number of chunks for the loss", ast->name);
+    return NULL;
+}
+
+/* A small instance for verification has no large logits: it has chunks wherever it can. */
+static void read_loss_chunks(Reader *r)
+{
+    Lower *l = r->l;
+    const Said *said = &r->said[LOSS_CHUNKS];
+    Int count = 0;
+    Elsewhere elsewhere;
+    go_to(l, said, &elsewhere);
+    const char *text = said->value ? loss_chunks_text(l, said->value, &count) : defaults[LOSS_CHUNKS];
+    come_from(l, said, &elsewhere);
+    if (!text)
+        return;
+    count = strcmp(text, "auto") == 0 ? LOSS_CHUNKS_AUTO : count > 1 ? count : 0;
+    l->m->train.loss_chunks = count && l->options->shrink ? LOSS_CHUNKS_SEVERAL : count;
+    add_setting(l, "train.loss_chunks", text, "", from_text(l, said));
+}
+
 /* --- Constraints between settings ----------------------------------------------------------- */
 
 static void fail_at(Reader *r, int key, const char *help, const char *message)
@@ -389,6 +425,7 @@ void read_settings(Lower *l)
     read_single(&r, SEED);
     read_precision(&r);
     read_grad_storage(&r);
+    read_loss_chunks(&r);
     l->freeze = r.said[FREEZE];
     l->trained = r.said[TRAINED];
     bool good = l->diags->errors == before;

@@ -268,6 +268,9 @@ typedef struct Saved {
     struct Saved *next;
 } Saved;
 
+/* Of Train.loss_chunks: as many as pay; several wherever that can be, for verification, which has no large logits. */
+enum { LOSS_CHUNKS_AUTO = -1, LOSS_CHUNKS_SEVERAL = -2 };
+
 /* The values of `train { }` and of the layout that later passes need. */
 typedef struct {
 #define TRAIN(key, kind) kind key;

@@ -27,15 +27,33 @@ static bool reads_view_of(const Op *op, const Value *value)
     return false;
 }
 
-bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+/* Is the op that computes the result the last reader of the value, which it may overwrite? */
+static bool is_last_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *value)
 {
     const Op *op = result->def;
-    int at = op ? index_of(&op->args, param) : -1;
-    if (at < 0 || reads_view_of(op, param))
+    int at = op ? index_of(&op->args, value) : -1;
+    if (at < 0 || reads_view_of(op, value))
         return false;
     const Lifetimes *own = lifetimes_of(m, lifetimes, f);
-    return later(&own->last, param, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
+    return later(&own->last, value, -1) + 1 == (intptr_t)map_get(&own->number, op) &&
            may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
+}
+
+Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+{
+    for (int i = 0; result->def && i < result->def->args.count; i++) {
+        Value *sum = arg(result->def, i);
+        const Op *loop = sum->def && sum->def->attrs.dims.count ? sum->def : NULL;
+        if (loop && index_of(&loop->results, sum) < loop->attrs.carried && is_last_over(m, lifetimes, f, sum, param) &&
+            is_last_over(m, lifetimes, f, result, sum))
+            return sum;
+    }
+    return NULL;
+}
+
+bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
+{
+    return is_last_over(m, lifetimes, f, result, param) || sum_between(m, lifetimes, f, result, param);
 }
 
 /* Is the result this parameter plus products: C += A B? */
@@ -45,12 +63,24 @@ static bool adds_to(const Func *kernel, int result, int param)
     return find_terms(kernel->results.at[result], term) && term[0].added == kernel->params.at[param];
 }
 
+/* Does the function see them in the same way: slice by slice, or as what a loop carries, at first and at last, and in
+ * no other operand? */
+static bool passes_alike(const Op *op, int result, int operand)
+{
+    if (result >= op->attrs.carried)
+        return operand >= op->attrs.carried;
+    int times = 0;
+    for (int i = 0; i < op->args.count; i++)
+        times += arg(op, i) == arg(op, operand);
+    return result == operand && times == 1 && !op->results.at[result]->type.in_flight;
+}
+
 bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
     if (kernel && kernel->role != KERNEL)
-        return result >= op->attrs.carried && operand >= op->attrs.carried && same_dims(written, read) &&
+        return passes_alike(op, result, operand) && same_dims(written, read) &&
                may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
         return local_bytes(m, written) == local_bytes(m, read);

@@ -12,7 +12,14 @@
  * An addition to the result of a called function moves into that function, recursively.  This avoids a second set of
  * gradients besides the sums: each layer's gradient dies when it is added, and `memory` writes the sum in place.  So
  * does a cast of such a result to a narrower dtype: with grad_storage = bf16 no more than a layer's gradient is in f32.
+ *
+ *   %dw = loop %zeros, %hs {callee=scan.bwd, carried=1}  =>  %new = loop %sum, %hs {callee=scan.bwd, carried=1}
+ *   %new = add %sum, %dw
+ *
+ * What a loop sums up over its iterations, the gradient of a weight that all places of a scan read, begins with the sum
+ * instead of zeros, also if more is added to it before.
  */
+#include "layout/accumulator.h"
 #include "map.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
@@ -162,6 +169,46 @@ static void move_into(Accumulate *a, Func *f, Op *op, int side, Func *callee, Ma
     remove_op(f, op);
 }
 
+/* --- Sums that loops carry ------------------------------------------------------------------------ */
+
+/* Does the loop sum up this result from zeros, so that it can begin with something else? */
+static bool begins_with_zeros(const Accumulate *a, const Op *loop, const Value *made)
+{
+    const int at = index_of(&loop->results, made);
+    return loop->attrs.dims.count && at < loop->attrs.carried && !runs_in_stages(loop) && is_zeros(arg(loop, at)) &&
+           accumulating(find_func(a->m, loop->attrs.callee), at);
+}
+
+/* The result of such a loop among the terms of `made`, which nothing else reads, for a sum that the function is given;
+ * NULL: there is none. */
+static Value *term_that_begins(const Accumulate *a, Value *made, const Value *sum)
+{
+    const Op *def = made->def;
+    if (!def || sum->def || count_of(&a->uses, made) != 1 || !type_equal(&made->type, &sum->type))
+        return NULL;
+    if (info(def)->family == CONTROL)
+        return begins_with_zeros(a, def, made) ? made : NULL;
+    Value *term = is_addition(def) ? term_that_begins(a, arg(def, 0), sum) : NULL;
+    return is_addition(def) && !term ? term_that_begins(a, arg(def, 1), sum) : term;
+}
+
+/* sum + (a + loop) becomes a + a loop that begins with the sum. */
+static bool begin_with_sum(Accumulate *a, Func *f, Op *add, Map *instead)
+{
+    for (int side = 0; side < 2; side++) {
+        Value *made = arg(add, side), *sum = arg(add, 1 - side), *term = term_that_begins(a, made, sum);
+        if (!term)
+            continue;
+        term->def->args.at[index_of(&term->def->results, term)] = sum;
+        made->name = result(add)->name;
+        map_put(instead, result(add), made);
+        map_put(&a->uses, made, map_get(&a->uses, result(add)));
+        remove_op(f, add);
+        return true;
+    }
+    return false;
+}
+
 /* Moves additions and casts of `f`; the resulting ones in called functions move in the next iteration of this pass. */
 static bool move_ops(Accumulate *a, Func *f)
 {
@@ -171,14 +218,14 @@ static bool move_ops(Accumulate *a, Func *f)
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         resolve_all(&instead, &op->args);
-        for (int side = 0; side < op->args.count && (is_addition(op) || narrows(op)); side++) {
-            Func *callee = maker(a, op, side);
-            if (!callee)
-                continue;
-            move_into(a, f, op, side, callee, &instead);
-            any = true;
-            break;
+        const bool moves = is_addition(op) || narrows(op);
+        Func *callee = NULL;
+        for (int side = 0; moves && !callee && side < op->args.count; side++) {
+            callee = maker(a, op, side);
+            if (callee)
+                move_into(a, f, op, side, callee, &instead);
         }
+        any |= callee || (is_addition(op) && begin_with_sum(a, f, op, &instead));
     }
     resolve_all(&instead, &f->results);
     return any;

@@ -193,6 +193,7 @@ static void reverse_call(State *s, const Op *op, const Derivative *d)
     Attrs attrs = { .callee = d->bwd->name,
                     .dims = op->attrs.dims,
                     .scan = op->attrs.scan,
+                    .chunked = op->attrs.chunked,
                     .reverse = is_loop && !op->attrs.reverse,
                     .carried = is_loop ? args.count : 0 };
     for (int i = d->carried; i < returned; i++)

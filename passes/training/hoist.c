@@ -10,7 +10,8 @@
  *
  * A factor is outside what it is inside, stacked along the dim: an operand that the loop slices, a view of one, or a
  * result that it stacks.  With `recompute none` it may also be a new result, or any residual; else memory comes first,
- * and only residuals that are saved in any case are factors: what the forward carries or reads.
+ * and only residuals that are saved in any case are factors: what the forward carries or reads.  A loop that is
+ * {chunked} keeps its products: it is there so that nothing of it is stacked.
  */
 #include "autodiff.h"
 
@@ -125,6 +126,6 @@ void hoist_products(Module *m)
 {
     for (Func *f = m->funcs; f; f = f->next)
         for (Op *op = f->first; op; op = op->next)
-            if (op->attrs.scan && find_func(m, op->attrs.callee)->forward)
+            if (op->attrs.scan && !op->attrs.chunked && find_func(m, op->attrs.callee)->forward)
                 hoist_of_loop(m, f, op);
 }

@@ -7,6 +7,8 @@
  *   full       saves only the inputs of layers (Chen et al., arXiv 1604.06174); the loops of a layer run again, too
  *   auto       saves the values that the module lists (Module.saved), as chosen with tradeoffs.c
  *
+ * The body of a loop that is {chunked} is recomputed in full whatever the policy is: that is what it is for.
+ *
  * A bias belongs to its product, and so does a residual: their sum is saved.  A loop that runs again has a body of its
  * own, a copy that still saves what the loop's backward reads: for one layer at a time.
  *
@@ -17,6 +19,7 @@
 #include "recompute.h"
 #include "amount.h"
 #include "epilogue.h"
+#include "late_loss.h"
 #include "manager/pass.h"
 #include "map.h"
 #include "residuals.h"
@@ -124,7 +127,7 @@ bool is_layer(const Module *m, const Func *f)
 {
     Func *caller;
     const Op *call = call_of(m, f, &caller);
-    return call && call->attrs.dims.count;
+    return call && call->attrs.dims.count && !call->attrs.chunked;
 }
 
 int carried_of(const Module *m, const Func *f)
@@ -438,10 +441,12 @@ static bool has_calls(const Func *f)
 void pass_recompute(Module *m);
 void pass_recompute(Module *m)
 {
+    const Recompute policy = m->train.recompute;
     bool is_pruned = true;
     prune_interfaces(m);
     if (!check_saved(m))
         return;
+    compute_losses_late(m);
     Map calls = map_calls(&m->arena, m);
     for (Func *f = m->funcs; f; f = f->next) {
         Pair p = { .m = m, .fwd = f->forward ? find_func(m, f->forward) : NULL, .bwd = f };
@@ -458,10 +463,11 @@ void pass_recompute(Module *m)
         const CallPlace *place = map_get(&calls, p.fwd->name);
         p.carried = place ? (int)place->op->attrs.carried : 0;
         look_around(&p);
-        set_policy(&p, m->train.recompute, place && place->op->attrs.dims.count);
-        if (m->train.recompute == RECOMPUTE_AUTO)
+        const bool chunked = place && place->op->attrs.chunked, chosen = policy == RECOMPUTE_AUTO && !chunked;
+        set_policy(&p, chunked ? RECOMPUTE_FULL : policy, place && place->op->attrs.dims.count);
+        if (chosen)
             note_saved(&p, saved_of(m, p.fwd->name));
-        if (m->train.recompute == RECOMPUTE_AUTO && !m->hurried)
+        if (chosen && !m->hurried)
             tell_choices(&p);
         choose(&p);
         is_pruned = false;

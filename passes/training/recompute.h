@@ -4,7 +4,7 @@
 
 #include "uses.h"
 
-/* Is f the body of a loop over layers? */
+/* Is f the body of a loop over layers?  Not of one over chunks of tokens, which is always recomputed. */
 bool is_layer(const Module *m, const Func *f);
 
 /* The family that decides whether an op of f may be recomputed: a bias belongs to its product.  uses: those of f. */

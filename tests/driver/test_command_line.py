@@ -84,7 +84,7 @@ MISTAKES = [
     (["check", "--set", "=3", "tiny.mdl"], "--set needs KEY=VALUE, not '=3'"),
     (["compile", "--compile-to=fus", "tiny.mdl"], "no pass 'fus': did you mean fuse?"),
     (["compile", "--compile-to=fuse,memory", "tiny.mdl"], "--compile-to takes one pass, not fuse,memory"),
-    (["compile", "--remarks=qwertz", "tiny.mdl"], "no pass 'qwertz': the passes are simplify, precision, autodiff"),
+    (["compile", "--remarks=qwertz", "tiny.mdl"], "no pass 'qwertz': the passes are simplify, precision, chunk, autodiff"),
     (["opt", "--pass=lower", "x.mir"], "no pass 'lower'"),
     (["opt", "--pass=", "x.mir"], "no pass ''"),
     (["opt", "x.mir"], "no pass is given: use --pass=PASS,..."),

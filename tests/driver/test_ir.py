@@ -156,7 +156,7 @@ def test_the_program_is_the_same_whether_anybody_looks_or_not(mpc, layout):
     mpc(*words, "-o", "seen", "--dump-ir=ir")
     mpc(*words, "-o", "unseen")
     assert emitted(mpc.directory / "unseen") == emitted(mpc.directory / "seen")
-    assert " reshard " in (mpc.directory / "ir" / "06-shard.mir").read_text()
+    assert " reshard " in (mpc.directory / "ir" / "07-shard.mir").read_text()
 
 
 def test_check_is_what_the_report_says(mpc):
@@ -171,9 +171,9 @@ def test_any_file_name(mpc, name):
     shutil.copy(mpc.directory / "tiny.mdl", mpc.directory / f"{name}.mdl")
     mpc("compile", f"{name}.mdl", "-o", "out", "--dump-ir=ir", "--cflags=-O0")
     mpc("compile", f"{name}.mdl", "-o", "cuda", "--target=cuda", "--no-cc")
-    text = (mpc.directory / "ir/06-shard.mir").read_text()
-    assert mpc("print", "ir/06-shard.mir").stdout == "".join(line for line in text.splitlines(True) if line[0] != "#")
-    mpc("compile", "--compile-from=ir/06-shard.mir", "-o", "again", "--no-cc")
+    text = (mpc.directory / "ir/07-shard.mir").read_text()
+    assert mpc("print", "ir/07-shard.mir").stdout == "".join(line for line in text.splitlines(True) if line[0] != "#")
+    mpc("compile", "--compile-from=ir/07-shard.mir", "-o", "again", "--no-cc")
 
 
 def test_a_path_does_not_end_a_comment(mpc):

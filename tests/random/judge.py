@@ -73,8 +73,15 @@ def lacks_layers(program, done):
     return reference.Settings(program).precision == "fp8" and said
 
 
+def lacks_chunks(program, done):
+    """Does mpc say that the loss cannot be computed in chunks?"""
+    errors = done.output.count(": error: ")
+    return errors and errors == done.output.count(": error: train.loss_chunks: ")
+
+
 def refusal(program, done):
-    reasons = {"unstaged": lacks_schedule, "headless": lacks_heads, "unlayered": lacks_layers}
+    reasons = {"unstaged": lacks_schedule, "headless": lacks_heads, "unlayered": lacks_layers,
+               "unchunked": lacks_chunks}
     return next((status for status, is_reason in reasons.items() if is_reason(program, done)), "refused")
 
 

@@ -8,6 +8,7 @@ STATUSES = {
     "unusable": "rounding alone changes it, or its numbers leave all bounds: thrown away",
     "unstaged": "stages that only schedule = naive can run, and mpc says so",
     "headless": "attention that has no heads to exchange its sequence for, and mpc says so",
+    "unchunked": "a loss that cannot be computed in chunks, and mpc says so",
     "unlayered": "no product in a repeat for fp8, and mpc says so",
     "refused": "refused by mpc check: is that right?",
     "late": "refused after mpc check had accepted it",
@@ -17,7 +18,7 @@ STATUSES = {
     "verifier": "--verify-passes objects",
     "sanitizer": "ASan or UBSan objects",
 }
-GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered")
+GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked")
 
 
 @dataclass

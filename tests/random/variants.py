@@ -4,7 +4,7 @@ import random
 
 import layouts
 from constants import is_large
-from tree import Name, Repeat, Zero
+from tree import Name, Number, Repeat, Zero
 
 
 def with_options(*options):
@@ -33,6 +33,11 @@ def with_precision(precision):
 
 def auto(case, tools):
     case.how.memory = random_of(case, "auto").choice([0, 0.25, 0.5, 0.75])
+
+
+def chunks(case, tools):
+    """Head and loss in chunks of tokens, where the model has such a loss."""
+    case.program.train["loss_chunks"] = Number(str(random_of(case, "chunks").choice([2, 2, 3, 4, 8])))
 
 
 def own_weights(case, tools):
@@ -84,6 +89,7 @@ CHANGES = {
     "bf16": (with_precision("bf16"), 2),
     "fp16": (with_precision("fp16"), 1.5),
     "fp8": (with_precision("fp8"), 0.7),
+    "chunks": (chunks, 1),
     "cuda": (cuda, 1),
     "tcp": (mesh("tcp"), 8),
     "mpi": (mesh("mpi", 4), 1.5),
@@ -99,6 +105,7 @@ ALONE = 4  # how often base is drawn where it is not tried anyway
 # Several at once, with how often they are drawn.
 JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+fp8": 0.5, "fp8+verify": 0.5,
           "tcp+fp8+exact": 0.3, "fp8+cuda": 0.2, "tcp+cuda": 2, "tcp+sanitize": 1,
+          "tcp+chunks": 1, "chunks+exact": 1, "chunks+verify": 0.5, "chunks+bf16": 0.5, "chunks+full": 0.5, "stages+chunks": 0.5, "tcp+chunks+verify": 0.5,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
           "auto+exact": 1}
 

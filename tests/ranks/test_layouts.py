@@ -203,6 +203,26 @@ def test_kept_gradients(compiled, train, reference, kind):
         "as if nothing were rounded"
 
 
+CHUNKS = {  # model, mesh, micro-batches, chunks, how
+    "one": ("llama", {}, 1, 4, {}),
+    "one-tied-acc4": ("gpt2", {}, 4, 2, dict(recompute="full")),
+    "dp2-zero2-acc4": ("bert", dict(dp=2), 4, 2, dict(zero=2, recompute="full")),
+    "dp2-tp2-zero3": ("llama", dict(dp=2, tp=2), 1, 4, dict(zero=3, otherwise=SEQ)),
+    "cp2-tp2": ("gpt2", dict(cp=2, tp=2), 2, 2, dict(otherwise=SEQ, recompute="selective")),
+    "pp2-dp2-zero1": ("gpt2", dict(pp=2, dp=2), 2, 4, dict(zero=1)),
+    "pp2-zb": ("llama", dict(pp=2), 4, 4, dict(schedule="zb")),
+}
+
+
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_loss_in_chunks(compiled, train, reference, kind):
+    """Against one process, which has all logits at once."""
+    model, ranks, accumulation, chunks, how = CHUNKS[kind]
+    settings = {"microbatch": microbatch(ranks, accumulation), "loss_chunks": chunks}
+    log = train(compiled(model, layout_of(model, ranks, **how) if ranks else (), (), settings, *(TCP if ranks else ())), STEPS)
+    same_training(log, reference(model))
+
+
 def test_a_group_over_five_axes(compiled, train, reference):
     """The loss is a sum over all of them: over more than split any one dim."""
     layout = ("mesh a = 2, b = 2, c = 2, d = 2, e = 2", *(f"shard batch over {axis}" for axis in "abc"),

@@ -86,7 +86,7 @@ def test_plan_and_ir_say_what_is_saved(model, tmp_path):
     lists = {name: f"  save @{name}({', '.join(values)})\n" for name, values in plan["recompute"]["saved"].items()}
     for dump in sorted((tmp_path / "ir").glob("*.mir")):
         assert all(line in dump.read_text() for line in lists.values())
-    run(MPC, "compile", f"--compile-from={tmp_path / 'ir/03-autodiff.mir'}", "-o", tmp_path / "again", "--no-cc")
+    run(MPC, "compile", f"--compile-from={tmp_path / 'ir/04-autodiff.mir'}", "-o", tmp_path / "again", "--no-cc")
     again = json.loads((tmp_path / "again/plan.json").read_text())
     assert again["memory"] == plan["memory"] and again["recompute"] == plan["recompute"]
 

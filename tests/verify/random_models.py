@@ -147,6 +147,7 @@ class Model:
     microbatch = {self.batch}
     precision  = {self.draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"])}
     grad_storage = {self.draw.choice(["f32", "f32", "bf16"])}
+    loss_chunks = {self.draw.choice(["none", "auto"])}
 }}
 """
 

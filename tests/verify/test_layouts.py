@@ -21,6 +21,8 @@ def test_layouts_cover_what_they_say():
     assert {(layout["zero"], layout["recompute"]) for layout in seen} == {
         (stage, policy) for stage in range(4) for policy in ("none", "full", "selective")}
     assert {(layout["zero"], layout["kept"]) for layout in seen} == set(itertools.product(range(4), layouts.KEPT))
+    for key in ("zero", "recompute", "precision"):
+        assert {(layout[key], layout["loss"]) for layout in seen} == set(itertools.product({layout[key] for layout in seen}, layouts.LOSSES))
 
 
 @pytest.mark.skipif(ALL, reason="draws them")
