@@ -25,7 +25,7 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
         fi
     done <out/doc/commands
 done
-out/chars/trainer --data out/chars/corpus.txt --steps 20 --log out/chars/log.jsonl --overwrite >out/doc/output 2>&1
+out/chars/trainer --data out/chars/corpus.txt --steps 12 --log out/chars/log.jsonl --overwrite >out/doc/output 2>&1
 sh docs/pictures.sh out/doc || failed=$((failed + 1))
 for check in quotes figures readme machine; do
     /usr/bin/python3 "tests/docs/$check.py" || failed=$((failed + 1))
