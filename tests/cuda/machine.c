@@ -14,7 +14,7 @@ void *machine_load(const char *source, const char *directory)
     snprintf(library, sizeof library, "%s/kernels.so", directory);
     snprintf(
         command, sizeof command,
-        "%s -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra "
+        "%s -std=gnu++20 -Og -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra "
         "-Werror -Wno-maybe-uninitialized -Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers "
         "-Wno-psabi "
         "-I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT "/runtime/cuda -I" MPC_ROOT "/runtime -c %s -o %s.o && "

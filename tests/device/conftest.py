@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -68,7 +69,18 @@ class Trainer:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+    """One for all that run tests beside each other: what one of them has compiled, the others need not."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "kernels"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def copy_kernels(cache, folder):
+    """Those that are compiled, without what else was found."""
+    for path in cache.iterdir():
+        if path.suffix.startswith(".sm_") and not (folder / path.name).exists():
+            shutil.copy(path, folder)
 
 
 @pytest.fixture(scope="session")

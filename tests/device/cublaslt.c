@@ -63,16 +63,21 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *description, cubla
     return compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+/* A variable of the environment, read once: it is asked for at each element. */
 static bool epilogues_are(const char *how)
 {
-    const char *said = getenv("EMULATED_EPILOGUES");
-    return said && strcmp(said, how) == 0;
+    static const char *said;
+    if (!said)
+        said = getenv("EMULATED_EPILOGUES") ? getenv("EMULATED_EPILOGUES") : "";
+    return strcmp(said, how) == 0;
 }
 
 static bool fp8_is(const char *how)
 {
-    const char *said = getenv("EMULATED_FP8");
-    return said && strcmp(said, how) == 0;
+    static const char *said;
+    if (!said)
+        said = getenv("EMULATED_FP8") ? getenv("EMULATED_FP8") : "";
+    return strcmp(said, how) == 0;
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,

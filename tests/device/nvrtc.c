@@ -132,7 +132,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int noptions, const char *
     char *command = text_of("%s %s -std=gnu++20 -fPIC -shared -w -I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT
                             "/runtime/cuda -I" MPC_ROOT "/runtime %s -o %s -lm > %s 2>&1 || "
                             "{ sed -i 's/^kernels.cu:\\([0-9]*\\):[0-9]*: error/kernels.cu(\\1): error/' %s; false; }",
-                            cxx ? cxx : "g++ -O0", architecture, source, library, log, log);
+                            cxx ? cxx : "g++ -Og", architecture, source, library, log, log);
     bool good = system(command) == 0;
     size_t bytes;
     program->log = read_all(log, &bytes);

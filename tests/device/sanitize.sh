@@ -2,12 +2,12 @@
 # sanitize.sh FLAGS -- the runtime for GPUs under sanitizers, on the emulated device: one rank, and two whose messages are
 # put together from parts.  The emulator is not under them: ASan does not follow its fibers, and warns that it does not.
 #
-#   tests/device/sanitize.sh '-fsanitize=address,undefined'      BUILD as for the tests; SANITIZED: where to build
+#   tests/device/sanitize.sh '-fsanitize=address,undefined'      BUILD as for the tests; SANITIZED: where libmpcrt_cuda.a has
+#                                                                been built with these flags
 set -eu
 cd "$(dirname "$0")/../.."
 flags=$1 root=$(pwd) build=${BUILD:-build} out=${SANITIZED:-${BUILD:-build}/sanitize}
 [ -e "$build/libmpcrt_cuda.a" ] || exit 0
-make -s -j2 BUILD="$out" CFLAGS='-O1 -g' EXTRA_CFLAGS="$flags" "$out/libmpcrt_cuda.a"
 sh tests/device/build.sh
 case $build in /*) home=$build/device ;; *) home=$root/$build/device ;; esac
 train() # NAME RANKS OPTION... -- of mpc compile

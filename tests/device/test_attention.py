@@ -1,10 +1,9 @@
 """Attention by cuDNN: taken where it is right and faster, and otherwise left alone; on one rank and on several.  Whether it
 is faster does not depend on the machine that the tests run on: kernels take 1000 seconds."""
 import re
-import shutil
 
 import pytest
-from conftest import Trainer, again, emulated, planned_bytes, read_log, start
+from conftest import Trainer, again, copy_kernels, emulated, planned_bytes, read_log, start
 from test_one_rank import STEPS, assert_same, train
 from test_ranks import run
 
@@ -16,9 +15,7 @@ def own_cache(cache, tmp_path):
     """The compiled kernels without what was found about attention."""
     folder = tmp_path / "cache"
     folder.mkdir()
-    for path in cache.iterdir():
-        if path.suffix != ".attention":
-            shutil.copy(path, folder)
+    copy_kernels(cache, folder)
     return folder
 
 

@@ -1,9 +1,8 @@
 """Products of numbers of 8 bits: taken where they are right and faster, and otherwise left alone; on one rank and on several."""
 import re
-import shutil
 
 import pytest
-from conftest import BUILD, Trainer, emulated, planned_bytes, read_log, start
+from conftest import BUILD, Trainer, copy_kernels, emulated, planned_bytes, read_log, start
 from test_one_rank import assert_same, train
 from test_ranks import run
 
@@ -65,21 +64,14 @@ def made(tmp_path_factory):
     return make
 
 
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    """A cache of compiled kernels."""
-    return tmp_path_factory.mktemp("kernels")
-
-
 @pytest.fixture
-def own_cache(kernels, tmp_path):
+def own_cache(cache, tmp_path):
     """The compiled kernels without what was found about products."""
     folder = tmp_path / "cache"
-    shutil.copytree(kernels, folder)
+    folder.mkdir()
+    copy_kernels(cache, folder)
     yield folder
-    for path in folder.iterdir():
-        if path.suffix not in (".fp8", ".product"):
-            shutil.copy(path, kernels)
+    copy_kernels(folder, cache)
 
 
 def said(trainer, data, folder, *options, environment=FAST, status=0):

@@ -19,7 +19,8 @@ MACHINE = ROOT / "machines/h100.machine"
 
 # model, options: all layouts compiled, some too large; with a pipeline; with one that does not fit and would be faster
 CASES = {"all": ("chars.mdl", "--ranks=4", "--set=train.batch=16", "--exhaustive", "--memory=60e6"),
-         "pipeline": ("gpt2.mdl", "--ranks=8", "--set=train.batch=64", "--keep=pp=2", "--memory=3.8e9", "--top=3")}
+         "pipeline": ("gpt2.mdl", "-Dlayers=4", "--ranks=4", "--set=train.batch=32", "--keep=pp=2", "--keep=recompute=none", "--keep=overlap=0",
+                      "--keep=zero=1", "--memory=1.5e9", "--top=3")}
 
 
 class Plan:
@@ -58,7 +59,7 @@ def cross_at(path):
     return x + 4, y + 4
 
 
-@pytest.fixture(scope="session", params=CASES)
+@pytest.fixture(scope="session", params=[pytest.param(case, marks=pytest.mark.xdist_group(case)) for case in CASES])
 def plan(request, tmp_path_factory):
     return Plan(tmp_path_factory.mktemp("page"), *CASES[request.param])
 
@@ -145,7 +146,7 @@ def test_its_commands_make_what_it_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "examples/gpt2.mdl", "it's.mdl")
     options = ["--ranks=8", "--machine=h100", "--set=train.batch=64", "--set=train.microbatch=1", "-D", "layers=4",
-               "--keep=pp=2", "--top=2"]
+               "--keep=pp=2", "--keep=recompute=none", "--top=2"]
     found = json.loads(mpc("plan", "it's.mdl", "--json", "--html=page.html", *options))["best"][1]
     block, commands = ET.fromstring((tmp_path / "page.html").read_text()).findall(".//details[@id='layout2']/pre")
     write, report = re.findall(r"^mpc (?:plan|report)(?:.*\\\n)*.*$", commands.text, re.M)

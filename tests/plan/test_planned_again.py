@@ -16,7 +16,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_planned_again(name, tmp_path):
     written, question = CASES[name]
-    sizes = ["-D", "layers=4", "--machine=h100", "--top=2"]
+    sizes = ["-D", "layers=4", "--machine=h100", "--top=2", "--keep=recompute=none", "--keep=overlap=0"]
     first, again = tmp_path / "first.mdl", tmp_path / "again.mdl"
     shutil.copy(ROOT / "examples/gpt2.mdl", first)
     shutil.copy(first, again)

@@ -1,4 +1,4 @@
-"""Builds a tiny trainer from the runtime's sources, and runs it."""
+"""Links a tiny trainer with the runtime's objects that `make` has built, and runs it."""
 import json
 import os
 import pathlib
@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-RUNTIME = HERE.parents[1] / "runtime"
+ROOT = HERE.parents[1]
+RUNTIME = ROOT / "runtime"
+OBJECTS = ROOT / os.environ.get("BUILD", "build") / "runtime"
 BATCH, SEQ = 4, 8  # sequences a step, tokens a sequence: as in tiny.c
 DTYPES = {"F32": np.float32, "I32": np.int32, "F16": np.float16, "BF16": np.uint16}
 
 
-def compile_program(directory, name, sources):
-    """Links `sources`, with CC and EXTRA_CFLAGS of the environment."""
+def compile_program(directory, name, parts):
+    """Of the source of that name and these sources of the runtime; with CC, and EXTRA_CFLAGS of the environment."""
+    objects = [OBJECTS / part.relative_to(RUNTIME).with_suffix(".o") for part in parts]
     flags = ["-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
              "-Wno-unused-parameter", f"-I{RUNTIME}", *shlex.split(os.environ.get("EXTRA_CFLAGS", ""))]
-    command = [*shlex.split(os.environ.get("CC", "cc")), *flags, "-fopenmp", *map(str, sources),
+    command = [*shlex.split(os.environ.get("CC", "cc")), *flags, "-fopenmp", str(HERE / f"{name}.c"), *map(str, objects),
                "-o", str(directory / name), "-lcjson", "-lcrypto", "-lm"]
     subprocess.run(command, check=True)
     return directory / name
@@ -27,15 +30,14 @@ def compile_program(directory, name, sources):
 
 @pytest.fixture(scope="session")
 def trainer(tmp_path_factory):
-    sources = [p for p in sorted(RUNTIME.rglob("*.c"))
-               if p.parent.name != "cuda" and p.name not in ("product.c", "onednn.c", "counted.c", "peak.c", "comm_mpi.c")]
-    return compile_program(tmp_path_factory.mktemp("tiny"), "tiny", [HERE / "tiny.c", *sources])
+    parts = [p for p in sorted(RUNTIME.rglob("*.c")) if p.parent.name not in ("cuda", "kernels") and
+             p.name not in ("product.c", "onednn.c", "counted.c", "peak.c", "comm_mpi.c")]
+    return compile_program(tmp_path_factory.mktemp("tiny"), "tiny", parts)
 
 
 @pytest.fixture(scope="session")
 def numbers(tmp_path_factory):
-    sources = [HERE / "numbers.c", RUNTIME / "data/order.c", RUNTIME / "trainer/schedule.c"]
-    return compile_program(tmp_path_factory.mktemp("numbers"), "numbers", sources)
+    return compile_program(tmp_path_factory.mktemp("numbers"), "numbers", [RUNTIME / "data/order.c", RUNTIME / "trainer/schedule.c"])
 
 
 @pytest.fixture(scope="session")

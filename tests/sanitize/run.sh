@@ -10,7 +10,10 @@ root=$(pwd)
 san=${BUILD:-build}/sanitize
 flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 export ASAN_OPTIONS=detect_leaks=1
-make -s -j2 BUILD="$san" CFLAGS='-O1 -g' EXTRA_CFLAGS="$flags -DARENA_DEBUG" LDFLAGS="$flags" "$san/mpc"
+# shellcheck disable=SC2046
+make -s -j2 BUILD="$san" CFLAGS='-O1 -g1' EXTRA_CFLAGS="$flags -DARENA_DEBUG" LDFLAGS="$flags" "$san/mpc" "$san/libmpcrt_cuda.a" \
+    $(BUILD="$san" sh tests/objects.sh runtime/*.c runtime/cpu runtime/data runtime/mesh runtime/net runtime/store runtime/trainer |
+        grep -v comm_mpi)
 
 compiler() {
     BUILD="$root/$san" sh tests/filecheck.sh tests/pass/*.mir
@@ -23,8 +26,8 @@ compiler() {
 
 runtime() {
     SANITIZE=1 sh tests/unit/run.sh >/dev/null
-    SANITIZED=$san-gpu sh tests/device/sanitize.sh "$flags"
-    EXTRA_CFLAGS="$flags" sh tests/runtime/run.sh
+    SANITIZED=$san sh tests/device/sanitize.sh "$flags"
+    BUILD="$san" EXTRA_CFLAGS="$flags" sh tests/runtime/run.sh
 }
 
 compiler &
