@@ -135,7 +135,8 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
             return NULL;
     if (l->variant == AS_MODEL && reported_here(l))
         return NULL; /* another instance of the block has an error here; so has this one */
-    Op *op = try_build(&l->b, kind, attrs, nargs, args);
+    const bool counts = l->variant == AS_CHECK && counts_sequences(l, &attrs, nargs);
+    Op *op = counts ? NULL : try_build(&l->b, kind, attrs, nargs, args);
     if (!op && l->variant == AS_CHECK)
         op = checked_op(l, kind, attrs, nargs, args);
     for (int i = 0; op && i < op->results.count; i++) {

@@ -125,6 +125,14 @@ static const char *help_adding(OpKind kind, int nargs, Value *const args[])
     return op_table[kind].linear == ALL && sums && others ? "add first and take the mean of all, as mean(a + b)" : NULL;
 }
 
+/* Positions along the batch begin anew in each micro-batch, though each rank knows its own. */
+bool counts_sequences(const Lower *l, const Attrs *attrs, int nargs)
+{
+    const bool counts =
+        attrs->causal || attrs->window || (attrs->base != 0 && nargs == 1); /* not where they are given */
+    return counts && attrs->seq == l->m->batch;
+}
+
 Op *checked_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 {
     Op *op = add_to_sum(l, kind, attrs, nargs, args);

@@ -37,7 +37,10 @@ void note_complaint(Lower *l, Where where);       /* in place of a message */
 /* Zeros in place of what mixes sequences there; NULL if `value` is. */
 Value *mixed_in_place(Lower *l, const Value *value, Where where);
 
-/* In place of an op that has no type, since it mixes sequences; NULL after reporting. */
+/* Does an op with these operands count positions along the batch? */
+bool counts_sequences(const Lower *l, const Attrs *attrs, int nargs);
+
+/* In place of an op that has no type, since it mixes sequences, or that counts them; NULL after reporting. */
 Op *checked_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 
 /* --- In all variants: ------------------------------------------------------------------------- */

@@ -218,6 +218,8 @@ KINDS = {
                          drawn=False, later=True),
     "mixed_slices": Kind("operands of a sum of products lie side by side, of which one is a slice in each turn and one is not", "crash",
                          drawn=False, later=True),
+    "positions_in_batch": Kind("attention or rope counts positions along the batch, which begin anew in each micro-batch", "wrong: loss of an evaluation",
+                               drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
