@@ -32,7 +32,7 @@ typedef struct Block {
     double kept[N_KEPT];       /* bytes that a copy keeps, where backward actions are divided */
     double handed_on;          /* bytes of a message between stages */
     double apart;              /* seconds of all of it but messages along a sequence that attention has */
-    double once, computed;     /* seconds of what is done once a step; without messages */
+    double once, computed;     /* seconds of work outside of micro-batches: with messages, without */
     double step;               /* seconds of a step of one stage, with all micro-batches */
     double rest;               /* bytes of a rank but what micro-batches save */
     double at_head;            /* bytes beside these, between forward and backward pass */

@@ -82,10 +82,6 @@ double ring_bound(Planner *p, const PlanLayout *layout)
     return least * share * (1 - error_of(p, layout));
 }
 
-/* Which dims zero splits depends on all sizes, and with it over which axes messages go and which are joined: their time
- * is less by up to as much. */
-static const double JOINED_SHARE = 0.7;
-
 static double once_seconds(const Block *b) { return b->computed + JOINED_SHARE * (b->once - b->computed); }
 
 /* What zero adds to a micro-batch and to a step is the same for all micro-batches and policies: of the smallest one. */
@@ -125,10 +121,7 @@ static double saved_by(Planner *p, const PlanLayout *layout, const Block *b, boo
 /* While all is saved, on a rank that does it all: of ranks that share sequences, some of it has gone by then. */
 static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Block *b)
 {
-    bool shares = pipeline_ranks(p, layout) > 1;
-    for (int i = 0; i < p->naxes; i++)
-        shares |= p->axis[i].attends && layout->size[i] > 1;
-    return shares ? 0 : b->at_head;
+    return pipeline_ranks(p, layout) > 1 || attends_apart(p, layout) ? 0 : b->at_head;
 }
 
 static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)

@@ -139,6 +139,8 @@ int64_t copies_along(const Module *m, Name dim);    /* that loops of the module 
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
 int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);
+int64_t ranks_on_axes(const Planner *p, const PlanLayout *layout, unsigned axes); /* as bits */
+bool attends_apart(const Planner *p, const PlanLayout *layout); /* do ranks share sequences that attend? */
 int64_t micro_batches(const Planner *p, const PlanLayout *layout);
 int64_t first_of_pair(const Planner *p, int axis, int64_t size); /* ranks that split the first dim; without one, all */
 bool deals_blocks(const Planner *p, int axis, int64_t size);     /* two to each rank, of a sequence */
@@ -224,6 +226,10 @@ BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds);
  * a program with the sizes of another layout are off by as much, at most; tests/plan measures it.  Bounds are less by
  * it. */
 #define STRUCTURE_ERROR 0.015
+
+/* Which dims zero splits depends on all sizes, and with it over which axes messages go and which are joined: their time
+ * is less by up to as much. */
+#define JOINED_SHARE 0.7
 
 enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 256 };
 typedef struct BlockCache {

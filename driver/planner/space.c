@@ -323,6 +323,14 @@ double count_meshes(const Planner *p, int axis, int64_t left)
     return count;
 }
 
+int64_t ranks_on_axes(const Planner *p, const PlanLayout *layout, unsigned axes)
+{
+    int64_t ranks = 1;
+    for (int i = 0; i < p->naxes; i++)
+        ranks *= axes >> i & 1 ? layout->size[i] : 1;
+    return ranks;
+}
+
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout)
 {
     int64_t ranks = 1;
@@ -343,7 +351,7 @@ void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, 
 
 static bool is_kept(int kept, int value) { return kept < 0 || kept == value; }
 
-static bool attends_apart(const Planner *p, const PlanLayout *layout)
+bool attends_apart(const Planner *p, const PlanLayout *layout)
 {
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].attends && layout->size[i] > 1)

@@ -5,9 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a message that bounds count, since which tensors are joined in it is not known. */
-static const double SHARE = 0.7;
-
 static bool is_alike(const ZeroTensor *a, const ZeroTensor *b)
 {
     return a->split == b->split && a->is_repeated == b->is_repeated && a->ndims == b->ndims &&
@@ -32,14 +29,6 @@ void note_zero_tensor(Planner *p, const ZeroTensor *tensor)
 
 /* --- Ranks ----------------------------------------------------------------------------------------------------- */
 
-static int64_t ranks_along(const Planner *p, const PlanLayout *layout, unsigned axes)
-{
-    int64_t ranks = 1;
-    for (int i = 0; i < p->naxes; i++)
-        ranks *= axes >> i & 1 ? layout->size[i] : 1;
-    return ranks;
-}
-
 static unsigned zero_axes(const Planner *p, const ZeroTensor *tensor)
 {
     unsigned axes = 0;
@@ -51,9 +40,9 @@ static unsigned zero_axes(const Planner *p, const ZeroTensor *tensor)
 /* Has it a dim that all ranks can have a part of?  Else zero may leave it whole. */
 static bool is_splittable(const Planner *p, const PlanLayout *layout, const ZeroTensor *tensor)
 {
-    const int64_t ranks = ranks_along(p, layout, zero_axes(p, tensor));
+    const int64_t ranks = ranks_on_axes(p, layout, zero_axes(p, tensor));
     for (int i = 0; i < tensor->ndims; i++)
-        if (tensor->dim[i] % (ranks * ranks_along(p, layout, tensor->dim_split[i])) == 0)
+        if (tensor->dim[i] % (ranks * ranks_on_axes(p, layout, tensor->dim_split[i])) == 0)
             return true;
     return false;
 }
@@ -108,14 +97,14 @@ double zero_traffic(const Planner *p, const PlanLayout *layout)
             const ZeroTensor *t = &p->tensor[k];
             if (zero_axes(p, t) != axes || !is_splittable(p, layout, t))
                 continue;
-            const double share = 1 / (double)(ranks_along(p, layout, t->split) * pipeline_ranks(p, layout));
+            const double share = 1 / (double)(ranks_on_axes(p, layout, t->split) * pipeline_ranks(p, layout));
             is_first &= k >= i;
             *(t->is_repeated ? &sent.repeated_weights : &sent.weights) += t->weight * share;
             *(t->is_repeated ? &sent.repeated_gradients : &sent.gradients) += t->gradient * share;
         }
         seconds += is_first ? seconds_of(p, layout, &sent, axes) : 0;
     }
-    return layout->zero < 0 ? 0 : seconds * SHARE;
+    return layout->zero < 0 ? 0 : seconds * JOINED_SHARE;
 }
 
 double seconds_with_zero(const Planner *p, const PlanLayout *layout, double seconds)
