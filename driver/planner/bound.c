@@ -286,7 +286,17 @@ static bool is_of_experts(const Splits *s, const Type *type)
     return false;
 }
 
-/* As zero sends them.  Options that the model states keep gathered parameters or narrow gradients. */
+/* Does the layout narrow gradients to be sent? */
+static bool sends_narrow(const Planner *p)
+{
+    const Ast *zero = statement(p, A_ZERO);
+    for (const Ast *option = zero ? zero->child : NULL; option; option = option->next)
+        if (option->name && strcmp(option->name, "grad_dtype") == 0)
+            return true;
+    return false;
+}
+
+/* As zero sends them. */
 static void add_zero_tensor(Planner *p, const Splits *s, const Param *param, double weight, double gradient)
 {
     ZeroTensor tensor = { .weight = weight,
@@ -313,9 +323,10 @@ static void read_param(Planner *p, const Splits *s, const Param *param)
     if (param->frozen || param->state)
         return;
     const bool is_early = is_of_experts(s, &param->type); /* ranks have the gradients of some experts from zero 1 on */
-    hold(p, (Held){ f32, split, is_early ? 1 : 2, true, in_stages });
+    const double kept = m->train.grad_storage ? f32 / 2 : f32, sent = sends_narrow(p) ? f32 / 2 : kept;
+    hold(p, (Held){ kept, split, is_early ? 1 : 2, true, in_stages });
     if (is_matrix(param) && param->type.dtype == F32 && !is_early)
-        add_zero_tensor(p, s, param, is_narrow ? f32 / 2 : f32, f32);
+        add_zero_tensor(p, s, param, is_narrow ? f32 / 2 : f32, sent);
 }
 
 static void add_state(Planner *p, const Splits *s, const Classes *classes)

@@ -139,6 +139,7 @@ int64_t copies_along(const Module *m, Name dim);    /* that loops of the module 
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
 int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);
+const Ast *statement(const Planner *p, AstKind kind); /* the first one of the layout; NULL: there is none */
 int64_t ranks_on_axes(const Planner *p, const PlanLayout *layout, unsigned axes); /* as bits */
 bool attends_apart(const Planner *p, const PlanLayout *layout); /* do ranks share sequences that attend? */
 int64_t micro_batches(const Planner *p, const PlanLayout *layout);

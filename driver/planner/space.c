@@ -24,7 +24,7 @@ PlanAxis *axis_named(Planner *p, const char *name)
     return NULL;
 }
 
-static const Ast *statement(const Planner *p, AstKind kind)
+const Ast *statement(const Planner *p, AstKind kind)
 {
     const Ast *ast = p->parallel->body;
     while (ast && ast->kind != kind)
