@@ -393,6 +393,18 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
     return true;
 }
 
+/* Views and loops do not look at elements; all others, but for moves, read what is near. */
+static bool reads_near(Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const bool looks = info(op)->family == CONTROL ? callee && callee->role == KERNEL : info(op)->family != VIEW;
+    for (int i = 0; i < op->args.count; i++)
+        if (arg(op, i)->type.tier && looks && !(info(op)->traits & CARRIES))
+            return REFUSE("move it near first", "%s reads %%%s, which is on %s", info(op)->name, arg(op, i)->name,
+                          Tier_words[arg(op, i)->type.tier]);
+    return true;
+}
+
 bool infer_op(Module *m, const Op *op, Type results[])
 {
     const OpInfo *row = info(op);
@@ -401,11 +413,11 @@ bool infer_op(Module *m, const Op *op, Type results[])
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.in_flight && !(row->traits & WAITS) && i >= op->attrs.carried)
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
-    if (op->attrs.started && !(row->traits & SENDS))
+    if (op->attrs.started && !(row->traits & (SENDS | CARRIES)))
         return REFUSE(NULL, "%s does not communicate, so it cannot be started", row->name);
     if (op->attrs.on.at && !(row->traits & MOVES))
         return REFUSE(NULL, "%s runs where its operands are", row->name);
-    if (!has_whole_dims(m, op) || !row->infer(m, op, results) || !infer_stages(m, op, results, result_count(m, op)))
+    if (!reads_near(m, op) || !has_whole_dims(m, op) || !row->infer(m, op, results) || !infer_stages(m, op, results, result_count(m, op)))
         return false;
     if (op->attrs.started)
         results[0].in_flight = true;

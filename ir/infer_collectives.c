@@ -180,6 +180,24 @@ INFER(rotate)
     return true;
 }
 
+/* By way of near: from the host to the disk are two. */
+INFER(move)
+{
+    if (op->args.count < 1 || op->args.count > 2)
+        return REFUSE(NULL, "move takes a tensor, and one that it replaces");
+    const Type *x = &arg(op, 0)->type;
+    results[0] = *x;
+    results[0].tier = op->attrs.tier;
+    if (!x->tier == !op->attrs.tier)
+        return REFUSE("give it another {tier}", "move takes %%%s to or from the device's memory", arg(op, 0)->name);
+    if (op->args.count == 2 && (!op->attrs.tier || !type_equal(&arg(op, 1)->type, &results[0])))
+        return REFUSE(NULL, "move cannot replace %%%s, which is %s", arg(op, 1)->name,
+                      type_text(m, &arg(op, 1)->type));
+    if (op->attrs.started && op->attrs.tier)
+        return REFUSE(NULL, "only a move to the device's memory can be started");
+    return true;
+}
+
 INFER(local_slice)
 {
     results[0] = arg(op, 0)->type;

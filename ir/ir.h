@@ -46,6 +46,22 @@ typedef struct {
 typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;
 typedef enum { BY_SUM, BY_MAX } Reduce;
 
+#define KIND(kind, unsaid) typedef enum { unsaid,
+#define WORD(name, text) name,
+#define END(kind)                                                                                                      \
+    N_##kind                                                                                                           \
+    }                                                                                                                  \
+    kind;
+#include "words.def"
+
+/* The words of each kind, by number; NULL for the first, `unsaid`. */
+#define KIND(kind, unsaid) extern const char *const kind##_words[];
+#define WORD(name, text)
+#define END(kind)
+#include "words.def"
+int find_word(const char *const words[], int count, const char *text); /* 0: not found */
+#define WORD_OF(kind, text) ((kind)find_word(kind##_words, N_##kind, (text)))
+
 /* A dim of `size` elements, of the whole tensor and not of one rank's part.  `padded`: its size in memory (a multiple
  * of M for `padded M`); padding never affects a result. */
 typedef struct {
@@ -78,7 +94,8 @@ typedef struct {
     Axes partial;      /* the tensor is the sum (or max) of the ranks' terms along these axes */
     Reduce by;
     Stages on;      /* of the stages of a pipeline these hold it; the operands of an op are on one set of stages */
-    bool in_flight; /* the result of a started collective: only `wait` may read it */
+    Tier tier;      /* where its elements are: of others than the device only `move` reads them */
+    bool in_flight; /* the result of a started collective or move: only `wait` may read it */
 } Type;
 
 typedef enum { KEEP, SUM, MAX, MIN, PICK, WHOLE } Role; /* the effect of an op on one dim of its space */
@@ -90,22 +107,6 @@ typedef enum {
 #include "ops.def"
     N_OPS
 } OpKind;
-
-#define KIND(kind, unsaid) typedef enum { unsaid,
-#define WORD(name, text) name,
-#define END(kind)                                                                                                      \
-    N_##kind                                                                                                           \
-    }                                                                                                                  \
-    kind;
-#include "words.def"
-
-/* The words of each kind, by number; NULL for the first, `unsaid`. */
-#define KIND(kind, unsaid) extern const char *const kind##_words[];
-#define WORD(name, text)
-#define END(kind)
-#include "words.def"
-int find_word(const char *const words[], int count, const char *text); /* 0: not found */
-#define WORD_OF(kind, text) ((kind)find_word(kind##_words, N_##kind, (text)))
 
 typedef Name Dtype; /* as an attribute: "f32", ...; NULL if absent */
 
@@ -366,7 +367,8 @@ enum {
     IS_GELU_TANH_SLOPE = 1 << 22, /* slopes of activations, by which a product can multiply its result */
     SLOPES = IS_GELU_TANH_SLOPE,
     COLLECTS = 1 << 23, /* rows that it picks can be weighted and summed as they are read: see collect */
-    ROUNDS = 1 << 24    /* to the numbers of a narrower dtype */
+    ROUNDS = 1 << 24,   /* to the numbers of a narrower dtype */
+    CARRIES = 1 << 25   /* from one tier of memory to another */
 };
 
 typedef struct {

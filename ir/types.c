@@ -130,7 +130,7 @@ bool same_dims(const Type *a, const Type *b)
 
 bool type_equal(const Type *a, const Type *b)
 {
-    return a->dtype == b->dtype && a->in_flight == b->in_flight && same_stages(a->on, b->on) && same_dims(a, b);
+    return a->dtype == b->dtype && a->in_flight == b->in_flight && a->tier == b->tier && same_stages(a->on, b->on) && same_dims(a, b);
 }
 
 bool same_base(const Storage *a, const Storage *b)
@@ -175,6 +175,7 @@ static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
 static bool same_Zigzag(Zigzag a, Zigzag b) { return a == b; }
 static bool same_StageSchedule(StageSchedule a, StageSchedule b) { return a == b; }
+static bool same_Tier(Tier a, Tier b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
 static bool same_Fp8(Fp8 a, Fp8 b) { return a == b; }
 

@@ -273,6 +273,20 @@ static Stages read_stages(Parser *p)
     return on;
 }
 
+static int read_word(Parser *p, const char *const words[], int count)
+{
+    peek(p);
+    const int begin = p->at;
+    Name word = read_name(p);
+    const int found = p->failed ? 0 : find_word(words, count, word);
+    char *list = "";
+    for (int i = 1; i < count; i++)
+        list = arena_text(&p->module->arena, "%s%s%s", list, i == 1 ? "" : i + 1 == count ? " or " : ", ", words[i]);
+    if (!p->failed && !found)
+        fail(p, from(p, begin), arena_text(&p->module->arena, "expected %s", list));
+    return found;
+}
+
 Type read_type(Parser *p)
 {
     Type type = { 0 };
@@ -300,8 +314,13 @@ Type read_type(Parser *p)
         type.partial = read_axes(p);
         expect(p, ")");
     }
-    if (accept(p, "on"))
+    bool on = accept(p, "on");
+    if (on && peek(p) == '(') {
         type.on = read_stages(p);
+        on = accept(p, "on");
+    }
+    if (on)
+        type.tier = (Tier)read_word(p, Tier_words, N_Tier);
     type.in_flight = accept(p, "in_flight");
     if (!p->failed && too_large(&type))
         fail(p, from(p, begin), "a tensor of more than 2^50 elements");
@@ -363,20 +382,6 @@ static Dtype read_dtype(Parser *p)
 }
 
 static bool read_flag(Parser *p) { return expect(p, "true"); }
-
-static int read_word(Parser *p, const char *const words[], int count)
-{
-    peek(p);
-    const int begin = p->at;
-    Name word = read_name(p);
-    const int found = p->failed ? 0 : find_word(words, count, word);
-    char *list = "";
-    for (int i = 1; i < count; i++)
-        list = arena_text(&p->module->arena, "%s%s%s", list, i == 1 ? "" : i + 1 == count ? " or " : ", ", words[i]);
-    if (!p->failed && !found)
-        fail(p, from(p, begin), arena_text(&p->module->arena, "expected %s", list));
-    return found;
-}
 
 static Name parse_Name(Parser *p) { return read_name(p); }
 static Dtype parse_Dtype(Parser *p) { return read_dtype(p); }

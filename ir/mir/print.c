@@ -114,6 +114,8 @@ char *type_text(Module *m, const Type *type)
         end = put(put_axes(m, type->partial, put(end, type->by == BY_MAX ? " partial_max(" : " partial(")), ")");
     if (type->on.at)
         end = put(put_stages(m, type->on, put(end, " on(")), ")");
+    if (type->tier)
+        end = put(put(end, " on "), Tier_words[type->tier]);
     put(end, type->in_flight ? " in_flight" : "");
     return text;
 }

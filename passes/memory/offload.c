@@ -1,0 +1,244 @@
+/* offload.c -- puts state of the step, and weights that the model reads, into another tier of memory, and moves them to
+ * the device where they are read.
+ *
+ *   func step @step(..., %m: f32[n:12, e])       func step @step(..., %m: f32[n:12, e] on disk)
+ *     %1 = call %g, %m {callee=k}                  %2 = move %m : f32[n:12, e]
+ *     return %1 as state(w, m)            =>       %1 = call %g, %2 {callee=k}
+ *                                                  %3 = move %1, %m {tier=disk} : f32[n:12, e] on disk
+ *                                                  return %3 as state(w, m)
+ *
+ * A function that is called with such a tensor, or in a loop with its slices, gets it as it is, and moves what it reads:
+ * a layer has its own weights on the device and no others.  The pass `stacks` then runs the kernels over whole stacks
+ * once a copy, with their moves.  What a model in a narrow precision reads are casts of its weights: these are made
+ * once a step, and put away.
+ *
+ * What stays: the smallest tensors, up to a budget, and weights outside of repeats, which the model needs all the time.
+ */
+#include "manager/pass.h"
+#include "map.h"
+#include "uses.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    Module *m;
+    Arena scratch;
+    Map callers; /* Func -> the number of ops that call it */
+} Offload;
+
+static Func *plain_callee(const Offload *o, const Op *op)
+{
+    Func *callee = op->attrs.callee ? find_func(o->m, op->attrs.callee) : NULL;
+    return callee && callee->role == PLAIN ? callee : NULL;
+}
+
+static void count_callers(Offload *o)
+{
+    o->callers.arena = &o->scratch;
+    for (const Func *f = o->m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next) {
+            const Func *callee = plain_callee(o, op);
+            if (callee)
+                map_put(&o->callers, callee, (void *)((intptr_t)map_get(&o->callers, callee) + 1));
+        }
+}
+
+static bool has_name_of_copies(const Module *m, Port port)
+{
+    const Param *param = port.of ? find_param(m, port.of) : NULL;
+    return param && strchr(param->path, '*');
+}
+
+/* --- What is read where -------------------------------------------------------------------------------- */
+
+/* May the function that is called get its i-th operand as it is? */
+static bool passes_on(const Offload *o, const Op *op, int i)
+{
+    const Func *callee = plain_callee(o, op);
+    return callee && i >= op->attrs.carried && (intptr_t)map_get(&o->callers, callee) == 1;
+}
+
+static Value *moved_before(Offload *o, Func *f, Op *op, Value *value)
+{
+    Builder b = builder_at(o->m, f, op);
+    b.path = value->port.of ? value->port.of : b.path;
+    return BUILD(&b, OP_move, NO_ATTRS, value);
+}
+
+/* The value is in that tier from now on: its readers in f get it moved, each in a program, all in a layer. */
+static void put_away(Offload *o, Func *f, Value *value, Tier tier)
+{
+    Value *near = NULL;
+    value->type.tier = tier;
+    for (Op *op = f->first; op; op = op->next) {
+        bool reads = false;
+        for (int i = 0; i < op->args.count; i++)
+            reads |= arg(op, i) == value && !passes_on(o, op, i);
+        if (reads && !(info(op)->traits & CARRIES) && (!near || f->role != PLAIN))
+            near = moved_before(o, f, op, value);
+        for (int i = 0; i < op->args.count && !(info(op)->traits & CARRIES); i++) {
+            if (arg(op, i) != value)
+                continue;
+            if (passes_on(o, op, i))
+                put_away(o, plain_callee(o, op), plain_callee(o, op)->params.at[i], tier);
+            else
+                op->args.at[i] = near;
+        }
+    }
+}
+
+/* --- Whole programs ------------------------------------------------------------------------------------ */
+
+static const Op *last_reader(const Func *f, const Value *value)
+{
+    const Op *last = NULL;
+    for (const Op *op = f->first; op; op = op->next)
+        last = index_of(&op->args, value) >= 0 ? op : last;
+    return last;
+}
+
+static bool is_before(const Op *a, const Op *b)
+{
+    while (a && a != b)
+        a = a->next;
+    return a == b;
+}
+
+/* Puts new state where the old one was, when that has been read. */
+static void put_back(Offload *o, Func *step, int result, Value *old)
+{
+    Value *new = step->results.at[result];
+    if (new == old)
+        return;
+    const Op *reader = last_reader(step, old);
+    Op *after = new->def && (!reader || is_before(reader, new->def)) ? new->def : (Op *)reader;
+    Builder b = builder_at(o->m, step, after ? after->next : step->first);
+    b.path = old->port.of ? old->port.of : b.path;
+    step->results.at[result] = BUILD(&b, OP_move, ((Attrs){ .tier = old->type.tier }), new, old);
+}
+
+/* The port's parameter in the other programs, which share its memory. */
+static void put_away_everywhere(Offload *o, const Value *state, Tier tier)
+{
+    for (Func *f = o->m->funcs; f; f = f->next) {
+        const bool is_entry = f->role == STEP || f->role == EVAL || f->role == PREDICT;
+        Value *own = is_entry ? param_with(f, state->port) : NULL;
+        if (own)
+            put_away(o, f, own, tier);
+    }
+}
+
+/* --- Which -------------------------------------------------------------------------------------------- */
+
+/* Does the model read the parameter itself, rather than a cast of it? */
+static bool is_read_by_model(const Offload *o, const Func *step, const Value *param)
+{
+    bool is_read = false;
+    for (const Op *op = step->first; op && !is_read; op = op->next)
+        is_read = index_of(&op->args, param) >= 0 && plain_callee(o, op);
+    return is_read;
+}
+
+/* The tier for a state of the step. */
+static Tier tier_for(const Offload *o, const Func *step, const Value *state)
+{
+    const Train *t = &o->m->train;
+    if (state->port.kind == PORT_OPTIMIZER)
+        return t->offload_optimizer;
+    if (state->port.kind != PORT_PARAM || !state->type.rank)
+        return ON_DEVICE;
+    if (!is_read_by_model(o, step, state))
+        return t->offload_optimizer;
+    return has_name_of_copies(o->m, state->port) ? t->offload_params : ON_DEVICE;
+}
+
+typedef struct {
+    Value *value;
+    Tier tier;
+    int64_t bytes;
+    int number;
+} Candidate;
+
+static int smaller_first(const void *a, const void *b)
+{
+    const Candidate *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : x->number - y->number;
+}
+
+/* How many of them stay: a transfer costs as much as some hundred kilobytes, so what is small in all does. */
+static int count_kept(const Module *m, const Candidate *all, int count)
+{
+    enum { SMALL_PART = 256 };
+    int64_t sum = 0, kept = 0;
+    int n = 0;
+    for (int i = 0; i < count; i++)
+        sum += all[i].bytes;
+    const int64_t budget =
+        m->train.offload_keep > sum / SMALL_PART ? m->train.offload_keep : sum / SMALL_PART;
+    while (n < count && kept + all[n].bytes <= budget)
+        kept += all[n++].bytes;
+    return n;
+}
+
+static int find_candidates(Offload *o, const Func *step, Candidate *all)
+{
+    int count = 0;
+    for (int i = first_state(step); i < step->params.count; i++) {
+        Value *state = step->params.at[i];
+        const Tier tier = tier_for(o, step, state);
+        if (tier)
+            all[count++] = (Candidate){ state, tier, local_bytes(o->m, &state->type), i };
+    }
+    qsort(all, (size_t)count, sizeof *all, smaller_first);
+    return count;
+}
+
+/* Casts of weights of repeats, made once for all micro-batches: the model reads them layer by layer. */
+static void put_casts_away(Offload *o, Func *f)
+{
+    const Tier tier = o->m->train.offload_params;
+    for (Op *op = f->first; op && tier; op = op->next) {
+        const Value *param = op->args.count == 1 ? arg(op, 0) : NULL, *from = param && param->def ? arg(param->def, 0) : param;
+        if (!from || !op->attrs.callee || plain_callee(o, op) || from->port.kind != PORT_PARAM ||
+            !has_name_of_copies(o->m, from->port))
+            continue;
+        for (int i = 0; i < op->results.count; i++) {
+            Value *cast = op->results.at[i];
+            const Op *reader = op->next;
+            bool may = same_dims(&cast->type, &from->type) && index_of(&f->results, cast) < 0;
+            for (; reader && may; reader = reader->next)
+                for (int k = 0; k < reader->args.count && may; k++)
+                    may = arg(reader, k) != cast || passes_on(o, reader, k);
+            if (!may)
+                continue;
+            Builder b = builder_at(o->m, f, op->next);
+            Value *far = BUILD(&b, OP_move, ((Attrs){ .tier = tier }), cast);
+            for (Op *next = far->def->next; next; next = next->next)
+                replace_value(&next->args, cast, far);
+            put_away(o, f, far, tier);
+        }
+    }
+}
+
+void pass_offload(Module *m);
+void pass_offload(Module *m)
+{
+    Func *step = func_with_role(m, STEP);
+    if (!step || (!m->train.offload_optimizer && !m->train.offload_params))
+        return;
+    Offload o = { .m = m };
+    count_callers(&o);
+    Candidate *all = NEW_ARRAY(&o.scratch, Candidate, step->params.count + 1);
+    const int count = find_candidates(&o, step, all);
+    for (int i = count_kept(m, all, count); i < count; i++)
+        put_away_everywhere(&o, all[i].value, all[i].tier);
+    const StepState state = state_of(step);
+    for (int i = 0; i < state.count; i++)
+        if (state.before[i]->type.tier)
+            put_back(&o, step, step->results.count - state.count + i, state.before[i]);
+    for (Func *f = m->funcs; f; f = f->next)
+        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+            put_casts_away(&o, f);
+    arena_free(&o.scratch);
+}
