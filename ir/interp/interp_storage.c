@@ -11,6 +11,7 @@
 #include "interp_parts.h"
 #include "stages.h"
 #include "storage.h"
+#include "tier.h"
 
 #include <string.h>
 
@@ -434,13 +435,14 @@ bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, cons
 
 /* --- Whole programs ---------------------------------------------------------------------------------- */
 
+/* With other tiers. */
 static int64_t arena_bytes(const Module *m)
 {
     int64_t bytes = 0;
     for (const Func *f = m->funcs; f; f = f->next)
         if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
             bytes = f->frame > bytes ? f->frame : bytes;
-    return bytes;
+    return far_bytes(m) ? far_begin(bytes) + far_bytes(m) : bytes;
 }
 
 /* State of the step while another program runs: zeros, except for the weights that both read. */

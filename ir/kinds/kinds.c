@@ -4,6 +4,7 @@
 #include "schedule/slots.h"
 #include "stages.h"
 #include "storage.h"
+#include "tier.h"
 
 #include <stdlib.h>
 
@@ -199,7 +200,7 @@ static void use_value(Uses *all, const Func *f, const Value *value)
 {
     const Module *m = all->kinds->m;
     int64_t bytes[MAX_STAGE_RANKS];
-    if (value->storage->base != IN_FRAME)
+    if (value->storage->base != IN_FRAME || value->type.tier)
         return;
     find_spans(m, f, value, all->kinds->count, bytes);
     use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_in(&all->kinds->readers, value));
@@ -419,6 +420,8 @@ static int gaps_before(const KindFrame *frame, int kind, int64_t at)
 
 int64_t place_on(const KindFrame *frame, int kind, int64_t at)
 {
+    if (at >= far_begin(frame->bytes))
+        return at;
     const int before = gaps_before(frame, kind, at);
     const Gap *gap = before ? &frame->gap[kind][before - 1] : NULL;
     return !gap ? at : at - gap->before - (at - gap->at < gap->bytes ? at - gap->at : gap->bytes);
@@ -426,7 +429,7 @@ int64_t place_on(const KindFrame *frame, int kind, int64_t at)
 
 bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes)
 {
-    const int before = gaps_before(frame, kind, at + bytes);
+    const int before = at >= far_begin(frame->bytes) ? 0 : gaps_before(frame, kind, at + bytes);
     return bytes && before && frame->gap[kind][before - 1].at + frame->gap[kind][before - 1].bytes > at;
 }
 

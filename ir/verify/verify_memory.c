@@ -14,6 +14,7 @@
 #include "scene.h"
 #include "stages.h"
 #include "storage.h"
+#include "tier.h"
 #include "uses.h"
 
 #include <string.h>
@@ -21,18 +22,21 @@
 typedef struct {
     Module *m;
     const Func *program;
-    int64_t bytes; /* of the arena */
+    int64_t bytes, far_end; /* of the arena; behind it: of other tiers */
     LastReaders readers;
     Map placed;  /* value -> itself: it has a place */
     Map scratch; /* see scratch_bytes() */
     LivingPool living;
 } Check;
 
+static const int64_t NOWHERE = INT64_MIN / 2;
+
 /* The addresses of one call of a function. */
 typedef struct {
     const Func *f;
     int64_t base;           /* of its frame */
     const int64_t *pointer; /* its pointer arguments */
+    const Region *source;   /* by parameter: what the message that it waits for reads; NULL: it is called once */
 } Place;
 
 static int64_t address_of(const Place *place, const Value *value)
@@ -117,7 +121,11 @@ static bool may_write(const Check *c, const Place *place, const Scene *scene, co
 {
     const char *name = written ? written->name : "scratch";
     const int64_t end = region_end(region);
-    if (region->at < 0 || end > c->bytes)
+    const bool is_far = written && written->type.tier;
+    if (is_far != (region->at >= far_begin(c->bytes)) && region->width)
+        return BROKEN("internal: @%s writes %%%s to byte %lld, which is not in its tier", place->f->name, name,
+                      (long long)region->at);
+    if (region->at < 0 || end > (is_far ? c->far_end : c->bytes))
         return BROKEN("internal: @%s writes %%%s to byte %lld of an arena of %lld", place->f->name, name,
                       (long long)end, (long long)c->bytes);
     const Write write = { c, place, scene, op, written, region };
@@ -241,8 +249,8 @@ static void add_other_iterations(Check *c, Scene *scene, const Iterations *t, in
 {
     for (int i = (int)t->op->attrs.carried; i < t->op->args.count; i++) {
         const Value *value = arg(t->op, i);
-        if (is_sliced(t, value)) /* a message with this iteration's prefetched slice may be in flight */
-            add_living(scene, value, slices(c, t, value, iteration + !is_prefetched(t->op, i), true), 1);
+        if (is_sliced(t, value))
+            add_living(scene, value, slices(c, t, value, iteration + 1, true), 1);
         else if (iteration + 1 < t->iterations)
             add_living(scene, value, region_at(c, t->place, value), 1);
     }
@@ -262,6 +270,19 @@ static bool is_where_handed(const Check *c, const Place *inner, const Op *op, in
                   (long long)address_of(inner, there), (long long)address);
 }
 
+/* What the messages read that this iteration waits for: its slices of prefetched operands, up to the wait. */
+static const Region *find_sources(const Check *c, const Iterations *t, int64_t at)
+{
+    Region *source = NEW_ARRAY(&c->m->arena, Region, t->op->args.count + 1);
+    for (int i = 0; i < t->op->attrs.carried; i++) {
+        const Op *next = arg(t->op, i)->type.in_flight ? flight_start(t->callee, t->callee->params.at[i]) : NULL;
+        const int ahead = next ? index_of(&t->callee->params, arg(next, 0)) : -1;
+        if (ahead >= 0 && is_sliced(t, arg(t->op, ahead)))
+            source[i] = region_of(c->m, t->callee->params.at[ahead], slice_address(t, arg(t->op, ahead), at), false);
+    }
+    return source;
+}
+
 /* A value made in place ends in the storage of the loop's result, independent of its pointer. */
 static int64_t where_wanted(const Iterations *t, int result, int64_t at, int64_t pointer)
 {
@@ -273,14 +294,16 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
 {
     const Op *op = t->op;
     const int nargs = op->args.count, nresults = op->results.count;
-    const int64_t at = iteration_index(t, iteration),
-                  next = iteration_index(t, iteration + (iteration + 1 < t->iterations));
+    const int64_t at = iteration_index(t, iteration), next = iteration_index(t, iteration + 1);
+    const bool is_last = iteration + 1 == t->iterations; /* it has no slices of a next one */
     int64_t *pointer = NEW_ARRAY(&c->m->arena, int64_t, nargs + nresults + 1);
     int64_t buffer = t->frame + aligned_bytes(t->callee->frame);
     Scene others = scene_in(&c->living, scene);
     for (int i = 0; i < nargs; i++)
-        pointer[i] =
-            i < op->attrs.carried ? t->carried[i] : slice_address(t, arg(op, i), is_prefetched(op, i) ? next : at);
+        pointer[i] = i < op->attrs.carried    ? t->carried[i]
+                     : !is_prefetched(op, i) ? slice_address(t, arg(op, i), at)
+                     : is_last               ? NOWHERE
+                                             : slice_address(t, arg(op, i), next);
     for (int i = 0; i < nresults; i++) {
         const Value *value = op->results.at[i];
         bool is_carried = i < op->attrs.carried, swaps = is_carried && !is_carried_in_place(op, t->callee, i);
@@ -292,7 +315,7 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     }
     for (int i = 0; i < op->attrs.carried; i++)
         t->carried[i] = pointer[nargs + i];
-    const Place inner = { t->callee, t->frame, pointer };
+    const Place inner = { t->callee, t->frame, pointer, t->op->attrs.prefetch ? find_sources(c, t, at) : NULL };
     bool good = true;
     for (int i = 0; good && i < nargs + nresults; i++)
         good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
@@ -440,6 +463,9 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
     for (int i = 0; good && i < f->params.count; i++)
         add_living(&scene, f->params.at[i], region_at(c, place, f->params.at[i]),
                    last_reader(&c->readers, f->params.at[i]));
+    for (int i = 0; place->source && i < f->params.count; i++)
+        if (place->source[i].width)
+            add_living(&scene, f->params.at[i], place->source[i], last_reader(&c->readers, f->params.at[i]));
     for (const Op *op = f->first; good && op; op = op->next, next_op(&scene)) {
         const bool is_staged_loop = op->attrs.stages && op->attrs.dims.count;
         if (!op->attrs.early) /* else with its loop */
@@ -499,8 +525,9 @@ bool verify_memory(Module *m)
         if (!f || !f->first || !f->params.count || !f->params.at[0]->storage)
             continue;
         Check c = { .m = m, .program = f, .bytes = f->frame };
+        c.far_end = far_begin(f->frame) + far_bytes(m);
         c.readers.last.arena = c.readers.seen.arena = c.placed.arena = c.scratch.arena = c.living.arena = &m->arena;
-        const Place place = { f, 0, NULL };
+        const Place place = { .f = f };
         const bool are_apart = params_are_apart(&c, &place); /* before there are others on the stack */
         Scene outside = scene_in(&c.living, NULL);
         if (step && f != step)

@@ -1,4 +1,5 @@
-/* stacks.c -- kernels over stacks of which the stages of a pipeline have parts of different sizes: once for each copy.
+/* stacks.c -- kernels over stacks of which the stages of a pipeline have parts of different sizes, or that are in another
+ * tier of memory: once for each copy.
  *
  *   %dw = call %w, %lr {callee=k} : f32[h.copy:7/pp(3+4), embed:64]
  *   =>
@@ -12,17 +13,23 @@
  *   =>
  *   %2 = loop %dw {dims=[h.copy:7/pp(3+4)], callee=k.copy} : f32[h.copy:7/pp(3+4)]
  *   %norm = call %2 {callee=k.copies}  with  %1 = sum of %2, and zeros in its padding, over h.copy
+ *
+ * Moves of stacks that only the kernel reads or makes are in the loop, too, so that one copy is on the device.
  */
 #include "fuse.h"
 #include "manager/pass.h"
 #include "map.h"
+#include "uses.h"
+
+#include <string.h>
 
 typedef struct {
     Module *m;
     Func *f;
     Op *call;
     Func *kernel;
-    Dim copies; /* the dim of the stacks */
+    Dim copies;   /* the dim of the stacks */
+    bool is_near; /* none of them is in another tier */
 } Stack;
 
 /* The dim along which stages have parts of their own sizes; NULL: there is none. */
@@ -31,9 +38,37 @@ static const Dim *uneven_dim(const Type *type)
     return type->rank > 1 && type->dim[0].split.parts ? &type->dim[0] : NULL;
 }
 
-static const Dim *copies_of(const Op *call)
+/* The move that only this op reads the result of; NULL: another one made it. */
+static Op *move_to(const Func *f, const Value *operand)
+{
+    Op *move = operand->def;
+    return move && info(move)->traits & CARRIES && !move->attrs.tier && uses_in(f, operand) == 1 ? move : NULL;
+}
+
+/* The move that is the only reader of a result; NULL: others read it. */
+static Op *move_from(const Func *f, const Value *value)
+{
+    Op *op = value->def->next;
+    while (op && index_of(&op->args, value) < 0)
+        op = op->next;
+    return op && info(op)->traits & CARRIES && uses_in(f, value) == 1 ? op : NULL;
+}
+
+/* The dim of the copies of a weight, or of its state; NULL: it is not of a repeat. */
+static const Dim *dim_of_copies(const Module *m, const Value *value)
+{
+    const Param *param = value->port.of ? find_param(m, value->port.of) : NULL;
+    return param && value->type.rank > 1 && strchr(param->path, '*') ? &value->type.dim[0] : NULL;
+}
+
+static const Dim *copies_of(const Module *m, const Func *f, const Op *call, bool *is_near)
 {
     const Dim *dim = NULL;
+    for (int i = 0; !dim && i < call->args.count; i++) {
+        const Op *move = move_to(f, arg(call, i));
+        dim = move ? dim_of_copies(m, arg(move, 0)) : NULL;
+    }
+    *is_near = !dim;
     for (int i = 0; !dim && i < call->args.count + call->results.count; i++)
         dim = uneven_dim(&arg_or_result(call, i)->type);
     return dim;
@@ -155,16 +190,42 @@ static Value *param_of_body(const Stack *s, Func *body, Values *args, Value *val
     return add_param(s->m, body, value->name, without_dim(value->type, s->copies.name));
 }
 
+static Builder in_body(const Stack *s, Func *body)
+{
+    return (Builder){
+        .module = s->m, .func = body, .loc = s->call->loc, .path = s->call->path, .where = s->call->where
+    };
+}
+
+/* An operand in the body: what the loop passes, or what is moved of it. */
+static Value *operand_in_body(const Stack *s, Func *body, Values *args, Value *value)
+{
+    const Op *move = move_to(s->f, value);
+    Builder b = in_body(s, body);
+    Value *passed = param_of_body(s, body, args, move ? arg(move, 0) : value);
+    return move ? build_op(&b, OP_move, move->attrs, 1, &passed) : passed;
+}
+
+static void return_from_body(const Stack *s, Func *body, Values *args, Value *made, const Value *value)
+{
+    const Op *move = move_from(s->f, value);
+    Builder b = in_body(s, body);
+    Value *moved[2] = { made };
+    for (int i = 1; move && i < move->args.count; i++)
+        moved[i] = param_of_body(s, body, args, arg(move, i));
+    push_value(&s->m->arena, &body->results,
+               move ? build_op(&b, OP_move, move->attrs, move->args.count, moved) : made);
+}
+
 static void call_in_body(const Stack *s, Func *body, Values *args)
 {
-    Module *m = s->m;
     Values own = { 0 };
-    Builder b = { .module = m, .func = body, .loc = s->call->loc, .path = s->call->path, .where = s->call->where };
+    Builder b = in_body(s, body);
     for (int i = 0; i < s->call->args.count; i++)
-        push_value(&m->arena, &own, param_of_body(s, body, args, arg(s->call, i)));
+        push_value(&s->m->arena, &own, operand_in_body(s, body, args, arg(s->call, i)));
     const Op *call = build(&b, OP_call, (Attrs){ .callee = s->kernel->name }, own.count, own.at);
     for (int i = 0; i < call->results.count; i++)
-        push_value(&m->arena, &body->results, call->results.at[i]);
+        return_from_body(s, body, args, call->results.at[i], s->call->results.at[i]);
 }
 
 /* In place of `made`, its op makes `value`, which others read. */
@@ -201,6 +262,16 @@ static void add_copies(const Stack *s, const Values *each, const Values *totals)
         make_instead(call->results.at[i], totals->at[i]);
 }
 
+static void remove_with_moves(Func *f, Op *call)
+{
+    for (int i = 0; i < call->args.count; i++) {
+        Op *move = move_to(f, arg(call, i));
+        if (move)
+            remove_op(f, move);
+    }
+    remove_op(f, call);
+}
+
 static void run_once_a_copy(const Run *run)
 {
     const Stack *first = &run->at[0];
@@ -215,8 +286,11 @@ static void run_once_a_copy(const Run *run)
     for (int i = 0; i < run->count; i++)
         for (int j = 0; j < run->at[i].call->results.count; j++, made++) {
             Value *value = run->at[i].call->results.at[j];
+            Op *move = move_from(first->f, value);
             if (find_dim(&value->type, first->copies.name) == 0) {
-                make_instead(*made, value);
+                make_instead(*made, move ? result(move) : value);
+                if (move)
+                    remove_op(first->f, move);
             } else {
                 push_value(&m->arena, &each, *made);
                 push_value(&m->arena, &totals, value);
@@ -225,7 +299,7 @@ static void run_once_a_copy(const Run *run)
     if (totals.count)
         add_copies(first, &each, &totals);
     for (int i = 0; i < run->count; i++)
-        remove_op(first->f, run->at[i].call);
+        remove_with_moves(first->f, run->at[i].call);
 }
 
 /* --- Which calls share a loop ------------------------------------------------------------------------ */
@@ -248,10 +322,33 @@ static bool is_sent(const Stack *s)
     return false;
 }
 
+/* Does an op make an operand of the call, or read what the call's results are moved over? */
+static bool must_be_before(const Stack *s, const Op *op)
+{
+    for (int i = 0; i < s->call->args.count; i++)
+        if (arg(s->call, i)->def == op)
+            return op != move_to(s->f, arg(s->call, i));
+    for (int i = 0; i < s->call->results.count; i++) {
+        const Op *move = move_from(s->f, s->call->results.at[i]);
+        if (move && move->args.count == 2 && index_of(&op->args, arg(move, 1)) >= 0)
+            return true;
+    }
+    return false;
+}
+
+/* May it run where the first call of the run is, where the loop will be? */
+static bool is_ready(const Stack *s, const Run *run)
+{
+    for (const Op *op = run->at[0].call; op != s->call; op = op->next)
+        if (must_be_before(s, op))
+            return false;
+    return true;
+}
+
 static bool may_share(const Stack *s, const Run *run)
 {
-    return run->count && run->results + s->call->results.count <= MAX_RESULTS &&
-           dim_equal(&s->copies, &run->at[0].copies) && !reads_any(s->call, run) && !is_sent(s) &&
+    return run->count && run->results + s->call->results.count <= MAX_RESULTS && s->is_near == run->at[0].is_near &&
+           dim_equal(&s->copies, &run->at[0].copies) && !reads_any(s->call, run) && is_ready(s, run) && !is_sent(s) &&
            !is_sent(&run->at[0]);
 }
 
@@ -259,10 +356,11 @@ static bool may_share(const Stack *s, const Run *run)
 static bool find_stack(Module *m, Func *f, Op *call, Map *one, Stack *s)
 {
     Func *callee = call->attrs.callee ? find_func(m, call->attrs.callee) : NULL;
-    const Dim *copies = callee && callee->role == KERNEL ? copies_of(call) : NULL;
+    bool is_near = true;
+    const Dim *copies = callee && callee->role == KERNEL ? copies_of(m, f, call, &is_near) : NULL;
     if (!copies)
         return false;
-    *s = (Stack){ .m = m, .f = f, .call = call, .kernel = callee, .copies = *copies };
+    *s = (Stack){ .m = m, .f = f, .call = call, .kernel = callee, .copies = *copies, .is_near = is_near };
     if (map_get(one, callee))
         return true;
     if (!can_run_once_a_copy(s))
@@ -294,7 +392,7 @@ void pass_stacks(Module *m)
         for (Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
             Stack s;
             const bool is_stack = find_stack(m, f, op, &one, &s);
-            if (!is_stack || !may_share(&s, &run))
+            if (is_stack ? !may_share(&s, &run) : run.count && run.at[0].is_near)
                 end_run(&run);
             if (is_stack)
                 add_to_run(&run, s);

@@ -14,6 +14,7 @@
 #include "schedule/slots.h"
 #include "stages.h"
 #include "storage.h"
+#include "tier.h"
 #include "uses.h"
 
 #include <stdint.h>
@@ -416,6 +417,39 @@ static int64_t place_value(Module *m, Value *value, int64_t at)
     return aligned_bytes(at + local_bytes(m, &value->type));
 }
 
+static int64_t place_far(Module *m, Value *value, int64_t at) { return far_aligned(place_value(m, value, at)); }
+
+/* What programs make and put into another tier has memory of its own there. */
+static int64_t place_far_results(Module *m, const Func *f, int64_t far)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            if (op->results.at[i]->type.tier && !op->results.at[i]->storage && info(op)->family != VIEW)
+                far = place_far(m, op->results.at[i], far);
+    return far;
+}
+
+/* Other tiers begin behind the arena. */
+static void move_behind(Map *moved, const Value *value, int64_t begin)
+{
+    if (!value->type.tier || map_get(moved, value->storage))
+        return;
+    value->storage->at += begin;
+    map_put(moved, value->storage, value->storage);
+}
+
+static void move_far_behind(Module *m, const Func *const programs[], int64_t begin)
+{
+    Map moved = { .arena = &m->arena };
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; programs[i] && k < programs[i]->params.count; k++)
+            move_behind(&moved, programs[i]->params.at[k], begin);
+        for (const Op *op = programs[i] ? programs[i]->first : NULL; op; op = op->next)
+            for (int k = 0; k < op->results.count; k++)
+                move_behind(&moved, op->results.at[k], begin);
+    }
+}
+
 /* New state is written over the old one. */
 static void place_new_state(Module *m, Func *step)
 {
@@ -440,7 +474,9 @@ static bool place_pack(Module *m, const Pack *pack, int64_t *at)
     return true;
 }
 
-static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at)
+/* `far`: the end of what is in other tiers. */
+static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at,
+                            int64_t *far)
 {
     Frame frame = { .m = m, .f = f, .packs = (Pack *)packs };
     const ParamIndex of_step = step ? index_params(&m->arena, step) : (ParamIndex){ 0 };
@@ -454,6 +490,8 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
         const Value *shared = f != step && step && is_weight ? indexed_param(&of_step, value->port) : NULL;
         if (shared)
             value->storage = shared->storage;
+        else if (value->type.tier)
+            *far = place_far(m, value, *far);
         else if (f == step ? port_is_state(value->port.kind) == state : !state)
             at = place_value(m, value, at);
     }
@@ -465,14 +503,17 @@ void plan_memory(Module *m, const Map *apart)
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);
     Pack *packs[3] = { 0 };
-    int64_t base = 0, end = 0;
+    const Func *programs[3];
+    int64_t base = 0, end = 0, far = 0;
+    for (int i = 0; i < 3; i++)
+        programs[i] = func_with_role(m, roles[i]);
     for (int i = 0; i < 3; i++)
         packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i]), apart) : NULL;
     for (int state = 1; state >= 0; state--)
         for (int i = 0; i < 3; i++) {
             Func *f = func_with_role(m, roles[i]);
             if (f)
-                base = place_params(m, f, step, packs[i], state, base);
+                base = place_params(m, f, step, packs[i], state, base, &far);
         }
     if (step)
         place_new_state(m, step);
@@ -480,6 +521,7 @@ void plan_memory(Module *m, const Map *apart)
         Func *f = func_with_role(m, roles[i]);
         if (!f)
             continue;
+        far = place_far_results(m, f, far);
         Frame frame = { .m = m,
                         .f = f,
                         .base = base,
@@ -495,4 +537,6 @@ void plan_memory(Module *m, const Map *apart)
         if (f)
             f->frame = base + end;
     }
+    if (far)
+        move_far_behind(m, programs, far_begin(base + end));
 }

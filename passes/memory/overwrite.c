@@ -79,6 +79,8 @@ bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, in
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
+    if (written->tier != read->tier)
+        return false;
     if (kernel && kernel->role != KERNEL)
         return passes_alike(op, result, operand) && same_dims(written, read) &&
                may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);

@@ -57,6 +57,8 @@ typedef struct {
 
 static bool may_start(const Module *m, const Func *f, const Op *op)
 {
+    if (info(op)->traits & CARRIES)
+        return !op->attrs.tier;
     if (!(info(op)->traits & SENDS) || (is_send(op) && is_part_of_micro(m, f)))
         return false;
     bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;
@@ -269,11 +271,12 @@ static const Unit *reader_of(const List *list, const Value *in_flight)
     return users->count ? unit_of(list, users->op[0]) : NULL;
 }
 
-/* Has the op finished reading this memory?  A started collective reads it until its wait. */
-static bool has_read(const List *list, const Op *op)
+/* Has the op finished reading this memory before `next`?  A started collective reads it until its wait; if `next` is
+ * the loop that carries it, each iteration waits before it writes. */
+static bool has_read(const List *list, const Op *op, const Op *next)
 {
     const Unit *reader = op->attrs.started ? reader_of(list, result(op)) : NULL;
-    return unit_of(list, op)->listed && (!reader || reader->listed);
+    return unit_of(list, op)->listed && (!reader || reader->listed || reader == unit_of(list, next));
 }
 
 /* Of a collective for the next iteration: has this iteration's one been waited for? */
@@ -289,7 +292,7 @@ static bool readers_are_listed(const List *list, const Op *op)
     const Values *over = map_get(&list->over, op);
     for (int i = 0; over && i < over->count; i++)
         for (const Reader *reader = map_get(&list->shown, over->at[i]); reader; reader = reader->next)
-            if (reader->op != op && !has_read(list, reader->op))
+            if (reader->op != op && !has_read(list, reader->op, op))
                 return false;
     return true;
 }

@@ -1,0 +1,28 @@
+/* tier.h -- memory beyond the device's: of the host, or files.
+ *
+ * A value whose type says `on host` or `on disk` is read and written by `move` alone; functions and loops pass it, and
+ * slices of it.  In the plan other tiers are behind the arena, with one range of addresses for all: the state of the
+ * step, and what programs put there.  A rank's arena may have gaps, see kinds/kinds.h; what is behind it has none.
+ *
+ *   [0, frame of the step)                    the arena
+ *   [far_begin, far_begin + far_bytes)        other tiers; tensors begin at multiples of a page
+ */
+#ifndef MPC_TIER_H
+#define MPC_TIER_H
+
+#include "ir.h"
+
+enum { FAR_ALIGNMENT = 4096 }; /* bytes: what direct transfers of files need */
+
+static inline int64_t far_aligned(int64_t at) { return (at + FAR_ALIGNMENT - 1) / FAR_ALIGNMENT * FAR_ALIGNMENT; }
+
+/* Where other tiers begin behind an arena of so many bytes. */
+static inline int64_t far_begin(int64_t arena) { return far_aligned(arena + 1); }
+
+/* Bytes of other tiers in a placed program, of all ranks alike; 0: all is on the device. */
+int64_t far_bytes(const Module *m);
+
+/* The tier of what is there; ON_DEVICE: nothing is. */
+Tier far_tier(const Module *m);
+
+#endif
