@@ -4,6 +4,8 @@
 #include "codegen.h"
 #include "ir/storage.h"
 
+#include "tier.h"
+
 #include <inttypes.h>
 
 /* --- Accesses --------------------------------------------------------------------------------------- */
@@ -60,7 +62,8 @@ static bool is_misplaced(Module *m, const Op *op, const Value *value, const char
 static bool is_in_frame(Module *m, const Func *f, const Op *op, const Value *value)
 {
     const Storage *s = value->storage;
-    bool good = s->base == BY_POINTER || overhangs(m, value) || s->at + span_bytes(m, value) <= f->frame;
+    const int64_t end = value->type.tier ? far_begin(f->frame) + far_bytes(m) : f->frame;
+    bool good = s->base == BY_POINTER || overhangs(m, value) || s->at + span_bytes(m, value) <= end;
     return good || is_misplaced(m, op, value, "its frame");
 }
 

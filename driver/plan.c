@@ -29,6 +29,7 @@ static const char *text_of_Int(Run *run, Int number) { return arena_text(&run->a
 
 static const char *text_of_Dtype(Run *run, Dtype dtype) { return dtype; }
 static const char *text_of_Name(Run *run, Name name) { return name; }
+static const char *text_of_Quoted(Run *run, Quoted text) { return text; }
 static const char *text_of_Flag(Run *run, Flag flag) { return flag ? "true" : "false"; }
 
 #define KIND(kind, unsaid)                                                                                             \

@@ -113,6 +113,7 @@ static const struct {
     { A_PIPELINE, IN_PARALLEL, "in parallel" },
     { A_ZERO, IN_PARALLEL, "in parallel" },
     { A_RECOMPUTE, IN_PARALLEL, "in parallel" },
+    { A_OFFLOAD, IN_PARALLEL, "in parallel" },
 };
 
 static Place place_of(const Ast *parent)

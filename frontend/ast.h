@@ -57,7 +57,8 @@ typedef enum {
     A_PAIR,     /* (child, child->next) */
     A_PIPELINE, /* child: A_NAME ... over init (A_NAME), type: A_KEYWORD options */
     A_ZERO,     /* number over init (A_NAMEs or NULL), child: options, A_NAME or A_KEYWORD */
-    A_RECOMPUTE /* child: A_NAME or A_CALL */
+    A_RECOMPUTE, /* child: A_NAME or A_CALL */
+    A_OFFLOAD /* child: A_NAME ... as (the word "to") name (of the tier) init (A_STRING, NULL: none) type: A_KEYWORD */
 } AstKind;
 
 typedef struct Ast {

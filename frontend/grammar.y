@@ -46,7 +46,7 @@
 %token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
 %token <const char *> SHARD "'shard'"  OVER "'over'"  ELSE "'else'"  PIPELINE "'pipeline'"  ZERO "'zero'"
 %token <const char *> RECOMPUTE "'recompute'"  AS "'as'"  OPTIMIZER "'optimizer'"  STATE "'state'"  UPDATE "'update'"
-%token <const char *> GROUP "'group'"  SCAN "'scan'"  YIELD "'yield'"
+%token <const char *> GROUP "'group'"  OFFLOAD "'offload'"  SCAN "'scan'"  YIELD "'yield'"
 %token          TRUE "'true'"  FALSE "'false'"  ARROW "'->'"  ELLIPSIS "'...'"
 %token          LE "'<='"  GE "'>='"  EQ "'=='"  NE "'!='"  '<' "'<'"  '>' "'>'"
 %token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  OPEN_BRACE "'{'"  CLOSE_BRACE "'}'"
@@ -62,7 +62,7 @@
 
 %nterm <Ast *> lines line statement last body names name type dims dim expr index call args arguments argument tuple
 %nterm <Ast *> over_dims results arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
-%nterm <Ast *> numbers zero_options pipeline_options over otherwise
+%nterm <Ast *> folder budget numbers zero_options pipeline_options over otherwise
 %nterm <bool> no_decay frozen
 
 %%
@@ -146,6 +146,9 @@ statement:
                                                 .number = number_of(r, $INTEGER), .init = $over,
                                                 .child = $zero_options); }
 | RECOMPUTE expr                    { $$ = MAKE(A_RECOMPUTE, @$, .name_loc = @expr, .child = $expr); }
+| OFFLOAD names NAME[to] NAME[tier] folder budget
+                                    { $$ = MAKE(A_OFFLOAD, @$, .name_loc = @tier, .name = $tier, .as = $to, .as_loc = @to,
+                                                .child = $names, .init = $folder, .type = $budget); }
 | OPTIMIZER NAME '(' arguments ')' body
                                     { $$ = MAKE(A_OPTIMIZER, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments,
                                                 .body = $body); }
@@ -178,6 +181,16 @@ init:
 
 name:
   NAME                              { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $NAME); }
+;
+
+folder:
+  %empty                            { $$ = NULL; }
+| STRING                            { $$ = MAKE(A_STRING, @$, .name = $STRING); }
+;
+
+budget:
+  %empty                            { $$ = NULL; }
+| NAME expr                         { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
 ;
 
 names:
@@ -360,7 +373,7 @@ typedef struct {
 static const Group groups[] = {
     { "a statement", "'const'",
       "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'scan' 'yield' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
-      "'pipeline' 'zero' 'recompute' 'optimizer' 'group' a name the end of the line the end of the file the start" },
+      "'pipeline' 'zero' 'recompute' 'offload' 'optimizer' 'group' a name the end of the line the end of the file the start" },
     { "an expression", "text", "text a name a whole number a number 'true' 'false' 'param' '(' '-'" },
     { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },
 };

@@ -65,6 +65,7 @@ Axes axes_over(const Module *m, Name dim, bool otherwise);
 const Ast *dim_for(const Ast *item, const MeshAxis *axis, int number);
 
 void read_policies(Layout *p);                                     /* zero, recompute: before the model is lowered */
+void read_offload(Layout *p);                                      /* likewise */
 bool check_repeats(Layout *p, const Ast *names, Repeats *repeats); /* false after reporting */
 /* The place in the model itself, and not inside another repeat, where the copies run; 0: there is none. */
 int place_in_model(const Module *m, Name copies);

@@ -24,11 +24,12 @@ typedef struct {
 typedef struct {
     const Override *defines, *sets;
     int ndefines, nsets;
-    const char *mesh, *zero, *recompute, *schedule, *stages, *chunks; /* NULL: as in the file */
+    const char *mesh, *zero, *recompute, *offload, *schedule, *stages, *chunks; /* NULL: as in the file */
     /* The text of a file that the model names, as of a path from the current folder; NULL with the reason in *why. */
     Source *(*read_text)(void *context, const char *path, const char **why);
     void *context;
     int64_t largest_head; /* the largest head that the target's attention supports; 0: any */
+    bool has_host;        /* is the host's memory another one than the device's? */
     int64_t shrink;       /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
     WholeDims *whole;     /* not shrunk; gets those of which the file names elements that they would lack; NULL: none */
 } LowerOptions;

@@ -268,4 +268,5 @@ void read_policies(Layout *p)
     else if (l->options->zero)
         read_zero_alone(p);
     read_recompute(l, only_statement(p, A_RECOMPUTE));
+    read_offload(p);
 }

@@ -26,6 +26,7 @@ typedef uint32_t Axes;    /* a set of mesh axes: bit i is axis i of the module *
 typedef double Number;
 typedef int64_t Int;
 typedef bool Flag;
+typedef Name Quoted; /* any text */
 typedef int Zigzag; /* see Dim; printed `true` if 2 */
 
 typedef struct {

@@ -274,6 +274,10 @@ typedef struct {
     const RtCode *code;      /* NULL: kernels are C, and the device is this processor */
     int64_t arena_bytes;     /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
     int64_t state_bytes;     /* of these, for tensors that outlive a step; likewise */
+    int64_t far_begin;       /* offsets from here on are of tensors in another tier of memory, ... */
+    int64_t far_bytes;       /* ... of so many bytes; 0: there are none */
+    int nfetches;
+    const char *far_folder;  /* NULL: the current one */
     double flops_per_step;   /* of the model: 6 N per token and attention; recomputation not counted */
     int64_t tokens_per_step; /* of records: their number */
     bool takes_records;      /* each input from an array of its own; else all from one stream of tokens */
@@ -398,6 +402,15 @@ void rt_send(Rt *rt, int id, int to, const void *data);
 void rt_receive(Rt *rt, int id, int from, void *data);
 #define RT_IN(...) ((const void *const[]){ __VA_ARGS__ })
 #define RT_OUT(...) ((void *const[]){ __VA_ARGS__ })
+
+/* --- Other tiers of memory --------------------------------------------------------------------------
+ *
+ * Addresses in them are those of the arena, from RtProgram.far_begin on, and are not accessible: a fetch copies to the
+ * device, rt_offload from it.  A started fetch runs in the background until rt_fetch_wait of its number, below nfetches. */
+void rt_fetch_start(Rt *rt, int id, void *to, const void *from, int64_t bytes);
+void rt_fetch_wait(Rt *rt, int id);
+void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes);
+void rt_offload(Rt *rt, void *to, const void *from, int64_t bytes);
 
 /* --- Pipelines ------------------------------------------------------------------------------------
  *

@@ -37,6 +37,7 @@ struct Rt {
     struct RtMesh *mesh;
     struct RtCollectives *collectives;
     struct RtGpu *gpu;
+    struct RtFar *far;  /* far/far.h: NULL: all tensors are on the device */
     RtTraffic *traffic; /* of each collective of the program */
     struct {
         const RtCollective *of; /* the collective of the present messages; NULL: an exchange between steps */

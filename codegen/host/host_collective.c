@@ -246,6 +246,11 @@ const Op *write_collective(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Op *ops[MOST_PIECES];
+    if (info(op)->traits & CARRIES) {
+        if (are_in_order(t, op))
+            write_move(t, op);
+        return op;
+    }
     if (!(info(op)->traits & SENDS) || info(op)->traits & MOVES) {
         if (are_in_order(t, op))
             (info(op)->traits & MOVES ? info(op)->traits & SENDS ? write_send : write_pend : write_local_slice)(t, op);
@@ -263,7 +268,12 @@ const Op *write_collective(FuncText *t, const Op *op)
 void write_wait(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
-    const int id = number_of(t->h, flight_start(t->f, arg(op, 0)));
+    const Op *start = flight_start(t->f, arg(op, 0));
+    if (info(start)->traits & CARRIES) {
+        write_fetch_wait(t, op);
+        return;
+    }
+    const int id = number_of(t->h, start);
     const Op *before = op->prev;
     bool is_first =
         !before || !(info(before)->traits & WAITS) || number_of(t->h, flight_start(t->f, arg(before, 0))) != id;

@@ -5,6 +5,7 @@
  */
 #include "codegen.h"
 #include "host_parts.h"
+#include "tier.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -335,6 +336,20 @@ static void write_create(const Host *h, FILE *out)
                 h->products.count ? "    create_products(rt);\n" : "");
 }
 
+static char *far_fields(const Host *h)
+{
+    Module *m = h->m;
+    const int64_t bytes = far_bytes(m);
+    if (!bytes)
+        return "";
+    return arena_text(&m->arena,
+                      "    .far_begin = %" PRId64 ",\n    .far_bytes = %" PRId64 ",\n    .nfetches = %d,\n%s",
+                      far_begin(func_with_role(m, STEP)->frame), bytes, h->nfetches,
+                      m->train.offload_folder ? arena_text(&m->arena, "    .far_folder = %s,\n",
+                                                           string_text(m, m->train.offload_folder))
+                                              : "");
+}
+
 static void write_program(Host *h, TrainerTexts texts, FILE *out)
 {
     Module *m = h->m;
@@ -351,6 +366,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          "    .nkernels = sizeof kernels / sizeof *kernels,\n"
          "    .arena_bytes = $arena,\n"
          "    .state_bytes = $state,\n"
+         "$far"
          "    .flops_per_step = $flops,\n"
          "    .tokens_per_step = $tokens,\n"
          "$records"
@@ -362,6 +378,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
          { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) },
          { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, h->state_bytes) },
+         { "far", far_fields(h) },
          { "flops", number_text(m, totals.flops) },
          { "tokens", integer_text(m, totals.micro * totals.batch * totals.seq) },
          { "records", is_fed_records(m) ? "    .takes_records = true,\n" : "" },

@@ -78,7 +78,7 @@ int64_t state_bytes(const Module *m)
     int64_t end = 0;
     for (int i = first_state(step); i < step->params.count; i++) {
         const Value *value = step->params.at[i];
-        int64_t after = value->storage->at + span_bytes(m, value);
+        int64_t after = value->type.tier ? 0 : value->storage->at + span_bytes(m, value);
         end = after > end ? after : end;
     }
     return end;

@@ -384,6 +384,7 @@ static Dtype read_dtype(Parser *p)
 static bool read_flag(Parser *p) { return expect(p, "true"); }
 
 static Name parse_Name(Parser *p) { return read_name(p); }
+static Quoted parse_Quoted(Parser *p) { return read_quoted(p); }
 static Dtype parse_Dtype(Parser *p) { return read_dtype(p); }
 static Names parse_Names(Parser *p) { return read_names(p); }
 static Dims parse_Dims(Parser *p) { return read_dims(p); }

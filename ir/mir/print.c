@@ -123,6 +123,7 @@ char *type_text(Module *m, const Type *type)
 /* For each kind of attribute: whether it is set, and its text. */
 static bool set_Name(Name name) { return name != NULL; }
 static bool set_Dtype(Dtype dtype) { return dtype != NULL; }
+static bool set_Quoted(Quoted text) { return text != NULL; }
 static bool set_Names(Names names) { return names.count > 0; }
 static bool set_Dims(Dims dims) { return dims.count > 0; }
 static bool set_Axes(Axes axes) { return axes != 0; }
@@ -133,6 +134,8 @@ static bool set_Flag(Flag flag) { return flag; }
 static bool set_Zigzag(Zigzag blocks) { return blocks; }
 
 static void print_Name(Module *m, Name name, FILE *out) { fputs(name, out); }
+static void print_quoted(const char *text, FILE *out);
+static void print_Quoted(Module *m, Quoted text, FILE *out) { print_quoted(text, out); }
 static void print_Dtype(Module *m, Dtype dtype, FILE *out) { fputs(dtype, out); }
 
 #define KIND(kind, unsaid)                                                                                             \

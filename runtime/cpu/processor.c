@@ -1,6 +1,7 @@
 /* processor.c -- the CPU as the device: the arena is host memory. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "device.h"
+#include "far/far.h"
 
 #include "index.h"
 
@@ -21,16 +22,18 @@ static _Noreturn void refuse(const Rt *rt, const char *why)
             shares ? " to each" : "", why);
 }
 
-/* 2 MB-aligned. */
+/* 2 MB-aligned.  Addresses of other tiers, behind it, are taken but not accessible. */
 static char *map_arena(const Rt *rt)
 {
     if ((double)rt_arena_bytes(rt) > rt->share.memory)
         refuse(rt, "");
-    size_t bytes = (size_t)rt_arena_bytes(rt) + HUGE_PAGE;
-    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED)
-        refuse(rt, " (but the system refuses to map them)");
+    const RtProgram *program = rt->program;
+    const size_t own = (size_t)rt_arena_bytes(rt);
+    const size_t all = program->far_bytes ? (size_t)(program->far_begin + program->far_bytes) : own;
+    char *map = mmap(NULL, all + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     uintptr_t skip = -(uintptr_t)map & (HUGE_PAGE - 1);
+    if (map == MAP_FAILED || mprotect(map + skip, own, PROT_READ | PROT_WRITE))
+        refuse(rt, " (but the system refuses to map them)");
     /* Only advice: without huge pages it is slower, but correct. */
     madvise(map + skip, (size_t)rt_arena_bytes(rt), MADV_HUGEPAGE);
     return map + skip;
@@ -39,7 +42,13 @@ static char *map_arena(const Rt *rt)
 void rt_device_open(Rt *rt, RtDeviceOptions options) { rt->arena = map_arena(rt); }
 void rt_device_close(Rt *rt) {}
 
-void rt_zero(Rt *rt, int64_t offset, int64_t bytes) { memset(rt->arena + offset, 0, (size_t)bytes); }
+void rt_zero(Rt *rt, int64_t offset, int64_t bytes)
+{
+    if (rt_is_far(rt, offset))
+        rt_far_zero(rt, offset, bytes);
+    else
+        memset(rt->arena + offset, 0, (size_t)bytes);
+}
 
 void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes)
 {
@@ -47,8 +56,17 @@ void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes)
 }
 
 void *rt_stage(Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offset; }
-char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offset; }
-void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed) {}
+
+char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes)
+{
+    return rt_is_far(rt, offset) ? rt_far_window_open(rt, offset, bytes) : rt->arena + offset;
+}
+
+void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
+{
+    if (rt_is_far(rt, offset))
+        rt_far_window_close(rt, window, offset, bytes, is_changed);
+}
 
 void rt_run(Rt *rt, const RtFunction *f)
 {

@@ -1,11 +1,14 @@
 /* arena.c -- where a rank has its tensors: at their places in the plan, less what ranks of its kind leave out. */
 #include "comm.h"
 #include "device.h"
+#include "far/far.h"
 #include "rt.h"
 #include "state.h"
 
 int64_t rt_at(const Rt *rt, const RtKinds *kinds, int64_t offset)
 {
+    if (rt_is_far(rt, offset)) /* behind the plan's arena, on all kinds */
+        return offset;
     int64_t left_out = 0;
     for (const RtGap *gap = kinds->gap[rt_coordinate(rt, kinds->axis)]; gap->bytes && gap->at < offset; gap++)
         left_out += offset - gap->at < gap->bytes ? offset - gap->at : gap->bytes;

@@ -1,5 +1,6 @@
 /* main.c -- a trainer from its command line to its exit status. */
 #include "device.h"
+#include "far/far.h"
 #include "instructions.h"
 #include "memory.h"
 #include "mesh/agree.h"
@@ -175,6 +176,7 @@ static void start_device(RtRun *run)
                                           .no_hopper = run->options.no_hopper,
                                           .no_fp8 = run->options.no_fp8,
                                           .share_gpu = run->options.share_gpu });
+    rt_far_open(rt, run->options.offload_folder);
     rt_collectives_open(rt);
     if (rt->program->create)
         rt->program->create(rt);

@@ -2,13 +2,15 @@
 #include "memory.h"
 
 #include "device.h"
+#include "far/far.h"
 #include "mesh/comm.h"
 
 #include <stdlib.h>
 
 int64_t rt_memory_bytes(const Rt *rt)
 {
-    return rt_arena_bytes(rt) + rt_libraries_workspace_bytes(rt) + rt_collectives_workspace_bytes(rt);
+    return rt_arena_bytes(rt) + rt_libraries_workspace_bytes(rt) + rt_collectives_workspace_bytes(rt) +
+           rt_far_workspace_bytes(rt);
 }
 
 int64_t *rt_memory_of_ranks(Rt *rt)
@@ -24,6 +26,9 @@ void rt_memory_print(Rt *rt)
     char *messages = rt_text("%s", "");
     if (rt->ranks > 1)
         rt_append(&messages, ", %s of collectives; ", rt_bytes_text((double)rt_collectives_workspace_bytes(rt)).text);
+    if (rt->far)
+        rt_append(&messages, ", %s on disk (%s of buffers)", rt_bytes_text((double)rt->program->far_bytes).text,
+                  rt_bytes_text((double)rt_far_workspace_bytes(rt)).text);
     if (rt->program->step.kinds)
         rt_append(&messages, "rank 0 of %d, at most %s on one", rt->ranks, rt_bytes_text(most).text);
     else if (rt->ranks > 1)

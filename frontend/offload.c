@@ -1,0 +1,103 @@
+/* offload.c -- `parallel { }`: offload, which tensors are in another tier of memory than the device's. */
+#include "layout.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const tiers[] = { "host", "disk", NULL };
+static const char *const classes[] = { "optimizer", "params", NULL };
+
+static void read_classes(Lower *l, const Ast *names, Tier tier)
+{
+    Train *t = &l->m->train;
+    for (const Ast *name = names; name; name = name->next) {
+        const char *word = read_word(l, "part of a trainer to offload", classes, name, NULL, NULL);
+        if (word)
+            *(strcmp(word, "optimizer") == 0 ? &t->offload_optimizer : &t->offload_params) = tier;
+    }
+    check_given_once(l, names);
+}
+
+static Tier read_tier(Lower *l, const Ast *ast)
+{
+    const Ast name = { .kind = A_NAME, .loc = ast->name_loc, .name = ast->name };
+    const char *word = read_word(l, "tier of memory", tiers, &name, NULL, NULL);
+    const Tier tier = word ? WORD_OF(Tier, word) : ON_DEVICE;
+    if (tier == ON_HOST && !l->options->has_host)
+        complain(l, (Where){ .at = ast->name_loc, .help = "disk" },
+                 "a trainer for processors has its tensors on the host already");
+    if (tier == ON_DISK && l->options->has_host)
+        complain(l, (Where){ .at = ast->name_loc, .help = "host" }, "trainers for GPUs cannot offload to disk");
+    return tier;
+}
+
+static void read_budget(Lower *l, const Ast *budget)
+{
+    const double MOST = 0x1p60;
+    Constant number;
+    if (strcmp(budget->name, "keep") != 0) {
+        complain(l, (Where){ .at = budget->name_loc, .help = "keep 20e9" }, "offload has no option '%s'", budget->name);
+        return;
+    }
+    if (!constant_of(l, budget->child, &number))
+        return;
+    if (!(number.value >= 0 && number.value <= MOST))
+        complain(l, (Where){ .at = budget->child->loc, .help = "keep 20e9" },
+                 "the bytes that offload keeps must be from 0 to %.2g, not %s", MOST, constant_text(l->arena, number));
+    else if (!l->options->shrink) /* a small instance has not so many */
+        l->m->train.offload_keep = number.real ? (int64_t)number.value : number.integer;
+}
+
+static const char *classes_text(Lower *l, const Ast *names)
+{
+    const char *text = "";
+    for (const Ast *name = names; name; name = name->next)
+        text = arena_text(l->arena, "%s%s%s", text, *text ? ", " : "", name->name);
+    return text;
+}
+
+static void read_statement(Lower *l, const Ast *ast, bool said)
+{
+    Train *t = &l->m->train;
+    if (strcmp(ast->as, "to") != 0)
+        complain(l, (Where){ .at = ast->as_loc, .help = "offload optimizer to disk" }, "expected 'to', not '%s'",
+                 ast->as);
+    const Tier tier = read_tier(l, ast);
+    read_classes(l, ast->child, tier);
+    if (ast->init && tier != ON_DISK)
+        complain(l, (Where){ .at = ast->init->loc }, "only a disk has a folder");
+    else if (ast->init)
+        t->offload_folder = intern_text(l->m, ast->init->name);
+    if (ast->type)
+        read_budget(l, ast->type);
+    note_policy(l, "parallel.offload", arena_text(l->arena, "%s to %s", classes_text(l, ast->child), ast->name), ast,
+                said);
+    if (t->offload_folder)
+        note_policy(l, "parallel.offload.folder", t->offload_folder, ast->init, said);
+    add_setting(l, "parallel.offload.keep", arena_text(l->arena, "%" PRId64, t->offload_keep), "bytes",
+                said              ? "command line"
+                : ast->type ? where_text(l, ast->type->loc)
+                                  : "default");
+}
+
+/* --offload "optimizer to disk": the statement without its first word. */
+static void read_option(Lower *l, const char *said)
+{
+    Elsewhere elsewhere;
+    if (strcmp(said, "none") == 0)
+        return;
+    go_elsewhere(l, &elsewhere, "--offload", arena_text(l->arena, "parallel {\noffload %s\n}\n", said));
+    const Ast *file = parse_mdl(l->source, l->diags, l->arena), *ast = file && !l->diags->errors ? file->body : NULL;
+    if (ast)
+        read_statement(l, ast, true);
+    come_back(l, &elsewhere);
+}
+
+void read_offload(Layout *p)
+{
+    const Ast *ast = only_statement(p, A_OFFLOAD);
+    if (p->l->options->offload)
+        read_option(p->l, p->l->options->offload);
+    else if (ast)
+        read_statement(p->l, ast, false);
+}

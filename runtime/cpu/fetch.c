@@ -1,0 +1,115 @@
+/* fetch.c -- moves tensors between memory and the file of offloaded ones; those that are started, by a thread, in the
+ * order of their starts. */
+#include "far/far.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct {
+    void *to;
+    int64_t offset, bytes;
+    bool is_done;
+} Fetch;
+
+struct RtFetches {
+    const Rt *rt;
+    Fetch *fetch; /* by number */
+    int *queue;   /* a ring buffer of numbers, each at most once */
+    int first, count, room;
+    bool is_closing;
+    pthread_t thread;
+    pthread_mutex_t lock; /* protects all fields but rt */
+    pthread_cond_t changed;
+};
+
+static int64_t offset_of(const Rt *rt, const void *address) { return (const char *)address - rt->arena; }
+
+static void *run_queue(void *argument)
+{
+    struct RtFetches *f = argument;
+    pthread_mutex_lock(&f->lock);
+    while (!f->is_closing) {
+        if (f->count == 0) {
+            pthread_cond_wait(&f->changed, &f->lock);
+            continue;
+        }
+        Fetch *fetch = &f->fetch[f->queue[f->first]];
+        pthread_mutex_unlock(&f->lock);
+        rt_far_read(f->rt, fetch->to, fetch->offset, fetch->bytes, true);
+        pthread_mutex_lock(&f->lock);
+        f->first = (f->first + 1) % f->room;
+        f->count--;
+        fetch->is_done = true;
+        pthread_cond_broadcast(&f->changed);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+void rt_fetches_open(Rt *rt)
+{
+    struct RtFetches *f = rt->far->fetches = rt_allocate(1, sizeof *f);
+    f->rt = rt;
+    f->room = rt->program->nfetches + 1;
+    f->fetch = rt_allocate(f->room, sizeof *f->fetch);
+    f->queue = rt_allocate(f->room, sizeof *f->queue);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    if (pthread_create(&f->thread, NULL, run_queue, f))
+        rt_fail("cannot start the thread that fetches offloaded tensors: too many threads or too little memory");
+}
+
+void rt_fetches_close(Rt *rt)
+{
+    struct RtFetches *f = rt->far->fetches;
+    pthread_mutex_lock(&f->lock);
+    f->is_closing = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    pthread_join(f->thread, NULL);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+    free(f->fetch);
+    free(f->queue);
+    free(f);
+}
+
+/* --- For generated code ------------------------------------------------------------------------------------ */
+
+void rt_fetch_start(Rt *rt, int id, void *to, const void *from, int64_t bytes)
+{
+    struct RtFetches *f = rt->far->fetches;
+    pthread_mutex_lock(&f->lock);
+    f->fetch[id] = (Fetch){ .to = to, .offset = offset_of(rt, from), .bytes = bytes };
+    f->queue[(f->first + f->count++) % f->room] = id;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    rt->far->moved += bytes;
+}
+
+void rt_fetch_wait(Rt *rt, int id)
+{
+    struct RtFetches *f = rt->far->fetches;
+    const double from = rt_seconds();
+    pthread_mutex_lock(&f->lock);
+    while (!f->fetch[id].is_done)
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+    rt->far->waited += rt_seconds() - from;
+}
+
+void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes)
+{
+    const double begun = rt_seconds();
+    rt_far_read(rt, to, offset_of(rt, from), bytes, false);
+    rt->far->moved += bytes;
+    rt->far->waited += rt_seconds() - begun;
+}
+
+void rt_offload(Rt *rt, void *to, const void *from, int64_t bytes)
+{
+    const double begun = rt_seconds();
+    rt_far_write(rt, offset_of(rt, to), from, bytes);
+    rt->far->moved += bytes;
+    rt->far->waited += rt_seconds() - begun;
+}

@@ -1,0 +1,177 @@
+/* disk.c -- tensors in a file, which is read and written directly, without the system's cache.
+ *
+ * Direct transfers are of whole pages, from and to memory that begins at a page: they go through a buffer.  Of a page
+ * that is written in part, the rest is read first; so tensors in one page may be written one after the other. */
+#include "far.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+
+enum { PAGE = 4096, AT_ONCE = 4 << 20, TMPFS = 0x01021994 };
+
+bool rt_is_far(const Rt *rt, int64_t offset)
+{
+    return rt->program->far_bytes && offset >= rt->program->far_begin;
+}
+
+/* --- The file ------------------------------------------------------------------------------------------- */
+
+static _Noreturn void refuse(const char *folder, const char *what, int error)
+{
+    rt_fail("cannot %s a file for offloaded tensors in '%s': %s; --offload-folder names another folder", what, folder,
+            strerror(error));
+}
+
+/* A file that only this process can open. */
+static int open_unnamed(const char *folder)
+{
+    char *path = rt_text("%s/mpc-offload-XXXXXX", folder);
+    const int file = mkostemp(path, O_CLOEXEC);
+    if (file < 0)
+        refuse(folder, "create", errno);
+    if (unlink(path))
+        refuse(folder, "unlink", errno);
+    free(path);
+    return file;
+}
+
+/* Room now, rather than an error in the middle of a step. */
+static void reserve(int file, const char *folder, int64_t bytes)
+{
+    struct statvfs room;
+    const int error = posix_fallocate(file, 0, bytes);
+    if (!error)
+        return;
+    if (error != ENOSPC || fstatvfs(file, &room))
+        refuse(folder, "make room for", error);
+    rt_fail("offloaded tensors need %s of disk in '%s', where %s are free; --offload-folder names another folder",
+            rt_bytes_text((double)bytes).text, folder,
+            rt_bytes_text((double)room.f_bavail * (double)room.f_frsize).text);
+}
+
+void rt_far_open(Rt *rt, const char *folder)
+{
+    const RtProgram *program = rt->program;
+    struct statfs system;
+    if (!program->far_bytes)
+        return;
+    folder = folder ? folder : program->far_folder ? program->far_folder : ".";
+    struct RtFar *far = rt->far = rt_allocate(1, sizeof *far);
+    far->file = open_unnamed(folder);
+    reserve(far->file, folder, program->far_bytes);
+    far->is_direct = fcntl(far->file, F_SETFL, O_DIRECT) == 0;
+    for (int i = 0; i < 2; i++)
+        if (posix_memalign((void **)&far->buffer[i], PAGE, AT_ONCE))
+            rt_fail("out of memory: %d buffers of %s for offloaded tensors", 2, rt_bytes_text(AT_ONCE).text);
+    if (fstatfs(far->file, &system) == 0 && system.f_type == TMPFS)
+        rt_note("note: '%s' is in memory, which offloaded tensors take there; --offload-folder names another folder",
+                folder);
+    rt_fetches_open(rt);
+}
+
+void rt_far_close(Rt *rt)
+{
+    struct RtFar *far = rt->far;
+    if (!far)
+        return;
+    rt_fetches_close(rt);
+    close(far->file);
+    for (int i = 0; i < 2; i++)
+        free(far->buffer[i]);
+    free(far);
+    rt->far = NULL;
+}
+
+int64_t rt_far_workspace_bytes(const Rt *rt) { return rt->far ? 2 * AT_ONCE : 0; }
+
+/* --- Transfers -------------------------------------------------------------------------------------------- */
+
+/* All of it, whatever the system does at once. */
+static void transfer(const struct RtFar *far, char *data, int64_t at, int64_t bytes, bool writes)
+{
+    while (bytes > 0) {
+        const ssize_t done = writes ? pwrite(far->file, data, (size_t)bytes, at) : pread(far->file, data, (size_t)bytes, at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            rt_fail("offloaded tensors: cannot %s %s of the file: %s", writes ? "write" : "read",
+                    rt_bytes_text((double)bytes).text, done < 0 ? strerror(errno) : "it has been cut off");
+        data += done;
+        at += done;
+        bytes -= done;
+    }
+}
+
+/* Pages of the file that have the next bytes from `at` on, as many as the buffer has. */
+typedef struct {
+    int64_t begin, bytes; /* whole pages */
+    int64_t skip, count;  /* in there: where the bytes begin, and how many */
+} Pages;
+
+static Pages pages_with(int64_t at, int64_t bytes)
+{
+    const int64_t begin = at / PAGE * PAGE, most = begin + AT_ONCE, end = at + bytes < most ? at + bytes : most;
+    return (Pages){ begin, (end - begin + PAGE - 1) / PAGE * PAGE, at - begin, end - at };
+}
+
+static int64_t in_file(const Rt *rt, int64_t offset) { return offset - rt->program->far_begin; }
+
+void rt_far_read(const Rt *rt, void *to, int64_t offset, int64_t bytes, bool ahead)
+{
+    const struct RtFar *far = rt->far;
+    char *buffer = far->buffer[!ahead];
+    for (int64_t done = 0; done < bytes;) {
+        const Pages pages = pages_with(in_file(rt, offset) + done, bytes - done);
+        transfer(far, buffer, pages.begin, pages.bytes, false);
+        memcpy((char *)to + done, buffer + pages.skip, (size_t)pages.count);
+        done += pages.count;
+    }
+}
+
+/* What is in the first and the last page and is not written. */
+static void read_edges(const struct RtFar *far, char *buffer, const Pages *pages)
+{
+    const int64_t last = pages->bytes - PAGE;
+    if (pages->skip)
+        transfer(far, buffer, pages->begin, PAGE, false);
+    if ((pages->skip + pages->count) % PAGE && (last > 0 || !pages->skip))
+        transfer(far, buffer + last, pages->begin + last, PAGE, false);
+}
+
+void rt_far_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes)
+{
+    const struct RtFar *far = rt->far;
+    char *buffer = far->buffer[1];
+    for (int64_t done = 0; done < bytes;) {
+        const Pages pages = pages_with(in_file(rt, offset) + done, bytes - done);
+        read_edges(far, buffer, &pages);
+        if (from)
+            memcpy(buffer + pages.skip, (const char *)from + done, (size_t)pages.count);
+        else
+            memset(buffer + pages.skip, 0, (size_t)pages.count);
+        transfer(far, buffer, pages.begin, pages.bytes, true);
+        done += pages.count;
+    }
+}
+
+void rt_far_zero(const Rt *rt, int64_t offset, int64_t bytes) { rt_far_write(rt, offset, NULL, bytes); }
+
+char *rt_far_window_open(const Rt *rt, int64_t offset, int64_t bytes)
+{
+    char *window = rt_allocate(bytes, 1);
+    rt_far_read(rt, window, offset, bytes, false);
+    return window;
+}
+
+void rt_far_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
+{
+    if (is_changed)
+        rt_far_write(rt, offset, window, bytes);
+    free(window);
+}
