@@ -199,7 +199,8 @@ static void put_casts_away(Offload *o, Func *f)
 {
     const Tier tier = o->m->train.offload_params;
     for (Op *op = f->first; op && tier; op = op->next) {
-        const Value *param = op->args.count == 1 ? arg(op, 0) : NULL, *from = param && param->def ? arg(param->def, 0) : param;
+        const Value *read = op->args.count == 1 ? arg(op, 0) : NULL;
+        const Value *from = read && read->def && info(read->def)->traits & CARRIES ? arg(read->def, 0) : read;
         if (!from || !op->attrs.callee || plain_callee(o, op) || from->port.kind != PORT_PARAM ||
             !has_name_of_copies(o->m, from->port))
             continue;
