@@ -1,8 +1,11 @@
 /* report.c -- mpc report: the cost of one training step on each rank of a mesh, computed from the compiled program. */
 #include "report.h"
 
+#include "tier.h"
+
 #include "codegen/host/host.h"
 #include "manager/pass.h"
+#include "runtime/far/space.h"
 #include "stages.h"
 
 #include <stdlib.h>
@@ -147,6 +150,8 @@ static void add_op(void *context, const Func *f, const Op *op, double times)
         add_traffic(r, op, times);
     if (runs_in_stages(op))
         add_stage_traffic(r, op, times);
+    if (info(op)->traits & CARRIES)
+        *(op->attrs.tier ? &r->offloaded : &r->fetched) += (double)local_bytes(r->m, &result(op)->type) * times;
     add_work(r, f, op, times);
     add_precision(r, op);
     for (int i = 0; i < op->results.count; i++)
@@ -223,6 +228,8 @@ Report make_report(Run *run, Module *m)
     const Func *step = func_with_role(m, STEP);
     find_memory(&r);
     find_message_space(&r);
+    r.far = far_bytes(m);
+    r.far_buffers = r.far ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
     r.products = product_space(is_cuda(run->options));
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)

@@ -1,6 +1,8 @@
 /* report_json.c -- the figures of a report as JSON. */
 #include "report.h"
 
+#include "tier.h"
+
 #include <inttypes.h>
 
 void add_json_integer(cJSON *object, const char *key, int64_t value)
@@ -84,6 +86,14 @@ cJSON *memory_json(const Report *r)
     add_json_integer(object, "messages", r->messages);
     if (r->products)
         add_json_integer(object, "products", r->products);
+    if (r->far) {
+        cJSON *far = cJSON_AddObjectToObject(object, "offloaded");
+        add_text(far, "tier", Tier_words[far_tier(r->m)]);
+        add_json_integer(far, "bytes", r->far);
+        add_json_integer(far, "buffers", r->far_buffers);
+        add_json_integer(far, "read", (int64_t)r->fetched);
+        add_json_integer(far, "written", (int64_t)r->offloaded);
+    }
     cJSON *kinds = cJSON_AddArrayToObject(object, "kinds");
     for (int kind = 0; kind < r->kinds->count; kind++)
         add_kind(r, add_json_entry(kinds), kind);

@@ -1,6 +1,8 @@
 /* report_text.c -- the figures of a report as tables. */
 #include "report.h"
 
+#include "tier.h"
+
 #include <string.h>
 
 static const char *bytes(const Report *r, double count) { return bytes_text(&r->run->arena, count); }
@@ -43,6 +45,9 @@ void print_memory_table(const Report *r)
     print_class(r, "not in use at that time", use->unused);
     printf("    most is in use at %s%s%s%s, in @%s\n", use->op->path ? use->op->path : info(use->op)->name,
            *place ? " (" : "", place, *place ? ")" : "", use->func->name);
+    if (r->far)
+        printf("    on %s: %s; a step reads %s and writes %s\n", Tier_words[far_tier(r->m)], bytes(r, (double)r->far),
+               bytes(r, r->fetched), bytes(r, r->offloaded));
 }
 
 static bool is_larger(const Report *r, const Stretch *a, const Stretch *b)
@@ -77,12 +82,15 @@ static void print_largest(const Report *r)
 
 const char *beside_text(const Report *r)
 {
+    const struct {
+        int64_t bytes;
+        const char *what;
+    } parts[] = { { r->products, "products" }, { r->messages, "messages" }, { r->far_buffers, "transfers" } };
     const char *text = "";
-    if (r->products)
-        text = arena_text(&r->run->arena, "; beside it %s for products", bytes(r, (double)r->products));
-    if (r->messages)
-        text = arena_text(&r->run->arena, "%s%s %s for messages", text, *text ? " and" : "; beside it",
-                          bytes(r, (double)r->messages));
+    for (int i = 0; i < 3; i++)
+        if (parts[i].bytes)
+            text = arena_text(&r->run->arena, "%s%s %s for %s", text, *text ? " and" : "; beside it",
+                              bytes(r, (double)parts[i].bytes), parts[i].what);
     return text;
 }
 

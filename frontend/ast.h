@@ -49,14 +49,14 @@ typedef enum {
     A_RETURN, /* child, ... */
     A_LOSS,   /* child */
     /* Statements of train and parallel */
-    A_SETTING,  /* name = child */
-    A_GROUP,    /* name: the text of patterns; child: A_CALL; without a name: of the arguments to change */
-    A_MESH,     /* child: A_KEYWORD name = number ... */
-    A_SHARD,    /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none); type: options */
-    A_LIST,     /* [child, ...]: the value of an option */
-    A_PAIR,     /* (child, child->next) */
-    A_PIPELINE, /* child: A_NAME ... over init (A_NAME), type: A_KEYWORD options */
-    A_ZERO,     /* number over init (A_NAMEs or NULL), child: options, A_NAME or A_KEYWORD */
+    A_SETTING,   /* name = child */
+    A_GROUP,     /* name: the text of patterns; child: A_CALL; without a name: of the arguments to change */
+    A_MESH,      /* child: A_KEYWORD name = number ... */
+    A_SHARD,     /* child: A_NAME or A_PAIR ... over name else init (A_NAME, NULL: none); type: options */
+    A_LIST,      /* [child, ...]: the value of an option */
+    A_PAIR,      /* (child, child->next) */
+    A_PIPELINE,  /* child: A_NAME ... over init (A_NAME), type: A_KEYWORD options */
+    A_ZERO,      /* number over init (A_NAMEs or NULL), child: options, A_NAME or A_KEYWORD */
     A_RECOMPUTE, /* child: A_NAME or A_CALL */
     A_OFFLOAD /* child: A_NAME ... as (the word "to") name (of the tier) init (A_STRING, NULL: none) type: A_KEYWORD */
 } AstKind;

@@ -75,9 +75,9 @@ static void read_statement(Lower *l, const Ast *ast, bool said)
     if (t->offload_folder)
         note_policy(l, "parallel.offload.folder", t->offload_folder, ast->init, said);
     add_setting(l, "parallel.offload.keep", arena_text(l->arena, "%" PRId64, t->offload_keep), "bytes",
-                said              ? "command line"
+                said        ? "command line"
                 : ast->type ? where_text(l, ast->type->loc)
-                                  : "default");
+                            : "default");
 }
 
 /* --offload "optimizer to disk": the statement without its first word. */

@@ -417,7 +417,8 @@ bool infer_op(Module *m, const Op *op, Type results[])
         return REFUSE(NULL, "%s does not communicate, so it cannot be started", row->name);
     if (op->attrs.on.at && !(row->traits & MOVES))
         return REFUSE(NULL, "%s runs where its operands are", row->name);
-    if (!reads_near(m, op) || !has_whole_dims(m, op) || !row->infer(m, op, results) || !infer_stages(m, op, results, result_count(m, op)))
+    if (!reads_near(m, op) || !has_whole_dims(m, op) || !row->infer(m, op, results) ||
+        !infer_stages(m, op, results, result_count(m, op)))
         return false;
     if (op->attrs.started)
         results[0].in_flight = true;

@@ -27,7 +27,7 @@ typedef double Number;
 typedef int64_t Int;
 typedef bool Flag;
 typedef Name Quoted; /* any text */
-typedef int Zigzag; /* see Dim; printed `true` if 2 */
+typedef int Zigzag;  /* see Dim; printed `true` if 2 */
 
 typedef struct {
     int count;
@@ -38,8 +38,7 @@ typedef struct {
 typedef struct {
     int8_t count;
     int8_t axis[MAX_SPLIT];
-    Name parts;    /* "3+9": the elements of each rank along the only axis; NULL: all have the same number.  "-", at
-                      the ends: a loop does not pass this rank; of 0 elements, it does */
+    Name parts; /* "3+9": elements of each rank; NULL: all have as many.  "-", at the ends: a loop does not pass it */
     bool reversed; /* with `parts`: the last rank has the first elements */
     int16_t turn;  /* of one axis of n ranks: rank r has the block of rank (r + turn) mod n */
 } Split;
@@ -328,8 +327,8 @@ typedef struct Module {
     unsigned keeps_before; /* traits: activations whose operand its products write, slopes that they multiply by */
     bool adds_residuals, fills_padding; /* products add them; products want sizes in memory, see full dims */
     int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
-    bool (*takes)(struct Module *, const Op *, Wanted wanted[]); /* does the target accept these layouts of a kernel or
-                                                                    LIBRARY op?  Else it sets others.  NULL: always */
+    /* Does the target accept these layouts of a kernel or LIBRARY op?  Else it sets others.  NULL: always. */
+    bool (*takes)(struct Module *, const Op *, Wanted wanted[]);
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */
@@ -405,8 +404,7 @@ static inline bool is_number(const Value *value, double number)
     return is_any_number(value) && value->def->attrs.value == number;
 }
 
-/* The space of an op: every dim of its operands once, in order of appearance.  Result type, loops, FLOPs and sharding
- * follow from it.  False after reporting operands that do not fit. */
+/* Every dim of its operands once, in order of appearance.  False after reporting operands that do not fit. */
 bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim); /* SUM: of at least one result */
 /* The operands of attention and its gradients behind those that all have: their indices; 0: there is none. */
@@ -463,10 +461,9 @@ int dtype_bytes(DType dtype);            /* of one element in memory */
 DType dtype_named(Name name);            /* N_DTYPES if unknown */
 int64_t element_count(const Type *type); /* logical, of the whole tensor */
 int64_t split_count(const Module *m, Split split);
-bool splits_evenly(const Module *m, const Dim *dim); /* into blocks of equal size in memory */
-int64_t dealt_blocks(const Module *m,
-                     const Dim *dim);                /* of a split dim in zig-zag: how many the outermost axis makes */
-int64_t local_size(const Module *m, const Dim *dim); /* elements in memory on one rank: padded / ranks, or most */
+bool splits_evenly(const Module *m, const Dim *dim);   /* into blocks of equal size in memory */
+int64_t dealt_blocks(const Module *m, const Dim *dim); /* of a split dim in zig-zag: that the outermost axis makes */
+int64_t local_size(const Module *m, const Dim *dim);   /* elements in memory on one rank: padded / ranks, or most */
 int64_t part_size(const Module *m, const Dim *dim, int64_t rank);    /* elements of that rank along the only axis */
 Name parts_text(Module *m, const int64_t *part, int64_t count);      /* of a Split: "3+9"; below 0: "-" */
 uint64_t ranks_with_part(const Module *m, const Dim *dim);           /* as a set; 0: its parts do not say */

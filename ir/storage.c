@@ -100,3 +100,30 @@ bool is_written_behind(const Op *loop, int i, int64_t iteration, int64_t iterati
     const int64_t left = iterations - 1 - iteration;
     return loop->results.at[i]->type.in_flight ? iteration % 2 == 0 : left % 2 == 1;
 }
+
+bool lie_alike(const Module *m, const Value *a, const Value *b)
+{
+    bool alike = a->type.rank == b->type.rank && dtype_bytes(a->type.dtype) == dtype_bytes(b->type.dtype);
+    for (int i = 0; alike && i < a->type.rank; i++) {
+        const Dim *x = &a->type.dim[i], *y = &b->type.dim[i];
+        int64_t size = local_size(m, x);
+        alike = x->name == y->name && size == local_size(m, y) &&
+                (size == 1 || a->storage->stride[i] == b->storage->stride[i]);
+    }
+    return alike;
+}
+
+bool folds_rightly(const Module *m, const Op *op)
+{
+    const Value *one = op->attrs.dim ? arg(op, 0) : result(op), *several = op->attrs.dim ? result(op) : arg(op, 0);
+    const Name name = op->attrs.dim ? op->attrs.dim : op->attrs.dims.dim[0].name;
+    int64_t step = one->storage->stride[find_dim(&one->type, name)];
+    bool good = true;
+    for (int i = several->type.rank - 1; i >= 0; i--) {
+        const int64_t size = local_size(m, &several->type.dim[i]);
+        const int at = find_dim(&one->type, several->type.dim[i].name);
+        good &= size <= 1 || several->storage->stride[i] == (at < 0 ? step : one->storage->stride[at]);
+        step *= at < 0 ? size : 1;
+    }
+    return good;
+}

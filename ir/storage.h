@@ -17,6 +17,12 @@
 
 bool coincide(const Value *a, const Value *b); /* are both placed, at the same address? */
 
+bool lie_alike(const Module *m, const Value *a, const Value *b); /* of the same dims: have they the same strides? */
+
+/* Has an op that FOLDS, placed, the right strides: is a step along the innermost of several dims one along the dim that
+ * they are, and one along the next a step past all of it? */
+bool folds_rightly(const Module *m, const Op *op);
+
 /* Is a placed value without gaps, in the order of its type's dims?  Dims of one element may have any stride. */
 bool is_row_major(const Module *m, const Value *value);
 

@@ -130,7 +130,8 @@ bool same_dims(const Type *a, const Type *b)
 
 bool type_equal(const Type *a, const Type *b)
 {
-    return a->dtype == b->dtype && a->in_flight == b->in_flight && a->tier == b->tier && same_stages(a->on, b->on) && same_dims(a, b);
+    return a->dtype == b->dtype && a->in_flight == b->in_flight && a->tier == b->tier && same_stages(a->on, b->on) &&
+           same_dims(a, b);
 }
 
 bool same_base(const Storage *a, const Storage *b)

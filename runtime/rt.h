@@ -271,11 +271,11 @@ typedef struct {
     int ntensors;
     const RtKernel *kernels;
     int nkernels;
-    const RtCode *code;      /* NULL: kernels are C, and the device is this processor */
-    int64_t arena_bytes;     /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
-    int64_t state_bytes;     /* of these, for tensors that outlive a step; likewise */
-    int64_t far_begin;       /* offsets from here on are of tensors in another tier of memory, ... */
-    int64_t far_bytes;       /* ... of so many bytes; 0: there are none */
+    const RtCode *code;  /* NULL: kernels are C, and the device is this processor */
+    int64_t arena_bytes; /* planned; the trainer allocates exactly this, without what its kind of rank leaves out */
+    int64_t state_bytes; /* of these, for tensors that outlive a step; likewise */
+    int64_t far_begin;   /* offsets from here on are of tensors in another tier of memory, ... */
+    int64_t far_bytes;   /* ... of so many bytes; 0: there are none */
     int nfetches;
     const char *far_folder;  /* NULL: the current one */
     double flops_per_step;   /* of the model: 6 N per token and attention; recomputation not counted */
@@ -406,7 +406,8 @@ void rt_receive(Rt *rt, int id, int from, void *data);
 /* --- Other tiers of memory --------------------------------------------------------------------------
  *
  * Addresses in them are those of the arena, from RtProgram.far_begin on, and are not accessible: a fetch copies to the
- * device, rt_offload from it.  A started fetch runs in the background until rt_fetch_wait of its number, below nfetches. */
+ * device, rt_offload from it.  A started fetch runs in the background until rt_fetch_wait of its number, below
+ * nfetches. */
 void rt_fetch_start(Rt *rt, int id, void *to, const void *from, int64_t bytes);
 void rt_fetch_wait(Rt *rt, int id);
 void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes);

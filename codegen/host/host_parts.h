@@ -180,7 +180,7 @@ void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with the others of its bucket; returns the last */
 void write_move(FuncText *t, const Op *op);            /* host_move.c */
 void write_fetch_wait(FuncText *t, const Op *op);
-const Op *write_one(FuncText *t, const Op *op);        /* any op, a collective as above; returns the last */
+const Op *write_one(FuncText *t, const Op *op); /* any op, a collective as above; returns the last */
 
 /* --- Messages --------------------------------------------------------------------------------- */
 

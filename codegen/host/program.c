@@ -345,9 +345,9 @@ static char *far_fields(const Host *h)
     return arena_text(&m->arena,
                       "    .far_begin = %" PRId64 ",\n    .far_bytes = %" PRId64 ",\n    .nfetches = %d,\n%s",
                       far_begin(func_with_role(m, STEP)->frame), bytes, h->nfetches,
-                      m->train.offload_folder ? arena_text(&m->arena, "    .far_folder = %s,\n",
-                                                           string_text(m, m->train.offload_folder))
-                                              : "");
+                      m->train.offload_folder
+                          ? arena_text(&m->arena, "    .far_folder = %s,\n", string_text(m, m->train.offload_folder))
+                          : "");
 }
 
 static void write_program(Host *h, TrainerTexts texts, FILE *out)
@@ -378,8 +378,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
          { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) },
          { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, h->state_bytes) },
-         { "far", far_fields(h) },
-         { "flops", number_text(m, totals.flops) },
+         { "far", far_fields(h) }, { "flops", number_text(m, totals.flops) },
          { "tokens", integer_text(m, totals.micro * totals.batch * totals.seq) },
          { "records", is_fed_records(m) ? "    .takes_records = true,\n" : "" },
          { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },

@@ -153,12 +153,23 @@ static Module *lower_on_one_rank(Planner *p, Settings *settings)
     return m;
 }
 
+/* What is offloaded is not searched for; a layout without it would be another one than asked for. */
+static void refuse_offload(Planner *p)
+{
+    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
+        if (ast->kind == A_OFFLOAD)
+            error_at(&p->run->diags,
+                     (Where){ .at = ast->loc, .help = "leave it out, and add it to the layout that is written" },
+                     "mpc plan does not choose what is offloaded");
+}
+
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
     Settings settings = { 0 };
     p->file = parse_mdl(&run->source, &run->diags, p->arena);
     p->parallel = find_parallel(p->file);
+    refuse_offload(p);
     Module *m = run->diags.errors ? NULL : lower_on_one_rank(p, &settings);
     if (!m)
         return false;

@@ -121,7 +121,8 @@ static void find_place(PeakSearch *plan, Life *life)
 {
     const Storage *place = life->value->storage;
     const Value *held = shown_by(life->value);
-    if (!place || place->base == BY_POINTER || (plan->slots && held->def && ring_of(plan->slots, held) >= 0))
+    if (!place || place->base == BY_POINTER || life->value->type.tier ||
+        (plan->slots && held->def && ring_of(plan->slots, held) >= 0))
         return;
     life->planned = (Stretch){ .begin = place->at,
                                .end = place->at + span_bytes(plan->m, life->value),
@@ -301,7 +302,7 @@ static void hold_params(PeakSearch *plan, UseList *list, const Func *f, Map *see
 {
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];
-        if (map_get(seen, param->storage)) /* evaluation reads the weights of the step */
+        if (param->type.tier || map_get(seen, param->storage)) /* evaluation reads the weights of the step */
             continue;
         map_put(seen, param->storage, param->storage);
         int64_t begin = param->storage->at, end = begin + span_bytes(plan->m, param);

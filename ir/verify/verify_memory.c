@@ -58,18 +58,6 @@ static Region written_at(const Check *c, const Place *place, const Value *value)
 
 /* --- What may be overwritten --------------------------------------------------------------------------- */
 
-static bool lie_alike(const Module *m, const Value *a, const Value *b)
-{
-    bool alike = a->type.rank == b->type.rank && dtype_bytes(a->type.dtype) == dtype_bytes(b->type.dtype);
-    for (int i = 0; alike && i < a->type.rank; i++) {
-        const Dim *x = &a->type.dim[i], *y = &b->type.dim[i];
-        int64_t size = local_size(m, x);
-        alike = x->name == y->name && size == local_size(m, y) &&
-                (size == 1 || a->storage->stride[i] == b->storage->stride[i]);
-    }
-    return alike;
-}
-
 /* A kernel may if both have the same storage layout and the operand is read element by element; so may some
  * collectives. */
 static bool may_write_over(const Check *c, const Op *op, const Value *operand, const Value *written)
@@ -153,23 +141,6 @@ static bool has_places(Check *c, const Func *f, const Op *op, const Values *valu
     return true;
 }
 
-/* A step along the innermost of several dims is one along the dim that they are; one along the next passes all of it.
- */
-static bool folds_rightly(const Check *c, const Op *op)
-{
-    const Value *one = op->attrs.dim ? arg(op, 0) : result(op), *several = op->attrs.dim ? result(op) : arg(op, 0);
-    const Name name = op->attrs.dim ? op->attrs.dim : op->attrs.dims.dim[0].name;
-    int64_t step = one->storage->stride[find_dim(&one->type, name)];
-    bool good = true;
-    for (int i = several->type.rank - 1; i >= 0; i--) {
-        const int64_t size = local_size(c->m, &several->type.dim[i]);
-        const int at = find_dim(&one->type, several->type.dim[i].name);
-        good &= size <= 1 || several->storage->stride[i] == (at < 0 ? step : one->storage->stride[at]);
-        step *= at < 0 ? size : 1;
-    }
-    return good;
-}
-
 /* A view has the address of its first element in the operand, and the strides of its dims there. */
 static bool check_view(const Check *c, const Place *place, const Op *op)
 {
@@ -178,7 +149,7 @@ static bool check_view(const Check *c, const Place *place, const Op *op)
     int64_t first = at < 0 ? 0 : op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
     bool good = address_of(place, y) == address_of(place, x) + first;
     if (info(op)->traits & FOLDS)
-        return (good && folds_rightly(c, op)) ||
+        return (good && folds_rightly(c->m, op)) ||
                BROKEN("internal: %%%s is not at the address of its part of %%%s", y->name, x->name);
     for (int i = 0; i < y->type.rank; i++) {
         int own = find_dim(&x->type, y->type.dim[i].name), from = own < 0 ? at : own;
@@ -300,7 +271,7 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     int64_t buffer = t->frame + aligned_bytes(t->callee->frame);
     Scene others = scene_in(&c->living, scene);
     for (int i = 0; i < nargs; i++)
-        pointer[i] = i < op->attrs.carried    ? t->carried[i]
+        pointer[i] = i < op->attrs.carried   ? t->carried[i]
                      : !is_prefetched(op, i) ? slice_address(t, arg(op, i), at)
                      : is_last               ? NOWHERE
                                              : slice_address(t, arg(op, i), next);

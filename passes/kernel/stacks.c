@@ -1,5 +1,5 @@
-/* stacks.c -- kernels over stacks of which the stages of a pipeline have parts of different sizes, or that are in another
- * tier of memory: once for each copy.
+/* stacks.c -- kernels over stacks of which the stages of a pipeline have parts of different sizes, or that are in
+ * another tier of memory: once for each copy.
  *
  *   %dw = call %w, %lr {callee=k} : f32[h.copy:7/pp(3+4), embed:64]
  *   =>
@@ -192,9 +192,8 @@ static Value *param_of_body(const Stack *s, Func *body, Values *args, Value *val
 
 static Builder in_body(const Stack *s, Func *body)
 {
-    return (Builder){
-        .module = s->m, .func = body, .loc = s->call->loc, .path = s->call->path, .where = s->call->where
-    };
+    return (
+        Builder){ .module = s->m, .func = body, .loc = s->call->loc, .path = s->call->path, .where = s->call->where };
 }
 
 /* An operand in the body: what the loop passes, or what is moved of it. */
@@ -213,8 +212,7 @@ static void return_from_body(const Stack *s, Func *body, Values *args, Value *ma
     Value *moved[2] = { made };
     for (int i = 1; move && i < move->args.count; i++)
         moved[i] = param_of_body(s, body, args, arg(move, i));
-    push_value(&s->m->arena, &body->results,
-               move ? build_op(&b, OP_move, move->attrs, move->args.count, moved) : made);
+    push_value(&s->m->arena, &body->results, move ? build_op(&b, OP_move, move->attrs, move->args.count, moved) : made);
 }
 
 static void call_in_body(const Stack *s, Func *body, Values *args)

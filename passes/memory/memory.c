@@ -411,45 +411,6 @@ static void plan_frame(Frame *frame)
 
 /* --- Programs ------------------------------------------------------------------------------- */
 
-static int64_t place_value(Module *m, Value *value, int64_t at)
-{
-    value->storage = new_storage(m, &value->type, at);
-    return aligned_bytes(at + local_bytes(m, &value->type));
-}
-
-static int64_t place_far(Module *m, Value *value, int64_t at) { return far_aligned(place_value(m, value, at)); }
-
-/* What programs make and put into another tier has memory of its own there. */
-static int64_t place_far_results(Module *m, const Func *f, int64_t far)
-{
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->results.count; i++)
-            if (op->results.at[i]->type.tier && !op->results.at[i]->storage && info(op)->family != VIEW)
-                far = place_far(m, op->results.at[i], far);
-    return far;
-}
-
-/* Other tiers begin behind the arena. */
-static void move_behind(Map *moved, const Value *value, int64_t begin)
-{
-    if (!value->type.tier || map_get(moved, value->storage))
-        return;
-    value->storage->at += begin;
-    map_put(moved, value->storage, value->storage);
-}
-
-static void move_far_behind(Module *m, const Func *const programs[], int64_t begin)
-{
-    Map moved = { .arena = &m->arena };
-    for (int i = 0; i < 3; i++) {
-        for (int k = 0; programs[i] && k < programs[i]->params.count; k++)
-            move_behind(&moved, programs[i]->params.at[k], begin);
-        for (const Op *op = programs[i] ? programs[i]->first : NULL; op; op = op->next)
-            for (int k = 0; k < op->results.count; k++)
-                move_behind(&moved, op->results.at[k], begin);
-    }
-}
-
 /* New state is written over the old one. */
 static void place_new_state(Module *m, Func *step)
 {

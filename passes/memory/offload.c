@@ -7,10 +7,10 @@
  *                                                  %3 = move %1, %m {tier=disk} : f32[n:12, e] on disk
  *                                                  return %3 as state(w, m)
  *
- * A function that is called with such a tensor, or in a loop with its slices, gets it as it is, and moves what it reads:
- * a layer has its own weights on the device and no others.  The pass `stacks` then runs the kernels over whole stacks
- * once a copy, with their moves.  What a model in a narrow precision reads are casts of its weights: these are made
- * once a step, and put away.
+ * A function that is called with such a tensor, or in a loop with its slices, gets it as it is, and moves what it
+ * reads: a layer has its own weights on the device and no others.  The pass `stacks` then runs the kernels over whole
+ * stacks once a copy, with their moves.  What a model in a narrow precision reads are casts of its weights: these are
+ * made once a step, and put away.
  *
  * What stays: the smallest tensors, up to a budget, and weights outside of repeats, which the model needs all the time.
  */
@@ -174,8 +174,7 @@ static int count_kept(const Module *m, const Candidate *all, int count)
     int n = 0;
     for (int i = 0; i < count; i++)
         sum += all[i].bytes;
-    const int64_t budget =
-        m->train.offload_keep > sum / SMALL_PART ? m->train.offload_keep : sum / SMALL_PART;
+    const int64_t budget = m->train.offload_keep > sum / SMALL_PART ? m->train.offload_keep : sum / SMALL_PART;
     while (n < count && kept + all[n].bytes <= budget)
         kept += all[n++].bytes;
     return n;

@@ -45,3 +45,9 @@ void place_started(const Value *value)
     if (value->def && info(value->def)->traits & WAITS)
         arg(value->def, 0)->storage = value->storage;
 }
+
+int64_t place_value(Module *m, Value *value, int64_t at)
+{
+    value->storage = new_storage(m, &value->type, at);
+    return aligned_bytes(at + local_bytes(m, &value->type));
+}

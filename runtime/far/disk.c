@@ -13,12 +13,9 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-enum { PAGE = 4096, AT_ONCE = 4 << 20, TMPFS = 0x01021994 };
+enum { PAGE = 4096, AT_ONCE = RT_FAR_BUFFER_BYTES, TMPFS = 0x01021994 };
 
-bool rt_is_far(const Rt *rt, int64_t offset)
-{
-    return rt->program->far_bytes && offset >= rt->program->far_begin;
-}
+bool rt_is_far(const Rt *rt, int64_t offset) { return rt->program->far_bytes && offset >= rt->program->far_begin; }
 
 /* --- The file ------------------------------------------------------------------------------------------- */
 
@@ -66,9 +63,10 @@ void rt_far_open(Rt *rt, const char *folder)
     far->file = open_unnamed(folder);
     reserve(far->file, folder, program->far_bytes);
     far->is_direct = fcntl(far->file, F_SETFL, O_DIRECT) == 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < RT_FAR_BUFFERS; i++)
         if (posix_memalign((void **)&far->buffer[i], PAGE, AT_ONCE))
-            rt_fail("out of memory: %d buffers of %s for offloaded tensors", 2, rt_bytes_text(AT_ONCE).text);
+            rt_fail("out of memory: %d buffers of %s for offloaded tensors", RT_FAR_BUFFERS,
+                    rt_bytes_text(AT_ONCE).text);
     if (fstatfs(far->file, &system) == 0 && system.f_type == TMPFS)
         rt_note("note: '%s' is in memory, which offloaded tensors take there; --offload-folder names another folder",
                 folder);
@@ -82,13 +80,13 @@ void rt_far_close(Rt *rt)
         return;
     rt_fetches_close(rt);
     close(far->file);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < RT_FAR_BUFFERS; i++)
         free(far->buffer[i]);
     free(far);
     rt->far = NULL;
 }
 
-int64_t rt_far_workspace_bytes(const Rt *rt) { return rt->far ? 2 * AT_ONCE : 0; }
+int64_t rt_far_workspace_bytes(const Rt *rt) { return rt->far ? RT_FAR_BUFFERS * AT_ONCE : 0; }
 
 /* --- Transfers -------------------------------------------------------------------------------------------- */
 
@@ -96,7 +94,8 @@ int64_t rt_far_workspace_bytes(const Rt *rt) { return rt->far ? 2 * AT_ONCE : 0;
 static void transfer(const struct RtFar *far, char *data, int64_t at, int64_t bytes, bool writes)
 {
     while (bytes > 0) {
-        const ssize_t done = writes ? pwrite(far->file, data, (size_t)bytes, at) : pread(far->file, data, (size_t)bytes, at);
+        const ssize_t done =
+            writes ? pwrite(far->file, data, (size_t)bytes, at) : pread(far->file, data, (size_t)bytes, at);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)

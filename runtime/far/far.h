@@ -5,15 +5,16 @@
 #ifndef MPC_RUNTIME_FAR_H
 #define MPC_RUNTIME_FAR_H
 
+#include "space.h"
 #include "state.h"
 
 struct RtFar {
     int file;
-    bool is_direct;    /* transfers bypass the system's cache */
-    char *buffer[2];   /* for transfers, aligned: of fetches, of all others */
-    double waited;     /* seconds in which the computation waited */
-    int64_t moved;     /* bytes, both ways */
-    struct RtFetches *fetches; /* those that have been started: see the device's fetch.c */
+    bool is_direct;               /* transfers bypass the system's cache */
+    char *buffer[RT_FAR_BUFFERS]; /* for transfers, aligned: of fetches, of all others */
+    double waited;                /* seconds in which the computation waited */
+    int64_t moved;                /* bytes, both ways */
+    struct RtFetches *fetches;    /* those that have been started: see the device's fetch.c */
 };
 
 bool rt_is_far(const Rt *rt, int64_t offset);
