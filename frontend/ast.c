@@ -196,3 +196,22 @@ void check_places(Reading *r, Ast *file)
     if (r->diags->errors == 0) /* after a syntax error, the head of a body may be missing */
         check_list(r, file, IN_FILE);
 }
+
+/* --- What is open ------------------------------------------------------------------------------------ */
+
+const char *open_help(Reading *r, Loc open)
+{
+    int line, column;
+    line_and_column(r->source, open.begin, &line, &column);
+    return arena_text(r->arena, "the '%c' at %d:%d is still open", r->source->text[open.begin], line, column);
+}
+
+const char *open_brace_help(Reading *r)
+{
+    if (r->outer.end == 0)
+        return open_help(r, r->braces[r->nbraces - 1]);
+    int line, column;
+    line_and_column(r->source, r->outer.begin, &line, &column);
+    return arena_text(r->arena, "%s where '%.*s' begins at %d:%d", open_help(r, r->around),
+                      r->outer.end - r->outer.begin, r->source->text + r->outer.begin, line, column);
+}

@@ -36,6 +36,10 @@ Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims);
 Ast *take_number(Ast *repeat);                  /* of `repeat minimum(a, b) as i`: the name is not one of the call */
 double number_of(Reading *r, const char *text); /* 50_257 */
 
+/* For the help of an error: which bracket is open; which brace, and what stands inside of it. */
+const char *open_help(Reading *r, Loc open);
+const char *open_brace_help(Reading *r);
+
 /* Reports statements in invalid contexts. */
 void check_places(Reading *r, Ast *file);
 

@@ -427,23 +427,6 @@ static const char *expected_text(Reading *r, const yysymbol_kind_t *expected, in
     return text;
 }
 
-static const char *open_help(Reading *r, Loc open)
-{
-    int line, column;
-    line_and_column(r->source, open.begin, &line, &column);
-    return arena_text(r->arena, "the '%c' at %d:%d is still open", r->source->text[open.begin], line, column);
-}
-
-static const char *open_brace_help(Reading *r)
-{
-    if (r->outer.end == 0)
-        return open_help(r, r->braces[r->nbraces - 1]);
-    int line, column;
-    line_and_column(r->source, r->outer.begin, &line, &column);
-    return arena_text(r->arena, "%s where '%.*s' begins at %d:%d", open_help(r, r->around),
-                      r->outer.end - r->outer.begin, r->source->text + r->outer.begin, line, column);
-}
-
 static bool has(const yysymbol_kind_t *expected, int n, yysymbol_kind_t kind)
 {
     for (int i = 0; i < n; i++)

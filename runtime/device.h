@@ -26,6 +26,7 @@ void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes);
 
 /* Sets the initial values of these tensors. */
 void rt_fill_initial(Rt *rt, int count, const RtInitial *tensors);
+int64_t rt_initial_bytes(const RtInitial *tensor); /* from its first element to the end of its last */
 
 /* A buffer for data to be in the arena when a function of the program next runs.  The same buffer for the same offset,
  * with its previous contents. */

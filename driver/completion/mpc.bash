@@ -9,19 +9,19 @@ _mpc()
     fi
     case ${COMP_WORDS[1]} in
     compile)
-        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --march= --cflags= --verbose"
+        words="--help --output= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --march= --cflags= --verbose"
         files='*.mdl'
         ;;
     run)
-        words="--help --output= --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --comm= --cc= --march= --cflags= --verbose --data= --data-format= --no-shuffle --eval-data= --eval-fraction= --eval-every= --eval-batches= --steps= --seed= --peak-flops= --threads= --save= --save-every= --keep= --load= --weights-only --load-missing= --load-part= --ema --sample= --prompt= --temperature= --top-k= --top-p= --timeout= --print-mesh --print-traffic --kernel-cache= --no-graph --no-cudnn --no-hopper --no-fp8 --share-gpu --log= --print-every= --trace= --trace-steps= --overwrite --probe= --probe-seconds= --plan --version --help="
+        words="--help --output= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --comm= --cc= --march= --cflags= --verbose --data= --data-format= --no-shuffle --eval-data= --eval-fraction= --eval-every= --eval-batches= --steps= --seed= --peak-flops= --threads= --offload-folder= --save= --save-every= --keep= --load= --weights-only --load-missing= --load-part= --ema --sample= --prompt= --temperature= --top-k= --top-p= --timeout= --print-mesh --print-traffic --kernel-cache= --no-graph --no-cudnn --no-hopper --no-fp8 --share-gpu --log= --print-every= --trace= --trace-steps= --overwrite --probe= --probe-seconds= --plan --version --help="
         files='*.mdl'
         ;;
     check)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --verbose"
+        words="--help --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --verbose"
         files='*.mdl'
         ;;
     report)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks= --target= --json --html= --svg= --gpu-flops= --link= --gpu-memory= --machine= --costs= --actions"
+        words="--help --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --json --html= --svg= --gpu-flops= --link= --gpu-memory= --machine= --costs= --actions"
         files='*.mdl'
         ;;
     plan)
@@ -29,7 +29,7 @@ _mpc()
         files='*.mdl'
         ;;
     explain)
-        words="--help --define= --set= --mesh= --zero= --recompute= --schedule= --stages= --chunks="
+        words="--help --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks="
         files='*.mdl'
         ;;
     fmt)

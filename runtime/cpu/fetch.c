@@ -1,6 +1,7 @@
 /* fetch.c -- moves tensors between memory and the file of offloaded ones; those that are started, by a thread, in the
  * order of their starts. */
-#include "far/far.h"
+#include "far/disk.h"
+#include "far/space.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static void *run_queue(void *argument)
         }
         Fetch *fetch = &f->fetch[f->queue[f->first]];
         pthread_mutex_unlock(&f->lock);
-        rt_far_read(f->rt, fetch->to, fetch->offset, fetch->bytes, true);
+        rt_disk_read(f->rt, fetch->to, fetch->offset, fetch->bytes, true);
         pthread_mutex_lock(&f->lock);
         f->first = (f->first + 1) % f->room;
         f->count--;
@@ -46,7 +47,7 @@ static void *run_queue(void *argument)
     return NULL;
 }
 
-void rt_fetches_open(Rt *rt)
+static void start_thread(Rt *rt)
 {
     struct RtFetches *f = rt->far->fetches = rt_allocate(1, sizeof *f);
     f->rt = rt;
@@ -59,7 +60,7 @@ void rt_fetches_open(Rt *rt)
         rt_fail("cannot start the thread that fetches offloaded tensors: too many threads or too little memory");
 }
 
-void rt_fetches_close(Rt *rt)
+static void end_thread(Rt *rt)
 {
     struct RtFetches *f = rt->far->fetches;
     pthread_mutex_lock(&f->lock);
@@ -73,6 +74,27 @@ void rt_fetches_close(Rt *rt)
     free(f->queue);
     free(f);
 }
+
+void rt_far_open(Rt *rt, const char *folder)
+{
+    if (!rt->program->far_bytes)
+        return;
+    rt->far = rt_allocate(1, sizeof *rt->far);
+    rt->far->disk = rt_disk_open(rt, folder);
+    start_thread(rt);
+}
+
+void rt_far_close(Rt *rt)
+{
+    if (!rt->far)
+        return;
+    end_thread(rt);
+    rt_disk_close(rt->far->disk);
+    free(rt->far);
+    rt->far = NULL;
+}
+
+int64_t rt_far_workspace_bytes(const Rt *rt) { return rt->far ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0; }
 
 /* --- For generated code ------------------------------------------------------------------------------------ */
 
@@ -101,7 +123,7 @@ void rt_fetch_wait(Rt *rt, int id)
 void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes)
 {
     const double begun = rt_seconds();
-    rt_far_read(rt, to, offset_of(rt, from), bytes, false);
+    rt_disk_read(rt, to, offset_of(rt, from), bytes, false);
     rt->far->moved += bytes;
     rt->far->waited += rt_seconds() - begun;
 }
@@ -109,7 +131,7 @@ void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes)
 void rt_offload(Rt *rt, void *to, const void *from, int64_t bytes)
 {
     const double begun = rt_seconds();
-    rt_far_write(rt, offset_of(rt, to), from, bytes);
+    rt_disk_write(rt, offset_of(rt, to), from, bytes);
     rt->far->moved += bytes;
     rt->far->waited += rt_seconds() - begun;
 }

@@ -1,7 +1,7 @@
 /* processor.c -- the CPU as the device: the arena is host memory. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "device.h"
-#include "far/far.h"
+#include "far/disk.h"
 
 #include "index.h"
 
@@ -45,7 +45,7 @@ void rt_device_close(Rt *rt) {}
 void rt_zero(Rt *rt, int64_t offset, int64_t bytes)
 {
     if (rt_is_far(rt, offset))
-        rt_far_zero(rt, offset, bytes);
+        rt_disk_zero(rt, offset, bytes);
     else
         memset(rt->arena + offset, 0, (size_t)bytes);
 }
@@ -59,13 +59,13 @@ void *rt_stage(Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offse
 
 char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 {
-    return rt_is_far(rt, offset) ? rt_far_window_open(rt, offset, bytes) : rt->arena + offset;
+    return rt_is_far(rt, offset) ? rt_disk_window_open(rt, offset, bytes) : rt->arena + offset;
 }
 
 void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
 {
     if (rt_is_far(rt, offset))
-        rt_far_window_close(rt, window, offset, bytes, is_changed);
+        rt_disk_window_close(rt, window, offset, bytes, is_changed);
 }
 
 void rt_run(Rt *rt, const RtFunction *f)

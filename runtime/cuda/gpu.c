@@ -1,6 +1,7 @@
 /* gpu.c -- the GPU of this rank: selection, memory, and copies to and from it. */
 #include "gpu.h"
 
+#include "far/far.h"
 #include "mesh/comm.h"
 #include "sizes.h"
 #include "trainer/memory.h"
@@ -174,6 +175,10 @@ int64_t rt_gpu_free_memory(Rt *rt)
 
 void rt_zero(Rt *rt, int64_t offset, int64_t bytes)
 {
+    if (rt_is_far(rt, offset)) {
+        memset(rt_far_memory(rt, offset), 0, (size_t)bytes);
+        return;
+    }
     rt_gpu_check(rt, cudaMemsetAsync(rt->arena + offset, 0, (size_t)bytes, rt->gpu->compute), "zero memory");
 }
 
@@ -208,6 +213,10 @@ void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes)
 
 char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 {
+    if (rt_is_far(rt, offset)) {
+        rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "copy to the host");
+        return rt_far_memory(rt, offset);
+    }
     char *window = rt_allocate(bytes, 1);
     rt_download(rt, window, offset, bytes);
     return window;
@@ -215,6 +224,8 @@ char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 
 void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
 {
+    if (rt_is_far(rt, offset))
+        return;
     if (is_changed)
         rt_gpu_upload(rt, rt->arena + offset, window, bytes);
     free(window);

@@ -9,6 +9,7 @@
  *                 attention_choose.c compares them
  *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages
+ *   fetch.c       offloaded tensors, in pinned memory of the host
  *   library.c     loading of CUDA's libraries when the trainer starts
  *
  * All work of a function of the program is queued on one stream, `compute`; collectives have separate streams.
@@ -148,6 +149,7 @@ void rt_gpu_fill(Rt *rt, char *memory, int64_t bytes);
 /* --- nccl.c --------------------------------------------------------------------------------- */
 
 /* Makes the compute stream wait for all started collectives; `used`: for those that share a group with one of these. */
+void rt_gpu_fetches_join(Rt *rt); /* fetch.c: the same for those from the host */
 void rt_gpu_collectives_join(Rt *rt, const RtTraffic *used);
 
 /* Called repeatedly while the processor waits for work started `seconds` ago: ends the trainer if NCCL reports an

@@ -3,8 +3,12 @@
  *
  * The kernel computes what kernels/initial.h says, as processors do.  Its f64 logarithm and cosine may differ from
  * theirs in the last bit, which the rounding to f32 hides, but for about one element in 10^8. */
+#include "far/far.h"
 #include "gpu.h"
 #include "sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum { THREADS = 256, EACH = 8, MOST_BLOCKS = 1 << 16 };
 
@@ -19,8 +23,8 @@ static void launch(Rt *rt, cudaKernel_t kernel, const RtInitial *t, const RtInit
                  "make initial values");
 }
 
-/* The workspace of products, which nothing uses yet, holds the table. */
-void rt_fill_initial(Rt *rt, int count, const RtInitial *tensors)
+/* In the arena: the workspace of products, which nothing uses yet, holds the table. */
+static void fill(Rt *rt, int count, const RtInitial *tensors)
 {
     RtInitial *table = (RtInitial *)rt->gpu->product_space;
     const int room = (int)(RT_GPU_PRODUCT_BYTES / (int64_t)sizeof *table);
@@ -36,4 +40,32 @@ void rt_fill_initial(Rt *rt, int count, const RtInitial *tensors)
                 launch(rt, kernel, &tensors[first + i], &table[i]);
         rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "make initial values");
     }
+}
+
+/* On the host: the GPU makes them in memory that it has for a moment. */
+static void fill_far(Rt *rt, const RtInitial *tensor)
+{
+    const int64_t bytes = rt_initial_bytes(tensor);
+    RtInitial there = *tensor;
+    void *memory;
+    rt_gpu_check(rt, cudaMalloc(&memory, (size_t)bytes), "make initial values");
+    there.offset = (int64_t)((uintptr_t)memory - (uintptr_t)rt->arena);
+    fill(rt, 1, &there);
+    char *copy = rt_gpu_downloaded(rt, memory, bytes);
+    memcpy(rt_far_memory(rt, tensor->offset), copy, (size_t)bytes);
+    free(copy);
+    rt_gpu_check(rt, cudaFree(memory), "free memory");
+}
+
+void rt_fill_initial(Rt *rt, int count, const RtInitial *tensors)
+{
+    RtInitial *near = rt_allocate(count, sizeof *near);
+    int filled = 0;
+    for (int i = 0; i < count; i++)
+        if (rt_is_far(rt, tensors[i].offset))
+            fill_far(rt, &tensors[i]);
+        else
+            near[filled++] = tensors[i];
+    fill(rt, filled, near);
+    free(near);
 }

@@ -132,6 +132,13 @@ static void upload_staged(Rt *rt)
     }
 }
 
+/* What has been started is behind what the compute stream does next; of collectives, those in `used`, or all. */
+static void join_streams(Rt *rt, const RtTraffic *used)
+{
+    rt_gpu_collectives_join(rt, used);
+    rt_gpu_fetches_join(rt);
+}
+
 /* --- Recording -------------------------------------------------------------------------------- */
 
 static Recorded *recorded_of(Rt *rt, const RtFunction *f)
@@ -143,7 +150,7 @@ static Recorded *recorded_of(Rt *rt, const RtFunction *f)
 static void launch_all(Rt *rt, const RtFunction *f)
 {
     f->run(rt, rt->arena);
-    rt_gpu_collectives_join(rt, NULL);
+    join_streams(rt, NULL);
 }
 
 static void begin_graph(Rt *rt, Graph *graph)
@@ -177,7 +184,7 @@ static void take_back_traffic(Rt *rt, RtTraffic *before)
 static void end_graph(Rt *rt, Graph *to)
 {
     cudaGraph_t graph;
-    rt_gpu_collectives_join(rt, NULL);
+    join_streams(rt, NULL);
     rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphInstantiate(&to->graph, graph, 0), "make a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
@@ -308,7 +315,7 @@ static ActionGraph *record_action(Rt *rt, const RtPipeline *p, RtAction action, 
 {
     ActionGraph *a = add_action(rt->gpu->runs->replayed);
     *a = (ActionGraph){ .action = action, .chunk = chunk, .micro = micro };
-    rt_gpu_collectives_join(rt, NULL);
+    join_streams(rt, NULL);
     begin_graph(rt, &a->graph);
     rt->slot_period = 1;
     p->action[action][chunk](rt, arena, micro);
@@ -328,7 +335,7 @@ void rt_run_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int6
     feed_slices(rt, p, micro);
     const ActionGraph *a = find_action(recorded, action, chunk, micro);
     a = a ? a : record_action(rt, p, action, chunk, micro, arena);
-    rt_gpu_collectives_join(rt, a->graph.traffic); /* groups have memory for one message at a time */
+    join_streams(rt, a->graph.traffic); /* groups have memory for one message at a time */
     launch_part(rt, &a->graph);
 }
 
@@ -338,7 +345,7 @@ static void replay_pipeline(Rt *rt, Recorded *recorded)
     runs->replayed = recorded;
     runs->first_slice = -1;
     rt_pipeline(rt, recorded->pipeline, rt->arena);
-    rt_gpu_collectives_join(rt, NULL);
+    join_streams(rt, NULL);
     runs->replayed = NULL;
 }
 

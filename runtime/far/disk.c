@@ -2,7 +2,9 @@
  *
  * Direct transfers are of whole pages, from and to memory that begins at a page: they go through a buffer.  Of a page
  * that is written in part, the rest is read first; so tensors in one page may be written one after the other. */
-#include "far.h"
+#include "disk.h"
+
+#include "space.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +17,10 @@
 
 enum { PAGE = 4096, AT_ONCE = RT_FAR_BUFFER_BYTES, TMPFS = 0x01021994 };
 
-bool rt_is_far(const Rt *rt, int64_t offset) { return rt->program->far_bytes && offset >= rt->program->far_begin; }
+struct RtDisk {
+    int file;
+    char *buffer[RT_FAR_BUFFERS]; /* of those ahead, of all others; aligned */
+};
 
 /* --- The file ------------------------------------------------------------------------------------------- */
 
@@ -52,50 +57,47 @@ static void reserve(int file, const char *folder, int64_t bytes)
             rt_bytes_text((double)room.f_bavail * (double)room.f_frsize).text);
 }
 
-void rt_far_open(Rt *rt, const char *folder)
+static void note_memory(int file, const char *folder)
 {
-    const RtProgram *program = rt->program;
     struct statfs system;
-    if (!program->far_bytes)
-        return;
-    folder = folder ? folder : program->far_folder ? program->far_folder : ".";
-    struct RtFar *far = rt->far = rt_allocate(1, sizeof *far);
-    far->file = open_unnamed(folder);
-    reserve(far->file, folder, program->far_bytes);
-    far->is_direct = fcntl(far->file, F_SETFL, O_DIRECT) == 0;
-    for (int i = 0; i < RT_FAR_BUFFERS; i++)
-        if (posix_memalign((void **)&far->buffer[i], PAGE, AT_ONCE))
-            rt_fail("out of memory: %d buffers of %s for offloaded tensors", RT_FAR_BUFFERS,
-                    rt_bytes_text(AT_ONCE).text);
-    if (fstatfs(far->file, &system) == 0 && system.f_type == TMPFS)
+    if (fstatfs(file, &system) == 0 && system.f_type == TMPFS)
         rt_note("note: '%s' is in memory, which offloaded tensors take there; --offload-folder names another folder",
                 folder);
-    rt_fetches_open(rt);
 }
 
-void rt_far_close(Rt *rt)
+/* Not all file systems transfer directly; those that do not are read and written by the system's cache. */
+struct RtDisk *rt_disk_open(const Rt *rt, const char *folder)
 {
-    struct RtFar *far = rt->far;
-    if (!far)
-        return;
-    rt_fetches_close(rt);
-    close(far->file);
+    const RtProgram *program = rt->program;
+    struct RtDisk *disk = rt_allocate(1, sizeof *disk);
+    folder = folder ? folder : program->far_folder ? program->far_folder : ".";
+    disk->file = open_unnamed(folder);
+    reserve(disk->file, folder, program->far_bytes);
+    note_memory(disk->file, folder);
+    (void)fcntl(disk->file, F_SETFL, O_DIRECT);
     for (int i = 0; i < RT_FAR_BUFFERS; i++)
-        free(far->buffer[i]);
-    free(far);
-    rt->far = NULL;
+        if (posix_memalign((void **)&disk->buffer[i], PAGE, AT_ONCE))
+            rt_fail("out of memory: %d buffers of %s for offloaded tensors", RT_FAR_BUFFERS,
+                    rt_bytes_text(AT_ONCE).text);
+    return disk;
 }
 
-int64_t rt_far_workspace_bytes(const Rt *rt) { return rt->far ? RT_FAR_BUFFERS * AT_ONCE : 0; }
+void rt_disk_close(struct RtDisk *disk)
+{
+    close(disk->file);
+    for (int i = 0; i < RT_FAR_BUFFERS; i++)
+        free(disk->buffer[i]);
+    free(disk);
+}
 
 /* --- Transfers -------------------------------------------------------------------------------------------- */
 
 /* All of it, whatever the system does at once. */
-static void transfer(const struct RtFar *far, char *data, int64_t at, int64_t bytes, bool writes)
+static void transfer(const struct RtDisk *disk, char *data, int64_t at, int64_t bytes, bool writes)
 {
     while (bytes > 0) {
         const ssize_t done =
-            writes ? pwrite(far->file, data, (size_t)bytes, at) : pread(far->file, data, (size_t)bytes, at);
+            writes ? pwrite(disk->file, data, (size_t)bytes, at) : pread(disk->file, data, (size_t)bytes, at);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
@@ -121,56 +123,56 @@ static Pages pages_with(int64_t at, int64_t bytes)
 
 static int64_t in_file(const Rt *rt, int64_t offset) { return offset - rt->program->far_begin; }
 
-void rt_far_read(const Rt *rt, void *to, int64_t offset, int64_t bytes, bool ahead)
+void rt_disk_read(const Rt *rt, void *to, int64_t offset, int64_t bytes, bool ahead)
 {
-    const struct RtFar *far = rt->far;
-    char *buffer = far->buffer[!ahead];
+    const struct RtDisk *disk = rt->far->disk;
+    char *buffer = disk->buffer[!ahead];
     for (int64_t done = 0; done < bytes;) {
         const Pages pages = pages_with(in_file(rt, offset) + done, bytes - done);
-        transfer(far, buffer, pages.begin, pages.bytes, false);
+        transfer(disk, buffer, pages.begin, pages.bytes, false);
         memcpy((char *)to + done, buffer + pages.skip, (size_t)pages.count);
         done += pages.count;
     }
 }
 
 /* What is in the first and the last page and is not written. */
-static void read_edges(const struct RtFar *far, char *buffer, const Pages *pages)
+static void read_edges(const struct RtDisk *disk, char *buffer, const Pages *pages)
 {
     const int64_t last = pages->bytes - PAGE;
     if (pages->skip)
-        transfer(far, buffer, pages->begin, PAGE, false);
+        transfer(disk, buffer, pages->begin, PAGE, false);
     if ((pages->skip + pages->count) % PAGE && (last > 0 || !pages->skip))
-        transfer(far, buffer + last, pages->begin + last, PAGE, false);
+        transfer(disk, buffer + last, pages->begin + last, PAGE, false);
 }
 
-void rt_far_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes)
+void rt_disk_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes)
 {
-    const struct RtFar *far = rt->far;
-    char *buffer = far->buffer[1];
+    const struct RtDisk *disk = rt->far->disk;
+    char *buffer = disk->buffer[1];
     for (int64_t done = 0; done < bytes;) {
         const Pages pages = pages_with(in_file(rt, offset) + done, bytes - done);
-        read_edges(far, buffer, &pages);
+        read_edges(disk, buffer, &pages);
         if (from)
             memcpy(buffer + pages.skip, (const char *)from + done, (size_t)pages.count);
         else
             memset(buffer + pages.skip, 0, (size_t)pages.count);
-        transfer(far, buffer, pages.begin, pages.bytes, true);
+        transfer(disk, buffer, pages.begin, pages.bytes, true);
         done += pages.count;
     }
 }
 
-void rt_far_zero(const Rt *rt, int64_t offset, int64_t bytes) { rt_far_write(rt, offset, NULL, bytes); }
+void rt_disk_zero(const Rt *rt, int64_t offset, int64_t bytes) { rt_disk_write(rt, offset, NULL, bytes); }
 
-char *rt_far_window_open(const Rt *rt, int64_t offset, int64_t bytes)
+char *rt_disk_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 {
     char *window = rt_allocate(bytes, 1);
-    rt_far_read(rt, window, offset, bytes, false);
+    rt_disk_read(rt, window, offset, bytes, false);
     return window;
 }
 
-void rt_far_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
+void rt_disk_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
 {
     if (is_changed)
-        rt_far_write(rt, offset, window, bytes);
+        rt_disk_write(rt, offset, window, bytes);
     free(window);
 }

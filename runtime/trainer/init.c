@@ -42,6 +42,14 @@ static RtInitial initial_of(const RtView *view, uint32_t seed)
     return t;
 }
 
+int64_t rt_initial_bytes(const RtInitial *t)
+{
+    int64_t last = 0;
+    for (int d = 0; d < t->rank; d++)
+        last += (t->dim[d].size - 1) * t->dim[d].stride;
+    return (last + 1) * (t->type == RT_F32 || t->type == RT_I32 ? 4 : 2);
+}
+
 void rt_init_tensors(Rt *rt, uint32_t seed, bool with_parameters)
 {
     const RtProgram *program = rt->program;

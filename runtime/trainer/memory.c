@@ -27,8 +27,10 @@ void rt_memory_print(Rt *rt)
     if (rt->ranks > 1)
         rt_append(&messages, ", %s of collectives; ", rt_bytes_text((double)rt_collectives_workspace_bytes(rt)).text);
     if (rt->far)
-        rt_append(&messages, ", %s on disk (%s of buffers)", rt_bytes_text((double)rt->program->far_bytes).text,
-                  rt_bytes_text((double)rt_far_workspace_bytes(rt)).text);
+        rt_append(&messages, ", %s on %s", rt_bytes_text((double)rt->program->far_bytes).text,
+                  rt->far->disk ? "disk" : "the host");
+    if (rt_far_workspace_bytes(rt))
+        rt_append(&messages, " (%s of buffers)", rt_bytes_text((double)rt_far_workspace_bytes(rt)).text);
     if (rt->program->step.kinds)
         rt_append(&messages, "rank 0 of %d, at most %s on one", rt->ranks, rt_bytes_text(most).text);
     else if (rt->ranks > 1)

@@ -124,6 +124,7 @@ static const Case cases[] = {
     { OP_all_to_all, "{dim=j, to=i}", { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_rotate, "{dim=j, index=1}", { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_local_slice, "{dim=j}", { { "f32[i:4, j:6~8]", -1, 1 } } },
+    { OP_move, "{tier=disk}", { { "f32[i:4, j:6~8]", -1, 1 } } },
     { OP_reshard, "{dims=[i:4, j:6~8]}", { { "f32[i:4, j:6~8]", -1, 1 } } },
 };
 /* clang-format on */
