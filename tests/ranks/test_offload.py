@@ -1,0 +1,148 @@
+"""Tensors offloaded to disk: trainers do what they do with all of them in memory, in less of it.
+
+Optimizer state and master weights are where kernels read and write them element by element: results are equal bit for
+bit.  Weights that the model reads are fetched one by one, so that products which were one over several of them are
+several: sums in another order, to the tolerances of test_layouts.py.
+"""
+import json
+
+import pytest
+from conftest import TCP, error_of, layout_of, read_log, some, start
+from test_layouts import TOLERANCE, same_training
+
+STEPS = 20
+OPTIMIZER, PARAMS, BOTH = "optimizer", "params", "optimizer, params"
+SETTINGS = (("batch", 16), ("microbatch", 2))
+LAYOUTS = [dict(ranks=dict(dp=1)), dict(ranks=dict(dp=1), recompute="full"), dict(ranks=dict(dp=4), zero=0), dict(ranks=dict(dp=4), zero=1),
+           dict(ranks=dict(dp=2, tp=2), zero=2), dict(ranks=dict(dp=4), zero=3), dict(ranks=dict(dp=2, tp=2), zero=3, options="gather = step"),
+           dict(ranks=dict(tp=4), otherwise=" else seq"), dict(ranks=dict(dp=2, pp=2)), dict(ranks=dict(pp=4), schedule="zb"),
+           dict(ranks=dict(pp=2, dp=2), zero=1, schedule="interleaved", chunks=2), dict(ranks=dict(cp=2, dp=2), attend="ring")]
+CASES = [(model, precision, what, layout) for model in ("llama", "gpt2") for precision in ("fp32", "bf16", "fp16") for what in (OPTIMIZER, PARAMS, BOTH)
+         for layout in range(len(LAYOUTS))]
+PICKED = [CASES.index(case) for case in (
+    ("llama", "fp32", OPTIMIZER, 0), ("gpt2", "bf16", OPTIMIZER, 4), ("llama", "fp16", OPTIMIZER, 8), ("gpt2", "fp32", OPTIMIZER, 5),
+    ("llama", "fp32", BOTH, 10), ("gpt2", "fp32", BOTH, 1), ("llama", "bf16", BOTH, 5), ("gpt2", "fp16", PARAMS, 9), ("llama", "fp32", PARAMS, 7))]
+
+
+def sizes_of(layout):
+    return (("layers", 4),) if "pp" in layout["ranks"] else ()
+
+
+def pair(compiled, model, layout, precision, what, sizes=(), settings=()):
+    """Two trainers: without offload, and with it."""
+    lines, settings = layout_of(model, **layout), SETTINGS + (("precision", precision), *settings)
+    sizes = (*sizes_of(layout), *sizes)
+    return [compiled(model, (*lines, *offload), sizes, settings, *TCP) for offload in ((), (f"offload {what} to disk",))]
+
+
+@pytest.mark.parametrize("model,precision,what,layout", some(CASES, *PICKED))
+def test_training(model, precision, what, layout, compiled, train, tmp_path):
+    plain, trainer = pair(compiled, model, LAYOUTS[layout], precision, what)
+    logs, saved = [], []
+    for one in (plain, trainer):
+        logs.append(train(one, STEPS, "--save", "saved"))
+        saved.append((tmp_path / "saved").read_bytes())
+    memory = [json.loads((one.source.parent / "out/plan.json").read_text())["memory"] for one in (plain, trainer)]
+    assert "offloaded" not in memory[0] and memory[1]["offloaded"]["bytes"] > 0 and memory[1]["offloaded"]["read"] > 0
+    same_training(logs[1], logs[0], precision)
+    if what == OPTIMIZER:
+        assert [(line["loss"], line["grad_norm"], line.get("loss_scale")) for line in logs[0]] == \
+            [(line["loss"], line["grad_norm"], line.get("loss_scale")) for line in logs[1]]
+        assert saved[0] == saved[1]
+
+
+def test_skipped_steps(compiled, train):
+    """Steps of fp16 whose gradients overflow change nothing, on disk either: the first scale of 65,536 times a loss of a
+    million does."""
+    edited = [compiled("gpt2", (*layout_of("gpt2", **LAYOUTS[0]), *offload), (), (*SETTINGS, ("precision", "fp16")), edit=(r"loss mean\(", "loss 1e3 * mean("))
+              for offload in ((), ("offload optimizer to disk",))]
+    logs = [train(one, STEPS) for one in edited]
+    assert any(line["grad_norm"] is None for line in logs[0]), "no step was skipped"
+    assert [(line["loss"], line["grad_norm"], line["loss_scale"]) for line in logs[0]] == [(line["loss"], line["grad_norm"], line["loss_scale"]) for line in logs[1]]
+
+
+def test_checkpoints(compiled, train, text):
+    """What one saves the other loads, and goes on as if nothing had been; evaluation and samples read it, too."""
+    plain, trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)
+    whole = train(plain, STEPS, "--eval-data", text)
+    for first, then in ((plain, trainer), (trainer, plain)):
+        train(first, STEPS // 2, "--save", "half")
+        log = train(then, STEPS, "--load", "half", "--eval-data", text)
+        assert [line["loss"] for line in log[STEPS // 2:]] == [line["loss"] for line in whole[STEPS // 2:]]
+        assert log[-1]["eval_loss"] == whole[-1]["eval_loss"]
+
+
+def test_mean_of_weights(compiled, train, text):
+    """--ema exchanges weights and their mean, which are on disk."""
+    logs = [train(one, STEPS, "--ema", "--eval-data", text) for one in pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER, settings=(("ema", 0.9),))]
+    assert [line.get("eval_loss") for line in logs[0]] == [line.get("eval_loss") for line in logs[1]] and logs[0][-1]["eval_loss"]
+
+
+def test_budget(compiled, train):
+    """What is kept is the smallest first, and as much as was said."""
+    def offloaded(keep):
+        trainer = compiled("gpt2", (*layout_of("gpt2", **LAYOUTS[0]), f"offload optimizer to disk keep {keep}"), (), SETTINGS)
+        return json.loads((trainer.source.parent / "out/plan.json").read_text())["memory"]["offloaded"]["bytes"]
+    assert offloaded(0) - offloaded(100_000) <= 100_000 + 64 * 4096  # whole pages of some tensors
+    assert 0 < offloaded(100_000) < offloaded(50_000) < offloaded(0)
+
+
+# --- Larger than memory -----------------------------------------------------------------------------------------------
+
+def within(limit, command):
+    """The command, in a process that may have so many bytes of its own."""
+    return ["sh", "-c", f'ulimit -d {limit // 1024}; exec "$@"', "sh", *command]
+
+
+SIZE = dict(layers=48, embed=192, heads=4, seq=16)
+LARGE = (("precision", "bf16"), ("grad_storage", "bf16"), ("batch", 1), ("microbatch", 1))
+
+
+def test_larger_than_memory(compiled, text, tmp_path):
+    """21 million weights, 12 bytes of state for each, in less than half of that: gradients in bf16, two bytes each, and a
+    layer's weights and state are what is in memory, beside what libraries take."""
+    LIBRARIES = 40_000_000
+    sizes = tuple(SIZE.items())
+    plain, trainer = (compiled("chars", (*layout_of("chars", dict(dp=1)), *offload), sizes, LARGE) for offload in ((), (f"offload {BOTH} to disk",)))
+    memory = [json.loads((one.source.parent / "out/plan.json").read_text())["memory"] for one in (plain, trainer)]
+    state = sum(memory[0]["classes"][name] for name in ("master weights", "optimizer state"))
+    limit = memory[1]["arena"] + memory[1]["offloaded"]["buffers"] + LIBRARIES
+    assert limit < state / 2
+    options = ("--data", text, "--data-format", "bytes", "--steps", 3, "--threads", 1, "--log", "log", "--overwrite")
+    done = start(within(limit, plain.command(*options)), tmp_path, status=1)
+    assert "out of memory" in done.stderr
+    start(within(limit, trainer.command(*options)), tmp_path)
+    log = read_log(tmp_path / "log")
+    start(plain.command(*options), tmp_path)
+    deeper = (SIZE["layers"] / 2) ** 0.5  # as many roundings, of random sign, as in test_layouts.py's models of two layers
+    for line, expected in zip(log, read_log(tmp_path / "log"), strict=True):
+        assert line["loss"] == pytest.approx(expected["loss"], rel=deeper * TOLERANCE["bf16"]["loss"])
+    assert log[-1]["peak_bytes"] - memory[1]["arena"] - memory[1]["offloaded"]["buffers"] < 2 ** 21  # libraries
+
+
+# --- What is not there ------------------------------------------------------------------------------------------------
+
+def test_no_folder(compiled, refused, text):
+    trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)[1]
+    said = refused(trainer, "--offload-folder", "none", "--data", text, "--data-format", "bytes", "--steps", 1)
+    assert said.startswith("error: cannot create a file for offloaded tensors in 'none': No such file or directory; --offload-folder names another folder")
+
+
+def test_a_full_disk(compiled, text, tmp_path):
+    """As far as the system lets files grow here."""
+    trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)[1]
+    done = start(["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *trainer.command("--data", text, "--data-format", "bytes", "--steps", 1)], tmp_path, status=1)
+    assert error_of(done.stderr).startswith("error: cannot make room for a file for offloaded tensors in '.': File too large")
+
+
+def test_nothing_is_left(compiled, train, tmp_path):
+    """The file has no name, so that a run which is killed leaves none, and one folder serves several runs."""
+    trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)[1]
+    (tmp_path / "far").mkdir()
+    train(trainer, 2, "--offload-folder", "far")
+    assert not list((tmp_path / "far").iterdir())
+
+
+def test_the_model_names_the_folder(compiled, refused, text):
+    trainer = compiled("gpt2", (*layout_of("gpt2", **LAYOUTS[0]), 'offload optimizer to disk "elsewhere"'), (), SETTINGS)
+    assert "in 'elsewhere'" in refused(trainer, "--data", text, "--data-format", "bytes", "--steps", 1)
