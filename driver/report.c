@@ -311,6 +311,13 @@ static bool report_costs(Report *r)
     const Options *o = r->run->options;
     if (!o->costs && !o->machine)
         return true;
+    if (r->far) {
+        run_failed(r->run,
+                   "%s: mpc does not know how long transfers from and to the %s take, which the layout offloads to; "
+                   "--offload none leaves them out",
+                   o->machine ? "--machine" : "--costs", Tier_words[far_tier(r->m)]);
+        return false;
+    }
     const StepCost cost = step_cost(r->m, &r->classes, &r->run->arena);
     if (o->costs && !write_costs(r, &cost, o->costs))
         return false;

@@ -48,6 +48,9 @@ void print_memory_table(const Report *r)
     if (r->far)
         printf("    on %s: %s; a step reads %s and writes %s\n", Tier_words[far_tier(r->m)], bytes(r, (double)r->far),
                bytes(r, r->fetched), bytes(r, r->offloaded));
+    else if (far_tier(r->m))
+        printf("    on %s: nothing, since no tensor is of that kind and beyond what stays\n",
+               Tier_words[far_tier(r->m)]);
 }
 
 static bool is_larger(const Report *r, const Stretch *a, const Stretch *b)

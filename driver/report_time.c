@@ -1,7 +1,6 @@
 /* report_time.c -- the time of a step on a machine: seconds, tokens, MFU, and what time goes to. */
 #include "machine.h"
 #include "report.h"
-#include "tier.h"
 
 #include <string.h>
 
@@ -19,13 +18,6 @@ TimeReport *time_report(const Report *r, const StepCost *cost)
 {
     TimeReport *t = NEW(&r->run->arena, TimeReport);
     const char *name = r->run->options->machine;
-    if (r->far) {
-        run_failed(r->run,
-                   "--machine: a machine file has no rates of transfers from and to the %s, which the layout offloads "
-                   "to; --offload none leaves them out",
-                   Tier_words[far_tier(r->m)]);
-        return NULL;
-    }
     if (cost->unscheduled) {
         run_failed(r->run, "--machine: no time of these stages: %s", cost->unscheduled);
         return NULL;

@@ -30,7 +30,9 @@ static void widen_before(Module *m, Func *f, Op *reader, const Op *cast)
     Builder b = builder_at(m, f, reader);
     b.loc = cast->loc, b.path = cast->path, b.where = cast->where;
     Value *operand = arg(cast, 0);
-    replace_value(&reader->args, result(cast), result(clone_op(&b, cast, &operand)));
+    Value *own = result(clone_op(&b, cast, &operand));
+    own->name = fresh_name(m);
+    replace_value(&reader->args, result(cast), own);
 }
 
 void widen_in_readers(Module *m, Func *f)

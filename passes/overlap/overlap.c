@@ -57,8 +57,8 @@ typedef struct {
 
 static bool may_start(const Module *m, const Func *f, const Op *op)
 {
-    if (info(op)->traits & CARRIES)
-        return !op->attrs.tier;
+    if (info(op)->traits & CARRIES) /* what a program itself fetches is as large as a table */
+        return !op->attrs.tier && f->role == PLAIN;
     if (!(info(op)->traits & SENDS) || (is_send(op) && is_part_of_micro(m, f)))
         return false;
     bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;

@@ -1,7 +1,8 @@
 /* fetch.c -- moves tensors between the GPU and pinned memory of the host.
  *
  * Fetches that are started have a stream of their own; events order it and the compute stream, as those of collectives
- * (nccl.c).  What goes to the host is queued on the compute stream: later fetches, which begin behind it, find it there.
+ * (nccl.c).  What goes to the host is queued on the compute stream: later fetches, which begin behind it, find it
+ * there.
  */
 #include "far/far.h"
 #include "gpu.h"
@@ -20,10 +21,7 @@ struct RtFetches {
     int64_t calls, joined; /* on the stream; for the first `joined` of them the compute stream has waited */
 };
 
-static void *on_host(const Rt *rt, const void *address)
-{
-    return rt_far_memory(rt, (const char *)address - rt->arena);
-}
+static void *on_host(const Rt *rt, const void *address) { return rt_far_memory(rt, (const char *)address - rt->arena); }
 
 void rt_far_open(Rt *rt, const char *folder)
 {
@@ -34,8 +32,8 @@ void rt_far_open(Rt *rt, const char *folder)
     struct RtFar *far = rt->far = rt_allocate(1, sizeof *far);
     if ((double)program->far_bytes > rt->share.memory ||
         cudaHostAlloc(&memory, (size_t)program->far_bytes, cudaHostAllocDefault) != cudaSuccess)
-        rt_fail("out of memory: '%s' offloads %s to the host for each rank here, and %s are available",
-                program->name, rt_bytes_text((double)program->far_bytes).text, rt_bytes_text(rt->share.memory).text);
+        rt_fail("out of memory: '%s' offloads %s to the host for each rank here, and %s are available", program->name,
+                rt_bytes_text((double)program->far_bytes).text, rt_bytes_text(rt->share.memory).text);
     far->memory = memory;
     struct RtFetches *f = far->fetches = rt_allocate(1, sizeof *f);
     f->fetch = rt_allocate(program->nfetches + 1, sizeof *f->fetch);

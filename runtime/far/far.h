@@ -14,8 +14,8 @@ struct RtFar {
     struct RtDisk *disk; /* NULL: they are in ... */
     char *memory;        /* ... memory of the host */
     struct RtFetches *fetches;
-    double waited;  /* seconds in which the computation waited for the disk */
-    int64_t moved;  /* bytes, both ways */
+    double waited; /* seconds in which the computation waited for the disk */
+    int64_t moved; /* bytes, both ways */
 };
 
 static inline bool rt_is_far(const Rt *rt, int64_t offset)
@@ -34,5 +34,8 @@ static inline char *rt_far_memory(const Rt *rt, int64_t offset)
 void rt_far_open(Rt *rt, const char *folder);
 void rt_far_close(Rt *rt);
 int64_t rt_far_workspace_bytes(const Rt *rt);
+
+/* At the end of a run: how much was moved, and how long the computation waited for the disk. */
+void rt_far_note(const Rt *rt);
 
 #endif

@@ -10,7 +10,7 @@ from conftest import MPC, ROOT, RUNTIME
 COMMANDS = ["compile", "run", "check", "report", "plan", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
 
 
-LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "schedule", "stages", "chunks"}
+LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "offload", "schedule", "stages", "chunks"}
 
 
 def options_of(command):
@@ -329,6 +329,7 @@ def compile_effect(option, mpc):
         "mesh": lambda: from_command_line("parallel.mesh.dp", "1", "--mesh=dp=1"),
         "zero": lambda: from_command_line("parallel.zero", "0", "--zero", "0"),
         "recompute": lambda: from_command_line("parallel.recompute", "full", "--recompute=full"),
+        "offload": lambda: from_command_line("parallel.offload", "optimizer to disk", "--offload=optimizer to disk"),
         "schedule": lambda: from_command_line("parallel.schedule", "gpipe", "--schedule=gpipe"),
         "stages": lambda: from_command_line("parallel.stages", "2+1", "-Dlayers=3", "--mesh=pp=2", "--stages=2,1"),
         "chunks": lambda: from_command_line("parallel.chunks", "2", "-Dlayers=4", "--mesh=pp=2", "--schedule=naive", "--chunks=2"),
@@ -367,6 +368,7 @@ def test_compile_option_has_an_effect(mpc, option):
     ("mesh", ["--mesh=dp=1"], "ok"),
     ("zero", ["--zero=1"], "ok"),
     ("recompute", ["--recompute=none"], "ok"),
+    ("offload", ["--offload=optimizer to disk"], "ok"),
     ("schedule", ["--schedule=1f1b"], "ok"),
     ("stages", ["-Dlayers=3", "--mesh=pp=2", "--stages=1,2"], "ok"),
     ("chunks", ["-Dlayers=4", "--mesh=pp=2", "--schedule=gpipe", "--chunks=2"], "ok"),
@@ -378,7 +380,7 @@ def test_check_option_has_an_effect(mpc, option, words, expected):
     assert expected in mpc("check", "tiny.mdl", *words).stdout
 
 
-@pytest.mark.parametrize("words", [["--mesh=xx=1"], ["--zero=3"], ["--recompute=half"], ["--schedule=none"], ["--stages=1"], ["--chunks=0"]])
+@pytest.mark.parametrize("words", [["--mesh=xx=1"], ["--zero=3"], ["--recompute=half"], ["--offload=optimizer to tape"], ["--schedule=none"], ["--stages=1"], ["--chunks=0"]])
 def test_check_looks_at_options(mpc, words):
     assert "error: " in mpc("check", "mixed.mdl", *words, status=1).stderr
 

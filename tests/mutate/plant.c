@@ -7,7 +7,11 @@
 
 static bool reduces(Module *m, Func *f, Op *op) { return op->kind == OP_all_reduce || op->kind == OP_reduce_scatter; }
 static bool all_reduces(Module *m, Func *f, Op *op) { return op->kind == OP_all_reduce; }
-static bool is_sent(Module *m, Func *f, Op *op) { return info(op)->family == COLLECTIVE; }
+static bool is_sent(Module *m, Func *f, Op *op)
+{
+    return info(op)->family == COLLECTIVE && !(info(op)->traits & CARRIES);
+}
+
 static bool moves(Module *m, Func *f, Op *op) { return is_sent(m, f, op) && !reduces(m, f, op); }
 static bool drops_out(Module *m, Func *f, Op *op) { return op->kind == OP_dropout; }
 static bool is_zigzag(Module *m, Func *f, Op *op) { return is_sent(m, f, op) && op->attrs.zigzag; }
@@ -120,14 +124,23 @@ static bool deal_straight(Module *m, Func *f, Op *op)
     return true;
 }
 
+static bool is_put_back(const Func *f, const Value *value)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        if (info(op)->traits & CARRIES && op->args.count == 2 && arg(op, 0) == value)
+            return true;
+    return false;
+}
+
 /* Is this result of the kernel the step's, and nothing else? */
 static bool is_new_state(const Module *m, const Func *kernel, const Value *value)
 {
-    const Func *step = func_with_role(m, STEP);
     const int at = index_of(&kernel->results, value);
-    for (const Op *op = step->first; op && at >= 0; op = op->next)
-        if (op->attrs.callee == kernel->name)
-            return index_of(&step->results, op->results.at[at]) >= 0;
+    for (const Func *f = m->funcs; f && at >= 0; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee == kernel->name)
+                return is_put_back(f, op->results.at[at]) ||
+                       (f->role == STEP && index_of(&f->results, op->results.at[at]) >= 0);
     return false;
 }
 

@@ -151,6 +151,26 @@ static bool shorten_arena(Module *m, Func *f, Op *op)
     return true;
 }
 
+static bool is_fetch(Module *m, Func *f, Op *op) { return info(op)->traits & CARRIES && !op->attrs.tier; }
+static bool puts_back(Module *m, Func *f, Op *op) { return info(op)->traits & CARRIES && op->args.count == 2; }
+
+static bool keep_old(Module *m, Func *f, Op *op)
+{
+    replace_uses(f, result(op), arg(op, 1));
+    return true;
+}
+
+static bool put_elsewhere(Module *m, Func *f, Op *op)
+{
+    Value *other = value_like(f, op, 1);
+    Storage *storage = NEW(&m->arena, Storage);
+    if (!other || !other->storage)
+        return false;
+    *storage = *other->storage;
+    result(op)->storage = storage;
+    return true;
+}
+
 static const Plant plants[] = {
     { 'i', "two values that live at one time share memory", is_placed, share_memory },
     { 'i', "a value begins in the middle of another", is_placed, share_half },
@@ -162,5 +182,8 @@ static const Plant plants[] = {
     { 'i', "a view begins an element late", is_view, begin_late },
     { 'i', "what a loop carries is written over while it is read", carries_apart, carry_in_place },
     { 'i', "the arena is too short", begins_step, shorten_arena },
+    { 't', "another tensor is fetched", is_fetch, read_another },
+    { 't', "state that is offloaded is not put back", puts_back, keep_old },
+    { 't', "state is put back in another's place", puts_back, put_elsewhere },
 };
 const PlantList plants_of_memory = { sizeof plants / sizeof *plants, plants };

@@ -40,6 +40,13 @@ def chunks(case, tools):
     case.program.train["loss_chunks"] = Number(str(random_of(case, "chunks").choice([2, 2, 3, 4, 8])))
 
 
+def offload(case, tools):
+    """State, or the weights that the model reads, or both, on disk, or on the host of a GPU; at times some of it stays."""
+    draw = random_of(case, "offload")
+    what, tier = draw.choice(["optimizer", "params", "optimizer, params"]), "host" if case.how.target == "cuda" else "disk"
+    case.how.options += (f"--offload={what} to {tier}{draw.choice(['', '', ' keep 2000'])}",)
+
+
 def own_weights(case, tools):
     case.how.own_weights = True
 
@@ -90,6 +97,7 @@ CHANGES = {
     "fp16": (with_precision("fp16"), 1.5),
     "fp8": (with_precision("fp8"), 0.7),
     "chunks": (chunks, 1),
+    "offload": (offload, 1.5),
     "cuda": (cuda, 1),
     "tcp": (mesh("tcp"), 8),
     "mpi": (mesh("mpi", 4), 1.5),
@@ -107,7 +115,8 @@ JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exa
           "tcp+fp8+exact": 0.3, "fp8+cuda": 0.2, "tcp+cuda": 2, "tcp+sanitize": 1,
           "tcp+chunks": 1, "chunks+exact": 1, "chunks+verify": 0.5, "chunks+bf16": 0.5, "chunks+full": 0.5, "stages+chunks": 0.5, "tcp+chunks+verify": 0.5,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
-          "auto+exact": 1}
+          "auto+exact": 1, "tcp+offload": 2, "offload+verify": 1, "offload+exact": 1, "tcp+offload+verify": 0.5, "bf16+offload": 1, "fp16+offload": 0.5,
+          "stages+offload": 1, "cuda+offload": 0.7, "checkpoint+offload": 0.5, "offload+full": 0.5, "tcp+bf16+offload": 0.5}
 
 
 def apply(name, case, tools):
