@@ -44,7 +44,8 @@ static void count_callers(Offload *o)
         }
 }
 
-static bool has_name_of_copies(const Module *m, Port port)
+/* Is it a weight, or its state, of which each copy of a repeat has one? */
+static bool is_of_repeat(const Module *m, Port port)
 {
     const Param *param = port.of ? find_param(m, port.of) : NULL;
     return param && strchr(param->path, '*');
@@ -150,7 +151,7 @@ static Tier tier_for(const Offload *o, const Func *step, const Value *state)
         return ON_DEVICE;
     if (!is_read_by_model(o, step, state))
         return t->offload_optimizer;
-    return has_name_of_copies(o->m, state->port) ? t->offload_params : ON_DEVICE;
+    return is_of_repeat(o->m, state->port) ? t->offload_params : ON_DEVICE;
 }
 
 typedef struct {
@@ -193,24 +194,33 @@ static int find_candidates(Offload *o, const Func *step, Candidate *all)
     return count;
 }
 
+/* The weight of a repeat that a kernel reads and nothing else; NULL: it is another one. */
+static const Value *weight_cast(const Offload *o, const Op *call)
+{
+    const Value *read = call->args.count == 1 && call->attrs.callee && !plain_callee(o, call) ? arg(call, 0) : NULL;
+    const Value *weight = read && read->def && info(read->def)->traits & CARRIES ? arg(read->def, 0) : read;
+    return weight && weight->port.kind == PORT_PARAM && is_of_repeat(o->m, weight->port) ? weight : NULL;
+}
+
+/* Do only functions read it, which can get it as it is? */
+static bool is_only_passed_on(const Offload *o, const Func *f, const Value *value)
+{
+    bool only = index_of(&f->results, value) < 0;
+    for (const Op *op = f->first; op && only; op = op->next)
+        for (int i = 0; i < op->args.count && only; i++)
+            only = arg(op, i) != value || passes_on(o, op, i);
+    return only;
+}
+
 /* Casts of weights of repeats, made once for all micro-batches: the model reads them layer by layer. */
 static void put_casts_away(Offload *o, Func *f)
 {
     const Tier tier = o->m->train.offload_params;
     for (Op *op = f->first; op && tier; op = op->next) {
-        const Value *read = op->args.count == 1 ? arg(op, 0) : NULL;
-        const Value *from = read && read->def && info(read->def)->traits & CARRIES ? arg(read->def, 0) : read;
-        if (!from || !op->attrs.callee || plain_callee(o, op) || from->port.kind != PORT_PARAM ||
-            !has_name_of_copies(o->m, from->port))
-            continue;
-        for (int i = 0; i < op->results.count; i++) {
+        const Value *weight = weight_cast(o, op);
+        for (int i = 0; weight && i < op->results.count; i++) {
             Value *cast = op->results.at[i];
-            const Op *reader = op->next;
-            bool may = same_dims(&cast->type, &from->type) && index_of(&f->results, cast) < 0;
-            for (; reader && may; reader = reader->next)
-                for (int k = 0; k < reader->args.count && may; k++)
-                    may = arg(reader, k) != cast || passes_on(o, reader, k);
-            if (!may)
+            if (!same_dims(&cast->type, &weight->type) || !is_only_passed_on(o, f, cast))
                 continue;
             Builder b = builder_at(o->m, f, op->next);
             Value *far = BUILD(&b, OP_move, ((Attrs){ .tier = tier }), cast);
