@@ -1,0 +1,74 @@
+/* bars.c -- records what a rank does when: see bars.h. */
+#include "bars.h"
+
+#include <string.h>
+
+/* Computation of each phase, messages of each list of axes, waits for them. */
+enum { LANES = N_PHASES + 2 * (1 << MAX_AXES) };
+
+static int lane_of(const Bar *bar)
+{
+    if (bar->kind == BAR_COMPUTES)
+        return (int)bar->item->phase;
+    return N_PHASES + 2 * (int)bar->item->axes + (bar->kind == BAR_WAITS);
+}
+
+Bars new_bars(Arena *arena, double resolution)
+{
+    return (Bars){ .resolution = resolution, .last = NEW_ARRAY(arena, int, LANES), .arena = arena };
+}
+
+static void join(Bar *bar, const Bar *next)
+{
+    bar->end = next->end > bar->end ? next->end : bar->end;
+    bar->item = next->longest > bar->longest ? next->item : bar->item;
+    bar->longest = next->longest > bar->longest ? next->longest : bar->longest;
+    bar->seconds += next->seconds;
+    bar->count += next->count;
+}
+
+static void push_bar(Bars *bars, Bar bar)
+{
+    int *last = &bars->last[lane_of(&bar)];
+    if (*last && bar.end - bars->bar[*last - 1].start <= bars->resolution) {
+        join(&bars->bar[*last - 1], &bar);
+        return;
+    }
+    if (bars->count == bars->room) {
+        Bar *grown = NEW_ARRAY(bars->arena, Bar, bars->room = bars->room ? 2 * bars->room : 64);
+        for (int i = 0; i < bars->count; i++)
+            grown[i] = bars->bar[i];
+        bars->bar = grown;
+    }
+    bars->bar[bars->count] = bar;
+    *last = ++bars->count;
+}
+
+void add_bar(Bars *bars, BarKind kind, const CostItem *item, double start, double end)
+{
+    const Bar bar = { kind, item, start, end, end - start, end - start, 1 };
+    if (end > start)
+        push_bar(bars, bar);
+}
+
+/* The bars of a turn are its own: nothing is added to one from before it. */
+int begin_turn(Bars *bars)
+{
+    memset(bars->last, 0, LANES * sizeof *bars->last);
+    return bars->count;
+}
+
+void repeat_turn(Bars *bars, int begin, int64_t times, double seconds)
+{
+    const int count = bars->count - begin;
+    Bar *turn = NEW_ARRAY(bars->arena, Bar, count + 1);
+    for (int i = 0; i < count; i++)
+        turn[i] = bars->bar[begin + i];
+    for (int64_t turns = 1; turns <= times; turns++)
+        for (int i = 0; i < count; i++) {
+            Bar bar = turn[i];
+            bar.start += (double)turns * seconds;
+            bar.end += (double)turns * seconds;
+            push_bar(bars, bar);
+        }
+}
