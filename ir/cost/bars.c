@@ -1,16 +1,14 @@
 /* bars.c -- records what a rank does when: see bars.h. */
 #include "bars.h"
 
-#include <string.h>
-
-/* Computation of each phase, messages of each list of axes, waits for them. */
-enum { LANES = N_PHASES + 2 * (1 << MAX_AXES) };
+/* Products and attention, other kernels; messages of each list of axes, waits for them. */
+enum { OWN = 2, LANES = OWN + 2 * (1 << MAX_AXES) };
 
 static int lane_of(const Bar *bar)
 {
     if (bar->kind == BAR_COMPUTES)
-        return (int)bar->item->phase;
-    return N_PHASES + 2 * (int)bar->item->axes + (bar->kind == BAR_WAITS);
+        return bar->item->kind == ITEM_KERNEL;
+    return OWN + 2 * (int)bar->item->axes + (bar->kind == BAR_WAITS);
 }
 
 Bars new_bars(Arena *arena, double resolution)
@@ -30,10 +28,13 @@ static void join(Bar *bar, const Bar *next)
 static void push_bar(Bars *bars, Bar bar)
 {
     int *last = &bars->last[lane_of(&bar)];
-    if (*last && bar.end - bars->bar[*last - 1].start <= bars->resolution) {
-        join(&bars->bar[*last - 1], &bar);
+    Bar *before = *last ? &bars->bar[*last - 1] : NULL;
+    if (before && *last > bars->turn && bar.end - before->start <= bars->resolution) {
+        join(before, &bar);
         return;
     }
+    if (before && before->count > 1 && bar.start - before->end <= bars->resolution)
+        before->end = bar.start;
     if (bars->count == bars->room) {
         Bar *grown = NEW_ARRAY(bars->arena, Bar, bars->room = bars->room ? 2 * bars->room : 64);
         for (int i = 0; i < bars->count; i++)
@@ -51,12 +52,7 @@ void add_bar(Bars *bars, BarKind kind, const CostItem *item, double start, doubl
         push_bar(bars, bar);
 }
 
-/* The bars of a turn are its own: nothing is added to one from before it. */
-int begin_turn(Bars *bars)
-{
-    memset(bars->last, 0, LANES * sizeof *bars->last);
-    return bars->count;
-}
+int begin_turn(Bars *bars) { return bars->turn = bars->count; }
 
 void repeat_turn(Bars *bars, int begin, int64_t times, double seconds)
 {

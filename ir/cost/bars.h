@@ -2,7 +2,7 @@
  * them.
  *
  * Bars of one lane that are shorter than `resolution` together are one, so that there are never more than a picture can
- * show: the seconds of all of them are kept. */
+ * show, and reach to the next one: the seconds of all of them are kept. */
 #ifndef MPC_BARS_H
 #define MPC_BARS_H
 
@@ -14,7 +14,7 @@ typedef struct {
     BarKind kind;
     const CostItem *item; /* the longest of those in it; of a wait, the message */
     double start, end;
-    double seconds, longest; /* of all in it, without what is between them; and of `item` */
+    double seconds, longest; /* of all in it, without gaps; and of `item` */
     int64_t count;
 } Bar;
 
@@ -22,7 +22,8 @@ typedef struct {
     int count, room;
     Bar *bar;
     double resolution;
-    int *last; /* by lane: 1 + the last bar, to which others may be added; 0: none */
+    int *last; /* by lane: 1 + the last bar; 0: none */
+    int turn;  /* the first bar of the turn that is recorded: others are added to none from before it */
     Arena *arena;
 } Bars;
 
