@@ -39,7 +39,7 @@ static void draw_bar(const TimelineDrawing *d, int rank, const TimelineBar *bar,
     const bool works = bar->kind == DRAWN_WORK, hangs = works && bar->lane >= WORK_PHASES;
     const double x = percent_at(v, from + bar->start), width = percent_at(v, from + bar->end) - x;
     const double top = works ? row_at(l, rank) : lane_at(l, rank, bar->lane), room = works ? l->row : l->lane - 1;
-    const double height = room * fmin(1, bar->seconds / (bar->end - bar->start));
+    const double height = fmax(1, room * fmin(1, bar->seconds / (bar->end - bar->start)));
     fprintf(d->out, "<rect class=\"%s%d\" x=\"%.6g%%\" y=\"%.5g\" width=\"%.5g%%\" height=\"%.4g\"", class[bar->kind],
             bar -> lane, x, hangs ? top : top + room - height, width, height);
     if (bar->kind == DRAWN_WAIT)

@@ -218,8 +218,7 @@ static void write_lanes_legend(Page *page)
                  arena_text(&page->v.arena, "a message is under way beside computation (%s%s)", names,
                             step->nlanes > 1 ? ", from above" : ""));
     write_swatch(page, "<rect class=\"w0\" y=\"4\" width=\"26\" height=\"8\"/>", "the rank waits for it");
-    fprintf(page->out, "<span>what is too short to be seen is one bar, of that height which is its share of the "
-                       "time</span>\n");
+    fprintf(page->out, "<span>short ones are one bar: its height is their share of its time</span>\n");
 }
 
 static void write_legend(Page *page)

@@ -26,7 +26,7 @@ static void write_style(const Picture *p)
     fprintf(p->out, "<style>\n%s%s", timeline_root, timeline_drawing_style);
     fputs("text{fill:var(--text);font:12px var(--font)}\n"
           ".title{font-size:18px;font-weight:650}.rank{font-weight:600}.faint{fill:var(--faint)}\n"
-          ".lane{font-size:10px;text-anchor:end}.paper{fill:var(--page)}\n",
+          ".axes{font-size:10px;text-anchor:end}.paper{fill:var(--page)}\n",
           p->out);
     write_hues(&p->v, p->out);
     fputs("\n</style>\n", p->out);
@@ -78,7 +78,7 @@ static void write_lane_names(Picture *p, int rank)
     const TimelineLayout *l = &p->layout;
     for (int lane = 0; step && l->lane >= LOW_LANE && lane < step->nlanes; lane++) {
         const char *name = step->lane[lane];
-        write_text(p, "faint lane", MARGIN + NAMES - TO_DRAWING, HEAD + lane_at(l, rank, lane) + l->lane / 2 + 3, name);
+        write_text(p, "faint axes", MARGIN + NAMES - TO_DRAWING, HEAD + lane_at(l, rank, lane) + l->lane / 2 + 3, name);
     }
 }
 

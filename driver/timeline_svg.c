@@ -51,7 +51,7 @@ TimelineLayout lay_out_timeline(const TimelineView *v)
     static const struct {
         int ranks; /* at most */
         double row, lane, gap, strip;
-    } sizes[] = { { 1, 44, 16, 19, 44 }, { 8, 34, 11, 19, 44 }, { 32, 24, 6, 9, 26 }, { INT_MAX, 16, 4, 5, 14 } };
+    } sizes[] = { { 1, 44, 16, 19, 44 }, { 8, 34, 12, 19, 44 }, { 32, 24, 6, 9, 26 }, { INT_MAX, 16, 4, 5, 14 } };
     const int ranks = row_count(v), lanes = v->p->step ? v->p->step->nlanes : 0;
     int i = 0;
     while (ranks > sizes[i].ranks)
@@ -215,7 +215,7 @@ static void draw_message(const TimelineDrawing *d, int rank, int i)
             percent_at(v, there), row_at(&d->layout, to) + (to > rank ? 0 : d->layout.row));
 }
 
-static void draw_actions(const TimelineDrawing *d)
+static void draw_waits(const TimelineDrawing *d)
 {
     const PipelineSchedule *s = d->v->s;
     for (int rank = 0; rank < s->ranks; rank++)
@@ -223,6 +223,11 @@ static void draw_actions(const TimelineDrawing *d)
     for (int rank = 0; rank < s->ranks; rank++)
         for (int i = 0; i < s->nactions[rank]; i++)
             draw_message(d, rank, i);
+}
+
+static void draw_actions(const TimelineDrawing *d)
+{
+    const PipelineSchedule *s = d->v->s;
     for (int rank = 0; rank < s->ranks; rank++)
         for (int i = 0; i < s->nactions[rank]; i++)
             draw_action(d, rank, i);
@@ -232,17 +237,24 @@ static void draw_actions(const TimelineDrawing *d)
                 draw_reduction(d, rank, i);
 }
 
-/* Backgrounds of lanes, then actions, then what is before and after them. */
-static void draw_rows(const TimelineDrawing *d)
+/* Lanes of messages over those of the pipeline. */
+static void draw_lanes(const TimelineDrawing *d)
 {
     const TimelineStep *step = d->v->p->step;
     for (int rank = 0; step && rank < row_count(d->v); rank++)
         for (int lane = 0; lane < step->nlanes; lane++)
-            fprintf(d->out, "<rect class=\"strip\" x=\"0\" y=\"%.6g\" width=\"100%%\" height=\"%.6g\"/>\n",
+            fprintf(d->out, "<rect class=\"lane\" x=\"0\" y=\"%.6g\" width=\"100%%\" height=\"%.6g\"/>\n",
                     lane_at(&d->layout, rank, lane), d->layout.lane - 1);
+}
+
+static void draw_rows(const TimelineDrawing *d)
+{
+    if (d->v->s)
+        draw_waits(d);
+    draw_lanes(d);
     if (d->v->s)
         draw_actions(d);
-    for (int rank = 0; step && rank < row_count(d->v); rank++)
+    for (int rank = 0; d->v->p->step && rank < row_count(d->v); rank++)
         draw_bars_around(d, rank);
 }
 

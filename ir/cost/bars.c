@@ -68,3 +68,11 @@ void repeat_turn(Bars *bars, int begin, int64_t times, double seconds)
             push_bar(bars, bar);
         }
 }
+
+void join_bars(Bars *bars)
+{
+    Bars joined = new_bars(bars->arena, bars->resolution);
+    for (int i = 0; i < bars->count; i++)
+        push_bar(&joined, bars->bar[i]);
+    *bars = joined;
+}

@@ -37,4 +37,7 @@ void add_bar(Bars *bars, BarKind kind, const CostItem *item, double start, doubl
 int begin_turn(Bars *bars);
 void repeat_turn(Bars *bars, int begin, int64_t times, double seconds);
 
+/* At the end: those which turns have kept apart are one, too. */
+void join_bars(Bars *bars);
+
 #endif

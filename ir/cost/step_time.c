@@ -135,22 +135,36 @@ StepTime step_time(const StepCost *cost, const Machine *machine, Arena *arena)
 
 /* --- When -------------------------------------------------------------------------------------------- */
 
+static Bars bars_of(Clock *c, const CostList *list, double resolution)
+{
+    Bars bars = new_bars(c->arena, resolution);
+    c->bars = &bars;
+    time_of(c, list, 1);
+    join_bars(&bars);
+    return bars;
+}
+
+static Bars bars_after(Clock *c, const StepTime *t, int kind, double resolution)
+{
+    Bars bars = new_bars(c->arena, resolution);
+    c->bars = &bars;
+    end_of(c, t, kind);
+    join_bars(&bars);
+    return bars;
+}
+
 StepBars step_bars(const StepCost *cost, const Machine *machine, const StepTime *t, double resolution, Arena *arena)
 {
     StepBars bars = { .before = NEW_ARRAY(arena, Bars, cost->kinds), .after = NEW_ARRAY(arena, Bars, cost->kinds) };
     Clock c = new_clock(cost, machine, arena);
     for (int kind = 0; kind < cost->kinds; kind++) {
-        *(c.bars = &bars.before[kind]) = new_bars(arena, resolution);
-        time_of(&c, &cost->before[kind], 1);
-        *(c.bars = &bars.after[kind]) = new_bars(arena, resolution);
-        end_of(&c, t, kind);
+        bars.before[kind] = bars_of(&c, &cost->before[kind], resolution);
+        bars.after[kind] = bars_after(&c, t, kind, resolution);
     }
     for (int kind = 0; kind < N_ACTION_KINDS && cost->schedule; kind++) {
         bars.action[kind] = NEW_ARRAY(arena, Bars, stage_count(cost->schedule));
-        for (int stage = 0; stage < stage_count(cost->schedule); stage++) {
-            *(c.bars = &bars.action[kind][stage]) = new_bars(arena, resolution);
-            time_of(&c, &cost->action[kind][stage], 1);
-        }
+        for (int stage = 0; stage < stage_count(cost->schedule); stage++)
+            bars.action[kind][stage] = bars_of(&c, &cost->action[kind][stage], resolution);
     }
     return bars;
 }
