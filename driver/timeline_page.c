@@ -228,6 +228,8 @@ static void write_legend(Page *page)
         write_actions_legend(page);
     if (page->v.p->step)
         write_lanes_legend(page);
+    else
+        fprintf(page->out, "<span>messages over other axes: with --machine</span>\n");
     if (page->v.s)
         write_memory_legend(page);
     fprintf(page->out, "</div>\n");
