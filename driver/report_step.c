@@ -41,7 +41,7 @@ static void see_bars(Drawn *d, const Bars *bars, bool works, double times)
         if (bar->kind != BAR_COMPUTES)
             d->sent[item->axes] += bar->kind == BAR_UNDER_WAY ? bar->seconds * times : 0;
         else if (works)
-            d->step->class_name[class_of_item(item)] = arena_text(d->arena, "%s%s", phase_name[item->phase],
+            d->step->class_name[class_of_item(item)] = arena_text(d->arena, "%s%s", d->step->phase_name[item->phase],
                                                                   item->kind == ITEM_KERNEL ? ", other kernels" : "");
     }
 }
@@ -203,6 +203,9 @@ const TimelineStep *timeline_step(const Report *r)
     step->subject =
         arena_text(arena, "a step of %s on %s",
                    r->ranks > 1 ? arena_text(arena, "each of %" PRId64 " ranks", r->ranks) : "one rank", r->time->name);
+    for (int phase = 0; phase < N_PHASES; phase++)
+        step->phase_name[phase] =
+            arena_text(arena, "%s%s", phase_name[phase], r->cost->schedule ? ", once a step" : "");
     add_levels(&d);
     return step;
 }

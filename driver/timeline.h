@@ -56,6 +56,7 @@ typedef struct {
     const TimelineMessages *messages;
     int nlanes;                           /* of messages, below each rank */
     const char *const *lane;              /* "dp+tp" */
+    const char *phase_name[WORK_PHASES];  /* "forward" */
     const char *class_name[WORK_CLASSES]; /* of computation that is a bar; NULL: there is none of this class */
     TimelineLevel level[2];               /* coarse, and one for high zooms that shows more, or is not there */
     int nlevels;

@@ -76,12 +76,14 @@ static const char *stage_numbers(Page *page, int rank)
     return text;
 }
 
-/* A line for each stage, where so many fit. */
+/* A line for each stage, where so many fit; three are higher than the row, and may not come down to the lanes. */
 static void write_stages(Page *page, const TimelineLayout *l, int rank)
 {
+    enum { RAISED = 4 };
     const PipelineSchedule *s = page->v.s;
     const bool fits = s->chunks <= (l->row < LOW_ROW ? 1 : 2);
-    open_name(page, row_at(l, rank), l->row, rank, stages_on_rank(&page->v, rank));
+    const double raised = page->v.p->step && fits && s->chunks > 1 ? RAISED : 0;
+    open_name(page, row_at(l, rank) - raised, l->row, rank, stages_on_rank(&page->v, rank));
     for (int stage = 0; fits && stage < stage_count(s); stage++)
         if (rank_of_stage(s, stage) == rank)
             write_line(page, "", stage_name(&page->v, stage));

@@ -8,7 +8,8 @@ enum {
     MARGIN = 16,
     NAMES = 260, /* the width of the names, beside the drawing */
     HEAD = 66,   /* above the drawing */
-    FOOT = 40,   /* below it: the legend */
+    FOOT = 40,   /* below it: the legend, */
+    MORE = 20,   /* and that of the step */
     WIDTH = MARGIN + NAMES + TIMELINE_WIDTH + MARGIN,
     LINE = 14,
     LETTER = 6, /* the width of an average one */
@@ -18,6 +19,7 @@ enum {
 typedef struct {
     TimelineView v;
     TimelineLayout layout;
+    double legend_at; /* the base of its text */
     FILE *out;
 } Picture;
 
@@ -109,11 +111,11 @@ enum { SWATCH = 24 };
 /* Returns where the next one begins. */
 static double write_swatch(const Picture *p, double x, const char *drawing, const char *meaning)
 {
-    enum { TO_TEXT = 7, GAP = 22 };
-    const double y = HEAD + p->layout.height + FOOT - 16;
+    enum { TO_TEXT = 7, GAP = 22, WIDE = 7 /* letters of words that nothing cuts */ };
+    const double y = p->legend_at;
     fprintf(p->out, "<svg x=\"%.6g\" y=\"%.6g\" width=\"%d\" height=\"14\">%s</svg>\n", x, y - 11, SWATCH, drawing);
     write_text(p, "faint", x + SWATCH + TO_TEXT, y, meaning);
-    return x + SWATCH + TO_TEXT + LETTER * (double)strlen(meaning) + GAP;
+    return x + SWATCH + TO_TEXT + WIDE * (double)strlen(meaning) + GAP;
 }
 
 static double write_actions_legend(const Picture *p, double x)
@@ -131,32 +133,33 @@ static double write_actions_legend(const Picture *p, double x)
 }
 
 /* Light and dark of a phase are one: kernels beside products. */
-static double write_step_legend(Picture *p, double x)
+static void write_step_legend(Picture *p, double x)
 {
     const TimelineStep *step = p->v.p->step;
-    for (int i = 0; !p->v.s && i < WORK_PHASES; i++)
-        if (step->class_name[i])
-            x = write_swatch(p, x, arena_text(&p->v.arena, "<g class=\"c%d\">" BOX "</g>", i), step->class_name[i]);
+    for (int i = 0; i < WORK_PHASES; i++)
+        if (step->class_name[i] || step->class_name[WORK_PHASES + i])
+            x = write_swatch(p, x, arena_text(&p->v.arena, "<g class=\"c%d\">" BOX "</g>", i), step->phase_name[i]);
     if (step->nlanes) {
-        x = write_swatch(p, x, "<rect class=\"u0\" y=\"3\" width=\"24\" height=\"8\"/>", "message beside computation");
-        x = write_swatch(p, x, "<rect class=\"w0\" y=\"3\" width=\"24\" height=\"8\"/>", "waits for it");
+        x = write_swatch(p, x, "<rect class=\"u0\" y=\"3\" width=\"24\" height=\"8\"/>", "messages beside computation");
+        write_swatch(p, x, "<rect class=\"w0\" y=\"3\" width=\"24\" height=\"8\"/>", "waits for messages");
     }
-    return x;
 }
 
+/* The pipeline's, and below it that of the step: where both are, they do not fit beside each other. */
 static void write_legend(Picture *p)
 {
     double x = MARGIN;
-    if (p->v.s)
+    p->legend_at = HEAD + p->layout.height + FOOT - 16;
+    if (p->v.s) {
         x = write_actions_legend(p, x);
+        x = write_swatch(p, x, "<g class=\"fixed\">" BOX "</g>", "memory held all the step");
+        x = write_swatch(p, x, "<g class=\"flight\">" BOX "</g>", "activations in flight");
+        if (p->v.p->capacity_bytes > 0)
+            write_swatch(p, x, "<line class=\"capacity\" y1=\"7\" x2=\"24\" y2=\"7\"/>", "capacity");
+        p->legend_at += MORE;
+    }
     if (p->v.p->step)
-        x = write_step_legend(p, x);
-    if (!p->v.s)
-        return;
-    x = write_swatch(p, x, "<g class=\"fixed\">" BOX "</g>", "memory held all the step");
-    x = write_swatch(p, x, "<g class=\"flight\">" BOX "</g>", "activations in flight");
-    if (p->v.p->capacity_bytes > 0)
-        write_swatch(p, x, "<line class=\"capacity\" y1=\"7\" x2=\"24\" y2=\"7\"/>", "capacity");
+        write_step_legend(p, MARGIN);
 }
 
 void write_timeline_svg(const TimelinePicture *picture, FILE *out)
@@ -164,7 +167,7 @@ void write_timeline_svg(const TimelinePicture *picture, FILE *out)
     Picture p = { .v = view_timeline(picture), .out = out };
     p.v.levels = p.v.levels ? 1 : 0; /* it has no zoom */
     p.layout = lay_out_timeline(&p.v);
-    const double height = HEAD + p.layout.height + FOOT;
+    const double height = HEAD + p.layout.height + FOOT + (picture->schedule && picture->step ? MORE : 0);
     fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.6g\" width=\"%d\" height=\"%.6g\">\n",
             WIDTH, height, WIDTH, height);
     write_style(&p);

@@ -269,7 +269,7 @@ def test_svg_of_a_step(model, tmp_path):
     run(MPC, "report", model(), "--mesh=dp=2", "--machine", MACHINE, f"--svg={tmp_path}/a.svg")
     text = (tmp_path / "a.svg").read_text()
     texts = [t.text for t in ET.fromstring(text).iter(f"{SVG}text")]
-    assert {"each rank", "computes", "dp", "message beside computation", "waits for it", "forward", "backward"} <= set(texts)
+    assert {"each rank", "computes", "dp", "messages beside computation", "waits for messages", "forward", "backward"} <= set(texts)
     assert "fine" not in re.sub(r"<style>.*</style>", "", text, flags=re.S) and "<script" not in text
 
 
@@ -295,11 +295,13 @@ def test_refused_without_a_machine(tmp_path):
 
 LARGE = [["examples/llama.mdl", "--mesh=dp=4,tp=2", "--machine=h100", "--target=cuda", "-D", "layers=16"],
          ["examples/llama.mdl", "--mesh=dp=2,pp=4,tp=2", "--machine=h100", "--target=cuda", "-D", "layers=16", "--set=train.batch=64"],
+         ["examples/llama.mdl", "--mesh=dp=2,pp=4,tp=2", "--schedule=zb", "--chunks=2", "--machine=h100", "--target=cuda", "-D", "layers=16",
+          "--set=train.batch=64"],
          ["examples/llama.mdl", "--mesh=dp=2,pp=32,tp=2", "--machine=h100", "--target=cuda", "-D", "layers=64", "--set=train.batch=64"]]
 
 
 @pytest.mark.skipif(not BROWSER, reason="no chromium: what the page looks like is not checked")
-@pytest.mark.parametrize("words", LARGE, ids=lambda words: words[1])
+@pytest.mark.parametrize("words", LARGE, ids=lambda words: " ".join(words[1:3]))
 def test_in_browser(tmp_path, words):
     path = tmp_path / "page.html"
     run(MPC, "report", ROOT / words[0], *words[1:], f"--html={path}")
