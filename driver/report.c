@@ -269,7 +269,7 @@ static bool refuse_picture(const Report *r)
 {
     static const char none[] = "the program has no pipeline (pipeline NAME over AXIS, in parallel)";
     const Options *o = r->run->options;
-    const bool asks = o->html || o->svg;
+    const bool asks = !r->time && (o->html || o->svg);
     const char *option = asks && o->html ? "html"
                          : asks          ? "svg"
                          : o->gpu_flops  ? "gpu-flops"
@@ -278,7 +278,7 @@ static bool refuse_picture(const Report *r)
                          : o->actions    ? "actions"
                                          : NULL;
     return !option || run_failed(r->run, "--%s has no effect: %s%s", option, r->no_picture ? r->no_picture : none,
-                                 asks ? "; with --machine NAME|FILE, it has the timeline of the step" : "");
+                                 asks ? "; with --machine NAME|FILE, it draws the timeline of the step" : "");
 }
 
 /* Nothing without a path. */
@@ -318,9 +318,9 @@ static bool report_picture(Report *r)
 {
     const Options *o = r->run->options;
     r->pipeline = report_pipeline(r, &r->no_picture);
-    r->picture = r->pipeline ? &r->pipeline->picture : r->time ? step_picture(r) : NULL;
-    const bool obeyed = r->pipeline || (r->picture && !o->gpu_memory && !o->actions);
-    return obeyed ? write_pictures(r) : refuse_picture(r);
+    const bool is_step = !r->pipeline && r->time && (o->html || o->svg) && !o->gpu_memory && !o->actions;
+    r->picture = r->pipeline ? &r->pipeline->picture : is_step ? step_picture(r) : NULL;
+    return r->picture ? write_pictures(r) : refuse_picture(r);
 }
 
 static bool report_program(Run *run, Module *m)

@@ -257,7 +257,7 @@ static void fill_in(Survey *s, const Report *r)
     TimelinePicture *picture = &s->p->picture;
     const PipelineSchedule *schedule = picture->schedule;
     picture->title = picture_title(r);
-    picture->step = r->time ? timeline_step(r) : NULL;
+    picture->step = r->time && (r->run->options->html || r->run->options->svg) ? timeline_step(r) : NULL;
     picture->axis = s->m->axis[pipeline_axis(s->m)];
     picture->capacity_bytes = r->run->options->gpu_memory ? number_of(r->run->options->gpu_memory)
                               : r->time                   ? machine_memory(r->time->machine)

@@ -138,7 +138,23 @@ def test_bars_of_one_rank(page, options):
 def test_bars_of_stages(page, tmp_path, options):
     said, _, text = page(*options, file=staged(tmp_path), layers=4, batch=8, microbatch=2)
     for level in ("coarse", "fine"):
-        check_sums(said, text, level)
+        bars = check_sums(said, text, level)
+    assert max(bar.end for bar in bars if bar.kind != "u") == near(said["time"]["seconds"], 1e-5)
+
+
+def test_around_the_pipeline(page, tmp_path):
+    """Weights are gathered first, then actions begin, when all ranks are there, and end before the update begins."""
+    said, _, text = page("--mesh=dp=2,pp=2", "--zero=1", file=staged(tmp_path), layers=4, batch=8, microbatch=2)
+    svg, step = drawing(text), said["time"]["seconds"]
+    ranks, _ = bars_of(text, "fine")
+    boxes = [group.find(f"{SVG}rect").attrib for group in svg.iter(f"{SVG}g") if "data-a" in group.attrib]
+    begin = min(float(box["x"].rstrip("%")) for box in boxes) * step / 100
+    gathers = [bar for bars in ranks.values() for bar in bars if "all_gather over dp" in bar.title and bar.kind == "w"]
+    assert begin == near(max(bar.end for bar in gathers), 1e-3) and min(bar.start for bar in gathers) < 0.01 * begin
+    for rank, row in enumerate(sorted({box["y"] for box in boxes}, key=float)):
+        end = max(float(box["x"].rstrip("%")) + float(box["width"].rstrip("%")) for box in boxes if box["y"] == row) * step / 100
+        late = [bar for bar in ranks[rank] if "reduce_scatter over dp" in bar.title or bar.lane == 7 and bar.kind == "c"]
+        assert late and min(bar.start for bar in late) > end - 2e-5 * step
 
 
 def test_reductions_that_begin_early(page, tmp_path):
@@ -286,9 +302,11 @@ def test_one_micro_batch_in_stages(tmp_path):
 def test_refused_without_a_machine(tmp_path):
     said = run(MPC, "report", PIPE, f"--html={tmp_path}/a.html", status=1).stderr
     assert "--html has no effect: the program has no pipeline" in said
-    assert "with --machine NAME|FILE, it has the timeline of the step" in said
-    for option in (["--gpu-memory=1e9"], ["--json", "--actions"]):  # of a pipeline alone
-        assert "has no effect: the program has no pipeline" in run(MPC, "report", PIPE, "--machine", MACHINE, *option, status=1).stderr
+    assert "with --machine NAME|FILE, it draws the timeline of the step" in said
+    for option in (["--gpu-memory=1e9"], ["--actions", "--json"]):  # of a pipeline alone
+        said = run(MPC, "report", PIPE, "--machine", MACHINE, f"--html={tmp_path}/a.html", *option, status=1).stderr
+        assert f"{option[0].split('=')[0]} has no effect: the program has no pipeline" in said
+    assert not list(tmp_path.iterdir())
 
 
 # --- In a browser ------------------------------------------------------------------------------------------------
