@@ -21,13 +21,15 @@ const char *picture_title(const Report *r)
 {
     const Module *m = r->m;
     const char *slash = strrchr(r->run->source.path, '/'), *file = slash ? slash + 1 : r->run->source.path;
-    const char *text = arena_text(&r->run->arena, "%s, mesh", file);
+    const char *text = arena_text(&r->run->arena, "%s%s", file, m->naxes ? ", mesh" : "");
     for (int i = 0; i < m->naxes; i++)
         text = arena_text(&r->run->arena, "%s%s%s=%" PRId64, text, i ? "," : " ", m->axis[i], m->axis_size[i]);
     return text;
 }
 
 /* --- Lanes -------------------------------------------------------------------------------------------- */
+
+_Static_assert(WORK_PHASES == N_PHASES, "phases have colours in the style sheet");
 
 /* Computation has a class for each phase, and one for kernels of each that are neither products nor attention. */
 static int class_of_item(const CostItem *item) { return (int)item->phase + (item->kind == ITEM_KERNEL ? N_PHASES : 0); }

@@ -22,7 +22,7 @@ typedef enum { DRAWN_WORK, DRAWN_MESSAGE, DRAWN_WAIT } TimelineBarKind;
 
 typedef struct {
     TimelineBarKind kind;
-    int lane;                   /* of a message; of work its class: a row of `class_name` */
+    int lane;                   /* of a message or a wait; of work its class, which class_name names */
     double start, end, seconds; /* seconds: of what is in it, without gaps: it is as high as they are a share of it */
     const char *text;           /* "all_gather over tp, 4 ranks, 8.39 MB, h.mlp gpt2.mdl:33:12" */
 } TimelineBar;
@@ -56,10 +56,10 @@ typedef struct {
     const TimelineMessages *messages;
     int nlanes;                           /* of messages, below each rank */
     const char *const *lane;              /* "dp+tp" */
-    const char *phase_name[WORK_PHASES];  /* "forward" */
+    const char *phase_name[WORK_PHASES];  /* "forward"; "forward, once a step" beside a pipeline */
     const char *class_name[WORK_CLASSES]; /* of computation that is a bar; NULL: there is none of this class */
-    TimelineLevel level[2];               /* coarse, and one for high zooms that shows more, or is not there */
-    int nlevels;
+    TimelineLevel level[2];               /* coarse, and for high zooms a fine one */
+    int nlevels;                          /* 1: the coarse one has as many bars as a page may have */
 } TimelineStep;
 
 typedef struct {

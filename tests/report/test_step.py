@@ -278,6 +278,7 @@ def test_one_rank_without_messages(page):
     said, _, text = page(layers=2, batch=8)
     ranks, _ = bars_of(text)
     assert {bar.kind for bar in ranks[0]} == {"c"} and "the rank waits for it" not in text and "a step of one rank on" in text
+    assert "<title>gpt.mdl</title>" in text
     assert sum(bar.seconds for bar in ranks[0]) == near(said["time"]["seconds"])
 
 
