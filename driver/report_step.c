@@ -29,7 +29,7 @@ const char *picture_title(const Report *r)
 
 /* --- Lanes -------------------------------------------------------------------------------------------- */
 
-_Static_assert(WORK_PHASES == N_PHASES, "phases have colours in the style sheet");
+_Static_assert((int)WORK_PHASES == (int)N_PHASES, "phases have colours in the style sheet");
 
 /* Computation has a class for each phase, and one for kernels of each that are neither products nor attention. */
 static int class_of_item(const CostItem *item) { return (int)item->phase + (item->kind == ITEM_KERNEL ? N_PHASES : 0); }
