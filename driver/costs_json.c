@@ -103,8 +103,9 @@ static void add_schedule(const Report *r, cJSON *json, const StepCost *cost)
         }
 }
 
-bool write_costs(const Report *r, const StepCost *cost, const char *path)
+bool write_costs(const Report *r, const char *path)
 {
+    const StepCost *cost = r->cost;
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "mpc", MPC_VERSION);
     cJSON_AddStringToObject(json, "model", r->m->name);

@@ -3,10 +3,19 @@
 
 #include "storage.h"
 
+/* A collective on the tensor, of the mean of all kinds of ranks. */
+typedef struct {
+    const Op *op;
+    Phase phase;
+    double times, bytes; /* that are sent */
+} Moved;
+
 typedef struct {
     const Explain *e;
     Classes classes;
-    int collectives;
+    int kinds; /* of ranks */
+    int nmoved, moved_room;
+    Moved *moved;
     Values seen; /* already listed */
 } Listing;
 
@@ -19,19 +28,56 @@ static bool is_of_tensor(const Listing *l, const Value *value)
 
 /* --- Collectives ------------------------------------------------------------------------------------- */
 
-static void list_collective(void *context, const Func *f, const Op *op, double times)
+static Moved *moved_by(Listing *l, const Op *op, Phase phase)
+{
+    for (int i = 0; i < l->nmoved; i++)
+        if (l->moved[i].op == op)
+            return &l->moved[i];
+    if (l->nmoved == l->moved_room) {
+        Moved *grown = NEW_ARRAY(&l->e->run->arena, Moved, l->moved_room = l->moved_room ? 2 * l->moved_room : 16);
+        for (int i = 0; i < l->nmoved; i++)
+            grown[i] = l->moved[i];
+        l->moved = grown;
+    }
+    l->moved[l->nmoved] = (Moved){ op, phase, 0, 0 };
+    return &l->moved[l->nmoved++];
+}
+
+/* Of the tensors of a message, those that are this one. */
+static void add_item(void *context, const CostItem *item, double times)
 {
     Listing *l = context;
+    for (const SentTensor *sent = item->kind == ITEM_MESSAGE ? item->sent : NULL; sent; sent = sent->next)
+        if (sent->bytes > 0 && (is_of_tensor(l, result(sent->op)) || is_of_tensor(l, arg(sent->op, 0)))) {
+            Moved *moved = moved_by(l, sent->op, item->phase);
+            moved->times += times / l->kinds;
+            moved->bytes += sent->bytes * times / l->kinds;
+        }
+}
+
+static void print_moved(const Listing *l, const Moved *moved)
+{
     Module *m = l->e->m;
-    if (!(info(op)->traits & SENDS) || !(is_of_tensor(l, result(op)) || is_of_tensor(l, arg(op, 0))))
-        return;
-    Traffic traffic = op_traffic(m, op);
-    printf("  %-14s over %-8s %6.0f times  %12s sent  in @%s, for %s%s%s\n", info(op)->name,
-           axes_list(&l->e->run->arena, m, op->attrs.axis), times, bytes_text(&l->e->run->arena, traffic.sent * times),
-           f->name, op->attrs.cause ? op->attrs.cause : "the program", op->where ? " at " : "",
-           op->where ? op->where : "");
+    Arena *arena = &l->e->run->arena;
+    const Op *op = moved->op;
+    printf("  %-14s over %-8s %6.4g times  %12s sent  %s, for %s%s%s\n", info(op)->name,
+           axes_list(arena, m, info(op)->traits & MOVES ? 1u << result(op)->type.on.axis : op->attrs.axis),
+           moved->times, bytes_text(arena, moved->bytes), phase_name[moved->phase],
+           op->attrs.cause ? op->attrs.cause : "the program", op->where ? " at " : "", op->where ? op->where : "");
     printf("      %s -> %s\n", type_text(m, &arg(op, 0)->type), type_text(m, &result(op)->type));
-    l->collectives++;
+}
+
+static void list_collectives(Listing *l)
+{
+    const StepCost cost = step_cost(l->e->m, &l->classes, &l->e->run->arena);
+    l->kinds = cost.kinds;
+    for (int kind = 0; kind < cost.kinds; kind++)
+        visit_items(&cost, kind, add_item, l);
+    printf("collectives in a step\n");
+    for (int i = 0; i < l->nmoved; i++)
+        print_moved(l, &l->moved[i]);
+    if (!l->nmoved)
+        printf("  none\n");
 }
 
 /* --- Memory ------------------------------------------------------------------------------------------- */
@@ -68,10 +114,7 @@ void print_program_facts(Explain *e)
 {
     Listing l = { .e = e, .classes = classify_tensors(e->m) };
     const Func *step = func_with_role(e->m, STEP);
-    printf("collectives in a step\n");
-    visit_program(e->m, step, list_collective, &l);
-    if (l.collectives == 0)
-        printf("  none\n");
+    list_collectives(&l);
     printf("memory of a rank, while it is needed\n");
     for (int i = 0; i < step->params.count; i++)
         list_memory(&l, step, step->params.at[i]);

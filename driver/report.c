@@ -271,20 +271,21 @@ static void print_json(const Report *r)
     cJSON_Delete(json);
 }
 
-/* Options that only the picture of a pipeline obeys, where there is none. */
+/* Options that only a picture obeys, of a pipeline or at least of the step on a machine, where there is none. */
 static bool refuse_picture(const Report *r)
 {
+    static const char none[] = "the program has no pipeline (pipeline NAME over AXIS, in parallel)";
     const Options *o = r->run->options;
-    const char *option = o->html         ? "html"
-                         : o->svg        ? "svg"
+    const bool asks = !r->time && (o->html || o->svg);
+    const char *option = asks && o->html ? "html"
+                         : asks          ? "svg"
                          : o->gpu_flops  ? "gpu-flops"
                          : o->link       ? "link"
                          : o->gpu_memory ? "gpu-memory"
                          : o->actions    ? "actions"
                                          : NULL;
-    return !option || run_failed(r->run, "--%s has no effect: %s", option,
-                                 r->no_picture ? r->no_picture
-                                               : "the program has no pipeline (pipeline NAME over AXIS, in parallel)");
+    return !option || run_failed(r->run, "--%s has no effect: %s%s", option, r->no_picture ? r->no_picture : none,
+                                 asks ? "; with --machine NAME|FILE, it draws the timeline of the step" : "");
 }
 
 /* Nothing without a path. */
@@ -295,7 +296,7 @@ static bool write_picture(const Report *r, const char *path, void (*write)(const
         return true;
     if (!open_new(r->run, &file, path))
         return false;
-    write(&r->pipeline->picture, file.out);
+    write(r->picture, file.out);
     return close_new(r->run, &file);
 }
 
@@ -311,27 +312,28 @@ static bool report_costs(Report *r)
     const Options *o = r->run->options;
     if (!o->costs && !o->machine)
         return true;
-    if (r->far) {
-        run_failed(r->run,
-                   "%s: mpc does not know how long transfers from and to the %s take, which the layout offloads to; "
-                   "--offload none leaves them out",
-                   o->machine ? "--machine" : "--costs", Tier_words[far_tier(r->m)]);
+    StepCost *cost = NEW(&r->run->arena, StepCost);
+    *cost = step_cost(r->m, &r->classes, &r->run->arena);
+    r->cost = cost;
+    if (o->costs && !write_costs(r, o->costs))
         return false;
-    }
-    const StepCost cost = step_cost(r->m, &r->classes, &r->run->arena);
-    if (o->costs && !write_costs(r, &cost, o->costs))
-        return false;
-    r->time = o->machine ? time_report(r, &cost) : NULL;
+    r->time = o->machine ? time_report(r) : NULL;
     return !o->machine || r->time;
+}
+
+static bool report_picture(Report *r)
+{
+    const Options *o = r->run->options;
+    r->pipeline = report_pipeline(r, &r->no_picture);
+    const bool is_step = !r->pipeline && r->time && (o->html || o->svg) && !o->gpu_memory && !o->actions;
+    r->picture = r->pipeline ? &r->pipeline->picture : is_step ? step_picture(r) : NULL;
+    return r->picture ? write_pictures(r) : refuse_picture(r);
 }
 
 static bool report_program(Run *run, Module *m)
 {
     Report r = make_report(run, m);
-    if (!report_costs(&r))
-        return false;
-    r.pipeline = report_pipeline(&r, &r.no_picture);
-    if (!(r.pipeline ? write_pictures(&r) : refuse_picture(&r)))
+    if (!report_costs(&r) || !report_picture(&r))
         return false;
     (run->options->json ? print_json : print_report_tables)(&r);
     return true;

@@ -5,6 +5,7 @@
  *   report_experts.c   those of rows of experts
  *   report_pipeline.c  those of its pipeline: stages, and the picture of the schedule
  *   report_time.c      the time of a step on a machine, as tables and as JSON
+ *   report_step.c      the bars of a step on a machine, for its picture
  *   report_text.c      the figures as tables
  *   report_json.c      the figures as JSON
  *   costs_json.c       the items of the step as JSON
@@ -100,10 +101,12 @@ typedef struct {
     double work[N_WORKS]; /* FLOPs per step of one rank */
     double alike_work;
     Precisions precision[N_CLASSES];
-    int axis;                 /* of the stages of a pipeline; -1: there is none */
-    PipelineReport *pipeline; /* set by mpc report; NULL: there is none, or no picture of it */
-    const char *no_picture;   /* why; NULL: there is no pipeline */
-    TimeReport *time;         /* with --machine */
+    int axis;                       /* of the stages of a pipeline; -1: there is none */
+    PipelineReport *pipeline;       /* set by mpc report; NULL: there is none, or no picture of it */
+    const char *no_picture;         /* why; NULL: there is no pipeline */
+    const StepCost *cost;           /* with --costs or --machine */
+    TimeReport *time;               /* with --machine */
+    const TimelinePicture *picture; /* of the pipeline, or of the step on --machine; NULL: neither */
 } Report;
 
 Report make_report(Run *run, Module *m); /* the module has been through all passes */
@@ -130,10 +133,16 @@ const char *held_where(const Report *report, const Stretch *held); /* "gpt2.mdl:
 int precision_of(const Module *m); /* what the products of the model run in */
 
 /* The step on --machine; NULL after reporting. */
-TimeReport *time_report(const Report *report, const StepCost *cost);
+TimeReport *time_report(const Report *report);
+const char *rate_text(const Report *report); /* "518,545 tokens/s, MFU 37.6 % in bf16" */
 void print_time(const Report *report);
 cJSON *time_json(const Report *report);
-bool write_costs(const Report *report, const StepCost *cost, const char *path); /* costs_json.c: --costs */
+bool write_costs(const Report *report, const char *path); /* costs_json.c: --costs */
+
+/* report_step.c: what is to be drawn of it, and a picture of that where there is none of its pipeline. */
+const TimelineStep *timeline_step(const Report *report);
+const TimelinePicture *step_picture(const Report *report);
+const char *picture_title(const Report *report); /* "gpt2.mdl, mesh pp=4,dp=2" */
 
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);

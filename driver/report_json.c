@@ -226,16 +226,16 @@ static void add_experts(const Report *r, cJSON *json)
 /* --- Pipeline ------------------------------------------------------------------------------------------ */
 
 /* With --machine: what the actions of a stage wait for messages over other axes. */
-static void add_waits(const PipelineReport *p, cJSON *entry, int stage)
+static void add_waits(const Report *r, cJSON *entry, int stage)
 {
     static const char *const key[N_ACTION_KINDS] = { "forward_waits", "backward_waits", "weight_waits" };
-    for (int kind = 0; kind < N_ACTION_KINDS; kind++)
-        if (p->picture.waits[kind])
-            cJSON_AddNumberToObject(entry, key[kind], p->picture.waits[kind][stage]);
+    for (int kind = 0; r->time && kind < N_ACTION_KINDS; kind++)
+        cJSON_AddNumberToObject(entry, key[kind], r->time->time.waits[kind][stage]);
 }
 
-static void add_stages(const PipelineReport *p, cJSON *object)
+static void add_stages(const Report *r, cJSON *object)
 {
+    const PipelineReport *p = r->pipeline;
     cJSON *list = cJSON_AddArrayToObject(object, "stages");
     for (int stage = 0; stage < stage_count(p->picture.schedule); stage++) {
         cJSON *entry = add_json_entry(list);
@@ -248,7 +248,7 @@ static void add_stages(const PipelineReport *p, cJSON *object)
         cJSON_AddNumberToObject(entry, "forward_time", p->costs.forward[stage]);
         cJSON_AddNumberToObject(entry, "backward_time", p->costs.backward[stage]);
         cJSON_AddNumberToObject(entry, "weight_time", p->costs.weight[stage]);
-        add_waits(p, entry, stage);
+        add_waits(r, entry, stage);
         cJSON_AddNumberToObject(entry, "in_flight_bytes", p->picture.activation_bytes[stage]);
     }
 }
@@ -287,7 +287,7 @@ static void add_pipeline(const Report *r, cJSON *json)
     cJSON_AddNumberToObject(object, "message_time", r->pipeline->costs.message);
     if (picture->capacity_bytes > 0)
         cJSON_AddNumberToObject(object, "capacity_bytes", picture->capacity_bytes);
-    add_stages(r->pipeline, object);
+    add_stages(r, object);
     cJSON *ranks = cJSON_AddArrayToObject(object, "ranks");
     for (int rank = 0; rank < v.s->ranks; rank++) {
         cJSON *entry = add_json_entry(ranks);

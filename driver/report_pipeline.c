@@ -164,16 +164,6 @@ static const char *contents_text(const Survey *s, int stage)
     return paths->count > MOST_PATHS ? arena_text(s->arena, "%s, ...", text) : text;
 }
 
-static const char *title_text(const Report *r)
-{
-    const Module *m = r->m;
-    const char *slash = strrchr(r->run->source.path, '/'), *file = slash ? slash + 1 : r->run->source.path;
-    const char *text = arena_text(&r->run->arena, "%s, mesh", file);
-    for (int i = 0; i < m->naxes; i++)
-        text = arena_text(&r->run->arena, "%s%s%s=%" PRId64, text, i ? "," : " ", m->axis[i], m->axis_size[i]);
-    return text;
-}
-
 double stage_share(const PipelineReport *p, int stage)
 {
     double all = 0;
@@ -226,8 +216,6 @@ static void set_costs_by_flops(Survey *s, const Options *o)
 static void set_costs(Survey *s, const Report *r)
 {
     s->p->picture.costs = &s->p->costs;
-    for (int kind = 0; kind < N_ACTION_KINDS && r->time; kind++)
-        s->p->picture.waits[kind] = r->time->time.waits[kind];
     if (r->time)
         s->p->costs = r->time->time.costs;
     else
@@ -268,7 +256,8 @@ static void fill_in(Survey *s, const Report *r)
 {
     TimelinePicture *picture = &s->p->picture;
     const PipelineSchedule *schedule = picture->schedule;
-    picture->title = title_text(r);
+    picture->title = picture_title(r);
+    picture->step = r->time && (r->run->options->html || r->run->options->svg) ? timeline_step(r) : NULL;
     picture->axis = s->m->axis[pipeline_axis(s->m)];
     picture->capacity_bytes = r->run->options->gpu_memory ? number_of(r->run->options->gpu_memory)
                               : r->time                   ? machine_memory(r->time->machine)

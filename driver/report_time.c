@@ -14,8 +14,9 @@ int precision_of(const Module *m)
     return of[m->train.precision];
 }
 
-TimeReport *time_report(const Report *r, const StepCost *cost)
+TimeReport *time_report(const Report *r)
 {
+    const StepCost *cost = r->cost;
     TimeReport *t = NEW(&r->run->arena, TimeReport);
     const char *name = r->run->options->machine;
     if (cost->unscheduled) {
@@ -111,6 +112,14 @@ static void print_phases(const Report *r)
     printf("  of these %s\n", text);
 }
 
+const char *rate_text(const Report *r)
+{
+    Arena *arena = &r->run->arena;
+    return arena_text(arena, "%s %s/s, MFU %.1f %% in %s", grouped(arena, (int64_t)r->time->tokens),
+                      is_fed_records(r->m) ? "records" : "tokens", 100 * r->time->mfu,
+                      precision_name(r->time->precision));
+}
+
 void print_time(const Report *r)
 {
     const TimeReport *report = r->time;
@@ -118,9 +127,7 @@ void print_time(const Report *r)
     if (!report)
         return;
     const StepTime *t = &report->time;
-    printf("time of a step on %s: %s, %s %s/s, MFU %.1f %% in %s\n", report->name, seconds_text(arena, t->seconds),
-           grouped(arena, (int64_t)report->tokens), is_fed_records(r->m) ? "records" : "tokens", 100 * report->mfu,
-           precision_name(report->precision));
+    printf("time of a step on %s: %s, %s\n", report->name, seconds_text(arena, t->seconds), rate_text(r));
     if (r->kinds->count > 1)
         printf("  of %s, which ends last; the pipeline's bubble is %.1f %%\n", kind_name(r, t->kind), 100 * t->bubble);
     print_room(r);

@@ -4,22 +4,30 @@
 #include <assert.h>
 #include <math.h>
 
+static const struct {
+    double seconds;
+    const char *name;
+} units[] = { { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" } };
+
+static int unit_for(double seconds)
+{
+    int i = 0;
+    while (i < 2 && seconds < units[i].seconds)
+        i++;
+    return i;
+}
+
 static void choose_unit(TimelineView *v)
 {
-    static const struct {
-        double seconds;
-        const char *name;
-    } units[] = { { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" } };
-    int i = 0;
-    if (v->p->unit) {
-        v->unit = 1;
-        v->unit_name = v->p->unit;
-        return;
-    }
-    while (i < 2 && v->end < units[i].seconds)
-        i++;
-    v->unit = units[i].seconds;
-    v->unit_name = units[i].name;
+    const int i = unit_for(v->to - v->from);
+    v->unit = v->p->unit ? 1 : units[i].seconds;
+    v->unit_name = v->p->unit ? v->p->unit : units[i].name;
+}
+
+const char *duration_text(TimelineView *v, double seconds)
+{
+    const int i = unit_for(seconds);
+    return arena_text(&v->arena, "%.4g %s", seconds / units[i].seconds, units[i].name);
 }
 
 static void measure_rank(TimelineView *v, int rank)
@@ -37,31 +45,34 @@ static void measure_rank(TimelineView *v, int rank)
         v->fullest = rank;
 }
 
+static void measure_pipeline(TimelineView *v)
+{
+    bool possible = simulate_schedule(&v->arena, v->s, v->p->costs, &v->t);
+    assert(possible); /* order_messages() has found an order */
+    (void)possible;
+    v->memory = NEW_ARRAY(&v->arena, MemoryCurve, v->s->ranks);
+    v->idle = NEW_ARRAY(&v->arena, double, v->s->ranks);
+    for (int rank = 0; rank < v->s->ranks; rank++)
+        measure_rank(v, rank);
+}
+
 TimelineView view_timeline(const TimelinePicture *p)
 {
     TimelineView v = { .p = p, .s = p->schedule, .shortest = INFINITY };
-    bool possible = simulate_schedule(&v.arena, v.s, p->costs, &v.t);
-    assert(possible); /* order_messages() has found an order */
-    (void)possible;
-    v.memory = NEW_ARRAY(&v.arena, MemoryCurve, v.s->ranks);
-    v.idle = NEW_ARRAY(&v.arena, double, v.s->ranks);
-    for (int rank = 0; rank < v.s->ranks; rank++)
-        measure_rank(&v, rank);
+    if (v.s)
+        measure_pipeline(&v);
+    v.levels = p->step ? p->step->nlevels : 0;
+    v.from = p->step ? -p->step->before : 0;
+    v.to = p->step ? v.from + p->step->seconds : v.end;
     choose_unit(&v);
     return v;
 }
 
-double peak_of(const TimelineView *v, int rank) { return v->memory[rank].level[v->memory[rank].peak].bytes; }
+int row_count(const TimelineView *v) { return v->s ? v->s->ranks : 1; }
 
-/* An unsplit B has the waits of both. */
-double waits_of(const TimelineView *v, Action a)
-{
-    const double *const *waits = v->p->waits;
-    if (!waits[a.kind])
-        return 0;
-    return waits[a.kind][a.stage] +
-           (a.kind == BACKWARD_ACTION && !v->s->splits_backward ? waits[WEIGHT_ACTION][a.stage] : 0);
-}
+const char *row_name(TimelineView *v, int rank) { return v->s ? arena_text(&v->arena, "rank %d", rank) : "each rank"; }
+
+double peak_of(const TimelineView *v, int rank) { return v->memory[rank].level[v->memory[rank].peak].bytes; }
 
 int chunk_of(const TimelineView *v, int stage) { return stage / v->s->ranks; }
 
@@ -94,6 +105,8 @@ const char *stages_on_rank(TimelineView *v, int rank)
 
 const char *counts_text(TimelineView *v)
 {
+    if (!v->s)
+        return v->p->step->subject;
     const int ranks = v->s->ranks, micros = v->s->micros, stages = stage_count(v->s);
     return arena_text(&v->arena, "%s, %s along %s, %s, %s", v->s->name, counted(&v->arena, ranks, "rank"), v->p->axis,
                       counted(&v->arena, micros, "micro-batch"), counted(&v->arena, stages, "stage"));

@@ -1,9 +1,12 @@
-/* timeline.h -- the picture of a pipeline schedule: when each rank computes what, how long it idles, what it holds.
+/* timeline.h -- the picture of a step: when each rank computes what, how long it idles, what it holds, and, on a
+ * machine whose speed is known, when its messages are under way and when it waits for them.
  *
  *   timeline.c       what is drawn: simulated times, memory over time, units
  *   timeline_text.c  as text
- *   timeline_page.c  as a page of HTML: head, figures, legend, table
+ *   timeline_page.c  as a page of HTML: head, names, legend
+ *   timeline_tiles.c figures and tables in that page
  *   timeline_svg.c   the drawing in that page
+ *   timeline_bars.c  in the drawing, what is not an action of a pipeline: computation, messages, waits
  *   timeline_picture.c  as one SVG, which other pages show
  *   timeline_style.c their style sheets, and the script of the page
  *
@@ -14,20 +17,64 @@
 #include "amount.h"
 #include "schedule/schedule.h"
 
+/* A rank computes, or a message is under way over the links, or the rank waits for it. */
+typedef enum { DRAWN_WORK, DRAWN_MESSAGE, DRAWN_WAIT } TimelineBarKind;
+
 typedef struct {
-    const PipelineSchedule *schedule;    /* order_messages() has run */
-    const Costs *costs;                  /* seconds; forward, backward, weight by stage, message */
-    const double *waits[N_ACTION_KINDS]; /* by stage: seconds of an action in which it waits for collectives within the
-                                            stage; NULL: not known */
-    const char *unit;                    /* "F of stage 1": of the costs, where they are not seconds; else NULL */
-    const char *title;                   /* "gpt2.mdl, mesh pp=4,dp=2" */
-    const char *axis;                    /* "pp" */
-    const char *const *stage_text;       /* by stage: "layers 0 to 7, embedding"; may be NULL */
-    double published_bubble;             /* by the published formula for this schedule with equal stages; < 0: none */
-    const double *fixed_bytes;           /* by rank: weights, moments, gradients: held all the step */
-    const double *activation_bytes; /* by stage: residuals that one micro-batch holds between F and its last backward
-                                       action */
-    double capacity_bytes;          /* a GPU's memory; 0: not given */
+    TimelineBarKind kind;
+    int lane;                   /* of a message or a wait; of work its class, which class_name names */
+    double start, end, seconds; /* seconds: of what is in it, without gaps: it is as high as they are a share of it */
+    const char *text;           /* "all_gather over tp, 4 ranks, 8.39 MB, h.mlp gpt2.mdl:33:12" */
+} TimelineBar;
+
+typedef struct {
+    int count;
+    TimelineBar *bar;
+} TimelineBars;
+
+typedef struct {
+    const char *axes;           /* "dp+tp" */
+    double count, sent, waited; /* of the rank that ends last; seconds under way, and waited for */
+} TimelineMessages;
+
+/* All bars, where those that are too short are one.  The times of actions begin with them. */
+typedef struct {
+    const TimelineBars *before, *after;         /* by rank */
+    const TimelineBars *action[N_ACTION_KINDS]; /* by stage; NULL: no pipeline */
+} TimelineLevel;
+
+enum { WORK_PHASES = 4, WORK_CLASSES = 2 * WORK_PHASES }; /* the second half: other kernels than products */
+
+/* The step on a machine.  Its computation outside of actions of a pipeline, and its messages. */
+typedef struct {
+    const char *subject;    /* "a step of each of 64 ranks on h100" */
+    const char *rate;       /* "518,545 tokens/s, MFU 37.6 % in bf16" */
+    double before, seconds; /* when the pipeline starts, and when the step ends; times of its actions begin with it */
+    double waited;          /* for messages, by the rank that ends last */
+    int last;               /* that rank */
+    int nmessages;
+    const TimelineMessages *messages;
+    int nlanes;                           /* of messages, below each rank */
+    const char *const *lane;              /* "dp+tp" */
+    const char *phase_name[WORK_PHASES];  /* "forward"; "forward, once a step" beside a pipeline */
+    const char *class_name[WORK_CLASSES]; /* of computation that is a bar; NULL: there is none of this class */
+    TimelineLevel level[2];               /* coarse, and for high zooms a fine one */
+    int nlevels;                          /* 1: the coarse one has as many bars as a page may have */
+} TimelineStep;
+
+typedef struct {
+    const PipelineSchedule *schedule; /* order_messages() has run; NULL: no pipeline, and all ranks are as the first */
+    const Costs *costs;               /* seconds; forward, backward, weight by stage, message */
+    const TimelineStep *step;         /* NULL: what is beside the pipeline is not known; there is one */
+    const char *unit;                 /* "F of stage 1": of the costs, where they are not seconds; else NULL */
+    const char *title;                /* "gpt2.mdl, mesh pp=4,dp=2" */
+    const char *axis;                 /* "pp" */
+    const char *const *stage_text;    /* by stage: "layers 0 to 7, embedding"; may be NULL */
+    double published_bubble;          /* by the published formula for this schedule with equal stages; < 0: none */
+    const double *fixed_bytes;        /* by rank: weights, moments, gradients: held all the step */
+    const double *activation_bytes;   /* by stage: residuals that one micro-batch holds between F and its last backward
+                                         action */
+    double capacity_bytes;            /* a GPU's memory; 0: not given */
 } TimelinePicture;
 
 /* Rows are ranks, time goes to the right, in lines of `width` characters: F3, B3, W3 where all actions are wide enough,
@@ -49,9 +96,11 @@ typedef struct {
     Timeline t;
     MemoryCurve *memory; /* by rank */
     double *idle;        /* by rank: share of the makespan; that of the busiest rank is the bubble */
-    double end;          /* of the last action: where the picture ends */
+    double end;          /* of the last action */
+    double from, to;     /* what is drawn; 0 is when the pipeline starts */
     double shortest;     /* action */
     int fullest;         /* the rank with the highest peak, and the first of these */
+    int levels;          /* of the step's bars: those that the page can show */
     double unit;         /* seconds */
     const char *unit_name;
 } TimelineView;
@@ -59,7 +108,9 @@ typedef struct {
 TimelineView view_timeline(const TimelinePicture *p); /* the caller frees the arena */
 double peak_of(const TimelineView *v, int rank);      /* bytes */
 int chunk_of(const TimelineView *v, int stage);
-double waits_of(const TimelineView *v, Action a); /* seconds for messages over other axes */
+int row_count(const TimelineView *v);                       /* ranks that are drawn */
+const char *row_name(TimelineView *v, int rank);            /* "rank 2"; "each rank" */
+const char *duration_text(TimelineView *v, double seconds); /* of a step: "12.3 ms" */
 double tick_step(double span, int most); /* 1, 2 or 5 times a power of ten, of which `span` has `most` or fewer */
 
 const char *stage_name(TimelineView *v, int stage);    /* "stage 0: layers 0 to 7" */
@@ -68,20 +119,43 @@ const char *counts_text(TimelineView *v);              /* "1f1b, 4 ranks along p
 
 /* timeline_svg.c: how high everything is, and the drawing.  Names of ranks lie beside it, at these heights. */
 typedef struct {
-    double row, gap, strip, rows_at, strips_at, height; /* pixels: of a rank's actions, between ranks, of its memory */
+    double row, lane, lanes; /* pixels: of a rank's actions, of each lane of its messages, of all of these */
+    double gap, strip;       /* between ranks; of a rank's memory */
+    double rows_at, strips_at, height;
 } TimelineLayout;
 
 enum {
     TIMELINE_WIDTH = 960, /* pixels, at least: labels are drawn where they fit in this, times the zoom */
-    LOW_ROW = 30          /* rows lower than this have one line of text */
+    LOW_ROW = 30,         /* rows lower than this have one line of text */
+    LOW_LANE = 9          /* lanes lower than this have no name beside them */
 };
 
+typedef struct {
+    TimelineView *v;
+    TimelineLayout layout;
+    FILE *out;
+} TimelineDrawing;
+
 TimelineLayout lay_out_timeline(const TimelineView *v);
-double memory_scale(const TimelineView *v); /* bytes at the top of a strip */
-int finest_zoom(const TimelineView *v);     /* a power of 2 at which all labels fit, or the largest that there is */
+double row_at(const TimelineLayout *l, int rank);            /* pixels from the top */
+double lane_at(const TimelineLayout *l, int rank, int lane); /* likewise */
+double memory_scale(const TimelineView *v);                  /* bytes at the top of a strip */
+int finest_zoom(const TimelineView *v); /* a power of 2 at which all labels fit, or the largest that there is */
+double percent_at(const TimelineView *v, double at); /* where that is drawn */
+double in_units(const TimelineView *v, double at);   /* from the left end on */
 void draw_timeline(TimelineView *v, FILE *out);
 void write_escaped(const char *text, FILE *out);
 void write_hues(const TimelineView *v, FILE *out); /* rules: the hue of each micro-batch */
+
+/* timeline_bars.c */
+void draw_action_bars(const TimelineDrawing *d, int rank, int i); /* of its i-th action */
+void draw_bars_around(const TimelineDrawing *d, int rank);        /* before and after its actions */
+double action_waits(const TimelineView *v, Action a);             /* seconds for messages over other axes */
+double busy_until(const TimelineView *v, int rank, bool after);   /* when its own work before or after actions ends */
+
+/* timeline_tiles.c */
+void write_timeline_tiles(TimelineView *v, FILE *out);
+void write_timeline_tables(TimelineView *v, FILE *out);
 
 /* timeline_style.c */
 extern const char timeline_root[], timeline_drawing_style[];

@@ -1,4 +1,4 @@
-/* timeline_page.c -- the page around the drawing of a schedule: title, figures, names of ranks, legend, table. */
+/* timeline_page.c -- the page around the drawing of a schedule: title, names of ranks, legend. */
 #include "timeline.h"
 
 typedef struct {
@@ -34,66 +34,6 @@ static void write_head(Page *page)
     fprintf(page->out, "</p>\n");
 }
 
-/* --- Figures --------------------------------------------------------------------------------------- */
-
-static void write_tile(const Page *page, const char *class, const char *name, const char *figure, const char *more)
-{
-    fprintf(page->out, "<div class=\"tile\"><span>%s</span><b%s>", name, class);
-    put(page, figure);
-    fprintf(page->out, "</b><span>");
-    put(page, more);
-    fprintf(page->out, "</span></div>\n");
-}
-
-static const char *published_text(Page *page)
-{
-    if (page->v.p->published_bubble < 0)
-        return "share of the makespan that the busiest rank idles";
-    return arena_text(&page->v.arena, "published formula: %.2f %%, if stages cost the same and messages nothing",
-                      100 * page->v.p->published_bubble);
-}
-
-static const char *makespan_text(Page *page)
-{
-    const TimelineView *v = &page->v;
-    if (v->end <= v->t.makespan * (1 + 1e-9))
-        return "from the first start to the last end";
-    return arena_text(&page->v.arena, "of the slowest rank, from its first start; the last rank ends at %.4g %s",
-                      v->end / v->unit, v->unit_name);
-}
-
-static const char *capacity_text(Page *page)
-{
-    TimelineView *v = &page->v;
-    const double capacity = v->p->capacity_bytes, peak = peak_of(v, v->fullest);
-    const char *rank = arena_text(&v->arena, "on rank %d", v->fullest);
-    if (capacity <= 0)
-        return rank;
-    if (peak > capacity)
-        return arena_text(&v->arena, "%s: %s more than its %s", rank, bytes_text(&v->arena, peak - capacity),
-                          bytes_text(&v->arena, capacity));
-    return arena_text(&v->arena, "%s: %.1f %% of its %s", rank, 100 * peak / capacity, bytes_text(&v->arena, capacity));
-}
-
-static void write_tiles(Page *page)
-{
-    TimelineView *v = &page->v;
-    const double capacity = v->p->capacity_bytes, peak = peak_of(v, v->fullest);
-    int most = 0;
-    for (int rank = 0; rank < v->s->ranks; rank++)
-        most = v->t.most_in_flight[rank] > v->t.most_in_flight[most] ? rank : most;
-    fprintf(page->out, "<div class=\"tiles\">\n");
-    write_tile(page, "", "Makespan", arena_text(&v->arena, "%.4g %s", v->t.makespan / v->unit, v->unit_name),
-               makespan_text(page));
-    write_tile(page, "", "Bubble", arena_text(&v->arena, "%.2f %%", 100 * v->t.bubble), published_text(page));
-    write_tile(page, capacity > 0 && peak > capacity ? " class=\"over\"" : "", "Highest memory",
-               bytes_text(&v->arena, peak), capacity_text(page));
-    write_tile(
-        page, "", "Most activations in flight", arena_text(&v->arena, "%d", v->t.most_in_flight[most]),
-        arena_text(&v->arena, "on rank %d%s", most, v->s->chunks > 1 ? ", each of one micro-batch and one stage" : ""));
-    fprintf(page->out, "</div>\n");
-}
-
 /* --- The drawing, and what lies beside it ---------------------------------------------------------- */
 
 /* No script: the style sheet widens the drawing by the choice that is checked. */
@@ -112,11 +52,11 @@ static void write_zooms(Page *page)
 }
 
 /* What all names begin with: the box at the height of what is named. */
-static void open_name(const Page *page, double at, double height, int rank, const char *title)
+static void open_name(Page *page, double at, double height, int rank, const char *title)
 {
     fprintf(page->out, "<div style=\"top:%.6gpx;height:%.6gpx\" title=\"", at, height);
     put(page, title);
-    fprintf(page->out, "\"><b>rank %d</b>", rank);
+    fprintf(page->out, "\"><b>%s</b>", row_name(&page->v, rank));
 }
 
 static void write_line(const Page *page, const char *class, const char *text)
@@ -136,12 +76,14 @@ static const char *stage_numbers(Page *page, int rank)
     return text;
 }
 
-/* A line for each stage, where so many fit. */
+/* A line for each stage, where so many fit; three are higher than the row, and may not come down to the lanes. */
 static void write_stages(Page *page, const TimelineLayout *l, int rank)
 {
+    enum { RAISED = 4 };
     const PipelineSchedule *s = page->v.s;
     const bool fits = s->chunks <= (l->row < LOW_ROW ? 1 : 2);
-    open_name(page, l->rows_at + rank * (l->row + l->gap), l->row, rank, stages_on_rank(&page->v, rank));
+    const double raised = page->v.p->step && fits && s->chunks > 1 ? RAISED : 0;
+    open_name(page, row_at(l, rank) - raised, l->row, rank, stages_on_rank(&page->v, rank));
     for (int stage = 0; fits && stage < stage_count(s); stage++)
         if (rank_of_stage(s, stage) == rank)
             write_line(page, "", stage_name(&page->v, stage));
@@ -160,6 +102,28 @@ static void write_peak(Page *page, const TimelineLayout *l, int rank)
     fprintf(page->out, "</div>\n");
 }
 
+/* Beside each lane what its messages go over; where that has no room, in the legend. */
+static void write_lane_names(Page *page, const TimelineLayout *l, int rank)
+{
+    const TimelineStep *step = page->v.p->step;
+    for (int lane = 0; step && l->lane >= LOW_LANE && lane < step->nlanes; lane++) {
+        fprintf(page->out, "<div class=\"lane\" style=\"top:%.6gpx;height:%.6gpx\">", lane_at(l, rank, lane), l->lane);
+        write_line(page, "", step->lane[lane]);
+        fprintf(page->out, "</div>\n");
+    }
+}
+
+static void write_rank(Page *page, const TimelineLayout *l, int rank)
+{
+    if (page->v.s) {
+        write_stages(page, l, rank);
+    } else {
+        open_name(page, row_at(l, rank), l->row, rank, "");
+        fprintf(page->out, "<span>computes</span></div>\n");
+    }
+    write_lane_names(page, l, rank);
+}
+
 static void write_names(Page *page)
 {
     enum { HEAD = 34 };
@@ -168,11 +132,12 @@ static void write_names(Page *page)
     fprintf(page->out, "<div class=\"names%s\">\n", l.row < LOW_ROW ? " low" : "");
     fprintf(page->out, "<div class=\"head\" style=\"top:0;height:%.6gpx\"><span>time in %s</span></div>\n", l.rows_at,
             v->unit_name);
-    fprintf(page->out, "<div class=\"head\" style=\"top:%.6gpx;height:%dpx\"><span>memory, 0 to %s</span></div>\n",
-            l.strips_at - HEAD, HEAD, bytes_text(&v->arena, memory_scale(v)));
-    for (int rank = 0; rank < v->s->ranks; rank++)
-        write_stages(page, &l, rank);
-    for (int rank = 0; rank < v->s->ranks; rank++)
+    for (int rank = 0; rank < row_count(v); rank++)
+        write_rank(page, &l, rank);
+    if (v->s)
+        fprintf(page->out, "<div class=\"head\" style=\"top:%.6gpx;height:%dpx\"><span>memory, 0 to %s</span></div>\n",
+                l.strips_at - HEAD, HEAD, bytes_text(&v->arena, memory_scale(v)));
+    for (int rank = 0; v->s && rank < v->s->ranks; rank++)
         write_peak(page, &l, rank);
     fprintf(page->out, "</div>\n");
 }
@@ -207,19 +172,14 @@ static void write_kind(Page *page, char letter, const char *meaning)
                  meaning);
 }
 
-static void write_legend(Page *page)
+static void write_actions_legend(Page *page)
 {
     const PipelineSchedule *s = page->v.s;
-    const double capacity = page->v.p->capacity_bytes;
-    fprintf(page->out, "<div class=\"legend\">\n");
     write_kind(page, 'F', "forward");
     write_kind(page, 'B', s->splits_backward ? "backward, to activations" : "backward");
     if (s->splits_backward)
         write_kind(page, 'W', "backward, to weights");
     write_swatch(page, "<rect class=\"idle\" width=\"26\" height=\"16\"/>", "idle");
-    if (page->v.p->waits[FORWARD_ACTION])
-        write_swatch(page, "<rect class=\"waits\" y=\"12\" width=\"26\" height=\"4\"/>",
-                     "waits for messages over other axes, in all of the action");
     if (s->reduces)
         write_swatch(page, "<svg class=\"reduction\"><path d=\"M13 5L8 10L18 10Z\"/></svg>",
                      "from there on, the gradients of the stage are reduced");
@@ -230,6 +190,11 @@ static void write_legend(Page *page)
         write_swatch(page, "<line class=\"s F m0\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>", "sends activations");
         write_swatch(page, "<line class=\"s B m0\" x1=\"0\" y1=\"8\" x2=\"26\" y2=\"8\"/>", "sends gradients");
     }
+}
+
+static void write_memory_legend(Page *page)
+{
+    const double capacity = page->v.p->capacity_bytes;
     write_swatch(page, "<rect class=\"fixed\" width=\"26\" height=\"16\"/>", "memory held all the step");
     write_swatch(page, "<rect class=\"flight\" width=\"26\" height=\"16\"/>", "activations in flight");
     if (capacity > 0)
@@ -237,38 +202,46 @@ static void write_legend(Page *page)
                      arena_text(&page->v.arena, "capacity, %s%s", bytes_text(&page->v.arena, capacity),
                                 capacity < memory_scale(&page->v) ? "" : ": above the strips"));
     write_swatch(page, "<g class=\"memory\"><circle class=\"peak\" cx=\"13\" cy=\"8\" r=\"2.5\"/></g>", "peak");
-    fprintf(page->out, "</div>\n");
 }
 
-/* --- Table ----------------------------------------------------------------------------------------- */
-
-static void write_table(Page *page)
+static void write_lanes_legend(Page *page)
 {
-    TimelineView *v = &page->v;
-    const double capacity = v->p->capacity_bytes;
-    fprintf(page->out,
-            "<div class=\"table\"><table>\n<tr><th>rank</th><th>idle</th><th>in flight</th><th>fixed</th>"
-            "<th>peak</th>%s<th>stages</th></tr>\n",
-            capacity > 0 ? "<th>of capacity</th>" : "");
-    for (int rank = 0; rank < v->s->ranks; rank++) {
-        const double peak = peak_of(v, rank);
-        fprintf(page->out, "<tr><td>%d</td><td>%.1f %%</td><td>%d</td><td>%s</td><td>%s</td>", rank,
-                100 * v->idle[rank], v->t.most_in_flight[rank], bytes_text(&v->arena, v->p->fixed_bytes[rank]),
-                bytes_text(&v->arena, peak));
-        if (capacity > 0)
-            fprintf(page->out, "<td%s>%.1f %%</td>", peak > capacity ? " class=\"over\"" : "", 100 * peak / capacity);
-        fprintf(page->out, "<td>");
-        put(page, stages_on_rank(v, rank));
-        fprintf(page->out, "</td></tr>\n");
-    }
-    fprintf(page->out, "</table></div>\n");
+    const TimelineStep *step = page->v.p->step;
+    const char *names = "";
+    for (int i = 0; i < WORK_CLASSES; i++)
+        if (step->class_name[i])
+            write_swatch(page, arena_text(&page->v.arena, "<rect class=\"c%d\" width=\"26\" height=\"16\"/>", i),
+                         step->class_name[i]);
+    if (!step->nlanes)
+        return;
+    for (int i = 0; i < step->nlanes; i++)
+        names = arena_text(&page->v.arena, "%s%s%s", names, i ? "; " : "", step->lane[i]);
+    write_swatch(page, "<rect class=\"u0\" y=\"4\" width=\"26\" height=\"8\"/>",
+                 arena_text(&page->v.arena, "a message is under way beside computation (%s%s)", names,
+                            step->nlanes > 1 ? ", from above" : ""));
+    write_swatch(page, "<rect class=\"w0\" y=\"4\" width=\"26\" height=\"8\"/>", "the rank waits for it");
+    fprintf(page->out, "<span>short ones are one bar: its height is their share of its time</span>\n");
+}
+
+static void write_legend(Page *page)
+{
+    fprintf(page->out, "<div class=\"legend\">\n");
+    if (page->v.s)
+        write_actions_legend(page);
+    if (page->v.p->step)
+        write_lanes_legend(page);
+    else
+        fprintf(page->out, "<span>messages over other axes: with --machine</span>\n");
+    if (page->v.s)
+        write_memory_legend(page);
+    fprintf(page->out, "</div>\n");
 }
 
 void write_timeline_html(const TimelinePicture *p, FILE *out)
 {
     Page page = { .v = view_timeline(p), .out = out };
     write_head(&page);
-    write_tiles(&page);
+    write_timeline_tiles(&page.v, out);
     write_zooms(&page);
     fprintf(out, "<div class=\"frame\">\n");
     write_names(&page);
@@ -276,7 +249,7 @@ void write_timeline_html(const TimelinePicture *p, FILE *out)
     draw_timeline(&page.v, out);
     fprintf(out, "</div>\n</div>\n");
     write_legend(&page);
-    write_table(&page);
+    write_timeline_tables(&page.v, out);
     fprintf(out, "<script>\n%s</script>\n</body>\n</html>\n", timeline_script);
     arena_free(&page.v.arena);
 }

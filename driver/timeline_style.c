@@ -7,15 +7,21 @@
 const char timeline_root[] =
     ":root{--font:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,'DejaVu Sans',sans-serif}\n"
     ":root{color-scheme:light;--page:#fff;--card:#f6f7f9;--text:#1b2026;--faint:#5d6672;--line:#dfe3e8;\n"
-    "--idle:#e6e8eb;--fixed:#8c96a3;--flight:#4a86c8;--over:#d4351c}\n"
+    "--idle:#e6e8eb;--fixed:#8c96a3;--flight:#4a86c8;--over:#d4351c;--hides:#3aa394;--c0:#9cc3ee;--c1:#4a7fc0;\n"
+    "--c2:#a98bd0;--c3:#d9a441}\n"
     "@media screen and (prefers-color-scheme:dark){:root{color-scheme:dark;--page:#11151a;--card:#1a2027;\n"
-    "--text:#e8ecf0;--faint:#98a3af;--line:#2b333d;--idle:#262d36;--fixed:#66717e;--flight:#5a9bdc;--over:#ff6b52}}\n";
+    "--text:#e8ecf0;--faint:#98a3af;--line:#2b333d;--idle:#262d36;--fixed:#66717e;--flight:#5a9bdc;--over:#ff6b52;\n"
+    "--hides:#37a898;--c0:#8fb9e8;--c1:#4678b8;--c2:#a486cf;--c3:#d6a13d}}\n";
 
 const char timeline_drawing_style[] =
-    ".z2,.z4,.z8,.z16{display:none}\n"
+    ".z2,.z4,.z8,.z16,.fine{display:none}\n"
+    ".bars{shape-rendering:crispEdges}\n"
     ".axis line{stroke:var(--line)}\n"
     ".axis text,.cursor text{font-size:11px;fill:var(--faint);font-variant-numeric:tabular-nums}\n"
     ".idle{fill:var(--idle)}\n"
+    ".c0{fill:var(--c0)}.c1{fill:var(--c1)}.c2{fill:var(--c2)}.c3{fill:var(--c3)}\n"
+    ".c4{fill:var(--c0);opacity:.6}.c5{fill:var(--c1);opacity:.6}.c6{fill:var(--c2);opacity:.6}\n"
+    ".c7{fill:var(--c3);opacity:.6}\n"
     ".reduction path{fill:var(--text)}\n"
     ".a rect{stroke:var(--page);stroke-width:1}\n"
     ".narrow .a rect{stroke:none}\n"
@@ -23,7 +29,8 @@ const char timeline_drawing_style[] =
     ".B rect{fill:oklch(.56 .125 var(--h))}\n"
     ".W rect{fill:oklch(.73 .105 var(--h))}\n"
     ".a rect.hatch{fill:url(#hatch);stroke:none;pointer-events:none}\n"
-    ".a rect.waits,rect.waits{fill:var(--over);stroke:none;pointer-events:none}\n"
+    "svg rect[class^=u]{fill:var(--hides);stroke:none}\n"
+    "svg rect[class^=w]{fill:var(--over);stroke:none}\n"
     ".ink{fill:#000;fill-opacity:.28}\n"
     ".a text{font-size:11px;text-anchor:middle;fill:#16181c;pointer-events:none;font-variant-numeric:tabular-nums}\n"
     ".a.B text{fill:#fff}\n"
@@ -32,6 +39,7 @@ const char timeline_drawing_style[] =
     ".s{fill:none;stroke:oklch(.62 .14 var(--h));stroke-width:1.2}\n"
     ".s.B{stroke-dasharray:3 2}\n"
     ".narrow .s{stroke-width:.6;stroke-dasharray:none}\n"
+    ".lane{fill:var(--card);fill-opacity:.85}\n"
     ".strip{fill:var(--card)}\n"
     ".fixed{fill:var(--fixed)}\n"
     ".flight{fill:var(--flight)}\n"
@@ -50,8 +58,8 @@ const char *const timeline_style[] = {
     "font:14px/1.45 var(--font)}\n"
     "h1{margin:0;font-size:22px;font-weight:650;overflow-wrap:anywhere}\n"
     "p{margin:2px 0;color:var(--faint)}\n"
-    ".tiles{display:flex;flex-wrap:wrap;gap:12px;margin:18px 0 20px}\n"
-    ".tile{flex:1 1 200px;padding:10px 16px 11px;border:1px solid var(--line);border-radius:8px;\n"
+    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin:18px 0 20px}\n"
+    ".tile{padding:10px 16px 11px;border:1px solid var(--line);border-radius:8px;\n"
     "background:var(--card)}\n"
     ".tile b{display:block;font-size:24px;font-weight:650;line-height:1.3;font-variant-numeric:tabular-nums}\n"
     ".tile b.over{color:var(--over)}\n"
@@ -72,6 +80,7 @@ const char *const timeline_style[] = {
     ".names b{font-weight:600;white-space:nowrap;font-variant-numeric:tabular-nums}\n"
     ".names span{flex:none;color:var(--faint);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}\n"
     ".names .over{color:var(--over)}\n"
+    ".names .lane{align-items:flex-end;font-size:10px;line-height:1}\n"
     ".names .head{justify-content:flex-end;padding-bottom:12px}\n"
     ".plot{flex:1 1 0;min-width:960px;overflow-x:auto;overflow-y:hidden}\n"
     ".plot>svg{display:block;width:100%;overflow:visible}\n"
@@ -81,7 +90,9 @@ const char *const timeline_style[] = {
     "#zoom16:checked~.frame .plot>svg{width:1600%}\n"
     "#zoom2:checked~.frame .z2,#zoom4:checked~.frame :is(.z2,.z4),#zoom8:checked~.frame :is(.z2,.z4,.z8),\n"
     "#zoom16:checked~.frame :is(.z2,.z4,.z8,.z16){display:inline}\n"
-    ":is(#zoom8,#zoom16):checked~.frame .narrow .a rect:not(.hatch){stroke:var(--page);stroke-width:.5}\n",
+    ":is(#zoom8,#zoom16):checked~.frame .fine{display:inline}\n"
+    ":is(#zoom8,#zoom16):checked~.frame .coarse{display:none}\n"
+    ":is(#zoom8,#zoom16):checked~.frame .narrow .a>rect:first-of-type{stroke:var(--page);stroke-width:.5}\n",
     timeline_drawing_style,
     /* Legend, table, print. */
     ".legend{display:flex;flex-wrap:wrap;gap:6px 22px;align-items:center;margin:16px 0 22px 230px;font-size:12px}\n"
@@ -91,6 +102,7 @@ const char *const timeline_style[] = {
     "th,td{padding:4px 18px 4px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\n"
     "th{font-weight:600;color:var(--faint)}\n"
     "th:first-child,td:first-child,th:last-child,td:last-child{text-align:left}\n"
+    ".lanes :is(th,td):last-child{text-align:right}.lanes{margin-bottom:22px}\n"
     "td:last-child{white-space:normal}\n"
     "td.over{color:var(--over);font-weight:650}\n"
     ".table{overflow-x:auto}\n"

@@ -13,17 +13,11 @@ enum {
     AXIS = 22,         /* above the rows, and below the strips */
     MEMORY_HEAD = 44,  /* between rows and strips */
     STAGGER = 6,       /* the last chunk of a rank is so much lower than the first */
-    WAITS = 4,         /* the height of what an action waits for messages, at its foot */
+    LANES_BELOW = 2,   /* the row of the rank */
     MOST_ZOOM = 16,    /* see the style sheet */
     MOST_SCALE = 3,    /* capacity is drawn to scale if it is not more than so many peaks */
     STRIP_UNITS = 1000 /* the width of a strip in its own coordinates */
 };
-
-typedef struct {
-    TimelineView *v;
-    TimelineLayout layout;
-    FILE *out;
-} Drawing;
 
 void write_escaped(const char *text, FILE *out)
 {
@@ -45,7 +39,7 @@ void write_escaped(const char *text, FILE *out)
 
 void write_hues(const TimelineView *v, FILE *out)
 {
-    const int micros = v->s->micros;
+    const int micros = v->s ? v->s->micros : 0;
     for (int micro = 0; micro < micros; micro++) /* begin at blue */
         fprintf(out, ".m%d{--h:%.4g}%s", micro, 250 + 360.0 * micro / micros, micro % 8 == 7 ? "\n" : "");
 }
@@ -56,26 +50,37 @@ TimelineLayout lay_out_timeline(const TimelineView *v)
 {
     static const struct {
         int ranks; /* at most */
-        double row, gap, strip;
-    } sizes[] = { { 8, 34, 19, 44 }, { 32, 24, 9, 26 }, { INT_MAX, 16, 5, 14 } };
-    const int ranks = v->s->ranks;
+        double row, lane, gap, strip;
+    } sizes[] = { { 1, 44, 16, 19, 44 }, { 8, 34, 12, 19, 44 }, { 32, 24, 6, 9, 26 }, { INT_MAX, 16, 4, 5, 14 } };
+    const int ranks = row_count(v), lanes = v->p->step ? v->p->step->nlanes : 0;
     int i = 0;
     while (ranks > sizes[i].ranks)
         i++;
-    TimelineLayout l = { .row = sizes[i].row, .gap = sizes[i].gap, .strip = sizes[i].strip, .rows_at = AXIS + 8 };
-    l.strips_at = l.rows_at + ranks * (l.row + l.gap) - l.gap + MEMORY_HEAD;
-    l.height = l.strips_at + ranks * (l.strip + l.gap) - l.gap + 6 + AXIS;
+    TimelineLayout l = { sizes[i].row, .lane = sizes[i].lane, .gap = sizes[i].gap, .strip = sizes[i].strip };
+    l.rows_at = AXIS + 8;
+    l.lanes = lanes ? LANES_BELOW + lanes * l.lane : 0;
+    const double rows_end = l.rows_at + ranks * (l.row + l.lanes + l.gap) - l.gap;
+    l.strips_at = rows_end + MEMORY_HEAD;
+    l.height = (v->s ? l.strips_at + ranks * (l.strip + l.gap) - l.gap : rows_end) + 6 + AXIS;
     return l;
 }
 
-static double row_at(const TimelineLayout *l, int rank) { return l->rows_at + rank * (l->row + l->gap); }
+double row_at(const TimelineLayout *l, int rank) { return l->rows_at + rank * (l->row + l->lanes + l->gap); }
+
+double lane_at(const TimelineLayout *l, int rank, int lane)
+{
+    return row_at(l, rank) + l->row + LANES_BELOW + lane * l->lane;
+}
 
 static double strip_at(const TimelineLayout *l, int rank) { return l->strips_at + rank * (l->strip + l->gap); }
 
 /* Thousandths of a percent, as they are printed: so what touches in time does not overlap on paper. */
-static double percent(const TimelineView *v, double at) { return v->end > 0 ? round(at / v->end * 1e5) / 1e3 : 0; }
+double percent_at(const TimelineView *v, double at)
+{
+    return v->to > v->from ? round((at - v->from) / (v->to - v->from) * 1e5) / 1e3 : 0;
+}
 
-static double in_units(const TimelineView *v, double seconds) { return seconds / v->unit; }
+double in_units(const TimelineView *v, double at) { return (at - v->from) / v->unit; }
 
 double memory_scale(const TimelineView *v)
 {
@@ -99,15 +104,15 @@ static int label_zoom(const TimelineView *v, int rank, int i)
 {
     const double pixels = TIMELINE_WIDTH * (v->t.end[rank][i] - v->t.start[rank][i]);
     int zoom = 1;
-    while (zoom <= MOST_ZOOM && pixels * zoom < label_width(v->s->action[rank][i]) * v->end)
+    while (zoom <= MOST_ZOOM && pixels * zoom < label_width(v->s->action[rank][i]) * (v->to - v->from))
         zoom *= 2;
     return zoom;
 }
 
 int finest_zoom(const TimelineView *v)
 {
-    int finest = 1;
-    for (int rank = 0; rank < v->s->ranks; rank++)
+    int finest = v->p->step ? MOST_ZOOM : 1; /* bars are as short as they are */
+    for (int rank = 0; v->s && rank < v->s->ranks; rank++)
         for (int i = 0; i < v->s->nactions[rank]; i++) {
             const int zoom = label_zoom(v, rank, i);
             finest = zoom > finest ? zoom : finest;
@@ -115,7 +120,7 @@ int finest_zoom(const TimelineView *v)
     return finest < MOST_ZOOM ? finest : MOST_ZOOM;
 }
 
-static void draw_label(const Drawing *d, int rank, int i, double x, double y)
+static void draw_label(const TimelineDrawing *d, int rank, int i, double x, double y)
 {
     const Action a = d->v->s->action[rank][i];
     const int zoom = label_zoom(d->v, rank, i);
@@ -130,50 +135,49 @@ static void draw_label(const Drawing *d, int rank, int i, double x, double y)
 
 /* --- Actions --------------------------------------------------------------------------------------- */
 
-static void draw_action(const Drawing *d, int rank, int i)
+static void draw_action(const TimelineDrawing *d, int rank, int i)
 {
     static const char *const done[] = { "forward", "backward", "weight gradients" };
     const TimelineView *v = d->v;
     const Action a = v->s->action[rank][i];
-    const double start = v->t.start[rank][i], end = v->t.end[rank][i], x = percent(v, start);
-    const double width = percent(v, end) - x, stagger = v->s->chunks > 1 ? STAGGER : 0;
+    const double start = v->t.start[rank][i], end = v->t.end[rank][i], x = percent_at(v, start);
+    const double width = percent_at(v, end) - x, stagger = v->s->chunks > 1 ? STAGGER : 0;
     const double y = row_at(&d->layout, rank) + (stagger ? chunk_of(v, a.stage) * stagger / (v->s->chunks - 1) : 0);
-    const double height = d->layout.row - stagger, waits = waits_of(v, a);
+    const double height = d->layout.row - stagger;
+    const double waits = action_waits(v, a);
     fprintf(d->out, "<g class=\"a %c m%d\" data-a=\"%c%d.%d\"><title>", "FBW"[a.kind], a.micro, "FBW"[a.kind], a.stage,
             a.micro);
     fprintf(d->out, "%s of micro-batch %d, stage %d, on rank %d: %.4g to %.4g %s", done[a.kind], a.micro, a.stage, rank,
             in_units(v, start), in_units(v, end), v->unit_name);
     if (waits > 0)
-        fprintf(d->out, ", of these %.4g for messages of the stage", in_units(v, waits));
+        fprintf(d->out, ", of these %.4g for messages of the stage", waits / v->unit);
     fprintf(d->out, "</title>");
     fprintf(d->out, "<rect x=\"%.7g%%\" y=\"%.6g\" width=\"%.7g%%\" height=\"%.6g\"/>", x, y, width, height);
     if (a.kind == WEIGHT_ACTION)
         fprintf(d->out, "<rect class=\"hatch\" x=\"%.7g%%\" y=\"%.6g\" width=\"%.7g%%\" height=\"%.6g\"/>", x, y, width,
                 height);
-    if (waits > 0)
-        fprintf(d->out, "<rect class=\"waits\" x=\"%.7g%%\" y=\"%.6g\" width=\"%.7g%%\" height=\"%d\"/>",
-                percent(v, end - waits), y + height - WAITS, x + width - percent(v, end - waits), WAITS);
     draw_label(d, rank, i, x + width / 2, y + height / 2);
+    draw_action_bars(d, rank, i);
     fprintf(d->out, "</g>\n");
 }
 
 /* Where the reductions of a stage's gradients start: a triangle below the end of its last action. */
-static void draw_reduction(const Drawing *d, int rank, int i)
+static void draw_reduction(const TimelineDrawing *d, int rank, int i)
 {
     enum { SIZE = 5 };
     const TimelineView *v = d->v;
     const double y = row_at(&d->layout, rank) + d->layout.row;
     fprintf(d->out, "<svg class=\"reduction\" x=\"%.7g%%\" y=\"%.6g\" overflow=\"visible\"><title>",
-            percent(v, v->t.end[rank][i]), y);
+            percent_at(v, v->t.end[rank][i]), y);
     fprintf(d->out, "the gradients of stage %d are reduced from %.4g %s on</title>", v->s->action[rank][i].stage,
             in_units(v, v->t.end[rank][i]), v->unit_name);
     fprintf(d->out, "<path d=\"M0 0L%d %dL%d %dZ\"/></svg>\n", -SIZE, SIZE, SIZE, SIZE);
 }
 
-static void draw_gap(const Drawing *d, int rank, double start, double end)
+static void draw_gap(const TimelineDrawing *d, int rank, double start, double end)
 {
     const TimelineView *v = d->v;
-    const double x = percent(v, start), width = percent(v, end) - x;
+    const double x = percent_at(v, start), width = percent_at(v, end) - x;
     if (width <= 0)
         return;
     fprintf(d->out, "<rect class=\"idle\" x=\"%.7g%%\" y=\"%.6g\" width=\"%.7g%%\" height=\"%.6g\">", x,
@@ -182,18 +186,20 @@ static void draw_gap(const Drawing *d, int rank, double start, double end)
             v->unit_name);
 }
 
-static void draw_idle(const Drawing *d, int rank)
+/* Between its own work before the pipeline, the actions, and its work after them. */
+static void draw_idle(const TimelineDrawing *d, int rank)
 {
-    double free = 0;
-    for (int i = 0; i < d->v->s->nactions[rank]; i++) {
-        draw_gap(d, rank, free, d->v->t.start[rank][i]);
-        free = d->v->t.end[rank][i];
+    const TimelineView *v = d->v;
+    double free = v->p->step ? busy_until(v, rank, false) : 0;
+    for (int i = 0; i < v->s->nactions[rank]; i++) {
+        draw_gap(d, rank, free, v->t.start[rank][i]);
+        free = v->t.end[rank][i];
     }
-    draw_gap(d, rank, free, d->v->end);
+    draw_gap(d, rank, v->p->step ? busy_until(v, rank, true) : free, v->to);
 }
 
 /* From the edge of the sender's row to that of the receiver's, over the time that a message takes. */
-static void draw_message(const Drawing *d, int rank, int i)
+static void draw_message(const TimelineDrawing *d, int rank, int i)
 {
     const TimelineView *v = d->v;
     const Action a = v->s->action[rank][i];
@@ -205,11 +211,11 @@ static void draw_message(const Drawing *d, int rank, int i)
     if (to == rank)
         return;
     fprintf(d->out, "<line class=\"s %c m%d\" x1=\"%.7g%%\" y1=\"%.6g\" x2=\"%.7g%%\" y2=\"%.6g\"/>\n", "FB"[a.kind],
-            a.micro, percent(v, sent), row_at(&d->layout, rank) + (to > rank ? d->layout.row : 0), percent(v, there),
-            row_at(&d->layout, to) + (to > rank ? 0 : d->layout.row));
+            a.micro, percent_at(v, sent), row_at(&d->layout, rank) + (to > rank ? d->layout.row : 0),
+            percent_at(v, there), row_at(&d->layout, to) + (to > rank ? 0 : d->layout.row));
 }
 
-static void draw_rows(const Drawing *d)
+static void draw_waits(const TimelineDrawing *d)
 {
     const PipelineSchedule *s = d->v->s;
     for (int rank = 0; rank < s->ranks; rank++)
@@ -217,6 +223,11 @@ static void draw_rows(const Drawing *d)
     for (int rank = 0; rank < s->ranks; rank++)
         for (int i = 0; i < s->nactions[rank]; i++)
             draw_message(d, rank, i);
+}
+
+static void draw_actions(const TimelineDrawing *d)
+{
+    const PipelineSchedule *s = d->v->s;
     for (int rank = 0; rank < s->ranks; rank++)
         for (int i = 0; i < s->nactions[rank]; i++)
             draw_action(d, rank, i);
@@ -226,22 +237,43 @@ static void draw_rows(const Drawing *d)
                 draw_reduction(d, rank, i);
 }
 
+/* Lanes of messages over those of the pipeline. */
+static void draw_lanes(const TimelineDrawing *d)
+{
+    const TimelineStep *step = d->v->p->step;
+    for (int rank = 0; step && rank < row_count(d->v); rank++)
+        for (int lane = 0; lane < step->nlanes; lane++)
+            fprintf(d->out, "<rect class=\"lane\" x=\"0\" y=\"%.6g\" width=\"100%%\" height=\"%.6g\"/>\n",
+                    lane_at(&d->layout, rank, lane), d->layout.lane - 1);
+}
+
+static void draw_rows(const TimelineDrawing *d)
+{
+    if (d->v->s)
+        draw_waits(d);
+    draw_lanes(d);
+    if (d->v->s)
+        draw_actions(d);
+    for (int rank = 0; d->v->p->step && rank < row_count(d->v); rank++)
+        draw_bars_around(d, rank);
+}
+
 /* --- Memory ---------------------------------------------------------------------------------------- */
 
 /* The area between `floor` and the curve where that is higher, as a path in the strip's own coordinates. */
-static void draw_area(const Drawing *d, int rank, const char *class, double floor)
+static void draw_area(const TimelineDrawing *d, int rank, const char *class, double floor)
 {
     const TimelineView *v = d->v;
     const MemoryCurve *curve = &v->memory[rank];
     const double scale = memory_scale(v), height = d->layout.strip, bottom = height * (1 - floor / scale);
     fprintf(d->out, "<path class=\"%s\" d=\"M0 %.5g", class, bottom);
     for (int i = 0; i < curve->count; i++)
-        fprintf(d->out, "H%.6gV%.5g", percent(v, curve->level[i].at) * STRIP_UNITS / 100,
+        fprintf(d->out, "H%.6gV%.5g", percent_at(v, curve->level[i].at) * STRIP_UNITS / 100,
                 height * (1 - fmax(floor, curve->level[i].bytes) / scale));
     fprintf(d->out, "H%dV%.5gZ\"/>", STRIP_UNITS, bottom);
 }
 
-static void draw_strip(const Drawing *d, int rank)
+static void draw_strip(const TimelineDrawing *d, int rank)
 {
     TimelineView *v = d->v;
     const double scale = memory_scale(v), height = d->layout.strip, capacity = v->p->capacity_bytes;
@@ -263,15 +295,15 @@ static void draw_strip(const Drawing *d, int rank)
     if (capacity > 0 && capacity < scale)
         fprintf(d->out, "<line class=\"capacity\" x1=\"0\" x2=\"100%%\" y1=\"%.6g\" y2=\"%.6g\"/>",
                 y + height * (1 - capacity / scale), y + height * (1 - capacity / scale));
-    fprintf(d->out, "<circle class=\"peak\" cx=\"%.7g%%\" cy=\"%.6g\" r=\"2.5\"/></g>\n", percent(v, when), y + top);
+    fprintf(d->out, "<circle class=\"peak\" cx=\"%.7g%%\" cy=\"%.6g\" r=\"2.5\"/></g>\n", percent_at(v, when), y + top);
 }
 
 /* --- The whole drawing ----------------------------------------------------------------------------- */
 
-static void draw_tick(const Drawing *d, const char *class, double time)
+static void draw_tick(const TimelineDrawing *d, const char *class, double time)
 {
     const TimelineView *v = d->v;
-    const double x = percent(v, time * v->unit), height = d->layout.height;
+    const double x = percent_at(v, v->from + time * v->unit), height = d->layout.height;
     const char *anchor = time > 0 ? x > 97 ? "end" : "middle" : "start";
     fprintf(d->out, "<g%s><line x1=\"%.7g%%\" x2=\"%.7g%%\" y1=\"%d\" y2=\"%.6g\"/>", class, x, x, AXIS - 4,
             height - AXIS + 2);
@@ -280,14 +312,14 @@ static void draw_tick(const Drawing *d, const char *class, double time)
 }
 
 /* Lines behind everything, numbers above and below; each two zooms, five times as many. */
-static void draw_axis(const Drawing *d)
+static void draw_axis(const TimelineDrawing *d)
 {
     enum { MOST_TICKS = 12, FINER = 5 };
     static const struct {
         int zoom, parts; /* of a tick of the first */
         const char *class;
     } levels[] = { { 1, 1, "" }, { 4, FINER, " class=\"z4\"" }, { 16, FINER * FINER, " class=\"z16\"" } };
-    const double span = in_units(d->v, d->v->end), step = tick_step(span, MOST_TICKS);
+    const double span = in_units(d->v, d->v->to), step = tick_step(span, MOST_TICKS);
     fprintf(d->out, "<g class=\"axis\">\n");
     const int finest = finest_zoom(d->v);
     for (int i = 0; i < 3 && levels[i].zoom <= finest; i++)
@@ -298,7 +330,7 @@ static void draw_axis(const Drawing *d)
 }
 
 /* W is hatched, for print and for those who do not tell its colour from that of F and B. */
-static void draw_patterns(const Drawing *d)
+static void draw_patterns(const TimelineDrawing *d)
 {
     fprintf(d->out,
             "<defs><pattern id=\"hatch\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
@@ -307,17 +339,17 @@ static void draw_patterns(const Drawing *d)
 
 void draw_timeline(TimelineView *v, FILE *out)
 {
-    const Drawing d = { v, lay_out_timeline(v), out };
-    const double pixels = v->end > 0 ? TIMELINE_WIDTH * v->shortest / v->end : 0;
+    const TimelineDrawing d = { v, lay_out_timeline(v), out };
+    const double pixels = v->s && v->to > v->from ? TIMELINE_WIDTH * v->shortest / (v->to - v->from) : 0;
     fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"%s\" height=\"%.6g\" role=\"img\" ",
             pixels < 5 ? "narrow" : "wide", d.layout.height);
-    fprintf(out, "data-end=\"%.9g\" data-unit=\"%s\" aria-label=\"", in_units(v, v->end), v->unit_name);
+    fprintf(out, "data-end=\"%.9g\" data-unit=\"%s\" aria-label=\"", in_units(v, v->to), v->unit_name);
     write_escaped(counts_text(v), out);
     fprintf(out, "\">\n");
     draw_patterns(&d);
     draw_axis(&d);
     draw_rows(&d);
-    for (int rank = 0; rank < v->s->ranks; rank++)
+    for (int rank = 0; v->s && rank < v->s->ranks; rank++)
         draw_strip(&d, rank);
     fprintf(out, "<g class=\"cursor\"><line y1=\"%d\" y2=\"%.6g\"/><text y=\"%d\"></text></g>\n</svg>\n", AXIS - 4,
             d.layout.height - AXIS, AXIS - 9);

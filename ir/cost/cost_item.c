@@ -4,6 +4,7 @@
 
 #include "filled.h"
 #include "flight.h"
+#include "stages.h"
 
 const char *const item_name[N_ITEM_KINDS] = {
     [ITEM_PRODUCT] = "products", [ITEM_ATTENTION] = "attention", [ITEM_KERNEL] = "kernels",
@@ -174,17 +175,27 @@ static CostItem attention_item(Module *m, const Op *op)
 
 /* --- Messages -------------------------------------------------------------------------------------- */
 
-CostItem message_item(Module *m, const Op *op, int rank)
+/* What goes from stage to stage is sent by one of them. */
+static double bytes_sent(const Op *op, Traffic traffic, int rank)
+{
+    const uint64_t senders = arg(op, 0)->type.on.at;
+    return !is_send(op) ? traffic.sent : senders >> rank & 1 ? traffic.volume : 0;
+}
+
+CostItem message_item(Module *m, Arena *arena, const Op *op, int rank)
 {
     const Traffic traffic = op_traffic(m, op);
     const Type *type = &arg(op, 0)->type;
-    const double most = (double)local_bytes(m, type), own = bytes_on(m, type, rank);
+    const double most = (double)local_bytes(m, type), share = most > 0 ? bytes_on(m, type, rank) / most : 0;
+    SentTensor *sent = NEW(arena, SentTensor);
+    *sent = (SentTensor){ op, bytes_sent(op, traffic, rank) * share, NULL };
     return (CostItem){ .kind = ITEM_MESSAGE,
                        .op = op,
-                       .volume = most > 0 ? traffic.volume * own / most : 0,
+                       .volume = traffic.volume * share,
                        .axes = info(op)->traits & MOVES ? 1u << result(op)->type.on.axis : op->attrs.axis,
                        .ranks = traffic.ranks,
-                       .tensors = 1 };
+                       .tensors = 1,
+                       .sent = sent };
 }
 
 /* --- One op ---------------------------------------------------------------------------------------- */

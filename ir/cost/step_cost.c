@@ -107,14 +107,23 @@ static int id_of(Walk *w, const Op *start)
     return (int)(intptr_t)map_get(&w->ids, key);
 }
 
+static void join_message(Walk *w, CostItem *message, const CostItem *item)
+{
+    SentTensor *sent = NEW(w->arena, SentTensor);
+    *sent = (SentTensor){ item->sent->op, item->sent->bytes, message->sent };
+    message->sent = sent;
+    message->volume += item->volume;
+    message->tensors++;
+}
+
 static void add_message(Walk *w, const Func *f, const Op *op, CostList *list)
 {
-    CostItem item = message_item(w->m, op, w->rank), *last = list->count ? &list->item[list->count - 1] : NULL;
+    CostItem item = message_item(w->m, w->arena, op, w->rank);
+    CostItem *last = list->count ? &list->item[list->count - 1] : NULL;
     if (w->in_actions && is_send(op))
-        return;
-    if (last && last->kind == ITEM_MESSAGE && joins_message(op) && is_one_message(last->op, op)) {
-        last->volume += item.volume;
-        last->tensors++;
+        list = &w->cost->handed_on[w->rank];
+    else if (last && last->kind == ITEM_MESSAGE && joins_message(op) && is_one_message(last->op, op)) {
+        join_message(w, last, &item);
         return;
     }
     item.phase = phase_of(w, op);
@@ -314,6 +323,7 @@ StepCost step_cost(Module *m, const Classes *classes, Arena *arena)
                .known.arena = arena };
     cost.before = NEW_ARRAY(arena, CostList, cost.kinds);
     cost.after = NEW_ARRAY(arena, CostList, cost.kinds);
+    cost.handed_on = NEW_ARRAY(arena, CostList, cost.kinds);
     find_phases(&w, classes, step);
     find_schedule(&cost, &loop, &parts);
     for (w.rank = 0; w.rank < cost.kinds; w.rank++)
@@ -322,4 +332,29 @@ StepCost step_cost(Module *m, const Classes *classes, Arena *arena)
         else
             add_step(&w, step, cost.schedule ? loop : NULL, &parts);
     return cost;
+}
+
+/* --- Its items ------------------------------------------------------------------------------------- */
+
+/* The last turn of a loop starts nothing for the next one. */
+static void visit_list(const CostList *list, double times, double last, ItemVisit visit, void *context)
+{
+    for (int i = 0; i < list->count; i++) {
+        const CostItem *item = &list->item[i];
+        if (item->kind == ITEM_REPEAT)
+            visit_list(item->body, times * item->turns, times, visit, context);
+        else
+            visit(context, item, item->ahead ? times - last : times);
+    }
+}
+
+void visit_items(const StepCost *cost, int kind, ItemVisit visit, void *context)
+{
+    const PipelineSchedule *s = cost->schedule;
+    visit_list(&cost->before[kind], 1, 0, visit, context);
+    for (int action = 0; s && action < N_ACTION_KINDS; action++)
+        for (int chunk = 0; chunk < s->chunks; chunk++)
+            visit_list(&cost->action[action][stage_on_rank(s, kind, chunk)], s->micros, 0, visit, context);
+    visit_list(&cost->handed_on[kind], s ? s->micros : 1, 0, visit, context);
+    visit_list(&cost->after[kind], 1, 0, visit, context);
 }

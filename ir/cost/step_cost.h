@@ -21,6 +21,13 @@ extern const char *const item_name[N_ITEM_KINDS];
 typedef enum { FORWARD, BACKWARD, RECOMPUTED, UPDATED, N_PHASES } Phase;
 extern const char *const phase_name[N_PHASES];
 
+/* A tensor of a message, by its collective. */
+typedef struct SentTensor {
+    const Op *op;
+    double bytes; /* that the rank sends */
+    const struct SentTensor *next;
+} SentTensor;
+
 typedef struct CostItem {
     ItemKind kind;
     Phase phase;
@@ -36,6 +43,7 @@ typedef struct CostItem {
     Axes axes;                              /* its ranks differ along these */
     int64_t ranks;                          /* of the group */
     int tensors;                            /* joined in it */
+    const SentTensor *sent;                 /* these, the last one first */
     int id;                                 /* of a started message and its wait, from 1; 0: it is waited for at once */
     bool ahead;                             /* started for the next turn: the last turn does not */
     int early; /* it starts when the rank has ended that chunk of the pipeline, by its number + 1; 0: in its order */
@@ -57,6 +65,7 @@ typedef struct {
     const PipelineSchedule *schedule; /* NULL: none */
     CostList *action[N_ACTION_KINDS]; /* by stage */
     double stage_message;             /* bytes that a stage sends to the next one, of one micro-batch */
+    CostList *handed_on;              /* by kind: what goes from chunk to chunk, in messages of the schedule */
     const char *unscheduled;          /* why there is no schedule of the stages that there are; NULL: there are none */
     int messages;                     /* numbers of started ones */
 } StepCost;
@@ -64,6 +73,11 @@ typedef struct {
 /* The module has been through all passes.  It does no more than arithmetic on types: after a change of sizes, ask
  * again. */
 StepCost step_cost(Module *m, const Classes *classes, Arena *arena);
+
+/* Called for each item of a kind of rank, with how often it runs in a step; items that take no time of their own, as
+ * those that are handed on, too.  Not for loops: for what is in them. */
+typedef void (*ItemVisit)(void *context, const CostItem *item, double times);
+void visit_items(const StepCost *cost, int kind, ItemVisit visit, void *context);
 
 /* What a stage hands on to the next one, of one micro-batch, at most; is_wanted: of these values, NULL: all. */
 double bytes_between_stages(const Module *m, const MicroParts *parts,
@@ -76,6 +90,6 @@ CostItem *push_item(Arena *arena, CostList *list, CostItem item);
 /* Appends what one op costs on that kind of rank; nothing, of views and of calls that are no kernels. */
 void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank);
 
-CostItem message_item(Module *m, const Op *op, int rank);
+CostItem message_item(Module *m, Arena *arena, const Op *op, int rank);
 
 #endif

@@ -5,10 +5,15 @@
  * started message hides behind what runs until its wait; any other one does not.  Loops are run for a few turns, and
  * from then on each turn takes as long as the one before.  The actions of a pipeline take what their items take, and
  * run as simulate_schedule() says.
+ *
+ *   clock.c      one rank that runs a list of items
+ *   bars.c       what it does when, for pictures
+ *   step_time.c  all kinds of ranks, and what the time of the one that ends last goes to
  */
 #ifndef MPC_STEP_TIME_H
 #define MPC_STEP_TIME_H
 
+#include "bars.h"
 #include "machine.h"
 #include "step_cost.h"
 
@@ -27,7 +32,8 @@ typedef struct {
 
 typedef struct {
     double seconds;                             /* of the step: of the rank that ends last */
-    int kind;                                   /* that rank; what follows is its */
+    double before;                              /* of these, until all ranks have come to the pipeline */
+    int kind;                                   /* the rank that ends last; what follows is its */
     double item[N_ITEM_KINDS], phase[N_PHASES]; /* messages: those that are exposed */
     double idle;                                /* it waits for other stages, and for what they send */
     int naxes;
@@ -47,5 +53,14 @@ double list_seconds(const StepCost *cost, const CostList *list, const Machine *m
 Group group_along(const Machine *machine, const int64_t *size, int naxes, Axes axes);
 
 StepTime step_time(const StepCost *cost, const Machine *machine, Arena *arena);
+
+/* What ranks do when: the same runs, recorded.  Times of actions begin with the action, those of `after` with the
+ * pipeline. */
+typedef struct {
+    Bars *before, *after;         /* by kind of rank */
+    Bars *action[N_ACTION_KINDS]; /* by stage; NULL: no pipeline */
+} StepBars;
+
+StepBars step_bars(const StepCost *cost, const Machine *machine, const StepTime *time, double resolution, Arena *arena);
 
 #endif

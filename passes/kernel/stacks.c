@@ -58,7 +58,9 @@ static Op *move_from(const Func *f, const Value *value)
 static const Dim *dim_of_copies(const Module *m, const Value *value)
 {
     const Param *param = value->port.of ? find_param(m, value->port.of) : NULL;
-    return param && value->type.rank > 1 && strchr(param->path, '*') ? &value->type.dim[0] : NULL;
+    const bool is_stack = param && strchr(param->path, '*') && value->type.rank > 1 && param->type.rank &&
+                          value->type.dim[0].name == param->type.dim[0].name; /* not a layer's slice */
+    return is_stack ? &value->type.dim[0] : NULL;
 }
 
 static const Dim *copies_of(const Module *m, const Func *f, const Op *call, bool *is_near)

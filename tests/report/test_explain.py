@@ -43,6 +43,45 @@ def test_collectives_of_a_parameter(explain):
         assert re.search(rf"^  {name} +\d+\.\d\d [kM]B  in @", memory, re.M), name
 
 
+UNITS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+def sent_by(text, collective=r"\w+", axis=r"\S+"):
+    """Bytes of the collectives of a tensor."""
+    rows = re.findall(rf"^  {collective} +over {axis} +\d+ times +([\d.]+) (\w+) sent ", text, re.M)
+    return sum(float(number) * UNITS[unit] for number, unit in rows)
+
+
+def test_bytes_of_a_parameter(explain):
+    """Half of bf16 [embed, heads/tp, head] in each of 4 layers and 4 micro-batches, forward and backward; of f32, its gradient."""
+    text = explain("h.attn.wq", "--mesh=dp=2,tp=2", "--zero=3")
+    half = 64 * 2 * 16 / 2 * 16
+    assert sent_by(text, "all_gather") == pytest.approx(2 * 2 * half, rel=1e-3)
+    assert sent_by(text, "reduce_scatter") == pytest.approx(4 * half, rel=1e-3)
+    assert len(re.findall("sent  forward, for zero", text)) == 1 and len(re.findall("sent  backward, for zero", text)) == 2
+
+
+@pytest.mark.parametrize("options", [["--mesh=dp=4", "--zero=1"], ["--mesh=dp=2", "--zero=3"], ["--mesh=dp=2,tp=2", "--zero=2"]],
+                         ids=" ".join)
+def test_parameters_send_what_the_report_says(explain, report, options):
+    """Each tensor of a message once: all parameters together send what the report counts op by op, of weights and gradients."""
+    rows = report(*options)["communication"]["collectives"]
+    expected = sum(row["sent"] for row in rows if row["axes"] == "dp" and row["class"] in ("weights", "gradients"))
+    names = ["wte", "wpe", "ln_f.gain", "ln_f.bias"] + [f"h.{name}" for name in
+             ("ln_1.gain", "ln_1.bias", "ln_2.gain", "ln_2.bias", *(f"attn.{name}" for name in ("wq", "wk", "wv", "bq", "bk", "bv", "wo", "bo")),
+              *(f"mlp.{name}" for name in ("w_up", "b_up", "w_down", "b_down")))]
+    assert expected > 0 and sum(sent_by(explain(name, *options), axis="dp") for name in names) == pytest.approx(expected, rel=1e-3)
+
+
+def test_what_goes_to_the_next_chunk(explain):
+    """The schedule sends it: forward from the last of two ranks to the first, backward from the first to the last."""
+    gpt2 = HERE.parents[1] / "examples/gpt2.mdl"
+    text = explain("h", "--mesh=pp=2", "--schedule=interleaved", "--chunks=2", "--set=train.batch=8", "--set=train.microbatch=1", file=gpt2)
+    sends = re.findall(r"^  send +over pp +(\d+) times .* sent  (\w+), for", text, re.M)  # of the mean of both ranks
+    assert sorted(sends) == [("4", "backward"), ("4", "forward")]
+    assert sent_by(text, "send", "pp") == pytest.approx(8 * 1024 * 768 * 2, rel=1e-3)
+
+
 def test_parameter_that_is_whole(explain):
     text = explain("ln_f.gain", "--mesh=dp=2")
     assert "f32[embed:64]" in stage(text, "as declared")

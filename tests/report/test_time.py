@@ -214,23 +214,6 @@ def test_one_micro_batch_in_stages(time):
     assert time("--mesh=pp=4", file=PIPE, **given)["seconds"] == near(time(file=PIPE, **given)["seconds"], 0.01)
 
 
-def test_waits_in_the_picture(report, tmp_path):
-    """Each action shows at its end what it waits for messages of the stage: those of tp, which nothing hides."""
-    options = ["--machine", MACHINE, "--set=train.batch=4", "--set=train.microbatch=1", f"--svg={tmp_path}/a.svg"]
-    text = (HERE / "gpt.mdl").read_text().replace("mesh dp = 1, tp = 1", "mesh dp = 1, pp = 1, tp = 1\n    pipeline h over pp")
-    assert text.count("pipeline") == 1
-    (tmp_path / "staged.mdl").write_text(text)
-    said = report("--mesh=pp=2,tp=2", *options, file=tmp_path / "staged.mdl", precision="fp32")
-    stage = said["pipeline"]["stages"][0]
-    assert 0 < stage["forward_waits"] < stage["forward_time"] and stage["weight_waits"] == 0
-    group = re.search(r'data-a="F0\.0">.*?</g>', (tmp_path / "a.svg").read_text(), re.S)[0]
-    action, waits = [float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)%"', group)]
-    assert waits / action == near(stage["forward_waits"] / stage["forward_time"], 0.01)
-    alone = report("--mesh=pp=2", *options, file=tmp_path / "staged.mdl", precision="fp32")
-    assert alone["pipeline"]["stages"][0]["forward_waits"] == 0
-    assert 'class="waits"' not in (tmp_path / "a.svg").read_text()
-
-
 def test_a_step_that_does_not_fit(model):
     text = run(MPC, "report", model(), "--machine", MACHINE, "-D", "layers=40", "-D", "embed=512").stdout
     assert "does not fit" in text
