@@ -16,7 +16,7 @@ const char *const work_name[N_WORKS] = {
 
 const char *axes_list(Arena *arena, const Module *m, Axes axes)
 {
-    const char *text = "";
+    const char *text = axes || !far_tier(m) ? "" : Tier_words[far_tier(m)]; /* transfers are over none */
     for (int i = 0; i < m->naxes; i++)
         if (axes >> i & 1)
             text = arena_text(arena, "%s%s%s", text, *text ? "+" : "", m->axis[i]);
@@ -229,7 +229,7 @@ Report make_report(Run *run, Module *m)
     find_memory(&r);
     find_message_space(&r);
     r.far = far_bytes(m);
-    r.far_buffers = r.far ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
+    r.far_buffers = r.far && !is_cuda(run->options) ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
     r.products = product_space(is_cuda(run->options));
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)

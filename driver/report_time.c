@@ -1,6 +1,9 @@
 /* report_time.c -- the time of a step on a machine: seconds, tokens, MFU, and what time goes to. */
 #include "machine.h"
 #include "report.h"
+#include "tier.h"
+
+#include <math.h>
 
 #include <string.h>
 
@@ -29,6 +32,11 @@ TimeReport *time_report(const Report *r)
         return NULL;
     if (!connects(t->machine, r->ranks)) {
         run_failed(r->run, "--machine %s: it does not say how %lld ranks are connected", name, (long long)r->ranks);
+        return NULL;
+    }
+    if (r->far && isnan(machine_tier(t->machine, far_tier(r->m)))) {
+        run_failed(r->run, "--machine %s: it has no line '%s', the rate of what the layout offloads", name,
+                   Tier_words[far_tier(r->m)]);
         return NULL;
     }
     t->precision = precision_of(r->m);

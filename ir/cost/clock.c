@@ -1,6 +1,8 @@
 /* clock.c -- runs items on a machine: see clock.h. */
 #include "clock.h"
 
+#include "tier.h"
+
 #include <math.h>
 
 /* --- What time goes to ------------------------------------------------------------------------------- */
@@ -91,6 +93,10 @@ Group message_group(const Clock *c, Axes axes, int64_t ranks)
 
 static double message_time(const Clock *c, const CostItem *item, int *link)
 {
+    if (info(item->op)->traits & CARRIES) {
+        *link = TO_TIERS;
+        return item->volume / machine_tier(c->machine, far_tier(c->cost->m));
+    }
     const Group group = message_group(c, item->axes, item->ranks);
     *link = group.on_one_machine < group.ranks ? BETWEEN : WITHIN;
     return message_seconds(c->machine, (int)item->op->kind, item->volume, group);

@@ -8,7 +8,7 @@
 #include "bars.h"
 #include "step_time.h"
 
-enum { WITHIN, BETWEEN, N_LINKS }; /* machines */
+enum { WITHIN, BETWEEN, TO_TIERS, N_LINKS }; /* within and between machines, and to other tiers of memory */
 
 /* Its compute stream, and the messages of each class of links. */
 typedef struct {

@@ -182,8 +182,19 @@ static double bytes_sent(const Op *op, Traffic traffic, int rank)
     return !is_send(op) ? traffic.sent : senders >> rank & 1 ? traffic.volume : 0;
 }
 
+/* Bytes from or to another tier of memory. */
+static CostItem transfer_item(Module *m, Arena *arena, const Op *op, int rank)
+{
+    SentTensor *moved = NEW(arena, SentTensor);
+    *moved = (SentTensor){ op, bytes_on(m, &result(op)->type, rank), NULL };
+    return (
+        CostItem){ .kind = ITEM_MESSAGE, .op = op, .volume = moved->bytes, .ranks = 1, .tensors = 1, .sent = moved };
+}
+
 CostItem message_item(Module *m, Arena *arena, const Op *op, int rank)
 {
+    if (info(op)->traits & CARRIES)
+        return transfer_item(m, arena, op, rank);
     const Traffic traffic = op_traffic(m, op);
     const Type *type = &arg(op, 0)->type;
     const double most = (double)local_bytes(m, type), share = most > 0 ? bytes_on(m, type, rank) / most : 0;

@@ -71,6 +71,9 @@ double machine_overlap(const Machine *machine); /* of a message's time, what com
  * trainer there uses another: bf16 for e4m3 and f16, f32 for bf16. */
 double machine_flops(const Machine *machine, int precision);
 
+/* Bytes a second of a rank from or to a tier of memory; NAN: the file does not say. */
+double machine_tier(const Machine *machine, Tier tier);
+
 /* Does the file say how so many ranks are connected?  Several machines need `between`. */
 bool connects(const Machine *machine, int64_t ranks);
 

@@ -43,6 +43,12 @@ double machine_memory(const Machine *machine)
 
 double machine_overlap(const Machine *machine) { return number_or(machine, LINE_overlap, 1); }
 
+double machine_tier(const Machine *machine, Tier tier)
+{
+    const LineId line = tier == ON_HOST ? LINE_host : LINE_disk;
+    return is_said(machine, line) ? machine_number(machine, line) : NAN;
+}
+
 bool connects(const Machine *machine, int64_t ranks)
 {
     return ranks == 1 || (is_said(machine, LINE_message) &&

@@ -200,7 +200,7 @@ static void add_op(Walk *w, const Func *f, const Op *op, uint64_t stages, CostLi
         return;
     if (callee && callee->role != KERNEL)
         add_call(w, op, callee, on, list);
-    else if (info(op)->traits & SENDS)
+    else if (info(op)->traits & (SENDS | CARRIES))
         add_message(w, f, op, list);
     else if (info(op)->traits & WAITS)
         add_wait(w, f, op, list);

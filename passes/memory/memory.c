@@ -478,11 +478,13 @@ void plan_memory(Module *m, const Map *apart)
         }
     if (step)
         place_new_state(m, step);
+    const int64_t far_state = far;
     for (int i = 0; i < 3; i++) {
         Func *f = func_with_role(m, roles[i]);
         if (!f)
             continue;
-        far = place_far_results(m, f, far);
+        const int64_t far_end = place_far_results(m, f, far_state);
+        far = far_end > far ? far_end : far;
         Frame frame = { .m = m,
                         .f = f,
                         .base = base,

@@ -161,6 +161,11 @@ typedef struct {
     int number;
 } Candidate;
 
+static Candidate candidate(const Offload *o, Value *value, Tier tier, int number)
+{
+    return (Candidate){ value, tier, local_bytes(o->m, &value->type), number };
+}
+
 static int smaller_first(const void *a, const void *b)
 {
     const Candidate *x = a, *y = b;
@@ -188,7 +193,7 @@ static int find_candidates(Offload *o, const Func *step, Candidate *all)
         Value *state = step->params.at[i];
         const Tier tier = tier_for(o, step, state);
         if (tier)
-            all[count++] = (Candidate){ state, tier, local_bytes(o->m, &state->type), i };
+            all[count++] = candidate(o, state, tier, i);
     }
     qsort(all, (size_t)count, sizeof *all, smaller_first);
     return count;
@@ -212,23 +217,43 @@ static bool is_only_passed_on(const Offload *o, const Func *f, const Value *valu
     return only;
 }
 
-/* Casts of weights of repeats, made once for all micro-batches: the model reads them layer by layer. */
-static void put_casts_away(Offload *o, Func *f)
+static int find_casts(Offload *o, const Func *f, Candidate *all)
 {
-    const Tier tier = o->m->train.offload_params;
-    for (Op *op = f->first; op && tier; op = op->next) {
+    int count = 0;
+    for (const Op *op = f->first; op; op = op->next) {
         const Value *weight = weight_cast(o, op);
         for (int i = 0; weight && i < op->results.count; i++) {
             Value *cast = op->results.at[i];
-            if (!same_dims(&cast->type, &weight->type) || !is_only_passed_on(o, f, cast))
-                continue;
-            Builder b = builder_at(o->m, f, op->next);
-            Value *far = BUILD(&b, OP_move, ((Attrs){ .tier = tier }), cast);
-            for (Op *next = far->def->next; next; next = next->next)
-                replace_value(&next->args, cast, far);
-            put_away(o, f, far, tier);
+            if (same_dims(&cast->type, &weight->type) && is_only_passed_on(o, f, cast)) {
+                all[count] = candidate(o, cast, o->m->train.offload_params, count);
+                count++;
+            }
         }
     }
+    qsort(all, (size_t)count, sizeof *all, smaller_first);
+    return count;
+}
+
+/* The functions that are called get what has been put away. */
+static void put_cast_away(Offload *o, Func *f, Value *cast, Tier tier)
+{
+    Builder b = builder_at(o->m, f, cast->def->next);
+    Value *far = BUILD(&b, OP_move, ((Attrs){ .tier = tier }), cast);
+    for (Op *next = far->def->next; next; next = next->next)
+        replace_value(&next->args, cast, far);
+    put_away(o, f, far, tier);
+}
+
+/* Casts of weights of repeats, made once for all micro-batches: the model reads them layer by layer. */
+static void put_casts_away(Offload *o, Func *f)
+{
+    int results = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        results += op->results.count;
+    Candidate *all = NEW_ARRAY(&o->scratch, Candidate, results + 1);
+    const int count = o->m->train.offload_params ? find_casts(o, f, all) : 0;
+    for (int i = count_kept(o->m, all, count); i < count; i++)
+        put_cast_away(o, f, all[i].value, all[i].tier);
 }
 
 void pass_offload(Module *m);
