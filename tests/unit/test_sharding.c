@@ -155,7 +155,7 @@ static bool lay_out(Trial *t, const Case *c, Layout *l)
     Type attribute = { .rank = t->attrs.dims.count };
     for (int i = 0; i < attribute.rank; i++)
         attribute.dim[i] = t->attrs.dims.dim[i];
-    t->attrs.axis = op_table[c->kind].family == COLLECTIVE ? l->axis : 0;
+    t->attrs.axis = op_table[c->kind].family == COLLECTIVE && !(op_table[c->kind].traits & CARRIES) ? l->axis : 0;
     return possible && is_possible(t->m, &attribute);
 }
 
