@@ -13,7 +13,7 @@ export MPC_CACHE="${MPC_CACHE:-$(mkdir -p "$BUILD" && cd "$BUILD" && pwd)/object
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}" # tests run beside each other: threads that spin take their time
 work=$(mktemp -d) running=
 trap 'rm -rf "$work"' EXIT
-trap 'kill $running; wait; exit 1' HUP INT TERM # lanes do not see the keyboard
+trap 'kill $running 2>/dev/null; wait; exit 1' HUP INT TERM # lanes do not see the keyboard
 reached=
 if [ -n "${CHANGED:-}" ]; then
     reached=$(/usr/bin/python3 tests/changed.py "$CHANGED") || exit 2
@@ -47,10 +47,11 @@ group() # NAME
     start=$(date +%s)
     count_processors
     before=$processors
-    timeout -k 10 "${LIMIT:-1500}" sh "tests/$1/run.sh" >"$log" 2>&1 &
+    # The shell lets what runs in the background ignore signals that tests send.
+    env --default-signal=INT,QUIT timeout -k 10 "${LIMIT:-1500}" sh "tests/$1/run.sh" >"$log" 2>&1 &
     child=$!
     wait $child
-    status=$? said=ok last=
+    status=$? said=ok last="" child=""
     [ $status != 124 ] && [ $status != 137 ] || echo "did not end within ${LIMIT:-1500} s" >>"$log"
     count_processors
     [ $status = 0 ] && last=$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90) || said=FAIL last="(make check T=$1)"
