@@ -1,59 +1,116 @@
 #!/bin/sh
-# run.sh -- every test, group by group; one line each, the output of those that fail, one summary line.
+# run.sh -- every test, group by group, two beside each other; when one ends a line, with the output if it failed; one
+# summary line.
 #   T=NAME[,NAME...]   only these groups
 #   CHANGED=1          only those that can reach what has changed since the project's branch (CHANGED=REV: since REV)
 #   BLESS=1            rewrite golden files (read the diff afterwards)
 #   LIMIT=SECONDS      a group that takes longer fails (1500)
+#   LANES=N            groups beside each other (2; with one processor 1): many tests wait, and groups end with few
 set -u
 cd "$(dirname "$0")/.." || exit 2
 export BUILD="${BUILD:-build}" BLESS="${BLESS:-}" MPC_PEAK_FLOPS=1e9
 export MPC_CACHE="${MPC_CACHE:-$(mkdir -p "$BUILD" && cd "$BUILD" && pwd)/objects}" # not the user's
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}" # tests run beside each other: threads that spin take their time
-log=$(mktemp)
-trap 'rm -f "$log" "$log.times"' EXIT
-passed=0 failed=0 names= reached=
+work=$(mktemp -d) running=
+trap 'rm -rf "$work"' EXIT
+trap 'kill $running 2>/dev/null; wait; exit 1' HUP INT TERM # lanes do not see the keyboard
+reached=
 if [ -n "${CHANGED:-}" ]; then
     reached=$(/usr/bin/python3 tests/changed.py "$CHANGED") || exit 2
     [ -n "$reached" ] || { echo "nothing has changed"; exit 0; }
 fi
 
-count_processors() # processors: seconds of all that has ended so far
+is_wanted() # NAME
+{
+    case ",${T:-$1}," in *",$1,"*) ;; *) return 1 ;; esac
+    case ",${reached:-$1}," in *",$1,"*) ;; *) return 1 ;; esac
+}
+
+count_processors() # processors: seconds of all that this lane has ended so far
 {
     times >"$log.times"
     processors=$(tail -n 1 "$log.times" | tr 'ms' '  ' | awk '{ printf "%d\n", 60 * ($1 + $3) + $2 + $4 }')
 }
 
-group() # NAME COMMAND...
+# Of trainers that run for a moment, code that oneDNN makes for newer processors takes most of the time.
+choose_instructions() # NAME
 {
-    name=$1
-    shift
-    case ",${T:-$name}," in *",$name,"*) ;; *) return ;; esac
-    case ",${reached:-$name}," in *",$name,"*) ;; *) return ;; esac
-    printf '%-10s ' "$name"
-    case $name in # of trainers that run for a moment, code that oneDNN makes for newer processors takes most of the time
+    case $1 in
     device | driver | museum | ranks | report | runtime) export ONEDNN_MAX_CPU_ISA=SSE41 ;;
     *) unset ONEDNN_MAX_CPU_ISA ;;
     esac
+}
+
+group() # NAME
+{
+    choose_instructions "$1"
     start=$(date +%s)
     count_processors
     before=$processors
-    timeout -k 10 "${LIMIT:-1500}" "$@" >"$log" 2>&1
-    status=$?
+    # The shell lets what runs in the background ignore signals that tests send.
+    env --default-signal=INT,QUIT timeout -k 10 "${LIMIT:-1500}" sh "tests/$1/run.sh" >"$log" 2>&1 &
+    child=$!
+    wait $child
+    status=$? said=ok last="" child=""
     [ $status != 124 ] && [ $status != 137 ] || echo "did not end within ${LIMIT:-1500} s" >>"$log"
     count_processors
-    if [ $status = 0 ]; then
-        passed=$((passed + 1))
-        printf 'ok    %4s s, %4s of processors  %s\n' "$(($(date +%s) - start))" "$((processors - before))" "$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90)"
-    else
-        failed=$((failed + 1)) names="$names $name"
-        printf 'FAIL  %4s s, %4s of processors  (make check T=%s)\n' "$(($(date +%s) - start))" "$((processors - before))" "$name"
-        sed 's/^/    /' "$log" | tail -n "${LINES_OF_FAILURE:-60}"
-    fi
+    [ $status = 0 ] && last=$(grep -v '^ *$' "$log" | tail -n 1 | cut -c1-90) || said=FAIL last="(make check T=$1)"
+    {
+        printf '%-10s %-4s  %4s s, %4s of processors  %s\n' "$1" $said "$(($(date +%s) - start))" "$((processors - before))" "$last"
+        [ $said = ok ] || sed 's/^/    /' "$log" | tail -n "${LINES_OF_FAILURE:-60}"
+    } >"$log.said"
+    cat "$log.said"
+    echo "$1" >>"$work/$said"
 }
 
+# Makes its folder in `work`, which only one lane can, as it can only one of a name for all that build the same things.
+take() # NAME
+{
+    built=
+    case $1 in device | random | sanitize) built=$work/building ;; esac
+    [ ! -d "$work/$1" ] && { [ -z "$built" ] || mkdir "$built" 2>/dev/null; } || return 1
+    mkdir "$work/$1" 2>/dev/null && return
+    [ -z "$built" ] || rmdir "$built"
+    return 1
+}
+
+# Runs one group after the other, until all are taken.
+lane() # NUMBER
+{
+    log=$work/log.$1 child=
+    trap - EXIT
+    trap '[ -z "$child" ] || kill "$child"; exit 1' TERM
+    left=1
+    while [ -n "$left" ]; do
+        left='' any=''
+        for name in $wanted; do
+            if take "$name"; then
+                any=1
+                group "$name"
+                [ -z "$built" ] || rmdir "$built"
+            elif [ ! -d "$work/$name" ]; then
+                left=1 # another one builds what it builds
+            fi
+        done
+        [ -z "$left" ] || [ -n "$any" ] || sleep 1
+    done
+}
+
+wanted=
 for runner in tests/*/run.sh; do
-    group "$(basename "$(dirname "$runner")")" sh "$runner"
+    name=$(basename "$(dirname "$runner")")
+    is_wanted "$name" && wanted="$wanted $name"
 done
-[ -z "$names" ] || echo "failed:$names"
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+# shellcheck disable=SC2086
+[ "$(nproc)" -gt 1 ] && [ "$(echo $wanted | wc -w)" -gt 1 ] && lanes=2 || lanes=1
+lanes=${LANES:-$lanes}
+[ "$lanes" -lt 2 ] || export WORKERS="${WORKERS:-$(nproc)}"
+for number in $(seq "$lanes"); do
+    lane "$number" &
+    running="$running $!"
+done
+wait
+count() { touch "$work/$1"; wc -l <"$work/$1"; }
+[ ! -e "$work/FAIL" ] || echo "failed: $(sort "$work/FAIL" | tr '\n' ' ')"
+echo "$(count ok) passed, $(count FAIL) failed"
+[ "$(count FAIL)" = 0 ] && [ "$(count ok)" -gt 0 ]

@@ -5,10 +5,15 @@
 set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
-out=${BUILD:-build}/device
+mkdir -p "${BUILD:-build}/device"
+out=$(cd "${BUILD:-build}/device" && pwd)
 include=${CUDA_INCLUDE:-/usr/local/cuda/include}
-FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -g -fPIC -Itests/cuda -Itests/device -Iruntime -isystem $include"
-mkdir -p "$out/lib64" "$out/objects"
+FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O3 -march=native -ffp-contract=off -g -fPIC -Itests/cuda -Itests/device -Iruntime -isystem $include"
+# Compiled kernels are kept for the same headers and compiler.
+kept=$out/kernels/$(cat tests/device/build.sh tests/cuda/emulator/*.*h runtime/*.h runtime/cuda/*.*h | { cat; ${KERNEL_CXX:-g++} --version; } |
+    cksum | cut -d ' ' -f 1)
+[ -d "$kept" ] || rm -rf "$out/kernels"
+mkdir -p "$out/lib64" "$out/objects" "$kept"
 for source in tests/device/streams.c tests/device/cudart.c tests/cuda/emulator/*.c; do
     # shellcheck disable=SC2086
     $CC $FLAGS -c "$source" -o "$out/objects/$(basename "$source" .c).o"
@@ -19,11 +24,11 @@ rm -f "$out/lib64/libcudart_static.a"
 ar rcs "$out/lib64/libcudart_static.a" "$out/objects/all.o"
 major=$(sed -n 's/^#define CUDART_VERSION *\([0-9]*\)000*[0-9]*$/\1/p' "$include/cuda_runtime_api.h" | cut -c1-2)
 # shellcheck disable=SC2086
-$CC $FLAGS -shared "-DMPC_ROOT=\"$PWD\"" tests/device/nvrtc.c -o "$out/lib64/libnvrtc.so.$major"
+$CC $FLAGS -shared "-DMPC_ROOT=\"$PWD\"" "-DMPC_KEPT=\"$kept\"" tests/device/nvrtc.c -o "$out/lib64/libnvrtc.so.$major"
 # shellcheck disable=SC2086
-$CC $FLAGS -O3 -shared tests/device/cublaslt.c -o "$out/lib64/libcublasLt.so.$major"
+$CC $FLAGS -shared tests/device/cublaslt.c -o "$out/lib64/libcublasLt.so.$major"
 # shellcheck disable=SC2086
-$CC $FLAGS -O3 -shared tests/device/cudnn.c -o "$out/lib64/libcudnn.so.9" -lm
+$CC $FLAGS -shared tests/device/cudnn.c -o "$out/lib64/libcudnn.so.9" -lm
 if [ -e tests/device/nccl.c ]; then
     # shellcheck disable=SC2086
     $CC $FLAGS -shared tests/device/nccl.c -o "$out/lib64/libnccl.so.2"

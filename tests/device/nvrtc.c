@@ -1,5 +1,6 @@
 /* nvrtc.c -- replaces libnvrtc.so: compiles kernels to a library for this processor, with g++ and the emulator's
- * headers. */
+ * headers.  Libraries are kept in the folder MPC_KEPT, by a hash of text and command: however many trainers, caches and
+ * ranks ask for the same kernels, they are compiled once. */
 #include <nvrtc.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -112,16 +113,18 @@ static char *read_all(const char *path, size_t *bytes)
     return text;
 }
 
-nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int noptions, const char *const *options)
+/* FNV-1a of 128 bits (RFC 9923). */
+__extension__ typedef unsigned __int128 Hash;
+static Hash hash_of(Hash hash, const char *text)
 {
-    char folder[] = "/tmp/mpc-device-XXXXXX";
-    if (!mkdtemp(folder))
-        return NVRTC_ERROR_INTERNAL_ERROR;
-    char *source = text_of("%s/kernels.cpp", folder), *log = text_of("%s/log", folder);
-    char *library = text_of("%s/kernels.so", folder);
-    FILE *out = fopen(source, "w");
-    write_source(program->source, out);
-    fclose(out);
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * (((Hash)1 << 88) + 0x13B);
+    return hash;
+}
+
+/* The command, without the names of its files. */
+static char *command_of(int noptions, const char *const *options)
+{
     const char *cxx = getenv("KERNEL_CXX");
     char *architecture = text_of("%s", "");
     for (int i = 0; i < noptions; i++)
@@ -129,23 +132,52 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int noptions, const char *
             architecture = text_of("-D__CUDA_ARCH__=900 -D__CUDA_ARCH_FEAT_SM90_ALL");
         else if (strncmp(options[i], "--gpu-architecture=sm_", 22) == 0)
             architecture = text_of("-D__CUDA_ARCH__=%s0", options[i] + 22);
-    char *command = text_of("%s %s -std=gnu++20 -fPIC -shared -w -I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT
-                            "/runtime/cuda -I" MPC_ROOT "/runtime %s -o %s -lm > %s 2>&1 || "
-                            "{ sed -i 's/^kernels.cu:\\([0-9]*\\):[0-9]*: error/kernels.cu(\\1): error/' %s; false; }",
-                            cxx ? cxx : "g++ -Og", architecture, source, library, log, log);
-    bool good = system(command) == 0;
+    return text_of("%s %s -std=gnu++20 -fPIC -shared -w -I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT
+                   "/runtime/cuda -I" MPC_ROOT "/runtime",
+                   cxx ? cxx : "g++ -Og", architecture);
+}
+
+/* Compiles to the file `kept`, which others find whole or not at all; false: for the reasons in the log. */
+static bool compile(nvrtcProgram program, const char *text, const char *command, const char *kept)
+{
+    char folder[] = MPC_KEPT "/XXXXXX";
+    if (!mkdtemp(folder))
+        return false;
+    char *source = text_of("%s/kernels.cpp", folder), *log = text_of("%s/log", folder);
+    char *library = text_of("%s/kernels.so", folder);
+    FILE *out = fopen(source, "w");
+    fputs(text, out);
+    fclose(out);
+    char *line = text_of("%s %s -o %s -lm > %s 2>&1 || "
+                         "{ sed -i 's/^kernels.cu:\\([0-9]*\\):[0-9]*: error/kernels.cu(\\1): error/' %s; false; }",
+                         command, source, library, log, log);
+    const bool good = system(line) == 0 && rename(library, kept) == 0;
     size_t bytes;
     program->log = read_all(log, &bytes);
-    if (good) {
-        char *code = read_all(library, &bytes);
-        program->code = malloc(bytes + sizeof bytes);
-        memcpy(program->code, &bytes, sizeof bytes);
-        memcpy(program->code + sizeof bytes, code, bytes);
-        program->bytes = bytes + sizeof bytes;
-        free(code);
-    }
     unlink(source), unlink(log), unlink(library), rmdir(folder);
-    return good ? NVRTC_SUCCESS : NVRTC_ERROR_COMPILATION;
+    return good;
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int noptions, const char *const *options)
+{
+    char *text = NULL, *command = command_of(noptions, options);
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    write_source(program->source, out);
+    fclose(out);
+    const Hash basis = (Hash)0x6C62272E07BB0142 << 64 | 0x62B821756295C58D;
+    const Hash hash = hash_of(hash_of(basis, command), text);
+    char *kept = text_of(MPC_KEPT "/%016llx%016llx.so", (unsigned long long)(hash >> 64), (unsigned long long)hash);
+    program->log = strdup("");
+    if (access(kept, R_OK) != 0 && !compile(program, text, command, kept))
+        return NVRTC_ERROR_COMPILATION;
+    char *code = read_all(kept, &bytes);
+    program->code = malloc(bytes + sizeof bytes);
+    memcpy(program->code, &bytes, sizeof bytes);
+    memcpy(program->code + sizeof bytes, code, bytes);
+    program->bytes = bytes + sizeof bytes;
+    free(code), free(text), free(command), free(kept);
+    return NVRTC_SUCCESS;
 }
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t *bytes)

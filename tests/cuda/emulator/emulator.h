@@ -64,11 +64,12 @@ int64_t emulator_bytes_moved(void);
 
 /* --- For kernels ---------------------------------------------------------------------------- */
 
-unsigned emulator_thread_index(void);
-unsigned emulator_block_index(void);
-unsigned emulator_block_size(void);
-unsigned emulator_grid_size(void);
-void *emulator_dynamic_shared(void);
+#define EMULATOR_SAME __attribute__((const)) /* of a thread, all the time */
+EMULATOR_SAME unsigned emulator_thread_index(void);
+EMULATOR_SAME unsigned emulator_block_index(void);
+EMULATOR_SAME unsigned emulator_block_size(void);
+EMULATOR_SAME unsigned emulator_grid_size(void);
+EMULATOR_SAME void *emulator_dynamic_shared(void);
 void emulator_barrier(void);
 int emulator_barrier_or(int predicate);
 void emulator_barrier_warp(uint32_t mask);
@@ -119,6 +120,7 @@ void emulator_fault(bool is_fatal, const char *format, ...) __attribute__((forma
 /* Records an access by the present thread; emulator_forget: invalidates the contents. */
 void emulator_touch(const void *at, int64_t bytes, bool is_write);
 void emulator_take_away(void *at, int64_t bytes);
+bool emulator_checks_memory(void);
 
 /* The same by a copy of a box or a product of a warpgroup, which the present thread has begun: without a fence they do
  * not see what was stored. */

@@ -49,11 +49,12 @@ static struct {
 
 void emulator_new_groups(void)
 {
-    for (int i = 0; i < WARPS; i++) {
+    for (int i = 0; i * EMULATOR_WARP < (int)emulator_block_size(); i++) {
+        const bool is_used = warps[i].done != 0;
         warps[i].count = warps[i].groups = 0;
         warps[i].is_fenced = false;
         warps[i].done = 0;
-        for (int k = 0; k < MAX_SUMS; k++)
+        for (int k = 0; k < MAX_SUMS && is_used; k++)
             warps[i].sum[k].c[0] = NULL;
     }
 }
@@ -131,6 +132,10 @@ static void left_of_lanes(const Product *p, float a[ROWS][TERMS])
         }
 }
 
+/* Of accumulator i / EMULATOR_WARP of lane i % EMULATOR_WARP. */
+static int row_of(int i) { return i % EMULATOR_WARP / 4 + i / EMULATOR_WARP / 2 % 2 * 8; }
+static int column_of(int i) { return i / EMULATOR_WARP / 4 * 8 + i % EMULATOR_WARP % 4 * 2 + i / EMULATOR_WARP % 2; }
+
 static void compute(const Product *p, int warp)
 {
     float a[ROWS][TERMS], b[WIDEST][TERMS];
@@ -145,14 +150,18 @@ static void compute(const Product *p, int warp)
         else
             for (int i = n; i < n + PIECE; i++)
                 load_row(&right, i, p->is_bf16, b[i]);
-    for (int lane = 0; lane < EMULATOR_WARP; lane++)
-        for (int i = 0; i < p->columns / 2; i++) {
-            const int row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-            double sum = p->adds ? p->sum->value[lane][i] : 0;
-            for (int k = 0; k < TERMS; k++)
-                sum += (double)a[row][k] * b[column][k];
-            p->sum->value[lane][i] = (float)sum;
-        }
+    double turned[TERMS][WIDEST], sum[ROWS][WIDEST];
+    for (int k = 0; k < TERMS; k++)
+        for (int column = 0; column < p->columns; column++)
+            turned[k][column] = b[column][k];
+    for (int i = 0; i < EMULATOR_WARP * p->columns / 2; i++)
+        sum[row_of(i)][column_of(i)] = p->adds ? p->sum->value[i % EMULATOR_WARP][i / EMULATOR_WARP] : 0;
+    for (int row = 0; row < ROWS; row++)
+        for (int k = 0; k < TERMS; k++)
+            for (int column = 0; column < p->columns; column++)
+                sum[row][column] += a[row][k] * turned[k][column];
+    for (int i = 0; i < EMULATOR_WARP * p->columns / 2; i++)
+        p->sum->value[i % EMULATOR_WARP][i / EMULATOR_WARP] = (float)sum[row_of(i)][column_of(i)];
 }
 
 /* --- Products ------------------------------------------------------------------------------------ */

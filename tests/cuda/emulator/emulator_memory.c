@@ -43,6 +43,7 @@ static int64_t bytes_moved;
 static bool is_skipped;
 
 void emulator_skip_memory(void) { is_skipped = true; }
+bool emulator_checks_memory(void) { return !is_skipped; }
 
 /* --- Memories --------------------------------------------------------------------------------- */
 

@@ -13,13 +13,15 @@ static bool is_used;
 
 void emulator_new_clocks(void)
 {
-    memset(fences, 0, sizeof fences);
+    memset(fences, 0, emulator_block_size() * sizeof *fences);
     is_used = false;
 }
 
-/* Nothing is known in a block, and each thread is in epoch 1, until clocks are used. */
+/* Nothing is known in a block, and each thread is in epoch 1, until clocks are used: where memory is checked. */
 static void begin(void)
 {
+    if (!emulator_checks_memory())
+        return;
     for (unsigned i = 0; i < emulator_block_size() && !is_used; i++) {
         memset(&known[i], 0, sizeof known[i]);
         known[i].of[i] = 1;
@@ -29,7 +31,7 @@ static void begin(void)
 
 void emulator_clock_add(EmulatorClock *to, const EmulatorClock *from)
 {
-    for (unsigned i = 0; i < emulator_block_size(); i++)
+    for (unsigned i = 0; i < emulator_block_size() && is_used; i++)
         to->of[i] = from->of[i] > to->of[i] ? from->of[i] : to->of[i];
 }
 
@@ -37,6 +39,8 @@ void emulator_clock_give(EmulatorClock *to)
 {
     const unsigned own = emulator_thread_index();
     begin();
+    if (!is_used)
+        return;
     emulator_clock_add(to, &known[own]);
     known[own].of[own]++;
 }
@@ -49,11 +53,13 @@ void emulator_clock_take(const EmulatorClock *from)
 
 void emulator_clocks_meet(int first, uint32_t mask)
 {
+    if (!is_used)
+        return;
     EmulatorClock all = { { 0 } };
-    for (int i = 0; i < EMULATOR_WARP && is_used; i++)
+    for (int i = 0; i < EMULATOR_WARP; i++)
         if (mask >> i & 1)
             emulator_clock_add(&all, &known[first + i]);
-    for (int i = 0; i < EMULATOR_WARP && is_used; i++)
+    for (int i = 0; i < EMULATOR_WARP; i++)
         if (mask >> i & 1) {
             known[first + i] = all;
             known[first + i].of[first + i]++;

@@ -84,7 +84,7 @@ static float half_of(uint32_t two, int which, bool is_bf16)
 /* The layout is that of the PTX manual, mma.m16n8k16; sums in double, rounded once. */
 static void mma(void *const of_lane[EMULATOR_WARP], uint32_t mask)
 {
-    float a[16][16], b[16][8];
+    double a[16][16], b[16][8];
     for (int lane = 0; lane < EMULATOR_WARP; lane++) {
         const Mma *m = of_lane[lane];
         const int g = lane / 4, t = lane % 4;
@@ -93,14 +93,17 @@ static void mma(void *const of_lane[EMULATOR_WARP], uint32_t mask)
         for (int i = 0; i < 4; i++)
             b[2 * t + i % 2 + i / 2 * 8][g] = half_of(m->b[i / 2], i % 2, m->is_bf16);
     }
+    double sum[16][8] = { { 0 } };
     for (int lane = 0; lane < EMULATOR_WARP; lane++)
-        for (int i = 0; i < 4; i++) {
-            const int row = lane / 4 + i / 2 * 8, column = 2 * (lane % 4) + i % 2;
-            double sum = ((Mma *)of_lane[lane])->c[i];
-            for (int k = 0; k < 16; k++)
-                sum += (double)a[row][k] * b[k][column];
-            ((Mma *)of_lane[lane])->c[i] = (float)sum;
-        }
+        for (int i = 0; i < 4; i++)
+            sum[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2] = ((Mma *)of_lane[lane])->c[i];
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 16; k++)
+            for (int column = 0; column < 8; column++)
+                sum[row][column] += a[row][k] * b[k][column];
+    for (int lane = 0; lane < EMULATOR_WARP; lane++)
+        for (int i = 0; i < 4; i++)
+            ((Mma *)of_lane[lane])->c[i] = (float)sum[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
 }
 
 void emulator_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, int is_bf16)
