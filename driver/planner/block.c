@@ -27,6 +27,15 @@ static bool sums_late(const Planner *p, const PlanLayout *layout)
     return false;
 }
 
+/* Has the mesh axes outside of it, whose ranks are farther apart by its ranks? */
+static bool is_between(const Planner *p, const PlanLayout *layout, BlockOf of, int axis)
+{
+    bool is_inside = is_inside_another(p, layout, axis);
+    for (int i = 0; i < axis && of.with_zero; i++)
+        is_inside |= layout->size[i] > 1;
+    return is_inside;
+}
+
 static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanLayout block = *layout;
@@ -34,12 +43,22 @@ static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, Block
         block.schedule = ONE_F_ONE_B, block.chunks = 1;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_pipeline)
-            block.size[i] = of.is_divided ? 2 : 1;
+            block.size[i] = is_between(p, layout, of, i) ? block.size[i] : of.is_divided ? 2 : 1;
         else if (!of.with_zero && p->axis[i].is_batch && block.size[i] > 2 && !is_inside_another(p, layout, i))
             block.size[i] = 2;
     if (!of.with_zero)
         block.zero = sums_late(p, &block), block.overlaps = false;
     return block;
+}
+
+/* Without a pipeline, or with a short one. */
+static PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
+{
+    PlanLayout program = block_layout(p, layout, of);
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].is_pipeline)
+            program.size[i] = of.is_divided ? 2 : 1;
+    return program;
 }
 
 /* --- Blocks ------------------------------------------------------------------------------------------- */
@@ -97,12 +116,13 @@ const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
     if (known)
         return known;
     Block block = { .like = like, .of = of, .micros = micro_batches(p, &like) };
-    with_structure(p, &like, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, &block });
+    const PlanLayout program = program_layout(p, &like, of);
+    with_structure(p, &program, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, &block });
     return add_block(p, &block);
 }
 
 PlanProgram program_of(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
-    const PlanLayout block = block_layout(p, layout, of);
-    return structure_key(p, &block, of.is_summed ? 2 : 1);
+    const PlanLayout program = program_layout(p, layout, of);
+    return structure_key(p, &program, of.is_summed ? 2 : 1);
 }

@@ -309,7 +309,9 @@ void read_block(void *context, Module *m, const Classes *classes, const char *wh
         block->refused = why;
         return;
     }
-    const StepCost cost = step_cost(m, classes, &arena);
+    const RankMesh mesh = mesh_around(reading->p, &block->like, m->naxes, m->axis);
+    StepCost cost = step_cost(m, classes, &arena);
+    cost.mesh = &mesh;
     Parts parts = { .p = reading->p,
                     .cost = &cost,
                     .weights = stage_weights(reading->p, block->like.recompute),

@@ -302,7 +302,8 @@ static void add_zero_tensor(Planner *p, const Splits *s, const Param *param, dou
     ZeroTensor tensor = { .weight = weight,
                           .gradient = gradient,
                           .split = split_of_type(s, &param->type),
-                          .is_repeated = strchr(param->path, '*') != NULL };
+                          .is_repeated = strchr(param->path, '*') != NULL,
+                          .is_of_experts = is_of_experts(s, &param->type) };
     for (int i = 0; i < param->type.rank; i++) {
         const Dim *dim = &param->type.dim[i];
         tensor.dim[tensor.ndims] = dim->padded;
@@ -325,7 +326,7 @@ static void read_param(Planner *p, const Splits *s, const Param *param)
     const bool is_early = is_of_experts(s, &param->type); /* ranks have the gradients of some experts from zero 1 on */
     const double kept = m->train.grad_storage ? f32 / 2 : f32, sent = sends_narrow(p) ? f32 / 2 : kept;
     hold(p, (Held){ kept, split, is_early ? 1 : 2, true, in_stages });
-    if (is_matrix(param) && param->type.dtype == F32 && !is_early)
+    if (is_matrix(param) && param->type.dtype == F32)
         add_zero_tensor(p, s, param, is_narrow ? f32 / 2 : f32, sent);
 }
 

@@ -23,48 +23,17 @@ typedef struct LayoutMessages {
     PlanProgram key;
     bool refused;
     int naxes;
-    char axis[MAX_AXES][64]; /* of the program */
+    const char *axis[MAX_AXES]; /* of the program */
     int count, room;
     LayoutMessage *at;
     struct LayoutMessages *next;
 } LayoutMessages;
 
-/* --- Sizes of the program's axes ----------------------------------------------------------------------------- */
-
-/* The mesh with pairs as two axes, and which of these the axes of the program are. */
-typedef struct {
-    int count, of[MAX_AXES]; /* by axis of the program */
-    int64_t size[2 * MAX_AXES];
-} Expanded;
-
-static Expanded expand(const Planner *p, const PlanLayout *layout, const LayoutMessages *messages)
-{
-    Expanded e = { 0 };
-    for (int axis = 0, next = 0; axis < p->naxes; axis++) {
-        int parts = 0, first = e.count;
-        while (next < messages->naxes && plan_axis(p, messages->axis[next]) == axis)
-            e.of[next++] = first + parts++;
-        const int64_t outer = parts == 2 ? first_of_pair(p, axis, layout->size[axis]) : layout->size[axis];
-        e.size[e.count++] = outer;
-        if (parts == 2)
-            e.size[e.count++] = layout->size[axis] / outer;
-    }
-    return e;
-}
-
-static Axes expanded_axes(const Expanded *e, const LayoutMessages *messages, Axes axes)
-{
-    Axes all = 0;
-    for (int i = 0; i < messages->naxes; i++)
-        all |= axes >> i & 1 ? 1u << e->of[i] : 0;
-    return all;
-}
-
-static double ranks_of_axes(const Expanded *e, const LayoutMessages *messages, Axes axes)
+static double ranks_of_axes(const RankMesh *mesh, const LayoutMessages *messages, Axes axes)
 {
     double ranks = 1;
     for (int i = 0; i < messages->naxes; i++)
-        ranks *= axes >> i & 1 ? (double)e->size[e->of[i]] : 1;
+        ranks *= axes >> i & 1 ? (double)mesh->size[mesh->of[i]] : 1;
     return ranks;
 }
 
@@ -109,16 +78,23 @@ static void add_item(const Reading *r, const Module *m, const CostItem *item, do
     const Op *op = item->op;
     const Type *from = &arg(op, 0)->type, *to = &result(op)->type;
     const Type *larger = local_bytes(m, from) > local_bytes(m, to) ? from : to;
-    const Expanded e = expand(r->p, r->layout, r->messages);
+    const RankMesh mesh = mesh_around(r->p, r->layout, r->messages->naxes, r->messages->axis);
     LayoutMessage message = { .kind = (int)op->kind,
                               .grows = find_dim(larger, m->batch) >= 0,
                               .split = split_of_tensor(m, larger),
                               .axes = item->axes,
                               .times = times,
                               .loop = loop };
-    message.volume = item->volume * ranks_of_axes(&e, r->messages, message.split) /
+    message.volume = item->volume * ranks_of_axes(&mesh, r->messages, message.split) /
                      (message.grows ? (double)r->layout->microbatch : 1);
     add_message(r->p, r->messages, message);
+}
+
+/* Nothing runs between its start and its wait. */
+static bool waits_at_once(const CostList *list, int i)
+{
+    const CostItem *item = &list->item[i], *next = i + 1 < list->count ? item + 1 : NULL;
+    return !item->id || (!item->ahead && next && next->kind == ITEM_WAIT && next->id == item->id);
 }
 
 /* Of a micro-batch: what waits at once, and is not of zero. */
@@ -126,7 +102,8 @@ static void add_list(const Reading *r, const Module *m, const CostList *list, do
 {
     for (int i = 0; i < list->count; i++) {
         const CostItem *item = &list->item[i];
-        const bool waits = item->kind == ITEM_MESSAGE && !item->id && item->op->attrs.purpose == ANY_PURPOSE;
+        const bool waits =
+            item->kind == ITEM_MESSAGE && item->op->attrs.purpose == ANY_PURPOSE && waits_at_once(list, i);
         if (item->kind == ITEM_REPEAT)
             add_list(r, m, item->body, times * item->turns, loop ? loop : shared_loop(r->p, item->op));
         else if (waits && item->phase != UPDATED)
@@ -144,7 +121,7 @@ static void read_messages(void *context, Module *m, const Classes *classes, cons
         return;
     r->messages->naxes = m->naxes;
     for (int i = 0; i < m->naxes; i++)
-        snprintf(r->messages->axis[i], sizeof r->messages->axis[i], "%s", m->axis[i]);
+        r->messages->axis[i] = arena_text(r->p->arena, "%s", m->axis[i]);
     const StepCost cost = step_cost(m, classes, &arena);
     add_list(r, m, &cost.before[0], 0.5, 0); /* of two micro-batches */
     arena_free(&arena);
@@ -180,13 +157,12 @@ static MicroTime with_messages(Planner *p, const PlanLayout *layout, MicroTime t
     const LayoutMessages *messages = layout->attend == RING ? NULL : messages_of(p, layout);
     if (!messages || messages->refused)
         return time;
-    const Expanded e = expand(p, layout, messages);
+    const RankMesh mesh = mesh_around(p, layout, messages->naxes, messages->axis);
     for (int i = 0; i < messages->count; i++) {
         const LayoutMessage *message = &messages->at[i];
         const double volume = message->volume * (message->grows ? (double)layout->microbatch : 1) /
-                              ranks_of_axes(&e, messages, message->split);
-        const Axes axes = expanded_axes(&e, messages, message->axes);
-        const Group group = group_along(p->machine, e.size, e.count, axes);
+                              ranks_of_axes(&mesh, messages, message->split);
+        const Group group = group_in_mesh(p->machine, &mesh, message->axes);
         const double seconds = message->times * message_seconds(p->machine, message->kind, volume, group);
         time.whole += seconds;
         add_shared(p, &time, message->loop, seconds);

@@ -208,6 +208,7 @@ typedef struct ZeroTensor {
     double weight, gradient; /* bytes of a message */
     unsigned split;          /* the axes that split it, as bits */
     bool is_repeated;        /* there is one for each copy of a repeat */
+    bool is_of_experts;      /* to which tokens are dispatched */
     int ndims;
     int64_t dim[MAX_RANK];        /* sizes */
     unsigned dim_split[MAX_RANK]; /* the axes that split each */

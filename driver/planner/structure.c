@@ -85,6 +85,21 @@ int plan_axis(const Planner *p, Name axis)
     return -1;
 }
 
+RankMesh mesh_around(const Planner *p, const PlanLayout *layout, int naxes, const char *const axis[])
+{
+    RankMesh mesh = { 0 };
+    for (int i = 0, next = 0; i < p->naxes; i++) {
+        int parts = 0, first = mesh.count;
+        while (next < naxes && plan_axis(p, axis[next]) == i)
+            mesh.of[next++] = first + parts++;
+        const int64_t outer = parts == 2 ? first_of_pair(p, i, layout->size[i]) : layout->size[i];
+        mesh.size[mesh.count++] = outer;
+        if (parts == 2)
+            mesh.size[mesh.count++] = layout->size[i] / outer;
+    }
+    return mesh;
+}
+
 /* Of a pair the first module axis has what its dim can be split in, the second one the rest. */
 static void set_axes(const Planner *p, Structure *s, const PlanLayout *layout)
 {

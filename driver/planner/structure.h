@@ -13,6 +13,9 @@ void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureV
 
 int plan_axis(const Planner *p, Name axis); /* of an axis of a program: "tp.kv_heads" is of "tp" */
 
+/* Of a program with these axes: the mesh of the layout, with pairs as two axes. */
+RankMesh mesh_around(const Planner *p, const PlanLayout *layout, int naxes, const char *const axis[]);
+
 void free_structures(Planner *p);
 
 #endif

@@ -48,6 +48,12 @@ typedef struct CostList {
     CostItem *item;
 } CostList;
 
+/* A mesh with axes that the program has not, which are for other parts of the model. */
+typedef struct {
+    int count, of[MAX_AXES]; /* by axis of the program: which of these it is */
+    int64_t size[2 * MAX_AXES];
+} RankMesh;
+
 /* The step of each kind of rank.  Without a scheduled pipeline, all of it is in `before`. */
 typedef struct {
     Module *m;
@@ -59,6 +65,7 @@ typedef struct {
     double stage_message;             /* bytes that a stage sends to the next one, of one micro-batch */
     const char *unscheduled;          /* why there is no schedule of the stages that there are; NULL: there are none */
     int messages;                     /* numbers of started ones */
+    const RankMesh *mesh;             /* where its ranks are; NULL: in the mesh of the module */
 } StepCost;
 
 /* The module has been through all passes.  It does no more than arithmetic on types: after a change of sizes, ask
