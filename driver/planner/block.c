@@ -1,7 +1,7 @@
 /* block.c -- finds what the parts of a micro-batch take: see block.h. */
 #include "block.h"
 
-#include "structure.h"
+#include "sized.h"
 
 #include <string.h>
 
@@ -52,7 +52,7 @@ static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, Block
 }
 
 /* Without a pipeline, or with a short one. */
-static PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
+PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanLayout program = block_layout(p, layout, of);
     for (int i = 0; i < p->naxes; i++)
@@ -97,16 +97,10 @@ static const Block *kept_block(const Planner *p, const PlanLayout *like, BlockOf
     return NULL;
 }
 
-const Block *known_block(const Planner *p, const PlanLayout *layout, BlockOf of)
+bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     const PlanLayout like = block_layout(p, layout, of);
     return kept_block(p, &like, of);
-}
-
-void keep_block(Planner *p, const Block *block)
-{
-    if (!kept_block(p, &block->like, block->of))
-        add_block(p, block);
 }
 
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
@@ -117,12 +111,6 @@ const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
         return known;
     Block block = { .like = like, .of = of, .micros = micro_batches(p, &like) };
     const PlanLayout program = program_layout(p, &like, of);
-    with_structure(p, &program, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, &block });
+    with_sized(p, &program, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, &block });
     return add_block(p, &block);
-}
-
-PlanProgram program_of(const Planner *p, const PlanLayout *layout, BlockOf of)
-{
-    const PlanLayout program = program_layout(p, layout, of);
-    return structure_key(p, &program, of.is_summed ? 2 : 1);
 }

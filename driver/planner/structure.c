@@ -53,7 +53,7 @@ PlanProgram structure_key(const Planner *p, const PlanLayout *layout, int micros
     return key;
 }
 
-static int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
+int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
 {
     return layout->microbatch * data_ranks(p, layout);
 }
@@ -61,7 +61,8 @@ static int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
 static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const PlanProgram *key)
 {
     Structure *s = NEW(p->arena, Structure);
-    const PassOptions passes = { .unchecked = true };
+    const bool divides = key->schedule == ZB_H1 || key->schedule == ZB_V; /* what has memory of its own is asked */
+    const PassOptions passes = { .unchecked = true, .stop_after = divides ? NULL : "overlap" };
     *s = (Structure){ .key = *key, .layout = *layout, .sequences = in_micro_batch(p, layout) };
     s->m = compile_layout(p, layout, key->micros * s->sequences, &passes, &s->run, &s->why);
     if (!s->m)
@@ -85,12 +86,12 @@ int plan_axis(const Planner *p, Name axis)
     return -1;
 }
 
-RankMesh mesh_around(const Planner *p, const PlanLayout *layout, int naxes, const char *const axis[])
+RankMesh mesh_around(const Planner *p, const PlanLayout *layout, int naxes, const int *axis)
 {
     RankMesh mesh = { 0 };
     for (int i = 0, next = 0; i < p->naxes; i++) {
         int parts = 0, first = mesh.count;
-        while (next < naxes && plan_axis(p, axis[next]) == i)
+        while (next < naxes && axis[next] == i)
             mesh.of[next++] = first + parts++;
         const int64_t outer = parts == 2 ? first_of_pair(p, i, layout->size[i]) : layout->size[i];
         mesh.size[mesh.count++] = outer;
@@ -113,40 +114,47 @@ static void set_axes(const Planner *p, Structure *s, const PlanLayout *layout)
     }
 }
 
-/* Dims that have more elements, the more sequences a micro-batch has. */
-static bool grows(const Structure *s, Name dim)
+bool grows_with_batch(const Module *m, Name dim)
 {
-    const Op *fills = filled_by(s->m, dim);
-    return dim == s->m->batch || (fills && find_dim(&result(fills)->type, s->m->batch) < 0);
+    const Op *fills = filled_by((Module *)m, dim);
+    return dim == m->batch || (fills && find_dim(&result(fills)->type, m->batch) < 0);
 }
 
-static bool set_dim(const Structure *s, Dim *dim, int64_t sequences)
+typedef struct {
+    const Module *m;
+    int64_t from, to; /* sequences of a micro-batch */
+} Growth;
+
+static bool set_dim(const Growth *g, Dim *dim)
 {
-    if (grows(s, dim->name)) {
-        dim->size = dim->size * sequences / s->sequences;
-        dim->padded = dim->padded * sequences / s->sequences;
+    if (g->from != g->to && grows_with_batch(g->m, dim->name)) {
+        dim->size = dim->size * g->to / g->from;
+        dim->padded = dim->padded * g->to / g->from;
     }
-    return dim->split.parts || dim->padded % split_count(s->m, dim->split) == 0;
+    return dim->split.parts || dim->padded % split_count(g->m, dim->split) == 0;
 }
 
-static bool set_type(const Structure *s, Type *type, int64_t sequences)
+static bool set_type(const Growth *g, Type *type)
 {
     bool divides = true;
     for (int i = 0; i < type->rank; i++)
-        divides &= set_dim(s, &type->dim[i], sequences);
+        divides &= set_dim(g, &type->dim[i]);
     return divides;
 }
 
-static bool set_func(const Structure *s, Func *f, int64_t sequences)
+bool set_sequences(Module *m, int64_t from, int64_t to)
 {
+    const Growth g = { m, from, to };
     bool divides = true;
-    for (int i = 0; i < f->params.count; i++)
-        divides &= set_type(s, &f->params.at[i]->type, sequences);
-    for (Op *op = f->first; op; op = op->next) {
-        for (int i = 0; i < op->results.count; i++)
-            divides &= set_type(s, &op->results.at[i]->type, sequences);
-        for (int i = 0; i < op->attrs.dims.count; i++)
-            set_dim(s, &op->attrs.dims.dim[i], sequences);
+    for (Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            divides &= set_type(&g, &f->params.at[i]->type);
+        for (Op *op = f->first; op; op = op->next) {
+            for (int i = 0; i < op->results.count; i++)
+                divides &= set_type(&g, &op->results.at[i]->type);
+            for (int i = 0; i < op->attrs.dims.count; i++)
+                set_dim(&g, &op->attrs.dims.dim[i]);
+        }
     }
     return divides;
 }
@@ -154,10 +162,8 @@ static bool set_func(const Structure *s, Func *f, int64_t sequences)
 static bool set_sizes(const Planner *p, Structure *s, const PlanLayout *layout)
 {
     const int64_t sequences = in_micro_batch(p, layout);
-    bool divides = true;
     set_axes(p, s, layout);
-    for (Func *f = s->m->funcs; f; f = f->next)
-        divides &= set_func(s, f, sequences);
+    const bool divides = set_sequences(s->m, s->sequences, sequences);
     s->sequences = sequences;
     return divides;
 }
@@ -188,7 +194,7 @@ static void drop(Structure *s)
 /* The last ones that were used are kept, first the last. */
 static void keep_few(Planner *p)
 {
-    enum { MOST = 8 }; /* of some 10 MB each */
+    enum { MOST = 4 }; /* of some 10 MB each */
     int count = 0;
     for (Structure **at = &p->structures; *at;)
         if (++count > MOST) {

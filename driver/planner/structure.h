@@ -13,8 +13,14 @@ void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureV
 
 int plan_axis(const Planner *p, Name axis); /* of an axis of a program: "tp.kv_heads" is of "tp" */
 
-/* Of a program with these axes: the mesh of the layout, with pairs as two axes. */
-RankMesh mesh_around(const Planner *p, const PlanLayout *layout, int naxes, const char *const axis[]);
+/* Of a program whose axes are these ones of the planner: the mesh of the layout, with pairs as two axes. */
+RankMesh mesh_around(const Planner *p, const PlanLayout *layout, int naxes, const int *axis);
+
+int64_t in_micro_batch(const Planner *p, const PlanLayout *layout); /* sequences, of all ranks */
+bool grows_with_batch(const Module *m, Name dim);                   /* the more sequences, the more elements */
+
+/* Of a micro-batch of the module; do the axes divide all dims then? */
+bool set_sequences(Module *m, int64_t from, int64_t to);
 
 void free_structures(Planner *p);
 

@@ -88,7 +88,8 @@ static double seconds_of(const Planner *p, const PlanLayout *layout, const Sent 
     return seconds;
 }
 
-/* Of experts, ranks that share a sequence gather operands, and have the whole gradient of their tokens. */
+/* Of experts, ranks that share a sequence gather operands: each has the gradient of some of them, and sends it along
+ * the batch. */
 static unsigned gradient_axes(const Planner *p, const ZeroTensor *tensor)
 {
     unsigned axes = zero_axes(p, tensor);
@@ -122,7 +123,8 @@ double zero_traffic(const Planner *p, const PlanLayout *layout)
         Sent *weights = sent_along(sent, &count, zero_axes(p, t));
         *(t->is_repeated ? &weights->repeated_weights : &weights->weights) += t->weight * share;
         Sent *gradients = sent_along(sent, &count, gradient_axes(p, t));
-        *(t->is_repeated ? &gradients->repeated_gradients : &gradients->gradients) += t->gradient * share;
+        *(t->is_repeated ? &gradients->repeated_gradients : &gradients->gradients) +=
+            t->gradient * share / (double)ranks_on_axes(p, layout, zero_axes(p, t) & ~gradient_axes(p, t));
     }
     for (int i = 0; i < count; i++)
         seconds += seconds_of(p, layout, &sent[i]);

@@ -32,7 +32,8 @@ typedef struct CostItem {
     int64_t m, n, k, count; /* a product: so many matrices of m rows and n columns, sums of k terms */
     int64_t queries, keys, features, heads; /* attention; heads: of all sequences */
     bool backward;                          /* is it a gradient of attention? */
-    double volume;                          /* a message: see Traffic; of its tensors together */
+    OpKind collective;                      /* a message: its op's */
+    double volume;                          /* see Traffic; of its tensors together */
     Axes axes;                              /* its ranks differ along these */
     int64_t ranks;                          /* of the group */
     int tensors;                            /* joined in it */
@@ -82,6 +83,12 @@ CostItem *push_item(Arena *arena, CostList *list, CostItem item);
 
 /* Appends what one op costs on that kind of rank; nothing, of views and of calls that are no kernels. */
 void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank);
+
+/* The types of what it reads and writes, whose bytes are those of its item.  Of a table, only the rows are read that
+ * are picked, and no more than are written: that is not visited.  NULL: it picks from none. */
+typedef void (*TypeVisit)(void *context, const Type *type);
+void visit_moved(const Op *op, TypeVisit visit, void *context);
+const Type *picked_table(const Op *op);
 
 CostItem message_item(Module *m, const Op *op, int rank);
 

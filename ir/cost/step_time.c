@@ -115,7 +115,7 @@ static double message_time(const Clock *c, const CostItem *item, int *link)
 {
     const Group group = group_of(c, item->axes, item->ranks);
     *link = group.on_one_machine < group.ranks ? BETWEEN : WITHIN;
-    return message_seconds(c->machine, (int)item->op->kind, item->volume, group);
+    return message_seconds(c->machine, (int)item->collective, item->volume, group);
 }
 
 static void wait_for(Clock *c, const CostItem *item, double done)
