@@ -91,8 +91,8 @@ static bool is_alike(const PlanLayout *a, const PlanLayout *b)
 static const Block *kept_block(const Planner *p, const PlanLayout *like, BlockOf of)
 {
     for (const Block *block = p->blocks->first[hash_of(like)]; block; block = block->next)
-        if (block->of.is_summed == of.is_summed && block->of.is_divided == of.is_divided &&
-            is_alike(&block->like, like))
+        if (block->of.with_zero == of.with_zero && block->of.is_summed == of.is_summed &&
+            block->of.is_divided == of.is_divided && is_alike(&block->like, like))
             return block;
     return NULL;
 }
@@ -111,6 +111,6 @@ const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
         return known;
     Block block = { .like = like, .of = of, .micros = micro_batches(p, &like) };
     const PlanLayout program = program_layout(p, &like, of);
-    with_sized(p, &program, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, &block });
+    with_sized(p, &program, of, read_block, &(BlockReading){ p, &block });
     return add_block(p, &block);
 }

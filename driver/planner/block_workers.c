@@ -14,7 +14,8 @@
 
 typedef struct {
     PlanLayout layout; /* of a program */
-    int micros, turn;  /* of the process */
+    BlockOf of;
+    int turn; /* of the process */
     PlanProgram key;
 } Asked;
 
@@ -67,8 +68,8 @@ static bool receive_sized(Sized *s, Arena *arena, FILE *from)
 static void find_share(Planner *p, const Asked *asked, int count, int turn, FILE *to)
 {
     for (int i = 0; i < count; i++) {
-        const bool is_new = asked[i].turn == turn && !known_sized(p, &asked[i].layout, asked[i].micros);
-        const Sized *s = is_new ? find_sized(p, &asked[i].layout, asked[i].micros) : NULL;
+        const bool is_new = asked[i].turn == turn && !known_sized(p, &asked[i].layout, asked[i].of);
+        const Sized *s = is_new ? find_sized(p, &asked[i].layout, asked[i].of) : NULL;
         if (s && to)
             send_sized(s, to);
     }
@@ -119,7 +120,7 @@ static void take_programs(Planner *p, Worker *worker)
 bool is_program_known(const Planner *p, const BlockAsk *ask)
 {
     const PlanLayout program = program_layout(p, &ask->layout, ask->of);
-    return is_known(p, &ask->layout, ask->of) || known_sized(p, &program, ask->of.is_summed ? 2 : 1);
+    return is_known(p, &ask->layout, ask->of) || known_sized(p, &program, ask->of);
 }
 
 /* Those that are not known yet, by program. */
@@ -129,10 +130,8 @@ static int unknown_of(const Planner *p, const BlockAsk *ask, int count, Asked *a
     for (int i = 0; i < count; i++)
         if (!is_program_known(p, &ask[i])) {
             Asked *to = &asked[unknown++];
-            *to = (Asked){
-                program_layout(p, &ask[i].layout, ask[i].of), ask[i].of.is_summed ? 2 : 1, 0, { .micros = 0 }
-            };
-            to->key = structure_key(p, &to->layout, to->micros);
+            *to = (Asked){ .layout = program_layout(p, &ask[i].layout, ask[i].of), .of = ask[i].of };
+            to->key = structure_key(p, &to->layout, to->of);
         }
     qsort(asked, (size_t)unknown, sizeof *asked, by_program);
     return unknown;

@@ -82,12 +82,14 @@ static Sized **list_of(const Planner *p, const PlanProgram *key)
     return &p->blocks->sized[(hash >> 32) % PROGRAM_LISTS];
 }
 
-static bool divides_all(const Planner *p, const Sized *s, const PlanLayout *layout)
+static bool divides_all(const Planner *p, const Sized *s, const PlanLayout *layout, BlockOf of)
 {
     const RankMesh mesh = mesh_around(p, layout, s->naxes, s->axis);
     const int64_t sequences = in_micro_batch(p, layout);
     for (int i = 0; i < s->dims; i++) {
         const SizedDim *dim = &s->dim[i];
+        if (dim->is_once && !of.with_zero)
+            continue;
         int64_t size = dim->scale.grows ? dim->size * sequences / s->sequences : dim->size;
         for (int axis = 0; axis < s->naxes; axis++)
             if (dim->scale.divided >> axis & 1 && size % mesh.size[mesh.of[axis]] != 0)
@@ -100,18 +102,18 @@ static bool divides_all(const Planner *p, const Sized *s, const PlanLayout *layo
 
 /* Which dims zero splits depends on sizes, so there may be several with one key.  One that could not be compiled is for
  * its own sizes alone. */
-static bool serves(const Planner *p, const Sized *s, const PlanLayout *layout)
+static bool serves(const Planner *p, const Sized *s, const PlanLayout *layout, BlockOf of)
 {
     return s->refused        ? memcmp(s->layout.size, layout->size, sizeof layout->size) == 0
            : s->is_irregular ? true
-                             : divides_all(p, s, layout);
+                             : divides_all(p, s, layout, of);
 }
 
-const Sized *known_sized(const Planner *p, const PlanLayout *layout, int micros)
+const Sized *known_sized(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
-    const PlanProgram key = structure_key(p, layout, micros);
+    const PlanProgram key = structure_key(p, layout, of);
     for (const Sized *s = *list_of(p, &key); s; s = s->next)
-        if (memcmp(&s->key, &key, sizeof key) == 0 && serves(p, s, layout))
+        if (memcmp(&s->key, &key, sizeof key) == 0 && serves(p, s, layout, of))
             return s;
     return NULL;
 }
@@ -134,16 +136,12 @@ static const Sized *add_sized(Planner *p, const Sized *s)
     return *first = added;
 }
 
-void keep_sized(Planner *p, const Sized *s)
-{
-    if (!known_sized(p, &s->layout, s->key.micros))
-        add_sized(p, s);
-}
+void keep_sized(Planner *p, const Sized *s) { add_sized(p, s); }
 
 typedef struct {
     Planner *p;
     const PlanLayout *layout;
-    int micros;
+    BlockOf of;
     bool is_fixed;
     const Sized *found;
     SizedVisit visit;
@@ -156,7 +154,7 @@ static void look_at(void *context, Module *m, const Classes *classes, const char
     Finding *finding = context;
     Planner *p = finding->p;
     Arena arena = { 0 };
-    Sized s = { .key = structure_key(p, finding->layout, finding->micros),
+    Sized s = { .key = structure_key(p, finding->layout, finding->of),
                 .layout = *finding->layout,
                 .sequences = in_micro_batch(p, finding->layout),
                 .refused = why };
@@ -169,21 +167,21 @@ static void look_at(void *context, Module *m, const Classes *classes, const char
     arena_free(&arena);
 }
 
-const Sized *find_sized(Planner *p, const PlanLayout *layout, int micros)
+const Sized *find_sized(Planner *p, const PlanLayout *layout, BlockOf of)
 {
-    const Sized *known = known_sized(p, layout, micros);
-    Finding finding = { .p = p, .layout = layout, .micros = micros };
+    const Sized *known = known_sized(p, layout, of);
+    Finding finding = { .p = p, .layout = layout, .of = of };
     if (!known)
-        with_structure(p, layout, micros, look_at, &finding);
+        with_structure(p, layout, of, look_at, &finding);
     return known ? known : finding.found;
 }
 
-void with_sized(Planner *p, const PlanLayout *layout, int micros, SizedVisit visit, void *context)
+void with_sized(Planner *p, const PlanLayout *layout, BlockOf of, SizedVisit visit, void *context)
 {
-    const Sized *s = find_sized(p, layout, micros);
-    Finding finding = { p, layout, micros, true, NULL, visit, context };
+    const Sized *s = find_sized(p, layout, of);
+    Finding finding = { p, layout, of, true, NULL, visit, context };
     if (s->is_irregular)
-        with_structure(p, layout, micros, look_at, &finding);
+        with_structure(p, layout, of, look_at, &finding);
     else
         visit(context, s);
 }

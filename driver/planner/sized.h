@@ -52,6 +52,7 @@ typedef struct {
 typedef struct {
     int64_t size;
     Scale scale;
+    bool is_once; /* not in micro-batches: it counts with zero alone */
 } SizedDim;
 
 /* Without divided backward actions one list, of the step; else of the actions of the first stage, and of the last. */
@@ -80,10 +81,10 @@ bool is_divided(const Sized *s); /* are backward actions? */
 /* The program of the layout, which is compiled when it is asked for the first time; an irregular one each time, and
  * with these sizes alone. */
 typedef void (*SizedVisit)(void *context, const Sized *s);
-void with_sized(Planner *p, const PlanLayout *layout, int micros, SizedVisit visit, void *context);
+void with_sized(Planner *p, const PlanLayout *layout, BlockOf of, SizedVisit visit, void *context);
 
-const Sized *known_sized(const Planner *p, const PlanLayout *layout, int micros); /* NULL: it is to be compiled */
-const Sized *find_sized(Planner *p, const PlanLayout *layout, int micros);        /* compiles it, if it is not known */
+const Sized *known_sized(const Planner *p, const PlanLayout *layout, BlockOf of); /* NULL: it is to be compiled */
+const Sized *find_sized(Planner *p, const PlanLayout *layout, BlockOf of);        /* compiles it, if it is not known */
 void keep_sized(Planner *p, const Sized *s); /* a copy of one that another process has compiled */
 
 /* sized_read.c: of a module with the sizes of s->layout; arrays are of the arena.  is_fixed: for these sizes alone. */

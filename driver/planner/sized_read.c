@@ -286,9 +286,9 @@ static void find_costs(Reader *r, const Classes *classes)
     r->cost = step_cost(m, classes, r->arena);
     if (r->is_fixed)
         return;
-    set_sequences(m, sequences, 2 * sequences);
+    set_sequences(m, sequences, 2 * sequences, NULL);
     probe(r, classes, (Scale){ .grows = true }, 2);
-    set_sequences(m, 2 * sequences, sequences);
+    set_sequences(m, 2 * sequences, sequences, NULL);
     for (int i = 0; i < m->naxes; i++) {
         const int64_t size = m->axis_size[i];
         const PlanAxis *axis = &r->p->axis[r->s->axis[i]];
@@ -316,10 +316,10 @@ static Range read_step(Reader *r)
     return read_list(r, &r->cost.before[0], other);
 }
 
-static void note_dim(Reader *r, const Dim *dim)
+static void note_dim(Reader *r, const Dim *dim, bool is_once)
 {
     Sized *s = r->s;
-    SizedDim added = { .size = dim->padded };
+    SizedDim added = { .size = dim->padded, .is_once = is_once };
     for (int i = 0; i < dim->split.count && !dim->split.parts; i++)
         added.scale.divided |= 1u << dim->split.axis[i];
     if (!added.scale.divided)
@@ -327,17 +327,17 @@ static void note_dim(Reader *r, const Dim *dim)
     added.scale.grows = grows_with_batch(r->m, dim->name);
     for (int i = 0; i < s->dims; i++)
         if (s->dim[i].size == added.size && s->dim[i].scale.divided == added.scale.divided &&
-            s->dim[i].scale.grows == added.scale.grows)
+            s->dim[i].scale.grows == added.scale.grows && s->dim[i].is_once == is_once)
             return;
     s->dim = room_for(r->arena, s->dim, sizeof *s->dim, s->dims, 1, &r->dim_room);
     s->dim[s->dims++] = added;
 }
 
-static void note_dims(Reader *r, const Values *values)
+static void note_dims(Reader *r, const Values *values, bool is_once)
 {
     for (int i = 0; i < values->count; i++)
         for (int k = 0; k < values->at[i]->type.rank; k++)
-            note_dim(r, &values->at[i]->type.dim[k]);
+            note_dim(r, &values->at[i]->type.dim[k], is_once);
 }
 
 /* --- Bytes -------------------------------------------------------------------------------------------------------- */
@@ -438,6 +438,8 @@ void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, b
 {
     Reader r = { .p = p, .s = s, .m = m, .arena = arena, .is_fixed = is_fixed };
     const StageWeights *weights = stage_weights(p, s->key.recompute);
+    Map in_micro = { .arena = arena };
+    mark_micro(m, &in_micro);
     s->naxes = m->naxes;
     for (int i = 0; i < m->naxes; i++)
         s->axis[i] = plan_axis(p, m->axis[i]);
@@ -452,8 +454,9 @@ void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, b
     else
         s->refused = "it has no schedule";
     for (const Func *f = m->funcs; f && !is_fixed; f = f->next) {
-        note_dims(&r, &f->params);
+        const bool is_once = !map_get(&in_micro, f);
+        note_dims(&r, &f->params, is_once);
         for (const Op *op = f->first; op; op = op->next)
-            note_dims(&r, &op->results);
+            note_dims(&r, &op->results, is_once);
     }
 }

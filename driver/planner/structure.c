@@ -17,6 +17,7 @@ struct Structure {
     Module *m; /* NULL: it cannot be compiled, and why */
     const char *why;
     Classes classes;
+    Map in_micro;      /* see mark_micro() */
     int64_t sequences; /* of a micro-batch, in the types */
     Structure *next;
 };
@@ -39,7 +40,7 @@ static int singles_of(const Planner *p, const PlanLayout *layout)
     return layout->microbatch > 1 ? 0 : data_ranks(p, layout) > 1 ? 1 : 2;
 }
 
-PlanProgram structure_key(const Planner *p, const PlanLayout *layout, int micros)
+PlanProgram structure_key(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanProgram key;
     memset(&key, 0, sizeof key);
@@ -49,7 +50,7 @@ PlanProgram structure_key(const Planner *p, const PlanLayout *layout, int micros
     key.zero = layout->zero, key.overlaps = layout->overlaps;
     key.schedule = layout->schedule;
     key.singles = singles_of(p, layout);
-    key.micros = micros;
+    key.micros = of.is_summed ? 2 : 1;
     return key;
 }
 
@@ -70,6 +71,8 @@ static Structure *compiled_structure(const Planner *p, const PlanLayout *layout,
     if (s->m) {
         rank_kinds(s->m); /* it notes which stages run what */
         s->classes = classify_tensors(s->m);
+        s->in_micro.arena = &s->run.arena;
+        mark_micro(s->m, &s->in_micro);
     }
     return s;
 }
@@ -142,28 +145,54 @@ static bool set_type(const Growth *g, Type *type)
     return divides;
 }
 
-bool set_sequences(Module *m, int64_t from, int64_t to)
+static bool set_func(const Growth *g, Func *f)
 {
-    const Growth g = { m, from, to };
     bool divides = true;
-    for (Func *f = m->funcs; f; f = f->next) {
-        for (int i = 0; i < f->params.count; i++)
-            divides &= set_type(&g, &f->params.at[i]->type);
-        for (Op *op = f->first; op; op = op->next) {
-            for (int i = 0; i < op->results.count; i++)
-                divides &= set_type(&g, &op->results.at[i]->type);
-            for (int i = 0; i < op->attrs.dims.count; i++)
-                set_dim(&g, &op->attrs.dims.dim[i]);
-        }
+    for (int i = 0; i < f->params.count; i++)
+        divides &= set_type(g, &f->params.at[i]->type);
+    for (Op *op = f->first; op; op = op->next) {
+        for (int i = 0; i < op->results.count; i++)
+            divides &= set_type(g, &op->results.at[i]->type);
+        for (int i = 0; i < op->attrs.dims.count; i++)
+            set_dim(g, &op->attrs.dims.dim[i]);
     }
     return divides;
 }
 
-static bool set_sizes(const Planner *p, Structure *s, const PlanLayout *layout)
+bool set_sequences(Module *m, int64_t from, int64_t to, const Map *in)
+{
+    const Growth g = { m, from, to };
+    bool divides = true;
+    for (Func *f = m->funcs; f; f = f->next)
+        divides &= set_func(&g, f) || (in && !map_get(in, f));
+    return divides;
+}
+
+static void mark_func(Module *m, const Func *f, Map *in_micro)
+{
+    if (map_get(in_micro, f))
+        return;
+    map_put(in_micro, f, (void *)f);
+    for (const Op *op = f->first; op; op = op->next)
+        if (op->attrs.callee)
+            mark_func(m, find_func(m, op->attrs.callee), in_micro);
+}
+
+/* Kernels of the step itself are of zero and of the optimizer, or of a micro-batch whose dims are split anyway. */
+void mark_micro(Module *m, Map *in_micro)
+{
+    for (const Op *op = func_with_role(m, STEP)->first; op; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (callee && callee->role != KERNEL)
+            mark_func(m, callee, in_micro);
+    }
+}
+
+static bool set_sizes(const Planner *p, Structure *s, const PlanLayout *layout, BlockOf of)
 {
     const int64_t sequences = in_micro_batch(p, layout);
     set_axes(p, s, layout);
-    const bool divides = set_sequences(s->m, s->sequences, sequences);
+    const bool divides = set_sequences(s->m, s->sequences, sequences, of.with_zero ? NULL : &s->in_micro);
     s->sequences = sequences;
     return divides;
 }
@@ -223,28 +252,28 @@ static Structure *move_to_front(Planner *p, Structure **at)
 }
 
 /* One that could not be compiled is for its own sizes alone. */
-static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, const PlanLayout *wide)
+static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, const PlanLayout *wide, BlockOf of)
 {
-    return s->m ? set_sizes(p, s, layout) : memcmp(s->layout.size, wide->size, sizeof wide->size) == 0;
+    return s->m ? set_sizes(p, s, layout, of) : memcmp(s->layout.size, wide->size, sizeof wide->size) == 0;
 }
 
 /* Which dims zero splits depends on sizes, so there may be several with one key. */
-static Structure *find_structure(Planner *p, const PlanLayout *layout, const PlanProgram *key)
+static Structure *find_structure(Planner *p, const PlanLayout *layout, const PlanProgram *key, BlockOf of)
 {
     const PlanLayout wide = widest(p, layout);
     for (Structure **at = &p->structures; *at; at = &(*at)->next)
-        if (memcmp(&(*at)->key, key, sizeof *key) == 0 && serves(p, *at, layout, &wide))
+        if (memcmp(&(*at)->key, key, sizeof *key) == 0 && serves(p, *at, layout, &wide, of))
             return move_to_front(p, at);
     Structure *s = add_structure(p, &wide, key);
-    if (s->m && !set_sizes(p, s, layout))
+    if (s->m && !set_sizes(p, s, layout, of))
         s = add_structure(p, layout, key);
     return s;
 }
 
-void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureVisit visit, void *context)
+void with_structure(Planner *p, const PlanLayout *layout, BlockOf of, StructureVisit visit, void *context)
 {
-    const PlanProgram key = structure_key(p, layout, micros);
-    Structure *s = find_structure(p, layout, &key);
+    const PlanProgram key = structure_key(p, layout, of);
+    Structure *s = find_structure(p, layout, &key, of);
     visit(context, s->m, &s->classes, s->why);
 }
 
