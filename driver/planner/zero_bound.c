@@ -89,8 +89,8 @@ static double seconds_of(const Planner *p, const PlanLayout *layout, const Sent 
 }
 
 /* Of experts, ranks that share a sequence gather operands: each has the gradient of some of them, and sends it along
- * the batch. */
-static unsigned gradient_axes(const Planner *p, const ZeroTensor *tensor)
+ * the batch.  With zero 3 each also computes these alone, so their weights are gathered along the batch. */
+static unsigned batch_axes(const Planner *p, const ZeroTensor *tensor)
 {
     unsigned axes = zero_axes(p, tensor);
     for (int i = 0; i < p->naxes && tensor->is_of_experts; i++)
@@ -120,11 +120,13 @@ double zero_traffic(const Planner *p, const PlanLayout *layout)
         if (!is_splittable(p, layout, t))
             continue;
         const double share = 1 / (double)(ranks_on_axes(p, layout, t->split) * pipeline_ranks(p, layout));
-        Sent *weights = sent_along(sent, &count, zero_axes(p, t));
-        *(t->is_repeated ? &weights->repeated_weights : &weights->weights) += t->weight * share;
-        Sent *gradients = sent_along(sent, &count, gradient_axes(p, t));
-        *(t->is_repeated ? &gradients->repeated_gradients : &gradients->gradients) +=
-            t->gradient * share / (double)ranks_on_axes(p, layout, zero_axes(p, t) & ~gradient_axes(p, t));
+        const unsigned all = zero_axes(p, t), along = batch_axes(p, t);
+        const double part = share / (double)ranks_on_axes(p, layout, all & ~along);
+        Sent *weights = sent_along(sent, &count, layout->zero < 3 ? all : along);
+        *(t->is_repeated ? &weights->repeated_weights : &weights->weights) +=
+            t->weight * (layout->zero < 3 ? share : part);
+        Sent *gradients = sent_along(sent, &count, along);
+        *(t->is_repeated ? &gradients->repeated_gradients : &gradients->gradients) += t->gradient * part;
     }
     for (int i = 0; i < count; i++)
         seconds += seconds_of(p, layout, &sent[i]);
