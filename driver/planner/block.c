@@ -1,7 +1,7 @@
 /* block.c -- finds what the parts of a micro-batch take: see block.h. */
 #include "block.h"
 
-#include "structure.h"
+#include "sized.h"
 
 #include <string.h>
 
@@ -27,6 +27,15 @@ static bool sums_late(const Planner *p, const PlanLayout *layout)
     return false;
 }
 
+/* Has the mesh axes outside of it, whose ranks are farther apart by its ranks? */
+static bool is_between(const Planner *p, const PlanLayout *layout, BlockOf of, int axis)
+{
+    bool is_inside = is_inside_another(p, layout, axis);
+    for (int i = 0; i < axis && of.with_zero; i++)
+        is_inside |= layout->size[i] > 1;
+    return is_inside;
+}
+
 static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanLayout block = *layout;
@@ -34,12 +43,22 @@ static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, Block
         block.schedule = ONE_F_ONE_B, block.chunks = 1;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_pipeline)
-            block.size[i] = of.is_divided ? 2 : 1;
+            block.size[i] = is_between(p, layout, of, i) ? block.size[i] : of.is_divided ? 2 : 1;
         else if (!of.with_zero && p->axis[i].is_batch && block.size[i] > 2 && !is_inside_another(p, layout, i))
             block.size[i] = 2;
     if (!of.with_zero)
         block.zero = sums_late(p, &block), block.overlaps = false;
     return block;
+}
+
+/* Without a pipeline, or with a short one. */
+PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
+{
+    PlanLayout program = block_layout(p, layout, of);
+    for (int i = 0; i < p->naxes; i++)
+        if (p->axis[i].is_pipeline)
+            program.size[i] = of.is_divided ? 2 : 1;
+    return program;
 }
 
 /* --- Blocks ------------------------------------------------------------------------------------------- */
@@ -72,22 +91,16 @@ static bool is_alike(const PlanLayout *a, const PlanLayout *b)
 static const Block *kept_block(const Planner *p, const PlanLayout *like, BlockOf of)
 {
     for (const Block *block = p->blocks->first[hash_of(like)]; block; block = block->next)
-        if (block->of.is_summed == of.is_summed && block->of.is_divided == of.is_divided &&
-            is_alike(&block->like, like))
+        if (block->of.with_zero == of.with_zero && block->of.is_summed == of.is_summed &&
+            block->of.is_divided == of.is_divided && is_alike(&block->like, like))
             return block;
     return NULL;
 }
 
-const Block *known_block(const Planner *p, const PlanLayout *layout, BlockOf of)
+bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     const PlanLayout like = block_layout(p, layout, of);
     return kept_block(p, &like, of);
-}
-
-void keep_block(Planner *p, const Block *block)
-{
-    if (!kept_block(p, &block->like, block->of))
-        add_block(p, block);
 }
 
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
@@ -97,12 +110,7 @@ const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
     if (known)
         return known;
     Block block = { .like = like, .of = of, .micros = micro_batches(p, &like) };
-    with_structure(p, &like, of.is_summed ? 2 : 1, read_block, &(BlockReading){ p, &block });
+    const PlanLayout program = program_layout(p, &like, of);
+    with_sized(p, &program, of, read_block, &(BlockReading){ p, &block });
     return add_block(p, &block);
-}
-
-PlanProgram program_of(const Planner *p, const PlanLayout *layout, BlockOf of)
-{
-    const PlanLayout block = block_layout(p, layout, of);
-    return structure_key(p, &block, of.is_summed ? 2 : 1);
 }

@@ -8,12 +8,12 @@
  * of both halves: these come from a program of two ranks with that schedule.
  *
  *   block.c        finds them, by what they have in common
- *   block_workers.c  finds many of them, in several processes
- *   block_parts.c  reads them from a program
+ *   block_workers.c  compiles many of their programs, in several processes
+ *   sized.h        programs that layouts have in common, without their modules
+ *   block_parts.c  reads the parts from such a program
  *   stage_copies.c which copies stages have, and keep activations of
  *   stage_cost.c   the actions of a pipeline, made of them, and how long that takes
  *   block_bound.c  the bounds
- *   message_bound.c  before these, one by arithmetic
  */
 #ifndef MPC_BLOCK_H
 #define MPC_BLOCK_H
@@ -31,7 +31,7 @@ typedef struct Block {
     double saved_whole;        /* bytes that a micro-batch keeps */
     double kept[N_KEPT];       /* bytes that a copy keeps, where backward actions are divided */
     double handed_on;          /* bytes of a message between stages */
-    double apart;              /* seconds of all of it but messages along a sequence that attention has */
+    double apart;              /* seconds of all of it, if messages that bring attention its keys took none */
     double once, computed;     /* seconds of work outside of micro-batches: with messages, without */
     double step;               /* seconds of a step of one stage, with all micro-batches */
     double rest;               /* bytes of a rank but what micro-batches save */
@@ -40,8 +40,8 @@ typedef struct Block {
 } Block;
 
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of);
-const Block *known_block(const Planner *p, const PlanLayout *layout, BlockOf of); /* NULL: it has to be found */
-void keep_block(Planner *p, const Block *block);                                  /* a copy */
+PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of); /* whose program it is read from */
+bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of);             /* has it been found? */
 
 /* What of a layout is more than a size; without padding.  Blocks with the same are read from one program. */
 typedef struct {
@@ -53,14 +53,19 @@ typedef struct {
     int singles, micros; /* see singles_of(); micro-batches: 1, or 2 for any other number */
     int padding;
 } PlanProgram;
-PlanProgram program_of(const Planner *p, const PlanLayout *layout, BlockOf of);
 
 /* block_parts.c: into a Block; context: BlockReading. */
 typedef struct {
     const Planner *p;
     Block *block;
 } BlockReading;
-void read_block(void *context, Module *m, const Classes *classes, const char *why);
+struct Sized;
+void read_block(void *context, const struct Sized *s);
+
+/* Of each repeat. */
+typedef struct {
+    double copies[MAX_REPEATS];
+} RankCopies;
 
 /* The pipeline of a layout, made once for all that have the same. */
 typedef struct Pipeline {
@@ -69,18 +74,16 @@ typedef struct Pipeline {
     Recompute recompute;
     PipelineSchedule *schedule; /* of no more micro-batches than change what stages keep; NULL: there is none */
     int64_t copies[MAX_STAGES];
-    double *held;         /* by rank: copies */
-    double *kept[N_KEPT]; /* by rank: copies times micro-batches in flight; NULL: nothing of the kind is kept */
-    int *ahead;           /* by rank and chunk: forward actions before the first backward one of the rank */
-    int *turn;            /* by rank: the stage of that one */
+    RankCopies *held;         /* by rank */
+    RankCopies *kept[N_KEPT]; /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
+    int *ahead;               /* by rank and chunk: forward actions before the first backward one of the rank */
+    int *turn;                /* by rank: the stage of that one */
     struct Pipeline *next;
 } Pipeline;
 
 /* stage_copies.c; the schedule: NULL, there is none. */
 const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout);
 PipelineSchedule *make_plan_schedule(Arena *arena, const PlanLayout *layout, int ranks, int micros);
-
-MicroTime least_with_messages(Planner *p, const PlanLayout *layout); /* message_bound.c: see least_micro() */
 
 /* stage_cost.c: seconds for the micro-batches of a step whose parts take that long, at least, with the layout's
  * schedule, or with any of them; of a pipeline or of one stage. */
@@ -90,6 +93,6 @@ double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *ti
 /* stage_cost.c: of the stages of the layout's pipeline, made of that block; simulate: else by what each rank does. */
 BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, bool simulate);
 
-double saved_of_copies(const Planner *p, const PlanLayout *layout, const Block *b); /* block_bound.c: bytes of all */
+CopyBytes saved_of_copies(const Block *b); /* block_bound.c: what a micro-batch keeps */
 
 #endif

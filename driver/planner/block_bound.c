@@ -29,12 +29,40 @@ static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zer
     return find_block(p, layout, asked_of(p, layout, with_zero, is_divided));
 }
 
-int asked_by_micro(const Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk ask[MOST_ASKED])
+/* Without zero and with it, where that makes a difference to a micro-batch (see block.c): of what the layout can have
+ * and that may fit. */
+typedef struct {
+    Planner *p;
+    bool without, with;
+} ZeroKinds;
+
+static void note_kind(void *context, const PlanLayout *layout)
 {
-    const int count = p->has_experts ? 2 : 1;
+    ZeroKinds *kinds = context;
+    bool *kind = kinds->p->has_experts && layout->zero <= 0 ? &kinds->without : &kinds->with;
+    *kind = *kind || least_memory(kinds->p, layout, true, NULL) <= kinds->p->memory;
+}
+
+/* Its layouts, by zero. */
+static int kinds_of_zero(Planner *p, const PlanLayout *layout, PlanLayout kind[2])
+{
+    ZeroKinds kinds = { .p = p };
+    int count = 0;
+    visit_zeros(p, *layout, note_kind, &kinds);
+    kind[0] = kind[1] = *layout;
+    if (kinds.without)
+        kind[count++].zero = 0;
+    if (kinds.with)
+        kind[count++].zero = 1;
+    return count;
+}
+
+int asked_by_micro(Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk ask[MOST_ASKED])
+{
+    PlanLayout kind[2];
+    const int count = is_ring && layout->attend != RING ? 0 : kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++) {
-        ask[i] = (BlockAsk){ *layout, asked_of(p, layout, false, false) };
-        ask[i].layout.zero = i;
+        ask[i] = (BlockAsk){ kind[i], asked_of(p, layout, false, false) };
         if (is_ring)
             ask[i].layout.attend = GATHER;
     }
@@ -47,19 +75,13 @@ double model_bound(Planner *p, const PlanLayout *layout)
     return least_of_micros(p, layout, &time);
 }
 
-double message_bound(Planner *p, const PlanLayout *layout)
-{
-    const MicroTime time = least_with_messages(p, layout);
-    return least_of_micros(p, layout, &time) * (1 - error_of(p, layout));
-}
-
-/* Zero is not chosen yet: see sums_late(). */
 double micro_bound(Planner *p, const PlanLayout *layout)
 {
+    PlanLayout kind[2];
+    const int count = kinds_of_zero(p, layout, kind);
     double least = INFINITY;
-    PlanLayout with = *layout;
-    for (with.zero = p->has_experts ? 0 : 1; with.zero < 2; with.zero++) {
-        const Block *b = block_of(p, &with, false, false);
+    for (int i = 0; i < count; i++) {
+        const Block *b = block_of(p, &kind[i], false, false);
         least = fmin(least, b->refused ? INFINITY : least_of_micros(p, layout, &b->time));
     }
     return least * (1 - error_of(p, layout));
@@ -69,14 +91,15 @@ double micro_bound(Planner *p, const PlanLayout *layout)
  * blocks, and sends keys meanwhile. */
 double ring_bound(Planner *p, const PlanLayout *layout)
 {
-    PlanLayout gathers = *layout;
-    gathers.attend = GATHER;
+    PlanLayout kind[2];
     double least = INFINITY;
     const double share = (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
     if (layout->attend != RING)
         return 0;
-    for (gathers.zero = p->has_experts ? 0 : 1; gathers.zero < 2; gathers.zero++) {
-        const Block *b = block_of(p, &gathers, false, false);
+    const int count = kinds_of_zero(p, layout, kind);
+    for (int i = 0; i < count; i++) {
+        kind[i].attend = GATHER;
+        const Block *b = block_of(p, &kind[i], false, false);
         least = fmin(least, b->refused ? 0 : b->apart + lost_in_ring(p, layout));
     }
     return least * share * (1 - error_of(p, layout));
@@ -85,10 +108,16 @@ double ring_bound(Planner *p, const PlanLayout *layout)
 static double once_seconds(const Block *b) { return b->computed + JOINED_SHARE * (b->once - b->computed); }
 
 /* What zero adds to a micro-batch and to a step is the same for all micro-batches and policies: of the smallest one. */
-static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
+static PlanLayout smallest(const PlanLayout *layout)
 {
     PlanLayout one = *layout;
     one.microbatch = 1, one.recompute = RECOMPUTE_NONE, one.attend = GATHER, one.overlaps = false;
+    return one;
+}
+
+static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
+{
+    const PlanLayout one = smallest(layout);
     const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
     const bool is_summed = micros > 1;
     const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }),
@@ -100,22 +129,24 @@ static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
     return (BlockBound){ seconds / stages, with->rest / stages };
 }
 
-double saved_of_copies(const Planner *p, const PlanLayout *layout, const Block *b)
+CopyBytes saved_of_copies(const Block *b)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
-    double saved = 0;
-    for (int i = 0; i < w->repeats; i++)
-        saved += b->saved[i] * (double)w->copies[i];
+    CopyBytes saved = { 0 };
+    for (int i = 0; i < MAX_REPEATS; i++)
+        saved.kept[FOR_BACKWARD][i] = b->saved[i];
     return saved;
 }
 
-/* What micro-batches keep, of one repeat; of several, and of the rest of the model, the mean of all ranks. */
+/* What micro-batches keep; of what is beside the copies, the mean of all ranks. */
 static double saved_by(Planner *p, const PlanLayout *layout, const Block *b, bool is_any)
 {
-    const double saved = saved_of_copies(p, layout, b);
-    const CopyBytes kept = { 0, { p->copies ? saved / (double)p->copies : 0 } };
-    return (b->saved_whole - saved) / (double)pipeline_ranks(p, layout) +
-           (is_any ? least_of_copies(p, layout, kept) : most_of_copies(p, layout, kept));
+    const StageWeights *w = stage_weights(p, layout->recompute);
+    const CopyBytes saved = saved_of_copies(b);
+    double beside = b->saved_whole;
+    for (int i = 0; i < w->repeats; i++)
+        beside -= b->saved[i] * (double)w->copies[i];
+    return beside / (double)pipeline_ranks(p, layout) +
+           (is_any ? least_of_copies(p, layout, &saved) : most_of_copies(p, layout, &saved));
 }
 
 /* While all is saved, on a rank that does it all: of ranks that share sequences, some of it has gone by then. */
@@ -133,6 +164,29 @@ static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
     const double micros = is_any ? least_of_micros(p, layout, &b->time) : micros_in_schedule(p, layout, &b->time);
     return less(p, layout, fmax(micros + zero.seconds, seconds_with_zero(p, layout, micros)),
                 saved_by(p, layout, b, is_any) + zero.memory + bytes_at_head(p, layout, b));
+}
+
+typedef struct {
+    const Planner *p;
+    BlockAsk *ask;
+    int count;
+} ZeroAsks;
+
+static void note_asked(void *context, const PlanLayout *layout)
+{
+    ZeroAsks *asks = context;
+    const bool is_summed = micro_batches(asks->p, layout) > 1;
+    const PlanLayout one = smallest(layout);
+    asks->ask[asks->count++] = (BlockAsk){ *layout, { false, is_summed, false } };
+    asks->ask[asks->count++] = (BlockAsk){ one, { false, is_summed, false } };
+    asks->ask[asks->count++] = (BlockAsk){ one, { true, is_summed, false } };
+}
+
+int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED])
+{
+    ZeroAsks asks = { p, ask, 0 };
+    visit_zeros(p, *layout, note_asked, &asks);
+    return asks.count;
 }
 
 BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(p, layout, true); }

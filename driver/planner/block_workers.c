@@ -1,12 +1,10 @@
-/* block_workers.c -- finds many blocks at once, in several processes.
+/* block_workers.c -- compiles the programs of many blocks at once, in several processes.
  *
- * Nearly all of the time goes into compiling programs (structure.c), each of which serves some of the blocks.  So
- * blocks are sorted by their program, and each process gets a range of them.  A process sends its blocks through a pipe
- * to the planner, which has a range itself; of one that ends before its time, blocks are found later, when they are
- * asked for. */
-#include "block.h"
-
-#include "structure.h"
+ * Nearly all of the time goes into compiling programs (structure.c), each of which serves many blocks.  So what is
+ * asked for is sorted by program, and the processes get the programs in turn.  A process sends what its programs cost
+ * (sized.h) through a pipe to the planner, which compiles some itself; what one that ends before its time has not sent
+ * is found later, when it is asked for. */
+#include "sized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +13,15 @@
 #include <unistd.h>
 
 typedef struct {
-    BlockAsk ask;
-    PlanProgram program;
+    PlanLayout layout; /* of a program */
+    BlockOf of;
+    int turn; /* of the process */
+    PlanProgram key;
 } Asked;
 
 static int by_program(const void *a, const void *b)
 {
-    return memcmp(&((const Asked *)a)->program, &((const Asked *)b)->program, sizeof(PlanProgram));
+    return memcmp(&((const Asked *)a)->key, &((const Asked *)b)->key, sizeof(PlanProgram));
 }
 
 /* --- A process -------------------------------------------------------------------------------------------------- */
@@ -31,16 +31,52 @@ typedef struct {
     FILE *from;
 } Worker;
 
-static void send_block(const Block *block, FILE *to)
+static void send_sized(const Sized *s, FILE *to)
 {
-    const size_t length = block->refused ? strlen(block->refused) : 0;
-    fwrite(block, sizeof *block, 1, to);
+    const size_t length = s->refused ? strlen(s->refused) : 0;
+    fwrite(s, sizeof *s, 1, to);
+    fwrite(s->item, sizeof *s->item, (size_t)s->items, to);
+    fwrite(s->term, sizeof *s->term, (size_t)s->terms, to);
+    fwrite(s->dim, sizeof *s->dim, (size_t)s->dims, to);
     fwrite(&length, sizeof length, 1, to);
-    fwrite(block->refused, 1, length, to);
+    fwrite(s->refused, 1, length, to);
+}
+
+static void *received(Arena *arena, FILE *from, int count, size_t size, bool *good)
+{
+    void *array = arena_alloc(arena, (size_t)count + 1, size);
+    *good &= fread(array, size, (size_t)count, from) == (size_t)count;
+    return array;
+}
+
+/* false: there is no more. */
+static bool receive_sized(Sized *s, Arena *arena, FILE *from)
+{
+    size_t length = 0;
+    bool good = fread(s, sizeof *s, 1, from) == 1;
+    if (!good)
+        return false;
+    s->item = received(arena, from, s->items, sizeof *s->item, &good);
+    s->term = received(arena, from, s->terms, sizeof *s->term, &good);
+    s->dim = received(arena, from, s->dims, sizeof *s->dim, &good);
+    good &= fread(&length, sizeof length, 1, from) == 1;
+    char *refused = good ? received(arena, from, (int)length, 1, &good) : NULL;
+    s->refused = s->refused ? refused : NULL;
+    return good;
+}
+
+static void find_share(Planner *p, const Asked *asked, int count, int turn, FILE *to)
+{
+    for (int i = 0; i < count; i++) {
+        const bool is_new = asked[i].turn == turn && !known_sized(p, &asked[i].layout, asked[i].of);
+        const Sized *s = is_new ? find_sized(p, &asked[i].layout, asked[i].of) : NULL;
+        if (s && to)
+            send_sized(s, to);
+    }
 }
 
 /* Returns in the planner alone; from NULL: there is no such process. */
-static Worker start_worker(Planner *p, const Asked *asked, int count)
+static Worker start_worker(Planner *p, const Asked *asked, int count, int turn)
 {
     int ends[2];
     Worker worker = { 0 };
@@ -51,10 +87,10 @@ static Worker start_worker(Planner *p, const Asked *asked, int count)
     if (worker.pid == 0) {
         FILE *to = fdopen(ends[1], "w");
         close(ends[0]);
-        for (int i = 0; i < count && to; i++)
-            send_block(find_block(p, &asked[i].ask.layout, asked[i].ask.of), to);
-        if (to)
+        if (to) {
+            find_share(p, asked, count, turn, to);
             fflush(to);
+        }
         _exit(0); /* nothing of the planner's is written twice */
     }
     close(ends[1]);
@@ -64,57 +100,62 @@ static Worker start_worker(Planner *p, const Asked *asked, int count)
     return worker;
 }
 
-static void take_blocks(Planner *p, Worker *worker)
+static void take_programs(Planner *p, Worker *worker)
 {
-    Block block;
-    size_t length;
-    while (worker->from && fread(&block, sizeof block, 1, worker->from) == 1 &&
-           fread(&length, sizeof length, 1, worker->from) == 1) {
-        char *refused = arena_alloc(p->arena, length + 1, 1);
-        if (fread(refused, 1, length, worker->from) != length)
-            break;
-        block.refused = block.refused ? refused : NULL;
-        keep_block(p, &block);
+    Arena arena = { 0 };
+    Sized s;
+    while (worker->from && receive_sized(&s, &arena, worker->from)) {
+        keep_sized(p, &s);
+        arena_free(&arena);
     }
+    arena_free(&arena);
     if (worker->from)
         fclose(worker->from);
     while (worker->pid > 0 && waitpid(worker->pid, NULL, 0) < 0)
         ;
 }
 
-/* --- All blocks ------------------------------------------------------------------------------------------------- */
+/* --- All programs ----------------------------------------------------------------------------------------------- */
 
-/* Where the last program before `to` begins, if it is not the one before `from`. */
-static int end_of_range(const Asked *asked, int from, int to, int count)
+bool is_program_known(const Planner *p, const BlockAsk *ask)
 {
-    while (to > from && to < count && by_program(&asked[to - 1], &asked[to]) == 0)
-        to++;
-    return to;
+    const PlanLayout program = program_layout(p, &ask->layout, ask->of);
+    return is_known(p, &ask->layout, ask->of) || known_sized(p, &program, ask->of);
 }
 
-void find_blocks(Planner *p, const BlockAsk *ask, int count)
+/* Those that are not known yet, by program. */
+static int unknown_of(const Planner *p, const BlockAsk *ask, int count, Asked *asked)
+{
+    int unknown = 0;
+    for (int i = 0; i < count; i++)
+        if (!is_program_known(p, &ask[i])) {
+            Asked *to = &asked[unknown++];
+            *to = (Asked){ .layout = program_layout(p, &ask[i].layout, ask[i].of), .of = ask[i].of };
+            to->key = structure_key(p, &to->layout, to->of);
+        }
+    qsort(asked, (size_t)unknown, sizeof *asked, by_program);
+    return unknown;
+}
+
+void find_programs(Planner *p, const BlockAsk *ask, int count)
 {
     enum { MOST = 16 };
     Asked *asked = malloc(sizeof *asked * (size_t)(count + 1));
     Worker worker[MOST] = { { 0 } };
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     const int workers = processors < 1 ? 1 : processors > MOST ? MOST : (int)processors;
-    int unknown = 0, from = 0;
+    int programs = 0;
     if (!asked)
         out_of_memory(sizeof *asked * (size_t)(count + 1));
-    for (int i = 0; i < count; i++)
-        if (!known_block(p, &ask[i].layout, ask[i].of))
-            asked[unknown++] = (Asked){ ask[i], program_of(p, &ask[i].layout, ask[i].of) };
-    qsort(asked, (size_t)unknown, sizeof *asked, by_program);
-    for (int i = 1; i < workers; i++) {
-        const int to = end_of_range(asked, from, from + (unknown - from) / (workers - i + 1), unknown);
-        if (to > from)
-            worker[i] = start_worker(p, asked + from, to - from);
-        from = to;
+    const int unknown = unknown_of(p, ask, count, asked);
+    for (int i = 0; i < unknown; i++) {
+        programs += i > 0 && by_program(&asked[i - 1], &asked[i]) != 0;
+        asked[i].turn = programs % workers;
     }
-    for (int i = from; i < unknown; i++)
-        find_block(p, &asked[i].ask.layout, asked[i].ask.of);
+    for (int i = 1; i < workers && i <= programs; i++)
+        worker[i] = start_worker(p, asked, unknown, i);
+    find_share(p, asked, unknown, 0, NULL);
     for (int i = 1; i < workers; i++)
-        take_blocks(p, &worker[i]);
+        take_programs(p, &worker[i]);
     free(asked);
 }

@@ -30,7 +30,7 @@ typedef struct {
     unsigned split;
     int zero;       /* from that stage on it is split */
     bool is_summed; /* over micro-batches: of one it need not be all there */
-    bool in_stages; /* of the copies that stages share */
+    int in_stages;  /* of the copies that stages share: the number of the repeat + 1; else 0 */
 } Held;
 
 enum { POLICIES = RECOMPUTE_AUTO };
@@ -39,7 +39,7 @@ enum { POLICIES = RECOMPUTE_AUTO };
 typedef struct {
     double bytes;
     unsigned split;
-    bool in_stages; /* of the copies that stages share */
+    int in_stages; /* see Held */
 } Saving;
 
 typedef struct ModelCost {
@@ -202,7 +202,7 @@ static void add_savings(const Planner *p, const Splits *s, int policy, const Op 
         const Type *type = &loop->results.at[i]->type;
         if (find_dim(type, s->m->batch) >= 0)
             add_saving(p, policy,
-                       (Saving){ (double)local_bytes(s->m, type), split_of_type(s, type), shared_loop(p, loop) > 0 });
+                       (Saving){ (double)local_bytes(s->m, type), split_of_type(s, type), shared_loop(p, loop) });
     }
 }
 
@@ -259,15 +259,15 @@ static void hold(const Planner *p, Held held)
     cost->held[cost->nheld++] = held;
 }
 
-/* Is there one for each copy that stages share? */
-static bool is_in_stages(const Planner *p, const Type *type)
+/* Of which repeat there is one for each copy that stages share, by its number + 1; 0: of none. */
+static int in_stages_of(const Planner *p, const Type *type)
 {
     const StageWeights *weights = stage_weights(p, RECOMPUTE_NONE);
     for (int i = 0; i < weights->repeats; i++)
         for (int k = 0; k < type->rank; k++)
             if (strcmp(type->dim[k].name, weights->dim[i]) == 0)
-                return true;
-    return false;
+                return i + 1;
+    return 0;
 }
 
 static bool is_matrix(const Param *param)
@@ -302,7 +302,8 @@ static void add_zero_tensor(Planner *p, const Splits *s, const Param *param, dou
     ZeroTensor tensor = { .weight = weight,
                           .gradient = gradient,
                           .split = split_of_type(s, &param->type),
-                          .is_repeated = strchr(param->path, '*') != NULL };
+                          .is_repeated = strchr(param->path, '*') != NULL,
+                          .is_of_experts = is_of_experts(s, &param->type) };
     for (int i = 0; i < param->type.rank; i++) {
         const Dim *dim = &param->type.dim[i];
         tensor.dim[tensor.ndims] = dim->padded;
@@ -316,7 +317,7 @@ static void read_param(Planner *p, const Splits *s, const Param *param)
     const Module *m = s->m;
     const double f32 = (double)local_bytes(m, &param->type);
     const unsigned split = split_of_type(s, &param->type);
-    const bool in_stages = is_in_stages(p, &param->type);
+    const int in_stages = in_stages_of(p, &param->type);
     const bool is_narrow = m->train.precision > PRECISION_FP32 && param->type.dtype == F32 && !param->state;
     if (is_narrow && param->type.rank > 1)
         hold(p, (Held){ f32 / 2, split, 3, false, in_stages });
@@ -325,7 +326,7 @@ static void read_param(Planner *p, const Splits *s, const Param *param)
     const bool is_early = is_of_experts(s, &param->type); /* ranks have the gradients of some experts from zero 1 on */
     const double kept = m->train.grad_storage ? f32 / 2 : f32, sent = sends_narrow(p) ? f32 / 2 : kept;
     hold(p, (Held){ kept, split, is_early ? 1 : 2, true, in_stages });
-    if (is_matrix(param) && param->type.dtype == F32 && !is_early)
+    if (is_matrix(param) && param->type.dtype == F32)
         add_zero_tensor(p, s, param, is_narrow ? f32 / 2 : f32, sent);
 }
 
@@ -338,7 +339,7 @@ static void add_state(Planner *p, const Splits *s, const Classes *classes)
         const TensorClass kind = class_of(classes, value);
         if (kind == MASTER_WEIGHTS || kind == OPTIMIZER_STATE || kind == WEIGHTS)
             hold(p, (Held){ (double)local_bytes(m, &value->type), split_of_type(s, &value->type),
-                            kind == WEIGHTS ? 3 : 1, false, is_in_stages(p, &value->type) });
+                            kind == WEIGHTS ? 3 : 1, false, in_stages_of(p, &value->type) });
     }
     for (const Param *param = m->params; param; param = param->next)
         read_param(p, s, param);
@@ -472,21 +473,24 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const dou
     const ModelCost *cost = p->cost;
     const int policy = (int)layout->recompute;
     const double stages = (double)pipeline_ranks(p, layout);
-    double whole = 0, held = 0, saved = 0; /* of what no copies have; of all copies */
+    const StageWeights *w = stage_weights(p, layout->recompute);
+    double whole = 0; /* of what no copies have */
+    CopyBytes bytes = { 0 };
     for (int i = 0; i < cost->nheld; i++) {
         const Held *h = &cost->held[i];
         if (!h->is_summed || micro_batches(p, layout) > 1)
-            *(h->in_stages ? &held : &whole) += h->bytes / ranks_holding(p, layout, h);
+            *(h->in_stages ? &bytes.held[h->in_stages - 1] : &whole) += h->bytes / ranks_holding(p, layout, h);
     }
     for (int i = 0; i < cost->nsaved[policy]; i++) {
         const Saving *saving = &cost->saved[policy][i];
-        *(saving->in_stages ? &saved : &whole) +=
+        *(saving->in_stages ? &bytes.kept[FOR_BACKWARD][saving->in_stages - 1] : &whole) +=
             saving->bytes * (double)layout->microbatch / ranks_along(p, layout, saving->split);
     }
-    if (!p->copies)
-        return whole / stages;
-    CopyBytes bytes = { held / (double)p->copies, { saved / (double)p->copies } };
-    for (int kind = 0; kind < N_KEPT && divided; kind++)
-        bytes.kept[kind] = divided[kind];
-    return whole / stages + (is_any ? least_of_copies(p, layout, bytes) : most_of_copies(p, layout, bytes));
+    for (int i = 0; i < w->repeats; i++) {
+        bytes.held[i] /= (double)w->copies[i];
+        bytes.kept[FOR_BACKWARD][i] /= (double)w->copies[i];
+    }
+    for (int kind = 0; kind < N_KEPT && divided; kind++) /* of one repeat */
+        bytes.kept[kind][0] = divided[kind];
+    return whole / stages + (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }

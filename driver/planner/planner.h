@@ -6,7 +6,8 @@
  *   layout_text.c  a layout as the text of such a block, and as a line of a table
  *   bound.c        the least time and memory that a layout can have, from the program of one rank
  *   zero_bound.c   the least time that zero's messages take
- *   structure.c    a program compiled once, with the sizes of any layout
+ *   structure.c    a program with the sizes of any layout
+ *   sized.h        what such a program costs, as formulas of its sizes: it is compiled once
  *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
  *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
  *   search.c       the search: best bound first
@@ -208,6 +209,7 @@ typedef struct ZeroTensor {
     double weight, gradient; /* bytes of a message */
     unsigned split;          /* the axes that split it, as bits */
     bool is_repeated;        /* there is one for each copy of a repeat */
+    bool is_of_experts;      /* to which tokens are dispatched */
     int ndims;
     int64_t dim[MAX_RANK];        /* sizes */
     unsigned dim_split[MAX_RANK]; /* the axes that split each */
@@ -232,12 +234,12 @@ BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds);
  * is less by up to as much. */
 #define JOINED_SHARE 0.7
 
-enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 256 };
+enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 256, PROGRAM_LISTS = 1024 };
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
     struct Pipeline *pipelines[PIPELINE_LISTS]; /* stage_copies.c */
-    struct LayoutMessages *messages;            /* message_bound.c */
+    struct Sized *sized[PROGRAM_LISTS];         /* sized.h */
 } BlockCache;
 
 /* --- block_bound.c, stage_copies.c -------------------------------------------------------------------- */
@@ -248,21 +250,19 @@ const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what t
 /* What micro-batches keep from a forward or a backward action for the backward action, or its part of weights. */
 typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
 
-/* Bytes of a copy: of its state; that a micro-batch keeps.  Where it is not known whether they are kept for the
- * weights, too, those of FOR_BACKWARD are all. */
+/* Bytes of a copy of each repeat: of its state; that a micro-batch keeps.  Where it is not known whether they are kept
+ * for the weights, too, those of FOR_BACKWARD are all. */
 typedef struct {
-    double held, kept[N_KEPT];
+    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS];
 } CopyBytes;
 
-/* On the rank of a pipeline that has most: with the layout's schedule; with any, at least.  Of several repeats the mean
- * of all ranks. */
-double most_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes);
-double least_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes);
+/* On the rank of a pipeline that has most: with the layout's schedule; with any, at least. */
+double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
+double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 
 /* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
- * computes; with messages; of a ring, by what it computes; by a program; INFINITY: it cannot be compiled. */
+ * computes; of a ring, by what it computes; by a program; INFINITY: it cannot be compiled. */
 double model_bound(Planner *p, const PlanLayout *layout);
-double message_bound(Planner *p, const PlanLayout *layout);
 double ring_bound(Planner *p, const PlanLayout *layout);
 double micro_bound(Planner *p, const PlanLayout *layout);
 
@@ -285,11 +285,16 @@ typedef struct {
     BlockOf of;
 } BlockAsk;
 
-/* The blocks that the next bound of a layout asks for: of ring_bound() and micro_bound(); of schedule_bound(). */
-enum { MOST_ASKED = 2 };
-int asked_by_micro(const Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk ask[MOST_ASKED]);
+/* The blocks that a bound of a layout asks for: ring_bound() or micro_bound(); zero_bound(), with each zero;
+ * schedule_bound(). */
+enum { MOST_ASKED = 32 };
+int asked_by_micro(Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk ask[MOST_ASKED]);
+int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
-void find_blocks(Planner *p, const BlockAsk *ask, int count); /* block_workers.c */
+
+/* block_workers.c */
+bool is_program_known(const Planner *p, const BlockAsk *ask); /* else it takes long */
+void find_programs(Planner *p, const BlockAsk *ask, int count);
 
 /* --- search.c -------------------------------------------------------------------------------------- */
 

@@ -12,13 +12,13 @@
 typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
 /* By which bound a node of POLICIES is where it is. */
-enum { BY_MODEL, BY_MESSAGES, BY_RING, BY_MICRO };
+enum { BY_MODEL, BY_RING, BY_MICRO };
 
 typedef struct {
     PlanLayout layout;
     Level level;
     double bound;             /* seconds */
-    int closeness;            /* of POLICIES: 1: by micro_bound(); of SCHEDULE: see schedule_bound() */
+    int closeness;            /* of POLICIES: see above; of SCHEDULE: see schedule_bound() */
     const PlanResult *result; /* of COMPILED */
 } Node;
 
@@ -187,7 +187,7 @@ static void add_mesh(void *context, const PlanLayout *layout)
 
 static void look_at_policies(Search *s, const Node *node)
 {
-    static double (*const closer[])(Planner *, const PlanLayout *) = { message_bound, ring_bound, micro_bound };
+    static double (*const closer[])(Planner *, const PlanLayout *) = { ring_bound, micro_bound };
     s->next = POLICIES;
     s->bound = node->bound;
     add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
@@ -224,9 +224,9 @@ static void note_overrun(Answer *answer, const PlanResult *result)
 /* Of all that is compiled, in place of bounds: all bounds are held against it. */
 static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
 {
-    const double micros = fmax(fmax(model_bound(p, layout), message_bound(p, layout)),
-                               fmax(ring_bound(p, layout), micro_bound(p, layout)));
-    const BlockBound over = over_zeros(p, layout, micros);
+    const bool may_fit = least_memory(p, layout, false, NULL) <= p->memory; /* else no bound of several knows it */
+    const double micros = may_fit ? fmax(ring_bound(p, layout), micro_bound(p, layout)) : 0;
+    const BlockBound over = over_zeros(p, layout, fmax(model_bound(p, layout), micros));
     BlockBound most = zero_bound(p, layout);
     most.seconds = fmax(most.seconds, over.memory <= p->memory ? over.seconds : 0);
     most.memory = fmax(most.memory, least_memory(p, layout, false, NULL));
@@ -346,17 +346,26 @@ static void look_closer(Search *s, const Node *node)
 /* How the next bound of a node comes about. */
 typedef enum { BY_ARITHMETIC, BY_PROGRAM, EXACTLY } Means;
 
-static Means means_of(const Node *node)
+/* What the next bound of a node asks for. */
+static int asked_by(Planner *p, const Node *node, BlockAsk ask[MOST_ASKED])
 {
-    if (node->level == POLICIES) {
-        const bool looks = node->closeness > BY_MESSAGES || node->layout.attend == RING;
-        return node->closeness > BY_MODEL && looks ? BY_PROGRAM : BY_ARITHMETIC;
-    }
-    if (node->level < SCHEDULE)
-        return BY_ARITHMETIC;
-    return node->level > SCHEDULE || node->closeness == CLOSEST ? EXACTLY
-           : node->closeness < BY_RANKS                         ? BY_ARITHMETIC
-                                                                : BY_PROGRAM;
+    if (node->level == SCHEDULE)
+        return asked_by_schedule(p, &node->layout, node->closeness + 1, ask);
+    if (node->level != POLICIES)
+        return 0;
+    return node->closeness == BY_MICRO ? asked_by_zeros(p, &node->layout, ask)
+                                       : asked_by_micro(p, &node->layout, node->closeness == BY_MODEL, ask);
+}
+
+static Means means_of(Planner *p, const Node *node)
+{
+    BlockAsk ask[MOST_ASKED];
+    if (node->level > SCHEDULE || (node->level == SCHEDULE && node->closeness == CLOSEST))
+        return EXACTLY;
+    for (int i = asked_by(p, node, ask) - 1; i >= 0; i--)
+        if (!is_program_known(p, &ask[i]))
+            return BY_PROGRAM;
+    return BY_ARITHMETIC;
 }
 
 typedef struct {
@@ -376,16 +385,14 @@ static void *grown(void *array, size_t size, int count, int *room, int more)
     return larger;
 }
 
-static void add_to_batch(const Planner *p, Batch *batch, const Node *node)
+static void add_to_batch(Planner *p, Batch *batch, const Node *node)
 {
     batch->node = grown(batch->node, sizeof *batch->node, batch->nodes, &batch->node_room, 1);
     batch->node[batch->nodes++] = *node;
-    if (means_of(node) == EXACTLY)
+    if (means_of(p, node) == EXACTLY)
         return;
     batch->ask = grown(batch->ask, sizeof *batch->ask, batch->asked, &batch->ask_room, MOST_ASKED);
-    BlockAsk *ask = batch->ask + batch->asked;
-    batch->asked += node->level == SCHEDULE ? asked_by_schedule(p, &node->layout, node->closeness + 1, ask)
-                                            : asked_by_micro(p, &node->layout, node->closeness == BY_MESSAGES, ask);
+    batch->asked += asked_by(p, node, batch->ask + batch->asked);
 }
 
 /* Programs take long, and several processes can look at them.  So all nodes whose bounds are not much larger than that
@@ -397,14 +404,14 @@ static void look_at_programs(Search *s, Node first)
     push(s, first);
     while (s->count && s->heap[0].bound <= first.bound * soon) {
         const Node next = pop(s);
-        if (means_of(&next) == BY_ARITHMETIC)
+        if (means_of(s->p, &next) == BY_ARITHMETIC)
             look_closer(s, &next);
         else
             add_to_batch(s->p, &batch, &next);
     }
-    find_blocks(s->p, batch.ask, batch.asked);
+    find_programs(s->p, batch.ask, batch.asked);
     for (int i = 0; i < batch.nodes; i++)
-        if (means_of(&batch.node[i]) == EXACTLY)
+        if (means_of(s->p, &batch.node[i]) == EXACTLY)
             push(s, batch.node[i]);
         else
             look_closer(s, &batch.node[i]);
@@ -427,7 +434,7 @@ Answer search_layouts(Planner *p, int top)
         const Node node = pop(&s);
         if (node.level == COMPILED)
             take(&s, &node);
-        else if (means_of(&node) == BY_PROGRAM && !is_exhaustive(&s))
+        else if (means_of(p, &node) == BY_PROGRAM && !is_exhaustive(&s))
             look_at_programs(&s, node);
         else
             look_closer(&s, &node);

@@ -105,21 +105,46 @@ static int in_flight(const PipelineSchedule *s, int rank, int stage, ActionKind 
     return most;
 }
 
+/* Stages have the copies of the repeats in the order of the model. */
+static RankCopies *copies_by_repeat(Arena *arena, const StageWeights *w, const Pipeline *pipeline)
+{
+    const int stages = pipeline->ranks * pipeline->chunks;
+    RankCopies *of_stage = NEW_ARRAY(arena, RankCopies, stages);
+    int repeat = 0;
+    int64_t left = w->copies[0];
+    for (int stage = 0; stage < stages; stage++)
+        for (int64_t copies = pipeline->copies[stage]; copies > 0 && repeat < w->repeats;) {
+            const int64_t next = copies < left ? copies : left;
+            of_stage[stage].copies[repeat] += (double)next;
+            copies -= next, left -= next;
+            if (left == 0)
+                left = ++repeat < w->repeats ? w->copies[repeat] : 0;
+        }
+    return of_stage;
+}
+
+static void add_copies(RankCopies *sum, const RankCopies *copies, double times)
+{
+    for (int i = 0; i < MAX_REPEATS; i++)
+        sum->copies[i] += copies->copies[i] * times;
+}
+
 static void count_copies(Planner *p, Pipeline *pipeline)
 {
     static const ActionKind made[N_KEPT] = { FORWARD_ACTION, FORWARD_ACTION, BACKWARD_ACTION };
     static const ActionKind read[N_KEPT] = { BACKWARD_ACTION, WEIGHT_ACTION, WEIGHT_ACTION };
     const PipelineSchedule *s = pipeline->schedule;
-    pipeline->held = NEW_ARRAY(p->arena, double, pipeline->ranks);
+    const RankCopies *of_stage = copies_by_repeat(p->arena, stage_weights(p, pipeline->recompute), pipeline);
+    pipeline->held = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
     for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
-        pipeline->kept[kind] = NEW_ARRAY(p->arena, double, pipeline->ranks);
+        pipeline->kept[kind] = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
     for (int rank = 0; rank < pipeline->ranks; rank++)
         for (int chunk = 0; chunk < pipeline->chunks; chunk++) {
             const int stage = stage_on_rank(s, rank, chunk);
-            const double copies = (double)pipeline->copies[stage];
-            pipeline->held[rank] += copies;
+            add_copies(&pipeline->held[rank], &of_stage[stage], 1);
             for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
-                pipeline->kept[kind][rank] += copies * in_flight(s, rank, stage, made[kind], read[kind]);
+                add_copies(&pipeline->kept[kind][rank], &of_stage[stage],
+                           in_flight(s, rank, stage, made[kind], read[kind]));
         }
 }
 
@@ -175,17 +200,33 @@ const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
     return made;
 }
 
-double most_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes)
+static double bytes_of(const RankCopies *copies, const double *bytes)
 {
-    const int64_t ranks = pipeline_ranks(p, layout);
+    double sum = 0;
+    for (int i = 0; i < MAX_REPEATS; i++)
+        sum += copies->copies[i] * bytes[i];
+    return sum;
+}
+
+static double bytes_of_all(const StageWeights *w, const CopyBytes *bytes)
+{
+    double sum = 0;
+    for (int i = 0; i < w->repeats; i++)
+        sum += (double)w->copies[i] * (bytes->held[i] + bytes->kept[FOR_BACKWARD][i]);
+    return sum;
+}
+
+double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
+{
+    const StageWeights *w = stage_weights(p, layout->recompute);
     double most = 0;
-    if (ranks == 1 || stage_weights(p, layout->recompute)->repeats != 1)
-        return (bytes.held + bytes.kept[FOR_BACKWARD]) * (double)p->copies / (double)ranks;
+    if (pipeline_ranks(p, layout) == 1)
+        return bytes_of_all(w, bytes);
     const Pipeline *pipeline = find_pipeline(p, layout);
     for (int rank = 0; rank < pipeline->ranks && pipeline->schedule; rank++) {
-        double all = pipeline->held[rank] * bytes.held;
+        double all = bytes_of(&pipeline->held[rank], bytes->held);
         for (int kind = 0; kind < N_KEPT; kind++)
-            all += pipeline->kept[kind] ? pipeline->kept[kind][rank] * bytes.kept[kind] : 0;
+            all += pipeline->kept[kind] ? bytes_of(&pipeline->kept[kind][rank], bytes->kept[kind]) : 0;
         most = fmax(most, all);
     }
     return most;
@@ -193,7 +234,7 @@ double most_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes)
 
 typedef struct {
     Planner *p;
-    CopyBytes bytes;
+    const CopyBytes *bytes;
     double least;
 } LeastOfCopies;
 
@@ -203,7 +244,7 @@ static void note_copies(void *context, const PlanLayout *layout)
     least->least = fmin(least->least, most_of_copies(least->p, layout, least->bytes));
 }
 
-double least_of_copies(Planner *p, const PlanLayout *layout, CopyBytes bytes)
+double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
 {
     LeastOfCopies least = { p, bytes, INFINITY };
     visit_schedules(p, *layout, note_copies, &least);

@@ -108,7 +108,8 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     const Costs costs = { s.seconds[FORWARD_ACTION], s.seconds[BACKWARD_ACTION], s.seconds[WEIGHT_ACTION],
                           message_between(p, layout, b->handed_on) };
     const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
-    bound.memory = most_of_copies(p, layout, (CopyBytes){ 0, { saved_of_copies(p, layout, b) / (double)p->copies } });
+    const CopyBytes saved = saved_of_copies(b);
+    bound.memory = most_of_copies(p, layout, &saved);
     bound.seconds = longest_way(pipeline, (double)micros, &s, costs.message, is_alike);
     if (simulate && is_alike)
         bound.seconds = fmax(bound.seconds, simulated(layout, pipeline, micros, &costs));

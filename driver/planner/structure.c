@@ -17,6 +17,7 @@ struct Structure {
     Module *m; /* NULL: it cannot be compiled, and why */
     const char *why;
     Classes classes;
+    Map in_micro;      /* see mark_micro() */
     int64_t sequences; /* of a micro-batch, in the types */
     Structure *next;
 };
@@ -39,7 +40,7 @@ static int singles_of(const Planner *p, const PlanLayout *layout)
     return layout->microbatch > 1 ? 0 : data_ranks(p, layout) > 1 ? 1 : 2;
 }
 
-PlanProgram structure_key(const Planner *p, const PlanLayout *layout, int micros)
+PlanProgram structure_key(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanProgram key;
     memset(&key, 0, sizeof key);
@@ -49,11 +50,11 @@ PlanProgram structure_key(const Planner *p, const PlanLayout *layout, int micros
     key.zero = layout->zero, key.overlaps = layout->overlaps;
     key.schedule = layout->schedule;
     key.singles = singles_of(p, layout);
-    key.micros = micros;
+    key.micros = of.is_summed ? 2 : 1;
     return key;
 }
 
-static int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
+int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
 {
     return layout->microbatch * data_ranks(p, layout);
 }
@@ -61,7 +62,8 @@ static int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
 static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const PlanProgram *key)
 {
     Structure *s = NEW(p->arena, Structure);
-    const PassOptions passes = { .unchecked = true };
+    const bool divides = key->schedule == ZB_H1 || key->schedule == ZB_V; /* what has memory of its own is asked */
+    const PassOptions passes = { .unchecked = true, .stop_after = divides ? NULL : "overlap" };
     *s = (Structure){ .key = *key, .layout = *layout, .sequences = in_micro_batch(p, layout) };
     s->m = compile_layout(p, layout, key->micros * s->sequences, &passes, &s->run, &s->why);
     if (!s->m)
@@ -69,6 +71,8 @@ static Structure *compiled_structure(const Planner *p, const PlanLayout *layout,
     if (s->m) {
         rank_kinds(s->m); /* it notes which stages run what */
         s->classes = classify_tensors(s->m);
+        s->in_micro.arena = &s->run.arena;
+        mark_micro(s->m, &s->in_micro);
     }
     return s;
 }
@@ -85,6 +89,21 @@ int plan_axis(const Planner *p, Name axis)
     return -1;
 }
 
+RankMesh mesh_around(const Planner *p, const PlanLayout *layout, int naxes, const int *axis)
+{
+    RankMesh mesh = { 0 };
+    for (int i = 0, next = 0; i < p->naxes; i++) {
+        int parts = 0, first = mesh.count;
+        while (next < naxes && axis[next] == i)
+            mesh.of[next++] = first + parts++;
+        const int64_t outer = parts == 2 ? first_of_pair(p, i, layout->size[i]) : layout->size[i];
+        mesh.size[mesh.count++] = outer;
+        if (parts == 2)
+            mesh.size[mesh.count++] = layout->size[i] / outer;
+    }
+    return mesh;
+}
+
 /* Of a pair the first module axis has what its dim can be split in, the second one the rest. */
 static void set_axes(const Planner *p, Structure *s, const PlanLayout *layout)
 {
@@ -98,51 +117,82 @@ static void set_axes(const Planner *p, Structure *s, const PlanLayout *layout)
     }
 }
 
-/* Dims that have more elements, the more sequences a micro-batch has. */
-static bool grows(const Structure *s, Name dim)
+bool grows_with_batch(const Module *m, Name dim)
 {
-    const Op *fills = filled_by(s->m, dim);
-    return dim == s->m->batch || (fills && find_dim(&result(fills)->type, s->m->batch) < 0);
+    const Op *fills = filled_by((Module *)m, dim);
+    return dim == m->batch || (fills && find_dim(&result(fills)->type, m->batch) < 0);
 }
 
-static bool set_dim(const Structure *s, Dim *dim, int64_t sequences)
+typedef struct {
+    const Module *m;
+    int64_t from, to; /* sequences of a micro-batch */
+} Growth;
+
+static bool set_dim(const Growth *g, Dim *dim)
 {
-    if (grows(s, dim->name)) {
-        dim->size = dim->size * sequences / s->sequences;
-        dim->padded = dim->padded * sequences / s->sequences;
+    if (g->from != g->to && grows_with_batch(g->m, dim->name)) {
+        dim->size = dim->size * g->to / g->from;
+        dim->padded = dim->padded * g->to / g->from;
     }
-    return dim->split.parts || dim->padded % split_count(s->m, dim->split) == 0;
+    return dim->split.parts || dim->padded % split_count(g->m, dim->split) == 0;
 }
 
-static bool set_type(const Structure *s, Type *type, int64_t sequences)
+static bool set_type(const Growth *g, Type *type)
 {
     bool divides = true;
     for (int i = 0; i < type->rank; i++)
-        divides &= set_dim(s, &type->dim[i], sequences);
+        divides &= set_dim(g, &type->dim[i]);
     return divides;
 }
 
-static bool set_func(const Structure *s, Func *f, int64_t sequences)
+static bool set_func(const Growth *g, Func *f)
 {
     bool divides = true;
     for (int i = 0; i < f->params.count; i++)
-        divides &= set_type(s, &f->params.at[i]->type, sequences);
+        divides &= set_type(g, &f->params.at[i]->type);
     for (Op *op = f->first; op; op = op->next) {
         for (int i = 0; i < op->results.count; i++)
-            divides &= set_type(s, &op->results.at[i]->type, sequences);
+            divides &= set_type(g, &op->results.at[i]->type);
         for (int i = 0; i < op->attrs.dims.count; i++)
-            set_dim(s, &op->attrs.dims.dim[i], sequences);
+            set_dim(g, &op->attrs.dims.dim[i]);
     }
     return divides;
 }
 
-static bool set_sizes(const Planner *p, Structure *s, const PlanLayout *layout)
+bool set_sequences(Module *m, int64_t from, int64_t to, const Map *in)
+{
+    const Growth g = { m, from, to };
+    bool divides = true;
+    for (Func *f = m->funcs; f; f = f->next)
+        divides &= set_func(&g, f) || (in && !map_get(in, f));
+    return divides;
+}
+
+static void mark_func(Module *m, const Func *f, Map *in_micro)
+{
+    if (map_get(in_micro, f))
+        return;
+    map_put(in_micro, f, (void *)f);
+    for (const Op *op = f->first; op; op = op->next)
+        if (op->attrs.callee)
+            mark_func(m, find_func(m, op->attrs.callee), in_micro);
+}
+
+/* Kernels of the step itself are of zero and of the optimizer, or of a micro-batch whose dims are split anyway. */
+void mark_micro(Module *m, Map *in_micro)
+{
+    for (const Op *op = func_with_role(m, STEP)->first; op; op = op->next) {
+        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        if (callee && callee->role != KERNEL)
+            mark_func(m, callee, in_micro);
+    }
+}
+
+static bool set_sizes(const Planner *p, Structure *s, const PlanLayout *layout, BlockOf of)
 {
     const int64_t sequences = in_micro_batch(p, layout);
-    bool divides = true;
     set_axes(p, s, layout);
-    for (Func *f = s->m->funcs; f; f = f->next)
-        divides &= set_func(s, f, sequences);
+    const bool divides = set_sequences(s->m, s->sequences, sequences, of.with_zero ? NULL : &s->in_micro);
     s->sequences = sequences;
     return divides;
 }
@@ -173,7 +223,7 @@ static void drop(Structure *s)
 /* The last ones that were used are kept, first the last. */
 static void keep_few(Planner *p)
 {
-    enum { MOST = 8 }; /* of some 10 MB each */
+    enum { MOST = 4 }; /* of some 10 MB each */
     int count = 0;
     for (Structure **at = &p->structures; *at;)
         if (++count > MOST) {
@@ -202,28 +252,28 @@ static Structure *move_to_front(Planner *p, Structure **at)
 }
 
 /* One that could not be compiled is for its own sizes alone. */
-static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, const PlanLayout *wide)
+static bool serves(const Planner *p, Structure *s, const PlanLayout *layout, const PlanLayout *wide, BlockOf of)
 {
-    return s->m ? set_sizes(p, s, layout) : memcmp(s->layout.size, wide->size, sizeof wide->size) == 0;
+    return s->m ? set_sizes(p, s, layout, of) : memcmp(s->layout.size, wide->size, sizeof wide->size) == 0;
 }
 
 /* Which dims zero splits depends on sizes, so there may be several with one key. */
-static Structure *find_structure(Planner *p, const PlanLayout *layout, const PlanProgram *key)
+static Structure *find_structure(Planner *p, const PlanLayout *layout, const PlanProgram *key, BlockOf of)
 {
     const PlanLayout wide = widest(p, layout);
     for (Structure **at = &p->structures; *at; at = &(*at)->next)
-        if (memcmp(&(*at)->key, key, sizeof *key) == 0 && serves(p, *at, layout, &wide))
+        if (memcmp(&(*at)->key, key, sizeof *key) == 0 && serves(p, *at, layout, &wide, of))
             return move_to_front(p, at);
     Structure *s = add_structure(p, &wide, key);
-    if (s->m && !set_sizes(p, s, layout))
+    if (s->m && !set_sizes(p, s, layout, of))
         s = add_structure(p, layout, key);
     return s;
 }
 
-void with_structure(Planner *p, const PlanLayout *layout, int micros, StructureVisit visit, void *context)
+void with_structure(Planner *p, const PlanLayout *layout, BlockOf of, StructureVisit visit, void *context)
 {
-    const PlanProgram key = structure_key(p, layout, micros);
-    Structure *s = find_structure(p, layout, &key);
+    const PlanProgram key = structure_key(p, layout, of);
+    Structure *s = find_structure(p, layout, &key, of);
     visit(context, s->m, &s->classes, s->why);
 }
 

@@ -7,8 +7,9 @@
 
 static bool is_alike(const ZeroTensor *a, const ZeroTensor *b)
 {
-    return a->split == b->split && a->is_repeated == b->is_repeated && a->ndims == b->ndims &&
-           memcmp(a->dim, b->dim, sizeof a->dim) == 0 && memcmp(a->dim_split, b->dim_split, sizeof a->dim_split) == 0;
+    return a->split == b->split && a->is_repeated == b->is_repeated && a->is_of_experts == b->is_of_experts &&
+           a->ndims == b->ndims && memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
+           memcmp(a->dim_split, b->dim_split, sizeof a->dim_split) == 0;
 }
 
 void note_zero_tensor(Planner *p, const ZeroTensor *tensor)
@@ -65,46 +66,71 @@ static double least_along(const Planner *p, const PlanLayout *layout, OpKind kin
     return least;
 }
 
-/* Of all tensors that the same axes split, in a step; those of repeats in each micro-batch. */
+/* Of all tensors that are sent along the same axes, in a step; those of repeats in each micro-batch. */
 typedef struct {
+    unsigned axes;
     double weights, gradients, repeated_weights, repeated_gradients; /* bytes */
 } Sent;
 
-static double seconds_of(const Planner *p, const PlanLayout *layout, const Sent *sent, unsigned axes)
+static double seconds_of(const Planner *p, const PlanLayout *layout, const Sent *sent)
 {
     const double micros = (double)micro_batches(p, layout);
     const double once = sent->gradients + (layout->zero < 2 ? sent->repeated_gradients : 0);
     const double gathered = sent->weights + (layout->zero < 3 ? sent->repeated_weights : 0);
     if (layout->zero == 0)
-        return least_along(p, layout, OP_all_reduce, 2 * once, axes);
-    double seconds =
-        least_along(p, layout, OP_reduce_scatter, once, axes) + least_along(p, layout, OP_all_gather, gathered, axes);
+        return least_along(p, layout, OP_all_reduce, 2 * once, sent->axes);
+    double seconds = least_along(p, layout, OP_reduce_scatter, once, sent->axes) +
+                     least_along(p, layout, OP_all_gather, gathered, sent->axes);
     if (layout->zero >= 2)
-        seconds += micros * least_along(p, layout, OP_reduce_scatter, sent->repeated_gradients, axes);
+        seconds += micros * least_along(p, layout, OP_reduce_scatter, sent->repeated_gradients, sent->axes);
     if (layout->zero >= 3) /* forward and backward */
-        seconds += micros * 2 * least_along(p, layout, OP_all_gather, sent->repeated_weights, axes);
+        seconds += micros * 2 * least_along(p, layout, OP_all_gather, sent->repeated_weights, sent->axes);
     return seconds;
+}
+
+/* Of experts, ranks that share a sequence gather operands: each has the gradient of some of them, and sends it along
+ * the batch.  With zero 3 each also computes these alone, so their weights are gathered along the batch. */
+static unsigned batch_axes(const Planner *p, const ZeroTensor *tensor)
+{
+    unsigned axes = zero_axes(p, tensor);
+    for (int i = 0; i < p->naxes && tensor->is_of_experts; i++)
+        axes &= p->axis[i].is_batch ? ~0u : ~(1u << i);
+    return axes;
+}
+
+enum { MOST_SENT = 1 << MAX_AXES };
+
+static Sent *sent_along(Sent *sent, int *count, unsigned axes)
+{
+    int i = 0;
+    while (i < *count && sent[i].axes != axes)
+        i++;
+    if (i == *count)
+        sent[(*count)++] = (Sent){ .axes = axes };
+    return &sent[i];
 }
 
 double zero_traffic(const Planner *p, const PlanLayout *layout)
 {
+    Sent sent[MOST_SENT];
     double seconds = 0;
-    for (int i = 0; i < p->ntensors; i++) {
-        const unsigned axes = zero_axes(p, &p->tensor[i]);
-        Sent sent = { 0 };
-        bool is_first = true;
-        for (int k = 0; k < p->ntensors; k++) {
-            const ZeroTensor *t = &p->tensor[k];
-            if (zero_axes(p, t) != axes || !is_splittable(p, layout, t))
-                continue;
-            const double share = 1 / (double)(ranks_on_axes(p, layout, t->split) * pipeline_ranks(p, layout));
-            is_first &= k >= i;
-            *(t->is_repeated ? &sent.repeated_weights : &sent.weights) += t->weight * share;
-            *(t->is_repeated ? &sent.repeated_gradients : &sent.gradients) += t->gradient * share;
-        }
-        seconds += is_first ? seconds_of(p, layout, &sent, axes) : 0;
+    int count = 0;
+    for (int i = 0; i < p->ntensors && layout->zero >= 0; i++) {
+        const ZeroTensor *t = &p->tensor[i];
+        if (!is_splittable(p, layout, t))
+            continue;
+        const double share = 1 / (double)(ranks_on_axes(p, layout, t->split) * pipeline_ranks(p, layout));
+        const unsigned all = zero_axes(p, t), along = batch_axes(p, t);
+        const double part = share / (double)ranks_on_axes(p, layout, all & ~along);
+        Sent *weights = sent_along(sent, &count, layout->zero < 3 ? all : along);
+        *(t->is_repeated ? &weights->repeated_weights : &weights->weights) +=
+            t->weight * (layout->zero < 3 ? share : part);
+        Sent *gradients = sent_along(sent, &count, along);
+        *(t->is_repeated ? &gradients->repeated_gradients : &gradients->gradients) += t->gradient * part;
     }
-    return layout->zero < 0 ? 0 : seconds * JOINED_SHARE;
+    for (int i = 0; i < count; i++)
+        seconds += seconds_of(p, layout, &sent[i]);
+    return seconds * JOINED_SHARE;
 }
 
 double seconds_with_zero(const Planner *p, const PlanLayout *layout, double seconds)

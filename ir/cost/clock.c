@@ -84,10 +84,20 @@ Group group_along(const Machine *machine, const int64_t *size, int naxes, Axes a
     return group;
 }
 
+Group group_in_mesh(const Machine *machine, const RankMesh *mesh, Axes axes)
+{
+    Axes all = 0;
+    for (int i = 0; i < MAX_AXES; i++)
+        all |= axes >> i & 1 ? 1u << mesh->of[i] : 0;
+    return group_along(machine, mesh->size, mesh->count, all);
+}
+
 Group message_group(const Clock *c, Axes axes, int64_t ranks)
 {
     const Module *m = c->cost->m;
-    const int64_t together = group_along(c->machine, m->axis_size, m->naxes, axes).on_one_machine;
+    const Group all = c->cost->mesh ? group_in_mesh(c->machine, c->cost->mesh, axes)
+                                    : group_along(c->machine, m->axis_size, m->naxes, axes);
+    const int64_t together = all.on_one_machine;
     return (Group){ ranks, together < ranks ? together : ranks };
 }
 
@@ -99,7 +109,7 @@ static double message_time(const Clock *c, const CostItem *item, int *link)
     }
     const Group group = message_group(c, item->axes, item->ranks);
     *link = group.on_one_machine < group.ranks ? BETWEEN : WITHIN;
-    return message_seconds(c->machine, (int)item->op->kind, item->volume, group);
+    return message_seconds(c->machine, (int)item->collective, item->volume, group);
 }
 
 static void wait_for(Clock *c, const CostItem *item, double done)

@@ -37,18 +37,39 @@ static double bytes_on(const Module *m, const Type *type, int rank)
 
 static bool is_first(const Op *op, int operand) { return index_of(&op->args, arg(op, operand)) == operand; }
 
-/* Of a table, only the rows are read that are picked. */
+const Type *picked_table(const Op *op) { return info(op)->over == PICK ? &arg(op, 0)->type : NULL; }
+
+void visit_moved(const Op *op, TypeVisit visit, void *context)
+{
+    for (int i = 0; i < op->results.count; i++)
+        visit(context, &op->results.at[i]->type);
+    for (int i = picked_table(op) ? 1 : 0; i < op->args.count; i++)
+        if (is_first(op, i))
+            visit(context, &arg(op, i)->type);
+}
+
+typedef struct {
+    const Module *m;
+    int rank;
+    double bytes;
+} ByteSum;
+
+static void add_bytes(void *context, const Type *type)
+{
+    ByteSum *sum = context;
+    sum->bytes += bytes_on(sum->m, type, sum->rank);
+}
+
 static double bytes_moved(const Module *m, const Op *op, int rank)
 {
-    const bool picks = info(op)->over == PICK;
-    double read = 0, written = 0;
+    const Type *table = picked_table(op);
+    ByteSum sum = { m, rank, 0 };
+    double written = 0;
+    visit_moved(op, add_bytes, &sum);
     for (int i = 0; i < op->results.count; i++)
         written += bytes_on(m, &op->results.at[i]->type, rank);
-    for (int i = 0; i < op->args.count; i++) {
-        const double bytes = is_first(op, i) ? bytes_on(m, &arg(op, i)->type, rank) : 0;
-        read += picks && i == 0 && bytes > written ? written : bytes;
-    }
-    return read + written;
+    const double read = table ? bytes_on(m, table, rank) : 0;
+    return sum.bytes + (read < written ? read : written);
 }
 
 /* --- Products -------------------------------------------------------------------------------------- */
@@ -187,8 +208,13 @@ static CostItem transfer_item(Module *m, Arena *arena, const Op *op, int rank)
 {
     SentTensor *moved = NEW(arena, SentTensor);
     *moved = (SentTensor){ op, bytes_on(m, &result(op)->type, rank), NULL };
-    return (
-        CostItem){ .kind = ITEM_MESSAGE, .op = op, .volume = moved->bytes, .ranks = 1, .tensors = 1, .sent = moved };
+    return (CostItem){ .kind = ITEM_MESSAGE,
+                       .op = op,
+                       .collective = op->kind,
+                       .volume = moved->bytes,
+                       .ranks = 1,
+                       .tensors = 1,
+                       .sent = moved };
 }
 
 CostItem message_item(Module *m, Arena *arena, const Op *op, int rank)
@@ -202,6 +228,7 @@ CostItem message_item(Module *m, Arena *arena, const Op *op, int rank)
     *sent = (SentTensor){ op, bytes_sent(op, traffic, rank) * share, NULL };
     return (CostItem){ .kind = ITEM_MESSAGE,
                        .op = op,
+                       .collective = op->kind,
                        .volume = traffic.volume * share,
                        .axes = info(op)->traits & MOVES ? 1u << result(op)->type.on.axis : op->attrs.axis,
                        .ranks = traffic.ranks,

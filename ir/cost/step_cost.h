@@ -39,7 +39,8 @@ typedef struct CostItem {
     int64_t m, n, k, count; /* a product: so many matrices of m rows and n columns, sums of k terms */
     int64_t queries, keys, features, heads; /* attention; heads: of all sequences */
     bool backward;                          /* is it a gradient of attention? */
-    double volume;                          /* a message: see Traffic; of its tensors together */
+    OpKind collective;                      /* a message: its op's */
+    double volume;                          /* see Traffic; of its tensors together */
     Axes axes;                              /* its ranks differ along these */
     int64_t ranks;                          /* of the group */
     int tensors;                            /* joined in it */
@@ -56,6 +57,12 @@ typedef struct CostList {
     CostItem *item;
 } CostList;
 
+/* A mesh with axes that the program has not, which are for other parts of the model. */
+typedef struct {
+    int count, of[MAX_AXES]; /* by axis of the program: which of these it is */
+    int64_t size[2 * MAX_AXES];
+} RankMesh;
+
 /* The step of each kind of rank.  Without a scheduled pipeline, all of it is in `before`. */
 typedef struct {
     Module *m;
@@ -68,6 +75,7 @@ typedef struct {
     CostList *handed_on;              /* by kind: what goes from chunk to chunk, in messages of the schedule */
     const char *unscheduled;          /* why there is no schedule of the stages that there are; NULL: there are none */
     int messages;                     /* numbers of started ones */
+    const RankMesh *mesh;             /* where its ranks are; NULL: in the mesh of the module */
 } StepCost;
 
 /* The module has been through all passes.  It does no more than arithmetic on types: after a change of sizes, ask
@@ -89,6 +97,12 @@ CostItem *push_item(Arena *arena, CostList *list, CostItem item);
 
 /* Appends what one op costs on that kind of rank; nothing, of views and of calls that are no kernels. */
 void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank);
+
+/* The types of what it reads and writes, whose bytes are those of its item.  Of a table, only the rows are read that
+ * are picked, and no more than are written: that is not visited.  NULL: it picks from none. */
+typedef void (*TypeVisit)(void *context, const Type *type);
+void visit_moved(const Op *op, TypeVisit visit, void *context);
+const Type *picked_table(const Op *op);
 
 CostItem message_item(Module *m, Arena *arena, const Op *op, int rank);
 

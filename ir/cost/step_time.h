@@ -51,6 +51,7 @@ double list_seconds(const StepCost *cost, const CostList *list, const Machine *m
 
 /* The ranks that differ along some axes of a mesh of these sizes, whose last axis counts fastest. */
 Group group_along(const Machine *machine, const int64_t *size, int naxes, Axes axes);
+Group group_in_mesh(const Machine *machine, const RankMesh *mesh, Axes axes); /* axes: of the program */
 
 StepTime step_time(const StepCost *cost, const Machine *machine, Arena *arena);
 

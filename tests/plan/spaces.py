@@ -21,18 +21,22 @@ SHORT = "layers=2 vocab=256 seq=64"
 
 
 class Space:
-    def __init__(self, name, model, sizes, ranks, machine, batch, keep="", memory=None, block=True, prunes=False):
-        self.name, self.model, self.block, self.prunes = name, model, block, prunes
+    def __init__(self, name, model, sizes, ranks, machine, batch, keep="", memory=None, block=True, prunes=False, edit=None, settings=""):
+        self.name, self.model, self.block, self.prunes, self.edit = name, model, block, prunes, edit
         self.sizes = [f"-D{size}" for size in sizes.split()] + [f"--set=train.batch={batch}"]
+        self.sizes += [f"--set={setting}" for setting in settings.split()]
         self.options = [f"--ranks={ranks}", f"--machine={machine}", *(f"--keep={kept}" for kept in keep.split())]
         self.options += [f"--memory={memory}"] if memory else []
 
     def path(self, folder):
-        """The model's file: a copy without its layout, if it has to be derived."""
+        """The model's file: a copy without its layout, if it has to be derived; a copy with another word in it."""
         example = ROOT / f"examples/{self.model}.mdl"
-        if self.block:
+        text = example.read_text()
+        if self.block and not self.edit:
             return example
-        (folder / example.name).write_text(without_layout(example.read_text()))
+        if self.edit:
+            assert text.count(self.edit[0]) == 1
+        (folder / example.name).write_text(text.replace(*self.edit) if self.edit else without_layout(text))
         return folder / example.name
 
     def plan(self, folder, *options):
@@ -52,6 +56,8 @@ SPACES = [
     Space("experts over processors", "mixtral", MIXTRAL, 2, PROCESSORS, 2, "ep=2"),
     Space("latent attention, two repeats", "deepseek", DEEPSEEK, 2, "h200", 2, "zero=1 recompute=none overlap=0 microbatch=1"),
     Space("records", "vit", "layers=2", 2, "h100", 4, "recompute=none"),
+    Space("narrow gradients", "gpt2", GPT.replace("layers=4", "layers=2"), 2, "h100", 4, "dp=2 recompute=none",
+          edit=("zero 1 over dp", "zero 1 over dp (grad_dtype = bf16)"), settings="train.grad_storage=bf16"),
     Space("a scan", "lstm", "", 2, "a100", 4),
     Space("a scan along the sequence", "mamba", "layers=2", 2, "h100", 2),
     Space("an encoder and a decoder", "t5", "layers=2 vocab=256", 2, "h200", 2, "recompute=none"),

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from spaces import LARGER, SPACES, meshes
+from spaces import LARGER, SPACES, meshes, plan
 from texts import PARALLEL, ROOT, mpc, report
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -42,6 +42,18 @@ def test_it_is_the_best_of_all(space, tmp_path):
         assert found["space"][count] <= every["space"][count]
     assert not space.prunes or 0 < found["space"]["by_a_bound"]
     assert every["space"]["do_not_fit"] > 0 if space.prunes else every["space"]["do_not_fit"] == 0
+
+
+DEEPSEEK = "dp=8 cp=1 microbatch=1 recompute=full zero=1 overlap=1 schedule=1f1b chunks=1"
+
+
+@pytest.mark.parametrize("keep, share", [(f"{DEEPSEEK} ep=8 pp=32 tp=1", 0.9), (f"{DEEPSEEK} ep=16 pp=16 tp=1", 0.9),
+                                         ("dp=256 cp=4 ep=1 pp=2 microbatch=1 recompute=full zero=3 overlap=1 attend=gather schedule=1f1b", 0.6)])
+def test_bounds_of_experts_are_close(keep, share):
+    """Stages inside of the ranks of experts put these on several machines; zero gathers their weights, too."""
+    row = plan(ROOT / "examples/deepseek.mdl", "--set=train.batch=4096", "--ranks=2048", "--machine=h200", "--memory=1e15",
+               *(f"--keep={kept}" for kept in keep.split()))["best"][0]
+    assert share * row["seconds"] <= row["bound"] <= row["seconds"]
 
 
 REPORTED = [space for space in SPACES if space.name in ("all axes of a dense model", "more stages than a machine has ranks", "experts",

@@ -1,0 +1,462 @@
+/* sized_read.c -- reads from a module how what it costs depends on sizes: see sized.h.
+ *
+ * Bytes are those of types, whose dims say which axes split them.  Matrices, keys and turns are products of sizes: each
+ * is looked at again with twice as many sequences, and with one rank in place of those of each axis.  What is neither
+ * as large as before nor as many times as large is irregular; so are bytes that are not what their terms say. */
+#include "sized.h"
+
+#include "stages.h"
+#include "storage.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The costs with another size. */
+typedef struct {
+    Scale scale;
+    double times; /* what depends on it is so many times as large */
+    StepCost cost;
+} Probe;
+
+typedef struct {
+    const Planner *p;
+    Sized *s;
+    Module *m;
+    Arena *arena;
+    bool is_fixed;
+    StepCost cost;
+    int probes;
+    Probe probe[MAX_AXES + 1];
+    int item_room, term_room, dim_room;
+    Name copies[MAX_REPEATS]; /* the dims that count them */
+} Reader;
+
+/* --- Terms ------------------------------------------------------------------------------------------------------ */
+
+static void *room_for(Arena *arena, void *array, size_t size, int count, int more, int *room)
+{
+    if (count + more <= *room)
+        return array;
+    *room = 2 * (count + more);
+    void *grown = arena_alloc(arena, (size_t)*room, size);
+    return count ? memcpy(grown, array, size * (size_t)count) : grown;
+}
+
+static Scale scale_of(const Reader *r, const Type *type)
+{
+    Scale scale = { 0 };
+    for (int i = 0; i < type->rank && !r->is_fixed; i++) {
+        const Dim *dim = &type->dim[i];
+        scale.grows |= grows_with_batch(r->m, dim->name);
+        for (int k = 0; k < dim->split.count && !dim->split.parts; k++)
+            scale.divided |= 1u << dim->split.axis[k];
+    }
+    return scale;
+}
+
+/* Of one sequence on one rank. */
+static double alone(const Reader *r, double value, Scale scale)
+{
+    return value * (double)count_ranks(r->m, scale.divided) / (scale.grows ? (double)r->s->sequences : 1);
+}
+
+static void add_term(Reader *r, Range *sum, double value, Scale scale)
+{
+    Sized *s = r->s;
+    const double own = alone(r, value, scale);
+    for (int i = 0; i < sum->count; i++) {
+        Term *like = &s->term[sum->first + i];
+        if (like->scale.divided == scale.divided && like->scale.grows == scale.grows) {
+            like->value += own;
+            return;
+        }
+    }
+    s->term = room_for(r->arena, s->term, sizeof *s->term, s->terms, 1, &r->term_room);
+    sum->first = sum->count ? sum->first : s->terms;
+    s->term[s->terms++] = (Term){ own, scale };
+    sum->count++;
+}
+
+typedef struct {
+    Reader *r;
+    Range *sum;
+} Adding;
+
+static void add_type(void *context, const Type *type)
+{
+    const Adding *adding = context;
+    add_term(adding->r, adding->sum, (double)local_bytes(adding->r->m, type), scale_of(adding->r, type));
+}
+
+static bool is_close(double a, double b) { return fabs(a - b) <= 0.01 * fmax(fabs(a), fabs(b)); }
+
+/* A sum with other sizes. */
+static double probed(const Reader *r, Range sum, const Probe *probe)
+{
+    double all = 0;
+    for (int i = 0; i < sum.count; i++) {
+        const Term *term = &r->s->term[sum.first + i];
+        const bool depends =
+            probe && (probe->scale.grows ? term->scale.grows : (term->scale.divided & probe->scale.divided) != 0);
+        all += term->value / alone(r, 1, term->scale) * (depends ? probe->times : 1);
+    }
+    return all;
+}
+
+static double probed_bytes(const Reader *r, const SizedItem *item, const Probe *probe)
+{
+    return probed(r, item->sum[SUM_BYTES], probe) +
+           fmin(probed(r, item->sum[SUM_TABLE], probe), probed(r, item->sum[SUM_WRITTEN], probe));
+}
+
+/* A quantity that is a product of sizes. */
+static Term term_of(Reader *r, double value, const double *by)
+{
+    Scale scale = { 0 };
+    for (int i = 0; i < r->probes; i++) {
+        const Probe *probe = &r->probe[i];
+        if (is_close(by[i], value))
+            continue;
+        r->s->is_irregular |= !is_close(by[i], value * probe->times);
+        scale.grows |= probe->scale.grows;
+        scale.divided |= probe->scale.divided;
+    }
+    return (Term){ alone(r, value, scale), scale };
+}
+
+/* --- Items ------------------------------------------------------------------------------------------------------ */
+
+static double quantity(const CostItem *item, int which)
+{
+    return which == SIZED_M         ? (double)item->m
+           : which == SIZED_N       ? (double)item->n
+           : which == SIZED_K       ? (double)item->k
+           : which == SIZED_COUNT   ? (double)item->count
+           : which == SIZED_QUERIES ? (double)item->queries
+           : which == SIZED_KEYS    ? (double)item->keys
+           : which == SIZED_HEADS   ? (double)item->heads
+                                    : item->flops;
+}
+
+/* Does it matter to a kernel's time?  On a GPU it moves bytes. */
+static bool computes(const Reader *r, const CostItem *item)
+{
+    return item->kind != ITEM_KERNEL ||
+           fused_seconds(r->p->machine, 1, 1e30, 1) > fused_seconds(r->p->machine, 1, 0, 1);
+}
+
+static void read_terms(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
+{
+    double by[MAX_AXES + 1];
+    for (int which = 0; which < N_SIZED; which++) {
+        for (int i = 0; i < r->probes; i++)
+            by[i] = quantity(other[i], which);
+        if (which != SIZED_FLOPS || computes(r, item))
+            to->term[which] = term_of(r, quantity(item, which), by);
+    }
+}
+
+static void read_bytes(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
+{
+    const Type *table = item->bytes > 0 ? picked_table(item->op) : NULL;
+    if (item->bytes > 0)
+        visit_moved(item->op, add_type, &(Adding){ r, &to->sum[SUM_BYTES] });
+    if (table)
+        add_type(&(Adding){ r, &to->sum[SUM_TABLE] }, table);
+    for (int i = 0; i < item->op->results.count; i++)
+        add_type(&(Adding){ r, &to->sum[SUM_WRITTEN] }, &item->op->results.at[i]->type);
+    r->s->is_irregular |= !is_close(probed_bytes(r, to, NULL), item->bytes);
+    for (int i = 0; i < r->probes; i++)
+        r->s->is_irregular |= !is_close(probed_bytes(r, to, &r->probe[i]), other[i]->bytes);
+}
+
+static bool splits_batch(const Reader *r, const Type *type, Axes axes)
+{
+    const int batch = find_dim(type, r->m->batch);
+    bool splits = false;
+    for (int i = 0; batch >= 0 && i < type->dim[batch].split.count; i++)
+        splits |= axes >> type->dim[batch].split.axis[i] & 1;
+    return splits;
+}
+
+/* Ranks that share a sequence also send what all of them have of the batch: rows of experts. */
+static bool is_of_keys(const Reader *r, const CostItem *item)
+{
+    Axes attended = 0;
+    for (int i = 0; i < r->s->naxes; i++)
+        attended |= r->p->axis[r->s->axis[i]].attends ? 1u << i : 0;
+    const Axes along = item->axes & attended;
+    return along && !splits_batch(r, &arg(item->op, 0)->type, along) &&
+           !splits_batch(r, &item->op->results.at[0]->type, along);
+}
+
+/* Of all tensors that are joined in it. */
+static void read_message(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
+{
+    const Op *op = item->op;
+    for (int i = 0; i < item->tensors && op; i++, op = op->next) {
+        const Type *from = &arg(op, 0)->type, *result = &op->results.at[0]->type;
+        const Type *larger = local_bytes(r->m, from) > local_bytes(r->m, result) ? from : result;
+        add_term(r, &to->sum[SUM_VOLUME], message_item(r->m, r->arena, op, 0).volume, scale_of(r, larger));
+    }
+    r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], NULL), item->volume);
+    for (int i = 0; i < r->probes; i++)
+        r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], &r->probe[i]), other[i]->volume);
+    to->meets = !r->is_fixed && item->ranks == count_ranks(r->m, item->axes);
+    to->is_of_keys = is_of_keys(r, item);
+    to->is_zero = item->op->attrs.purpose != ANY_PURPOSE;
+}
+
+/* Of the repeat, or of a chunk of it: "h.copy", "h.copy.chunk2". */
+static int repeat_of(const Reader *r, Name dim)
+{
+    for (int i = 0; i < MAX_REPEATS && r->copies[i]; i++) {
+        const size_t length = strlen(r->copies[i]);
+        if (dim == r->copies[i] || (strncmp(dim, r->copies[i], length) == 0 && strncmp(dim + length, ".chunk", 6) == 0))
+            return i;
+    }
+    return -1;
+}
+
+static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
+{
+    const Op *op = item->op;
+    to->repeat = repeat_of(r, op->attrs.dims.dim[0].name);
+    to->copies = op->attrs.dims.dim[0].size;
+    to->reverse = op->attrs.reverse;
+    to->is_micro = strcmp(op->attrs.dims.dim[0].name, "micro") == 0;
+    for (int i = 0; i < op->results.count; i++) {
+        Range *sum = &to->sum[i < op->attrs.carried ? SUM_CARRIED : SUM_SAVED];
+        add_type(&(Adding){ r, sum }, &op->results.at[i]->type);
+    }
+}
+
+static void read_item(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
+{
+    *to = (SizedItem){ .item = *item, .repeat = -1 };
+    to->item.op = NULL, to->item.body = NULL;
+    for (int i = 0; i < r->probes; i++)
+        r->s->is_irregular |= other[i]->kind != item->kind || other[i]->turns != item->turns;
+    if (item->kind < ITEM_MESSAGE) {
+        read_terms(r, to, item, other);
+        read_bytes(r, to, item, other);
+    } else if (item->kind == ITEM_MESSAGE) {
+        read_message(r, to, item, other);
+    } else if (item->kind == ITEM_REPEAT) {
+        read_loop(r, to, item);
+    }
+}
+
+/* other: the same with other sizes. */
+static Range read_list(Reader *r, const CostList *list, const CostList *const *other)
+{
+    Sized *s = r->s;
+    const Range range = { s->items, list->count };
+    for (int i = 0; i < r->probes; i++)
+        s->is_irregular |= other[i]->count != list->count;
+    if (s->is_irregular)
+        return (Range){ 0, 0 };
+    s->item = room_for(r->arena, s->item, sizeof *s->item, s->items, list->count, &r->item_room);
+    s->items += list->count;
+    for (int i = 0; i < list->count && !s->is_irregular; i++) {
+        const CostItem *items[MAX_AXES + 1];
+        const CostList *body[MAX_AXES + 1];
+        for (int k = 0; k < r->probes; k++)
+            items[k] = &other[k]->item[i], body[k] = items[k]->body;
+        read_item(r, &s->item[range.first + i], &list->item[i], items);
+        if (list->item[i].kind == ITEM_REPEAT && !s->is_irregular) {
+            const Range within = read_list(r, list->item[i].body, body); /* it may move the items */
+            s->item[range.first + i].body = within;
+        }
+    }
+    return range;
+}
+
+/* --- The program -------------------------------------------------------------------------------------------------- */
+
+static void probe(Reader *r, const Classes *classes, Scale scale, double times)
+{
+    r->probe[r->probes++] = (Probe){ scale, times, step_cost(r->m, classes, r->arena) };
+}
+
+static void find_costs(Reader *r, const Classes *classes)
+{
+    Module *m = r->m;
+    const int64_t sequences = r->s->sequences;
+    r->cost = step_cost(m, classes, r->arena);
+    if (r->is_fixed)
+        return;
+    set_sequences(m, sequences, 2 * sequences, NULL);
+    probe(r, classes, (Scale){ .grows = true }, 2);
+    set_sequences(m, 2 * sequences, sequences, NULL);
+    for (int i = 0; i < m->naxes; i++) {
+        const int64_t size = m->axis_size[i];
+        const PlanAxis *axis = &r->p->axis[r->s->axis[i]];
+        if (size == 1 || axis->is_pipeline || (axis->attends && r->s->key.attend == RING)) /* as it is in all layouts */
+            continue;
+        m->axis_size[i] = 1;
+        probe(r, classes, (Scale){ .divided = 1u << i }, (double)size);
+        m->axis_size[i] = size;
+    }
+}
+
+static Range read_action(Reader *r, ActionKind kind, int stage)
+{
+    const CostList *other[MAX_AXES + 1];
+    for (int i = 0; i < r->probes; i++)
+        other[i] = &r->probe[i].cost.action[kind][stage];
+    return read_list(r, &r->cost.action[kind][stage], other);
+}
+
+static Range read_step(Reader *r)
+{
+    const CostList *other[MAX_AXES + 1];
+    for (int i = 0; i < r->probes; i++)
+        other[i] = &r->probe[i].cost.before[0];
+    return read_list(r, &r->cost.before[0], other);
+}
+
+static void note_dim(Reader *r, const Dim *dim, bool is_once)
+{
+    Sized *s = r->s;
+    SizedDim added = { .size = dim->padded, .is_once = is_once };
+    for (int i = 0; i < dim->split.count && !dim->split.parts; i++)
+        added.scale.divided |= 1u << dim->split.axis[i];
+    if (!added.scale.divided)
+        return;
+    added.scale.grows = grows_with_batch(r->m, dim->name);
+    for (int i = 0; i < s->dims; i++)
+        if (s->dim[i].size == added.size && s->dim[i].scale.divided == added.scale.divided &&
+            s->dim[i].scale.grows == added.scale.grows && s->dim[i].is_once == is_once)
+            return;
+    s->dim = room_for(r->arena, s->dim, sizeof *s->dim, s->dims, 1, &r->dim_room);
+    s->dim[s->dims++] = added;
+}
+
+static void note_dims(Reader *r, const Values *values, bool is_once)
+{
+    for (int i = 0; i < values->count; i++)
+        for (int k = 0; k < values->at[i]->type.rank; k++)
+            note_dim(r, &values->at[i]->type.dim[k], is_once);
+}
+
+/* --- Bytes -------------------------------------------------------------------------------------------------------- */
+
+/* What is in memory when the last micro-batch ends: what the loop has read, its sums, and the state.  Of one
+ * micro-batch alone: the state. */
+static void read_held(Reader *r, const Func *step, const Op *micro)
+{
+    const Adding held = { r, &r->s->held };
+    for (int i = 0; i < step->params.count; i++)
+        if (!micro || index_of(&micro->args, step->params.at[i]) < 0)
+            add_type((void *)&held, &step->params.at[i]->type);
+    for (int i = micro ? micro->attrs.carried : 0; micro && i < micro->args.count; i++)
+        if (index_of(&micro->args, arg(micro, i)) == i)
+            add_type((void *)&held, &arg(micro, i)->type);
+    for (int i = 0; micro && i < micro->results.count; i++)
+        add_type((void *)&held, &micro->results.at[i]->type);
+}
+
+static int dim_of_copies(const Reader *r, const Type *type)
+{
+    for (int i = 0; i < type->rank; i++)
+        if (type->dim[i].name == r->copies[0])
+            return i;
+    return -1;
+}
+
+static ActionKind last_reader(const MicroParts *micro, const Value *value)
+{
+    ActionKind read = FORWARD_ACTION;
+    for (int i = 0; i < micro->count; i++)
+        if (index_of(&micro->part[i].call->args, value) >= 0)
+            read = micro->part[i].kind;
+    return read;
+}
+
+/* Has the result memory of its own between the actions? */
+static bool is_slot(const Op *call, int result)
+{
+    const Storage *storage = call->results.at[result]->storage;
+    bool is_first = storage->base == IN_FRAME;
+    for (int i = 0; i < result; i++) {
+        const Storage *other = call->results.at[i]->storage;
+        is_first &= other->base != IN_FRAME || other->at != storage->at;
+    }
+    return is_first;
+}
+
+static KeptKind kept_as(ActionKind made, ActionKind read)
+{
+    return made == BACKWARD_ACTION ? FROM_BACKWARD : read == BACKWARD_ACTION ? FOR_BACKWARD : FOR_WEIGHTS;
+}
+
+/* What a micro-batch keeps of each copy of the first stage, whose number of copies the types have as local size. */
+static void read_slots(Reader *r, const MicroParts *micro, KeptKind kind)
+{
+    for (int made = 0; made < micro->count; made++)
+        for (int i = 0; i < micro->part[made].call->results.count; i++) {
+            const StagePart *part = &micro->part[made];
+            const Value *value = part->call->results.at[i];
+            const int copies = dim_of_copies(r, &value->type);
+            const ActionKind read = last_reader(micro, value);
+            if (copies < 0 || !is_slot(part->call, i) || part->kind == read || kept_as(part->kind, read) != kind)
+                continue;
+            const double bytes = (double)local_bytes(r->m, &value->type);
+            add_term(r, &r->s->kept[kind], bytes / (double)local_size(r->m, &value->type.dim[copies]),
+                     scale_of(r, &value->type));
+        }
+}
+
+static void read_undivided(Reader *r)
+{
+    const CostList *step = &r->cost.before[0];
+    const Op *micro = NULL;
+    r->s->list[0] = read_step(r);
+    for (int i = 0; i < step->count; i++)
+        if (step->item[i].kind == ITEM_REPEAT && strcmp(step->item[i].op->attrs.dims.dim[0].name, "micro") == 0)
+            micro = step->item[i].op;
+    read_held(r, func_with_role(r->m, STEP), micro);
+}
+
+static void read_divided(Reader *r)
+{
+    const int last = stage_count(r->cost.schedule) - 1;
+    const Op *loop = micro_loop(r->m);
+    MicroParts micro;
+    if (loop && find_parts(r->m, find_func(r->m, loop->attrs.callee), &micro))
+        for (KeptKind kind = 0; kind < N_KEPT; kind++)
+            read_slots(r, &micro, kind);
+    for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++) {
+        r->s->list[2 * kind] = read_action(r, kind, 0);
+        r->s->list[2 * kind + 1] = read_action(r, kind, last);
+    }
+}
+
+/* The dims that count copies are found by their names in the program with stages. */
+void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, bool is_fixed, Arena *arena)
+{
+    Reader r = { .p = p, .s = s, .m = m, .arena = arena, .is_fixed = is_fixed };
+    const StageWeights *weights = stage_weights(p, s->key.recompute);
+    Map in_micro = { .arena = arena };
+    mark_micro(m, &in_micro);
+    s->naxes = m->naxes;
+    for (int i = 0; i < m->naxes; i++)
+        s->axis[i] = plan_axis(p, m->axis[i]);
+    for (int i = 0; i < weights->repeats; i++)
+        r.copies[i] = intern_text(m, weights->dim[i]);
+    find_costs(&r, classes);
+    s->messages = r.cost.messages;
+    if (!is_divided(s))
+        read_undivided(&r);
+    else if (r.cost.schedule)
+        read_divided(&r);
+    else
+        s->refused = "it has no schedule";
+    for (const Func *f = m->funcs; f && !is_fixed; f = f->next) {
+        const bool is_once = !map_get(&in_micro, f);
+        note_dims(&r, &f->params, is_once);
+        for (const Op *op = f->first; op; op = op->next)
+            note_dims(&r, &op->results, is_once);
+    }
+}
