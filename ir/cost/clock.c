@@ -103,7 +103,7 @@ Group message_group(const Clock *c, Axes axes, int64_t ranks)
 
 static double message_time(const Clock *c, const CostItem *item, int *link)
 {
-    if (info(item->op)->traits & CARRIES) {
+    if (op_table[item->collective].traits & CARRIES) {
         *link = TO_TIERS;
         return item->volume / machine_tier(c->machine, far_tier(c->cost->m));
     }
