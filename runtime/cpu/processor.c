@@ -30,7 +30,7 @@ static char *map_arena(const Rt *rt)
     const RtProgram *program = rt->program;
     const size_t own = (size_t)rt_arena_bytes(rt);
     const size_t all = program->far_bytes ? (size_t)(program->far_begin + program->far_bytes) : own;
-    char *map = mmap(NULL, all + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *map = mmap(NULL, all + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uintptr_t skip = -(uintptr_t)map & (HUGE_PAGE - 1);
     if (map == MAP_FAILED || mprotect(map + skip, own, PROT_READ | PROT_WRITE))
         refuse(rt, " (but the system refuses to map them)");
