@@ -40,6 +40,17 @@ static const char *pass_of_ir(Run *run)
     return find_pass(name) >= 0 || strcmp(name, "lower") == 0 ? name : NULL;
 }
 
+/* A program is offloaded for one kind of device: processors have their tensors on the host, and put them on disk. */
+static bool offloads_elsewhere(Run *run, const Module *m)
+{
+    const Tier other = is_cuda(run->options) ? ON_DISK : ON_HOST;
+    const bool is_other = m->train.offload_optimizer == other || m->train.offload_params == other;
+    if (is_other)
+        run_failed(run, "%s offloads to the %s, which a trainer for %s does not: compile the model anew",
+                   run->source.path, Tier_words[other], is_cuda(run->options) ? "GPUs" : "processors");
+    return is_other;
+}
+
 static Module *read_ir(Run *run, Settings *settings, const char **after)
 {
     if (!read_source(run, run->options->compile_from))
@@ -58,7 +69,7 @@ static Module *read_ir(Run *run, Settings *settings, const char **after)
         return NULL;
     }
     Module *m = parse_ir(run);
-    if (m && !verify_program(m)) {
+    if (m && (!verify_program(m) || offloads_elsewhere(run, m))) {
         free_module(m);
         return NULL;
     }

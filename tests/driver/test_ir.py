@@ -242,3 +242,11 @@ def test_a_byte_0_does_not_end_a_text(mpc, lowered):
 def test_an_axis_twice(mpc):
     (mpc.directory / "mesh.mir").write_text("module @m {\n  mesh dp=2, dp=4\n}\n")
     assert mpc("print", "mesh.mir", status=1).stderr.startswith("mesh.mir:2:14: error: the mesh has this axis already")
+
+
+def test_offloaded_for_another_device(mpc):
+    """IR of a trainer for GPUs, with state on the host, is none of a trainer for processors, whose state goes to disk."""
+    mpc("compile", *SMALL, "--target=cuda", "--offload=optimizer to host", "--compile-to=fuse", "-o", "host.mir")
+    assert "on host" in mpc("compile", "--compile-from=host.mir", "--target=cuda", "--no-cc", "-o", "out").stdout
+    said = mpc("compile", "--compile-from=host.mir", "--no-cc", "-o", "out", status=1).stderr
+    assert "host.mir offloads to the host, which a trainer for processors does not" in said
