@@ -1,6 +1,8 @@
 /* ports.c -- finds parameters and results of a function by their port. */
 #include "ir.h"
 
+#include <string.h>
+
 enum { NAMED = 1, STATE = 2, FED = 4, MEASURED = 8 };
 
 static const struct {
@@ -139,6 +141,12 @@ int state_replaced(const Func *f, int result)
 {
     const int at = f->params.count - (f->results.count - result);
     return f->role == STEP && port_is_state(result_port(f, result).kind) ? at : -1;
+}
+
+bool is_of_repeat(const Module *m, Port port)
+{
+    const Param *param = port.of ? find_param(m, port.of) : NULL;
+    return param && strchr(param->path, '*');
 }
 
 StepState state_of(const Func *step)

@@ -8,8 +8,9 @@ bool port_is_state(PortKind kind);
 bool port_is_fed(PortKind kind); /* a number that the trainer sets, or the step the model */
 bool port_is_measured(PortKind kind);
 bool same_port(Port a, Port b);
-bool is_trained(const Module *m, Port port);             /* a param that is not frozen */
-Port port_named(const Module *m, Name name);             /* the param or input of that name, or PORT_NONE */
+bool is_trained(const Module *m, Port port);   /* a param that is not frozen */
+bool is_of_repeat(const Module *m, Port port); /* a param, or its state, of which each copy of a repeat has one */
+Port port_named(const Module *m, Name name);   /* the param or input of that name, or PORT_NONE */
 Value *param_for(const Func *f, PortKind kind, Name of); /* NULL: f takes none; of: NULL where it is not NAMED */
 Value *param_with(const Func *f, Port port);
 

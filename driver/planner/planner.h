@@ -157,6 +157,10 @@ void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void
 void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);     /* zero, overlaps */
 void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* schedule, chunks */
 
+/* The least of a figure over these; INFINITY: there are none. */
+typedef double (*LayoutFigure)(Planner *p, const PlanLayout *layout, const void *data);
+double least_of_schedules(Planner *p, const PlanLayout *layout, LayoutFigure figure, const void *data);
+
 /* --- layout_text.c --------------------------------------------------------------------------------- */
 
 const char *layout_block(Arena *arena, const Planner *p, const PlanLayout *layout); /* "parallel {\n    mesh ..." */

@@ -6,6 +6,7 @@
 
 #include "schedule/schedule.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -445,4 +446,24 @@ void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, voi
             if (is_kept(p->kept.schedule, first) && is_kept(p->kept.chunks, count) && can_run(p, &layout))
                 visit(context, &layout);
         }
+}
+
+typedef struct {
+    Planner *p;
+    LayoutFigure figure;
+    const void *data;
+    double least;
+} LeastFigure;
+
+static void note_figure(void *context, const PlanLayout *layout)
+{
+    LeastFigure *least = context;
+    least->least = fmin(least->least, least->figure(least->p, layout, least->data));
+}
+
+double least_of_schedules(Planner *p, const PlanLayout *layout, LayoutFigure figure, const void *data)
+{
+    LeastFigure least = { p, figure, data, INFINITY };
+    visit_schedules(p, *layout, note_figure, &least);
+    return least.least;
 }

@@ -232,21 +232,13 @@ double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *byt
     return most;
 }
 
-typedef struct {
-    Planner *p;
-    const CopyBytes *bytes;
-    double least;
-} LeastOfCopies;
-
-static void note_copies(void *context, const PlanLayout *layout)
+static double copies_of_layout(Planner *p, const PlanLayout *layout, const void *bytes)
 {
-    LeastOfCopies *least = context;
-    least->least = fmin(least->least, most_of_copies(least->p, layout, least->bytes));
+    return most_of_copies(p, layout, bytes);
 }
 
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
 {
-    LeastOfCopies least = { p, bytes, INFINITY };
-    visit_schedules(p, *layout, note_copies, &least);
-    return isinf(least.least) ? 0 : least.least;
+    const double least = least_of_schedules(p, layout, copies_of_layout, bytes);
+    return isinf(least) ? 0 : least;
 }

@@ -149,21 +149,12 @@ double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime 
     return fmax(mean, longest_way(pipeline, (double)micro_batches(p, layout), &costs, 0, !divides));
 }
 
-typedef struct {
-    Planner *p;
-    const MicroTime *time;
-    double least;
-} LeastMicros;
-
-static void note_micros(void *context, const PlanLayout *layout)
+static double micros_of_layout(Planner *p, const PlanLayout *layout, const void *time)
 {
-    LeastMicros *least = context;
-    least->least = fmin(least->least, micros_in_schedule(least->p, layout, least->time));
+    return micros_in_schedule(p, layout, time);
 }
 
 double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time)
 {
-    LeastMicros least = { p, time, INFINITY };
-    visit_schedules(p, *layout, note_micros, &least);
-    return least.least;
+    return least_of_schedules(p, layout, micros_of_layout, time);
 }

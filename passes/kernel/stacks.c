@@ -21,8 +21,6 @@
 #include "map.h"
 #include "uses.h"
 
-#include <string.h>
-
 typedef struct {
     Module *m;
     Func *f;
@@ -57,9 +55,8 @@ static Op *move_from(const Func *f, const Value *value)
 /* The dim of the copies of a weight, or of its state; NULL: it is not of a repeat. */
 static const Dim *dim_of_copies(const Module *m, const Value *value)
 {
-    const Param *param = value->port.of ? find_param(m, value->port.of) : NULL;
-    const bool is_stack = param && strchr(param->path, '*') && value->type.rank > 1 && param->type.rank &&
-                          value->type.dim[0].name == param->type.dim[0].name; /* not a layer's slice */
+    const bool is_stack = is_of_repeat(m, value->port) && value->type.rank > 1 && /* and not a layer's slice */
+                          value->type.dim[0].name == find_param(m, value->port.of)->type.dim[0].name;
     return is_stack ? &value->type.dim[0] : NULL;
 }
 
@@ -336,7 +333,7 @@ static bool must_be_before(const Stack *s, const Op *op)
     return false;
 }
 
-/* May it run where the first call of the run is, where the loop will be? */
+/* May it run where the first call of the run is, where the loop will be?  Calls that move nothing are adjacent. */
 static bool is_ready(const Stack *s, const Run *run)
 {
     for (const Op *op = run->at[0].call; op != s->call; op = op->next)
@@ -348,8 +345,8 @@ static bool is_ready(const Stack *s, const Run *run)
 static bool may_share(const Stack *s, const Run *run)
 {
     return run->count && run->results + s->call->results.count <= MAX_RESULTS && s->is_near == run->at[0].is_near &&
-           dim_equal(&s->copies, &run->at[0].copies) && !reads_any(s->call, run) && is_ready(s, run) && !is_sent(s) &&
-           !is_sent(&run->at[0]);
+           dim_equal(&s->copies, &run->at[0].copies) && !reads_any(s->call, run) && (s->is_near || is_ready(s, run)) &&
+           !is_sent(s) && !is_sent(&run->at[0]);
 }
 
 /* Is it a call that is to run once a copy?  `one`: kernels that already run on one. */

@@ -19,7 +19,6 @@
 #include "uses.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct {
     Module *m;
@@ -42,13 +41,6 @@ static void count_callers(Offload *o)
             if (callee)
                 map_put(&o->callers, callee, (void *)((intptr_t)map_get(&o->callers, callee) + 1));
         }
-}
-
-/* Is it a weight, or its state, of which each copy of a repeat has one? */
-static bool is_of_repeat(const Module *m, Port port)
-{
-    const Param *param = port.of ? find_param(m, port.of) : NULL;
-    return param && strchr(param->path, '*');
 }
 
 /* --- What is read where -------------------------------------------------------------------------------- */
