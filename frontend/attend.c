@@ -310,8 +310,8 @@ CALL(attend)
         !number_argument(l, a->keyword[SCALE], 1 / sqrt((double)features.size), &attrs.scale) ||
         !softcap_argument(l, a->keyword[SOFTCAP], &attrs))
         return wrong;
-    if (attrs.window >= length && attrs.window >= sides.key.size)
-        attrs.window = 0; /* the window includes all keys */
+    if (attrs.window >= length && attrs.window >= sides.key.size && attrs.seq != l->m->batch)
+        attrs.window = 0; /* the window includes all keys, which of a micro-batch only the layout decides */
     sides.segment = segment_argument(l, a, &sides);
     if (a->keyword[SEGMENT] && !sides.segment)
         return wrong;
