@@ -4,8 +4,6 @@
 #include "codegen.h"
 #include "ir/storage.h"
 
-#include "tier.h"
-
 #include <inttypes.h>
 
 /* --- Accesses --------------------------------------------------------------------------------------- */
@@ -62,8 +60,7 @@ static bool is_misplaced(Module *m, const Op *op, const Value *value, const char
 static bool is_in_frame(Module *m, const Func *f, const Op *op, const Value *value)
 {
     const Storage *s = value->storage;
-    const int64_t end = value->type.tier ? far_begin(f->frame) + far_bytes(m) : f->frame;
-    bool good = s->base == BY_POINTER || overhangs(m, value) || s->at + span_bytes(m, value) <= end;
+    bool good = s->base != IN_FRAME || overhangs(m, value) || s->at + span_bytes(m, value) <= f->frame;
     return good || is_misplaced(m, op, value, "its frame");
 }
 

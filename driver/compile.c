@@ -8,6 +8,7 @@
 #include "codegen/cuda/cuda.h"
 #include "codegen/host/host.h"
 #include "manager/pass.h"
+#include "tier.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static const char *pass_of_ir(Run *run)
 static bool offloads_elsewhere(Run *run, const Module *m)
 {
     const Tier other = is_cuda(run->options) ? ON_DISK : ON_HOST;
-    const bool is_other = m->train.offload_optimizer == other || m->train.offload_params == other;
+    const bool is_other = far_tier(m) == other;
     if (is_other)
         run_failed(run, "%s offloads to the %s, which a trainer for %s does not: compile the model anew",
                    run->source.path, Tier_words[other], is_cuda(run->options) ? "GPUs" : "processors");

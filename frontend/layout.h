@@ -69,6 +69,7 @@ void read_offload(Layout *p);                                      /* likewise *
 bool check_repeats(Layout *p, const Ast *names, Repeats *repeats); /* false after reporting */
 /* The place in the model itself, and not inside another repeat, where the copies run; 0: there is none. */
 int place_in_model(const Module *m, Name copies);
+void check_offload(Layout *p);   /* after the pipeline */
 void check_pipeline(Layout *p);  /* after the model is lowered: it names an instance */
 int64_t shrunk_copies(Lower *l); /* of a repeat, for verification */
 

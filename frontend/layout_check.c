@@ -284,5 +284,6 @@ void check_layout(Lower *l)
             check_shard(p, ast);
     choose_zigzag(l);
     check_pipeline(p);
+    check_offload(p);
     check_mesh(p);
 }

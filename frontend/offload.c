@@ -5,15 +5,26 @@
 #include <string.h>
 
 static const char *const tiers[] = { "host", "disk", NULL };
-static const char *const classes[] = { "optimizer", "params", NULL };
+static const char *const classes[] = { "optimizer", "params", "activations", NULL };
+
+/* The setting of a class; NULL: there is none of this name, and a message says so. */
+static Tier *setting_of(Lower *l, const Ast *name)
+{
+    Train *t = &l->m->train;
+    Tier *const settings[] = { &t->offload_optimizer, &t->offload_params, &t->offload_activations };
+    const char *word = read_word(l, "part of a trainer to offload", classes, name, NULL, NULL);
+    for (int i = 0; word && classes[i]; i++)
+        if (strcmp(word, classes[i]) == 0)
+            return settings[i];
+    return NULL;
+}
 
 static void read_classes(Lower *l, const Ast *names, Tier tier)
 {
-    Train *t = &l->m->train;
     for (const Ast *name = names; name; name = name->next) {
-        const char *word = read_word(l, "part of a trainer to offload", classes, name, NULL, NULL);
-        if (word)
-            *(strcmp(word, "optimizer") == 0 ? &t->offload_optimizer : &t->offload_params) = tier;
+        Tier *setting = setting_of(l, name);
+        if (setting)
+            *setting = tier;
     }
     check_given_once(l, names);
 }
@@ -91,6 +102,21 @@ static void read_option(Lower *l, const char *said)
     if (ast)
         read_statement(l, ast, true);
     come_back(l, &elsewhere);
+}
+
+/* Those of a pipeline's stages lie in slots, several micro-batches of them. */
+void check_offload(Layout *p)
+{
+    static const char help[] = "recompute full: stages keep the inputs of layers alone";
+    Lower *l = p->l;
+    const char *said = l->options->offload;
+    if (!l->m->train.offload_activations || !p->pipeline.repeats)
+        return;
+    if (said)
+        fail_command(l, said_text(l, "--offload", said), help, "activations of a pipeline cannot be offloaded");
+    else
+        complain(l, (Where){ .at = only_statement(p, A_OFFLOAD)->loc, .help = help },
+                 "activations of a pipeline cannot be offloaded");
 }
 
 void read_offload(Layout *p)

@@ -194,8 +194,8 @@ INFER(move)
         return REFUSE(NULL, "move cannot replace %%%s, which is %s", arg(op, 1)->name, type_text(m, &arg(op, 1)->type));
     if (op->attrs.axis)
         return REFUSE("leave {axis} out", "move is of each rank alone");
-    if (op->attrs.started && op->attrs.tier)
-        return REFUSE(NULL, "only a move to the device's memory can be started");
+    if (op->attrs.started && op->args.count == 2)
+        return REFUSE(NULL, "a move that replaces a tensor cannot be started");
     return true;
 }
 

@@ -120,11 +120,11 @@ bool attrs_equal(const Attrs *a, const Attrs *b);
 typedef struct Op Op;
 typedef struct Func Func;
 
-/* The base of an address. */
 typedef enum {
-    IN_FRAME,  /* the frame of the function */
-    BY_POINTER /* a pointer argument of a called function: a parameter or result */
-} Base;
+    IN_FRAME,   /* the frame of the function */
+    BY_POINTER, /* a pointer argument of a called function: a parameter or result */
+    IN_TIER     /* what is behind the arena, see tier.h: in all functions alike */
+} Base;         /* of an address */
 
 /* The address that the memory pass assigns to a value: `at` bytes from its base, and the stride of each dim in
  * elements.  A carried result with the pointer of its parameter is written in place. */

@@ -15,6 +15,12 @@
 #include "ir.h"
 #include "map.h"
 
+/* The address of the base, in a function whose frame and pointer arguments are at these addresses. */
+static inline int64_t base_address(const Storage *s, int64_t frame, const int64_t *pointer)
+{
+    return s->base == BY_POINTER ? pointer[s->pointer] : s->base == IN_TIER ? 0 : frame;
+}
+
 bool coincide(const Value *a, const Value *b); /* are both placed, at the same address? */
 
 bool lie_alike(const Module *m, const Value *a, const Value *b); /* of the same dims: have they the same strides? */

@@ -2,7 +2,8 @@
  *
  * A value whose type says `on host` or `on disk` is read and written by `move` alone; functions and loops pass it, and
  * slices of it.  In the plan other tiers are behind the arena, with one range of addresses for all: the state of the
- * step, and what programs put there.  A rank's arena may have gaps, see kinds/kinds.h; what is behind it has none.
+ * step, and what programs and the functions they call put there, each in a place of its own (IN_TIER).  A rank's arena
+ * may have gaps, see kinds/kinds.h; what is behind it has none.
  *
  *   [0, frame of the step)                    the arena
  *   [far_begin, far_begin + far_bytes)        other tiers; tensors begin at multiples of a page

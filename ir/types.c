@@ -136,7 +136,7 @@ bool type_equal(const Type *a, const Type *b)
 
 bool same_base(const Storage *a, const Storage *b)
 {
-    return a->base == b->base && (a->base == IN_FRAME || a->pointer == b->pointer);
+    return a->base == b->base && (a->base != BY_POINTER || a->pointer == b->pointer);
 }
 
 void declare_like(Module *m, Name name, Name like)

@@ -276,7 +276,7 @@ typedef struct {
     int64_t state_bytes; /* of these, for tensors that outlive a step; likewise */
     int64_t far_begin;   /* offsets from here on are of tensors in another tier of memory, ... */
     int64_t far_bytes;   /* ... of so many bytes; 0: there are none */
-    int nfetches;
+    int ntransfers;
     const char *far_folder;  /* NULL: the current one */
     double flops_per_step;   /* of the model: 6 N per token and attention; recomputation not counted */
     int64_t tokens_per_step; /* of records: their number */
@@ -406,10 +406,12 @@ void rt_receive(Rt *rt, int id, int from, void *data);
 /* --- Other tiers of memory --------------------------------------------------------------------------
  *
  * Addresses in them are those of the arena, from RtProgram.far_begin on, and are not accessible: a fetch copies to the
- * device, rt_offload from it.  A started fetch runs in the background until rt_fetch_wait of its number, below
- * nfetches. */
+ * device, an offload from it.  What is started runs in the background until rt_transfer_wait of its number, below
+ * ntransfers. */
+void *rt_far_address(const Rt *rt, int64_t offset); /* in the plan */
 void rt_fetch_start(Rt *rt, int id, void *to, const void *from, int64_t bytes);
-void rt_fetch_wait(Rt *rt, int id);
+void rt_offload_start(Rt *rt, int id, void *to, const void *from, int64_t bytes);
+void rt_transfer_wait(Rt *rt, int id);
 void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes);
 void rt_offload(Rt *rt, void *to, const void *from, int64_t bytes);
 

@@ -270,7 +270,7 @@ void write_wait(FuncText *t, const Op *op)
     Module *m = t->h->m;
     const Op *start = flight_start(t->f, arg(op, 0));
     if (info(start)->traits & CARRIES) {
-        write_fetch_wait(t, op);
+        write_transfer_wait(t, op);
         return;
     }
     const int id = number_of(t->h, start);

@@ -131,7 +131,9 @@ static char *declaration(FuncText *t, const Local *local)
     const Value *value = local->value;
     const Storage *s = value->storage;
     const char *type = element_type(value->type.dtype);
-    if (s->base == IN_FRAME)
+    if (s->base == IN_TIER && t->f->role == PLAIN)
+        return arena_text(arena, "%s *%s = rt_far_address(rt, %" PRId64 ");", type, local->name, s->at);
+    if (s->base != BY_POINTER)
         return arena_text(arena, "%s *%s = %s;", type, local->name, typed_in_frame(t, type, s->at));
     const int number = s->pointer;
     return arena_text(arena, "%s%s *%s = %s + %" PRId64 ";", t->c->written[number] ? "" : "const ", type, local->name,

@@ -94,7 +94,7 @@ typedef struct {
     Map identifiers; /* C identifier -> the first function with it */
     Map funcs;       /* Func -> HostFunc */
     Map started;     /* Op -> number of its collective or fetch, from 1 */
-    int nfetches;
+    int ntransfers;
 } Host;
 
 /* Makes room for one more item in a list; `room` grows. */
@@ -179,7 +179,7 @@ void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with the others of its bucket; returns the last */
 void write_move(FuncText *t, const Op *op);            /* host_move.c */
-void write_fetch_wait(FuncText *t, const Op *op);
+void write_transfer_wait(FuncText *t, const Op *op);
 const Op *write_one(FuncText *t, const Op *op); /* any op, a collective as above; returns the last */
 
 /* --- Messages --------------------------------------------------------------------------------- */

@@ -104,7 +104,7 @@ const char *fed_slices(LoopText *l, int *count)
         const Value *here = l->op->args.at[i], *there = l->callee->params.at[i];
         if (!is_sliced(l, here))
             continue;
-        if (viewed(here)->def || here->storage->base != IN_FRAME || !may_overwrite(l, here, there))
+        if (viewed(here)->def || here->storage->base == BY_POINTER || !may_overwrite(l, here, there))
             return NULL;
         list = arena_text(&m->arena, "%s%s{ %" PRId64 ", %" PRId64 " }", list, (*count)++ ? ", " : "",
                           here->storage->at, local_bytes(m, &there->type));

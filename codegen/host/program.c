@@ -343,8 +343,8 @@ static char *far_fields(const Host *h)
     if (!bytes)
         return "";
     return arena_text(&m->arena,
-                      "    .far_begin = %" PRId64 ",\n    .far_bytes = %" PRId64 ",\n    .nfetches = %d,\n%s",
-                      far_begin(func_with_role(m, STEP)->frame), bytes, h->nfetches,
+                      "    .far_begin = %" PRId64 ",\n    .far_bytes = %" PRId64 ",\n    .ntransfers = %d,\n%s",
+                      far_begin(func_with_role(m, STEP)->frame), bytes, h->ntransfers,
                       m->train.offload_folder
                           ? arena_text(&m->arena, "    .far_folder = %s,\n", string_text(m, m->train.offload_folder))
                           : "");

@@ -121,8 +121,7 @@ static void find_place(PeakSearch *plan, Life *life)
 {
     const Storage *place = life->value->storage;
     const Value *held = shown_by(life->value);
-    if (!place || place->base == BY_POINTER || life->value->type.tier ||
-        (plan->slots && held->def && ring_of(plan->slots, held) >= 0))
+    if (!place || place->base != IN_FRAME || (plan->slots && held->def && ring_of(plan->slots, held) >= 0))
         return;
     life->planned = (Stretch){ .begin = place->at,
                                .end = place->at + span_bytes(plan->m, life->value),

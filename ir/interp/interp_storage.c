@@ -52,7 +52,7 @@ struct Memory {
 int64_t address_of(const Interp *in, const Value *value)
 {
     const Storage *storage = value->storage;
-    return (storage->base == BY_POINTER ? in->now.pointer[storage->pointer] : in->now.base) + storage->at;
+    return base_address(storage, in->now.base, in->now.pointer) + storage->at;
 }
 
 /* The address of each element of a rank's part, in order, for a tensor at `address` with the strides of `value`. */

@@ -200,7 +200,7 @@ static void use_value(Uses *all, const Func *f, const Value *value)
 {
     const Module *m = all->kinds->m;
     int64_t bytes[MAX_STAGE_RANKS];
-    if (value->storage->base != IN_FRAME || value->type.tier)
+    if (value->storage->base != IN_FRAME)
         return;
     find_spans(m, f, value, all->kinds->count, bytes);
     use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_in(&all->kinds->readers, value));

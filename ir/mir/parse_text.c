@@ -340,7 +340,7 @@ Storage *read_storage(Parser *p, const Type *type)
         storage->base = BY_POINTER;
         storage->pointer = (int)number;
     } else {
-        storage->base = IN_FRAME;
+        storage->base = type->tier ? IN_TIER : IN_FRAME;
         storage->at = read_natural(p);
     }
     if (storage->base == BY_POINTER && accept(p, "+"))

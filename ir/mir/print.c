@@ -219,7 +219,7 @@ static void print_storage(const Value *value, FILE *out)
     fputs(" at ", out);
     if (storage->base == BY_POINTER)
         fprintf(out, "p%d%s", storage->pointer, storage->at ? "+" : "");
-    if (storage->base == IN_FRAME || storage->at)
+    if (storage->base != BY_POINTER || storage->at)
         fprintf(out, "%" PRId64, storage->at);
     fputs(" strides(", out);
     for (int i = 0; i < value->type.rank; i++)

@@ -49,8 +49,8 @@ static Spot spot_of(const Check *c, const Call *call, const Value *value, const 
         const int64_t slot = c->last ? ring->slots[kind] - 1 : 0;
         return (Spot){ c->arena, c->slots_at + ring->offset + slot * ring->bytes + s->at - ring->begin };
     }
-    if (s->base == IN_FRAME)
-        return (Spot){ call->frame, s->at };
+    if (s->base != BY_POINTER)
+        return (Spot){ s->base == IN_TIER ? c->arena : call->frame, s->at };
     const Spot *pointer = &call->pointer[kind][s->pointer];
     return (Spot){ pointer->frame, pointer->at + s->at };
 }

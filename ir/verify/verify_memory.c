@@ -42,7 +42,7 @@ typedef struct {
 static int64_t address_of(const Place *place, const Value *value)
 {
     const Storage *storage = value->storage;
-    return (storage->base == BY_POINTER ? place->pointer[storage->pointer] : place->base) + storage->at;
+    return base_address(storage, place->base, place->pointer) + storage->at;
 }
 
 /* The bytes that a reader of the value reads. */

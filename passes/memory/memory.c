@@ -43,6 +43,7 @@ typedef struct {
     const Map *apart; /* see plan_memory() */
     Buffer *buffers;
     int nbuffers;
+    int64_t *far; /* the end of what is in other tiers */
 } Frame;
 
 static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
@@ -267,6 +268,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .buffer.arena = &m->arena,
                     .lifetimes.arena = &m->arena,
                     .apart = frame->apart,
+                    .far = frame->far,
                     .packs = placeable(m, find_packs(m, callee, frame->apart)) };
     plan_frame(&inner);
     if (op->attrs.stages && op->attrs.dims.count)
@@ -389,6 +391,7 @@ static void plan_frame(Frame *frame)
 {
     frame->last = last_uses(&frame->m->arena, frame->f);
     note_packs(frame);
+    *frame->far = place_far_results(frame->m, frame->f, *frame->far);
     find_buffers(frame);
     frame->f->frame = place_buffers(frame);
     for (Op *op = frame->f->first; op; op = op->next) {
@@ -464,10 +467,7 @@ void plan_memory(Module *m, const Map *apart)
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);
     Pack *packs[3] = { 0 };
-    const Func *programs[3];
     int64_t base = 0, end = 0, far = 0;
-    for (int i = 0; i < 3; i++)
-        programs[i] = func_with_role(m, roles[i]);
     for (int i = 0; i < 3; i++)
         packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i]), apart) : NULL;
     for (int state = 1; state >= 0; state--)
@@ -483,16 +483,17 @@ void plan_memory(Module *m, const Map *apart)
         Func *f = func_with_role(m, roles[i]);
         if (!f)
             continue;
-        const int64_t far_end = place_far_results(m, f, far_state);
-        far = far_end > far ? far_end : far;
+        int64_t far_end = far_state;
         Frame frame = { .m = m,
                         .f = f,
                         .base = base,
                         .buffer.arena = &m->arena,
                         .lifetimes.arena = &m->arena,
                         .apart = apart,
+                        .far = &far_end,
                         .packs = placeable(m, packs[i]) };
         plan_frame(&frame);
+        far = far_end > far ? far_end : far;
         end = f->frame > end ? f->frame : end;
     }
     for (int i = 0; i < 3; i++) {
@@ -501,5 +502,5 @@ void plan_memory(Module *m, const Map *apart)
             f->frame = base + end;
     }
     if (far)
-        move_far_behind(m, programs, far_begin(base + end));
+        move_far_behind(m, far_begin(base + end));
 }

@@ -17,11 +17,11 @@ void place_view(Module *m, const Op *view);               /* other strides over 
 int64_t place_value(Module *m, Value *value, int64_t at); /* row-major, there; returns where the next one may be */
 void place_started(const Value *waited_for); /* the result of a wait has the storage of its collective's result */
 
-/* place_far.c: the same in another tier of memory; of all such results of a program, which have memory of their own;
+/* place_far.c: the same in another tier of memory; of all such results of a function, which have memory of their own;
  * and, once it is known where the tiers begin, addresses from there. */
 int64_t place_far(Module *m, Value *value, int64_t at);
 int64_t place_far_results(Module *m, const Func *f, int64_t at);
-void move_far_behind(Module *m, const Func *const programs[3], int64_t begin);
+void move_far_behind(Module *m, int64_t begin);
 
 /* The last uses of values of f, directly or by views; the operand of a started collective is used until its wait.
  * value -> the number of that op, + 1; for results of f: the number of its ops, + 1. */

@@ -1,5 +1,5 @@
-/* offload.c -- puts state of the step, and weights that the model reads, into another tier of memory, and moves them to
- * the device where they are read.
+/* offload.c -- puts state of the step, weights that the model reads, and activations into another tier of memory, and
+ * moves them to the device where they are read.
  *
  *   func step @step(..., %m: f32[n:12, e])       func step @step(..., %m: f32[n:12, e] on disk)
  *     %1 = call %g, %m {callee=k}                  %2 = move %m : f32[n:12, e]
@@ -10,12 +10,22 @@
  * A function that is called with such a tensor, or in a loop with its slices, gets it as it is, and moves what it
  * reads: a layer has its own weights on the device and no others.  The pass `stacks` then runs the kernels over whole
  * stacks once a copy, with their moves.  What a model in a narrow precision reads are casts of its weights: these are
- * made once a step, and put away.
+ * made once a step, and put away.  An activation of a repeat is put away where a layer's forward makes it, if nothing
+ * but the layer's backward reads it:
+ *
+ *   func @h.fwd(%x, %w) {                                 func @h.fwd(%x, %w) {
+ *     ...                                                   ...
+ *     return %y, %x                             =>          %1 = move %x {tier=disk}
+ *   }                                                       return %y, %1
+ *                                                         }
+ *   %y, %xs = loop %x, %ws {callee=h.fwd, ...}            %y, %xs = loop ... : ..., f32[h.copy:12, ...] on disk
+ *   %dx = loop %dy, %ws, %xs {callee=h.bwd, ...}          (which moves its slice to the device)
  *
  * What stays: the smallest tensors, up to a budget, and weights outside of repeats, which the model needs all the time.
  */
 #include "manager/pass.h"
 #include "map.h"
+#include "tier.h"
 #include "uses.h"
 
 #include <stdlib.h>
@@ -209,6 +219,14 @@ static bool is_only_passed_on(const Offload *o, const Func *f, const Value *valu
     return only;
 }
 
+static int count_results(const Func *f)
+{
+    int results = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        results += op->results.count;
+    return results;
+}
+
 static int find_casts(Offload *o, const Func *f, Candidate *all)
 {
     int count = 0;
@@ -239,20 +257,59 @@ static void put_cast_away(Offload *o, Func *f, Value *cast, Tier tier)
 /* Casts of weights of repeats, made once for all micro-batches: the model reads them layer by layer. */
 static void put_casts_away(Offload *o, Func *f)
 {
-    int results = 0;
-    for (const Op *op = f->first; op; op = op->next)
-        results += op->results.count;
-    Candidate *all = NEW_ARRAY(&o->scratch, Candidate, results + 1);
+    Candidate *all = NEW_ARRAY(&o->scratch, Candidate, count_results(f) + 1);
     const int count = o->m->train.offload_params ? find_casts(o, f, all) : 0;
     for (int i = count_kept(o->m, all, count); i < count; i++)
         put_cast_away(o, f, all[i].value, all[i].tier);
+}
+
+/* --- Activations ----------------------------------------------------------------------------------------- */
+
+/* Is it a stack of what a function makes in each iteration of a loop, and do only functions read it? */
+static bool is_stack_for_later(const Offload *o, const Func *f, const Op *loop, int i)
+{
+    const Func *body = loop->attrs.dims.count ? plain_callee(o, loop) : NULL;
+    return body && i >= loop->attrs.carried && (intptr_t)map_get(&o->callers, body) == 1 &&
+           uses_in(f, loop->results.at[i]) > 0 && is_only_passed_on(o, f, loop->results.at[i]);
+}
+
+static int find_stacks(Offload *o, const Func *f, Candidate *all)
+{
+    int count = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            if (is_stack_for_later(o, f, op, i)) {
+                all[count] = candidate(o, op->results.at[i], o->m->train.offload_activations, count);
+                count++;
+            }
+    qsort(all, (size_t)count, sizeof *all, smaller_first);
+    return count;
+}
+
+/* Behind the op that makes it; what the function is given, at its beginning. */
+static void put_stack_away(Offload *o, Func *f, Value *stack, Tier tier)
+{
+    const Op *loop = stack->def;
+    Func *body = plain_callee(o, loop);
+    Value **slice = &body->results.at[index_of(&loop->results, stack)];
+    Builder b = builder_at(o->m, body, (*slice)->def ? (*slice)->def->next : body->first);
+    *slice = BUILD(&b, OP_move, ((Attrs){ .tier = tier }), *slice);
+    put_away(o, f, stack, tier);
+}
+
+static void put_activations_away(Offload *o, Func *f)
+{
+    Candidate *all = NEW_ARRAY(&o->scratch, Candidate, count_results(f) + 1);
+    const int count = find_stacks(o, f, all);
+    for (int i = count_kept(o->m, all, count); i < count; i++)
+        put_stack_away(o, f, all[i].value, all[i].tier);
 }
 
 void pass_offload(Module *m);
 void pass_offload(Module *m)
 {
     Func *step = func_with_role(m, STEP);
-    if (!step || (!m->train.offload_optimizer && !m->train.offload_params))
+    if (!step || !far_tier(m))
         return;
     Offload o = { .m = m };
     count_callers(&o);
@@ -267,5 +324,8 @@ void pass_offload(Module *m)
     for (Func *f = m->funcs; f; f = f->next)
         if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
             put_casts_away(&o, f);
+    for (Func *f = m->train.offload_activations ? m->funcs : NULL; f; f = f->next)
+        if (f->role == STEP || f->role == PLAIN)
+            put_activations_away(&o, f);
     arena_free(&o.scratch);
 }

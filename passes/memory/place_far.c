@@ -7,7 +7,12 @@
 #include "memory.h"
 #include "tier.h"
 
-int64_t place_far(Module *m, Value *value, int64_t at) { return far_aligned(place_value(m, value, at)); }
+int64_t place_far(Module *m, Value *value, int64_t at)
+{
+    const int64_t end = far_aligned(place_value(m, value, at));
+    value->storage->base = IN_TIER;
+    return end;
+}
 
 int64_t place_far_results(Module *m, const Func *f, int64_t far)
 {
@@ -19,22 +24,23 @@ int64_t place_far_results(Module *m, const Func *f, int64_t far)
 }
 
 /* Other tiers begin behind the arena. */
-static void move_behind(Map *moved, const Value *value, int64_t begin)
+static void move_behind(Map *moved, const Values *values, int64_t begin)
 {
-    if (!value->type.tier || map_get(moved, value->storage))
-        return;
-    value->storage->at += begin;
-    map_put(moved, value->storage, value->storage);
+    for (int i = 0; i < values->count; i++) {
+        Storage *storage = values->at[i]->storage;
+        if (!storage || storage->base != IN_TIER || map_get(moved, storage))
+            continue;
+        storage->at += begin;
+        map_put(moved, storage, storage);
+    }
 }
 
-void move_far_behind(Module *m, const Func *const programs[3], int64_t begin)
+void move_far_behind(Module *m, int64_t begin)
 {
     Map moved = { .arena = &m->arena };
-    for (int i = 0; i < 3; i++) {
-        for (int k = 0; programs[i] && k < programs[i]->params.count; k++)
-            move_behind(&moved, programs[i]->params.at[k], begin);
-        for (const Op *op = programs[i] ? programs[i]->first : NULL; op; op = op->next)
-            for (int k = 0; k < op->results.count; k++)
-                move_behind(&moved, op->results.at[k], begin);
+    for (const Func *f = m->funcs; f; f = f->next) {
+        move_behind(&moved, &f->params, begin);
+        for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
+            move_behind(&moved, &op->results, begin);
     }
 }

@@ -58,7 +58,7 @@ typedef struct {
 static bool may_start(const Module *m, const Func *f, const Op *op)
 {
     if (info(op)->traits & CARRIES) /* what a program itself fetches is as large as a table */
-        return !op->attrs.tier && f->role == PLAIN;
+        return op->args.count == 1 && f->role == PLAIN;
     if (!(info(op)->traits & SENDS) || (is_send(op) && is_part_of_micro(m, f)))
         return false;
     bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;

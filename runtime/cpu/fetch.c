@@ -1,5 +1,5 @@
-/* fetch.c -- moves tensors between memory and the file of offloaded ones; those that are started, by a thread, in the
- * order of their starts. */
+/* fetch.c -- moves tensors between memory and the file of offloaded ones; what is started, by a thread, in the order of
+ * the starts. */
 #include "far/disk.h"
 #include "far/space.h"
 
@@ -7,15 +7,16 @@
 #include <stdlib.h>
 
 typedef struct {
-    void *to;
+    void *to;         /* NULL: to the file ... */
+    const void *from; /* ... from here */
     int64_t offset, bytes;
     bool is_done;
-} Fetch;
+} Transfer;
 
-struct RtFetches {
+struct RtTransfers {
     const Rt *rt;
-    Fetch *fetch; /* by number */
-    int *queue;   /* a ring buffer of numbers, each at most once */
+    Transfer *transfer; /* by number */
+    int *queue;         /* a ring buffer of numbers, each at most once */
     int first, count, room;
     bool is_closing;
     pthread_t thread;
@@ -27,20 +28,23 @@ static int64_t offset_of(const Rt *rt, const void *address) { return (const char
 
 static void *run_queue(void *argument)
 {
-    struct RtFetches *f = argument;
+    struct RtTransfers *f = argument;
     pthread_mutex_lock(&f->lock);
     while (!f->is_closing) {
         if (f->count == 0) {
             pthread_cond_wait(&f->changed, &f->lock);
             continue;
         }
-        Fetch *fetch = &f->fetch[f->queue[f->first]];
+        Transfer *transfer = &f->transfer[f->queue[f->first]];
         pthread_mutex_unlock(&f->lock);
-        rt_disk_read(f->rt, fetch->to, fetch->offset, fetch->bytes, true);
+        if (transfer->to)
+            rt_disk_read(f->rt, transfer->to, transfer->offset, transfer->bytes, true);
+        else
+            rt_disk_write(f->rt, transfer->offset, transfer->from, transfer->bytes, true);
         pthread_mutex_lock(&f->lock);
         f->first = (f->first + 1) % f->room;
         f->count--;
-        fetch->is_done = true;
+        transfer->is_done = true;
         pthread_cond_broadcast(&f->changed);
     }
     pthread_mutex_unlock(&f->lock);
@@ -49,10 +53,10 @@ static void *run_queue(void *argument)
 
 static void start_thread(Rt *rt)
 {
-    struct RtFetches *f = rt->far->fetches = rt_allocate(1, sizeof *f);
+    struct RtTransfers *f = rt->far->transfers = rt_allocate(1, sizeof *f);
     f->rt = rt;
-    f->room = rt->program->nfetches + 1;
-    f->fetch = rt_allocate(f->room, sizeof *f->fetch);
+    f->room = rt->program->ntransfers + 1;
+    f->transfer = rt_allocate(f->room, sizeof *f->transfer);
     f->queue = rt_allocate(f->room, sizeof *f->queue);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
@@ -62,7 +66,7 @@ static void start_thread(Rt *rt)
 
 static void end_thread(Rt *rt)
 {
-    struct RtFetches *f = rt->far->fetches;
+    struct RtTransfers *f = rt->far->transfers;
     pthread_mutex_lock(&f->lock);
     f->is_closing = true;
     pthread_cond_broadcast(&f->changed);
@@ -70,7 +74,7 @@ static void end_thread(Rt *rt)
     pthread_join(f->thread, NULL);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
-    free(f->fetch);
+    free(f->transfer);
     free(f->queue);
     free(f);
 }
@@ -98,23 +102,33 @@ int64_t rt_far_workspace_bytes(const Rt *rt) { return rt->far ? RT_FAR_BUFFERS *
 
 /* --- For generated code ------------------------------------------------------------------------------------ */
 
-void rt_fetch_start(Rt *rt, int id, void *to, const void *from, int64_t bytes)
+static void start(Rt *rt, int id, Transfer transfer)
 {
-    struct RtFetches *f = rt->far->fetches;
+    struct RtTransfers *f = rt->far->transfers;
     pthread_mutex_lock(&f->lock);
-    f->fetch[id] = (Fetch){ .to = to, .offset = offset_of(rt, from), .bytes = bytes };
+    f->transfer[id] = transfer;
     f->queue[(f->first + f->count++) % f->room] = id;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
-    rt->far->moved += bytes;
+    rt->far->moved += transfer.bytes;
 }
 
-void rt_fetch_wait(Rt *rt, int id)
+void rt_fetch_start(Rt *rt, int id, void *to, const void *from, int64_t bytes)
 {
-    struct RtFetches *f = rt->far->fetches;
+    start(rt, id, (Transfer){ .to = to, .offset = offset_of(rt, from), .bytes = bytes });
+}
+
+void rt_offload_start(Rt *rt, int id, void *to, const void *from, int64_t bytes)
+{
+    start(rt, id, (Transfer){ .from = from, .offset = offset_of(rt, to), .bytes = bytes });
+}
+
+void rt_transfer_wait(Rt *rt, int id)
+{
+    struct RtTransfers *f = rt->far->transfers;
     const double from = rt_seconds();
     pthread_mutex_lock(&f->lock);
-    while (!f->fetch[id].is_done)
+    while (!f->transfer[id].is_done)
         pthread_cond_wait(&f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
     rt->far->waited += rt_seconds() - from;
@@ -131,7 +145,7 @@ void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes)
 void rt_offload(Rt *rt, void *to, const void *from, int64_t bytes)
 {
     const double begun = rt_seconds();
-    rt_disk_write(rt, offset_of(rt, to), from, bytes);
+    rt_disk_write(rt, offset_of(rt, to), from, bytes, false);
     rt->far->moved += bytes;
     rt->far->waited += rt_seconds() - begun;
 }

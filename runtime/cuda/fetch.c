@@ -1,8 +1,8 @@
 /* fetch.c -- moves tensors between the GPU and pinned memory of the host.
  *
- * Fetches that are started have a stream of their own; events order it and the compute stream, as those of collectives
- * (nccl.c).  What goes to the host is queued on the compute stream: later fetches, which begin behind it, find it
- * there.
+ * What is started has a stream of its own for each direction; events order it and the compute stream, as those of
+ * collectives (nccl.c).  What nobody waits for is queued on the compute stream: later fetches, which begin behind it,
+ * find it there.
  */
 #include "far/far.h"
 #include "gpu.h"
@@ -10,15 +10,22 @@
 #include <stdlib.h>
 
 typedef struct {
-    cudaEvent_t done;
-    int64_t call; /* number of its last start */
-} Fetch;
-
-struct RtFetches {
     cudaStream_t stream;
+    int64_t calls, joined; /* for the first `joined` of them the compute stream has waited */
+} Direction;
+
+typedef struct {
+    cudaEvent_t done;
+    const Direction *direction;
+    int64_t call; /* number of its last start */
+} Transfer;
+
+enum { FROM_HOST, TO_HOST, DIRECTIONS };
+
+struct RtTransfers {
+    Direction direction[DIRECTIONS];
     cudaEvent_t begun, end;
-    Fetch *fetch;
-    int64_t calls, joined; /* on the stream; for the first `joined` of them the compute stream has waited */
+    Transfer *transfer;
 };
 
 static void *on_host(const Rt *rt, const void *address) { return rt_far_memory(rt, (const char *)address - rt->arena); }
@@ -35,27 +42,29 @@ void rt_far_open(Rt *rt, const char *folder)
         rt_fail("out of memory: '%s' offloads %s to the host for each rank here, and %s are available", program->name,
                 rt_bytes_text((double)program->far_bytes).text, rt_bytes_text(rt->share.memory).text);
     far->memory = memory;
-    struct RtFetches *f = far->fetches = rt_allocate(1, sizeof *f);
-    f->fetch = rt_allocate(program->nfetches + 1, sizeof *f->fetch);
-    rt_gpu_check(rt, cudaStreamCreateWithFlags(&f->stream, cudaStreamNonBlocking), "make a stream");
+    struct RtTransfers *f = far->transfers = rt_allocate(1, sizeof *f);
+    f->transfer = rt_allocate(program->ntransfers + 1, sizeof *f->transfer);
+    for (int i = 0; i < DIRECTIONS; i++)
+        rt_gpu_check(rt, cudaStreamCreateWithFlags(&f->direction[i].stream, cudaStreamNonBlocking), "make a stream");
     rt_gpu_check(rt, cudaEventCreateWithFlags(&f->begun, cudaEventDisableTiming), "make an event");
     rt_gpu_check(rt, cudaEventCreateWithFlags(&f->end, cudaEventDisableTiming), "make an event");
-    for (int i = 0; i < program->nfetches; i++)
-        rt_gpu_check(rt, cudaEventCreateWithFlags(&f->fetch[i].done, cudaEventDisableTiming), "make an event");
+    for (int i = 0; i < program->ntransfers; i++)
+        rt_gpu_check(rt, cudaEventCreateWithFlags(&f->transfer[i].done, cudaEventDisableTiming), "make an event");
 }
 
 void rt_far_close(Rt *rt)
 {
-    struct RtFetches *f = rt->far ? rt->far->fetches : NULL;
+    struct RtTransfers *f = rt->far ? rt->far->transfers : NULL;
     if (!f)
         return;
-    for (int i = 0; i < rt->program->nfetches; i++)
-        rt_gpu_check(rt, cudaEventDestroy(f->fetch[i].done), "drop an event");
+    for (int i = 0; i < rt->program->ntransfers; i++)
+        rt_gpu_check(rt, cudaEventDestroy(f->transfer[i].done), "drop an event");
     rt_gpu_check(rt, cudaEventDestroy(f->begun), "drop an event");
     rt_gpu_check(rt, cudaEventDestroy(f->end), "drop an event");
-    rt_gpu_check(rt, cudaStreamDestroy(f->stream), "drop a stream");
+    for (int i = 0; i < DIRECTIONS; i++)
+        rt_gpu_check(rt, cudaStreamDestroy(f->direction[i].stream), "drop a stream");
     rt_gpu_check(rt, cudaFreeHost(rt->far->memory), "free pinned memory");
-    free(f->fetch);
+    free(f->transfer);
     free(f);
     free(rt->far);
     rt->far = NULL;
@@ -71,22 +80,36 @@ static void copy(Rt *rt, void *to, const void *from, int64_t bytes, enum cudaMem
     rt->far->moved += bytes;
 }
 
+static void start(Rt *rt, int id, void *to, const void *from, int64_t bytes, int direction)
+{
+    static const enum cudaMemcpyKind kind[] = { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+    struct RtTransfers *f = rt->far->transfers;
+    Transfer *transfer = &f->transfer[id];
+    Direction *d = &f->direction[direction];
+    rt_gpu_check(rt, cudaEventRecord(f->begun, rt->gpu->compute), "record an event");
+    rt_gpu_check(rt, cudaStreamWaitEvent(d->stream, f->begun, 0), "wait for an event");
+    copy(rt, to, from, bytes, kind[direction], d->stream);
+    rt_gpu_check(rt, cudaEventRecord(transfer->done, d->stream), "record an event");
+    transfer->direction = d;
+    transfer->call = ++d->calls;
+}
+
 void rt_fetch_start(Rt *rt, int id, void *to, const void *from, int64_t bytes)
 {
-    struct RtFetches *f = rt->far->fetches;
-    rt_gpu_check(rt, cudaEventRecord(f->begun, rt->gpu->compute), "record an event");
-    rt_gpu_check(rt, cudaStreamWaitEvent(f->stream, f->begun, 0), "wait for an event");
-    copy(rt, to, on_host(rt, from), bytes, cudaMemcpyHostToDevice, f->stream);
-    rt_gpu_check(rt, cudaEventRecord(f->fetch[id].done, f->stream), "record an event");
-    f->fetch[id].call = ++f->calls;
+    start(rt, id, to, on_host(rt, from), bytes, FROM_HOST);
+}
+
+void rt_offload_start(Rt *rt, int id, void *to, const void *from, int64_t bytes)
+{
+    start(rt, id, on_host(rt, to), from, bytes, TO_HOST);
 }
 
 /* What has been joined was perhaps started beside the graph that is being recorded. */
-void rt_fetch_wait(Rt *rt, int id)
+void rt_transfer_wait(Rt *rt, int id)
 {
-    const struct RtFetches *f = rt->far->fetches;
-    if (f->fetch[id].call > f->joined)
-        rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, f->fetch[id].done, 0), "wait for an event");
+    const Transfer *transfer = &rt->far->transfers->transfer[id];
+    if (transfer->call > transfer->direction->joined)
+        rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, transfer->done, 0), "wait for an event");
 }
 
 void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes)
@@ -99,12 +122,14 @@ void rt_offload(Rt *rt, void *to, const void *from, int64_t bytes)
     copy(rt, on_host(rt, to), from, bytes, cudaMemcpyDeviceToHost, rt->gpu->compute);
 }
 
-void rt_gpu_fetches_join(Rt *rt)
+void rt_gpu_transfers_join(Rt *rt)
 {
-    struct RtFetches *f = rt->far ? rt->far->fetches : NULL;
-    if (!f || f->joined == f->calls)
-        return;
-    rt_gpu_check(rt, cudaEventRecord(f->end, f->stream), "record an event");
-    rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, f->end, 0), "wait for an event");
-    f->joined = f->calls;
+    struct RtTransfers *f = rt->far ? rt->far->transfers : NULL;
+    for (Direction *d = f ? f->direction : NULL; d && d < f->direction + DIRECTIONS; d++) {
+        if (d->joined == d->calls)
+            continue;
+        rt_gpu_check(rt, cudaEventRecord(f->end, d->stream), "record an event");
+        rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, f->end, 0), "wait for an event");
+        d->joined = d->calls;
+    }
 }

@@ -149,7 +149,7 @@ void rt_gpu_fill(Rt *rt, char *memory, int64_t bytes);
 /* --- nccl.c --------------------------------------------------------------------------------- */
 
 /* Makes the compute stream wait for all started collectives; `used`: for those that share a group with one of these. */
-void rt_gpu_fetches_join(Rt *rt); /* fetch.c: the same for those from the host */
+void rt_gpu_transfers_join(Rt *rt); /* fetch.c: the same for those from and to the host */
 void rt_gpu_collectives_join(Rt *rt, const RtTraffic *used);
 
 /* Called repeatedly while the processor waits for work started `seconds` ago: ends the trainer if NCCL reports an

@@ -136,7 +136,7 @@ static void upload_staged(Rt *rt)
 static void join_streams(Rt *rt, const RtTraffic *used)
 {
     rt_gpu_collectives_join(rt, used);
-    rt_gpu_fetches_join(rt);
+    rt_gpu_transfers_join(rt);
 }
 
 /* --- Recording -------------------------------------------------------------------------------- */

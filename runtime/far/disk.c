@@ -145,10 +145,10 @@ static void read_edges(const struct RtDisk *disk, char *buffer, const Pages *pag
         transfer(disk, buffer + last, pages->begin + last, PAGE, false);
 }
 
-void rt_disk_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes)
+void rt_disk_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes, bool ahead)
 {
     const struct RtDisk *disk = rt->far->disk;
-    char *buffer = disk->buffer[1];
+    char *buffer = disk->buffer[!ahead];
     for (int64_t done = 0; done < bytes;) {
         const Pages pages = pages_with(in_file(rt, offset) + done, bytes - done);
         read_edges(disk, buffer, &pages);
@@ -161,7 +161,7 @@ void rt_disk_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes
     }
 }
 
-void rt_disk_zero(const Rt *rt, int64_t offset, int64_t bytes) { rt_disk_write(rt, offset, NULL, bytes); }
+void rt_disk_zero(const Rt *rt, int64_t offset, int64_t bytes) { rt_disk_write(rt, offset, NULL, bytes, false); }
 
 char *rt_disk_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 {
@@ -173,6 +173,6 @@ char *rt_disk_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 void rt_disk_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed)
 {
     if (is_changed)
-        rt_disk_write(rt, offset, window, bytes);
+        rt_disk_write(rt, offset, window, bytes, false);
     free(window);
 }

@@ -10,7 +10,7 @@ void rt_disk_close(struct RtDisk *disk);
 
 /* Each call is of one thread at a time, but for those with `ahead`, of another one. */
 void rt_disk_read(const Rt *rt, void *to, int64_t offset, int64_t bytes, bool ahead);
-void rt_disk_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes);
+void rt_disk_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes, bool ahead);
 void rt_disk_zero(const Rt *rt, int64_t offset, int64_t bytes);
 
 /* Copies of bytes of the file, until closed. */

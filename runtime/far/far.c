@@ -1,6 +1,8 @@
 /* far.c -- see far.h. */
 #include "far.h"
 
+void *rt_far_address(const Rt *rt, int64_t offset) { return rt->arena + offset; }
+
 void rt_far_note(const Rt *rt)
 {
     const struct RtFar *far = rt->far;

@@ -7,13 +7,13 @@
 
 #include "state.h"
 
-struct RtDisk;    /* disk.c */
-struct RtFetches; /* fetch.c of the device: what has been started */
+struct RtDisk;      /* disk.c */
+struct RtTransfers; /* fetch.c of the device: what has been started */
 
 struct RtFar {
     struct RtDisk *disk; /* NULL: they are in ... */
     char *memory;        /* ... memory of the host */
-    struct RtFetches *fetches;
+    struct RtTransfers *transfers;
     double waited; /* seconds in which the computation waited for the disk */
     int64_t moved; /* bytes, both ways */
 };

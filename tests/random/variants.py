@@ -4,7 +4,7 @@ import random
 
 import layouts
 from constants import is_large
-from tree import Name, Number, Repeat, Zero
+from tree import Name, Number, Pipeline, Repeat, Zero
 
 
 def with_options(*options):
@@ -41,9 +41,12 @@ def chunks(case, tools):
 
 
 def offload(case, tools):
-    """State, or the weights that the model reads, or both, on disk, or on the host of a GPU; at times some of it stays."""
+    """State, the weights that the model reads, activations, on disk, or on the host of a GPU; at times some of it stays."""
     draw = random_of(case, "offload")
-    what, tier = draw.choice(["optimizer", "params", "optimizer, params"]), "host" if case.how.target == "cuda" else "disk"
+    has_pipeline = any(isinstance(line, Pipeline) for line in [*case.program.parallel, *(case.then or [])])
+    classes = ["optimizer", "params"] + ["activations"] * (not has_pipeline)
+    what = ", ".join(sorted(draw.sample(classes, draw.randint(1, len(classes))), key=classes.index))
+    tier = "host" if case.how.target == "cuda" else "disk"
     case.how.options += (f"--offload={what} to {tier}{draw.choice(['', '', ' keep 2000'])}",)
 
 

@@ -21,6 +21,20 @@ def predict(report, tmp_path):
     return run
 
 
+@pytest.mark.parametrize("precision,size", [("fp32", 4), ("bf16", 2)])
+@pytest.mark.parametrize("tier,target,rate", [("host", "cuda", HOST), ("disk", "c", DISK)])
+def test_activations(precision, size, tier, target, rate, predict):
+    """Of full recomputation the inputs of eight layers, written and read once in each of four micro-batches."""
+    plain, made = (predict("--target", target, "--set", f"train.precision={precision}", "--recompute=full", "--offload", what)
+                   for what in ("none", f"activations to {tier}"))
+    far, inputs = made["memory"]["offloaded"], 8 * 256 * 512 * size
+    assert (far["tier"], far["bytes"], far["read"], far["written"]) == (tier, inputs, 4 * inputs, 4 * inputs)
+    [moved] = [axes for axes in made["time"]["axes"] if axes["axes"] == tier]
+    assert moved["seconds"] == pytest.approx(8 * inputs / rate, rel=1e-9)
+    assert 0 <= moved["exposed"] <= moved["seconds"]
+    assert plain["memory"]["arena"] - made["memory"]["arena"] == pytest.approx(inputs, rel=0.4)  # of two layers they are in memory
+
+
 def bytes_per_parameter(precision, what):
     """Of weights, and read and written in a step: the update reads and writes two moments and, in bf16, the weights in f32,
     which the cast reads, too.  In f32 the model reads its weights, or in bf16 their casts, forward and backward of each
