@@ -150,7 +150,7 @@ class Workplace:
     def check(self, how):
         """mpc check, with those of the options that it knows."""
         said = [word for word in how.options if not word.startswith("--verify-passes")]
-        return run([self.compiler(how), "check", "m.mdl", *said], self.folder, seconds=COMPILE_SECONDS)
+        return run([self.compiler(how), "check", "m.mdl", f"--target={how.target}", *said], self.folder, seconds=COMPILE_SECONDS)
 
     def compiler(self, how):
         return self.tools.sanitized / "mpc" if how.sanitize else self.tools.mpc
