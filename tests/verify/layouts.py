@@ -38,7 +38,8 @@ ATTENDS = ["gather", "ring"]
 EARLY = ["dp", "dp, cp (overlap_grads)", "dp (overlap_grads, grad_dtype = bf16)"]
 KEPT = ["f32", "bf16"]  # the dtypes of kept gradients, in turn
 LOSSES = ["none", "auto"]  # the loss in one piece, or in chunks wherever that can be: so it is in what is verified
-OFFLOADS = ["", "offload optimizer to disk", "offload optimizer, params to disk", "offload params to disk"]  # in turn
+OFFLOADS_OF_PIPELINES = ["", "offload optimizer to disk", "offload optimizer, params to disk", "offload params to disk"]  # in turn
+OFFLOADS = [*OFFLOADS_OF_PIPELINES, "offload activations to disk", "offload optimizer, params, activations to disk"]
 CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedules and stages of a rank
 
 
@@ -67,14 +68,14 @@ def layouts():
     draw = random.Random(3)
     if not ALL:
         yield from ({**layout, "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
-                     "offload": OFFLOADS[number % 4]} for number, layout in enumerate(covering(CHOICES, is_small, time_of)))
+                     "offload": OFFLOADS[number % 6]} for number, layout in enumerate(covering(CHOICES, is_small, time_of)))
         return
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
                    otherwise=draw.random() < 0.5, accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
                    precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]),
                    attend=ATTENDS[number // 4 % 2], kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2],
-                   offload=OFFLOADS[number // 3 % 4])
+                   offload=OFFLOADS[number // 3 % 6])
 
 
 def pipelines():
@@ -83,7 +84,7 @@ def pipelines():
     if not ALL:
         for number, layout in enumerate(covering(CHOICES_OF_PIPELINES, is_small, time_of)):
             yield {**layout, "schedule": layout["how"][0], "chunks": layout["how"][1], "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
-                   "offload": OFFLOADS[number // 2 % 4]}
+                   "offload": OFFLOADS_OF_PIPELINES[number // 2 % 4]}
         return
     each = [(*case, 1) for case in itertools.product(PIPELINES, SCHEDULES)]
     each += [(mesh, *CHUNKED[number % 4]) for number, mesh in enumerate(2 * PIPELINES[:-1]) if mesh[0] == 2]
@@ -93,7 +94,7 @@ def pipelines():
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
             precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16", "fp8"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2],
-            kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2], offload=OFFLOADS[number // 3 % 4])
+            kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2], offload=OFFLOADS_OF_PIPELINES[number // 3 % 4])
 
 
 def parallel_text(model, layout):
