@@ -3,6 +3,7 @@
 
 #include "codegen.h"
 #include "ir/storage.h"
+#include "target.h"
 
 #include <inttypes.h>
 
@@ -87,8 +88,7 @@ static bool fits_beside(Module *m, const Func *f, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     int64_t bytes = callee && callee->role != KERNEL ? aligned_bytes(callee->frame) + iteration_buffers(m, op, callee)
-                    : m->scratch_bytes               ? m->scratch_bytes(m, op)
-                                                     : 0;
+                                                     : m->target->scratch_bytes(m, op);
     if (bytes == 0 || op->attrs.frame + bytes <= f->frame)
         return true;
     error_at(m->diags, (Where){ .at = op->loc },

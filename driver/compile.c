@@ -44,11 +44,12 @@ static const char *pass_of_ir(Run *run)
 /* A program is offloaded for one kind of device: processors have their tensors on the host, and put them on disk. */
 static bool offloads_elsewhere(Run *run, const Module *m)
 {
-    const Tier other = is_cuda(run->options) ? ON_DISK : ON_HOST;
+    const bool is_gpu = m->target->is_gpu;
+    const Tier other = is_gpu ? ON_DISK : ON_HOST;
     const bool is_other = far_tier(m) == other;
     if (is_other)
         run_failed(run, "%s offloads to the %s, which a trainer for %s does not: compile the model anew",
-                   run->source.path, Tier_words[other], is_cuda(run->options) ? "GPUs" : "processors");
+                   run->source.path, Tier_words[other], is_gpu ? "GPUs" : "processors");
     return is_other;
 }
 

@@ -66,7 +66,8 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
 /* A note on stderr if nothing says how many sequences a step trains on, which then are one for each rank. */
 void note_unset_batch(Run *run, const Module *m, const Settings *settings);
 
-/* Is it --target=cuda? */
+/* The target of --target. */
+const Target *chosen_target(const Options *o);
 bool is_cuda(const Options *o);
 
 /* The IR in run->source, verified; NULL after errors. */

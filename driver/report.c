@@ -195,7 +195,7 @@ int fullest_kind(const Report *r)
 static void find_message_space(Report *r)
 {
     r->messages_on = NEW_ARRAY(&r->run->arena, int64_t, r->kinds->count);
-    message_space(r->m, is_cuda(r->run->options), r->kinds->count, r->messages_on);
+    message_space(r->m, r->kinds->count, r->messages_on);
     for (int kind = 0; kind < r->kinds->count; kind++)
         r->messages = r->messages_on[kind] > r->messages ? r->messages_on[kind] : r->messages;
 }
@@ -229,8 +229,8 @@ Report make_report(Run *run, Module *m)
     find_memory(&r);
     find_message_space(&r);
     r.far = far_bytes(m);
-    r.far_buffers = r.far && !is_cuda(run->options) ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
-    r.products = product_space(is_cuda(run->options));
+    r.far_buffers = r.far && !m->target->is_gpu ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
+    r.products = product_space(m);
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)
         add_storage(&r, step->params.at[i]);

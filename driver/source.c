@@ -20,18 +20,12 @@ static Override *read_overrides(Run *run, const TextList *list)
     return overrides;
 }
 
-bool is_cuda(const Options *o) { return o->target && strcmp(o->target, "cuda") == 0; }
-
-/* Sets the properties of the target that passes need. */
-static void set_target(Module *m, const Options *o)
+const Target *chosen_target(const Options *o)
 {
-    m->scratch_bytes = is_cuda(o) ? cuda_scratch_bytes : c_scratch_bytes;
-    m->takes = is_cuda(o) ? cuda_takes : kernels_take;
-    m->scratch_stays = is_cuda(o) ? cuda_scratch_stays : NULL;
-    m->keeps_before = is_cuda(o) ? CUDA_KEEPS_BEFORE : 0;
-    m->adds_residuals = is_cuda(o);
-    m->fills_padding = is_cuda(o);
+    return o->target && strcmp(o->target, cuda_target.name) == 0 ? &cuda_target : &c_target;
 }
+
+bool is_cuda(const Options *o) { return chosen_target(o) == &cuda_target; }
 
 Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings, Diags *diags)
 {
@@ -49,14 +43,10 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
                              .chunks = o->chunks,
                              .read_text = read_text,
                              .context = run,
-                             .largest_head = is_cuda(o) ? CUDA_LARGEST_HEAD : C_LARGEST_HEAD,
-                             .has_host = is_cuda(o),
+                             .target = chosen_target(o),
                              .shrink = shrink,
                              .whole = &run->whole };
-    Module *m = lower_mdl(file, &run->source, &options, diags, settings);
-    if (m)
-        set_target(m, run->options);
-    return m;
+    return lower_mdl(file, &run->source, &options, diags, settings);
 }
 
 static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *m)
@@ -85,7 +75,7 @@ Module *lower_source(Run *run, int64_t shrink, Settings *settings)
 Module *parse_ir(Run *run)
 {
     Module *m = parse_module(&run->source, &run->diags);
-    set_target(m, run->options);
+    m->target = chosen_target(run->options);
     if (run->diags.errors == 0 && verify_module(m) && verify_memory(m) && verify_kinds(m))
         return m;
     free_module(m);

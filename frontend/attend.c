@@ -1,6 +1,7 @@
 /* attend.c -- the built-in function attend: checks of its arguments, and what kernels need of its operands. */
 #include "builtins.h"
 #include "compose.h"
+#include "target.h"
 
 #include <math.h>
 
@@ -275,7 +276,8 @@ static Value *attend(Lower *l, const Arguments *a, Attrs attrs, const Sides *sid
     Value *bias = named_logits(l, sides->bias, sides, k, attrs.key);
     Value *sinks = named_logits(l, sides->sinks, sides, k, attrs.key);
     Value *segment = sides->segment, *segments[] = { segment, segment ? keys(l, segment, &attrs) : NULL };
-    if (l->options->largest_head && sides->widest.size > l->options->largest_head) /* no kernel supports such heads */
+    if (l->m->target->largest_head &&
+        sides->widest.size > l->m->target->largest_head) /* no kernel supports such heads */
         return attention(l, &attrs, queries, k, v, segments, bias, sinks);
     Value *both[] = { with_dims_of(l, k, v), with_dims_of(l, v, k) };
     for (int i = 0; segment && i < 2; i++)

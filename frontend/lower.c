@@ -107,6 +107,7 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
                 .options = options,
                 .diags = diags,
                 .settings = settings };
+    m->target = options->target ? options->target : m->target;
     *settings = (Settings){ 0 };
     l.incomplete = diags->errors > 0;
     l.scope = &l.globals;

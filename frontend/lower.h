@@ -7,6 +7,7 @@
 
 #include "ast.h"
 #include "ir.h"
+#include "target.h"
 
 /* -D NAME=VALUE and --set train.KEY=VALUE. */
 typedef struct {
@@ -28,8 +29,7 @@ typedef struct {
     /* The text of a file that the model names, as of a path from the current folder; NULL with the reason in *why. */
     Source *(*read_text)(void *context, const char *path, const char **why);
     void *context;
-    int64_t largest_head; /* the largest head that the target's attention supports; 0: any */
-    bool has_host;        /* is the host's memory another one than the device's? */
+    const Target *target; /* NULL: none */
     int64_t shrink;       /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
     WholeDims *whole;     /* not shrunk; gets those of which the file names elements that they would lack; NULL: none */
 } LowerOptions;

@@ -1,5 +1,6 @@
 /* offload.c -- `parallel { }`: offload, which tensors are in another tier of memory than the device's. */
 #include "layout.h"
+#include "target.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -34,10 +35,10 @@ static Tier read_tier(Lower *l, const Ast *ast)
     const Ast name = { .kind = A_NAME, .loc = ast->name_loc, .name = ast->name };
     const char *word = read_word(l, "tier of memory", tiers, &name, NULL, NULL);
     const Tier tier = word ? WORD_OF(Tier, word) : ON_DEVICE;
-    if (tier == ON_HOST && !l->options->has_host)
+    if (tier == ON_HOST && !l->m->target->is_gpu)
         complain(l, (Where){ .at = ast->name_loc, .help = "disk" },
                  "a trainer for processors has its tensors on the host already");
-    if (tier == ON_DISK && l->options->has_host)
+    if (tier == ON_DISK && l->m->target->is_gpu)
         complain(l, (Where){ .at = ast->name_loc, .help = "host" }, "trainers for GPUs cannot offload to disk");
     return tier;
 }

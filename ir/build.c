@@ -2,6 +2,7 @@
 #include "ir.h"
 #include "map.h"
 #include "stages.h"
+#include "target.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +401,7 @@ Module *new_module(Diags *diags)
     }
     m->diags = diags;
     m->stage_axis = -1;
+    m->target = &no_target;
     m->index = NEW(&m->arena, struct Index);
     m->index->funcs.arena = m->index->params.arena = m->index->taken.arena = &m->arena;
     m->parts = NEW(&m->arena, Map);

@@ -2,6 +2,7 @@
 #include "epilogue.h"
 
 #include "stages.h"
+#include "target.h"
 
 /* --- From a result back to the dot ---------------------------------------------------------------- */
 
@@ -202,7 +203,7 @@ static void find_slope(const Module *m, const Func *f, const Uses *uses, const O
     Readers readers = readers_of(f, uses, result(dot));
     Epilogue epilogue;
     if (readers.loops != 1 || readers.is_stored || !find_epilogue(result(readers.loop), &epilogue) || !epilogue.slope ||
-        epilogue.dot != dot || !(info(epilogue.slope)->traits & m->keeps_before))
+        epilogue.dot != dot || !(info(epilogue.slope)->traits & m->target->keeps_before))
         return;
     const Readers own = readers_of(f, uses, result(epilogue.slope)), later = readers_of(f, uses, result(readers.loop));
     if (own.loops == 1 && !own.is_stored && later.is_stored)
@@ -218,9 +219,9 @@ Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
     Readers readers = readers_of(f, uses, product);
     bool is_activation = readers.loops == 1 && info(readers.loop)->traits & ACTIVATES &&
                          !readers_of(f, uses, result(readers.loop)).loops && !result(dot)->type.partial;
-    if (is_activation && (!readers.is_stored || info(readers.loop)->traits & m->keeps_before))
+    if (is_activation && (!readers.is_stored || info(readers.loop)->traits & m->target->keeps_before))
         tail.activation = readers.loop;
-    else if (m->adds_residuals && (tail.residual = residual_of(&readers, product)))
+    else if (m->target->adds_residuals && (tail.residual = residual_of(&readers, product)))
         tail.added = readers.loop;
     else if (!readers.is_stored)
         tail.sum = NULL;

@@ -323,12 +323,7 @@ typedef struct Module {
     struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
-    int64_t (*scratch_bytes)(struct Module *, const Op *); /* of the target's kernel for the op; NULL: none */
-    unsigned keeps_before; /* traits: activations whose operand its products write, slopes that they multiply by */
-    bool adds_residuals, fills_padding; /* products add them; products want sizes in memory, see full dims */
-    int (*scratch_stays)(struct Module *, const Op *); /* for how many later ops it stays in use; NULL: none */
-    /* Does the target accept these layouts of a kernel or LIBRARY op?  Else it sets others.  NULL: always. */
-    bool (*takes)(struct Module *, const Op *, Wanted wanted[]);
+    const struct Target *target;       /* what it is compiled for: see target.h */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* storage.c -- properties that follow from the memory plan: alignment, state, buffers of loops, and messages. */
 #include "storage.h"
 #include "stages.h"
+#include "target.h"
 
 bool coincide(const Value *a, const Value *b)
 {
@@ -80,7 +81,7 @@ int64_t scratch_bytes(Module *m, Map *known, const Op *op)
 {
     uintptr_t more = (uintptr_t)map_get(known, op); /* by one: 0 is unknown */
     if (!more) {
-        more = 1 + (uintptr_t)(m->scratch_bytes ? m->scratch_bytes(m, op) : 0);
+        more = 1 + (uintptr_t)m->target->scratch_bytes(m, op);
         map_put(known, op, (void *)more);
     }
     return (int64_t)more - 1;

@@ -14,7 +14,8 @@
 
 bool is_cuda_kernel(Module *m, const Op *op) { return info(op)->family == LIBRARY || row_kernel_of(m, op); }
 
-bool cuda_takes(Module *m, const Op *op, Wanted wanted[])
+/* kernels_take, and the requirements of several launches of one kernel. */
+static bool cuda_takes(Module *m, const Op *op, Wanted wanted[])
 {
     const Func *kernel = row_kernel_of(m, op);
     return kernels_take(m, op, wanted) && (!kernel || cuda_row_takes(m, kernel, op, wanted));
@@ -25,6 +26,20 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op)
     const Func *kernel = row_kernel_of(m, op);
     return kernel ? cuda_row_scratch(m, kernel) : info(op)->family == LIBRARY ? cuda_library_scratch(m, op) : 0;
 }
+
+const Target cuda_target = {
+    .name = "cuda",
+    .is_gpu = true,
+    .largest_head = CUDA_LARGEST_HEAD,
+    .scratch_bytes = cuda_scratch_bytes,
+    .scratch_stays = cuda_scratch_stays,
+    .takes = cuda_takes,
+    /* cuBLASLt writes the operand of gelu besides its result, and reads it for gelu's slope, but for relu only a mask
+     * of the positive elements. */
+    .keeps_before = IS_GELU_TANH | IS_GELU_TANH_SLOPE,
+    .adds_residuals = true,
+    .fills_padding = true,
+};
 
 /* --- Programs ------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #define MPC_CUDA_H
 
 #include "codegen.h"
+#include "target.h"
 
 typedef struct {
     const char *name;
@@ -31,21 +32,13 @@ bool same_launches(const CudaLaunches *a,
 /* Is the op a kernel of mpc, and not a product of the library? */
 bool is_cuda_kernel(Module *m, const Op *op);
 
-/* For Module.takes: kernels_take, and the requirements of several launches of one kernel. */
-bool cuda_takes(Module *m, const Op *op, Wanted wanted[]);
+extern const Target cuda_target;
 
-/* Bytes of scratch of such a call, from types only; for Module.scratch_bytes. */
+/* Bytes of scratch of such a call, from types only. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
 
 /* Attention: the largest head that the tiles of the runtime's kernels support. */
 enum { CUDA_LARGEST_HEAD = 256 };
-
-/* For Module.keeps_before: cuBLASLt writes the operand of gelu besides its result, and reads it for gelu's slope, but
- * for relu only a mask of the positive elements. */
-enum { CUDA_KEEPS_BEFORE = IS_GELU_TANH | IS_GELU_TANH_SLOPE };
-
-/* The number of later ops that may share its launch.  For Module.scratch_stays. */
-int cuda_scratch_stays(Module *m, const Op *op);
 
 /* All kernels of a program, each text once. */
 typedef struct CudaProgram CudaProgram;

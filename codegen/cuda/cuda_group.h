@@ -15,6 +15,9 @@ enum { MAX_GROUP = 64 };
 /* Is it a view, for which nothing is queued? */
 bool does_nothing(const Op *op);
 
+/* The number of later ops that may share its launch. */
+int cuda_scratch_stays(Module *m, const Op *op);
+
 /* The calls from `first` on that form one launch; returns their number, at least one. */
 int find_cuda_group(Module *m, const Op *first, const Op *group[MAX_GROUP]);
 

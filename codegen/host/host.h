@@ -4,18 +4,14 @@
 
 #include "cuda/cuda.h"
 
-/* Attention holds tiles of whole heads on the stack of a thread. */
-enum { C_LARGEST_HEAD = 1024 };
-
-/* Scratch memory of a kernel of this back end: Module.scratch_bytes, for the memory pass. */
-int64_t c_scratch_bytes(Module *m, const Op *op);
+extern const Target c_target;
 
 /* Bytes that the runtime allocates besides the arena for messages, on ranks of each kind.  The module has been through
  * the memory pass. */
-void message_space(Module *m, bool on_gpu, int kinds, int64_t bytes[]);
+void message_space(Module *m, int kinds, int64_t bytes[]);
 
 /* The same for products; 0 if only the library knows. */
-int64_t product_space(bool on_gpu);
+int64_t product_space(const Module *m);
 
 typedef struct {
     const char *plan;        /* plan.json, which the trainer can print */

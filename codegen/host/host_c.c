@@ -124,8 +124,16 @@ const Dialect c_dialect = {
     .fields = probe_field,
 };
 
-int64_t c_scratch_bytes(Module *m, const Op *op)
+static int64_t scratch_bytes_of(Module *m, const Op *op)
 {
     const Func *kernel = row_kernel_of(m, op);
     return kernel ? row_kernel_scratch(m, kernel) : info(op)->family == LIBRARY ? library_scratch(m, op) : 0;
 }
+
+const Target c_target = {
+    .name = "c",
+    .largest_head = 1024, /* attention holds tiles of whole heads on the stack of a thread */
+    .scratch_bytes = scratch_bytes_of,
+    .scratch_stays = no_later_ops,
+    .takes = kernels_take,
+};

@@ -159,7 +159,6 @@ typedef struct Sharing {
 
 typedef struct {
     Module *m;
-    bool on_gpu;
     int collectives, parts; /* messages assembled from parts, and the tables of these parts */
     Sharing *sharing;
 } Space;
@@ -167,7 +166,7 @@ typedef struct {
 static Sharing *sharing_of(Space *s, const RtCollective *c)
 {
     Sharing *at = s->sharing;
-    while (at && s->on_gpu &&
+    while (at && s->m->target->is_gpu &&
            (at->first.naxes != c->naxes || memcmp(at->first.axis, c->axis, sizeof c->axis) != 0 ||
             at->first.stages != c->stages))
         at = at->next;
@@ -181,7 +180,7 @@ static Sharing *sharing_of(Space *s, const RtCollective *c)
 static void add_collective(Space *s, const RtCollective *c, const Op *op)
 {
     int64_t ranks = c->stages ? __builtin_popcountll(c->stages) : count_ranks(s->m, op->attrs.axis);
-    int64_t bytes = s->on_gpu ? rt_nccl_workspace(c, ranks) : rt_exchange_workspace(c, ranks);
+    int64_t bytes = s->m->target->is_gpu ? rt_nccl_workspace(c, ranks) : rt_exchange_workspace(c, ranks);
     Sharing *sharing = sharing_of(s, c);
     sharing->bytes = bytes > sharing->bytes ? bytes : sharing->bytes;
     s->collectives++;
@@ -225,21 +224,21 @@ static void add_stage_messages(Space on[], int kinds, const Op *loop)
     }
 }
 
-int64_t product_space(bool on_gpu) { return on_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
+int64_t product_space(const Module *m) { return m->target->is_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
 
 static int64_t space_bytes(const Space *s)
 {
-    int64_t bytes = s->on_gpu ? rt_gpu_tables_bytes(s->collectives, s->parts) : 0;
+    int64_t bytes = s->m->target->is_gpu ? rt_gpu_tables_bytes(s->collectives, s->parts) : 0;
     for (const Sharing *at = s->sharing; at; at = at->next)
         bytes += at->bytes;
     return bytes;
 }
 
-void message_space(Module *m, bool on_gpu, int kinds, int64_t bytes[])
+void message_space(Module *m, int kinds, int64_t bytes[])
 {
     Space *on = NEW_ARRAY(&m->arena, Space, kinds);
     for (int kind = 0; kind < kinds; kind++)
-        on[kind] = (Space){ .m = m, .on_gpu = on_gpu };
+        on[kind] = (Space){ .m = m };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
             if (info(op)->traits & SENDS && continued_by(m, op) == op)

@@ -78,7 +78,7 @@ static int first_copy(const Binding *b, const Param *param)
 
 /* --- Lines ---------------------------------------------------------------------------------- */
 
-static bool no_parameter(const Binding *b, const Target *target, const char *path)
+static bool no_parameter(const Binding *b, const MapTarget *target, const char *path)
 {
     NearMiss near = { .name = path };
     for (const Param *param = b->m->params; param; param = param->next)
@@ -107,7 +107,7 @@ static bool bind_target(Binding *b, const MapLine *line, int number, StoredList 
     return is_there ? good : no_parameter(b, &line->target[number], path);
 }
 
-static bool may_be_apart(const Target *a, const Target *b)
+static bool may_be_apart(const MapTarget *a, const MapTarget *b)
 {
     return a->dim && b->dim && strcmp(a->dim, b->dim) == 0 && a->index != b->index;
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const Target *target_of(const LineUse *use) { return &use->line->target[use->number]; }
+static const MapTarget *map_target_of(const LineUse *use) { return &use->line->target[use->number]; }
 
 static bool refuse(const LineUse *use, Loc loc, const char *message, const char *help)
 {
@@ -179,7 +179,7 @@ static bool place_axis(const LineUse *use, const Axis *axis, int64_t size, int64
 /* The part of a parameter that `[dim = 0]` says. */
 static bool place_part(const LineUse *use, Box *box)
 {
-    const Target *target = target_of(use);
+    const MapTarget *target = map_target_of(use);
     if (!target->dim)
         return true;
     const int d = dim_of(use->param, target->dim);

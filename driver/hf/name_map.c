@@ -91,7 +91,7 @@ static bool read_axes(Scan *scan, MapLine *line)
 
 /* --- Lines ---------------------------------------------------------------------------------- */
 
-static bool read_target(Scan *scan, Target *target)
+static bool read_target(Scan *scan, MapTarget *target)
 {
     double number;
     Loc loc;

@@ -40,7 +40,7 @@ typedef struct {
     const char *path;
     const char *dim; /* NULL: the whole parameter */
     int64_t index;
-} Target;
+} MapTarget;
 
 /* `a.*.weight [vocab, embed] = h.*.wte, ...` */
 typedef struct MapLine {
@@ -49,7 +49,7 @@ typedef struct MapLine {
     const char *name;
     int naxes, ntargets;
     Axis axis[MAX_ITEMS];
-    Target target[MAX_ITEMS];
+    MapTarget target[MAX_ITEMS];
     struct MapLine *next;
 } MapLine;
 

@@ -91,14 +91,13 @@ static void add_time(const Planner *p, PlanResult *result, Arena *arena, Run *ru
 /* As `mpc report` has them. */
 static void add_memory(PlanResult *result, const Run *run, Module *m)
 {
-    const bool on_gpu = is_cuda(run->options);
     const Kinds *kinds = rank_kinds(m);
     int64_t *messages = NEW_ARRAY(&m->arena, int64_t, kinds->count), most = 0;
-    message_space(m, on_gpu, kinds->count, messages);
+    message_space(m, kinds->count, messages);
     for (int i = 0; i < kinds->count; i++)
         most = messages[i] > most ? messages[i] : most;
     result->arena = largest_arena(m);
-    result->beside = most + product_space(on_gpu);
+    result->beside = most + product_space(m);
 }
 
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena)

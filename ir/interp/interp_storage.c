@@ -11,6 +11,7 @@
 #include "interp_parts.h"
 #include "stages.h"
 #include "storage.h"
+#include "target.h"
 #include "tier.h"
 
 #include <string.h>
@@ -238,7 +239,7 @@ static const Func *framed_callee(const Interp *in, const Op *op)
 /* Invalidates the scratch memory of the op's kernel. */
 static bool use_scratch(Interp *in, const Op *op)
 {
-    int64_t bytes = in->m->scratch_bytes ? in->m->scratch_bytes(in->m, op) : 0;
+    int64_t bytes = in->m->target->scratch_bytes(in->m, op);
     return !bytes || !op->results.count || forget_region(in, result(op), in->now.base + op->attrs.frame, bytes);
 }
 

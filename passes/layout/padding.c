@@ -16,6 +16,7 @@
  */
 #include "manager/pass.h"
 #include "storage.h"
+#include "target.h"
 
 #include <float.h>
 #include <stdint.h>
@@ -273,7 +274,7 @@ static void keep_state_finite(Module *m, Func *step)
 void pass_padding(Module *m);
 void pass_padding(Module *m)
 {
-    if (m->fills_padding)
+    if (m->target->fills_padding)
         fill_dims(m);
     for (Func *f = m->funcs; f; f = f->next) {
         for (Op *op = f->first; op; op = op->next)

@@ -14,6 +14,7 @@
 #include "schedule/slots.h"
 #include "stages.h"
 #include "storage.h"
+#include "target.h"
 #include "tier.h"
 #include "uses.h"
 
@@ -261,7 +262,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
     Module *m = frame->m;
     Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (!callee || callee->role == KERNEL)
-        return m->scratch_bytes ? m->scratch_bytes(m, op) : 0;
+        return m->target->scratch_bytes(m, op);
     number_pointers(frame, callee, op);
     Frame inner = { .m = m,
                     .f = callee,
@@ -347,7 +348,7 @@ static int ops_that_keep_scratch(Module *m, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     bool is_frame = callee && callee->role != KERNEL;
-    return m->scratch_stays && !is_frame ? m->scratch_stays(m, op) : 0;
+    return is_frame ? 0 : m->target->scratch_stays(m, op);
 }
 
 static void find_buffers(Frame *frame)

@@ -15,6 +15,7 @@
 #include "memory.h"
 #include "sizes.h"
 #include "storage.h"
+#include "target.h"
 
 enum { MOST_PLANS = 12 };
 
@@ -91,7 +92,7 @@ static bool find_wanted(Module *m, const Map *calls, const Op *op, Wanted wanted
         want_sent(m, op, wanted);
     else if (info(op)->family == VIEW)
         want_viewed(m, op, wanted);
-    else if ((callee || info(op)->family == LIBRARY) && m->takes && m->takes(m, op, wanted))
+    else if ((callee || info(op)->family == LIBRARY) && m->target->takes(m, op, wanted))
         return false;
     return any_copied(count, wanted);
 }

@@ -140,7 +140,7 @@ static void judge(Original *o, const Plant *plant, int number, Score *score)
     const char *place = op->path ? op->path : "", *name = info(op)->name;
     const char *made = op->results.count ? result(op)->name : "";
     Score said = { 0 };
-    m->scratch_bytes = c_scratch_bytes;
+    m->target = &c_target;
     if (plant->apply(m, f, op)) {
         ask(o, m, &said);
         score->mutants += !said.same;
@@ -244,7 +244,7 @@ int main(int argc, char **argv)
     if (argc < 4 || argc > 5)
         give_up("usage: mutate each MOST | any COUNT:SEED FILE.mir [BEFORE.mir]");
     read_program(&original.program, argv[3]);
-    original.program.m->scratch_bytes = c_scratch_bytes;
+    original.program.m->target = &c_target;
     if (argc == 5) {
         read_program(original.before = &before, argv[4]);
         if (!find_slopes(before.m, &original.slopes))

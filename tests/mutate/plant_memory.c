@@ -118,7 +118,8 @@ static bool begin_late(Module *m, Func *f, Op *op)
 
 static bool needs_scratch(Module *m, Func *f, Op *op)
 {
-    return f->role != KERNEL && lies_in_frame(op) && !op->attrs.callee && m->scratch_bytes(m, op) && living_across(op);
+    return f->role != KERNEL && lies_in_frame(op) && !op->attrs.callee && m->target->scratch_bytes(m, op) &&
+           living_across(op);
 }
 
 /* A value that alternates between two buffers, and is read after the next iteration's value is written. */

@@ -2,6 +2,7 @@
  * verify_memory, which runs in every compilation, rejects them too. */
 #include "ir_test.h"
 #include "storage.h"
+#include "target.h"
 
 /* As the memory pass plans it: a loop with a frame, a buffer between iterations, state in place, a view, an evaluation
  * that shares the arena. */
@@ -150,7 +151,8 @@ static char *message_of(const char *plan, const char *from, const char *to, bool
     strcat(strcat(text, to), at + strlen(from));
     Text *t = good_text(text);
     static const FuncRole roles[] = { STEP, EVAL };
-    t->m->scratch_bytes = sixteen_for_norms;
+    const Target target = { .scratch_bytes = sixteen_for_norms };
+    t->m->target = &target;
     char *static_message = verified(t);
     *seen = *static_message;
     free(static_message);

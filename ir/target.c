@@ -1,0 +1,10 @@
+/* target.c -- see target.h. */
+#include "target.h"
+
+static int64_t no_bytes(Module *m, const Op *op) { return 0; }
+
+int no_later_ops(Module *m, const Op *op) { return 0; }
+
+static bool takes_all(Module *m, const Op *op, Wanted wanted[]) { return true; }
+
+const Target no_target = { .scratch_bytes = no_bytes, .scratch_stays = no_later_ops, .takes = takes_all };

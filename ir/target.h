@@ -1,0 +1,32 @@
+/* target.h -- the device that a program is compiled for, as far as passes and the front end ask.
+ *
+ * A back end defines its own: c_target in codegen/host/host.h, cuda_target in codegen/cuda/cuda.h. */
+#ifndef MPC_TARGET_H
+#define MPC_TARGET_H
+
+#include "ir.h"
+
+typedef struct Target {
+    const char *name;     /* of --target */
+    bool is_gpu;          /* has memory of its own, beside that of the host */
+    int64_t largest_head; /* the largest head that its attention supports; 0: any */
+
+    /* --- What its kernels need ------------------------------------------------------------------------------ */
+    int64_t (*scratch_bytes)(Module *, const Op *); /* beside the results of the op */
+    int (*scratch_stays)(Module *, const Op *);     /* for how many later ops that stays in use */
+    /* Does the target accept these layouts of a kernel or LIBRARY op?  Else it sets others. */
+    bool (*takes)(Module *, const Op *, Wanted wanted[]);
+
+    /* --- What its products do ------------------------------------------------------------------------------- */
+    unsigned keeps_before; /* traits: activations whose operand products write, slopes that they multiply by */
+    bool adds_residuals;
+    bool fills_padding; /* products want sizes in memory, see full dims */
+} Target;
+
+/* Of a target that runs one op after the other: no scratch stays in use. */
+int no_later_ops(Module *m, const Op *op);
+
+/* Of a module that no back end reads: no kernel needs anything. */
+extern const Target no_target;
+
+#endif
