@@ -60,16 +60,17 @@ static const char *local_name(FuncText *t, const char *text)
     return new_identifier(&t->names, hides ? arena_text(&t->h->m->arena, "v_%s", name) : text);
 }
 
-/* A value that the IR only numbers is called after the statement of the model that it belongs to; a residual, as where
- * it was made. */
+/* A value that the IR only numbers is called after the statement of the model that it belongs to, or after its op; a
+ * residual, as where it was made. */
 static const char *readable_name(const FuncText *t, const Value *value)
 {
     const Func *made_in = value->port.kind == PORT_FORWARD ? find_func(t->h->m, t->f->forward) : NULL;
     for (int i = 0; made_in && i < made_in->results.count; i++)
         if (made_in->results.at[i]->name == value->port.of)
             value = made_in->results.at[i];
-    bool is_number = value->name[0] >= '0' && value->name[0] <= '9';
-    return is_number && value->def && value->def->path ? value->def->path : value->name;
+    const bool is_number = value->name[0] >= '0' && value->name[0] <= '9';
+    const Op *def = is_number ? value->def : NULL;
+    return !def ? value->name : def->path ? def->path : def->attrs.callee ? def->attrs.callee : info(def)->name;
 }
 
 static Local *find_local(FuncText *t, const Value *value)
