@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 to=${1:-docs} mpc=${BUILD:-build}/mpc
 "$mpc" plot out/chars/log.jsonl --title 'make demo: a GPT over bytes learns this source tree' --svg "$to/loss.svg"
 "$mpc" report examples/llama3.1.mdl --mesh pp=4 --schedule zb --set train.batch=16 --set train.microbatch=2 \
-    --set train.precision=bf16 --gpu-flops 5e14 --link 25e9 --gpu-memory 80e9 --svg "$to/timeline.svg" >/dev/null
+    --set train.precision=bf16 --gpu-flops 5e14 --link 25e9 --memory 80e9 --svg "$to/timeline.svg" >/dev/null

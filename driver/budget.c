@@ -13,6 +13,7 @@
  * of the chosen set, so that no policy that fits needs fewer FLOPs.
  */
 #include "driver.h"
+#include "remedies.h"
 
 #include "cost/cost.h"
 #include "kinds/kinds.h"
@@ -267,14 +268,31 @@ static const Ast *recompute_statement(const Ast *file)
     return ast;
 }
 
+/* "--offload 'optimizer to disk', ": what fits if nothing more than this policy is saved. */
+static const char *remedies_text(Search *search, Recompute policy)
+{
+    Run *run = search->run;
+    const char *text = "";
+    if (run->is_trial)
+        return text;
+    Options options = *run->options;
+    options.recompute = Recompute_words[policy];
+    const RemedyQuestion question = { .options = &options, .room = (double)search->budget, .is_of_arena = true };
+    const Remedies some = find_remedies(run, question);
+    for (int i = 0; i < some.count && some.at[i].fits; i++)
+        text = arena_text(&run->arena, "%s%s, ", text, some.at[i].options);
+    return some.together.fits ? arena_text(&run->arena, "%s, ", some.together.options) : text;
+}
+
 static void tell_least(Search *search)
 {
     Run *run = search->run;
     const Candidate *least = search->least;
+    const Recompute policy = is_policy(least) ? least->policy : RECOMPUTE_FULL;
     const char *with =
-        is_policy(least) ? arena_text(&run->arena, "recompute %s", Recompute_words[least->policy]) : "other residuals";
-    const char *help =
-        arena_text(&run->arena, "auto(%" PRId64 ") or more, more ranks, or a smaller train.microbatch", least->memory);
+        is_policy(least) ? arena_text(&run->arena, "recompute %s", Recompute_words[policy]) : "other residuals";
+    const char *help = arena_text(&run->arena, "%sauto(%" PRId64 ") or more, or more ranks",
+                                  remedies_text(search, policy), least->memory);
     const char *what = arena_text(&run->arena, "no choice fits into %s bytes: a rank needs at least %s bytes, with %s",
                                   grouped(&run->arena, search->budget), grouped(&run->arena, least->memory), with);
     if (run->options->recompute) {

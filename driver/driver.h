@@ -21,6 +21,7 @@ typedef struct {
     Recompute policy;   /* with recompute auto: the policy that has been chosen, or auto */
     const Saved *saved; /* and then these values; names in the arena */
     WholeDims whole;    /* in small instances of the model */
+    bool is_trial;      /* of other options: nobody reads its messages */
 } Run;
 
 /* --- files.c ------------------------------------------------------------------------------- */

@@ -89,6 +89,16 @@ bool next_word(const char **list, char separator, const char **word, int *length
     return true;
 }
 
+TextList sets_without(Arena *arena, const TextList *set, const char *key)
+{
+    TextList list = { .room = set->count + 1, .at = NEW_ARRAY(arena, const char *, set->count + 1) };
+    const size_t length = strlen(key);
+    for (int i = 0; i < set->count; i++)
+        if (strncmp(set->at[i], key, length) != 0 || set->at[i][length] != '=')
+            list.at[list.count++] = set->at[i];
+    return list;
+}
+
 /* --- Values -------------------------------------------------------------------------------- */
 
 /* The present argument. */

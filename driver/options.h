@@ -85,6 +85,9 @@ typedef struct {
  * --version); *status is then the exit status. */
 bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *status);
 
+/* --set without that key, with room for one more. */
+TextList sets_without(Arena *arena, const TextList *set, const char *key);
+
 /* Reports an error in the command line, in one line on stderr that names the command; returns STATUS_USAGE. */
 int usage_error(int command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -281,7 +281,6 @@ static bool refuse_picture(const Report *r)
                          : asks          ? "svg"
                          : o->gpu_flops  ? "gpu-flops"
                          : o->link       ? "link"
-                         : o->gpu_memory ? "gpu-memory"
                          : o->actions    ? "actions"
                                          : NULL;
     return !option || run_failed(r->run, "--%s has no effect: %s%s", option, r->no_picture ? r->no_picture : none,
@@ -325,7 +324,7 @@ static bool report_picture(Report *r)
 {
     const Options *o = r->run->options;
     r->pipeline = report_pipeline(r, &r->no_picture);
-    const bool is_step = !r->pipeline && r->time && (o->html || o->svg) && !o->gpu_memory && !o->actions;
+    const bool is_step = !r->pipeline && r->time && (o->html || o->svg) && !o->actions;
     r->picture = r->pipeline ? &r->pipeline->picture : is_step ? step_picture(r) : NULL;
     return r->picture ? write_pictures(r) : refuse_picture(r);
 }
@@ -335,6 +334,7 @@ static bool report_program(Run *run, Module *m)
     Report r = make_report(run, m);
     if (!report_costs(&r) || !report_picture(&r))
         return false;
+    r.remedies = report_remedies(&r);
     (run->options->json ? print_json : print_report_tables)(&r);
     return true;
 }

@@ -6,6 +6,7 @@
  *   report_pipeline.c  those of its pipeline: stages, and the picture of the schedule
  *   report_time.c      the time of a step on a machine, as tables and as JSON
  *   report_step.c      the bars of a step on a machine, for its picture
+ *   report_room.c      what is missing where memory does not suffice, and what helps
  *   report_text.c      the figures as tables
  *   report_json.c      the figures as JSON
  *   costs_json.c       the items of the step as JSON
@@ -14,6 +15,7 @@
 #define MPC_REPORT_H
 
 #include "driver.h"
+#include "remedies.h"
 #include "timeline.h"
 
 #include "codegen/host/totals.h"
@@ -107,6 +109,7 @@ typedef struct {
     const StepCost *cost;           /* with --costs or --machine */
     TimeReport *time;               /* with --machine */
     const TimelinePicture *picture; /* of the pipeline, or of the step on --machine; NULL: neither */
+    const Remedies *remedies; /* where memory does not suffice; NULL: it does, or nothing says how much there is */
 } Report;
 
 Report make_report(Run *run, Module *m); /* the module has been through all passes */
@@ -137,12 +140,19 @@ TimeReport *time_report(const Report *report);
 const char *rate_text(const Report *report); /* "518,545 tokens/s, MFU 37.6 % in bf16" */
 void print_time(const Report *report);
 cJSON *time_json(const Report *report);
+const char *seconds_text(Arena *arena, double seconds);   /* "1.234 s", "55.1 us" */
 bool write_costs(const Report *report, const char *path); /* costs_json.c: --costs */
 
 /* report_step.c: what is to be drawn of it, and a picture of that where there is none of its pipeline. */
 const TimelineStep *timeline_step(const Report *report);
 const TimelinePicture *step_picture(const Report *report);
 const char *picture_title(const Report *report); /* "gpt2.mdl, mesh pp=4,dp=2" */
+
+double memory_room(const Report *report); /* bytes that a rank may use: --memory, or the machine's; INFINITY: neither */
+double bytes_needed(const Report *report); /* of the kind of rank that needs most: the arena and what is beside it */
+const Remedies *report_remedies(const Report *report);
+void print_remedies(const Report *report);
+cJSON *remedies_json(const Report *report);
 
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);

@@ -319,5 +319,7 @@ cJSON *report_json(const Report *r)
     add_pipeline(r, json);
     if (r->time)
         cJSON_AddItemToObject(json, "time", time_json(r));
+    if (r->remedies)
+        cJSON_AddItemToObject(json, "does_not_fit", remedies_json(r));
     return json;
 }

@@ -12,6 +12,7 @@
 #include "uses.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,9 +260,7 @@ static void fill_in(Survey *s, const Report *r)
     picture->title = picture_title(r);
     picture->step = r->time && (r->run->options->html || r->run->options->svg) ? timeline_step(r) : NULL;
     picture->axis = s->m->axis[pipeline_axis(s->m)];
-    picture->capacity_bytes = r->run->options->gpu_memory ? number_of(r->run->options->gpu_memory)
-                              : r->time                   ? machine_memory(r->time->machine)
-                                                          : 0;
+    picture->capacity_bytes = memory_room(r) < INFINITY ? memory_room(r) : 0;
     picture->published_bubble = published_bubble(schedule->name, schedule->ranks, schedule->chunks, schedule->micros);
     s->p->forward = NEW_ARRAY(s->arena, double, s->stages);
     s->p->backward = NEW_ARRAY(s->arena, double, s->stages);

@@ -227,7 +227,7 @@ const TimelinePicture *step_picture(const Report *r)
                                   .axis = cost->schedule ? r->m->axis[r->m->stage_axis] : NULL,
                                   .published_bubble = -1,
                                   .fixed_bytes = fixed,
-                                  .capacity_bytes = machine_memory(r->time->machine) };
+                                  .capacity_bytes = memory_room(r) };
     if (cost->schedule)
         picture->activation_bytes = NEW_ARRAY(&r->run->arena, double, stage_count(cost->schedule));
     return picture;

@@ -280,6 +280,7 @@ void print_report_tables(const Report *r)
     printf("\na step: %s\n", step_text(m, r->totals));
     print_time(r);
     print_memory(r);
+    print_remedies(r);
     print_traffic(r);
     print_precision(r);
     print_work(r);

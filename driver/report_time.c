@@ -49,7 +49,7 @@ TimeReport *time_report(const Report *r)
 
 /* --- Tables ------------------------------------------------------------------------------------------ */
 
-static const char *seconds_text(Arena *arena, double seconds)
+const char *seconds_text(Arena *arena, double seconds)
 {
     return seconds >= 1      ? arena_text(arena, "%.3f s", seconds)
            : seconds >= 1e-3 ? arena_text(arena, "%.3f ms", 1e3 * seconds)
@@ -86,21 +86,10 @@ static void print_lines(const Report *r)
     }
 }
 
-/* Of the kind of rank that needs most. */
-static double bytes_needed(const Report *r)
-{
-    double most = 0;
-    for (int kind = 0; kind < r->kinds->count; kind++) {
-        const double own = (double)(r->of_kind[kind].arena + r->messages_on[kind] + r->products);
-        most = own > most ? own : most;
-    }
-    return most;
-}
-
 static void print_room(const Report *r)
 {
     Arena *arena = &r->run->arena;
-    const double needed = bytes_needed(r), room = machine_memory(r->time->machine);
+    const double needed = bytes_needed(r), room = memory_room(r);
     printf("  memory: %s of %s%s\n", bytes_text(arena, needed), bytes_text(arena, room),
            needed > room ? ": does not fit" : "");
     if (is_said(r->time->machine, LINE_error))
@@ -192,7 +181,7 @@ cJSON *time_json(const Report *r)
     if (is_said(report->machine, LINE_error))
         cJSON_AddNumberToObject(object, "error", machine_number(report->machine, LINE_error));
     cJSON_AddNumberToObject(object, "memory_bytes", bytes_needed(r));
-    cJSON_AddNumberToObject(object, "memory_room_bytes", machine_memory(report->machine));
+    cJSON_AddNumberToObject(object, "memory_room_bytes", memory_room(r));
     cJSON_AddStringToObject(object, "rank_kind", kind_name(r, t->kind));
     cJSON *parts = cJSON_AddObjectToObject(object, "parts");
     for (int kind = 0; kind < ITEM_WAIT; kind++)

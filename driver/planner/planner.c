@@ -121,16 +121,6 @@ static bool says_microbatch(const Planner *p)
     return false;
 }
 
-TextList sets_without(Arena *arena, const TextList *set, const char *key)
-{
-    TextList list = { .room = set->count + 1, .at = NEW_ARRAY(arena, const char *, set->count + 1) };
-    const size_t length = strlen(key);
-    for (int i = 0; i < set->count; i++)
-        if (strncmp(set->at[i], key, length) != 0 || set->at[i][length] != '=')
-            list.at[list.count++] = set->at[i];
-    return list;
-}
-
 /* Of the layout that a file has, only what it can split counts: the model is read on one rank, in micro-batches of one
  * sequence. */
 static Module *lower_on_one_rank(Planner *p, Settings *settings)

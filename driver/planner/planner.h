@@ -126,11 +126,6 @@ typedef struct {
     double bound; /* the search's, before it was compiled */
 } PlanResult;
 
-/* --- planner.c ------------------------------------------------------------------------------------- */
-
-/* --set without that key, with room for one more. */
-TextList sets_without(Arena *arena, const TextList *set, const char *key);
-
 /* --- space.c --------------------------------------------------------------------------------------- */
 
 bool read_space(Planner *p, const Module *m);       /* m: the model on one rank; false after reporting */

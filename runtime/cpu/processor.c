@@ -16,10 +16,10 @@ static _Noreturn void refuse(const Rt *rt, const char *why)
     const RtProgram *program = rt->program;
     const bool shares = rt->local_ranks > 1;
     char *each = shares ? rt_text(" for each of %d ranks here", rt->local_ranks) : rt_text("%s", "");
-    rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s%s; a smaller train.microbatch, "
-            "'recompute full' or more memory helps",
+    rt_fail("out of memory: '%s' is planned to need %s%s, and %s are available%s%s; 'mpc report' "
+            "of the model, with its options and --memory=%.0f, says what helps",
             program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text, each, rt_bytes_text(rt->share.memory).text,
-            shares ? " to each" : "", why);
+            shares ? " to each" : "", why, rt->share.memory);
 }
 
 /* 2 MB-aligned.  Addresses of other tiers, behind it, are taken but not accessible. */

@@ -39,8 +39,9 @@ void rt_far_open(Rt *rt, const char *folder)
     struct RtFar *far = rt->far = rt_allocate(1, sizeof *far);
     if ((double)program->far_bytes > rt->share.memory ||
         cudaHostAlloc(&memory, (size_t)program->far_bytes, cudaHostAllocDefault) != cudaSuccess)
-        rt_fail("out of memory: '%s' offloads %s to the host for each rank here, and %s are available", program->name,
-                rt_bytes_text((double)program->far_bytes).text, rt_bytes_text(rt->share.memory).text);
+        rt_fail("out of memory: '%s' offloads %s to the host for each rank here, and %s are available; "
+                "'keep BYTES' leaves some of it on the GPU",
+                program->name, rt_bytes_text((double)program->far_bytes).text, rt_bytes_text(rt->share.memory).text);
     far->memory = memory;
     struct RtTransfers *f = far->transfers = rt_allocate(1, sizeof *f);
     f->transfer = rt_allocate(program->ntransfers + 1, sizeof *f->transfer);

@@ -95,12 +95,12 @@ static _Noreturn void refuse_memory(const Rt *rt, size_t free_bytes, size_t tota
 {
     int64_t messages = rt_collectives_workspace_bytes(rt);
     char *for_messages = messages ? rt_text(", %s for messages", rt_bytes_text((double)messages).text) : "";
-    rt_fail("out of memory: '%s' is planned to need %s, %s for products%s, together %s, and %s of %s are free on %s; a "
-            "smaller train.microbatch, 'recompute full', more ranks or a larger GPU helps",
+    rt_fail("out of memory: '%s' is planned to need %s, %s for products%s, together %s, and %s of %s are free on %s; "
+            "'mpc report' of the model, with its options and --memory=%zu, says what helps",
             rt->program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text,
             rt_bytes_text((double)rt_libraries_workspace_bytes(rt)).text, for_messages,
             rt_bytes_text((double)rt_memory_bytes(rt)).text, rt_bytes_text((double)free_bytes).text,
-            rt_bytes_text((double)total).text, rt->gpu->name);
+            rt_bytes_text((double)total).text, rt->gpu->name, free_bytes);
 }
 
 int64_t rt_collectives_workspace_bytes(const Rt *rt) { return rt->gpu->message_bytes; }

@@ -59,10 +59,15 @@ def without_numbers(line):
 
 
 def output_now(block, page, command):
-    """As many lines of what the command prints as the block has, from the one on that is like its first."""
-    lines, quoted = printed(page, command).splitlines(), block.splitlines()
-    start = next((i for i, line in enumerate(lines) if without_numbers(line) == without_numbers(quoted[0])), len(lines))
-    return "".join(line + "\n" for line in lines[start:start + len(quoted)])
+    """Of each part of the block, between lines of `...`, as many lines of what the command prints, from the one on that is
+    like its first."""
+    lines, at, parts = printed(page, command).splitlines(), 0, []
+    for part in re.split(r"^\.\.\.\n", block, flags=re.M):
+        quoted = part.splitlines()
+        start = next((i for i in range(at, len(lines)) if without_numbers(lines[i]) == without_numbers(quoted[0])), len(lines))
+        at = start + len(quoted)
+        parts.append("".join(line + "\n" for line in lines[start:at]))
+    return "...\n".join(parts)
 
 
 def check_outputs(page):

@@ -156,9 +156,9 @@ def test_memory_of_stages(report, stages):
 
 def test_capacity(report):
     arena = report("--mesh=pp=2", file=PIPE)["memory"]["arena"]
-    assert "too much" not in text_of("--mesh=pp=2", f"--gpu-memory={arena}")
-    assert "96 B too much" in text_of("--mesh=pp=2", f"--gpu-memory={arena - 96}")
-    assert report("--mesh=pp=2", f"--gpu-memory={arena}", file=PIPE)["pipeline"]["capacity_bytes"] == arena
+    assert "too much" not in text_of("--mesh=pp=2", f"--memory={arena}")
+    assert "96 B too much" in text_of("--mesh=pp=2", f"--memory={arena - 96}")
+    assert report("--mesh=pp=2", f"--memory={arena}", file=PIPE)["pipeline"]["capacity_bytes"] == arena
 
 
 def test_reductions(tmp_path):
@@ -204,7 +204,6 @@ def test_no_pipeline(report):
 @pytest.mark.parametrize("words, status, message", [
     (["--html=a.html"], 1, "--html has no effect: the program has no pipeline"),
     (["--svg=a.svg"], 1, "--svg has no effect: the program has no pipeline"),
-    (["--gpu-memory=80e9"], 1, "--gpu-memory has no effect: the program has no pipeline"),
     (["--gpu-flops=1e12", "--link=1e9"], 1, "--gpu-flops has no effect"),
     (["--mesh=pp=2", "--set=train.batch=2", "--html=a.html"], 1, "--html has no effect: train.batch is train.microbatch"),
     (["--json", "--actions"], 1, "--actions has no effect"),
@@ -212,7 +211,7 @@ def test_no_pipeline(report):
     (["--mesh=pp=2", "--machine=h100", "--gpu-flops=1e9"], 2, "--machine and --gpu-flops: these exclude each other"),
     (["--machine=v100"], 1, "cannot read the machine v100"),
     (["--mesh=pp=2", "--link=1e9"], 2, "--link has no effect without --gpu-flops"),
-    *[(["--mesh=pp=2", f"--gpu-memory={text}"], 2, f"--gpu-memory needs a number above 0, as 1e9, not '{text}'")
+    *[(["--mesh=pp=2", f"--memory={text}"], 2, f"--memory needs a number above 0, as 1e9, not '{text}'")
       for text in ("0", "-1", "80GB", "nan", "inf", "1e999", " 1", "0x10", "")],
     (["--mesh=pp=2", "--html="], 2, "--html needs a value: FILE.html"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
@@ -227,7 +226,7 @@ def test_refused(tmp_path, words, status, message):
 @pytest.mark.parametrize("pp", [2, 4])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_page(tmp_path, schedule, pp):
-    words = [f"--mesh=pp={pp}", f"--schedule={schedule}", "--gpu-memory=1e9"]
+    words = [f"--mesh=pp={pp}", f"--schedule={schedule}", "--memory=1e9"]
     said = run(MPC, "report", PIPE, *words, "--html=deep/page.html", "--svg=deep/page.svg", "--json",
                "--actions", cwd=tmp_path).stdout
     page = (tmp_path / "deep/page.html").read_text()

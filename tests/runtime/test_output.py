@@ -53,7 +53,7 @@ def test_memory_is_told_before_training(run, data):
 def test_out_of_memory_is_told_before_allocating(refused, run):
     message = refused("--steps", 0, TINY_ARENA=1 << 52)
     assert re.search(r"out of memory: 'tiny' is planned to need 4\.50 PB, and [\d.]+ [MGT]B are available; "
-                     r"a smaller train.microbatch", message)
+                     r"'mpc report' of the model, with its options and --memory=\d+, says what helps", message)
     if "-fsanitize" not in os.environ.get("EXTRA_CFLAGS", ""):  # a sanitizer needs more addresses than this
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (3 * 10**8, 3 * 10**8))
         assert "300.00 MB are available" in refused("--steps", 0, TINY_ARENA=2 * 10**9, before=limit)
