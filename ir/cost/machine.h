@@ -56,7 +56,7 @@ const Machine *parse_machine(Arena *arena, Diags *d);
 
 /* The text of a machine that mpc has, "h100"; NULL: none has that name, and near is offered those that there are. */
 const char *shipped_machine(const char *name, NearMiss *near);
-const char *shipped_machines(Arena *arena); /* "a100, h100, h200" */
+const char *shipped_machines(Arena *arena); /* "a100, gh200, h100, h200" */
 
 /* --- Numbers of the file ------------------------------------------------------------------------- */
 

@@ -9,7 +9,9 @@
 
 static const struct {
     const char *name, *text;
-} shipped[] = { { "a100", a100_template }, { "h100", h100_template }, { "h200", h200_template } };
+} shipped[] = {
+    { "a100", a100_template }, { "gh200", gh200_template }, { "h100", h100_template }, { "h200", h200_template }
+};
 enum { N_SHIPPED = sizeof shipped / sizeof *shipped };
 
 const char *shipped_machine(const char *name, NearMiss *near)

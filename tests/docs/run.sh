@@ -2,7 +2,7 @@
 # The commands in README and docs/: every line of a block marked `sh`, in the order of the page, except make and apt.
 # Then what they quote (quotes.py), figures (figures.py), keys of machines (machine.py), and README's width, links, figures and pictures (readme.py).
 # reaches: compiler codegen/cuda driver/hf driver/plot trainers runtime/cuda examples packaging bench docs README.md
-# reaches: CONTRIBUTING.md CHANGELOG.md LICENSE
+# reaches: CONTRIBUTING.md CHANGELOG.md LICENSE tests/published
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 PATH="$(pwd)/${BUILD:-build}:$PATH"

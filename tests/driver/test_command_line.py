@@ -390,7 +390,7 @@ def test_check_machine(mpc):
     assert mpc("check", path).stdout == (f"{path}: ok: H100 SXM5 80 GB, 8 in a DGX H100: 8 ranks on a machine, with 85.52 GB each; "
                                          "products 989.40 TFLOP/s in bf16\n")
     error = mpc("check", "none.machine", status=1).stderr
-    assert "cannot read the machine none.machine: No such file or directory" in error and "mpc has a100, h100, h200" in error
+    assert "cannot read the machine none.machine: No such file or directory" in error and "mpc has a100, gh200, h100, h200" in error
     for words in (["--mesh=dp=2"], ["-D", "layers=3"], ["--verbose"]):
         said = mpc("check", path, *words, status=2).stderr
         assert re.search(r"--(mesh|define|verbose) has no effect on a machine: leave it out", said), said

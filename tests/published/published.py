@@ -1,4 +1,4 @@
-"""Published steps, and what mpc predicts for them: `published.py [own] [dgx] [nanotron] [bloom] [zb] [mpt]` prints rows,
+"""Published steps, and what mpc predicts for them: `published.py [own] [dgx] [nanotron] [bloom] [zb] [mpt] [offload]` prints rows,
 with ALL=1 in the environment all of nanotron and mpt.
 
 bench/results               mpc's own trainers on one GPU
@@ -6,7 +6,7 @@ dgx-cloud-h100-llama.csv    NVIDIA/dgxc-benchmarking, tag v25.04.01: Llama 3.1 o
 nanotron-h100-part.csv      the plot of Hugging Face's Ultra-Scale Playbook, by vinjn/nanotron-ultrascale-playbook@924e4d0:
                             Llamas of 1B and 8B on 8 to 64 H100
 
-bloom.py, zero_bubble.py and mpt.py have the tables of GPTs.
+bloom.py, zero_bubble.py and mpt.py have the tables of GPTs, offload.py what is published of one GPU and its host.
 """
 import os
 import pathlib
@@ -16,6 +16,7 @@ import tempfile
 
 import bloom
 import mpt
+import offload
 import zero_bubble
 from reports import HERE, ROOT, edited, predictions, report, rows, settings, sizes
 
@@ -144,7 +145,8 @@ def main():
                                                                     "pp", "mbs", "grad_acc", "zero"]),
                   "bloom": bloom.print_sweep,
                   "zb": zero_bubble.print_steps,
-                  "mpt": lambda: mpt.print_steps(folder)}
+                  "mpt": lambda: mpt.print_steps(folder),
+                  "offload": offload.print_steps}
         for name in sys.argv[1:] or tables:
             tables[name]()
 

@@ -72,7 +72,7 @@ def test_too_little(model):
     """The message reports the least BYTES that work, and these do."""
     least = cost((model(),), "full")[0] // 2
     said = run(MPC, "check", model(), f"--recompute=auto({least})", status=1).stderr
-    needed = int(re.search(r"= help: auto\((\d+)\) or more", said).group(1))
+    needed = int(re.search(r"auto\((\d+)\) or more", said).group(1))
     assert cost((model(),), f"auto({needed})")[0] == needed
     run(MPC, "check", model(), f"--recompute=auto({needed - 1})", status=1)
 
