@@ -149,6 +149,7 @@ statement:
 | OFFLOAD names NAME[to] NAME[tier] folder budget
                                     { $$ = MAKE(A_OFFLOAD, @$, .name_loc = @tier, .name = $tier, .as = $to, .as_loc = @to,
                                                 .child = $names, .init = $folder, .type = $budget); }
+| OFFLOAD names NAME[tier]          { $$ = MAKE(A_OFFLOAD, @$, .name_loc = @tier, .name = $tier, .child = $names); } /* an error: see offload.c */
 | OPTIMIZER NAME '(' arguments ')' body
                                     { $$ = MAKE(A_OPTIMIZER, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments,
                                                 .body = $body); }

@@ -68,9 +68,32 @@ static const char *classes_text(Lower *l, const Ast *names)
     return text;
 }
 
+/* "offload to disk", "offload optimizer to", "offload optimizer disk" */
+static void complain_of_word(Lower *l, const Ast *ast)
+{
+    const bool says_nothing = !ast->child->next && strcmp(ast->child->name, "to") == 0;
+    const bool ends = strcmp(ast->name, "to") == 0;
+    const char *help =
+        arena_text(l->arena, "offload %s to %s", says_nothing ? "optimizer" : classes_text(l, ast->child),
+                   !ends                  ? ast->name
+                   : l->m->target->is_gpu ? "host"
+                                          : "disk");
+    if (says_nothing)
+        complain(l, (Where){ .at = ast->loc, .help = help },
+                 "this does not say what is offloaded: optimizer, params, or both");
+    else if (ends)
+        complain(l, (Where){ .at = ast->name_loc, .help = help }, "this does not say to where it is offloaded");
+    else
+        complain(l, (Where){ .at = ast->name_loc, .help = help }, "expected 'to' before '%s'", ast->name);
+}
+
 static void read_statement(Lower *l, const Ast *ast, bool said)
 {
     Train *t = &l->m->train;
+    if (!ast->as) {
+        complain_of_word(l, ast);
+        return;
+    }
     if (strcmp(ast->as, "to") != 0)
         complain(l, (Where){ .at = ast->as_loc, .help = "offload optimizer to disk" }, "expected 'to', not '%s'",
                  ast->as);

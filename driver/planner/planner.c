@@ -149,7 +149,9 @@ static void refuse_offload(Planner *p)
     for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
         if (ast->kind == A_OFFLOAD)
             error_at(&p->run->diags,
-                     (Where){ .at = ast->loc, .help = "leave it out, and add it to the layout that is written" },
+                     (Where){ .at = ast->loc,
+                              .help = "leave it out, give --memory BYTES with what it saves, and try the layout with "
+                                      "'mpc report --offload'" },
                      "mpc plan does not choose what is offloaded");
 }
 
@@ -219,13 +221,13 @@ static bool nothing_fits(const Planner *p, const Answer *answer)
                      answer->tally.all > 0 ? " that can be compiled" : "");
         return false;
     }
-    report_error(stderr, "more ranks, --memory BYTES, or a smaller batch",
-                 "no layout of %s fits into %s a rank: each needs %s or more%s", counted(a, p->ranks, "rank"),
-                 bytes_text(a, p->memory), bytes_text(a, answer->least),
-                 larger ? arena_text(a, "; the fastest that was compiled, %s, needs %s",
-                                     layout_name(a, p, &larger->layout),
-                                     bytes_text(a, (double)(larger->arena + larger->beside)))
-                        : "");
+    report_error(
+        stderr, "more ranks, --memory BYTES, a smaller batch, or what 'mpc report' of a layout says with --memory",
+        "no layout of %s fits into %s a rank: each needs %s or more%s", counted(a, p->ranks, "rank"),
+        bytes_text(a, p->memory), bytes_text(a, answer->least),
+        larger ? arena_text(a, "; the fastest that was compiled, %s, needs %s", layout_name(a, p, &larger->layout),
+                            bytes_text(a, (double)(larger->arena + larger->beside)))
+               : "");
     return false;
 }
 
