@@ -8,6 +8,7 @@
  * between stages and early reductions of gradients beside it.  It reads the first slice of inputs, over which that of
  * its micro-batch is copied; and its slots, so there is a graph for each choice of these: as many as slots, however
  * many micro-batches. */
+#include "far/far.h"
 #include "gpu.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ typedef struct {
 typedef struct {
     cudaGraphExec_t graph; /* NULL: no such part */
     RtTraffic *traffic;    /* of one run of the graph, by collective */
+    int64_t moved;         /* bytes, of offloaded tensors */
 } Graph;
 
 enum { BEFORE, TURN, AFTER, PARTS };
@@ -159,6 +161,7 @@ static void begin_graph(Rt *rt, Graph *graph)
     graph->traffic = rt_allocate(rt->program->ncollectives, sizeof *graph->traffic);
     if (bytes)
         memcpy(graph->traffic, rt->traffic, bytes);
+    graph->moved = rt_far_traffic(rt).moved;
     rt_gpu_check(rt, cudaStreamBeginCapture(rt->gpu->compute, cudaStreamCaptureModeThreadLocal),
                  "begin to record a graph");
 }
@@ -171,8 +174,13 @@ static void begin_part(Rt *rt, int part)
 }
 
 /* Recorded work has not been executed: its traffic is counted when it is. */
-static void take_back_traffic(Rt *rt, RtTraffic *before)
+static void take_back_traffic(Rt *rt, Graph *graph)
 {
+    RtTraffic *before = graph->traffic;
+    const int64_t moved_before = graph->moved;
+    graph->moved = rt_far_traffic(rt).moved - moved_before;
+    if (rt->far)
+        rt->far->moved = moved_before;
     for (int i = 0; i < rt->program->ncollectives; i++) {
         RtTraffic now = rt->traffic[i];
         rt->traffic[i] = before[i];
@@ -188,7 +196,7 @@ static void end_graph(Rt *rt, Graph *to)
     rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphInstantiate(&to->graph, graph, 0), "make a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
-    take_back_traffic(rt, to->traffic);
+    take_back_traffic(rt, to);
 }
 
 static void end_part(Rt *rt)
@@ -249,6 +257,8 @@ static void launch_part(Rt *rt, const Graph *part)
         rt->traffic[i].calls += part->traffic[i].calls;
         rt->traffic[i].sent_bytes += part->traffic[i].sent_bytes;
     }
+    if (rt->far)
+        rt->far->moved += part->moved;
     rt_gpu_check(rt, cudaGraphLaunch(part->graph, rt->gpu->compute), "start a graph");
 }
 

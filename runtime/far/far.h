@@ -35,7 +35,16 @@ void rt_far_open(Rt *rt, const char *folder);
 void rt_far_close(Rt *rt);
 int64_t rt_far_workspace_bytes(const Rt *rt);
 
-/* At the end of a run: how much was moved, and how long the computation waited for the disk. */
-void rt_far_note(const Rt *rt);
+/* Of this rank. */
+typedef struct {
+    int64_t moved; /* bytes, both ways; -1: nothing is offloaded */
+    double waited; /* seconds in which the computation waited for them; on a GPU NAN */
+} RtFarTraffic;
+
+RtFarTraffic rt_far_traffic(const Rt *rt); /* since the start */
+
+/* At the end of a run: how much its steps moved, and how long of their `seconds` the computation waited for the disk.
+ */
+void rt_far_note(const Rt *rt, RtFarTraffic steps, double seconds);
 
 #endif

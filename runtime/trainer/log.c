@@ -169,6 +169,10 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
         add(&line, "comm_ms", 1e3 * report->traffic.seconds, "%.3f");
         add(&line, "comm_wait_ms", 1e3 * report->traffic.waited, "%.3f");
     }
+    if (report->far.moved >= 0) {
+        add(&line, "offload_bytes", (double)report->far.moved, "%.0f");
+        add(&line, "offload_wait_ms", 1e3 * report->far.waited, "%.3f");
+    }
     add_layers(&line, "expert_load", report->expert_load);
     add_layers(&line, "dropped", report->dropped);
     if (!isnan(report->loss_scale))

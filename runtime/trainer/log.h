@@ -2,6 +2,7 @@
 #ifndef MPC_RUNTIME_LOG_H
 #define MPC_RUNTIME_LOG_H
 
+#include "far/far.h"
 #include "mesh/comm.h"
 
 /* A number for each layer with experts; none: count is 0. */
@@ -39,6 +40,7 @@ typedef struct {
     int ranks;
     const int64_t *rank_bytes; /* on each; NULL: all have as much */
     RtTraffic traffic;         /* of this step and rank */
+    RtFarTraffic far;          /* likewise, of offloaded tensors; moved is below 0: none are */
     RtLayers expert_load;      /* the most choices of an expert over the mean, */
     RtLayers dropped;          /* and the share that found no slot, where there is a capacity */
 } RtStepReport;

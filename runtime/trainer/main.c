@@ -382,7 +382,7 @@ static int finish(RtRun *run)
     rt_comm_close(&run->rt);
     rt_collectives_close(&run->rt);
     rt_traffic_close(&run->rt);
-    rt_far_note(&run->rt);
+    rt_far_note(&run->rt, run->far, run->spent_s);
     rt_far_close(&run->rt);
     rt_device_close(&run->rt);
     rt_lock_release(&run->lock);

@@ -150,6 +150,13 @@ static RtTraffic traffic_since(const Rt *rt, RtTraffic before)
                         .waited = now.waited - before.waited };
 }
 
+/* The same of offloaded tensors. */
+static RtFarTraffic far_since(const Rt *rt, RtFarTraffic before)
+{
+    const RtFarTraffic now = rt_far_traffic(rt);
+    return rt->far ? (RtFarTraffic){ .moved = now.moved - before.moved, .waited = now.waited - before.waited } : now;
+}
+
 static int64_t most_bytes(const RtRun *run)
 {
     int64_t most = 0;
@@ -165,11 +172,17 @@ static RtStepReport run_step(RtRun *run)
     const RtScalars *scalars = &program->step.scalars;
     double begin = rt_seconds();
     RtTraffic before = rt_collectives_traffic(rt);
+    RtFarTraffic far_before = rt_far_traffic(rt);
     rt_trace_step(rt, run->place.step + 1);
     fill_batch(run);
     rt_set_scalars(run, scalars);
     rt_run(rt, &program->step);
     double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
+
+    RtFarTraffic far = far_since(rt, far_before);
+    run->far.moved += far.moved;
+    run->far.waited += far.waited;
+    run->spent_s += seconds;
 
     double speed = program->flops_per_step / seconds;
     if (speed > run->peak && !run->options.peak_flops) /* other load has ended since the peak was measured */
@@ -201,6 +214,7 @@ static RtStepReport run_step(RtRun *run)
                            .ranks = rt->ranks,
                            .rank_bytes = program->step.kinds ? run->rank_bytes : NULL,
                            .traffic = traffic_since(rt, before),
+                           .far = far,
                            .expert_load = run->loads,
                            .dropped = run->dropped };
 }

@@ -35,6 +35,8 @@ typedef struct {
     int64_t skipped_steps;   /* before the next one; -1: none are skipped */
     double peak;             /* flops/s of all ranks, of which mfu is the share: said, or of the best product */
     double step_s;           /* of a step, smoothed */
+    double spent_s;          /* in steps of this run */
+    RtFarTraffic far;        /* of these */
 } RtRun;
 
 /* Of OpenMP: --threads, else OMP_NUM_THREADS, else the share of the machine.  threads.c */

@@ -1,4 +1,6 @@
 """Tensors offloaded to the host: trainers for GPUs do what they do with all of them on the GPU."""
+import json
+
 import pytest
 from conftest import read_log, some, start
 from test_one_rank import assert_same, train
@@ -36,6 +38,15 @@ def test_resumed(option, compiled, data, tmp_path):
     run_to(trainer, STEPS - 1, "--save", "saved")
     resumed = run_to(trainer, STEPS, "--load", "saved")
     assert [resumed[-1][key] for key in ("loss", "eval_loss")] == [log[-1][key] for key in ("loss", "eval_loss")]
+
+
+@pytest.mark.parametrize("option", [[], ["--no-graph"]])
+def test_traffic_is_logged(option, compiled, data, tmp_path):
+    """As planned, also of steps that are a graph; how long the GPU waits nobody measures."""
+    trainer = trainers(compiled, "gpt2", (("precision", "bf16"),), "optimizer")[1]
+    start(trainer.command("--data", data, "--data-format", "bytes", "--log", "log", "--steps", 4, "--overwrite", *option), tmp_path)
+    planned = json.loads((trainer.folder / "plan.json").read_text())["memory"]["offloaded"]
+    assert [(line["offload_bytes"], line["offload_wait_ms"]) for line in read_log(tmp_path / "log")] == 4 * [(planned["read"] + planned["written"], None)]
 
 
 @pytest.mark.parametrize("mesh,zero", some([("dp=2", 3), ("tp=2", 0), ("pp=2", 1)], 0, 2))

@@ -5,6 +5,7 @@ bit.  Weights that the model reads are fetched one by one, so that products whic
 several: sums in another order, to the tolerances of test_layouts.py.  Activations are what they are.
 """
 import json
+import re
 
 import pytest
 from conftest import TCP, error_of, layout_of, read_log, some, start
@@ -87,6 +88,21 @@ def test_budget(compiled, train):
         return json.loads((trainer.source.parent / "out/plan.json").read_text())["memory"]["offloaded"]["bytes"]
     assert offloaded(0) - offloaded(100_000) <= 100_000 + 64 * 4096  # whole pages of some tensors
     assert 0 < offloaded(100_000) < offloaded(50_000) < offloaded(0)
+
+
+def test_traffic_is_logged(compiled, text, tmp_path):
+    """Bytes as planned, and seconds of each step in which the computation waited: is the disk the limit?"""
+    plain, trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)
+    options = ("--data", text, "--data-format", "bytes", "--steps", 4, "--log", "log", "--overwrite", "--eval-data", text)
+    done = start(trainer.command(*options), tmp_path)
+    log, planned = read_log(tmp_path / "log"), json.loads((trainer.source.parent / "out/plan.json").read_text())["memory"]["offloaded"]
+    assert [line["offload_bytes"] for line in log] == 4 * [planned["read"] + planned["written"]]
+    assert all(0 < line["offload_wait_ms"] < line["step_ms"] for line in log)
+    [(waited, seconds)] = re.findall(r"^offloaded: .* from and to disk, for which the computation waited ([\d.]+) s of the ([\d.]+) s of steps$", done.stderr, re.M)
+    for told, key in ((waited, "offload_wait_ms"), (seconds, "step_ms")):
+        assert float(told) == pytest.approx(sum(line[key] for line in log) / 1e3, abs=0.0051)
+    done = start(plain.command(*options), tmp_path)
+    assert "offloaded" not in done.stderr and not any("offload_bytes" in line for line in read_log(tmp_path / "log"))
 
 
 # --- Larger than memory -----------------------------------------------------------------------------------------------
