@@ -3,8 +3,8 @@
  * There are few kinds of remedies, each with levels, which are options of mpc: recompute more, smaller micro-batches.
  * The program is compiled with each level, since what it saves is known only from the plan: a loss in chunks saves
  * nothing where the peak is elsewhere.  Of a kind the first level that is enough counts, or else the strongest one.
- * If no kind alone is enough, all together are tried, and then each is weakened as far as memory allows, first the kind
- * that alone takes the longest.  A program takes some hundredths of a second.
+ * Then all kinds together are tried, and each is weakened as far as memory allows, first the kind that alone takes the
+ * longest: several may be faster than one, or only several be enough.  A program takes some hundredths of a second.
  */
 #include "remedies.h"
 
@@ -174,15 +174,24 @@ static void add_recompute(const Search *s, Ladder *ladder, const Train *train, d
     add_level(ladder, "full");
 }
 
+/* What is offloaded, as bits: more of it than the program says, or all of that where some is kept. */
 static void add_offload(Arena *arena, Ladder *ladder, const Train *train, Tier tier)
 {
-    static const char *const parts[] = { "optimizer", "optimizer, params" };
+    enum { STATE = 1, PARAMS = 2, ACTIVATIONS = 4 };
+    static const struct {
+        int parts;
+        const char *words;
+    } all[] = { { STATE, "optimizer" },
+                { ACTIVATIONS, "activations" },
+                { STATE | PARAMS, "optimizer, params" },
+                { STATE | ACTIVATIONS, "optimizer, activations" },
+                { STATE | PARAMS | ACTIVATIONS, "optimizer, params, activations" } };
     const char *folder = train->offload_folder ? arena_text(arena, " \"%s\"", train->offload_folder) : "";
-    int first = train->offload_params ? 1 : 0;
-    if (train->offload_optimizer && !train->offload_keep)
-        first++;
-    for (int i = first; i < 2; i++)
-        add_level(ladder, arena_text(arena, "%s to %s%s", parts[i], Tier_words[tier], folder));
+    const int said = (train->offload_optimizer ? STATE : 0) | (train->offload_params ? PARAMS : 0) |
+                     (train->offload_activations ? ACTIVATIONS : 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if ((all[i].parts & said) == said && (all[i].parts != said || train->offload_keep))
+            add_level(ladder, arena_text(arena, "%s to %s%s", all[i].words, Tier_words[tier], folder));
 }
 
 static void add_ladders(Search *s, const Module *m, const Settings *settings, double beside)
@@ -314,8 +323,9 @@ Remedies find_remedies(Run *run, RemedyQuestion question)
         else if (SHARE_OF_HELP * (base.bytes - alone[kind].bytes) >= base.bytes - question.room)
             list[some.count++] = alone[kind];
     }
-    if (all.count)
-        return all;
-    some.together = all_together(&search, &strongest, alone);
-    return some;
+    Remedies *told = all.count ? &all : &some;
+    const Remedy together = all_together(&search, &strongest, alone);
+    if (together.options && (!all.count || is_less_costly(&together, &enough[0])))
+        told->together = together;
+    return *told;
 }

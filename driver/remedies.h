@@ -25,11 +25,12 @@ typedef struct {
 } RemedyQuestion;
 
 /* Those that alone are enough, the least time first and what rounds last, or else those that help, the least costly
- * kind first; then what is enough `together`, or if that is not, the least that there is. */
+ * kind first.  Together: several that are enough, and faster than one, or if nothing is enough, the least that there
+ * is. */
 typedef struct {
     int count;
     const Remedy *at;
-    Remedy together; /* of no options: one is enough, or none helps */
+    Remedy together; /* of no options: one is as good, or none helps */
 } Remedies;
 
 Remedies find_remedies(Run *run, RemedyQuestion question);

@@ -112,7 +112,9 @@ void print_remedies(const Report *r)
     for (int i = 0; i < some->count; i++)
         print_remedy(r, &some->at[i]);
     if (some->together.options) {
-        print_title(r, some->together.fits ? "together they are enough" : "the least without more ranks");
+        print_title(r, !some->together.fits              ? "the least without more ranks"
+                       : some->count && some->at[0].fits ? "several are faster"
+                                                         : "together they are enough");
         print_remedy(r, &some->together);
     } else if (!some->count) {
         puts("  no option helps: more ranks are needed");

@@ -80,7 +80,7 @@ static void complain_of_word(Lower *l, const Ast *ast)
                                           : "disk");
     if (says_nothing)
         complain(l, (Where){ .at = ast->loc, .help = help },
-                 "this does not say what is offloaded: optimizer, params, or both");
+                 "this does not say what is offloaded: optimizer, params or activations");
     else if (ends)
         complain(l, (Where){ .at = ast->name_loc, .help = help }, "this does not say to where it is offloaded");
     else
