@@ -34,7 +34,8 @@ enum { MOST_LEVELS = 8 };
 typedef struct {
     const char *option; /* of the command line; a setting of --set */
     int count;
-    const char *value[MOST_LEVELS];
+    const char *value[MOST_LEVELS + 1];
+    bool has_finest; /* value[count]: between two levels, and found by compiling the program many times */
 } Ladder;
 
 typedef struct {
@@ -163,15 +164,30 @@ static void add_micros(Arena *arena, Ladder *ladder, const Settings *settings)
         add_level(ladder, arena_text(arena, "%lld", each));
 }
 
-/* As little as possible, or everything; `beside` are the bytes that a rank needs beside its arena. */
-static void add_recompute(const Search *s, Ladder *ladder, const Train *train, double beside)
+static int count_ops(const Module *m)
 {
+    int count = 0;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            count++;
+    return count;
+}
+
+/* Two policies; and what recomputes as little as fits, where `beside` are the bytes that a rank needs beside its arena.
+ */
+static void add_recompute(const Search *s, Ladder *ladder, const Module *m, double beside)
+{
+    enum { MOST_OPS = 10000 }; /* of a program that is quickly compiled many times */
     const double room = s->question.room - beside, unit = pow(10, floor(log10(room)) - 3);
-    if (train->recompute == RECOMPUTE_FULL || s->question.is_of_arena) /* of an arena: it was tried */
+    if (m->train.recompute == RECOMPUTE_FULL || s->question.is_of_arena) /* of an arena: it was tried */
         return;
-    if (room >= 1)
-        add_level(ladder, arena_text(&s->run->arena, "auto(%" PRId64 ")", (int64_t)(floor(room / unit) * unit)));
+    if (m->train.recompute == RECOMPUTE_NONE)
+        add_level(ladder, "selective");
     add_level(ladder, "full");
+    ladder->has_finest = room >= 1 && count_ops(m) <= MOST_OPS;
+    if (ladder->has_finest)
+        ladder->value[ladder->count] =
+            arena_text(&s->run->arena, "auto(%" PRId64 ")", (int64_t)(floor(room / unit) * unit));
 }
 
 /* What is offloaded, as bits: more of it than the program says, or all of that where some is kept. */
@@ -209,7 +225,7 @@ static void add_ladders(Search *s, const Module *m, const Settings *settings, do
     for (int zero = (int)train->zero; zero < 3 && count_ranks(m, ~0u) > 1; zero++)
         add_level(&s->ladder[MORE_ZERO], zeros[zero]);
     add_micros(&s->run->arena, &s->ladder[SMALLER_MICRO], settings);
-    add_recompute(s, &s->ladder[MORE_RECOMPUTED], train, beside);
+    add_recompute(s, &s->ladder[MORE_RECOMPUTED], m, beside);
     add_offload(&s->run->arena, &s->ladder[OFFLOADED], train, is_cuda(s->question.options) ? ON_HOST : ON_DISK);
     if (!train->grad_storage)
         add_level(&s->ladder[NARROW_GRADIENTS], "bf16");
@@ -235,6 +251,25 @@ static bool read_program(Search *s, Remedy *base)
 
 /* --- The search ---------------------------------------------------------------------------------------- */
 
+static bool is_less_costly(const Remedy *a, const Remedy *b)
+{
+    return a->rounds == b->rounds ? a->seconds < b->seconds : b->rounds;
+}
+
+/* Levels that are enough, with the finest one where that is less costly. */
+static void refine(const Search *s, Choice choice, Remedy *enough)
+{
+    for (int kind = 0; kind < N_REMEDIES; kind++) {
+        Remedy made;
+        if (!choice.level[kind] || !s->ladder[kind].has_finest)
+            continue;
+        choice.level[kind] = s->ladder[kind].count + 1;
+        const bool is_made = try_choice(s, &choice, &made) && made.fits;
+        if (is_made && (isnan(made.seconds) ? made.work < enough->work : is_less_costly(&made, enough)))
+            *enough = made;
+    }
+}
+
 /* The first level that is enough, or the strongest that can be compiled; 0: none. */
 static int level_alone(const Search *s, Kind kind, Remedy *found)
 {
@@ -245,13 +280,10 @@ static int level_alone(const Search *s, Kind kind, Remedy *found)
         choice.level[kind] = level;
         if (try_choice(s, &choice, &made))
             best = level, *found = made;
+        if (best == level && made.fits)
+            refine(s, choice, found);
     }
     return best;
-}
-
-static bool is_less_costly(const Remedy *a, const Remedy *b)
-{
-    return a->rounds == b->rounds ? a->seconds < b->seconds : b->rounds;
 }
 
 /* Sorted by insertion; without times they stay in the order of their kinds. */
@@ -264,20 +296,20 @@ static void add_remedy(Remedies *all, Remedy *list, const Remedy *remedy)
 }
 
 /* As weak as still needs no more than `most` bytes; `order`: of kinds. */
-static Remedy weakened(const Search *s, Choice choice, Remedy strongest, double most, const Kind *order)
+static Remedy weakened(const Search *s, Choice *choice, Remedy strongest, double most, const Kind *order)
 {
     for (int i = 0; i < N_REMEDIES; i++) {
         const Kind kind = order[i];
-        const int full = choice.level[kind];
+        const int full = choice->level[kind];
         bool is_enough = false;
         for (int level = 0; level < full && !is_enough; level++) {
             Remedy made;
-            choice.level[kind] = level;
-            is_enough = try_choice(s, &choice, &made) && made.bytes <= most;
+            choice->level[kind] = level;
+            is_enough = try_choice(s, choice, &made) && made.bytes <= most;
             if (is_enough)
                 strongest = made;
         }
-        choice.level[kind] = is_enough ? choice.level[kind] : full;
+        choice->level[kind] = is_enough ? choice->level[kind] : full;
     }
     return strongest;
 }
@@ -294,14 +326,17 @@ static void order_kinds(const Remedy *alone, Kind *order)
     }
 }
 
-static Remedy all_together(const Search *s, const Choice *choice, const Remedy *alone)
+static Remedy all_together(const Search *s, Choice *choice, const Remedy *alone)
 {
     Remedy made = { 0 };
     Kind order[N_REMEDIES];
     order_kinds(alone, order);
     if (!try_choice(s, choice, &made) || !made.options)
         return (Remedy){ 0 };
-    return weakened(s, *choice, made, made.fits ? s->question.room : made.bytes, order);
+    made = weakened(s, choice, made, made.fits ? s->question.room : made.bytes, order);
+    if (made.fits)
+        refine(s, *choice, &made);
+    return made;
 }
 
 Remedies find_remedies(Run *run, RemedyQuestion question)

@@ -22,7 +22,7 @@ double bytes_needed(const Report *r)
 
 const Remedies *report_remedies(const Report *r)
 {
-    if (bytes_needed(r) <= memory_room(r))
+    if (bytes_needed(r) <= memory_room(r) || r->run->options->no_remedies)
         return NULL;
     Remedies *found = NEW(&r->run->arena, Remedies);
     *found = find_remedies(r->run, (RemedyQuestion){ .options = r->run->options,

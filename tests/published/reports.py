@@ -24,7 +24,7 @@ def settings(**given):
 
 
 def report(words, machine):
-    done = subprocess.run([MPC, "report", *words, "--target=cuda", "--json", "--machine", machine],
+    done = subprocess.run([MPC, "report", *words, "--target=cuda", "--json", "--no-remedies", "--machine", machine],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{' '.join(map(str, words))}\n{done.stderr}"
     return json.loads(done.stdout)

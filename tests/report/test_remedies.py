@@ -88,6 +88,7 @@ def test_no_more_than_fits(report):
     made = report(layers=2, batch=8)
     assert "does_not_fit" not in made
     assert "does_not_fit" not in report(f"--memory={needed(made)}", layers=2, batch=8)
+    assert "does_not_fit" not in report("--memory=1", "--no-remedies", layers=2, batch=8)
     assert report(f"--memory={needed(made) - 1}", layers=2, batch=8)["does_not_fit"]["needed_bytes"] == needed(made)
 
 
