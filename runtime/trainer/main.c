@@ -417,7 +417,7 @@ static int probe(RtRun *run)
     rt_threads_choose(run);
     rt_agree_on_options(rt, &run->options);
     rt_outputs_check(&run->options, rt->rank);
-    rt_probe_prepare(rt);
+    rt_probe_prepare(rt, run->options.probe_seconds);
     rt_traffic_open(rt, run->options.timeout);
     start_device(run);
     rt_probe(rt, model, run->options.probe, run->options.probe_seconds);

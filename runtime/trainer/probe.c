@@ -25,18 +25,21 @@ static int ranks_of_machine(Rt *rt)
     return is_regular ? count : 0;
 }
 
-/* Operands are larger than any cache, and messages as large as a trainer's; a part of what the rank may use. */
-static int64_t arena_bytes(const Rt *rt)
+/* Operands are larger than any cache, and messages as large as a trainer's, if there is time to write all of them a few
+ * times; a part of what the rank may use. */
+static int64_t arena_bytes(const Rt *rt, double seconds)
 {
     const int64_t most = rt->program->code ? (int64_t)2 << 30 : (int64_t)384 << 20, unit = 1 << 20;
-    const double part = rt->program->code ? (double)most : rt->share.memory / 4;
-    return ((double)most < part ? most : (int64_t)part) / unit * unit;
+    const double longest = rt->program->code ? 8 : 4; /* s, from where on there is time for most */
+    const double timely = (double)most * fmin(seconds / longest, 1);
+    const double part = rt->program->code ? timely : fmin(timely, rt->share.memory / 4);
+    return (int64_t)part / unit * unit;
 }
 
 /* A program has a step, for which its arena is. */
 static void no_step(Rt *rt, char *arena) {}
 
-void rt_probe_prepare(Rt *rt)
+void rt_probe_prepare(Rt *rt, double seconds)
 {
     const RtProgram *model = rt->program;
     if (!model->code && !model->probe)
@@ -51,7 +54,7 @@ void rt_probe_prepare(Rt *rt)
                             .source = model->source,
                             .comm = model->comm,
                             .code = rt_probe_code(model->code),
-                            .arena_bytes = arena_bytes(rt),
+                            .arena_bytes = arena_bytes(rt, seconds),
                             .state_bytes = 0,
                             .precision = model->precision,
                             .step = { .run = no_step },

@@ -30,8 +30,9 @@ typedef struct {
 
 /* --- probe.c ---------------------------------------------------------------------------------------- */
 
-/* Puts the program of the measurements in place of the model's: all ranks call it, before the device is open. */
-void rt_probe_prepare(Rt *rt);
+/* Puts the program of the measurements, for so many seconds, in place of the model's: all ranks call it, before the
+ * device is open. */
+void rt_probe_prepare(Rt *rt, double seconds);
 
 /* Measures for about so many seconds and writes the file: all ranks call it. */
 void rt_probe(Rt *rt, const char *model, const char *path, double seconds);

@@ -288,7 +288,8 @@ static void measure_fused(RtProbe *probe, double bandwidth, double launch)
     } else if (seconds * (double)(all / cached) < longest) {
         const RtProbedKernel large = rt_probe_fused(probe->rt, probe->rt->arena, all);
         const double moving = rt_probe_time(probe, run_fused, &all) - launch;
-        rt_probe_number(probe, "kernels", fmin(large.moved / moving / bandwidth, 1), "%");
+        if (large.moved > small.moved) /* else it does not fit */
+            rt_probe_number(probe, "kernels", fmin(large.moved / moving / bandwidth, 1), "%");
     }
 }
 

@@ -16,7 +16,7 @@ def test_probe(ranks, compiled, tmp_path):
     path, messages = tmp_path / "gpu.machine", tmp_path / "messages"
     messages.mkdir()
     launch = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks] if ranks > 1 else []
-    start([*launch, *trainer.command("--probe", path, "--probe-seconds", 1)], tmp_path,
+    start([*launch, *trainer.command("--probe", path, "--probe-seconds", 0.5)], tmp_path,
           environment={**RUN, "EMULATED_GPUS": str(ranks), "EMULATED_MESSAGES": str(messages)})
     assert ": ok: " in start([BUILD / "mpc", "check", path], tmp_path).stdout
     text = path.read_text()

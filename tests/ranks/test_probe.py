@@ -76,7 +76,7 @@ def test_one_rank(compiled, tmp_path):
 def test_two_ranks(compiled, tmp_path, comm):
     trainer = compiled("chars", layout_of("chars", dict(dp=2)), SMALL, {"microbatch": 2}, *(TCP if comm == "tcp" else ()))
     trainer.launch = by_hand if comm == "tcp" else mpirun
-    machine = probe(trainer, tmp_path)
+    machine = probe(trainer, tmp_path, seconds=0.25)
     check_compute(machine, of_rank=2)
     check_link(machine, "within")
     assert machine["ranks on a machine"] == 2 and 0 <= machine["overlap"] <= 1
@@ -88,7 +88,8 @@ def test_four_ranks_on_two_machines(compiled, tmp_path):
     trainer = compiled("chars", layout_of("chars", dict(dp=4)), SMALL, {"microbatch": 2}, *TCP)
     started = 'for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2 "$@" & done; wait'
     trainer.launch = lambda ranks, *command: ["sh", "-c", started, "sh", *command]
-    machine = probe(trainer, tmp_path, environment={"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())})
+    machine = probe(trainer, tmp_path, seconds=0.1,
+                    environment={"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())})
     assert machine["ranks on a machine"] == 2 and machine["name"].startswith("4 ranks of 2 on a machine")
     check_link(machine, "within")
     check_link(machine, "between")
