@@ -5,9 +5,12 @@ MPICC    ?= mpicc
 BUILD    ?= build
 PREFIX   ?= /usr/local
 CFLAGS   ?= -O2 -g
-WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter
+WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter $(if $(GCC),-Wshadow=local)
+GCC      := $(findstring Free Software,$(shell $(CC) --version))
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -Iir -Ifrontend -Ipasses -Icodegen -Idriver -I. -I$(BUILD)/gen
 ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
+# What the compiler says stays beside the object: tests/build/run.sh accepts nothing.
+NOTED = 2>$@.said; status=$$?; cat $@.said >&2; [ -s $@.said ] || rm $@.said; exit $$status
 
 COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
@@ -133,29 +136,29 @@ $(BUILD)/gen/machines.h: codegen/text/embed.sh $(MACHINES)
 
 # Output of bison and flex, with fewer warnings.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $<
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $< $(NOTED)
 
 $(BUILD)/runtime/net/comm_mpi.o: runtime/net/comm_mpi.c $(BUILD)/mpi.compile
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) $$(cat $(BUILD)/mpi.compile) -c -o $@ $<
+	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) $$(cat $(BUILD)/mpi.compile) -c -o $@ $< $(NOTED)
 
 $(BUILD)/runtime/cuda/kernels.o: $(BUILD)/gen/kernels_header.cu
 $(BUILD)/runtime/cuda/%.o: runtime/cuda/%.c
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE -Iruntime -I$(BUILD)/gen -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -c -o $@ $<
+	$(CC) -D_GNU_SOURCE -Iruntime -I$(BUILD)/gen -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -c -o $@ $< $(NOTED)
 
 # Arithmetic as in a trainer (driver/cc.c); position independent, for tests that load kernels.
 $(KERNEL_OBJECTS): $(BUILD)/runtime/kernels/library.%.o: runtime/kernels/library.c
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) $(LIBRARY_FLAGS) $(patsubst -march=base,,-march=$*) -fPIC -fno-math-errno -fno-trapping-math -fopenmp -c -o $@ $<
+	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) $(LIBRARY_FLAGS) $(patsubst -march=base,,-march=$*) -fPIC -fno-math-errno -fno-trapping-math -fopenmp -c -o $@ $< $(NOTED)
 
 $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
-	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $<
+	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $< $(NOTED)
 
 $(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
+	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $< $(NOTED)
 
 check:
 	@sh tests/deps.sh
