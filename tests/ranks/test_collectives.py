@@ -5,25 +5,23 @@ import shlex
 import pytest
 from conftest import EXTRA, MPC, ROOT, mpirun, some, start
 
-SOURCES = ["mesh/comm", "mesh/agree", "mesh/clock", "mesh/traffic", "mesh/arena", "cpu/collective", "cpu/exchange", "cpu/gaps", "cpu/processor",
-           "trainer/trace", "trainer/trace_write", "store/output", "store/partial", "error", "index", "options"]
-TRANSPORT = {"mpi": ["net/comm_mpi"],
-             "tcp": ["net/comm_tcp", *(f"net/{path.stem}" for path in (ROOT / "runtime/net").glob("tcp_*.c"))]}
+# Of the runtime's sources, those that a flag changes; the library has the others.
+CHANGED = {"-DPIECE": ["net/comm_mpi"], "-DRT_ROUND": ["cpu/collective", "cpu/exchange", "cpu/gaps"], "-DRT_UNIT": []}
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """program(transport, flag, ...): collectives.c with sources of the runtime as `flag` has them, made once a session for the same words."""
+    """program(transport, flag, ...): collectives.c with the runtime as `flag` has it, made once a session for the same words."""
     made = {}
 
     def make(comm, *flags):
         if (comm, *flags) not in made:
             path = tmp_path_factory.mktemp("collectives") / "collectives"
             runtime = ROOT / "runtime"
-            sources = [runtime / f"{name}.c" for name in SOURCES + TRANSPORT[comm]]
+            sources = [runtime / f"{name}.c" for flag in flags for name in CHANGED[flag.split("=")[0]]]
             start([os.environ.get("MPICC", "mpicc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
                    "-Wno-unused-parameter", f"-I{runtime}", f"-DCOMM=rt_{comm}", *shlex.split(EXTRA), *flags,
-                   ROOT / "tests/ranks/collectives.c", *sources, MPC.parent / "libmpcrt.a", "-o", path, "-lcjson", "-lcrypto", "-lm", "-lpthread"], path.parent)
+                   ROOT / "tests/ranks/collectives.c", *sources, MPC.parent / "libmpcrt.a", "-o", path, "-fopenmp", "-lcjson", "-lcrypto", "-lm"], path.parent)
             made[comm, *flags] = path
         return made[comm, *flags]
     return make
