@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 BUILD=${BUILD:-build/cuda}
-FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Icodegen -Iruntime -Itests/cuda"
+FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O2 -g -I. -Iir -Icodegen -Iruntime -Itests/cuda"
 mkdir -p "$BUILD"
 rm -f "$BUILD"/emulator*.o
 export CC FLAGS BUILD

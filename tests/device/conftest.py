@@ -102,7 +102,7 @@ def compiled(tmp_path_factory, cache):
                 assert old in text
                 text = text.replace(old, new)
             (folder / f"{model}.mdl").write_text(text)
-            start([BUILD / "mpc", "compile", folder / f"{model}.mdl", *said, "-o", folder], folder,
+            start([BUILD / "mpc", "compile", f"{model}.mdl", *said, "-o", folder], folder,  # no path in its kernels: others have the same
                   environment=environment)
             made[key] = Trainer(folder, target, cache)
         return made[key]

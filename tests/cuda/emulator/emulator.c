@@ -11,7 +11,7 @@
 
 enum { STACK = 256 * 1024, STAGGER = 448, MAX_REPORTS = 8, MAX_WARPS = EMULATOR_MAX_THREADS / EMULATOR_WARP };
 
-typedef enum { RUNNABLE, AT_BARRIER, IN_WARP, ASLEEP, DONE } State;
+typedef enum { RUNNABLE, AT_BARRIER, IN_WARP, ASLEEP, DONE, STATES } State;
 
 typedef void *Continuation[5]; /* of the compiler's setjmp; libc's takes several times as long */
 
@@ -40,6 +40,7 @@ static struct {
     bool is_running, is_over; /* over: after a fault that nothing can follow */
     char *dynamic_shared;
     int64_t dynamic_bytes;
+    int count[STATES]; /* of the block's fibers */
     Fiber fiber[EMULATOR_MAX_THREADS];
     Warp warp[MAX_WARPS];
     Continuation scheduler;
@@ -89,13 +90,41 @@ const EmulatorPlace *emulator_place(void)
 /* A function of its own, since the compiler expects no jump in the function that calls its setjmp. */
 static _Noreturn __attribute__((noinline)) void go_on(Continuation at) { __builtin_longjmp(at, 1); }
 
-/* Back to the scheduler, until it comes back. */
+static void set_state(Fiber *fiber, State state)
+{
+    now.count[fiber->state]--;
+    now.count[state]++;
+    fiber->state = state;
+}
+
+static void wake_all(State from)
+{
+    for (int i = 0; i < now.threads && now.count[from]; i++)
+        if (now.fiber[i].state == from)
+            set_state(&now.fiber[i], RUNNABLE);
+}
+
+/* At once the next thread that can run, which saves the way through the scheduler; the scheduler, if it has to begin
+ * it, or if there is none. */
+static void **next_place(void)
+{
+    for (int i = now.thread + 1; i < now.threads && !now.is_over; i++)
+        if (now.fiber[i].state == RUNNABLE) {
+            if (!now.fiber[i].is_begun)
+                break;
+            now.thread = i;
+            return now.fiber[i].at;
+        }
+    return now.scheduler;
+}
+
+/* To other threads, until one of them or the scheduler comes back. */
 static void leave(State state)
 {
     Fiber *fiber = &now.fiber[now.thread];
-    fiber->state = state;
+    set_state(fiber, state);
     if (__builtin_setjmp(fiber->at) == 0)
-        go_on(now.scheduler);
+        go_on(next_place());
 }
 
 /* One thread after the other, of all blocks and kernels: a fiber is made once, since that takes system calls. */
@@ -143,19 +172,9 @@ static void resume(int thread)
 
 /* --- Blocks ------------------------------------------------------------------------------------ */
 
-static int count_in(State state)
-{
-    int count = 0;
-    for (int i = 0; i < now.threads; i++)
-        count += now.fiber[i].state == state;
-    return count;
-}
-
 static void release_barrier(void)
 {
-    for (int i = 0; i < now.threads; i++)
-        if (now.fiber[i].state == AT_BARRIER)
-            now.fiber[i].state = RUNNABLE;
+    wake_all(AT_BARRIER);
     now.barriers++;
     now.any[now.barriers % 2] = false; /* for the next: the answer of the one before has been read by all */
 }
@@ -166,6 +185,7 @@ static bool step(void)
     for (int i = 0; i < now.threads && !now.is_over; i++)
         if (now.fiber[i].state == RUNNABLE) {
             resume(i);
+            i = now.thread; /* those in between have run */
             any = true;
         }
     return any;
@@ -175,20 +195,22 @@ static void run_block(void)
 {
     for (int i = 0; i < now.threads; i++)
         now.fiber[i].state = RUNNABLE;
+    memset(now.count, 0, sizeof now.count);
+    now.count[RUNNABLE] = now.threads;
     memset(now.warp, 0, (size_t)(now.threads + EMULATOR_WARP - 1) / EMULATOR_WARP * sizeof *now.warp);
     now.barriers = 0;
     now.any[0] = now.any[1] = false;
-    while (!now.is_over && count_in(DONE) < now.threads) {
+    while (!now.is_over && now.count[DONE] < now.threads) {
         bool any = step();
-        int waiting = count_in(AT_BARRIER);
-        if (waiting && waiting + count_in(DONE) == now.threads)
+        int waiting = now.count[AT_BARRIER];
+        if (waiting && waiting + now.count[DONE] == now.threads)
             release_barrier();
         else if (!any && !now.is_over && !emulator_bring_a_box()) {
             emulator_fault(
                 false,
                 "nothing goes on: %d threads wait at a barrier, %d for others of their warp, %d at a barrier "
                 "in memory or with a number",
-                waiting, count_in(IN_WARP), count_in(ASLEEP));
+                waiting, now.count[IN_WARP], now.count[ASLEEP]);
             now.is_over = true;
         }
     }
@@ -267,12 +289,7 @@ int emulator_barrier_or(int predicate)
 
 void emulator_sleep(void) { leave(ASLEEP); }
 
-void emulator_wake(void)
-{
-    for (int i = 0; i < now.threads; i++)
-        if (now.fiber[i].state == ASLEEP)
-            now.fiber[i].state = RUNNABLE;
-}
+void emulator_wake(void) { wake_all(ASLEEP); }
 
 void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, bool is_barrier)
 {
@@ -299,5 +316,5 @@ void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, b
     warp->barriers += is_barrier;
     for (int i = 0; i < EMULATOR_WARP; i++)
         if (mask >> i & 1 && i != lane)
-            now.fiber[first + i].state = RUNNABLE;
+            set_state(&now.fiber[first + i], RUNNABLE);
 }

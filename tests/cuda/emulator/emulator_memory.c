@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Small: each byte has three. */
 typedef struct {
-    int64_t thread, block;
-    int warp;
+    int32_t thread, block;
     uint32_t barriers, warp_barriers, warp_meetings, epoch;
-    uint32_t stamp;  /* the launch, or for shared memory the block, in which it happened */
-    uint32_t fences; /* of the asynchronous proxy that the thread had before */
-    bool is_async;
+    uint32_t stamp;       /* the launch, or for shared memory the block, in which it happened */
+    uint32_t fences : 31; /* of the asynchronous proxy that the thread had before */
+    uint32_t is_async : 1;
 } Access;
 
 typedef struct {
@@ -145,9 +145,10 @@ static bool is_ordered(const Access *earlier, const EmulatorPlace *now, bool wri
         return false;
     if (earlier->barriers < now->barriers)
         return true;
-    if (emulator_knows(now->in_block, now->in_block + (int)(earlier->thread - now->thread), earlier->epoch))
+    const int in_block = now->in_block + (int)(earlier->thread - now->thread);
+    if (emulator_knows(now->in_block, in_block, earlier->epoch))
         return true;
-    if (earlier->warp != now->warp)
+    if (in_block / EMULATOR_WARP != now->warp)
         return false;
     return write_then_read_or_write ? earlier->warp_barriers < now->warp_barriers
                                     : earlier->warp_meetings < now->warp_meetings;
@@ -155,16 +156,15 @@ static bool is_ordered(const Access *earlier, const EmulatorPlace *now, bool wri
 
 static Access access_now(const EmulatorPlace *now, uint32_t stamp, bool is_async)
 {
-    return (Access){ now->thread,
-                     now->block,
-                     now->warp,
-                     now->barriers,
-                     now->warp_barriers,
-                     now->warp_meetings,
-                     now->epoch,
-                     stamp,
-                     emulator_fences(now->in_block),
-                     is_async };
+    return (Access){ .thread = (int32_t)now->thread,
+                     .block = (int32_t)now->block,
+                     .barriers = now->barriers,
+                     .warp_barriers = now->warp_barriers,
+                     .warp_meetings = now->warp_meetings,
+                     .epoch = now->epoch,
+                     .stamp = stamp,
+                     .fences = emulator_fences(now->in_block),
+                     .is_async = is_async };
 }
 
 /* Was it stored, and is no fence behind that? */
@@ -176,8 +176,8 @@ static bool is_unseen(const Access *write, const EmulatorPlace *now, uint32_t st
 
 static void race(const Memory *memory, int64_t at, const Access *other, const char *what, const char *did)
 {
-    emulator_fault(false, "%s byte %" PRId64 " of %s, which thread %" PRId64 " of all has %s with no barrier between",
-                   what, at, memory->name, other->thread, did);
+    emulator_fault(false, "%s byte %" PRId64 " of %s, which thread %d of all has %s with no barrier between", what, at,
+                   memory->name, other->thread, did);
 }
 
 static bool note_read(Memory *memory, int64_t at, const EmulatorPlace *now, uint32_t stamp, bool is_async)
