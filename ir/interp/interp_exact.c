@@ -185,6 +185,9 @@ static double map_residue(OpKind kind, double a, double b)
 
 static double multiply_add(double sum, double a, double b) { return sum_of(sum, product_of(a, b)); }
 
+MAP_ROW(map_residues, map_residue)
+MULTIPLY_ADD_ROW(multiply_add_row, multiply_add)
+
 static double scattered(double u) { return floor(u * (double)PRIME); }
 
 const Numbers residues = { .of = of_real,
@@ -193,6 +196,8 @@ const Numbers residues = { .of = of_real,
                            .is_less = is_less,
                            .add = sum_of,
                            .multiply_add = multiply_add,
+                           .map_row = map_residues,
+                           .multiply_add_row = multiply_add_row,
                            .scattered = scattered,
                            .keeps_sums = true,
                            .tolerance = 0 };

@@ -193,13 +193,18 @@ static double map_rounding(OpKind kind, double a, double b)
                                    : map_real(kind, a, b);
 }
 
+MAP_ROW(map_reals, map_real)
+MAP_ROW(map_roundings, map_rounding)
+MULTIPLY_ADD_ROW(multiply_add_reals, multiply_add_real)
+
 /* Sums of the same terms in another order may differ. */
-#define REALS(map_of_one)                                                                                              \
+#define REALS(map_of_one, map_of_row)                                                                                  \
     {                                                                                                                  \
         .of = same, .to_real = same, .map = map_of_one, .is_less = is_less_real, .add = add_real,                      \
-        .multiply_add = multiply_add_real, .scattered = scattered_real, .tolerance = 1e-12                             \
+        .multiply_add = multiply_add_real, .map_row = map_of_row, .multiply_add_row = multiply_add_reals,              \
+        .scattered = scattered_real, .tolerance = 1e-12                                                                \
     }
-const Numbers reals = REALS(map_real), rounding_reals = REALS(map_rounding);
+const Numbers reals = REALS(map_real, map_reals), rounding_reals = REALS(map_rounding, map_roundings);
 
 /* Toward zero; what is out of range becomes the nearest i32, and of reals what is not a number 0.  (Of a field: what is
  * no whole number stays unknown.) */
@@ -236,22 +241,40 @@ static bool compare(const Numbers *n, OpKind kind, DType from, double a, double 
     }
 }
 
-double number_map(const Numbers *n, OpKind kind, DType dtype, DType from, double a, double b, double c)
+/* Ops that do not calculate with floats; false: any other one. */
+static bool map_otherwise(const Numbers *n, OpKind kind, DType dtype, DType from, double a, double b, double c,
+                          double *y)
 {
     if (op_table[kind].traits & COMPARES)
-        return compare(n, kind, from, a, b);
+        return *y = compare(n, kind, from, a, b), true;
     switch (kind) {
     case OP_where:
-        return a != 0 ? b : c;
+        return *y = a != 0 ? b : c, true;
     case OP_stop_gradient:
     case OP_broadcast:
     case OP_reorder:
-        return a;
+        return *y = a, true;
     case OP_cast:
-        return cast_number(n, dtype, from, a);
+        return *y = cast_number(n, dtype, from, a), true;
     default:
-        return dtype == I32 ? map_integer(kind, a, b, c) : n->map(kind, a, b);
+        return dtype == I32 ? (*y = map_integer(kind, a, b, c), true) : false;
     }
+}
+
+double number_map(const Numbers *n, OpKind kind, DType dtype, DType from, double a, double b, double c)
+{
+    double y;
+    return map_otherwise(n, kind, dtype, from, a, b, c, &y) ? y : n->map(kind, a, b);
+}
+
+void number_map_row(const Numbers *n, OpKind kind, DType dtype, DType from, Row y, const Row x[3], int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!map_otherwise(n, kind, dtype, from, x[0].at[i * x[0].step], x[1].at[i * x[1].step], x[2].at[i * x[2].step],
+                           &y.at[i * y.step])) {
+            n->map_row(kind, y, x[0], x[1], count); /* so do all */
+            return;
+        }
 }
 
 bool number_fits(DType dtype, double x)

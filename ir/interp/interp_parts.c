@@ -106,36 +106,38 @@ static void add_pieces(Stretch *s, const Dim *dim, Cut cut, int64_t number)
     }
 }
 
-static Stretch stretch_of(const Interp *in, const Dim *dim, int rank)
+/* Not as a result: it is large, and most of it unused. */
+static void find_stretch(const Interp *in, const Dim *dim, int rank, Stretch *s)
 {
-    Stretch s;
-    s.count = 0;
+    s->count = 0;
     if (dim->split.count == 0) {
-        add_range(&s, 0, dim->size);
-        return s;
+        add_range(s, 0, dim->size);
+        return;
     }
     const int64_t number = block_of(in, dim, rank);
     const Cut cut = cut_of(in, dim);
     if (dim->zigzag) {
-        add_pieces(&s, dim, cut, number);
+        add_pieces(s, dim, cut, number);
     } else if (dim->split.parts) { /* all have memory for most; what is left of it has positions behind the dim */
         const int64_t first = part_first(in->m, dim, number), count = part_size(in->m, dim, number);
         const int64_t most = local_size(in->m, dim), left = dim->padded + number * most;
-        add_range(&s, first, first + count);
-        add_range(&s, left, left + most - count);
+        add_range(s, first, first + count);
+        add_range(s, left, left + most - count);
     } else {
-        add_range(&s, number * cut.block, (number + 1) * cut.block);
+        add_range(s, number * cut.block, (number + 1) * cut.block);
     }
-    for (int i = 0; i < s.count && !in->options->placed; i++) {
-        s.begin[i] = smaller(s.begin[i], dim->size);
-        s.end[i] = smaller(s.end[i], dim->size);
+    for (int i = 0; i < s->count && !in->options->placed; i++) {
+        s->begin[i] = smaller(s->begin[i], dim->size);
+        s->end[i] = smaller(s->end[i], dim->size);
     }
-    return s;
 }
 
 static int64_t size_of_part(const Interp *in, const Dim *dim, int rank)
 {
-    Stretch s = stretch_of(in, dim, rank);
+    if (dim->split.count == 0)
+        return dim->size;
+    Stretch s;
+    find_stretch(in, dim, rank, &s);
     int64_t size = 0;
     for (int i = 0; i < s.count; i++)
         size += s.end[i] - s.begin[i];
@@ -144,7 +146,8 @@ static int64_t size_of_part(const Interp *in, const Dim *dim, int rank)
 
 int64_t *positions_of(Interp *in, const Dim *dim, int rank)
 {
-    Stretch s = stretch_of(in, dim, rank);
+    Stretch s;
+    find_stretch(in, dim, rank, &s);
     int64_t *position = NEW_ARRAY(&in->arena, int64_t, size_of_part(in, dim, rank) + 1), n = 0;
     for (int i = 0; i < s.count; i++)
         for (int64_t p = s.begin[i]; p < s.end[i]; p++)

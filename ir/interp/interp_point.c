@@ -18,6 +18,7 @@ bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     int n = op->args.count;
     DType from = args[0].type->dtype;
+    double zero = 0;
     if (!operands_meet(in, args, n, y->type))
         return false;
     for (int rank = 0; rank < in->ranks; rank++) {
@@ -27,13 +28,11 @@ bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
             walk_tensor(&w, args[a].type, &args[a].part[rank]);
         walk_tensor(&w, y->type, &y->part[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
-            const double *x[3] = { 0 };
+            Row x[3] = { { &zero, 0 }, { &zero, 0 }, { &zero, 0 } };
             for (int a = 0; a < n; a++)
-                x[a] = args[a].part[rank].data + w.offset[a];
-            double *to = y->part[rank].data + w.offset[n];
-            for (int64_t i = 0; i < w.row; i++)
-                to[i * w.step[n]] = number_map(in->numbers, op->kind, y->type->dtype, from, x[0][i * w.step[0]],
-                                               n > 1 ? x[1][i * w.step[1]] : 0, n > 2 ? x[2][i * w.step[2]] : 0);
+                x[a] = (Row){ args[a].part[rank].data + w.offset[a], w.step[a] };
+            const Row to = { y->part[rank].data + w.offset[n], w.step[n] };
+            number_map_row(in->numbers, op->kind, y->type->dtype, from, to, x, w.row);
         }
     }
     return true;
@@ -110,10 +109,10 @@ bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
             walk_tensor(&w, args[a].type, &args[a].part[rank]);
         walk_tensor(&w, y->type, &y->part[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
-            const double *a = args[0].part[rank].data + w.offset[0], *b = args[1].part[rank].data + w.offset[1];
-            double *c = y->part[rank].data + w.offset[2];
-            for (int64_t i = 0; i < w.row; i++, a += w.step[0], b += w.step[1], c += w.step[2])
-                *c = number_product(in->numbers, dtype, *c, *a, *b);
+            const Row a = { args[0].part[rank].data + w.offset[0], w.step[0] };
+            const Row b = { args[1].part[rank].data + w.offset[1], w.step[1] };
+            const Row c = { y->part[rank].data + w.offset[2], w.step[2] };
+            number_product_row(in->numbers, dtype, c, a, b, w.row);
         }
     }
     return true;

@@ -30,7 +30,7 @@ char peek(Parser *p)
     return '\0';
 }
 
-static bool in_name(char c) { return isalnum((unsigned char)c) || (c && strchr("_.*", c)); }
+static bool in_name(char c) { return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '*'; }
 
 bool accept(Parser *p, const char *token)
 {

@@ -246,8 +246,10 @@ static void print_typed(Module *m, const Value *value, FILE *out)
 
 static void print_names(const Values *values, int first, int count, FILE *out)
 {
-    for (int i = 0; i < count; i++)
-        fprintf(out, "%s%%%s", i ? ", " : "", values->at[first + i]->name);
+    for (int i = 0; i < count; i++) {
+        fputs(i ? ", %" : "%", out);
+        fputs(values->at[first + i]->name, out);
+    }
 }
 
 /* In quotes, with invalid bytes as \xNN. */
@@ -262,12 +264,18 @@ static void print_quoted(const char *text, FILE *out)
     fputc('"', out);
 }
 
+/* Of a word without quotes. */
+static bool is_plain(unsigned char c)
+{
+    return c > ' ' && c != '(' && c != ')' && c != '"' && c != '\\' && c != '\x7f';
+}
+
 /* A word of loc(...), in quotes if it would not parse as one word. */
 static void print_place(const char *text, FILE *out)
 {
     bool is_word = *text && *text != '#';
     for (const char *at = text; *at && is_word; at++)
-        is_word = (unsigned char)*at > ' ' && !strchr("()\"\\\x7f", *at);
+        is_word = is_plain((unsigned char)*at);
     if (is_word)
         fputs(text, out);
     else
