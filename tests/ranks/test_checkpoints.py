@@ -6,7 +6,7 @@ import signal
 import struct
 
 import pytest
-from conftest import error_of, layout_of, read_log, start
+from conftest import TCP, error_of, layout_of, read_log, start
 
 SEQ = " else seq"
 LAYOUTS = {  # of gpt2, whose vocabulary of 250 is padded to 256: the last of four ranks has less of it
@@ -20,12 +20,22 @@ PAIR = (("mesh dp = 2, tp = 4", "shard batch over dp", "shard (kv_heads, group),
          "zero 3 over dp"), 4)
 
 
-@pytest.fixture
-def trainer_of(compiled):
+def trainers(compiled, *options):
     def make(name, model="gpt2", sizes=(), **settings):
         layout, micro = LAYOUTS.get(name, PAIR)
-        return compiled(model, layout, sizes, {"microbatch": micro, **settings})
+        return compiled(model, layout, sizes, {"microbatch": micro, **settings}, *options)
     return make
+
+
+@pytest.fixture
+def trainer_of(compiled):
+    return trainers(compiled, *TCP)
+
+
+@pytest.fixture
+def under_mpi(compiled):
+    """Where one rank ends, and mpirun the others."""
+    return trainers(compiled)
 
 
 @pytest.fixture
@@ -120,30 +130,30 @@ def test_keeps_the_last_ones(trainer_of, run, tmp_path):
 
 @pytest.mark.parametrize("path, said", [("none/a", "No such file or directory"), (".", "a directory"),
                                         ("/dev/full", "a device or a pipe")])
-def test_unwritable(trainer_of, refused, text, path, said):
-    message = refused(trainer_of("tp4-seq"), "--data", text, "--data-format", "bytes", "--steps", 3, "--save", path)
+def test_unwritable(under_mpi, refused, text, path, said):
+    message = refused(under_mpi("tp4-seq"), "--data", text, "--data-format", "bytes", "--steps", 3, "--save", path)
     assert f"--save {path}: " in message and said in message
 
 
 @pytest.mark.parametrize("rank", [0, 3])
-def test_no_room_for_one_rank(trainer_of, running, run, tmp_path, rank):
+def test_no_room_for_one_rank(under_mpi, running, run, tmp_path, rank):
     """The file may grow no more, for one of the ranks: all end, and the file there before is intact."""
-    one = running(trainer_of("tp4-seq"), "--save", "a", "--save-every", 2)
+    one = running(under_mpi("tp4-seq"), "--save", "a", "--save-every", 2)
     resource.prlimit(one.processes[rank], resource.RLIMIT_FSIZE, (1000, 1000))
     status, _, stderr = one.end()
     message = error_of(stderr)
     assert status == 1 and "--save a: cannot write it: File too large; the file there before is intact" in message
     assert ("rank 3: " in message) == (rank == 3)
     assert sorted(os.listdir(tmp_path)) == ["a"] and int(tensors_of(tmp_path / "a")[1]["step"]) >= 2
-    run(trainer_of("one"), 0, "--load", "a")
+    run(under_mpi("one"), 0, "--load", "a")
 
 
-def test_killed_while_it_saves(trainer_of, running, run, tmp_path):
+def test_killed_while_it_saves(under_mpi, running, run, tmp_path):
     """It saves after each step, so a rank that dies at any time leaves a whole file."""
-    one = running(trainer_of("tp4-seq"), "--save", "a", "--save-every", 1)
+    one = running(under_mpi("tp4-seq"), "--save", "a", "--save-every", 1)
     one.signal(2, signal.SIGKILL)
     assert one.end()[0] != 0
-    run(trainer_of("dp2-zero3"), 0, "--load", "a")
+    run(under_mpi("dp2-zero3"), 0, "--load", "a")
 
 
 def damaged(raw, how):
@@ -157,19 +167,19 @@ def damaged(raw, how):
 
 @pytest.mark.parametrize("how, said", [("cut", "it is not a complete safetensors file"), ("empty", "the file is empty"),
                                        ("name", "h.1.attn.w")])
-def test_damaged(trainer_of, run, refused, tmp_path, how, said):
-    run(trainer_of("one"), 0, "--save", "a")
+def test_damaged(under_mpi, run, refused, tmp_path, how, said):
+    run(under_mpi("one"), 0, "--save", "a")
     (tmp_path / "a").write_bytes(damaged((tmp_path / "a").read_bytes(), how))
-    message = refused(trainer_of("dp2-cp2-zero2"), "--steps", 0, "--load", "a", "--save", "b")
+    message = refused(under_mpi("dp2-cp2-zero2"), "--steps", 0, "--load", "a", "--save", "b")
     assert "--load a: " in message and said in message
     assert not (tmp_path / "b").exists()
 
 
-def test_of_another_model(compiled, trainer_of, run, refused):
+def test_of_another_model(compiled, under_mpi, run, refused):
     run(compiled("chars"), 0, "--save", "a")
-    message = refused(trainer_of("tp4-seq"), "--steps", 0, "--load", "a")
+    message = refused(under_mpi("tp4-seq"), "--steps", 0, "--load", "a")
     assert "--load a: tensor '" in message and "gpt2" in message
 
 
-def test_missing(trainer_of, refused):
-    assert "--load a: cannot open it: No such file" in refused(trainer_of("dp2-zero3"), "--steps", 0, "--load", "a")
+def test_missing(under_mpi, refused):
+    assert "--load a: cannot open it: No such file" in refused(under_mpi("dp2-zero3"), "--steps", 0, "--load", "a")

@@ -79,7 +79,7 @@ def test_the_reference_learns(reference):
 ], ids=str)
 def test_a_state_is_of_the_whole_batch(settings, lines, compiled, reference, text, tmp_path):
     """The bias moves the choice of experts, and so the loss: by the load of all micro-batches and ranks."""
-    trainer = compiled("deepseek", lines + ("recompute selective",), (), tuple({"microbatch": 4, **settings}.items()))
+    trainer = compiled("deepseek", lines + ("recompute selective",), (), tuple({"microbatch": 4, **settings}.items()), *TCP)
     start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), tmp_path)
     same_training(read_log(tmp_path / "log"), reference("deepseek"))
 
@@ -92,7 +92,7 @@ def test_a_state_is_of_the_whole_batch(settings, lines, compiled, reference, tex
 ], ids=str)
 def test_several_tokens_are_predicted(settings, lines, compiled, reference, text, tmp_path):
     """The table and the head, which the first and the last stage share, have gradients of all predictions."""
-    trainer = compiled("deepseek", lines + ("recompute selective",), (("mtp", 2),), tuple(settings.items()))
+    trainer = compiled("deepseek", lines + ("recompute selective",), (("mtp", 2),), tuple(settings.items()), *TCP)
     start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log"), tmp_path)
     same_training(read_log(tmp_path / "log"), reference("deepseek", (("mtp", 2),)))
 

@@ -170,7 +170,7 @@ def test_overflow_of_fp16(compiled, train, reference, kind):
     scales = [line["loss_scale"] for line in expected]
     assert scales[0] == 32768 and scales[-1] < scales[0] and expected[0]["grad_norm"] is None, scales
     settings = {"precision": "fp16", "microbatch": microbatch(ranks, accumulation)}
-    log = train(compiled("llama", layout_of("llama", ranks, **how), (), settings, edit=larger), STEPS)
+    log = train(compiled("llama", layout_of("llama", ranks, **how), (), settings, *TCP, edit=larger), STEPS)
     same_training(log, expected, "fp16")
 
 
@@ -264,7 +264,7 @@ def test_evaluation_and_sample(compiled, text, alone, kind):
     folder, (loss, sample) = alone
     ranks, how = SAMPLED[kind]
     settings = {"optimizer.lr": 1e-2, "microbatch": microbatch(ranks, 1)}
-    other, other_sample = sampled(compiled("chars", layout_of("chars", ranks, **how), (), settings), text, folder)
+    other, other_sample = sampled(compiled("chars", layout_of("chars", ranks, **how), (), settings, *TCP), text, folder)
     assert abs(other - loss) < 1e-5 * loss and other_sample == sample
     assert sample.startswith("abc") and len(set(sample)) > 5
 
@@ -272,7 +272,7 @@ def test_evaluation_and_sample(compiled, text, alone, kind):
 def test_evaluation_on_the_way(compiled, train, text):
     layout = layout_of("llama", dict(dp=2, tp=2), zero=2, otherwise=SEQ)
     options = ["--eval-data", text, "--eval-every", 5, "--eval-batches", 3]
-    lines = train(compiled("llama", layout, (), {"microbatch": 4}), 10, *options)
+    lines = train(compiled("llama", layout, (), {"microbatch": 4}, *TCP), 10, *options)
     expected = train(compiled("llama"), 10, *options)
     same_training(lines, expected)
     losses = [(line["step"], line["eval_loss"]) for line in lines if "eval_loss" in line]

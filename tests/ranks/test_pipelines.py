@@ -98,7 +98,7 @@ def test_recompute_auto(compiled, train, reference, how):  # noqa: F811
 
 def test_short_floats(compiled, train, reference):  # noqa: F811
     mesh, precision = dict(dp=2, pp=2), "fp16"
-    trainer = compiled("llama", layout_of("llama", mesh, zero=1), FOUR, {"precision": precision, **micro(mesh, 4)})
+    trainer = compiled("llama", layout_of("llama", mesh, zero=1), FOUR, {"precision": precision, **micro(mesh, 4)}, *TCP)
     same_training(train(trainer, STEPS), reference("llama", tuple(FOUR.items()), {"precision": precision})[:STEPS], precision)
 
 
@@ -176,7 +176,7 @@ def test_tcp(compiled, train, kind):
 
 def test_checkpoints(compiled, text, tmp_path):
     """Of one mesh, read and written by the others, byte for byte; going on with one's own is exact, too."""
-    staged = [compiled("llama", layout_of("llama", mesh, **how), FOUR, micro(mesh, accumulation))
+    staged = [compiled("llama", layout_of("llama", mesh, **how), FOUR, micro(mesh, accumulation), *TCP)
               for mesh, accumulation, how in (KINDS["pp4"], KINDS["dp2-tp2-pp2-zero3"], KINDS["dp2-pp2-zbv"])]
     one = compiled("llama", (), FOUR, {"microbatch": 2, "clip": 1e9})
     for trainer in staged:
@@ -191,7 +191,7 @@ def test_checkpoints(compiled, text, tmp_path):
 def test_going_on_in_stages(compiled, text, tmp_path, alone):
     """What one process began."""
     trained(compiled("llama", (), FOUR, {"microbatch": 2, "clip": 1e9}), text, tmp_path, "half", "--steps", STEPS // 2)
-    staged = compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 2, "clip": 1e9})
+    staged = compiled("llama", layout_of("llama", dict(pp=4)), FOUR, {"microbatch": 2, "clip": 1e9}, *TCP)
     assert trained(staged, text, tmp_path, "a", "--steps", STEPS, "--load", "half")[0] == alone[0]
 
 

@@ -69,7 +69,7 @@ def test_checkpoints(compiled, text, tmp_path):
     layouts = [(dict(pp=3), dict(stages=[1, 4, 2])), (dict(dp=2, pp=2), dict(zero=3, stages=[6, 1])),
                (dict(pp=2), dict(schedule="interleaved", chunks=2)), (dict(dp=2, pp=2), dict(zero=1, stages=[2, 5])), ({}, {})]
     for number, (mesh, how) in enumerate(layouts):
-        trainer = compiled("gpt2", layout_of("gpt2", mesh, **how) if mesh else (), SIZES, {"microbatch": 2 // mesh.get("dp", 1)})
+        trainer = compiled("gpt2", layout_of("gpt2", mesh, **how) if mesh else (), SIZES, {"microbatch": 2 // mesh.get("dp", 1)}, *TCP)
         load = ("--load", f"{number - 1}", "--steps", 0) if number else ("--steps", STEPS, "--data", text, "--data-format", "bytes")
         start(trainer.command(*load, "--save", f"{number}"), tmp_path)
     saved = [(tmp_path / f"{number}").read_bytes() for number in range(len(layouts))]
@@ -80,7 +80,7 @@ def test_evaluation_and_sampling(compiled, text, tmp_path):
     """Weights are at the same places in the step, the evaluation and the prediction."""
     said = []
     for mesh, how in (({}, {}), (dict(pp=3), dict(stages=[1, 4, 2])), (dict(dp=2, pp=2), dict(zero=1, stages=[5, 2]))):
-        trainer = compiled("gpt2", layout_of("gpt2", mesh, **how) if mesh else (), SIZES, {"microbatch": 4 // mesh.get("dp", 1)})
+        trainer = compiled("gpt2", layout_of("gpt2", mesh, **how) if mesh else (), SIZES, {"microbatch": 4 // mesh.get("dp", 1)}, *TCP)
         words = ["--data", text, "--data-format", "bytes", "--eval-data", text, "--eval-every", 1, "--eval-batches", 2, "--steps", 2]
         start(trainer.command(*words, "--log", "log", "--save", "c", "--overwrite"), tmp_path)
         sample = start(trainer.command("--load", "c", "--steps", 0, "--sample", 12, "--temperature", 0), tmp_path).stdout
