@@ -69,7 +69,7 @@ class Tools:
 
     def prepare_sanitized(self):
         """The compiler and the runtime under sanitizers, and where a trainer finds the latter."""
-        subprocess.run(["make", "-s", "-j2", f"BUILD={self.sanitized}", "CFLAGS=-O1 -g1", "LIBRARY_FLAGS=-O0",
+        subprocess.run(["make", "-s", "-j2", f"BUILD={self.sanitized}", "CFLAGS=-Og -g1", "LIBRARY_FLAGS=-O0",
                         f"EXTRA_CFLAGS={SANITIZERS} -DARENA_DEBUG", f"LDFLAGS={SANITIZERS}",
                         self.sanitized / "mpc", self.sanitized / "libmpcrt.a"], cwd=self.source, check=True)
         self.has_sanitized = True

@@ -11,7 +11,7 @@ san=${BUILD:-build}/sanitize
 flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 export ASAN_OPTIONS=detect_leaks=1
 # shellcheck disable=SC2046
-make -s -j2 BUILD="$san" CFLAGS='-O1 -g1' EXTRA_CFLAGS="$flags -DARENA_DEBUG" LDFLAGS="$flags" "$san/mpc" "$san/libmpcrt_cuda.a" \
+make -s -j2 BUILD="$san" CFLAGS='-Og -g1' EXTRA_CFLAGS="$flags -DARENA_DEBUG" LDFLAGS="$flags" "$san/mpc" "$san/libmpcrt_cuda.a" \
     $(BUILD="$san" sh tests/objects.sh runtime/*.c runtime/cpu runtime/data runtime/mesh runtime/net runtime/store runtime/trainer |
         grep -v comm_mpi)
 
@@ -20,7 +20,8 @@ compiler() {
     BUILD="$root/$san" sh tests/lower/run.sh
     BUILD="$root/$san" BLESS= sh tests/error/run.sh
     for example in chars gpt2 llama bert; do
-        "$san/mpc" compile "examples/$example.mdl" -o "$san/out" --no-cc --verify-passes >/dev/null
+        # Less than bert's vocabulary, which is interpreted whole for its masked tokens.
+        "$san/mpc" compile "examples/$example.mdl" -D vocab=512 -o "$san/out" --no-cc --verify-passes >/dev/null
     done
 }
 
