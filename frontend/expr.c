@@ -107,16 +107,18 @@ static const char *side(int i, int n)
 
 static bool is_index(const Value *value) { return !is_float(value->type.dtype); }
 
-/* A dim may have another name, or, of tensors that share others, be wanted in the result. */
+/* All pairs of two tensors that share other dims may be wanted, or a dim may have another name. */
 static const char *dims_help(Lower *l, const char *verb, const Type *odd, const Type *largest, Name lacking)
 {
     const int64_t size = odd->dim[find_dim(odd, lacking)].size;
+    const bool multiplies = strcmp(verb, "multiply") == 0;
+    const char *pairs = multiplies ? "dot(a, b)" : arena_text(l->arena, "broadcast(..., %s)", lacking);
     for (int i = 0; i < largest->rank; i++)
         if (find_dim(odd, largest->dim[i].name) < 0 && largest->dim[i].size == size)
-            return arena_text(l->arena, "rename(..., %s -> %s), if they are the same", lacking, largest->dim[i].name);
-    if (strcmp(verb, "multiply") == 0)
-        return "dot(a, b) gives all products, over the dims of both";
-    return arena_text(l->arena, "broadcast(..., %s) has the same along it", lacking);
+            return arena_text(l->arena, "rename(..., %s -> %s), if they are the same; %s for all pairs", lacking,
+                              largest->dim[i].name, pairs);
+    return arena_text(l->arena, "%s %s", pairs,
+                      multiplies ? "gives all products, over the dims of both" : "has the same along it");
 }
 
 bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[], Value *const values[])

@@ -112,6 +112,12 @@ static bool state_type(Update *u, const Ast *ast, Type *type)
                      "the state of an optimizer has the dims 'in', 'out' or both");
             return false;
         }
+        for (const Ast *before = ast->child; before != name; before = before->next)
+            if (strcmp(before->name, name->name) == 0) {
+                complain(l, (Where){ .at = name->loc, .help = "leave it out" },
+                         "'%s' occurs twice: the dims of a tensor must be distinct", name->name);
+                return false;
+            }
         for (int i = 0; i < dims->dims.count; i++)
             add_name(&left, dims->dims.name[i]);
     }
@@ -128,8 +134,7 @@ static void lower_state(Update *u, const Ast *ast)
 {
     Lower *l = u->l;
     Type type = u->param->type;
-    if (ast->type && !state_type(u, ast->type, &type))
-        return;
+    const bool good = !ast->type || state_type(u, ast->type, &type);
     if (ast->init->kind != A_NAME || strcmp(ast->init->name, "zeros") != 0)
         complain(l, (Where){ .at = ast->init->loc }, "the state of an optimizer begins as zeros");
     for (const Ast *target = ast->child; target; target = target->next) {
@@ -150,6 +155,7 @@ static void lower_state(Update *u, const Ast *ast)
         Value *value = take(u, target->name, type);
         Symbol *symbol = declare(l, &u->scope, S_LOCAL, target->name, target->loc);
         symbol->operand = tensor_operand(value);
+        symbol->wrong = !good;
         symbol->used = symbol->from_before = true;
         u->slots[u->state.count] = target->name;
         push_value(l->arena, &u->state, value);
