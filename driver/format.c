@@ -35,6 +35,8 @@ typedef struct {
 
 static bool is_name_byte(char c) { return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80; }
 
+static bool is_later_byte(char c) { return is_name_byte(c) || c == '\''; /* in' */ }
+
 static const char *end_of_number(const char *at, const char *end)
 {
     while (at < end && (is_name_byte(*at) || (*at == '.' && at + 1 < end && isdigit((unsigned char)at[1])))) {
@@ -106,7 +108,7 @@ static Token next_token(Layout *l)
         end = end_of_number(begin, l->end);
     } else if (is_name_byte(*begin)) {
         token.kind = WORD;
-        while (end < l->end && is_name_byte(*end))
+        while (end < l->end && is_later_byte(*end))
             end++;
     } else {
         end = end_of_symbol(begin, l->end);

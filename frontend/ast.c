@@ -80,7 +80,8 @@ typedef enum {
     IN_TRAIN = 16,
     IN_PARALLEL = 32,
     IN_OPTIMIZER = 64,
-    IN_SCAN = 128
+    IN_SCAN = 128,
+    IN_ROUNDS = 256 /* a repeat in an optimizer */
 } Place;
 
 static const struct {
@@ -101,9 +102,10 @@ static const struct {
     { A_STATE, IN_OPTIMIZER, "in an optimizer" },
     { A_UPDATED, IN_OPTIMIZER, "at the end of an optimizer" },
     { A_GROUP, IN_TRAIN, "in train" },
-    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN | IN_TRAIN | IN_OPTIMIZER,
+    { A_ASSIGN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN | IN_TRAIN | IN_OPTIMIZER | IN_ROUNDS,
       "in a block, the model, a repeat, a scan, an optimizer or train" },
-    { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN, "in a block, the model, a repeat or a scan" },
+    { A_REPEAT, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN | IN_OPTIMIZER | IN_ROUNDS,
+      "in a block, the model, a repeat, a scan or an optimizer" },
     { A_SCAN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN, "in a block, the model, a repeat or a scan" },
     { A_YIELD, IN_SCAN, "in a scan" },
     { A_RETURN, IN_BLOCK, "at the end of a block" },
@@ -116,7 +118,7 @@ static const struct {
     { A_OFFLOAD, IN_PARALLEL, "in parallel" },
 };
 
-static Place place_of(const Ast *parent)
+static Place place_in(const Ast *parent, Place place)
 {
     switch (parent->kind) {
     case A_BLOCK:
@@ -124,7 +126,7 @@ static Place place_of(const Ast *parent)
     case A_MODEL:
         return IN_MODEL;
     case A_REPEAT:
-        return IN_REPEAT;
+        return place == IN_OPTIMIZER || place == IN_ROUNDS ? IN_ROUNDS : IN_REPEAT;
     case A_SCAN:
         return IN_SCAN;
     case A_TRAIN:
@@ -187,7 +189,7 @@ static void check_list(Reading *r, Ast *list, Place place)
             make_setting(r, ast);
         check_no_dims(r, ast);
         if (ast->body)
-            check_list(r, ast->body, place_of(ast));
+            check_list(r, ast->body, place_in(ast, place));
     }
 }
 

@@ -27,6 +27,7 @@ typedef struct {
     int lost, lost_here; /* braces skipped in recovery, whose ends are skipped, too; those of this line */
     bool closes;         /* the last } matches a { */
     Loc forgotten;       /* a bracket that is still open at the start of a statement */
+    bool optimizes;      /* in an optimizer, where the dims of a matrix have second names: in' */
     Loc outer, around;   /* the first declaration at the start of a line inside braces, and those braces */
 } Reading;
 

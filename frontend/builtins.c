@@ -1,7 +1,7 @@
 /* builtins.c -- calls of the functions of the language: their arguments, and the simple ones.
  *
- * attend.c has attend; library.c has rope, dropout and rename; shapes.c has split, merge and broadcast; conv.c has conv
- * and shift; concat.c has concat; experts.c has those for experts.
+ * attend.c has attend; library.c has rope, iota, dropout and rename; shapes.c has split, merge and broadcast; conv.c
+ * has conv and shift; concat.c has concat; experts.c has those for experts.
  */
 #include "builtins.h"
 
@@ -80,14 +80,21 @@ static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast,
     return true;
 }
 
+/* Has x this dim, which a name of several stands for? */
+static bool has_one_of(Lower *l, const Value *x, Name dim, const Ast *name)
+{
+    const bool has = find_dim(&x->type, dim) >= 0;
+    if (!has)
+        complain(l, (Where){ .at = name->loc }, "%s has no dim of '%s'", type_words(l, &x->type), name->name);
+    return has;
+}
+
 /* `in` or `out` of a parameter. */
 static bool bind_dims(Lower *l, const Symbol *several, const Ast *ast, Arguments *a)
 {
     for (int i = 0; i < several->dims.count; i++) {
-        if (a->x[0] && find_dim(&a->x[0]->type, several->dims.name[i]) < 0) {
-            complain(l, (Where){ .at = ast->loc }, "%s has no dim of '%s'", type_words(l, &a->x[0]->type), ast->name);
+        if (a->x[0] && !has_one_of(l, a->x[0], several->dims.name[i], ast))
             return false;
-        }
         if (!has_name(&a->dims, several->dims.name[i])) {
             a->dim_ast[a->dims.count] = ast;
             add_name(&a->dims, several->dims.name[i]);
@@ -113,7 +120,8 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
         ast = ast->child;
     }
     const Symbol *several = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
-    if (several && several->kind == S_DIMS && letter == 'd' && strpbrk(f->args, "*+"))
+    const bool takes_several = letter == 'd' ? strpbrk(f->args, "*+") != NULL : strcmp(f->args, "D") == 0;
+    if (several && several->kind == S_DIMS && takes_several)
         return bind_dims(l, several, ast, a);
     if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
         complain(l, (Where){ .at = ast->loc, .help = dim_help(f) }, "the name of a dim is needed here");
@@ -372,15 +380,6 @@ CALL(cast)
     return tensor_operand(dtype == F32 ? emit_f32(l, a->x[0]) : emit_cast(l, a->x[0], dtype));
 }
 
-CALL(iota)
-{
-    Dim dim;
-    if (has_no_positions(l, a->dims.name[0], a->dim_ast[0]->loc))
-        return wrong;
-    find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
-    return tensor_operand(emit_iota(l, dim));
-}
-
 CALL(one_hot)
 {
     Dim dim;
@@ -444,9 +443,13 @@ static Value *outer_product(Lower *l, Value *a, Value *b)
 CALL(dot)
 {
     Name name;
-    for (int i = 0; i < a->dims.count; i++)
-        if (!need_dim(l, a->x[1], a->ast[1], a->dims.name[i], a->dim_ast[i]->loc, &name))
+    for (int i = 0; i < a->dims.count; i++) {
+        const Ast *ast = a->dim_ast[i];
+        if (ast->kind == A_NAME && dims_named(l, ast->name)
+                ? !has_one_of(l, a->x[1], a->dims.name[i], ast)
+                : !need_dim(l, a->x[1], a->ast[1], a->dims.name[i], ast->loc, &name))
             return wrong;
+    }
     if (!a->dims.count)
         return tensor_operand(outer_product(l, a->x[0], a->x[1]));
     return tensor_operand(EMIT(l, OP_dot, (Attrs){ .over = a->dims }, a->x[0], a->x[1]));

@@ -34,6 +34,10 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag);
 /* An i32 tensor over dims of x, but not the feature dim; NULL if absent or after reporting. */
 Value *integers_argument(Lower *l, const Arguments *a, int keyword, const Value *x, Name feature);
 
+/* Of `in` and its like in an optimizer: the number of a row of its matrix, and x with other names of these dims. */
+Value *place_in_matrix(Lower *l, const Names *dims);
+Operand rename_group(Lower *l, const Arguments *a, const Names *from, const Names *to);
+
 /* Kernels support two groups of dims: of those of x that `of` has too, as they follow each other, those that `part` has
  * and those that it lacks.  More: then it gets all of them. */
 Value *with_groups(Lower *l, Value *part, const Type *x, const Type *of, const Attrs *attrs);

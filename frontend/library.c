@@ -1,4 +1,4 @@
-/* library.c -- the built-in functions rope, cumsum, cummax, dropout, training and rename. */
+/* library.c -- the built-in functions rope, cumsum, cummax, iota, dropout, training and rename. */
 #include "builtins.h"
 #include "sequences.h"
 
@@ -113,6 +113,20 @@ CALL(cumulative)
     return wrong;
 }
 
+/* --- Places ------------------------------------------------------------------------------------- */
+
+CALL(iota)
+{
+    Dim dim;
+    const Ast *name = a->call->child;
+    if (name->kind == A_NAME && dims_named(l, name->name))
+        return tensor_operand(place_in_matrix(l, &a->dims));
+    if (has_no_positions(l, a->dims.name[0], a->dim_ast[0]->loc))
+        return wrong;
+    find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
+    return tensor_operand(emit_iota(l, dim));
+}
+
 /* --- Dropout ------------------------------------------------------------------------------- */
 
 CALL(dropout)
@@ -156,8 +170,11 @@ CALL(training)
 CALL(rename)
 {
     const Ast *from = a->renaming->child;
+    const Names *group = dims_named(l, from->name), *other = dims_named(l, a->renaming->name);
     Name name;
     Dim to;
+    if (group && other)
+        return rename_group(l, a, group, other);
     if (!need_dim(l, a->x[0], a->ast[0], from->name, from->loc, &name) ||
         !find_dim_named(l, a->renaming->name, a->renaming->name_loc, &to))
         return wrong;

@@ -4,7 +4,8 @@
  * heads, head] they are embed, and heads with head.  Of a table whose dims are all contracted, as of tied embeddings,
  * and of a table of positions `in` is the first dim.  Dims that count copies of a repeat, that both operands of a
  * product keep (experts), or that an index has too, are in neither: such a parameter is several matrices.  Of what is
- * no matrix, a gain or a bias, `in` is empty.
+ * no matrix, a gain or a bias, `in` is empty.  A product of a matrix with itself has dims of it twice, under the second
+ * name in', and what multiplies such products under the third one, in''.
  */
 #include "builtins.h"
 #include "compose.h"
@@ -21,15 +22,15 @@ static bool is_copy(const Param *param, int i)
 
 bool counts_matrices(const Lower *l, Name dim)
 {
-    const Symbol *in = find_symbol(l->scope, "in"), *out = find_symbol(l->scope, "out");
-    return in && in->kind == S_DIMS && !has_name(&in->dims, dim) && !has_name(&out->dims, dim);
+    const Matrix *matrix = l->matrix;
+    return matrix && find_dim(matrix->type, dim) >= 0 && !has_name(&matrix->in, dim) && !has_name(&matrix->out, dim);
 }
 
 /* The dims of one matrix, of those that are contracted and those that are not. */
 Matrix matrix_of(const Lower *l, const Param *param)
 {
     const Contracted *uses = map_get(&l->contracted, param->path);
-    Matrix matrix = { 0 };
+    Matrix matrix = { .type = &param->type };
     for (int i = 0; i < param->type.rank; i++) {
         const Name dim = param->type.dim[i].name;
         bool contracted = false, kept = false;
@@ -43,11 +44,77 @@ Matrix matrix_of(const Lower *l, const Param *param)
     Names *from = matrix.out.count ? &matrix.out : &matrix.in;
     if ((!matrix.out.count || (is_table && !matrix.in.count)) && from->count > 0) {
         Names all = *from;
-        matrix = (Matrix){ 0 };
+        matrix = (Matrix){ .type = &param->type };
         for (int i = 0; i < all.count; i++)
             add_name(i == 0 && all.count > 1 ? &matrix.in : &matrix.out, all.name[i]);
     }
     return matrix;
+}
+
+/* --- Second names ----------------------------------------------------------------------------- */
+
+Names again(Lower *l, const Names *dims, int times)
+{
+    Names others = { 0 };
+    for (int i = 0; i < dims->count; i++)
+        add_name(&others, intern_format(l->m, "%s.%d", dims->name[i], times));
+    return others;
+}
+
+Dim dim_of_matrix(const Matrix *matrix, Name name)
+{
+    int i = find_dim(matrix->type, name);
+    for (int at = 0; i < 0; at++) {
+        const size_t length = strlen(matrix->type->dim[at].name);
+        if (strncmp(matrix->type->dim[at].name, name, length) == 0 && name[length] == '.')
+            i = at;
+    }
+    Dim dim = matrix->type->dim[i];
+    dim.name = name;
+    return dim;
+}
+
+const Names *dims_named(const Lower *l, const char *name)
+{
+    const Symbol *symbol = l->matrix ? find_symbol(l->scope, name) : NULL;
+    return symbol && symbol->kind == S_DIMS ? &symbol->dims : NULL;
+}
+
+/* The place of a row: of (a, b) it is a * size of b + b. */
+Value *place_in_matrix(Lower *l, const Names *dims)
+{
+    Value *place = emit_number(l, 0, I32);
+    for (int i = 0; i < dims->count; i++) {
+        const Dim dim = dim_of_matrix(l->matrix, dims->name[i]);
+        Value *own = emit_iota(l, dim);
+        if (i > 0)
+            place = EMIT(l, OP_mul, NO_ATTRS, place, emit_number(l, (double)dim.size, I32));
+        place = i > 0 ? EMIT(l, OP_add, NO_ATTRS, place, own) : own;
+    }
+    return place;
+}
+
+Operand rename_group(Lower *l, const Arguments *a, const Names *from, const Names *to)
+{
+    const Ast *arrow = a->renaming;
+    Value *x = a->x[0];
+    const size_t length = strcspn(arrow->name, "'");
+    const Where at = { .at = arrow->name_loc, .also = { arrow->child->loc } };
+    if (strncmp(arrow->child->name, arrow->name, length) != 0 || strcspn(arrow->child->name, "'") != length) {
+        complain(l, at, "'%s' has other dims than '%s'", arrow->name, arrow->child->name);
+        return (Operand){ .kind = WRONG };
+    }
+    for (int i = 0; i < from->count; i++)
+        if (find_dim(&x->type, from->name[i]) < 0 || find_dim(&x->type, to->name[i]) >= 0) {
+            const bool lacks = find_dim(&x->type, from->name[i]) < 0;
+            complain(l, (Where){ .at = lacks ? arrow->child->loc : arrow->name_loc, .also = { a->ast[0]->loc } },
+                     lacks ? "%s has no dim of '%s'" : "%s already has the dims of '%s'", type_words(l, &x->type),
+                     lacks ? arrow->child->name : arrow->name);
+            return (Operand){ .kind = WRONG };
+        }
+    for (int i = 0; x && i < from->count; i++)
+        x = EMIT(l, OP_rename, ((Attrs){ .dim = from->name[i], .to = to->name[i] }), x);
+    return tensor_operand(x);
 }
 
 /* --- Newton and Schulz ------------------------------------------------------------------------ */
@@ -82,9 +149,7 @@ static Value *product(Lower *l, Value *a, Value *b, Names over)
 static Value *iterate(Lower *l, Value *x, const Names *rows, Names columns)
 {
     static const double a = 3.4445, b = -4.7750, c = 2.0315;
-    Names others = { 0 };
-    for (int i = 0; i < rows->count; i++)
-        add_name(&others, intern_format(l->m, "%s.1", rows->name[i]));
+    const Names others = again(l, rows, 1);
     Value *other = renamed(l, x, rows, "", ".1");
     Value *gram = product(l, x, other, columns); /* [rows, rows.1] */
     Value *right = renamed(l, renamed(l, gram, rows, ".1", ".2"), rows, "", ".1");
@@ -126,6 +191,14 @@ static Value *orthogonal(Lower *l, Value *x, const Matrix *matrix, int64_t steps
     return x;
 }
 
+static bool has_all(const Type *type, const Names *dims)
+{
+    int i = 0;
+    while (i < dims->count && find_dim(type, dims->name[i]) >= 0)
+        i++;
+    return i == dims->count;
+}
+
 CALL(orthogonal)
 {
     int64_t steps = 5;
@@ -135,7 +208,7 @@ CALL(orthogonal)
     }
     if (a->keyword[0] && !integer_of(l, a->keyword[0]->child, "'steps'", 1, 100, &steps))
         return (Operand){ .kind = WRONG };
-    if (a->x[0]->type.rank < l->matrix->in.count + l->matrix->out.count) {
+    if (!has_all(&a->x[0]->type, &l->matrix->in) || !has_all(&a->x[0]->type, &l->matrix->out)) {
         complain(l, (Where){ .at = a->call->loc }, "orthogonal(...) takes a tensor like the parameter, not %s",
                  type_words(l, &a->x[0]->type));
         return (Operand){ .kind = WRONG };

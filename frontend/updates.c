@@ -28,7 +28,10 @@ typedef struct {
     Value *average;        /* of the parameter; NULL without train.ema */
 } Update;
 
-enum { MOST_STATE = sizeof((Update *)0)->slots / sizeof(const char *) };
+enum {
+    MOST_STATE = sizeof((Update *)0)->slots / sizeof(const char *),
+    MOST_ROUNDS = 100 /* of a repeat */
+};
 
 /* --- Names ----------------------------------------------------------------------------------- */
 
@@ -75,12 +78,11 @@ static void name_arguments(Update *u)
 static void name_dims(Update *u, const char *text, const Names *dims)
 {
     Symbol *symbol = name(u, text, (Operand){ 0 });
-    const Type *type = &u->param->type;
     symbol->kind = S_DIMS;
     symbol->dims = *dims;
     symbol->number = integer_constant(1);
     for (int i = 0; i < dims->count; i++)
-        symbol->number = integer_constant(symbol->number.integer * type->dim[find_dim(type, dims->name[i])].size);
+        symbol->number = integer_constant(symbol->number.integer * dim_of_matrix(&u->matrix, dims->name[i]).size);
 }
 
 /* --- Statements ------------------------------------------------------------------------------ */
@@ -100,32 +102,55 @@ static bool fits(Lower *l, const Ast *at, Operand *operand, const Type *type, co
     return operand->value != NULL;
 }
 
-/* [..., in]: the dims of the parameter that are named, and those that are in neither `in` nor `out`. */
-static bool state_type(Update *u, const Ast *ast, Type *type)
+/* Are the dims named once each, by names of several? */
+static bool names_groups(Update *u, const Ast *ast)
 {
     Lower *l = u->l;
-    Names left = { 0 };
     for (const Ast *name = ast->child; name; name = name->next) {
-        const Symbol *dims = find_symbol_here(&u->scope, name->name);
-        if (!dims || dims->kind != S_DIMS) {
+        if (!dims_named(l, name->name)) {
             complain(l, (Where){ .at = name->loc, .help = "[..., in] or [..., out]" },
                      "the state of an optimizer has the dims 'in', 'out' or both");
             return false;
         }
         for (const Ast *before = ast->child; before != name; before = before->next)
             if (strcmp(before->name, name->name) == 0) {
-                complain(l, (Where){ .at = name->loc, .help = "leave it out" },
+                const char *help = arena_text(l->arena, "%.*s' is the same dim under a second name",
+                                              (int)strcspn(name->name, "'"), name->name);
+                complain(l, (Where){ .at = name->loc, .help = help },
                          "'%s' occurs twice: the dims of a tensor must be distinct", name->name);
                 return false;
             }
-        for (int i = 0; i < dims->dims.count; i++)
-            add_name(&left, dims->dims.name[i]);
     }
-    for (int i = u->param->type.rank - 1; i >= 0; i--) {
-        const Name dim = u->param->type.dim[i].name;
+    return true;
+}
+
+/* [..., in, in']: of the parameter, the dims that are in neither `in` nor `out`, and those that are named; then second
+ * ones. */
+static bool state_type(Update *u, const Ast *ast, Type *type)
+{
+    const Type *whole = &u->param->type;
+    Names named = { 0 };
+    *type = scalar_type(F32);
+    if (!names_groups(u, ast))
+        return false;
+    for (const Ast *name = ast->child; name; name = name->next) {
+        const Names *dims = dims_named(u->l, name->name);
+        u->matrix.refused |= named.count + dims->count > MAX_RANK;
+        for (int i = 0; i < dims->count && !u->matrix.refused; i++)
+            add_name(&named, dims->name[i]);
+    }
+    for (int i = 0; i < whole->rank; i++) {
+        const Name dim = whole->dim[i].name;
         const bool is_of_matrix = has_name(&u->matrix.in, dim) || has_name(&u->matrix.out, dim);
-        if (is_of_matrix ? !has_name(&left, dim) : !ast->ellipsis)
-            *type = without_dim(*type, dim);
+        if (is_of_matrix ? has_name(&named, dim) : ast->ellipsis)
+            type->dim[type->rank++] = whole->dim[i];
+    }
+    for (int i = 0; i < named.count; i++) {
+        if (find_dim(whole, named.name[i]) >= 0)
+            continue;
+        u->matrix.refused |= type->rank == MAX_RANK;
+        if (!u->matrix.refused)
+            type->dim[type->rank++] = dim_of_matrix(&u->matrix, named.name[i]);
     }
     return true;
 }
@@ -162,6 +187,43 @@ static void lower_state(Update *u, const Ast *ast)
     }
 }
 
+static void lower_line(Update *u, const Ast *ast);
+
+/* Had anything this name before the statement? */
+static bool is_before(const Update *u, const Ast *ast, const char *name)
+{
+    const Symbol *symbol = u->scope.newest;
+    while (symbol && (symbol->loc.begin > ast->loc.begin || strcmp(symbol->name, name) != 0))
+        symbol = symbol->next;
+    return symbol != NULL;
+}
+
+/* The body once for each copy, one after the other.  What it carries need not be read after the last one. */
+static void lower_rounds(Update *u, const Ast *ast)
+{
+    Lower *l = u->l;
+    int64_t copies;
+    if (ast->as)
+        complain(l, (Where){ .at = ast->as_loc }, "a repeat in an optimizer does not number its copies");
+    if (!integer_of(l, ast->init, "the number of copies", 0, MOST_ROUNDS, &copies))
+        return;
+    if (copies == 0)
+        note_unlowered(l, ast->body);
+    for (int64_t i = 0; i < copies; i++)
+        for (const Ast *line = ast->body; line; line = line->next)
+            lower_line(u, line);
+    for (Symbol *symbol = copies > 0 ? u->scope.newest : NULL; symbol; symbol = symbol->next)
+        symbol->from_before |= symbol->loc.begin > ast->loc.begin && is_before(u, ast, symbol->name);
+}
+
+static void lower_line(Update *u, const Ast *ast)
+{
+    if (ast->kind == A_REPEAT)
+        lower_rounds(u, ast);
+    else
+        lower_assign(u->l, ast);
+}
+
 static void lower_body(Update *u)
 {
     Lower *l = u->l;
@@ -178,7 +240,7 @@ static void lower_body(Update *u)
             if (fits(l, ast->child, &operand, &u->param->type, "the parameter"))
                 u->new = operand.value;
         } else {
-            lower_assign(l, ast);
+            lower_line(u, ast);
         }
     }
     if (!last)
@@ -243,8 +305,15 @@ static void build_update(Update *u)
     name(u, "grad", tensor_operand(grad));
     name(u, "lr", tensor_operand(rate_of(u, lr)));
     name(u, "step", tensor_operand(step));
-    name_dims(u, "in", &u->matrix.in);
-    name_dims(u, "out", &u->matrix.out);
+    static const char *const sides[2][3] = { { "in", "in'", "in''" }, { "out", "out'", "out''" } };
+    for (int side = 0; side < 2; side++) {
+        const Names *dims = side ? &u->matrix.out : &u->matrix.in;
+        name_dims(u, sides[side][0], dims);
+        for (int times = 1; times < 3; times++) {
+            const Names others = again(l, dims, times);
+            name_dims(u, sides[side][times], &others);
+        }
+    }
     name_arguments(u);
     lower_body(u);
     if (u->frame.key)

@@ -77,6 +77,62 @@ Tensor direction_of(Module *m, const char *name, const Type *type)
     return random_tensor(arena_text(&m->arena, "along.%s", name), type, -1, 1);
 }
 
+/* The second name of the dim, as embed.1 of embed, in an optimizer's state; -1: it is there once. */
+static int second_of(const Type *type, int dim)
+{
+    const size_t length = strlen(type->dim[dim].name);
+    int at = 0;
+    while (at < type->rank && (strncmp(type->dim[at].name, type->dim[dim].name, length) != 0 ||
+                               strcmp(type->dim[at].name + length, ".1") != 0))
+        at++;
+    return at < type->rank ? at : -1;
+}
+
+/* The same element, with the dims that are there twice exchanged; `diagonal`: if it is itself. */
+static int64_t transposed(const Type *type, int64_t element, bool *diagonal)
+{
+    int64_t at[MAX_RANK], other = 0;
+    *diagonal = true;
+    for (int d = type->rank - 1; d >= 0; d--) {
+        at[d] = element % type->dim[d].size;
+        element /= type->dim[d].size;
+    }
+    for (int d = 0; d < type->rank; d++) {
+        const int second = second_of(type, d);
+        if (second < 0)
+            continue;
+        const int64_t own = at[d];
+        *diagonal &= own == at[second];
+        at[d] = at[second];
+        at[second] = own;
+    }
+    for (int d = 0; d < type->rank; d++)
+        other = other * type->dim[d].size + at[d];
+    return other;
+}
+
+/* State of an optimizer: it may be a mean of squares, and a square matrix a mean of products, which is symmetric, with
+ * positive eigenvalues. */
+static Tensor optimizer_state(const Value *param)
+{
+    const Type *type = &param->type;
+    Tensor drawn = random_tensor(param->name, type, 0.5, 1), tensor = new_tensor(type);
+    double rows = 1;
+    bool is_square = false, diagonal;
+    for (int d = 0; d < type->rank; d++)
+        if (second_of(type, d) >= 0) {
+            rows *= (double)type->dim[d].size;
+            is_square = true;
+        }
+    for (int64_t i = 0; i < element_count(type); i++) {
+        const int64_t other = transposed(type, i, &diagonal);
+        const double beside = (drawn.data[i] + drawn.data[other]) / (8 * rows);
+        tensor.data[i] = !is_square ? drawn.data[i] : diagonal ? 1 : beside;
+    }
+    free_tensors(&drawn, 1);
+    return tensor;
+}
+
 static Tensor real_for(const Run *run, const Value *param)
 {
     const Port port = param->port;
@@ -91,8 +147,8 @@ static Tensor real_for(const Run *run, const Value *param)
         tensor.data[0] = scalar_for(run, port.kind);
         return tensor;
     }
-    if (port.kind == PORT_OPTIMIZER) /* which may be a mean of squares */
-        return random_tensor(param->name, &param->type, 0.5, 1);
+    if (port.kind == PORT_OPTIMIZER)
+        return optimizer_state(param);
     if (port.kind == PORT_TOTAL) {
         Tensor tensor = new_tensor(&param->type);
         tensor.data[0] = 3;

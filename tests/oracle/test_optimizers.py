@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from common import batches, compile_model, initial_weights, read_safetensors, train, write_text
+from common import ROOT, batches, compile_model, initial_weights, read_safetensors, train, write_text
 
 STEPS, BATCH, SEQ = 12, 4, 8
 MODEL = """
@@ -193,7 +193,42 @@ def two_places(w, g, state, t, lr, decay):
     w += 0.9 * moved - lr * g
 
 
+def sides(x):
+    """A gain or a bias is a matrix of one row."""
+    return x if x.dim() == 2 else x[None]
+
+
+def shampoo(w, g, s, t, lr, decay, momentum=0.9, beta=0.95, eps=1e-4):
+    """The inverse fourth roots by eigenvalues, where the optimizer iterates."""
+    g = sides(g)
+    u = s["mean"] = momentum * s.get("mean", 0) + (1 - momentum) * g
+    for name, x in (("l", g), ("r", g.T)):
+        s[name] = beta * s.get(name, 0) + x @ x.T
+        values, vectors = torch.linalg.eigh(s[name] + eps * s[name].diagonal().mean() * torch.eye(len(x), dtype=x.dtype))
+        root = vectors * values**-0.25 @ vectors.T
+        u = root @ u if name == "l" else u @ root
+    w -= (lr * u / u.square().mean().sqrt()).reshape(w.shape)
+
+
+def soap(w, g, s, t, lr, decay, beta1=0.95, beta2=0.95, beta=0.95, eps=1e-8, turn=0.1):
+    """Each turned basis is made orthogonal by singular values, where the optimizer iterates."""
+    g = sides(g)
+    p, q = s.setdefault("p", torch.eye(len(g), dtype=g.dtype)), s.setdefault("q", torch.eye(len(g.T), dtype=g.dtype))
+    s["m"] = beta1 * s.get("m", 0) + (1 - beta1) * g
+    s["v"] = beta2 * s.get("v", 0) + (1 - beta2) * (p.T @ g @ q).square()
+    u = p.T @ s["m"] @ q / (1 - beta1**t) / ((s["v"] / (1 - beta2**t)).sqrt() + eps)
+    w -= lr * (p @ u @ q.T).reshape(w.shape)
+    for name, basis, x in (("l", "p", g), ("r", "q", g.T)):
+        s[name] = beta * s.get(name, 0) + (1 - beta) * x @ x.T
+        seen = s[basis].T @ s[name] @ s[basis]
+        change = (seen.tril(-1) - seen.tril(-1).T) * turn / seen.norm()
+        left, _, right = torch.linalg.svd(s[basis] + s[basis] @ change)
+        s[basis] = left @ right
+
+
 CASES = {
+    "shampoo": ("optimizer = shampoo(lr = 1e-2, eps = 1e-2)", [("*", shampoo, 1e-2, 0, False, {"eps": 1e-2})]),
+    "soap": ("optimizer = soap(lr = 1e-2, eps = 1e-3)", [("*", soap, 1e-2, 0, False, {"eps": 1e-3})]),
     "lamb": ("optimizer = lamb(lr = 1e-2)", [("*", lamb, 1e-2, 0.01, False, {})]),
     "adan": ("optimizer = adan(lr = 1e-2)", [("*", adan, 1e-2, 0, False, {})]),
     "two_places": ("optimizer = two_places(lr = 0.1)", [("*", two_places, 0.1, 0, False, {})]),
@@ -225,7 +260,9 @@ CASES = {
 
 
 def source(lines):
-    declared = HEAVY if "heavy" in lines else OTHERS if re.search("lamb|adan|two_places", lines) else ""
+    example = re.search("shampoo|soap", lines)
+    text = (ROOT / f"examples/{example[0]}.mdl").read_text() if example else ""
+    declared = re.search(r"^optimizer .*?^}$", text, re.S | re.M)[0] if text else HEAVY if "heavy" in lines else OTHERS if re.search("lamb|adan|two_places", lines) else ""
     return f"{MODEL}{declared}\ntrain {{\n    batch = {BATCH}\n    {lines}\n}}\n"
 
 
