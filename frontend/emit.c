@@ -135,6 +135,10 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
             return NULL;
     if (l->variant == AS_MODEL && reported_here(l))
         return NULL; /* another instance of the block has an error here; so has this one */
+    if (l->matrix && exceeds_rank(nargs, args)) {
+        l->matrix->refused = true; /* reported where the optimizer is chosen */
+        return NULL;
+    }
     const bool counts = l->variant == AS_CHECK && counts_sequences(l, &attrs, nargs);
     Op *op = counts ? NULL : try_build(&l->b, kind, attrs, nargs, args);
     if (!op && l->variant == AS_CHECK)

@@ -303,6 +303,7 @@ Matrix matrix_of(const Lower *l, const Param *param);
 Names again(Lower *l, const Names *dims, int times);       /* in' (1) or in'' (2) of in */
 Dim dim_of_matrix(const Matrix *matrix, Name name);        /* also of such a name */
 const Names *dims_named(const Lower *l, const char *name); /* of in, out', ...; NULL: that is no name of several dims */
+bool exceeds_rank(int nargs, Value *const args[]); /* have they more dims together than a tensor may have? */
 bool has_square(const Matrix *matrix, int rank);           /* can orthogonal() multiply such a parameter by itself? */
 
 /* --- Expressions ------------------------------------------------------------------------------- */

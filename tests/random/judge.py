@@ -79,9 +79,15 @@ def lacks_chunks(program, done):
     return errors and errors == done.output.count(": error: train.loss_chunks: ")
 
 
+def lacks_dims(program, done):
+    """Does mpc say that an optimizer's products would have too many dims, by any of its errors?"""
+    errors = done.output.count(": error: ")
+    return errors and errors == done.output.count("by itself, and the product would have more than 8 dims")
+
+
 def refusal(program, done):
     reasons = {"unstaged": lacks_schedule, "headless": lacks_heads, "unlayered": lacks_layers,
-               "unchunked": lacks_chunks}
+               "unchunked": lacks_chunks, "wide": lacks_dims}
     return next((status for status, is_reason in reasons.items() if is_reason(program, done)), "refused")
 
 

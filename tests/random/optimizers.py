@@ -7,7 +7,7 @@ import torch
 
 import constants
 from constants import called, number_of
-from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Slot, TypeOf, Updated
+from tree import Assign, Binary, Call, Flag, Name, Negation, Number, Optimizer, Repeat, Slot, TypeOf, Updated
 
 DEFAULTS = {"adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
             "sgd": {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0, "nesterov": False},
@@ -136,24 +136,30 @@ REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": to
 
 
 class Declared:
-    """One update of one parameter.  What lacks dims of the parameter has one element along them."""
+    """One update of one parameter.  A tensor has the dims of the parameter three times, as in, in' and in''; what lacks
+    one has one element along it."""
 
     def __init__(self, weight, gradient, count, rate, options, inner, outer):
-        self.dims = {"in": inner, "out": outer}
-        self.shape, self.dtype = list(weight.shape), weight.dtype
+        self.shape, self.dtype = list(weight.shape) * 3, weight.dtype
+        rank = weight.dim()
+        self.dims = {name + "'" * times: [at + times * rank for at in dims]
+                     for times in range(3) for name, dims in (("in", inner), ("out", outer))}
         self.known = {name: value for name, value in options.items() if name != "lr"}
         self.known |= {name: math.prod(self.shape[at] for at in dims) for name, dims in self.dims.items()}
-        self.names = {"param": weight.clone(), "grad": gradient, "lr": self.number(rate), "step": self.number(count),
-                      **{name: self.number(value) for name, value in self.known.items()}}
+        self.names = {"param": self.spread(weight.clone()), "grad": self.spread(gradient), "lr": self.number(rate),
+                      "step": self.number(count), **{name: self.number(value) for name, value in self.known.items()}}
+
+    def spread(self, x):
+        return x[(...,) + (None,) * (2 * x.dim())]
 
     def number(self, value):
         return torch.tensor(float(value), dtype=self.dtype)
 
     def zeros(self, stated):
-        if stated is None:
-            return torch.zeros(self.shape, dtype=self.dtype)
-        kept = {at for name in stated.dims for at in self.dims[name]}
-        kept |= set(range(len(self.shape))) - {*self.dims["in"], *self.dims["out"]} if stated.is_open else set()
+        rank = len(self.shape) // 3
+        counts = set(range(rank)) - {*self.dims["in"], *self.dims["out"]}
+        kept = {at for name in (stated.dims if stated else ["in", "out"]) for at in self.dims[name]}
+        kept |= counts if stated is None or stated.is_open else set()
         return torch.zeros([size if at in kept else 1 for at, size in enumerate(self.shape)], dtype=self.dtype)
 
     def value(self, e):
@@ -176,19 +182,49 @@ class Declared:
         is_whole = sign == "/" and a.dtype == torch.int64
         return torch.div(a, b, rounding_mode="trunc") if is_whole else SIGNS[sign](a, b)
 
+    def axes(self, names):
+        return [at for name in names for at in self.dims[name.name]]
+
+    def places(self, dims):
+        """The number of each row, the first of these dims outermost."""
+        count = math.prod(self.shape[at] for at in dims)
+        return torch.arange(count).reshape([size if at in dims else 1 for at, size in enumerate(self.shape)])
+
+    def renamed(self, x, before, after):
+        for a, b in zip(self.dims[before], self.dims[after]):
+            x = x.transpose(a, b)
+        return x
+
     def call(self, e):
         if e.function == "if":
             return self.value(constants.chosen_of(e, self.known))
+        if e.function == "iota":
+            return self.places(self.axes(e.arguments))
         x = self.value(e.arguments[0])
         if e.function == "cast":
             return x.trunc().long() if e.arguments[1].name == "i32" else x.to(self.dtype)
+        if e.function == "rename":
+            return self.renamed(x, *e.renaming)
+        if e.function == "dot":
+            product, over = x * self.value(e.arguments[1]), self.axes(e.arguments[2:])
+            return product.sum(over, keepdim=True) if over else product
         if e.function == "orthogonal":
-            return orthogonal(x, *self.dims.values(), number_of(e.keywords.get("steps", Number("5")), self.known))
+            plain = x.reshape(self.shape[:len(self.shape) // 3])
+            found = orthogonal(plain, self.dims["in"], self.dims["out"],
+                               number_of(e.keywords.get("steps", Number("5")), self.known))
+            return self.spread(found)
         if e.function in REDUCTIONS:
-            sides = [name.name for name in e.arguments[1:]] or ["in", "out"]
-            over = [at for side in sides for at in self.dims[side]]
+            over = self.axes(e.arguments[1:] or [Name(name) for name in self.dims])
             return REDUCTIONS[e.function](x, dim=over, keepdim=True) if over else x
         return FUNCTIONS[e.function](x, *[self.value(a) for a in e.arguments[1:]])
+
+    def run(self, line):
+        if isinstance(line, Repeat):
+            for _ in range(number_of(line.count, self.known)):
+                for inner in line.body:
+                    self.run(inner)
+        else:
+            self.names[line.name] = self.value(line.value)
 
 
 def declared(optimizer, weight, gradient, state, *others):
@@ -196,15 +232,40 @@ def declared(optimizer, weight, gradient, state, *others):
     for line in optimizer.body:
         if isinstance(line, Slot):
             update.names.update({name: state.setdefault(name, update.zeros(line.type)) for name in line.names})
-        elif isinstance(line, Assign):
-            update.names[line.name] = update.value(line.value)
-        else:
+        elif isinstance(line, Updated):
             after = update.value(line.value)
+        else:
+            update.run(line)
     state.update({name: update.names[name] for line in optimizer.body if isinstance(line, Slot) for name in line.names})
-    weight.copy_(after)
+    weight.copy_(after.reshape(weight.shape))
 
 
 # --- Drawn -----------------------------------------------------------------------------------------------------------
+
+def statistic(draw, grad):
+    """Lines for a statistic of one side, and gram, near 1 on its diagonal: the matrix itself, or its inverse by Newton."""
+    side, other = draw.sample(["in", "out"], 2)
+    second, third = side + "'", side + "''"
+
+    def times(a, b):
+        moved = Call("rename", [Name(b)], renaming=(side, third))
+        return Call("rename", [Call("dot", [Name(a), moved, Name(second)])], renaming=(third, second))
+
+    product = Call("dot", [grad, Call("rename", [grad], renaming=(side, second)), Name(other)])
+    one = Call("cast", [Binary("==", Call("iota", [Name(side)]), Call("iota", [Name(second)])), Name("f32")])
+    mean = Call("sum", [Call("abs", [Name("both")])] + draw.choice([[], [Name(side), Name(second)]]))
+    lines = [Slot(["both"], TypeOf([side, second], None, True)),
+             Assign("both", Binary("+", Binary("*", Name("both"), Number("0.5")), product)),
+             Assign("one", one),
+             Assign("gram", Binary("+", Name("one"), Binary("/", Name("both"), Binary("+", mean, Number("0.1")))))]
+    if draw.random() < 0.5:
+        rest = Binary("-", Binary("*", Number("2.0"), Name("one")), Name("made"))
+        lines += [Assign("guess", Binary("*", Number("0.5"), Name("one"))),
+                  Repeat(Number(draw.choice("123")), [Assign("made", times("gram", "guess")), Assign("made", rest),
+                                                      Assign("guess", times("guess", "made"))]),
+                  Assign("gram", Name("guess"))]
+    return side, lines
+
 
 def drawn(draw):
     """A declaration: a mean of gradients or none, divided by something or not, and what was before."""
@@ -238,6 +299,10 @@ def drawn(draw):
         change = change if draw.random() < 0.5 else of("*", Name("before"), Call("tanh", [Call("mean", [kept])]))
         body += [Slot(["before"]), Assign("change", change), Assign("before", kept)]
         direction = of("+", direction, of("*", small, Name("change")))
+    if draw.random() < 0.25:  # what both sides of a product have, multiplied by it or its inverse
+        side, lines = statistic(draw, grad)
+        body += lines
+        direction = Call("dot", [Name("gram"), Call("rename", [direction], renaming=(side, side + "'")), Name(side + "'")])
     if draw.random() < 0.15:  # which has nothing to do with a bias
         squared = Call("orthogonal", [direction], {"steps": Number("2")})
         direction = Call("if", [of(">", Name("in"), Number("1")), squared, direction])

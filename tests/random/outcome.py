@@ -9,6 +9,7 @@ STATUSES = {
     "unstaged": "stages that only schedule = naive can run, and mpc says so",
     "headless": "attention that has no heads to exchange its sequence for, and mpc says so",
     "unchunked": "a loss that cannot be computed in chunks, and mpc says so",
+    "wide": "an optimizer whose products would have more than 8 dims, and mpc says so",
     "unlayered": "no product in a repeat for fp8, and mpc says so",
     "refused": "refused by mpc check: is that right?",
     "late": "refused after mpc check had accepted it",
@@ -18,7 +19,7 @@ STATUSES = {
     "verifier": "--verify-passes objects",
     "sanitizer": "ASan or UBSan objects",
 }
-GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked")
+GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked", "wide")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index
                   Table, Text, TypeOf, Update, Updated, Yield, Zero)
 
 TOKEN = re.compile(r"""[ \t\r]+|\#[^\n]*|(?P<token>\n|\.\.\.|->|<=|>=|==|!=|"[^"\n]*"|
-    1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*|[-+*/%^()\[\]{}<>=:,])""", re.X)
+    1f1b|\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_]\w*'*|[-+*/%^()\[\]{}<>=:,])""", re.X)
 LEVELS = [("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/", "%")]
 
 
@@ -301,6 +301,8 @@ class Parser:
             self.take("=")
             self.take("zeros")
             return state
+        if word == "repeat":
+            return Repeat(self.expression(), self.lines(self.optimizer_line))
         return Updated(self.expression()) if word == "update" else self.assignment(word)
 
     def train_line(self):
