@@ -399,8 +399,7 @@ CALL(one_hot)
 
 /* --- Reductions and products --------------------------------------------------------------- */
 
-/* The named dims; if none is named, all: in an optimizer those of each matrix. */
-static Names dims_or_all(const Lower *l, const Arguments *a)
+Names dims_or_all(const Lower *l, const Arguments *a)
 {
     Names names = a->dims;
     for (int i = 0; !a->names_dims && i < a->x[0]->type.rank; i++)
@@ -415,18 +414,6 @@ CALL(reduction)
     if (refuse_bool(l, a))
         return wrong;
     return tensor_operand(over.count ? EMIT(l, op_named(a->call->name), (Attrs){ .over = over }, a->x[0]) : a->x[0]);
-}
-
-CALL(mean)
-{
-    Names over = dims_or_all(l, a);
-    for (int i = 0; i < over.count; i++)
-        if (over.name[i] != l->m->batch && varies(l, over.name[i])) {
-            complain(l, (Where){ .at = a->call->name_loc, .help = "sum(...)" },
-                     "a mean over '%s' would depend on the size of the micro-batch", over.name[i]);
-            return wrong;
-        }
-    return tensor_operand(mean_by_labels(l, a->x[0], over, a->call->name_loc));
 }
 
 /* Of no sum: all products, over the dims of both, those of a first. */

@@ -34,6 +34,9 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag);
 /* An i32 tensor over dims of x, but not the feature dim; NULL if absent or after reporting. */
 Value *integers_argument(Lower *l, const Arguments *a, int keyword, const Value *x, Name feature);
 
+/* The named dims; if none is named, all: in an optimizer those of each matrix. */
+Names dims_or_all(const Lower *l, const Arguments *a);
+
 /* Of `in` and its like in an optimizer: the number of a row of its matrix, and x with other names of these dims. */
 Value *place_in_matrix(Lower *l, const Names *dims);
 Operand rename_group(Lower *l, const Arguments *a, const Names *from, const Names *to);

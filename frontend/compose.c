@@ -21,7 +21,7 @@ Value *sum_over(Lower *l, Value *x, Names dims) { return dims.count ? EMIT(l, OP
 
 /* The number of elements of a mean: in training and evaluation, for a mean over the batch dim, that of the whole batch,
  * so that the sum of the micro-batches' means is the mean of the batch. */
-static double count_over(const Lower *l, const Value *x, Names dims)
+double count_over(const Lower *l, const Value *x, Names dims)
 {
     double count = 1;
     for (int i = 0; x && i < x->type.rank; i++) {
@@ -215,12 +215,16 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
     Value *y = two(l, OP_sub, log_sum, sum_over(l, EMIT(l, OP_where, NO_ATTRS, is_label, z, zero), only(dim)));
     if (logits && labels && !is_of_data(l, labels))
         y = with_look(l, y, labels, along, ignore);
-    if (!may_ignore(l, labels, ignore))
+    if (!may_ignore(l, labels, ignore)) {
+        if (y)
+            note_labels(l, (Labelled){ .entropy = y, .is_entropy = true, .is_plain = true });
         return y;
+    }
     y = EMIT(l, OP_where, NO_ATTRS, two(l, OP_eq, labels, emit_number(l, ignore, I32)), zero, y);
     y = y ? reorder(l, y, &log_sum->type) : NULL;
     if (!y)
         return NULL;
-    note_labels(l, (Labelled){ .entropy = y, .labels = labels, .frame = l->frame, .ignore = ignore });
+    note_labels(l,
+                (Labelled){ .entropy = y, .labels = labels, .frame = l->frame, .ignore = ignore, .is_entropy = true });
     return y;
 }

@@ -5,6 +5,7 @@
 #include "lowering.h"
 
 Value *sum_over(Lower *l, Value *x, Names dims);
+double count_over(const Lower *l, const Value *x, Names dims); /* the number of elements of a mean */
 Value *mean_over(Lower *l, Value *x, Names dims);
 Value *softmax(Lower *l, Value *x, Names dims);
 Value *log_softmax(Lower *l, Value *x, Names dims);

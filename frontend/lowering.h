@@ -86,7 +86,8 @@ typedef struct Labelled {
     Value *labels; /* NULL: from a repeat that computes the labels itself, or has others in other copies */
     Body *frame;   /* where they are */
     double ignore;
-    bool is_plain;         /* a carried value that is none, so far as the first copy knows */
+    bool is_entropy; /* no matter what labels it has */
+    bool is_plain;   /* a carried value that is none, so far as the first copy knows, or one without labels to ignore */
     bool is_averaged;      /* a mean of it was taken */
     struct Labelled *from; /* the same, outside of a repeat */
 } Labelled;
@@ -303,7 +304,7 @@ Matrix matrix_of(const Lower *l, const Param *param);
 Names again(Lower *l, const Names *dims, int times);       /* in' (1) or in'' (2) of in */
 Dim dim_of_matrix(const Matrix *matrix, Name name);        /* also of such a name */
 const Names *dims_named(const Lower *l, const char *name); /* of in, out', ...; NULL: that is no name of several dims */
-bool exceeds_rank(int nargs, Value *const args[]); /* have they more dims together than a tensor may have? */
+bool exceeds_rank(int nargs, Value *const args[]);         /* have they more dims together than a tensor may have? */
 bool has_square(const Matrix *matrix, int rank);           /* can orthogonal() multiply such a parameter by itself? */
 
 /* --- Expressions ------------------------------------------------------------------------------- */
@@ -426,7 +427,8 @@ Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim); /* x[dim = a
 Labelled *note_labels(Lower *l, Labelled labelled);
 Value *unlabelled(Lower *l, Value *value); /* a copy, if it is a cross_entropy: of anything, a mean is plain */
 void note_import(Lower *l, const Value *outside, const Value *inside);
-Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at); /* NULL after an error */
+Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at);               /* NULL after an error */
+Value *weighted_mean(Lower *l, Value *x, Value *weight, Names dims, Loc at); /* the same; of dims of x */
 
 /* Of what a scan yields: its labels at all places, if all of them come from outside. */
 void stack_labels(Lower *l, const Body *body, const Value *inside, const Value *stacked);

@@ -252,6 +252,9 @@ static Tensor micro_input(const Run *run, const Value *param, int64_t micro, int
     return part;
 }
 
+/* What the step divides by, see find_totals() in training/step.c.  The residue of 0 is 0, too. */
+static double divisor_of(double total) { return total == 0 ? 1 : total; }
+
 /* The arguments of the model or of its totals for one micro-batch. */
 static void micro_args(const Run *run, const Func *f, int64_t micro, int64_t micros, const double totals[],
                        Tensor args[])
@@ -267,7 +270,7 @@ static void micro_args(const Run *run, const Func *f, int64_t micro, int64_t mic
         if (param->port.kind == PORT_ORIGIN)
             args[i].data[0] = (double)(micro * run->m->train.microbatch);
         else if (param->port.kind == PORT_TOTAL)
-            args[i].data[0] = numbers_of(run)->map(OP_maximum, totals[result_at(counts, param->port)], 1);
+            args[i].data[0] = divisor_of(totals[result_at(counts, param->port)]);
     }
 }
 

@@ -232,7 +232,7 @@ static const Op *sum_over_micros(Step *s, const Func *f, Values operands)
     return build(&s->b, OP_loop, attrs, args.count, args.at);
 }
 
-/* The divisors of means: the counts from TOTALS, over the whole batch, and at least 1. */
+/* The divisors of means: the counts and sums of weights from TOTALS, over the whole batch; 1 instead of 0. */
 static void find_totals(Step *s)
 {
     Func *totals = func_with_role(s->m, TOTALS);
@@ -247,8 +247,8 @@ static void find_totals(Step *s)
     }
     for (int i = 0; i < model->params.count; i++)
         if (!s->operands.at[i])
-            s->operands.at[i] =
-                COMPUTE(s, "maximum(a, 1)", s->counts->results.at[result_at(totals, model->params.at[i]->port)]);
+            s->operands.at[i] = COMPUTE(s, "where(eq(a, 0), 1, a)",
+                                        s->counts->results.at[result_at(totals, model->params.at[i]->port)]);
 }
 
 /* @NAME.grad: one micro-batch, forward and backward; (operands of the model, loss scale) -> loss, gradients. */

@@ -72,8 +72,8 @@ static bool run_all(RtRun *run, int64_t sequences, int count, const int64_t plac
     return begin >= sequences;
 }
 
-/* What divides the sums over labels: their number in a batch, on average, so that the mean over all batches is that
- * over all labels.  Counted by a run of its own: what counts may depend on anything. */
+/* What divides the sums over labels: their number, or the sum of weights, in a batch, on average, so that the mean over
+ * all batches is that over all labels.  Counted by a run of its own: what counts may depend on anything. */
 static bool find_totals(RtRun *run, int64_t sequences, double batches)
 {
     const RtFunction *f = &run->rt.program->eval;
@@ -83,7 +83,7 @@ static bool find_totals(RtRun *run, int64_t sequences, double batches)
         places[i] = f->totals[i].count, run->totals[i] = 1, sums[i] = 0;
     const bool is_whole = run_all(run, sequences, f->ntotals, places, sums);
     for (int i = 0; i < f->ntotals; i++)
-        run->totals[i] = sums[i] > 0 ? (float)(sums[i] / batches) : 1;
+        run->totals[i] = sums[i] != 0 ? (float)(sums[i] / batches) : 1;
     free(places);
     return is_whole;
 }

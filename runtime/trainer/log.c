@@ -144,7 +144,7 @@ static void add_labels(char **line, const char *name, RtLabels labels)
     for (int i = 0; i < labels.count; i++) {
         if (i == 0)
             rt_append(line, ", \"%s\": [", name);
-        rt_append(line, "%s%.0f", i ? ", " : "", labels.at[i]);
+        rt_append(line, "%s%.10g", i ? ", " : "", labels.at[i]);
     }
     if (labels.count)
         rt_append(line, "]");

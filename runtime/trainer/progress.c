@@ -47,7 +47,7 @@ static void print_lack(RtLabels labels)
 {
     int without = 0;
     for (int i = 0; i < labels.count; i++)
-        without += labels.at[i] <= 0;
+        without += labels.at[i] == 0;
     if (without && without == labels.count)
         printf(" (no label counts)");
     else if (without)

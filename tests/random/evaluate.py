@@ -299,6 +299,8 @@ class Evaluation:
         if e.function in REDUCTIONS:
             x = self.tensor(e.arguments[0], values, place)
             dims = [d.name for d in e.arguments[1:]] or list(x.dims)
+            if "weight" in e.keywords:
+                return self.weighted(x, self.as_tensor(self.expression(e.keywords["weight"], values, place), "f32"), dims)
             return self.rounded(self.summed_in_f32(e.function, tensors.wrapped(REDUCTIONS[e.function](x, dims)), x, dims))
         if e.function in ("maximum", "minimum"):
             return self.rounded(self.combine(e.function, *[self.expression(x, values, place) for x in e.arguments]))
@@ -309,6 +311,14 @@ class Evaluation:
             return result
         size = REDUCTIONS[function](Tensor(x.data.detach().abs(), x.dims, ignored=x.ignored), dims)
         return Tensor(self.rounding.of_sum(result.data, size.data), result.dims, result.fed_by, result.ignored)
+
+    def weighted(self, x, weight, dims):
+        x, weight = Tensor(x.data, x.dims), Tensor(weight.data.to(x.data.dtype), weight.dims)
+        mean = tensors.weighted_mean(x, weight, dims)
+        if self.rounding.draw is None:
+            return mean
+        size = tensors.weighted_mean(Tensor(x.data.detach().abs(), x.dims), weight, dims)
+        return self.rounded(Tensor(self.rounding.of_sum(mean.data, size.data), mean.dims))
 
     def instance(self, e, values, place):
         block, name = self.blocks[e.function], e.instance or e.function

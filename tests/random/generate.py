@@ -115,10 +115,16 @@ class Drawing:
         if not dims or (len(dims) > 1 and draw.random() < 0.3 and not statements.is_entropy(expression)):
             inner = draw.sample([d for d in dims if d != "batch"], min(len(dims), 1) if dims != ["batch"] else 0)
             expression = call(draw.choice(["sum", "mean"]), expression, *inner) if inner else expression
-        if not dims:
+            dims = [d for d in dims if d not in inner]
+        if not value.dims:
             return expression
         reduced = draw.choice(["mean", "mean", "mean", "sum"])
-        expression = call(reduced, expression)
+        weight = statements.mask(frozenset(dims)) if dims and reduced == "mean" and draw.random() < 0.15 else None
+        if weight:
+            said = weight.expression if draw.random() < 0.5 else binary("+", 0.25, weight.expression)
+            expression = call(reduced, expression, weight=said)
+        else:
+            expression = call(reduced, expression)
         elements = self.state.elements(value.dims)
         if reduced == "sum" and elements > 8:
             expression = binary("*", expression, float(f"{4 / elements:.2g}"))

@@ -254,6 +254,14 @@ def mean(x, dims):
     return Tensor(x.data.sum(at) / count, tuple(d for d in x.dims if d not in dims))
 
 
+def weighted_mean(x, weight, dims):
+    """The sum of weight times x over the sum of weights, each for all elements of x."""
+    each = Tensor(weight.aligned(x.dims).detach().expand_as(x.data), x.dims)
+    total = summed(each, dims).data
+    mean = summed(Tensor(x.data * each.data, x.dims), dims)
+    return Tensor(mean.data / torch.where(total != 0, total, torch.ones_like(total)), mean.dims)
+
+
 def extreme(x, dims, sign):
     """The largest (sign 1) or smallest (-1); equal elements share the gradient."""
     def function(data, at):
