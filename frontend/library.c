@@ -127,6 +127,21 @@ CALL(iota)
     return tensor_operand(emit_iota(l, dim));
 }
 
+/* The smallest first, of equal ones the first; as places, so that the dim keeps its name. */
+CALL(argsort)
+{
+    const Type *x = &a->x[0]->type;
+    Dim sorted = x->dim[find_dim(x, a->dims.name[0])];
+    bool reverse;
+    if (!flag_argument(l, a->keyword[0], &reverse) || has_no_positions(l, sorted.name, a->dim_ast[0]->loc))
+        return wrong;
+    const Name own = sorted.name;
+    sorted.name = intern_format(l->m, "%s.sorted", own);
+    Value *key = reverse ? a->x[0] : EMIT(l, OP_neg, NO_ATTRS, a->x[0]);
+    Value *places = EMIT(l, OP_top_k, ((Attrs){ .dim = own, .dims = { 1, { sorted } } }), key);
+    return tensor_operand(EMIT(l, OP_rename, ((Attrs){ .dim = sorted.name, .to = own }), places));
+}
+
 /* --- Dropout ------------------------------------------------------------------------------- */
 
 CALL(dropout)

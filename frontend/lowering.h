@@ -8,7 +8,7 @@
  *   emit.c       ops with source locations; parameters of loop bodies
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
  *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
- *                random.c, concat.c, experts.c
+ *                random.c, concat.c, solve.c, experts.c
  *   made_dims.c  dims that top_k and ranges declare
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
  *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances

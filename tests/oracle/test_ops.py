@@ -159,6 +159,16 @@ case("rope_interleaved", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, b
 case("rope_stretch", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, stretch = 2.5)", lambda x: rope(x, False, stretch=2.5))
 case("rope_position", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, position = index * 3)",
      lambda x: rope(x, False, position=LABELS * 3))
+case("argsort", dict(x=("b s e", -1, 1), y=("b s", -1, 1)), "b s e", "x[s = argsort(y, s)] * cast(argsort(y, s, reverse = true), f32)",
+     lambda x, y: x.gather(1, y.argsort(1)[..., None].expand_as(x)) * y.argsort(1, descending=True)[..., None] + 0 * y[..., None])
+
+
+def solved(a, b):
+    return torch.linalg.solve_triangular(a.tril(-1) + torch.eye(a.shape[-1], dtype=a.dtype), b, upper=False)
+
+
+case("solve", dict(k=("b s t", -1, 1), x=("b s e", -1, 1)), "b s e", "solve(k, x, s -> t)", solved)
+case("solve_shared", dict(k=("t s", -1, 1), x=("b t e", -1, 1)), "b t e", "solve(k, x, t -> s)", solved)
 case("cumsum", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, s)", lambda x: x.cumsum(1))
 case("cumsum_exclusive", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, e, exclusive = true)", lambda x: x.cumsum(-1) - x)
 case("cumsum_reverse", dict(x=("b s e", -1, 1)), "b s e", "cumsum(x, s, reverse = true)",

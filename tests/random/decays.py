@@ -183,6 +183,14 @@ class Walk:
                 self.note(self.kept, side, self.shared.get((id(e), path), set()) - set(over))
         return self.together([without(side, over) for side in sides])
 
+    def call_solve(self, e, values, path):
+        """The inverse of more than two rows is made by products of the triangle with itself."""
+        triangle, x = [self.made(a, values, path) for a in e.arguments]
+        row, column = e.renaming
+        self.contract(triangle, [column] + [row] * (number_of(Name(row), self.known) > 2))
+        self.contract(x, [row])
+        return self.together([without(triangle, [column]), without(x, [row])])
+
     def call_attend(self, e, values, path):
         q, k, v = [self.made(x, values, path) for x in e.arguments[:3]]
         seq, feature = e.arguments[3].name, e.arguments[4].name

@@ -423,6 +423,15 @@ class Evaluation:
     def call_cummax(self, e, values, place):
         return self.cumulative(e, values, place, True)
 
+    def call_argsort(self, e, values, place):
+        x, dim = self.tensor(e.arguments[0], values, place), e.arguments[1].name
+        largest_first = bool(flag_of(e.keywords.get("reverse")))
+        order = x.data.sort(dim=x.dims.index(dim), stable=True, descending=largest_first).indices
+        return Tensor(order, x.dims)
+
+    def call_solve(self, e, values, place):
+        return tensors.solve(*self.arguments(e, values, place, 2), *e.renaming)
+
     def call_dropout(self, e, values, place):
         x, rate = self.tensor(e.arguments[0], values, place), number_of(e.arguments[1], self.known)
         if rate == 0 or not self.drops:
@@ -435,7 +444,7 @@ class Evaluation:
         dims = tuple(self.dims(e, 0))
         self.next_dropout += 1
         sizes = [self.sizes[d] if self.drops or d != self.batch_dim else 1 for d in dims]
-        numbers = torch.from_numpy(philox.random(place.key if self.drops else 0, self.next_dropout - 1, sizes))
+        numbers = torch.as_tensor(philox.random(place.key if self.drops else 0, self.next_dropout - 1, sizes))
         return Tensor(numbers.to(self.dtype).expand([self.sizes[d] for d in dims]), dims)
 
     def call_rename(self, e, values, place):

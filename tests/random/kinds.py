@@ -220,6 +220,8 @@ KINDS = {
                          drawn=False, later=True),
     "positions_in_batch": Kind("attention or rope counts positions along the batch, which begin anew in each micro-batch", "wrong: loss of an evaluation",
                                drawn=False, later=True),
+    "weights_zero": Kind("a mean whose weights add up to 0, verified before the step divides by them", "verifier: compile",
+                         drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

@@ -18,7 +18,7 @@ class Operations(Shapes):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
                 (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3), (self.moved, 2), (self.repeated, 2),
-                (self.drop, 1.5), (self.trained, 1), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3),
+                (self.drop, 1.5), (self.trained, 1), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3), (self.solved, 1), (self.sorted, 1),
                 (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
 
     def draw_operation(self, x):
@@ -329,6 +329,34 @@ class Operations(Shapes):
         if self.draw.random() < 0.5:
             return Value(part, x.dims - {dim}, "f32", x.scale)
         return Value(binary(self.draw.choice("+-*"), *self.either(x.expression, part)), x.dims, "f32", 1.5 * x.scale)
+
+    def sorted(self, x):
+        """Rows in the order of numbers, some of which are equal."""
+        known = self.scope.known_dims(x.dims - {"batch"})
+        if not known:
+            return None
+        dim = self.draw.choice(known)
+        number_of_row = call("cast", binary("%", binary("*", call("iota", dim), self.draw.choice([3, 5])), self.draw.choice([4, 7])), "f32")
+        order = call("argsort", number_of_row, dim, **({"reverse": Flag(True)} if self.draw.random() < 0.4 else {}))
+        return Value(Index(x.expression, dim, order), x.dims, "f32", x.scale)
+
+    def solved(self, x):
+        """Equations along a dim, with a triangle of a parameter, or of products of x with itself."""
+        known = sorted(d for d in x.dims - {OPEN, "batch"} if not d.endswith("_t"))
+        if not known or self.forbidden() or len(x.dims) > 4:
+            return None
+        dim = self.draw.choice(known)
+        twin = self.state.twin(dim)
+        if twin in x.dims:
+            return None
+        if self.draw.random() < 0.5:
+            triangle = self.scope.param([dim, twin], 0.4).expression
+        else:
+            small = call("tanh", x.expression)
+            others = [d for d in self.scope.known_dims(x.dims - {dim}) if d != "batch"]
+            row = call("mean", small, *others) if others else small
+            triangle = call("dot", row, Call("rename", [row], {}, (dim, twin)))
+        return Value(Call("solve", [triangle, x.expression], {}, (dim, twin)), x.dims, "f32", x.scale * 1.5)
 
     def renamed(self, x):
         known = sorted(d for d in x.dims - {OPEN, "batch"} if not d.endswith("_t"))

@@ -40,8 +40,8 @@ class Shapes(Operands):
 
     def noise(self, x):
         """A random number beside each element, or those of other dims."""
-        dims = self.scope.some(x.dims - {OPEN}, 1)
-        if not dims:
+        dims = [] if self.draw.random() < 0.1 else self.scope.some(x.dims - {OPEN}, 1)
+        if not dims and x.dims == {OPEN}:
             return None
         self.state.uses_dropout = True
         drawn = binary(self.draw.choice("+-"), call("random", *dims), 0.5)

@@ -262,6 +262,18 @@ def weighted_mean(x, weight, dims):
     return Tensor(mean.data / torch.where(total != 0, total, torch.ones_like(total)), mean.dims)
 
 
+def solve(triangle, x, row, column):
+    """Of a what is below its diagonal, which is 1."""
+    shared = tuple(d for d in dict.fromkeys(triangle.dims + x.dims) if d not in (row, column) and d in triangle.dims)
+    others = tuple(d for d in x.dims if d not in shared and d != row)
+    a, b = triangle.aligned(shared + (row, column)).tril(-1), x.aligned(shared + (row,) + others)
+    sizes = [max(a.shape[i], b.shape[i]) for i in range(len(shared))]
+    a = a.expand(sizes + list(a.shape[len(shared):]))
+    b = b.expand(sizes + list(b.shape[len(shared):])).reshape(sizes + [x.size(row), -1])
+    y = torch.linalg.solve_triangular(a + torch.eye(x.size(row), dtype=a.dtype), b, upper=False, unitriangular=True)
+    return Tensor(y.reshape(sizes + [x.size(row)] + [x.size(d) for d in others]), shared + (row,) + others)
+
+
 def extreme(x, dims, sign):
     """The largest (sign 1) or smallest (-1); equal elements share the gradient."""
     def function(data, at):
