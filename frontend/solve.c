@@ -1,9 +1,9 @@
 /* solve.c -- the built-in function solve: a system of equations whose matrix is a lower triangle with ones on its
  * diagonal.
  *
- * The inverse grows by blocks of twice the rows: with t the inverses of the blocks of the diagonal so far, and m what is
- * below them in blocks twice as large, the next ones are t - t m t.  That is what substitution computes, in as many steps
- * as n has bits, each of two products; and sharding, gradients and both targets are those of products.
+ * The inverse grows by blocks of twice the rows: with t the inverses of the blocks of the diagonal so far, and m what
+ * is below them in blocks twice as large, the next ones are t - t m t.  That is what substitution computes, in as many
+ * steps as n has bits, each of two products; and sharding, gradients and both targets are those of products.
  */
 #include "builtins.h"
 #include "compose.h"
