@@ -142,6 +142,31 @@ CALL(argsort)
     return tensor_operand(EMIT(l, OP_rename, ((Attrs){ .dim = sorted.name, .to = own }), places));
 }
 
+/* Sums of rows by place: the reverse of x[d = at]. */
+CALL(add_rows)
+{
+    const Ast *from = a->renaming->child;
+    Value *y = a->x[0], *at = a->x[1];
+    Name rows;
+    Dim to;
+    if (!need_dim(l, y, a->ast[0], from->name, from->loc, &rows) ||
+        !need_dim(l, at, a->ast[1], from->name, from->loc, &rows) ||
+        !find_dim_named(l, a->renaming->name, a->renaming->name_loc, &to) || has_no_positions(l, rows, from->loc) ||
+        has_no_positions(l, to.name, a->renaming->name_loc))
+        return wrong;
+    if (at->type.dtype != I32 || dims_lacking(&at->type, &y->type).count)
+        complain(l, (Where){ .at = a->ast[1]->loc, .also = { a->ast[0]->loc } },
+                 "the places of rows must be i32 over dims of %s, not %s", dims_text(l, &y->type),
+                 is_float(at->type.dtype) ? "floating-point numbers" : type_words(l, &at->type));
+    else if (find_dim(&y->type, to.name) >= 0)
+        complain(l, (Where){ .at = a->renaming->name_loc, .also = { a->ast[0]->loc } }, "%s already has a dim '%s'",
+                 type_words(l, &y->type), to.name);
+    else if (index_fits(l, at, &to, NULL, a->ast[1]->loc))
+        return tensor_operand(
+            EMIT(l, OP_scatter_add, ((Attrs){ .over = { 1, { rows } }, .dims = { 1, { to } } }), y, at));
+    return wrong;
+}
+
 /* --- Dropout ------------------------------------------------------------------------------- */
 
 CALL(dropout)

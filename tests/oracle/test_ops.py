@@ -159,6 +159,8 @@ case("rope_interleaved", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, b
 case("rope_stretch", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, stretch = 2.5)", lambda x: rope(x, False, stretch=2.5))
 case("rope_position", dict(x=("b s g h", -1, 1)), "b s g h", "rope(x, s, h, position = index * 3)",
      lambda x: rope(x, False, position=LABELS * 3))
+case("add_rows", dict(x=("b s e", -1, 1)), "b v e", "add_rows(x, index, s -> v)",
+     lambda x: torch.einsum("bse,sv->bve", x, F.one_hot(torch.arange(5) * 2 % 6, 6).to(x.dtype)))
 case("argsort", dict(x=("b s e", -1, 1), y=("b s", -1, 1)), "b s e", "x[s = argsort(y, s)] * cast(argsort(y, s, reverse = true), f32)",
      lambda x, y: x.gather(1, y.argsort(1)[..., None].expand_as(x)) * y.argsort(1, descending=True)[..., None] + 0 * y[..., None])
 

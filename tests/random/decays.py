@@ -191,6 +191,10 @@ class Walk:
         self.contract(x, [row])
         return self.together([without(triangle, [column]), without(x, [row])])
 
+    def call_add_rows(self, e, values, path):
+        x, at = [self.made(a, values, path) for a in e.arguments]
+        return self.together([without(x, [e.renaming[0]]), at])
+
     def call_attend(self, e, values, path):
         q, k, v = [self.made(x, values, path) for x in e.arguments[:3]]
         seq, feature = e.arguments[3].name, e.arguments[4].name

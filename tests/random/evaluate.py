@@ -429,6 +429,12 @@ class Evaluation:
         order = x.data.sort(dim=x.dims.index(dim), stable=True, descending=largest_first).indices
         return Tensor(order, x.dims)
 
+    def call_add_rows(self, e, values, place):
+        x, at = self.tensor(e.arguments[0], values, place), self.as_tensor(self.expression(e.arguments[1], values, place), "i32")
+        rows, to = e.renaming
+        self.note_fit(at, self.sizes[to])
+        return tensors.add_rows(x, at, rows, to, self.sizes[to])
+
     def call_solve(self, e, values, place):
         return tensors.solve(*self.arguments(e, values, place, 2), *e.renaming)
 

@@ -18,7 +18,7 @@ class Operations(Shapes):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
                 (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3), (self.moved, 2), (self.repeated, 2),
-                (self.drop, 1.5), (self.trained, 1), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3), (self.solved, 1), (self.sorted, 1),
+                (self.drop, 1.5), (self.trained, 1), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3), (self.solved, 1), (self.sorted, 1), (self.added, 1),
                 (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
 
     def draw_operation(self, x):
@@ -329,6 +329,17 @@ class Operations(Shapes):
         if self.draw.random() < 0.5:
             return Value(part, x.dims - {dim}, "f32", x.scale)
         return Value(binary(self.draw.choice("+-*"), *self.either(x.expression, part)), x.dims, "f32", 1.5 * x.scale)
+
+    def added(self, x):
+        """Rows with the same number, added up."""
+        known = self.scope.known_dims(x.dims - {"batch"})
+        others = [d for d in self.state.sizes if d not in x.dims and d != "batch" and not d.endswith("_t")]
+        if not known or not others or OPEN in x.dims or self.forbidden():
+            return None
+        dim, to = self.draw.choice(known), self.draw.choice(others)
+        index = self.index({dim} | (x.dims & {"batch"} if self.draw.random() < 0.5 else set()), self.size(to))
+        return index and Value(Call("add_rows", [x.expression, index.expression], {}, (dim, to)), (x.dims - {dim}) | {to}, "f32",
+                               x.scale * math.sqrt(self.size(dim)))
 
     def sorted(self, x):
         """Rows in the order of numbers, some of which are equal."""

@@ -274,6 +274,12 @@ def solve(triangle, x, row, column):
     return Tensor(y.reshape(sizes + [x.size(row)] + [x.size(d) for d in others]), shared + (row,) + others)
 
 
+def add_rows(x, at, rows, to, size):
+    dims = x.dims + (to,)
+    places = Tensor(torch.nn.functional.one_hot(at.data.long(), size), at.dims + (to,)).aligned(dims)
+    return summed(Tensor(x.aligned(dims) * places, dims), [rows])
+
+
 def extreme(x, dims, sign):
     """The largest (sign 1) or smallest (-1); equal elements share the gradient."""
     def function(data, at):

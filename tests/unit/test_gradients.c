@@ -9,9 +9,10 @@
 
 /* Ops of floats without a gradient for any operand: they have steps instead of slopes, stop gradients, only occur in
  * gradients, or are made behind them.  For any other op, a missing gradient of a float is an error. */
-static const OpKind flat[] = { OP_sign,        OP_stop_gradient,    OP_gelu_slope, OP_gelu_tanh_slope, OP_scatter_add,
-                               OP_attend_grad, OP_attend_bias_grad, OP_cummax,     OP_top_k,           OP_place,
-                               OP_lse_add,     OP_lse_share,        OP_collect,    OP_scale_e4m3 };
+static const OpKind flat[] = { OP_sign,        OP_stop_gradient,    OP_gelu_slope, OP_gelu_tanh_slope,
+                               OP_attend_grad, OP_attend_bias_grad, OP_cummax,     OP_top_k,
+                               OP_place,       OP_lse_add,          OP_lse_share,  OP_collect,
+                               OP_scale_e4m3 };
 
 static bool is_flat(OpKind kind)
 {
