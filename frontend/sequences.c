@@ -112,8 +112,8 @@ static Op *add_to_sum(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *cons
     return try_build(&l->b, kind, attrs, nargs, terms);
 }
 
-/* A number is added to what is summed over sequences: to each of them it can be. */
-static const char *help_adding(OpKind kind, int nargs, Value *const args[])
+/* A number is added to what is summed over sequences: to each of them it can be.  And a sum divides one by another. */
+static const char *help_instead(OpKind kind, int nargs, Value *const args[])
 {
     bool sums = false, others = false;
     for (int i = 0; i < nargs; i++) {
@@ -122,6 +122,8 @@ static const char *help_adding(OpKind kind, int nargs, Value *const args[])
         sums |= args[i]->type.partial != 0;
         others |= args[i]->type.partial == 0;
     }
+    if (kind == OP_div && sums && !others)
+        return "of weights, mean(x, weight = w): it divides by those of the whole batch";
     return op_table[kind].linear == ALL && sums && others ? "add first and take the mean of all, as mean(a + b)" : NULL;
 }
 
@@ -138,7 +140,7 @@ Op *checked_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[
     Op *op = add_to_sum(l, kind, attrs, nargs, args);
     if (op)
         return op;
-    const char *help = help_adding(kind, nargs, args);
+    const char *help = help_instead(kind, nargs, args);
     Value **whole = NEW_ARRAY(l->arena, Value *, nargs + 1);
     for (int i = 0; i < nargs; i++)
         if (!(whole[i] = is_split(&args[i]->type) ? zeros_like(l, &args[i]->type) : args[i]))
