@@ -368,7 +368,7 @@ static void check_batch(Reader *r)
     if (!l->batch && (r->said[BATCH].value || r->said[MICROBATCH].value))
         fail_at(r, r->said[BATCH].value ? BATCH : MICROBATCH, "dim batch",
                 "the file has no dim without a size, so it has no batch");
-    int64_t ranks = l->data_ranks;
+    int64_t ranks = l->declared_ranks;
     t->microbatch = t->microbatch ? t->microbatch : t->batch >= ranks ? t->batch / ranks : 1;
     int64_t together = t->microbatch * ranks; /* sequences per micro-step */
     t->batch = t->batch ? t->batch : together;

@@ -162,6 +162,14 @@ def test_the_program_is_the_same_whether_anybody_looks_or_not(mpc, layout):
     assert " reshard " in (mpc.directory / "ir" / "07-shard.mir").read_text()
 
 
+def test_a_batch_that_ranks_share_is_verified(mpc):
+    """On fewer ranks than declared, with as many micro-batches: here one, of all sequences."""
+    chars = ROOT / "examples" / "chars.mdl"
+    assert "microbatch" not in chars.read_text()
+    done = mpc("compile", chars, "--mesh=dp=4", "--verify-passes", "--no-cc", "-o", "out")
+    assert "memory     the same in" in done.stderr
+
+
 def test_check_is_what_the_report_says(mpc):
     checked, compiled = mpc("check", "tiny.mdl").stdout, mpc("compile", "tiny.mdl", "-o", "out", "--no-cc").stdout
     assert "model tiny, 168,512 parameters in 52 tensors" in checked
