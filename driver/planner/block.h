@@ -32,7 +32,8 @@ typedef struct Block {
     double kept[N_KEPT];       /* bytes that a copy keeps, where backward actions are divided */
     double handed_on;          /* bytes of a message between stages */
     double apart;              /* seconds of all of it, if messages that bring attention its keys took none */
-    double once, computed;     /* seconds of work outside of micro-batches: with messages, without */
+    double once;               /* seconds of all that is outside of micro-batches */
+    OnceTime sent;             /* of these, some */
     double step;               /* seconds of a step of one stage, with all micro-batches */
     double rest;               /* bytes of a rank but what micro-batches save */
     double at_head;            /* bytes beside these, between forward and backward pass */
@@ -74,6 +75,7 @@ typedef struct Pipeline {
     Recompute recompute;
     PipelineSchedule *schedule; /* of no more micro-batches than change what stages keep; NULL: there is none */
     int64_t copies[MAX_STAGES];
+    RankCopies *of_stage;     /* by stage */
     RankCopies *held;         /* by rank */
     RankCopies *kept[N_KEPT]; /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
     int *ahead;               /* by rank and chunk: forward actions before the first backward one of the rank */
@@ -90,8 +92,10 @@ PipelineSchedule *make_plan_schedule(Arena *arena, const PlanLayout *layout, int
 double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time);
 double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time);
 
-/* stage_cost.c: of the stages of the layout's pipeline, made of that block; simulate: else by what each rank does. */
-BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, bool simulate);
+/* stage_cost.c: of the stages of the layout's pipeline, made of that block, with what zero's sends once a step, if it
+ * is known; simulate: else by what each rank does. */
+BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, const Block *zero,
+                             bool simulate);
 
 CopyBytes saved_of_copies(const Block *b); /* block_bound.c: what a micro-batch keeps */
 

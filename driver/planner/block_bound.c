@@ -105,7 +105,16 @@ double ring_bound(Planner *p, const PlanLayout *layout)
     return least * share * (1 - error_of(p, layout));
 }
 
-static double once_seconds(const Block *b) { return b->computed + JOINED_SHARE * (b->once - b->computed); }
+/* What is done once a step.  What stages know of their own of it is not here (stage_cost.c). */
+static double once_seconds(const Planner *p, const PlanLayout *layout, const Block *b)
+{
+    const bool has_stages = pipeline_ranks(p, layout) > 1;
+    double messages = b->once - b->sent.computed;
+    for (int place = 0; place < N_PLACES && has_stages; place++)
+        for (int i = 0; i < MAX_REPEATS; i++)
+            messages -= b->sent.before[place][i] + b->sent.early[place][i] + b->sent.late[place][i];
+    return (has_stages ? 0 : b->sent.computed) + JOINED_SHARE * fmax(0, messages);
+}
 
 /* What zero adds to a micro-batch and to a step is the same for all micro-batches and policies: of the smallest one. */
 static PlanLayout smallest(const PlanLayout *layout)
@@ -115,18 +124,34 @@ static PlanLayout smallest(const PlanLayout *layout)
     return one;
 }
 
+/* The block of it; NULL: it cannot be compiled. */
+static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
+{
+    const PlanLayout one = smallest(layout);
+    const Block *with = find_block(p, &one, (BlockOf){ true, micro_batches(p, layout) > 1, false });
+    return with->refused ? NULL : with;
+}
+
 static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
     const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
     const bool is_summed = micros > 1;
-    const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }),
-                *with = find_block(p, &one, (BlockOf){ true, is_summed, false });
-    if (with->refused || without->refused)
+    const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }), *with = block_of_zero(p, layout);
+    if (!with || without->refused)
         return (BlockBound){ 0, 0 };
     const double in_micros = fmax(0, with->time.whole - without->time.whole) * micros * JOINED_SHARE;
-    const double seconds = layout->overlaps || !is_summed ? 0 : in_micros + once_seconds(with);
+    const double seconds = layout->overlaps || !is_summed ? 0 : in_micros + once_seconds(p, layout, with);
     return (BlockBound){ seconds / stages, with->rest / stages };
+}
+
+/* With what zero sends once a step, where that is known. */
+static MicroTime with_messages(const MicroTime *time, const Block *zero)
+{
+    MicroTime all = *time;
+    if (zero)
+        all.once = zero->sent;
+    return all;
 }
 
 CopyBytes saved_of_copies(const Block *b)
@@ -161,8 +186,10 @@ static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
     const BlockBound zero = added_by_zero(p, layout);
     if (b->refused)
         return (BlockBound){ INFINITY, 0 };
+    const MicroTime time = with_messages(&b->time, block_of_zero(p, layout));
     const double micros = is_any ? least_of_micros(p, layout, &b->time) : micros_in_schedule(p, layout, &b->time);
-    return less(p, layout, fmax(micros + zero.seconds, seconds_with_zero(p, layout, micros)),
+    const double with_once = is_any ? least_of_micros(p, layout, &time) : micros_in_schedule(p, layout, &time);
+    return less(p, layout, fmax(with_once + zero.seconds, seconds_with_zero(p, layout, micros)),
                 saved_by(p, layout, b, is_any) + zero.memory + bytes_at_head(p, layout, b));
 }
 
@@ -227,15 +254,16 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
     if (b->refused)
         return (BlockBound){ INFINITY, 0 };
     if (stages == 1)
-        return less(p, layout, b->step - (b->once - once_seconds(b)),
+        return less(p, layout, b->step - (b->once - once_seconds(p, layout, b)),
                     b->rest + b->saved_whole + bytes_at_head(p, layout, b));
     const BlockBound once =
         closeness == WITH_ZERO
-            ? (BlockBound){ (layout->overlaps ? b->computed : once_seconds(b)) / stages, b->rest / stages }
+            ? (BlockBound){ layout->overlaps ? 0 : once_seconds(p, layout, b) / stages, b->rest / stages }
             : added_by_zero(p, layout);
     const Block *divided = closeness >= SIMULATED ? divided_block(p, layout, closeness == WITH_ZERO) : NULL;
-    const BlockBound bound = bound_of_pipeline(p, layout, b, closeness >= SIMULATED);
-    const double seconds = divided ? bound_of_pipeline(p, layout, divided, true).seconds : bound.seconds;
+    const Block *zero = closeness == WITH_ZERO ? b : block_of_zero(p, layout);
+    const BlockBound bound = bound_of_pipeline(p, layout, b, zero, closeness >= SIMULATED);
+    const double seconds = divided ? bound_of_pipeline(p, layout, divided, zero, true).seconds : bound.seconds;
     const double memory = divided ? SLOTS_SHARE * least_memory(p, layout, false, divided->kept) : 0;
     return less(p, layout, seconds + once.seconds, fmax(bound.memory + once.memory, memory));
 }

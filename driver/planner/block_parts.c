@@ -105,6 +105,23 @@ static double computed_beside(const Parts *parts, const CostList *step, int micr
     return seconds;
 }
 
+/* Messages of copies outside of micro-batches, before them or after. */
+static void note_sent(const Parts *parts, const CostList *step, const SizedItem *sized, int micro)
+{
+    OnceTime *sent = &parts->block->sent;
+    for (int i = 0; i < step->count; i++) {
+        const CostItem *item = &step->item[i];
+        if (item->kind != ITEM_MESSAGE || sized[i].of_copies < 0)
+            continue;
+        const Group group = group_in_mesh(parts->p->machine, &parts->sizing->mesh, item->axes);
+        const int place = group.on_one_machine < group.ranks ? OUTSIDE : INSIDE;
+        (i < micro           ? sent->before
+         : !sized[i].is_late ? sent->early
+                             : sent->late)[place][sized[i].of_copies] +=
+            message_seconds(parts->p->machine, (int)item->collective, item->volume, group);
+    }
+}
+
 /* Of a step of one micro-batch: what it does in any number of them.  Other items take nothing, as waits for what is
  * not sent. */
 static void leave_out_zero(const CostList *step, const SizedItem *sized)
@@ -136,7 +153,8 @@ static void read_undivided(const Parts *parts)
     block->step = seconds_of(parts, step->item, step->count);
     if (at >= 0) {
         block->once = seconds_of(parts, step->item, at) + seconds_of(parts, step->item + at + 1, step->count - at - 1);
-        block->computed = computed_beside(parts, step, at);
+        block->sent.computed = computed_beside(parts, step, at);
+        note_sent(parts, step, sized, at);
     } else {
         leave_out_zero(step, sized);
     }

@@ -177,11 +177,22 @@ typedef struct {
 
 bool read_model_cost(Planner *p); /* false after reporting */
 
+/* Seconds of what is done once a step.  Messages are those of what all copies of a repeat have: within a machine, and
+ * between machines. */
+enum { INSIDE, OUTSIDE, N_PLACES };
+typedef struct {
+    double before[N_PLACES][MAX_REPEATS]; /* the first micro-batch */
+    double early[N_PLACES][MAX_REPEATS];  /* after the last one: of what it makes */
+    double late[N_PLACES][MAX_REPEATS];   /* and of what others have made */
+    double computed;                      /* kernels outside of them */
+} OnceTime;
+
 /* Seconds that the parts of a micro-batch take, on all stages: copies of the repeats that stages share, in the order of
  * the model, and what is before each repeat and after the last. */
 typedef struct {
     double whole;
     double copy[N_ACTION_KINDS][MAX_REPEATS], beside[N_ACTION_KINDS][MAX_REPEATS + 1];
+    OnceTime once; /* of stages alone, and where it is known */
 } MicroTime;
 
 /* No layout with these sizes, micro-batch and recompute takes less for a micro-batch. */

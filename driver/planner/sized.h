@@ -42,6 +42,8 @@ typedef struct {
     bool meets;        /* a message: its ranks are all of its axes */
     bool is_zero;      /* a message of zero */
     bool is_of_keys;   /* a message along a sequence that attention has, for it */
+    bool is_late;      /* a message of what another one has made */
+    int of_copies;     /* a message: the repeat of the pipeline of whose copies it has all tensors; -1: of none */
     int repeat;        /* of the pipeline, whose copies it runs; -1: none */
     int64_t copies;    /* of a loop, that results have */
     bool reverse;      /* and backward */

@@ -190,6 +190,43 @@ static bool is_of_keys(const Reader *r, const CostItem *item)
            !splits_batch(r, &item->op->results.at[0]->type, along);
 }
 
+/* Of the repeat, or of a chunk of it: "h.copy", "h.copy.chunk2". */
+static int repeat_of(const Reader *r, Name dim)
+{
+    for (int i = 0; i < MAX_REPEATS && r->copies[i]; i++) {
+        const size_t length = strlen(r->copies[i]);
+        if (dim == r->copies[i] || (strncmp(dim, r->copies[i], length) == 0 && strncmp(dim + length, ".chunk", 6) == 0))
+            return i;
+    }
+    return -1;
+}
+
+/* Is it of what no loop returns, even before a kernel that casts it? */
+static bool is_late(const Op *message)
+{
+    const Op *from = arg(message, 0)->def;
+    if (from && from->attrs.callee && !from->attrs.dims.count && from->args.count == 1)
+        from = arg(from, 0)->def;
+    return !from || !from->attrs.dims.count;
+}
+
+/* See SizedItem. */
+static int repeat_of_message(const Reader *r, const CostItem *item)
+{
+    const Op *op = item->op;
+    int all = -1;
+    for (int i = 0; i < item->tensors && op; i++, op = op->next) {
+        const Type *type = &arg(op, 0)->type;
+        int repeat = -1;
+        for (int k = 0; k < type->rank && repeat < 0; k++)
+            repeat = repeat_of(r, type->dim[k].name);
+        if (i > 0 && repeat != all)
+            return -1;
+        all = repeat;
+    }
+    return all;
+}
+
 /* Of all tensors that are joined in it. */
 static void read_message(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
 {
@@ -205,17 +242,8 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
     to->meets = !r->is_fixed && item->ranks == count_ranks(r->m, item->axes);
     to->is_of_keys = is_of_keys(r, item);
     to->is_zero = item->op->attrs.purpose != ANY_PURPOSE;
-}
-
-/* Of the repeat, or of a chunk of it: "h.copy", "h.copy.chunk2". */
-static int repeat_of(const Reader *r, Name dim)
-{
-    for (int i = 0; i < MAX_REPEATS && r->copies[i]; i++) {
-        const size_t length = strlen(r->copies[i]);
-        if (dim == r->copies[i] || (strncmp(dim, r->copies[i], length) == 0 && strncmp(dim + length, ".chunk", 6) == 0))
-            return i;
-    }
-    return -1;
+    to->is_late = is_late(item->op);
+    to->of_copies = repeat_of_message(r, item);
 }
 
 static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
@@ -233,7 +261,7 @@ static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
 
 static void read_item(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
 {
-    *to = (SizedItem){ .item = *item, .repeat = -1 };
+    *to = (SizedItem){ .item = *item, .of_copies = -1, .repeat = -1 };
     to->item.op = NULL, to->item.body = NULL;
     for (int i = 0; i < r->probes; i++)
         r->s->is_irregular |= other[i]->kind != item->kind || other[i]->turns != item->turns;

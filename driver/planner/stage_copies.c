@@ -134,7 +134,8 @@ static void count_copies(Planner *p, Pipeline *pipeline)
     static const ActionKind made[N_KEPT] = { FORWARD_ACTION, FORWARD_ACTION, BACKWARD_ACTION };
     static const ActionKind read[N_KEPT] = { BACKWARD_ACTION, WEIGHT_ACTION, WEIGHT_ACTION };
     const PipelineSchedule *s = pipeline->schedule;
-    const RankCopies *of_stage = copies_by_repeat(p->arena, stage_weights(p, pipeline->recompute), pipeline);
+    const RankCopies *of_stage = pipeline->of_stage =
+        copies_by_repeat(p->arena, stage_weights(p, pipeline->recompute), pipeline);
     pipeline->held = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
     for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
         pipeline->kept[kind] = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);

@@ -45,15 +45,67 @@ static void add_up(const double *seconds, int stages, double message, double *be
         before[stage + 1] = before[stage] + seconds[stage] + (stage < stages - 1 ? message : 0);
 }
 
+/* The seconds that messages of a rank take in one place, with so many copies of each repeat. */
+static double sent_of(const StageWeights *w, const double *seconds, const RankCopies *copies)
+{
+    double sum = 0;
+    for (int i = 0; i < w->repeats; i++)
+        sum += JOINED_SHARE * seconds[i] * copies->copies[i] / (double)w->copies[i];
+    return sum;
+}
+
+/* Until all ranks have what their first actions need. */
+static double before_all(const StageWeights *w, const Pipeline *pipeline, const OnceTime *once, bool overlaps)
+{
+    double most = 0;
+    for (int rank = 0; rank < pipeline->ranks; rank++) {
+        const double inside = sent_of(w, once->before[INSIDE], &pipeline->held[rank]);
+        const double outside = sent_of(w, once->before[OUTSIDE], &pipeline->held[rank]);
+        most = fmax(most, overlaps ? fmax(inside, outside) : inside + outside);
+    }
+    return most;
+}
+
+/* Seconds for which early messages of a rank still go in one place after its last action.  They start when their chunk
+ * ends, the last chunk first.  chunk_end: when chunks end, before that action; NULL: one of them does then. */
+static double early_left(const StageWeights *w, const Pipeline *pipeline, const double *seconds, int rank,
+                         const double *chunk_end)
+{
+    double least = INFINITY, sent = -INFINITY;
+    for (int chunk = pipeline->chunks - 1; chunk >= 0; chunk--) {
+        const double own = sent_of(w, seconds, &pipeline->of_stage[stage_on_rank(pipeline->schedule, rank, chunk)]);
+        least = fmin(least, own);
+        sent = fmax(sent, chunk_end ? chunk_end[chunk] : 0) + own;
+    }
+    return chunk_end ? fmax(0, sent) : least;
+}
+
+/* After the last action of a rank. */
+static double after_rank(const StageWeights *w, const Pipeline *pipeline, const OnceTime *once, bool overlaps, int rank,
+                         const double *chunk_end)
+{
+    const RankCopies *held = &pipeline->held[rank];
+    double most = once->computed / pipeline->ranks, sum = most;
+    for (int place = 0; place < N_PLACES; place++) {
+        const double late = sent_of(w, once->late[place], held);
+        sum += sent_of(w, once->early[place], held) + late;
+        most = fmax(most, early_left(w, pipeline, once->early[place], rank, chunk_end) + late);
+    }
+    return overlaps ? most : sum;
+}
+
 /* The longest of these ways through the schedule, which are all in it: to the first action of a rank, then all that the
  * rank does; through all stages and back to the first backward action of the rank, then all that it does from there on;
  * and then, unless its last actions are of weights, through the stages before it.  What comes back counts where its
- * time is known. */
-static double longest_way(const Pipeline *pipeline, double micros, const StageCosts *costs, double message,
-                          bool hands_back)
+ * time is known.  Messages of the rank follow. */
+static double longest_way(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const StageCosts *costs,
+                          const OnceTime *once, double message, bool hands_back)
 {
+    const StageWeights *w = stage_weights(p, layout->recompute);
     const PipelineSchedule *s = pipeline->schedule;
     const int stages = stage_count(s);
+    const double micros = (double)micro_batches(p, layout);
+    const double after_first = after_rank(w, pipeline, once, layout->overlaps, 0, NULL);
     double forward[MAX_STAGES + 1], backward[MAX_STAGES + 1], most = 0;
     add_up(costs->seconds[FORWARD_ACTION], stages, message, forward);
     add_up(costs->seconds[BACKWARD_ACTION], stages, message, backward);
@@ -69,9 +121,11 @@ static double longest_way(const Pipeline *pipeline, double micros, const StageCo
         const int turn = pipeline->turn[rank];
         const double back = hands_back ? backward[stages] - backward[turn + 1] : 0;
         const double way = fmax(forward[first] + work, forward[stages] + back + work - ahead);
-        most = fmax(most, way + (hands_back && !s->splits_backward ? backward[first] : 0));
+        most = fmax(most, way + after_rank(w, pipeline, once, layout->overlaps, rank, NULL));
+        if (hands_back && !s->splits_backward)
+            most = fmax(most, way + backward[first] + after_first);
     }
-    return most;
+    return most + before_all(w, pipeline, once, layout->overlaps);
 }
 
 static void fill_seconds(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const MicroTime *time,
@@ -82,24 +136,46 @@ static void fill_seconds(const Planner *p, const PlanLayout *layout, const Pipel
         fill_stages(time, w, kind, pipeline->ranks * pipeline->chunks, pipeline->copies, costs->seconds[kind]);
 }
 
-/* Seconds from the first action to the last one; 0: the schedule is too long to look at all of it. */
-static double simulated(const PlanLayout *layout, const Pipeline *pipeline, int64_t micros, const Costs *costs)
+/* When the last rank has sent its messages. */
+static double end_of(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline,
+                     const PipelineSchedule *schedule, const Timeline *timeline, const OnceTime *once)
+{
+    const StageWeights *w = stage_weights(p, layout->recompute);
+    double most = 0;
+    for (int rank = 0; rank < pipeline->ranks; rank++) {
+        double chunk_end[MAX_CHUNKS] = { 0 }, end = 0;
+        for (int i = 0; i < schedule->nactions[rank]; i++)
+            for (int chunk = 0; chunk < schedule->chunks; chunk++)
+                if (schedule->action[rank][i].stage == stage_on_rank(schedule, rank, chunk))
+                    chunk_end[chunk] = end = timeline->end[rank][i];
+        for (int chunk = 0; chunk < schedule->chunks; chunk++)
+            chunk_end[chunk] -= end;
+        most = fmax(most, end + after_rank(w, pipeline, once, layout->overlaps, rank, chunk_end));
+    }
+    return most + before_all(w, pipeline, once, layout->overlaps);
+}
+
+/* Seconds of a step; 0: the schedule is too long to look at all of it. */
+static double simulated(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const Costs *costs,
+                        const OnceTime *once)
 {
     enum { MOST_ACTIONS = 400000 };
     Arena arena = { 0 };
     Timeline timeline;
+    const int64_t micros = micro_batches(p, layout);
     const bool is_short = micros * pipeline->ranks * pipeline->chunks * N_ACTION_KINDS <= MOST_ACTIONS;
     PipelineSchedule *schedule = is_short ? make_plan_schedule(&arena, layout, pipeline->ranks, (int)micros) : NULL;
     const bool ends = schedule && simulate_schedule(&arena, schedule, costs, &timeline);
-    const double seconds = ends ? timeline.makespan : 0;
+    const double seconds = ends ? end_of(p, layout, pipeline, schedule, &timeline, once) : 0;
     arena_free(&arena);
     return seconds;
 }
 
-BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, bool simulate)
+BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, const Block *zero, bool simulate)
 {
+    static const OnceTime nothing;
     const Pipeline *pipeline = find_pipeline(p, layout);
-    const int64_t micros = micro_batches(p, layout);
+    const OnceTime *once = zero ? &zero->sent : &nothing;
     BlockBound bound = { 0, 0 };
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return bound;
@@ -110,9 +186,9 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
     const CopyBytes saved = saved_of_copies(b);
     bound.memory = most_of_copies(p, layout, &saved);
-    bound.seconds = longest_way(pipeline, (double)micros, &s, costs.message, is_alike);
+    bound.seconds = longest_way(p, layout, pipeline, &s, once, costs.message, is_alike);
     if (simulate && is_alike)
-        bound.seconds = fmax(bound.seconds, simulated(layout, pipeline, micros, &costs));
+        bound.seconds = fmax(bound.seconds, simulated(p, layout, pipeline, &costs, once));
     return bound;
 }
 
@@ -146,7 +222,7 @@ double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime 
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return mean;
     fill_seconds(p, layout, pipeline, time, &costs);
-    return fmax(mean, longest_way(pipeline, (double)micro_batches(p, layout), &costs, 0, !divides));
+    return fmax(mean, longest_way(p, layout, pipeline, &costs, &time->once, 0, !divides));
 }
 
 static double micros_of_layout(Planner *p, const PlanLayout *layout, const void *time)
