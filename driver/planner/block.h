@@ -45,7 +45,7 @@ PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of
 bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of);             /* has it been found? */
 
 /* What of a layout is more than a size; without padding.  Blocks with the same are read from one program. */
-typedef struct {
+typedef struct PlanProgram {
     int64_t axis[MAX_AXES]; /* see structure.c */
     PlanAttend attend;
     Recompute recompute;

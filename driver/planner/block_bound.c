@@ -113,7 +113,7 @@ static double once_seconds(const Planner *p, const PlanLayout *layout, const Blo
     for (int place = 0; place < N_PLACES && has_stages; place++)
         for (int i = 0; i < MAX_REPEATS; i++)
             messages -= b->sent.before[place][i] + b->sent.early[place][i] + b->sent.late[place][i];
-    return (has_stages ? 0 : b->sent.computed) + JOINED_SHARE * fmax(0, messages);
+    return (has_stages ? 0 : b->sent.computed) + b->sent.share * fmax(0, messages);
 }
 
 /* What zero adds to a micro-batch and to a step is the same for all micro-batches and policies: of the smallest one. */
@@ -240,6 +240,12 @@ int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness,
     if (closeness >= SIMULATED && is_divided(p, layout))
         ask[count++] = (BlockAsk){ *layout, asked_of(p, layout, with_zero, true) };
     return count;
+}
+
+/* Up to stage 1, zero does nothing in the actions of a pipeline. */
+int closest_bound(const Planner *p, const PlanLayout *layout)
+{
+    return pipeline_ranks(p, layout) > 1 && layout->zero < 2 ? SIMULATED : WITH_ZERO;
 }
 
 /* Values that lie in others count twice where backward actions are divided: found up to 4 %. */

@@ -105,10 +105,23 @@ static double computed_beside(const Parts *parts, const CostList *step, int micr
     return seconds;
 }
 
+/* Does zero divide all that is large?  Then it does so with any sizes that the program serves. */
+static bool divides_all(const Parts *parts, const CostList *step)
+{
+    double all = 0, whole = 0;
+    for (int i = 0; i < step->count; i++)
+        if (step->item[i].kind == ITEM_MESSAGE) {
+            all += step->item[i].volume;
+            whole += step->item[i].collective == OP_all_reduce ? step->item[i].volume : 0;
+        }
+    return parts->block->like.zero <= 0 || whole <= 0.01 * all;
+}
+
 /* Messages of copies outside of micro-batches, before them or after. */
 static void note_sent(const Parts *parts, const CostList *step, const SizedItem *sized, int micro)
 {
     OnceTime *sent = &parts->block->sent;
+    sent->share = divides_all(parts, step) ? 1 : JOINED_SHARE;
     for (int i = 0; i < step->count; i++) {
         const CostItem *item = &step->item[i];
         if (item->kind != ITEM_MESSAGE || sized[i].of_copies < 0)
@@ -138,7 +151,7 @@ static void leave_out_keys(const Parts *parts, const CostList *list, const Sized
 {
     for (int i = 0; i < list->count; i++)
         if (sized[i].is_of_keys)
-            list->item[i].ranks = 1;
+            list->item[i].ranks = 1, list->item[i].is_timed = false;
         else if (list->item[i].kind == ITEM_REPEAT)
             leave_out_keys(parts, list->item[i].body, parts->s->item + sized[i].body.first);
 }

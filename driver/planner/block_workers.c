@@ -12,6 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Programs that each process finds before it is looked again which ones are needed. */
+enum { MOST_PROCESSES = 16, PROGRAMS_EACH = 8 };
+
 typedef struct {
     PlanLayout layout; /* of a program */
     BlockOf of;
@@ -123,6 +126,43 @@ bool is_program_known(const Planner *p, const BlockAsk *ask)
     return is_known(p, &ask->layout, ask->of) || known_sized(p, &program, ask->of);
 }
 
+static int process_count(void)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    return processors < 1 ? 1 : processors > MOST_PROCESSES ? MOST_PROCESSES : (int)processors;
+}
+
+bool are_enough(const BlockAsks *asks) { return asks->programs >= PROGRAMS_EACH * process_count(); }
+
+static void note_program(BlockAsks *asks, const PlanProgram *key)
+{
+    enum { MOST = MOST_PROCESSES * PROGRAMS_EACH };
+    if (!asks->key && !(asks->key = malloc(sizeof *key * MOST)))
+        out_of_memory(sizeof *key * MOST);
+    for (int i = 0; i < asks->programs; i++)
+        if (memcmp(&asks->key[i], key, sizeof *key) == 0)
+            return;
+    if (asks->programs < MOST)
+        asks->key[asks->programs++] = *key;
+}
+
+void add_asks(const Planner *p, BlockAsks *asks, const BlockAsk *ask, int count)
+{
+    if (asks->asked + count > asks->room) {
+        asks->room = 2 * asks->room + count;
+        asks->ask = realloc(asks->ask, sizeof *ask * (size_t)asks->room);
+        if (!asks->ask)
+            out_of_memory(sizeof *ask * (size_t)asks->room);
+    }
+    for (int i = 0; i < count; i++) {
+        const PlanLayout program = program_layout(p, &ask[i].layout, ask[i].of);
+        const PlanProgram key = structure_key(p, &program, ask[i].of);
+        asks->ask[asks->asked++] = ask[i];
+        if (!is_program_known(p, &ask[i]))
+            note_program(asks, &key);
+    }
+}
+
 /* Those that are not known yet, by program. */
 static int unknown_of(const Planner *p, const BlockAsk *ask, int count, Asked *asked)
 {
@@ -137,17 +177,15 @@ static int unknown_of(const Planner *p, const BlockAsk *ask, int count, Asked *a
     return unknown;
 }
 
-void find_programs(Planner *p, const BlockAsk *ask, int count)
+void find_programs(Planner *p, BlockAsks *asks)
 {
-    enum { MOST = 16 };
-    Asked *asked = malloc(sizeof *asked * (size_t)(count + 1));
-    Worker worker[MOST] = { { 0 } };
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const int workers = processors < 1 ? 1 : processors > MOST ? MOST : (int)processors;
+    Asked *asked = malloc(sizeof *asked * (size_t)(asks->asked + 1));
+    Worker worker[MOST_PROCESSES] = { { 0 } };
+    const int workers = process_count();
     int programs = 0;
     if (!asked)
-        out_of_memory(sizeof *asked * (size_t)(count + 1));
-    const int unknown = unknown_of(p, ask, count, asked);
+        out_of_memory(sizeof *asked * (size_t)(asks->asked + 1));
+    const int unknown = unknown_of(p, asks->ask, asks->asked, asked);
     for (int i = 0; i < unknown; i++) {
         programs += i > 0 && by_program(&asked[i - 1], &asked[i]) != 0;
         asked[i].turn = programs % workers;
@@ -158,4 +196,6 @@ void find_programs(Planner *p, const BlockAsk *ask, int count)
     for (int i = 1; i < workers; i++)
         take_programs(p, &worker[i]);
     free(asked);
+    free(asks->ask);
+    free(asks->key);
 }

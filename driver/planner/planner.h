@@ -185,6 +185,7 @@ typedef struct {
     double early[N_PLACES][MAX_REPEATS];  /* after the last one: of what it makes */
     double late[N_PLACES][MAX_REPEATS];   /* and of what others have made */
     double computed;                      /* kernels outside of them */
+    double share;                         /* of messages: what they take at least, see JOINED_SHARE */
 } OnceTime;
 
 /* Seconds that the parts of a micro-batch take, on all stages: copies of the repeats that stages share, in the order of
@@ -240,8 +241,8 @@ BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds);
  * it. */
 #define STRUCTURE_ERROR 0.015
 
-/* Which dims zero splits depends on all sizes, and with it over which axes messages go and which are joined: their time
- * is less by up to as much. */
+/* Which dims zero splits depends on all sizes, and with it over which axes messages go and which are joined: where
+ * another program has found no dims to split, the time of messages is less by up to as much. */
 #define JOINED_SHARE 0.7
 
 enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 256, PROGRAM_LISTS = 1024 };
@@ -280,8 +281,9 @@ double micro_bound(Planner *p, const PlanLayout *layout);
 BlockBound zero_bound(Planner *p, const PlanLayout *layout);
 
 /* And the schedule: by what ranks wait at least; by what each of them does; as simulated; with what zero does in it. */
-enum { BY_WAITS, BY_RANKS, SIMULATED, WITH_ZERO, CLOSEST = WITH_ZERO };
+enum { BY_WAITS, BY_RANKS, SIMULATED, WITH_ZERO };
 BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness);
+int closest_bound(const Planner *p, const PlanLayout *layout); /* from here on they say the same */
 
 /* Which program a block is read from, see block.h. */
 typedef struct {
@@ -302,9 +304,18 @@ int asked_by_micro(Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk 
 int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
 
-/* block_workers.c */
+/* block_workers.c: blocks that are asked for, whose programs several processes look for at once. */
+typedef struct {
+    BlockAsk *ask;
+    int asked, room;
+    int programs;            /* that are not known yet */
+    struct PlanProgram *key; /* theirs */
+} BlockAsks;
+
 bool is_program_known(const Planner *p, const BlockAsk *ask); /* else it takes long */
-void find_programs(Planner *p, const BlockAsk *ask, int count);
+void add_asks(const Planner *p, BlockAsks *asks, const BlockAsk *ask, int count);
+bool are_enough(const BlockAsks *asks);          /* for all processes: more of them may turn out not to be needed */
+void find_programs(Planner *p, BlockAsks *asks); /* and frees what was asked */
 
 /* --- search.c -------------------------------------------------------------------------------------- */
 

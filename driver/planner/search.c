@@ -230,7 +230,7 @@ static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
     BlockBound most = zero_bound(p, layout);
     most.seconds = fmax(most.seconds, over.memory <= p->memory ? over.seconds : 0);
     most.memory = fmax(most.memory, least_memory(p, layout, false, NULL));
-    for (int closeness = BY_WAITS; closeness <= CLOSEST; closeness++) {
+    for (int closeness = BY_WAITS; closeness <= WITH_ZERO; closeness++) {
         const BlockBound bound = schedule_bound(p, layout, closeness);
         most.seconds = fmax(most.seconds, bound.seconds);
         most.memory = fmax(most.memory, bound.memory);
@@ -335,7 +335,7 @@ static void look_closer(Search *s, const Node *node)
         look_at_policies(s, node);
     else if (node->level < SCHEDULE)
         divide(s, node);
-    else if (node->closeness < CLOSEST && !is_exhaustive(s))
+    else if (node->closeness < closest_bound(s->p, &node->layout) && !is_exhaustive(s))
         look_at_schedule(s, node);
     else
         compile(s, node);
@@ -360,7 +360,7 @@ static int asked_by(Planner *p, const Node *node, BlockAsk ask[MOST_ASKED])
 static Means means_of(Planner *p, const Node *node)
 {
     BlockAsk ask[MOST_ASKED];
-    if (node->level > SCHEDULE || (node->level == SCHEDULE && node->closeness == CLOSEST))
+    if (node->level > SCHEDULE || (node->level == SCHEDULE && node->closeness == closest_bound(p, &node->layout)))
         return EXACTLY;
     for (int i = asked_by(p, node, ask) - 1; i >= 0; i--)
         if (!is_program_known(p, &ask[i]))
@@ -370,53 +370,44 @@ static Means means_of(Planner *p, const Node *node)
 
 typedef struct {
     Node *node;
-    BlockAsk *ask;
-    int nodes, node_room, asked, ask_room;
+    int nodes, room;
+    BlockAsks asks;
 } Batch;
-
-static void *grown(void *array, size_t size, int count, int *room, int more)
-{
-    if (count + more <= *room)
-        return array;
-    *room = 2 * *room + 64;
-    void *larger = realloc(array, size * (size_t)*room);
-    if (!larger)
-        out_of_memory(size * (size_t)*room);
-    return larger;
-}
 
 static void add_to_batch(Planner *p, Batch *batch, const Node *node)
 {
-    batch->node = grown(batch->node, sizeof *batch->node, batch->nodes, &batch->node_room, 1);
+    BlockAsk ask[MOST_ASKED];
+    if (batch->nodes == batch->room) {
+        batch->node = realloc(batch->node, sizeof *batch->node * (size_t)(batch->room = 2 * batch->room + 64));
+        if (!batch->node)
+            out_of_memory(sizeof *batch->node * (size_t)batch->room);
+    }
     batch->node[batch->nodes++] = *node;
-    if (means_of(p, node) == EXACTLY)
-        return;
-    batch->ask = grown(batch->ask, sizeof *batch->ask, batch->asked, &batch->ask_room, MOST_ASKED);
-    batch->asked += asked_by(p, node, batch->ask + batch->asked);
+    if (means_of(p, node) == BY_PROGRAM)
+        add_asks(p, &batch->asks, ask, asked_by(p, node, ask));
 }
 
-/* Programs take long, and several processes can look at them.  So all nodes whose bounds are not much larger than that
- * of the first one look at theirs now.  What is exact waits for its turn. */
+/* Programs take long, and several processes can look at them.  So the next nodes whose bounds are not much larger than
+ * that of the first one look at theirs now.  What is exact waits for its turn. */
 static void look_at_programs(Search *s, Node first)
 {
     static const double soon = 1.05;
     Batch batch = { 0 };
     push(s, first);
-    while (s->count && s->heap[0].bound <= first.bound * soon) {
+    while (s->count && s->heap[0].bound <= first.bound * soon && !are_enough(&batch.asks)) {
         const Node next = pop(s);
         if (means_of(s->p, &next) == BY_ARITHMETIC)
             look_closer(s, &next);
         else
             add_to_batch(s->p, &batch, &next);
     }
-    find_programs(s->p, batch.ask, batch.asked);
+    find_programs(s->p, &batch.asks);
     for (int i = 0; i < batch.nodes; i++)
         if (means_of(s->p, &batch.node[i]) == EXACTLY)
             push(s, batch.node[i]);
         else
             look_closer(s, &batch.node[i]);
     free(batch.node);
-    free(batch.ask);
 }
 
 Answer search_layouts(Planner *p, int top)

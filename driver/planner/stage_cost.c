@@ -46,12 +46,12 @@ static void add_up(const double *seconds, int stages, double message, double *be
 }
 
 /* The seconds that messages of a rank take in one place, with so many copies of each repeat. */
-static double sent_of(const StageWeights *w, const double *seconds, const RankCopies *copies)
+static double sent_of(const StageWeights *w, const OnceTime *once, const double *seconds, const RankCopies *copies)
 {
     double sum = 0;
     for (int i = 0; i < w->repeats; i++)
-        sum += JOINED_SHARE * seconds[i] * copies->copies[i] / (double)w->copies[i];
-    return sum;
+        sum += seconds[i] * copies->copies[i] / (double)w->copies[i];
+    return sum * once->share;
 }
 
 /* Until all ranks have what their first actions need. */
@@ -59,8 +59,8 @@ static double before_all(const StageWeights *w, const Pipeline *pipeline, const 
 {
     double most = 0;
     for (int rank = 0; rank < pipeline->ranks; rank++) {
-        const double inside = sent_of(w, once->before[INSIDE], &pipeline->held[rank]);
-        const double outside = sent_of(w, once->before[OUTSIDE], &pipeline->held[rank]);
+        const double inside = sent_of(w, once, once->before[INSIDE], &pipeline->held[rank]);
+        const double outside = sent_of(w, once, once->before[OUTSIDE], &pipeline->held[rank]);
         most = fmax(most, overlaps ? fmax(inside, outside) : inside + outside);
     }
     return most;
@@ -68,12 +68,13 @@ static double before_all(const StageWeights *w, const Pipeline *pipeline, const 
 
 /* Seconds for which early messages of a rank still go in one place after its last action.  They start when their chunk
  * ends, the last chunk first.  chunk_end: when chunks end, before that action; NULL: one of them does then. */
-static double early_left(const StageWeights *w, const Pipeline *pipeline, const double *seconds, int rank,
-                         const double *chunk_end)
+static double early_left(const StageWeights *w, const Pipeline *pipeline, const OnceTime *once, const double *seconds,
+                         int rank, const double *chunk_end)
 {
     double least = INFINITY, sent = -INFINITY;
     for (int chunk = pipeline->chunks - 1; chunk >= 0; chunk--) {
-        const double own = sent_of(w, seconds, &pipeline->of_stage[stage_on_rank(pipeline->schedule, rank, chunk)]);
+        const double own =
+            sent_of(w, once, seconds, &pipeline->of_stage[stage_on_rank(pipeline->schedule, rank, chunk)]);
         least = fmin(least, own);
         sent = fmax(sent, chunk_end ? chunk_end[chunk] : 0) + own;
     }
@@ -87,9 +88,9 @@ static double after_rank(const StageWeights *w, const Pipeline *pipeline, const 
     const RankCopies *held = &pipeline->held[rank];
     double most = once->computed / pipeline->ranks, sum = most;
     for (int place = 0; place < N_PLACES; place++) {
-        const double late = sent_of(w, once->late[place], held);
-        sum += sent_of(w, once->early[place], held) + late;
-        most = fmax(most, early_left(w, pipeline, once->early[place], rank, chunk_end) + late);
+        const double late = sent_of(w, once, once->late[place], held);
+        sum += sent_of(w, once, once->early[place], held) + late;
+        most = fmax(most, early_left(w, pipeline, once, once->early[place], rank, chunk_end) + late);
     }
     return overlaps ? most : sum;
 }

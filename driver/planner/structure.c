@@ -201,10 +201,12 @@ static bool set_sizes(const Planner *p, Structure *s, const PlanLayout *layout, 
 static PlanLayout widest(const Planner *p, const PlanLayout *layout)
 {
     PlanLayout wide = *layout;
-    int64_t most = 1;
+    int64_t most = 1, ranks = p->ranks;
     wide.microbatch = layout->microbatch > 1 ? 2 : 1;
-    for (int64_t size = 1; size <= p->sequences; size++)
-        most = p->sequences % size == 0 && size <= p->ranks ? size : most;
+    for (int i = 0; i < p->naxes; i++)
+        ranks /= p->axis[i].is_batch || p->axis[i].is_pipeline ? 1 : layout->size[i];
+    for (int64_t size = 1; size <= p->sequences && size <= ranks; size++)
+        most = p->sequences % size == 0 ? size : most;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_batch && wide.size[i] > 1)
             wide.size[i] = most;

@@ -101,15 +101,16 @@ Group message_group(const Clock *c, Axes axes, int64_t ranks)
     return (Group){ ranks, together < ranks ? together : ranks };
 }
 
-static double message_time(const Clock *c, const CostItem *item, int *link)
+static void time_message(const Clock *c, CostItem *item)
 {
     if (op_table[item->collective].traits & CARRIES) {
-        *link = TO_TIERS;
-        return item->volume / machine_tier(c->machine, far_tier(c->cost->m));
+        item->link = TO_TIERS;
+        item->seconds = item->volume / machine_tier(c->machine, far_tier(c->cost->m));
+        return;
     }
     const Group group = message_group(c, item->axes, item->ranks);
-    *link = group.on_one_machine < group.ranks ? BETWEEN : WITHIN;
-    return message_seconds(c->machine, (int)item->collective, item->volume, group);
+    item->link = group.on_one_machine < group.ranks ? BETWEEN : WITHIN;
+    item->seconds = message_seconds(c->machine, (int)item->collective, item->volume, group);
 }
 
 static void wait_for(Clock *c, const CostItem *item, double done)
@@ -125,9 +126,8 @@ static void wait_for(Clock *c, const CostItem *item, double done)
 /* Computation beside a message loses what it takes of the GPU. */
 static void send(Clock *c, const CostItem *item)
 {
-    int link;
-    const double seconds = message_time(c, item, &link);
-    const double ready = item->early ? c->chunk_end[item->early - 1] : c->now;
+    const int link = item->link;
+    const double seconds = item->seconds, ready = item->early ? c->chunk_end[item->early - 1] : c->now;
     const double done = c->link[link] = fmax(ready, c->link[link]) + seconds;
     record(c, BAR_UNDER_WAY, item, done - seconds, done);
     if (c->time) {
@@ -155,11 +155,20 @@ static double seconds_of(const Machine *machine, const CostItem *item)
     return fused_seconds(machine, item->bytes, item->flops, 1);
 }
 
+/* Loops run it several times: its time is found once. */
+static void time_item(const Clock *c, CostItem *item)
+{
+    if (item->kind == ITEM_MESSAGE)
+        time_message(c, item);
+    else if (item->kind < ITEM_MESSAGE)
+        item->seconds = seconds_of(c->machine, item);
+    item->is_timed = true;
+}
+
 static void compute(Clock *c, const CostItem *item)
 {
-    const double seconds = seconds_of(c->machine, item);
-    record(c, BAR_COMPUTES, item, c->now, c->now + seconds);
-    spend(c, item->kind, item->phase, item->op, seconds);
+    record(c, BAR_COMPUTES, item, c->now, c->now + item->seconds);
+    spend(c, item->kind, item->phase, item->op, item->seconds);
 }
 
 static void run_list(Clock *c, const CostList *list, bool last);
@@ -194,8 +203,10 @@ static void run_turns(Clock *c, const CostItem *item)
     c->scale = scale;
 }
 
-static void run_item(Clock *c, const CostItem *item, bool last)
+static void run_item(Clock *c, CostItem *item, bool last)
 {
+    if (!item->is_timed)
+        time_item(c, item);
     if (item->kind == ITEM_REPEAT)
         run_turns(c, item);
     else if (item->kind == ITEM_WAIT && c->sent[item->id])

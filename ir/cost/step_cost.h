@@ -50,6 +50,9 @@ typedef struct CostItem {
     int early; /* it starts when the rank has ended that chunk of the pipeline, by its number + 1; 0: in its order */
     double turns;
     struct CostList *body; /* of a repeat */
+    bool is_timed;         /* has it run on a machine? */
+    int link;              /* then, of a message: the class of links over which it goes */
+    double seconds;        /* and what it takes */
 } CostItem;
 
 typedef struct CostList {
