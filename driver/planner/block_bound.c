@@ -16,7 +16,7 @@ static double error_of(const Planner *p, const PlanLayout *layout)
 
 static BlockBound less(const Planner *p, const PlanLayout *layout, double seconds, double memory)
 {
-    return (BlockBound){ seconds * (1 - error_of(p, layout)), memory };
+    return (BlockBound){ seconds * (1 - error_of(p, layout)), memory, NULL };
 }
 
 static BlockOf asked_of(const Planner *p, const PlanLayout *layout, bool with_zero, bool is_divided)
@@ -87,6 +87,15 @@ double micro_bound(Planner *p, const PlanLayout *layout)
     return least * (1 - error_of(p, layout));
 }
 
+const char *micro_refusal(Planner *p, const PlanLayout *layout)
+{
+    PlanLayout kind[2];
+    const char *why = NULL;
+    for (int i = kinds_of_zero(p, layout, kind) - 1; i >= 0 && !why; i--)
+        why = block_of(p, &kind[i], false, false)->refused;
+    return why;
+}
+
 /* A ring is another program for each of its sizes.  It computes what attention with gathered keys does, of smaller
  * blocks, and sends keys meanwhile. */
 double ring_bound(Planner *p, const PlanLayout *layout)
@@ -139,10 +148,10 @@ static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
     const bool is_summed = micros > 1;
     const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }), *with = block_of_zero(p, layout);
     if (!with || without->refused)
-        return (BlockBound){ 0, 0 };
+        return (BlockBound){ 0 };
     const double in_micros = fmax(0, with->time.whole - without->time.whole) * micros * JOINED_SHARE;
     const double seconds = layout->overlaps || !is_summed ? 0 : in_micros + once_seconds(p, layout, with);
-    return (BlockBound){ seconds / stages, with->rest / stages };
+    return (BlockBound){ seconds / stages, with->rest / stages, NULL };
 }
 
 /* With what zero sends once a step, where that is known. */
@@ -185,7 +194,7 @@ static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
     const Block *b = block_of(p, layout, false, false);
     const BlockBound zero = added_by_zero(p, layout);
     if (b->refused)
-        return (BlockBound){ INFINITY, 0 };
+        return (BlockBound){ INFINITY, 0, b->refused };
     const MicroTime time = with_messages(&b->time, block_of_zero(p, layout));
     const double micros = is_any ? least_of_micros(p, layout, &b->time) : micros_in_schedule(p, layout, &b->time);
     const double with_once = is_any ? least_of_micros(p, layout, &time) : micros_in_schedule(p, layout, &time);
@@ -258,13 +267,13 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
         return bound_with(p, layout, false);
     const Block *b = block_of(p, layout, closeness == WITH_ZERO, false);
     if (b->refused)
-        return (BlockBound){ INFINITY, 0 };
+        return (BlockBound){ INFINITY, 0, b->refused };
     if (stages == 1)
         return less(p, layout, b->step - (b->once - once_seconds(p, layout, b)),
                     b->rest + b->saved_whole + bytes_at_head(p, layout, b));
     const BlockBound once =
         closeness == WITH_ZERO
-            ? (BlockBound){ layout->overlaps ? 0 : once_seconds(p, layout, b) / stages, b->rest / stages }
+            ? (BlockBound){ layout->overlaps ? 0 : once_seconds(p, layout, b) / stages, b->rest / stages, NULL }
             : added_by_zero(p, layout);
     const Block *divided = closeness >= SIMULATED ? divided_block(p, layout, closeness == WITH_ZERO) : NULL;
     const Block *zero = closeness == WITH_ZERO ? b : block_of_zero(p, layout);

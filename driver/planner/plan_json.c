@@ -61,7 +61,18 @@ static void add_tally(const Answer *answer, cJSON *json)
         add_json_integer(object, counts[i].key, (int64_t)counts[i].count);
 }
 
-void print_plan_json(const Planner *p, const Answer *answer)
+static void add_refusals(const Planner *p, const Answer *answer, cJSON *json)
+{
+    cJSON *refusals = cJSON_AddArrayToObject(json, "refusals");
+    for (const Refusal *r = answer->refusals; r; r = r->next) {
+        cJSON *object = add_json_entry(refusals);
+        cJSON_AddStringToObject(object, "reason", r->why);
+        add_json_integer(object, "layouts", (int64_t)r->count);
+        cJSON_AddStringToObject(object, "first", layout_name(p->arena, p, &r->first));
+    }
+}
+
+void print_plan_json(const Planner *p, const Answer *answer, const PlanResult *all)
 {
     const Options *o = p->run->options;
     cJSON *json = cJSON_CreateObject();
@@ -76,6 +87,9 @@ void print_plan_json(const Planner *p, const Answer *answer)
     cJSON_AddNumberToObject(json, "overrun", answer->overrun);
     cJSON_AddNumberToObject(json, "overrun_memory", answer->overrun_memory);
     add_tally(answer, json);
+    add_refusals(p, answer, json);
+    if (all)
+        add_plan(p, cJSON_AddObjectToObject(json, "all_ranks"), all);
     cJSON *best = cJSON_AddArrayToObject(json, "best");
     for (int i = 0; i < answer->count; i++)
         add_plan(p, add_json_entry(best), &answer->best[i]);

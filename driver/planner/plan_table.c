@@ -166,20 +166,33 @@ const char *plan_proof(const Planner *p, const Answer *answer)
                                         : "");
 }
 
+/* Lines. */
+static const char *refusals_text(const Planner *p, const Answer *answer)
+{
+    Arena *a = p->arena;
+    const char *text = "";
+    for (const Refusal *r = answer->refusals; r; r = r->next) {
+        const char *others =
+            r->count > 1 ? arena_text(a, "%s, the first ", counted(a, (int64_t)r->count, "layout")) : "";
+        text = arena_text(a, "%s    %s%s: %s\n", text, others, layout_name(a, p, &r->first), r->why);
+    }
+    return text;
+}
+
 const char *plan_space(const Planner *p, const Answer *answer)
 {
     const Tally *t = &answer->tally;
     Arena *a = p->arena;
     return arena_text(a,
                       "%s %s of so many ranks%s; %s do not divide the model. The others have %s:\n"
-                      "  %s do not fit, %s of them by a bound; %s cannot be compiled;\n"
+                      "  %s do not fit, %s of them by a bound; %s cannot be compiled%s\n%s"
                       "  %s are slower than the best of their mesh or than all of these\n"
                       "  %s were compiled",
                       grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes",
                       p->is_elastic ? " or fewer" : "", grouped(a, (int64_t)t->indivisible),
                       counted(a, (int64_t)t->all, "layout"), grouped(a, (int64_t)t->too_large),
-                      grouped(a, (int64_t)t->bounded), grouped(a, (int64_t)t->refused), grouped(a, (int64_t)t->slower),
-                      grouped(a, (int64_t)t->compiled));
+                      grouped(a, (int64_t)t->bounded), grouped(a, (int64_t)t->refused), answer->refusals ? ":" : ";",
+                      refusals_text(p, answer), grouped(a, (int64_t)t->slower), grouped(a, (int64_t)t->compiled));
 }
 
 void print_plan(const Planner *p, const Answer *answer)

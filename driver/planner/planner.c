@@ -231,25 +231,21 @@ static bool nothing_fits(const Planner *p, const Answer *answer)
     return false;
 }
 
-/* With --elastic: what all ranks would do. */
-static bool print_all_ranks(Planner *p)
+/* With --elastic: what all ranks would do; from here on the question is of fewer.  false after reporting. */
+static bool search_all_ranks(Planner *p, PlanResult *best)
 {
+    const Options *o = p->run->options;
+    int64_t left;
+    if (!read_number(p->run, "elastic", o->elastic, p->ranks - 1, &left))
+        return false;
     const Answer all = search_layouts(p, 1);
     free_structures(p);
     if (!all.count)
         return nothing_fits(p, &all);
-    const PlanResult *best = &all.best[0];
-    printf("with all %s: %s, %.4g s a step; without some of them:\n", counted(p->arena, p->ranks, "rank"),
-           layout_name(p->arena, p, &best->layout), best->seconds);
-    return true;
-}
-
-static bool search_fewer(Planner *p)
-{
-    const Options *o = p->run->options;
-    int64_t left;
-    if (!read_number(p->run, "elastic", o->elastic, p->ranks - 1, &left) || (!o->json && !print_all_ranks(p)))
-        return false;
+    *best = all.best[0];
+    if (!o->json)
+        printf("with all %s: %s, %.4g s a step; without some of them:\n", counted(p->arena, p->ranks, "rank"),
+               layout_name(p->arena, p, &best->layout), best->seconds);
     p->ranks = left;
     p->is_elastic = true;
     return true;
@@ -258,12 +254,13 @@ static bool search_fewer(Planner *p)
 static bool answer_plan(Planner *p, int top)
 {
     const Options *o = p->run->options;
-    if (o->elastic && !search_fewer(p))
+    PlanResult all;
+    if (o->elastic && !search_all_ranks(p, &all))
         return false;
     const Answer answer = search_layouts(p, top);
     free_structures(p);
     if (o->json)
-        print_plan_json(p, &answer);
+        print_plan_json(p, &answer, o->elastic ? &all : NULL);
     else if (answer.count)
         print_plan(p, &answer);
     if (o->html && !write_page(p, &answer))

@@ -11,6 +11,7 @@
  *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
  *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
  *   search.c       the search: best bound first
+ *   refusal.c      why layouts cannot be compiled
  *   plan_table.c   the answer as a table
  *   plan_json.c    the answer as JSON
  *   plan_page.c    the answer as a page: the table, blocks and commands of the layouts
@@ -169,8 +170,9 @@ Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t seque
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena);
 
 typedef struct {
-    double seconds; /* INFINITY: it cannot be compiled */
-    double memory;  /* bytes */
+    double seconds;      /* INFINITY: it cannot be compiled */
+    double memory;       /* bytes */
+    const char *refused; /* why it cannot be compiled */
 } BlockBound;
 
 /* --- bound.c --------------------------------------------------------------------------------------- */
@@ -276,6 +278,7 @@ double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *by
 double model_bound(Planner *p, const PlanLayout *layout);
 double ring_bound(Planner *p, const PlanLayout *layout);
 double micro_bound(Planner *p, const PlanLayout *layout);
+const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
 /* And zero; memory: all of it. */
 BlockBound zero_bound(Planner *p, const PlanLayout *layout);
@@ -319,10 +322,19 @@ void find_programs(Planner *p, BlockAsks *asks); /* and frees what was asked */
 
 /* --- search.c -------------------------------------------------------------------------------------- */
 
+/* Layouts that cannot be compiled for reasons that differ in numbers alone. */
+typedef struct Refusal {
+    const char *why;
+    PlanLayout first; /* or the first of a set of layouts, with what they have in common */
+    double count;
+    struct Refusal *next;
+} Refusal;
+
 typedef struct {
     PlanResult *best; /* the fastest one of each mesh, fastest first */
     int count;
     Tally tally;
+    Refusal *refusals;
     const PlanResult *too_large; /* the fastest that was compiled and does not fit; NULL: none */
     double least;                /* bytes that each needs which does not fit, at least */
     double overrun;              /* how much faster than its bound a compiled layout was, at most; 0: none was */
@@ -332,6 +344,7 @@ typedef struct {
 } Answer;
 
 Answer search_layouts(Planner *p, int top);
+void note_refusal(Planner *p, Answer *answer, const PlanLayout *layout, double count, const char *why); /* refusal.c */
 
 /* --- plan_table.c, plan_json.c ----------------------------------------------------------------------- */
 
@@ -353,7 +366,9 @@ const char *plan_error(const Planner *p, const Answer *answer);           /* wha
 const char *plan_proof(const Planner *p, const Answer *answer);
 const char *plan_space(const Planner *p, const Answer *answer); /* lines: what became of all layouts */
 void print_plan(const Planner *p, const Answer *answer);
-void print_plan_json(const Planner *p, const Answer *answer);
+
+/* all: with --elastic, what all ranks would do; else NULL. */
+void print_plan_json(const Planner *p, const Answer *answer, const PlanResult *all);
 
 /* --- plan_page.c, plan_chart.c ------------------------------------------------------------------------- */
 

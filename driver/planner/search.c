@@ -131,7 +131,7 @@ static void add(Search *s, const PlanLayout *layout, double bound, int closeness
 static void add_bounded(Search *s, const PlanLayout *layout, BlockBound bound, double memory, int closeness)
 {
     if (bound.seconds == INFINITY)
-        s->answer.tally.refused += layouts_of(s->p, layout, s->next);
+        note_refusal(s->p, &s->answer, layout, layouts_of(s->p, layout, s->next), bound.refused);
     else if (memory + bound.memory > s->p->memory)
         does_not_fit(s, layout, memory + bound.memory);
     else
@@ -145,7 +145,8 @@ static void add_policies(Search *s, const PlanLayout *layout, double micros, int
     if (micros < INFINITY && least.memory > s->p->memory)
         does_not_fit(s, layout, least.memory);
     else
-        add_bounded(s, layout, (BlockBound){ least.seconds, 0 }, 0, closeness);
+        add_bounded(s, layout, (BlockBound){ least.seconds, 0, micros < INFINITY ? NULL : micro_refusal(s->p, layout) },
+                    0, closeness);
 }
 
 static void add_node(void *context, const PlanLayout *layout)
@@ -277,7 +278,7 @@ static void compile(Search *s, const Node *node)
     result->bound = node->bound;
     tally->compiled++;
     if (result->refused) {
-        tally->refused++;
+        note_refusal(p, &s->answer, &node->layout, 1, result->refused);
         return;
     }
     const double memory = (double)(result->arena + result->beside);

@@ -177,7 +177,7 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     static const OnceTime nothing;
     const Pipeline *pipeline = find_pipeline(p, layout);
     const OnceTime *once = zero ? &zero->sent : &nothing;
-    BlockBound bound = { 0, 0 };
+    BlockBound bound = { 0 };
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return bound;
     StageCosts s = { 0 };

@@ -156,7 +156,7 @@ static void note_zero(void *context, const PlanLayout *layout)
 
 BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds)
 {
-    OverZeros over = { p, seconds, { INFINITY, INFINITY } };
+    OverZeros over = { p, seconds, { INFINITY, INFINITY, NULL } };
     visit_zeros(p, *layout, note_zero, &over);
     return over.least;
 }

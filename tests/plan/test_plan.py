@@ -124,7 +124,7 @@ def test_the_least_memory():
 
 def test_keys():
     answer = plan(*GPT2, "--keep=pp=2", "--keep=recompute=none")
-    assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "proved", "overrun", "overrun_memory", "space", "best"]
+    assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "proved", "overrun", "overrun_memory", "space", "refusals", "best"]
     assert (answer["machine"], answer["target"], answer["ranks"], answer["sequences"], answer["memory"]) == ("h100", "cuda", 2, 4, 85.52e9)
     assert list(answer["space"]) == ["meshes", "indivisible_meshes", "layouts", "do_not_fit", "by_a_bound", "refused", "slower", "compiled"]
     (row,) = answer["best"]  # of pp=2
@@ -204,6 +204,19 @@ def test_a_micro_batch_that_is_set_is_kept():
     assert "--keep=microbatch=x: " in mpc_plan(*GPT2, "--set=train.microbatch=x", status=1)[1]
 
 
+def test_why_layouts_are_refused():
+    """Chunks of logits need a size that they divide: 62 positions on two ranks have none.  The text has the reason that JSON has."""
+    words = [ROOT / "examples/gpt2.mdl", *sizes(layers=2, vocab=512, seq=62, embed=64, heads=4), *settings(batch=2, loss_chunks=2), "--ranks=2", "--machine=h100",
+             "--keep=recompute=none", "--keep=overlap=0", "--keep=zero=1"]
+    answer = plan(*words, "--exhaustive")
+    (refusal,) = answer["refusals"]
+    assert refusal["layouts"] == answer["space"]["refused"] == 1 and refusal["first"] == "tp=2"
+    assert "no number from 2 to 2 divides the 62 elements of 'seq'" in refusal["reason"]
+    assert f"1 cannot be compiled:\n    tp=2: {refusal['reason']}\n" in mpc_plan(*words, "--exhaustive")[0]
+    found = plan(*words)
+    assert found["space"]["refused"] == sum(each["layouts"] for each in found["refusals"])
+
+
 def test_lost_machines():
     """The best on at most seven ranks is the best of all numbers of ranks up to seven; on all eight it is faster."""
     words = [*GPT2[:-1], "--set=train.batch=12", "--keep=recompute=none", "--keep=overlap=0", "--keep=microbatch=1", "--top=1"]
@@ -214,6 +227,7 @@ def test_lost_machines():
     assert math.prod(left["mesh"].values()) <= 7
     out = mpc_plan(*words, "--ranks=8", "--elastic=7")[0]
     assert re.match(r"with all 8 ranks: ", out) and " on at most 7 ranks of " in out
+    assert plan(*words, "--ranks=8", "--elastic=7")["all_ranks"] == plan(*words, "--ranks=8")["best"][0]
     assert "--elastic=8: a number from 1 to 7" in mpc_plan(*words, "--ranks=8", "--elastic=8", status=1)[1]
 
 
