@@ -124,14 +124,14 @@ static void note_sent(const Parts *parts, const CostList *step, const SizedItem 
     sent->share = divides_all(parts, step) ? 1 : JOINED_SHARE;
     for (int i = 0; i < step->count; i++) {
         const CostItem *item = &step->item[i];
-        if (item->kind != ITEM_MESSAGE || sized[i].of_copies < 0)
+        if (item->kind != ITEM_MESSAGE)
             continue;
         const Group group = group_in_mesh(parts->p->machine, &parts->sizing->mesh, item->axes);
         const int place = group.on_one_machine < group.ranks ? OUTSIDE : INSIDE;
-        (i < micro           ? sent->before
-         : !sized[i].is_late ? sent->early
-                             : sent->late)[place][sized[i].of_copies] +=
-            message_seconds(parts->p->machine, (int)item->collective, item->volume, group);
+        const double seconds = message_seconds(parts->p->machine, (int)item->collective, item->volume, group);
+        double *of = i < micro ? sent->before[place] : !sized[i].is_late ? sent->early[place] : sent->late[place];
+        for (int repeat = 0; repeat < parts->weights->repeats; repeat++)
+            of[repeat] += sized[i].of_copies[repeat] * seconds;
     }
 }
 

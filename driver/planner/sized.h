@@ -37,17 +37,17 @@ enum { SUM_BYTES, SUM_TABLE, SUM_VOLUME, SUM_WRITTEN, SUM_SAVED, SUM_CARRIED, N_
 typedef struct {
     CostItem item; /* without these quantities, op and body */
     Term term[N_SIZED];
-    Range sum[N_SUMS]; /* of terms */
-    Range body;        /* of items */
-    bool meets;        /* a message: its ranks are all of its axes */
-    bool is_zero;      /* a message of zero */
-    bool is_of_keys;   /* a message along a sequence that attention has, for it */
-    bool is_late;      /* a message of what another one has made */
-    int of_copies;     /* a message: the repeat of the pipeline of whose copies it has all tensors; -1: of none */
-    int repeat;        /* of the pipeline, whose copies it runs; -1: none */
-    int64_t copies;    /* of a loop, that results have */
-    bool reverse;      /* and backward */
-    bool is_micro;     /* it runs micro-batches */
+    Range sum[N_SUMS];             /* of terms */
+    Range body;                    /* of items */
+    bool meets;                    /* a message: its ranks are all of its axes */
+    bool is_zero;                  /* a message of zero */
+    bool is_of_keys;               /* a message along a sequence that attention has, for it */
+    bool is_late;                  /* a message of what another one has made */
+    int repeat;                    /* of the pipeline, whose copies it runs; -1: none */
+    double of_copies[MAX_REPEATS]; /* a message: the share that is of copies of each repeat */
+    int64_t copies;                /* of a loop, that results have */
+    bool reverse;                  /* and backward */
+    bool is_micro;                 /* it runs micro-batches */
 } SizedItem;
 
 /* A dim that axes split evenly. */

@@ -210,21 +210,12 @@ static bool is_late(const Op *message)
     return !from || !from->attrs.dims.count;
 }
 
-/* See SizedItem. */
-static int repeat_of_message(const Reader *r, const CostItem *item)
+static int repeat_of_type(const Reader *r, const Type *type)
 {
-    const Op *op = item->op;
-    int all = -1;
-    for (int i = 0; i < item->tensors && op; i++, op = op->next) {
-        const Type *type = &arg(op, 0)->type;
-        int repeat = -1;
-        for (int k = 0; k < type->rank && repeat < 0; k++)
-            repeat = repeat_of(r, type->dim[k].name);
-        if (i > 0 && repeat != all)
-            return -1;
-        all = repeat;
-    }
-    return all;
+    int repeat = -1;
+    for (int i = 0; i < type->rank && repeat < 0; i++)
+        repeat = repeat_of(r, type->dim[i].name);
+    return repeat;
 }
 
 /* Of all tensors that are joined in it. */
@@ -234,7 +225,11 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
     for (int i = 0; i < item->tensors && op; i++, op = op->next) {
         const Type *from = &arg(op, 0)->type, *result = &op->results.at[0]->type;
         const Type *larger = local_bytes(r->m, from) > local_bytes(r->m, result) ? from : result;
-        add_term(r, &to->sum[SUM_VOLUME], message_item(r->m, r->arena, op, 0).volume, scale_of(r, larger));
+        const double volume = message_item(r->m, r->arena, op, 0).volume;
+        const int repeat = repeat_of_type(r, from);
+        add_term(r, &to->sum[SUM_VOLUME], volume, scale_of(r, larger));
+        if (repeat >= 0 && item->volume > 0)
+            to->of_copies[repeat] += volume / item->volume;
     }
     r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], NULL), item->volume);
     for (int i = 0; i < r->probes; i++)
@@ -243,7 +238,6 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
     to->is_of_keys = is_of_keys(r, item);
     to->is_zero = item->op->attrs.purpose != ANY_PURPOSE;
     to->is_late = is_late(item->op);
-    to->of_copies = repeat_of_message(r, item);
 }
 
 static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
@@ -261,7 +255,7 @@ static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
 
 static void read_item(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
 {
-    *to = (SizedItem){ .item = *item, .of_copies = -1, .repeat = -1 };
+    *to = (SizedItem){ .item = *item, .repeat = -1 };
     to->item.op = NULL, to->item.body = NULL;
     for (int i = 0; i < r->probes; i++)
         r->s->is_irregular |= other[i]->kind != item->kind || other[i]->turns != item->turns;
