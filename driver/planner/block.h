@@ -29,7 +29,7 @@ typedef struct Block {
     MicroTime time;
     double saved[MAX_REPEATS]; /* bytes that a copy keeps for its backward */
     double saved_whole;        /* bytes that a micro-batch keeps */
-    double kept[N_KEPT];       /* bytes that a copy keeps, where backward actions are divided */
+    CopyBytes divided;         /* bytes that a copy keeps, where backward actions are divided */
     double handed_on;          /* bytes of a message between stages */
     double apart;              /* seconds of all of it, if messages that bring attention its keys took none */
     double once;               /* seconds of all that is outside of micro-batches */
@@ -92,10 +92,10 @@ PipelineSchedule *make_plan_schedule(Arena *arena, const PlanLayout *layout, int
 double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time);
 double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time);
 
-/* stage_cost.c: of the stages of the layout's pipeline, made of that block, with what zero's sends once a step, if it
- * is known; simulate: else by what each rank does. */
-BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, const Block *zero,
-                             bool simulate);
+/* stage_cost.c: of the stages of the layout's pipeline, made of that block; `without`: the same without zero; with what
+ * that of `zero` sends once a step, if it is known; simulate: else by what each rank does. */
+BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, const Block *without,
+                             const Block *zero, bool simulate);
 
 CopyBytes saved_of_copies(const Block *b); /* block_bound.c: what a micro-batch keeps */
 

@@ -227,17 +227,23 @@ int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST
 
 BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(p, layout, true); }
 
-/* Schedules that divide backward actions, of one repeat: of several it is not known which stage has what is beside
- * them. */
+/* Do backward actions have two parts, of activations and of weights? */
 static bool is_divided(const Planner *p, const PlanLayout *layout)
 {
-    return (layout->schedule == ZB_H1 || layout->schedule == ZB_V) && stage_weights(p, layout->recompute)->repeats == 1;
+    return (layout->schedule == ZB_H1 || layout->schedule == ZB_V) && stage_weights(p, layout->recompute)->repeats > 0;
 }
 
 static const Block *divided_block(Planner *p, const PlanLayout *layout, bool with_zero)
 {
     const Block *block = is_divided(p, layout) ? block_of(p, layout, with_zero, true) : NULL;
     return block && !block->refused ? block : NULL;
+}
+
+/* Seconds. */
+static double bound_of_divided(Planner *p, const PlanLayout *layout, const Block *divided, const Block *zero)
+{
+    const Block *without = divided_block(p, layout, false);
+    return without ? bound_of_pipeline(p, layout, divided, without, zero, true).seconds : 0;
 }
 
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED])
@@ -277,8 +283,9 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
             : added_by_zero(p, layout);
     const Block *divided = closeness >= SIMULATED ? divided_block(p, layout, closeness == WITH_ZERO) : NULL;
     const Block *zero = closeness == WITH_ZERO ? b : block_of_zero(p, layout);
-    const BlockBound bound = bound_of_pipeline(p, layout, b, zero, closeness >= SIMULATED);
-    const double seconds = divided ? bound_of_pipeline(p, layout, divided, zero, true).seconds : bound.seconds;
-    const double memory = divided ? SLOTS_SHARE * least_memory(p, layout, false, divided->kept) : 0;
+    const BlockBound bound =
+        bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
+    const double seconds = divided ? bound_of_divided(p, layout, divided, zero) : bound.seconds;
+    const double memory = divided ? SLOTS_SHARE * least_memory(p, layout, false, &divided->divided) : 0;
     return less(p, layout, seconds + once.seconds, fmax(bound.memory + once.memory, memory));
 }

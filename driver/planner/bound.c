@@ -468,7 +468,7 @@ double least_seconds_of_ranks(const Planner *p, int64_t ranks)
     return seconds * (double)p->sequences / (double)ranks;
 }
 
-double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const double *divided)
+double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const CopyBytes *divided)
 {
     const ModelCost *cost = p->cost;
     const int policy = (int)layout->recompute;
@@ -490,7 +490,7 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const dou
         bytes.held[i] /= (double)w->copies[i];
         bytes.kept[FOR_BACKWARD][i] /= (double)w->copies[i];
     }
-    for (int kind = 0; kind < N_KEPT && divided; kind++) /* of one repeat */
-        bytes.kept[kind][0] = divided[kind];
+    if (divided)
+        memcpy(bytes.kept, divided->kept, sizeof bytes.kept);
     return whole / stages + (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }

@@ -195,7 +195,9 @@ typedef struct {
 typedef struct {
     double whole;
     double copy[N_ACTION_KINDS][MAX_REPEATS], beside[N_ACTION_KINDS][MAX_REPEATS + 1];
-    OnceTime once; /* of stages alone, and where it is known */
+    double carried[N_ACTION_KINDS]
+                  [MAX_REPEATS]; /* that the copies of a stage take less: the next action waits for it */
+    OnceTime once;               /* of stages alone, and where it is known */
 } MicroTime;
 
 /* No layout with these sizes, micro-batch and recompute takes less for a micro-batch. */
@@ -211,9 +213,18 @@ void add_shared(const Planner *p, MicroTime *time, int loop, double seconds); /*
 /* No mesh of so many ranks is faster; seconds. */
 double least_seconds_of_ranks(const Planner *p, int64_t ranks);
 
+/* What micro-batches keep from a forward or a backward action for the backward action, or its part of weights. */
+typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
+
+/* Bytes of a copy of each repeat: of its state; that a micro-batch keeps.  Where it is not known whether they are kept
+ * for the weights, too, those of FOR_BACKWARD are all. */
+typedef struct {
+    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS];
+} CopyBytes;
+
 /* No layout with these sizes and zero needs less; bytes.  is_any: with any schedule; divided: what copies keep where
  * backward actions are divided, NULL: it is not known. */
-double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const double *divided);
+double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const CopyBytes *divided);
 
 /* --- zero_bound.c ---------------------------------------------------------------------------------- */
 
@@ -259,15 +270,6 @@ typedef struct BlockCache {
 
 void prepare_blocks(Planner *p);
 const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
-
-/* What micro-batches keep from a forward or a backward action for the backward action, or its part of weights. */
-typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
-
-/* Bytes of a copy of each repeat: of its state; that a micro-batch keeps.  Where it is not known whether they are kept
- * for the weights, too, those of FOR_BACKWARD are all. */
-typedef struct {
-    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS];
-} CopyBytes;
 
 /* On the rank of a pipeline that has most: with the layout's schedule; with any, at least. */
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);

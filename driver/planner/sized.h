@@ -69,8 +69,8 @@ typedef struct Sized {
     int naxes, axis[MAX_AXES]; /* of the program: which axis of the planner each is */
     int messages;
     Range list[MOST_LISTS];
-    Range held;         /* what is in memory when the last micro-batch ends */
-    Range kept[N_KEPT]; /* what a copy keeps, where backward actions are divided */
+    Range held;                      /* what is in memory when the last micro-batch ends */
+    Range kept[N_KEPT][MAX_REPEATS]; /* what a copy keeps, where backward actions are divided */
     int items, terms, dims;
     SizedItem *item;
     Term *term;

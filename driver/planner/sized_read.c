@@ -379,14 +379,6 @@ static void read_held(Reader *r, const Func *step, const Op *micro)
         add_type((void *)&held, &micro->results.at[i]->type);
 }
 
-static int dim_of_copies(const Reader *r, const Type *type)
-{
-    for (int i = 0; i < type->rank; i++)
-        if (type->dim[i].name == r->copies[0])
-            return i;
-    return -1;
-}
-
 static ActionKind last_reader(const MicroParts *micro, const Value *value)
 {
     ActionKind read = FORWARD_ACTION;
@@ -413,20 +405,22 @@ static KeptKind kept_as(ActionKind made, ActionKind read)
     return made == BACKWARD_ACTION ? FROM_BACKWARD : read == BACKWARD_ACTION ? FOR_BACKWARD : FOR_WEIGHTS;
 }
 
-/* What a micro-batch keeps of each copy of the first stage, whose number of copies the types have as local size. */
-static void read_slots(Reader *r, const MicroParts *micro, KeptKind kind)
+/* What a micro-batch keeps of each copy of a repeat on the first stage, whose number of copies the types have as local
+ * size. */
+static void read_slots(Reader *r, const MicroParts *micro, KeptKind kind, int repeat)
 {
     for (int made = 0; made < micro->count; made++)
         for (int i = 0; i < micro->part[made].call->results.count; i++) {
             const StagePart *part = &micro->part[made];
             const Value *value = part->call->results.at[i];
-            const int copies = dim_of_copies(r, &value->type);
+            const int copies = r->copies[repeat] ? find_dim(&value->type, r->copies[repeat]) : -1;
             const ActionKind read = last_reader(micro, value);
             if (copies < 0 || !is_slot(part->call, i) || part->kind == read || kept_as(part->kind, read) != kind)
                 continue;
-            const double bytes = (double)local_bytes(r->m, &value->type);
-            add_term(r, &r->s->kept[kind], bytes / (double)local_size(r->m, &value->type.dim[copies]),
-                     scale_of(r, &value->type));
+            const double of_stage = (double)local_size(r->m, &value->type.dim[copies]);
+            if (of_stage > 0)
+                add_term(r, &r->s->kept[kind][repeat], (double)local_bytes(r->m, &value->type) / of_stage,
+                         scale_of(r, &value->type));
         }
 }
 
@@ -448,7 +442,8 @@ static void read_divided(Reader *r)
     MicroParts micro;
     if (loop && find_parts(r->m, find_func(r->m, loop->attrs.callee), &micro))
         for (KeptKind kind = 0; kind < N_KEPT; kind++)
-            read_slots(r, &micro, kind);
+            for (int repeat = 0; repeat < MAX_REPEATS; repeat++)
+                read_slots(r, &micro, kind, repeat);
     for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++) {
         r->s->list[2 * kind] = read_action(r, kind, 0);
         r->s->list[2 * kind + 1] = read_action(r, kind, last);

@@ -20,7 +20,8 @@ static void fill_stages(const MicroTime *time, const StageWeights *w, ActionKind
     seconds[0] = time->beside[kind][0];
     for (int stage = 0; stage < stages; stage++)
         for (int64_t i = 0; i < copies[stage]; i++) {
-            seconds[stage] += time->copy[kind][repeat];
+            const bool is_first = i == 0 || left == w->copies[repeat];
+            seconds[stage] += time->copy[kind][repeat] - (is_first ? time->carried[kind][repeat] : 0);
             if (--left == 0) {
                 seconds[stage] += time->beside[kind][++repeat];
                 left = repeat < w->repeats ? w->copies[repeat] : -1;
@@ -129,6 +130,16 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
     return most + before_all(w, pipeline, once, layout->overlaps);
 }
 
+/* Of copies whose messages of zero overlap: a stage takes at least as long as if those of one copy were for nothing. */
+static MicroTime with_carried(const Block *with, const Block *without)
+{
+    MicroTime time = with->time;
+    for (int kind = 0; kind < N_ACTION_KINDS; kind++)
+        for (int i = 0; i < MAX_REPEATS; i++)
+            time.carried[kind][i] = fmax(0, with->time.copy[kind][i] - without->time.copy[kind][i]);
+    return time;
+}
+
 static void fill_seconds(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const MicroTime *time,
                          StageCosts *costs)
 {
@@ -172,7 +183,8 @@ static double simulated(const Planner *p, const PlanLayout *layout, const Pipeli
     return seconds;
 }
 
-BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, const Block *zero, bool simulate)
+BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, const Block *without,
+                             const Block *zero, bool simulate)
 {
     static const OnceTime nothing;
     const Pipeline *pipeline = find_pipeline(p, layout);
@@ -181,7 +193,8 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return bound;
     StageCosts s = { 0 };
-    fill_seconds(p, layout, pipeline, &b->time, &s);
+    const MicroTime time = with_carried(b, without);
+    fill_seconds(p, layout, pipeline, &time, &s);
     const Costs costs = { s.seconds[FORWARD_ACTION], s.seconds[BACKWARD_ACTION], s.seconds[WEIGHT_ACTION],
                           message_between(p, layout, b->handed_on) };
     const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
