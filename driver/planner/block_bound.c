@@ -57,13 +57,14 @@ static int kinds_of_zero(Planner *p, const PlanLayout *layout, PlanLayout kind[2
     return count;
 }
 
-int asked_by_micro(Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk ask[MOST_ASKED])
+/* gathers: of the layout whose ranks get whole keys, in place of this one. */
+int asked_by_micro(Planner *p, const PlanLayout *layout, bool gathers, BlockAsk ask[MOST_ASKED])
 {
     PlanLayout kind[2];
-    const int count = is_ring && layout->attend != RING ? 0 : kinds_of_zero(p, layout, kind);
+    const int count = gathers && layout->attend == GATHER ? 0 : kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++) {
         ask[i] = (BlockAsk){ kind[i], asked_of(p, layout, false, false) };
-        if (is_ring)
+        if (gathers)
             ask[i].layout.attend = GATHER;
     }
     return count;
@@ -96,20 +97,21 @@ const char *micro_refusal(Planner *p, const PlanLayout *layout)
     return why;
 }
 
-/* A ring is another program for each of its sizes.  It computes what attention with gathered keys does, of smaller
- * blocks, and sends keys meanwhile. */
-double ring_bound(Planner *p, const PlanLayout *layout)
+/* The program that gathers keys serves others, too: keys that come by other means take at least no time, and what a
+ * ring computes of them takes longer. */
+double gather_bound(Planner *p, const PlanLayout *layout)
 {
     PlanLayout kind[2];
     double least = INFINITY;
     const double share = (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
-    if (layout->attend != RING)
+    if (layout->attend == GATHER)
         return 0;
+    const double lost = layout->attend == RING ? lost_in_ring(p, layout) : 0;
     const int count = kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++) {
         kind[i].attend = GATHER;
         const Block *b = block_of(p, &kind[i], false, false);
-        least = fmin(least, b->refused ? 0 : b->apart + lost_in_ring(p, layout));
+        least = fmin(least, b->refused ? 0 : b->apart + lost);
     }
     return least * share * (1 - error_of(p, layout));
 }
@@ -263,8 +265,11 @@ int closest_bound(const Planner *p, const PlanLayout *layout)
     return pipeline_ranks(p, layout) > 1 && layout->zero < 2 ? SIMULATED : WITH_ZERO;
 }
 
-/* Values that lie in others count twice where backward actions are divided: found up to 4 %. */
-static const double SLOTS_SHARE = 0.95;
+/* Values that lie in others count twice where backward actions are divided: found up to 4 %, of two repeats 6 %. */
+static double slots_share(const Planner *p, const PlanLayout *layout)
+{
+    return stage_weights(p, layout->recompute)->repeats > 1 ? 0.9 : 0.95;
+}
 
 BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
 {
@@ -286,6 +291,6 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
     const BlockBound bound =
         bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
     const double seconds = divided ? bound_of_divided(p, layout, divided, zero) : bound.seconds;
-    const double memory = divided ? SLOTS_SHARE * least_memory(p, layout, false, &divided->divided) : 0;
+    const double memory = divided ? slots_share(p, layout) * least_memory(p, layout, false, &divided->divided) : 0;
     return less(p, layout, seconds + once.seconds, fmax(bound.memory + once.memory, memory));
 }

@@ -5,15 +5,12 @@
  * (sized.h) through a pipe to the planner, which compiles some itself; what one that ends before its time has not sent
  * is found later, when it is asked for. */
 #include "sized.h"
+#include "workers.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* Programs that each process finds before it is looked again which ones are needed. */
-enum { MOST_PROCESSES = 16, PROGRAMS_EACH = 8 };
+enum { PROGRAMS_EACH = 8 };
 
 typedef struct {
     PlanLayout layout; /* of a program */
@@ -27,22 +24,15 @@ static int by_program(const void *a, const void *b)
     return memcmp(&((const Asked *)a)->key, &((const Asked *)b)->key, sizeof(PlanProgram));
 }
 
-/* --- A process -------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    pid_t pid;
-    FILE *from;
-} Worker;
+/* --- What a process sends ---------------------------------------------------------------------------------------- */
 
 static void send_sized(const Sized *s, FILE *to)
 {
-    const size_t length = s->refused ? strlen(s->refused) : 0;
     fwrite(s, sizeof *s, 1, to);
     fwrite(s->item, sizeof *s->item, (size_t)s->items, to);
     fwrite(s->term, sizeof *s->term, (size_t)s->terms, to);
     fwrite(s->dim, sizeof *s->dim, (size_t)s->dims, to);
-    fwrite(&length, sizeof length, 1, to);
-    fwrite(s->refused, 1, length, to);
+    send_text(s->refused, to);
 }
 
 static void *received(Arena *arena, FILE *from, int count, size_t size, bool *good)
@@ -55,67 +45,46 @@ static void *received(Arena *arena, FILE *from, int count, size_t size, bool *go
 /* false: there is no more. */
 static bool receive_sized(Sized *s, Arena *arena, FILE *from)
 {
-    size_t length = 0;
     bool good = fread(s, sizeof *s, 1, from) == 1;
     if (!good)
         return false;
     s->item = received(arena, from, s->items, sizeof *s->item, &good);
     s->term = received(arena, from, s->terms, sizeof *s->term, &good);
     s->dim = received(arena, from, s->dims, sizeof *s->dim, &good);
-    good &= fread(&length, sizeof length, 1, from) == 1;
-    char *refused = good ? received(arena, from, (int)length, 1, &good) : NULL;
-    s->refused = s->refused ? refused : NULL;
+    s->refused = receive_text(arena, from, &good);
     return good;
 }
 
-static void find_share(Planner *p, const Asked *asked, int count, int turn, FILE *to)
+/* Programs to be found, by all processes. */
+typedef struct {
+    Planner *p;
+    const Asked *asked;
+    int count;
+} Finding;
+
+static void find_share(void *context, int turn, FILE *to)
 {
-    for (int i = 0; i < count; i++) {
-        const bool is_new = asked[i].turn == turn && !known_sized(p, &asked[i].layout, asked[i].of);
-        const Sized *s = is_new ? find_sized(p, &asked[i].layout, asked[i].of) : NULL;
+    const Finding *finding = context;
+    Planner *p = finding->p;
+    for (int i = 0; i < finding->count; i++) {
+        const Asked *asked = &finding->asked[i];
+        const bool is_new = asked->turn == turn && !known_sized(p, &asked->layout, asked->of);
+        const Sized *s = is_new ? find_sized(p, &asked->layout, asked->of) : NULL;
         if (s && to)
             send_sized(s, to);
     }
 }
 
-/* Returns in the planner alone; from NULL: there is no such process. */
-static Worker start_worker(Planner *p, const Asked *asked, int count, int turn)
+static void take_programs(void *context, FILE *from)
 {
-    int ends[2];
-    Worker worker = { 0 };
-    if (pipe(ends) != 0)
-        return worker;
-    fflush(NULL);
-    worker.pid = fork();
-    if (worker.pid == 0) {
-        FILE *to = fdopen(ends[1], "w");
-        close(ends[0]);
-        if (to) {
-            find_share(p, asked, count, turn, to);
-            fflush(to);
-        }
-        _exit(0); /* nothing of the planner's is written twice */
-    }
-    close(ends[1]);
-    worker.from = worker.pid > 0 ? fdopen(ends[0], "r") : NULL;
-    if (!worker.from)
-        close(ends[0]);
-    return worker;
-}
-
-static void take_programs(Planner *p, Worker *worker)
-{
+    const Finding *finding = context;
     Arena arena = { 0 };
     Sized s;
-    while (worker->from && receive_sized(&s, &arena, worker->from)) {
-        keep_sized(p, &s);
+    while (receive_sized(&s, &arena, from)) {
+        keep_sized(finding->p, &s);
         arena_free(&arena);
     }
     arena_free(&arena);
-    if (worker->from)
-        fclose(worker->from);
-    while (worker->pid > 0 && waitpid(worker->pid, NULL, 0) < 0)
-        ;
 }
 
 /* --- All programs ----------------------------------------------------------------------------------------------- */
@@ -126,17 +95,11 @@ bool is_program_known(const Planner *p, const BlockAsk *ask)
     return is_known(p, &ask->layout, ask->of) || known_sized(p, &program, ask->of);
 }
 
-static int process_count(void)
-{
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    return processors < 1 ? 1 : processors > MOST_PROCESSES ? MOST_PROCESSES : (int)processors;
-}
-
-bool are_enough(const BlockAsks *asks) { return asks->programs >= PROGRAMS_EACH * process_count(); }
+bool are_enough(const BlockAsks *asks) { return asks->programs >= PROGRAMS_EACH * worker_count(); }
 
 static void note_program(BlockAsks *asks, const PlanProgram *key)
 {
-    enum { MOST = MOST_PROCESSES * PROGRAMS_EACH };
+    enum { MOST = MOST_WORKERS * PROGRAMS_EACH };
     if (!asks->key && !(asks->key = malloc(sizeof *key * MOST)))
         out_of_memory(sizeof *key * MOST);
     for (int i = 0; i < asks->programs; i++)
@@ -180,21 +143,16 @@ static int unknown_of(const Planner *p, const BlockAsk *ask, int count, Asked *a
 void find_programs(Planner *p, BlockAsks *asks)
 {
     Asked *asked = malloc(sizeof *asked * (size_t)(asks->asked + 1));
-    Worker worker[MOST_PROCESSES] = { { 0 } };
-    const int workers = process_count();
+    const int workers = worker_count();
     int programs = 0;
     if (!asked)
         out_of_memory(sizeof *asked * (size_t)(asks->asked + 1));
     const int unknown = unknown_of(p, asks->ask, asks->asked, asked);
     for (int i = 0; i < unknown; i++) {
-        programs += i > 0 && by_program(&asked[i - 1], &asked[i]) != 0;
-        asked[i].turn = programs % workers;
+        programs += i == 0 || by_program(&asked[i - 1], &asked[i]) != 0;
+        asked[i].turn = (programs - 1) % workers;
     }
-    for (int i = 1; i < workers && i <= programs; i++)
-        worker[i] = start_worker(p, asked, unknown, i);
-    find_share(p, asked, unknown, 0, NULL);
-    for (int i = 1; i < workers; i++)
-        take_programs(p, &worker[i]);
+    share_work(find_share, take_programs, &(Finding){ p, asked, unknown }, programs < workers ? programs : workers);
     free(asked);
     free(asks->ask);
     free(asks->key);

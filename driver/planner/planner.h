@@ -10,6 +10,7 @@
  *   sized.h        what such a program costs, as formulas of its sizes: it is compiled once
  *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
  *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
+ *   workers.h      processes that share the work
  *   search.c       the search: best bound first
  *   refusal.c      why layouts cannot be compiled
  *   plan_table.c   the answer as a table
@@ -169,6 +170,10 @@ Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t seque
                        Run *run, const char **why); /* sequences: of a step */
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena);
 
+enum { MOST_COMPILED = 16 }; /* at once */
+int worker_count(void);      /* workers.c: of so many it takes no longer than of one */
+void compiled_results(const Planner *p, const PlanLayout *layout, int count, PlanResult *result);
+
 typedef struct {
     double seconds;      /* INFINITY: it cannot be compiled */
     double memory;       /* bytes */
@@ -258,7 +263,7 @@ BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds);
  * another program has found no dims to split, the time of messages is less by up to as much. */
 #define JOINED_SHARE 0.7
 
-enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 256, PROGRAM_LISTS = 1024 };
+enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 4096, PROGRAM_LISTS = 1024 };
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
@@ -276,9 +281,9 @@ double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *byt
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 
 /* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
- * computes; of a ring, by what it computes; by a program; INFINITY: it cannot be compiled. */
+ * computes; by what it computes with gathered keys; by its own program; INFINITY: it cannot be compiled. */
 double model_bound(Planner *p, const PlanLayout *layout);
-double ring_bound(Planner *p, const PlanLayout *layout);
+double gather_bound(Planner *p, const PlanLayout *layout);
 double micro_bound(Planner *p, const PlanLayout *layout);
 const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
@@ -302,10 +307,10 @@ typedef struct {
     BlockOf of;
 } BlockAsk;
 
-/* The blocks that a bound of a layout asks for: ring_bound() or micro_bound(); zero_bound(), with each zero;
+/* The blocks that a bound of a layout asks for: gather_bound() or micro_bound(); zero_bound(), with each zero;
  * schedule_bound(). */
 enum { MOST_ASKED = 32 };
-int asked_by_micro(Planner *p, const PlanLayout *layout, bool is_ring, BlockAsk ask[MOST_ASKED]);
+int asked_by_micro(Planner *p, const PlanLayout *layout, bool gathers, BlockAsk ask[MOST_ASKED]);
 int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
 

@@ -12,7 +12,7 @@
 typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
 /* By which bound a node of POLICIES is where it is. */
-enum { BY_MODEL, BY_RING, BY_MICRO };
+enum { BY_MODEL, BY_GATHER, BY_MICRO };
 
 typedef struct {
     PlanLayout layout;
@@ -188,7 +188,7 @@ static void add_mesh(void *context, const PlanLayout *layout)
 
 static void look_at_policies(Search *s, const Node *node)
 {
-    static double (*const closer[])(Planner *, const PlanLayout *) = { ring_bound, micro_bound };
+    static double (*const closer[])(Planner *, const PlanLayout *) = { gather_bound, micro_bound };
     s->next = POLICIES;
     s->bound = node->bound;
     add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
@@ -226,7 +226,7 @@ static void note_overrun(Answer *answer, const PlanResult *result)
 static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
 {
     const bool may_fit = least_memory(p, layout, false, NULL) <= p->memory; /* else no bound of several knows it */
-    const double micros = may_fit ? fmax(ring_bound(p, layout), micro_bound(p, layout)) : 0;
+    const double micros = may_fit ? fmax(gather_bound(p, layout), micro_bound(p, layout)) : 0;
     const BlockBound over = over_zeros(p, layout, fmax(model_bound(p, layout), micros));
     BlockBound most = zero_bound(p, layout);
     most.seconds = fmax(most.seconds, over.memory <= p->memory ? over.seconds : 0);
@@ -269,19 +269,17 @@ static double key_of(const Search *s, const PlanResult *result)
     return s->answer.count ? result->seconds * (1 - STRUCTURE_ERROR) : result->seconds;
 }
 
-static void compile(Search *s, const Node *node)
+/* An exact result of a node, compiled. */
+static void note_result(Search *s, const Node *node, PlanResult *result)
 {
     Planner *p = s->p;
-    Tally *tally = &s->answer.tally;
-    PlanResult *result = NEW(p->arena, PlanResult);
-    *result = compiled_result(p, &node->layout, p->arena);
+    const double memory = (double)(result->arena + result->beside);
     result->bound = node->bound;
-    tally->compiled++;
+    s->answer.tally.compiled++;
     if (result->refused) {
         note_refusal(p, &s->answer, &node->layout, 1, result->refused);
         return;
     }
-    const double memory = (double)(result->arena + result->beside);
     keep_compiled(s, result);
     if (is_exhaustive(s)) {
         const BlockBound bound = most_of_bounds(p, &node->layout);
@@ -327,23 +325,6 @@ static int faster_first(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Replaces a node, which is no compiled layout, by closer ones. */
-static void look_closer(Search *s, const Node *node)
-{
-    if (is_done(s, &node->layout) && !is_exhaustive(s))
-        s->answer.tally.slower += layouts_of(s->p, &node->layout, node->level);
-    else if (node->level == POLICIES && node->closeness < BY_MICRO && !is_exhaustive(s))
-        look_at_policies(s, node);
-    else if (node->level < SCHEDULE)
-        divide(s, node);
-    else if (node->closeness < closest_bound(s->p, &node->layout) && !is_exhaustive(s))
-        look_at_schedule(s, node);
-    else
-        compile(s, node);
-}
-
-/* --- Programs ----------------------------------------------------------------------------------------------------- */
-
 /* How the next bound of a node comes about. */
 typedef enum { BY_ARITHMETIC, BY_PROGRAM, EXACTLY } Means;
 
@@ -368,6 +349,42 @@ static Means means_of(Planner *p, const Node *node)
             return BY_PROGRAM;
     return BY_ARITHMETIC;
 }
+
+/* With the next ones, as far as they are exact and will be looked at soon: other processes have nothing to do. */
+static void compile(Search *s, const Node *first)
+{
+    static const double soon = 1.01;
+    Node node[MOST_COMPILED] = { *first };
+    PlanLayout layout[MOST_COMPILED];
+    PlanResult *result = NEW_ARRAY(s->p->arena, PlanResult, MOST_COMPILED);
+    const int most = worker_count() < MOST_COMPILED ? worker_count() : MOST_COMPILED;
+    int count = 1;
+    while (count < most && s->count && s->heap[0].bound <= first->bound * soon && s->heap[0].level != COMPILED &&
+           !is_done(s, &s->heap[0].layout) && means_of(s->p, &s->heap[0]) == EXACTLY)
+        node[count++] = pop(s);
+    for (int i = 0; i < count; i++)
+        layout[i] = node[i].layout;
+    compiled_results(s->p, layout, count, result);
+    for (int i = 0; i < count; i++)
+        note_result(s, &node[i], &result[i]);
+}
+
+/* Replaces a node, which is no compiled layout, by closer ones. */
+static void look_closer(Search *s, const Node *node)
+{
+    if (is_done(s, &node->layout) && !is_exhaustive(s))
+        s->answer.tally.slower += layouts_of(s->p, &node->layout, node->level);
+    else if (node->level == POLICIES && node->closeness < BY_MICRO && !is_exhaustive(s))
+        look_at_policies(s, node);
+    else if (node->level < SCHEDULE)
+        divide(s, node);
+    else if (node->closeness < closest_bound(s->p, &node->layout) && !is_exhaustive(s))
+        look_at_schedule(s, node);
+    else
+        compile(s, node);
+}
+
+/* --- Programs ----------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     Node *node;

@@ -188,8 +188,9 @@ const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
                             .chunks = layout->chunks,
                             .micros = micros_in_flight(p, layout),
                             .recompute = layout->recompute };
-    Pipeline **first =
-        &p->blocks->pipelines[(like.ranks * 31 + like.micros * 7 + (int)like.kind * 3 + like.chunks) % PIPELINE_LISTS];
+    const int hash =
+        (((like.ranks * 127 + like.micros) * 31 + like.chunks) * 4 + (int)like.kind) * 4 + (int)like.recompute;
+    Pipeline **first = &p->blocks->pipelines[(unsigned)hash % PIPELINE_LISTS];
     for (const Pipeline *known = *first; known; known = known->next)
         if (known->kind == like.kind && known->ranks == like.ranks && known->chunks == like.chunks &&
             known->micros == like.micros && known->recompute == like.recompute)
@@ -201,10 +202,10 @@ const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
     return made;
 }
 
-static double bytes_of(const RankCopies *copies, const double *bytes)
+static double bytes_of(const StageWeights *w, const RankCopies *copies, const double *bytes)
 {
     double sum = 0;
-    for (int i = 0; i < MAX_REPEATS; i++)
+    for (int i = 0; i < w->repeats; i++)
         sum += copies->copies[i] * bytes[i];
     return sum;
 }
@@ -225,9 +226,9 @@ double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *byt
         return bytes_of_all(w, bytes);
     const Pipeline *pipeline = find_pipeline(p, layout);
     for (int rank = 0; rank < pipeline->ranks && pipeline->schedule; rank++) {
-        double all = bytes_of(&pipeline->held[rank], bytes->held);
+        double all = bytes_of(w, &pipeline->held[rank], bytes->held);
         for (int kind = 0; kind < N_KEPT; kind++)
-            all += pipeline->kept[kind] ? bytes_of(&pipeline->kept[kind][rank], bytes->kept[kind]) : 0;
+            all += pipeline->kept[kind] ? bytes_of(w, &pipeline->kept[kind][rank], bytes->kept[kind]) : 0;
         most = fmax(most, all);
     }
     return most;

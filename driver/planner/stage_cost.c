@@ -59,7 +59,7 @@ static double sent_of(const StageWeights *w, const OnceTime *once, const double 
 static double before_all(const StageWeights *w, const Pipeline *pipeline, const OnceTime *once, bool overlaps)
 {
     double most = 0;
-    for (int rank = 0; rank < pipeline->ranks; rank++) {
+    for (int rank = 0; rank < pipeline->ranks && once->share > 0; rank++) {
         const double inside = sent_of(w, once, once->before[INSIDE], &pipeline->held[rank]);
         const double outside = sent_of(w, once, once->before[OUTSIDE], &pipeline->held[rank]);
         most = fmax(most, overlaps ? fmax(inside, outside) : inside + outside);
@@ -88,6 +88,8 @@ static double after_rank(const StageWeights *w, const Pipeline *pipeline, const 
 {
     const RankCopies *held = &pipeline->held[rank];
     double most = once->computed / pipeline->ranks, sum = most;
+    if (once->share <= 0) /* it is not known */
+        return 0;
     for (int place = 0; place < N_PLACES; place++) {
         const double late = sent_of(w, once, once->late[place], held);
         sum += sent_of(w, once, once->early[place], held) + late;
