@@ -9,8 +9,9 @@
 
 #include <stdlib.h>
 
-/* Programs that each process finds before it is looked again which ones are needed. */
-enum { PROGRAMS_EACH = 8 };
+/* Programs that are found before it is looked again which ones are needed: as many on each machine, so that the answer
+ * counts the same. */
+enum { PROGRAMS_AHEAD = 16 };
 
 typedef struct {
     PlanLayout layout; /* of a program */
@@ -95,17 +96,16 @@ bool is_program_known(const Planner *p, const BlockAsk *ask)
     return is_known(p, &ask->layout, ask->of) || known_sized(p, &program, ask->of);
 }
 
-bool are_enough(const BlockAsks *asks) { return asks->programs >= PROGRAMS_EACH * worker_count(); }
+bool are_enough(const BlockAsks *asks) { return asks->programs >= PROGRAMS_AHEAD; }
 
 static void note_program(BlockAsks *asks, const PlanProgram *key)
 {
-    enum { MOST = MOST_WORKERS * PROGRAMS_EACH };
-    if (!asks->key && !(asks->key = malloc(sizeof *key * MOST)))
-        out_of_memory(sizeof *key * MOST);
+    if (!asks->key && !(asks->key = malloc(sizeof *key * PROGRAMS_AHEAD)))
+        out_of_memory(sizeof *key * PROGRAMS_AHEAD);
     for (int i = 0; i < asks->programs; i++)
         if (memcmp(&asks->key[i], key, sizeof *key) == 0)
             return;
-    if (asks->programs < MOST)
+    if (asks->programs < PROGRAMS_AHEAD)
         asks->key[asks->programs++] = *key;
 }
 

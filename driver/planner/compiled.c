@@ -166,7 +166,7 @@ static void take_results(void *context, FILE *from)
 
 void compiled_results(const Planner *p, const PlanLayout *layout, int count, PlanResult *result)
 {
-    bool is_known[MOST_COMPILED] = { false };
+    bool is_known[COMPILED_AHEAD] = { false };
     const int workers = count < worker_count() ? count : worker_count();
     Compiling compiling = { p, layout, count, workers, result, is_known };
     share_work(compile_share, take_results, &compiling, workers);

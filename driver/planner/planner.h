@@ -170,8 +170,7 @@ Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t seque
                        Run *run, const char **why); /* sequences: of a step */
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena);
 
-enum { MOST_COMPILED = 16 }; /* at once */
-int worker_count(void);      /* workers.c: of so many it takes no longer than of one */
+enum { COMPILED_AHEAD = 2 }; /* at once: as many on each machine, so that the answer counts the same */
 void compiled_results(const Planner *p, const PlanLayout *layout, int count, PlanResult *result);
 
 typedef struct {
@@ -324,7 +323,7 @@ typedef struct {
 
 bool is_program_known(const Planner *p, const BlockAsk *ask); /* else it takes long */
 void add_asks(const Planner *p, BlockAsks *asks, const BlockAsk *ask, int count);
-bool are_enough(const BlockAsks *asks);          /* for all processes: more of them may turn out not to be needed */
+bool are_enough(const BlockAsks *asks);          /* of programs: more of them may turn out not to be needed */
 void find_programs(Planner *p, BlockAsks *asks); /* and frees what was asked */
 
 /* --- search.c -------------------------------------------------------------------------------------- */

@@ -350,17 +350,16 @@ static Means means_of(Planner *p, const Node *node)
     return BY_ARITHMETIC;
 }
 
-/* With the next ones, as far as they are exact and will be looked at soon: other processes have nothing to do. */
+/* With the next one, if it is exact and will be looked at soon: another process has nothing else to do. */
 static void compile(Search *s, const Node *first)
 {
     static const double soon = 1.01;
-    Node node[MOST_COMPILED] = { *first };
-    PlanLayout layout[MOST_COMPILED];
-    PlanResult *result = NEW_ARRAY(s->p->arena, PlanResult, MOST_COMPILED);
-    const int most = worker_count() < MOST_COMPILED ? worker_count() : MOST_COMPILED;
+    Node node[COMPILED_AHEAD] = { *first };
+    PlanLayout layout[COMPILED_AHEAD];
+    PlanResult *result = NEW_ARRAY(s->p->arena, PlanResult, COMPILED_AHEAD);
     int count = 1;
-    while (count < most && s->count && s->heap[0].bound <= first->bound * soon && s->heap[0].level != COMPILED &&
-           !is_done(s, &s->heap[0].layout) && means_of(s->p, &s->heap[0]) == EXACTLY)
+    while (count < COMPILED_AHEAD && s->count && s->heap[0].bound <= first->bound * soon &&
+           s->heap[0].level != COMPILED && !is_done(s, &s->heap[0].layout) && means_of(s->p, &s->heap[0]) == EXACTLY)
         node[count++] = pop(s);
     for (int i = 0; i < count; i++)
         layout[i] = node[i].layout;

@@ -55,6 +55,7 @@ SPACES = [
     Space("experts", "mixtral", MIXTRAL, 2, "h100", 2, "overlap=0 recompute=none"),
     Space("experts over processors", "mixtral", MIXTRAL, 2, PROCESSORS, 2, "ep=2"),
     Space("latent attention, two repeats", "deepseek", DEEPSEEK, 2, "h200", 2, "zero=1 recompute=none overlap=0 microbatch=1"),
+    Space("large experts in stages of few copies", "deepseek", "dense_layers=1 layers=3", 16, "h200", 32, "pp=2 dp=8 tp=1 microbatch=2 recompute=none overlap=1", memory=1e15),
     Space("records", "vit", "layers=2", 2, "h100", 4, "recompute=none"),
     Space("narrow gradients", "gpt2", GPT.replace("layers=4", "layers=2"), 2, "h100", 4, "dp=2 recompute=none",
           edit=("zero 1 over dp", "zero 1 over dp (grad_dtype = bf16)"), settings="train.grad_storage=bf16"),
