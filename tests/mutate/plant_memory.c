@@ -1,6 +1,7 @@
 /* plant_memory.c -- faults in the memory plan: overlapping values, frames, strides, messages in flight. */
 #include "plant.h"
 #include "storage.h"
+#include "target.h"
 
 static bool reads(const Op *op, const Value *value) { return index_of(&op->args, value) >= 0; }
 
