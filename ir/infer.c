@@ -413,10 +413,6 @@ bool infer_op(Module *m, const Op *op, Type results[])
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.in_flight && !(row->traits & WAITS) && i >= op->attrs.carried)
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
-    if (op->attrs.started && !(row->traits & (SENDS | CARRIES)))
-        return REFUSE(NULL, "%s does not communicate, so it cannot be started", row->name);
-    if (op->attrs.on.at && !(row->traits & MOVES))
-        return REFUSE(NULL, "%s runs where its operands are", row->name);
     if (!reads_near(m, op) || !has_whole_dims(m, op) || !row->infer(m, op, results) ||
         !infer_stages(m, op, results, result_count(m, op)))
         return false;

@@ -111,7 +111,7 @@ typedef enum {
 typedef Name Dtype; /* as an attribute: "f32", ...; NULL if absent */
 
 typedef struct {
-#define ATTR(key, kind) kind key;
+#define ATTR(key, kind, ops) kind key;
 #include "attrs.def"
 } Attrs;
 

@@ -200,7 +200,7 @@ static bool same_Dims(Dims a, Dims b)
 
 bool attrs_equal(const Attrs *a, const Attrs *b)
 {
-#define ATTR(key, kind)                                                                                                \
+#define ATTR(key, kind, ops)                                                                                           \
     if (!same_##kind(a->key, b->key))                                                                                  \
         return false;
 #include "attrs.def"

@@ -122,7 +122,7 @@ static void read_op(Parser *p, Func *f)
     }
     op->kind = op_kind(p);
     used_values(p, &op->args);
-    read_attrs(p, &op->attrs);
+    read_attrs(p, op->kind, &op->attrs);
     op->loc = from(p, begin);
     read_types(p, op);
     read_place(p, &op->path, &op->where);

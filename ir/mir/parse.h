@@ -29,8 +29,8 @@ Names read_names(Parser *p);
 Name read_parts(Parser *p); /* of a split: see Split */
 int read_blocks(Parser *p); /* of zig-zag, for each rank */
 Type read_type(Parser *p);
-Storage *read_storage(Parser *p, const Type *type); /* NULL if absent */
-void read_attrs(Parser *p, Attrs *attrs);
+Storage *read_storage(Parser *p, const Type *type);  /* NULL if absent */
+void read_attrs(Parser *p, OpKind op, Attrs *attrs); /* of such an op */
 void read_train(Parser *p, Train *train);
 
 #endif

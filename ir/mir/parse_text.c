@@ -413,18 +413,49 @@ static bool accept_key(Parser *p, const char *key, bool *given)
     return expect(p, "=");
 }
 
-void read_attrs(Parser *p, Attrs *attrs)
+static bool has_word(const char *words, const char *word)
+{
+    const size_t length = strlen(word);
+    const char *at = words;
+    while ((at = strstr(at, word)) && ((at > words && at[-1] != ' ') || (at[length] && at[length] != ' ')))
+        at += length;
+    return at != NULL;
+}
+
+/* " its own are dim, to", or what there is to say of none. */
+static const char *own_attrs(Parser *p, const char *op)
+{
+    const char *text = "";
+#define ATTR(key, kind, ops)                                                                                           \
+    if (has_word(ops, op))                                                                                             \
+        text = arena_text(&p->module->arena, "%s%s" #key, text, *text ? ", " : "");
+#include "attrs.def"
+    return *text ? arena_text(&p->module->arena, "its own are %s", text) : "it has none";
+}
+
+/* An attribute that begins there: does the op have it? */
+static bool belongs_to(Parser *p, const char *key, const char *ops, OpKind kind, int begin)
+{
+    const char *op = op_table[kind].name;
+    return has_word(ops, op) ||
+           fail(p, from(p, begin),
+                arena_text(&p->module->arena, "%s has no attribute '%s': %s", op, key, own_attrs(p, op)));
+}
+
+void read_attrs(Parser *p, OpKind op, Attrs *attrs)
 {
     struct {
-#define ATTR(key, kind) bool key;
+#define ATTR(key, kind, ops) bool key;
 #include "attrs.def"
     } given = { 0 };
     if (!accept(p, "{"))
         return;
     do {
         peek(p);
-#define ATTR(key, kind)                                                                                                \
+        const int begin = p->at;
+#define ATTR(key, kind, ops)                                                                                           \
     if (accept_key(p, #key, &given.key)) {                                                                             \
+        belongs_to(p, #key, ops, op, begin);                                                                           \
         attrs->key = parse_##kind(p);                                                                                  \
         continue;                                                                                                      \
     }

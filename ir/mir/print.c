@@ -197,7 +197,7 @@ static void print_Dims(Module *m, Dims dims, FILE *out)
 static void print_attrs(Module *m, const Attrs *attrs, FILE *out)
 {
     const char *before = " {";
-#define ATTR(key, kind)                                                                                                \
+#define ATTR(key, kind, ops)                                                                                           \
     if (set_##kind(attrs->key)) {                                                                                      \
         fprintf(out, "%s" #key "=", before);                                                                           \
         print_##kind(m, attrs->key, out);                                                                              \

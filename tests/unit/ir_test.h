@@ -67,13 +67,13 @@ static inline Type type_of_text(Module *m, const char *text)
     return type;
 }
 
-static inline Attrs attrs_of_text(Module *m, const char *text)
+static inline Attrs attrs_of_text(Module *m, OpKind op, const char *text)
 {
     Source source = { .path = "attributes", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;
     Parser p = { .module = m, .source = &source };
     Attrs attrs = { 0 };
     m->diags->source = &source;
-    read_attrs(&p, &attrs);
+    read_attrs(&p, op, &attrs);
     m->diags->source = outer;
     if (p.failed)
         fail_msg("'%s' are not attributes", text);

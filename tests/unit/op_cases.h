@@ -173,7 +173,7 @@ static inline Trial begin_trial(const Case *c, const char *module)
     for (; t.operands < MOST_OPERANDS && c->operand[t.operands].type; t.operands++)
         t.type[t.operands] = type_of_text(t.m, c->operand[t.operands].type);
     if (c->attrs)
-        t.attrs = attrs_of_text(t.m, c->attrs);
+        t.attrs = attrs_of_text(t.m, c->kind, c->attrs);
     return t;
 }
 

@@ -494,7 +494,7 @@ static void test_wrong_stages(void **state)
     refuse(STAGED "func @f(%x: f32[i:2] on(pp=4)) { return %x } }", "the axis has no such stage");
     refuse(STAGED "func @f(%x: f32[i:2] on(tp=0)) { return %x } }", "the mesh has no such axis");
     refuse(STAGED "func @f(%x: f32[i:2]) { %1 = square %x {on=(pp=0)} : f32[i:2] on(pp=0) return %1 } }",
-           "square runs where its operands are");
+           "square has no attribute 'on': it has none");
 }
 
 int main(void)

@@ -53,7 +53,7 @@ static void test_nothing_is_left_out(void **state)
     for (int i = 0; i < N_INITS; i++)
         assert_true(init_seen[i]);
     const unsigned char zero[sizeof(Dims)] = { 0 };
-#define ATTR(key, kind)                                                                                                \
+#define ATTR(key, kind, ops)                                                                                           \
     if (memcmp(&attrs.key, zero, sizeof attrs.key) == 0)                                                               \
         fail_msg("every_op.mir has no attribute '" #key "'");
 #include "attrs.def"
