@@ -22,7 +22,7 @@ def test_training(model, precision, what, compiled, data, tmp_path):
     logs = [train(trainer, data, tmp_path / str(i), "--save", "saved") for i, trainer in
             enumerate(trainers(compiled, model, settings, what))]
     assert_same(logs[1], logs[0], precision)
-    if "params" not in what:
+    if what == "optimizer":
         assert [[line[key] for key in ("loss", "grad_norm")] for line in logs[1]] == [[line[key] for key in ("loss", "grad_norm")] for line in logs[0]]
         assert (tmp_path / "1/saved").read_bytes() == (tmp_path / "0/saved").read_bytes()
 
