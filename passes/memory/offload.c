@@ -122,7 +122,7 @@ static void put_back(Offload *o, Func *step, int result, Value *old)
 }
 
 /* The port's parameter in the other programs, which share its memory. */
-static void put_away_everywhere(Offload *o, const Value *state, Tier tier)
+static void put_away_everywhere(Offload *o, Func *step, Value *state, Tier tier)
 {
     for (Func *f = o->m->funcs; f; f = f->next) {
         const bool is_entry = f->role == STEP || f->role == EVAL || f->role == PREDICT;
@@ -197,7 +197,6 @@ static int find_candidates(Offload *o, const Func *step, Candidate *all)
         if (tier)
             all[count++] = candidate(o, state, tier, i);
     }
-    qsort(all, (size_t)count, sizeof *all, smaller_first);
     return count;
 }
 
@@ -240,7 +239,6 @@ static int find_casts(Offload *o, const Func *f, Candidate *all)
             }
         }
     }
-    qsort(all, (size_t)count, sizeof *all, smaller_first);
     return count;
 }
 
@@ -252,15 +250,6 @@ static void put_cast_away(Offload *o, Func *f, Value *cast, Tier tier)
     for (Op *next = far->def->next; next; next = next->next)
         replace_value(&next->args, cast, far);
     put_away(o, f, far, tier);
-}
-
-/* Casts of weights of repeats, made once for all micro-batches: the model reads them layer by layer. */
-static void put_casts_away(Offload *o, Func *f)
-{
-    Candidate *all = NEW_ARRAY(&o->scratch, Candidate, count_results(f) + 1);
-    const int count = o->m->train.offload_params ? find_casts(o, f, all) : 0;
-    for (int i = count_kept(o->m, all, count); i < count; i++)
-        put_cast_away(o, f, all[i].value, all[i].tier);
 }
 
 /* --- Activations ----------------------------------------------------------------------------------------- */
@@ -282,7 +271,6 @@ static int find_stacks(Offload *o, const Func *f, Candidate *all)
                 all[count] = candidate(o, op->results.at[i], o->m->train.offload_activations, count);
                 count++;
             }
-    qsort(all, (size_t)count, sizeof *all, smaller_first);
     return count;
 }
 
@@ -297,12 +285,17 @@ static void put_stack_away(Offload *o, Func *f, Value *stack, Tier tier)
     put_away(o, f, stack, tier);
 }
 
-static void put_activations_away(Offload *o, Func *f)
+/* --- The whole program ------------------------------------------------------------------------------------ */
+
+/* What `find` finds in f, but for the smallest, which stay. */
+static void put_found_away(Offload *o, Func *f, int (*find)(Offload *, const Func *, Candidate *),
+                           void (*put)(Offload *, Func *, Value *, Tier))
 {
-    Candidate *all = NEW_ARRAY(&o->scratch, Candidate, count_results(f) + 1);
-    const int count = find_stacks(o, f, all);
+    Candidate *all = NEW_ARRAY(&o->scratch, Candidate, f->params.count + count_results(f) + 1);
+    const int count = find(o, f, all);
+    qsort(all, (size_t)count, sizeof *all, smaller_first);
     for (int i = count_kept(o->m, all, count); i < count; i++)
-        put_stack_away(o, f, all[i].value, all[i].tier);
+        put(o, f, all[i].value, all[i].tier);
 }
 
 void pass_offload(Module *m);
@@ -313,19 +306,16 @@ void pass_offload(Module *m)
         return;
     Offload o = { .m = m };
     count_callers(&o);
-    Candidate *all = NEW_ARRAY(&o.scratch, Candidate, step->params.count + 1);
-    const int count = find_candidates(&o, step, all);
-    for (int i = count_kept(m, all, count); i < count; i++)
-        put_away_everywhere(&o, all[i].value, all[i].tier);
+    put_found_away(&o, step, find_candidates, put_away_everywhere);
     const StepState state = state_of(step);
     for (int i = 0; i < state.count; i++)
         if (state.before[i]->type.tier)
             put_back(&o, step, step->results.count - state.count + i, state.before[i]);
-    for (Func *f = m->funcs; f; f = f->next)
+    for (Func *f = m->train.offload_params ? m->funcs : NULL; f; f = f->next)
         if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
-            put_casts_away(&o, f);
+            put_found_away(&o, f, find_casts, put_cast_away);
     for (Func *f = m->train.offload_activations ? m->funcs : NULL; f; f = f->next)
         if (f->role == STEP || f->role == PLAIN)
-            put_activations_away(&o, f);
+            put_found_away(&o, f, find_stacks, put_stack_away);
     arena_free(&o.scratch);
 }
