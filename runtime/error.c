@@ -15,10 +15,13 @@
 
 static const Rt *own; /* NULL: the only rank */
 static void (*last_act)(void);
+static void (*first_act)(int status);
 
 void rt_error_ranks(const Rt *rt) { own = rt; }
 
 void rt_before_abort(void (*act)(void)) { last_act = act; }
+
+void rt_before_error(void (*act)(int status)) { first_act = act; }
 
 /* In one write, so that lines of several ranks do not mix. */
 static void print_line(const char *before, const char *format, va_list args)
@@ -75,6 +78,8 @@ static _Noreturn void end_with(int status, const char *format, va_list args)
     char *before = own && own->rank ? rt_text("error: rank %d: ", own->rank) : NULL;
     print_line(before ? before : "error: ", format, args);
     if (has_others) {
+        if (first_act)
+            first_act(status);
         if (last_act)
             last_act();
         own->program->comm->abort(status);

@@ -69,6 +69,9 @@ void rt_error_ranks(const Rt *rt);
 /* An error of several ranks ends this process without its exit handlers: what it still has to do. */
 void rt_before_abort(void (*act)(void));
 
+/* What an error of several ranks does before it ends them, in any thread, with the exit status. */
+void rt_before_error(void (*act)(int status));
+
 /* In a signal handler: ends this process, after rt_before_abort's act and a line on stderr, of the first rank. */
 _Noreturn void rt_end_in_handler(int status, const char *line);
 

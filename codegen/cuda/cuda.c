@@ -219,8 +219,9 @@ static void add_products(CudaProgram *program, const Op *op, const Func *kernel,
 /* Kernels that the runtime launches: for messages between ranks, and initial values. */
 static void add_messages(CudaProgram *program, FILE *out)
 {
-    static CudaLaunch messages = { .name = "rt_messages", .blocks = 1, .threads = 256 };
-    static const CudaLaunches launches = { .count = 1, .at = &messages };
+    static CudaLaunch messages[] = { { .name = "rt_messages", .blocks = 1, .threads = 256 },
+                                     { .name = "rt_progress", .blocks = 1, .threads = 1 } };
+    static const CudaLaunches launches = { .count = 2, .at = messages };
     fputs(cuda_messages_template, out);
     *new_kernel(program) = (KernelText){ .kernel = { "messages", "", &launches, 0 }, .code = "" };
 }

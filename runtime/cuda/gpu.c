@@ -128,6 +128,7 @@ void rt_device_open(Rt *rt, RtDeviceOptions options)
     rt->gpu = rt_allocate(1, sizeof *rt->gpu);
     rt->gpu->options = options;
     choose_gpu(rt);
+    rt_gpu_stay_near(rt);
     rt_gpu_check(rt, cudaHostAlloc(&numbers, NUMBERS, cudaHostAllocDefault), "pin memory for its results");
     rt->gpu->numbers = numbers;
     rt_gpu_runs_open(rt);

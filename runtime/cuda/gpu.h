@@ -8,8 +8,10 @@
  *   attention.c   attention, through cuDNN or by kernels, one of which is for Hopper (attention_hopper.c);
  *                 attention_choose.c compares them
  *   peak.c        the speed of the best product, which utilisation is compared with
- *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages
+ *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages;  watch.c notices those that
+ *                 hang
  *   fetch.c       offloaded tensors, in pinned memory of the host
+ *   near.c        the processors near the GPU
  *   library.c     loading of CUDA's libraries when the trainer starts
  *
  * All work of a function of the program is queued on one stream, `compute`; collectives have separate streams.
@@ -68,6 +70,12 @@ int64_t rt_gpu_free_memory(Rt *rt);
 /* Copies behind what is queued on the compute stream, and waits.  The copy is owned by the caller. */
 void rt_gpu_upload(const Rt *rt, void *to, const void *from, int64_t bytes);
 void *rt_gpu_downloaded(const Rt *rt, const void *from, int64_t bytes);
+
+/* --- near.c --------------------------------------------------------------------------------- */
+
+/* From here on this process runs on the processors near its GPU, where that is known and a launcher has not chosen
+ * others; a note says so. */
+void rt_gpu_stay_near(const Rt *rt);
 
 /* --- run.c ---------------------------------------------------------------------------------- */
 
@@ -152,9 +160,12 @@ void rt_gpu_fill(Rt *rt, char *memory, int64_t bytes);
 void rt_gpu_transfers_join(Rt *rt); /* fetch.c: the same for those from and to the host */
 void rt_gpu_collectives_join(Rt *rt, const RtTraffic *used);
 
-/* Called repeatedly while the processor waits for work started `seconds` ago: ends the trainer if NCCL reports an
- * error, or after the time-out without progress. */
-void rt_gpu_collectives_watch(Rt *rt, double seconds);
+/* --- watch.c -------------------------------------------------------------------------------- */
+
+/* Around a function of the program: a thread ends the trainer if NCCL reports an error, or after the time-out without
+ * progress. */
+void rt_gpu_watch_begin(Rt *rt);
+void rt_gpu_watch_end(Rt *rt);
 
 /* --- message.c ------------------------------------------------------------------------------ */
 
@@ -165,11 +176,18 @@ void rt_gpu_messages_close(Rt *rt);
 int64_t rt_gpu_message_bytes(const Rt *rt);                     /* tables, and a workspace for each group */
 int64_t rt_gpu_group_space(const Rt *rt, const RtGroup *group); /* bytes: the maximum of its collectives */
 
-/* Packs the messages of collective `id` that are not contiguous; messages[i]: those of tensor i, in rank order. */
-void rt_gpu_pack(Rt *rt, int id, cudaStream_t stream, char *workspace, const void *const in[], char *messages[]);
-/* Sets the receive buffers of messages; and unpacks received messages. */
+/* A counter of a collective in the GPU's memory, and where the host sees it. */
+typedef struct {
+    unsigned char *at, *shown;
+} RtGpuCount;
+
+/* Packs the messages of collective `id` that are not contiguous; messages[i]: those of tensor i, in rank order.  Its
+ * kernel counts; false if there is none. */
+bool rt_gpu_pack(Rt *rt, int id, cudaStream_t stream, char *workspace, const void *const in[], char *messages[],
+                 RtGpuCount count);
+/* Sets the receive buffers of messages; and unpacks received messages, and counts. */
 void rt_gpu_expect(const Rt *rt, int id, char *workspace, void *const out[], char *messages[]);
-void rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *const out[]);
+bool rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *const out[], RtGpuCount count);
 
 /* Does a piece write where one of those from `first` on, before it, reads?  `to`, `from`: their messages, as above. */
 bool rt_gpu_writes_over(const RtCollective *c, int ranks, int first, int piece, char *const to[], char *const from[]);

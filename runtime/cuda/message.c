@@ -113,7 +113,7 @@ char *rt_gpu_messages_open(Rt *rt, char *memory)
         all->received[i] = add_rows(all->part, rows + all->sent[i].count, c, rt_received_slots, ranks, &message);
         rows += all->sent[i].count + all->received[i].count;
     }
-    all->table = (RtMessagePart *)(memory + rt_gpu_aligned(program->ncollectives));
+    all->table = (RtMessagePart *)(memory + rt_gpu_tables_bytes(program->ncollectives, 0));
     rt_gpu_upload(rt, all->table, all->part, (int64_t)count * (int64_t)sizeof *all->part);
     if (count > 0)
         all->kernel = rt_gpu_kernel(rt, "rt_messages");
@@ -132,15 +132,16 @@ void rt_gpu_messages_close(Rt *rt)
 
 /* --- Copies ------------------------------------------------------------------------------------- */
 
-static void launch(Rt *rt, cudaStream_t stream, Rows rows, char *workspace, const void *const tensors[])
+static void launch(Rt *rt, cudaStream_t stream, Rows rows, char *workspace, const void *const tensors[],
+                   RtGpuCount count)
 {
     const struct RtGpuMessages *all = rt->gpu->messages;
     const RtMessagePart *part = &all->part[rows.first], *table = &all->table[rows.first];
     const void *tensor[RT_MESSAGE_TENSORS] = { NULL };
-    void *arguments[2 + RT_MESSAGE_TENSORS] = { (void *)&table, (void *)&workspace };
+    void *arguments[4 + RT_MESSAGE_TENSORS] = { (void *)&table, (void *)&workspace, &count.at, &count.shown };
     unsigned blocks = 0;
     for (int i = 0; i < RT_MESSAGE_TENSORS; i++) {
-        arguments[2 + i] = (void *)&tensor[i];
+        arguments[4 + i] = (void *)&tensor[i];
         if (i < rows.count) {
             tensor[i] = tensors[part[i].piece];
             blocks += (unsigned)part[i].blocks;
@@ -152,13 +153,16 @@ static void launch(Rt *rt, cudaStream_t stream, Rows rows, char *workspace, cons
                  "copy parts of messages");
 }
 
-static void launch_all(Rt *rt, cudaStream_t stream, Rows rows, char *workspace, const void *const tensors[])
+/* The first launch counts. */
+static bool launch_all(Rt *rt, cudaStream_t stream, Rows rows, char *workspace, const void *const tensors[],
+                       RtGpuCount count)
 {
     for (int i = 0; i < rows.count; i += RT_MESSAGE_TENSORS) {
         int left = rows.count - i;
         Rows some = { rows.first + i, left < RT_MESSAGE_TENSORS ? left : RT_MESSAGE_TENSORS };
-        launch(rt, stream, some, workspace, tensors);
+        launch(rt, stream, some, workspace, tensors, i == 0 ? count : (RtGpuCount){ NULL, NULL });
     }
+    return rows.count > 0;
 }
 
 static void find_messages(const struct RtGpuMessages *all, const RtCollective *c, Rows rows, char *workspace,
@@ -170,11 +174,12 @@ static void find_messages(const struct RtGpuMessages *all, const RtCollective *c
         messages[p->piece] = workspace + p->message;
 }
 
-void rt_gpu_pack(Rt *rt, int id, cudaStream_t stream, char *workspace, const void *const in[], char *messages[])
+bool rt_gpu_pack(Rt *rt, int id, cudaStream_t stream, char *workspace, const void *const in[], char *messages[],
+                 RtGpuCount count)
 {
     const struct RtGpuMessages *all = rt->gpu->messages;
     find_messages(all, &rt->program->collectives[id], all->sent[id], workspace, in, messages);
-    launch_all(rt, stream, all->sent[id], workspace, in);
+    return launch_all(rt, stream, all->sent[id], workspace, in, count);
 }
 
 void rt_gpu_expect(const Rt *rt, int id, char *workspace, void *const out[], char *messages[])
@@ -183,9 +188,9 @@ void rt_gpu_expect(const Rt *rt, int id, char *workspace, void *const out[], cha
     find_messages(all, &rt->program->collectives[id], all->received[id], workspace, (const void *const *)out, messages);
 }
 
-void rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *const out[])
+bool rt_gpu_unpack(Rt *rt, int id, cudaStream_t stream, char *workspace, void *const out[], RtGpuCount count)
 {
-    launch_all(rt, stream, rt->gpu->messages->received[id], workspace, (const void *const *)out);
+    return launch_all(rt, stream, rt->gpu->messages->received[id], workspace, (const void *const *)out, count);
 }
 
 /* --- Messages where others are -------------------------------------------------------------------- */

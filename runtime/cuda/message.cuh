@@ -37,6 +37,13 @@ template <typename T> RT_INLINE void rt_copy_part(const RtMessagePart &part, int
         rt_copy_slots<T, uint64_t>(part, block, tensor, messages);
 }
 
+/* Counts the progress of a collective, and shows it to the host; `count` NULL: of another launch. */
+RT_INLINE void rt_count(unsigned char *count, unsigned char *shown)
+{
+    if (count && blockIdx.x == 0 && threadIdx.x == 0)
+        *(volatile unsigned char *)shown = ++*count;
+}
+
 /* The parts of one launch, and the tensor of each. */
 RT_INLINE void rt_copy_messages(const RtMessagePart *parts, char *workspace, char *const (&tensors)[RT_MESSAGE_TENSORS])
 {

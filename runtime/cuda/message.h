@@ -21,4 +21,9 @@ typedef struct {
     int32_t is_received;
 } RtMessagePart;
 
+/* How often a collective has begun and is done, modulo 256. */
+typedef struct {
+    unsigned char begun, done;
+} RtGpuProgress;
+
 #endif

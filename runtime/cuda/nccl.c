@@ -1,93 +1,57 @@
-/* nccl.c -- collectives through NCCL: one communicator and one stream for each group of axes.
+/* nccl.c -- collectives through NCCL: one communicator and one stream for each group of axes, and some for
+ * the messages between stages of a pipeline.
  *
  * Events order the compute stream and the collective's stream at its start and wait, without the processor.  NCCL needs
  * contiguous messages; if a tensor's part for one rank is not contiguous, message.c packs it.
  *
- * For each collective, a byte in the GPU's memory records its progress, so that a time-out can name it, even in a
- * graph, of which the processor observes only begin and end. */
-#include "gpu.h"
+ * Kernels count when a collective begins and is done, so that a time-out can name it (watch.c): in the kernels that
+ * pack and unpack its messages, if it has any. */
+#include "nccl.h"
 
 #include "mesh/comm.h"
 #include "sizes.h"
 #include "trainer/trace.h"
 
 #include <math.h>
-#include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define FUNCTIONS(F)                                                                                                   \
-    F(ncclGetVersion)                                                                                                  \
-    F(ncclGetUniqueId)                                                                                                 \
-    F(ncclCommInitRankConfig)                                                                                          \
-    F(ncclCommGetAsyncError)                                                                                           \
-    F(ncclCommFinalize)                                                                                                \
-    F(ncclCommDestroy)                                                                                                 \
-    F(ncclGroupStart)                                                                                                  \
-    F(ncclGroupEnd)                                                                                                    \
-    F(ncclAllReduce)                                                                                                   \
-    F(ncclAllGather)                                                                                                   \
-    F(ncclReduceScatter)                                                                                               \
-    F(ncclSend)                                                                                                        \
-    F(ncclRecv)                                                                                                        \
-    F(ncclGetErrorString)                                                                                              \
-    F(ncclGetLastError)
-
-#define POINTER(function) __typeof__(&function) function;
-#define NAME(function) #function,
-
+/* The end of a message between two ranks. */
 typedef struct {
-    const RtGroup *group;
-    ncclComm_t comm;
-    cudaStream_t stream;
-    char *workspace;
     cudaEvent_t end;
-    int64_t calls, joined; /* on its stream; for the first `joined` of them the compute stream has waited */
-} Channel;
+    bool is_awaited; /* or there was none in its place yet */
+} Message;
 
-enum { MESSAGES = 256 };
-typedef enum { IDLE, BEGUN, DONE } Progress;
-
-typedef struct {
-    Channel *channel;
+struct RtNcclEntry {
+    RtNcclChannel *channel; /* NULL: others run it; of messages between two ranks, that of the first lane */
     cudaEvent_t begun, done;
-    cudaEvent_t message[MESSAGES]; /* the ends of the last messages of a send; NULL: not yet */
+    Message *message; /* message number n at n % room, until it has been waited for */
+    int room;
     int64_t started;
     int64_t call;       /* the number of its last one on its channel, from 1 on */
     int64_t sent_bytes; /* by one call, to other ranks */
-} Entry;
-
-struct RtGpuCollectives {
-    union {
-        struct {
-            FUNCTIONS(POINTER)
-        };
-        void *at[15];
-    };
-    int nchannels;
-    Channel *channel;
-    Entry *entry;
-    unsigned char *progress; /* of each collective, in the GPU's memory: Progress */
-    unsigned char *seen;     /* the last copy of it on the processor */
-    double changed;          /* time of its last change, in seconds since the start of the wait */
-    double looked;
-    cudaStream_t watch; /* for copying it while other streams are blocked */
 };
 
 /* --- Errors of NCCL ---------------------------------------------------------------------------- */
 
-static _Noreturn void refuse(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
+char *rt_nccl_error(const Rt *rt, const RtNcclChannel *channel, const char *what, ncclResult_t status)
 {
     const struct RtGpuCollectives *c = rt->gpu->collectives;
-    rt_fail("%s: NCCL cannot %s: %s%s%s", rt_comm_place(rt, rt->rank), what, c->ncclGetErrorString(status),
-            channel && channel->comm ? ": " : "", channel && channel->comm ? c->ncclGetLastError(channel->comm) : "");
+    return rt_text("%s: NCCL cannot %s: %s%s%s", rt_comm_place(rt, rt->rank), what, c->ncclGetErrorString(status),
+                   channel && channel->comm ? ": " : "",
+                   channel && channel->comm ? c->ncclGetLastError(channel->comm) : "");
+}
+
+static _Noreturn void refuse(const Rt *rt, const RtNcclChannel *channel, const char *what, ncclResult_t status)
+{
+    rt_fail("%s", rt_nccl_error(rt, channel, what, status));
 }
 
 /* Communicators are nonblocking: waits until the operation is complete or times out. */
-static void await_nccl(const Rt *rt, const Channel *channel, const char *what, ncclResult_t status)
+static void await_nccl(const Rt *rt, const RtNcclChannel *channel, const char *what, ncclResult_t status)
 {
     const struct RtGpuCollectives *c = rt->gpu->collectives;
     for (double begin = rt_seconds(); status == ncclInProgress;) {
@@ -137,11 +101,21 @@ static void check_versions(const Rt *rt, const RtGroup *group, const Card *cards
                     group->rank[0], cards[0].host, cards[0].version, group->rank[q], cards[q].host, cards[q].version);
 }
 
-static void open_channel(Rt *rt, Channel *channel, const RtGroup *group, char *workspace)
+/* Its kernels go before those of products, which could leave them no room for long. */
+static void open_stream(const Rt *rt, RtNcclChannel *channel)
+{
+    int least, greatest;
+    rt_gpu_check(rt, cudaDeviceGetStreamPriorityRange(&least, &greatest), "tell its priorities");
+    rt_gpu_check(rt, cudaStreamCreateWithPriority(&channel->stream, cudaStreamNonBlocking, greatest), "make a stream");
+    rt_gpu_check(rt, cudaEventCreateWithFlags(&channel->end, cudaEventDisableTiming), "make an event");
+}
+
+static void open_channel(Rt *rt, RtNcclChannel *channel, const RtGroup *group, int lane, char *workspace)
 {
     const struct RtGpuCollectives *c = rt->gpu->collectives;
     Card own = { .version = 0 }, *cards = rt_allocate(group->count, sizeof *cards);
     channel->group = group;
+    channel->lane = lane;
     channel->workspace = workspace;
     c->ncclGetVersion(&own.version);
     gethostname(own.host, sizeof own.host - 1);
@@ -154,16 +128,40 @@ static void open_channel(Rt *rt, Channel *channel, const RtGroup *group, char *w
     await_nccl(rt, channel, "form a group",
                c->ncclCommInitRankConfig(&channel->comm, group->count, cards[0].id, group->own, &config));
     free(cards);
-    rt_gpu_check(rt, cudaStreamCreateWithFlags(&channel->stream, cudaStreamNonBlocking), "make a stream");
-    rt_gpu_check(rt, cudaEventCreateWithFlags(&channel->end, cudaEventDisableTiming), "make an event");
+    open_stream(rt, channel);
 }
 
-static Channel *find_channel(struct RtGpuCollectives *c, const RtGroup *group)
+/* Operations of a communicator run in the order in which they are started.  So that no message has to wait for one in
+ * the other direction, those between neighbours have four communicators: from even or odd ranks, to the next or the
+ * previous one.  In each of these a rank only sends or only receives.  Other messages share one. */
+enum { COLLECTIVES = -1, LANES = 5, OTHER_LANE = LANES - 1 };
+
+static int lane_of(int from, int to) { return to == from + 1 ? from % 2 : to == from - 1 ? 2 + from % 2 : OTHER_LANE; }
+
+static bool is_needed(const RtGroup *group, int lane)
+{
+    return lane == lane_of(0, 1) || lane == lane_of(1, 0) || group->count > 2;
+}
+
+static RtNcclChannel *find_channel(const struct RtGpuCollectives *c, const RtGroup *group, int lane)
 {
     for (int i = 0; i < c->nchannels; i++)
-        if (c->channel[i].group == group)
+        if (c->channel[i].group == group && c->channel[i].lane == lane)
             return &c->channel[i];
     return NULL;
+}
+
+/* Opened if it is not open yet. */
+static RtNcclChannel *channel_of(Rt *rt, const RtGroup *group, int lane, char **workspace)
+{
+    struct RtGpuCollectives *c = rt->gpu->collectives;
+    RtNcclChannel *channel = find_channel(c, group, lane);
+    if (channel)
+        return channel;
+    channel = &c->channel[c->nchannels++];
+    open_channel(rt, channel, group, lane, *workspace);
+    *workspace += lane == COLLECTIVES ? rt_gpu_group_space(rt, group) : 0;
+    return channel;
 }
 
 static int64_t sent_by(const RtCollective *c, int ranks)
@@ -179,45 +177,43 @@ static void open_entry(Rt *rt, int id, char **workspace)
     struct RtGpuCollectives *all = rt->gpu->collectives;
     const RtCollective *c = &rt->program->collectives[id];
     const RtGroup *group = rt_comm_group(rt, c);
-    Entry *entry = &all->entry[id];
+    RtNcclEntry *entry = &all->entry[id];
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->begun, cudaEventDisableTiming), "make an event");
     rt_gpu_check(rt, cudaEventCreateWithFlags(&entry->done, cudaEventDisableTiming), "make an event");
     if (!group->channel) /* others run it */
         return;
-    entry->channel = find_channel(all, group);
-    if (!entry->channel) {
-        entry->channel = &all->channel[all->nchannels++];
-        open_channel(rt, entry->channel, group, *workspace);
-        *workspace += rt_gpu_group_space(rt, group);
-    }
+    if (c->kind != RT_SEND)
+        entry->channel = channel_of(rt, group, COLLECTIVES, workspace);
+    for (int lane = LANES - 1; c->kind == RT_SEND && lane >= 0; lane--)
+        if (is_needed(group, lane))
+            entry->channel = channel_of(rt, group, lane, workspace);
     entry->sent_bytes = sent_by(c, group->count);
     rt->traffic[id].seconds = rt->traffic[id].waited = NAN; /* measured only by a trace */
 }
 
 void rt_collectives_open(Rt *rt)
 {
-    static const char *const names[] = { FUNCTIONS(NAME) };
+    static const char *const names[] = { RT_NCCL_FUNCTIONS(RT_FUNCTION_NAME) };
     const RtProgram *program = rt->program;
     if (!program->comm)
         return;
     struct RtGpuCollectives *c = rt->gpu->collectives = rt_allocate(1, sizeof *c);
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", false); /* of all communicators, in the order of starts: from 2.26 on */
     rt_library_load("NCCL", "libnccl.so.2", sizeof names / sizeof *names, names, c->at);
     c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);
-    c->channel = rt_allocate(program->ncollectives, sizeof *c->channel);
-    c->seen = rt_allocate(program->ncollectives, 1);
-    c->progress = (unsigned char *)rt->gpu->message_space;
-    rt_gpu_check(rt, cudaMemsetAsync(c->progress, 0, (size_t)program->ncollectives, rt->gpu->compute), "zero memory");
+    c->channel = rt_allocate((int64_t)LANES * program->ncollectives, sizeof *c->channel);
+    rt_gpu_watch_open(rt);
     char *workspace = rt_gpu_messages_open(rt, rt->gpu->message_space);
     for (int i = 0; i < program->ncollectives; i++)
         open_entry(rt, i, &workspace);
-    rt_gpu_check(rt, cudaStreamCreateWithFlags(&c->watch, cudaStreamNonBlocking), "make a stream");
+    rt_gpu_watch_start(rt);
 }
 
 /* All first come to rest, which needs the other ranks: one after another, ranks with different groups could wait for
  * each other.  NCCL also waits for recorded graphs with collectives of the communicator. */
 static void close_communicators(Rt *rt)
 {
-    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    struct RtGpuCollectives *c = rt->gpu->collectives;
     ncclResult_t *status = rt_allocate(c->nchannels, sizeof *status);
     rt_gpu_graphs_close(rt);
     for (int i = 0; i < c->nchannels; i++)
@@ -225,6 +221,7 @@ static void close_communicators(Rt *rt)
     for (int i = 0; i < c->nchannels; i++) {
         await_nccl(rt, &c->channel[i], "come to rest", status[i]);
         c->ncclCommDestroy(c->channel[i].comm);
+        c->channel[i].comm = NULL;
     }
     free(status);
 }
@@ -234,23 +231,23 @@ void rt_collectives_close(Rt *rt)
     struct RtGpuCollectives *c = rt->gpu->collectives;
     if (!c)
         return;
+    rt_gpu_watch_close(rt);
     close_communicators(rt);
     for (int i = 0; i < rt->program->ncollectives; i++) {
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].begun), "drop an event");
         rt_gpu_check(rt, cudaEventDestroy(c->entry[i].done), "drop an event");
-        for (int k = 0; k < MESSAGES && c->entry[i].message[k]; k++)
-            rt_gpu_check(rt, cudaEventDestroy(c->entry[i].message[k]), "drop an event");
+        for (int k = 0; k < c->entry[i].room; k++)
+            rt_gpu_check(rt, cudaEventDestroy(c->entry[i].message[k].end), "drop an event");
+        free(c->entry[i].message);
     }
     for (int i = 0; i < c->nchannels; i++) {
-        Channel *channel = &c->channel[i];
+        RtNcclChannel *channel = &c->channel[i];
         rt_gpu_check(rt, cudaEventDestroy(channel->end), "drop an event");
         rt_gpu_check(rt, cudaStreamDestroy(channel->stream), "drop a stream");
     }
-    rt_gpu_check(rt, cudaStreamDestroy(c->watch), "drop a stream");
     rt_gpu_messages_close(rt);
     free(c->entry);
     free(c->channel);
-    free(c->seen);
     free(c);
     rt->gpu->collectives = NULL;
 }
@@ -278,7 +275,7 @@ static ncclDataType_t type_of(RtType type)
 static bool is_taken(ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; }
 
 /* Every rank sends one message to each, and receives one from each; in a rotation to and from one only. */
-static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const Channel *channel, const char *to,
+static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const RtNcclChannel *channel, const char *to,
                                   char *from, int64_t count, const RtCollective *c)
 {
     const int n = channel->group->count, own = channel->group->own;
@@ -295,7 +292,7 @@ static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const Chan
     return status;
 }
 
-static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtCollective *c, const Channel *channel,
+static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtCollective *c, const RtNcclChannel *channel,
                                const RtPiece *piece, char *to, char *from)
 {
     RtSlots sent = rt_sent_slots(c->kind, piece), received = rt_received_slots(c->kind, piece);
@@ -316,14 +313,16 @@ static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtColle
     return swap_messages(all, channel, to, from, (int64_t)count, c);
 }
 
-/* Queues a whole collective on the channel's stream.  NCCL runs the calls of a group at the same time, but the memory
- * plan has its pieces one after the other: where one writes over what another has read before, a new group begins. */
-static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in[], void *const out[])
+/* Queues a whole collective on the channel's stream; false if no kernel has counted its end.  NCCL runs the calls of a
+ * group at the same time, but the memory plan has its pieces one after the other: where one writes over what another
+ * has read before, a new group begins. */
+static bool enqueue(Rt *rt, int id, const RtNcclChannel *channel, const void *const in[], void *const out[])
 {
     const struct RtGpuCollectives *all = rt->gpu->collectives;
     const RtCollective *c = &rt->program->collectives[id];
     char **to = rt_allocate(c->npieces, sizeof *to), **from = rt_allocate(c->npieces, sizeof *from);
-    rt_gpu_pack(rt, id, channel->stream, channel->workspace, in, to);
+    if (!rt_gpu_pack(rt, id, channel->stream, channel->workspace, in, to, rt_gpu_count(rt, id, false)))
+        rt_gpu_note(rt, rt_gpu_count(rt, id, false), channel->stream);
     rt_gpu_expect(rt, id, channel->workspace, out, from);
     ncclResult_t status = all->ncclGroupStart();
     for (int i = 0, first = 0; i < c->npieces && is_taken(status); i++) {
@@ -337,63 +336,54 @@ static void enqueue(Rt *rt, int id, const Channel *channel, const void *const in
     if (!is_taken(status))
         refuse(rt, channel, rt_collective_text(rt, c), status);
     await_nccl(rt, channel, "begin a collective", all->ncclGroupEnd());
-    rt_gpu_unpack(rt, id, channel->stream, channel->workspace, out);
     free(to);
     free(from);
+    return rt_gpu_unpack(rt, id, channel->stream, channel->workspace, out, rt_gpu_count(rt, id, true));
 }
 
 /* --- Interface for generated code ------------------------------------------------------------------- */
 
-static void note_progress(Rt *rt, int id, Progress progress)
+/* While tracing: now, on the stream of a channel. */
+static double mark_of(Rt *rt, const RtNcclChannel *channel)
 {
-    const struct RtGpuCollectives *c = rt->gpu->collectives;
-    rt_gpu_check(rt, cudaMemsetAsync(c->progress + id, (int)progress, 1, c->entry[id].channel->stream),
-                 "note progress");
+    return rt_tracing ? rt_gpu_mark(rt, channel->stream) : 0;
 }
 
-/* While tracing: now, on the stream of a collective. */
-static double mark_of(Rt *rt, int id)
+/* What is next on the channel's stream runs after what the compute stream has to do. */
+static double begin(Rt *rt, int id, const RtNcclChannel *channel)
 {
-    return rt_tracing ? rt_gpu_mark(rt, rt->gpu->collectives->entry[id].channel->stream) : 0;
-}
-
-/* Begins a collective on its stream, after what the compute stream has to do. */
-static double begin(Rt *rt, int id)
-{
-    Entry *entry = &rt->gpu->collectives->entry[id];
-    Channel *channel = entry->channel;
+    const RtNcclEntry *entry = &rt->gpu->collectives->entry[id];
     rt_gpu_check(rt, cudaEventRecord(entry->begun, rt->gpu->compute), "record an event");
     rt_gpu_check(rt, cudaStreamWaitEvent(channel->stream, entry->begun, 0), "wait for an event");
-    double begun = mark_of(rt, id);
-    note_progress(rt, id, BEGUN);
-    return begun;
+    return mark_of(rt, channel);
 }
 
-static void end(Rt *rt, int id, int64_t sent_bytes)
+static void count_traffic(Rt *rt, int id, int64_t sent_bytes)
 {
-    Entry *entry = &rt->gpu->collectives->entry[id];
-    Channel *channel = entry->channel;
-    note_progress(rt, id, DONE);
-    rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
-    entry->call = ++channel->calls;
     rt->traffic[id].calls++;
     rt->traffic[id].sent_bytes += sent_bytes;
 }
 
+/* Its end is counted after the event, for which the computation waits. */
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
 {
-    const Entry *entry = &rt->gpu->collectives->entry[id];
-    double begun = begin(rt, id);
-    enqueue(rt, id, entry->channel, in, out);
-    end(rt, id, entry->sent_bytes);
+    RtNcclEntry *entry = &rt->gpu->collectives->entry[id];
+    RtNcclChannel *channel = entry->channel;
+    const double begun = begin(rt, id, channel);
+    const bool is_counted = enqueue(rt, id, channel, in, out);
+    rt_gpu_check(rt, cudaEventRecord(entry->done, channel->stream), "record an event");
+    if (!is_counted)
+        rt_gpu_note(rt, rt_gpu_count(rt, id, true), channel->stream);
+    entry->call = ++channel->calls;
+    count_traffic(rt, id, entry->sent_bytes);
     if (rt_tracing)
-        rt_trace_span(rt, rt->program->nkernels + id, true, begun, mark_of(rt, id));
+        rt_trace_span(rt, rt->program->nkernels + id, true, begun, mark_of(rt, channel));
 }
 
 /* What has been joined was perhaps started beside the graph that is being recorded, which knows nothing of it. */
 void rt_collective_wait(Rt *rt, int id)
 {
-    const Entry *entry = &rt->gpu->collectives->entry[id];
+    const RtNcclEntry *entry = &rt->gpu->collectives->entry[id];
     if (entry->channel && entry->call > entry->channel->joined)
         rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, entry->done, 0), "wait for an event");
 }
@@ -404,28 +394,49 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
     rt_collective_wait(rt, id);
 }
 
+/* Doubles the room for messages that have not been waited for. */
+static void make_room(const Rt *rt, RtNcclEntry *entry)
+{
+    enum { FIRST = 16 };
+    const int room = entry->room ? 2 * entry->room : FIRST;
+    Message *grown = rt_allocate(room, sizeof *grown);
+    for (int64_t number = entry->started - entry->room; number < entry->started; number++)
+        grown[number % room] = entry->message[number % entry->room];
+    for (int64_t number = entry->started; number < entry->started + room - entry->room; number++) {
+        grown[number % room].is_awaited = true;
+        rt_gpu_check(rt, cudaEventCreateWithFlags(&grown[number % room].end, cudaEventDisableTiming), "make an event");
+    }
+    free(entry->message);
+    entry->message = grown;
+    entry->room = room;
+}
+
 /* A message: its end is an event of its own, since others of the collective may start before it is waited for. */
 static int64_t start_message(Rt *rt, int id, int other, const void *sent, void *received)
 {
     const struct RtGpuCollectives *all = rt->gpu->collectives;
-    const RtCollective *c = &rt->program->collectives[id];
-    Entry *entry = &all->entry[id];
-    const Channel *channel = entry->channel;
-    const size_t bytes = (size_t)rt_message_bytes(c);
-    double begun = begin(rt, id);
+    RtNcclEntry *entry = &all->entry[id];
+    const RtGroup *group = entry->channel->group;
+    RtNcclChannel *channel = find_channel(all, group, sent ? lane_of(group->own, other) : lane_of(other, group->own));
+    const size_t bytes = (size_t)rt_message_bytes(&rt->program->collectives[id]);
+    const double begun = begin(rt, id, channel);
+    rt_gpu_note(rt, rt_gpu_count(rt, id, false), channel->stream);
     await_nccl(rt, channel, sent ? "send" : "receive",
                sent ? all->ncclSend(sent, bytes, ncclUint8, other, channel->comm, channel->stream)
                     : all->ncclRecv(received, bytes, ncclUint8, other, channel->comm, channel->stream));
-    end(rt, id, sent ? (int64_t)bytes : 0);
+    if (entry->room == 0 || !entry->message[entry->started % entry->room].is_awaited)
+        make_room(rt, entry);
+    Message *message = &entry->message[entry->started % entry->room];
+    message->is_awaited = false;
+    rt_gpu_check(rt, cudaEventRecord(message->end, channel->stream), "record an event");
+    rt_gpu_note(rt, rt_gpu_count(rt, id, true), channel->stream);
+    channel->calls++;
+    count_traffic(rt, id, sent ? (int64_t)bytes : 0);
     if (rt_tracing) {
         double *times = rt_trace_message(rt, id, entry->started, other, sent != NULL);
         times[0] = begun;
-        times[1] = mark_of(rt, id);
+        times[1] = mark_of(rt, channel);
     }
-    cudaEvent_t *event = &entry->message[entry->started % MESSAGES];
-    if (!*event)
-        rt_gpu_check(rt, cudaEventCreateWithFlags(event, cudaEventDisableTiming), "make an event");
-    rt_gpu_check(rt, cudaEventRecord(*event, channel->stream), "record an event");
     return entry->started++;
 }
 
@@ -434,12 +445,13 @@ int64_t rt_send_start(Rt *rt, int id, int to, const void *data) { return start_m
 
 int64_t rt_receive_start(Rt *rt, int id, int from, void *data) { return start_message(rt, id, from, NULL, data); }
 
-/* Of a message so long ago that its event is another one's now, the later one is waited for. */
 void rt_message_wait(Rt *rt, int id, int64_t number)
 {
-    const Entry *entry = &rt->gpu->collectives->entry[id];
+    const RtNcclEntry *entry = &rt->gpu->collectives->entry[id];
+    Message *message = &entry->message[number % entry->room];
     const double from = rt_tracing ? rt_mark(rt) : 0;
-    rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, entry->message[number % MESSAGES], 0), "wait for an event");
+    rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, message->end, 0), "wait for an event");
+    message->is_awaited = true;
     if (rt_tracing)
         rt_trace_message_wait(rt, id, number, from, rt_mark(rt));
 }
@@ -448,68 +460,24 @@ void rt_send(Rt *rt, int id, int to, const void *data) { rt_message_wait(rt, id,
 
 void rt_receive(Rt *rt, int id, int from, void *data) { rt_message_wait(rt, id, rt_receive_start(rt, id, from, data)); }
 
+/* Is it the channel of one of these collectives? */
+static bool is_used(const Rt *rt, const RtNcclChannel *channel, const RtTraffic *used)
+{
+    for (int i = 0; i < rt->program->ncollectives; i++)
+        if (used[i].calls && rt->gpu->collectives->entry[i].channel == channel)
+            return true;
+    return false;
+}
+
 void rt_gpu_collectives_join(Rt *rt, const RtTraffic *used)
 {
-    struct RtGpuCollectives *c = rt->gpu->collectives;
-    for (int i = 0; c && i < rt->program->ncollectives; i++) {
-        Channel *channel = c->entry[i].channel;
-        if (!channel || channel->joined == channel->calls || (used && !used[i].calls))
+    const struct RtGpuCollectives *c = rt->gpu->collectives;
+    for (int i = 0; c && i < c->nchannels; i++) {
+        RtNcclChannel *channel = &c->channel[i];
+        if (channel->joined == channel->calls || (used && !is_used(rt, channel, used)))
             continue;
         rt_gpu_check(rt, cudaEventRecord(channel->end, channel->stream), "record an event");
         rt_gpu_check(rt, cudaStreamWaitEvent(rt->gpu->compute, channel->end, 0), "wait for an event");
         channel->joined = channel->calls;
     }
-}
-
-/* --- Waiting ------------------------------------------------------------------------------------------ */
-
-/* The first collective that has started and is not complete, or NULL. */
-static const RtCollective *look(Rt *rt, double seconds)
-{
-    struct RtGpuCollectives *c = rt->gpu->collectives;
-    int count = rt->program->ncollectives;
-    unsigned char *now = rt_allocate(count, 1);
-    const RtCollective *under_way = NULL;
-    rt_gpu_check(rt, cudaMemcpyAsync(now, c->progress, (size_t)count, cudaMemcpyDeviceToHost, c->watch),
-                 "look at progress");
-    rt_gpu_check(rt, cudaStreamSynchronize(c->watch), "look at progress");
-    if (memcmp(now, c->seen, (size_t)count) != 0)
-        c->changed = seconds;
-    memcpy(c->seen, now, (size_t)count);
-    for (int i = 0; i < count && !under_way; i++)
-        under_way = now[i] == BEGUN ? &rt->program->collectives[i] : NULL;
-    free(now);
-    return under_way;
-}
-
-static void check_channels(Rt *rt, double seconds)
-{
-    const struct RtGpuCollectives *c = rt->gpu->collectives;
-    for (int i = 0; i < c->nchannels; i++) {
-        ncclResult_t status = ncclSuccess, asked = c->ncclCommGetAsyncError(c->channel[i].comm, &status);
-        status = asked != ncclSuccess ? asked : status;
-        if (status == ncclSuccess || status == ncclInProgress)
-            continue;
-        const RtCollective *at = look(rt, seconds);
-        refuse(rt, &c->channel[i], at ? rt_collective_text(rt, at) : "go on", status);
-    }
-}
-
-void rt_gpu_collectives_watch(Rt *rt, double seconds)
-{
-    enum { PER_SECOND = 4 };
-    struct RtGpuCollectives *c = rt->gpu->collectives;
-    if (seconds < c->looked) /* a new wait has started */
-        c->looked = c->changed = 0;
-    if (seconds - c->looked < 1.0 / PER_SECOND)
-        return;
-    c->looked = seconds;
-    rt->program->comm->listen();
-    check_channels(rt, seconds);
-    const RtCollective *at = look(rt, seconds);
-    if (seconds - c->changed > rt->waiting.timeout)
-        rt_fail("%s has waited %.0f s%s%s%s: check whether the other ranks still run; --timeout SECONDS waits "
-                "longer",
-                rt_comm_place(rt, rt->rank), seconds - c->changed, rt_action_text(rt),
-                at ? " in " : " for its GPU, outside of collectives", at ? rt_collective_text(rt, at) : "");
 }

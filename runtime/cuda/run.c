@@ -194,7 +194,8 @@ static void end_graph(Rt *rt, Graph *to)
     cudaGraph_t graph;
     join_streams(rt, NULL);
     rt_gpu_check(rt, cudaStreamEndCapture(rt->gpu->compute, &graph), "record a graph (--no-graph goes without)");
-    rt_gpu_check(rt, cudaGraphInstantiate(&to->graph, graph, 0), "make a graph (--no-graph goes without)");
+    rt_gpu_check(rt, cudaGraphInstantiate(&to->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
+                 "make a graph (--no-graph goes without)");
     rt_gpu_check(rt, cudaGraphDestroy(graph), "drop a graph");
     take_back_traffic(rt, to);
 }
@@ -375,6 +376,7 @@ static void launch_recorded(Rt *rt, Recorded *recorded)
 void rt_run(Rt *rt, const RtFunction *f)
 {
     Recorded *recorded = recorded_of(rt, f);
+    rt_gpu_watch_begin(rt);
     upload_staged(rt);
     if (rt->gpu->options.no_graph || rt_tracing || recorded->runs++ == 0) {
         launch_all(rt, f);
@@ -385,6 +387,7 @@ void rt_run(Rt *rt, const RtFunction *f)
     }
     rt_gpu_index_ask(rt);
     rt_gpu_finish(rt);
+    rt_gpu_watch_end(rt);
     rt_gpu_index_check(rt);
 }
 
@@ -394,11 +397,15 @@ void rt_gpu_finish(Rt *rt)
         rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "run the program");
         return;
     }
-    double begin = rt_seconds();
+    const double between = 0.25; /* seconds, of answers to other ranks */
+    double listened = rt_seconds();
     for (cudaError_t status; (status = cudaStreamQuery(rt->gpu->compute)) != cudaSuccess;) {
         if (status != cudaErrorNotReady)
             rt_gpu_check(rt, status, "run the program");
-        rt_gpu_collectives_watch(rt, rt_seconds() - begin);
+        if (rt_seconds() - listened > between) {
+            rt->program->comm->listen();
+            listened = rt_seconds();
+        }
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     }
 }

@@ -37,10 +37,11 @@ static inline int rt_packed_parts(const RtCollective *c)
     return count;
 }
 
-/* A progress byte for each collective; then the tables of message parts. */
+/* The progress of each collective; then the tables of message parts. */
 static inline int64_t rt_gpu_tables_bytes(int collectives, int parts)
 {
-    return rt_gpu_aligned(collectives) + rt_gpu_aligned(parts * (int64_t)sizeof(RtMessagePart));
+    return rt_gpu_aligned(collectives * (int64_t)sizeof(RtGpuProgress)) +
+           rt_gpu_aligned(parts * (int64_t)sizeof(RtMessagePart));
 }
 
 #endif

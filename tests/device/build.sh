@@ -18,12 +18,12 @@ mkdir -p "$out/lib64" "$out/objects" "$kept"
 sources=$(cat tests/device/*.* tests/cuda/emulator/*.* runtime/*.h runtime/*/*.h | { cat; echo "$FLAGS"; $CC --version; } | cksum)
 [ "$(cat "$out/built" 2>/dev/null)" != "$sources" ] || exit 0
 rm -f "$out/built"
-for source in tests/device/streams.c tests/device/cudart.c tests/cuda/emulator/*.c; do
+for source in tests/device/streams.c tests/device/graphs.c tests/device/cudart.c tests/cuda/emulator/*.c; do
     # shellcheck disable=SC2086
     $CC $FLAGS -c "$source" -o "$out/objects/$(basename "$source" .c).o"
 done
 # One object, so that what only the libraries below use is there for them, too.
-ld -r -o "$out/objects/all.o" "$out"/objects/streams.o "$out"/objects/cudart.o "$out"/objects/emulator*.o
+ld -r -o "$out/objects/all.o" "$out"/objects/streams.o "$out"/objects/graphs.o "$out"/objects/cudart.o "$out"/objects/emulator*.o
 rm -f "$out/lib64/libcudart_static.a"
 ar rcs "$out/lib64/libcudart_static.a" "$out/objects/all.o"
 major=$(sed -n 's/^#define CUDART_VERSION *\([0-9]*\)000*[0-9]*$/\1/p' "$include/cuda_runtime_api.h" | cut -c1-2)

@@ -277,6 +277,11 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
+{
+    return snprintf(id, (size_t)size, "0000:C%d:00.0", device) < size ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = CUDART_VERSION;

@@ -1,6 +1,6 @@
 /* device.h -- an emulated GPU: replaces CUDA's libraries, so that a whole trainer for GPUs runs on a processor.
  *
- *   streams.c    streams, events and graphs: queues of work, which a scheduler runs as late as permitted
+ *   streams.c    streams and events: queues of work, which a scheduler runs as late as permitted;  graphs.c
  *   cudart.c     memory, copies, launches: in the place of libcudart_static.a
  *   nvrtc.c      libnvrtc.so: "compiles" kernels with g++ and the emulator's headers
  *   cublaslt.c   libcublasLt.so: products by loops
@@ -28,9 +28,14 @@
  *                             last allocation: products are timed before, more or fewer of them
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
  *   EMULATED_STOP=N           hangs after N pieces of work
+ *   EMULATED_QUEUE=N          a launch waits while N pieces of work are in the queue of its stream
  *   EMULATED_NCCL=N           version of NCCL
  *   EMULATED_BREAK=N          NCCL reports an error from the Nth query on
  *   EMULATED_FIRST_PART=N     NCCL's sums begin with the part of the Nth rank of the group (0)
+ *   EMULATED_SERIAL=1         one operation of NCCL at a time, of all communicators: that which was queued first
+ *   EMULATED_SWAP=N           the Nth operation counts as queued after all others
+ *   EMULATED_HELD_UP=FILE     for how many receives that waited had a send behind them that could have started
+ *   EMULATED_ABORTED=FILE     gets a line for each communicator that is aborted
  *   EMULATED_MESSAGES=DIR     where messages between ranks lie (/dev/shm)
  */
 #ifndef MPC_TESTS_DEVICE_H
@@ -47,6 +52,15 @@ typedef bool EmulatedWork(void *data);
 
 /* Puts work into a stream's queue, with a copy of `data`. */
 void emulated_enqueue(EmulatedStream *stream, EmulatedWork *work, const void *data, size_t bytes);
+
+/* Does the first work of a stream, which has this data, keep such a work from starting? */
+bool emulated_holds_up(const void *data, EmulatedWork *work, bool (*is_it)(const void *data));
+
+/* Has nothing of this kind been queued before it, in any stream, that is not complete? */
+bool emulated_is_next(const void *data, EmulatedWork *work);
+void emulated_postpone(EmulatedStream *stream); /* its last work, as if all others had been queued before */
+
+bool emulated_is_urgent(const EmulatedStream *stream); /* its kernels go before others */
 
 void emulated_forget_waits(void); /* of the processor, until now */
 

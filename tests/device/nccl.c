@@ -7,12 +7,11 @@
  *
  * Communicators are non-blocking: a call may say that it is in progress, which here every other one of a group does,
  * and each end of a group until it is asked. */
-#include "device.h"
+#include "nccl_file.h"
+#include "nccl_sum.h"
 
-#include "convert.h"
-
-#include <nccl.h>
-#include <stdio.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,8 +26,12 @@ struct ncclComm {
     int64_t groups;                               /* of calls of all ranks, that were worked on */
     int64_t sent[MAX_RANKS], received[MAX_RANKS]; /* groups with messages to, and from, a rank */
     bool is_open;
-    bool is_busy;      /* the last calls are in progress until it is asked */
-    bool is_finalized; /* it comes, or has come, to rest */
+    bool is_busy;           /* the last calls are in progress until it is asked */
+    bool is_finalized;      /* it comes, or has come, to rest */
+    atomic_bool is_live;    /* a kernel waits for other ranks */
+    atomic_bool is_aborted; /* such kernels end */
+    pthread_t opened_by;    /* the thread that has its calls; others only ask for errors */
+    ncclComm_t next;
 };
 
 typedef struct {
@@ -43,7 +46,7 @@ typedef struct {
 
 typedef struct {
     ncclComm_t comm; /* first: see emulated_is_recorded */
-    bool has_given, has_taken;
+    bool has_given, has_taken, is_held_up;
     int count;
     Call call[MAX_CALLS];
 } Group;
@@ -51,6 +54,7 @@ typedef struct {
 static Group group; /* that is being put together */
 static cudaStream_t group_stream;
 static int depth;
+static ncclComm_t comms;
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
@@ -60,31 +64,6 @@ static void path_of(const ncclComm_t comm, int64_t number, int from, int to, cha
         snprintf(path, 256, "%s-%lld-%d", comm->path, (long long)number, from);
     else
         snprintf(path, 256, "%s-%lld-%d-%d", comm->path, (long long)number, from, to);
-}
-
-static void give(const char *path, const char *data, size_t bytes)
-{
-    char aside[300];
-    snprintf(aside, sizeof aside, "%s.aside", path);
-    FILE *file = fopen(aside, "wb");
-    if (!file || fwrite(data, 1, bytes, file) != bytes || fclose(file) != 0 || rename(aside, path) != 0)
-        emulated_fault("NCCL cannot write %s", path);
-}
-
-/* The whole file, or NULL if it does not exist yet. */
-static char *taken(const char *path, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return NULL;
-    fseek(file, 0, SEEK_END);
-    *bytes = (size_t)ftell(file);
-    rewind(file);
-    char *data = malloc(*bytes + 1);
-    if (fread(data, 1, *bytes, file) != *bytes)
-        emulated_fault("NCCL cannot read %s", path);
-    fclose(file);
-    return data;
 }
 
 /* --- Start ------------------------------------------------------------------------------------ */
@@ -105,11 +84,18 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
+static void at_exit(void);
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     if (ranks > MAX_RANKS || config->blocking != 0)
         return ncclInvalidArgument;
     *comm = calloc(1, sizeof **comm);
+    if (!comms)
+        atexit(at_exit);
+    (*comm)->next = comms;
+    comms = *comm;
+    (*comm)->opened_by = pthread_self();
     (*comm)->rank = rank;
     (*comm)->ranks = ranks;
     snprintf((*comm)->path, sizeof(*comm)->path, "%s", id.internal);
@@ -143,9 +129,20 @@ static bool has_our_gpu(const ncclComm_t comm, int rank)
     return same;
 }
 
+static bool is_broken(void)
+{
+    static atomic_llong count;
+    const int64_t broken = emulated_number("EMULATED_BREAK", 0);
+    return broken && ++count >= broken;
+}
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
 {
     *status = ncclSuccess;
+    if (!pthread_equal(comm->opened_by, pthread_self())) {
+        *status = is_broken() ? ncclRemoteError : ncclSuccess;
+        return ncclSuccess;
+    }
     if (comm->is_busy) {
         comm->is_busy = false;
         return ncclSuccess;
@@ -159,12 +156,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *status)
             return ncclInvalidUsage;
     }
     comm->is_open = *status == ncclSuccess;
-    static int64_t count;
-    int64_t broken = emulated_number("EMULATED_BREAK", 0);
-    if (comm->is_open && broken && ++count >= broken)
+    if (comm->is_open && is_broken())
         *status = ncclRemoteError;
     return ncclSuccess;
 }
+
+/* --- End ---------------------------------------------------------------------------------------- */
 
 static bool work_group(void *data);
 
@@ -181,8 +178,40 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (!comm->is_finalized || comm->is_busy)
         emulated_fault("a communicator is destroyed before it has come to rest");
+    ncclComm_t *at = &comms;
+    while (*at != comm)
+        at = &(*at)->next;
+    *at = comm->next;
     free(comm);
     return ncclSuccess;
+}
+
+/* In any thread. */
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    FILE *out = getenv("EMULATED_ABORTED") ? fopen(getenv("EMULATED_ABORTED"), "a") : NULL;
+    if (out && (fprintf(out, "%d of %d\n", comm->rank, comm->ranks) < 0 || fclose(out) != 0))
+        emulated_fault("$EMULATED_ABORTED cannot be written");
+    comm->is_aborted = true;
+    return ncclSuccess;
+}
+
+static int64_t held_up;
+
+static void write_held_up(void)
+{
+    FILE *out = getenv("EMULATED_HELD_UP") ? fopen(getenv("EMULATED_HELD_UP"), "w") : NULL;
+    if (out && (fprintf(out, "%lld\n", (long long)held_up) < 0 || fclose(out) != 0))
+        emulated_fault("$EMULATED_HELD_UP cannot be written");
+}
+
+/* CUDA ends when its kernels have. */
+static void at_exit(void)
+{
+    for (ncclComm_t comm = comms; comm; comm = comm->next)
+        if (comm->is_live && !comm->is_aborted)
+            emulated_fault("the process waits for ever: a kernel of NCCL waits for other ranks");
+    write_held_up();
 }
 
 const char *ncclGetErrorString(ncclResult_t status)
@@ -193,11 +222,6 @@ const char *ncclGetErrorString(ncclResult_t status)
 const char *ncclGetLastError(ncclComm_t comm) { return ""; }
 
 /* --- Giving ------------------------------------------------------------------------------------ */
-
-static size_t element_bytes(ncclDataType_t type)
-{
-    return type == ncclFloat32 || type == ncclInt32 ? 4 : type == ncclUint8 ? 1 : 2;
-}
 
 static size_t given_bytes(const ncclComm_t comm, const Call *c)
 {
@@ -227,6 +251,14 @@ static bool has_calls(const Group *g, Kind kind, int peer)
 {
     for (int i = 0; i < g->count; i++)
         if (concerns(&g->call[i], kind, peer))
+            return true;
+    return false;
+}
+
+static bool has_calls_of(const Group *g, Kind kind)
+{
+    for (int i = 0; i < g->count; i++)
+        if (g->call[i].kind == kind)
             return true;
     return false;
 }
@@ -284,50 +316,6 @@ static const char *next_part(const Group *g, Message *message, const Call *c, in
     return part;
 }
 
-static float load(ncclDataType_t type, const char *at, int64_t i)
-{
-    float value;
-    uint16_t bits;
-    if (type == ncclFloat32) {
-        memcpy(&value, at + 4 * i, 4);
-        return value;
-    }
-    memcpy(&bits, at + 2 * i, 2);
-    return type == ncclBfloat16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
-}
-
-static void store(ncclDataType_t type, char *at, int64_t i, float value)
-{
-    uint16_t bits = type == ncclBfloat16 ? rt_bf16_of_float(value) : rt_f16_of_float(value);
-    if (type == ncclFloat32)
-        memcpy(at + 4 * i, &value, 4);
-    else
-        memcpy(at + 2 * i, &bits, 2);
-}
-
-/* Element i of `parts`, added up or the greatest, to element `at` of the result. */
-static void combine(const Call *c, int ranks, const char *const parts[], int64_t i, int64_t at)
-{
-    static int64_t first = -1; /* the part that sums begin with */
-    if (first < 0)
-        first = emulated_number("EMULATED_FIRST_PART", 0);
-    if (c->type == ncclInt32) {
-        int32_t sum = 0, next;
-        for (int q = 0; q < ranks; q++) {
-            memcpy(&next, parts[q] + 4 * i, 4);
-            sum = q == 0 ? next : c->op == ncclSum ? sum + next : next > sum ? next : sum;
-        }
-        memcpy(c->to + 4 * at, &sum, 4);
-        return;
-    }
-    float sum = load(c->type, parts[first % ranks], i);
-    for (int q = 1; q < ranks; q++) {
-        float next = load(c->type, parts[(first + q) % ranks], i);
-        sum = c->op == ncclSum ? sum + next : next > sum ? next : sum;
-    }
-    store(c->type, c->to, at, sum);
-}
-
 static void take_all(const Group *g, Message *common, Message *own)
 {
     int ranks = g->comm->ranks, rank = g->comm->rank;
@@ -347,7 +335,7 @@ static void take_all(const Group *g, Message *common, Message *own)
                 memcpy(c->to + (size_t)q * given_bytes(g->comm, c), parts[q], given_bytes(g->comm, c));
         else
             for (int64_t k = 0; k < c->count; k++)
-                combine(c, ranks, parts, c->kind == REDUCE_SCATTER ? rank * c->count + k : k, k);
+                combine(c->type, c->op, ranks, parts, c->kind == REDUCE_SCATTER ? rank * c->count + k : k, c->to, k);
     }
 }
 
@@ -384,10 +372,20 @@ static void clear(const Group *g)
         unlink(path);
 }
 
+static bool is_of_sends(const void *data) { return has_calls_of(data, SEND); }
+
+static void note_held_up(Group *g)
+{
+    g->is_held_up |= has_calls_of(g, RECV) && !has_calls_of(g, SEND) && emulated_holds_up(g, work_group, is_of_sends);
+}
+
 static bool work_group(void *data)
 {
     Group *g = data;
     Message common[MAX_RANKS] = { { 0 } }, own[MAX_RANKS] = { { 0 } };
+    if (!g->comm->is_aborted && emulated_number("EMULATED_SERIAL", 0) && !emulated_is_next(g, work_group))
+        return false;
+    g->comm->is_live = true;
     if (!g->has_given)
         give_all(g);
     g->has_given = true;
@@ -398,7 +396,13 @@ static bool work_group(void *data)
     }
     for (int q = 0; q < g->comm->ranks; q++)
         free(common[q].data), free(own[q].data);
-    return g->has_taken && are_taken(g);
+    const bool ends = (g->has_taken && are_taken(g)) || g->comm->is_aborted;
+    g->comm->is_live = !ends;
+    if (ends)
+        held_up += g->is_held_up;
+    else
+        note_held_up(g);
+    return ends;
 }
 
 /* --- Calls --------------------------------------------------------------------------------------- */
@@ -462,8 +466,13 @@ ncclResult_t ncclGroupEnd(void)
     if (--depth > 0 || !group.count)
         return ncclSuccess;
     check_places(&group);
+    if (!emulated_is_urgent(group_stream))
+        emulated_fault("a collective is on a stream without priority: it waits for kernels of products");
     emulated_enqueue(group_stream, work_group, &group,
                      offsetof(Group, call) + (size_t)group.count * sizeof *group.call);
+    static int64_t count;
+    if (++count == emulated_number("EMULATED_SWAP", 0))
+        emulated_postpone(group_stream);
     group.comm->is_busy = true;
     return ncclInProgress;
 }

@@ -1,66 +1,14 @@
-/* streams.c -- streams as queues, events as positions in them, and graphs as recorded lists of work. */
-#include "device.h"
+/* streams.c -- streams as queues, and events as positions in them. */
+#include "streams.h"
 
-#include <cuda_runtime_api.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_STREAMS = 256 };
-
-typedef struct CUgraph_st CUgraph_st;
-
-typedef struct Work {
-    EmulatedWork *work;
-    void *data;
-    struct Work *next;
-} Work;
-
-struct CUstream_st {
-    int64_t put, done; /* pieces of work ever queued; completed */
-    int64_t asked;     /* how many had been queued when the processor last asked for their end */
-    int64_t waits;     /* how often it asked for the end of new ones */
-    Work *first, *last;
-    CUgraph_st *capture; /* what it records; NULL: it works */
-};
-
-/* A position in a stream: reached when `number` pieces of work are complete. */
-typedef struct {
-    EmulatedStream *stream;
-    int64_t number;
-} Place;
-
-struct CUevent_st {
-    Place place; /* of the last record; stream NULL: none */
-    CUgraph_st *capture;
-    int node; /* of the graph */
-    double seconds;
-};
-
-typedef struct {
-    EmulatedStream *stream; /* that it was recorded from */
-    EmulatedWork *work;     /* NULL: a record, or a wait */
-    void *data;
-    size_t bytes;
-    int waits_for; /* the node of a record; -1: none */
-    bool is_awaited;
-    Place place; /* a record: of the last launch */
-} Node;
-
-struct CUgraph_st {
-    EmulatedStream *origin;
-    Node *node;
-    int count, room;
-    EmulatedStream *from[MAX_STREAMS], *to[MAX_STREAMS]; /* streams that joined, and their replacements at launch */
-    int nstreams;
-    CUgraph_st *next; /* of those that have not been dropped */
-};
-
 static EmulatedStream *streams[MAX_STREAMS];
 static int nstreams;
-static CUgraph_st *graphs;
 
 /* --- Helpers ------------------------------------------------------------------------------------ */
 
@@ -186,34 +134,67 @@ bool emulated_advance(EmulatedStream *stream)
     return stream->done == stream->put;
 }
 
-static Node *add_node(CUgraph_st *graph, Node node)
-{
-    if (graph->count == graph->room) {
-        graph->room = graph->room ? 2 * graph->room : 256;
-        graph->node = realloc(graph->node, (size_t)graph->room * sizeof *graph->node);
-    }
-    graph->node[graph->count] = node;
-    return &graph->node[graph->count++];
-}
-
-static void *copy_of(const void *data, size_t bytes)
+void *emulated_copy(const void *data, size_t bytes)
 {
     void *copy = malloc(bytes + 1);
     memcpy(copy, data, bytes);
     return copy;
 }
 
+/* A launch waits while the queue is full. */
+static void wait_for_room(const EmulatedStream *stream)
+{
+    const int64_t room = emulated_number("EMULATED_QUEUE", INT64_MAX);
+    if (stream->put - stream->done >= room)
+        run_until((Place){ (EmulatedStream *)(uintptr_t)stream, stream->put - room + 1 });
+}
+
 void emulated_enqueue(EmulatedStream *stream, EmulatedWork *work, const void *data, size_t bytes)
 {
     if (stream->capture) {
-        add_node(stream->capture, (Node){ stream, work, copy_of(data, bytes), bytes, -1, false, { 0 } });
+        emulated_record_work(stream, work, data, bytes);
         return;
     }
+    wait_for_room(stream);
+    static int64_t number;
     Work *last = malloc(sizeof *last);
-    *last = (Work){ work, copy_of(data, bytes), NULL };
+    *last = (Work){ work, emulated_copy(data, bytes), number++, NULL };
     *(stream->last ? &stream->last->next : &stream->first) = last;
     stream->last = last;
     stream->put++;
+}
+
+static const Work *first_with(const void *data)
+{
+    for (int i = 0; i < nstreams; i++)
+        if (streams[i]->first && streams[i]->first->data == data)
+            return streams[i]->first;
+    return NULL;
+}
+
+bool emulated_holds_up(const void *data, EmulatedWork *work, bool (*is_it)(const void *data))
+{
+    const Work *behind = first_with(data)->next;
+    for (; behind && (behind->work != emulated_wait || emulated_wait(behind->data)); behind = behind->next)
+        if (behind->work == work && is_it(behind->data))
+            return true;
+    return false;
+}
+
+bool emulated_is_next(const void *data, EmulatedWork *work)
+{
+    const int64_t number = first_with(data)->number;
+    for (int i = 0; i < nstreams; i++)
+        for (const Work *other = streams[i]->first; other; other = other->next)
+            if (other->work == work && other->number < number)
+                return false;
+    return true;
+}
+
+void emulated_postpone(EmulatedStream *stream)
+{
+    if (!stream->capture)
+        stream->last->number += INT32_MAX;
 }
 
 /* --- Waits of the processor -------------------------------------------------------------------------- */
@@ -249,21 +230,38 @@ static void note_wait(EmulatedStream *stream)
 
 /* --- Streams ---------------------------------------------------------------------------------------- */
 
-static EmulatedStream *new_stream(void)
+EmulatedStream *emulated_new_stream(int priority)
 {
     if (nstreams == MAX_STREAMS)
         emulated_fault("more than %d streams", MAX_STREAMS);
     EmulatedStream *stream = calloc(1, sizeof *stream);
+    stream->priority = priority;
     first_made = first_made ? first_made : stream;
     return streams[nstreams++] = stream;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+enum { GREATEST_PRIORITY = -5 };
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
-    *stream = new_stream();
+    *least = 0;
+    *greatest = GREATEST_PRIORITY;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+    *stream = emulated_new_stream(priority);
     shuffle();
     return flags == cudaStreamNonBlocking ? cudaSuccess : cudaErrorInvalidValue;
 }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+bool emulated_is_urgent(const EmulatedStream *stream) { return stream->priority < 0; }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
@@ -301,7 +299,7 @@ static bool work_record(void *data)
     return true;
 }
 
-static bool work_wait(void *data)
+bool emulated_wait(void *data)
 {
     const Place *place = data;
     return place->stream->done >= place->number;
@@ -327,8 +325,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     event->capture = stream->capture;
     if (stream->capture) {
-        add_node(stream->capture, (Node){ .stream = stream, .waits_for = -1 });
-        event->node = stream->capture->count - 1;
+        event->node = emulated_record_event(stream);
         return cudaSuccess;
     }
     emulated_enqueue(stream, work_record, &event, sizeof event);
@@ -336,31 +333,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-static void join_capture(CUgraph_st *graph, EmulatedStream *stream)
-{
-    stream->capture = graph;
-    for (int i = 0; i < graph->nstreams; i++)
-        if (graph->from[i] == stream)
-            return;
-    graph->from[graph->nstreams] = stream;
-    graph->to[graph->nstreams++] = NULL;
-}
-
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     static int64_t count;
     bool is_left_out = ++count == emulated_number("EMULATED_FORGET_WAIT", 0);
-    if (event->capture) {
-        if (stream->capture && stream->capture != event->capture)
-            return cudaErrorStreamCaptureMerge;
-        join_capture(event->capture, stream);
-        event->capture->node[event->node].is_awaited = true;
-        if (!is_left_out)
-            add_node(stream->capture, (Node){ .stream = stream, .waits_for = event->node });
-        return cudaSuccess;
-    }
+    if (event->capture)
+        return emulated_record_wait(stream, event->capture, event->node, is_left_out) ? cudaSuccess
+                                                                                      : cudaErrorStreamCaptureMerge;
     if (event->place.stream && !is_left_out)
-        emulated_enqueue(stream, work_wait, &event->place, sizeof event->place);
+        emulated_enqueue(stream, emulated_wait, &event->place, sizeof event->place);
     return cudaSuccess;
 }
 
@@ -377,128 +358,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
 {
     if (!start->place.stream || !end->place.stream)
         return cudaErrorInvalidResourceHandle;
-    if (!work_wait(&start->place) || !work_wait(&end->place))
+    if (!emulated_wait(&start->place) || !emulated_wait(&end->place))
         return cudaErrorNotReady;
     *milliseconds = (float)(1e3 * (end->seconds - start->seconds));
-    return cudaSuccess;
-}
-
-/* --- Graphs ----------------------------------------------------------------------------------------- */
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
-{
-    CUgraph_st *graph = calloc(1, sizeof *graph);
-    graph->origin = stream;
-    graph->next = graphs;
-    graphs = graph;
-    join_capture(graph, stream);
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
-{
-    *status = stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-}
-
-/* Is the last work of a stream a record with a wait? */
-static bool is_joined(const CUgraph_st *graph, const EmulatedStream *stream)
-{
-    for (int i = graph->count - 1; i >= 0; i--)
-        if (graph->node[i].stream == stream)
-            return !graph->node[i].work && graph->node[i].waits_for < 0 && graph->node[i].is_awaited;
-    return true;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
-{
-    *graph = stream->capture;
-    if (!*graph || (*graph)->origin != stream)
-        return cudaErrorStreamCaptureUnmatched;
-    cudaError_t status = cudaSuccess;
-    for (int i = 0; i < (*graph)->nstreams; i++) {
-        (*graph)->from[i]->capture = NULL;
-        if ((*graph)->from[i] != stream && !is_joined(*graph, (*graph)->from[i]))
-            status = cudaErrorStreamCaptureUnjoined;
-    }
-    return status;
-}
-
-static void note_nodes(int count)
-{
-    static int most, all;
-    FILE *out = getenv("EMULATED_NODES") ? fopen(getenv("EMULATED_NODES"), "w") : NULL;
-    most = count > most ? count : most;
-    all += count;
-    if (out && (fprintf(out, "%d %d\n", most, all) < 0 || fclose(out) != 0))
-        emulated_fault("$EMULATED_NODES cannot be written");
-}
-
-/* The graph itself is the executable graph. */
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *started, cudaGraph_t graph, unsigned long long flags)
-{
-    note_nodes(graph->count);
-    *started = (cudaGraphExec_t)(void *)graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return cudaSuccess; }
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t started)
-{
-    CUgraph_st *graph = (CUgraph_st *)(void *)started, **at = &graphs;
-    while (*at != graph)
-        at = &(*at)->next;
-    *at = graph->next;
-    for (int i = 0; i < graph->count; i++)
-        free(graph->node[i].data);
-    free(graph->node);
-    free(graph);
-    return cudaSuccess;
-}
-
-bool emulated_is_recorded(EmulatedWork *work, const void *first)
-{
-    for (const CUgraph_st *graph = graphs; graph; graph = graph->next)
-        for (int i = 0; i < graph->count; i++)
-            if (graph->node[i].work == work && memcmp(graph->node[i].data, &first, sizeof first) == 0)
-                return true;
-    return false;
-}
-
-static EmulatedStream *worker_of(CUgraph_st *graph, const EmulatedStream *recorded, EmulatedStream *launched)
-{
-    int i = 0;
-    while (graph->from[i] != recorded)
-        i++;
-    if (recorded == graph->origin)
-        return launched;
-    if (!graph->to[i])
-        graph->to[i] = new_stream();
-    return graph->to[i];
-}
-
-static bool work_nothing(void *data) { return true; }
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t started, cudaStream_t stream)
-{
-    CUgraph_st *graph = (CUgraph_st *)(void *)started;
-    for (int i = 0; i < graph->count; i++) {
-        Node *node = &graph->node[i];
-        EmulatedStream *worker = worker_of(graph, node->stream, stream);
-        if (node->work) {
-            emulated_enqueue(worker, node->work, node->data, node->bytes);
-        } else if (node->waits_for >= 0) {
-            emulated_enqueue(worker, work_wait, &graph->node[node->waits_for].place, sizeof(Place));
-        } else {
-            emulated_enqueue(worker, work_nothing, "", 1);
-            node->place = (Place){ worker, worker->put };
-        }
-    }
-    for (int i = 0; i < graph->nstreams; i++) /* a graph is complete when all its work is */
-        if (graph->to[i]) {
-            Place end = { graph->to[i], graph->to[i]->put };
-            emulated_enqueue(stream, work_wait, &end, sizeof end);
-        }
     return cudaSuccess;
 }

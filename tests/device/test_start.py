@@ -132,6 +132,19 @@ def test_kernel_that_cannot_be_compiled(chars, data, tmp_path):
     assert "'nonsense' was not declared" in done.stderr.replace("‘", "'").replace("’", "'")
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0, reason="no namespaces")
+@pytest.mark.parametrize("node,processors,last,runs_there", [
+    ("1", "1", "0-1", True), ("1", "1,4-7", "0-1", True), ("1", "0-1", "0-1", False), ("-1", "1", "0-1", False), ("1", "1", "0", False)])
+def test_processors_near_the_gpu(node, processors, last, runs_there, chars, data, tmp_path):
+    """Those of its node, of which the launcher may have left some; a machine with several nodes is made of folders."""
+    for path, text in (("pci/0000:c0:00.0/numa_node", node), ("node/node1/cpulist", processors)):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text + "\n")
+    script = "mount --bind pci /sys/bus/pci/devices && mount --bind node /sys/devices/system/node && exec taskset -c $0 \"$@\""
+    done = start(["unshare", "-m", "sh", "-c", script, last, *chars.command("--data", data, "--data-format", "bytes", "--steps", 1)], tmp_path)
+    assert (f"gpu 0 (emulated) is near processors {processors}: rank 0 runs there" in done.stderr) == runs_there, done.stderr
+
+
 def test_options_of_gpus_are_refused_elsewhere(compiled, data, tmp_path):
     for option in (["--no-graph"], ["--share-gpu"], ["--kernel-cache", "x"]):
         done = start([compiled("chars", "c").folder / "trainer", "--data", data, "--steps", 1, *option], tmp_path, status=2)
