@@ -322,7 +322,7 @@ static bool choose_with(Search *search, Programs programs)
 /* If an instance cannot be compiled, the model itself cannot, and the caller finds the errors. */
 bool choose_saved(Run *run, const Ast *file, const Module *m)
 {
-    static const char *const last[] = { "autodiff", "zero", "pipeline" };
+    static const char *const last[] = { "autodiff", "layout", "pipeline" };
     Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
     Module *until[3];
     bool good = true;

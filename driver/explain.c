@@ -264,15 +264,13 @@ static bool is_split_over(const Dim *dim, int axis)
     return false;
 }
 
-/* Does a rule of the axis name the dim, or the dim that it is split like? */
-static bool is_by_rule(const Module *m, int axis, Name dim)
+/* Does a rule of the axis name the dim, or the dim that it is split like?  `otherwise`: in its `else`. */
+static bool is_by_rule(const Module *m, int axis, Name dim, bool otherwise)
 {
     const Name ruled = ruled_as(m, dim);
     for (const ShardRule *rule = m->rules; rule; rule = rule->next) {
-        for (int i = 0; i < rule->dims.count && rule->axis == axis; i++)
-            if (rule->dims.name[i] == dim || rule->dims.name[i] == ruled)
-                return true;
-        if (rule->axis == axis && (rule->otherwise == dim || rule->otherwise == ruled))
+        const Names named = otherwise ? (Names){ rule->otherwise != NULL, { rule->otherwise } } : rule->dims;
+        if (rule->axis == axis && (has_name(&named, dim) || has_name(&named, ruled)))
             return true;
     }
     return false;
@@ -282,16 +280,17 @@ static void explain_split(Explain *e, const Dim *dim, int axis)
 {
     const Module *m = e->m;
     Arena *arena = &e->run->arena;
+    const bool otherwise = !is_by_rule(m, axis, dim->name, false) && is_by_rule(m, axis, dim->name, true);
     int length = (int)strcspn(m->axis[axis], "."); /* "tp.kv_heads" is a part of tp */
     const char *rule = setting_text(e, arena_text(arena, "parallel.shard.%.*s", length, m->axis[axis]));
     if (axis == pipeline_axis(m))
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.schedule"), setting_text(e, "parallel.stages"));
-    else if (!is_by_rule(m, axis, dim->name))
+    else if (!is_by_rule(m, axis, dim->name, false) && !otherwise)
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.zero"), setting_text(e, "parallel.zero.over"));
     const bool is_dealt = dim->zigzag && dim->split.axis[0] == axis;
     const char *blocks = dim->zigzag > 2 ? arena_text(arena, ", %d blocks for each rank", dim->zigzag) : "";
-    because(e, arena_text(arena, "%s over %s%s%s: %s", dim->name, m->axis[axis], is_dealt ? " in zig-zag" : "",
-                          is_dealt ? blocks : "", rule));
+    because(e, arena_text(arena, "%s over %s%s%s%s: %s", dim->name, m->axis[axis], is_dealt ? " in zig-zag" : "",
+                          is_dealt ? blocks : "", otherwise ? " by else" : "", rule));
 }
 
 static const Facet *facet_before(const Explain *e, const char *what)

@@ -87,6 +87,11 @@ Name free_func_name(Module *m, Name base)
     return name;
 }
 
+Name free_kernel_name(Module *m, const Op *op, const char *suffix)
+{
+    return free_func_name(m, intern_format(m, "k.%s%s", op->path ? op->path : info(op)->name, suffix));
+}
+
 /* The names of removed functions are free again. */
 static void forget_name(Module *m, Name name)
 {

@@ -314,7 +314,6 @@ typedef struct Module {
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
     Name outside; /* the dim that an index was outside of when the program was last interpreted; NULL: none was */
-    bool hurried; /* no pass is dumped or verified: work that a later pass redoes may be skipped */
     Diags *diags;
     Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
     struct Map *needed;                /* see note_stages() in stages.h */
@@ -477,6 +476,7 @@ Func *add_func(Module *m, Name name, FuncRole role);    /* at the end of the mod
 void append_func(Module *m, Func *f);                   /* one that already has its name */
 void rename_func(Module *m, Func *f, Name name);
 Name free_func_name(Module *m, Name base); /* the name, with a number behind it if it is taken: "k.h", "k.h.2" */
+Name free_kernel_name(Module *m, const Op *op, const char *suffix); /* a free one for a kernel of the op: "k.h.mlp" */
 Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);

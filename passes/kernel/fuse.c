@@ -13,7 +13,6 @@
 #include "fuse.h"
 
 #include "infer.h"
-#include "manager/pass.h"
 #include "simplify/cleanup.h"
 #include "simplify/rewrite.h"
 #include "stages.h"

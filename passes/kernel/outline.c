@@ -33,12 +33,6 @@ static Names trailing_dims(const Type *space)
     return names;
 }
 
-Name kernel_name(Module *m, const Op *op, const char *suffix)
-{
-    const char *path = op->path ? op->path : info(op)->name;
-    return free_func_name(m, intern_format(m, "k.%s%s", path, suffix));
-}
-
 /* Is the value read by an op of the group (`inside`), or by another one? */
 static bool is_read(const Fusion *p, const Value *value, const FusionGroup *g, bool inside)
 {
@@ -204,7 +198,7 @@ static Value *as_typed(Fusion *p, Builder *b, const FusionGroup *g, const Op *cl
 static void outline(Fusion *p, Op *first, Op *last, const FusionGroup *g, Map *instead)
 {
     Module *m = p->m;
-    Func *kernel = add_func(m, kernel_name(m, first, ""), KERNEL);
+    Func *kernel = add_func(m, free_kernel_name(m, first, ""), KERNEL);
     Builder b = { .module = m, .func = kernel, .path = first->path, .where = first->where };
     Map map = { .arena = &m->arena };
     Values args = { 0 }, outputs = { 0 };

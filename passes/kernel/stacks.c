@@ -17,7 +17,6 @@
  * Moves of stacks that only the kernel reads or makes are in the loop, too, so that one copy is on the device.
  */
 #include "fuse.h"
-#include "manager/pass.h"
 #include "map.h"
 #include "uses.h"
 
@@ -238,7 +237,7 @@ static void make_instead(Value *made, Value *value)
 static void add_copies(const Stack *s, const Values *each, const Values *totals)
 {
     Module *m = s->m;
-    Func *kernel = add_func(m, kernel_name(m, s->call, ".copies"), KERNEL);
+    Func *kernel = add_func(m, free_kernel_name(m, s->call, ".copies"), KERNEL);
     Builder b = { .module = m, .func = kernel, .loc = s->call->loc, .path = s->call->path, .where = s->call->where };
     const Attrs along = { .dims = { .count = 1, .dim = { s->copies } } };
     const Attrs limit = { .value = (double)s->copies.size, .dtype = intern_text(m, "i32") };
@@ -273,7 +272,7 @@ static void run_once_a_copy(const Run *run)
 {
     const Stack *first = &run->at[0];
     Module *m = first->m;
-    Func *body = add_func(m, kernel_name(m, first->call, ".copy"), PLAIN);
+    Func *body = add_func(m, free_kernel_name(m, first->call, ".copy"), PLAIN);
     Values args = { 0 }, each = { 0 }, totals = { 0 };
     for (int i = 0; i < run->count; i++)
         call_in_body(&run->at[i], body, &args);

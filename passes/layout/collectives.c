@@ -13,7 +13,6 @@
  * lowered step by step, with collectives of one kind adjacent, and get the number of a bucket: the runtime sends a
  * bucket as one message.
  */
-#include "manager/pass.h"
 #include "map.h"
 #include "ring.h"
 #include "simplify/cleanup.h"

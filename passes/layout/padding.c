@@ -14,7 +14,6 @@
  * loop writes; then both operands are made neutral.  The comparison is by position in the whole dim, so it fuses with
  * the op that computes the operand.
  */
-#include "manager/pass.h"
 #include "storage.h"
 #include "target.h"
 

@@ -20,7 +20,6 @@
  * memory belongs to the caller, whose loop over micro-batches gets the attribute `stages`.  Its meaning stays that of a
  * loop.
  */
-#include "manager/pass.h"
 #include "map.h"
 #include "schedule/slots.h"
 #include "simplify/cleanup.h"

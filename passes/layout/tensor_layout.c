@@ -36,17 +36,15 @@ static bool runs_once(const LayoutRules *h)
 static DataParallel data_parallel(const LayoutRules *h)
 {
     const Train *t = &h->m->train;
-    if (h->extent < BY_ZERO)
-        return (DataParallel){ 0 };
     return (DataParallel){ .axes = t->zero_axes,
                            .splits_state = t->zero >= 1,
                            .reduces_early = t->zero >= 2 || (t->overlap_grads && runs_once(h)),
                            .splits_calls = t->gather ? t->gather == GATHER_MICRO : t->zero >= 3 };
 }
 
-LayoutRules layout_rules(Module *m, Extent extent)
+LayoutRules layout_rules(Module *m)
 {
-    LayoutRules h = { .m = m, .extent = extent, .looped.arena = &m->arena };
+    LayoutRules h = { .m = m, .looped.arena = &m->arena };
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->first; op; op = op->next)
             if (info(op)->family == CONTROL && op->attrs.dims.count)
@@ -127,7 +125,7 @@ void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
     for (const ShardRule *rule = h->m->rules; rule; rule = rule->next)
         if (exchanged & ~taken & 1u << rule->axis && try_exchange(h, type, rule, op))
             taken |= 1u << rule->axis;
-    for (const ShardRule *rule = h->m->rules; rule && h->extent >= BY_ELSE; rule = rule->next)
+    for (const ShardRule *rule = h->m->rules; rule && !h->ignores_else; rule = rule->next)
         if (rule->otherwise && !(taken & 1u << rule->axis) && try_dim(h, type, rule->otherwise, rule, 0, op))
             taken |= 1u << rule->axis;
 }
@@ -178,14 +176,12 @@ Type state_type(const LayoutRules *h, Type type)
     return wanted;
 }
 
-static Type type_until(const LayoutRules *h, Extent extent, Type type)
+Type input_type(const LayoutRules *h, Type type)
 {
     LayoutRules some = *h;
-    some.extent = extent;
+    some.ignores_else = true;
     return layout_type(&some, type);
 }
-
-Type input_type(const LayoutRules *h, Type type) { return type_until(h, BY_RULES, type); }
 
 Type gathered_type(const LayoutRules *h, Type type)
 {
@@ -210,12 +206,12 @@ static Axes axes_moved(const Type *from, const Type *to)
     return axes;
 }
 
-Extent rule_behind(const LayoutRules *h, const Type *from, const Type *to)
+LayoutPart part_behind(const LayoutRules *h, const Type *from, const Type *to)
 {
     Axes moved = axes_moved(from, to);
     const Type *const sides[] = { from, to };
     for (int i = 0; i < 2; i++) {
-        Type by_rules = type_until(h, BY_RULES, *sides[i]), by_else = type_until(h, BY_ELSE, *sides[i]);
+        Type by_rules = input_type(h, *sides[i]), by_else = layout_type(h, *sides[i]);
         Axes extra = axes_in_use(sides[i]) & moved & ~sides[i]->partial;
         if (extra & ~axes_in_use(&by_else) & h->data.axes)
             return BY_ZERO;

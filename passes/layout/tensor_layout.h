@@ -5,10 +5,10 @@
 #include "ir.h"
 #include "map.h"
 
-/* The applied part of the layout: the passes shard, sequence and zero each add to it. */
-typedef enum { BY_RULES, BY_ELSE, BY_ZERO } Extent;
+/* What of the layout: its rules, their `else`, `zero`. */
+typedef enum { BY_RULES, BY_ELSE, BY_ZERO } LayoutPart;
 
-/* What `zero`, by its stage, splits among data-parallel ranks.  Nothing before that pass. */
+/* What `zero`, by its stage, splits among data-parallel ranks. */
 typedef struct {
     Axes axes;          /* the data-parallel axes */
     bool splits_state;  /* parameters, optimizer state, and reduced gradients */
@@ -18,13 +18,13 @@ typedef struct {
 
 typedef struct {
     Module *m;
-    Extent extent;
+    bool ignores_else;
     Map looped;  /* Name -> the name of a dim that a loop runs over: state is not split along it */
     Axes stages; /* the axes of pipelines, over which the rules split looped dims */
     DataParallel data;
 } LayoutRules;
 
-LayoutRules layout_rules(Module *m, Extent extent);
+LayoutRules layout_rules(Module *m);
 
 /* Splits the dims of an unsplit `type` by the rules: each axis splits the first dim of its rule that exists, divides,
  * and is not needed whole by `op` (NULL: no op); then the same for `else`.  Axes in `taken` are not used. */
@@ -43,8 +43,8 @@ Type input_type(const LayoutRules *h, Type type);
 /* The type without the splits of `zero`. */
 Type gathered_type(const LayoutRules *h, Type type);
 
-/* The extent that requires a reshard from `from` to `to`. */
-Extent rule_behind(const LayoutRules *h, const Type *from, const Type *to);
+/* The part of the layout that requires a reshard from `from` to `to`. */
+LayoutPart part_behind(const LayoutRules *h, const Type *from, const Type *to);
 
 /* Removes all splits and reshards from the program. */
 void forget_layout(Module *m);

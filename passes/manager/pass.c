@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -236,27 +235,6 @@ static bool round_trips(const Module *m, const char *text)
     return same;
 }
 
-/* --- Remarks ------------------------------------------------------------------------------- */
-
-static const char *remarks_of, *running; /* set while passes run: the driver's sink, like its diagnostics */
-static int nremarks;
-
-void remark(Module *m, const Op *op, const char *format, ...)
-{
-    if (!remarks_of || (strcmp(remarks_of, "all") != 0 && strcmp(remarks_of, running) != 0))
-        return;
-    nremarks++;
-    va_list args;
-    va_start(args, format);
-    Arena arena = { 0 };
-    const char *text = arena_vtext(&arena, format, args);
-    va_end(args);
-    print_visible(m->diags->out, arena_text(&arena, "%s: remark: %s: %s: %s", op && op->where ? op->where : m->name,
-                                            running, op && op->path ? op->path : "", text));
-    fputc('\n', m->diags->out);
-    arena_free(&arena);
-}
-
 /* --- Running ------------------------------------------------------------------------------- */
 
 static double seconds(void)
@@ -279,7 +257,7 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
     const Tally before = dumps->dir ? count_ops(m) : (Tally){ 0 };
     double start = seconds();
     int errors = m->diags->errors;
-    running = pass->name;
+    m->diags->remarks.pass = pass->name;
     pass->run(m);
     if (m->diags->errors > errors) /* the pass has reported an error */
         return false;
@@ -311,8 +289,7 @@ bool run_passes(Module *m, const PassOptions *options)
     int last = !options->stop_after                        ? npasses - 1
                : strcmp(options->stop_after, "lower") == 0 ? -1
                                                            : find_pass(options->stop_after);
-    remarks_of = options->remarks, nremarks = 0;
-    m->hurried = !is_read(options) && !options->remarks;
+    m->diags->remarks = (Remarks){ .of = options->remarks };
     bool good = true;
     if (dumps.dir) {
         char *text = module_text(m);
@@ -322,10 +299,10 @@ bool run_passes(Module *m, const PassOptions *options)
     for (int i = first; i <= last && good; i++)
         if (is_listed(options->only, passes[i].name))
             good = run_pass(m, &passes[i], i + 1, options, &dumps);
-    if (good && remarks_of && nremarks == 0)
+    if (good && options->remarks && m->diags->remarks.count == 0)
         fprintf(m->diags->out, "%s: no remarks from %s\n", m->name,
-                strcmp(remarks_of, "all") == 0 ? "any pass that has run" : remarks_of);
-    remarks_of = NULL;
+                strcmp(options->remarks, "all") == 0 ? "any pass that has run" : options->remarks);
+    m->diags->remarks = (Remarks){ 0 };
     arena_free(&dumps.arena);
     return good;
 }

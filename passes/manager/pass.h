@@ -60,10 +60,4 @@ bool verify_passes(Module *m, const VerifyOptions *options);
  * from these numbers is an index of its dim; reports nothing. */
 bool make_runnable(Module *m);
 
-/* An unused function name for a kernel of the op: "k.h.mlp", "k.h.mlp.2". */
-Name kernel_name(Module *m, const Op *op, const char *suffix);
-
-/* Explains a decision of a pass about an op: printed with its .mdl location if remarks are enabled. */
-void remark(Module *m, const Op *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
 #endif

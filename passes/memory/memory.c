@@ -8,7 +8,6 @@
  * Reads: types, order, families.  Writes: Value.storage, Func.frame, {frame=...} of calls.
  */
 #include "memory.h"
-#include "manager/pass.h"
 #include "map.h"
 #include "pack.h"
 #include "schedule/slots.h"

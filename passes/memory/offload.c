@@ -23,7 +23,6 @@
  *
  * What stays: the smallest tensors, up to a budget, and weights outside of repeats, which the model needs all the time.
  */
-#include "manager/pass.h"
 #include "map.h"
 #include "tier.h"
 #include "uses.h"

@@ -11,8 +11,8 @@
  */
 #include "flight.h"
 #include "infer.h"
-#include "manager/pass.h"
 #include "memory.h"
+#include "remark.h"
 #include "sizes.h"
 #include "storage.h"
 #include "target.h"
@@ -125,7 +125,7 @@ static Attrs reorder_attrs(const Type *from, const Type *to)
 /* A call, before `before`, of a new kernel that copies x into a tensor of the type; it has the names of `op`. */
 static Op *add_copy(Module *m, Func *f, const Op *op, Op *before, Value *x, const Type *type)
 {
-    Func *kernel = add_func(m, kernel_name(m, op, ".copy"), KERNEL);
+    Func *kernel = add_func(m, free_kernel_name(m, op, ".copy"), KERNEL);
     Builder b = { .module = m, .func = kernel, .loc = op->loc, .path = op->path, .where = op->where };
     Value *own = add_param(m, kernel, intern_text(m, "x"), x->type);
     push_value(&m->arena, &kernel->results, build_op(&b, OP_reorder, reorder_attrs(&x->type, type), 1, &own));

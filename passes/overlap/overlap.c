@@ -18,7 +18,6 @@
  */
 #include "overlap.h"
 #include "flight.h"
-#include "manager/pass.h"
 #include "map.h"
 #include "schedule/slots.h"
 #include "simplify/cleanup.h"

@@ -18,7 +18,7 @@
 #include "amount.h"
 #include "layout/tensor_layout.h"
 #include "loss_tail.h"
-#include "manager/pass.h"
+#include "remark.h"
 #include "uses.h"
 
 #include <inttypes.h>
@@ -243,7 +243,7 @@ static int64_t largest_other(const Chunking *c, const LayoutRules *rules)
 /* So many that a chunk of logits is no larger than another activation, which is there anyway, but not of few tokens. */
 static int64_t count_that_pays(const Chunking *c, int64_t divided)
 {
-    const LayoutRules rules = layout_rules(c->m, BY_ELSE);
+    const LayoutRules rules = layout_rules(c->m);
     const Type logits = layout_type(&rules, result(c->tail.head)->type);
     const int64_t other = largest_other(c, &rules), bytes = local_bytes(c->m, &logits);
     int64_t tokens = 1, count = 1;

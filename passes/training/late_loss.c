@@ -17,8 +17,8 @@
  */
 #include "late_loss.h"
 
-#include "manager/pass.h"
 #include "map.h"
+#include "remark.h"
 #include "residuals.h"
 
 typedef struct {

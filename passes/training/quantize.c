@@ -16,7 +16,7 @@
  * section 3.3).  A product stays in 16 bits if its sum is over the micro-batch or slots of experts alone, whose size
  * says how the work is divided, or if no number from 16 to 128 divides the dim.
  */
-#include "manager/pass.h"
+#include "remark.h"
 #include "simplify/cleanup.h"
 
 /* The elements of a block; 0: there is no good number of them. */

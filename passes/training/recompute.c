@@ -20,8 +20,8 @@
 #include "amount.h"
 #include "epilogue.h"
 #include "late_loss.h"
-#include "manager/pass.h"
 #include "map.h"
+#include "remark.h"
 #include "residuals.h"
 #include "simplify/cleanup.h"
 #include "uses.h"
@@ -467,7 +467,7 @@ void pass_recompute(Module *m)
         set_policy(&p, chunked ? RECOMPUTE_FULL : policy, place && place->op->attrs.dims.count);
         if (chosen)
             note_saved(&p, saved_of(m, p.fwd->name));
-        if (chosen && !m->hurried)
+        if (chosen && tells_remarks(m))
             tell_choices(&p);
         choose(&p);
         is_pruned = false;

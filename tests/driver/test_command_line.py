@@ -167,7 +167,7 @@ def test_failures(mpc, words, message):
 
 def test_passes_that_do_not_run(mpc):
     mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "fused.mir")
-    for name in ("shard", "fuse"):
+    for name in ("layout", "fuse"):
         done = mpc("compile", "--compile-from=fused.mir", f"--compile-to={name}", status=1)
         assert f"--compile-to={name} has no effect: fused.mir was written after 'fuse'" in done.stderr
     said = mpc("compile", "tiny.mdl", "--compile-to=simplify", "--remarks=recompute", "-o", "a.mir").stderr

@@ -65,9 +65,9 @@ def test_print_reports_errors(mpc, fused):
 def test_verifying_changes_nothing(mpc, small):
     """Verification runs the passes too: on a copy, so that what comes out is what comes out without it."""
     mpc("opt", small, "--pass=simplify,precision,autodiff", "-o", "differentiated.mir")
-    plain = mpc("opt", "differentiated.mir", "--pass=shard")
-    verified = mpc("opt", "differentiated.mir", "--pass=shard", "--verify-passes")
-    assert verified.stdout == plain.stdout and "shard      the same in" in verified.stderr
+    plain = mpc("opt", "differentiated.mir", "--pass=layout")
+    verified = mpc("opt", "differentiated.mir", "--pass=layout", "--verify-passes")
+    assert verified.stdout == plain.stdout and "layout     the same in" in verified.stderr
     mpc("compile", *SMALL, "--compile-to=fuse", "-o", "fused.mir")
     done = mpc("compile", "--compile-from=fused.mir", "-o", "out", "--no-cc", "--verify-passes")
     assert done.stderr.startswith("fused.mir is verified at its own sizes")
@@ -151,15 +151,14 @@ SMALL_LLAMA = [f"-D{name}={size}" for name, size in dict(
 @pytest.mark.parametrize("layout", [["--mesh=dp=2"], ["--mesh=dp=2,tp=2"], ["--mesh=cp=2,tp=2", "--zero=0"],
                                     ["--mesh=dp=2,tp=2", "--zero=3"]], ids=" ".join)
 def test_the_program_is_the_same_whether_anybody_looks_or_not(mpc, layout):
-    """Passes whose work a later one begins anew do it for those who look at what is between.  Byte by byte, but for the
-    plan, which has the options."""
+    """A dump is what was compiled.  Byte by byte, but for the plan, which has the options."""
     words = ["compile", ROOT / "examples" / "llama.mdl", *SMALL_LLAMA, *layout, "--no-cc"]
     looks = [[], ["--dump-ir=ir"], ["--remarks=all"], ["--verify-passes"]]
     for number, look in enumerate(looks):
         mpc(*words, "-o", f"out{number}", *look)
     texts = {(mpc.directory / f"out{number}/trainer.c").read_text().split("static const char plan[]")[0] for number in range(len(looks))}
     assert len(texts) == 1
-    assert " reshard " in (mpc.directory / "ir" / "07-shard.mir").read_text()
+    assert " reshard " in (mpc.directory / "ir" / "07-layout.mir").read_text()
 
 
 def test_a_batch_that_ranks_share_is_verified(mpc):
@@ -182,9 +181,9 @@ def test_any_file_name(mpc, name):
     shutil.copy(mpc.directory / "tiny.mdl", mpc.directory / f"{name}.mdl")
     mpc("compile", f"{name}.mdl", "-o", "out", "--dump-ir=ir", "--cflags=-O0")
     mpc("compile", f"{name}.mdl", "-o", "cuda", "--target=cuda", "--no-cc")
-    text = (mpc.directory / "ir/07-shard.mir").read_text()
-    assert mpc("print", "ir/07-shard.mir").stdout == "".join(line for line in text.splitlines(True) if line[0] != "#")
-    mpc("compile", "--compile-from=ir/07-shard.mir", "-o", "again", "--no-cc")
+    text = (mpc.directory / "ir/07-layout.mir").read_text()
+    assert mpc("print", "ir/07-layout.mir").stdout == "".join(line for line in text.splitlines(True) if line[0] != "#")
+    mpc("compile", "--compile-from=ir/07-layout.mir", "-o", "again", "--no-cc")
 
 
 def test_a_path_does_not_end_a_comment(mpc):

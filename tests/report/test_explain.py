@@ -25,13 +25,15 @@ def test_parameter(explain):
     assert "f32[h.copy:4, embed:64, heads:4, head:16]" in stage(text, "as declared")
     assert "bf16[embed:64, heads:4, head:16]" in stage(text, "precision")
     assert "train.precision = bf16 (gpt.mdl:" in stage(text, "precision")
-    sharded = stage(text, "shard")
-    assert "f32[h.copy:4, embed:64, heads:4/tp, head:16]\n" in sharded
-    assert re.search(r"heads over tp: parallel\.shard\.tp = heads, ff, vocab else seq \(gpt\.mdl:\d+:5\)", sharded)
-    assert "partial(dp)" in sharded and "pending over dp" in sharded
-    zero = stage(text, "zero")
-    assert "f32[h.copy:4, embed:64/dp, heads:4/tp, head:16]" in zero
-    assert "embed over dp: parallel.zero = 3 (command line)" in zero and "its gradient" in zero
+    layout = stage(text, "layout")
+    assert "f32[h.copy:4, embed:64/dp, heads:4/tp, head:16]\n" in layout and "its gradient" in layout
+    assert re.search(r"heads over tp: parallel\.shard\.tp = heads, ff, vocab else seq \(gpt\.mdl:\d+:5\)", layout)
+    assert "embed over dp: parallel.zero = 3 (command line)" in layout
+
+
+def test_gradient_pending(explain):
+    layout = stage(explain("h.3.attn.wq", "--mesh=dp=2,tp=2", "--zero=1"), "layout")
+    assert re.search(r"its gradient .*heads:4/tp.* partial\(dp\)", layout) and "pending over dp" in layout
 
 
 def test_collectives_of_a_parameter(explain):
@@ -108,9 +110,9 @@ def test_chunks(explain):
 
 def test_value(explain):
     text = explain("h.attn.q", "--mesh=tp=2")
-    assert "heads:4/tp" in stage(text, "shard") and "parallel.shard.tp" in stage(text, "shard")
+    assert "heads:4/tp" in stage(text, "layout") and "heads over tp: parallel.shard.tp" in stage(text, "layout")
     assert re.search(r"all_gather +over tp", text) and re.search(r"activations +\d", text)
-    assert "seq over tp" in stage(explain("x", "--mesh=tp=2"), "sequence")
+    assert "seq over tp by else: parallel.shard.tp" in stage(explain("x", "--mesh=tp=2"), "layout")
 
 
 def test_nothing_moves_on_one_rank(explain):

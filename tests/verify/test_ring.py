@@ -48,5 +48,5 @@ def test_meaning(rules, seq, how, tmp_path):
 ])
 def test_blocks_that_nobody_sees_are_left_out(seq, how, turns, tmp_path):
     compile_ring(tmp_path, "cp4", seq, how, f"--dump-ir={tmp_path}")
-    forward = re.search(r"func @h\.fwd\(.*?\n  }", (tmp_path / "10-collectives.mir").read_text(), re.S)[0]
+    forward = re.search(r"func @h\.fwd\(.*?\n  }", (tmp_path / "08-collectives.mir").read_text(), re.S)[0]
     assert [int(n) for n in re.findall(r"= rotate .*?index=(\d+)", forward)] == [n for n in turns for _ in "kv"]

@@ -1,8 +1,7 @@
-/* shard.c -- the passes shard, sequence and zero: assigns a layout to every value, and inserts reshards where an op
- * needs another one.
+/* layout.c -- the pass layout: assigns a layout to every value, and inserts reshards where an op needs another one.
  *
- * All three are one walk, with increasing parts of the layout (tensor_layout.h).  The rules split the space of an op,
- * the union of its operands' dims; an operand in another layout is resharded first.
+ * The rules (tensor_layout.h) split the space of an op, the union of its operands' dims; an operand in another layout
+ * is resharded first.
  *
  *   rules: shard heads, ff over tp else seq
  *   %2 = dot %1, %w {over=embed}        =>  %3 = reshard %1 {dims=[seq, embed]}
@@ -13,7 +12,7 @@
  *
  * A sum stays pending as long as its only reader sums it further; else it is reduced where it is computed, once, into
  * the layout of its type.  So gradients of weights are accumulated over micro-batches before they are reduced, and with
- * zero they are reduced to shards.  Each pass starts from the program without layout, so each can run alone.
+ * zero they are reduced to shards.
  */
 #include "accumulator.h"
 #include "balance.h"
@@ -31,7 +30,7 @@ typedef struct {
     Map visited; /* functions, and ops created with their final types */
     Map uses;    /* of values of the present function: number of uses, stored as a pointer */
     Name sent;   /* the dtype in which gradients are sent; NULL: their own */
-} Shard;
+} Layout;
 
 /* A function in the walk. */
 typedef struct {
@@ -40,9 +39,9 @@ typedef struct {
     bool *open;  /* of each carried one: an accumulator whose layout is not yet determined by its first addition */
 } FuncLayout;
 
-static void assign_func(Shard *s, Func *f, int carried, bool *open);
+static void assign_func(Layout *s, Func *f, int carried, bool *open);
 
-static void add_use(Shard *s, const Value *value)
+static void add_use(Layout *s, const Value *value)
 {
     map_put(&s->uses, value, (void *)(intptr_t)(uses_of(&s->uses, value) + 1));
 }
@@ -50,14 +49,14 @@ static void add_use(Shard *s, const Value *value)
 /* --- Reshards -------------------------------------------------------------------------- */
 
 /* A tensor pending over data-parallel axes: the gradient of a weight. */
-static bool is_gradient(const Shard *s, const Value *value)
+static bool is_gradient(const Layout *s, const Value *value)
 {
     return value->type.rank > 0 && value->type.partial & s->rules.data.axes;
 }
 
 /* The type of a reduced sum.  Within a micro-batch, gradients stay pending over stages, which must not wait for each
  * other but where the schedule says so. */
-static Type reduced_type(const Shard *s, const Func *f, const Value *value)
+static Type reduced_type(const Layout *s, const Func *f, const Value *value)
 {
     Type reduced = is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
     reduced.partial = f->role == PLAIN && value->type.by == BY_SUM ? value->type.partial & s->rules.stages : 0;
@@ -80,19 +79,19 @@ typedef struct {
 
 static const Reader of_gradient = { "gradient", GRADIENT }, returned = { "return", ANY_PURPOSE };
 
-static Attrs reshard_attrs(Shard *s, const Type *from, const Type *to, Reader reader)
+static Attrs reshard_attrs(Layout *s, const Type *from, const Type *to, Reader reader)
 {
-    static const char *const pass[] = { [BY_RULES] = "shard", [BY_ELSE] = "sequence", [BY_ZERO] = "zero" };
-    Extent rule = rule_behind(&s->rules, from, to);
+    static const char *const part[] = { [BY_RULES] = "shard", [BY_ELSE] = "sequence", [BY_ZERO] = "zero" };
+    const LayoutPart behind = part_behind(&s->rules, from, to);
     return (Attrs){ .dims = dims_of(to),
                     .axis = to->partial,
                     .on = to->on,
-                    .purpose = !reader.purpose && rule == BY_ZERO ? WEIGHT : reader.purpose,
-                    .cause = intern_format(s->m, "%s.%s", pass[rule], reader.name) };
+                    .purpose = !reader.purpose && behind == BY_ZERO ? WEIGHT : reader.purpose,
+                    .cause = intern_format(s->m, "%s.%s", part[behind], reader.name) };
 }
 
 /* Reshards `value` to `to` for `reader`, before `before`. */
-static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
+static Value *reshard(Layout *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
     if (same_dims(&value->type, to) && same_stages(value->type.on, to->on))
         return value;
@@ -109,7 +108,7 @@ static Value *reshard(Shard *s, Func *f, Op *before, Value *value, const Type *t
     return result(made);
 }
 
-static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
+static Value *cast_as(Layout *s, Builder *b, Value *value, Name dtype)
 {
     Value *made = BUILD(b, OP_cast, ((Attrs){ .dtype = dtype }), value);
     map_put(&s->visited, made->def, made->def);
@@ -118,7 +117,7 @@ static Value *cast_as(Shard *s, Builder *b, Value *value, Name dtype)
 }
 
 /* Reduces a gradient in the dtype for messages, and casts it back. */
-static Value *reduce_gradient(Shard *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
+static Value *reduce_gradient(Layout *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
     Name sent = is_gradient(s, value) ? s->sent : NULL;
     if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
@@ -138,7 +137,7 @@ static bool is_kept_narrow(const Func *f, const Op *op, const Value *value)
 }
 
 /* Reduces a pending sum with several readers, or a maximum, where it is computed. */
-static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
+static void reduce_pending(Layout *s, Func *f, Op *op, Value *value)
 {
     const bool is_kept = value->type.partial && is_kept_narrow(f, op, value);
     if (!value->type.partial || (uses_of(&s->uses, value) <= 1 && value->type.by == BY_SUM && !is_kept))
@@ -163,7 +162,7 @@ static void reduce_pending(Shard *s, Func *f, Op *op, Value *value)
 
 /* --- Ops ------------------------------------------------------------------------------------------ */
 
-static void retype_results(Shard *s, Op *op)
+static void retype_results(Layout *s, Op *op)
 {
     const Type *types = infer_results(s->m, op);
     if (!types)
@@ -172,7 +171,7 @@ static void retype_results(Shard *s, Op *op)
         op->results.at[i]->type = types[i];
 }
 
-static void assign_op(Shard *s, Func *f, Op *op)
+static void assign_op(Layout *s, Func *f, Op *op)
 {
     int first, last;
     Axes pending = pending_sums(&s->rules, &s->uses, op, &first, &last);
@@ -226,7 +225,7 @@ static void close_accumulator(const FuncLayout *frame, const Op *op)
     }
 }
 
-static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
+static Value *zeros_held_as(Layout *s, Func *f, Op *before, const Type *type)
 {
     Builder b = builder_at(s->m, f, before);
     Attrs zero = { .dtype = intern_text(s->m, dtype_name[type->dtype]) };
@@ -241,7 +240,7 @@ static Value *zeros_held_as(Shard *s, Func *f, Op *before, const Type *type)
 
 /* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split, and before
  * a scan, all of whose places read them; but not other values of which each place has its own part. */
-static Type type_for_callee(const Shard *s, const Func *caller, const Op *call, const Value *value)
+static Type type_for_callee(const Layout *s, const Func *caller, const Op *call, const Value *value)
 {
     if (value->type.partial)
         return layout_type(&s->rules, value->type);
@@ -253,7 +252,7 @@ static Type type_for_callee(const Shard *s, const Func *caller, const Op *call, 
 }
 
 /* The stages on which a call needs its i-th operand; `to`: where its operands come together, if they must. */
-static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, int i, Stages to)
+static Stages stages_for_call(const Layout *s, const Op *op, const Func *callee, int i, Stages to)
 {
     const Stages given = arg(op, i)->type.on;
     if (!runs_in_stages(op))
@@ -266,7 +265,7 @@ static Stages stages_for_call(const Shard *s, const Op *op, const Func *callee, 
     return common_stages(given, first).axis < 0 ? first : given;
 }
 
-static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
+static void enter_callee(Layout *s, Func *f, Op *op, Func *callee)
 {
     Name dim = looped_dim(op);
     int carried = dim ? (int)op->attrs.carried : 0;
@@ -287,7 +286,7 @@ static void enter_callee(Shard *s, Func *f, Op *op, Func *callee)
     map_put(&s->visited, callee, callee);
 }
 
-static void assign_call(Shard *s, Func *f, Op *op)
+static void assign_call(Layout *s, Func *f, Op *op)
 {
     Func *callee = find_func(s->m, op->attrs.callee);
     Name dim = looped_dim(op);
@@ -321,7 +320,7 @@ static Type everywhere(Type type)
 /* --- Functions ------------------------------------------------------------------------------------ */
 
 /* The type of a function's i-th result. */
-static Type returned_type(const Shard *s, const Func *f, int i, int carried)
+static Type returned_type(const Layout *s, const Func *f, int i, int carried)
 {
     const Value *value = f->results.at[i];
     const int old = state_replaced(f, i);
@@ -336,7 +335,7 @@ static Type returned_type(const Shard *s, const Func *f, int i, int carried)
     return value->type.partial && reduced ? reduced_type(s, f, value) : value->type;
 }
 
-static void count_uses(Shard *s, const Func *f)
+static void count_uses(Layout *s, const Func *f)
 {
     s->uses = (Map){ .arena = &s->m->arena };
     for (const Op *op = f->first; op; op = op->next)
@@ -347,7 +346,7 @@ static void count_uses(Shard *s, const Func *f)
 }
 
 /* Parameters already have their types. */
-static void assign_func(Shard *s, Func *f, int carried, bool *open)
+static void assign_func(Layout *s, Func *f, int carried, bool *open)
 {
     FuncLayout frame = { f, carried, open };
     share_equal(f);
@@ -372,10 +371,10 @@ static void assign_func(Shard *s, Func *f, int carried, bool *open)
     drop_dead(f);
 }
 
-/* --- The passes ------------------------------------------------------------------------------------- */
+/* --- The pass ------------------------------------------------------------------------------------- */
 
 /* Declares the types of inputs and parameters. */
-static void declare_types(Shard *s)
+static void declare_types(Layout *s)
 {
     for (Input *input = s->m->inputs; input; input = input->next)
         input->type = input_type(&s->rules, input->type);
@@ -386,7 +385,7 @@ static void declare_types(Shard *s)
     }
 }
 
-static void assign_entry(Shard *s, Func *f)
+static void assign_entry(Layout *s, Func *f)
 {
     for (int i = 0; i < f->params.count; i++) {
         Value *param = f->params.at[i];
@@ -399,17 +398,8 @@ static void assign_entry(Shard *s, Func *f)
     assign_func(s, f, 0, NULL);
 }
 
-/* Does the layout contain what the pass applies? */
-static bool has_extent(const Module *m, Extent extent)
-{
-    const ShardRule *rule = m->rules;
-    while (rule && !rule->otherwise)
-        rule = rule->next;
-    return m->naxes && (extent == BY_ZERO ? m->train.zero_axes != 0 : extent == BY_ELSE ? rule != NULL : true);
-}
-
 /* Only the training step sums gradients; with zero, other programs may have sums over the same axes. */
-static void assign_entries(Shard *s)
+static void assign_entries(Layout *s)
 {
     forget_layout(s->m);
     s->visited = s->uses = (Map){ .arena = &s->m->arena };
@@ -422,25 +412,13 @@ static void assign_entries(Shard *s)
     drop_unreached(s->m);
 }
 
-/* Each walk starts from scratch: if no one inspects intermediate programs, only the last is run. */
-static void assign_layout(Module *m, Extent extent)
+void pass_layout(Module *m);
+void pass_layout(Module *m)
 {
-    bool comes_again = false;
-    for (Extent later = extent + 1; later <= BY_ZERO; later++)
-        comes_again |= has_extent(m, later);
-    if (!has_extent(m, extent) || (m->hurried && comes_again))
+    if (!m->naxes)
         return;
     balance_stages(m);
-    Shard s = { .m = m, .rules = layout_rules(m, extent) };
+    Layout s = { .m = m, .rules = layout_rules(m) };
     place_params(&s.rules);
     assign_entries(&s);
 }
-
-void pass_shard(Module *m);
-void pass_shard(Module *m) { assign_layout(m, BY_RULES); }
-
-void pass_sequence(Module *m);
-void pass_sequence(Module *m) { assign_layout(m, BY_ELSE); }
-
-void pass_zero(Module *m);
-void pass_zero(Module *m) { assign_layout(m, BY_ZERO); }
