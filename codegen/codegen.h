@@ -38,17 +38,17 @@ int64_t value_bytes(const Module *m, const Value *value); /* of its elements, in
 
 /* --- shard_offset.c: this rank's part of a split dim ----------------------------------------------- */
 
-/* The split dims whose offset a text uses.  If Module.offsets is set, emitters add the offsets that they use. */
+/* The split dims whose offset a text uses: emitters add those that they use.  NULL: they are not collected. */
 typedef struct ShardOffsets {
     int count, room;
     Dim *at;
 } ShardOffsets;
 
 const char *offset_variable(Module *m, const Dim *dim); /* of a split dim: an RtPart, set when the program starts */
-const char *use_offset(Module *m, const Dim *dim);      /* the same, noted as used */
+const char *use_offset(Module *m, ShardOffsets *offsets, const Dim *dim); /* the same, added */
 
 /* The index in the whole dim of a local element, where `index` is the C text of the local one. */
-char *position_in_whole(Module *m, const Dim *dim, const char *index);
+char *position_in_whole(Module *m, ShardOffsets *offsets, const Dim *dim, const char *index);
 
 char *split_initialiser(Module *m, const Dim *dim); /* of an RtSplit */
 char *parts_initialiser(Module *m, const Dim *dim); /* the elements of each rank */
@@ -101,7 +101,7 @@ const Func *row_kernel_of(const Module *m, const Op *op); /* called by op; NULL:
  * Pointers to the elements of the kernel's parameters in order, then of its results; `scratch` is there iff
  * row_kernel_scratch() is not 0.  A result may have exactly the storage of a parameter with the same dims.  anonymous:
  * names depend only on positions; two calls with equal anonymous code share one function. */
-FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, bool anonymous);
+FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, ShardOffsets *offsets, bool anonymous);
 
 /* Bytes of scratch that one call of the kernel needs, for the sums of its column reductions; 0 for most.  Depends only
  * on types: the memory pass needs it before storage is known. */
@@ -175,7 +175,7 @@ Statement naive_product_call(Module *m, const Product *product, const char *name
  *
  * Pointers to operands, then results; `scratch` is there iff library_scratch() is not 0.  No body after an error at the
  * op, if no kernel supports these types or strides. */
-FunctionText library_kernel_text(Module *m, const Op *op);
+FunctionText library_kernel_text(Module *m, const Op *op, ShardOffsets *offsets);
 int64_t library_scratch(Module *m, const Op *op); /* bytes; depends only on types */
 Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch);
 

@@ -103,9 +103,10 @@ static Module *small_instance(Run *run)
 {
     for (int64_t size = LARGEST_DIM;;) {
         Module *small = lower_source(run, size, NULL);
-        if (!small || make_runnable(small))
+        Name outside;
+        if (!small || make_runnable(small, &outside))
             return small;
-        bool keeps_more = small->outside && keep_whole(&run->whole, &run->arena, small->outside);
+        bool keeps_more = outside && keep_whole(&run->whole, &run->arena, outside);
         if (!keeps_more && !shrink_less(&size))
             return small;
         free_module(small);

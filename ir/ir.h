@@ -309,11 +309,10 @@ typedef struct Module {
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
     struct Map *parts;       /* of splits: see part_size() */
-    struct Map *filled;      /* of the program whose text is being generated: see filled_by() */
+    struct Map *filled;      /* the ops that fill rows along dims: see filled_by() */
     int fresh;
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
-    Name outside; /* the dim that an index was outside of when the program was last interpreted; NULL: none was */
     Diags *diags;
     Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
     struct Map *needed;                /* see note_stages() in stages.h */
@@ -321,7 +320,6 @@ typedef struct Module {
     struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
     struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
-    struct ShardOffsets *offsets;      /* of the text being generated; NULL: offsets are not collected */
     const struct Target *target;       /* what it is compiled for: see target.h */
 } Module;
 

@@ -62,8 +62,11 @@ struct CudaProgram {
 
 /* Writes the functions of a kernel and sets their launches.  Their names are `name` and, for further ones, `name` with
  * a suffix; NULL: anonymous, so that equal kernels have equal text.  Returns the comment above them. */
-static const char *emit_kernel(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches, FILE *out)
+static const char *emit_kernel(CudaProgram *program, const CudaCall *call, const char *name, CudaLaunches *launches,
+                               FILE *out)
 {
+    Module *m = program->m;
+    ShardOffsets *offsets = &program->offsets;
     bool anonymous = !name;
     const Op *op = call->op[0];
     const Func *kernel = row_kernel_of(m, op);
@@ -72,17 +75,18 @@ static const char *emit_kernel(Module *m, const CudaCall *call, const char *name
     launches->hopper = (CudaLaunch){ .name = NULL };
     return call->product && !call->product->naive ? emit_cuda_counted(m, call->product, op, name, launches, out)
            : call->product                        ? emit_cuda_product(m, call->product, op, name, launches, out)
-           : call->count > 1 ? emit_cuda_group(m, call->count, call->op, name, anonymous, launches, out)
-           : kernel          ? emit_cuda_row(m, kernel, op, name, anonymous, launches, out)
-                             : emit_cuda_library(m, op, name, launches, out);
+           : call->count > 1 ? emit_cuda_group(m, call->count, call->op, name, anonymous, offsets, launches, out)
+           : kernel          ? emit_cuda_row(m, kernel, op, name, anonymous, offsets, launches, out)
+                             : emit_cuda_library(m, op, name, offsets, launches, out);
 }
 
-static char *code_of(Module *m, const CudaCall *call, const char *name, CudaLaunches *launches, const char **comment)
+static char *code_of(CudaProgram *program, const CudaCall *call, const char *name, CudaLaunches *launches,
+                     const char **comment)
 {
     Text text;
     open_text(&text);
-    *comment = emit_kernel(m, call, name, launches, text.out);
-    return close_text(&m->arena, &text);
+    *comment = emit_kernel(program, call, name, launches, text.out);
+    return close_text(&program->m->arena, &text);
 }
 
 /* NAME, NAME_2, NAME_3, ...: of further launches, or of members of a group. */
@@ -164,13 +168,13 @@ static const CudaLaunches *add_kernel(CudaProgram *program, const CudaCall *call
     Module *m = program->m;
     const Op *op = call->op[0];
     CudaLaunches *launches = NEW(&m->arena, CudaLaunches);
-    const char *comment, *code = code_of(m, call, NULL, launches, &comment);
+    const char *comment, *code = code_of(program, call, NULL, launches, &comment);
     for (int i = 0; i < program->count; i++)
         if (strcmp(program->at[i].code, code) == 0 && same_launches(program->at[i].kernel.launches, launches))
             return program->at[i].kernel.launches;
     int names = launches->count > call->count ? launches->count : call->count + 1;
     const char *name = name_of(program, call, names);
-    const char *named = code_of(m, call, name, launches, &comment);
+    const char *named = code_of(program, call, name, launches, &comment);
     take_names(program, name, names);
     fprintf(out, "%s%s\n", comment, named);
     *new_kernel(program) = (KernelText){ .kernel = { op->path ? op->path : name, op->where ? op->where : "", launches,
@@ -268,9 +272,7 @@ CudaProgram *emit_cuda_program(Module *m)
     CudaProgram *program = NEW(&m->arena, CudaProgram);
     note_stages(m);
     *program = (CudaProgram){ .m = m, .names.arena = &m->arena, .calls.arena = &m->arena, .products.arena = &m->arena };
-    m->offsets = &program->offsets;
     const char *kernels = kernels_text(program);
-    m->offsets = NULL;
     Text text, offsets;
     open_text(&text);
     open_text(&offsets);

@@ -156,18 +156,11 @@ typedef struct {
     CudaLaunches launches;
 } Member;
 
-static char *member_text(Module *m, const Op *op, const char *name, bool anonymous, CudaLaunches *launches)
-{
-    Text text;
-    open_text(&text);
-    emit_cuda_member(m, row_kernel_of(m, op), op, name, anonymous, launches, text.out);
-    return close_text(&m->arena, &text);
-}
-
 /* All calls of a group: their functions, and "const float *grad_wte", ...: all operands. */
 typedef struct {
     Module *m;
     bool is_anonymous; /* as a row kernel */
+    ShardOffsets *offsets;
     NameSpace names;
     int count, npointers;
     const Op *const *op;
@@ -176,18 +169,26 @@ typedef struct {
     const char **declared, **named;
 } LaunchGroup;
 
+static char *member_text(const LaunchGroup *g, const Op *op, const char *name, bool anonymous, CudaLaunches *launches)
+{
+    Text text;
+    open_text(&text);
+    emit_cuda_member(g->m, row_kernel_of(g->m, op), op, name, anonymous, g->offsets, launches, text.out);
+    return close_text(&g->m->arena, &text);
+}
+
 static const Member *find_member(const LaunchGroup *g, const Op *op, const char *name, Member member[], int *count,
                                  FILE *out)
 {
     Module *m = g->m;
     Member *last = &member[*count];
     *last = (Member){ .text = NULL };
-    last->text = member_text(m, op, "member", true, &last->launches);
+    last->text = member_text(g, op, "member", true, &last->launches);
     for (int i = 0; i < *count; i++)
         if (strcmp(member[i].text, last->text) == 0 && same_launches(&member[i].launches, &last->launches))
             return &member[i];
     last->name = arena_text(&m->arena, "%s_part%d", name, ++*count);
-    fprintf(out, "%s\n", member_text(m, op, last->name, g->is_anonymous, &last->launches));
+    fprintf(out, "%s\n", member_text(g, op, last->name, g->is_anonymous, &last->launches));
     return last;
 }
 
@@ -219,22 +220,21 @@ static char *titles(Module *m, int count, const Op *const group[])
     return wrapped_list(m, "/* together: ", count, path, " */\n", 0);
 }
 
-static LaunchGroup open_group(Module *m, int count, const Op *const op[], const char *name, bool anonymous, FILE *out)
+/* Writes the functions of its members. */
+static void open_group(LaunchGroup *g, const char *name, FILE *out)
 {
-    LaunchGroup g = { .m = m, .is_anonymous = anonymous, .names = { .module = m }, .count = count, .op = op };
-    Member *member = NEW_ARRAY(&m->arena, Member, count + 1);
+    Member *member = NEW_ARRAY(&g->m->arena, Member, g->count + 1);
     int nmembers = 0;
-    g.of = NEW_ARRAY(&m->arena, const Member *, count);
-    g.first_pointer = NEW_ARRAY(&m->arena, int, count + 1);
-    g.declared = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS);
-    g.named = NEW_ARRAY(&m->arena, const char *, MAX_POINTERS);
-    for (int i = 0; i < count; i++) {
-        g.of[i] = find_member(&g, op[i], name, member, &nmembers, out);
-        g.first_pointer[i] = g.npointers;
-        name_pointers(&g, op[i]);
+    g->of = NEW_ARRAY(&g->m->arena, const Member *, g->count);
+    g->first_pointer = NEW_ARRAY(&g->m->arena, int, g->count + 1);
+    g->declared = NEW_ARRAY(&g->m->arena, const char *, MAX_POINTERS);
+    g->named = NEW_ARRAY(&g->m->arena, const char *, MAX_POINTERS);
+    for (int i = 0; i < g->count; i++) {
+        g->of[i] = find_member(g, g->op[i], name, member, &nmembers, out);
+        g->first_pointer[i] = g->npointers;
+        name_pointers(g, g->op[i]);
     }
-    g.first_pointer[count] = g.npointers;
-    return g;
+    g->first_pointer[g->count] = g->npointers;
 }
 
 /* Writes the kernel of launch `number` of all members with that many launches; false: none has. */
@@ -266,9 +266,11 @@ static bool write_launch(const LaunchGroup *g, const char *name, int number, Cud
 }
 
 const char *emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, bool anonymous,
-                            CudaLaunches *launches, FILE *out)
+                            ShardOffsets *offsets, CudaLaunches *launches, FILE *out)
 {
-    LaunchGroup g = open_group(m, count, group, name, anonymous, out);
+    LaunchGroup g = { .m = m, .is_anonymous = anonymous, .offsets = offsets, .names = { .module = m } };
+    g.count = count, g.op = group;
+    open_group(&g, name, out);
     launches->count = 0;
     const char *own = name;
     for (int i = 0; write_launch(&g, own, i, launches, out); i++) {

@@ -22,6 +22,7 @@ int cuda_scratch_stays(Module *m, const Op *op);
 int find_cuda_group(Module *m, const Op *first, const Op *group[MAX_GROUP]);
 
 const char *emit_cuda_group(Module *m, int count, const Op *const group[], const char *name, bool anonymous,
-                            CudaLaunches *launches, FILE *out); /* returns the comment above it */
+                            ShardOffsets *offsets, CudaLaunches *launches,
+                            FILE *out); /* returns the comment above it */
 
 #endif

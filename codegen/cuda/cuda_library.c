@@ -260,11 +260,13 @@ int64_t cuda_library_scratch(Module *m, const Op *op)
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }
 
-const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out)
+const char *emit_cuda_library(Module *m, const Op *op, const char *name, ShardOffsets *offsets, CudaLaunches *launches,
+                              FILE *out)
 {
     Operands o;
     if (!find_operands(m, op, &o))
         return "";
+    o.offsets = offsets;
     switch (op->kind) {
     case OP_gather:
         write_gather(&o, name, launches, out);

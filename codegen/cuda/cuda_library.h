@@ -5,7 +5,8 @@
 #include "cuda.h"
 #include "library/library.h"
 
-const char *emit_cuda_library(Module *m, const Op *op, const char *name, CudaLaunches *launches, FILE *out);
+const char *emit_cuda_library(Module *m, const Op *op, const char *name, ShardOffsets *offsets, CudaLaunches *launches,
+                              FILE *out);
 int64_t cuda_library_scratch(Module *m, const Op *op);
 
 /* cuda_attend.c */

@@ -418,11 +418,12 @@ bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted
 }
 
 const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
-                          CudaLaunches *launches, FILE *out)
+                          ShardOffsets *offsets, CudaLaunches *launches, FILE *out)
 {
     Launch *launch;
     int count;
     RowKernel *k = plan_kernel(m, kernel, call, NULL, anonymous, &launch, &count);
+    k->offsets = offsets;
     for (int i = 0; i < count; i++) {
         Launch *p = &launch[i];
         const char *own = i ? arena_text(&m->arena, "%s_%d", name, i + 1) : name;
@@ -455,11 +456,11 @@ CudaMember cuda_member(Module *m, const Func *kernel)
 }
 
 void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
-                      CudaLaunches *launches, FILE *out)
+                      ShardOffsets *offsets, CudaLaunches *launches, FILE *out)
 {
     Launch *p;
     int count;
-    plan_kernel(m, kernel, call, NULL, anonymous, &p, &count);
+    plan_kernel(m, kernel, call, NULL, anonymous, &p, &count)->offsets = offsets;
     p->is_member = true;
     mark_needed(p);
     plan_threads(p);

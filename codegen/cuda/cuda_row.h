@@ -129,14 +129,14 @@ int64_t cuda_row_scratch(Module *m, const Func *kernel);
 /* Does no launch overwrite operands of a later one?  If one does, sets copies of its results. */
 bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
-                          CudaLaunches *launches, FILE *out);
+                          ShardOffsets *offsets, CudaLaunches *launches, FILE *out);
 
 /* Kinds of kernels that may be in a group (cuda_group.h) with members of the same kind. */
 typedef enum { NO_MEMBER, MEMBER_OF_POINTS, MEMBER_OF_SUMS } CudaMember;
 CudaMember cuda_member(Module *m, const Func *kernel);
 /* Writes the functions of one member, one for each launch. */
 void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
-                      CudaLaunches *launches, FILE *out);
+                      ShardOffsets *offsets, CudaLaunches *launches, FILE *out);
 
 char *cuda_bounds(Module *m, int threads, int blocks); /* the arguments of __launch_bounds__ */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);

@@ -105,7 +105,6 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
     if (!check_plan(m))
         return false;
     note_identifiers(&h);
-    m->offsets = &h.offsets;
     open_text(&h.functions);
     open_text(&h.frame_tables);
     for (int i = 0; i < NENTRIES; i++) {
@@ -115,7 +114,6 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
             kinds_of(&h, f);
         }
     }
-    m->offsets = NULL;
     FileParts parts = { .functions = functions_text(&h) };
     if (m->diags->errors > errors)
         return false;

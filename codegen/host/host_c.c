@@ -14,9 +14,10 @@ typedef struct {
 static FunctionText kernel_text(const WantedKernel *w, bool anonymous)
 {
     Module *m = w->t->h->m;
-    return !w->callee   ? library_kernel_text(m, w->op)
+    ShardOffsets *offsets = &w->t->h->offsets;
+    return !w->callee   ? library_kernel_text(m, w->op, offsets)
            : w->product ? naive_product_text(m, w->product, w->op)
-                        : row_kernel_text(m, w->callee, w->op, anonymous);
+                        : row_kernel_text(m, w->callee, w->op, offsets, anonymous);
 }
 
 static bool is_kernel(Host *h, const char *name) { return map_get(&h->kernel_names, intern_text(h->m, name)) != NULL; }

@@ -155,7 +155,7 @@ static void write_local_slice(FuncText *t, const Op *op)
         int64_t rows = size / pieces;
         const char *first = NULL;
         if (old->split.count == 0)
-            first = position_in_whole(m, dim, arena_text(arena, "%" PRId64, piece * rows));
+            first = position_in_whole(m, &t->h->offsets, dim, arena_text(arena, "%" PRId64, piece * rows));
         else
             first = arena_text(arena, "rt_coordinate(rt, %d) * INT64_C(%" PRId64 ")",
                                dim->split.axis[dim->split.count - 1], size);

@@ -257,7 +257,8 @@ static char *iteration_text(const LoopText *l)
 {
     Module *m = l->t->h->m;
     const Param *param = param_along(m, l->dim);
-    const char *number = runs_in_stages(l->op) ? position_in_whole(m, &l->op->attrs.dims.dim[0], l->index) : l->index;
+    const char *number =
+        runs_in_stages(l->op) ? position_in_whole(m, &l->t->h->offsets, &l->op->attrs.dims.dim[0], l->index) : l->index;
     if (param && param->skips)
         number = arena_text(&m->arena, "%" PRId64 " * (%s)", 1 + param->skips, number);
     if (param && param->first)

@@ -201,11 +201,13 @@ char *library_comment(const Operands *o)
     return function_comment(o->m, comment_text(o->m, title), close_text(&o->m->arena, &text));
 }
 
-FunctionText library_kernel_text(Module *m, const Op *op)
+FunctionText library_kernel_text(Module *m, const Op *op, ShardOffsets *offsets)
 {
     Operands o;
     int errors = m->diags->errors;
-    char *body = find_operands(m, op, &o) ? library_body(&o) : NULL;
+    const bool found = find_operands(m, op, &o);
+    o.offsets = offsets;
+    char *body = found ? library_body(&o) : NULL;
     if (!body || m->diags->errors > errors)
         return (FunctionText){ .body = NULL };
     FunctionText text = { .comment = library_comment(&o), .body = body };

@@ -14,9 +14,10 @@ typedef struct {
     int count;
     const Value *value[MAX_OPERANDS];
     const char *name[MAX_OPERANDS];
-    const char *variant; /* appended to the name of the runtime's function: "" in C, "<8>" in CUDA */
-    const char *more;    /* appended to its operands: "", ", scratch" */
-    bool asks;           /* a query: an unsupported layout is not an error */
+    const char *variant;   /* appended to the name of the runtime's function: "" in C, "<8>" in CUDA */
+    const char *more;      /* appended to its operands: "", ", scratch" */
+    ShardOffsets *offsets; /* receives those that the text uses */
+    bool asks;             /* a query: an unsupported layout is not an error */
 } Operands;
 
 /* Dims that are contiguous in all of some operands. */
@@ -68,8 +69,9 @@ int library_parameters(const Operands *o, bool has_scratch, const char *const **
 /* Lines of the initialiser of a shape. */
 void put_number(Text *fields, const char *name, int64_t value);
 void put_text(Text *fields, const char *name, const char *value);
-void put_part(Text *fields, Module *m, const Dim *dim, const char *name);  /* an RtPart: the rank's part of the dim */
-void put_first(Text *fields, Module *m, const Dim *dim, const char *name); /* only where it begins */
+void put_part(const Operands *o, Text *fields, const Dim *dim,
+              const char *name); /* an RtPart: the rank's part of the dim */
+void put_first(const Operands *o, Text *fields, const Dim *dim, const char *name); /* only where it begins */
 void put_dim(const Operands *o, Text *fields, const Dim *dim);   /* as the file calls it: the "seq" of "seq.from" */
 void put_bound(const Operands *o, Text *fields, const Dim *dim); /* of an index, and the error text for larger ones */
 char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields);

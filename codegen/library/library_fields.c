@@ -22,18 +22,19 @@ char *call_with_shape(const Operands *o, const char *type, const char *function,
     return close_text(&o->m->arena, &text);
 }
 
-void put_first(Text *fields, Module *m, const Dim *dim, const char *name)
+void put_first(const Operands *o, Text *fields, const Dim *dim, const char *name)
 {
     if (dim->split.count)
-        put_text(fields, name, arena_text(&m->arena, "%s.first", use_offset(m, dim)));
+        put_text(fields, name, arena_text(&o->m->arena, "%s.first", use_offset(o->m, o->offsets, dim)));
 }
 
 /* Without a division where there is one period at most; else by a constant. */
-void put_part(Text *fields, Module *m, const Dim *dim, const char *name)
+void put_part(const Operands *o, Text *fields, const Dim *dim, const char *name)
 {
     if (dim->split.count == 0)
         return;
-    const char *of = use_offset(m, dim);
+    Module *m = o->m;
+    const char *of = use_offset(m, o->offsets, dim);
     const char *text = arena_text(&m->arena, "{ .first = %s.first }", of);
     if (dim->zigzag)
         text = arena_text(&m->arena, "{ %s.first, %s.jump_from, %s.jump, %s.begin }", of, of, of, of);

@@ -97,7 +97,7 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_gather_strides(&fields, "index", 1, g.count.stride[1], &g);
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
-    put_part(&fields, o->m, dim, "part");
+    put_part(o, &fields, dim, "part");
     if (o->op->kind == OP_gather)
         put_bound(o, &fields, dim);
     return call_with_shape(o, "RtGather", function, arena_text(&o->m->arena, "%s%s", operands, o->more), &fields);
@@ -142,7 +142,7 @@ char *call_rope(const Operands *o)
     put_text(&fields, "inverse", a->inverse ? "true" : "false");
     put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
     put_text(&fields, "stretch", arena_text(&o->m->arena, "%.17g", a->stretch ? a->stretch : 1));
-    put_part(&fields, o->m, &x->dim[find_dim(x, a->seq)], "part");
+    put_part(o, &fields, &x->dim[find_dim(x, a->seq)], "part");
     const char *position = operand_named(o, "position") ? "position" : "RT_NO_POSITION";
     return call_with_shape(o, "RtRope", "rt_rope", arena_text(&o->m->arena, "x, %s, y%s", position, o->more), &fields);
 }
@@ -253,8 +253,8 @@ static char *attend(const Operands *o, const char *function, const char *read, c
     put_text(&fields, "type", element_constant(q->dtype));
     put_text(&fields, "causal", a->causal ? "true" : "false");
     put_number(&fields, "window", a->window);
-    put_part(&fields, o->m, &q->dim[find_dim(q, a->seq)], "query_part");
-    put_part(&fields, o->m, &k->dim[find_dim(k, a->key)], "key_part");
+    put_part(o, &fields, &q->dim[find_dim(q, a->seq)], "query_part");
+    put_part(o, &fields, &k->dim[find_dim(k, a->key)], "key_part");
     put_text(&fields, "scale", c_number(o->m, a->scale, false));
     if (a->softcap != 0)
         put_text(&fields, "softcap", c_number(o->m, a->softcap, false));

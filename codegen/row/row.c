@@ -124,10 +124,11 @@ static void write_unread(RowKernel *k, FILE *out)
             FILL(out, "(void)$name;\n", { "name", k->array[i].name });
 }
 
-FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, bool anonymous)
+FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, ShardOffsets *offsets, bool anonymous)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
     k->is_anonymous = anonymous;
+    k->offsets = offsets;
     plan_arrays(k);
     name_values(k);
     for (int i = 0; i < k->nregions; i++)

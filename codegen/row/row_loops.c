@@ -242,7 +242,7 @@ static const char *whole_index(const RowKernel *k, const Type *type, const Loop 
 {
     int at = find_dim(type, k->dim[loop->last].name);
     return at >= 0 && type->dim[at].split.count && loop->dims == 1u << loop->last
-               ? position_in_whole(k->m, &type->dim[at], use(loop->index))
+               ? position_in_whole(k->m, k->offsets, &type->dim[at], use(loop->index))
                : use(loop->index);
 }
 
@@ -255,7 +255,7 @@ static char *plus_firsts(const RowKernel *k, const Region *region, const Type *t
         for (int l = 0; l < region->nloops && at >= 0; l++)
             has_loop |= region->loop[l].dims == 1u << at;
         if (type->dim[i].split.count && !has_loop)
-            sum = plus_term(k, sum, position_in_whole(k->m, &type->dim[i], "0"), stride[i]);
+            sum = plus_term(k, sum, position_in_whole(k->m, k->offsets, &type->dim[i], "0"), stride[i]);
     }
     return sum;
 }

@@ -73,18 +73,18 @@ static void note_offset(Module *m, ShardOffsets *offsets, const Dim *dim)
     offsets->at[offsets->count++] = *dim;
 }
 
-const char *use_offset(Module *m, const Dim *dim)
+const char *use_offset(Module *m, ShardOffsets *offsets, const Dim *dim)
 {
-    if (m->offsets && !is_noted(m->offsets, dim))
-        note_offset(m, m->offsets, dim);
+    if (offsets && !is_noted(offsets, dim))
+        note_offset(m, offsets, dim);
     return offset_variable(m, dim);
 }
 
-char *position_in_whole(Module *m, const Dim *dim, const char *index)
+char *position_in_whole(Module *m, ShardOffsets *offsets, const Dim *dim, const char *index)
 {
     if (dim->split.count == 0)
         return arena_text(&m->arena, "%s", index);
-    const char *offset = use_offset(m, dim);
+    const char *offset = use_offset(m, offsets, dim);
     if (dim->zigzag || dim->split.parts)
         return arena_text(&m->arena, "rt_position(%s, %s)", offset, index);
     return strcmp(index, "0") == 0 ? arena_text(&m->arena, "%s.first", offset)

@@ -401,7 +401,6 @@ bool interpret_with(Module *m, const Func *f, const Tensor args[], Tensor result
         in.axis_step[axis] = in.ranks;
         in.ranks *= options->tangents ? 1 : (int)m->axis_size[axis]; /* before sharding all ranks do the same */
     }
-    m->outside = NULL;
     bool good = run_on_all_ranks(&in, f, args, results);
     arena_free(&in.arena);
     return good;

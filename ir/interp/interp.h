@@ -60,6 +60,7 @@ typedef struct {
     bool rounds;              /* round_bf16 and round_f16 round; else they are the identity */
     const Tangents *tangents; /* NULL: values alone */
     Shaking shaking;          /* of every computed float */
+    Name *outside;            /* receives the dim that an index is outside of; NULL: not wanted */
     bool placed;              /* f has been through the memory pass: run in its storage, see below */
 } RunOptions;
 

@@ -118,7 +118,8 @@ static bool check_index(Interp *in, double index, const Dim *dim, int rank)
     if (index >= 0 && index < (double)dim->size)
         return true;
     const Name name = intern(in->m, dim->name, (int)strcspn(dim->name, ".")); /* the file's: the "seq" of "seq.from" */
-    in->m->outside = name;
+    if (in->options->outside)
+        *in->options->outside = name;
     return cannot_run(in, "index %g on rank %d, but '%s' has %lld elements", index, rank, name, (long long)dim->size);
 }
 

@@ -18,6 +18,7 @@ typedef struct {
     const Observer *observer; /* of a step; or NULL */
     Name moved;               /* the parameter with a tangent; NULL: none */
     Shaking shaking, moving;  /* of values; of tangents */
+    Name *outside;            /* see Observables */
 } Run;
 
 static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
@@ -220,6 +221,7 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
     RunOptions options = { .exact = run->exact,
                            .placed = n > 0 && f->params.at[0]->storage,
                            .observer = run->observer,
+                           .outside = run->outside,
                            .shaking = run->shaking };
     bool good = interpret_with(run->m, f, args, results, &options);
     for (int i = 0; good && i < f->results.count; i++) {
@@ -295,9 +297,11 @@ static bool sum_over_micros(const Run *run, const Func *f, const double totals[]
     bool good = true;
     for (int64_t micro = 0; good && micro < micros; micro++) {
         micro_args(run, f, micro, micros, totals, args);
-        good = interpret_with(
-            run->m, f, args, results,
-            &(RunOptions){ .exact = run->exact, .tangents = run->moved ? &tangents : NULL, .shaking = run->shaking });
+        const RunOptions options = { .exact = run->exact,
+                                     .tangents = run->moved ? &tangents : NULL,
+                                     .outside = run->outside,
+                                     .shaking = run->shaking };
+        good = interpret_with(run->m, f, args, results, &options);
         for (int i = 0; good && i < f->results.count; i++) {
             sums[i] = numbers_of(run)->add(sums[i], results[i].data[0]);
             moves[i] += moved[i].data ? moved[i].data[0] : 0;
@@ -361,13 +365,18 @@ static bool find_all(Module *m, bool exact, Shaking shaking, Observables *observ
     } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
     bool good = true;
     for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* with the tokens of both */
-        good = note_loss(&(Run){ .m = m, .step = step, .exact = exact, .shaking = shaking }, observables);
+        good = note_loss(
+            &(Run){ .m = m, .step = step, .exact = exact, .shaking = shaking, .outside = &observables->outside },
+            observables);
     for (size_t i = 0; good && i < sizeof runs / sizeof *runs; i++)
         if (func_with_role(m, runs[i].role) && (!runs[i].overflows || (may_skip(m) && !exact)))
-            good = run_program(
-                &(Run){
-                    .m = m, .step = runs[i].step, .overflows = runs[i].overflows, .exact = exact, .shaking = shaking },
-                func_with_role(m, runs[i].role), observables);
+            good = run_program(&(Run){ .m = m,
+                                       .step = runs[i].step,
+                                       .overflows = runs[i].overflows,
+                                       .exact = exact,
+                                       .outside = &observables->outside,
+                                       .shaking = shaking },
+                               func_with_role(m, runs[i].role), observables);
     return good;
 }
 

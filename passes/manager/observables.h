@@ -14,6 +14,7 @@
 typedef struct {
     int count, room;
     struct Named *at;
+    Name outside; /* the dim that an index is outside of in a program that cannot be run; NULL: that is not why */
 } Observables;
 
 typedef struct Named {

@@ -57,7 +57,9 @@ typedef struct {
 bool verify_passes(Module *m, const VerifyOptions *options);
 
 /* Can that be done?  Numbers of inputs are drawn below their vocabularies, which are halved until all that is computed
- * from these numbers is an index of its dim; reports nothing. */
-bool make_runnable(Module *m);
+ * from these numbers is an index of its dim; reports nothing.  `outside`: the dim that one is still outside of, or
+ * NULL.
+ */
+bool make_runnable(Module *m, Name *outside);
 
 #endif

@@ -90,10 +90,11 @@ static char *what_stops(Module *m, bool exact, Observables *observables)
     return NULL;
 }
 
-static bool can_be_run(Module *m)
+static bool can_be_run(Module *m, Name *outside)
 {
     Observables observables = { 0 };
     char *why = what_stops(m, false, &observables);
+    *outside = observables.outside;
     forget_observables(&observables);
     free(why);
     return !why;
@@ -111,10 +112,10 @@ static bool halve_vocabularies(Module *m)
     return any;
 }
 
-bool make_runnable(Module *m)
+bool make_runnable(Module *m, Name *outside)
 {
     do
-        if (can_be_run(m))
+        if (can_be_run(m, outside))
             return true;
     while (halve_vocabularies(m));
     return false;
