@@ -107,11 +107,11 @@ static bool is_handed_on(const Module *m, const Op *loop, int carried)
 
 /* --- Texts ------------------------------------------------------------------------------------------- */
 
-/* Of "h.copy.chunk2", without the chunk. */
-static int repeat_length(Name dim)
+/* The dim that it is a chunk of, or itself. */
+static Name without_chunk(const Module *m, Name dim)
 {
-    const char *chunk = strstr(dim, ".chunk");
-    return chunk ? (int)(chunk - dim) : (int)strlen(dim);
+    const MadeDim *chunk = made_dim(m, dim, MADE_CHUNK);
+    return chunk ? chunk->of : dim;
 }
 
 static int64_t copies_before(const Survey *s, Name dim, int chunk)
@@ -121,9 +121,7 @@ static int64_t copies_before(const Survey *s, Name dim, int chunk)
         const StagePart *part = part_doing(&s->parts, FORWARD_ACTION, before);
         for (int i = 0; i < part->nloops; i++) {
             const Dim *other = &part->loop[i]->attrs.dims.dim[0];
-            const bool is_same =
-                repeat_length(dim) == repeat_length(other->name) && !strncmp(dim, other->name, repeat_length(dim));
-            copies += is_same ? other->size : 0;
+            copies += without_chunk(s->m, dim) == without_chunk(s->m, other->name) ? other->size : 0;
         }
     }
     return copies;
@@ -135,9 +133,9 @@ static const char *slices_text(const Survey *s, int stage, int number)
 {
     const int chunk = stage / s->ranks, rank = rank_of_stage(s->p->picture.schedule, stage);
     const Dim *dim = &part_doing(&s->parts, FORWARD_ACTION, chunk)->loop[number]->attrs.dims.dim[0];
-    const char *end = strstr(dim->name, ".copy");
-    const char *name = arena_text(s->arena, "%.*s%s", end ? (int)(end - dim->name) : repeat_length(dim->name),
-                                  dim->name, end ? "." : " ");
+    const MadeDim *copies = copies_dim(s->m, dim->name);
+    const char *name =
+        arena_text(s->arena, "%s%s", copies ? copies->of : without_chunk(s->m, dim->name), copies ? "." : " ");
     const Param *param = s->m->params;
     while (param && find_dim(&param->type, dim->name) < 0)
         param = param->next;
@@ -149,7 +147,7 @@ static const char *slices_text(const Survey *s, int stage, int number)
         return NULL;
     if (first == last)
         return arena_text(s->arena, "%s%" PRId64, name, first);
-    return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, first, end ? name : "", last);
+    return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, first, copies ? name : "", last);
 }
 
 static const char *contents_text(const Survey *s, int stage)

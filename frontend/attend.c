@@ -265,7 +265,7 @@ static Value *attend(Lower *l, const Arguments *a, Attrs attrs, const Sides *sid
     attrs.key = sides->key.name;
     if (!sides->is_own) {
         attrs.key = intern_format(l->m, "%s.key", attrs.seq);
-        declare_like(l->m, attrs.key, attrs.seq);
+        add_made_dim(l->m, attrs.key, MADE_LIKE, attrs.seq);
     }
     Value *queries = stretched(l, scaled_queries(l, a->x[0], &attrs.scale), attrs.feature, sides->widest);
     Value *k = stretched(l, keys(l, a->x[1], &attrs), attrs.feature, sides->widest);

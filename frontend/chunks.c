@@ -182,6 +182,8 @@ void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *nam
     for (int chunk = 0; chunk < count; chunk++) {
         names[chunk] = chunk_name(m, dim, chunk);
         part[chunk] = (Dim){ .name = names[chunk], .size = copies[chunk], .padded = copies[chunk] };
+        if (chunk)
+            add_made_dim(m, names[chunk], MADE_CHUNK, dim);
         first[chunk] = chunk ? first[chunk - 1] + copies[chunk - 1] : 0;
     }
     for (Param *param = m->params; param; param = param->next)

@@ -99,7 +99,7 @@ static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, ki
 static Value *renamed_from(Lower *l, Value *x, Name dim, Name *from)
 {
     *from = intern_format(l->m, "%s.from", dim);
-    declare_like(l->m, *from, dim);
+    add_made_dim(l->m, *from, MADE_LIKE, dim);
     return EMIT(l, OP_rename, ((Attrs){ .dim = dim, .to = *from }), x);
 }
 

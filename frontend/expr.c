@@ -378,7 +378,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
     if (find_dim(&index->type, from) >=
         0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split differently */
         from = intern_format(l->m, "%s.from", dim->name);
-        declare_like(l->m, from, dim->name);
+        add_made_dim(l->m, from, MADE_LIKE, dim->name);
         x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
     }
     bool is_truth = x && x->type.dtype == BOOL; /* ranks without a row add zeros, which is possible only for numbers */

@@ -152,7 +152,9 @@ typedef struct Contracted {
     struct Contracted *next;
 } Contracted;
 
-/* The dims of a parameter as a matrix; in: none if it is no matrix.  Each may occur twice more, as in' and in''. */
+/* The dims of a parameter as a matrix; in: none if it is no matrix.  Each may occur TWINS times more, as in' and in''.
+ */
+enum { TWINS = 2 };
 typedef struct {
     const Type *type; /* of the parameter */
     Names in, out;
@@ -301,8 +303,8 @@ double rate_argument(const Group *group);                /* its lr */
 void lower_updates(Lower *l);                            /* after all functions */
 bool counts_matrices(const Lower *l, Name dim);          /* in an optimizer: copies of a repeat, or experts? */
 Matrix matrix_of(const Lower *l, const Param *param);
-Names again(Lower *l, const Names *dims, int times);       /* in' (1) or in'' (2) of in */
-Dim dim_of_matrix(const Matrix *matrix, Name name);        /* also of such a name */
+Names again(Lower *l, const Names *dims, int times);          /* in' (1) or in'' (2) of in */
+Dim dim_of_matrix(Lower *l, const Matrix *matrix, Name name); /* also of such a name */
 const Names *dims_named(const Lower *l, const char *name); /* of in, out', ...; NULL: that is no name of several dims */
 bool exceeds_rank(int nargs, Value *const args[]);         /* have they more dims together than a tensor may have? */
 bool has_square(const Matrix *matrix, int rank);           /* can orthogonal() multiply such a parameter by itself? */

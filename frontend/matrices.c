@@ -61,15 +61,26 @@ Names again(Lower *l, const Names *dims, int times)
     return others;
 }
 
-Dim dim_of_matrix(const Matrix *matrix, Name name)
+/* The dim of the matrix with that name, or again(). */
+static Name own_dim(Lower *l, const Matrix *matrix, Name name)
 {
-    int i = find_dim(matrix->type, name);
-    for (int at = 0; i < 0; at++) {
-        const size_t length = strlen(matrix->type->dim[at].name);
-        if (strncmp(matrix->type->dim[at].name, name, length) == 0 && name[length] == '.')
-            i = at;
-    }
-    Dim dim = matrix->type->dim[i];
+    const Names *const sides[] = { &matrix->in, &matrix->out };
+    for (int side = 0; side < 2; side++)
+        for (int times = 1; times <= TWINS; times++) {
+            const Names others = again(l, sides[side], times);
+            for (int i = 0; i < others.count; i++)
+                if (others.name[i] == name)
+                    return sides[side]->name[i];
+        }
+    return name;
+}
+
+Dim dim_of_matrix(Lower *l, const Matrix *matrix, Name name)
+{
+    const Name own = own_dim(l, matrix, name);
+    Dim dim = matrix->type->dim[find_dim(matrix->type, own)];
+    if (own != name)
+        add_made_dim(l->m, name, MADE_TWIN, own);
     dim.name = name;
     return dim;
 }
@@ -85,7 +96,7 @@ Value *place_in_matrix(Lower *l, const Names *dims)
 {
     Value *place = emit_number(l, 0, I32);
     for (int i = 0; i < dims->count; i++) {
-        const Dim dim = dim_of_matrix(l->matrix, dims->name[i]);
+        const Dim dim = dim_of_matrix(l, l->matrix, dims->name[i]);
         Value *own = emit_iota(l, dim);
         if (i > 0)
             place = EMIT(l, OP_mul, NO_ATTRS, place, emit_number(l, (double)dim.size, I32));

@@ -211,16 +211,25 @@ static Name copy_name(Lower *l, Name instance, Loc loc)
     return name;
 }
 
+/* "h.copy.at.5": of copies that have a body of their own, from that one on. */
+static Name run_name(Lower *l, Name whole, int number)
+{
+    const Name name = intern_format(l->m, "%s.at.%d", whole, number);
+    add_made_dim(l->m, name, MADE_RUN, whole);
+    return name;
+}
+
 /* The copies of a repeat, or the turns of a run; false after an error. */
 static bool begin_copies(Lower *l, int64_t copies, const Ast *ast, Body *body, Name name)
 {
     body->prefix = name;
     body->whole = copy_name(l, name, ast->name_loc);
+    add_made_dim(l->m, body->whole, MADE_COPIES, name);
     if (l->frame->number) /* it may have as many copies as that one says */
-        body->whole = intern_format(l->m, "%s.at.%d", body->whole, l->frame->number);
+        body->whole = run_name(l, body->whole, l->frame->number);
     body->copy = (Dim){ .name = body->whole, .size = copies, .padded = copies };
     if (body->run && body->run->first)
-        body->copy.name = intern_format(l->m, "%s.at.%d", body->whole, body->run->first);
+        body->copy.name = run_name(l, body->whole, body->run->first);
     return copies > 0;
 }
 

@@ -15,7 +15,7 @@ static Dim bare(Lower *l, Dim dim)
     if (dim.padded == dim.size)
         return dim;
     const Name name = intern_format(l->m, "%s.bare", dim.name);
-    declare_like(l->m, name, dim.name);
+    add_made_dim(l->m, name, MADE_LIKE, dim.name);
     return (Dim){ .name = name, .size = dim.size, .padded = dim.size };
 }
 

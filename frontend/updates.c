@@ -75,14 +75,15 @@ static void name_arguments(Update *u)
     }
 }
 
-static void name_dims(Update *u, const char *text, const Names *dims)
+static void name_dims(Update *u, const char *text, const Names *named, const Names *dims)
 {
+    const Type *type = u->matrix.type;
     Symbol *symbol = name(u, text, (Operand){ 0 });
     symbol->kind = S_DIMS;
-    symbol->dims = *dims;
+    symbol->dims = *named;
     symbol->number = integer_constant(1);
     for (int i = 0; i < dims->count; i++)
-        symbol->number = integer_constant(symbol->number.integer * dim_of_matrix(&u->matrix, dims->name[i]).size);
+        symbol->number = integer_constant(symbol->number.integer * type->dim[find_dim(type, dims->name[i])].size);
 }
 
 /* --- Statements ------------------------------------------------------------------------------ */
@@ -150,7 +151,7 @@ static bool state_type(Update *u, const Ast *ast, Type *type)
             continue;
         u->matrix.refused |= type->rank == MAX_RANK;
         if (!u->matrix.refused)
-            type->dim[type->rank++] = dim_of_matrix(&u->matrix, named.name[i]);
+            type->dim[type->rank++] = dim_of_matrix(u->l, &u->matrix, named.name[i]);
     }
     return true;
 }
@@ -308,10 +309,10 @@ static void build_update(Update *u)
     static const char *const sides[2][3] = { { "in", "in'", "in''" }, { "out", "out'", "out''" } };
     for (int side = 0; side < 2; side++) {
         const Names *dims = side ? &u->matrix.out : &u->matrix.in;
-        name_dims(u, sides[side][0], dims);
-        for (int times = 1; times < 3; times++) {
+        name_dims(u, sides[side][0], dims, dims);
+        for (int times = 1; times <= TWINS; times++) {
             const Names others = again(l, dims, times);
-            name_dims(u, sides[side][times], &others);
+            name_dims(u, sides[side][times], &others, dims);
         }
     }
     name_arguments(u);

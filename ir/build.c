@@ -87,9 +87,18 @@ Name free_func_name(Module *m, Name base)
     return name;
 }
 
+static const char kernel_prefix[] = "k.";
+
 Name free_kernel_name(Module *m, const Op *op, const char *suffix)
 {
-    return free_func_name(m, intern_format(m, "k.%s%s", op->path ? op->path : info(op)->name, suffix));
+    const char *path = op->path ? op->path : info(op)->name;
+    return free_func_name(m, intern_format(m, "%s%s%s", kernel_prefix, path, suffix));
+}
+
+const char *kernel_path(const Func *kernel)
+{
+    const size_t length = sizeof kernel_prefix - 1;
+    return kernel->name + (strncmp(kernel->name, kernel_prefix, length) == 0 ? length : 0);
 }
 
 /* The names of removed functions are free again. */

@@ -24,6 +24,9 @@ Value *build_rounded(Builder *b, DType dtype, Value *x);   /* x, rounded to the 
  * them walks over dims that they have, then over choices that share a row. */
 Value *build_rows(Builder *b, Value *x, const Value *place, const Names *over);
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
+Name free_kernel_name(Module *m, const Op *op,
+                      const char *suffix);   /* an unused one for a kernel of the op: "k.h.mlp" */
+const char *kernel_path(const Func *kernel); /* without what that has before the path: "h.mlp" */
 /* A copy of a function and of those that it calls: each loop has a body of its own. */
 Func *copy_func(Module *m, const Func *f, const char *suffix);
 Builder builder_at(Module *m, Func *f, Op *before); /* takes location and path of `before` */

@@ -238,11 +238,15 @@ typedef struct Input {
     struct Input *next;
 } Input;
 
-/* A dim made by the compiler that layout rules split like another one: the keys of attention. */
-typedef struct LikeDim {
-    Name name, like;
-    struct LikeDim *next;
-} LikeDim;
+/* A dim made by the compiler: layout rules split it like another one (keys of attention); it counts the copies of a
+ * repeat, of a run of these with one body, of a chunk of them; it is the second one in a tensor that has it twice. */
+typedef enum { MADE_LIKE, MADE_COPIES, MADE_RUN, MADE_CHUNK, MADE_TWIN, N_MAKINGS } Making;
+typedef struct MadeDim {
+    Name name;
+    Making making;
+    Name of; /* a dim; of MADE_COPIES: the instance, "h" of "h.copy" */
+    struct MadeDim *next;
+} MadeDim;
 
 /* One `shard d1, d2 over a else d3` of the layout: a tensor is split over the axis along d1 (if it has none, along d2,
  * ...), or, if it has none of these, along `otherwise`, if set. */
@@ -296,7 +300,7 @@ typedef struct Module {
     int naxes;
     Name axis[MAX_AXES];
     int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */
-    LikeDim *like_dims;
+    MadeDim *made_dims;
     ShardRule *rules;
     Names repeats;  /* those of the model itself that `pipeline` can divide, in their order, by a name of each */
     int64_t copies; /* of all of these */
@@ -429,9 +433,11 @@ int result_count(const Module *m, const Op *op); /* required; 0 for a call of an
 Name intern(Module *m, const char *text, int length);
 Name intern_text(Module *m, const char *text);
 Name intern_format(Module *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int find_dim(const Type *type, Name name); /* index, or -1 */
-bool has_dim(const Module *m, Name dim);   /* does any value have it? */
-void declare_like(Module *m, Name name, Name like);
+int find_dim(const Type *type, Name name);                         /* index, or -1 */
+bool has_dim(const Module *m, Name dim);                           /* does any value have it? */
+void add_made_dim(Module *m, Name name, Making making, Name of);   /* once: further declarations change nothing */
+const MadeDim *made_dim(const Module *m, Name dim, Making making); /* NULL: it is not */
+const MadeDim *copies_dim(const Module *m, Name dim); /* of the whole repeat whose copies it counts; NULL: of none */
 void add_saved(Arena *arena, Saved *saved, Name value);
 const Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
 Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
@@ -474,7 +480,6 @@ Func *add_func(Module *m, Name name, FuncRole role);    /* at the end of the mod
 void append_func(Module *m, Func *f);                   /* one that already has its name */
 void rename_func(Module *m, Func *f, Name name);
 Name free_func_name(Module *m, Name base); /* the name, with a number behind it if it is taken: "k.h", "k.h.2" */
-Name free_kernel_name(Module *m, const Op *op, const char *suffix); /* a free one for a kernel of the op: "k.h.mlp" */
 Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
@@ -492,6 +497,7 @@ Name free_name(Module *m, const Func *f, Name name); /* the name, made unique am
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
+extern const char *const making_name[N_MAKINGS];
 extern const char *const init_name[N_INITS];
 void print_module(Module *m, FILE *out);
 void print_type(Module *m, const Type *type, FILE *out);

@@ -139,23 +139,36 @@ bool same_base(const Storage *a, const Storage *b)
     return a->base == b->base && (a->base != BY_POINTER || a->pointer == b->pointer);
 }
 
-void declare_like(Module *m, Name name, Name like)
+void add_made_dim(Module *m, Name name, Making making, Name of)
 {
-    LikeDim **end = &m->like_dims;
+    MadeDim **end = &m->made_dims;
     while (*end && (*end)->name != name)
         end = &(*end)->next;
     if (*end)
         return;
-    *end = NEW(&m->arena, LikeDim);
-    **end = (LikeDim){ name, like, NULL };
+    *end = NEW(&m->arena, MadeDim);
+    **end = (MadeDim){ name, making, of, NULL };
+}
+
+const MadeDim *made_dim(const Module *m, Name dim, Making making)
+{
+    const MadeDim *made = m->made_dims;
+    while (made && made->name != dim)
+        made = made->next;
+    return made && made->making == making ? made : NULL;
 }
 
 Name ruled_as(const Module *m, Name dim)
 {
-    const LikeDim *like = m->like_dims;
-    while (like && like->name != dim)
-        like = like->next;
-    return like ? like->like : dim;
+    const MadeDim *like = made_dim(m, dim, MADE_LIKE);
+    return like ? like->of : dim;
+}
+
+const MadeDim *copies_dim(const Module *m, Name dim)
+{
+    for (const MadeDim *part; (part = made_dim(m, dim, MADE_CHUNK)) || (part = made_dim(m, dim, MADE_RUN));)
+        dim = part->of;
+    return made_dim(m, dim, MADE_COPIES);
 }
 
 int find_word(const char *const words[], int count, const char *text)

@@ -116,9 +116,9 @@ static const char *name_of(const CudaProgram *program, const CudaCall *call, int
 {
     Arena *arena = &program->m->arena;
     const Op *op = call->op[0];
+    const Func *kernel = op->attrs.callee ? find_func(program->m, op->attrs.callee) : NULL;
     const char *path =
-        op->kind == OP_call ? op->attrs.callee : arena_text(arena, "%s.%s", op->path ? op->path : "", info(op)->name);
-    path += strncmp(path, "k.", 2) == 0 ? 2 : 0;
+        kernel ? kernel_path(kernel) : arena_text(arena, "%s.%s", op->path ? op->path : "", info(op)->name);
     const char *base = arena_text(arena, "kernel_%s%s", c_identifier(program->m, path, 48),
                                   call->count > 1 ? "_and_others" : ""),
                *name = base;

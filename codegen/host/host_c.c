@@ -26,10 +26,8 @@ static bool is_kernel(Host *h, const char *name) { return map_get(&h->kernel_nam
 static const char *kernel_name(Host *h, const WantedKernel *w)
 {
     Arena *arena = &h->m->arena;
-    const char *path =
-        w->callee ? w->callee->name : arena_text(arena, "%s.%s", w->op->path ? w->op->path : "", info(w->op)->name);
-    if (strncmp(path, "k.", 2) == 0)
-        path += 2;
+    const char *path = w->callee ? kernel_path(w->callee)
+                                 : arena_text(arena, "%s.%s", w->op->path ? w->op->path : "", info(w->op)->name);
     const char *base = arena_text(arena, "kernel_%s", c_identifier(h->m, path, 48)), *name = base;
     for (int i = 2; is_kernel(h, name); i++)
         name = arena_text(arena, "%s_%d", base, i);

@@ -248,9 +248,8 @@ static const Param *param_along(const Module *m, Name dim)
 static const char *traced_dim(const LoopText *l)
 {
     Module *m = l->t->h->m;
-    const char *copy = strstr(l->dim, ".copy"), *run = copy ? strstr(copy, ".at.") : NULL,
-               *end = copy && !run ? strstr(copy, ".chunk") : run;
-    return string_text(m, end ? arena_text(&m->arena, "%.*s", (int)(end - l->dim), l->dim) : l->dim);
+    const MadeDim *copies = copies_dim(m, l->dim);
+    return string_text(m, copies ? copies->name : l->dim);
 }
 
 static char *iteration_text(const LoopText *l)

@@ -111,8 +111,9 @@ static void note_experts(Splits *s)
 static void find_splits(Splits *s)
 {
     note_experts(s);
-    for (const LikeDim *like = s->m->like_dims; like; like = like->next)
-        note_split(s, like->name, split_of(s, like->like));
+    for (const MadeDim *dim = s->m->made_dims; dim; dim = dim->next)
+        if (dim->making == MADE_LIKE)
+            note_split(s, dim->name, split_of(s, dim->of));
     for (const Func *f = s->m->funcs; f; f = f->next)
         for (const Op *op = f->first; op; op = op->next)
             if (info(op)->traits & FOLDS) {
@@ -208,10 +209,7 @@ static void add_savings(const Planner *p, const Splits *s, int policy, const Op 
 
 static bool attends_self(const Module *m, const Op *op)
 {
-    for (const LikeDim *like = m->like_dims; like && op->attrs.seq; like = like->next)
-        if (like->name == op->attrs.key)
-            return like->like == op->attrs.seq;
-    return false;
+    return op->attrs.seq && ruled_as(m, op->attrs.key) == op->attrs.seq;
 }
 
 /* `times`: in a step of two micro-batches; `loop`: see shared_loop(). */

@@ -193,11 +193,10 @@ static bool is_of_keys(const Reader *r, const CostItem *item)
 /* Of the repeat, or of a chunk of it: "h.copy", "h.copy.chunk2". */
 static int repeat_of(const Reader *r, Name dim)
 {
-    for (int i = 0; i < MAX_REPEATS && r->copies[i]; i++) {
-        const size_t length = strlen(r->copies[i]);
-        if (dim == r->copies[i] || (strncmp(dim, r->copies[i], length) == 0 && strncmp(dim + length, ".chunk", 6) == 0))
+    const MadeDim *chunk = made_dim(r->m, dim, MADE_CHUNK);
+    for (int i = 0; i < MAX_REPEATS && r->copies[i]; i++)
+        if (r->copies[i] == (chunk ? chunk->of : dim))
             return i;
-    }
     return -1;
 }
 

@@ -433,9 +433,13 @@ static void read_module(Parser *p)
     if (accept(p, "mesh"))
         read_mesh(p);
     while (accept(p, "dim")) {
-        Name dim = read_name(p);
-        expect(p, "like");
-        declare_like(m, dim, read_name(p));
+        const Name dim = read_name(p);
+        int making = 0;
+        while (making < N_MAKINGS - 1 && !accept(p, making_name[making]))
+            making++;
+        if (making == N_MAKINGS - 1)
+            expect(p, making_name[making]);
+        add_made_dim(m, dim, (Making)making, read_name(p));
     }
     for (ShardRule **end = &m->rules; accept(p, "shard"); end = &(*end)->next)
         read_rule(p, end);

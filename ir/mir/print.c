@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const making_name[N_MAKINGS] = {
+    [MADE_LIKE] = "like",      [MADE_COPIES] = "copies_of", [MADE_RUN] = "run_of",
+    [MADE_CHUNK] = "chunk_of", [MADE_TWIN] = "twin_of",
+};
+
 const char *const role_name[N_ROLES] = {
     [PLAIN] = "",        [MODEL] = "model", [OPTIMIZE] = "optimize", [TOTALS] = "totals", [STEP] = "step",
     [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict",   [KERNEL] = "kernel"
@@ -446,8 +451,8 @@ void print_module(Module *m, FILE *out)
     for (int i = 0; i < m->naxes; i++)
         fprintf(out, "%s%s=%" PRId64 "%s", i ? ", " : "  mesh ", m->axis[i], m->axis_size[i],
                 i + 1 < m->naxes ? "" : "\n");
-    for (const LikeDim *dim = m->like_dims; dim; dim = dim->next)
-        fprintf(out, "  dim %s like %s\n", dim->name, dim->like);
+    for (const MadeDim *dim = m->made_dims; dim; dim = dim->next)
+        fprintf(out, "  dim %s %s %s\n", dim->name, making_name[dim->making], dim->of);
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
         print_rule(m, rule, out);
     if (m->batch)

@@ -79,18 +79,19 @@ Tensor direction_of(Module *m, const char *name, const Type *type)
 }
 
 /* The second name of the dim, as embed.1 of embed, in an optimizer's state; -1: it is there once. */
-static int second_of(const Type *type, int dim)
+static int second_of(const Module *m, const Type *type, int dim)
 {
-    const size_t length = strlen(type->dim[dim].name);
-    int at = 0;
-    while (at < type->rank && (strncmp(type->dim[at].name, type->dim[dim].name, length) != 0 ||
-                               strcmp(type->dim[at].name + length, ".1") != 0))
-        at++;
-    return at < type->rank ? at : -1;
+    for (int at = 0; at < type->rank; at++) {
+        const MadeDim *twin = made_dim(m, type->dim[at].name, MADE_TWIN);
+        if (twin && twin->of == type->dim[dim].name)
+            return at;
+    }
+    return -1;
 }
 
-/* The same element, with the dims that are there twice exchanged; `diagonal`: if it is itself. */
-static int64_t transposed(const Type *type, int64_t element, bool *diagonal)
+/* The same element, with the dims that are there twice exchanged, each with its `second`; `diagonal`: if it is itself.
+ */
+static int64_t transposed(const Type *type, const int second[], int64_t element, bool *diagonal)
 {
     int64_t at[MAX_RANK], other = 0;
     *diagonal = true;
@@ -99,13 +100,12 @@ static int64_t transposed(const Type *type, int64_t element, bool *diagonal)
         element /= type->dim[d].size;
     }
     for (int d = 0; d < type->rank; d++) {
-        const int second = second_of(type, d);
-        if (second < 0)
-            continue;
         const int64_t own = at[d];
-        *diagonal &= own == at[second];
-        at[d] = at[second];
-        at[second] = own;
+        if (second[d] < 0)
+            continue;
+        *diagonal &= own == at[second[d]];
+        at[d] = at[second[d]];
+        at[second[d]] = own;
     }
     for (int d = 0; d < type->rank; d++)
         other = other * type->dim[d].size + at[d];
@@ -114,19 +114,20 @@ static int64_t transposed(const Type *type, int64_t element, bool *diagonal)
 
 /* State of an optimizer: it may be a mean of squares, and a square matrix a mean of products, which is symmetric, with
  * positive eigenvalues. */
-static Tensor optimizer_state(const Value *param)
+static Tensor optimizer_state(const Module *m, const Value *param)
 {
     const Type *type = &param->type;
     Tensor drawn = random_tensor(param->name, type, 0.5, 1), tensor = new_tensor(type);
     double rows = 1;
     bool is_square = false, diagonal;
+    int second[MAX_RANK];
     for (int d = 0; d < type->rank; d++)
-        if (second_of(type, d) >= 0) {
+        if ((second[d] = second_of(m, type, d)) >= 0) {
             rows *= (double)type->dim[d].size;
             is_square = true;
         }
     for (int64_t i = 0; i < element_count(type); i++) {
-        const int64_t other = transposed(type, i, &diagonal);
+        const int64_t other = transposed(type, second, i, &diagonal);
         const double beside = (drawn.data[i] + drawn.data[other]) / (8 * rows);
         tensor.data[i] = !is_square ? drawn.data[i] : diagonal ? 1 : beside;
     }
@@ -149,7 +150,7 @@ static Tensor real_for(const Run *run, const Value *param)
         return tensor;
     }
     if (port.kind == PORT_OPTIMIZER)
-        return optimizer_state(param);
+        return optimizer_state(run->m, param);
     if (port.kind == PORT_TOTAL) {
         Tensor tensor = new_tensor(&param->type);
         tensor.data[0] = 3;

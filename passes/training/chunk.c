@@ -307,7 +307,7 @@ static bool chunk_along(Chunking *c, Dim dim)
     const int64_t places = dim.size / count;
     c->chunk = (Dim){ .name = chunk_name(c), .size = count, .padded = count };
     c->place = (Dim){ .name = intern_format(m, "%s.place", dim.name), .size = places, .padded = places };
-    declare_like(m, c->place.name, dim.name);
+    add_made_dim(m, c->place.name, MADE_LIKE, dim.name);
     if (c->f->role == MODEL)
         tell_chunks(c);
     cut_tail(c);

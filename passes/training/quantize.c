@@ -57,7 +57,7 @@ static Dims blocks_of(Module *m, const Dim *dim)
 {
     const int64_t inside = block_of(dim->size), blocks = dim->size / inside;
     const Name outer = intern_format(m, "%s.block", dim->name), inner = intern_format(m, "%s.inside", dim->name);
-    declare_like(m, outer, ruled_as(m, dim->name));
+    add_made_dim(m, outer, MADE_LIKE, ruled_as(m, dim->name));
     return (Dims){ .count = 2,
                    .dim = { { .name = outer, .size = blocks, .padded = blocks },
                             { .name = inner, .size = inside, .padded = inside } } };
