@@ -128,7 +128,7 @@ static void draw_label(const TimelineDrawing *d, int rank, int i, double x, doub
     if (zoom > MOST_ZOOM)
         return;
     fprintf(d->out, "<text class=\"z%d\" x=\"%.7g%%\" y=\"%.6g\">%c%d</text>", zoom, x, y + (two ? -1 : 4),
-            "FBW"[a.kind], a.micro);
+            action_letter[a.kind], a.micro);
     if (two)
         fprintf(d->out, "<text class=\"z%d small\" x=\"%.7g%%\" y=\"%.6g\">s%d</text>", zoom, x, y + 9, a.stage);
 }
@@ -145,8 +145,8 @@ static void draw_action(const TimelineDrawing *d, int rank, int i)
     const double y = row_at(&d->layout, rank) + (stagger ? chunk_of(v, a.stage) * stagger / (v->s->chunks - 1) : 0);
     const double height = d->layout.row - stagger;
     const double waits = action_waits(v, a);
-    fprintf(d->out, "<g class=\"a %c m%d\" data-a=\"%c%d.%d\"><title>", "FBW"[a.kind], a.micro, "FBW"[a.kind], a.stage,
-            a.micro);
+    fprintf(d->out, "<g class=\"a %c m%d\" data-a=\"%c%d.%d\"><title>", action_letter[a.kind], a.micro,
+            action_letter[a.kind], a.stage, a.micro);
     fprintf(d->out, "%s of micro-batch %d, stage %d, on rank %d: %.4g to %.4g %s", done[a.kind], a.micro, a.stage, rank,
             in_units(v, start), in_units(v, end), v->unit_name);
     if (waits > 0)

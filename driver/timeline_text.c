@@ -19,7 +19,7 @@ typedef struct {
 /* Of the rank's first chunk in upper case, of its others in lower case. */
 static char letter(const TextPicture *text, Action a)
 {
-    const char c = "FBW"[a.kind];
+    const char c = action_letter[a.kind];
     return chunk_of(&text->v, a.stage) ? (char)tolower(c) : c;
 }
 

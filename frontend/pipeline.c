@@ -300,8 +300,8 @@ static int micro_batches(const Module *m)
 static bool use_generated(Layout *p, StageSchedule schedule, int ranks, const char **why, const char **help)
 {
     Lower *l = p->l;
-    const PipelineSchedule *s =
-        make_schedule(l->arena, schedule_name(schedule), ranks, p->pipeline.chunks, micro_batches(l->m), why, help);
+    const PipelineSchedule *s = make_schedule(l->arena, StageSchedule_words[schedule], ranks, p->pipeline.chunks,
+                                              micro_batches(l->m), why, help);
     if (p->pipeline.repeats)
         l->m->train.stages = schedule;
     p->pipeline.placement = s ? s->placement : CYCLIC;
@@ -346,14 +346,9 @@ static void use_table(Layout *p, const Ast *schedule, const char *path, const Me
 /* One that is generated.  `zb` with two chunks is ZB-V. */
 static void use_schedule(Layout *p, const Ast *ast, const char *word, const MeshAxis *axis)
 {
-    static const StageSchedule stages[] = { STAGES_NAIVE, STAGES_GPIPE, STAGES_ONE_F_ONE_B, STAGES_INTERLEAVED,
-                                            STAGES_ZB_H1 };
     Lower *l = p->l;
-    int number = 0;
-    while (strcmp(schedules[number], word) != 0)
-        number++;
-    const StageSchedule schedule =
-        stages[number] == STAGES_ZB_H1 && p->pipeline.chunks > 1 ? STAGES_ZB_V : stages[number];
+    const char *name = strcmp(word, "zb") != 0 ? word : p->pipeline.chunks > 1 ? "zb-v" : "zb-h1";
+    const StageSchedule schedule = WORD_OF(StageSchedule, name);
     const char *why, *help;
     if (!use_generated(p, schedule, (int)axis->size, &why, &help) && !l->options->shrink)
         complain_of_schedule(l, ast, help, why);

@@ -43,28 +43,19 @@ Rows rows_of_setting(const char *setting)
     return rows;
 }
 
-/* The keys of train: with a choice, a number, or a word. */
-static const char *const keys[] = { "optimizer", "schedule",    "clip",         "batch",      "microbatch",
-                                    "precision", "seed",        "freeze",       "trained",    "clip_value",
-                                    "ema",       "skip_spikes", "grad_storage", "loss_chunks" };
-static const char *const defaults[] = { "adamw", "constant", NULL, NULL, NULL, "fp32", NULL,
-                                        NULL,    NULL,       NULL, NULL, NULL, "f32",  "none" };
+/* The keys of train: their numbers, names and defaults. */
 enum {
-    N_KEYS = sizeof keys / sizeof keys[0],
-    OPTIMIZER = 0,
-    SCHEDULE,
-    CLIP,
-    BATCH,
-    MICROBATCH,
-    PRECISION,
-    SEED,
-    FREEZE,
-    TRAINED,
-    CLIP_VALUE,
-    EMA,
-    SKIP_SPIKES,
-    GRAD_STORAGE,
-    LOSS_CHUNKS
+#define KEY(key, name, otherwise) key,
+#include "settings.def"
+    N_KEYS
+};
+static const char *const keys[] = {
+#define KEY(key, name, otherwise) [key] = name,
+#include "settings.def"
+};
+static const char *const defaults[] = {
+#define KEY(key, name, otherwise) [key] = otherwise,
+#include "settings.def"
 };
 
 static int find_key(const char *name)

@@ -240,7 +240,7 @@ typedef struct Input {
 
 /* A dim made by the compiler: layout rules split it like another one (keys of attention); it counts the copies of a
  * repeat, of a run of these with one body, of a chunk of them; it is the second one in a tensor that has it twice. */
-typedef enum { MADE_LIKE, MADE_COPIES, MADE_RUN, MADE_CHUNK, MADE_TWIN, N_MAKINGS } Making;
+typedef enum { NOT_MADE, MADE_LIKE, MADE_COPIES, MADE_RUN, MADE_CHUNK, MADE_TWIN, N_MAKINGS } Making;
 typedef struct MadeDim {
     Name name;
     Making making;

@@ -57,19 +57,13 @@ static char *type_change(Module *m, const Op *op)
 
 int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const char *cause)
 {
-    static const char *const kinds[] = { [RT_ALL_REDUCE] = "RT_ALL_REDUCE",
-                                         [RT_ALL_GATHER] = "RT_ALL_GATHER",
-                                         [RT_REDUCE_SCATTER] = "RT_REDUCE_SCATTER",
-                                         [RT_ALL_TO_ALL] = "RT_ALL_TO_ALL",
-                                         [RT_SEND] = "RT_SEND",
-                                         [RT_ROTATE] = "RT_ROTATE" };
     Module *m = h->m;
     Text pieces;
     open_text(&pieces);
     for (int i = 0; i < c->npieces; i++)
         fprintf(pieces.out, "    %s,\n", piece_text(m, &c->piece[i]));
     const Field fields[] = {
-        { "kind", kinds[c->kind] },
+        { "kind", collective_kinds[c->kind].constant },
         { "type", element_constant(dtype) },
         { "maximum", c->maximum ? "true" : NULL },
         { "naxes", arena_text(&m->arena, "%d", c->naxes) },

@@ -166,6 +166,13 @@ bool internal_error(Module *m, const Op *op, const char *what);
 /* Pointers to its operands, then to its results. */
 const char **operands_of(FuncText *t, const Op *op);
 
+/* The collectives of the IR, as the runtime calls them. */
+typedef struct {
+    OpKind op;
+    const char *constant;
+} CollectiveKind;
+extern const CollectiveKind collective_kinds[]; /* by RtCollectiveKind */
+
 int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op,
                 const char *cause);            /* to the table of collectives */
 const char *rank_stage(FuncText *t, int axis); /* C: the rank's stage */

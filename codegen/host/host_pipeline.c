@@ -219,7 +219,7 @@ static char event_letter(const Event *e)
     if (e->reduces)
         return '+';
     if (!e->is_message)
-        return "FBW"[e->action.kind];
+        return action_letter[e->action.kind];
     return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
 }
 

@@ -110,6 +110,23 @@ static bool has_filled_dim(Module *m, const Type *type)
     return false;
 }
 
+const CollectiveKind collective_kinds[] = {
+    [RT_ALL_REDUCE] = { OP_all_reduce, "RT_ALL_REDUCE" },
+    [RT_ALL_GATHER] = { OP_all_gather, "RT_ALL_GATHER" },
+    [RT_REDUCE_SCATTER] = { OP_reduce_scatter, "RT_REDUCE_SCATTER" },
+    [RT_ALL_TO_ALL] = { OP_all_to_all, "RT_ALL_TO_ALL" },
+    [RT_SEND] = { OP_send, "RT_SEND" },
+    [RT_ROTATE] = { OP_rotate, "RT_ROTATE" },
+};
+
+static RtCollectiveKind kind_of(const Op *op)
+{
+    int kind = 0;
+    while (collective_kinds[kind].op != op->kind)
+        kind++;
+    return (RtCollectiveKind)kind;
+}
+
 RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind)
 {
     const Op *first = ops[0];
@@ -119,11 +136,7 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind
     RtPiece *piece = NEW_ARRAY(&m->arena, RtPiece, count);
     for (int i = 0; i < count; i++)
         piece[i] = piece_on(m, ops[i], kind);
-    RtCollective c = { .kind = first->kind == OP_all_reduce       ? RT_ALL_REDUCE
-                               : first->kind == OP_all_gather     ? RT_ALL_GATHER
-                               : first->kind == OP_reduce_scatter ? RT_REDUCE_SCATTER
-                               : first->kind == OP_rotate         ? RT_ROTATE
-                                                                  : RT_ALL_TO_ALL,
+    RtCollective c = { .kind = kind_of(first),
                        .turn = first->kind == OP_rotate ? (int)first->attrs.index : 0,
                        .type = element_rt_type(type->dtype),
                        .maximum = type->by == BY_MAX && type->partial,

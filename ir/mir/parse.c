@@ -434,12 +434,8 @@ static void read_module(Parser *p)
         read_mesh(p);
     while (accept(p, "dim")) {
         const Name dim = read_name(p);
-        int making = 0;
-        while (making < N_MAKINGS - 1 && !accept(p, making_name[making]))
-            making++;
-        if (making == N_MAKINGS - 1)
-            expect(p, making_name[making]);
-        add_made_dim(m, dim, (Making)making, read_name(p));
+        const Making making = (Making)read_word_of(p, making_name, N_MAKINGS);
+        add_made_dim(m, dim, making, read_name(p));
     }
     for (ShardRule **end = &m->rules; accept(p, "shard"); end = &(*end)->next)
         read_rule(p, end);

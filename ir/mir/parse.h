@@ -20,6 +20,7 @@ char peek(Parser *p);                            /* the next byte that is not sp
 bool accept(Parser *p, const char *token);       /* punctuation, or a whole word */
 bool expect(Parser *p, const char *token);
 Name read_name(Parser *p);
+int read_word_of(Parser *p, const char *const words[], int count); /* from words[1] on; 0 after an error */
 Name read_quoted(Parser *p); /* "text", of one line; \xNN is the byte of that number */
 double read_number(Parser *p);
 int64_t read_int(Parser *p);

@@ -273,18 +273,20 @@ static Stages read_stages(Parser *p)
     return on;
 }
 
-static int read_word(Parser *p, const char *const words[], int count)
+int read_word_of(Parser *p, const char *const words[], int count)
 {
     peek(p);
     const int begin = p->at;
-    Name word = read_name(p);
-    const int found = p->failed ? 0 : find_word(words, count, word);
     char *list = "";
+    for (int i = 1; i < count && !p->failed; i++)
+        if (accept(p, words[i]))
+            return i;
+    read_name(p);
     for (int i = 1; i < count; i++)
         list = arena_text(&p->module->arena, "%s%s%s", list, i == 1 ? "" : i + 1 == count ? " or " : ", ", words[i]);
-    if (!p->failed && !found)
+    if (!p->failed)
         fail(p, from(p, begin), arena_text(&p->module->arena, "expected %s", list));
-    return found;
+    return 0;
 }
 
 Type read_type(Parser *p)
@@ -320,7 +322,7 @@ Type read_type(Parser *p)
         on = accept(p, "on");
     }
     if (on)
-        type.tier = (Tier)read_word(p, Tier_words, N_Tier);
+        type.tier = (Tier)read_word_of(p, Tier_words, N_Tier);
     type.in_flight = accept(p, "in_flight");
     if (!p->failed && too_large(&type))
         fail(p, from(p, begin), "a tensor of more than 2^50 elements");
@@ -396,7 +398,7 @@ static Flag parse_Flag(Parser *p) { return read_flag(p); }
 static Zigzag parse_Zigzag(Parser *p) { return accept(p, "true") ? 2 : read_blocks(p); }
 
 #define KIND(kind, unsaid)                                                                                             \
-    static kind parse_##kind(Parser *p) { return (kind)read_word(p, kind##_words, N_##kind); }
+    static kind parse_##kind(Parser *p) { return (kind)read_word_of(p, kind##_words, N_##kind); }
 #define WORD(name, text)
 #define END(kind)
 #include "words.def"

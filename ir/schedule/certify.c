@@ -45,7 +45,8 @@ static bool is_same_message(const Message *a, const Message *b)
 /* "F1 of micro-batch 2": the result of that action is what is sent. */
 static const char *message_text(const Proof *p, const Message *m)
 {
-    return arena_text(p->arena, "%c%d of micro-batch %d", m->backward ? 'B' : 'F', m->stage, m->micro);
+    return arena_text(p->arena, "%c%d of micro-batch %d", action_letter[m->backward ? BACKWARD_ACTION : FORWARD_ACTION],
+                      m->stage, m->micro);
 }
 
 /* "receives B1 of micro-batch 0 from rank 1" */

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-typedef enum { FORWARD_ACTION, BACKWARD_ACTION, WEIGHT_ACTION, N_ACTION_KINDS } ActionKind; /* printed F, B, W */
+typedef enum { FORWARD_ACTION, BACKWARD_ACTION, WEIGHT_ACTION, N_ACTION_KINDS } ActionKind; /* see action_letter */
 
 /* Where stage s is: LINEAR: rank s (one chunk); CYCLIC: rank s mod ranks; VEE: down the ranks and up again (2 chunks).
  */
@@ -34,6 +34,8 @@ typedef struct {
     ActionKind kind;
     int stage, micro;
 } Action;
+
+extern const char action_letter[]; /* by kind; a text: "FBW" */
 
 /* One message between neighbouring stages: the activation (forward) or its gradient (backward) of a micro-batch.
  * No message joins stages on one rank. */

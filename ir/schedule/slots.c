@@ -11,15 +11,6 @@
 
 #include <string.h>
 
-const char *schedule_name(StageSchedule schedule)
-{
-    static const char *const name[] = { [STAGES_NAIVE] = "naive",      [STAGES_GPIPE] = "gpipe",
-                                        [STAGES_ONE_F_ONE_B] = "1f1b", [STAGES_INTERLEAVED] = "interleaved",
-                                        [STAGES_ZB_H1] = "zb-h1",      [STAGES_ZB_V] = "zb-v",
-                                        [STAGES_TABLE] = "table" };
-    return name[schedule];
-}
-
 /* The user's table; its errors are those of its file. */
 static PipelineSchedule *read_table(Module *m, int ranks, int chunks, int micros)
 {
@@ -43,8 +34,8 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
         error_at(m->diags, (Where){ .at = loc }, "the schedule is a table, and the module has none");
         return NULL;
     }
-    const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : schedule_name(name);
-    const PipelineSchedule wanted = { .name = schedule_name(name),
+    const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : StageSchedule_words[name];
+    const PipelineSchedule wanted = { .name = StageSchedule_words[name],
                                       .ranks = (int)m->axis_size[pipeline_axis(m)],
                                       .chunks = chunks,
                                       .micros = loop ? (int)loop->attrs.dims.dim[0].size : 1,

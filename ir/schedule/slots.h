@@ -24,8 +24,6 @@ typedef struct PipelineSlots {
     int64_t bytes; /* of all, on the rank that has most */
 } PipelineSlots;
 
-const char *schedule_name(StageSchedule schedule); /* in schedule.def */
-
 /* The schedule of a loop over micro-batches (NULL: there is one micro-batch), certified; NULL after reporting why it
  * cannot be. */
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks);

@@ -4,9 +4,11 @@
 #include <limits.h>
 #include <string.h>
 
+const char action_letter[] = { [FORWARD_ACTION] = 'F', [BACKWARD_ACTION] = 'B', [WEIGHT_ACTION] = 'W', '\0' };
+
 const char *action_text(Arena *arena, Action a)
 {
-    return arena_text(arena, "%c%d.%d", "FBW"[a.kind], a.stage, a.micro);
+    return arena_text(arena, "%c%d.%d", action_letter[a.kind], a.stage, a.micro);
 }
 
 void write_schedule(const PipelineSchedule *s, FILE *out)
@@ -15,7 +17,7 @@ void write_schedule(const PipelineSchedule *s, FILE *out)
     for (int rank = 0; rank < s->ranks; rank++)
         for (int i = 0; i < s->nactions[rank]; i++) {
             const Action a = s->action[rank][i];
-            fprintf(out, "%c%d.%d%c", "FBW"[a.kind], a.stage, a.micro, i + 1 < s->nactions[rank] ? ',' : '\n');
+            fprintf(out, "%c%d.%d%c", action_letter[a.kind], a.stage, a.micro, i + 1 < s->nactions[rank] ? ',' : '\n');
         }
 }
 
@@ -70,7 +72,7 @@ static bool read_count(const char *text, int *at, int end, int *count)
 
 static bool read_cell(const Table *t, Loc loc, Action *a)
 {
-    const char *text = t->diags->source->text, *kind = strchr("FBW", text[loc.begin]);
+    const char *text = t->diags->source->text, *kind = strchr(action_letter, text[loc.begin]);
     int at = loc.begin + 1;
     bool good = kind && *kind && read_count(text, &at, loc.end, &a->stage) && at < loc.end && text[at] == '.';
     at++;
@@ -78,7 +80,7 @@ static bool read_cell(const Table *t, Loc loc, Action *a)
         wrong(t, loc, "a cell is F, B or W, then the stage, a dot and the micro-batch: F0.3", "this is no action");
         return false;
     }
-    a->kind = (ActionKind)(kind - "FBW");
+    a->kind = (ActionKind)(kind - action_letter);
     return true;
 }
 
