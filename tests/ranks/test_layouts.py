@@ -1,7 +1,8 @@
-"""20 steps as one process and as several: no layout changes the loss or the gradient norm of any step.
+"""Eight steps as one process and as several: no layout changes the loss or the gradient norm of any step.
 
-The learning rate, 1e-3 of AdamW, moves the loss by a tenth within the 20 steps, so that a wrong gradient or update of
-any tensor shows in later steps; at ten times as much the runs are chaotic: rounding grows from step to step.
+The learning rate, 1e-3 of AdamW, moves the loss by some hundredths within the eight steps, a thousand times the tolerance
+of fp32, so that a wrong gradient or update of any tensor shows in the next step; at ten times as much the runs are
+chaotic: rounding grows from step to step.
 
 Tolerances.  fp32: 1e-5.  The norm is the root of sums of 8192 squares (the embedding), each addition rounded by
 2^-24: sqrt(8192) 2^-24 = 5e-6 where they are added in another order, and half of it after the root.
@@ -17,7 +18,7 @@ import re
 import pytest
 from conftest import EXTRA, HEADS, TCP, layout_of, read_log, some, start
 
-STEPS = 20
+STEPS = 8
 ROUNDING = {"fp32": None, "bf16": 2.0**-8, "fp16": 2.0**-11}
 TOLERANCE = {p: {"loss": u / 8, "grad_norm": 2 * u} if u else {"loss": 1e-5, "grad_norm": 1e-5}
              for p, u in ROUNDING.items()}
@@ -58,7 +59,7 @@ def test_the_reference_learns(reference):
     """Else equal losses would mean little."""
     for model in ("llama", "gpt2", "bert"):
         losses = [line["loss"] for line in reference(model)]
-        assert losses[-1] < 0.9 * losses[0]
+        assert losses[-1] < 0.98 * losses[0]
         assert any(line["grad_norm"] > 1 for line in reference(model)), "clipping should be seen at work"
 
 
@@ -191,7 +192,7 @@ KEPT = {  # mesh, settings of layout_of, roundings of a gradient: by each micro-
 @pytest.mark.parametrize("kind", KEPT)
 def test_kept_gradients(compiled, train, reference, kind):
     """Each rounding changes each number by at most 2^-9 of it, so all of them the norm by as much, and an update of AdamW,
-    a ratio of means of gradients, by twice that.  The loss falls by a tenth in all steps together, and errs by as much of
+    a ratio of means of gradients, by twice that.  The loss falls by a tenth at most in all steps together, and errs by as much of
     what it has fallen: 2 roundings 2^-9 / 10.  Beside that, what a layout changes in fp32."""
     ranks, how, roundings = KEPT[kind]
     settings = {"microbatch": 2 // ranks.get("dp", 1), "grad_storage": "bf16"}

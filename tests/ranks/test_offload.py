@@ -11,7 +11,7 @@ import pytest
 from conftest import TCP, error_of, layout_of, read_log, some, start
 from test_layouts import TOLERANCE, same_training
 
-STEPS = 20
+STEPS = 8
 OPTIMIZER, PARAMS, BOTH, ACTIVATIONS = "optimizer", "params", "optimizer, params", "activations"
 ALL = f"{BOTH}, {ACTIVATIONS}"
 SETTINGS = (("batch", 16), ("microbatch", 2))
