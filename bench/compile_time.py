@@ -1,8 +1,10 @@
 """Milliseconds of `mpc compile` at Llama-405B's sizes, for one rank and for 1024, without the C compiler.
 
-    python3 bench/compile_time.py       the table of `make bench`
+    python3 bench/compile_time.py               the table of `make bench`
+    python3 bench/compile_time.py --runs N      of each (9)
 """
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -29,12 +31,12 @@ def compile_once(layers, mesh):
     return (time.monotonic() - start) * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3
 
 
-def row(layers):
+def row(layers, runs):
     """One rank and the meshes take turns, so that what else the machine does meets all.  16 stages need as many layers."""
     meshes = ["", MESH] + [STAGES] * (layers >= 16)
     for mesh in meshes:
         compile_once(layers, mesh)
-    turns = [[compile_once(layers, mesh) for mesh in meshes] for _ in range(RUNS)]
+    turns = [[compile_once(layers, mesh) for mesh in meshes] for _ in range(runs)]
     cells = [layers]
     for which, of in ((0, statistics.median), (1, min)):
         times = [of([turn[i][which] for turn in turns]) for i in range(len(meshes))]
@@ -43,19 +45,21 @@ def row(layers):
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def table(say):
+def table(say, runs=RUNS):
     """Markdown."""
     lines = ["## Compile time at Llama-405B's sizes", "",
-             f"`mpc compile --no-cc` of {RUNS} runs, whole process with every check after every pass: the median, and the least",
+             f"`mpc compile --no-cc` of {runs} runs, whole process with every check after every pass: the median, and the least",
              f"processor time, which other work on the machine disturbs less. ms; ratios: of the mesh to 1 rank, and of the",
              f"pipeline, `{STAGES}`, to the mesh.", "",
              f"| layers | 1 rank | `{MESH}` | ratio | pipeline | ratio | processor: 1 rank | `{MESH}` | ratio | pipeline | ratio |",
              "|" + " --- |" * 11]
     for layers in DEPTHS:
-        lines.append(row(layers))
+        lines.append(row(layers, runs))
         say("   " + lines[-1])
     return [*lines, ""]
 
 
 if __name__ == "__main__":
-    table(lambda text: print(text, flush=True))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=RUNS)
+    table(lambda text: print(text, flush=True), parser.parse_args().runs)

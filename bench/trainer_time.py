@@ -3,6 +3,7 @@
     python3 bench/trainer_time.py                   the table of `make bench`
     python3 bench/trainer_time.py --beside MPC      also compile and train some with another build of mpc, in turn
     python3 bench/trainer_time.py --only NAME,...   these examples
+    python3 bench/trainer_time.py --runs N          of each (3)
 
 Objects of trainers are kept in a folder of their own, empty at first.  "again": nothing changed; "edit": another learning
 rate.  `mpc`: without the C compiler.  The least of several runs counts: other work on the machine only adds.
@@ -37,9 +38,9 @@ def seconds(*words, mpc=MPC):
     return time.monotonic() - start
 
 
-def row(model):
+def row(model, runs):
     words, cold, again, edit, alone = [model, "-o", OUT / model.stem], [], [], [], []
-    for _ in range(RUNS):
+    for _ in range(runs):
         shutil.rmtree(KEPT, ignore_errors=True)
         alone.append(seconds(*words, "--no-cc"))
         cold.append(seconds(*words))
@@ -49,16 +50,16 @@ def row(model):
     return "| " + " | ".join([model.stem, f"{lines:,}", *(f"{min(times):.2f}" for times in (alone, cold, again, edit))]) + " |"
 
 
-def table(say, only=()):
+def table(say, only=(), runs=RUNS):
     """Markdown."""
     OUT.mkdir(parents=True, exist_ok=True)
     lines = ["## From a model to its trainer", "",
-             f"Wall seconds of `mpc compile` with {os.cpu_count()} processors, the least of {RUNS}; `again`: nothing changed; `edit`:",
+             f"Wall seconds of `mpc compile` with {os.cpu_count()} processors, the least of {runs}; `again`: nothing changed; `edit`:",
              "another learning rate; `mpc`: with `--no-cc`.", "",
              "| example | lines of trainer.c | mpc | first | again | edit |", "|" + " --- |" * 6]
     for model in sorted((ROOT / "examples").glob("*.mdl")):
         if not only or model.stem in only:
-            lines.append(row(model))
+            lines.append(row(model, runs))
             say("   " + lines[-1])
     return [*lines, ""]
 
@@ -92,9 +93,10 @@ def beside(say, other, turns=5, steps=12):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="")
+    parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--beside", type=lambda path: Path(path).resolve())
     args = parser.parse_args()
-    table(lambda text: print(text, flush=True), tuple(filter(None, args.only.split(","))))
+    table(lambda text: print(text, flush=True), tuple(filter(None, args.only.split(","))), args.runs)
     if args.beside:
         beside(lambda text: print(text, flush=True), args.beside)
 

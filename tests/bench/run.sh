@@ -7,8 +7,8 @@ cd "$(dirname "$0")/../.."
 export CC="sh $PWD/tests/bench/cc.sh"
 xargs -P 2 -I COMMAND sh -c '/usr/bin/python3 bench/COMMAND >/dev/null' <<'END'
 pipelines.py --small --steps 3 --micros 2 --peers none
-compile_time.py
-trainer_time.py --only chars
+compile_time.py --runs 1
+trainer_time.py --only chars --runs 1
 ranks.py --small --steps 3 --only tensor
 packed.py --seq 4096 --draws 1
 experts.py --small --steps 3 --only 1.25 --peers none
