@@ -67,17 +67,17 @@ def test_skipped_steps(compiled, train):
 def test_checkpoints(compiled, train, text):
     """What one saves the other loads, and goes on as if nothing had been; evaluation and samples read it, too."""
     plain, trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)
-    whole = train(plain, STEPS, "--eval-data", text)
+    whole = train(plain, STEPS, "--eval-data", text, "--eval-batches", 2)
     for first, then in ((plain, trainer), (trainer, plain)):
         train(first, STEPS // 2, "--save", "half")
-        log = train(then, STEPS, "--load", "half", "--eval-data", text)
+        log = train(then, STEPS, "--load", "half", "--eval-data", text, "--eval-batches", 2)
         assert [line["loss"] for line in log[STEPS // 2:]] == [line["loss"] for line in whole[STEPS // 2:]]
         assert log[-1]["eval_loss"] == whole[-1]["eval_loss"]
 
 
 def test_mean_of_weights(compiled, train, text):
     """--ema exchanges weights and their mean, which are on disk."""
-    logs = [train(one, STEPS, "--ema", "--eval-data", text) for one in pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER, settings=(("ema", 0.9),))]
+    logs = [train(one, STEPS, "--ema", "--eval-data", text, "--eval-batches", 2) for one in pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER, settings=(("ema", 0.9),))]
     assert [line.get("eval_loss") for line in logs[0]] == [line.get("eval_loss") for line in logs[1]] and logs[0][-1]["eval_loss"]
 
 
@@ -93,7 +93,7 @@ def test_budget(compiled, train):
 def test_traffic_is_logged(compiled, text, tmp_path):
     """Bytes as planned, and seconds of each step in which the computation waited: is the disk the limit?"""
     plain, trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)
-    options = ("--data", text, "--data-format", "bytes", "--steps", 4, "--log", "log", "--overwrite", "--eval-data", text)
+    options = ("--data", text, "--data-format", "bytes", "--steps", 4, "--log", "log", "--overwrite", "--eval-data", text, "--eval-batches", 2)
     done = start(trainer.command(*options), tmp_path)
     log, planned = read_log(tmp_path / "log"), json.loads((trainer.source.parent / "out/plan.json").read_text())["memory"]["offloaded"]
     assert [line["offload_bytes"] for line in log] == 4 * [planned["read"] + planned["written"]]
