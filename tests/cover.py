@@ -23,26 +23,27 @@ def pairs_to_cover(choices, is_allowed):
         [(a, value) for value in choices[a]], [(b, value) for value in choices[b]]) if is_allowed(dict(pair))}
 
 
-def filled(begin, choices, is_allowed, missing, draw):
-    """The pair of choices, and of each other one the value that covers most; None if none is allowed."""
+def filled(begin, choices, is_allowed, missing, draw, cost):
+    """The pair of choices, and of each other one the value that covers most, and costs least; None if none is allowed."""
     case = dict(begin)
     for name in draw.sample(list(choices), len(choices)):
         values = [value for value in draw.sample(choices[name], len(choices[name])) if is_allowed({**case, name: value})]
         if name not in case and not values:
             return None
         if name not in case:
-            case[name] = max(values, key=lambda value: sum(
-                ((a, x), (name, value)) in missing or ((name, value), (a, x)) in missing for a, x in case.items()))
+            case[name] = max(values, key=lambda value: (sum(
+                ((a, x), (name, value)) in missing or ((name, value), (a, x)) in missing for a, x in case.items()),
+                -cost({**case, name: value})))
     return {name: case[name] for name in choices}
 
 
 def covering(choices, is_allowed=lambda case: True, cost=lambda case: 1):
-    """choices: {name: values}.  is_allowed(case) is asked of parts of a case, too: each pair that it allows must be a part of
+    """choices: {name: values}.  is_allowed(case) and cost(case) are asked of parts of a case, too: each pair that it allows must be a part of
     a case that it allows.  Cases are the same each time, and rather of low cost."""
     missing, draw = pairs_to_cover(choices, is_allowed), random.Random(1)
     while missing:
         begins = draw.choices(sorted(missing, key=str), k=TRIES)
-        cases = [case for begin in begins if (case := filled(begin, choices, is_allowed, missing, draw))]
+        cases = [case for begin in begins if (case := filled(begin, choices, is_allowed, missing, draw, cost))]
         best = max(cases, key=lambda case: len(pairs_of(case) & missing) / cost(case))
         missing -= pairs_of(best)
         yield best
