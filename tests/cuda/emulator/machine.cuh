@@ -17,7 +17,7 @@
 
 #define __global__
 #define __device__
-#ifdef __OPTIMIZE__
+#if defined(__OPTIMIZE__) && !defined(EMULATOR_CALLS)
 #define __forceinline__ inline __attribute__((always_inline))
 #else
 #define __forceinline__ inline
