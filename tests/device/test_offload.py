@@ -31,7 +31,7 @@ def test_training(model, precision, what, compiled, data, tmp_path):
 def test_resumed(option, compiled, data, tmp_path):
     """State is saved from the host, loaded to it, and read by evaluation, launch by launch or as a graph."""
     def run_to(trainer, steps, *options):
-        start(trainer.command("--data", data, "--data-format", "bytes", "--eval-data", data, "--log", "log", "--steps", steps, "--overwrite", option, *options), tmp_path)
+        start(trainer.command("--data", data, "--data-format", "bytes", "--eval-data", data, "--eval-batches", 2, "--log", "log", "--steps", steps, "--overwrite", option, *options), tmp_path)
         return read_log(tmp_path / "log")
     plain, trainer = trainers(compiled, "gpt2", (("precision", "bf16"),), "optimizer")
     log = run_to(plain, STEPS)
