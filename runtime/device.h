@@ -36,6 +36,25 @@ void *rt_stage(Rt *rt, int64_t offset, int64_t bytes);
 char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes);
 void rt_window_close(const Rt *rt, char *window, int64_t offset, int64_t bytes, bool is_changed);
 
+/* --- Copies of what outlives a step, in host memory: copies.c of the device ------------------------ */
+
+typedef struct {
+    int64_t offset, bytes, at; /* in the arena, or behind it in memory of the host; at: bytes in the copy before it */
+} RtSpan;
+
+/* Host memory for copies, which may be large; NULL: this rank may not use so much more. */
+char *rt_copies_allocate(Rt *rt, int64_t bytes);
+void rt_copies_free(Rt *rt, char *memory);
+int64_t rt_copies_bytes(const Rt *rt); /* of these, on the device itself */
+
+/* Copies these bytes to host memory, beside what the device computes: spans and copy are left alone until
+ * rt_copy_wait. */
+void rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to);
+void rt_copy_wait(Rt *rt); /* also without one under way */
+
+/* And back, at once. */
+void rt_copy_back(Rt *rt, int count, const RtSpan *span, const char *from);
+
 /* --- Functions ------------------------------------------------------------------------------ */
 
 /* Runs the function to completion, on the staged data. */

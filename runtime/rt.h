@@ -415,6 +415,9 @@ void rt_transfer_wait(Rt *rt, int id);
 void rt_fetch(Rt *rt, void *to, const void *from, int64_t bytes);
 void rt_offload(Rt *rt, void *to, const void *from, int64_t bytes);
 
+/* Before a step first changes what outlives it: copies that a checkpoint is written from are complete then. */
+void rt_state_changes(Rt *rt);
+
 /* --- Pipelines ------------------------------------------------------------------------------------
  *
  * The micro-batches of a step, in the order of a schedule that mpc has proved free of deadlock.  A rank has one stage

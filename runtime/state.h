@@ -12,6 +12,7 @@ struct RtTrace;       /* trace.c: NULL: tracing is off */
 struct RtMesh;        /* comm.c: NULL in a program of one rank */
 struct RtCollectives; /* collective.c: the same */
 struct RtGpu;         /* cuda/: NULL if the processor is the device */
+struct RtCopies;
 
 /* Statistics of a collective since the start. */
 typedef struct {
@@ -37,8 +38,9 @@ struct Rt {
     struct RtMesh *mesh;
     struct RtCollectives *collectives;
     struct RtGpu *gpu;
-    struct RtFar *far;  /* far/far.h: NULL: all tensors are on the device */
-    RtTraffic *traffic; /* of each collective of the program */
+    struct RtFar *far;       /* far/far.h: NULL: all tensors are on the device */
+    struct RtCopies *copies; /* copies.c of the device: NULL: there are none */
+    RtTraffic *traffic;      /* of each collective of the program */
     struct {
         const RtCollective *of; /* the collective of the present messages; NULL: an exchange between steps */
         atomic_bool is_awaited; /* does the computation wait for them? */

@@ -62,6 +62,24 @@ static bool updates_state(const FuncText *t, const Op *op)
     return false;
 }
 
+/* The ops that the statement of this one runs; none: an earlier one's does. */
+static int group_of(const FuncText *t, const Op *const *op, const Op *const **group)
+{
+    const Func *kernel = (*op)->attrs.callee ? find_func(t->h->m, (*op)->attrs.callee) : NULL;
+    const bool is_row = kernel ? kernel->role == KERNEL && !is_product_kernel(kernel) : info(*op)->family == LIBRARY;
+    *group = op;
+    return is_row ? t->h->dialect->group(t->h, op, group) : 1;
+}
+
+bool changes_state(const FuncText *t, const Op *op)
+{
+    const Op *const *group;
+    bool changes = false;
+    for (int i = info(op)->family == VIEW ? 0 : group_of(t, &op, &group); i > 0; i--)
+        changes |= updates_state(t, group[i - 1]);
+    return changes;
+}
+
 static int add_call_row(FuncText *t, const Op *op, const char *kind, double flops)
 {
     return add_row(t->h, (KernelRow){ .name = op->path ? op->path : info(op)->name,
@@ -179,7 +197,7 @@ void write_call(FuncText *t, const Op *op)
         return;
     }
     const Op *const *group;
-    int count = t->h->dialect->group(t->h, &op, &group);
+    int count = group_of(t, &op, &group);
     if (count == 0)
         return;
     Statement call = t->h->dialect->kernel(t, op);

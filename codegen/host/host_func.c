@@ -8,6 +8,7 @@
 
 #include "amount.h"
 #include "stages.h"
+#include "tier.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -328,6 +329,17 @@ const char *stage_text(const FuncText *t)
                     : "";
 }
 
+/* Before the step first changes what outlives it.  Offloaded tensors are written in the loops of functions that it
+ * calls: then at its start. */
+static void announce_changes(FuncText *t, const Op *op)
+{
+    if (t->f->role != STEP || t->announced || (!far_bytes(t->h->m) && !changes_state(t, op)))
+        return;
+    write_for_stages(t, ALL_STAGES);
+    write_statement(t, "what outlives the step", "rt_state_changes(rt);\n");
+    t->announced = true;
+}
+
 HostFunc *host_func(Host *h, const Func *f)
 {
     HostFunc *c = map_get(&h->funcs, f);
@@ -348,6 +360,7 @@ HostFunc *host_func(Host *h, const Func *f)
     for (const Op *op = f->first; op; op = op->next) {
         if (op->attrs.early) /* host_pipeline.c writes it */
             continue;
+        announce_changes(&t, op);
         if (info(op)->family != VIEW || info(op)->traits & WAITS)
             write_for_stages(&t, stages_running(m, op));
         op = write_one(&t, op);

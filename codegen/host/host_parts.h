@@ -118,6 +118,7 @@ typedef struct {
     HostFunc *c;
     NameSpace names;
     bool is_half;         /* see host_pipeline.c */
+    bool announced;       /* that the step changes state */
     const char *frame;    /* "frame"; "arena" in step, eval and predict */
     const char **pointer; /* names of the parameters */
     Map locals;           /* of values: Local */
@@ -182,6 +183,7 @@ const char *own_bytes(FuncText *t, const Type *type);
 const char *own_rows(FuncText *t, const Type *type, int64_t rows); /* likewise, of the rows of all copies */
 char *stages_condition(FuncText *t, Stages on);                    /* C: is the rank one of these stages? */
 void write_call(FuncText *t, const Op *op);
+bool changes_state(const FuncText *t, const Op *op); /* does its statement write what outlives a step? */
 void write_loop(FuncText *t, const Op *op);
 void write_wait(FuncText *t, const Op *op);            /* once for a bucket */
 const Op *write_collective(FuncText *t, const Op *op); /* with the others of its bucket; returns the last */

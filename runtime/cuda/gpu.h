@@ -10,6 +10,7 @@
  *   peak.c        the speed of the best product, which utilisation is compared with
  *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages;  watch.c notices those that
  *                 hang
+ *   copies.c      copies of state in pinned memory of the host, for checkpoints
  *   fetch.c       offloaded tensors, in pinned memory of the host
  *   near.c        the processors near the GPU
  *   library.c     loading of CUDA's libraries when the trainer starts

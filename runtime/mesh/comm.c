@@ -323,6 +323,16 @@ double rt_comm_sum(Rt *rt, double value)
     return sum;
 }
 
+void rt_comm_add(Rt *rt, uint64_t *numbers, int count)
+{
+    uint64_t *all = rt_allocate((int64_t)rt->ranks * count, sizeof *all);
+    rt_comm_gather(rt, numbers, count * (int64_t)sizeof *numbers, (char *)all);
+    memset(numbers, 0, (size_t)count * sizeof *numbers);
+    for (int64_t i = 0; i < (int64_t)rt->ranks * count; i++)
+        numbers[i % count] += all[i];
+    free(all);
+}
+
 void rt_comm_clean(char *text, int64_t room)
 {
     text[room - 1] = '\0';

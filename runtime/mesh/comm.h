@@ -36,6 +36,7 @@ char *rt_comm_place(const Rt *rt, int rank);                       /* "rank 3 (d
 void rt_comm_barrier(Rt *rt);
 double rt_comm_max(Rt *rt, double value);
 double rt_comm_sum(Rt *rt, double value);
+void rt_comm_add(Rt *rt, uint64_t *numbers, int count); /* each number of all ranks: their sum, mod 2^64 */
 
 /* Gathers `bytes` from each rank: all[q] is that of rank q. */
 void rt_comm_gather(Rt *rt, const void *own, int64_t bytes, char *all);

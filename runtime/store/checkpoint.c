@@ -1,5 +1,5 @@
-/* checkpoint.c -- saves and restores a run; docs/trainer.md, section Checkpoints, specifies the contents of the
- * file. */
+/* checkpoint.c -- restores a run; docs/trainer.md, section Checkpoints, specifies the contents of the file, which
+ * save.c writes. */
 #include "checkpoint.h"
 
 #include "checksum.h"
@@ -7,11 +7,9 @@
 #include "mesh/agree.h"
 #include "mesh/comm.h"
 #include "not_finite.h"
-#include "output.h"
 #include "safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,173 +19,6 @@ enum { PART = 1 << 16 }; /* elements copied at a time */
 static const int64_t MOST_SEQUENCES = (int64_t)1 << 53; /* a bound that no run reaches, exact in doubles */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* --- Saving --------------------------------------------------------------------------------- */
-
-int64_t rt_checkpoint_bytes(const Rt *rt)
-{
-    int count;
-    RtView *views = rt_views(rt, &count);
-    int64_t bytes = 0;
-    for (int i = 0; i < count; i++)
-        bytes += 4 * views[i].count;
-    rt_views_free(views, count);
-    return bytes;
-}
-
-/* A checksum of the progress of the run: FNV-1a (64 bits) of these texts, since a wrong step would not be detected
- * otherwise. */
-static char *place_checksum(const char *step, const char *seed, const char *position, const char *order,
-                            const char *sequences)
-{
-    char *text = rt_text("step=%s seed=%s position=%s order=%s sequences=%s", step, seed, position, order, sequences);
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (const char *c = text; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 0x100000001B3u;
-    free(text);
-    return rt_text("%016llx", (unsigned long long)hash);
-}
-
-/* The length of the header does not depend on the checksums. */
-static char *header_of(const RtProgram *program, const RtView *views, int count, const RtPlace *place,
-                       const uint64_t *sums, int64_t *bytes)
-{
-    enum { FIXED = 16, WEIGHTS = 2, OWNED = 5 };
-    char *owned[OWNED] = { rt_text("%lld", (long long)place->step), rt_text("%u", place->seed),
-                           rt_text("%lld", (long long)place->position), rt_text("%lld", (long long)place->sequences) };
-    const char *order = place->shuffled ? "shuffled" : "file";
-    owned[4] = place_checksum(owned[0], owned[1], owned[2], order, owned[3]);
-    const char *fixed[FIXED] = { "format",    "mpc",    "model",    program->name, "step",  owned[0],
-                                 "seed",      owned[1], "position", owned[2],      "order", order,
-                                 "sequences", owned[3], "checksum", owned[4] };
-    const char **metadata = rt_allocate(FIXED + 2 * count + WEIGHTS + 1, sizeof *metadata);
-    memcpy(metadata, fixed, sizeof fixed);
-    for (int i = 0; i < count; i++) {
-        metadata[FIXED + 2 * i] = rt_text("checksum.%s", views[i].name);
-        metadata[FIXED + 2 * i + 1] = rt_text("%016llx", (unsigned long long)sums[i]);
-    }
-    if (*place->weights) {
-        metadata[FIXED + 2 * count] = "weights";
-        metadata[FIXED + 2 * count + 1] = place->weights;
-    }
-    char *header = rt_safetensors_header(views, count, metadata, bytes);
-    for (int i = 0; i < 2 * count; i++)
-        free((void *)(uintptr_t)metadata[FIXED + i]);
-    for (int i = 0; i < OWNED; i++)
-        free(owned[i]);
-    free(metadata);
-    return header;
-}
-
-/* What the ranks have written of a tensor. */
-typedef struct {
-    uint64_t checksum, elements;
-} Written;
-
-/* Writes this rank's part of a tensor that begins at byte `begin` of the file. */
-static Written write_view(RtOutput *output, const Rt *rt, const RtView *view, int64_t begin, char *part)
-{
-    Written written = { 0 };
-    char *window = rt_view_open(rt, view);
-    RtRanges ranges = rt_ranges(view);
-    for (RtRange range; rt_next_range(&ranges, &range);) {
-        rt_output_seek(output, begin + 4 * range.whole);
-        for (int64_t first = 0; first < range.count; first += PART) {
-            int64_t count = range.count - first < PART ? range.count - first : PART;
-            rt_view_read(view, window, range.own + first, count, part);
-            written.checksum += rt_checksum(part, 4, range.whole + first, count);
-            written.elements += (uint64_t)count;
-            rt_output_write(output, part, 4 * count);
-        }
-    }
-    rt_view_close(rt, view, window, false);
-    return written;
-}
-
-/* Checksums and numbers of the elements that this rank writes, of each tensor. */
-static void write_views(RtOutput *output, const Rt *rt, const RtView *views, int count, int64_t begin, uint64_t *sums,
-                        uint64_t *elements)
-{
-    char *part = rt_allocate(PART, 4);
-    for (int i = 0; i < count; begin += 4 * views[i].count, i++) {
-        Written written = views[i].is_owner ? write_view(output, rt, &views[i], begin, part) : (Written){ 0 };
-        sums[i] = written.checksum;
-        elements[i] = written.elements;
-    }
-    free(part);
-}
-
-/* Ends the trainer unless the ranks have written each tensor whole.  A file with holes would replace a good one, and
- * its checksums are looked at only when it is loaded. */
-static void check_complete(RtOutput *output, const RtView *views, int count, const uint64_t *elements)
-{
-    for (int i = 0; i < count; i++)
-        if (elements[i] != (uint64_t)views[i].count) {
-            rt_output_discard(output);
-            rt_fail("--save %s: the ranks have written %llu elements of tensor '%s', which has %lld, so nothing was "
-                    "saved; this is a bug of the trainer: please report it with the model and its layout",
-                    output->path, (unsigned long long)elements[i], views[i].name, (long long)views[i].count);
-        }
-}
-
-/* Adds these numbers of all ranks. */
-static void add_up(Rt *rt, uint64_t *sums, int count)
-{
-    uint64_t *all = rt_allocate((int64_t)rt->ranks * count, sizeof *all);
-    rt_comm_gather(rt, sums, count * (int64_t)sizeof *sums, (char *)all);
-    memset(sums, 0, (size_t)count * sizeof *sums);
-    for (int64_t i = 0; i < (int64_t)rt->ranks * count; i++)
-        sums[i % count] += all[i];
-    free(all);
-}
-
-/* Passes the lock to the file that replaces the old one. */
-static void commit(RtOutput *output, RtLock *lock)
-{
-    int file = fcntl(output->file, F_DUPFD_CLOEXEC, 0);
-    rt_lock_next(lock, file);
-    rt_output_commit(output);
-    rt_lock_pass(lock, file);
-}
-
-/* The header is written last, since checksums are known only then. */
-void rt_checkpoint_save(const char *path, Rt *rt, const RtPlace *place, RtLock *lock)
-{
-    int count;
-    RtView *views = rt_views(rt, &count);
-    uint64_t *sums = rt_allocate(2 * count, sizeof *sums), *elements = sums + count;
-    int64_t bytes;
-    char *header = header_of(rt->program, views, count, place, sums, &bytes);
-    RtOutput output;
-    if (rt->rank == 0)
-        output = rt_output_open(path, "--save");
-    rt_comm_barrier(rt);
-    if (rt->rank > 0)
-        output = rt_output_join(path, "--save");
-    rt_comm_barrier(rt); /* a rank that fails to write removes the file; all have opened it by now */
-    write_views(&output, rt, views, count, bytes, sums, elements);
-    add_up(rt, sums, 2 * count);
-    check_complete(&output, views, count, elements);
-    free(header);
-    if (rt->rank == 0) {
-        header = header_of(rt->program, views, count, place, sums, &bytes);
-        rt_output_seek(&output, 0);
-        rt_output_write(&output, header, bytes);
-        free(header);
-    } else {
-        rt_output_finish(&output);
-    }
-    rt_comm_barrier(rt);
-    if (rt->rank == 0)
-        commit(&output, lock);
-    else
-        rt_output_leave(&output);
-    rt_comm_barrier(rt); /* the file is complete for all ranks */
-    free(sums);
-    rt_views_free(views, count);
-}
-
-/* --- Loading -------------------------------------------------------------------------------- */
 
 static char *shape_text(int rank, const int64_t *size)
 {
@@ -334,7 +165,7 @@ static void check_sums(const RtSafetensors *file, Rt *rt)
             sums[i] = rt_checksum(stored->data + width * first, (int)width, first, least(each, count - first));
         not_finite[i] = rt_count_not_finite(stored, first, least(each, count - first));
     }
-    add_up(rt, sums, 2 * file->count);
+    rt_comm_add(rt, sums, 2 * file->count);
     for (int i = 0; i < file->count; i++) {
         char *key = rt_text("checksum.%s", file->tensors[i].name);
         char *found = rt_text("%016llx", (unsigned long long)sums[i]),
@@ -359,8 +190,8 @@ static const char *text_in(const RtSafetensors *file, const char *key)
 static void check_place(const RtSafetensors *file)
 {
     const char *saved = rt_safetensors_metadata(file, "checksum");
-    char *found = place_checksum(text_in(file, "step"), text_in(file, "seed"), text_in(file, "position"),
-                                 text_in(file, "order"), text_in(file, "sequences"));
+    char *found = rt_place_checksum(text_in(file, "step"), text_in(file, "seed"), text_in(file, "position"),
+                                    text_in(file, "order"), text_in(file, "sequences"));
     if (saved && strcmp(saved, found))
         refuse_changed(file, "the progress of the run (step, seed, position, order, sequences)", "checksum");
     free(found);

@@ -15,14 +15,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Removed when the trainer ends before the first save.  Global, since exit handlers have no argument. */
-static char *mark_left;
+/* Removed when the trainer ends before the first save, or in a later one.  Global, since exit handlers have no
+ * argument. */
+static const char *mark_left;
 
 static void remove_mark(void)
 {
     if (mark_left)
         unlink(mark_left);
     mark_left = NULL;
+}
+
+static void leave_mark(const char *mark)
+{
+    static bool is_handled;
+    mark_left = mark;
+    if (is_handled)
+        return;
+    is_handled = true;
+    atexit(remove_mark);
+    rt_before_abort(remove_mark);
 }
 
 /* On a file system without locks, training proceeds. */
@@ -95,15 +107,14 @@ RtLock rt_lock_take(const char *path, const char *option)
     while (!try_lock(&lock, target, path, option))
         ;
     free(target);
-    if (lock.mark) {
-        mark_left = lock.mark;
-        atexit(remove_mark);
-        rt_before_abort(remove_mark);
-    } else {
+    if (lock.mark)
+        leave_mark(lock.mark);
+    else
         rt_output_check(path, option);
-    }
     return lock;
 }
+
+void rt_lock_mark(const RtOutput *output) { leave_mark(output->partial); }
 
 void rt_lock_next(const RtLock *lock, int file)
 {

@@ -2,6 +2,8 @@
 #ifndef MPC_RUNTIME_LOCK_H
 #define MPC_RUNTIME_LOCK_H
 
+#include "output.h"
+
 /* Held until the process ends in any way.  If a file that is replaced as a whole does not exist yet, its partial is
  * locked instead. */
 typedef struct {
@@ -11,6 +13,9 @@ typedef struct {
 
 /* Ends the trainer if another process holds the lock of `path`, or if nothing can be written there. */
 RtLock rt_lock_take(const char *path, const char *option);
+
+/* If the trainer ends before rt_lock_pass, the partial of this output is removed. */
+void rt_lock_mark(const RtOutput *output);
 
 /* Locks `file`, which is about to replace the locked file. */
 void rt_lock_next(const RtLock *lock, int file);

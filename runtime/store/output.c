@@ -95,13 +95,22 @@ void rt_output_check(const char *path, const char *option)
     free(partial);
 }
 
-static _Noreturn void give_up(RtOutput *output)
+void rt_output_require(const RtOutput *output)
 {
-    int why = errno;
     struct stat info;
+    if (!output->error)
+        return;
     unlink(output->partial);
     rt_fail("%s %s: cannot write it: %s; %s. Free some space or give another path", output->option, output->path,
-            strerror(why), stat(output->path, &info) ? "no file was left" : "the file there before is intact");
+            strerror(output->error),
+            stat(output->path, &info) ? "no file was left" : "the file there before is intact");
+}
+
+/* The first error counts. */
+static void note_error(RtOutput *output)
+{
+    if (!output->error)
+        output->error = errno;
 }
 
 RtOutput rt_output_open(const char *path, const char *option)
@@ -116,10 +125,10 @@ RtOutput rt_output_open(const char *path, const char *option)
 
 static void flush(RtOutput *output)
 {
-    for (int64_t done = 0; done < output->used;) {
+    for (int64_t done = 0; done < output->used && !output->error;) {
         ssize_t wrote = write(output->file, output->buffer + done, (size_t)(output->used - done));
         if (wrote < 0 && errno != EINTR)
-            give_up(output);
+            note_error(output);
         if (wrote > 0)
             done += wrote;
     }
@@ -171,15 +180,17 @@ void rt_output_seek(RtOutput *output, int64_t at)
         return;
     flush(output);
     if (lseek(output->file, at, SEEK_SET) < 0)
-        give_up(output);
+        note_error(output);
     output->at = at;
 }
 
 void rt_output_finish(RtOutput *output)
 {
     flush(output);
-    if (fsync(output->file) || close(output->file))
-        give_up(output);
+    if (fsync(output->file))
+        note_error(output);
+    if (close(output->file))
+        note_error(output);
     output->file = -1;
     free(output->buffer);
     output->buffer = NULL;
@@ -193,12 +204,19 @@ void rt_output_leave(RtOutput *output)
     free(output->target);
 }
 
-void rt_output_commit(RtOutput *output)
+void rt_output_replace(RtOutput *output)
 {
     if (output->file >= 0)
         rt_output_finish(output);
-    if (rename(output->partial, output->target))
-        give_up(output);
-    rt_output_settle(output->target);
+    if (!output->error && rename(output->partial, output->target))
+        note_error(output);
+    if (!output->error)
+        rt_output_settle(output->target);
+}
+
+void rt_output_commit(RtOutput *output)
+{
+    rt_output_replace(output);
+    rt_output_require(output);
     rt_output_leave(output);
 }

@@ -11,6 +11,7 @@ typedef struct {
     int file;
     char *buffer;
     int64_t at, used; /* bytes: file offset of the buffer; used part of the buffer */
+    int error;        /* errno of what has failed first; nothing is written from then on */
 } RtOutput;
 
 /* Resolves symbolic links: the file is replaced, and links are kept.  Both are owned by the caller. */
@@ -29,10 +30,13 @@ void rt_output_settle(const char *path);
 /* Ends the trainer if `path` cannot be written now.  Creates no file. */
 void rt_output_check(const char *path, const char *option);
 
-/* On any error these remove the partial file and end the trainer, with the old file unchanged. */
+/* After an error the partial file is removed and the trainer ends, with the old file unchanged: by rt_output_commit, or
+ * by rt_output_require, on the main thread, after another one has written and replaced the file. */
 RtOutput rt_output_open(const char *path, const char *option);
 void rt_output_write(RtOutput *output, const void *data, int64_t bytes);
 void rt_output_commit(RtOutput *output);
+void rt_output_replace(RtOutput *output); /* all of commit but the end after an error, and rt_output_leave */
+void rt_output_require(const RtOutput *output);
 
 /* Removes the partial file, where the trainer is about to end for another reason. */
 void rt_output_discard(RtOutput *output);

@@ -62,6 +62,7 @@ void rt_exchange_average(RtRun *run)
     int count;
     if (!run->options.ema)
         return;
+    rt_copy_wait(&run->rt);
     RtView *views = rt_views(&run->rt, &count);
     float *buffer = rt_allocate(2 * AT_ONCE, sizeof *buffer);
     const bool begun = is_begun(run, views, count);

@@ -173,6 +173,8 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
         add(&line, "offload_bytes", (double)report->far.moved, "%.0f");
         add(&line, "offload_wait_ms", 1e3 * report->far.waited, "%.3f");
     }
+    if (!isnan(report->save_s))
+        add(&line, "save_ms", 1e3 * report->save_s, "%.3f");
     add_layers(&line, "expert_load", report->expert_load);
     add_layers(&line, "dropped", report->dropped);
     if (!isnan(report->loss_scale))

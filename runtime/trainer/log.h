@@ -40,6 +40,7 @@ typedef struct {
     int ranks;
     const int64_t *rank_bytes; /* on each; NULL: all have as much */
     RtTraffic traffic;         /* of this step and rank */
+    double save_s;             /* that training stood still for saves since the step before; NAN: no --save-every */
     RtFarTraffic far;          /* likewise, of offloaded tensors; moved is below 0: none are */
     RtLayers expert_load;      /* the most choices of an expert over the mean, */
     RtLayers dropped;          /* and the share that found no slot, where there is a capacity */

@@ -10,7 +10,7 @@
 int64_t rt_memory_bytes(const Rt *rt)
 {
     return rt_arena_bytes(rt) + rt_libraries_workspace_bytes(rt) + rt_collectives_workspace_bytes(rt) +
-           rt_far_workspace_bytes(rt);
+           rt_far_workspace_bytes(rt) + rt_copies_bytes(rt);
 }
 
 int64_t *rt_memory_of_ranks(Rt *rt)
@@ -24,6 +24,8 @@ void rt_memory_print(Rt *rt)
 {
     const double most = rt_comm_max(rt, (double)rt_memory_bytes(rt));
     char *messages = rt_text("%s", "");
+    if (rt_copies_bytes(rt))
+        rt_append(&messages, ", %s of copies", rt_bytes_text((double)rt_copies_bytes(rt)).text);
     if (rt->ranks > 1)
         rt_append(&messages, ", %s of collectives; ", rt_bytes_text((double)rt_collectives_workspace_bytes(rt)).text);
     if (rt->far)

@@ -124,11 +124,14 @@ static void check_evaluation(const RtRun *run)
 }
 
 /* fp16 skips a step whose gradients overflow and lowers the loss scale; otherwise the run ends. */
-static void check_finite(const RtRun *run, const RtStepReport *report)
+static void check_finite(RtRun *run, const RtStepReport *report)
 {
-    bool norm_is_bad =
+    const bool norm_is_bad =
         isnan(report->loss_scale) && run->rt.program->step.scalars.grad_norm >= 0 && !isfinite(report->grad_norm);
-    if (isfinite(report->loss) && !norm_is_bad)
+    const bool is_good = isfinite(report->loss) && !norm_is_bad;
+    if (run->saving && rt_saving_is_under_way(run->saving) && rt_comm_max(&run->rt, is_good ? 0 : 1) > 0)
+        rt_saves_advance(run, true);
+    if (is_good)
         return;
     char *saved = run->saved_at >= 0  ? rt_text("%s holds step %lld", run->options.save, (long long)run->saved_at)
                   : run->options.load ? rt_text("--load %s is intact", run->options.load)
@@ -244,29 +247,6 @@ bool rt_is_interrupted(RtRun *run)
 
 /* --- The loop ------------------------------------------------------------------------------- */
 
-static void save(RtRun *run)
-{
-    if (run->saved_at == run->place.step)
-        return;
-    rt_checkpoint_save(run->options.save, &run->rt, &run->place, &run->lock);
-    run->saved_at = run->place.step;
-    rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
-}
-
-static void save_periodically(RtRun *run)
-{
-    save(run);
-    if (run->keep.count == 0)
-        return;
-    char *name = rt_keep_add(&run->keep, run->saved_at);
-    if (name)
-        rt_note("kept as %s", name);
-    else
-        rt_note("note: step %lld is not kept: a file that is not this run's has the name of it",
-                (long long)run->saved_at);
-    free(name);
-}
-
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 static RtEvaluation evaluate(RtRun *run)
@@ -302,6 +282,8 @@ static void report_step(RtRun *run, RtStepReport *report)
         report->evaluation = evaluate(run);
     bool is_last = report->step == options->steps || run->signal || run->has_failure;
     note_lack_of_labels(run);
+    report->save_s = options->save_every ? run->save_s : NAN;
+    run->save_s = 0;
     rt_log_step(&run->log, report);
     if (run->rt.rank == 0)
         rt_progress_print(report,
@@ -309,7 +291,7 @@ static void report_step(RtRun *run, RtStepReport *report)
                               report->evaluation.is_whole,
                           run->signal);
     if (options->save && is_due(options->save_every, report->step))
-        save_periodically(run);
+        rt_saves_begin(run);
 }
 
 static bool goes_on(RtRun *run)
@@ -324,12 +306,13 @@ void rt_train(RtRun *run)
         RtStepReport report = run_step(run);
         check_finite(run, &report);
         more = goes_on(run);
+        rt_saves_advance(run, false);
         report_step(run, &report);
         more = more && !run->signal && !run->has_failure && isfinite(run->eval_loss);
     }
     bool has_begun = run->place.step > run->begun_at || !(run->signal || run->has_failure);
     if (run->options.save && has_begun)
-        save(run);
+        rt_saves_end(run);
     rt_trace_close(&run->rt);
     if (run->options.steps == 0 && run->eval_data && !run->signal) {
         const RtEvaluation evaluation = evaluate(run);

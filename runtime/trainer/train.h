@@ -9,6 +9,7 @@
 #include "store/checkpoint.h"
 #include "store/keep.h"
 #include "store/lock.h"
+#include "store/save.h"
 
 typedef struct {
     Rt rt;
@@ -18,6 +19,8 @@ typedef struct {
     RtPlace place;            /* progress of the run */
     int64_t begun_at;         /* the first step */
     int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
+    RtSaving *saving;         /* NULL: no --save */
+    double save_s;            /* that training stood still for saves, since the last line of the log */
     bool has_loaded;
     int signal;       /* received by a rank; 0: none */
     bool has_failure; /* a rank cannot continue: the run is saved, then that rank reports why */
@@ -44,6 +47,12 @@ void rt_threads_choose(RtRun *run);
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */
 void rt_train(RtRun *run);
+
+/* --save: what is copied and written beside training, if --save-every is given.  saves.c */
+void rt_saves_open(RtRun *run);               /* with the device open */
+void rt_saves_begin(RtRun *run);              /* of the step that has ended; the last save is complete */
+void rt_saves_advance(RtRun *run, bool wait); /* the one under way; all ranks call it */
+void rt_saves_end(RtRun *run);                /* the last step is saved, too */
 
 /* Has any rank received a signal or failed?  All ranks call it, between steps. */
 bool rt_is_interrupted(RtRun *run);

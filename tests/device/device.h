@@ -12,6 +12,7 @@
  * touched only while that work is done: elsewhere it is a fault.
  *
  *   EMULATED_SEED=N           another order of streams
+ *   EMULATED_IN_ORDER=1       streams in the order in which they were made: a later one waits for all before it
  *   EMULATED_GPUS=N           visible devices (1)
  *   EMULATED_FIRST=N          which GPU of the machine is number 0 (0)
  *   EMULATED_BYTES=N          memory of each (4 GB)

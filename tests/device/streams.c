@@ -63,7 +63,8 @@ static void finish_first(EmulatedStream *stream)
 /* Reorders streams; delayed streams stay delayed for a while. */
 static void shuffle(void)
 {
-    for (int i = nstreams - 1; i > 0; i--) {
+    const bool is_fixed = emulated_number("EMULATED_IN_ORDER", 0);
+    for (int i = nstreams - 1; i > 0 && !is_fixed; i--) {
         int other = (int)draw((uint32_t)i + 1);
         EmulatedStream *stream = streams[i];
         streams[i] = streams[other];
@@ -305,6 +306,13 @@ bool emulated_wait(void *data)
     return place->stream->done >= place->number;
 }
 
+/* Of its last record when the work is done, which may be long after it was recorded in a graph. */
+static bool work_wait_outside(void *data)
+{
+    const cudaEvent_t event = *(cudaEvent_t *)data;
+    return !event->place.stream || emulated_wait(&event->place);
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = calloc(1, sizeof **event);
@@ -340,7 +348,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->capture)
         return emulated_record_wait(stream, event->capture, event->node, is_left_out) ? cudaSuccess
                                                                                       : cudaErrorStreamCaptureMerge;
-    if (event->place.stream && !is_left_out)
+    if (stream->capture && flags != cudaEventWaitExternal)
+        return cudaErrorStreamCaptureIsolation;
+    if (stream->capture && !is_left_out)
+        emulated_enqueue(stream, work_wait_outside, &event, sizeof event);
+    else if (event->place.stream && !is_left_out)
         emulated_enqueue(stream, emulated_wait, &event->place, sizeof event->place);
     return cudaSuccess;
 }

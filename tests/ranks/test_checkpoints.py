@@ -14,6 +14,7 @@ LAYOUTS = {  # of gpt2, whose vocabulary of 250 is padded to 256: the last of fo
     "dp2-zero3": (layout_of("gpt2", dict(dp=2), zero=3), 4),
     "tp4-seq": (layout_of("gpt2", dict(tp=4), SEQ), 8),
     "dp2-cp2-zero2": (layout_of("gpt2", dict(dp=2, cp=2), zero=2), 4),
+    "on-disk": (("mesh dp = 2", "shard batch over dp", "zero 1 over dp", "offload optimizer to disk"), 4),
     "embed": (("mesh dp = 2, b = 2", "shard batch over dp", "shard embed over b", "zero 1 over dp"), 4),
 }
 PAIR = (("mesh dp = 2, tp = 4", "shard batch over dp", "shard (kv_heads, group), ff, vocab over tp" + SEQ,
@@ -126,6 +127,16 @@ def test_keeps_the_last_ones(trainer_of, run, tmp_path):
     run(trainer_of("dp2-zero3"), 8, "--load", "a.step6", "--save", "b")
 
 
+@pytest.mark.parametrize("name", ["dp2-zero3", "dp2-cp2-zero2", "embed", "on-disk"])
+def test_beside_training_as_while_it_waits(trainer_of, run, tmp_path, name):
+    """Ranks write their parts while the next step changes them all."""
+    for folder, options in (("beside", ()), ("waiting", ("--save-wait",))):
+        (tmp_path / folder).mkdir()
+        run(trainer_of(name), 6, "--save", f"{folder}/a", "--save-every", 1, "--keep", 6, *options)
+    for step in range(1, 7):
+        assert (tmp_path / f"beside/a.step{step}").read_bytes() == (tmp_path / f"waiting/a.step{step}").read_bytes()
+
+
 # --- What cannot be written or read --------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("path, said", [("none/a", "No such file or directory"), (".", "a directory"),
@@ -139,6 +150,8 @@ def test_unwritable(under_mpi, refused, text, path, said):
 def test_no_room_for_one_rank(under_mpi, running, run, tmp_path, rank):
     """The file may grow no more, for one of the ranks: all end, and the file there before is intact."""
     one = running(under_mpi("tp4-seq"), "--save", "a", "--save-every", 2)
+    while not (tmp_path / "a").exists():
+        one.await_steps(1)
     resource.prlimit(one.processes[rank], resource.RLIMIT_FSIZE, (1000, 1000))
     status, _, stderr = one.end()
     message = error_of(stderr)

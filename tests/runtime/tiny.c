@@ -133,6 +133,7 @@ static void step(Rt *rt, char *arena)
     Arena *a = (Arena *)(void *)arena;
     dump(a);
     pause_for("TINY_SLEEP_MS");
+    rt_state_changes(rt);
     a->loss = a->norm = 0;
     RT_RUN(rt, 1, train_tokens(rt, a));
     a->norm = sqrtf(a->norm);

@@ -1,0 +1,43 @@
+/* background.c -- see background.h.  The thread has the lowest priority: where all processors compute, it gets a
+ * seventieth of one of them, and what they leave idle. */
+#include "background.h"
+
+#include "state.h"
+
+#include <omp.h>
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { LOWEST = 19 };
+
+/* On Linux a priority is that of a thread.  Without it the job is done all the same. */
+static void *run_job(void *argument)
+{
+    RtBackground *background = argument;
+    omp_set_num_threads(1); /* of this thread: a team of its own would wait for processors that compute */
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOWEST);
+    background->job(background->of);
+    background->is_done = true;
+    return NULL;
+}
+
+void rt_background_start(RtBackground *background, void (*job)(void *of), void *of, const char *what)
+{
+    background->job = job;
+    background->of = of;
+    background->is_done = false;
+    background->is_running = true;
+    if (pthread_create(&background->thread, NULL, run_job, background))
+        rt_fail("cannot start the thread %s: too many threads or too little memory", what);
+}
+
+bool rt_background_is_done(const RtBackground *background) { return !background->is_running || background->is_done; }
+
+void rt_background_join(RtBackground *background)
+{
+    if (background->is_running)
+        pthread_join(background->thread, NULL);
+    background->is_running = false;
+}

@@ -1,0 +1,35 @@
+/* save.h -- writes checkpoints, beside training: what belongs to one is copied while the next step does not yet change
+ * it, and written by a thread.
+ *
+ * Ranks write one file together.  They exchange messages between steps only, never beside them: where one step has
+ * ended, they find out whether all have written their parts, and later whether the first has replaced the file. */
+#ifndef MPC_RUNTIME_SAVE_H
+#define MPC_RUNTIME_SAVE_H
+
+#include "checkpoint.h"
+#include "keep.h"
+#include "lock.h"
+
+typedef struct RtSaving RtSaving; /* all saves of a run */
+
+/* Replaces the file at `path`, whose lock the first rank holds.  `beside`: with memory for a copy; where a rank may not
+ * use so much, a note says that all stop to write.  All ranks call it. */
+RtSaving *rt_saving_open(const char *path, Rt *rt, RtLock *lock, bool beside);
+void rt_saving_close(RtSaving *saving);
+
+/* Begins a save.  No other is under way; `keep`: of the first rank, NULL without.  True: training may go on beside it;
+ * false: it has written this rank's parts, since `beside` is false, or there is no memory for a copy. */
+bool rt_saving_start(RtSaving *saving, const RtPlace *place, RtKeep *keep, bool beside);
+
+bool rt_saving_is_under_way(const RtSaving *saving); /* on all ranks, or none */
+
+/* All ranks call it, between two steps.  True: the save is complete, which was begun last.  `wait`: until then.  Ends
+ * the trainer, with the file there before, if a rank could not write; the first rank then reports it. */
+bool rt_saving_advance(RtSaving *saving, bool wait);
+
+/* Of the last complete save: its step, and the name that --keep gave it; "": without --keep; NULL: a file that is not
+ * the run's has that name. */
+int64_t rt_saving_step(const RtSaving *saving);
+const char *rt_saving_kept(const RtSaving *saving);
+
+#endif

@@ -1,0 +1,51 @@
+/* saves.c -- the saves of a run: when they begin, what is said of them, and how long training stands still. */
+#include "train.h"
+
+static void note_saved(RtRun *run)
+{
+    const char *kept = rt_saving_kept(run->saving);
+    run->saved_at = rt_saving_step(run->saving);
+    rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
+    if (kept && *kept)
+        rt_note("kept as %s", kept);
+    else if (!kept)
+        rt_note("note: step %lld is not kept: a file that is not this run's has the name of it",
+                (long long)run->saved_at);
+}
+
+void rt_saves_open(RtRun *run)
+{
+    const RtOptions *o = &run->options;
+    if (o->save)
+        run->saving = rt_saving_open(o->save, &run->rt, &run->lock, o->given.save_every && !o->save_wait);
+}
+
+void rt_saves_advance(RtRun *run, bool wait)
+{
+    const double begin = rt_seconds();
+    if (!run->saving || !rt_saving_is_under_way(run->saving))
+        return;
+    if (rt_saving_advance(run->saving, wait))
+        note_saved(run);
+    run->save_s += rt_seconds() - begin;
+}
+
+void rt_saves_begin(RtRun *run)
+{
+    RtKeep *keep = run->keep.count ? &run->keep : NULL;
+    rt_saves_advance(run, true);
+    const double begin = rt_seconds();
+    const bool is_beside = rt_saving_start(run->saving, &run->place, keep, true);
+    run->save_s += rt_seconds() - begin;
+    if (!is_beside)
+        rt_saves_advance(run, true);
+}
+
+void rt_saves_end(RtRun *run)
+{
+    rt_saves_advance(run, true);
+    if (run->saved_at == run->place.step)
+        return;
+    rt_saving_start(run->saving, &run->place, NULL, false);
+    rt_saves_advance(run, true);
+}
