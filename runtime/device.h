@@ -46,6 +46,7 @@ typedef struct {
 char *rt_copies_allocate(Rt *rt, int64_t bytes);
 void rt_copies_free(Rt *rt, char *memory);
 int64_t rt_copies_bytes(const Rt *rt); /* of these, on the device itself */
+double rt_copies_waited(const Rt *rt); /* seconds that steps have waited for a copy; on a GPU NAN */
 
 /* Copies these bytes to host memory, beside what the device computes: spans and copy are left alone until
  * rt_copy_wait. */

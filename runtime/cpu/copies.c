@@ -23,6 +23,7 @@ struct RtCopies {
     char *to;
     int64_t total;
     atomic_llong next; /* byte of the copy */
+    double waited;
 };
 
 /* --- Memory ------------------------------------------------------------------------------------- */
@@ -62,6 +63,8 @@ void rt_copies_free(Rt *rt, char *memory)
 }
 
 int64_t rt_copies_bytes(const Rt *rt) { return rt->copies ? rt->copies->bytes : 0; }
+
+double rt_copies_waited(const Rt *rt) { return rt->copies ? rt->copies->waited : 0; }
 
 /* --- Copying ------------------------------------------------------------------------------------ */
 
@@ -112,7 +115,14 @@ void rt_copy_wait(Rt *rt)
     c->is_under_way = false;
 }
 
-void rt_state_changes(Rt *rt) { rt_copy_wait(rt); }
+void rt_state_changes(Rt *rt)
+{
+    const double begin = rt_seconds();
+    if (!rt->copies || !rt->copies->is_under_way)
+        return;
+    rt_copy_wait(rt);
+    rt->copies->waited += rt_seconds() - begin;
+}
 
 void rt_copy_back(Rt *rt, int count, const RtSpan *span, const char *from)
 {

@@ -3,6 +3,7 @@
 #include "far/far.h"
 #include "gpu.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ void rt_copies_free(Rt *rt, char *memory)
 }
 
 int64_t rt_copies_bytes(const Rt *rt) { return 0; } /* they are in memory of the host */
+
+double rt_copies_waited(const Rt *rt) { return NAN; }
 
 void rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to)
 {

@@ -173,8 +173,12 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
         add(&line, "offload_bytes", (double)report->far.moved, "%.0f");
         add(&line, "offload_wait_ms", 1e3 * report->far.waited, "%.3f");
     }
-    if (!isnan(report->save_s))
+    if (report->runs >= 0)
+        add(&line, "runs", report->runs, "%.0f");
+    if (!isnan(report->save_s)) {
         add(&line, "save_ms", 1e3 * report->save_s, "%.3f");
+        add(&line, "save_wait_ms", 1e3 * report->save_waited_s, "%.3f");
+    }
     add_layers(&line, "expert_load", report->expert_load);
     add_layers(&line, "dropped", report->dropped);
     if (!isnan(report->loss_scale))

@@ -41,8 +41,10 @@ typedef struct {
     const int64_t *rank_bytes; /* on each; NULL: all have as much */
     RtTraffic traffic;         /* of this step and rank */
     double save_s;             /* that training stood still for saves since the step before; NAN: no --save-every */
+    double save_waited_s;      /* of this step, for a copy; on a GPU NAN */
     RtFarTraffic far;          /* likewise, of offloaded tensors; moved is below 0: none are */
     RtLayers expert_load;      /* the most choices of an expert over the mean, */
+    int runs;                  /* of the step: 2 where it was replayed; -1: no --replay */
     RtLayers dropped;          /* and the share that found no slot, where there is a capacity */
 } RtStepReport;
 

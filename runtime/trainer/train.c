@@ -94,13 +94,6 @@ static int64_t *next_sequences(const RtRun *run)
     return sequence;
 }
 
-static void fill_batch(RtRun *run)
-{
-    const RtFunction *f = &run->rt.program->step;
-    rt_data_put(run->data, &run->rt);
-    run->place.position += f->micro * f->batch;
-}
-
 /* Before ranks synchronise: reads the next batch, and checks what cannot be reported in the middle of a step. */
 static void look_ahead(RtRun *run)
 {
@@ -168,18 +161,20 @@ static int64_t most_bytes(const RtRun *run)
     return most;
 }
 
-static RtStepReport run_step(RtRun *run)
+/* False: it does not count. */
+static bool run_step(RtRun *run, RtStepReport *report)
 {
     Rt *rt = &run->rt;
     const RtProgram *program = rt->program;
     const RtScalars *scalars = &program->step.scalars;
-    double begin = rt_seconds();
+    double begin = rt_seconds(), waited_before = rt_copies_waited(rt);
     RtTraffic before = rt_collectives_traffic(rt);
     RtFarTraffic far_before = rt_far_traffic(rt);
     rt_trace_step(rt, run->place.step + 1);
-    fill_batch(run);
-    rt_set_scalars(run, scalars);
-    rt_run(rt, &program->step);
+    const int runs = rt_replay_step(run);
+    if (runs == 0)
+        return false;
+    run->place.position += program->step.micro * program->step.batch;
     double seconds = rt_seconds() - begin, lr = rt_schedule_lr(&program->schedule, run->place.step);
 
     RtFarTraffic far = far_since(rt, far_before);
@@ -199,27 +194,30 @@ static RtStepReport run_step(RtRun *run)
     run->skipped_steps = skipped;
     run->place.step++;
     run->step_s = run->step_s > 0 ? 0.9 * run->step_s + 0.1 * seconds : seconds;
-    return (RtStepReport){ .step = run->place.step,
-                           .steps = run->options.steps,
-                           .loss = rt_scalar(run, &program->step, scalars->loss),
-                           .grad_norm = rt_scalar(run, &program->step, scalars->grad_norm),
-                           .loss_scale = rt_scalar(run, &program->step, scalars->loss_scale),
-                           .skipped_steps = skipped,
-                           .is_skipped = skipped > skipped_before,
-                           .labels = run->labels,
-                           .lr = (double)(float)lr,
-                           .seconds = seconds,
-                           .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
-                           .tokens_per_s = (double)program->tokens_per_step / seconds,
-                           .takes_records = program->takes_records,
-                           .mfu = speed / run->peak,
-                           .bytes = most_bytes(run),
-                           .ranks = rt->ranks,
-                           .rank_bytes = program->step.kinds ? run->rank_bytes : NULL,
-                           .traffic = traffic_since(rt, before),
-                           .far = far,
-                           .expert_load = run->loads,
-                           .dropped = run->dropped };
+    *report = (RtStepReport){ .step = run->place.step,
+                              .steps = run->options.steps,
+                              .loss = rt_scalar(run, &program->step, scalars->loss),
+                              .grad_norm = rt_scalar(run, &program->step, scalars->grad_norm),
+                              .loss_scale = rt_scalar(run, &program->step, scalars->loss_scale),
+                              .skipped_steps = skipped,
+                              .is_skipped = skipped > skipped_before,
+                              .labels = run->labels,
+                              .lr = (double)(float)lr,
+                              .seconds = seconds,
+                              .left_s = (double)(run->options.steps - run->place.step) * run->step_s,
+                              .tokens_per_s = (double)program->tokens_per_step / seconds,
+                              .takes_records = program->takes_records,
+                              .mfu = speed / run->peak,
+                              .bytes = most_bytes(run),
+                              .ranks = rt->ranks,
+                              .rank_bytes = program->step.kinds ? run->rank_bytes : NULL,
+                              .traffic = traffic_since(rt, before),
+                              .save_waited_s = rt_copies_waited(rt) - waited_before,
+                              .far = far,
+                              .expert_load = run->loads,
+                              .dropped = run->dropped,
+                              .runs = run->options.given.replay ? runs : -1 };
+    return true;
 }
 
 /* --- Interruptions -------------------------------------------------------------------------- */
@@ -303,7 +301,11 @@ static bool goes_on(RtRun *run)
 void rt_train(RtRun *run)
 {
     for (bool more = goes_on(run); more;) {
-        RtStepReport report = run_step(run);
+        RtStepReport report;
+        if (!run_step(run, &report)) {
+            rt_is_interrupted(run); /* as all ranks find out */
+            break;
+        }
         check_finite(run, &report);
         more = goes_on(run);
         rt_saves_advance(run, false);

@@ -40,6 +40,7 @@ typedef struct {
     double step_s;           /* of a step, smoothed */
     double spent_s;          /* in steps of this run */
     RtFarTraffic far;        /* of these */
+    struct RtReplay *replay; /* NULL: no --replay */
 } RtRun;
 
 /* Of OpenMP: --threads, else OMP_NUM_THREADS, else the share of the machine.  threads.c */
@@ -47,6 +48,15 @@ void rt_threads_choose(RtRun *run);
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */
 void rt_train(RtRun *run);
+
+/* --replay: steps that run twice.  replay.c */
+void rt_replay_open(RtRun *run); /* with the device open; ends the trainer if it cannot be done */
+void rt_replay_close(RtRun *run);
+
+/* Runs a step of the program on the batch that was fetched last: once, or, where --replay says so, until two results
+ * are the same.  The number of runs; 0: no two are, run->failure says on one rank where they differ, and the state is
+ * that before the step. */
+int rt_replay_step(RtRun *run);
 
 /* --save: what is copied and written beside training, if --save-every is given.  saves.c */
 void rt_saves_open(RtRun *run);               /* with the device open */

@@ -96,7 +96,8 @@ def compiled(tmp_path_factory, cache):
             said = [f"-D{name}={value}" for name, value in SIZES[model].items() if name not in changed]
             for name, value in {**SETTINGS, **dict(settings)}.items():
                 said += ["--set", f"train.{name}={value}"]
-            said += ["--target", target, "--cflags=-O0" + (" -rdynamic" if target == "cuda" else ""), *options]
+            cflags = "--cflags=-O0" + (" -rdynamic" if target == "cuda" else "")
+            said += ["--target", target, *([] if "--cflags" in changed else [cflags]), *options]
             text = (ROOT / "examples" / f"{model}.mdl").read_text()
             for old, new in zip(edit[::2], edit[1::2]):
                 assert old in text

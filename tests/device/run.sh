@@ -1,6 +1,6 @@
 #!/bin/sh
 # Whole trainers for GPUs on an emulated one: the same losses as on a processor, and errors about missing libraries.
-# reaches: compiler codegen/cuda trainers runtime/cuda examples bench tests/cuda tests/gpu
+# reaches: compiler codegen/cuda trainers runtime/cuda examples bench tests/cuda tests/gpu tests/ranks
 cd "$(dirname "$0")/../.." || exit 2
 BUILD=${BUILD:-build}
 if [ ! -e "$BUILD/libmpcrt_cuda.a" ]; then
