@@ -3,12 +3,12 @@
 
     make bench                      everything; writes bench/results/DATE-cpu-N-threads.md
     python3 bench/run.py --quick    one shape beside PyTorch, few steps, nothing written
-    python3 bench/run.py --only compile|xla|ranks|pipelines|ring|experts|pytorch       one part; nothing written
+    python3 bench/run.py --only compile|xla|ranks|pipelines|ring|experts|saving|pytorch       one part; nothing written
     python3 bench/run.py --only "GPT-2 124M 1 x 1024 bf16"      PyTorch's rows whose name holds the text; nothing written
 
 compile_time.py, trainer_time.py (with the C compiler), layouts.py (collectives, beside XLA's), ranks.py (processes beside
-threads), pipelines.py (stages, beside torch.distributed.pipelining and beside their timeline), ring.py (a long sequence) and
-experts.py are parts; the one here is step time and memory beside PyTorch. Per shape and precision: mpc's trainer, PyTorch eager
+threads), pipelines.py (stages, beside torch.distributed.pipelining and beside their timeline), ring.py (a long sequence),
+experts.py and saving.py (checkpoints beside training) are parts; the one here is step time and memory beside PyTorch. Per shape and precision: mpc's trainer, PyTorch eager
 and torch.compile take turns, each in a process of its own with the same number of threads, until their ratios are settled.
 FLOPs are the model's: 6 for each weight of a product and token, and 12 L H S for attention, causal or not. The peak is the best
 square oneDNN product of the same run. PyTorch is the newest that installs from PyPI into build/torch.
@@ -34,6 +34,7 @@ import peers
 import pipelines
 import ranks
 import ring
+import saving
 import trainer_time
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -181,7 +182,8 @@ SECTIONS = {"pytorch": against_pytorch,
             "ranks": lambda args, text: ranks.table(say, OUT, text, **steps_of(args)),
             "pipelines": lambda args, text: pipelines.table(say, OUT, text, **steps_of(args)),
             "ring": lambda args, text: ring.table(say, OUT, text, **steps_of(args)),
-            "experts": lambda args, text: experts.table(say, OUT, text, **steps_of(args))}
+            "experts": lambda args, text: experts.table(say, OUT, text, **steps_of(args)),
+            "saving": lambda args, text: saving.table(say, OUT, text, **steps_of(args))}
 
 
 def chosen_sections(args):

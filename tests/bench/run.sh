@@ -13,6 +13,7 @@ ranks.py --small --steps 3 --only tensor
 packed.py --seq 4096 --draws 1
 experts.py --small --steps 3 --only 1.25 --peers none
 ring.py --small --steps 3
+saving.py --small --only 2
 predict.py --only chars --layout dp=2 --turns 1 --seconds 0.5 --steps 2
 END
-echo "eight benchmarks ran"
+echo "nine benchmarks ran"

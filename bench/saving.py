@@ -1,0 +1,72 @@
+"""What a checkpoint beside training costs: how long training stands still, and how much slower the ten steps after it are.
+
+    python3 bench/saving.py             GPT-2 124M on 1, 2 and 4 ranks (ZeRO 1), the table of `make bench`
+    python3 bench/saving.py --small     a model of a few seconds, to see that it works
+    python3 bench/saving.py --only 2    so many ranks
+
+A run saves once, in its middle.  What the ten steps after it take, saves included, is compared with ten times the median of
+those before; `stands still` is what the trainer logs: between steps, and in the next one, which waits for the copy.
+"""
+
+import json
+import statistics
+
+from layouts import ROOT, model_text
+from ranks import BATCH, CORES, FULL, SMALL, run, stand_alone
+
+RANKS = (1, 2, 4)
+AFTER = 10
+TURNS = 3
+
+
+class Saving:
+    """A compiled layout, whose runs save beside training or stop it."""
+
+    def __init__(self, out, sizes, ranks):
+        self.out, self.ranks, self.before = out, ranks, []
+        settings = f"train {{\n    batch = {BATCH}\n    microbatch = {BATCH // ranks}\n    precision = fp32\n}}\n"
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "model.mdl").write_text(model_text(dict(dp=ranks), False, settings, f"zero {1 if ranks > 1 else 0} over dp"))
+        run([ROOT / "build" / "mpc", "compile", out / "model.mdl", "-o", out, *(f"-D{name}={size}" for name, size in sizes.items())], 1)
+        self.stood = {False: [], True: []}
+        self.slower = {False: [], True: []}
+
+    def turn(self, data, steps, waits):
+        log, middle = self.out / "log.jsonl", steps - AFTER
+        launch = [] if self.ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", self.ranks]
+        run([*launch, self.out / "trainer", "--data", data, "--steps", steps, "--log", log, "--overwrite", "--save",
+             self.out / "saved.safetensors", "--save-every", middle, *(["--save-wait"] if waits else [])], max(1, CORES // self.ranks))
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        usual = statistics.median(line["step_ms"] for line in lines[2:middle])
+        after = lines[middle:]
+        self.before.append(usual)
+        self.stood[waits].append(sum(line["save_ms"] + line["save_wait_ms"] for line in after))
+        self.slower[waits].append(sum(line["step_ms"] + line["save_ms"] for line in after) / (AFTER * usual) - 1)
+
+    def row(self):
+        step = statistics.median(self.before)
+        cells = [str(self.ranks), f"{step:.0f}"]
+        for waits in (False, True):
+            stood = statistics.median(self.stood[waits])
+            cells += [f"{stood:.0f}", f"{stood / step:.1%}", f"{statistics.median(self.slower[waits]):.1%}"]
+        return "| " + " | ".join(cells) + " |"
+
+
+def table(say, folder, data, steps=24, small=False, only=""):
+    """Markdown."""
+    sizes = SMALL if small else FULL
+    savings = [Saving(folder / f"saving-{ranks}", sizes, ranks) for ranks in RANKS if only in str(ranks)]
+    for _ in range(1 if small else TURNS):
+        for saving in savings:
+            for waits in (False, True):
+                saving.turn(data, steps, waits)
+            say(f"   {saving.ranks} ranks: {saving.row()}")
+    return ["## A checkpoint while training", "",
+            f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, batch {BATCH} x {sizes['seq']} over all ranks, fp32, on {CORES} cores; medians of",
+            f"{TURNS} runs. `stands still`: milliseconds, and the share of a step; `after`: how much longer the {AFTER} steps after it took.", "",
+            "| ranks | step ms | stands still | of a step | after | with --save-wait | of a step | after |", "|" + " --- |" * 8,
+            *[saving.row() for saving in savings], ""]
+
+
+if __name__ == "__main__":
+    stand_alone(__doc__, table, "only")
