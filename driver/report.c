@@ -200,6 +200,18 @@ static void find_message_space(Report *r)
         r->messages = r->messages_on[kind] > r->messages ? r->messages_on[kind] : r->messages;
 }
 
+/* What is on disk is not copied. */
+static int64_t copied_state(const Report *r)
+{
+    const KindFrame *frame = kind_frame(r->kinds, func_with_role(r->m, STEP));
+    int64_t most = 0;
+    for (int kind = 0; kind < r->kinds->count; kind++) {
+        const int64_t bytes = place_on(frame, kind, state_bytes(r->m));
+        most = bytes > most ? bytes : most;
+    }
+    return most + (r->m->target->is_gpu ? r->far : 0);
+}
+
 MemoryParts parts_of(const MemoryUse *use)
 {
     const int64_t *bytes = use->bytes;
@@ -230,6 +242,7 @@ Report make_report(Run *run, Module *m)
     find_message_space(&r);
     r.far = far_bytes(m);
     r.far_buffers = r.far && !m->target->is_gpu ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
+    r.copied = copied_state(&r);
     r.products = product_space(m);
     r.ranks = count_ranks(m, ~0u);
     for (int i = 0; i < step->params.count; i++)

@@ -91,6 +91,7 @@ typedef struct {
     int64_t peak[N_ROLES];      /* bytes in use, at most, of that kind while each program runs */
     int64_t messages, products; /* bytes besides the arena, at most: see message_space, product_space */
     int64_t far, far_buffers;   /* bytes in another tier of memory, and for transfers from and to it */
+    int64_t copied;             /* bytes of a copy of what outlives a step, on the kind that has most: see copies.c */
     double fetched, offloaded;  /* bytes of these transfers in a step */
     int64_t *messages_on;       /* by kind */
     int64_t ranks;

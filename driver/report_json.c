@@ -84,6 +84,7 @@ cJSON *memory_json(const Report *r)
         add_json_integer(classes, class_name[i], use->bytes[i]);
     add_json_integer(object, "unused", use->unused);
     add_json_integer(object, "messages", r->messages);
+    add_json_integer(object, "save_copy", r->copied);
     if (r->products)
         add_json_integer(object, "products", r->products);
     if (r->far) {
