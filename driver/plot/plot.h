@@ -5,12 +5,15 @@
  *   plot_scale.c  from numbers to places: ranges, ticks, their text
  *   plot_svg.c    one chart, in the page or by itself
  *   plot_page.c   the page around the charts
+ *   plot_ranks.c  the table of ranks
  *   plot_style.c  style sheets, and the script of the page
  *   plot_events.c TensorBoard's files */
 #ifndef MPC_PLOT_H
 #define MPC_PLOT_H
 
 #include "driver.h"
+
+#include <cjson/cJSON.h>
 
 /* What a step of a log says.  Those before PLOT_CHARTS are charts of their own. */
 typedef enum {
@@ -27,6 +30,9 @@ typedef enum {
     PLOT_COLUMNS
 } PlotColumn;
 
+/* What a step says of each rank: how long it waited, and made others wait. */
+typedef enum { PLOT_WAITED, PLOT_LATE, PLOT_RANK_TIMES } PlotRankTime;
+
 typedef struct {
     const char *path, *name; /* in legends: the file's name, or its path where two have one name */
     bool counts_records;     /* else tokens */
@@ -34,6 +40,9 @@ typedef struct {
     double *step;                /* increasing */
     double *value[PLOT_COLUMNS]; /* by step; NaN: the log has none */
     double *smooth[PLOT_CHARTS];
+    int nranks; /* 0: the log does not say how long ranks wait */
+    int steps_with_ranks;
+    double *rank_ms[PLOT_RANK_TIMES]; /* by rank: of all steps together */
 } PlotRun;
 
 typedef struct {
@@ -73,6 +82,8 @@ const char *tick_text(Arena *arena, double number); /* "20k", "3e-4" */
 bool is_drawn(const Plot *plot, PlotColumn column); /* has a number */
 void write_chart(const Plot *plot, PlotColumn column, FILE *out);
 void write_loss_picture(const Plot *plot, FILE *out); /* for other pages, in light and dark colours; even axes */
+void take_ranks(Arena *arena, PlotRun *log, const cJSON *line); /* adds what a line of the log says of them */
+void write_ranks(const Plot *plot, FILE *out);
 void write_plot(const Plot *plot, FILE *out);
 bool write_events(Run *run, const PlotRun *log, const char *folder); /* FOLDER/NAME; false after an error */
 

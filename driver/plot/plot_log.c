@@ -93,6 +93,7 @@ static bool take_line(Run *run, PlotRun *log, const char *text, size_t length, i
         log->step[i] = step;
         for (int column = 0; column < PLOT_COLUMNS; column++)
             log->value[column][i] = number_in(json, fields[column]);
+        take_ranks(&run->arena, log, json);
         const double records = number_in(json, "records_per_s");
         log->counts_records |= !isnan(records);
         if (!isnan(records))

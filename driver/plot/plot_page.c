@@ -148,5 +148,6 @@ void write_plot(const Plot *plot, FILE *out)
     }
     fputs("</div>\n", out);
     write_table(plot, out);
+    write_ranks(plot, out);
     fprintf(out, "<script>\n%s</script>\n</body>\n</html>\n", plot_script);
 }

@@ -126,6 +126,23 @@ static void add_memory(char **line, const RtStepReport *report)
         rt_append(line, "]");
 }
 
+static void add_times(char **line, const double *seconds, int ranks)
+{
+    for (int rank = 0; rank < ranks; rank++)
+        rt_append(line, "%s%.3f", rank ? ", " : "", 1e3 * seconds[rank]);
+}
+
+static void add_pace(char **line, const RtPace *pace)
+{
+    if (!pace->ranks)
+        return;
+    rt_append(line, ", \"rank_wait_ms\": [");
+    add_times(line, pace->waited, pace->ranks);
+    rt_append(line, "], \"rank_late_ms\": [");
+    add_times(line, pace->late, pace->ranks);
+    rt_append(line, "]");
+}
+
 static void add_layers(char **line, const char *name, RtLayers layers)
 {
     for (int i = 0; i < layers.count; i++) {
@@ -168,6 +185,7 @@ void rt_log_step(RtLog *log, const RtStepReport *report)
         add(&line, "sent_bytes", (double)report->traffic.sent_bytes, "%.0f");
         add(&line, "comm_ms", 1e3 * report->traffic.seconds, "%.3f");
         add(&line, "comm_wait_ms", 1e3 * report->traffic.waited, "%.3f");
+        add_pace(&line, report->pace);
     }
     if (report->far.moved >= 0) {
         add(&line, "offload_bytes", (double)report->far.moved, "%.0f");

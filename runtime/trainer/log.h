@@ -4,6 +4,7 @@
 
 #include "far/far.h"
 #include "mesh/comm.h"
+#include "pace.h"
 
 /* A number for each layer with experts; none: count is 0. */
 typedef struct {
@@ -42,6 +43,7 @@ typedef struct {
     RtTraffic traffic;         /* of this step and rank */
     double save_s;             /* that training stood still for saves since the step before; NAN: no --save-every */
     double save_waited_s;      /* of this step, for a copy; on a GPU NAN */
+    const RtPace *pace;        /* likewise, of all ranks */
     RtFarTraffic far;          /* likewise, of offloaded tensors; moved is below 0: none are */
     RtLayers expert_load;      /* the most choices of an expert over the mean, */
     int runs;                  /* of the step: 2 where it was replayed; -1: no --replay */

@@ -183,6 +183,7 @@ static void start_device(RtRun *run)
     rt_libraries_choose(rt);
     rt_saves_open(run);
     rt_replay_open(run);
+    rt_pace_open(&run->pace, rt);
     rt_memory_print(rt);
     run->rank_bytes = rt_memory_of_ranks(rt);
     if (run->options.print_mesh)
@@ -382,6 +383,7 @@ static int finish(RtRun *run)
         rt_collectives_print(&run->rt);
     rt_saving_close(run->saving);
     rt_replay_close(run);
+    rt_pace_close(&run->pace);
     rt_products_free(&run->rt);
     rt_comm_close(&run->rt);
     rt_collectives_close(&run->rt);

@@ -190,6 +190,9 @@ static bool run_step(RtRun *run, RtStepReport *report)
     run->loads = layers_of(run, f->loads, f->nloads, run->loads);
     run->dropped = layers_of(run, f->dropped, f->ndropped, run->dropped);
     run->labels = labels_of(run, f, run->labels);
+    const RtTraffic traffic = traffic_since(rt, before);
+    run->last_s = seconds;
+    run->waited_s = traffic.waited;
     const int64_t skipped = rt_skipped_steps(run), skipped_before = run->skipped_steps;
     run->skipped_steps = skipped;
     run->place.step++;
@@ -211,7 +214,8 @@ static bool run_step(RtRun *run, RtStepReport *report)
                               .bytes = most_bytes(run),
                               .ranks = rt->ranks,
                               .rank_bytes = program->step.kinds ? run->rank_bytes : NULL,
-                              .traffic = traffic_since(rt, before),
+                              .traffic = traffic,
+                              .pace = &run->pace,
                               .save_waited_s = rt_copies_waited(rt) - waited_before,
                               .far = far,
                               .expert_load = run->loads,
@@ -237,7 +241,8 @@ bool rt_is_interrupted(RtRun *run)
     enum { FAILURE = 1000 }; /* greater than all signals */
     if (!run->failure)
         run->failure = rt_map_fault();
-    int most = (int)fmin(rt_comm_max(&run->rt, run->failure ? FAILURE : rt_signals_caught()), FAILURE);
+    const double reason = run->failure ? FAILURE : rt_signals_caught();
+    int most = (int)fmin(rt_pace_gather(&run->pace, &run->rt, reason, run->last_s, run->waited_s), FAILURE);
     run->has_failure = most == FAILURE;
     run->signal = run->has_failure ? 0 : most;
     return most > 0;
@@ -308,6 +313,7 @@ void rt_train(RtRun *run)
         }
         check_finite(run, &report);
         more = goes_on(run);
+        rt_pace_count(&run->pace, &run->rt, report.step);
         rt_saves_advance(run, false);
         report_step(run, &report);
         more = more && !run->signal && !run->has_failure && isfinite(run->eval_loss);

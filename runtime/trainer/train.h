@@ -5,6 +5,7 @@
 #include "data/data.h"
 #include "log.h"
 #include "options.h"
+#include "pace.h"
 #include "state.h"
 #include "store/checkpoint.h"
 #include "store/keep.h"
@@ -40,6 +41,8 @@ typedef struct {
     double step_s;           /* of a step, smoothed */
     double spent_s;          /* in steps of this run */
     RtFarTraffic far;        /* of these */
+    RtPace pace;             /* of all ranks */
+    double last_s, waited_s; /* the last step, and what it waited for messages */
     struct RtReplay *replay; /* NULL: no --replay */
 } RtRun;
 

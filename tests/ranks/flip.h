@@ -1,10 +1,11 @@
 /* flip.h -- compiled into a trainer of a test (--cflags "-include tests/ranks/flip.h"): a bit of a tensor flips in a
- * step.
+ * step, or a rank is slow.
  *
  *   FLIPS=FILE      each flip is a line there: step, run of it, rank, tensor, element of the rank's part
  *   FLIP_EVERY=N    one on some rank in each Nth step: in its first run or in its second one, before or after it
  *   FLIP_RUNS=N     one in each of the first N runs of such a step
  *   FLIP_ONLY=after only after a run, so that the tensor alone has another result
+ *   SLOW_RANK=N     works SLOW_MS milliseconds longer in each step
  */
 #ifndef MPC_TESTS_FLIP_H
 #define MPC_TESTS_FLIP_H
@@ -17,6 +18,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static void (*unflipped_step)(Rt *rt, char *arena);
 
@@ -74,6 +76,8 @@ static void flipping_step(Rt *rt, char *arena)
     if (is_here && before)
         flip_bit(rt, step, run, true);
     unflipped_step(rt, arena);
+    if (flip_setting("SLOW_RANK", -1) == rt->rank)
+        usleep((useconds_t)(1000 * flip_setting("SLOW_MS", 0)));
     if (is_here && !before)
         flip_bit(rt, step, run, false);
 }
