@@ -6,8 +6,6 @@
 #include "place.h"
 #include "rt.h"
 
-int64_t rt_checkpoint_bytes(const Rt *rt); /* bytes of the tensors in a file */
-
 /* How a file is read. */
 typedef struct {
     bool weights_only; /* not the optimizer's state and the progress */

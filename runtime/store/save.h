@@ -6,9 +6,12 @@
 #ifndef MPC_RUNTIME_SAVE_H
 #define MPC_RUNTIME_SAVE_H
 
-#include "checkpoint.h"
 #include "keep.h"
 #include "lock.h"
+#include "place.h"
+#include "rt.h"
+
+int64_t rt_checkpoint_bytes(const Rt *rt); /* of the tensors in a file */
 
 typedef struct RtSaving RtSaving; /* all saves of a run */
 

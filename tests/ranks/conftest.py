@@ -219,6 +219,7 @@ class Running:
     """A run that goes on until it is told otherwise; `processes` are those of its ranks."""
 
     def __init__(self, trainer, directory, options):
+        self.directory = directory
         command = trainer.command("--steps", 10**6, "--print-every", 1, "--print-mesh", *options)
         self.launcher = subprocess.Popen(list(map(str, command)), cwd=directory, env={**os.environ, **quiet()}, text=True,
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -230,6 +231,11 @@ class Running:
     def await_steps(self, count):
         for _ in range(count):
             assert self.launcher.stdout.readline().startswith("step ")
+
+    def await_file(self, name):
+        """A save beside training."""
+        while not (self.directory / name).exists():
+            self.await_steps(1)
 
     def signal(self, rank, number):
         os.kill(self.processes[rank], number)

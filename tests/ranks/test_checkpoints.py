@@ -150,8 +150,7 @@ def test_unwritable(under_mpi, refused, text, path, said):
 def test_no_room_for_one_rank(under_mpi, running, run, tmp_path, rank):
     """The file may grow no more, for one of the ranks: all end, and the file there before is intact."""
     one = running(under_mpi("tp4-seq"), "--save", "a", "--save-every", 2)
-    while not (tmp_path / "a").exists():
-        one.await_steps(1)
+    one.await_file("a")
     resource.prlimit(one.processes[rank], resource.RLIMIT_FSIZE, (1000, 1000))
     status, _, stderr = one.end()
     message = error_of(stderr)
@@ -164,6 +163,7 @@ def test_no_room_for_one_rank(under_mpi, running, run, tmp_path, rank):
 def test_killed_while_it_saves(under_mpi, running, run, tmp_path):
     """It saves after each step, so a rank that dies at any time leaves a whole file."""
     one = running(under_mpi("tp4-seq"), "--save", "a", "--save-every", 1)
+    one.await_file("a")
     one.signal(2, signal.SIGKILL)
     assert one.end()[0] != 0
     run(under_mpi("dp2-zero3"), 0, "--load", "a")

@@ -51,6 +51,7 @@ def test_silence_names_the_line(compiled, running):
 @pytest.mark.parametrize("rank", [0, 3])
 def test_killed(four, running, tmp_path, rank):
     one = running(four, "--save", "a", "--save-every", 2)
+    one.await_file("a")
     one.signal(rank, signal.SIGKILL)
     status, _, stderr = one.end(20)
     assert status != 0 and "signal 9" in stderr

@@ -230,6 +230,7 @@ def test_silence(stages, running, rank):
 
 def test_killed(stages, running, tmp_path):
     one = running(stages, "--save", "a", "--save-every", 2)
+    one.await_file("a")
     one.signal(2, signal.SIGKILL)
     status, _, stderr = one.end(20)
     assert status != 0 and "signal 9" in stderr
