@@ -8,7 +8,6 @@
  * of both halves: these come from a program of two ranks with that schedule.
  *
  *   block.c        finds them, by what they have in common
- *   block_workers.c  compiles many of their programs, in several processes
  *   sized.h        programs that layouts have in common, without their modules
  *   block_parts.c  reads the parts from such a program
  *   stage_copies.c which copies stages have, and keep activations of

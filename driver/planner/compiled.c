@@ -1,7 +1,6 @@
 /* compiled.c -- a layout compiled: its memory and time as `mpc report --machine` has them. */
 #include "planner.h"
 #include "report.h"
-#include "workers.h"
 
 #include "codegen/host/host.h"
 #include "manager/pass.h"
@@ -116,61 +115,4 @@ PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *ar
     }
     arena_free(&run.arena);
     return result;
-}
-
-/* --- Several at once --------------------------------------------------------------------------------------- */
-
-typedef struct {
-    const Planner *p;
-    const PlanLayout *layout;
-    int count, workers;
-    PlanResult *result;
-    bool *is_known;
-} Compiling;
-
-static void send_result(const PlanResult *result, FILE *to)
-{
-    fwrite(result, sizeof *result, 1, to);
-    send_text(result->refused, to);
-    for (int i = 0; i < result->naxes; i++)
-        send_text(result->exposed[i].axes, to);
-}
-
-static bool receive_result(PlanResult *result, Arena *arena, FILE *from)
-{
-    bool good = fread(result, sizeof *result, 1, from) == 1;
-    result->refused = good ? receive_text(arena, from, &good) : NULL;
-    for (int i = 0; i < result->naxes && good; i++)
-        result->exposed[i].axes = receive_text(arena, from, &good);
-    return good;
-}
-
-static void compile_share(void *context, int turn, FILE *to)
-{
-    Compiling *c = context;
-    for (int i = turn; i < c->count; i += c->workers) {
-        c->result[i] = compiled_result(c->p, &c->layout[i], c->p->arena);
-        c->is_known[i] = true;
-        if (to)
-            fwrite(&i, sizeof i, 1, to), send_result(&c->result[i], to);
-    }
-}
-
-static void take_results(void *context, FILE *from)
-{
-    Compiling *c = context;
-    int i;
-    while (fread(&i, sizeof i, 1, from) == 1)
-        c->is_known[i] = receive_result(&c->result[i], c->p->arena, from);
-}
-
-void compiled_results(const Planner *p, const PlanLayout *layout, int count, PlanResult *result)
-{
-    bool is_known[COMPILED_AHEAD] = { false };
-    const int workers = count < worker_count() ? count : worker_count();
-    Compiling compiling = { p, layout, count, workers, result, is_known };
-    share_work(compile_share, take_results, &compiling, workers);
-    for (int i = 0; i < count; i++)
-        if (!is_known[i])
-            result[i] = compiled_result(p, &layout[i], p->arena);
 }

@@ -10,7 +10,8 @@
  *   sized.h        what such a program costs, as formulas of its sizes: it is compiled once
  *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
  *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
- *   workers.h      processes that share the work
+ *   tasks.c        compiles many programs and layouts, in several processes
+ *   workers.h      these processes
  *   search.c       the search: best bound first
  *   refusal.c      why layouts cannot be compiled
  *   plan_table.c   the answer as a table
@@ -102,6 +103,7 @@ typedef struct {
     struct ZeroTensor *tensor; /* zero_bound.c */
     struct BlockCache *blocks; /* block.h */
     Structure *structures;     /* structure.c */
+    struct Workers *workers;   /* tasks.c */
 } Planner;
 
 /* What became of the space. */
@@ -171,7 +173,7 @@ Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t seque
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena);
 
 enum { COMPILED_AHEAD = 2 }; /* at once: as many on each machine, so that the answer counts the same */
-void compiled_results(const Planner *p, const PlanLayout *layout, int count, PlanResult *result);
+void compiled_results(Planner *p, const PlanLayout *layout, int count, PlanResult *result); /* tasks.c */
 
 typedef struct {
     double seconds;      /* INFINITY: it cannot be compiled */
@@ -313,7 +315,7 @@ int asked_by_micro(Planner *p, const PlanLayout *layout, bool gathers, BlockAsk 
 int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
 
-/* block_workers.c: blocks that are asked for, whose programs several processes look for at once. */
+/* tasks.c: blocks that are asked for, whose programs several processes look for at once. */
 typedef struct {
     BlockAsk *ask;
     int asked, room;
@@ -325,6 +327,7 @@ bool is_program_known(const Planner *p, const BlockAsk *ask); /* else it takes l
 void add_asks(const Planner *p, BlockAsks *asks, const BlockAsk *ask, int count);
 bool are_enough(const BlockAsks *asks);          /* of programs: more of them may turn out not to be needed */
 void find_programs(Planner *p, BlockAsks *asks); /* and frees what was asked */
+void end_tasks(Planner *p);                      /* the processes that have helped, too */
 
 /* --- search.c -------------------------------------------------------------------------------------- */
 

@@ -447,6 +447,7 @@ Answer search_layouts(Planner *p, int top)
         else
             look_closer(&s, &node);
     }
+    end_tasks(p);
     for (int i = 0; i < s.count; i++)
         s.answer.tally.slower += s.heap[i].level == COMPILED ? 1 : layouts_of(p, &s.heap[i].layout, s.heap[i].level);
     qsort(s.answer.best, (size_t)s.answer.count, sizeof *s.answer.best, faster_first);

@@ -172,7 +172,7 @@ const Sized *find_sized(Planner *p, const PlanLayout *layout, BlockOf of)
     const Sized *known = known_sized(p, layout, of);
     Finding finding = { .p = p, .layout = layout, .of = of };
     if (!known)
-        with_structure(p, layout, of, look_at, &finding);
+        with_new_structure(p, layout, of, look_at, &finding);
     return known ? known : finding.found;
 }
 

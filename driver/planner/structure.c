@@ -236,13 +236,15 @@ static void keep_few(Planner *p)
         }
 }
 
-static Structure *add_structure(Planner *p, const PlanLayout *layout, const PlanProgram *key)
+/* Of the layout, unless a wider one serves it, too. */
+static Structure *new_structure(const Planner *p, const PlanLayout *layout, const PlanLayout *wide,
+                                const PlanProgram *key, BlockOf of)
 {
-    Structure *s = compiled_structure(p, layout, key);
-    s->next = p->structures;
-    p->structures = s;
-    keep_few(p);
-    return s;
+    Structure *s = compiled_structure(p, wide, key);
+    if (!s->m || set_sizes(p, s, layout, of))
+        return s;
+    drop(s);
+    return compiled_structure(p, layout, key);
 }
 
 static Structure *move_to_front(Planner *p, Structure **at)
@@ -266,9 +268,10 @@ static Structure *find_structure(Planner *p, const PlanLayout *layout, const Pla
     for (Structure **at = &p->structures; *at; at = &(*at)->next)
         if (memcmp(&(*at)->key, key, sizeof *key) == 0 && serves(p, *at, layout, &wide, of))
             return move_to_front(p, at);
-    Structure *s = add_structure(p, &wide, key);
-    if (s->m && !set_sizes(p, s, layout, of))
-        s = add_structure(p, layout, key);
+    Structure *s = new_structure(p, layout, &wide, key, of);
+    s->next = p->structures;
+    p->structures = s;
+    keep_few(p);
     return s;
 }
 
@@ -277,6 +280,15 @@ void with_structure(Planner *p, const PlanLayout *layout, BlockOf of, StructureV
     const PlanProgram key = structure_key(p, layout, of);
     Structure *s = find_structure(p, layout, &key, of);
     visit(context, s->m, &s->classes, s->why);
+}
+
+void with_new_structure(Planner *p, const PlanLayout *layout, BlockOf of, StructureVisit visit, void *context)
+{
+    const PlanProgram key = structure_key(p, layout, of);
+    const PlanLayout wide = widest(p, layout);
+    Structure *s = new_structure(p, layout, &wide, &key, of);
+    visit(context, s->m, &s->classes, s->why);
+    drop(s);
 }
 
 void free_structures(Planner *p)

@@ -11,6 +11,9 @@ PlanProgram structure_key(const Planner *p, const PlanLayout *layout, BlockOf of
 typedef void (*StructureVisit)(void *context, Module *m, const Classes *classes, const char *why);
 void with_structure(Planner *p, const PlanLayout *layout, BlockOf of, StructureVisit visit, void *context);
 
+/* The same, of a program that is not kept. */
+void with_new_structure(Planner *p, const PlanLayout *layout, BlockOf of, StructureVisit visit, void *context);
+
 int plan_axis(const Planner *p, Name axis); /* of an axis of a program: "tp.kv_heads" is of "tp" */
 
 /* Of a program whose axes are these ones of the planner: the mesh of the layout, with pairs as two axes. */
