@@ -232,7 +232,7 @@ static void set_memory(Survey *s, const MemoryUse *of_kind)
     double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
     for (int i = 0; slots && i < slots->nrings; i++) {
         int64_t bytes[MAX_STAGE_RANKS];
-        slot_bytes(s->m, slots, i, bytes);
+        slot_bytes(rank_kinds(s->m), slots, i, bytes);
         for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
             held[stage_on_rank(schedule, rank, part_called(&slots->parts, slots->ring[i].call)->chunk)] +=
                 (double)aligned_bytes(bytes[rank]);

@@ -42,20 +42,6 @@ const Op *continued_by(const Module *m, const Op *start)
     return callee ? flight_start(callee, callee->params.at[index_of(&loop->args, result(start))]) : start;
 }
 
-Op *only_loop(const Module *m, const Func *f, Func **caller)
-{
-    Op *found = NULL;
-    int calls = 0;
-    for (Func *g = m->funcs; g; g = g->next)
-        for (Op *op = g->first; op; op = op->next)
-            if (op->attrs.callee && find_func(m, op->attrs.callee) == f) {
-                calls++;
-                found = op;
-                *caller = g;
-            }
-    return calls == 1 && found->attrs.dims.count ? found : NULL;
-}
-
 /* --- The verifier's part -------------------------------------------------------------------------- */
 
 #define WRONG_OP(...) (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op) }, __VA_ARGS__), false)

@@ -41,9 +41,6 @@ int handed_on(const Func *f, const Op *start);
  * both are one RtCollective.  Else the op itself. */
 const Op *continued_by(const Module *m, const Op *start);
 
-/* The loop whose body is f, if it is the only caller; else NULL. */
-Op *only_loop(const Module *m, const Func *f, Func **caller);
-
 /* Is each value in flight waited for once, and is each message started and waited for as a whole? */
 bool verify_flights(Module *m, const Func *f);
 

@@ -13,6 +13,7 @@ typedef struct {
     StepCost *cost;
     Module *m;
     Arena *arena;
+    const MicroParts *parts;
     int rank;        /* the kind of rank */
     bool in_actions; /* of a pipeline, whose schedule sends what goes from stage to stage */
     Map forward, backward;
@@ -129,7 +130,7 @@ static void add_message(Walk *w, const Func *f, const Op *op, CostList *list)
     item.phase = phase_of(w, op);
     item.id = op->attrs.started ? id_of(w, op) : 0;
     item.ahead = handed_on(f, op) >= 0;
-    item.early = op->attrs.early ? chunk_of_early(w->m, op) + 1 : 0;
+    item.early = op->attrs.early ? chunk_among(w->parts, op) + 1 : 0;
     push_item(w->arena, list, item);
 }
 
@@ -315,6 +316,7 @@ StepCost step_cost(Module *m, const Classes *classes, Arena *arena)
     const Op *loop = NULL;
     Walk w = { .cost = &cost,
                .m = m,
+               .parts = &parts,
                .arena = arena,
                .forward.arena = arena,
                .backward.arena = arena,

@@ -5,6 +5,7 @@
 #include "stages.h"
 #include "storage.h"
 #include "tier.h"
+#include "uses.h"
 
 #include <stdlib.h>
 
@@ -93,59 +94,80 @@ static bool keeps_slices(const Op *op, const Value *value, Name dim)
            op->attrs.dim != dim && op->attrs.to != dim;
 }
 
-/* Is it read slice by slice only?  What a loop carries is copied from one place to another: of stacks, the slices. */
-static bool is_read_in_slices(const Module *m, const Func *f, const Value *value, Name dim)
+static const Users *readers_of(Kinds *kinds, const Func *f, const Value *value)
 {
-    for (const Op *op = f->first; op; op = op->next)
-        for (int i = 0; i < op->args.count; i++) {
-            if (arg(op, i) != value || keeps_slices(op, value, dim))
-                continue;
-            const Func *callee = frame_below(m, op);
-            if (info(op)->traits & WAITS && is_read_in_slices(m, f, result(op), dim))
-                continue;
-            if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
+    Uses *uses = map_get(&kinds->uses, f);
+    if (!uses) {
+        uses = NEW(kinds->uses.arena, Uses);
+        *uses = find_uses(kinds->uses.arena, f);
+        map_put(&kinds->uses, f, uses);
+    }
+    return users_of(uses, value);
+}
+
+static bool is_read_in_slices(Kinds *kinds, const Func *f, const Value *value, Name dim);
+
+/* Likewise, by one op, as its i-th operand.  What a loop carries is copied from one place to another: of stacks, the
+ * slices. */
+static bool reads_in_slices(Kinds *kinds, const Func *f, const Op *op, int i, Name dim)
+{
+    const Value *value = arg(op, i);
+    const Func *callee = frame_below(kinds->m, op);
+    if (keeps_slices(op, value, dim) || (info(op)->traits & WAITS && is_read_in_slices(kinds, f, result(op), dim)))
+        return true;
+    if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
+        return false;
+    return is_loop_along(op, dim) ? i >= op->attrs.carried
+                                  : is_read_in_slices(kinds, callee, callee->params.at[i], dim);
+}
+
+/* Is it read slice by slice only? */
+static bool is_read_in_slices(Kinds *kinds, const Func *f, const Value *value, Name dim)
+{
+    const Users *users = readers_of(kinds, f, value);
+    for (int k = 0; k < users->count; k++)
+        for (int i = 0; i < users->op[k]->args.count; i++)
+            if (arg(users->op[k], i) == value && !reads_in_slices(kinds, f, users->op[k], i, dim))
                 return false;
-            if (is_loop_along(op, dim) ? i < op->attrs.carried
-                                       : !is_read_in_slices(m, callee, callee->params.at[i], dim))
-                return false;
-        }
     return true;
 }
 
 /* Is it written slice by slice only?  So is what outlives a step: by the trainer, a copy at a time. */
-static bool is_made_in_slices(const Module *m, const Value *value, Name dim)
+static bool is_made_in_slices(Kinds *kinds, const Value *value, Name dim)
 {
     const Op *op = value->def;
-    const Func *callee = op ? frame_below(m, op) : NULL;
+    const Func *callee = op ? frame_below(kinds->m, op) : NULL;
     const int i = callee ? index_of(&op->results, value) : -1;
     if (!op)
         return port_is_state(value->port.kind);
     if (info(op)->traits & WAITS)
-        return is_made_in_slices(m, arg(op, 0), dim);
+        return is_made_in_slices(kinds, arg(op, 0), dim);
     if (keeps_slices(op, value, dim))
         return true;
     if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
         return false;
     if (is_loop_along(op, dim))
         return i >= op->attrs.carried;
-    return is_made_in_slices(m, callee->results.at[i], dim) && is_read_in_slices(m, callee, callee->results.at[i], dim);
+    return is_made_in_slices(kinds, callee->results.at[i], dim) &&
+           is_read_in_slices(kinds, callee, callee->results.at[i], dim);
 }
 
-static bool is_used_in_slices(const Module *m, const Func *f, const Value *value)
+static bool is_used_in_slices(Kinds *kinds, const Func *f, const Value *value)
 {
     const int at = uneven_dim(&value->type);
-    return at >= 0 && is_made_in_slices(m, value, value->type.dim[at].name) &&
-           is_read_in_slices(m, f, value, value->type.dim[at].name);
+    return at >= 0 && is_made_in_slices(kinds, value, value->type.dim[at].name) &&
+           is_read_in_slices(kinds, f, value, value->type.dim[at].name);
 }
 
 /* The bytes of a value of f from its first to the end of its last element, on each kind. */
-static void find_spans(const Module *m, const Func *f, const Value *value, int kinds, int64_t bytes[])
+static void find_spans(Kinds *kinds, const Func *f, const Value *value, int64_t bytes[])
 {
-    const int sliced = is_used_in_slices(m, f, value) ? uneven_dim(&value->type) : -1;
+    const Module *m = kinds->m;
+    const int sliced = is_used_in_slices(kinds, f, value) ? uneven_dim(&value->type) : -1;
     const Dim *dim = sliced >= 0 ? &value->type.dim[sliced] : NULL;
     const int64_t whole = span_bytes(m, value), most = dim ? local_size(m, dim) : 0;
     const int64_t slice = dim ? value->storage->stride[sliced] * dtype_bytes(value->type.dtype) : 0;
-    for (int kind = 0; kind < kinds; kind++) {
+    for (int kind = 0; kind < kinds->count; kind++) {
         const int64_t part = dim ? part_size(m, dim, kind) : 0;
         bytes[kind] = dim && !part ? 0 : whole - (most - part) * slice;
     }
@@ -158,14 +180,14 @@ typedef struct {
     uint64_t on; /* kinds that use it */
 } Use;
 
-typedef struct Uses {
+typedef struct FrameUses {
     Kinds *kinds;
     const PipelineSlots *slots; /* NULL: no schedule */
     int count, room;
     Use *use;
-} Uses;
+} FrameUses;
 
-static void add_use(Uses *all, Use use)
+static void add_use(FrameUses *all, Use use)
 {
     if (all->count == all->room) {
         Use *grown = NEW_ARRAY(&all->kinds->m->arena, Use, all->room = all->room ? 2 * all->room : 64);
@@ -176,7 +198,7 @@ static void add_use(Uses *all, Use use)
     all->use[all->count++] = use;
 }
 
-static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
+static void use(FrameUses *all, int64_t at, int64_t bytes, uint64_t on)
 {
     enum { CACHE_LINE = 64 };
     if (bytes > 0 && on)
@@ -184,7 +206,7 @@ static void use(Uses *all, int64_t at, int64_t bytes, uint64_t on)
 }
 
 /* The same for bytes that differ between kinds: one use for all that need as many. */
-static void use_on_each(Uses *all, int64_t at, const int64_t bytes[], uint64_t on)
+static void use_on_each(FrameUses *all, int64_t at, const int64_t bytes[], uint64_t on)
 {
     const int count = all->kinds->count;
     for (int kind = 0; kind < count; kind++) {
@@ -196,31 +218,30 @@ static void use_on_each(Uses *all, int64_t at, const int64_t bytes[], uint64_t o
     }
 }
 
-static void use_value(Uses *all, const Func *f, const Value *value)
+static void use_value(FrameUses *all, const Func *f, const Value *value)
 {
     const Module *m = all->kinds->m;
     int64_t bytes[MAX_STAGE_RANKS];
     if (value->storage->base != IN_FRAME)
         return;
-    find_spans(m, f, value, all->kinds->count, bytes);
+    find_spans(all->kinds, f, value, bytes);
     use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_in(&all->kinds->readers, value));
 }
 
-void slot_bytes(const Module *m, const PipelineSlots *slots, int ring, int64_t bytes[])
+void slot_bytes(Kinds *kinds, const PipelineSlots *slots, int ring, int64_t bytes[])
 {
-    const int kinds = slots->schedule->ranks;
-    const Func *micro = find_func(m, slots->loop->attrs.callee);
+    const Func *micro = find_func(kinds->m, slots->loop->attrs.callee);
     const Values *all = &slots->ring[ring].call->results;
     int64_t span[MAX_STAGE_RANKS];
-    for (int kind = 0; kind < kinds; kind++)
+    for (int kind = 0; kind < kinds->count; kind++)
         bytes[kind] = 0;
     for (int i = 0; i < all->count; i++) {
         const Value *value = all->at[i];
         if (value->storage->base != IN_FRAME || ring_of(slots, value) != ring)
             continue;
         const int64_t begin = value->storage->at - slots->ring[ring].begin;
-        find_spans(m, micro, value, kinds, span);
-        for (int kind = 0; kind < kinds; kind++)
+        find_spans(kinds, micro, value, span);
+        for (int kind = 0; kind < kinds->count; kind++)
             bytes[kind] = begin + span[kind] > bytes[kind] ? begin + span[kind] : bytes[kind];
     }
 }
@@ -233,10 +254,10 @@ static uint64_t kinds_with_slot(const Kinds *kinds, const Ring *ring, int slot)
     return on;
 }
 
-static void use_buffer(Uses *all, const Func *f, const Value *value, int64_t at)
+static void use_buffer(FrameUses *all, const Func *f, const Value *value, int64_t at)
 {
     const Module *m = all->kinds->m;
-    const bool in_slices = is_used_in_slices(m, f, value);
+    const bool in_slices = is_used_in_slices(all->kinds, f, value);
     int64_t bytes[MAX_STAGE_RANKS];
     for (int kind = 0; kind < all->kinds->count; kind++)
         bytes[kind] = in_slices ? part_bytes(m, &value->type, kind) : local_bytes(m, &value->type);
@@ -244,7 +265,7 @@ static void use_buffer(Uses *all, const Func *f, const Value *value, int64_t at)
 }
 
 /* Behind the frame of its callee: buffers of what it carries, and slots. */
-static void use_behind(Uses *all, const Func *f, const Op *op, const Func *callee)
+static void use_behind(FrameUses *all, const Func *f, const Op *op, const Func *callee)
 {
     const Module *m = all->kinds->m;
     int64_t at = op->attrs.frame + aligned_bytes(callee->frame);
@@ -260,7 +281,7 @@ static void use_behind(Uses *all, const Func *f, const Op *op, const Func *calle
         const Ring *ring = &all->slots->ring[i];
         int64_t bytes[MAX_STAGE_RANKS];
         int most = 0;
-        slot_bytes(m, all->slots, i, bytes);
+        slot_bytes(all->kinds, all->slots, i, bytes);
         for (int kind = 0; kind < all->kinds->count; kind++)
             most = ring->slots[kind] > most ? ring->slots[kind] : most;
         for (int slot = 0; slot < most; slot++)
@@ -270,7 +291,7 @@ static void use_behind(Uses *all, const Func *f, const Op *op, const Func *calle
 
 int64_t scratch_of(Kinds *kinds, const Op *op) { return scratch_bytes(kinds->m, &kinds->scratch, op); }
 
-static void use_beside(Uses *all, const Func *f, const Op *op)
+static void use_beside(FrameUses *all, const Func *f, const Op *op)
 {
     Module *m = all->kinds->m;
     const Func *callee = frame_below(m, op);
@@ -286,7 +307,7 @@ static void use_beside(Uses *all, const Func *f, const Op *op)
     use_behind(all, f, op, callee);
 }
 
-static void use_frame(Uses *all, const Func *f)
+static void use_frame(FrameUses *all, const Func *f)
 {
     note_readers(all->kinds, f);
     for (const Op *op = f->first; op; op = op->next) {
@@ -299,7 +320,7 @@ static void use_frame(Uses *all, const Func *f)
 
 static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
 
-static void use_params(Uses *all, const Func *f)
+static void use_params(FrameUses *all, const Func *f)
 {
     note_readers(all->kinds, f);
     for (int i = 0; i < f->params.count; i++)
@@ -310,12 +331,12 @@ static void use_params(Uses *all, const Func *f)
 }
 
 /* Parameters of all entries are in the frame of each, and so is new state, which takes the place of the old one. */
-static void use_outer(Uses *all)
+static void use_outer(FrameUses *all)
 {
     Kinds *kinds = all->kinds;
     if (!kinds->outer) {
-        kinds->outer = NEW(&kinds->m->arena, Uses);
-        *kinds->outer = (Uses){ .kinds = kinds, .slots = all->slots };
+        kinds->outer = NEW(&kinds->m->arena, FrameUses);
+        *kinds->outer = (FrameUses){ .kinds = kinds, .slots = all->slots };
         for (const Func *f = kinds->m->funcs; f; f = f->next)
             if (is_entry(f))
                 use_params(kinds->outer, f);
@@ -332,7 +353,7 @@ static int lower_first(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-static void find_gaps(const Uses *all, KindFrame *frame, int kind, int64_t end)
+static void find_gaps(const FrameUses *all, KindFrame *frame, int kind, int64_t end)
 {
     int64_t at = 0, before = 0;
     Gap *gap = frame->gap[kind] = NEW_ARRAY(&all->kinds->m->arena, Gap, all->count + 1);
@@ -377,7 +398,7 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     if (kinds->axis < 0)
         return frame;
     const Op *loop = micro_loop(m);
-    Uses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
+    FrameUses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
     if (is_entry(f))
         use_outer(&all);
     use_frame(&all, f);
@@ -398,7 +419,7 @@ Kinds *kinds_again(Module *m)
     note_stages(m);
     *kinds = (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis] };
     kinds->frames.arena = kinds->frame_of.arena = kinds->scratch.arena = kinds->read.arena = kinds->readers.arena =
-        &m->arena;
+        kinds->uses.arena = &m->arena;
     return kinds;
 }
 

@@ -34,7 +34,8 @@ typedef struct Kinds {
     Map scratch;  /* see scratch_bytes() */
     Map readers;  /* Value -> the stages that read it, of the functions in `read` */
     Map read;
-    struct Uses *outer; /* of the arena, by what is in the frames of all programs; NULL: not found yet */
+    Map uses;                /* Func -> its Uses, where they have been asked for */
+    struct FrameUses *outer; /* of the arena, by what is in the frames of all programs; NULL: not found yet */
 } Kinds;
 
 /* Of a placed program that does not change while they are used; kinds_again: found anew, for those who ask later. */
@@ -56,7 +57,7 @@ int64_t scratch_of(Kinds *kinds, const Op *op); /* bytes that its kernel uses be
 int64_t largest_arena(Module *m); /* of the kind of rank that needs most */
 
 /* The bytes of a slot of that ring, on each kind of rank. */
-void slot_bytes(const Module *m, const struct PipelineSlots *slots, int ring, int64_t bytes[]);
+void slot_bytes(Kinds *kinds, const struct PipelineSlots *slots, int ring, int64_t bytes[]);
 
 /* The stages that hold a value of a program, or may write it. */
 uint64_t stages_holding(const Module *m, const Value *value);

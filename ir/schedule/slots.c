@@ -54,11 +54,9 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
     return NULL;
 }
 
-int chunk_of_result(Module *m, const Op *loop, int i)
+int chunk_of_result(const MicroParts *parts, int i)
 {
-    const Func *micro = find_func(m, loop->attrs.callee);
-    MicroParts parts;
-    const StagePart *part = find_parts(m, micro, &parts) ? part_called(&parts, micro->results.at[i]->def) : NULL;
+    const StagePart *part = part_called(parts, parts->micro->results.at[i]->def);
     return part ? part->chunk : -1;
 }
 
@@ -69,12 +67,26 @@ const Op *next_early(const Op *op)
     return op;
 }
 
+/* The sum of micro-batches that an early message is of. */
+static const Value *sum_of_early(const Op *op)
+{
+    const Value *read = arg(op, 0);
+    while (read->def->attrs.early)
+        read = arg(read->def, 0);
+    return read;
+}
+
+int chunk_among(const MicroParts *parts, const Op *op)
+{
+    const Value *sum = sum_of_early(op);
+    return chunk_of_result(parts, index_of(&sum->def->results, sum));
+}
+
 int chunk_of_early(Module *m, const Op *op)
 {
-    const Value *read = op->attrs.early ? arg(op, 0) : NULL;
-    while (read && read->def->attrs.early)
-        read = arg(read->def, 0);
-    return read ? chunk_of_result(m, read->def, index_of(&read->def->results, read)) : -1;
+    MicroParts parts;
+    const bool is_found = op->attrs.early && find_parts(m, find_func(m, sum_of_early(op)->def->attrs.callee), &parts);
+    return is_found ? chunk_among(&parts, op) : -1;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------------ */

@@ -37,13 +37,14 @@ const PipelineSlots *pipeline_slots(Module *m, const Op *loop);
 const PipelineSlots *plan_slots(Module *m, const Op *loop);
 
 /* The chunk whose last part makes the i-th result of such a loop complete; -1: no part makes it. */
-int chunk_of_result(Module *m, const Op *loop, int i);
+int chunk_of_result(const MicroParts *parts, int i);
 
 /* The first op after the loop, from `op` on, that works on such results before the loop ends; NULL: none. */
 const Op *next_early(const Op *op);
 
-/* The chunk at whose end it does; -1: it is not early. */
+/* The chunk at whose end it does; -1: it is not early.  chunk_among: of an early op, where the parts are known. */
 int chunk_of_early(Module *m, const Op *op);
+int chunk_among(const MicroParts *parts, const Op *op);
 
 /* The ring of a value of its callee; -1: it has none. */
 int ring_of(const PipelineSlots *slots, const Value *value);

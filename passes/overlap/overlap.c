@@ -162,13 +162,13 @@ static Op *cast_before(const Module *m, const Op *loop, const Op *op)
 }
 
 /* The chunk whose parts make the operand of a reduction complete; -1: none, or the reduction is one over stages. */
-static int chunk_of(Module *m, const Op *loop, const Op *op)
+static int chunk_of(Module *m, const MicroParts *parts, const Op *loop, const Op *op)
 {
     if (!op->attrs.started || op->attrs.purpose != GRADIENT || op->attrs.axis >> pipeline_axis(m) & 1)
         return -1;
     const Op *cast = cast_before(m, loop, op);
     const Value *sum = arg(cast ? cast : op, 0);
-    return sum->def == loop ? chunk_of_result(m, loop, index_of(&loop->results, sum)) : -1;
+    return sum->def == loop ? chunk_of_result(parts, index_of(&loop->results, sum)) : -1;
 }
 
 /* A message whose operands one chunk makes starts as soon as this chunk has ended on the rank, others have not; what is
@@ -176,12 +176,14 @@ static int chunk_of(Module *m, const Op *loop, const Op *op)
 static void start_early(Module *m, Func *step)
 {
     const Op *loop = step ? micro_loop(m) : NULL;
-    for (Op *first = loop && loop->attrs.stages ? loop->next : NULL, *after; first; first = after) {
+    MicroParts parts;
+    const bool may_any = loop && loop->attrs.stages && find_parts(m, find_func(m, loop->attrs.callee), &parts);
+    for (Op *first = may_any ? loop->next : NULL, *after; first; first = after) {
         after = after_message(first);
-        const int chunk = chunk_of(m, loop, first);
+        const int chunk = chunk_of(m, &parts, loop, first);
         bool may = chunk >= 0;
         for (const Op *op = first; op != after; op = op->next)
-            may = may && chunk_of(m, loop, op) == chunk;
+            may = may && chunk_of(m, &parts, loop, op) == chunk;
         for (Op *op = first; may && op != after; op = op->next) {
             Op *cast = cast_before(m, loop, op);
             op->attrs.early = true;
@@ -405,10 +407,11 @@ void pass_overlap(Module *m);
 void pass_overlap(Module *m)
 {
     int64_t buckets = last_bucket(m);
+    const Map only_calls = find_only_calls(m);
     for (Func *f = m->funcs; f; f = f->next) {
         part_buckets(f, &buckets);
         if (split_collectives(m, f))
-            prefetch_weights(m, f);
+            prefetch_weights(m, f, &only_calls);
     }
     start_early(m, func_with_role(m, STEP));
     for (Func *f = m->funcs; f; f = f->next)

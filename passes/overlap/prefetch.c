@@ -99,10 +99,35 @@ static void prefetch_message(Prefetch *p, Op *first, Op *end)
     }
 }
 
-void prefetch_weights(Module *m, Func *f)
+/* The only op that calls a function; NULL: several do. */
+typedef struct {
+    Op *op;
+    Func *caller;
+} OnlyCall;
+
+Map find_only_calls(Module *m)
 {
+    Map calls = { .arena = &m->arena };
+    for (Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first; op; op = op->next) {
+            OnlyCall *call = op->attrs.callee ? map_get(&calls, op->attrs.callee) : NULL;
+            if (call)
+                call->op = NULL;
+            else if (op->attrs.callee) {
+                call = NEW(&m->arena, OnlyCall);
+                *call = (OnlyCall){ op, f };
+                map_put(&calls, op->attrs.callee, call);
+            }
+        }
+    return calls;
+}
+
+void prefetch_weights(Module *m, Func *f, const Map *only_calls)
+{
+    const OnlyCall *call = map_get(only_calls, f->name);
     Prefetch p = { .m = m, .f = f };
-    p.loop = only_loop(m, f, &p.caller);
+    if (call && call->op && call->op->attrs.dims.count)
+        p.loop = call->op, p.caller = call->caller;
     for (Op *first = f->first, *end; first && p.loop; first = end) {
         end = after_message(first);
         const Op *wait = end;
