@@ -57,16 +57,25 @@ static int kinds_of_zero(Planner *p, const PlanLayout *layout, PlanLayout kind[2
     return count;
 }
 
-/* gathers: of the layout whose ranks get whole keys, in place of this one. */
-int asked_by_micro(Planner *p, const PlanLayout *layout, bool gathers, BlockAsk ask[MOST_ASKED])
+static bool is_base(const PlanLayout *layout)
+{
+    return layout->attend == GATHER && layout->recompute == RECOMPUTE_NONE;
+}
+
+/* The layout that gathers keys and recomputes nothing, in place of this one. */
+static PlanLayout base_of(const PlanLayout *layout)
+{
+    PlanLayout base = *layout;
+    base.attend = GATHER, base.recompute = RECOMPUTE_NONE;
+    return base;
+}
+
+int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk ask[MOST_ASKED])
 {
     PlanLayout kind[2];
-    const int count = gathers && layout->attend == GATHER ? 0 : kinds_of_zero(p, layout, kind);
-    for (int i = 0; i < count; i++) {
-        ask[i] = (BlockAsk){ kind[i], asked_of(p, layout, false, false) };
-        if (gathers)
-            ask[i].layout.attend = GATHER;
-    }
+    const int count = of_base && is_base(layout) ? 0 : kinds_of_zero(p, layout, kind);
+    for (int i = 0; i < count; i++)
+        ask[i] = (BlockAsk){ of_base ? base_of(&kind[i]) : kind[i], asked_of(p, layout, false, false) };
     return count;
 }
 
@@ -97,23 +106,35 @@ const char *micro_refusal(Planner *p, const PlanLayout *layout)
     return why;
 }
 
-/* The program that gathers keys serves others, too: keys that come by other means take at least no time, and what a
- * ring computes of them takes longer. */
-double gather_bound(Planner *p, const PlanLayout *layout)
+/* Seconds of a micro-batch that are computed again, at least. */
+static double computed_again(const Planner *p, const PlanLayout *layout)
 {
+    const PlanLayout base = base_of(layout);
+    return layout->recompute == RECOMPUTE_NONE ? 0
+                                               : fmax(0, least_micro(p, layout).whole - least_micro(p, &base).whole);
+}
+
+/* The program that gathers keys and recomputes nothing serves others, too: keys that come by other means take at least
+ * no time, what a ring computes of them takes longer, and what is recomputed comes on top.  But a kernel that writes
+ * nothing for the backward pass may be one with the next one. */
+double base_bound(Planner *p, const PlanLayout *layout)
+{
+    static const double joined = 0.02;
     PlanLayout kind[2];
     double least = INFINITY;
     const double share = (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
-    if (layout->attend == GATHER)
+    if (is_base(layout))
         return 0;
-    const double lost = layout->attend == RING ? lost_in_ring(p, layout) : 0;
+    const double lost = layout->attend == RING ? lost_in_ring(p, layout) : 0, again = computed_again(p, layout);
     const int count = kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++) {
-        kind[i].attend = GATHER;
-        const Block *b = block_of(p, &kind[i], false, false);
-        least = fmin(least, b->refused ? 0 : b->apart + lost);
+        const PlanLayout base = base_of(&kind[i]);
+        const Block *b = block_of(p, &base, false, false);
+        const bool gathers = layout->attend == GATHER;
+        const double all = (gathers ? b->time.whole : b->apart + lost) + again;
+        least = fmin(least, b->refused ? 0 : fmax(all * share, gathers ? least_of_micros(p, layout, &b->time) : 0));
     }
-    return least * share * (1 - error_of(p, layout));
+    return least * (1 - error_of(p, layout)) * (layout->recompute == RECOMPUTE_NONE ? 1 : 1 - joined);
 }
 
 /* What is done once a step.  What stages know of their own of it is not here (stage_cost.c). */

@@ -55,7 +55,8 @@ static void add_tally(const Answer *answer, cJSON *json)
     } counts[] = { { "meshes", t->meshes },      { "indivisible_meshes", t->indivisible },
                    { "layouts", t->all },        { "do_not_fit", t->too_large },
                    { "by_a_bound", t->bounded }, { "refused", t->refused },
-                   { "slower", t->slower },      { "compiled", t->compiled } };
+                   { "slower", t->slower },      { "compiled", t->compiled },
+                   { "programs", t->programs } };
     cJSON *object = cJSON_AddObjectToObject(json, "space");
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         add_json_integer(object, counts[i].key, (int64_t)counts[i].count);

@@ -102,6 +102,7 @@ typedef struct {
     int ntensors, tensor_room;
     struct ZeroTensor *tensor; /* zero_bound.c */
     struct BlockCache *blocks; /* block.h */
+    int programs;              /* in it */
     Structure *structures;     /* structure.c */
     struct Workers *workers;   /* tasks.c */
 } Planner;
@@ -113,6 +114,7 @@ typedef struct {
     double too_large, bounded;  /* do not fit; of these, by their bound, without having been compiled */
     double slower;              /* than those that are listed, by their bound or as compiled */
     double compiled, refused;   /* have been compiled; of these, that cannot be */
+    double programs;            /* that have been compiled for bounds */
 } Tally;
 
 /* A layout that has been compiled. */
@@ -282,9 +284,10 @@ double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *byt
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 
 /* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
- * computes; by what it computes with gathered keys; by its own program; INFINITY: it cannot be compiled. */
+ * computes; by the program that gathers keys and recomputes nothing; by its own program; INFINITY: it cannot be
+ * compiled. */
 double model_bound(Planner *p, const PlanLayout *layout);
-double gather_bound(Planner *p, const PlanLayout *layout);
+double base_bound(Planner *p, const PlanLayout *layout);
 double micro_bound(Planner *p, const PlanLayout *layout);
 const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
@@ -308,10 +311,10 @@ typedef struct {
     BlockOf of;
 } BlockAsk;
 
-/* The blocks that a bound of a layout asks for: gather_bound() or micro_bound(); zero_bound(), with each zero;
+/* The blocks that a bound of a layout asks for: base_bound() or micro_bound(); zero_bound(), with each zero;
  * schedule_bound(). */
 enum { MOST_ASKED = 32 };
-int asked_by_micro(Planner *p, const PlanLayout *layout, bool gathers, BlockAsk ask[MOST_ASKED]);
+int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk ask[MOST_ASKED]);
 int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
 

@@ -12,7 +12,7 @@
 typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
 /* By which bound a node of POLICIES is where it is. */
-enum { BY_MODEL, BY_GATHER, BY_MICRO };
+enum { BY_MODEL, BY_BASE, BY_MICRO };
 
 typedef struct {
     PlanLayout layout;
@@ -188,7 +188,7 @@ static void add_mesh(void *context, const PlanLayout *layout)
 
 static void look_at_policies(Search *s, const Node *node)
 {
-    static double (*const closer[])(Planner *, const PlanLayout *) = { gather_bound, micro_bound };
+    static double (*const closer[])(Planner *, const PlanLayout *) = { base_bound, micro_bound };
     s->next = POLICIES;
     s->bound = node->bound;
     add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
@@ -226,7 +226,7 @@ static void note_overrun(Answer *answer, const PlanResult *result)
 static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
 {
     const bool may_fit = least_memory(p, layout, false, NULL) <= p->memory; /* else no bound of several knows it */
-    const double micros = may_fit ? fmax(gather_bound(p, layout), micro_bound(p, layout)) : 0;
+    const double micros = may_fit ? fmax(base_bound(p, layout), micro_bound(p, layout)) : 0;
     const BlockBound over = over_zeros(p, layout, fmax(model_bound(p, layout), micros));
     BlockBound most = zero_bound(p, layout);
     most.seconds = fmax(most.seconds, over.memory <= p->memory ? over.seconds : 0);
@@ -448,6 +448,7 @@ Answer search_layouts(Planner *p, int top)
             look_closer(&s, &node);
     }
     end_tasks(p);
+    s.answer.tally.programs = p->programs;
     for (int i = 0; i < s.count; i++)
         s.answer.tally.slower += s.heap[i].level == COMPILED ? 1 : layouts_of(p, &s.heap[i].layout, s.heap[i].level);
     qsort(s.answer.best, (size_t)s.answer.count, sizeof *s.answer.best, faster_first);

@@ -133,6 +133,7 @@ static const Sized *add_sized(Planner *p, const Sized *s)
     added->dim = copied(p->arena, s->dim, s->dims, sizeof *s->dim);
     added->refused = s->refused ? arena_text(p->arena, "%s", s->refused) : NULL;
     added->next = *first;
+    p->programs++;
     return *first = added;
 }
 

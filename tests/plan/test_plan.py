@@ -126,7 +126,7 @@ def test_keys():
     answer = plan(*GPT2, "--keep=pp=2", "--keep=recompute=none")
     assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "proved", "overrun", "overrun_memory", "space", "refusals", "best"]
     assert (answer["machine"], answer["target"], answer["ranks"], answer["sequences"], answer["memory"]) == ("h100", "cuda", 2, 4, 85.52e9)
-    assert list(answer["space"]) == ["meshes", "indivisible_meshes", "layouts", "do_not_fit", "by_a_bound", "refused", "slower", "compiled"]
+    assert list(answer["space"]) == ["meshes", "indivisible_meshes", "layouts", "do_not_fit", "by_a_bound", "refused", "slower", "compiled", "programs"]
     (row,) = answer["best"]  # of pp=2
     assert list(row) == ["mesh", "microbatch", "recompute", "schedule", "chunks", "parallel", "seconds", "per_second", "mfu", "arena_bytes",
                          "beside_bytes", "fits", "parts", "recomputed", "exposed", "bound"]
