@@ -3,7 +3,7 @@
  * Bytes are those of types, whose dims say which axes split them.  Matrices, keys and turns are products of sizes: each
  * is looked at again with twice as many sequences, and with one rank in place of those of each axis.  What is neither
  * as large as before nor as many times as large is irregular; so are bytes that are not what their terms say. */
-#include "sized.h"
+#include "sized_read.h"
 
 #include "stages.h"
 #include "storage.h"
@@ -11,36 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The costs with another size. */
-typedef struct {
-    Scale scale;
-    double times; /* what depends on it is so many times as large */
-    StepCost cost;
-} Probe;
-
-typedef struct {
-    const Planner *p;
-    Sized *s;
-    Module *m;
-    Arena *arena;
-    bool is_fixed;
-    StepCost cost;
-    int probes;
-    Probe probe[MAX_AXES + 1];
-    int item_room, term_room, dim_room;
-    Name copies[MAX_REPEATS]; /* the dims that count them */
-} Reader;
-
 /* --- Terms ------------------------------------------------------------------------------------------------------ */
-
-static void *room_for(Arena *arena, void *array, size_t size, int count, int more, int *room)
-{
-    if (count + more <= *room)
-        return array;
-    *room = 2 * (count + more);
-    void *grown = arena_alloc(arena, (size_t)*room, size);
-    return count ? memcpy(grown, array, size * (size_t)count) : grown;
-}
 
 static Scale scale_of(const Reader *r, const Type *type)
 {
@@ -252,8 +223,12 @@ static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
     }
 }
 
-static void read_item(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
+static void read_item(Reader *r, SizedItem *to, const CostItem *item)
 {
+    const CostItem *other[MAX_AXES + 1];
+    for (int i = 0; i < r->probes; i++)
+        other[i] = &r->probe[i].item[r->read];
+    r->read++;
     *to = (SizedItem){ .item = *item, .repeat = -1 };
     to->item.op = NULL, to->item.body = NULL;
     for (int i = 0; i < r->probes; i++)
@@ -268,25 +243,16 @@ static void read_item(Reader *r, SizedItem *to, const CostItem *item, const Cost
     }
 }
 
-/* other: the same with other sizes. */
-static Range read_list(Reader *r, const CostList *list, const CostList *const *other)
+static Range read_list(Reader *r, const CostList *list)
 {
     Sized *s = r->s;
     const Range range = { s->items, list->count };
-    for (int i = 0; i < r->probes; i++)
-        s->is_irregular |= other[i]->count != list->count;
-    if (s->is_irregular)
-        return (Range){ 0, 0 };
     s->item = room_for(r->arena, s->item, sizeof *s->item, s->items, list->count, &r->item_room);
     s->items += list->count;
     for (int i = 0; i < list->count && !s->is_irregular; i++) {
-        const CostItem *items[MAX_AXES + 1];
-        const CostList *body[MAX_AXES + 1];
-        for (int k = 0; k < r->probes; k++)
-            items[k] = &other[k]->item[i], body[k] = items[k]->body;
-        read_item(r, &s->item[range.first + i], &list->item[i], items);
+        read_item(r, &s->item[range.first + i], &list->item[i]);
         if (list->item[i].kind == ITEM_REPEAT && !s->is_irregular) {
-            const Range within = read_list(r, list->item[i].body, body); /* it may move the items */
+            const Range within = read_list(r, list->item[i].body); /* it may move the items */
             s->item[range.first + i].body = within;
         }
     }
@@ -294,48 +260,6 @@ static Range read_list(Reader *r, const CostList *list, const CostList *const *o
 }
 
 /* --- The program -------------------------------------------------------------------------------------------------- */
-
-static void probe(Reader *r, const Classes *classes, Scale scale, double times)
-{
-    r->probe[r->probes++] = (Probe){ scale, times, step_cost(r->m, classes, r->arena) };
-}
-
-static void find_costs(Reader *r, const Classes *classes)
-{
-    Module *m = r->m;
-    const int64_t sequences = r->s->sequences;
-    r->cost = step_cost(m, classes, r->arena);
-    if (r->is_fixed)
-        return;
-    set_sequences(m, sequences, 2 * sequences, NULL);
-    probe(r, classes, (Scale){ .grows = true }, 2);
-    set_sequences(m, 2 * sequences, sequences, NULL);
-    for (int i = 0; i < m->naxes; i++) {
-        const int64_t size = m->axis_size[i];
-        const PlanAxis *axis = &r->p->axis[r->s->axis[i]];
-        if (size == 1 || axis->is_pipeline || (axis->attends && r->s->key.attend == RING)) /* as it is in all layouts */
-            continue;
-        m->axis_size[i] = 1;
-        probe(r, classes, (Scale){ .divided = 1u << i }, (double)size);
-        m->axis_size[i] = size;
-    }
-}
-
-static Range read_action(Reader *r, ActionKind kind, int stage)
-{
-    const CostList *other[MAX_AXES + 1];
-    for (int i = 0; i < r->probes; i++)
-        other[i] = &r->probe[i].cost.action[kind][stage];
-    return read_list(r, &r->cost.action[kind][stage], other);
-}
-
-static Range read_step(Reader *r)
-{
-    const CostList *other[MAX_AXES + 1];
-    for (int i = 0; i < r->probes; i++)
-        other[i] = &r->probe[i].cost.before[0];
-    return read_list(r, &r->cost.before[0], other);
-}
 
 static void note_dim(Reader *r, const Dim *dim, bool is_once)
 {
@@ -427,7 +351,9 @@ static void read_undivided(Reader *r)
 {
     const CostList *step = &r->cost.before[0];
     const Op *micro = NULL;
-    r->s->list[0] = read_step(r);
+    number_list(r, step, 0);
+    probe_sizes(r);
+    r->s->list[0] = read_list(r, step);
     for (int i = 0; i < step->count; i++)
         if (step->item[i].kind == ITEM_REPEAT && strcmp(step->item[i].op->attrs.dims.dim[0].name, "micro") == 0)
             micro = step->item[i].op;
@@ -436,17 +362,19 @@ static void read_undivided(Reader *r)
 
 static void read_divided(Reader *r)
 {
-    const int last = stage_count(r->cost.schedule) - 1;
+    const PipelineSchedule *schedule = r->cost.schedule;
+    const int stage[2] = { 0, stage_count(schedule) - 1 };
     const Op *loop = micro_loop(r->m);
     MicroParts micro;
     if (loop && find_parts(r->m, find_func(r->m, loop->attrs.callee), &micro))
         for (KeptKind kind = 0; kind < N_KEPT; kind++)
             for (int repeat = 0; repeat < MAX_REPEATS; repeat++)
                 read_slots(r, &micro, kind, repeat);
-    for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++) {
-        r->s->list[2 * kind] = read_action(r, kind, 0);
-        r->s->list[2 * kind + 1] = read_action(r, kind, last);
-    }
+    for (int list = 0; list < MOST_LISTS; list++)
+        number_list(r, &r->cost.action[list / 2][stage[list % 2]], rank_of_stage(schedule, stage[list % 2]));
+    probe_sizes(r);
+    for (int list = 0; list < MOST_LISTS; list++)
+        r->s->list[list] = read_list(r, &r->cost.action[list / 2][stage[list % 2]]);
 }
 
 /* The dims that count copies are found by their names in the program with stages. */
@@ -461,7 +389,7 @@ void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, b
         s->axis[i] = plan_axis(p, m->axis[i]);
     for (int i = 0; i < weights->repeats; i++)
         r.copies[i] = intern_text(m, weights->dim[i]);
-    find_costs(&r, classes);
+    r.cost = step_cost(m, classes, arena);
     s->messages = r.cost.messages;
     if (!is_divided(s))
         read_undivided(&r);

@@ -147,15 +147,14 @@ static void add_wait(Walk *w, const Func *f, const Op *op, CostList *list)
 
 static void add_ops(Walk *w, const Func *f, uint64_t stages, CostList *list);
 
-static double turns_of(const Walk *w, const Op *op)
+double iteration_count(const Module *m, const Op *op, int rank)
 {
-    return runs_in_stages(op) ? (double)part_size(w->m, &op->attrs.dims.dim[0], w->rank)
-                              : (double)rank_iterations(w->m, op);
+    return runs_in_stages(op) ? (double)part_size(m, &op->attrs.dims.dim[0], rank) : (double)rank_iterations(m, op);
 }
 
 static void add_call(Walk *w, const Op *op, const Func *callee, uint64_t stages, CostList *list)
 {
-    const double turns = turns_of(w, op);
+    const double turns = iteration_count(w->m, op, w->rank);
     if (!op->attrs.dims.count) {
         add_ops(w, callee, stages, list);
     } else if (turns > 0) {
