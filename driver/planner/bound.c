@@ -432,6 +432,20 @@ MicroTime least_micro(const Planner *p, const PlanLayout *layout)
     return time;
 }
 
+double products_again(const Planner *p, const PlanLayout *layout)
+{
+    double seconds = 0;
+    for (int policy = 0; policy < POLICIES; policy++)
+        for (int i = 0; i < p->cost->count[policy]; i++) {
+            const Piece *piece = &p->cost->piece[policy][i];
+            const double sign = (policy == (int)layout->recompute) - (policy == RECOMPUTE_NONE);
+            const double part = (double)layout->microbatch / ranks_along(p, layout, piece->split);
+            if (sign != 0 && piece->item.kind <= ITEM_ATTENTION)
+                seconds += sign * piece->times * seconds_of_part(p->machine, &piece->item, part);
+        }
+    return fmax(0, seconds);
+}
+
 /* Attention to blocks of keys is slower than to all of them at once. */
 double lost_in_ring(const Planner *p, const PlanLayout *layout)
 {

@@ -6,6 +6,7 @@
  *   layout_text.c  a layout as the text of such a block, and as a line of a table
  *   bound.c        the least time and memory that a layout can have, from the program of one rank
  *   zero_bound.c   the least time that zero's messages take
+ *   message_bound.c  and other messages
  *   structure.c    a program with the sizes of any layout
  *   sized.h        what such a program costs, as formulas of its sizes: it is compiled once
  *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
@@ -211,6 +212,9 @@ typedef struct {
 /* No layout with these sizes, micro-batch and recompute takes less for a micro-batch. */
 MicroTime least_micro(const Planner *p, const PlanLayout *layout);
 
+/* Seconds of its products and attention that are computed again, at least. */
+double products_again(const Planner *p, const PlanLayout *layout);
+
 /* Seconds of a micro-batch that attention in a ring takes longer than with gathered keys, at least. */
 double lost_in_ring(const Planner *p, const PlanLayout *layout);
 
@@ -266,12 +270,13 @@ BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds);
  * another program has found no dims to split, the time of messages is less by up to as much. */
 #define JOINED_SHARE 0.7
 
-enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 4096, PROGRAM_LISTS = 1024 };
+enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 4096, PROGRAM_LISTS = 1024, MESSAGE_LISTS = 4096 };
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
     struct Pipeline *pipelines[PIPELINE_LISTS]; /* stage_copies.c */
     struct Sized *sized[PROGRAM_LISTS];         /* sized.h */
+    struct AxisMessages *messages[MESSAGE_LISTS];
 } BlockCache;
 
 /* --- block_bound.c, stage_copies.c -------------------------------------------------------------------- */
@@ -283,15 +288,18 @@ const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what t
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 
+double least_messages(Planner *p, const PlanLayout *layout); /* message_bound.c: seconds of a micro-batch */
+
 /* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
- * computes; by the program that gathers keys and recomputes nothing; by its own program; INFINITY: it cannot be
- * compiled. */
+ * computes and sends; by the program that gathers keys and recomputes nothing; by its own program; INFINITY: it cannot
+ * be compiled. */
 double model_bound(Planner *p, const PlanLayout *layout);
 double base_bound(Planner *p, const PlanLayout *layout);
 double micro_bound(Planner *p, const PlanLayout *layout);
 const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
-/* And zero; memory: all of it. */
+/* And zero: by arithmetic, of seconds alone; by what its program does, and all memory. */
+BlockBound traffic_bound(Planner *p, const PlanLayout *layout);
 BlockBound zero_bound(Planner *p, const PlanLayout *layout);
 
 /* And the schedule: by what ranks wait at least; by what each of them does; as simulated; with what zero does in it. */
@@ -311,11 +319,11 @@ typedef struct {
     BlockOf of;
 } BlockAsk;
 
-/* The blocks that a bound of a layout asks for: base_bound() or micro_bound(); zero_bound(), with each zero;
+/* The blocks that a bound of a layout asks for: base_bound() or micro_bound(); zero_bound();
  * schedule_bound(). */
-enum { MOST_ASKED = 32 };
+enum { MOST_ASKED = 4 };
 int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk ask[MOST_ASKED]);
-int asked_by_zeros(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
+int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
 
 /* tasks.c: blocks that are asked for, whose programs several processes look for at once. */

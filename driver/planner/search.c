@@ -11,14 +11,15 @@
 /* What is known of a node, in order. */
 typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
-/* By which bound a node of POLICIES is where it is. */
+/* By which bound a node of POLICIES is where it is; one of ZERO. */
 enum { BY_MODEL, BY_BASE, BY_MICRO };
+enum { BY_TRAFFIC, BY_ITS_PROGRAM };
 
 typedef struct {
     PlanLayout layout;
     Level level;
     double bound;             /* seconds */
-    int closeness;            /* of POLICIES: see above; of SCHEDULE: see schedule_bound() */
+    int closeness;            /* of POLICIES and ZERO: see above; of SCHEDULE: see schedule_bound() */
     const PlanResult *result; /* of COMPILED */
 } Node;
 
@@ -165,7 +166,7 @@ static void add_node(void *context, const PlanLayout *layout)
     else if (s->next == POLICIES)
         add_policies(s, layout, model_bound(p, layout), BY_MODEL);
     else if (s->next == ZERO)
-        add_bounded(s, layout, zero_bound(p, layout), 0, 0);
+        add_bounded(s, layout, traffic_bound(p, layout), 0, BY_TRAFFIC);
     else if (s->next == SCHEDULE)
         add_bounded(s, layout, schedule_bound(p, layout, BY_WAITS), 0, BY_WAITS);
     else
@@ -192,6 +193,13 @@ static void look_at_policies(Search *s, const Node *node)
     s->next = POLICIES;
     s->bound = node->bound;
     add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
+}
+
+static void look_at_zero(Search *s, const Node *node)
+{
+    s->next = ZERO;
+    s->bound = node->bound;
+    add_bounded(s, &node->layout, zero_bound(s->p, &node->layout), 0, BY_ITS_PROGRAM);
 }
 
 static void look_at_schedule(Search *s, const Node *node)
@@ -229,6 +237,7 @@ static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
     const double micros = may_fit ? fmax(base_bound(p, layout), micro_bound(p, layout)) : 0;
     const BlockBound over = over_zeros(p, layout, fmax(model_bound(p, layout), micros));
     BlockBound most = zero_bound(p, layout);
+    most.seconds = fmax(most.seconds, traffic_bound(p, layout).seconds);
     most.seconds = fmax(most.seconds, over.memory <= p->memory ? over.seconds : 0);
     most.memory = fmax(most.memory, least_memory(p, layout, false, NULL));
     for (int closeness = BY_WAITS; closeness <= WITH_ZERO; closeness++) {
@@ -333,10 +342,11 @@ static int asked_by(Planner *p, const Node *node, BlockAsk ask[MOST_ASKED])
 {
     if (node->level == SCHEDULE)
         return asked_by_schedule(p, &node->layout, node->closeness + 1, ask);
-    if (node->level != POLICIES)
+    if (node->level == ZERO)
+        return node->closeness == BY_TRAFFIC ? asked_by_zero(p, &node->layout, ask) : 0;
+    if (node->level != POLICIES || node->closeness == BY_MICRO)
         return 0;
-    return node->closeness == BY_MICRO ? asked_by_zeros(p, &node->layout, ask)
-                                       : asked_by_micro(p, &node->layout, node->closeness == BY_MODEL, ask);
+    return asked_by_micro(p, &node->layout, node->closeness == BY_MODEL, ask);
 }
 
 static Means means_of(Planner *p, const Node *node)
@@ -375,6 +385,8 @@ static void look_closer(Search *s, const Node *node)
         s->answer.tally.slower += layouts_of(s->p, &node->layout, node->level);
     else if (node->level == POLICIES && node->closeness < BY_MICRO && !is_exhaustive(s))
         look_at_policies(s, node);
+    else if (node->level == ZERO && node->closeness < BY_ITS_PROGRAM && !is_exhaustive(s))
+        look_at_zero(s, node);
     else if (node->level < SCHEDULE)
         divide(s, node);
     else if (node->closeness < closest_bound(s->p, &node->layout) && !is_exhaustive(s))
@@ -430,6 +442,7 @@ static void look_at_programs(Search *s, Node first)
 Answer search_layouts(Planner *p, int top)
 {
     Search s = { .p = p, .next = MESH };
+    const int programs = p->programs;
     s.answer.best = NEW_ARRAY(p->arena, PlanResult, top);
     s.answer.least = INFINITY;
     visit_meshes(p, add_mesh, &s);
@@ -448,7 +461,7 @@ Answer search_layouts(Planner *p, int top)
             look_closer(&s, &node);
     }
     end_tasks(p);
-    s.answer.tally.programs = p->programs;
+    s.answer.tally.programs = p->programs - programs;
     for (int i = 0; i < s.count; i++)
         s.answer.tally.slower += s.heap[i].level == COMPILED ? 1 : layouts_of(p, &s.heap[i].layout, s.heap[i].level);
     qsort(s.answer.best, (size_t)s.answer.count, sizeof *s.answer.best, faster_first);
