@@ -12,11 +12,11 @@
 
 typedef enum {
     /* Expressions */
-    A_NUMBER,  /* number, is_integer; name: as written */
-    A_STRING,  /* name: the text between the quotes */
-    A_BOOL,    /* number: 1 or 0 */
-    A_NAME,    /* name */
-    A_CALL,    /* name[dims](child, ...): arguments, among them A_KEYWORD and A_ARROW; as: instance name or NULL */
+    A_NUMBER, /* number, is_integer; name: as written */
+    A_STRING, /* name: the text between the quotes */
+    A_BOOL,   /* number: 1 or 0 */
+    A_NAME,   /* name */
+    A_CALL, /* name[dims](child, ...): arguments, among them A_KEYWORD and A_ARROW; as: instance name or NULL; frozen */
     A_KEYWORD, /* name = child, in an argument list or an index */
     A_ARROW,   /* child -> name: rename(x, a -> b): child is the A_NAME a; also number -> name (top_k) */
     A_PARTS,  /* init -> (child: A_NAME ...), in an argument list: one dim as several; init: a right one is an A_NAME */

@@ -1,6 +1,6 @@
 /* blocks.c -- the statements of blocks: assignments, and parameters. */
 #include "idioms.h"
-#include "lowering.h"
+#include "instances.h"
 #include "sizes.h"
 
 #include <string.h>
@@ -91,11 +91,12 @@ static void check_one(Lower *l, const Symbol *symbol)
                  "the state '%s' has no update", symbol->name);
     static const char *const nouns[N_SYMBOLS] = {
         [S_ARGUMENT] = "the argument ", [S_CONST] = "the argument ", [S_DIM] = "the dim ",
-        [S_PARAM] = "the parameter ",   [S_INPUT] = "the input ",    [S_LOCAL] = ""
+        [S_PARAM] = "the parameter ",   [S_INPUT] = "the input ",    [S_LOCAL] = "",
+        [S_INSTANCE] = "the instance "
     };
     Where where = { .at = symbol->loc, .help = "use it, or remove it" };
     const bool is_number = symbol->kind == S_CONST || symbol->kind == S_DIM;
-    const bool is_wrong = is_number ? symbol->wrong : symbol->operand.kind == WRONG;
+    const bool is_wrong = is_number ? symbol->wrong : symbol->operand.kind == WRONG && !symbol->shared;
     if (!symbol->used && !symbol->from_before && !is_wrong && l->variant == AS_MODEL && !l->incomplete)
         complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
                  nouns[symbol->kind], symbol->name);
@@ -181,6 +182,10 @@ Operand lower_stated(Lower *l, const Ast *ast, const char *name)
 
 void lower_assign(Lower *l, const Ast *ast)
 {
+    if (names_instance(l, ast)) {
+        lower_named(l, ast);
+        return;
+    }
     if (ast->child->next) {
         lower_several(l, ast);
         return;
@@ -280,10 +285,11 @@ static void check_tensors(Lower *l, const Param *param, Loc at)
 /* Adds the tensor with all its copies to the module. */
 static void add_trainable(Lower *l, const Ast *name, const Param *described, Name full)
 {
+    const Use *use = instance_around(l->use);
     const Body *model = l->frame;
     Param *param = NEW(l->arena, Param);
     *param = *described;
-    for (; model->outer; model = model->outer)
+    for (model = where_named(model, &use); model->outer; model = where_named(model->outer, &use))
         if (model->run) {
             param->first = model->number;
             param->skips = model->run->bodies - 1;
@@ -340,12 +346,17 @@ void lower_param(Lower *l, const Ast *ast)
         Name full = join_path(l, l->path, name->name);
         if (!is_free_in_files(l, full, name->loc))
             continue;
+        Param own = described;
+        if (!share_param(l, full, &type, &own, name->loc))
+            continue;
         symbol->operand =
-            tensor_operand(import_param(l, l->frame, full, type, (Port){ .kind = PORT_PARAM, .of = full }));
+            tensor_operand(import_param(l, l->use, l->frame, full, type, (Port){ .kind = PORT_PARAM, .of = full }));
         if (ast->is_state)
             declare_state(l, symbol);
-        if (l->variant == AS_MODEL)
-            add_trainable(l, name, &described, full);
+        else if (is_frozen_use(l) && !described.frozen)
+            symbol->operand = tensor_operand(EMIT(l, OP_stop_gradient, NO_ATTRS, symbol->operand.value));
+        if (l->variant == AS_MODEL && !find_param(l->m, full))
+            add_trainable(l, name, &own, full);
     }
 }
 

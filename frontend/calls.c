@@ -5,7 +5,7 @@
  * of the call.
  */
 #include "experts.h"
-#include "lowering.h"
+#include "instances.h"
 
 #include <string.h>
 
@@ -13,47 +13,7 @@ enum { MOST_INSTANCES = 16384 };
 
 static const Operand wrong = { .kind = WRONG };
 
-/* --- Instances ----------------------------------------------------------------------------- */
-
-static bool declares_parameters(const Lower *l, const Ast *ast);
-
-/* Does the block have parameters, or a block that it calls?  (Recursion is reported elsewhere.) */
-static bool has_parameters(const Lower *l, Symbol *block)
-{
-    if (block->parameters == UNKNOWN) {
-        block->parameters = NONE_KNOWN;
-        block->parameters = declares_parameters(l, block->ast) ? SOME : NONE_KNOWN;
-    }
-    return block->parameters == SOME;
-}
-
-static bool declares_parameters(const Lower *l, const Ast *ast)
-{
-    Symbol *called = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
-    if (ast->kind == A_PARAM || (called && called->kind == S_BLOCK && has_parameters(l, called)))
-        return true;
-    const Ast *const lists[] = { ast->init, ast->child, ast->body };
-    for (int i = 0; i < 3; i++)
-        for (const Ast *child = lists[i]; child; child = child->next)
-            if (declares_parameters(l, child))
-                return true;
-    return false;
-}
-
-static bool is_free_instance(Lower *l, const char *name, Loc loc, bool has_params)
-{
-    for (const Instance *i = *l->instances; i; i = i->next)
-        if (has_params && i->has_params && strcmp(i->name, name) == 0) {
-            complain(l, (Where){ .at = loc, .help = arena_text(l->arena, "%s(...) as %s_2", name, name) },
-                     "a second instance '%s' here: the first is at %s, and both would have the same parameter names",
-                     name, position_text(l, i->loc));
-            return false;
-        }
-    Instance *instance = NEW(l->arena, Instance);
-    *instance = (Instance){ name, loc, has_params, *l->instances };
-    *l->instances = instance;
-    return true;
-}
+/* --- Calls ------------------------------------------------------------------------------ */
 
 static bool may_call(Lower *l, const Ast *call, const Symbol *block)
 {
@@ -272,33 +232,16 @@ static Results lower_body(Lower *l, const Symbol *block)
     return returned;
 }
 
-/* The instance's name with a star for each directly enclosing repeat; all places of a scan have one. */
-static const char *starred(Lower *l, const char *name)
-{
-    const Scope *scope = l->scope;
-    for (const Body *frame = l->frame; frame->outer && scope == frame->scope;
-         frame = frame->outer, scope = scope->outer)
-        name = frame->scans ? name : arena_text(l->arena, "%s.*", name);
-    return name;
-}
-
-/* The instance's name in the IR: "h", and "h.at.5" of copy 5 with a body of its own. */
-static const char *numbered(Lower *l, const char *name)
-{
-    const Scope *scope = l->scope;
-    for (const Body *frame = l->frame; frame->outer && scope == frame->scope;
-         frame = frame->outer, scope = scope->outer)
-        if (frame->number)
-            return arena_text(l->arena, "%s.at.%d", name, frame->number);
-    return name;
-}
-
-static Results lower_instance(Lower *l, const Call *call, const Symbol *block, Scope *scope, const char *name)
+static Results lower_instance(Lower *l, const Call *call, const Symbol *block, const Shared *shared, Scope *scope,
+                              const char *name)
 {
     const Lower outer = *l;
     Instance *instances = NULL;
-    l->path = l->b.path = join_path(l, l->path, numbered(l, name));
-    l->stars = join_path(l, l->stars, starred(l, name));
+    const Use use = { .of = shared, .at = l->frame, .frozen = call->call->frozen || is_frozen_use(l), .outer = l->use };
+    const Name stars = shared ? shared->stars : instance_stars(l, name);
+    l->path = l->b.path = shared ? shared->path : instance_path(l, name);
+    l->stars = stars;
+    l->use = shared || call->call->frozen ? &use : l->use;
     l->scope = scope;
     l->instances = &instances;
     l->calls[l->ncalls++] = *call;
@@ -306,35 +249,42 @@ static Results lower_instance(Lower *l, const Call *call, const Symbol *block, S
     if (returned.count)
         check_used(l, scope);
     l->path = outer.path, l->stars = outer.stars, l->b.path = outer.b.path;
+    l->use = outer.use;
     l->scope = outer.scope;
     l->instances = outer.instances;
     l->ncalls--;
     return returned;
 }
 
-static Results lower_call(Lower *l, const Ast *call, Symbol *block)
+/* `called`: the block, or an instance of one. */
+static Results lower_call(Lower *l, const Ast *call, Symbol *called)
 {
+    const Shared *shared = called->shared;
+    Symbol *block = block_called(called);
     const Call binding = { block->ast, call };
     const char *name = call->as ? call->as : block->name;
     Loc at = call->as ? call->as_loc : call->name_loc;
     Scope scope = { .outer = &l->globals };
-    block->used = true;
+    called->used = block->used = true;
+    if (shared && call->as)
+        complain(l, (Where){ .at = call->as_loc, .help = "leave it out" }, "'%s' is an instance, which has a name",
+                 call->name);
     if (!may_call(l, call, block)) {
         look_at_arguments(l, call->child);
         return (Results){ 0 };
     }
     l->instance_count++;
     bool bound = bind_arguments(l, &binding, block, &scope);
-    bool is_free = is_free_instance(l, name, at, has_parameters(l, block));
-    if (!is_free)
+    if (!shared && !is_free_instance(l, block, name, at))
         return (Results){ 0 };
-    Results returned = lower_instance(l, &binding, block, &scope, name);
+    Results returned = lower_instance(l, &binding, block, shared, &scope, name);
     return bound ? returned : (Results){ 0 };
 }
 
-Operand call_block(Lower *l, const Ast *ast, Symbol *block)
+Operand call_block(Lower *l, const Ast *ast, Symbol *called)
 {
-    Results results = lower_call(l, ast, block);
+    const Symbol *block = block_called(called);
+    Results results = lower_call(l, ast, called);
     if (results.count == 1)
         return results.at[0];
     if (results.count)
@@ -373,9 +323,9 @@ Results results_of(Lower *l, const Ast *ast)
         const Ast *chosen = chosen_of(l, ast);
         return chosen ? results_of(l, chosen) : (Results){ 0 };
     }
-    Symbol *block = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
-    if (block && block->kind == S_BLOCK)
-        return lower_call(l, ast, block);
+    Symbol *called = ast->kind == A_CALL ? called_symbol(l, ast->name) : NULL;
+    if (called)
+        return lower_call(l, ast, called);
     Results results = { .at = NEW_ARRAY(l->arena, Operand, 2) };
     Operand value = lower_expr(l, ast);
     set_place(l, ast->loc);

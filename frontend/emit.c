@@ -3,7 +3,7 @@
  * A `repeat` body is a separate function.  An outer value becomes a parameter at its first use, in every function in
  * between; finish_frame orders the parameters.
  */
-#include "lowering.h"
+#include "instances.h"
 #include "sequences.h"
 #include "sizes.h"
 
@@ -307,16 +307,31 @@ Value *outside_bodies(Body **frame, Value *value, bool scans)
     return value;
 }
 
-/* Adds a tensor of this type that each copy has, and its stack outside of each repeat.  All places of a scan have one.
- */
-Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port)
+/* The tensor of this name, which another use of the instance may have added to the function; NULL: none has. */
+static Value *known_param(const Body *frame, Name name, Port port)
 {
+    Value *known = map_get(&frame->names, name);
+    return known && same_port(known->port, port) ? known : NULL;
+}
+
+/* Adds a tensor of this type that each copy has, and its stack outside of each repeat.  All places of a scan have one,
+ * and all uses of an instance with a name have that of the function in which it is named. */
+Value *import_param(Lower *l, const Use *use, Body *frame, Name name, Type type, Port port)
+{
+    use = instance_around(use);
+    if (use && frame == use->at) {
+        Value *own = import_param(l, use->outer, use->of->frame, name, type, port);
+        return import_value(l, frame, own, use->of->frame);
+    }
     if (frame->scans)
-        return import_value(l, frame, import_param(l, frame->outer, name, type, port), frame->outer);
+        return import_value(l, frame, import_param(l, use, frame->outer, name, type, port), frame->outer);
+    Value *known = known_param(frame, name, port);
+    if (known)
+        return known;
     Value *value = new_port(l, name, type, port);
     if (frame->outer)
         push_value(l->arena, &frame->stacks,
-                   import_param(l, frame->outer, name, with_dim_first(type, frame->copy), port));
+                   import_param(l, use, frame->outer, name, with_dim_first(type, frame->copy), port));
     push_named(l, frame, &frame->params, value);
     return value;
 }

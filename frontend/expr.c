@@ -1,5 +1,6 @@
 /* expr.c -- expressions: numbers fold, tensors become ops, dims are matched by name. */
 #include "compose.h"
+#include "instances.h"
 
 #include <float.h>
 #include <math.h>
@@ -327,8 +328,8 @@ static Operand lower_name(Lower *l, const Ast *ast)
     }
     if (symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS)
         return number_operand(symbol->number);
-    if (symbol->kind == S_BLOCK || symbol->kind == S_MODEL) {
-        complain(l, (Where){ .at = ast->loc, .help = symbol->kind == S_BLOCK ? "call it" : NULL },
+    if (symbol->kind == S_BLOCK || symbol->kind == S_MODEL || symbol->kind == S_INSTANCE) {
+        complain(l, (Where){ .at = ast->loc, .help = symbol->kind == S_MODEL ? NULL : "call it" },
                  "'%s' is %s, not a value", ast->name, symbol_noun(symbol->kind));
         return wrong;
     }
@@ -442,19 +443,12 @@ static Operand lower_index(Lower *l, const Ast *ast)
 
 /* --- Calls --------------------------------------------------------------------------------- */
 
-static void refuse_dims(Lower *l, const Ast *call)
-{
-    complain(l, (Where){ .at = call->dims->loc, .help = "only a call of a block gives dims in brackets" },
-             "'%s' has no dims in brackets", call->name);
-}
-
 static Operand lower_call(Lower *l, const Ast *ast)
 {
-    Symbol *block = find_symbol_here(&l->globals, ast->name);
-    if (block && block->kind == S_BLOCK && l->frame && !l->matrix)
-        return call_block(l, ast, block);
-    if (ast->dims)
-        refuse_dims(l, ast);
+    Symbol *called = l->frame && !l->matrix ? called_symbol(l, ast->name) : NULL;
+    if (called)
+        return call_block(l, ast, called);
+    refuse_as_block(l, ast);
     if (strcmp(ast->name, "if") == 0)
         return choose(l, ast);
     if (!is_function(ast->name) && !folds(ast->name)) {

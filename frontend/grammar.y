@@ -247,6 +247,8 @@ expr:
 | NAME %prec ALONE                  { $$ = MAKE(A_NAME, @$, .name_loc = @$, .name = $NAME); }
 | call %prec ALONE                  { $$ = $call; }
 | call AS NAME                      { $$ = $call; $$->as = $NAME; $$->as_loc = @NAME; $$->loc = @$; }
+| FROZEN call %prec ALONE           { $$ = $call; $$->frozen = true; $$->loc = @$; }
+| FROZEN call AS NAME               { $$ = $call; $$->frozen = true; $$->as = $NAME; $$->as_loc = @NAME; $$->loc = @$; }
 | NAME[of] '[' NAME[dim] '=' index ']'
                                     { Ast *x = MAKE(A_NAME, @of, .name_loc = @of, .name = $of);
                                       $$ = MAKE(A_INDEX, @$, .name_loc = @dim, .name = $dim,
@@ -375,7 +377,7 @@ static const Group groups[] = {
     { "a statement", "'const'",
       "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'scan' 'yield' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
       "'pipeline' 'zero' 'recompute' 'offload' 'optimizer' 'group' a name the end of the line the end of the file the start" },
-    { "an expression", "text", "text a name a whole number a number 'true' 'false' 'param' '(' '-'" },
+    { "an expression", "text", "text a name a whole number a number 'true' 'false' 'param' 'frozen' '(' '-'" },
     { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },
 };
 

@@ -27,7 +27,7 @@ static Value *count(Lower *l, Value *is, const Type *of)
 static void measure(Lower *l, Body *body, PortKind kind, Name of, Value *count)
 {
     const Name name = intern_format(l->m, "%s.%s", of, port_word(kind));
-    Value *zeros = import_param(l, body, name, count->type, (Port){ .kind = kind, .of = of });
+    Value *zeros = import_param(l, NULL, body, name, count->type, (Port){ .kind = kind, .of = of });
     zeros = import_value(l, l->frame, zeros, body);
     observe(l, zeros, EMIT(l, OP_stop_gradient, NO_ATTRS, zeros), count);
 }

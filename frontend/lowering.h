@@ -11,7 +11,7 @@
  *                random.c, concat.c, solve.c, experts.c
  *   made_dims.c  dims that top_k and ranges declare
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks, instances
+ *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks;  instances.c  instances with a name
  *   repeat.c     loops, with carried.c and recurrence.c;  numbered.c  which copies of a repeat with numbers are alike
  *   state.c      state that is no parameter;  load.c  counts of what experts get;  sequences.c  sums over sequences
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
@@ -213,6 +213,8 @@ struct Lower {
     Scope *scope;
     Builder b;            /* position and source location of the next op */
     Name path, stars;     /* of the instance: "h.attn", "h.*.attn"; NULL in the model itself */
+    const Use *use;       /* NULL: all instances around are of one call */
+    Map uses;             /* of the path of a parameter in one of several: what its first use has declared */
     Instance **instances; /* of the scope */
     Call calls[64];       /* blocks in lowering, outermost first */
     int ncalls;
@@ -335,9 +337,9 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
 
 bool is_function(const char *name); /* of the language */
 Operand call_function(Lower *l, const Ast *call);
-Operand choose(Lower *l, const Ast *call);                    /* if(c, a, b) */
-bool has_no_positions(Lower *l, Name dim, Loc at);            /* reports a dim of which none may be named */
-Operand call_block(Lower *l, const Ast *call, Symbol *block); /* the only value that it returns */
+Operand choose(Lower *l, const Ast *call);                     /* if(c, a, b) */
+bool has_no_positions(Lower *l, Name dim, Loc at);             /* reports a dim of which none may be named */
+Operand call_block(Lower *l, const Ast *call, Symbol *called); /* the only value that it returns */
 /* The values of an expression, of which a block returns several, and top_k has two; none after an error. */
 typedef struct {
     int count;
@@ -410,7 +412,7 @@ Value *import_value(Lower *l, Body *frame, Value *value, Body *defined_in);
 /* What a captured value is where it is computed: there, `frame` is.  Without `scans`, at most where it has no dim more.
  */
 Value *outside_bodies(Body **frame, Value *value, bool scans);
-Value *import_param(Lower *l, Body *frame, Name name, Type type, Port port);
+Value *import_param(Lower *l, const Use *use, Body *frame, Name name, Type type, Port port); /* use: those around */
 Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Body *frame); /* orders the parameters of a function */

@@ -234,8 +234,10 @@ static void start_variant(Lower *l, Variant variant, Body *frame, Scope *scope, 
     l->scope = scope;
     l->instances = instances;
     l->path = l->stars = NULL;
+    l->use = NULL;
     l->instance_count = l->dropout_count = l->total_count = l->ncalls = l->depth = 0;
     l->labelled = (Map){ .arena = l->arena };
+    l->uses = (Map){ .arena = l->arena };
     l->logits = NULL;
     l->counts = (Values){ 0 };
     l->b = (Builder){ .module = l->m, .func = frame->func };

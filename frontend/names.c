@@ -80,9 +80,10 @@ Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc l
 const char *symbol_noun(SymbolKind kind)
 {
     static const char *const nouns[N_SYMBOLS] = {
-        [S_CONST] = "a const",     [S_DIM] = "a dim",      [S_BLOCK] = "a block",
-        [S_MODEL] = "the model",   [S_LOCAL] = "a value",  [S_ARGUMENT] = "an argument",
-        [S_PARAM] = "a parameter", [S_INPUT] = "an input", [S_DIMS] = "a group of dims",
+        [S_CONST] = "a const",        [S_DIM] = "a dim",      [S_BLOCK] = "a block",
+        [S_MODEL] = "the model",      [S_LOCAL] = "a value",  [S_ARGUMENT] = "an argument",
+        [S_PARAM] = "a parameter",    [S_INPUT] = "an input", [S_DIMS] = "a group of dims",
+        [S_INSTANCE] = "an instance",
     };
     return nouns[kind];
 }

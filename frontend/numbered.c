@@ -7,6 +7,7 @@
  * A parameter of a run is the stack of every sixth copy: see Param.first.  Names in checkpoints are those of one
  * repeat.
  */
+#include "instances.h"
 #include "repeat.h"
 
 #include <math.h>
@@ -94,9 +95,13 @@ static void collect_call(Numbers *numbers, const Ast *call, const Ast *block)
 static void collect_numbers(Numbers *numbers, const Ast *ast)
 {
     Lower *l = numbers->l;
-    const Symbol *block = ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
-    if (block && block->kind == S_BLOCK) {
-        collect_call(numbers, ast, block->ast);
+    Symbol *called = ast->kind == A_CALL ? called_symbol(l, ast->name) : NULL;
+    if (called) {
+        collect_call(numbers, ast, block_called(called)->ast);
+    } else if (names_instance(l, ast) && !find_symbol(l->scope, ast->child->name)) {
+        Shared *shared = NEW(l->arena, Shared);
+        shared->block = find_symbol_here(&l->globals, ast->init->name);
+        declare(l, l->scope, S_INSTANCE, ast->child->name, ast->child->loc)->shared = shared;
     } else if (ast->kind <= A_INDEX && is_constant(l, ast)) {
         const bool counts = depends(l, ast);
         if (counts && numbers->at)

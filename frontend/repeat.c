@@ -5,6 +5,7 @@
  * loop for each run of copies, see numbered.c, whose function has the body once for each copy of a turn.
  */
 #include "repeat.h"
+#include "instances.h"
 #include "layout.h"
 
 #include <string.h>
@@ -15,6 +16,8 @@
 static const char *first_instance(const Lower *l, const Ast *ast)
 {
     const Symbol *block = ast && ast->kind == A_CALL ? find_symbol_here(&l->globals, ast->name) : NULL;
+    if (ast && names_instance(l, ast))
+        return ast->child->name;
     if (block && block->kind == S_BLOCK)
         return ast->as ? ast->as : ast->name;
     const Ast *const lists[] = { ast ? ast->init : NULL, ast ? ast->child : NULL, ast ? ast->body : NULL };

@@ -12,6 +12,7 @@
  * for all copies of a repeat at once.
  */
 #include "compose.h"
+#include "instances.h"
 #include "sequences.h"
 
 #include <string.h>
@@ -204,6 +205,8 @@ void lower_update(Lower *l, const Ast *ast)
     if (symbol->updated)
         complain(l, (Where){ .at = ast->name_loc }, "a second update of '%s'", ast->name);
     symbol->used = symbol->updated = true;
+    if (is_frozen_use(l))
+        return;
     if (l->variant != AS_MODEL && (l->variant != AS_CHECK || evaluates(l)))
         return;
     l->b.path = symbol->state->port.of;

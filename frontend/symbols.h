@@ -35,9 +35,23 @@ typedef struct {
 
 /* --- Names ----------------------------------------------------------------------------------- */
 
-typedef enum { S_CONST, S_DIM, S_BLOCK, S_MODEL, S_LOCAL, S_ARGUMENT, S_PARAM, S_INPUT, S_DIMS, N_SYMBOLS } SymbolKind;
+typedef enum {
+    S_CONST,
+    S_DIM,
+    S_BLOCK,
+    S_MODEL,
+    S_LOCAL,
+    S_ARGUMENT,
+    S_PARAM,
+    S_INPUT,
+    S_DIMS,
+    S_INSTANCE,
+    N_SYMBOLS
+} SymbolKind;
 
 typedef struct Body Body;
+typedef struct Shared Shared;
+typedef struct Use Use;
 typedef struct Yielded Yielded;
 typedef struct Runs Runs;
 enum { TRIALS = 3 };
@@ -68,6 +82,7 @@ typedef struct Symbol {
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
     Value *state;                                  /* of a param that is a state: the tensor itself */
     bool updated;                                  /* and it has an update */
+    Shared *shared;                                /* of an instance */
     Body *frame;
     struct Symbol *next;        /* declared before it, in the same scope */
     struct Symbol *next_hashed; /* the same, of those in one list of the scope's table */

@@ -115,6 +115,31 @@ def dpo(w, tokens, labels, answered):
     return -F.logsigmoid(0.1 * (gain[:, 0] - gain[:, 1])).mean()
 
 
+def looped(w, tokens, labels):
+    def layer(x, name):
+        x = x + attention(norm(x, w, f"{name}.ln_1"), w, f"{name}.attn", True)
+        return x + mlp(norm(x, w, f"{name}.ln_2"), w, f"{name}.mlp")
+
+    seen = layer(w["wte"][tokens] + w["wpe"], "first")
+    x = 0.02 * seen
+    for _ in range(3):
+        x = x + seen
+        for i in range(2):
+            x = layer(x, f"core.h.{i}")
+        x = norm(x, w, "core.norm_f")
+    return F.cross_entropy((layer(x, "last") @ w["wte"].T).flatten(0, 1), labels.flatten())
+
+
+def gan(w, image, noise):
+    def judge(x, w=w):
+        return F.gelu(x @ w["judge.w_1"] + w["judge.b_1"]) @ w["judge.w_2"] + w["judge.b_2"]
+
+    made = torch.tanh(F.relu(noise @ w["maker.w_1"] + w["maker.b_1"]) @ w["maker.w_2"] + w["maker.b_2"])
+    fixed = {name: value.detach() for name, value in w.items()}
+    told = F.softplus(-judge(image)) + F.softplus(judge(made.detach()))
+    return (told + F.softplus(-judge(made, fixed))).mean()
+
+
 def distill(w, tokens, labels):
     wanted = F.log_softmax(language(w, "teacher", tokens, 12) / 2, -1).flatten(0, 1)
     logits = language(w, "student", tokens, 6).flatten(0, 1)

@@ -26,7 +26,7 @@ TOLERANCE = 1e-5
 
 
 def drawn(case):
-    """An array for each input; dpo, distill and xlstm have tokens one longer, for next()."""
+    """An array for each input; tokens are one longer where next() makes labels of them."""
     draw = np.random.default_rng(5)
     arrays = {}
     for name, (shape, kind) in case.inputs.items():
@@ -46,7 +46,7 @@ def seen(case, arrays, step):
     """What the model is given in a step: its inputs in their order."""
     own = {name: torch.from_numpy(array[step * BATCH:(step + 1) * BATCH]) for name, array in arrays.items()}
     own = {name: x.double() if x.is_floating_point() else x.long() if x.dtype == torch.int32 else x for name, x in own.items()}
-    if case.name in ("dpo", "distill", "xlstm"):
+    if case.name in ("dpo", "distill", "looped", "xlstm"):
         whole = own.pop("tokens")
         own = {"tokens": whole[..., :-1], "labels": whole[..., 1:], **own}
     return list(own.values())

@@ -3,7 +3,7 @@ multiplies, or whose rows are taken; and tables of positions.  What is made of p
 they do."""
 from constants import chosen_of, names_in, number_of
 from prune import assigned_in
-from tree import Assign, Call, Index, Input, Name, Param, Range, Repeat, Scan, Several, Update, Yield, children
+from tree import Assign, Call, Index, Input, Name, Named, Param, Range, Repeat, Scan, Several, Update, Yield, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
@@ -55,6 +55,8 @@ class Walk:
             if isinstance(s, Assign):
                 made = self.made(s.value, values, path)
                 values.update(zip(s.names, made if isinstance(made, list) else [made] * len(s.names)))
+            elif isinstance(s, Named):
+                values[f"instance {s.name}"] = path
             elif isinstance(s, Param):
                 for name in s.names:
                     full = f"{path}.{name}" if path else name
@@ -71,7 +73,8 @@ class Walk:
                     self.known[s.number] = copy
                     self.body(s.body, dict(values), path)
             elif isinstance(s, Scan):
-                at_place = {name: renamed(parts, s.dim, f"one of {s.dim}") for name, parts in values.items()}
+                at_place = {name: parts if name.startswith("instance ") else renamed(parts, s.dim, f"one of {s.dim}")
+                            for name, parts in values.items()}
                 self.body(s.body, at_place | {name: None for name in self.assigned(s.body) if name in values}, path)
                 values.update({name: None for name in self.assigned(s.body) if name in values})
                 values.update({y.name: None for y in s.body if isinstance(y, Yield)})
@@ -105,6 +108,7 @@ class Walk:
         if e.function in self.program.blocks:
             block = self.program.blocks[e.function]
             arguments = {a.name: self.made(x, values, path) for a, x in zip(block.arguments, e.arguments)}
+            path = values[f"instance {e.instance}"] if e.is_use else path
             return self.body(block.body, arguments, ".".join([path] * bool(path) + [e.instance or e.function]))
         return self.together([self.made(x, values, path) for x in self.operands(e, values)])
 

@@ -11,7 +11,7 @@ import tensors
 from constants import chosen_of, flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
 from prune import assigned_in
-from tree import (Assign, Binary, Index, Input, Loss, Name, Negation, Param, Range, Repeat, Return, Scan, Several, Update,
+from tree import (Assign, Binary, Index, Input, Loss, Name, Named, Negation, Param, Range, Repeat, Return, Scan, Several, Update,
                   Yield)
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
@@ -22,12 +22,13 @@ REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
 class Place:
     """Where in the model a statement is computed: the path of its instance, the copies of the repeats around it within
     that instance, the key of dropout, of the scans around it: dim and number of the place, and of the innermost repeat: the
-    number of the copy, and how many there are."""
+    number of the copy, and how many there are; whether its weights are constants."""
     path: str
     copies: tuple
     key: int
     scanned: tuple = ()
     turn: tuple = (0, 1)
+    frozen: bool = False
 
 
 class Evaluation:
@@ -65,7 +66,9 @@ class Evaluation:
                 values.update(zip(statement.names, self.several(statement.value, values, place)))
             elif isinstance(statement, Assign):
                 values[statement.name] = self.assigned(statement, values, place)
-            elif isinstance(statement, Update):
+            elif isinstance(statement, Named):
+                values[f"instance {statement.name}"] = place
+            elif isinstance(statement, Update) and not place.frozen:
                 full, before = self.full_name(statement.name, place), values[statement.name]
                 after = self.tensor(statement.value, values, place).ordered(before.dims)
                 self.updated[full] = after.data.detach()
@@ -112,8 +115,8 @@ class Evaluation:
         for name in statement.names:
             full = self.full_name(name, place)
             sizes = [self.sizes[d] for d in statement.type.dims]
-            data = self.parameter(full, statement, sizes).to(self.dtype)
-            data = data.detach() if statement.state else self.rounding(data)
+            data = self.parameter(full, replace(statement, frozen=statement.frozen or place.frozen), sizes).to(self.dtype)
+            data = data.detach() if statement.state or place.frozen else self.rounding(data)
             data.is_parameter = True
             values[name] = Tensor(data, tuple(statement.type.dims))
             for dim, at in place.scanned:
@@ -134,8 +137,7 @@ class Evaluation:
             self.next_dropout = first  # all copies are one instance of dropout: their keys differ
             inner = dict(values)
             self.body(statement.body, inner,
-                      Place(place.path, place.copies + (copy,), philox.copy_key(key, copy), place.scanned,
-                                                   (copy, count)))
+                      replace(place, copies=place.copies + (copy,), key=philox.copy_key(key, copy), turn=(copy, count)))
             last = self.next_dropout
             values.update({name: self.handed_on(inner[name], values[name]) for name in outside})
         self.next_dropout = last
@@ -158,8 +160,8 @@ class Evaluation:
         for at in reversed(places) if statement.reverse else places:
             self.next_dropout = first
             inner = {name: self.at_place(value, statement.dim, at) for name, value in values.items()}
-            self.body(statement.body, inner, Place(place.path, place.copies, philox.copy_key(place.key, at),
-                                                   (*place.scanned, (statement.dim, at)), place.turn))
+            self.body(statement.body, inner, replace(place, key=philox.copy_key(place.key, at),
+                                                     scanned=(*place.scanned, (statement.dim, at))))
             values.update({name: self.handed_on(inner[name], values[name]) for name in carried})
             found[at] = {name[1]: value for name, value in inner.items() if isinstance(name, tuple)}
         for name in found[0]:
@@ -324,8 +326,9 @@ class Evaluation:
         block, name = self.blocks[e.function], e.instance or e.function
         inside = {a.name: self.as_tensor(self.expression(x, values, place), a.type.dtype)
                   for a, x in zip(block.arguments, e.arguments)}
-        path = ".".join([place.path] * bool(place.path) + [name] + [str(copy) for copy in place.copies])
-        return self.body(block.body, inside, Place(path, (), place.key, place.scanned, place.turn))
+        named = values[f"instance {name}"] if e.is_use else place
+        path = ".".join([named.path] * bool(named.path) + [name] + [str(copy) for copy in named.copies])
+        return self.body(block.body, inside, replace(place, path=path, copies=(), frozen=place.frozen or e.frozen))
 
     def arguments(self, e, values, place, count):
         return [self.tensor(a, values, place) for a in e.arguments[:count]]

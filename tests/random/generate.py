@@ -3,6 +3,7 @@ import random
 
 import optimizers
 import reference
+from instances import share_some
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
 from statements import Statements
@@ -334,6 +335,7 @@ def generate(seed, large_share=LARGE_SHARE):
     if not program or not any(isinstance(s, Param) and not s.state for body in bodies(program) for s in body.body):  # nothing to train
         return generate(f"{seed} again", large_share)
     exempt_some(drawing.draw, program)
+    share_some(drawing.draw, program)
     group_some(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
         program.train["microbatch"], program.whole = program.train["batch"], True

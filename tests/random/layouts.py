@@ -113,7 +113,7 @@ class Layout:
     def name_of(self, repeat, count):
         """An instance in it, or its number of copies, which becomes a const for that."""
         calls = [e.instance for s in repeat.body if isinstance(s, Assign) for e in walk(s.value)
-                 if isinstance(e, Call) and e.instance and repeat in self.program.model.body]  # an outer one has that name, too
+                 if isinstance(e, Call) and e.instance and not e.is_use and repeat in self.program.model.body]  # an outer one has that name, too
         if isinstance(repeat.count, Number) and not calls:
             name = next(name for name in (f"copies{n}" for n in itertools.count(1)) if name not in self.known)
             self.program.declarations.insert(0, Const(name, Number(str(count))))

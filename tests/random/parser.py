@@ -3,6 +3,7 @@ ValueError with the line."""
 import re
 
 from constants import flag_of
+from instances import resolve
 from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
                   Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot,
                   Table, Text, TypeOf, Update, Updated, Yield, Zero)
@@ -102,13 +103,17 @@ class Parser:
     def postfix(self):
         operand = self.primary()
         if isinstance(operand, Name) and self.gives_dims():
-            dims = self.bracketed("[", "]", lambda: self.listed("]", self.name))
-            operand = self.call(operand.name)
-            operand.dims = dims
+            operand = self.call_over_dims(operand.name)
         while self.peek() == "[":
             dim, at = self.bracketed("[", "]", self.place)
             operand = Index(operand, dim, at)
         return operand
+
+    def call_over_dims(self, function):
+        dims = self.bracketed("[", "]", lambda: self.listed("]", self.name))
+        call = self.call(function)
+        call.dims = dims
+        return call
 
     def gives_dims(self):
         """f[seq, embed](x), and not x[seq = i]"""
@@ -143,6 +148,11 @@ class Parser:
         name = self.name()
         if name in ("true", "false"):
             return Flag(name == "true")
+        if name == "frozen":
+            name = self.name()
+            call = self.call_over_dims(name) if self.gives_dims() else self.call(name)
+            call.frozen = True
+            return call
         return self.call(name) if self.peek() == "(" else Name(name)
 
     def quoted(self, text):
@@ -391,4 +401,4 @@ def files_of(text):
 
 
 def parse(text):
-    return Parser(text).program()
+    return resolve(Parser(text).program())

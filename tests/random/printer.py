@@ -3,7 +3,7 @@
     # file own.csv: F0.0,F0.1,B0.0,B0.1
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
-from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation, Number,
+from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Named, Negation, Number,
                   Optimizer, Param, Pipeline, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot, Table, Text,
                   Update, Updated, Yield, Zero)
 
@@ -35,7 +35,7 @@ def expression_text(e):
 def operand_text(e):
     """In parentheses where it is not one word: precedence is left to the parser's own tests."""
     text = expression_text(e)
-    return f"({text})" if isinstance(e, (Negation, Binary)) or (isinstance(e, Call) and e.instance) else text
+    return f"({text})" if isinstance(e, (Negation, Binary)) or (isinstance(e, Call) and (e.instance or e.frozen)) else text
 
 
 def call_text(call):
@@ -45,8 +45,9 @@ def call_text(call):
     tensors = 2 if call.function == "conv" else 1
     words[tensors:tensors] = [parts_text(call.function, one, several) for one, several in call.parts]
     words += [f"{name} = {expression_text(value)}" for name, value in call.keywords.items()]
-    instance = f" as {call.instance}" if call.instance else ""
-    return f"{call.function}{bracketed(call.dims)}({', '.join(words)}){instance}"
+    instance = f" as {call.instance}" if call.instance and not call.is_use else ""
+    function = call.instance if call.is_use else call.function
+    return f"{'frozen ' if call.frozen else ''}{function}{bracketed(call.dims)}({', '.join(words)}){instance}"
 
 
 def bracketed(dims):
@@ -101,6 +102,8 @@ def line_text(s):
     if isinstance(s, Assign):
         stated = f" : {type_text(s.type)}" if s.type else ""
         return f"{', '.join(s.names)}{stated} = {expression_text(s.value)}"
+    if isinstance(s, Named):
+        return f"{s.name} = {s.block}"
     if isinstance(s, Slot):
         stated = f" : {type_text(s.type)}" if s.type else ""
         return f"state {', '.join(s.names)}{stated} = zeros"

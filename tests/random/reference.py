@@ -215,15 +215,15 @@ def start_of(program, seed, own_weights=False, defined=()):
     """Draws tokens and weights that fit the program; own_weights: as the trainer initialises them itself."""
     program, settings = expanded(program), Settings(program, defined)
     draw = np.random.default_rng(seed)
-    weights, decays, frozen = {}, {}, set()
+    weights, decays, trained = {}, {}, set()
     decaying = decaying_of(program, settings.known)
 
     def parameter(name, param, sizes):
         if name not in weights:
             weights[name] = drawn(param, name, sizes, draw, settings, own_weights)
             decays[name] = plain_name(name) in decaying and not param.no_decay
-            if param.frozen or param.state or settings.freezes(name):
-                frozen.add(name)
+        if not (param.frozen or param.state or settings.freezes(name)):
+            trained.add(name)  # by one use at least
         return torch.from_numpy(weights[name])
 
     sizes = {d: settings.known.get(d, settings.batch) for d in program.dims}
@@ -234,7 +234,7 @@ def start_of(program, seed, own_weights=False, defined=()):
     of_plain = matrices(program, settings.known, evaluation.shared)
     data = drawn_data(program, zeros, evaluation.fits, draw)
     evaluated = settings.batch + int(np.random.default_rng([seed, 1]).integers(min(settings.batch - 1, 1), settings.batch))
-    return Start(data, weights, decays, frozen, {name: of_plain[plain_name(name)] for name in weights}, evaluated,
+    return Start(data, weights, decays, set(weights) - trained, {name: of_plain[plain_name(name)] for name in weights}, evaluated,
                  first_of(program, data, evaluated, sizes))
 
 

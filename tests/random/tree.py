@@ -45,10 +45,12 @@ class Call:
     arguments: list
     keywords: dict = field(default_factory=dict)
     renaming: tuple = None  # of rename: (from, to); of top_k: (number of choices, the dim that it makes)
-    instance: str = None    # what `as` says
+    instance: str = None    # what `as` says, or what it is a use of
     dims: list = field(default_factory=list)  # those in brackets, of a block over dims
     parts: list = field(default_factory=list)  # of split, merge and conv: (dim, [dims]) for d -> (a, b) or (a, b) -> d
     shared: frozenset = field(default=None, compare=False, repr=False)  # of a drawn attend: dims of queries, keys and values, or of queries alone
+    is_use: bool = False    # of an instance that is Named: `function` is its block
+    frozen: bool = False    # of a block: without gradients to its weights
 
 
 @dataclass
@@ -143,6 +145,13 @@ class Assign:
     @property
     def names(self):
         return [self.name, *self.more]
+
+
+@dataclass
+class Named:
+    """An instance of a block, for any number of uses."""
+    name: str
+    block: str
 
 
 @dataclass
