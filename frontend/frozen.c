@@ -119,6 +119,10 @@ void freeze_params(Lower *l)
         some = param->frozen || param->state ? some : param;
         frozen = param->frozen ? param : frozen;
     }
+    for (const Ruled *ruled = l->ruled; ruled; ruled = ruled->next)
+        if (find_param(l->m, ruled->of)->frozen)
+            complain(l, (Where){ .at = ruled->at, .help = "leave it out" },
+                     "'%s' is frozen, so that no update changes it", find_param(l->m, ruled->of)->path);
     if (frozen && !some && !l->diags->errors)
         complain(l, (Where){ .at = l->model->name_loc, .help = "name fewer in freeze, or more in trained" },
                  "every parameter is frozen: there is nothing to train");

@@ -129,6 +129,13 @@ typedef struct Statistic {
     struct Statistic *next;
 } Statistic;
 
+/* A tensor with an update, and where that is. */
+typedef struct Ruled {
+    Loc at;
+    Name of;
+    struct Ruled *next;
+} Ruled;
+
 /* An error that was reported: the blocks of a model are lowered once for each instance. */
 typedef struct Reported {
     Loc at;
@@ -228,6 +235,7 @@ struct Lower {
 
     Map labelled;          /* a value -> Labelled: the last that was noted of it */
     Statistic *statistics; /* of AS_MODEL */
+    Ruled *ruled;          /* of AS_MODEL */
     Counted *counted;      /* of AS_MODEL */
     Repeated *repeated;
     Scanned *scanned;

@@ -184,7 +184,8 @@ typedef enum {
     OPTIMIZE, /* of parameters by the optimizer: (param, grad, lr, step, state) -> (param, new state); see step.c */
     TOTALS,   /* (inputs, ...) -> the divisors of `mean` that depend on the data */
     STEP,     /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
-    UPDATE,   /* (a state[, its statistic, as its gradient]) -> the state after the step; autodiff moves it into STEP */
+    UPDATE,   /* (a tensor, others[, of a state its statistic, as its gradient]) -> the tensor after the step: those
+                 with the slot `new` are after it, too; autodiff moves it into STEP */
     EVAL,     /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
     PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
     KERNEL,   /* a fused group: one kernel */
@@ -220,6 +221,7 @@ typedef struct Param {
     bool frozen; /* never updated: no gradient, no state of the optimizer */
     Name update; /* the function OPTIMIZE that the step applies to it; NULL: param - lr * grad */
     bool state;  /* not trained: the function with the role UPDATE that returns it computes it after each step */
+    bool most;   /* of a state: what its update reads of all micro-batches is the largest, not their sum */
     Name where;
     Loc loc; /* as of a Func */
     struct Param *next;

@@ -320,7 +320,8 @@ static void read_param(Parser *p, Param **end)
     expect(p, ")");
     param->decay = !accept(p, "no_decay");
     param->frozen = accept(p, "frozen");
-    param->state = !param->frozen && accept(p, "state");
+    param->state = accept(p, "state");
+    param->most = param->state && accept(p, "max");
     if (accept(p, "update")) {
         expect(p, "(");
         expect(p, "@");

@@ -21,17 +21,23 @@ typedef struct Slope {
     double slope;
 } Slope;
 
+/* Has it a gradient that is a slope?  The largest statistic of several micro-batches is no sum of theirs. */
+static bool has_slope(const Param *param, const Func *model)
+{
+    return !param->frozen && !param->most && param_for(model, PORT_PARAM, param->name);
+}
+
 bool find_slopes(Module *m, Slopes *slopes)
 {
     bool good = true;
     const Func *model = func_with_role(m, MODEL);
     *slopes = (Slopes){ 0 };
     for (const Param *param = m->params; param; param = param->next)
-        slopes->count += !param->frozen && param_for(model, PORT_PARAM, param->name);
+        slopes->count += has_slope(param, model);
     slopes->at = NEW_ARRAY(&m->arena, Slope, slopes->count + 1);
     Slope *next = slopes->at;
     for (const Param *param = m->params; param && good; param = param->next)
-        if (!param->frozen && param_for(model, PORT_PARAM, param->name)) {
+        if (has_slope(param, model)) {
             next->param = param;
             good = find_slope(m, param->name, &(Shaking){ 0 }, &next++->slope);
         }

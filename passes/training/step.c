@@ -24,6 +24,8 @@
 #include "simplify/cleanup.h"
 #include "term.h"
 
+#include <math.h>
+
 Value *compute_term(Step *s, const char *text, int n, Value *const values[])
 {
     Binding binding = { 0 };
@@ -195,6 +197,21 @@ static Value *kept(Step *s, Builder *b, const Func *f, int i, Value *result)
     return finish_gradient(b, result, &type, type.dtype);
 }
 
+/* Is the result the largest of all micro-batches, not their sum? */
+static bool takes_most(const Step *s, const Func *f, int i)
+{
+    const Port port = result_port(f, i);
+    return port.kind == PORT_GRADIENT && find_param(s->m, port.of)->most;
+}
+
+/* What micro-batches begin with. */
+static Value *before_micros(Step *s, const Func *f, int i)
+{
+    const Type type = kept_type(s, f, i);
+    Value *zeros = build_zeros(&s->b, &type);
+    return takes_most(s, f, i) ? COMPUTE(s, "a + b", zeros, number(s, -INFINITY)) : zeros;
+}
+
 /* @f.sums: the results of @f added to its first parameters: the body of a loop over micro-batches. */
 static Func *adding_body(Step *s, const Func *f, Name name)
 {
@@ -208,7 +225,8 @@ static Func *adding_body(Step *s, const Func *f, Name name)
         push_value(&m->arena, &args, add_param(m, body, f->params.at[i]->name, f->params.at[i]->type));
     const Op *call = build(&b, OP_call, (Attrs){ .callee = f->name }, args.count, args.at);
     for (int i = 0; i < f->results.count; i++) {
-        Value *sum = BUILD(&b, OP_add, NO_ATTRS, sums.at[i], call->results.at[i]);
+        const OpKind kind = takes_most(s, f, i) ? OP_maximum : OP_add;
+        Value *sum = BUILD(&b, kind, NO_ATTRS, sums.at[i], call->results.at[i]);
         add_result(m, body, kept(s, &b, f, i, sum), result_port(f, i));
     }
     return body;
@@ -222,10 +240,8 @@ static const Op *sum_over_micros(Step *s, const Func *f, Values operands)
         return build(&s->b, OP_call, (Attrs){ .callee = f->name }, operands.count, operands.at);
     const Func *body = adding_body(s, f, intern_format(m, "%s.micro", f->name));
     Values args = { 0 };
-    for (int i = 0; i < f->results.count; i++) {
-        const Type type = kept_type(s, f, i);
-        push_value(&m->arena, &args, build_zeros(&s->b, &type));
-    }
+    for (int i = 0; i < f->results.count; i++)
+        push_value(&m->arena, &args, before_micros(s, f, i));
     for (int i = 0; i < operands.count; i++)
         push_value(&m->arena, &args, operands.at[i]);
     Attrs attrs = { .callee = body->name, .dims = { .count = 1, .dim = { s->micro } }, .carried = f->results.count };

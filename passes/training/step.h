@@ -18,8 +18,12 @@ typedef struct {
     Value *applied_steps;                           /* where a step may be skipped, and an optimizer reads `step` */
     Values weights;                                 /* f32 state, one per parameter of the model */
     Values *state;                                  /* of the optimizer, for each weight */
-    Values operands;  /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
-    Values gradients; /* for each weight; NULL: it is frozen */
+    Values operands;     /* of the model, in the order of its parameters; without micro dim for a single micro-batch */
+    Values gradients;    /* for each weight; NULL: it is frozen */
+    Value *factor;       /* of gradients, which clips them; NULL: none */
+    Value *applied;      /* is the step applied?  NULL: always */
+    Value *applied_step; /* its number among these, from 1 */
+    Values *updated;     /* of each weight, once it is computed: it after the step, then its new state */
     const Func *gradient_func; /* of a micro-batch, */
     const Op *sums;            /* and its results, over the batch */
     Value *loss, *norm;

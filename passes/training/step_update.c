@@ -64,7 +64,7 @@ static void inline_ops(Step *s, const Func *f, Map *own)
 }
 
 /* The weight after its update function, then its new state. */
-static Values updated(Step *s, int i, Value *gradient, Value *step)
+static Values updated(Step *s, int i, Value *gradient)
 {
     Module *m = s->m;
     Value *weight = s->weights.at[i];
@@ -75,7 +75,7 @@ static Values updated(Step *s, int i, Value *gradient, Value *step)
         return new;
     }
     Map own = { .arena = &m->arena };
-    Value *const args[N_UPDATE_PARAMS] = { weight, gradient, s->lr, step };
+    Value *const args[N_UPDATE_PARAMS] = { weight, gradient, s->lr, s->applied_step };
     for (int k = 0; k < f->params.count; k++)
         map_put(&own, f->params.at[k], k < N_UPDATE_PARAMS ? args[k] : s->state[i].at[k - N_UPDATE_PARAMS]);
     inline_ops(s, f, &own);
@@ -84,31 +84,50 @@ static Values updated(Step *s, int i, Value *gradient, Value *step)
     return new;
 }
 
-/* The state or, for its gradient, the statistic that a function with the role UPDATE reads. */
-static Value *update_operand(Step *s, Port port)
+static Values after_step(Step *s, int i);
+
+static int weight_at(const Step *s, Name name)
 {
     int i = 0;
-    while (s->weights.at[i]->port.of != port.of)
+    while (s->weights.at[i]->port.of != name)
         i++;
+    return i;
+}
+
+/* A tensor, before or after the step, or the statistic of a state: an operand of a function with the role UPDATE. */
+static Value *update_operand(Step *s, Port port)
+{
+    const int i = weight_at(s, port.of);
     if (port.kind == PORT_PARAM)
-        return s->weights.at[i];
+        return port.slot ? after_step(s, i).at[0] : s->weights.at[i];
     return s->loss_scale ? COMPUTE(s, "a / b", s->gradients.at[i], s->loss_scale) : s->gradients.at[i];
 }
 
-/* A state after the step, by the ops of the function that returns it. */
-static Value *updated_state(Step *s, Port state)
+/* The new value of a tensor is written over the old one, which a loop over micro-batches reads in each turn: what such
+ * a loop makes is copied, and so is another tensor. */
+static Value *made_here(Step *s, Value *value)
 {
-    Arena scratch = { 0 };
-    Map own = { .arena = &scratch };
+    const bool is_own = value->def && info(value->def)->family != CONTROL;
+    return is_own ? value : BUILD(&s->b, OP_reorder, NO_ATTRS, value);
+}
+
+/* A tensor after the step, by the ops of the function that returns it; `own`: what its optimizer has made of it, or
+ * the state before the step.  Without such a function it is that. */
+static Value *updated_by_rule(Step *s, Value *own_value, Port port)
+{
+    Map own = { .arena = &s->m->arena };
     const Func *f = s->m->funcs;
-    while (f->role != UPDATE || result_at(f, state) < 0)
+    while (f && (f->role != UPDATE || result_at(f, port) < 0))
         f = f->next;
-    for (int i = 0; i < f->params.count; i++)
-        map_put(&own, f->params.at[i], update_operand(s, f->params.at[i]->port));
+    if (!f)
+        return own_value;
+    for (int i = 0; i < f->params.count; i++) {
+        const Port operand = f->params.at[i]->port;
+        const bool is_own = operand.kind == PORT_PARAM && operand.of == port.of;
+        map_put(&own, f->params.at[i], is_own ? own_value : update_operand(s, operand));
+    }
     inline_ops(s, f, &own);
-    Value *after = map_get(&own, f->results.at[result_at(f, state)]);
-    arena_free(&scratch);
-    return after;
+    return made_here(s, map_get(&own, f->results.at[result_at(f, port)]));
 }
 
 static const double LARGEST_NORM = 3e38; /* that f32 holds */
@@ -131,9 +150,9 @@ static Value *is_applied(Step *s)
 }
 
 /* A step that is skipped changes no weight, and no state of the optimizer. */
-static Value *if_applied(Step *s, Value *applied, Value *new, Value *old)
+static Value *if_applied(Step *s, Value *new, Value *old)
 {
-    return applied && new ? COMPUTE(s, "where(a, b, c)", applied, new, old) : new;
+    return s->applied ? COMPUTE(s, "where(a, b, c)", s->applied, new, old) : new;
 }
 
 /* The loss scale halves after an overflow and doubles after many good steps. */
@@ -149,64 +168,82 @@ static void update_loss_scale(Step *s, Values *state)
 }
 
 /* A spike counts as a norm at the limit, so that norms which stay high become usual; an overflow does not count. */
-static void update_usual_norm(Step *s, Value *applied, Values *state)
+static void update_usual_norm(Step *s, Values *state)
 {
     Arena *arena = &s->m->arena;
     Value *finite = COMPUTE(s, "eq(a - a, 0)", s->norm);
     Value *steps = COMPUTE(s, "minimum(a + b, c)", s->norm_steps, whole(s, 1), whole(s, MOST_NORMS));
     Value *norm = COMPUTE(s, "minimum(a, b)", s->norm, norm_limit(s));
     Value *mean = COMPUTE(s, "a + (b - a) / c", s->usual_norm, norm, cast_to(s, steps, "f32"));
-    push_value(arena, state, COMPUTE(s, "where(a, b, b + c)", applied, s->skipped_steps, whole(s, 1)));
+    push_value(arena, state, COMPUTE(s, "where(a, b, b + c)", s->applied, s->skipped_steps, whole(s, 1)));
     push_value(arena, state, COMPUTE(s, "where(a, b, c)", finite, mean, s->usual_norm));
     push_value(arena, state, COMPUTE(s, "where(a, b, c)", finite, steps, s->norm_steps));
 }
 
-/* New values of all weights, and after them of the optimizer's state in the order of add_optimizer_state. */
-static Values update_weights(Step *s, Value *applied)
+/* A weight after the step, and its new state. */
+static Values after_this_step(Step *s, int i)
 {
-    Arena *arena = &s->m->arena;
-    Values all = { 0 }, *state = NEW_ARRAY(arena, Values, s->weights.count);
-    Value *factor = gradient_factor(s), *step = applied_step(s);
-    int longest = 0;
-    for (int i = 0; i < s->weights.count; i++) {
-        Value *w = s->weights.at[i], *g = s->gradients.at[i];
-        s->b.path = w->name;
-        s->b.where = find_param(s->m, w->name)->where;
-        if (!g) {
-            push_value(arena, &all, w);
-            continue;
-        }
-        if (!is_optimized(s, w)) {
-            push_value(arena, &all, if_applied(s, applied, updated_state(s, w->port), w));
-            continue;
-        }
-        if (factor)
-            g = COMPUTE(s, "a * b", g, factor);
+    Value *w = s->weights.at[i], *g = s->gradients.at[i];
+    Values new = { 0 };
+    if (!g || !is_optimized(s, w)) {
+        push_value(&s->m->arena, &new, g ? updated_by_rule(s, w, w->port) : w);
+    } else {
+        if (s->factor)
+            g = COMPUTE(s, "a * b", g, s->factor);
         if (s->m->train.clip_value > 0)
             g = COMPUTE(s, "maximum(minimum(a, b), -b)", g, number(s, s->m->train.clip_value));
-        const Values new = updated(s, i, g, step);
-        push_value(arena, &all, if_applied(s, applied, new.at[0], w));
-        for (int k = 1; k < new.count; k++)
-            push_value(arena, &state[i], if_applied(s, applied, new.at[k], s->state[i].at[k - 1]));
+        new = updated(s, i, g);
+        new.at[0] = updated_by_rule(s, new.at[0], w->port);
+    }
+    for (int k = 0; k < new.count &&g; k++)
+        new.at[k] = if_applied(s, new.at[k], k ? s->state[i].at[k - 1] : w);
+    return new;
+}
+
+/* The same, computed once: updates of other tensors may read it. */
+static Values after_step(Step *s, int i)
+{
+    const Name path = s->b.path, where = s->b.where;
+    if (!s->updated[i].count) {
+        s->b.path = s->weights.at[i]->name;
+        s->b.where = find_param(s->m, s->b.path)->where;
+        s->updated[i] = after_this_step(s, i);
+        s->b.path = path, s->b.where = where;
+    }
+    return s->updated[i];
+}
+
+/* New values of all weights, and after them of the optimizer's state in the order of add_optimizer_state. */
+static Values update_weights(Step *s)
+{
+    Arena *arena = &s->m->arena;
+    Values all = { 0 };
+    int longest = 0;
+    for (int i = 0; i < s->weights.count; i++) {
+        const Values new = after_step(s, i);
+        push_value(arena, &all, new.at[0]);
         longest = new.count > longest ? new.count : longest;
     }
-    for (int k = 0; k < longest; k++)
+    for (int k = 1; k < longest; k++)
         for (int i = 0; i < s->weights.count; i++)
-            if (k < state[i].count)
-                push_value(arena, &all, state[i].at[k]);
+            if (k < s->updated[i].count)
+                push_value(arena, &all, s->updated[i].at[k]);
     return all;
 }
 
 void update_state(Step *s)
 {
-    Value *applied = is_applied(s);
-    Values state = update_weights(s, applied);
+    s->applied = is_applied(s);
+    s->factor = gradient_factor(s);
+    s->applied_step = applied_step(s);
+    s->updated = NEW_ARRAY(&s->m->arena, Values, s->weights.count);
+    Values state = update_weights(s);
     if (s->loss_scale)
         update_loss_scale(s, &state);
     if (s->usual_norm)
-        update_usual_norm(s, applied, &state);
+        update_usual_norm(s, &state);
     if (s->applied_steps)
-        push_value(&s->m->arena, &state, COMPUTE(s, "where(a, b + c, b)", applied, s->applied_steps, whole(s, 1)));
+        push_value(&s->m->arena, &state, COMPUTE(s, "where(a, b + c, b)", s->applied, s->applied_steps, whole(s, 1)));
     add_result(s->m, s->f, s->loss, (Port){ .kind = PORT_LOSS });
     add_result(s->m, s->f, s->norm, (Port){ .kind = PORT_GRADIENT_NORM });
     add_measures(&s->b, s->gradient_func, s->sums, s->loss_scale);

@@ -13,8 +13,9 @@ class Case:
     shows: str
     inputs: dict = field(default_factory=dict)  # name: shape of a record, and a kind: numbers, or below a whole number
     sizes: dict = field(default_factory=dict)
-    frozen: str = " "  # the beginning of the names of what is not trained
+    frozen: str = " "  # the beginning or end of the names of what is not trained
     edit: tuple = ()
+    microbatch: int = 0  # 0: the whole batch
 
 
 TINY = dict(heads=2, embed=16)
@@ -39,6 +40,9 @@ CASES = [
          dict(tokens=((9,), 30)), dict(TINY, layers=2, turns=3, seq=8, vocab=30)),
     Case("gan", "one instance with gradients and without, in one loss",
          dict(image=((10,), "f32"), noise=((4,), "f32")), dict(code=4, pixel=10, hidden=8)),
+    Case("qkclip", "the largest logit over the batch, which scales weights after the optimizer's step",
+         dict(tokens=((9,), 30)), dict(TINY, layers=2, tau=0.1, seq=8, vocab=30), ".top",
+         edit=('    group "wte" adamw(lr = 3e-4)\n', ""), microbatch=2),
     Case("xlstm", "a memory that is a matrix, with exponential gates: a scan whose carry keeps its own scale",
          dict(tokens=((9,), 30)), dict(layers=2, embed=8, heads=2, tap=3, seq=8, vocab=30)),
     Case("towers", "a recommender: each item of a list, by the same tower",

@@ -130,6 +130,32 @@ def looped(w, tokens, labels):
     return F.cross_entropy((layer(x, "last") @ w["wte"].T).flatten(0, 1), labels.flatten())
 
 
+def qkclip(w, tokens, labels, top=None):
+    """`top`, if given, gets the largest logit of each head."""
+    def rms(x):
+        return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+
+    x = w["wte"][tokens]
+    for i in range(2):
+        y = rms(x)
+        if top is not None:
+            logits = heads_of(y, w[f"attn.{i}.wq"]) @ heads_of(y, w[f"attn.{i}.wk"]).transpose(-1, -2) / w[f"attn.{i}.wq"].shape[-1]**0.5
+            hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1)
+            top[f"attn.{i}"] = logits.masked_fill(hidden, -math.inf).amax((0, 2, 3))
+        x = x + attention(y, w, f"attn.{i}", True)
+        x = x + mlp(rms(x), w, f"mlp.{i}")
+    return F.cross_entropy((rms(x) @ w["wte"].T).flatten(0, 1), labels.flatten())
+
+
+def after_qkclip(before, w, tokens, labels):
+    top = {}
+    qkclip(before, tokens, labels, top)
+    for name, most in top.items():
+        w[f"{name}.top"].copy_(most)
+        for which in ("wq", "wk"):
+            w[f"{name}.{which}"].mul_((0.1 / most.clamp(min=1e-9)).clamp(max=1).sqrt().unsqueeze(-1))
+
+
 def gan(w, image, noise):
     def judge(x, w=w):
         return F.gelu(x @ w["judge.w_1"] + w["judge.b_1"]) @ w["judge.w_2"] + w["judge.b_2"]

@@ -46,22 +46,22 @@ def seen(case, arrays, step):
     """What the model is given in a step: its inputs in their order."""
     own = {name: torch.from_numpy(array[step * BATCH:(step + 1) * BATCH]) for name, array in arrays.items()}
     own = {name: x.double() if x.is_floating_point() else x.long() if x.dtype == torch.int32 else x for name, x in own.items()}
-    if case.name in ("dpo", "distill", "looped", "xlstm"):
+    if case.name in ("dpo", "distill", "looped", "qkclip", "xlstm"):
         whole = own.pop("tokens")
         own = {"tokens": whole[..., :-1], "labels": whole[..., 1:], **own}
     return list(own.values())
 
 
-def options_for(sizes):
+def options_for(sizes, microbatch=0):
     settings = ["optimizer=sgd(lr = %g)" % RATE, "schedule=constant(warmup = 0)", "clip=0", "precision=fp32",
-                f"batch={BATCH}", f"microbatch={BATCH}"]
+                f"batch={BATCH}", f"microbatch={microbatch or BATCH}"]
     return [word for name, value in sizes.items() for word in ("-D", f"{name}={value}")] + [f"--set=train.{s}" for s in settings]
 
 
-def compiled(name, edit, sizes, out):
+def compiled(name, edit, sizes, out, microbatch=0):
     text = (HERE / f"{name}.mdl").read_text()
     assert not edit or edit[0] in text
-    return compile_model(text.replace(*edit) if edit else text, out, *options_for(sizes))
+    return compile_model(text.replace(*edit) if edit else text, out, *options_for(sizes, microbatch))
 
 
 def randomised(path):
@@ -80,8 +80,9 @@ def write_weights(path, tensors):
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def trained_there(loss, weights, feed, is_frozen):
-    """(loss, gradient norm) of each step, and the weights after the last."""
+def trained_there(loss, weights, feed, is_frozen, after=None):
+    """(loss, gradient norm) of each step, and the weights after the last; after(before, weights, *inputs): what follows
+    the optimizer."""
     weights = {name: torch.tensor(value, dtype=torch.float64, requires_grad=not is_frozen(name)) for name, value in weights.items()}
     log = []
     for step in range(STEPS):
@@ -90,18 +91,21 @@ def trained_there(loss, weights, feed, is_frozen):
         gradients = torch.autograd.grad(value, own)
         log.append((value.item(), math.sqrt(sum(float((g * g).sum()) for g in gradients))))
         with torch.no_grad():
+            before = {name: w.clone() for name, w in weights.items()}
             for w, g in zip(own, gradients):
                 w -= RATE * g
+            if after:
+                after(before, weights, *feed(step))
     return log, weights
 
 
-def compare(out, data, loss, feed, is_frozen=lambda name: False):
+def compare(out, data, loss, feed, is_frozen=lambda name: False, after=None):
     train(out, *data, "--steps", 0, "--save", out / "start.safetensors")
     weights = randomised(out / "start.safetensors")
     write_weights(out / "first.safetensors", weights)
     log = train(out, *data, "--no-shuffle", "--load", out / "first.safetensors", "--weights-only", "--steps", STEPS,
                 "--save", out / "end.safetensors")
-    there, after = trained_there(loss, weights, feed, is_frozen)
+    there, after = trained_there(loss, weights, feed, is_frozen, after)
     end = read_safetensors(out / "end.safetensors")
     losses = max(abs(entry["loss"] - value) / abs(value) for entry, (value, _) in zip(log, there))
     norms = max(abs(entry["grad_norm"] - value) / value for entry, (_, value) in zip(log, there))
@@ -113,10 +117,11 @@ def compare(out, data, loss, feed, is_frozen=lambda name: False):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_trains_like_pytorch(case, tmp_path, figures):
-    out = compiled(case.name, case.edit, case.sizes, tmp_path)
+    out = compiled(case.name, case.edit, case.sizes, tmp_path, case.microbatch)
     arrays = drawn(case)
     figures[case.name] = compare(out, fed(out, arrays), getattr(references, case.name), lambda step: seen(case, arrays, step),
-                                 lambda name: name.startswith(case.frozen))
+                                 lambda name: name.startswith(case.frozen) or name.endswith(case.frozen),
+                                 getattr(references, f"after_{case.name}", None))
 
 
 def test_both_instances_begin_as_one_model(tmp_path):

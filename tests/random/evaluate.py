@@ -42,6 +42,7 @@ class Evaluation:
         self.rounding, self.dtype, self.key, self.drops = rounding, dtype, key, drops
         self.sizes = {d: known.get(d, batch) for d in program.dims}
         self.updated = {}  # the states after the step, of updates over the whole batch
+        self.states, self.last = set(), []  # full names; updates of parameters, which follow the optimizer
         self.instances, self.next_dropout, self.slots = {}, 0, set()
         self.first_slots = {}  # of the present round, of a dim of slots
         self.shared = {}  # a dot and the instance of its block: the dims of both of its operands
@@ -69,9 +70,11 @@ class Evaluation:
             elif isinstance(statement, Named):
                 values[f"instance {statement.name}"] = place
             elif isinstance(statement, Update) and not place.frozen:
-                full, before = self.full_name(statement.name, place), values[statement.name]
-                after = self.tensor(statement.value, values, place).ordered(before.dims)
-                self.updated[full] = after.data.detach()
+                full, before = values[f"full {statement.name}"], values[statement.name]
+                if full in self.states:
+                    self.updated[full] = self.tensor(statement.value, values, place).ordered(before.dims).data.detach()
+                else:
+                    self.last.append((full, statement.value, dict(values), place, before.dims))
             elif isinstance(statement, Param):
                 self.parameters(statement, values, place)
             elif isinstance(statement, Repeat):
@@ -118,9 +121,20 @@ class Evaluation:
             data = self.parameter(full, replace(statement, frozen=statement.frozen or place.frozen), sizes).to(self.dtype)
             data = data.detach() if statement.state or place.frozen else self.rounding(data)
             data.is_parameter = True
-            values[name] = Tensor(data, tuple(statement.type.dims))
+            values[name], values[f"full {name}"] = Tensor(data, tuple(statement.type.dims)), full
+            self.states |= {full} if statement.state else set()
             for dim, at in place.scanned:
                 values[name] = self.at_place(values[name], dim, at)
+
+    def ruled(self, weights):
+        """What the updates of parameters make of them, where `weights` are those that the optimizer leaves, and states
+        after the step."""
+        made = {}
+        for full, value, values, place, dims in self.last:
+            known = {name: Tensor(weights[values[f"full {name}"]].detach(), x.dims) for name, x in values.items()
+                     if f"full {name}" in values}
+            made[full] = self.tensor(value, known, place).ordered(dims).data
+        return made
 
     @staticmethod
     def full_name(name, place):

@@ -7,7 +7,8 @@ from instances import share_some
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
 from statements import Statements
-from tree import Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Text, TypeOf, Update
+from tree import (Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Scan, Text, TypeOf, Update,
+                  statements_of, value_of, walk)
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
 SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
@@ -277,11 +278,12 @@ class Drawing:
         dims = scope.some(local.dims - {"batch"}, 1, 2)
         name, rest = self.state.fresh("s"), [d for d in sorted(local.dims) if d not in dims]
         scope.params.append(Param([name], TypeOf(dims), Name(self.draw.choice(["zeros", "ones"])), state=True))
-        seen = call(self.draw.choice(["mean", "sum"]), scope.read(local).expression, *rest)
+        seen = call(self.draw.choice(["mean", "sum", "max"]), scope.read(local).expression, *rest)
         mover = Name(name)
         if self.draw.random() < 0.25:  # as of a target network
             weight = scope.param(frozenset(dims), 0.5)
-            seen, mover = weight.expression, binary("+", weight.expression, mover)
+            seen = self.draw.choice([weight.expression, binary("*", weight.expression, seen)])
+            mover = binary("+", weight.expression, mover)
         seen = call("tanh", seen) if self.draw.random() < 0.5 else binary("*", seen, 0.25)
         moved = binary(self.draw.choice("+-*"), scope.read(local).expression, mover)
         scope.body.append(Update(name, binary("+", binary("*", Name(name), 0.5), seen)))
@@ -304,6 +306,26 @@ def exempt_some(draw, program):
         if not any(name.endswith(tuple(some)) for name in set(names) - set(some)):  # as freeze = "*p1" would freeze p11
             key = draw.choice(["freeze", "trained"])
             program.train[key] = Text(", ".join(f"*{name}" for name in some))
+
+
+def rule_some(draw, program):
+    """What follows the optimizer: a parameter is bounded, or brought to a norm, or moved by another tensor of its block."""
+    scanned = any(isinstance(e, Call) and e.function in program.blocks for d in bodies(program) for s in statements_of(d.body)
+                  if isinstance(s, Scan) for inner in statements_of(s.body) if value_of(inner) is not None for e in walk(value_of(inner)))
+    if draw.random() < 0.8 or scanned or "freeze" in program.train or "trained" in program.train:
+        return
+    for declaration in bodies(program):
+        own = [s for s in declaration.body if isinstance(s, Param)]
+        params = [s for s in own if not s.state and not s.frozen]
+        for param in draw.sample(params, min(len(params), 1)):
+            name, dims = param.names[0], set(param.type.dims)
+            others = [s for s in own if set(s.type.dims) <= dims and s.names[0] != name]
+            ways = [call("maximum", call("minimum", name, 0.4), -0.5), binary("*", name, 0.9)]
+            if dims:
+                some = draw.sample(sorted(dims), draw.randint(1, len(dims)))
+                ways.append(binary("/", name, call("sqrt", binary("+", call("sum", call("square", name), *some), 0.5))))
+            ways += [binary("*", name, call("minimum", binary("+", call("square", draw.choice(others).names[0]), 0.5), 1.5))] if others else []
+            declaration.body.insert(len(declaration.body) - 1, Update(name, draw.choice(ways)))
 
 
 def group_some(draw, program):
@@ -336,6 +358,7 @@ def generate(seed, large_share=LARGE_SHARE):
         return generate(f"{seed} again", large_share)
     exempt_some(drawing.draw, program)
     share_some(drawing.draw, program)
+    rule_some(drawing.draw, program)
     group_some(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
         program.train["microbatch"], program.whole = program.train["batch"], True

@@ -295,7 +295,7 @@ class Trainer:
         loss = evaluation.loss()
         self.largest = max(self.largest, evaluation.largest)
         self.elements = max(self.elements, evaluation.elements)
-        self.updated = evaluation.updated
+        self.updated, self.ruled = evaluation.updated, evaluation.ruled
         return loss
 
     def evaluation(self):
@@ -333,6 +333,8 @@ class Trainer:
                 self.weights[name].data = self.stored(self.weights[name].data)
             for name, mean in self.means.items():
                 mean.lerp_(self.weights[name].detach(), 1 - s.ema)
+            for name, after in self.ruled(self.weights).items():
+                self.weights[name].data = self.stored(after.to(torch.float64))
 
     def stored(self, weight):
         """Weights are f32: those that are equal in truth may differ in their last bit."""
