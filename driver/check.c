@@ -24,6 +24,8 @@ typedef enum { DECAYING, NOT_DECAYING, NOT_TRAINED, UPDATED, N_FATES } Fate;
 
 static Fate fate_of(const Param *param)
 {
+    if (param->like)
+        return UPDATED;
     return param->frozen ? NOT_TRAINED : param->state ? UPDATED : param->decay ? DECAYING : NOT_DECAYING;
 }
 

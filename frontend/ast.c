@@ -97,6 +97,7 @@ static const struct {
     { A_PARALLEL, IN_FILE, "at the top of the file" },
     { A_PARAM, IN_BLOCK | IN_MODEL, "in a block or the model, outside of repeat and scan" },
     { A_UPDATE, IN_BLOCK | IN_MODEL, "in the block or model that declares the state, outside of repeat and scan" },
+    { A_MEAN, IN_BLOCK | IN_MODEL | IN_REPEAT | IN_SCAN, "in a block or the model" },
     { A_INPUT, IN_MODEL, "in the model" },
     { A_OPTIMIZER, IN_FILE, "at the top of the file" },
     { A_STATE, IN_OPTIMIZER, "in an optimizer" },

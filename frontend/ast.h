@@ -41,6 +41,7 @@ typedef enum {
     /* Statements of a block or model */
     A_PARAM,  /* child: A_NAME ... : type = init (an A_CALL or A_NAME) no_decay frozen; or is_state */
     A_UPDATE, /* name = init */
+    A_MEAN,   /* state child = `as` (the words "mean of") name (of an instance) (init: the share of the old mean) */
     A_INPUT,  /* name : type = init (NULL: none) */
     A_ASSIGN, /* child: A_NAME ... (: type) = init */
     A_REPEAT, /* init: number of iterations; as: what their number is called, or NULL; body */

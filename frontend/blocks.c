@@ -347,16 +347,19 @@ void lower_param(Lower *l, const Ast *ast)
         if (!is_free_in_files(l, full, name->loc))
             continue;
         Param own = described;
-        if (!share_param(l, full, &type, &own, name->loc))
+        if (!share_param(l, full, &type, &own, name->loc) || (is_mean(l) && !begin_mean(l, full, &own)))
             continue;
         symbol->operand =
             tensor_operand(import_param(l, l->use, l->frame, full, type, (Port){ .kind = PORT_PARAM, .of = full }));
-        if (ast->is_state)
+        if (ast->is_state && !is_mean(l))
             declare_state(l, symbol);
         else if (is_frozen_use(l) && !described.frozen)
             symbol->operand = tensor_operand(EMIT(l, OP_stop_gradient, NO_ATTRS, symbol->operand.value));
-        if (l->variant == AS_MODEL && !find_param(l->m, full))
-            add_trainable(l, name, &own, full);
+        if (l->variant != AS_MODEL || find_param(l->m, full))
+            continue;
+        add_trainable(l, name, &own, full);
+        if (own.like)
+            update_mean(l, find_param(l->m, full));
     }
 }
 
@@ -368,6 +371,8 @@ void lower_statement(Lower *l, const Ast *ast)
         lower_assign(l, ast);
     else if (ast->kind == A_PARAM)
         lower_param(l, ast);
+    else if (ast->kind == A_MEAN)
+        lower_mean(l, ast);
     else if (ast->kind == A_UPDATE)
         lower_update(l, ast);
     else if (ast->kind == A_REPEAT || ast->kind == A_SCAN)

@@ -237,7 +237,10 @@ static Results lower_instance(Lower *l, const Call *call, const Symbol *block, c
 {
     const Lower outer = *l;
     Instance *instances = NULL;
-    const Use use = { .of = shared, .at = l->frame, .frozen = call->call->frozen || is_frozen_use(l), .outer = l->use };
+    const Use use = { .of = shared,
+                      .at = l->frame,
+                      .frozen = call->call->frozen || (shared && shared->mean_of) || is_frozen_use(l),
+                      .outer = l->use };
     const Name stars = shared ? shared->stars : instance_stars(l, name);
     l->path = l->b.path = shared ? shared->path : instance_path(l, name);
     l->stars = stars;

@@ -154,6 +154,10 @@ statement:
                                     { $$ = MAKE(A_OPTIMIZER, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments,
                                                 .body = $body); }
 | STATE names '=' expr              { $$ = MAKE(A_STATE, @$, .name_loc = @names, .child = $names, .init = $expr); }
+| STATE names '=' NAME[mean] NAME[of] NAME[online] '(' expr ')'
+                                    { $$ = MAKE(A_MEAN, @$, .name_loc = @online, .name = $online, .child = $names,
+                                                .as = arena_text(r->arena, "%s %s", $mean, $of), .as_loc = @mean,
+                                                .init = $expr); }
 | UPDATE expr                       { $$ = MAKE(A_UPDATED, @$, .name_loc = @UPDATE, .child = $expr); }
 | GROUP STRING '(' arguments ')'    { $$ = MAKE(A_GROUP, @$, .name_loc = @STRING, .name = $STRING, .child =
                                                 MAKE(A_CALL, @$, .name_loc = @arguments, .name = "", .child = $arguments)); }

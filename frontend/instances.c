@@ -97,23 +97,28 @@ bool names_instance(const Lower *l, const Ast *ast)
     return block && block->kind == S_BLOCK;
 }
 
-void lower_named(Lower *l, const Ast *ast)
+Shared *name_instance(Lower *l, const Ast *name, Symbol *block)
 {
-    const Ast *name = ast->child;
-    Symbol *block = find_symbol_here(&l->globals, ast->init->name);
     const Symbol *other = find_symbol(l->scope, name->name);
-    block->used = true;
     if (other)
         complain(l, (Where){ .at = name->loc, .help = "give the instance another name" },
                  "'%s' is already %s, declared at %s", name->name, symbol_noun(other->kind),
                  position_text(l, other->loc));
     if (other || !is_free_instance(l, block, name->name, name->loc))
-        return;
+        return NULL;
     Shared *shared = NEW(l->arena, Shared);
     *shared = (Shared){
         .block = block, .path = instance_path(l, name->name), .stars = instance_stars(l, name->name), .frame = l->frame
     };
     declare(l, l->scope, S_INSTANCE, name->name, name->loc)->shared = shared;
+    return shared;
+}
+
+void lower_named(Lower *l, const Ast *ast)
+{
+    Symbol *block = find_symbol_here(&l->globals, ast->init->name);
+    block->used = true;
+    name_instance(l, ast->child, block);
 }
 
 Symbol *called_symbol(const Lower *l, const char *name)

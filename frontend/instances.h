@@ -8,7 +8,9 @@
 struct Shared {
     Symbol *block;
     Name path, stars;
-    Body *frame; /* where it is named */
+    Body *frame;           /* where it is named */
+    const Shared *mean_of; /* the instance whose weights its own are running means of; NULL: none */
+    double share;          /* of the old mean */
 };
 
 /* A call of such an instance, or a frozen call of a block, while the body is lowered. */
@@ -19,8 +21,9 @@ struct Use {
     const Use *outer;
 };
 
-bool names_instance(const Lower *l, const Ast *ast);     /* NAME = BLOCK */
-void lower_named(Lower *l, const Ast *ast);              /* such a statement */
+bool names_instance(const Lower *l, const Ast *ast);             /* NAME = BLOCK */
+Shared *name_instance(Lower *l, const Ast *name, Symbol *block); /* NULL after reporting */
+void lower_named(Lower *l, const Ast *ast);                      /* such a statement */
 Symbol *called_symbol(const Lower *l, const char *name); /* the block or instance of that name; NULL: there is none */
 Symbol *block_called(Symbol *called);
 void refuse_as_block(Lower *l, const Ast *call); /* reports what only a call of a block says */
@@ -36,5 +39,13 @@ bool is_frozen_use(const Lower *l);
 /* Of a parameter in a use: is it as other uses of the instance have declared it?  Else reports.  It is frozen as long
  * as all uses are. */
 bool share_param(Lower *l, Name full, const Type *type, Param *param, Loc at);
+
+/* --- mean.c ------------------------------------------------------------------------------------- */
+
+void lower_mean(Lower *l, const Ast *ast); /* state NAME = mean of INSTANCE (SHARE) */
+bool is_mean(const Lower *l);              /* in a use of such an instance */
+/* The parameter `full` as a mean of that of the other instance; false after reporting. */
+bool begin_mean(Lower *l, Name full, Param *param);
+void update_mean(Lower *l, const Param *param); /* once it is in the module */
 
 #endif

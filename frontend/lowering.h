@@ -11,7 +11,8 @@
  *                random.c, concat.c, solve.c, experts.c
  *   made_dims.c  dims that top_k and ranges declare
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks;  instances.c  instances with a name
+ *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks;  instances.c  instances with a name;
+ *   mean.c       those that are means of others
  *   repeat.c     loops, with carried.c and recurrence.c;  numbered.c  which copies of a repeat with numbers are alike
  *   state.c      state that is no parameter;  load.c  counts of what experts get;  sequences.c  sums over sequences
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order

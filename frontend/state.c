@@ -245,7 +245,7 @@ static Symbol *find_updated(Lower *l, const Ast *ast)
                  "'%s' is neither a state nor a parameter of this block", ast->name);
     if (!is_tensor)
         return NULL;
-    if (!symbol->state && symbol->operand.kind != WRONG && is_in_scan(l)) {
+    if (!symbol->state && symbol->operand.kind != WRONG && !is_frozen_use(l) && is_in_scan(l)) {
         complain(l, (Where){ .at = ast->name_loc, .help = "outside, where all places are seen" },
                  "a parameter is updated once a step, not at each place of a scan");
         return NULL;

@@ -221,6 +221,7 @@ typedef struct Param {
     bool frozen; /* never updated: no gradient, no state of the optimizer */
     Name update; /* the function OPTIMIZE that the step applies to it; NULL: param - lr * grad */
     bool state;  /* not trained: the function with the role UPDATE that returns it computes it after each step */
+    Name like;   /* not trained: a running mean of that parameter, as which it begins; NULL: none */
     bool most;   /* of a state: what its update reads of all micro-batches is the largest, not their sum */
     Name where;
     Loc loc; /* as of a Func */

@@ -46,6 +46,7 @@ typedef struct {
  * the copies, or `stages`, gives some tensors to some ranks only. */
 typedef struct {
     const char *name; /* "h.*.attn.wq" */
+    const char *like; /* the same, of another tensor that begins with the same values; NULL: none */
     /* NULL for a parameter, else its kind of state, by the optimizer's name: "m", "v"; or a scalar's name. */
     const char *state;
     RtType type;

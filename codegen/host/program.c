@@ -97,6 +97,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
     const char *path = param ? param->path : NULL;
     const Field fields[] = {
         { "name", string_text(m, path) },
+        { "like", param && param->like && !port.slot ? string_text(m, find_param(m, param->like)->path) : NULL },
         { "state", stored_as(port) ? string_text(m, stored_as(port)) : NULL },
         { "type", element_constant(value->type.dtype) },
         { "rank", integer_text(m, value->type.rank) },

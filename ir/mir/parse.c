@@ -322,6 +322,12 @@ static void read_param(Parser *p, Param **end)
     param->frozen = accept(p, "frozen");
     param->state = accept(p, "state");
     param->most = param->state && accept(p, "max");
+    if (accept(p, "like")) {
+        expect(p, "(");
+        expect(p, "%");
+        param->like = read_name(p);
+        expect(p, ")");
+    }
     if (accept(p, "update")) {
         expect(p, "(");
         expect(p, "@");

@@ -369,6 +369,8 @@ static void print_param(Module *m, const Param *param, FILE *out)
     fputs(param->decay ? ")" : ") no_decay", out);
     fputs(param->frozen ? " frozen" : "", out);
     fputs(param->most ? " state max" : param->state ? " state" : "", out);
+    if (param->like)
+        fprintf(out, " like(%%%s)", param->like);
     if (param->update)
         fprintf(out, " update(@%s)", param->update);
     print_loc(NULL, param->where, out);

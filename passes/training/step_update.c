@@ -186,7 +186,7 @@ static Values after_this_step(Step *s, int i)
     Value *w = s->weights.at[i], *g = s->gradients.at[i];
     Values new = { 0 };
     if (!g || !is_optimized(s, w)) {
-        push_value(&s->m->arena, &new, g ? updated_by_rule(s, w, w->port) : w);
+        push_value(&s->m->arena, &new, updated_by_rule(s, w, w->port));
     } else {
         if (s->factor)
             g = COMPUTE(s, "a * b", g, s->factor);
@@ -195,7 +195,7 @@ static Values after_this_step(Step *s, int i)
         new = updated(s, i, g);
         new.at[0] = updated_by_rule(s, new.at[0], w->port);
     }
-    for (int k = 0; k < new.count &&g; k++)
+    for (int k = 0; k < new.count && new.at[k] != w; k++)
         new.at[k] = if_applied(s, new.at[k], k ? s->state[i].at[k - 1] : w);
     return new;
 }

@@ -29,6 +29,19 @@ static char *full_name(const RtTensor *tensor, const int64_t *copy)
     return path;
 }
 
+/* FNV-1a of 32 bits (G. Fowler, L. C. Noll, P. Vo; RFC 9923), of the name by which initial values are drawn. */
+static uint32_t hash_of(const RtTensor *tensor, const int64_t *copy)
+{
+    RtTensor drawn = *tensor;
+    drawn.name = tensor->like ? tensor->like : tensor->name;
+    char *text = full_name(&drawn, copy);
+    uint32_t hash = 2166136261u;
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    free(text);
+    return hash;
+}
+
 static bool is_on(const RtTensor *tensor, int stage) { return tensor->stages >> stage & 1; }
 
 /* Is this the first of the ranks with the same part of the tensor? */
@@ -62,6 +75,7 @@ static bool holds_copy(const Rt *rt, const RtTensor *tensor, int d, int64_t copy
 static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
 {
     RtView view = { .name = full_name(tensor, copy),
+                    .hash = hash_of(tensor, copy),
                     .tensor = tensor,
                     .is_state = tensor->state != NULL,
                     .type = tensor->type,

@@ -16,6 +16,7 @@ typedef struct {
     int64_t size[RT_MAX_RANK], stride[RT_MAX_RANK]; /* of this rank's part, with the padding of split dims */
     RtPart part[RT_MAX_RANK];
     int64_t offset; /* bytes, in the arena */
+    uint32_t hash;  /* of the name by which initial values are drawn */
     bool is_held;   /* by this rank; else it has no part of it */
     bool is_owner;  /* of the ranks that hold the same part, the one that writes it to files */
 } RtView;

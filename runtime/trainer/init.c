@@ -4,15 +4,6 @@
 
 #include <stdlib.h>
 
-/* FNV-1a of 32 bits (G. Fowler, L. C. Noll, P. Vo; RFC 9923). */
-static uint32_t hash_of(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
-}
-
 /* Adds the next outer dim.  It is one with the dim inside it, if that is whole and contiguous. */
 static void add_dim(RtInitial *t, RtInitialDim dim)
 {
@@ -32,7 +23,7 @@ static RtInitial initial_of(const RtView *view, uint32_t seed)
     RtInitial t = { .init = view->tensor->init,
                     .type = view->type,
                     .seed = seed,
-                    .hash = hash_of(view->name),
+                    .hash = view->hash,
                     .offset = view->offset,
                     .count = 1 };
     for (int d = view->rank - 1; d >= 0; d--) {

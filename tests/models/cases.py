@@ -43,6 +43,8 @@ CASES = [
     Case("qkclip", "the largest logit over the batch, which scales weights after the optimizer's step",
          dict(tokens=((9,), 30)), dict(TINY, layers=2, tau=0.1, seq=8, vocab=30), ".top",
          edit=('    group "wte" adamw(lr = 3e-4)\n', ""), microbatch=2),
+    Case("jepa", "a running mean of an instance: a target encoder",
+         dict(image=((5, 6), "f32"), shown=((5,), "bool")), dict(TINY, layers=2, kept=0.9, patch=5, pixel=6), "target."),
     Case("xlstm", "a memory that is a matrix, with exponential gates: a scan whose carry keeps its own scale",
          dict(tokens=((9,), 30)), dict(layers=2, embed=8, heads=2, tap=3, seq=8, vocab=30)),
     Case("towers", "a recommender: each item of a list, by the same tower",

@@ -13,14 +13,16 @@ def heads_of(x, weight):
     return torch.einsum("...se,ehd->...hsd", x, weight)
 
 
-def attention(x, w, name, causal=False, seen=None):
+def attention(x, w, name, causal=False, seen=None, mask=None):
     seen = x if seen is None else seen
     q, k, v = (heads_of(y, w[f"{name}.w{n}"]) for n, y in (("q", x), ("k", seen), ("v", seen)))
     q, v = (y + w[f"{name}.b{n}"].unsqueeze(-2) if f"{name}.b{n}" in w else y for n, y in (("q", q), ("v", v)))
     score = q @ k.transpose(-1, -2) / q.shape[-1]**0.5
     if causal:
         score = score + torch.full(score.shape[-2:], -math.inf, dtype=score.dtype).triu(1)
-    y = score.softmax(-1) @ v
+    if mask is not None:  # of keys
+        score = score.masked_fill(~mask[:, None, None], -math.inf)
+    y = score.softmax(-1).nan_to_num(0) @ v
     return torch.einsum("...hsd,hde->...se", y, w[f"{name}.wo"]) + w.get(f"{name}.bo", 0)
 
 
@@ -154,6 +156,29 @@ def after_qkclip(before, w, tokens, labels):
         w[f"{name}.top"].copy_(most)
         for which in ("wq", "wk"):
             w[f"{name}.{which}"].mul_((0.1 / most.clamp(min=1e-9)).clamp(max=1).sqrt().unsqueeze(-1))
+
+
+def jepa(w, image, shown):
+    def stack(x, name, seen):
+        for i in range(2):
+            x = x + attention(norm(x, w, f"{name}.ln_1.{i}"), w, f"{name}.attn.{i}", mask=seen)
+            x = x + mlp(norm(x, w, f"{name}.ln_2.{i}"), w, f"{name}.mlp.{i}")
+        return norm(x, w, f"{name}.norm_f")
+
+    def encoder(name, seen):
+        return stack(image @ w[f"{name}.w"] + w[f"{name}.places"], f"{name}.stack", seen)
+
+    every = torch.ones_like(shown)
+    given = torch.where(shown.unsqueeze(-1), encoder("online", shown), w["hidden"]) + w["places"]
+    want = F.layer_norm(encoder("target", every), image.shape[:0] + (w["hidden"].shape[0],))
+    apart = (stack(given, "predictor", every) - want).square().mean(-1)
+    return apart[~shown].sum() / (~shown).sum()
+
+
+def after_jepa(before, w, *inputs):
+    for name in w:
+        if name.startswith("target."):
+            w[name].lerp_(w["online." + name[len("target."):]], 1 - 0.9)
 
 
 def gan(w, image, noise):

@@ -3,7 +3,7 @@ multiplies, or whose rows are taken; and tables of positions.  What is made of p
 they do."""
 from constants import chosen_of, names_in, number_of
 from prune import assigned_in
-from tree import Assign, Call, Index, Input, Name, Named, Param, Range, Repeat, Scan, Several, Update, Yield, children
+from tree import Assign, Call, Index, Input, Mean, Name, Named, Param, Range, Repeat, Scan, Several, Update, Yield, children
 
 NO_DATA = frozenset()  # of numbers: (parameter, its dims as they are called there) for each that a value is made of
 
@@ -55,7 +55,7 @@ class Walk:
             if isinstance(s, Assign):
                 made = self.made(s.value, values, path)
                 values.update(zip(s.names, made if isinstance(made, list) else [made] * len(s.names)))
-            elif isinstance(s, Named):
+            elif isinstance(s, (Named, Mean)):
                 values[f"instance {s.name}"] = path
             elif isinstance(s, Param):
                 for name in s.names:

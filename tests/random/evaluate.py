@@ -11,7 +11,7 @@ import tensors
 from constants import chosen_of, flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
 from prune import assigned_in
-from tree import (Assign, Binary, Index, Input, Loss, Name, Named, Negation, Param, Range, Repeat, Return, Scan, Several, Update,
+from tree import (Assign, Binary, Index, Input, Loss, Mean, Name, Named, Negation, Param, Range, Repeat, Return, Scan, Several, Update,
                   Yield)
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
@@ -22,13 +22,15 @@ REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
 class Place:
     """Where in the model a statement is computed: the path of its instance, the copies of the repeats around it within
     that instance, the key of dropout, of the scans around it: dim and number of the place, and of the innermost repeat: the
-    number of the copy, and how many there are; whether its weights are constants."""
+    number of the copy, and how many there are; whether its weights are constants; in an instance of means: its name,
+    that of the other one, and the share of the old mean."""
     path: str
     copies: tuple
     key: int
     scanned: tuple = ()
     turn: tuple = (0, 1)
     frozen: bool = False
+    mean: tuple = None
 
 
 class Evaluation:
@@ -42,6 +44,7 @@ class Evaluation:
         self.rounding, self.dtype, self.key, self.drops = rounding, dtype, key, drops
         self.sizes = {d: known.get(d, batch) for d in program.dims}
         self.updated = {}  # the states after the step, of updates over the whole batch
+        self.means = {}  # full name: (that of which it is a running mean, the share of the old mean)
         self.states, self.last = set(), []  # full names; updates of parameters, which follow the optimizer
         self.instances, self.next_dropout, self.slots = {}, 0, set()
         self.first_slots = {}  # of the present round, of a dim of slots
@@ -69,6 +72,9 @@ class Evaluation:
                 values[statement.name] = self.assigned(statement, values, place)
             elif isinstance(statement, Named):
                 values[f"instance {statement.name}"] = place
+            elif isinstance(statement, Mean):
+                paths = [self.path_of(name, place) for name in (statement.name, statement.of)]
+                values[f"instance {statement.name}"] = replace(place, mean=(*paths, number_of(statement.share, self.known)))
             elif isinstance(statement, Update) and not place.frozen:
                 full, before = values[f"full {statement.name}"], values[statement.name]
                 if full in self.states:
@@ -118,11 +124,17 @@ class Evaluation:
         for name in statement.names:
             full = self.full_name(name, place)
             sizes = [self.sizes[d] for d in statement.type.dims]
-            data = self.parameter(full, replace(statement, frozen=statement.frozen or place.frozen), sizes).to(self.dtype)
+            like = None
+            if place.mean:
+                own, other, share = place.mean
+                like = other + full[len(own):]
+                self.means[full] = like, share
+            declared = replace(statement, frozen=statement.frozen or place.frozen, like=like)
+            data = self.parameter(full, declared, sizes).to(self.dtype)
             data = data.detach() if statement.state or place.frozen else self.rounding(data)
             data.is_parameter = True
             values[name], values[f"full {name}"] = Tensor(data, tuple(statement.type.dims)), full
-            self.states |= {full} if statement.state else set()
+            self.states |= {full} if statement.state and not like else set()
             for dim, at in place.scanned:
                 values[name] = self.at_place(values[name], dim, at)
 
@@ -341,8 +353,13 @@ class Evaluation:
         inside = {a.name: self.as_tensor(self.expression(x, values, place), a.type.dtype)
                   for a, x in zip(block.arguments, e.arguments)}
         named = values[f"instance {name}"] if e.is_use else place
-        path = ".".join([named.path] * bool(named.path) + [name] + [str(copy) for copy in named.copies])
-        return self.body(block.body, inside, replace(place, path=path, copies=(), frozen=place.frozen or e.frozen))
+        mean = place.mean or named.mean
+        inner = replace(place, path=self.path_of(name, named), copies=(), frozen=place.frozen or e.frozen or bool(mean), mean=mean)
+        return self.body(block.body, inside, inner)
+
+    @staticmethod
+    def path_of(name, place):
+        return ".".join([place.path] * bool(place.path) + [name] + [str(copy) for copy in place.copies])
 
     def arguments(self, e, values, place, count):
         return [self.tensor(a, values, place) for a in e.arguments[:count]]

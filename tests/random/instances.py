@@ -3,7 +3,7 @@ assignment and call, and finds here which are; the generator makes them of calls
 import collections
 
 from prune import bodies, expressions
-from tree import Assign, Call, Name, Named, Param, Repeat, Scan, value_of, walk
+from tree import Assign, Call, Mean, Name, Named, Number, Param, Repeat, Scan, value_of, walk
 
 
 def resolve(program):
@@ -21,6 +21,8 @@ def resolve_body(body, blocks_of, blocks):
         if isinstance(statement, Assign) and not statement.type and isinstance(value, Name) and value.name in blocks:
             body[i] = Named(statement.name, value.name)
             known[statement.name] = value.name
+        elif isinstance(statement, Mean):
+            known[statement.name] = known[statement.of]
         elif isinstance(statement, (Repeat, Scan)):
             resolve_body(statement.body, known, blocks)
         for e in walk(value) if value is not None else ():
@@ -36,6 +38,12 @@ def plain_calls(statement, blocks):
     found = list(walk(value)) if value is not None else []
     chosen = {id(e) for c in found if isinstance(c, Call) and c.function == "if" for e in walk(c)}
     return [e for e in found if isinstance(e, Call) and e.function in blocks and id(e) not in chosen and not e.is_use]
+
+
+def plain_uses(statement, calls):
+    """Those of the calls that the statement has."""
+    value = value_of(statement)
+    return [e for e in (walk(value) if value is not None else ()) if any(e is call for call in calls)]
 
 
 def places_of(body, around=()):
@@ -72,9 +80,14 @@ def share_some(draw, program):
         name = f"one{count}"
         for call in shared:
             call.instance, call.is_use, call.frozen = name, True, False
+        body.insert(at, Named(name, first.function))
+        order = [(n, call) for n, (statement, _) in enumerate(places_of(declaration.body)) for call in plain_uses(statement, shared)]
+        if len(order) > 1 and order[-1][0] > order[0][0] and draw.random() < 0.4:
+            order[-1][1].instance = f"mean{count}"
+            body.insert(at + 1, Mean(f"mean{count}", name, Number("0.75")))
+            continue
         if draw.random() < 0.3 and (trains or len(shared) > 1):
             draw.choice(shared).frozen = True
-        body.insert(at, Named(name, first.function))
 
 
 def same_dims_and_numbers(a, b, blocks):

@@ -4,7 +4,7 @@ import re
 
 from constants import flag_of
 from instances import resolve
-from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Negation,
+from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mean, Mesh, Model, Name, Negation,
                   Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot,
                   Table, Text, TypeOf, Update, Updated, Yield, Zero)
 
@@ -260,6 +260,10 @@ class Parser:
 
     def read_state(self):
         names = self.listed(":", self.name)
+        if self.accept("="):
+            self.take("mean")
+            self.take("of")
+            return Mean(names[0], self.name(), self.bracketed("(", ")", self.expression))
         self.take(":")
         stated = self.type()
         self.take("=")

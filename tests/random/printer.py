@@ -3,7 +3,7 @@
     # file own.csv: F0.0,F0.1,B0.0,B0.1
     # file own.csv: F1.0,B1.0,F1.1,B1.1
 """
-from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mesh, Model, Name, Named, Negation, Number,
+from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mean, Mesh, Model, Name, Named, Negation, Number,
                   Optimizer, Param, Pipeline, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot, Table, Text,
                   Update, Updated, Yield, Zero)
 
@@ -104,6 +104,8 @@ def line_text(s):
         return f"{', '.join(s.names)}{stated} = {expression_text(s.value)}"
     if isinstance(s, Named):
         return f"{s.name} = {s.block}"
+    if isinstance(s, Mean):
+        return f"state {s.name} = mean of {s.of} ({expression_text(s.share)})"
     if isinstance(s, Slot):
         stated = f" : {type_text(s.type)}" if s.type else ""
         return f"state {', '.join(s.names)}{stated} = zeros"

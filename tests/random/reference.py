@@ -247,7 +247,7 @@ def drawn(param, name, sizes, draw, settings, own):
         (param.init.function, [number_of(a, settings.known) for a in param.init.arguments])
     count = math.prod(sizes)
     if own:
-        return philox.initial(name, count, settings.seed, kind, numbers).reshape(sizes)
+        return philox.initial(param.like or name, count, settings.seed, kind, numbers).reshape(sizes)
     if kind == "normal":
         values = draw.normal(0, numbers[0], count)
     elif kind == "uniform":
@@ -295,7 +295,7 @@ class Trainer:
         loss = evaluation.loss()
         self.largest = max(self.largest, evaluation.largest)
         self.elements = max(self.elements, evaluation.elements)
-        self.updated, self.ruled = evaluation.updated, evaluation.ruled
+        self.updated, self.ruled, self.running = evaluation.updated, evaluation.ruled, evaluation.means
         return loss
 
     def evaluation(self):
@@ -335,6 +335,9 @@ class Trainer:
                 mean.lerp_(self.weights[name].detach(), 1 - s.ema)
             for name, after in self.ruled(self.weights).items():
                 self.weights[name].data = self.stored(after.to(torch.float64))
+            for name, (other, share) in self.running.items():
+                mean = share * self.weights[name].detach() + (1 - share) * self.weights[other].detach()
+                self.weights[name].data = self.stored(mean)
 
     def stored(self, weight):
         """Weights are f32: those that are equal in truth may differ in their last bit."""

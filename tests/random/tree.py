@@ -126,6 +126,7 @@ class Param:
     no_decay: bool = False
     frozen: bool = False
     state: bool = False
+    like: str = field(default=None, compare=False)  # in a Mean: the full name of what it begins as
 
 
 @dataclass
@@ -152,6 +153,14 @@ class Named:
     """An instance of a block, for any number of uses."""
     name: str
     block: str
+
+
+@dataclass
+class Mean:
+    """An instance whose weights are running means of those of another one, that is Named."""
+    name: str
+    of: str
+    share: object
 
 
 @dataclass
