@@ -79,7 +79,7 @@ void forget_slots(Lower *l)
 bool varies(const Lower *l, Name dim)
 {
     const Symbol *symbol = find_symbol_here(&l->globals, dim);
-    return dim == l->m->batch || (symbol && symbol->is_slots);
+    return dim == l->m->batch || (symbol && (symbol->is_slots || symbol->is_others));
 }
 
 /* --- top_k -------------------------------------------------------------------------------------- */

@@ -317,13 +317,13 @@ static Operand lower_name(Lower *l, const Ast *ast)
     named->used = symbol->used = true;
     if (symbol->wrong || symbol->taken)
         return wrong;
-    if (symbol == l->batch || symbol->is_slots) {
+    if (symbol == l->batch || symbol->is_slots || symbol->is_others) {
         const char *help = l->frame
                                ? "mean(...) divides by the size of the whole batch"
                                : "what is compared with each other is in one record: input x : f32[batch, pair, d]";
         complain(l, (Where){ .at = ast->loc, .help = help },
                  "the size of '%s' %s the micro-batch, on which no result may depend", ast->name,
-                 symbol == l->batch ? "is" : "depends on");
+                 symbol->is_slots ? "depends on" : "is");
         return wrong;
     }
     if (symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS)

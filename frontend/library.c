@@ -115,16 +115,25 @@ CALL(cumulative)
 
 /* --- Places ------------------------------------------------------------------------------------- */
 
+/* What only a batch that is computed at once has. */
+static Operand of_whole_batch(Lower *l, Value *value, Loc at)
+{
+    return tensor_operand(l->variant == AS_CHECK ? mixed_in_place(l, value, (Where){ .at = at }) : value);
+}
+
 CALL(iota)
 {
     Dim dim;
     const Ast *name = a->call->child;
     if (name->kind == A_NAME && dims_named(l, name->name))
         return tensor_operand(place_in_matrix(l, &a->dims));
-    if (has_no_positions(l, a->dims.name[0], a->dim_ast[0]->loc))
+    const Symbol *symbol = find_symbol_here(&l->globals, a->dims.name[0]);
+    const bool counts_records = symbol && (symbol == l->batch || symbol->is_others);
+    if (!counts_records && has_no_positions(l, a->dims.name[0], a->dim_ast[0]->loc))
         return wrong;
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &dim);
-    return tensor_operand(emit_iota(l, dim));
+    return counts_records ? of_whole_batch(l, emit_iota(l, dim), a->dim_ast[0]->loc)
+                          : tensor_operand(emit_iota(l, dim));
 }
 
 /* The smallest first, of equal ones the first; as places, so that the dim keeps its name. */
@@ -207,6 +216,25 @@ CALL(training)
 
 /* --- Renaming ------------------------------------------------------------------------------ */
 
+CALL(others)
+{
+    const Ast *from = a->renaming->child;
+    Name name;
+    Dim to;
+    if (!need_dim(l, a->x[0], a->ast[0], from->name, from->loc, &name) ||
+        !find_dim_named(l, a->renaming->name, a->renaming->name_loc, &to))
+        return wrong;
+    if (name != l->m->batch)
+        complain(l, (Where){ .at = from->loc, .help = "rename(x, a -> b) of another dim" },
+                 "others() is of the micro-batch, and '%s' is not", name);
+    else if (find_dim(&a->x[0]->type, to.name) >= 0)
+        complain(l, (Where){ .at = a->renaming->name_loc }, "%s already has a dim '%s'", type_words(l, &a->x[0]->type),
+                 to.name);
+    else
+        return of_whole_batch(l, EMIT(l, OP_rename, ((Attrs){ .dim = name, .to = to.name }), a->x[0]), from->loc);
+    return wrong;
+}
+
 CALL(rename)
 {
     const Ast *from = a->renaming->child;
@@ -222,8 +250,8 @@ CALL(rename)
     const Dim *dim = &x->dim[find_dim(x, name)];
     Where at = { .at = a->renaming->name_loc, .also = { from->loc } };
     if (name == l->m->batch)
-        at.help = "to compare records with each other, let a record be a group: input x : [batch, pair, ...], and "
-                  "rename 'pair'";
+        at.help = "others(x, batch -> d), with a new name d, has all records of the batch; or let a record be a group: "
+                  "input x : [batch, pair, ...], and rename 'pair'";
     if (varies(l, name) || varies(l, to.name))
         complain(l, at, "the size of '%s' %s the micro-batch: it cannot be renamed", varies(l, name) ? name : to.name,
                  name == l->m->batch || to.name == l->m->batch ? "is" : "depends on");

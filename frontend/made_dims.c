@@ -1,4 +1,5 @@
-/* made_dims.c -- dims that are declared where they are made: `2 -> choice` in a call of top_k, x[d = a : b -> e].
+/* made_dims.c -- dims that are declared where they are made: `2 -> choice` in a call of top_k, x[d = a : b -> e],
+ * others(x, batch -> other).
  *
  * They are declared before any block is looked at, as if `dim choice = 2` stood at the end of the file.  Not those that
  * a block has in its brackets, which are what its calls give.
@@ -42,6 +43,21 @@ static void declare_made(Lower *l, const Ast *made)
     }
 }
 
+/* others(x, batch -> other) declares other, of the size of the micro-batch. */
+static void declare_others(Lower *l, const Ast *made)
+{
+    const Symbol *known = find_symbol_here(&l->globals, made->name);
+    if (known && !known->is_others)
+        complain(
+            l, (Where){ .at = made->name_loc, .help = "leave out its declaration: it has the size of the micro-batch" },
+            "'%s' is %s, declared at %s", made->name, symbol_noun(known->kind), position_text(l, known->loc));
+    if (known)
+        return;
+    Symbol *symbol = declare(l, &l->globals, S_DIM, made->name, made->name_loc);
+    symbol->is_others = true;
+    symbol->ast = made;
+}
+
 /* x[d = a : b -> e] declares e as b - a elements, if it is not declared. */
 static void declare_range(Lower *l, const Ast *range)
 {
@@ -71,6 +87,9 @@ static void declare_made_in(Lower *l, const Ast *ast, const Ast *block)
     const Ast *made = argument_of(ast, "top_k", 2);
     if (made && made->kind == A_ARROW && !is_given(block, made->name))
         declare_made(l, made);
+    const Ast *others = argument_of(ast, "others", 1);
+    if (others && others->kind == A_ARROW && !is_given(block, others->name))
+        declare_others(l, others);
     if (ast->kind == A_RANGE && !is_given(block, ast->name))
         declare_range(l, ast);
     const Ast *const lists[] = { ast->init, ast->child, ast->body };

@@ -72,6 +72,7 @@ typedef struct Symbol {
     double trial[TRIALS]; /* of a dim: trial sizes, see try_sizes */
     bool wrong;           /* a const or dim with an error in its expression */
     bool taken;           /* a model or block after which a value was to be named, which has been reported */
+    bool is_others;       /* a dim of as many elements as the micro-batch, that others() makes */
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
     bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     Name experts;         /* of such a dim: whose slots they are */

@@ -195,7 +195,7 @@ static Values after_this_step(Step *s, int i)
         new = updated(s, i, g);
         new.at[0] = updated_by_rule(s, new.at[0], w->port);
     }
-    for (int k = 0; k < new.count && new.at[k] != w; k++)
+    for (int k = 0; k < new.count &&new.at[k] != w; k++)
         new.at[k] = if_applied(s, new.at[k], k ? s->state[i].at[k - 1] : w);
     return new;
 }

@@ -45,6 +45,8 @@ CASES = [
          edit=('    group "wte" adamw(lr = 3e-4)\n', ""), microbatch=2),
     Case("jepa", "a running mean of an instance: a target encoder",
          dict(image=((5, 6), "f32"), shown=((5,), "bool")), dict(TINY, layers=2, kept=0.9, patch=5, pixel=6), "target."),
+    Case("simclr", "all records of a batch beside each record: negatives of a contrastive loss",
+         dict(view_1=((6,), "f32"), view_2=((6,), "f32")), dict(pixel=6, hidden=8, joint=5)),
     Case("xlstm", "a memory that is a matrix, with exponential gates: a scan whose carry keeps its own scale",
          dict(tokens=((9,), 30)), dict(layers=2, embed=8, heads=2, tap=3, seq=8, vocab=30)),
     Case("towers", "a recommender: each item of a list, by the same tower",

@@ -181,6 +181,13 @@ def after_jepa(before, w, *inputs):
             w[name].lerp_(w["online." + name[len("target."):]], 1 - 0.9)
 
 
+def simclr(w, view_1, view_2):
+    z = torch.cat([F.relu(view @ w["see.w_1"] + w["see.b_1"]) @ w["see.w_2"] for view in (view_1, view_2)])
+    z = F.normalize(z, dim=-1)
+    score = (z @ z.T / 0.5).masked_fill(torch.eye(len(z), dtype=torch.bool), -math.inf)
+    return F.cross_entropy(score, torch.arange(len(z)).roll(len(view_1)))
+
+
 def gan(w, image, noise):
     def judge(x, w=w):
         return F.gelu(x @ w["judge.w_1"] + w["judge.b_1"]) @ w["judge.w_2"] + w["judge.b_2"]

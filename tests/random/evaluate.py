@@ -491,6 +491,8 @@ class Evaluation:
         x = self.tensor(e.arguments[0], values, place)
         return Tensor(x.data, tuple(e.renaming[1] if d == e.renaming[0] else d for d in x.dims), x.fed_by)
 
+    call_others = call_rename
+
     def call_logsumexp(self, e, values, place):
         return tensors.reduce(torch.logsumexp, self.arguments(e, values, place, 1)[0], self.dims(e, 1))
 
@@ -568,4 +570,4 @@ class Evaluation:
         dim = e.arguments[0].name
         if dim in dict(place.scanned):
             return Tensor(torch.tensor(dict(place.scanned)[dim]), ())
-        return Tensor(torch.arange(self.sizes[dim]), (dim,))
+        return Tensor(torch.arange(self.sizes[dim if dim in self.sizes else self.batch_dim]), (dim,))  # which others() makes is as the batch

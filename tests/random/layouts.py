@@ -149,7 +149,7 @@ class Layout:
                 found.add(e.renaming[1])
             if isinstance(e, Call):
                 found |= {d for one, several in e.parts for d in (one, *several)}
-        return sorted(found - {self.program.batch_dim})
+        return sorted(found - {self.program.batch_dim, "other"})  # which others() makes is as large as the batch
 
     def attended_dims(self, causal_only=False):
         """Of sequences; along those of causal attention an axis deals blocks out forth and back."""

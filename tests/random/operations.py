@@ -19,7 +19,7 @@ class Operations(Shapes):
                 (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
                 (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3), (self.moved, 2), (self.repeated, 2),
                 (self.drop, 1.5), (self.trained, 1), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3), (self.solved, 1), (self.sorted, 1), (self.added, 1),
-                (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5)]
+                (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5), (self.contrast, 2)]
 
     def draw_operation(self, x):
         """Some operation on x; None if none of several fits."""
@@ -29,6 +29,19 @@ class Operations(Shapes):
             if value and self.state.fits(value.dims):
                 return value
         return None
+
+    def contrast(self, x):
+        """Each record with all of the batch, at times but itself."""
+        over = self.scope.some(x.dims - {"batch"}, 1, 2)
+        if not self.state.mixes or "batch" not in x.dims or OPEN in x.dims or not over:
+            return None
+        other = Call("others", [x.expression], {}, ("batch", "other"))
+        scores = call("dot", x.expression, other, *over)
+        if self.draw.random() < 0.5:
+            own = binary("==", call("iota", "batch"), call("iota", "other"))
+            scores = call("where", own, -9.0, scores)
+        size = x.scale**2 * math.sqrt(self.state.elements(over))
+        return Value(call("logsumexp", scores, "other"), x.dims - set(over), "f32", size + 2)
 
     # --- Elementwise -------------------------------------------------------------------------------------------------
 
