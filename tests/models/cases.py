@@ -47,6 +47,8 @@ CASES = [
          dict(image=((5, 6), "f32"), shown=((5,), "bool")), dict(TINY, layers=2, kept=0.9, patch=5, pixel=6), "target."),
     Case("simclr", "all records of a batch beside each record: negatives of a contrastive loss",
          dict(view_1=((6,), "f32"), view_2=((6,), "f32")), dict(pixel=6, hidden=8, joint=5)),
+    Case("deltanet", "the gated delta rule in chunks, with `solve`, beside the same place by place",
+         dict(tokens=((9,), 30)), dict(layers=2, chunk=2, place=4, vocab=30, embed=8, heads=2, tap=3, ff=12)),
     Case("xlstm", "a memory that is a matrix, with exponential gates: a scan whose carry keeps its own scale",
          dict(tokens=((9,), 30)), dict(layers=2, embed=8, heads=2, tap=3, seq=8, vocab=30)),
     Case("towers", "a recommender: each item of a list, by the same tower",

@@ -188,6 +188,41 @@ def simclr(w, view_1, view_2):
     return F.cross_entropy(score, torch.arange(len(z)).roll(len(view_1)))
 
 
+def deltanet(w, tokens, labels):
+    """The delta rule as it is published, place by place."""
+    def norm(x, name):
+        return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * w[f"{name}.gain"]
+
+    def near(x, weight, taps):
+        y = torch.einsum("bse,ehd->bshd", x, weight)
+        ahead = F.pad(y, (0, 0, 0, 0, len(taps) - 1, 0))
+        return F.silu(sum(ahead[:, j:j + y.shape[1]] * taps[j] for j in range(len(taps))))
+
+    def unit(x):
+        return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+    def delta(x, name):
+        q, k, v = (near(x, w[f"{name}.w{n}"], w[f"{name}.taps_{n}.w"]) for n in "qkv")
+        q, k = unit(q) / q.shape[-1]**0.5, unit(k)
+        beta = (x @ w[f"{name}.wb"]).sigmoid()
+        keep = (-w[f"{name}.log_a"].exp() * F.softplus(x @ w[f"{name}.wa"] + w[f"{name}.bias"])).exp()
+        memory, found = torch.zeros(*k[:, 0].shape, v.shape[-1], dtype=x.dtype), []
+        for t in range(x.shape[1]):
+            memory = memory * keep[:, t, :, None, None]
+            wrong = v[:, t] - torch.einsum("bhd,bhdo->bho", k[:, t], memory)
+            memory = memory + torch.einsum("bhd,bho->bhdo", k[:, t], beta[:, t, :, None] * wrong)
+            found.append(torch.einsum("bhd,bhdo->bho", q[:, t], memory))
+        y = norm(torch.stack(found, 1), name) * F.silu(torch.einsum("bse,ehd->bshd", x, w[f"{name}.wz"]))
+        return torch.einsum("bshd,hde->bse", y, w[f"{name}.wo"])
+
+    x = w["wte"][tokens]
+    for i in range(2):
+        x = x + delta(norm(x, f"ln_1.{i}"), f"delta.{i}")
+        y = norm(x, f"ln_2.{i}")
+        x = x + (F.silu(y @ w[f"mlp.{i}.w_gate"]) * (y @ w[f"mlp.{i}.w_up"])) @ w[f"mlp.{i}.w_down"]
+    return F.cross_entropy((norm(x, "norm_f") @ w["wte"].T).flatten(0, 1), labels.flatten())
+
+
 def gan(w, image, noise):
     def judge(x, w=w):
         return F.gelu(x @ w["judge.w_1"] + w["judge.b_1"]) @ w["judge.w_2"] + w["judge.b_2"]
