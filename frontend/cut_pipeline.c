@@ -100,6 +100,21 @@ static void split_chunk(Module *m, const Pipeline *pipeline, const Chunk *c, int
     }
 }
 
+/* A mean of weights of the stages would be on all ranks, or be in stages of its own. */
+static void refuse_means(Lower *l, Name dim)
+{
+    const Ast *ast = only_statement(l->layout, A_PIPELINE);
+    for (const Param *mean = l->m->params; mean; mean = mean->next) {
+        const Param *of = mean->like ? find_param(l->m, mean->like) : NULL;
+        if (of && (find_dim(&of->type, dim) >= 0 || find_dim(&mean->type, dim) >= 0)) {
+            complain(l, (Where){ .at = ast->name_loc, .help = "another axis: shard over it, or zero 3 over dp" },
+                     "a pipeline cannot divide a repeat with means of its weights: '%s' is one of '%s'", mean->path,
+                     of->path);
+            return;
+        }
+    }
+}
+
 void cut_pipeline(Lower *l)
 {
     Module *m = l->m;
@@ -107,7 +122,7 @@ void cut_pipeline(Lower *l)
     Chunk chunks[MAX_CHUNKS] = { { 0 } };
     Name dims[MAX_REPEATS];
     for (int i = 0; i < pipeline->repeats; i++)
-        dims[i] = pipeline->rule[i]->dims.name[0];
+        refuse_means(l, dims[i] = pipeline->rule[i]->dims.name[0]);
     if (pipeline->repeats > 1)
         carry_through(m, dims, pipeline->repeats);
     if (!pipeline->repeats || pipeline->chunks == 1)

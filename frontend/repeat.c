@@ -172,7 +172,7 @@ static void note_count(Lower *l, const Ast *count, const Body *body)
 static void note_instances_around(Lower *l, const Body *body)
 {
     for (int i = 0; i < l->ncalls && !l->frame->outer; i++)
-        note_repeated(l, l->calls[i].call->as ? l->calls[i].call->as : l->calls[i].block->name, body);
+        note_repeated(l, l->calls[i].call->as ? l->calls[i].call->as : l->calls[i].call->name, body);
 }
 
 int64_t copies_of(Lower *l, const Ast *ast, int64_t most)

@@ -178,6 +178,9 @@ static void lower_state(Update *u, const Ast *ast)
                      other ? symbol_noun(other->kind) : "");
             continue;
         }
+        if (strcmp(target->name, "ema") == 0 && !type_equal(&type, &u->param->type))
+            complain(l, (Where){ .at = target->loc, .help = "another name" },
+                     "'ema' is what --ema evaluates with: it has the dims of the parameter");
         Value *value = take(u, target->name, type);
         Symbol *symbol = declare(l, &u->scope, S_LOCAL, target->name, target->loc);
         symbol->operand = tensor_operand(value);

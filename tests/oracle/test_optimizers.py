@@ -162,6 +162,12 @@ optimizer adan(lr = 1e-2) {
     before = grad
     update param - lr * (m + 0.9 * v) / (sqrt(n) + 1e-3)
 }
+optimizer schedule_free(lr = 1e-2, beta = 0.9) {
+    state z, ema = zeros
+    z   = where(step > 1, z, param) - lr * grad
+    ema = (1 - 1 / step) * where(step > 1, ema, param) + z / step
+    update (1 - beta) * z + beta * ema
+}
 optimizer two_places(lr = 1e-2) {           # heavy ball, by the place before
     state before = zeros
     moved = where(step > 1, param - before, 0)
@@ -169,6 +175,13 @@ optimizer two_places(lr = 1e-2) {           # heavy ball, by the place before
     update param + 0.9 * moved - lr * grad
 }
 """
+
+
+def schedule_free(w, g, state, t, lr, decay):
+    """A. Defazio et al., The Road Less Scheduled (2024), with the mean of all z."""
+    state["z"] = state.get("z", w.clone()) - lr * g
+    state["all"] = state.get("all", 0) + state["z"]
+    w.copy_(0.1 * state["z"] + 0.9 * state["all"] / t)
 
 
 def lamb(w, g, state, t, lr, decay):
@@ -231,6 +244,7 @@ CASES = {
     "soap": ("optimizer = soap(lr = 1e-2, eps = 1e-3)", [("*", soap, 1e-2, 0, False, {"eps": 1e-3})]),
     "lamb": ("optimizer = lamb(lr = 1e-2)", [("*", lamb, 1e-2, 0.01, False, {})]),
     "adan": ("optimizer = adan(lr = 1e-2)", [("*", adan, 1e-2, 0, False, {})]),
+    "schedule_free": ("optimizer = schedule_free(lr = 0.3)", [("*", schedule_free, 0.3, 0, False, {})]),
     "two_places": ("optimizer = two_places(lr = 0.1)", [("*", two_places, 0.1, 0, False, {})]),
     "sgd": ("optimizer = sgd(lr = 0.3)", [("*", sgd, 0.3, 0, False, {})]),
     "momentum": ("optimizer = sgd(lr = 0.1, momentum = 0.9, weight_decay = 0.01)",
@@ -262,7 +276,7 @@ CASES = {
 def source(lines):
     example = re.search("shampoo|soap", lines)
     text = (ROOT / f"examples/{example[0]}.mdl").read_text() if example else ""
-    declared = re.search(r"^optimizer .*?^}$", text, re.S | re.M)[0] if text else HEAVY if "heavy" in lines else OTHERS if re.search("lamb|adan|two_places", lines) else ""
+    declared = re.search(r"^optimizer .*?^}$", text, re.S | re.M)[0] if text else HEAVY if "heavy" in lines else OTHERS if re.search("lamb|adan|two_places|schedule_free", lines) else ""
     return f"{MODEL}{declared}\ntrain {{\n    batch = {BATCH}\n    {lines}\n}}\n"
 
 
@@ -323,6 +337,22 @@ def test_mean_of_weights(tmp_path):
         assert abs(log[-1]["eval_loss"] - loss) < 2e-6 * loss
         end = read_safetensors(out / "end.safetensors")
         assert all(np.array_equal(end[name], found[name]) for name in found)  # they are back in their places
+
+
+def test_weights_that_an_optimizer_evaluates_with(tmp_path):
+    """Its state with the name ema: --ema evaluates with it."""
+    out = compile_model(source(CASES["schedule_free"][0]), tmp_path)
+    data = write_text(tmp_path / "text", 1000)
+    train(out, "--data", data, "--no-shuffle", "--steps", 5, "--save", out / "5.safetensors")
+    log = train(out, "--data", data, "--eval-data", data, "--no-shuffle", "--load", out / "5.safetensors", "--steps", 6, "--ema",
+                "--save", out / "6.safetensors")
+    found = read_safetensors(out / "6.safetensors")
+    mean = {name[len("optimizer.ema."):]: torch.tensor(value, dtype=torch.float64) for name, value in found.items()
+            if name.startswith("optimizer.ema.")}
+    tokens, labels = next(batches(data, 124, SEQ))
+    loss = float(loss_of(mean, tokens, labels))
+    own = float(loss_of({name: torch.tensor(found[name], dtype=torch.float64) for name in mean}, tokens, labels))
+    assert abs(log[-1]["eval_loss"] - loss) < 2e-6 * loss and abs(own - loss) > 1e-4
 
 
 def test_names_of_state(tmp_path):
