@@ -4,6 +4,7 @@
 
 #include "amount.h"
 #include "codegen/host/totals.h"
+#include "facts.h"
 #include "ir.h"
 #include "lower.h"
 #include "manager/pass.h"
@@ -21,6 +22,7 @@ typedef struct {
     Recompute policy;   /* with recompute auto: the policy that has been chosen, or auto */
     const Saved *saved; /* and then these values; names in the arena */
     WholeDims whole;    /* in small instances of the model */
+    Facts *facts;       /* of the names of a model, for editors; NULL: nobody asks for them */
     bool is_trial;      /* of other options: nobody reads its messages */
 } Run;
 

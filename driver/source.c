@@ -45,6 +45,7 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
                              .context = run,
                              .target = chosen_target(o),
                              .shrink = shrink,
+                             .facts = run->facts,
                              .whole = &run->whole };
     return lower_mdl(file, &run->source, &options, diags, settings);
 }

@@ -142,7 +142,7 @@ static Place place_in(const Ast *parent, Place place)
 /* `name = value` is a setting in train, an assignment elsewhere. */
 static void make_setting(Reading *r, Ast *assign)
 {
-    if (assign->child->next || assign->type)
+    if (r->tells_places && (assign->child->next || assign->type))
         error_at(r->diags, (Where){ .at = assign->loc }, "a setting consists of one name and its value");
     *assign = (Ast){ .kind = A_SETTING,
                      .loc = assign->loc,
@@ -172,32 +172,48 @@ static void check_no_dims(Reading *r, const Ast *ast)
     const bool has_init = ast->kind == A_PARAM || ast->kind == A_STATE || ast->kind == A_INPUT,
                has_setting = ast->kind == A_SETTING || ast->kind == A_GROUP || ast->kind == A_RECOMPUTE;
     const Ast *call = has_init ? ast->init : has_setting ? ast->child : NULL;
-    if (call && call->dims)
+    if (call && call->dims && r->tells_places)
         error_at(r->diags, (Where){ .at = call->dims->loc, .help = "only a call of a block gives dims in brackets" },
                  "'%s' has no dims in brackets", call->name);
 }
 
-static void check_list(Reading *r, Ast *list, Place place)
+static bool may_stand(Reading *r, const Ast *ast, Place place)
 {
+    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
+        if (statements[i].kind == ast->kind && !(statements[i].places & place)) {
+            if (r->tells_places)
+                error_at(r->diags, (Where){ .at = ast->name_loc, .help = help_for(ast, place) }, "this belongs %s",
+                         statements[i].belongs);
+            return false;
+        }
+    return true;
+}
+
+/* The list without statements in invalid contexts. */
+static Ast *keep_placed(Reading *r, Ast *list, Place place)
+{
+    Ast *kept = NULL, **end = &kept;
     for (Ast *ast = list; ast; ast = ast->next) {
         if (ast->kind == A_PARAM && ast->is_state && place == IN_OPTIMIZER)
             ast->kind = A_STATE;
-        for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
-            if (statements[i].kind == ast->kind && !(statements[i].places & place))
-                error_at(r->diags, (Where){ .at = ast->name_loc, .help = help_for(ast, place) }, "this belongs %s",
-                         statements[i].belongs);
+        const bool stands = may_stand(r, ast, place);
         if (ast->kind == A_ASSIGN && place == IN_TRAIN)
             make_setting(r, ast);
         check_no_dims(r, ast);
         if (ast->body)
-            check_list(r, ast->body, place_in(ast, place));
+            ast->body = keep_placed(r, ast->body, place_in(ast, place));
+        if (stands)
+            *end = ast, end = &ast->next;
     }
+    *end = NULL;
+    return kept;
 }
 
-void check_places(Reading *r, Ast *file)
+/* After a syntax error, the head of a body may be missing, and its statements are none of the author's mistakes. */
+Ast *check_places(Reading *r, Ast *file)
 {
-    if (r->diags->errors == 0) /* after a syntax error, the head of a body may be missing */
-        check_list(r, file, IN_FILE);
+    r->tells_places = r->diags->errors == 0;
+    return keep_placed(r, file, IN_FILE);
 }
 
 /* --- What is open ------------------------------------------------------------------------------------ */

@@ -135,6 +135,7 @@ void name_result(Lower *l, const char *name, Loc loc, Operand operand)
     if (!good && !before)
         return; /* a const, dim or block of the file */
     declare(l, l->scope, S_LOCAL, name, loc)->operand = good ? operand : wrong;
+    note_value(l, name, loc, operand);
 }
 
 /* p, chosen = top_k(...); y, aux = block(...) */
@@ -358,6 +359,7 @@ void lower_param(Lower *l, const Ast *ast)
         if (l->variant != AS_MODEL || find_param(l->m, full))
             continue;
         add_trainable(l, name, &own, full);
+        note_param(l, name->loc, l->last_param, &type);
         if (own.like)
             update_mean(l, find_param(l->m, full));
     }

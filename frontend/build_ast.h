@@ -28,6 +28,7 @@ typedef struct {
     bool closes;         /* the last } matches a { */
     Loc forgotten;       /* a bracket that is still open at the start of a statement */
     bool optimizes;      /* in an optimizer, where the dims of a matrix have second names: in' */
+    bool tells_places;   /* reports statements in invalid contexts */
     Loc outer, around;   /* the first declaration at the start of a line inside braces, and those braces */
 } Reading;
 
@@ -41,7 +42,7 @@ double number_of(Reading *r, const char *text); /* 50_257 */
 const char *open_help(Reading *r, Loc open);
 const char *open_brace_help(Reading *r);
 
-/* Reports statements in invalid contexts. */
-void check_places(Reading *r, Ast *file);
+/* The file without statements in invalid contexts, which are reported. */
+Ast *check_places(Reading *r, Ast *file);
 
 #endif

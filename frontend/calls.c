@@ -104,6 +104,8 @@ static bool bind_const(Lower *l, const Ast *arg, const Ast *given, Scope *scope)
     Symbol *named = given && given->kind == A_NAME ? find_symbol(l->scope, given->name) : NULL;
     if (named && named->kind == S_CONST && !symbol->wrong)
         symbol->meant = meant_by(named);
+    if (!symbol->wrong)
+        note_operand(l, arg->name_loc, (Operand){ .kind = NUMBER, .number = symbol->number });
     return !symbol->wrong;
 }
 
@@ -164,6 +166,7 @@ static bool bind_argument(Lower *l, const Call *at, const Ast *arg, const Ast *g
     Operand operand = given ? lower_argument(l, at, scope, arg, given) : wrong;
     Symbol *symbol = declare_own(l, scope, S_ARGUMENT, arg);
     symbol->operand = symbol->wrong ? wrong : operand;
+    note_operand(l, arg->name_loc, symbol->operand);
     return operand.kind != WRONG;
 }
 

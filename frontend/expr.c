@@ -508,6 +508,7 @@ Operand lower_expr(Lower *l, const Ast *ast)
     }
     l->depth++;
     Operand operand = lower_any(l, ast);
+    note_operand(l, ast->loc, operand);
     l->depth--;
     return operand;
 }

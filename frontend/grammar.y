@@ -68,7 +68,7 @@
 %%
 
 start:
-  lines                             { r->file = $lines; check_places(r, $lines); }
+  lines                             { r->file = check_places(r, $lines); }
 | EXPRESSION expr ends              { r->expression = $expr; }
 | EXPRESSION error EOL
 ;

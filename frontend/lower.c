@@ -113,6 +113,8 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     l.scope = &l.globals;
     l.b.module = m;
     lower_file(&l);
+    if (options->facts)
+        finish_facts(&l);
     if (diags->errors == 0 && verify_module(m))
         return m;
     free_module(m);

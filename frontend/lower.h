@@ -31,6 +31,7 @@ typedef struct {
     void *context;
     const Target *target; /* NULL: none */
     int64_t shrink;       /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
+    struct Facts *facts;  /* gets the types of names and expressions, see facts.h; NULL: nobody asks for them */
     WholeDims *whole;     /* not shrunk; gets those of which the file names elements that they would lack; NULL: none */
 } LowerOptions;
 

@@ -15,6 +15,7 @@
  *   mean.c       those that are means of others
  *   repeat.c     loops, with carried.c and recurrence.c;  numbered.c  which copies of a repeat with numbers are alike
  *   state.c      state that is no parameter;  load.c  counts of what experts get;  sequences.c  sums over sequences
+ *   facts.c      types of names and expressions, for editors
  *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
@@ -23,6 +24,7 @@
 #ifndef MPC_LOWERING_H
 #define MPC_LOWERING_H
 
+#include "facts.h"
 #include "lower.h"
 #include "map.h"
 #include "near.h"
@@ -403,6 +405,14 @@ void declare_yielded(Lower *l, const Body *body, const Op *loop); /* NULL: there
 void note_scanned(Lower *l, Name dim, Loc at);                    /* for the check of the layout */
 Body *scan_along(const Lower *l, Name dim); /* the body of the scan along that dim around this; NULL: there is none */
 bool is_in_scan(const Lower *l);
+
+/* --- facts.c: without options->facts none of these does anything ------------------------------------ */
+
+void note_operand(Lower *l, Loc at, Operand operand);
+void note_type(Lower *l, Loc at, const Type *type);
+void note_value(Lower *l, const char *name, Loc at, Operand operand);    /* that the name is given to */
+void note_param(Lower *l, Loc at, const Param *param, const Type *type); /* type: of one copy */
+void finish_facts(Lower *l);                                             /* while there is a module */
 
 /* --- Building -------------------------------------------------------------------------------- */
 

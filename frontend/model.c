@@ -99,6 +99,7 @@ static void lower_input(Lower *l, const Ast *ast)
     Value *value = new_port(l, input.name, input.type, (Port){ .kind = PORT_INPUT, .of = input.name });
     push_named(l, l->frame, &l->frame->inputs, value);
     symbol->operand = tensor_operand(value);
+    note_type(l, ast->name_loc, &input.type);
     if (l->variant == AS_MODEL)
         add_input(l, &input);
 }

@@ -2,6 +2,7 @@
 #include "near.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +47,17 @@ void offer(NearMiss *near, const char *name)
     }
 }
 
+static const char before_name[] = "did you mean '", after_name[] = "'?";
+
 const char *did_you_mean(Arena *arena, const NearMiss *near)
 {
-    return near->best ? arena_text(arena, "did you mean '%s'?", near->best) : NULL;
+    return near->best ? arena_text(arena, "%s%s%s", before_name, near->best, after_name) : NULL;
+}
+
+const char *name_meant(Arena *arena, const char *help)
+{
+    const size_t length = strlen(help), before = strlen(before_name), after = strlen(after_name);
+    const bool is_such = length > before + after && strncmp(help, before_name, before) == 0 &&
+                         strcmp(help + length - after, after_name) == 0;
+    return is_such ? arena_text(arena, "%.*s", (int)(length - before - after), help + before) : NULL;
 }

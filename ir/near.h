@@ -11,5 +11,6 @@ typedef struct {
 } NearMiss;
 void offer(NearMiss *near, const char *name);
 const char *did_you_mean(Arena *arena, const NearMiss *near); /* a help text, or NULL */
+const char *name_meant(Arena *arena, const char *help);       /* the name in such a text; NULL: it is another one */
 
 #endif
