@@ -15,6 +15,8 @@ NOTED = 2>$@.said; status=$$?; cat $@.said >&2; [ -s $@.said ] || rm $@.said; ex
 COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
+# What mpc lsp shows of functions and settings.
+PAGES     = docs/language.md docs/experts.md docs/optimizers.md
 MACHINES  = $(sort $(wildcard machines/*.machine))
 OBJECTS   = $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/gen/grammar.o $(BUILD)/gen/scan.o
 RUNTIME   = $(filter-out runtime/cuda/% runtime/kernels/% $(if $(filter no,$(MPI)),runtime/net/comm_mpi.c),$(wildcard runtime/*.c runtime/*/*.c))
@@ -38,7 +40,7 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 
 .DELETE_ON_ERROR:
 SECONDS ?= 3600
-.PHONY: all deps hf tensorboard bridges clang-format onednn3 aarch64-libraries check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
+.PHONY: all deps hf lsp-client tensorboard bridges clang-format onednn3 aarch64-libraries check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
 
 all: $(if $(filter no,$(MPI)),$(if $(filter file,$(origin MPI)),without-mpi)) $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
@@ -54,6 +56,7 @@ help:
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
 	@echo 'make bridges    install libraries of tokenizers and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'
 	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
+	@echo 'make lsp-client   install pygls into $(BUILD)/lsp-client, for the tests of mpc lsp'
 	@echo 'make clang-format  install clang-format 14 into $(BUILD)/clang-format, where the distribution has another'
 	@echo 'make onednn3    install oneDNN 3.2 into $(BUILD)/onednn3, for make check-all'
 	@echo 'make aarch64-libraries  unpack those of Debian into $(BUILD)/aarch64, for make check-all'
@@ -77,6 +80,10 @@ tensorboard:
 bridges:
 	/usr/bin/python3 -m venv $(BUILD)/bridges
 	$(BUILD)/bridges/bin/pip install -q wandb tokenizers sentencepiece tiktoken numpy
+
+lsp-client:
+	/usr/bin/python3 -m venv $(BUILD)/lsp-client
+	$(BUILD)/lsp-client/bin/pip install -q pytest-lsp pytest-xdist
 
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf
@@ -134,6 +141,10 @@ $(BUILD)/gen/machines.h: codegen/text/embed.sh $(MACHINES)
 	@mkdir -p $(@D)
 	sh codegen/text/embed.sh $(MACHINES) > $@
 
+$(BUILD)/gen/pages_of_docs.h: driver/lsp/pages.sh $(PAGES)
+	@mkdir -p $(@D)
+	sh driver/lsp/pages.sh $(PAGES) > $@
+
 # Output of bison and flex, with fewer warnings.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -Wno-sign-compare -Wno-unused-but-set-variable -c -o $@ $< $(NOTED)
@@ -156,7 +167,7 @@ $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $< $(NOTED)
 
-$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h
+$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h $(BUILD)/gen/pages_of_docs.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $< $(NOTED)
 

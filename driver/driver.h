@@ -106,6 +106,7 @@ int run_trace(Run *run);
 int run_import(Run *run);
 int run_export(Run *run);
 int run_plot(Run *run);
+int run_lsp(Run *run);
 int run_help(Run *run);
 
 #endif

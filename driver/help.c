@@ -81,7 +81,7 @@ void print_command_help(int command)
 {
     const CommandInfo *info = &command_table[command];
     bool names_passes = false, has_options = false;
-    printf("Usage: mpc %s [OPTION]... %s\n", info->name, info->operand);
+    printf("Usage: mpc %s [OPTION]...%s%s\n", info->name, *info->operand ? " " : "", info->operand);
     print_filled(info->text, 0, 0);
     for (int i = 0; i < noptions; i++) {
         const OptionInfo *option = &option_table[i];
@@ -112,7 +112,7 @@ static void print_roff(const char *text)
 static void print_manual_command(int command)
 {
     const CommandInfo *info = &command_table[command];
-    printf(".SS \"mpc %s [OPTION]... %s\"\n", info->name, info->operand);
+    printf(".SS \"mpc %s [OPTION]...%s%s\"\n", info->name, *info->operand ? " " : "", info->operand);
     print_roff(info->text);
     putchar('\n');
     for (int i = 0; i < noptions; i++) {

@@ -31,17 +31,18 @@ static int (*const commands[NCOMMANDS])(Run *) = {
     [INDEX_REPORT] = run_report,   [INDEX_PLAN] = run_plan,     [INDEX_EXPLAIN] = run_explain,
     [INDEX_FMT] = run_fmt,         [INDEX_OPT] = run_opt,       [INDEX_PRINT] = run_print,
     [INDEX_TRACE] = run_trace,     [INDEX_IMPORT] = run_import, [INDEX_EXPORT] = run_export,
-    [INDEX_PLOT] = run_plot,       [INDEX_HELP] = run_help,
+    [INDEX_PLOT] = run_plot,       [INDEX_LSP] = run_lsp,       [INDEX_HELP] = run_help,
 };
 
-/* Every command reads one file, except help, and except compile with --compile-from. */
+/* Every command reads one file, except help and lsp, and except compile with --compile-from. */
 static bool has_operand(const Options *o)
 {
     if (o->command == INDEX_EXPLAIN && o->operand && !o->name) {
         usage_error(o->command, "no tensor is given: mpc explain %s h.0.attn.wq", o->operand);
         return false;
     }
-    if (o->operand || o->command == INDEX_HELP || (o->command == INDEX_COMPILE && o->compile_from))
+    if (o->operand || o->command == INDEX_HELP || o->command == INDEX_LSP ||
+        (o->command == INDEX_COMPILE && o->compile_from))
         return true;
     usage_error(o->command, "no file is given: mpc %s %s", command_table[o->command].name,
                 command_table[o->command].operand);

@@ -20,7 +20,7 @@ enum {
 enum {
 #define COMMAND(constant, ...) constant = 1 << INDEX_##constant,
 #include "options.def"
-    READS_MODEL = COMPILE | RUN | CHECK | REPORT | EXPLAIN
+    READS_MODEL = COMPILE | RUN | CHECK | REPORT | EXPLAIN | LSP
 };
 
 typedef enum { FLAG, SWITCH, TEXT, NUMBER, CHOICE, PASSES, LIST } OptionKind;

@@ -4,7 +4,7 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile run check report plan explain fmt opt print trace import export plot help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "compile run check report plan explain fmt opt print trace import export plot lsp help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -60,8 +60,12 @@ _mpc()
         words="--help --output= --svg= --smooth= --title= --tensorboard="
         files='*.jsonl'
         ;;
+    lsp)
+        words="--help --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --stdio"
+        files=''
+        ;;
     help)
-        words="--help --as= compile run check report plan explain fmt opt print trace import export plot help"
+        words="--help --as= compile run check report plan explain fmt opt print trace import export plot lsp help"
         files=''
         ;;
     esac
