@@ -2,7 +2,9 @@
  *
  * After a syntax error the lines that are right are lowered all the same, without messages: types of names stay known.
  */
-#include "lsp.h"
+#include "mir.h"
+
+#include "cost/cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,19 +46,26 @@ static void add_printed(Analysis *a, const char *printed)
 
 static void lower_text(Analysis *a)
 {
-    char *printed = NULL;
-    size_t length;
-    a->run.diags.out = open_memory(&printed, &length);
     a->is_whole = a->run.diags.errors == 0;
     a->run.diags.listen = a->is_whole ? hear : hear_nothing;
     Settings settings;
     Module *m = lower_ast(&a->run, a->file, 0, &settings, &a->run.diags);
-    if (m)
+    if (m) {
+        a->ranks = count_ranks(m, ~0u);
         free_module(m);
-    fclose(a->run.diags.out);
-    if (a->is_whole)
-        add_printed(a, printed);
-    free(printed);
+    }
+}
+
+static void analyse_source(Analysis *a)
+{
+    Run *run = &a->run;
+    if (is_dump(run->source.path)) {
+        a->module = parse_ir(run);
+        return;
+    }
+    a->file = parse_mdl(&run->source, &run->diags, &a->arena);
+    lower_text(a);
+    find_names(&a->names, a->file, run->source.length);
 }
 
 Analysis *analyse(const Options *options, const char *path, const char *text, int length)
@@ -72,10 +81,15 @@ Analysis *analyse(const Options *options, const char *path, const char *text, in
     run->diags = (Diags){ .arena = &run->arena, .source = &run->source, .listen = hear, .context = a };
     a->facts = (Facts){ .arena = &a->arena, .source = &run->source, .begin.arena = &a->arena };
     run->facts = &a->facts;
-    a->file = parse_mdl(&run->source, &run->diags, &a->arena);
-    lower_text(a);
     a->names.arena = &a->arena;
-    find_names(&a->names, a->file, length);
+    char *printed = NULL;
+    size_t size;
+    run->diags.out = open_memory(&printed, &size);
+    analyse_source(a);
+    fclose(run->diags.out);
+    if (run->diags.listen == hear)
+        add_printed(a, printed);
+    free(printed);
     return a;
 }
 
@@ -83,6 +97,8 @@ void free_analysis(Analysis *analysis)
 {
     if (!analysis)
         return;
+    if (analysis->module)
+        free_module(analysis->module);
     arena_free(&analysis->run.arena);
     arena_free(&analysis->arena);
     free(analysis);

@@ -46,8 +46,10 @@ Document *find_document(const Server *server, const char *uri)
 }
 
 /* Of a text without errors it is kept until the next one: it knows the types of names in lines that are being typed. */
-static void forget_analysis(Document *document)
+static void forget_analysis(Server *server, Document *document)
 {
+    if (document->analysis && server->worker.analysis == document->analysis)
+        stop_worker(&server->worker);
     const bool is_complete = document->analysis && document->analysis->facts.is_complete;
     free_analysis(is_complete ? document->complete : document->analysis);
     if (is_complete)
@@ -78,7 +80,7 @@ void open_document(Server *server, const cJSON *params)
     }
     replace_text(&document->text, text);
     take_version(document, opened);
-    forget_analysis(document);
+    forget_analysis(server, document);
 }
 
 void change_document(Server *server, const cJSON *params)
@@ -92,12 +94,12 @@ void change_document(Server *server, const cJSON *params)
         change_text(&document->text, change);
     }
     take_version(document, changed);
-    forget_analysis(document);
+    forget_analysis(server, document);
 }
 
-static void free_document(Document *document)
+static void free_document(Server *server, Document *document)
 {
-    free_analysis(document->analysis);
+    forget_analysis(server, document);
     free_analysis(document->complete);
     free_text(&document->text);
     free(document->uri);
@@ -124,14 +126,14 @@ void close_document(Server *server, const cJSON *params)
         at = &(*at)->next;
     *at = document->next;
     publish(document, cJSON_CreateArray());
-    free_document(document);
+    free_document(server, document);
 }
 
 void free_documents(Server *server)
 {
     for (Document *next; server->documents; server->documents = next) {
         next = server->documents->next;
-        free_document(server->documents);
+        free_document(server, server->documents);
     }
 }
 

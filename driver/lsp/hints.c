@@ -67,7 +67,7 @@ cJSON *answer_hints(Request *r)
         !read_position(text, cJSON_GetObjectItemCaseSensitive(range, "end"), &asked.end) || asked.end < asked.begin)
         return list;
     add_types(r, asked, list);
-    const Layout *layout = layout_of(r->document);
+    const Layout *layout = layout_of(r->server, r->document);
     const int last = line_of(text, asked.end);
     for (int line = line_of(text, asked.begin); layout && line <= last; line++)
         add_messages(r, layout, line, list);

@@ -56,12 +56,12 @@ static const char *fact_text(Request *r, const char *name, const Fact *fact)
 static const char *layout_text(Request *r, const Fact *fact)
 {
     const char *path = !fact ? NULL : fact->param.tensors ? fact->param.path : fact->path;
-    const Layout *layout = path ? layout_of(r->document) : NULL;
+    const Layout *layout = path ? layout_of(r->server, r->document) : NULL;
     const SplitTensor *tensor = layout ? split_of(layout, path) : NULL;
     if (!tensor)
         return NULL;
-    return arena_text(r->arena, "on %s: `%s`, %s on each", counted(r->arena, (int64_t)layout->ranks, "rank"),
-                      tensor->type, bytes_text(r->arena, tensor->bytes));
+    return arena_text(r->arena, "on %s: `%s`, %s on each", counted(r->arena, r->analysis->ranks, "rank"), tensor->type,
+                      bytes_text(r->arena, tensor->bytes));
 }
 
 /* What is known where the name is used; else where it gets its value. */

@@ -20,15 +20,17 @@ typedef struct SplitTensor {
 } SplitTensor;
 
 struct Layout {
-    double ranks; /* 1: nothing is split */
     Caused *caused;
     SplitTensor *tensors;
 };
 
-/* In the arena; NULL: the model has errors, or takes too long. */
-const Layout *find_layout(const Analysis *analysis, Arena *arena);
+/* Lowers and compiles the source of the run; NULL: it has errors. */
+cJSON *list_layout(Run *run);
 
-const Layout *layout_of(Document *document); /* the same of an analysed document, found once */
+/* Of an analysed document; NULL: its mesh is one rank, it has errors, or it takes longer: then the editor is asked to
+ * ask again. */
+const Layout *layout_of(Server *server, const Document *document);
+void take_layout(Server *server); /* once the worker's file can be read */
 
 const SplitTensor *split_of(const Layout *layout, const char *path); /* NULL: none has that path */
 

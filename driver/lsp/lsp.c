@@ -1,5 +1,6 @@
 /* lsp.c -- mpc lsp: answers an editor's requests about models, over standard input and output. */
-#include "lsp.h"
+#include "layout.h"
+#include "mir.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,21 +19,22 @@ enum {
 static const struct {
     const char *method;
     cJSON *(*answer)(Request *);
-    bool has_place; /* it is about a position in the document */
+    cJSON *(*of_dump)(Request *); /* NULL: there is nothing to be said of a dump */
+    bool has_place;               /* it is about a position in the document */
 } requests[] = {
-    { "textDocument/definition", answer_definition, true },
-    { "textDocument/references", answer_references, true },
-    { "textDocument/documentHighlight", answer_highlights, true },
-    { "textDocument/prepareRename", answer_prepare_rename, true },
-    { "textDocument/rename", answer_rename, true },
-    { "textDocument/documentSymbol", answer_symbols, false },
-    { "textDocument/formatting", answer_formatting, false },
-    { "textDocument/hover", answer_hover, true },
-    { "textDocument/completion", answer_completion, true },
-    { "textDocument/signatureHelp", answer_signature, true },
-    { "textDocument/semanticTokens/full", answer_tokens, false },
-    { "textDocument/codeAction", answer_actions, false },
-    { "textDocument/inlayHint", answer_hints, false },
+    { "textDocument/definition", answer_definition, dump_definition, true },
+    { "textDocument/references", answer_references, NULL, true },
+    { "textDocument/documentHighlight", answer_highlights, NULL, true },
+    { "textDocument/prepareRename", answer_prepare_rename, NULL, true },
+    { "textDocument/rename", answer_rename, NULL, true },
+    { "textDocument/documentSymbol", answer_symbols, dump_symbols, false },
+    { "textDocument/formatting", answer_formatting, NULL, false },
+    { "textDocument/hover", answer_hover, dump_hover, true },
+    { "textDocument/completion", answer_completion, NULL, true },
+    { "textDocument/signatureHelp", answer_signature, NULL, true },
+    { "textDocument/semanticTokens/full", answer_tokens, NULL, false },
+    { "textDocument/codeAction", answer_actions, NULL, false },
+    { "textDocument/inlayHint", answer_hints, NULL, false },
 };
 enum { NREQUESTS = sizeof requests / sizeof requests[0] };
 
@@ -69,8 +71,17 @@ static cJSON *capabilities(void)
     return all;
 }
 
-static cJSON *initialize(Server *server)
+static const cJSON *member_at(const cJSON *object, const char *const keys[], int n)
 {
+    for (int i = 0; i < n; i++)
+        object = cJSON_GetObjectItemCaseSensitive(object, keys[i]);
+    return object;
+}
+
+static cJSON *initialize(Server *server, const cJSON *params)
+{
+    static const char *const refresh[] = { "capabilities", "workspace", "inlayHint", "refreshSupport" };
+    server->refreshes_hints = cJSON_IsTrue(member_at(params, refresh, 4));
     cJSON *result = cJSON_CreateObject(), *info;
     cJSON_AddItemToObject(result, "capabilities", capabilities());
     info = cJSON_AddObjectToObject(result, "serverInfo");
@@ -81,12 +92,12 @@ static cJSON *initialize(Server *server)
 }
 
 /* Initialize, shutdown; false: it is another request. */
-static bool answer_life(Server *server, const char *method, const cJSON *id)
+static bool answer_life(Server *server, const char *method, const cJSON *params, const cJSON *id)
 {
     if (strcmp(method, "initialize") == 0 && server->is_initialized)
         respond_error(id, INVALID_REQUEST, "the session has been initialized already");
     else if (strcmp(method, "initialize") == 0)
-        respond(id, initialize(server));
+        respond(id, initialize(server, params));
     else if (!server->is_initialized)
         respond_error(id, NOT_INITIALIZED, "the first request of a session is 'initialize'");
     else if (server->is_shut_down)
@@ -120,7 +131,8 @@ static void answer_request(Server *server, int kind, const cJSON *params, const 
     Request request = { .server = server, .params = params, .arena = &arena };
     if (read_place(&request, requests[kind].has_place)) {
         request.analysis = analysis_of(server, request.document);
-        cJSON *result = requests[kind].answer(&request);
+        cJSON *(*answer)(Request *) = is_dump(request.document->path) ? requests[kind].of_dump : requests[kind].answer;
+        cJSON *result = answer ? answer(&request) : NULL;
         if (request.error)
             respond_error(id, REQUEST_FAILED, request.error);
         else
@@ -133,7 +145,7 @@ static void answer_request(Server *server, int kind, const cJSON *params, const 
 
 static void take_request(Server *server, const char *method, const cJSON *params, const cJSON *id)
 {
-    if (answer_life(server, method, id))
+    if (answer_life(server, method, params, id))
         return;
     for (int i = 0; i < NREQUESTS; i++)
         if (strcmp(requests[i].method, method) == 0) {
@@ -198,12 +210,14 @@ static bool read_and_take(Server *server, Stream *stream)
     return goes_on;
 }
 
+static void take_layout_of(void *context) { take_layout(context); }
+
 int run_lsp(Run *run)
 {
     if (run->options->operand)
         return usage_error(run->options->command, "it takes no file: the editor names them");
-    Server server = { .options = run->options };
-    Stream stream = { .file = STDIN_FILENO };
+    Server server = { .options = run->options, .worker.file = -1 };
+    Stream stream = { .file = STDIN_FILENO, .also = &server.worker.file, .ready = take_layout_of, .context = &server };
     while (read_and_take(&server, &stream))
         if (!has_input(&stream)) /* while one types, only the last text counts */
             publish_notes(&server);

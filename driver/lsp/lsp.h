@@ -5,7 +5,8 @@
  *   document.c     what editors have open;  analysis.c  what mpc says of a text
  *   resolve.c, names.c  what each name refers to;  builtin_table.c  the built-in functions;  pages.c  rows of docs/
  *   navigate.c     definition, references, rename, symbols;  hover.c;  complete.c, place.c;  tokens.c;  actions.c;
- *   hints.c, layout.c  types and messages of lines
+ *   mir.c          answers about dumps of the IR
+ *   hints.c         types and messages of lines;  layout.c, worker.c  a model on its mesh
  *
  * One process answers all requests in order.  mpc's frontend keeps no state between runs, so a text is analysed in the
  * server itself, when a request needs it or no message is waiting.
@@ -17,6 +18,8 @@
 #include "names.h"
 #include "text.h"
 #include "wire.h"
+
+#include <sys/types.h>
 
 typedef struct Layout Layout; /* see layout.h */
 
@@ -37,8 +40,10 @@ typedef struct {
     const Ast *file; /* without the lines that have syntax errors */
     bool is_whole;   /* there are none */
     Note *notes;     /* in their order */
+    Module *module;  /* of a dump without errors; else NULL */
     Facts facts;
     NameTable names;
+    int64_t ranks;        /* of its mesh; 0: there are errors */
     const Layout *layout; /* NULL: not known, or not looked for */
     bool has_layout;      /* it was looked for */
 } Analysis;
@@ -58,11 +63,25 @@ typedef struct Document {
     struct Document *next;
 } Document;
 
+/* The process that compiles a layout. */
 typedef struct {
-    const Options *options; /* of the command line, with those of the editor */
+    pid_t copy;
+    int file; /* from which it is read what it found; -1: there is none */
+    char *text;
+    size_t length, room;
+    Analysis *analysis; /* of the text */
+    bool is_late;       /* an answer went without it */
+} Worker;
+
+typedef struct {
+    const Options *options;
     Document *documents;
+    Worker worker;
     bool is_initialized, is_shut_down;
+    bool refreshes_hints; /* the editor can be asked to ask for them again */
 } Server;
+
+void stop_worker(Worker *worker);
 
 Document *find_document(const Server *server, const char *uri);            /* NULL */
 const Fact *fact_of(const Document *document, const Named *named, Loc at); /* also of an earlier text; NULL */
@@ -77,7 +96,7 @@ void free_documents(Server *server);
 
 /* A request about a document; `offset`: the place that it names, if it names one. */
 typedef struct {
-    const Server *server;
+    Server *server;
     Document *document;
     const Analysis *analysis;
     const cJSON *params;
@@ -103,6 +122,7 @@ cJSON *answer_hints(Request *r);
 
 cJSON *token_legend(void); /* of the numbers in answer_tokens */
 cJSON *note_json(Arena *arena, const Document *document, const Note *note);
+cJSON *location_json(const Document *document, Loc at);
 cJSON *text_edit(const Text *text, Loc loc, const char *bytes);
 
 #endif

@@ -16,7 +16,7 @@ static const Mention *name_here(const Request *r)
     return mention && mention->of ? mention : NULL;
 }
 
-static cJSON *location_json(const Document *document, Loc at)
+cJSON *location_json(const Document *document, Loc at)
 {
     cJSON *location = cJSON_CreateObject();
     cJSON_AddStringToObject(location, "uri", document->uri);

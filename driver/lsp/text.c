@@ -68,6 +68,8 @@ static int step(const char *bytes, int left)
     return length ? length : 1;
 }
 
+int text_step(const Text *text, int at) { return step(text->bytes + at, text->length - at); }
+
 int utf16_units(const char *bytes, int length)
 {
     int units = 0;

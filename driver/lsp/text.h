@@ -27,6 +27,8 @@ cJSON *range_json(const Text *text, Loc loc);
 int line_of(const Text *text, int offset);
 int utf16_units(const char *bytes, int length); /* of a part of a line */
 
+int text_step(const Text *text, int at); /* the bytes of the character there */
+
 bool is_name_byte(char c); /* of a name in a model */
 
 #endif

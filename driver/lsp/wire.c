@@ -27,10 +27,21 @@ static void make_room(Stream *stream, size_t more)
         out_of_memory(stream->room);
 }
 
+static void wait_for_input(Stream *stream)
+{
+    struct pollfd files[2] = { { .fd = stream->file, .events = POLLIN } };
+    do {
+        files[1] = (struct pollfd){ .fd = *stream->also, .events = POLLIN };
+        if (poll(files, 2, -1) > 0 && files[1].revents)
+            stream->ready(stream->context);
+    } while (!files[0].revents);
+}
+
 /* Waits for more bytes; false at the end. */
 static bool read_more(Stream *stream)
 {
     make_room(stream, 65536);
+    wait_for_input(stream);
     ssize_t got;
     do
         got = read(stream->file, stream->bytes + stream->length, 65536);

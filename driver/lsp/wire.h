@@ -12,6 +12,10 @@ typedef struct {
     char *bytes;
     size_t length, room;
     bool ended;
+    /* While it waits for more: another file, -1 for none, and what is called once that can be read. */
+    const int *also;
+    void (*ready)(void *context);
+    void *context;
 } Stream;
 
 typedef enum { READ_MESSAGE, READ_END, READ_BAD_HEAD, READ_BAD_JSON, READ_TOO_LONG } ReadResult;

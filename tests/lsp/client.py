@@ -19,9 +19,13 @@ class Session:
         self.client = LanguageClient("tests", "1")
         self.notes, self.published, self.versions = {}, {}, {}
         self.client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: self._published(params))
+        self.refreshes, self.has_mesh = 0, "--mesh" in options
+        self.client.feature(lsp.WORKSPACE_INLAY_HINT_REFRESH)(lambda params: self._refreshed())
         self._run(self.client.start_io(str(MPC), "lsp", *options))
         self.capabilities = self._run(self.client.initialize_async(lsp.InitializeParams(
-            capabilities=lsp.ClientCapabilities(), initialization_options=initialization))).capabilities
+            capabilities=lsp.ClientCapabilities(workspace=lsp.WorkspaceClientCapabilities(
+                inlay_hint=lsp.InlayHintWorkspaceClientCapabilities(refresh_support=True))),
+            initialization_options=initialization))).capabilities
         self.client.initialized(lsp.InitializedParams())
 
     def _run(self, awaitable):
@@ -30,6 +34,9 @@ class Session:
     def _published(self, params):
         self.notes[params.uri] = params.diagnostics
         self.published[params.uri] = params.version
+
+    def _refreshed(self):
+        self.refreshes += 1
 
     def close(self):
         """The exit status of the server."""
@@ -70,6 +77,21 @@ class Session:
                 await asyncio.sleep(0.002)
         self._run(wait())
         return self.notes[uri]
+
+    def hints(self, text, uri=URI):
+        """All hints; those of a layout that takes long come with a refresh."""
+        whole = a_range((0, 0), (text.count("\n") + 1, 0))
+        params = lsp.InlayHintParams(text_document=lsp.TextDocumentIdentifier(uri), range=whole)
+        found = self.ask("text_document_inlay_hint", params)
+        if self.has_mesh and all(hint.kind for hint in found):
+            async def wait():
+                for _ in range(2000):
+                    if self.refreshes:
+                        return
+                    await asyncio.sleep(0.01)
+            self._run(wait())
+            found = self.ask("text_document_inlay_hint", params)
+        return found
 
     def at(self, name, place, uri=URI, **more):
         """Asks about a place."""

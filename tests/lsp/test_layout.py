@@ -21,8 +21,7 @@ def session_on(mesh, example, *options):
 
 
 def hints(session, text):
-    whole = a_range((0, 0), (text.count("\n") + 1, 0))
-    return session.ask("text_document_inlay_hint", lsp.InlayHintParams(text_document=IDENTIFIER, range=whole))
+    return session.hints(text)
 
 
 def causes(found):
@@ -103,6 +102,7 @@ def hover(session, text, part):
 
 def test_hover_shows_splits_and_bytes():
     session, text = session_on("dp=2,tp=4", "gpt2", "--zero", "0")
+    hints(session, text)  # waits for the layout
     shown = hover(session, text, "wq, wk")
     assert "heads:12/tp" in shown and "on 8 ranks" in shown
     # 12 layers of 768 x 12 x 64 numbers of 4 bytes, in four parts

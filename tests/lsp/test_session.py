@@ -2,6 +2,7 @@
 import copy
 import json
 import random
+import shutil
 import subprocess
 
 import pytest
@@ -204,3 +205,34 @@ def mutate(value, pick, values):
         mutate(value[key], pick, values)
     else:
         value[key] = copy.deepcopy(pick.choice(values))
+
+
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="no valgrind")
+def test_a_session_leaks_nothing(tmp_path):
+    """Every method, over texts that are right and wrong and a dump, under valgrind; layouts are compiled in between."""
+    model = (ROOT / "examples/gpt2.mdl").read_text()
+    subprocess.run([MPC, "compile", ROOT / "examples/gpt2.mdl", "--mesh", "dp=2", "--compile-to=shard", "-o", tmp_path / "d.mir"],
+                   check=True, capture_output=True)
+    dump = "file:///d.mir"
+    whole = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}
+    more = {"definition": {}, "references": {"context": {"includeDeclaration": True}}, "documentHighlight": {}, "hover": {},
+            "rename": {"newName": "zz"}, "documentSymbol": {}, "formatting": {}, "completion": {}, "signatureHelp": {},
+            "semanticTokens/full": {}, "codeAction": {"range": whole}, "inlayHint": {"range": whole}, "prepareRename": {}}
+    messages = [INITIALIZE]
+    for uri, text in ((URI, model), (dump, (tmp_path / "d.mir").read_text())):
+        messages.append({"method": "textDocument/didOpen",
+                         "params": {"textDocument": {"uri": uri, "languageId": "mdl", "version": 1, "text": text}}})
+    for i in range(6):
+        change = [{"text": model}] if i % 3 == 0 else [{"range": {"start": {"line": 30 + i, "character": 0},
+                                                                  "end": {"line": 30 + i, "character": 2 * i}}, "text": "x = ("}]
+        messages.append({"method": "textDocument/didChange",
+                         "params": {"textDocument": {"uri": URI, "version": i}, "contentChanges": change}})
+        for uri in (URI, dump):
+            messages += [{"id": i, "method": "textDocument/" + method,
+                          "params": {"textDocument": {"uri": uri}, "position": {"line": 30 + 7 * i, "character": 9}, **params}}
+                         for method, params in more.items()]
+    messages += [{"method": "textDocument/didClose", "params": {"textDocument": {"uri": URI}}}, SHUTDOWN, EXIT]
+    done = subprocess.run(["valgrind", "-q", "--child-silent-after-fork=yes", "--leak-check=full", "--error-exitcode=9",
+                           MPC, "lsp", "--mesh", "dp=2"], input=b"".join(map(frame, messages)), capture_output=True, timeout=300)
+    assert done.returncode == 0 and done.stderr == b"", done.stderr.decode()[:3000]
+    assert done.stdout.count(b'"id":') == 2 + 6 * 2 * len(more)
