@@ -226,6 +226,8 @@ install: all
 	install -m 644 examples/*.mdl $(TO)/share/mpc/examples/
 	install -m 644 examples/maps/*.map $(TO)/share/mpc/examples/maps/
 	install -m 644 machines/*.machine $(TO)/share/mpc/machines/
+	install -d $(TO)/share/mpc/editors
+	cp -R editors/vim editors/nvim editors/vscode editors/emacs $(TO)/share/mpc/editors/
 	install packaging/tokens.py packaging/wandb_log.py $(TO)/share/mpc/
 
 deb: all

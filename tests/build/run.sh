@@ -23,7 +23,7 @@ make -s format FORMAT='sh tests/clang_format.sh --dry-run -Werror'
 
 # In the root: what the project has there, and folders and hidden files of whoever builds it.
 known=' CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md
- bench codegen docs driver examples frontend ir machines packaging passes runtime tests .ci .clang-format .dockerignore .gitignore '
+ bench codegen docs driver editors examples frontend ir machines packaging passes runtime tests .ci .clang-format .dockerignore .gitignore '
 stray=$({ find . -mindepth 1 -maxdepth 1 -type f ! -name '.*'; git ls-files 2>/dev/null | sed 's|/.*||' | sort -u; } |
     sed 's|^\./||' | while read -r name; do
     case "$(echo "$known" | tr '\n' ' ')" in *" $name "*) ;; *) echo "$name" ;; esac
