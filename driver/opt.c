@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include "manager/pass.h"
+#include "model_explorer.h"
 
 #include <stdlib.h>
 
@@ -21,7 +22,8 @@ static bool write_ir(Run *run, Module *m)
 int run_print(Run *run)
 {
     Module *m = read_source(run, run->options->operand) ? parse_ir(run) : NULL;
-    bool good = m && write_ir(run, m);
+    const char *picture = run->options->model_explorer;
+    bool good = m && (!picture || write_model_explorer(run, m, picture)) && write_ir(run, m);
     if (m)
         free_module(m);
     return good ? STATUS_OK : STATUS_FAILED;

@@ -361,9 +361,13 @@ static bool check_dashes(const Line *line)
         const char *name, *value;
         bool may_be_stdout;
     } outputs[] = {
-        { "-o", o->output, writes_text(o) }, { "--html", o->html, false },
-        { "--svg", o->svg, false },          { "--costs", o->costs, false },
-        { "--dump-ir", o->dump_ir, false },  { "--tensorboard", o->tensorboard, false },
+        { "-o", o->output, writes_text(o) },
+        { "--html", o->html, false },
+        { "--svg", o->svg, false },
+        { "--costs", o->costs, false },
+        { "--dump-ir", o->dump_ir, false },
+        { "--tensorboard", o->tensorboard, false },
+        { "--model-explorer", o->model_explorer, false },
     };
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
         if (outputs[i].value && strcmp(outputs[i].value, "-") == 0 && !outputs[i].may_be_stdout)

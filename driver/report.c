@@ -5,6 +5,7 @@
 
 #include "codegen/host/host.h"
 #include "manager/pass.h"
+#include "model_explorer.h"
 #include "runtime/far/space.h"
 #include "stages.h"
 
@@ -345,6 +346,9 @@ static bool report_picture(Report *r)
 static bool report_program(Run *run, Module *m)
 {
     Report r = make_report(run, m);
+    const char *graphs = run->options->model_explorer;
+    if (graphs && !write_model_explorer(run, m, graphs))
+        return false;
     if (!report_costs(&r) || !report_picture(&r))
         return false;
     r.remedies = report_remedies(&r);

@@ -21,7 +21,7 @@ _mpc()
         files='*.mdl'
         ;;
     report)
-        words="--help --memory= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --json --html= --svg= --gpu-flops= --link= --no-remedies --machine= --costs= --actions"
+        words="--help --memory= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --json --html= --svg= --gpu-flops= --link= --model-explorer= --no-remedies --machine= --costs= --actions"
         files='*.mdl'
         ;;
     plan)
@@ -41,7 +41,7 @@ _mpc()
         files='*.mir'
         ;;
     print)
-        words="--help --output="
+        words="--help --output= --model-explorer="
         files='*.mir'
         ;;
     trace)

@@ -218,6 +218,8 @@ cJSON *answer_completion(Request *r)
                      .place = find_place(&r->document->text, r->offset, r->arena),
                      .items = cJSON_CreateArray() };
     const Place *p = &c.place;
+    if (p->is_comment)
+        return c.items;
     if (is(p->body, "parallel") && *p->first)
         complete_layout(&c);
     else if (is(p->body, "train") && *p->keyword && !p->bracket)

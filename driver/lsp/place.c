@@ -100,6 +100,7 @@ Place find_place(const Text *text, int offset, Arena *arena)
             (int)strspn(text->bytes + begin, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
         place.first = part(arena, text, begin, begin + length);
     }
+    place.is_comment = is_in_comment(text, offset);
     place.body = body_around(text, word, arena);
     place.sign = end > 0 ? text->bytes[end - 1] : '\0';
     place.before = part(arena, text, begin_of_word(text, end), end);

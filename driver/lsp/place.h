@@ -5,8 +5,11 @@
 
 #include "text.h"
 
+#include <stdbool.h>
+
 /* The parts are in the arena; "" where there is none. */
 typedef struct {
+    bool is_comment;
     Loc word;            /* the part of a name before the place */
     const char *body;    /* the kind of `{ }` around it: "train", "block"; "file" outside of all */
     const char *first;   /* the first word of the statement; "": the place is at its begin */

@@ -120,6 +120,8 @@ MISTAKES = [
     (["compile", "tiny.mdl", "-o", "a", "--dump-ir", "-"], "--dump-ir -: this cannot be written"),
     (["report", "tiny.mdl", "--html", "-"], "--html -: this cannot be written"),
     (["report", "tiny.mdl", "--costs", "-"], "--costs -: this cannot be written"),
+    (["report", "tiny.mdl", "--model-explorer", "-"], "--model-explorer -: this cannot be written"),
+    (["lsp", "tiny.mdl"], "mpc lsp: it takes no file: the editor names them"),
     (["plot", "a.jsonl", "--tensorboard", "-"], "--tensorboard -: this cannot be written"),
     (["plot", "a.jsonl", "--svg", "-"], "--svg -: this cannot be written"),
     (["import", "there", "--model=tiny.mdl", "-o", "-"], "-o -: this cannot be written"),
@@ -397,14 +399,14 @@ def test_check_machine(mpc):
 
 
 def test_no_option_is_untested():
-    tested = {"compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
+    tested = {"compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output", "model-explorer"}, "lsp": LAYOUT_OPTIONS | {"target", "stdio"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "overwrite"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "memory", "no-remedies",
-              "machine", "costs", "actions"}, "explain": LAYOUT_OPTIONS,  # tests/report
+              "machine", "costs", "actions", "model-explorer"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "plan": {"ranks", "memory", "keep", "top", "elastic", "exhaustive", "define", "set", "target", "json", "html", "machine",
                        "write"},  # tests/plan
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
-                      "target"}}  # in test_ir.py, test_fmt.py, test_trace.py, test_plot.py, tests/pass
+                      "target"}}  # in test_ir.py, test_fmt.py, tests/lsp, test_trace.py, test_plot.py, tests/pass
     for command in COMMANDS:
         assert tested[command] is None or set(options_of(command)) == tested[command]
 

@@ -86,6 +86,10 @@ def test_statements_that_begin(session):
     assert "zeros" in typed(session, GPT2, "block norm(", "    param x : [embed] = ")
 
 
+def test_comments_are_left_alone(session):
+    assert typed(session, GPT2, "block norm(", "    # a par") == {}
+
+
 def test_arguments_while_they_are_typed(session):
     text = GPT2.replace("y = attend(q, k, v, seq, head, causal = true)", "y = attend(q, dot(k, k), ")
     session.open(text)

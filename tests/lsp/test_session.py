@@ -107,7 +107,7 @@ def test_a_closed_document_has_no_notes(session):
 
 def test_options_of_the_command_line_and_files():
     from client import Session
-    session = Session("-D", "seqq=3")
+    session = Session("--stdio", "-D", "seqq=3")
     assert "no const or dim is named 'seqq'" in session.open(SMALL)[0].message
     assert session.close() == 0
 
