@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MPC, ROOT, RUNTIME
 
-COMMANDS = ["compile", "run", "check", "report", "plan", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "help"]
+COMMANDS = ["compile", "run", "check", "report", "plan", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "lsp", "help"]
 
 
 LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "offload", "schedule", "stages", "chunks"}
@@ -54,7 +54,7 @@ def test_manual_and_completion_are_as_checked_in(mpc):
 @pytest.mark.parametrize("words, expected", [
     (["mpc", ""], {*COMMANDS, "--help", "--version"}),
     (["mpc", "compile", "--rem"], {"--remarks="}),
-    (["mpc", "print", "--"], {"--help", "--output="}),
+    (["mpc", "print", "--"], {"--help", "--output=", "--model-explorer="}),
     (["mpc", "help", "c"], {"compile", "check"}),
     (["mpc", "check", "t"], {"tiny.mdl"}),
     (["mpc", "explain", "t"], {"tiny.mdl"}),
@@ -121,7 +121,7 @@ MISTAKES = [
     (["report", "tiny.mdl", "--html", "-"], "--html -: this cannot be written"),
     (["report", "tiny.mdl", "--costs", "-"], "--costs -: this cannot be written"),
     (["report", "tiny.mdl", "--model-explorer", "-"], "--model-explorer -: this cannot be written"),
-    (["lsp", "tiny.mdl"], "mpc lsp: it takes no file: the editor names them"),
+    (["lsp", "tiny.mdl"], "it takes no file: the editor names them"),
     (["plot", "a.jsonl", "--tensorboard", "-"], "--tensorboard -: this cannot be written"),
     (["plot", "a.jsonl", "--svg", "-"], "--svg -: this cannot be written"),
     (["import", "there", "--model=tiny.mdl", "-o", "-"], "-o -: this cannot be written"),
