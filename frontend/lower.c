@@ -63,14 +63,16 @@ static void lower_variants(Lower *l)
     check_sum_over_sequences(l);
     if (l->diags->errors)
         return;
-    if (has_totals)
+    const bool is_compiled = !l->options->facts; /* an editor needs the model alone: others repeat its messages */
+    if (is_compiled && has_totals)
         lower_model(l, AS_TOTALS);
     decide_decay(l);
     freeze_params(l);
     match_groups(l);
     name_repeats(l);
-    lower_model(l, AS_EVAL);
-    if (predicts)
+    if (is_compiled)
+        lower_model(l, AS_EVAL);
+    if (is_compiled && predicts)
         lower_model(l, AS_PREDICT);
     name_routers(l->m);
     cut_pipeline(l);
@@ -115,7 +117,7 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     lower_file(&l);
     if (options->facts)
         finish_facts(&l);
-    if (diags->errors == 0 && verify_module(m))
+    if (diags->errors == 0 && (options->facts || verify_module(m))) /* for an editor it is not compiled */
         return m;
     free_module(m);
     return NULL;

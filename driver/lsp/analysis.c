@@ -33,15 +33,17 @@ static void hear(void *context, Where where, bool is_error, const char *message)
 
 static void hear_nothing(void *context, Where where, bool is_error, const char *message) {}
 
-/* What has no place in the text: errors in options, for instance. */
+/* Messages that were printed have no place in the text: those about options, or about a file that the text names. */
 static void add_printed(Analysis *a, const char *printed)
 {
-    static const char before[] = "mpc: error: ";
-    const size_t length = strlen(before);
-    const char *text = strncmp(printed, before, length) == 0 ? printed + length : printed;
-    if (*text)
-        add_note(a,
-                 (Note){ .is_error = true, .message = arena_text(&a->arena, "%.*s", (int)strcspn(text, "\n"), text) });
+    static const char of_mpc[] = "mpc: error: ", error[] = ": error: ";
+    for (const char *line = printed, *end; *line; line = *end ? end + 1 : end) {
+        const size_t length = strlen(of_mpc);
+        end = line + strcspn(line, "\n");
+        const char *text = strncmp(line, of_mpc, length) == 0 ? line + length : line, *found = strstr(line, error);
+        if (text != line || (found && found < end))
+            add_note(a, (Note){ .is_error = true, .message = arena_text(&a->arena, "%.*s", (int)(end - text), text) });
+    }
 }
 
 static void lower_text(Analysis *a)

@@ -166,6 +166,44 @@ def test_a_fix_ends_its_message(session, path):
         session.change(text)
 
 
+def is_utf8(data):
+    try:
+        return "\0" not in data.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+CHECKED = [path for path in sorted(ROOT.glob("tests/error/*.mdl"))
+           if not path.read_bytes().startswith(b"# RUN") and b"\r" not in path.read_bytes() and is_utf8(path.read_bytes())]
+
+
+def test_messages_are_those_of_mpc_check(session):
+    """Of all files of tests/error that `mpc check` refuses: the same messages at the same places.  Those of passes, which
+    compile a layout, are not the frontend's."""
+    assert len(CHECKED) > 300
+    missing = []
+    for path in CHECKED:
+        said = path.with_suffix(".err").read_text()
+        expected = re.findall(rf"^{re.escape(path.name)}:(\d+):(\d+): (?:error|warning): (.*)$", said, re.M)
+        uri = f"file://{path}"
+        notes = session.open(path.read_text(), uri)
+        text = path.read_text().split("\n")
+        found = []
+        for note in notes:
+            start = note.range.start
+            column = len(text[start.line].encode("utf-16-le")[:2 * start.character].decode("utf-16-le")) if start.line < len(text) else 0
+            found.append((str(start.line + 1), str(column + 1), note.message.split("\n")[0]))
+        session.close_document(uri)
+        for line, column, message in expected:
+            if not any(f[:2] == (line, column) and f[2].startswith(message) for f in found):
+                missing.append((path.stem, line, column, message))
+        told = len(re.findall(r": (?:error|warning): ", said))
+        assert len(found) == told or any(m[0] == path.stem for m in missing), (path.stem, found)
+    of_passes = ("fp8_", "loss_chunks_", "recompute_auto_")
+    of_folder = ("pipeline_table_none",)  # the file is looked for elsewhere: in the server's folder
+    assert all(m[0].startswith(of_passes + of_folder) for m in missing), missing
+
+
 def is_fixed(message, text):
     """Not those whose remedy changes calls, and so several places; nor one of the results of a call, nor an axis."""
     value = re.match(r"'(\w+)' is computed and never used", message)
