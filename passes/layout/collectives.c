@@ -17,6 +17,7 @@
 #include "ring.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
+#include "steps.h"
 #include "tensor_layout.h"
 #include "uses.h"
 
@@ -227,137 +228,6 @@ static void join_reductions(Module *m, Func *f)
     drop_dead(f);
 }
 
-/* --- From type to type, step by step ------------------------------------------------------------- */
-
-typedef struct {
-    OpKind kind;
-    Attrs attrs;
-} Collective;
-
-static Axes bit(int axis) { return 1u << axis; }
-
-/* The next axis of `to` inside the split of `now`; -1: none, or the splits differ. */
-static int next_axis(const Dim *now, const Dim *to)
-{
-    if (now->split.count >= to->split.count || (now->split.count && now->zigzag != to->zigzag))
-        return -1;
-    for (int i = 0; i < now->split.count; i++)
-        if (now->split.axis[i] != to->split.axis[i])
-            return -1;
-    return to->split.axis[now->split.count];
-}
-
-/* The innermost axis of `now`, if it must be removed; -1: none. */
-static int axis_too_many(const Dim *now, const Dim *to)
-{
-    bool is_prefix = now->split.count <= to->split.count && (now->split.count == 0 || now->zigzag == to->zigzag);
-    for (int i = 0; i < now->split.count && is_prefix; i++)
-        is_prefix = now->split.axis[i] == to->split.axis[i];
-    return is_prefix ? -1 : now->split.axis[now->split.count - 1];
-}
-
-static int deals_zigzag(const Dim *now, const Dim *to) { return now->split.count ? 0 : to->zigzag; }
-
-/* A step towards `to` that splits a dim over one more axis of `axes`. */
-static bool splitting(const Type *now, const Type *to, Axes axes, OpKind kind, Collective *step)
-{
-    for (int i = 0; i < now->rank; i++) {
-        int axis = next_axis(&now->dim[i], &to->dim[i]);
-        if (axis < 0 || !(axes & bit(axis)))
-            continue;
-        *step = (Collective){
-            kind, { .dim = now->dim[i].name, .axis = bit(axis), .zigzag = deals_zigzag(&now->dim[i], &to->dim[i]) }
-        };
-        return true;
-    }
-    return false;
-}
-
-static bool exchanging(const Type *now, const Type *to, Collective *step)
-{
-    for (int i = 0; i < now->rank; i++) {
-        int axis = axis_too_many(&now->dim[i], &to->dim[i]);
-        for (int j = 0; j < now->rank && axis >= 0; j++)
-            if (j != i && next_axis(&now->dim[j], &to->dim[j]) == axis) {
-                *step = (Collective){ OP_all_to_all,
-                                      { .dim = now->dim[i].name,
-                                        .to = now->dim[j].name,
-                                        .axis = bit(axis),
-                                        .zigzag = deals_zigzag(&now->dim[j], &to->dim[j]) } };
-                return true;
-            }
-    }
-    return false;
-}
-
-static bool gathering(const Type *now, const Type *to, Collective *step)
-{
-    for (int i = 0; i < now->rank; i++) {
-        int axis = axis_too_many(&now->dim[i], &to->dim[i]);
-        if (axis < 0)
-            continue;
-        *step = (Collective){ OP_all_gather, { .dim = now->dim[i].name, .axis = bit(axis) } };
-        return true;
-    }
-    return false;
-}
-
-static Stages first_of(Stages on) { return (Stages){ on.at & -on.at, on.axis }; }
-
-static Stages union_of(const Module *m, Stages a, Stages b)
-{
-    return b.at ? unless_all(m, (Stages){ a.at | b.at, a.axis }) : b;
-}
-
-/* A step towards the stages of `to`. */
-static bool moving(const Module *m, const Type *now, const Type *to, Collective *step)
-{
-    const Axes axis = now->on.at ? bit(now->on.axis) : 0;
-    if (!now->on.at && to->on.at && bit(to->on.axis) & to->partial & ~now->partial)
-        *step = (Collective){ OP_hold, { .on = first_of(to->on) } };
-    else if (axis & now->partial & ~to->partial)
-        *step = (Collective){ OP_all_reduce, { .axis = axis } };
-    else if (same_stages(now->on, to->on) && !(axis & to->partial & ~now->partial))
-        return false;
-    else if (!is_one_stage(now->on))
-        *step = (Collective){ OP_hold, { .on = first_of(now->on) } };
-    else if (is_one_stage(to->on))
-        *step = (Collective){ OP_send, { .on = to->on } };
-    else
-        *step = (Collective){ OP_pend, { .axis = axis, .on = union_of(m, now->on, to->on) } };
-    return true;
-}
-
-/* Has `to` only some of the stages of `now`, whose values are whole on each? */
-static bool narrowing(const Type *now, const Type *to, Collective *step)
-{
-    const bool is_less = to->on.at && (!now->on.at || !(to->on.at & ~now->on.at)) && !same_stages(now->on, to->on);
-    if (!is_less || (now->partial | to->partial) & bit(to->on.axis))
-        return false;
-    *step = (Collective){ OP_hold, { .on = to->on } };
-    return true;
-}
-
-static Axes split_axes_of(const Type *type) { return axes_in_use(type) & ~type->partial; }
-
-/* The first step from one type to another: steps that make the tensor smaller come before those that make it larger. */
-static bool next_step(const Module *m, const Type *now, const Type *to, Collective *step)
-{
-    const Axes of_stages = now->on.at ? bit(now->on.axis) : 0;
-    Axes pending = now->partial & ~to->partial & ~of_stages, whole = pending & ~split_axes_of(to);
-    if (narrowing(now, to, step))
-        return true;
-    if (splitting(now, to, pending, OP_reduce_scatter, step))
-        return true;
-    if (splitting(now, to, ~axes_in_use(now), OP_local_slice, step))
-        return true;
-    if (whole) {
-        *step = (Collective){ OP_all_reduce, { .axis = whole } };
-        return true;
-    }
-    return moving(m, now, to, step) || exchanging(now, to, step) || gathering(now, to, step);
-}
-
 /* --- Adjacent reshards ---------------------------------------------------------------------------- */
 
 enum { MANY = 256 };
@@ -465,7 +335,7 @@ static void write_terms(Module *m, Func *f, Op *add, Map *instead)
     const Stages on = result(add)->type.on, own[] = { arg(add, 0)->type.on, arg(add, 1)->type.on };
     Builder b = builder_at(m, f, add);
     if (own[0].at && own[1].at && !(own[0].at & own[1].at)) {
-        const Attrs attrs = { .axis = bit(own[0].axis), .on = on };
+        const Attrs attrs = { .axis = 1u << own[0].axis, .on = on };
         Value *terms = BUILD(&b, OP_pend, attrs, build_like(&b, arg(add, 0), &result(add)->type),
                              build_like(&b, arg(add, 1), &result(add)->type));
         terms->name = result(add)->name;
@@ -475,7 +345,7 @@ static void write_terms(Module *m, Func *f, Op *add, Map *instead)
     }
     for (int i = 0; i < 2; i++)
         if (!same_stages(own[i], on))
-            add->args.at[i] = BUILD(&b, OP_pend, ((Attrs){ .axis = bit(own[i].axis), .on = on }), arg(add, i));
+            add->args.at[i] = BUILD(&b, OP_pend, ((Attrs){ .axis = 1u << own[i].axis, .on = on }), arg(add, i));
 }
 
 void pass_collectives(Module *m);
