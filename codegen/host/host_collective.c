@@ -259,6 +259,13 @@ const Op *write_collective(FuncText *t, const Op *op)
     return ops[count - 1];
 }
 
+/* Has the wait before this one waited for the message of collective `id`, too? */
+static bool is_awaited_by(const FuncText *t, const Op *before, int id)
+{
+    const Op *start = before && info(before)->traits & WAITS ? flight_start(t->f, arg(before, 0)) : NULL;
+    return start && !(info(start)->traits & CARRIES) && number_of(t->h, start) == id; /* transfers have other numbers */
+}
+
 void write_wait(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
@@ -268,9 +275,6 @@ void write_wait(FuncText *t, const Op *op)
         return;
     }
     const int id = number_of(t->h, start);
-    const Op *before = op->prev;
-    bool is_first =
-        !before || !(info(before)->traits & WAITS) || number_of(t->h, flight_start(t->f, arg(before, 0))) != id;
-    if (is_first)
+    if (!is_awaited_by(t, op->prev, id))
         write_statement(t, place_text(m, op), arena_text(&m->arena, "rt_collective_wait(rt, %d);\n", id));
 }

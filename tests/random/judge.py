@@ -153,7 +153,8 @@ class Judge:
             return Outcome("unusable", "an infinite value that nothing reads")
         if done.status != 0:
             return outcome.failure(done, "compile", "late")
-        return None
+        never_awaited = self.workplace.never_awaited(out)
+        return Outcome("wrong", "never waited for", ", ".join(never_awaited)) if never_awaited else None
 
     def trained(self, case, start, expected):
         load = None if case.how.own_weights else "start.safetensors"

@@ -222,6 +222,8 @@ KINDS = {
                                drawn=False, later=True),
     "weights_zero": Kind("a mean whose weights add up to 0, verified before the step divides by them", "verifier: compile",
                          drawn=False, later=True),
+    "wait_for_another": Kind("a transfer and a collective of the same number: the wait for the second is left out", "wrong: never waited for",
+                             drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 

@@ -2,6 +2,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import socket
@@ -167,6 +168,16 @@ class Workplace:
         command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks)]
         command += ["--cflags", flags] if with_cc else ["--no-cc"]
         return run(command, self.folder, environment.items(), COMPILE_SECONDS)
+
+    def never_awaited(self, out="out"):
+        """What trainer.c starts in the background and never waits for: a text each."""
+        text = (self.folder / out / "trainer.c").read_text()
+
+        def numbers(functions):
+            return set(re.findall(rf"\brt_(?:{functions})\(rt, (\d+)", text))
+        return [f"{what} {number}" for what, starts, waits in (("collective", "collective_start", "collective_wait"),
+                                                               ("transfer", "offload_start|fetch_start", "transfer_wait"))
+                for number in sorted(numbers(starts) - numbers(waits))]
 
     def train(self, how, ranks, steps, load="start.safetensors", out="out"):
         """Runs all ranks; the log is in `log`, the checkpoint in `end.safetensors`."""
