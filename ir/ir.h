@@ -184,8 +184,7 @@ typedef enum {
     OPTIMIZE, /* of parameters by the optimizer: (param, grad, lr, step, state) -> (param, new state); see step.c */
     TOTALS,   /* (inputs, ...) -> the divisors of `mean` that depend on the data */
     STEP,     /* a whole training step: (inputs, scalars, state) -> (loss, norm, new state, in the order of the old) */
-    UPDATE,   /* (a tensor, others[, of a state its statistic, as its gradient]) -> the tensor after the step: those
-                 with the slot `new` are after it, too; autodiff moves it into STEP */
+    UPDATE,   /* (a tensor, others[, a state's statistic, as its gradient]) -> the tensor after the step */
     EVAL,     /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
     PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
     KERNEL,   /* a fused group: one kernel */
@@ -241,8 +240,7 @@ typedef struct Input {
     struct Input *next;
 } Input;
 
-/* A dim made by the compiler: layout rules split it like another one (keys of attention); it counts the copies of a
- * repeat, of a run of these with one body, of a chunk of them; it is the second one in a tensor that has it twice. */
+/* A dim of the compiler: split like another one, counts copies of a repeat, a run or a chunk, or is a second `of`. */
 typedef enum { NOT_MADE, MADE_LIKE, MADE_COPIES, MADE_RUN, MADE_CHUNK, MADE_TWIN, N_MAKINGS } Making;
 typedef struct MadeDim {
     Name name;
@@ -303,7 +301,8 @@ typedef struct Module {
     int naxes;
     Name axis[MAX_AXES];
     int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */
-    MadeDim *made_dims;
+    MadeDim *made_dims, *last_made;
+    struct Map *made; /* the same, by name; NULL: there are none */
     ShardRule *rules;
     Names repeats;  /* those of the model itself that `pipeline` can divide, in their order, by a name of each */
     int64_t copies; /* of all of these */
@@ -500,7 +499,6 @@ Name free_name(Module *m, const Func *f, Name name); /* the name, made unique am
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
-extern const char *const making_name[N_MAKINGS];
 extern const char *const init_name[N_INITS];
 void print_module(Module *m, FILE *out);
 void print_type(Module *m, const Type *type, FILE *out);

@@ -141,20 +141,20 @@ bool same_base(const Storage *a, const Storage *b)
 
 void add_made_dim(Module *m, Name name, Making making, Name of)
 {
-    MadeDim **end = &m->made_dims;
-    while (*end && (*end)->name != name)
-        end = &(*end)->next;
-    if (*end)
+    if (!m->made)
+        m->made = NEW(&m->arena, Map), m->made->arena = &m->arena;
+    if (map_get(m->made, name))
         return;
-    *end = NEW(&m->arena, MadeDim);
-    **end = (MadeDim){ name, making, of, NULL };
+    MadeDim *dim = NEW(&m->arena, MadeDim);
+    *dim = (MadeDim){ name, making, of, NULL };
+    *(m->made_dims ? &m->last_made->next : &m->made_dims) = dim;
+    m->last_made = dim;
+    map_put(m->made, name, dim);
 }
 
 const MadeDim *made_dim(const Module *m, Name dim, Making making)
 {
-    const MadeDim *made = m->made_dims;
-    while (made && made->name != dim)
-        made = made->next;
+    const MadeDim *made = m->made ? map_get(m->made, dim) : NULL;
     return made && made->making == making ? made : NULL;
 }
 

@@ -314,13 +314,24 @@ static void add_tensor_axis(Choice *c, const char *otherwise)
     add_line(c, arena_text(c->arena, "shard %s", list), "tp", otherwise);
 }
 
+/* Has it means of weights of a repeat?  Stages cannot divide these. */
+static bool has_means_of_copies(const Module *m)
+{
+    for (const Param *mean = m->params; mean; mean = mean->next) {
+        const Param *of = mean->like ? find_param(m, mean->like) : NULL;
+        if (of && of->type.rank > 0 && copies_dim(m, of->type.dim[0].name))
+            return true;
+    }
+    return false;
+}
+
 /* Axes in the order of the mesh, whose last one has the nearest ranks. */
 static void add_axes(Choice *c, const char *otherwise)
 {
     const Names *repeats = &c->m->repeats;
     const char *batch = c->m->inputs ? c->m->batch : NULL;
     const DimSet experts = batch ? experts_of(c) : 0, sequences = attended_in(c);
-    const bool has_stages = repeats->count && c->m->copies > 1;
+    const bool has_stages = repeats->count && c->m->copies > 1 && !has_means_of_copies(c->m);
     if (has_stages)
         add_axis(c, "pp", false);
     if (batch) {

@@ -34,4 +34,6 @@ Storage *read_storage(Parser *p, const Type *type);  /* NULL if absent */
 void read_attrs(Parser *p, OpKind op, Attrs *attrs); /* of such an op */
 void read_train(Parser *p, Train *train);
 
+extern const char *const making_name[N_MAKINGS]; /* print.c: the words of `dim NAME like OTHER` */
+
 #endif

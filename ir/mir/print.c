@@ -2,7 +2,7 @@
  *
  * The output is deterministic: nothing depends on addresses or on the run.
  */
-#include "ir.h"
+#include "parse.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -27,16 +27,16 @@ void rt_memory_print(Rt *rt)
     if (rt_copies_bytes(rt))
         rt_append(&messages, ", %s of copies", rt_bytes_text((double)rt_copies_bytes(rt)).text);
     if (rt->ranks > 1)
-        rt_append(&messages, ", %s of collectives; ", rt_bytes_text((double)rt_collectives_workspace_bytes(rt)).text);
+        rt_append(&messages, ", %s of collectives", rt_bytes_text((double)rt_collectives_workspace_bytes(rt)).text);
     if (rt->far)
         rt_append(&messages, ", %s on %s", rt_bytes_text((double)rt->program->far_bytes).text,
                   rt->far->disk ? "disk" : "the host");
     if (rt_far_workspace_bytes(rt))
         rt_append(&messages, " (%s of buffers)", rt_bytes_text((double)rt_far_workspace_bytes(rt)).text);
     if (rt->program->step.kinds)
-        rt_append(&messages, "rank 0 of %d, at most %s on one", rt->ranks, rt_bytes_text(most).text);
+        rt_append(&messages, "; rank 0 of %d, at most %s on one", rt->ranks, rt_bytes_text(most).text);
     else if (rt->ranks > 1)
-        rt_append(&messages, "each of %d ranks", rt->ranks);
+        rt_append(&messages, "; each of %d ranks", rt->ranks);
     rt_note("memory: %s planned (%s tensors that stay, %s of a step), %s workspace of libraries%s",
             rt_bytes_text((double)rt_arena_bytes(rt)).text, rt_bytes_text((double)rt_state_bytes(rt)).text,
             rt_bytes_text((double)(rt_arena_bytes(rt) - rt_state_bytes(rt))).text,

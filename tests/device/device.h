@@ -28,7 +28,7 @@
  *   EMULATED_WAITS=FILE       for how often the processor waited for new work of the first stream, after the
  *                             last allocation: products are timed before, more or fewer of them
  *   EMULATED_FORGET_WAIT=N    the Nth wait for an event of a stream is left out, as if the runtime had none
- *   EMULATED_STOP=N           hangs after N pieces of work
+ *   EMULATED_STOP=N           hangs before the Nth operation of NCCL
  *   EMULATED_QUEUE=N          a launch waits while N pieces of work are in the queue of its stream
  *   EMULATED_NCCL=N           version of NCCL
  *   EMULATED_BREAK=N          NCCL reports an error from the Nth query on

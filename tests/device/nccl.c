@@ -386,6 +386,10 @@ static bool work_group(void *data)
     if (!g->comm->is_aborted && emulated_number("EMULATED_SERIAL", 0) && !emulated_is_next(g, work_group))
         return false;
     g->comm->is_live = true;
+    static int64_t count;
+    while (!g->has_given && count + 1 == emulated_number("EMULATED_STOP", 0))
+        sleep(1);
+    count += !g->has_given;
     if (!g->has_given)
         give_all(g);
     g->has_given = true;

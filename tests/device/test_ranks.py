@@ -359,7 +359,7 @@ def test_missing_rank(two, data, tmp_path):
 def test_error_of_nccl(two, data, tmp_path):
     """While a rank waits for another that has stopped, NCCL reports an error: with the collective under way."""
     done = run(two, "tp=2", data, tmp_path, "--timeout", 300, status=1, steps=50,
-               of_rank="if [ $OMPI_COMM_WORLD_RANK = 0 ]; then export EMULATED_BREAK=60; else export EMULATED_STOP=1000; fi;")
+               of_rank="if [ $OMPI_COMM_WORLD_RANK = 0 ]; then export EMULATED_BREAK=60; else export EMULATED_STOP=100; fi;")
     assert re.search(r"rank 0 \(tp 0\): NCCL cannot \w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; .*: emulated NCCL: an error",
                      error_of(done)), done.stderr
 
@@ -375,7 +375,7 @@ def test_versions_of_nccl(two, data, tmp_path):
 def test_rank_that_stops(two, data, tmp_path):
     """One rank stops in the middle of a step: the other says what it waits for, and where that stands in the model."""
     done = run(two, "tp=2", data, tmp_path, status=1, steps=50,
-               of_rank="if [ $OMPI_COMM_WORLD_RANK = 0 ]; then set -- \"$@\" --timeout 4; else export EMULATED_STOP=1000; fi;")
+               of_rank="if [ $OMPI_COMM_WORLD_RANK = 0 ]; then set -- \"$@\" --timeout 4; else export EMULATED_STOP=100; fi;")
     assert re.search(r"rank 0 \(tp 0\) has waited \d+ s in \w+ over tp at '\S+' \(\S*chars.mdl:\d+:\d+; ",
                      error_of(done)), done.stderr
 

@@ -211,7 +211,7 @@ def mutate(value, pick, values):
 def test_a_session_leaks_nothing(tmp_path):
     """Every method, over texts that are right and wrong and a dump, under valgrind; layouts are compiled in between."""
     model = (ROOT / "examples/gpt2.mdl").read_text()
-    subprocess.run([MPC, "compile", ROOT / "examples/gpt2.mdl", "--mesh", "dp=2", "--compile-to=shard", "-o", tmp_path / "d.mir"],
+    subprocess.run([MPC, "compile", ROOT / "examples/gpt2.mdl", "--mesh", "dp=2", "--compile-to=layout", "-o", tmp_path / "d.mir"],
                    check=True, capture_output=True)
     dump = "file:///d.mir"
     whole = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}

@@ -10,7 +10,7 @@ unchanged.
 """
 from conftest import ranks
 
-KILLED = "output.c", r"s/^    if \(rename\(output->partial/    _exit(9);\n&/"
+KILLED = "output.c", r"s/^    if \(!output->error \&\& rename\(output->partial/    _exit(9);\n\0/"
 NAMED_FIRST = "output.c", r"s/^    if \(output->file >= 0\)/    rename(output->partial, output->target);\n    _exit(9);\n&/"
 
 

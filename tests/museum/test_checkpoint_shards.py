@@ -20,10 +20,10 @@ import pytest
 from conftest import STEPS, is_same, ranks
 
 BEFORE = 3
-LEFT_OUT = "checkpoint.c", r"s/= views\[i\]\.is_owner \?/= views[i].is_owner \&\& !(rt->rank == 1 \&\& i == 3) ?/"
+LEFT_OUT = "save.c", r"s/if \(!view->is_owner \|\|/if (!view->is_owner || (s->rt->rank == 1 \&\& i == 3) ||/"
 OTHERS = r'strcmp(view->name, "attend.0.wq")'
-LOST = "checkpoint.c", rf"s/^( +)rt_output_write\(output, part, /\1if (rt->rank == 0 || {OTHERS})\n    &/"
-OVERWRITTEN = "checkpoint.c", rf"s/begin \+ 4 \* range\.whole/begin + 4 * ({OTHERS} ? range.whole : range.own)/"
+LOST = "save.c", rf"s/^( +)rt_output_write\(&s->output, s->part, /\1if (s->rt->rank == 0 || {OTHERS})\n    \0/"
+OVERWRITTEN = "save.c", rf"s/begin \+ 4 \* range\.whole/begin + 4 * ({OTHERS} ? range.whole : range.own)/"
 STATE_OF_ANOTHER = "checkpoint.c", r"s/stored->data \+ 4 \* range\.whole/stored->data + 4 * (view->is_state ? range.own : range.whole)/"
 NO_STATE = "checkpoint.c", r"s/weights_only && views\[i\]\.is_state/views[i].is_state/"
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from cover import ALL  # noqa: E402
 
 OTHERS = sorted(path.stem for path in (ROOT / "tests/models").glob("*.mdl"))
-WHOLE_BATCH = {"resnet"}  # norms over the batch: one micro-batch
+WHOLE_BATCH = {"resnet", "simclr"}  # norms over the batch, other records of it: one micro-batch
 
 # Where a derived layout splits something else over tp than the example's: what is not split, and what is.
 OTHER_DIMS = {
