@@ -188,7 +188,8 @@ def test_rank_0_alone_speaks(four, train, text, tmp_path):
 def test_log_has_every_field(four, train):
     for line in train(four, 3):
         assert list(line) == ["step", "loss", "grad_norm", "lr", "tokens_per_s", "step_ms", "mfu", "peak_bytes",
-                              "sent_bytes", "comm_ms", "comm_wait_ms"]
+                              "sent_bytes", "comm_ms", "comm_wait_ms", "rank_wait_ms", "rank_late_ms"]
+        assert len(line["rank_wait_ms"]) == len(line["rank_late_ms"]) == 4
         assert line["sent_bytes"] > 0 and 0 < line["comm_wait_ms"] < line["step_ms"]
         assert 0 < line["comm_ms"]
 
