@@ -84,9 +84,6 @@ void rt_gpu_runs_open(Rt *rt);
 void rt_gpu_runs_close(Rt *rt);
 void rt_gpu_graphs_close(Rt *rt); /* before the communicators whose collectives they contain */
 
-/* Waits until the compute stream is idle, or for NCCL's time-out. */
-void rt_gpu_finish(Rt *rt);
-
 double rt_gpu_mark(Rt *rt, cudaStream_t stream); /* rt_mark, on another stream */
 
 /* --- kernels.c, cache.c --------------------------------------------------------------------- */

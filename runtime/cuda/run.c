@@ -373,25 +373,9 @@ static void launch_recorded(Rt *rt, Recorded *recorded)
     launch_part(rt, &recorded->part[AFTER]);
 }
 
-void rt_run(Rt *rt, const RtFunction *f)
-{
-    Recorded *recorded = recorded_of(rt, f);
-    rt_gpu_watch_begin(rt);
-    upload_staged(rt);
-    if (rt->gpu->options.no_graph || rt_tracing || recorded->runs++ == 0) {
-        launch_all(rt, f);
-    } else {
-        if (!recorded->is_recorded)
-            record(rt, f, recorded);
-        launch_recorded(rt, recorded);
-    }
-    rt_gpu_index_ask(rt);
-    rt_gpu_finish(rt);
-    rt_gpu_watch_end(rt);
-    rt_gpu_index_check(rt);
-}
-
-void rt_gpu_finish(Rt *rt)
+/* Waits until the compute stream is idle, and answers other ranks meanwhile; a thread looks after time-outs (watch.c).
+ */
+static void finish(Rt *rt)
 {
     if (!rt->gpu->collectives) {
         rt_gpu_check(rt, cudaStreamSynchronize(rt->gpu->compute), "run the program");
@@ -408,6 +392,24 @@ void rt_gpu_finish(Rt *rt)
         }
         nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
     }
+}
+
+void rt_run(Rt *rt, const RtFunction *f)
+{
+    Recorded *recorded = recorded_of(rt, f);
+    rt_gpu_watch_begin(rt);
+    upload_staged(rt);
+    if (rt->gpu->options.no_graph || rt_tracing || recorded->runs++ == 0) {
+        launch_all(rt, f);
+    } else {
+        if (!recorded->is_recorded)
+            record(rt, f, recorded);
+        launch_recorded(rt, recorded);
+    }
+    rt_gpu_index_ask(rt);
+    finish(rt);
+    rt_gpu_watch_end(rt);
+    rt_gpu_index_check(rt);
 }
 
 /* --- Marks: events on the compute stream ------------------------------------------------------ */
