@@ -275,7 +275,9 @@ def solve(triangle, x, row, column):
 
 
 def add_rows(x, at, rows, to, size):
-    dims = x.dims + (to,)
+    """`to` is where `rows` was: the order of dims numbers the elements for dropout."""
+    at_rows = x.dims.index(rows)
+    dims = x.dims[:at_rows] + (rows, to) + x.dims[at_rows + 1:]
     places = Tensor(torch.nn.functional.one_hot(at.data.long(), size), at.dims + (to,)).aligned(dims)
     return summed(Tensor(x.aligned(dims) * places, dims), [rows])
 
