@@ -290,6 +290,17 @@ class Drawing:
         scope.assign(self.state.fresh("v"), Value(moved, local.dims, "f32", local.scale + 1))
 
 
+def moving(program, declaration=None, seen=()):
+    """The names of parameters that the model, or a block, uses otherwise than by calls that are frozen."""
+    declaration = declaration or program.model
+    names = {name for s in declaration.body if isinstance(s, Param) and not s.state for name in s.names}
+    for statement in statements_of(declaration.body):
+        for e in walk(value_of(statement)) if value_of(statement) is not None else ():
+            if isinstance(e, Call) and not e.frozen and e.function in program.blocks and e.function not in seen:
+                names |= moving(program, program.blocks[e.function], (*seen, e.function))
+    return names
+
+
 def exempt_some(draw, program):
     """From weight decay; and, in some programs, from training, but not all: as declared, or by a setting."""
     params = [param for declaration in bodies(program) for param in declaration.body
@@ -298,13 +309,17 @@ def exempt_some(draw, program):
     for param in params:
         param.no_decay = draw.random() < 0.2
         param.frozen = draw.random() < frozen
-    if params and all(param.frozen for param in params):
-        draw.choice(params).frozen = False
+    moved = moving(program)
+    free = [param for param in params if moved & set(param.names)]
+    if free and all(param.frozen for param in free):
+        draw.choice(free).frozen = False
     names = sorted({name for param in params for name in param.names})
     if not frozen and len(names) > 1 and draw.random() < 0.15:
         some = draw.sample(names, draw.randint(1, len(names) - 1))
-        if not any(name.endswith(tuple(some)) for name in set(names) - set(some)):  # as freeze = "*p1" would freeze p11
-            key = draw.choice(["freeze", "trained"])
+        key = draw.choice(["freeze", "trained"])
+        left = moving(program) & (set(some) if key == "trained" else set(names) - set(some))
+        # As freeze = "*p1" would freeze p11.
+        if left and not any(name.endswith(tuple(some)) for name in set(names) - set(some)):
             program.train[key] = Text(", ".join(f"*{name}" for name in some))
 
 
