@@ -134,6 +134,8 @@ class Walk:
     def reduced(self, e, values, path):
         dims = [x.name for x in e.arguments[1:]]
         parts = self.made(e.arguments[0], values, path)
+        if "weight" in e.keywords:
+            parts = self.together([parts, self.made(e.keywords["weight"], values, path)])
         return without(parts, dims or {n for _, own in parts or () for d in own for n in names_of(d)})
 
     call_sum = call_mean = call_max = call_min = call_logsumexp = reduced
