@@ -81,7 +81,7 @@ class Walk:
             elif isinstance(s, Input):
                 values[s.name] = None
             elif isinstance(s, Update):
-                continue
+                self.made(s.value, values, path)
             else:
                 result = self.made(s.value, values, path)
         return result
