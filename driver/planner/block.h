@@ -41,7 +41,8 @@ typedef struct Block {
 
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of);
 PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of); /* whose program it is read from */
-bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of);             /* has it been found? */
+int programs_of(const Planner *p, const BlockAsk *ask, BlockAsk program[2]); /* their number; with their layouts */
+bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of);       /* has it been found? */
 
 /* What of a layout is more than a size; without padding.  Blocks with the same are read from one program. */
 typedef struct PlanProgram {

@@ -22,7 +22,7 @@ static BlockBound less(const Planner *p, const PlanLayout *layout, double second
 
 static BlockOf asked_of(const Planner *p, const PlanLayout *layout, bool with_zero, bool is_divided)
 {
-    return (BlockOf){ with_zero, micro_batches(p, layout) > 1, is_divided };
+    return (BlockOf){ with_zero, micro_batches(p, layout) > 1, is_divided, 0 };
 }
 
 static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zero, bool is_divided)
@@ -154,7 +154,7 @@ static PlanLayout smallest(const PlanLayout *layout)
 static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
-    const Block *with = find_block(p, &one, (BlockOf){ true, micro_batches(p, layout) > 1, false });
+    const Block *with = find_block(p, &one, (BlockOf){ true, micro_batches(p, layout) > 1, false, 0 });
     return with->refused ? NULL : with;
 }
 
@@ -223,9 +223,9 @@ int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_
 {
     const bool is_summed = micro_batches(p, layout) > 1;
     const PlanLayout one = smallest(layout);
-    ask[0] = (BlockAsk){ *layout, { false, is_summed, false } };
-    ask[1] = (BlockAsk){ one, { false, is_summed, false } };
-    ask[2] = (BlockAsk){ one, { true, is_summed, false } };
+    ask[0] = (BlockAsk){ *layout, { .is_summed = is_summed } };
+    ask[1] = (BlockAsk){ one, { .is_summed = is_summed } };
+    ask[2] = (BlockAsk){ one, { .with_zero = true, .is_summed = is_summed } };
     return 3;
 }
 

@@ -27,6 +27,20 @@ static double seconds_of_copy(const Parts *parts, const CostItem *item)
     return seconds_of(parts, &more, 1) - seconds_of(parts, &few, 1);
 }
 
+/* Products and attentions of the backward pass that are not of weights. */
+static double seconds_back(const Parts *parts, const CostList *list, const SizedItem *sized)
+{
+    double seconds = 0;
+    for (int i = 0; i < list->count; i++) {
+        const CostItem *item = &list->item[i];
+        if (item->kind == ITEM_REPEAT)
+            seconds += item->turns * seconds_back(parts, item->body, parts->s->item + sized[i].body.first);
+        else if (item->kind <= ITEM_ATTENTION && sized[i].grows && item->phase == BACKWARD)
+            seconds += seconds_of(parts, item, 1);
+    }
+    return seconds;
+}
+
 static void note_saved(const Parts *parts, const SizedItem *loop)
 {
     Block *b = parts->block;
@@ -76,7 +90,9 @@ static void read_micro(const Parts *parts, const CostList *list, const SizedItem
             b->time.copy[turns_back ? BACKWARD_ACTION : FORWARD_ACTION][repeat] +=
                 seconds_of_copy(parts, &list->item[i]);
             passed = turns_back ? passed : repeat + 1;
-            if (!turns_back)
+            if (turns_back)
+                b->time.back[repeat] += seconds_back(parts, list->item[i].body, parts->s->item + sized[i].body.first);
+            else
                 note_saved(parts, &sized[i]);
         }
         from = i + 1;

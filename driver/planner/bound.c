@@ -343,6 +343,15 @@ static void add_state(Planner *p, const Splits *s, const Classes *classes)
         read_param(p, s, param);
 }
 
+static bool has_windows(const Module *m)
+{
+    bool has = false;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            has |= info(op)->traits & IN_BLOCKS && op->attrs.window;
+    return has;
+}
+
 static bool read_program(Planner *p, Recompute policy, bool is_first)
 {
     Run run = { 0 };
@@ -359,6 +368,7 @@ static bool read_program(Planner *p, Recompute policy, bool is_first)
     Splits s = { .p = p, .m = m, .split.arena = &run.arena };
     find_splits(&s);
     p->has_experts = s.experts.count > 0;
+    p->has_windows = has_windows(m);
     const Classes classes = classify_tensors(m);
     const StepCost cost = step_cost(m, &classes, &run.arena);
     add_pieces(p, &s, (int)policy, &cost.before[0], 0.5, 0);

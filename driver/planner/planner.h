@@ -100,6 +100,7 @@ typedef struct {
     Names heads;            /* the dims of attention that all ranks could have a part of in place of a sequence's */
     struct ModelCost *cost; /* bound.c */
     bool has_experts;       /* to which tokens are dispatched */
+    bool has_windows;       /* of keys that attention sees: a ring leaves out turns */
     int ntensors, tensor_room;
     struct ZeroTensor *tensor; /* zero_bound.c */
     struct BlockCache *blocks; /* block.h */
@@ -206,7 +207,8 @@ typedef struct {
     double copy[N_ACTION_KINDS][MAX_REPEATS], beside[N_ACTION_KINDS][MAX_REPEATS + 1];
     double carried[N_ACTION_KINDS]
                   [MAX_REPEATS]; /* that the copies of a stage take less: the next action waits for it */
-    OnceTime once;               /* of stages alone, and where it is known */
+    double back[MAX_REPEATS]; /* of a copy: a backward action takes that long without its part of weights, at least */
+    OnceTime once;            /* of stages alone, and where it is known */
 } MicroTime;
 
 /* No layout with these sizes, micro-batch and recompute takes less for a micro-batch. */
@@ -312,6 +314,7 @@ typedef struct {
     bool with_zero;  /* else without zero, and for any number of data-parallel ranks */
     bool is_summed;  /* of several micro-batches */
     bool is_divided; /* backward actions: those of activations, and of weights */
+    int turns;       /* of a ring, fewer than it has ranks; 0: as many */
 } BlockOf;
 
 typedef struct {

@@ -8,7 +8,8 @@
 
 static double value_of(const Sizing *z, const Term *term)
 {
-    return term->value * (term->scale.grows ? z->sequences : 1) * z->inverse[term->scale.divided];
+    return term->value * (term->scale.grows ? z->sequences : 1) * z->inverse[term->scale.divided] *
+           z->inverse[term->scale.twice];
 }
 
 static int64_t whole_of(const Sizing *z, const Term *term)

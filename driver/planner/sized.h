@@ -15,6 +15,7 @@
 /* On which sizes a quantity depends. */
 typedef struct {
     Axes divided; /* of the program */
+    Axes twice;   /* of these: both queries and keys are split over a ring */
     bool grows;
 } Scale;
 
@@ -39,6 +40,7 @@ typedef struct {
     Term term[N_SIZED];
     Range sum[N_SUMS];             /* of terms */
     Range body;                    /* of items */
+    bool grows;                    /* with the sequences of a micro-batch: it is not of weights */
     bool meets;                    /* a message: its ranks are all of its axes */
     bool is_zero;                  /* a message of zero */
     bool is_of_keys;               /* a message along a sequence that attention has, for it */

@@ -28,7 +28,8 @@ static Scale scale_of(const Reader *r, const Type *type)
 /* Of one sequence on one rank. */
 static double alone(const Reader *r, double value, Scale scale)
 {
-    return value * (double)count_ranks(r->m, scale.divided) / (scale.grows ? (double)r->s->sequences : 1);
+    return value * (double)count_ranks(r->m, scale.divided) * (double)count_ranks(r->m, scale.twice) /
+           (scale.grows ? (double)r->s->sequences : 1);
 }
 
 static void add_term(Reader *r, Range *sum, double value, Scale scale)
@@ -88,9 +89,11 @@ static Term term_of(Reader *r, double value, const double *by)
         const Probe *probe = &r->probe[i];
         if (is_close(by[i], value))
             continue;
-        r->s->is_irregular |= !is_close(by[i], value * probe->times);
+        const bool is_twice = probe->scale.divided && is_close(by[i], value * probe->times * probe->times);
+        r->s->is_irregular |= !is_twice && !is_close(by[i], value * probe->times);
         scale.grows |= probe->scale.grows;
         scale.divided |= probe->scale.divided;
+        scale.twice |= is_twice ? probe->scale.divided : 0;
     }
     return (Term){ alone(r, value, scale), scale };
 }
@@ -223,6 +226,15 @@ static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
     }
 }
 
+static bool grows(const Reader *r, const Op *op)
+{
+    bool any = false;
+    for (int i = 0; i < op->results.count; i++)
+        for (int k = 0; k < op->results.at[i]->type.rank; k++)
+            any |= grows_with_batch(r->m, op->results.at[i]->type.dim[k].name);
+    return any;
+}
+
 static void read_item(Reader *r, SizedItem *to, const CostItem *item)
 {
     const CostItem *other[MAX_AXES + 1];
@@ -234,6 +246,7 @@ static void read_item(Reader *r, SizedItem *to, const CostItem *item)
     for (int i = 0; i < r->probes; i++)
         r->s->is_irregular |= other[i]->kind != item->kind || other[i]->turns != item->turns;
     if (item->kind < ITEM_MESSAGE) {
+        to->grows = grows(r, item->op);
         read_terms(r, to, item, other);
         read_bytes(r, to, item, other);
     } else if (item->kind == ITEM_MESSAGE) {

@@ -183,21 +183,22 @@ static void fill_pipeline(Planner *p, const PlanLayout *layout, Pipeline *pipeli
 
 const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
 {
-    const Pipeline like = { .kind = layout->schedule,
-                            .ranks = (int)pipeline_ranks(p, layout),
-                            .chunks = layout->chunks,
-                            .micros = micros_in_flight(p, layout),
-                            .recompute = layout->recompute };
+    const int ranks = (int)pipeline_ranks(p, layout), micros = micros_in_flight(p, layout);
     const int hash =
-        (((like.ranks * 127 + like.micros) * 31 + like.chunks) * 4 + (int)like.kind) * 4 + (int)like.recompute;
+        (((ranks * 127 + micros) * 31 + layout->chunks) * 4 + (int)layout->schedule) * 4 + (int)layout->recompute;
     Pipeline **first = &p->blocks->pipelines[(unsigned)hash % PIPELINE_LISTS];
     for (const Pipeline *known = *first; known; known = known->next)
-        if (known->kind == like.kind && known->ranks == like.ranks && known->chunks == like.chunks &&
-            known->micros == like.micros && known->recompute == like.recompute)
+        if (known->kind == layout->schedule && known->ranks == ranks && known->chunks == layout->chunks &&
+            known->micros == micros && known->recompute == layout->recompute)
             return known;
     Pipeline *made = NEW(p->arena, Pipeline);
-    *made = like;
-    made->next = *first, *first = made;
+    *made = (Pipeline){ .kind = layout->schedule,
+                        .ranks = ranks,
+                        .chunks = layout->chunks,
+                        .micros = micros,
+                        .recompute = layout->recompute,
+                        .next = *first };
+    *first = made;
     fill_pipeline(p, layout, made);
     return made;
 }

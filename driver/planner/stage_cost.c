@@ -3,12 +3,15 @@
 #include "block.h"
 
 #include <math.h>
+#include <string.h>
 
 /* --- The actions of a pipeline ------------------------------------------------------------------------------------ */
 
 /* Of a micro-batch, by stage. */
 typedef struct {
     double seconds[N_ACTION_KINDS][MAX_STAGES];
+    double
+        back[MAX_STAGES]; /* of these of the backward action: until the stage before has what it waits for, at least */
 } StageCosts;
 
 /* Each stage has the next copies of the repeats, and what is beside those that begin or end there. */
@@ -17,8 +20,8 @@ static void fill_stages(const MicroTime *time, const StageWeights *w, ActionKind
 {
     int repeat = 0;
     int64_t left = w->copies[0];
-    seconds[0] = time->beside[kind][0];
-    for (int stage = 0; stage < stages; stage++)
+    for (int stage = 0; stage < stages; stage++) {
+        seconds[stage] = stage == 0 ? time->beside[kind][0] : 0;
         for (int64_t i = 0; i < copies[stage]; i++) {
             const bool is_first = i == 0 || left == w->copies[repeat];
             seconds[stage] += time->copy[kind][repeat] - (is_first ? time->carried[kind][repeat] : 0);
@@ -27,6 +30,7 @@ static void fill_stages(const MicroTime *time, const StageWeights *w, ActionKind
                 left = repeat < w->repeats ? w->copies[repeat] : -1;
             }
         }
+    }
 }
 
 static double message_between(const Planner *p, const PlanLayout *layout, double bytes)
@@ -100,10 +104,9 @@ static double after_rank(const StageWeights *w, const Pipeline *pipeline, const 
 
 /* The longest of these ways through the schedule, which are all in it: to the first action of a rank, then all that the
  * rank does; through all stages and back to the first backward action of the rank, then all that it does from there on;
- * and then, unless its last actions are of weights, through the stages before it.  What comes back counts where its
- * time is known.  Messages of the rank follow. */
+ * and then, unless its last actions are of weights, through the stages before it.  Messages of the rank follow. */
 static double longest_way(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const StageCosts *costs,
-                          const OnceTime *once, double message, bool hands_back)
+                          const OnceTime *once, double message)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
     const PipelineSchedule *s = pipeline->schedule;
@@ -112,7 +115,7 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
     const double after_first = after_rank(w, pipeline, once, layout->overlaps, 0, NULL);
     double forward[MAX_STAGES + 1], backward[MAX_STAGES + 1], most = 0;
     add_up(costs->seconds[FORWARD_ACTION], stages, message, forward);
-    add_up(costs->seconds[BACKWARD_ACTION], stages, message, backward);
+    add_up(costs->back, stages, message, backward);
     for (int rank = 0; rank < s->ranks; rank++) {
         const int first = stage_on_rank(s, rank, 0);
         double work = 0, ahead = 0;
@@ -123,10 +126,10 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
             ahead += costs->seconds[FORWARD_ACTION][stage] * pipeline->ahead[rank * s->chunks + chunk];
         }
         const int turn = pipeline->turn[rank];
-        const double back = hands_back ? backward[stages] - backward[turn + 1] : 0;
+        const double back = backward[stages] - backward[turn + 1];
         const double way = fmax(forward[first] + work, forward[stages] + back + work - ahead);
         most = fmax(most, way + after_rank(w, pipeline, once, layout->overlaps, rank, NULL));
-        if (hands_back && !s->splits_backward)
+        if (!s->splits_backward)
             most = fmax(most, way + backward[first] + after_first);
     }
     return most + before_all(w, pipeline, once, layout->overlaps);
@@ -142,12 +145,17 @@ static MicroTime with_carried(const Block *with, const Block *without)
     return time;
 }
 
+/* has_weights: backward actions of the time have both parts, those of the schedule have one. */
 static void fill_seconds(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const MicroTime *time,
-                         StageCosts *costs)
+                         bool has_weights, StageCosts *costs)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
+    const int stages = pipeline->ranks * pipeline->chunks;
+    MicroTime back = { 0 };
     for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
-        fill_stages(time, w, kind, pipeline->ranks * pipeline->chunks, pipeline->copies, costs->seconds[kind]);
+        fill_stages(time, w, kind, stages, pipeline->copies, costs->seconds[kind]);
+    memcpy(back.copy[BACKWARD_ACTION], time->back, sizeof time->back);
+    fill_stages(has_weights ? &back : time, w, BACKWARD_ACTION, stages, pipeline->copies, costs->back);
 }
 
 /* When the last rank has sent its messages. */
@@ -194,15 +202,15 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     BlockBound bound = { 0 };
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return bound;
-    StageCosts s = { 0 };
+    StageCosts s;
     const MicroTime time = with_carried(b, without);
-    fill_seconds(p, layout, pipeline, &time, &s);
+    const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
+    fill_seconds(p, layout, pipeline, &time, !is_alike, &s);
     const Costs costs = { s.seconds[FORWARD_ACTION], s.seconds[BACKWARD_ACTION], s.seconds[WEIGHT_ACTION],
                           message_between(p, layout, b->handed_on) };
-    const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
     const CopyBytes saved = saved_of_copies(b);
     bound.memory = most_of_copies(p, layout, &saved);
-    bound.seconds = longest_way(p, layout, pipeline, &s, once, costs.message, is_alike);
+    bound.seconds = longest_way(p, layout, pipeline, &s, once, costs.message);
     if (simulate && is_alike)
         bound.seconds = fmax(bound.seconds, simulated(p, layout, pipeline, &costs, once));
     return bound;
@@ -234,11 +242,11 @@ double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime 
         return time->whole * (double)micro_batches(p, layout);
     const Pipeline *pipeline = find_pipeline(p, layout);
     const double mean = mean_of_ranks(p, layout, time, divides);
-    StageCosts costs = { 0 };
+    StageCosts costs;
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return mean;
-    fill_seconds(p, layout, pipeline, time, &costs);
-    return fmax(mean, longest_way(p, layout, pipeline, &costs, &time->once, 0, !divides));
+    fill_seconds(p, layout, pipeline, time, divides, &costs);
+    return fmax(mean, longest_way(p, layout, pipeline, &costs, &time->once, 0));
 }
 
 static double micros_of_layout(Planner *p, const PlanLayout *layout, const void *time)

@@ -24,6 +24,8 @@ struct Structure {
 
 /* --- Which structure ----------------------------------------------------------------------------------------- */
 
+enum { OF_DEALT = 4, OF_TURN = 8 }; /* in the kind of an axis */
+
 /* 0: one rank.  Else which dims of a pair it splits, whether its blocks go forth and back, and in a ring its size. */
 static int64_t kind_of_axis(const Planner *p, const PlanLayout *layout, int axis)
 {
@@ -31,7 +33,13 @@ static int64_t kind_of_axis(const Planner *p, const PlanLayout *layout, int axis
     const int64_t pair = first == size ? 1 : first == 1 ? 2 : 3;
     if (size == 1)
         return 0;
-    return pair + 4 * deals_blocks(p, axis, size) + (p->axis[axis].attends && layout->attend == RING ? 8 * size : 0);
+    const bool is_ring = p->axis[axis].attends && layout->attend == RING;
+    return pair + OF_DEALT * deals_blocks(p, axis, size) + (is_ring ? OF_TURN * size : 0);
+}
+
+bool serves_more_turns(int64_t kind)
+{
+    return kind & OF_DEALT && (kind / OF_TURN == FEW_TURNS || kind / OF_TURN == MORE_TURNS);
 }
 
 /* A dim of one element is moved for nothing: whether a micro-batch is one sequence on a rank, and whether in all. */

@@ -4,6 +4,11 @@
 
 #include "block.h"
 
+/* A turn of a ring takes what another one takes, if blocks go forth and back.  So what a ring with many turns takes is
+ * known from programs of two rings with so many. */
+enum { FEW_TURNS = 2, MORE_TURNS = 4 };
+bool serves_more_turns(int64_t kind); /* of an axis, in PlanProgram: is it of such a ring? */
+
 PlanProgram structure_key(const Planner *p, const PlanLayout *layout, BlockOf of);
 
 /* m: the program of the layout, of steps of one or two micro-batches; without zero, micro-batches alone are right;

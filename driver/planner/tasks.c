@@ -153,8 +153,11 @@ void compiled_results(Planner *p, const PlanLayout *layout, int count, PlanResul
 
 bool is_program_known(const Planner *p, const BlockAsk *ask)
 {
-    const PlanLayout program = program_layout(p, &ask->layout, ask->of);
-    return is_known(p, &ask->layout, ask->of) || known_sized(p, &program, ask->of);
+    BlockAsk program[2];
+    bool are_known = true;
+    for (int i = programs_of(p, ask, program) - 1; i >= 0; i--)
+        are_known = are_known && known_sized(p, &program[i].layout, program[i].of);
+    return are_known || is_known(p, &ask->layout, ask->of);
 }
 
 bool are_enough(const BlockAsks *asks) { return asks->programs >= PROGRAMS_AHEAD; }
@@ -179,11 +182,12 @@ void add_asks(const Planner *p, BlockAsks *asks, const BlockAsk *ask, int count)
             out_of_memory(sizeof *ask * (size_t)asks->room);
     }
     for (int i = 0; i < count; i++) {
-        const PlanLayout program = program_layout(p, &ask[i].layout, ask[i].of);
-        const PlanProgram key = structure_key(p, &program, ask[i].of);
+        BlockAsk program[2];
         asks->ask[asks->asked++] = ask[i];
-        if (!is_program_known(p, &ask[i]))
+        for (int k = is_program_known(p, &ask[i]) ? -1 : programs_of(p, &ask[i], program) - 1; k >= 0; k--) {
+            const PlanProgram key = structure_key(p, &program[k].layout, program[k].of);
             note_program(asks, &key);
+        }
     }
 }
 
@@ -201,11 +205,13 @@ static int by_program(const void *a, const void *b)
 static int unknown_of(const Planner *p, const BlockAsk *ask, int count, Asked *asked)
 {
     int unknown = 0;
-    for (int i = 0; i < count; i++)
-        if (!is_program_known(p, &ask[i])) {
-            const PlanLayout program = program_layout(p, &ask[i].layout, ask[i].of);
-            asked[unknown++] = (Asked){ { .layout = program, .of = ask[i].of }, structure_key(p, &program, ask[i].of) };
+    for (int i = 0; i < count; i++) {
+        BlockAsk program[2];
+        for (int k = is_program_known(p, &ask[i]) ? -1 : programs_of(p, &ask[i], program) - 1; k >= 0; k--) {
+            const PlanTask task = { .layout = program[k].layout, .of = program[k].of };
+            asked[unknown++] = (Asked){ task, structure_key(p, &task.layout, task.of) };
         }
+    }
     qsort(asked, (size_t)unknown, sizeof *asked, by_program);
     return unknown;
 }
@@ -213,7 +219,7 @@ static int unknown_of(const Planner *p, const BlockAsk *ask, int count, Asked *a
 void find_programs(Planner *p, BlockAsks *asks)
 {
     Arena arena = { 0 };
-    Asked *asked = NEW_ARRAY(&arena, Asked, asks->asked + 1);
+    Asked *asked = NEW_ARRAY(&arena, Asked, 2 * asks->asked + 1);
     const int unknown = unknown_of(p, asks->ask, asks->asked, asked);
     PlanTask *task = NEW_ARRAY(&arena, PlanTask, unknown + 1);
     int *group = NEW_ARRAY(&arena, int, unknown + 1), programs = 0;

@@ -47,6 +47,8 @@ class Space:
 SPACES = [
     Space("all axes of a dense model", "llama", LLAMA_2, 4, "h100", 4, "zero=1 overlap=0 recompute=none attend=gather"),
     Space("attention by all means", "llama", LLAMA_2, 2, "a100", 2, "cp=2 zero=3"),
+    Space("a ring of many turns", "llama", LLAMA_2, 8, "h100", 2, "cp=8 attend=ring zero=1 overlap=0"),
+    Space("rings in stages", "llama", "layers=4", 16, "h100", 16, "cp=8 pp=2 attend=ring microbatch=1 overlap=1 zero=1", memory=1e15),
     Space("schedules", "gpt2", GPT, 4, "h100", 8, "pp=4"),
     Space("schedules beside zero", "gpt2", GPT, 4, PROCESSORS, 8, "pp=2 dp=2 zero=1 recompute=none"),
     Space("more stages than a machine has ranks", "gpt2", GPT, 8, PROCESSORS, 16, "pp=4 dp=2 zero=1 recompute=none overlap=0"),
@@ -73,6 +75,8 @@ SPACES = [
 LARGER = [
     Space("all of a dense model", "llama", LLAMA, 4, "h100", 4),
     Space("cp", "llama", "layers=4", 4, "h100", 8, "cp=2 recompute=none"),
+    Space("rings of real sizes", "llama", "layers=4 seq=8192", 16, "h100", 32, "cp=16 attend=ring"),
+    Space("rings and zero", "llama", "layers=4", 16, "h100", 32, "cp=8 dp=2 attend=ring recompute=full", memory=1e15),
     Space("eight ranks", "llama", LLAMA, 8, "h100", 8, "pp=2 recompute=none zero=1"),
     Space("experts", "mixtral", MIXTRAL, 4, "a100", 4),
     Space("large experts", "mixtral", "layers=2", 4, "h100", 8, "microbatch=1 recompute=none"),
