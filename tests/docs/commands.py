@@ -1,0 +1,81 @@
+"""Runs the commands of pages: each line of a block marked `sh`, in the order of the page, except make, sudo and comments.
+A line that ends with a backslash goes on in the next one.
+
+Commands run in the root of the source tree, those of the tutorial in a folder of their own, which is empty at first.
+There a block is a file if the line before it says so: Write `tiny.mdl`: begins the file, Append to `tiny.mdl`: adds to it.
+Keeps what each command prints, under its page and first line, for quotes.py.  Arguments: the pages.
+"""
+import hashlib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PRINTED = ROOT / "out/doc/printed"
+FOLDERS = {"docs/tutorial.md": ROOT / "out/doc/tutorial"}
+SKIPPED = re.compile(r"(make|sudo|#|FUZZ|EXTRA)|\s*$")
+BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+FILE = re.compile(r"(Write|Append to) `([\w.-]+(?:/[\w.-]+)*)`:$")
+LIMIT = 120  # seconds
+
+
+def run(page, folder, command):
+    """Whether the command fails, with a line that says so."""
+    first = command.split("\n")[0]
+    kept = PRINTED / hashlib.md5(f"{page}\n{first}\n".encode()).hexdigest()
+    with kept.open("w") as output:
+        try:
+            result = subprocess.run(["sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
+                                    stderr=subprocess.PIPE, text=True, errors="replace", timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            print(f"FAIL {page}: {first}\n    longer than {LIMIT} s")
+            return True
+    if result.returncode == 0:
+        return False
+    print(f"FAIL {page}: {first}")
+    for line in (kept.read_text(errors="replace") + result.stderr).splitlines()[-5:]:
+        print(f"    {line}")
+    return True
+
+
+def write(folder, statement, text):
+    path = folder / statement[2]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w" if statement[1] == "Write" else "a") as file:
+        file.write(text)
+
+
+def folder_of(page):
+    folder = FOLDERS.get(page, ROOT)
+    if folder != ROOT:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    return folder
+
+
+def run_page(page):
+    """The number of commands of a page, and of those that fail."""
+    folder, count, failed = folder_of(page), 0, 0
+    for block in BLOCK.finditer((ROOT / page).read_text()):
+        statement = FILE.search(block["before"])
+        if folder != ROOT and statement:
+            write(folder, statement, block["text"])
+        if block["language"] == "sh":
+            for command in re.findall(r"(?:.*\\\n)*.*\n", block["text"]):
+                if not SKIPPED.match(command):
+                    count += 1
+                    failed += run(page, folder, command)
+    return count, failed
+
+
+def main():
+    PRINTED.mkdir(parents=True, exist_ok=True)
+    results = [run_page(page) for page in sys.argv[1:]]
+    count, failed = (sum(column) for column in zip(*results))
+    print(f"{count} commands, {failed} failed")
+    return failed > 0 or count == 0
+
+
+sys.exit(main())
