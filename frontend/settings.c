@@ -387,7 +387,8 @@ static void check_schedule(Reader *r)
                 arena_text(l->arena, "%" PRId64 " steps of warmup%s are more than the %" PRId64 " steps of training",
                            t->warmup + t->decay, t->decay ? " and decay" : "", t->steps));
     if (t->min_lr > t->lr)
-        fail_at(r, SCHEDULE, NULL, arena_text(l->arena, "min_lr = %g is above lr = %g", t->min_lr, t->lr));
+        fail_at(r, SCHEDULE, arena_text(l->arena, "lower it too: --set train.schedule.min_lr=%g", t->lr / 10),
+                arena_text(l->arena, "min_lr = %g is above lr = %g", t->min_lr, t->lr));
 }
 
 /* For verification: at most two micro-batches of two sequences per rank; one, if there is one. */
