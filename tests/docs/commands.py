@@ -3,7 +3,7 @@ A line that ends with a backslash goes on in the next one.
 
 Commands run in the root of the source tree, those of the tutorial in a folder of their own, which is empty at first.
 There a block is a file if the line before it says so: Write `tiny.mdl`: begins the file, Append to `tiny.mdl`: adds to it.
-Keeps what each command prints, under its page and first line, for quotes.py.  Arguments: the pages.
+Keeps what each command prints, for quotes.py.  Arguments: the pages.
 """
 import hashlib
 import pathlib
@@ -23,8 +23,8 @@ LIMIT = 120  # seconds
 
 def run(page, folder, command):
     """Whether the command fails, with a line that says so."""
+    kept = PRINTED / hashlib.md5(f"{page}\n{command}".encode()).hexdigest()
     first = command.split("\n")[0]
-    kept = PRINTED / hashlib.md5(f"{page}\n{first}\n".encode()).hexdigest()
     with kept.open("w") as output:
         try:
             result = subprocess.run(["sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=output,

@@ -74,7 +74,7 @@ def check_outputs(page):
     """The lines of quoted outputs that are not so; with BLESS=1 they are written anew."""
     text = page.read_text()
     for block in re.finditer(r"^```text\n(.*?)^```$", text, re.M | re.S):
-        command = re.findall(r"^```sh\n(.*)\n", text[:block.start()], re.M)[-1]
+        command = re.findall(r"^```sh\n((?:.*\\\n)*.*)\n", text[:block.start()], re.M)[-1]
         now = output_now(block[1], page, command)
         if os.environ.get("BLESS") and now:
             page.write_text(page.read_text().replace(block[1], now))
