@@ -159,7 +159,7 @@ static const char *help_for(const Ast *ast, Place place)
     const bool is_param = ast->kind == A_PARAM;
     return is_param && place == IN_REPEAT
                ? "a block has params of its own in each repetition: repeat N { x = layer(x) as h }"
-           : is_param && place == IN_SCAN                  ? "declare it before the scan: all places share it"
+           : is_param && place == IN_SCAN                  ? "declare it before the scan: all positions share it"
            : ast->kind == A_ASSIGN && place == IN_PARALLEL ? "the axes of the mesh: mesh dp = 2, tp = 4"
            : ast->kind == A_ASSIGN && place == IN_FILE
                ? "const N = 3 names a number, dim d = 3 a dim, and train { ... } has settings"

@@ -308,8 +308,8 @@ static void add_trainable(Lower *l, const Ast *name, const Param *described, Nam
 static bool may_have_state(Lower *l, const Ast *ast)
 {
     if (is_in_scan(l))
-        complain(l, (Where){ .at = ast->name_loc, .help = "declare it outside, where all places are seen" },
-                 "a state is updated once a step, not at each place of a scan");
+        complain(l, (Where){ .at = ast->name_loc, .help = "declare it outside of the scan" },
+                 "a state is updated once a step, not at each position of a scan");
     return !is_in_scan(l);
 }
 

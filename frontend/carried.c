@@ -56,14 +56,14 @@ void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *carried)
         if (is_tensor && find_dim(&carried->before.value->type, body->copy.name) >= 0) {
             complain(
                 l, (Where){ .at = carried->loc, .help = "give it another name here, and yield it" },
-                "'%s' exists before the scan and has the dim '%s', so that it cannot be carried from place to place",
+                "'%s' exists before the scan and has the dim '%s', so it cannot be carried from position to position",
                 carried->name, body->copy.name);
             carried->before = (Operand){ .kind = WRONG };
         }
         for (const Ast *y = ast->body; y; y = y->next)
             if (y->kind == A_YIELD && strcmp(y->name, carried->name) == 0)
                 complain(l, (Where){ .at = y->name_loc, .help = "yield it under another name" },
-                         "after the scan '%s' is what is carried, at the last place", y->name);
+                         "after the scan '%s' is the carried value at the last position", y->name);
     }
 }
 
@@ -131,7 +131,7 @@ bool leave_carried(Lower *l, Carried *carried)
         if (value && (value->type.dtype != before->dtype || dims_lacking(&value->type, before).count ||
                       dims_lacking(before, &value->type).count)) {
             complain(l, (Where){ .at = carried->loc }, "each %s gets '%s' as %s, but this one returns %s",
-                     l->frame->scans ? "place" : "copy", carried->name, type_words(l, before),
+                     l->frame->scans ? "position" : "copy", carried->name, type_words(l, before),
                      type_words(l, &value->type));
             good = false;
             continue;

@@ -62,7 +62,7 @@ static bool find_window(Lower *l, const Arguments *a, const Steps *steps, Window
     const Ast *ast = a->window[i], *to = ast->child, *tap = to->next;
     Name from, of_taps;
     if (tap->next) {
-        complain(l, (Where){ .at = ast->loc }, "windows along a dim have two dims: their places and their elements");
+        complain(l, (Where){ .at = ast->loc }, "windows along a dim have two dims: their positions and their elements");
         return false;
     }
     if (!need_dim(l, x, a->ast[0], ast->init->name, ast->init->loc, &from) ||
@@ -228,7 +228,7 @@ CALL(shift)
         complain(l, (Where){ .at = a->ast[0]->loc, .help = "cast(..., i32)" }, "shift takes numbers, not %s",
                  type_words(l, x));
     else if (!has_no_positions(l, dim.name, a->dim_ast[0]->loc) &&
-             integer_of(l, a->number_ast, "the number of places", 1 - dim.size, dim.size - 1, &by))
+             integer_of(l, a->number_ast, "the number of positions", 1 - dim.size, dim.size - 1, &by))
         return tensor_operand(by ? gather_inside(l, a->x[0], dim, two(l, OP_sub, emit_iota(l, dim), integer(l, by)))
                                  : a->x[0]);
     return wrong;

@@ -113,8 +113,8 @@ static bool has_scanned_dim(Lower *l, const Type *type, Loc at)
     for (int i = 0; i < type->rank; i++)
         if (scan_along(l, type->dim[i].name)) {
             complain(l, (Where){ .at = at, .help = "give it another name, with a dim of its own" },
-                     "inside of 'scan %s' no tensor has the dim '%s': each is that of one place", type->dim[i].name,
-                     type->dim[i].name);
+                     "inside of 'scan %s' no tensor has the dim '%s': each is its slice at one position",
+                     type->dim[i].name, type->dim[i].name);
             return true;
         }
     return false;

@@ -290,7 +290,7 @@ static Value *rows_by_sequence(Lower *l, Value *x, const Names *over, Dim expert
 static bool has_queues(Lower *l, const Arguments *a)
 {
     if (is_in_scan(l))
-        complain(l, (Where){ .at = a->call->name_loc, .help = "route all places at once, before the scan or after it" },
+        complain(l, (Where){ .at = a->call->name_loc, .help = "route all positions at once, before or after the scan" },
                  "experts have no queues inside of a scan");
     return !is_in_scan(l);
 }
@@ -394,7 +394,7 @@ static bool were_dispatched_by(Lower *l, const Arguments *a, const Values *choic
                  (Where){ .at = a->ast[1]->loc,
                           .also = { a->ast[0]->loc },
                           .help = "assign it to a name, chosen = top_k(...), and give this to both" },
-                 "combine takes rows back by the choice that dispatched them, and this is another one");
+                 "combine needs the choice that dispatched these rows, and this is another one");
     return found;
 }
 

@@ -409,7 +409,7 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
     NearMiss near = { .name = declared.name };
     for (int i = 0; i < x->type.rank; i++)
         offer(&near, x->type.dim[i].name);
-    const char *help = scan_along(l, declared.name) ? "a scan sees one place: do this before it, or after it"
+    const char *help = scan_along(l, declared.name) ? "a scan sees one position at a time: do this before or after it"
                                                     : did_you_mean(l->arena, &near);
     complain(l, (Where){ .at = loc, .also = { at->loc }, .label = declared_text(l, at), .help = help },
              "%s has no dim '%s'", type_words(l, &x->type), declared.name);

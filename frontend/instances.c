@@ -131,7 +131,7 @@ void refuse_as_block(Lower *l, const Ast *call)
 {
     if (call->frozen)
         complain(l, (Where){ .at = call->name_loc, .help = "stop_gradient(x) of a value" },
-                 "'frozen' is said of a block or an instance, whose weights get no gradient");
+                 "'frozen' stands before a block or an instance, whose weights then get no gradient");
     if (call->dims)
         complain(l, (Where){ .at = call->dims->loc, .help = "only a call of a block gives dims in brackets" },
                  "'%s' has no dims in brackets", call->name);
@@ -183,8 +183,8 @@ static bool is_same(Lower *l, const Declared *a, const Declared *b, Loc at)
     if (same_type && a->param.init == b->param.init && a->param.a == b->param.a && a->param.b == b->param.b)
         return true;
     complain(l, (Where){ .at = at, .help = "uses of one instance have the same parameters" },
-             same_type ? "in another use of this instance the parameter begins otherwise"
-                       : "in another use of this instance the parameter is %s, not %s",
+             same_type ? "another use of this instance initialises the parameter differently"
+                       : "another use of this instance declares the parameter as %s, not %s",
              dims_text(l, &a->type), dims_text(l, &b->type));
     return false;
 }

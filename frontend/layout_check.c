@@ -68,7 +68,7 @@ static void check_scans(Lower *l, const Ast *name)
                  (Where){ .at = name->loc,
                           .label = arena_text(l->arena, "scanned at %s", position_text(l, scanned->loc)),
                           .help = "split another dim over this axis; 'else' may still name this one" },
-                 "'%s' is scanned, place by place, so that no rank can begin in the middle of it", name->name);
+                 "'%s' is scanned, position by position, so no rank can begin in the middle of it", name->name);
 }
 
 static bool attends_causally(const Module *m, Name dim)
@@ -113,18 +113,18 @@ static bool check_ring_along(Lower *l, const Ast *ast, const ShardRule *rule, co
     const AttendExtras extras = attend_extras(op);
     if (extras.bias || extras.sinks) {
         complain(l, (Where){ .at = ast->type->loc, .also = { op->loc }, .help = "attend = gather, or = all_to_all" },
-                 "keys along '%s' cannot pass by where attention has a bias, a mask or sinks", seq->name);
+                 "attention along '%s' has a bias, a mask or sinks, which attend = ring does not support", seq->name);
         return false;
     }
     const Where at = { .at = ast->type->loc, .help = "name it first, or attend = gather" };
     if (seq->padded != seq->size) {
         complain(l, (Where){ .at = at.at, .help = "attend = gather, or a size without padding" },
-                 "keys cannot pass by in blocks: '%s' has padding", seq->name);
+                 "'%s' has padding, which attend = ring does not support", seq->name);
         return false;
     }
     for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
         if (has_name(&other->dims, seq->name)) {
-            complain(l, at, "keys pass around the outermost axis of '%s' only, which is '%s'", seq->name,
+            complain(l, at, "attend = ring works only along the outermost axis of '%s', which is '%s'", seq->name,
                      l->m->axis[other->axis]);
             return false;
         }
@@ -143,7 +143,7 @@ static void check_ring(Lower *l, const Ast *ast, const ShardRule *rule)
         }
     if (rule->ring && !any && !l->layout->is_model_wrong)
         complain(l, (Where){ .at = ast->type->loc, .help = "leave it out" },
-                 "no attention of the model has keys along '%s', so none would pass by", rule->dims.name[0]);
+                 "attend = ring changes nothing: no attention of the model has keys along '%s'", rule->dims.name[0]);
 }
 
 /* Are there rows by expert along the dim, or is it the dim of their slots?  Ranks have one block of these. */

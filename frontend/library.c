@@ -165,7 +165,7 @@ CALL(add_rows)
         return wrong;
     if (at->type.dtype != I32 || dims_lacking(&at->type, &y->type).count)
         complain(l, (Where){ .at = a->ast[1]->loc, .also = { a->ast[0]->loc } },
-                 "the places of rows must be i32 over dims of %s, not %s", dims_text(l, &y->type),
+                 "the positions of rows must be i32 over dims of %s, not %s", dims_text(l, &y->type),
                  is_float(at->type.dtype) ? "floating-point numbers" : type_words(l, &at->type));
     else if (find_dim(&y->type, to.name) >= 0)
         complain(l, (Where){ .at = a->renaming->name_loc, .also = { a->ast[0]->loc } }, "%s already has a dim '%s'",

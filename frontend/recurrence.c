@@ -56,7 +56,7 @@ static bool has_places(Lower *l, const Ast *ast, const Dim *dim)
         why = "is the micro-batch, or a part of it: its elements do not depend on each other",
         help = "scan another dim";
     else if (dim->padded != dim->size)
-        why = "has padding, which is no place", help = "a size without padding";
+        why = "has padding, over which no scan can run", help = "a size without padding";
     else if (scan_along(l, dim->name))
         why = "is scanned already, around this", help = "give the tensors of this scan another dim";
     if (why)

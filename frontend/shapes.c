@@ -204,7 +204,7 @@ CALL(broadcast)
             return wrong;
         if (scan_along(l, dim->name)) {
             complain(l, (Where){ .at = at, .help = "do this before it, or after it" },
-                     "a scan sees one place: in it, no tensor has the dim '%s'", dim->name);
+                     "a scan sees one position at a time: in it, no tensor has the dim '%s'", dim->name);
             return wrong;
         }
     }

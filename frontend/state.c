@@ -246,8 +246,8 @@ static Symbol *find_updated(Lower *l, const Ast *ast)
     if (!is_tensor)
         return NULL;
     if (!symbol->state && symbol->operand.kind != WRONG && !is_frozen_use(l) && is_in_scan(l)) {
-        complain(l, (Where){ .at = ast->name_loc, .help = "outside, where all places are seen" },
-                 "a parameter is updated once a step, not at each place of a scan");
+        complain(l, (Where){ .at = ast->name_loc, .help = "do it outside of the scan" },
+                 "a parameter is updated once a step, not at each position of a scan");
         return NULL;
     }
     if (symbol->updated)

@@ -186,11 +186,11 @@ static bool read_number(const Reader *r, Loc loc, Unit unit, double *number)
                                        : "the number has no unit");
     *number *= scale;
     if (*number < 0 || (*number == 0 && !units[unit].may_be_zero))
-        return wrong(r, loc, help, "the number is not above zero");
+        return wrong(r, loc, help, "the number must be above 0");
     if (*number > units[unit].most)
         return wrong(r, loc, help, units[unit].scale < 1 ? "a share is at most 100 %" : "the number is too large");
     if (unit == COUNT && *number != floor(*number))
-        return wrong(r, loc, help, "the number is not a whole one");
+        return wrong(r, loc, help, "the number must be a whole number");
     return true;
 }
 
@@ -257,8 +257,8 @@ static bool unknown_key(const Reader *r, Loc key)
     const LineId begins = key_before_blank(r, key);
     if (begins != N_LINES)
         return wrong(r, key,
-                     arena_text(r->arena, "two blanks or more are between '%s' and its value", lines[begins].key),
-                     "the key is not apart from what follows");
+                     arena_text(r->arena, "put two blanks or more between '%s' and its value", lines[begins].key),
+                     "the key is not separated from its value");
     NearMiss near = { .name = words(r, key) };
     for (LineId line = 0; line < N_LINES; line++)
         offer(&near, lines[line].key);
@@ -358,7 +358,7 @@ static void check_memory(const Reader *r)
 {
     const MachineLine *all = &r->machine->line[LINE_memory], *taken = &r->machine->line[LINE_taken];
     if (all->count && taken->count && taken->point->y >= all->point->y)
-        wrong(r, r->at[LINE_taken], NULL, "more memory is taken than there is");
+        wrong(r, r->at[LINE_taken], NULL, "'memory taken' is more than 'memory'");
 }
 
 const Machine *parse_machine(Arena *arena, Diags *d)

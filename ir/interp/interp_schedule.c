@@ -299,7 +299,7 @@ static bool run_events(Pipeline *p)
     }
     for (int rank = 0; rank < p->ranks; rank++)
         if (next[rank] < s->nevents[rank])
-            return cannot_run(p->in, "rank %d of the pipeline waits for a message for ever", rank);
+            return cannot_run(p->in, "rank %d of the pipeline waits for a message forever", rank);
     return true;
 }
 

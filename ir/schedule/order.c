@@ -133,7 +133,7 @@ bool order_messages(Arena *arena, PipelineSchedule *s, const char **why)
     Timeline t;
     int n, rank;
     if (!simulate_schedule(arena, s, NULL, &t)) {
-        *why = arena_text(arena, "ranks wait for each other for ever: %s", circle_text(arena, s, &t, &rank));
+        *why = arena_text(arena, "ranks wait for each other forever: %s", circle_text(arena, s, &t, &rank));
         return false;
     }
     s->nevents = NEW_ARRAY(arena, int, s->ranks);

@@ -234,7 +234,7 @@ static void check_order(const Table *t)
         return;
     const char *circle = circle_text(t->arena, t->s, &timeline, &rank);
     wrong(t, t->loc[rank][timeline.done[rank]], "let one of these ranks do first what the other waits for",
-          arena_text(t->arena, "ranks wait for each other for ever: %s", circle));
+          arena_text(t->arena, "ranks wait for each other forever: %s", circle));
 }
 
 /* Its cells, in range, and the placement of its stages. */

@@ -107,7 +107,7 @@ def reason(table, rank):
     if can_be_done(table):
         return None
     overtakes = any(parts(a)[0] == parts(b)[0] and parts(a)[2] > parts(b)[2] for a, b in itertools.combinations(table[rank], 2))
-    return f"error: rank {rank} does " if overtakes else "ranks wait for each other for ever: rank "
+    return f"error: rank {rank} does " if overtakes else "ranks wait for each other forever: rank "
 
 
 def refused(mistakes, folder, least):
@@ -145,7 +145,7 @@ def test_another_order_on_one_rank(tables, tmp_path):
     """Some go together: all micro-batches forward first on the first rank, say, and 1f1b on the others."""
     mixed = [changed(tables[name], rank, tables[other][rank])
              for name, other in itertools.permutations(("naive", "gpipe", "1f1b"), 2) for rank in range(STAGES)]
-    waits = "ranks wait for each other for ever: rank "
+    waits = "ranks wait for each other forever: rank "
     assert refused([(table, None if can_be_done(table) else waits) for table in mixed], tmp_path, 6)[False] > 0
 
 

@@ -51,7 +51,7 @@ KINDS = {
     "attend_order": Kind("attention in another memory order", "cannot do this attend"),
     "wait": Kind("a wait for no collective writes beside the heap",
                  r"trainer: signal 6.*(free|corruption|malloc)|trainer: signal 11|waits for no collective|heap-buffer-overflow"),
-    "hang": Kind("ranks wait for each other for ever", "^hang|sent nothing|has not answered"),
+    "hang": Kind("ranks wait for each other forever", "^hang|sent nothing|has not answered"),
     "false_write": Kind("--verify-passes: 'writes where it reads', of a right program", "it writes _ at byte"),
     "false_place": Kind("--verify-passes: 'there now is', of a right program", "there now is what was written"),
     "false_index": Kind("--verify-passes: an index that is out of range only in the small instance", r"index N on rank N"),

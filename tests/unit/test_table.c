@@ -120,7 +120,7 @@ static void test_tables(void **state)
         { "F0.0,F0.1,B0.0,B0.1\nF1.0,B1.0,F1.1,B1.1\nF0.0\nF0.0\n",
           "pipeline.csv:3:1: error: 4 lines of actions for 2 ranks", "a line for each rank" },
         { "F0.0,F0.1,B0.0,B0.1\nB1.0,F1.0,F1.1,B1.1\n",
-          "pipeline.csv:2:1: error: ranks wait for each other for ever: rank 1 waits before B1.0 for F1.0 of rank 1\n",
+          "pipeline.csv:2:1: error: ranks wait for each other forever: rank 1 waits before B1.0 for F1.0 of rank 1\n",
           "" },
         { "F0.0,B0.0,F0.1,B0.1\nF1.0,F1.1,B1.0,B1.1\n",
           "rank 0 waits before B0.0 for B1.0 of rank 1, rank 1 waits before F1.1 for F0.1 of rank 0\n",
@@ -146,7 +146,7 @@ static void test_impossible(void **state)
     s->action[1][0] = (Action){ BACKWARD_ACTION, 1, 0 };
     s->action[1][1] = (Action){ FORWARD_ACTION, 1, 0 };
     assert_false(order_messages(&r.arena, s, &why));
-    assert_string_equal(why, "ranks wait for each other for ever: rank 1 waits before B1.0 for F1.0 of rank 1");
+    assert_string_equal(why, "ranks wait for each other forever: rank 1 waits before B1.0 for F1.0 of rank 1");
     end_reading(&r);
 }
 
