@@ -392,6 +392,19 @@ static bool check_excluded(const Line *line)
     return true;
 }
 
+/* What other programs call a command of mpc, or NULL. */
+static const char *command_meant(const char *name)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } synonyms[] = { { "train", "run" },  { "start", "run" },      { "build", "compile" },  { "lint", "check" },
+                     { "format", "fmt" }, { "profile", "report" }, { "convert", "import" }, { "search", "plan" } };
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (strcmp(name, synonyms[i].theirs) == 0)
+            return synonyms[i].ours;
+    return NULL;
+}
+
 static bool read_command(int argc, char **argv, Options *options, int *status)
 {
     *status = STATUS_USAGE;
@@ -407,8 +420,9 @@ static bool read_command(int argc, char **argv, Options *options, int *status)
     NearMiss near = { .name = argv[1] };
     for (int i = 0; i < NCOMMANDS; i++)
         offer(&near, command_table[i].name);
-    usage_error(-1, "there is no command '%s'%s%s%s ('mpc help' lists them)", argv[1],
-                near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+    const char *meant = command_meant(argv[1]) ? command_meant(argv[1]) : near.best;
+    usage_error(-1, "there is no command '%s'%s%s%s ('mpc help' lists them)", argv[1], meant ? ": did you mean " : "",
+                meant ? meant : "", meant ? "?" : "");
     return false;
 }
 

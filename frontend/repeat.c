@@ -275,8 +275,8 @@ void lower_loop(Lower *l, const Ast *ast, Numbering *numbering)
     bool good = lower_body(l, ast, numbering, body, carried) && begun;
     const bool is_idle = !carried && !body->yielded;
     if (is_idle && begun)
-        complain(l, (Where){ .at = ast->name_loc }, "the body assigns no existing value, %s",
-                 scans ? "and yields none, so the scan does nothing" : "so its copies do nothing");
+        complain(l, (Where){ .at = ast->name_loc }, "the body assigns no existing value%s",
+                 scans ? " and yields none, so the scan does nothing" : ", so its copies do nothing");
     if (!scans)
         note_names(l, ast, body, before, numbering ? numbering->seen : NULL);
     const int first = body->run ? body->run->first : 0;

@@ -70,6 +70,7 @@ def test_completion(mpc, words, expected):
 
 MISTAKES = [
     (["chek", "x.mdl"], "no command 'chek': did you mean check?"),
+    (["train", "x.mdl"], "no command 'train': did you mean run?"),
     (["zzzzzz"], "no command 'zzzzzz' ('mpc help' lists them)"),
     (["compile", "--dmp-ir=x", "tiny.mdl"], "unknown option --dmp-ir: did you mean --dump-ir?"),
     (["compile", "--xyzzy", "tiny.mdl"], "unknown option --xyzzy ('mpc help compile' lists"),
