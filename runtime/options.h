@@ -36,7 +36,7 @@ typedef struct {
     char *value; /* owned by the caller */
 } RtSharedOption;
 
-enum { RT_MOST_SHARED = 32 };
+enum { RT_MOST_SHARED = 40 };
 
 int rt_options_shared(const RtOptions *options, RtSharedOption shared[]);
 

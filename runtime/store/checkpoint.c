@@ -7,7 +7,7 @@
 #include "mesh/agree.h"
 #include "mesh/comm.h"
 #include "not_finite.h"
-#include "safetensors.h"
+#include "weights.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -239,11 +239,18 @@ static void start_missing_state(const RtSafetensors *file, const Rt *rt, const R
     }
 }
 
+static void agree_on(Rt *rt, const RtSafetensors *file)
+{
+    rt_agree_on_file(rt, file->option, file->path, file->parts ? "index" : "safetensors", file->map, file->bytes);
+    for (const RtSafetensors *part = file->part; part < file->part + file->parts; part++)
+        rt_agree_on_file(rt, part->option, part->path, "safetensors", part->map, part->bytes);
+}
+
 bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
 {
     const RtProgram *program = rt->program;
-    RtSafetensors file = rt_safetensors_open(path, "--load");
-    rt_agree_on_file(rt, "--load", path, "safetensors", file.map, file.bytes);
+    RtSafetensors file = rt_weights_open(path, "--load");
+    agree_on(rt, &file);
     int count;
     RtView *views = rt_views(rt, &count);
     bool weights_only = how.weights_only || is_weights_only(&file);
@@ -272,7 +279,7 @@ bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
     }
     free(part);
     rt_views_free(views, count);
-    rt_safetensors_close(&file);
+    rt_weights_close(&file);
     return !weights_only;
 }
 
@@ -309,8 +316,8 @@ static void check_part(const RtSafetensors *file, const RtProgram *program, cons
 
 void rt_checkpoint_load_part(const char *instance, const char *path, Rt *rt)
 {
-    RtSafetensors file = rt_safetensors_open(path, "--load-part");
-    rt_agree_on_file(rt, "--load-part", path, "safetensors", file.map, file.bytes);
+    RtSafetensors file = rt_weights_open(path, "--load-part");
+    agree_on(rt, &file);
     int count;
     RtView *views = rt_views(rt, &count);
     float *part = rt_allocate(PART, sizeof *part);
@@ -329,5 +336,5 @@ void rt_checkpoint_load_part(const char *instance, const char *path, Rt *rt)
     check_sums(&file, rt);
     free(part);
     rt_views_free(views, count);
-    rt_safetensors_close(&file);
+    rt_weights_close(&file);
 }

@@ -21,16 +21,20 @@ struct RtKept {
     struct stat info;
 };
 
-static const char suffix[] = ".safetensors";
-
 /* The length of the path without its suffix. */
 static int stem_of(const char *path)
 {
-    const size_t length = strlen(path), tail = strlen(suffix);
-    return (int)(length > tail && !strcmp(path + length - tail, suffix) ? length - tail : length);
+    static const char *const suffixes[] = { ".safetensors", ".safetensors.index.json" };
+    const size_t length = strlen(path);
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const size_t tail = strlen(suffixes[i]);
+        if (length > tail && !strcmp(path + length - tail, suffixes[i]))
+            return (int)(length - tail);
+    }
+    return (int)length;
 }
 
-/* "gpt2.step100.safetensors" */
+/* "gpt2.step100.safetensors", and of an index "gpt2.step100.safetensors.index.json" */
 static char *name_at(const char *path, int64_t step)
 {
     return rt_text("%.*s.step%lld%s", stem_of(path), path, (long long)step, path + stem_of(path));

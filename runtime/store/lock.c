@@ -18,18 +18,28 @@
 /* Removed when the trainer ends before the first save, or in a later one.  Global, since exit handlers have no
  * argument. */
 static const char *mark_left;
+static char *const *beside_left; /* ended by NULL; NULL: none */
+
+static void forget_mark(void)
+{
+    mark_left = NULL;
+    beside_left = NULL;
+}
 
 static void remove_mark(void)
 {
     if (mark_left)
         unlink(mark_left);
-    mark_left = NULL;
+    for (char *const *file = beside_left; file && *file; file++)
+        unlink(*file);
+    forget_mark();
 }
 
-static void leave_mark(const char *mark)
+static void leave_mark(const char *mark, char *const *beside)
 {
     static bool is_handled;
     mark_left = mark;
+    beside_left = beside;
     if (is_handled)
         return;
     is_handled = true;
@@ -108,13 +118,13 @@ RtLock rt_lock_take(const char *path, const char *option)
         ;
     free(target);
     if (lock.mark)
-        leave_mark(lock.mark);
+        leave_mark(lock.mark, NULL);
     else
         rt_output_check(path, option);
     return lock;
 }
 
-void rt_lock_mark(const RtOutput *output) { leave_mark(output->partial); }
+void rt_lock_mark(const RtOutput *output, char *const *beside) { leave_mark(output->partial, beside); }
 
 void rt_lock_next(const RtLock *lock, int file)
 {
@@ -124,7 +134,7 @@ void rt_lock_next(const RtLock *lock, int file)
 
 void rt_lock_pass(RtLock *lock, int file)
 {
-    mark_left = NULL;
+    forget_mark();
     free(lock->mark);
     lock->mark = NULL;
     if (is_same_file(lock->file, file)) {

@@ -14,8 +14,8 @@ typedef struct {
 /* Ends the trainer if another process holds the lock of `path`, or if nothing can be written there. */
 RtLock rt_lock_take(const char *path, const char *option);
 
-/* If the trainer ends before rt_lock_pass, the partial of this output is removed. */
-void rt_lock_mark(const RtOutput *output);
+/* If the trainer ends before rt_lock_pass, the partial of this output is removed, and these files, ended by NULL. */
+void rt_lock_mark(const RtOutput *output, char *const *beside);
 
 /* Locks `file`, which is about to replace the locked file. */
 void rt_lock_next(const RtLock *lock, int file);

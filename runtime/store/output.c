@@ -71,15 +71,15 @@ int rt_output_create(const char *path, const char *option, bool truncate)
     return file;
 }
 
-void rt_output_check_room(const char *path, const char *option, int64_t bytes, int64_t files)
+void rt_output_check_room(const char *path, const char *option, int64_t bytes, int64_t most_bytes, int64_t checkpoints)
 {
     char *target = rt_output_target(path), *directory = directory_of(target);
     struct statvfs space;
     struct rlimit most;
-    if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && most.rlim_cur < (rlim_t)bytes)
+    if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && most.rlim_cur < (rlim_t)most_bytes)
         rt_fail("%s %s: it will need %s, but a file may have %s at most here; raise the limit (ulimit -f)", option,
-                path, rt_bytes_text((double)bytes).text, rt_bytes_text((double)most.rlim_cur).text);
-    const double needed = (double)bytes * (double)files;
+                path, rt_bytes_text((double)most_bytes).text, rt_bytes_text((double)most.rlim_cur).text);
+    const double needed = (double)bytes * (double)checkpoints;
     if (!statvfs(directory, &space) && (double)space.f_bavail * (double)space.f_frsize < needed)
         rt_fail("%s %s: it will need %s, but only %s are free there; free some space or give another path", option,
                 path, rt_bytes_text(needed).text, rt_bytes_text((double)space.f_bavail * (double)space.f_frsize).text);
@@ -170,6 +170,16 @@ RtOutput rt_output_join(const char *path, const char *option)
     if (output.file < 0)
         rt_fail("%s %s: cannot write %s: %s; all ranks need the same file system there", option, path, output.partial,
                 strerror(errno));
+    output.buffer = rt_allocate(BUFFER_BYTES, 1);
+    return output;
+}
+
+RtOutput rt_output_beside(const char *path, bool is_new)
+{
+    RtOutput output = { .path = path };
+    output.file = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (is_new ? O_CREAT | O_EXCL : 0), 0666);
+    if (output.file < 0)
+        note_error(&output);
     output.buffer = rt_allocate(BUFFER_BYTES, 1);
     return output;
 }

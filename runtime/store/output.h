@@ -21,8 +21,9 @@ char *rt_output_partial(const char *path); /* TARGET.tmp */
 /* Opens the partial; ends the trainer if that fails, or if `path` is not a regular file. */
 int rt_output_create(const char *path, const char *option, bool truncate);
 
-/* Ends the trainer unless there is room for so many files of this number of bytes on its file system. */
-void rt_output_check_room(const char *path, const char *option, int64_t bytes, int64_t files);
+/* Ends the trainer unless there is room on its file system for so many checkpoints of this number of bytes, of which a
+ * file has `most`. */
+void rt_output_check_room(const char *path, const char *option, int64_t bytes, int64_t most, int64_t checkpoints);
 
 /* Makes the names in the folder of `path` durable: a rename or a link is only after fsync of the folder. */
 void rt_output_settle(const char *path);
@@ -44,6 +45,11 @@ void rt_output_discard(RtOutput *output);
 /* One file written by several ranks: one opens it; then the others join; all write, each at its own offsets (in bytes);
  * all finish their parts, so that they are on disk; then the first commits. */
 RtOutput rt_output_join(const char *path, const char *option);
+
+/* A file that is written under its own name, since nothing counts that another file does not name (shards.h): it is
+ * created, or is there.  If that fails, its error says so.  It is finished, and that is all. */
+RtOutput rt_output_beside(const char *path, bool is_new);
+
 void rt_output_seek(RtOutput *output, int64_t at);
 void rt_output_finish(RtOutput *output);
 void rt_output_leave(RtOutput *output); /* by ranks that have joined, after they have finished */

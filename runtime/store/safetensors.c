@@ -101,12 +101,21 @@ static void check_places(RtSafetensors *file, int64_t tensors_bytes)
                              (long long)tensors_bytes));
 }
 
-static void check_names(RtSafetensors *file)
+void rt_safetensors_sort(RtSafetensors *file)
 {
     qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_name);
     for (int i = 1; i < file->count; i++)
         if (!strcmp(file->tensors[i - 1].name, file->tensors[i].name))
             refuse(file, rt_text("tensor '%s' occurs twice", file->tensors[i].name));
+}
+
+cJSON *rt_json_object(const char *text, int64_t bytes)
+{
+    cJSON *json = cJSON_ParseWithLength(text, (size_t)bytes);
+    if (cJSON_IsObject(json))
+        return json;
+    cJSON_Delete(json);
+    return NULL;
 }
 
 /* The JSON of the header; the tensors follow it. */
@@ -119,8 +128,8 @@ static cJSON *read_header(RtSafetensors *file, int64_t *header_bytes)
         refuse(file, rt_text("its first 8 bytes say that %llu bytes of header follow, but it has %lld in all",
                              (unsigned long long)length, (long long)file->bytes));
     *header_bytes = 8 + (int64_t)length;
-    cJSON *header = cJSON_ParseWithLength(file->map + 8, (size_t)length);
-    if (!cJSON_IsObject(header))
+    cJSON *header = rt_json_object(file->map + 8, (int64_t)length);
+    if (!header)
         refuse(file, "its header is not a JSON object");
     return header;
 }
@@ -131,6 +140,7 @@ RtSafetensors rt_safetensors_open(const char *path, const char *option)
     file.map = rt_map_file(path, option, &file.bytes);
     int64_t header_bytes;
     file.header = read_header(&file, &header_bytes);
+    file.metadata = cJSON_GetObjectItemCaseSensitive(file.header, "__metadata__");
     file.tensors = rt_allocate(cJSON_GetArraySize(file.header), sizeof *file.tensors);
     const cJSON *entry;
     cJSON_ArrayForEach(entry, file.header)
@@ -139,7 +149,7 @@ RtSafetensors rt_safetensors_open(const char *path, const char *option)
             file.tensors[file.count++] = read_entry(&file, entry, file.map + header_bytes, file.bytes - header_bytes);
     }
     check_places(&file, file.bytes - header_bytes);
-    check_names(&file);
+    rt_safetensors_sort(&file);
     return file;
 }
 
@@ -158,8 +168,7 @@ const RtStored *rt_safetensors_find(const RtSafetensors *file, const char *name)
 
 const char *rt_safetensors_metadata(const RtSafetensors *file, const char *key)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__");
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, key));
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(file->metadata, key));
 }
 
 /* --- Writing -------------------------------------------------------------------------------- */

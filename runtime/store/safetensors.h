@@ -13,18 +13,26 @@ typedef struct {
     const char *data;   /* unaligned */
 } RtStored;
 
-typedef struct {
+typedef struct RtSafetensors {
     const char *path, *option; /* "--load": for messages */
     const char *map;
     int64_t bytes;
-    struct cJSON *header;
-    RtStored *tensors; /* sorted by name */
+    struct cJSON *header, *metadata; /* of these it is a part; NULL: there are none */
+    RtStored *tensors;               /* sorted by name */
     int count;
+    struct RtSafetensors *part; /* of an index (weights.h): the files that it names, which have the tensors */
+    int parts;
 } RtSafetensors;
 
 /* Ends the trainer unless the file is complete: tensors with distinct names, sizes that match their bytes, no gaps. */
 RtSafetensors rt_safetensors_open(const char *path, const char *option);
 void rt_safetensors_close(RtSafetensors *file);
+
+/* Sorts the tensors by name; ends the trainer if two have one name. */
+void rt_safetensors_sort(RtSafetensors *file);
+
+/* The JSON of untrusted text; NULL: it is no object. */
+struct cJSON *rt_json_object(const char *text, int64_t bytes);
 
 const RtStored *rt_safetensors_find(const RtSafetensors *file, const char *name); /* NULL: not there */
 const char *rt_safetensors_metadata(const RtSafetensors *file, const char *key);  /* NULL: not there */

@@ -11,14 +11,17 @@
 #include "place.h"
 #include "rt.h"
 
-int64_t rt_checkpoint_bytes(const Rt *rt); /* of the tensors in a file */
-
 typedef struct RtSaving RtSaving; /* all saves of a run */
 
 /* Replaces the file at `path`, whose lock the first rank holds.  `beside`: with memory for a copy; where a rank may not
- * use so much, a note says that all stop to write.  All ranks call it. */
-RtSaving *rt_saving_open(const char *path, Rt *rt, RtLock *lock, bool beside);
+ * use so much, a note says that all stop to write.  `files`: about how many, if `path` is an index (weights.h).  All
+ * ranks call it. */
+RtSaving *rt_saving_open(const char *path, Rt *rt, RtLock *lock, bool beside, int files);
 void rt_saving_close(RtSaving *saving);
+
+/* Bytes of tensors: of a checkpoint, and the most in one file. */
+int64_t rt_saving_bytes(const RtSaving *saving);
+int64_t rt_saving_most(const RtSaving *saving);
 
 /* Begins a save.  No other is under way; `keep`: of the first rank, NULL without.  True: training may go on beside it;
  * false: it has written this rank's parts, since `beside` is false, or there is no memory for a copy. */

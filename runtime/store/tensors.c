@@ -44,21 +44,36 @@ static uint32_t hash_of(const RtTensor *tensor, const int64_t *copy)
 
 static bool is_on(const RtTensor *tensor, int stage) { return tensor->stages >> stage & 1; }
 
-/* Is this the first of the ranks with the same part of the tensor? */
-static bool is_owner(const Rt *rt, const RtTensor *tensor)
+/* How many ranks along an axis have the same part of the tensor, and which of them this one is; -1: it has none. */
+static int place_among_equals(const Rt *rt, const RtTensor *tensor, int axis, int *equals)
+{
+    const int own = rt_coordinate(rt, axis);
+    *equals = 1;
+    for (int d = 0; d < tensor->rank; d++)
+        for (int i = 0; i < tensor->split[d].count; i++)
+            if (tensor->split[d].axis[i] == axis)
+                return 0;
+    *equals = rt->program->axes[axis].size;
+    if (!tensor->stages || axis != tensor->stage_axis)
+        return own;
+    *equals = __builtin_popcountll(tensor->stages);
+    return is_on(tensor, own) ? __builtin_popcountll(tensor->stages & ((1ULL << own) - 1)) : -1;
+}
+
+static bool falls_to(const Rt *rt, const RtTensor *tensor, int number)
 {
     for (int axis = 0; axis < rt->program->naxes; axis++) {
-        bool splits = false;
-        for (int d = 0; d < tensor->rank; d++)
-            for (int i = 0; i < tensor->split[d].count; i++)
-                splits |= tensor->split[d].axis[i] == axis;
-        int first = 0;
-        while (tensor->stages && axis == tensor->stage_axis && !is_on(tensor, first))
-            first++;
-        if (!splits && rt_coordinate(rt, axis) != first)
+        int equals;
+        if (place_among_equals(rt, tensor, axis, &equals) != number % equals)
             return false;
+        number /= equals;
     }
     return true;
+}
+
+bool rt_view_falls_to(const Rt *rt, const RtView *view, int number)
+{
+    return view->is_held && falls_to(rt, view->tensor, number);
 }
 
 /* Has the rank this copy?  If so, *index is its index among those of the rank. */
@@ -90,7 +105,7 @@ static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
         view.is_held &= holds_copy(rt, tensor, d, copy[d], &index);
         view.offset += view.is_held ? element * index * tensor->stride[d] : 0;
     }
-    view.is_owner = view.is_held && is_owner(rt, tensor);
+    view.is_owner = rt_view_falls_to(rt, &view, 0);
     for (int d = 0; d < view.rank; d++) {
         int from = tensor->copies + d;
         const RtSplit *split = &tensor->split[from];

@@ -42,6 +42,10 @@ bool rt_next_range(RtRanges *ranges, RtRange *range);
 RtView *rt_views(const Rt *rt, int *count);
 void rt_views_free(RtView *views, int count);
 
+/* Does this rank have a part of it, and is it `number`, mod their count, of the ranks that have the same?  0: the
+ * owner. */
+bool rt_view_falls_to(const Rt *rt, const RtView *view, int number);
+
 /* The extent of its elements in the arena, from view->offset on, including gaps. */
 int64_t rt_view_bytes(const RtView *view);
 

@@ -332,7 +332,8 @@ static void open_outputs(RtRun *run)
     const RtOptions *options = &run->options;
     bool is_first = run->rt.rank == 0;
     if (options->save && is_first)
-        rt_output_check_room(options->save, "--save", rt_checkpoint_bytes(&run->rt), 1 + options->keep);
+        rt_output_check_room(options->save, "--save", rt_saving_bytes(run->saving), rt_saving_most(run->saving),
+                             1 + options->keep);
     if (options->given.keep && is_first)
         run->keep =
             rt_keep_open(options->save, options->keep,

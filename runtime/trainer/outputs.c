@@ -5,6 +5,7 @@
 #include "state.h"
 #include "store/keep.h"
 #include "store/output.h"
+#include "store/weights.h"
 #include "trace.h"
 
 #include <stdlib.h>
@@ -156,9 +157,18 @@ static const File *find(const File *files, int count, const char *option)
     return NULL;
 }
 
+static void check_files(const RtOptions *options)
+{
+    if (options->given.save_files && !rt_is_index(options->save))
+        rt_end(RT_EXIT_USAGE,
+               "--save-files %lld: --save %s is one file; give NAME.safetensors.index.json, the index of several",
+               (long long)options->save_files, options->save);
+}
+
 void rt_outputs_check(const RtOptions *options, int rank)
 {
     enum { OTHERS = 8 };
+    check_files(options);
     const int read = count_data("--data", options->data) + count_data("--eval-data", options->eval_data) +
                      count_texts(options->load_part);
     File *files = rt_allocate(read + OTHERS, sizeof *files);

@@ -16,8 +16,9 @@ static void note_saved(RtRun *run)
 void rt_saves_open(RtRun *run)
 {
     const RtOptions *o = &run->options;
+    const int files = o->given.save_files ? (int)o->save_files : run->rt.ranks;
     if (o->save)
-        run->saving = rt_saving_open(o->save, &run->rt, &run->lock, o->given.save_every && !o->save_wait);
+        run->saving = rt_saving_open(o->save, &run->rt, &run->lock, o->given.save_every && !o->save_wait, files);
 }
 
 void rt_saves_advance(RtRun *run, bool wait)

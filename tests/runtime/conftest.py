@@ -40,12 +40,21 @@ def numbers(tmp_path_factory):
     return compile_program(tmp_path_factory.mktemp("numbers"), "numbers", [RUNTIME / "data/order.c", RUNTIME / "trainer/schedule.c"])
 
 
+def preloaded(tmp_path_factory, name):
+    """The environment for the source of that name."""
+    path = tmp_path_factory.mktemp(name) / f"{name}.so"
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", HERE / f"{name}.c", "-o", path, "-ldl"], check=True)
+    return {"LD_PRELOAD": path, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+
+
 @pytest.fixture(scope="session")
 def elsewhere(tmp_path_factory):
-    """The environment for elsewhere.c."""
-    path = tmp_path_factory.mktemp("elsewhere") / "elsewhere.so"
-    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", HERE / "elsewhere.c", "-o", path, "-ldl"], check=True)
-    return {"LD_PRELOAD": path, "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+    return preloaded(tmp_path_factory, "elsewhere")
+
+
+@pytest.fixture(scope="session")
+def killed(tmp_path_factory):
+    return preloaded(tmp_path_factory, "killed")
 
 
 @pytest.fixture
@@ -109,6 +118,17 @@ def read_checkpoint(path):
         array = np.frombuffer(raw[8 + length:][begin:end], DTYPES[entry["dtype"]])
         tensors[name] = array.reshape(entry["shape"])
     return metadata, tensors
+
+
+def read_several(path):
+    """The same of an index and the files that it names, by the description of Hugging Face's alone."""
+    index = json.loads(path.read_text())
+    tensors = {}
+    for name in sorted(set(index["weight_map"].values())):
+        of_file = read_checkpoint(path.parent / name)[1]
+        assert sorted(of_file) == sorted(tensor for tensor, file in index["weight_map"].items() if file == name)
+        tensors |= of_file
+    return index["metadata"], tensors
 
 
 def write_checkpoint(path, tensors, metadata=None, dtypes=None):

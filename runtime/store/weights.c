@@ -1,0 +1,203 @@
+/* weights.c -- reads and writes indices of safetensors files, whose contents are untrusted, too. */
+#include "weights.h"
+
+#include "map.h"
+#include "output.h"
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+#include <unistd.h>
+
+bool rt_is_index(const char *path)
+{
+    static const char suffix[] = ".safetensors.index.json";
+    const size_t length = strlen(path), tail = strlen(suffix);
+    return length > tail && !strcmp(path + length - tail, suffix);
+}
+
+/* --- The files of an index ---------------------------------------------------------------------- */
+
+static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Names stay in the folder. */
+static bool is_name(const char *name)
+{
+    return name && *name && !strchr(name, '/') && strcmp(name, ".") && strcmp(name, "..");
+}
+
+char **rt_index_files(const cJSON *index, int *count)
+{
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(index, "weight_map"), *entry;
+    *count = 0;
+    if (!cJSON_IsObject(map) || !map->child)
+        return NULL;
+    char **files = rt_allocate(cJSON_GetArraySize(map), sizeof *files);
+    cJSON_ArrayForEach(entry, map)
+    {
+        if (!is_name(cJSON_GetStringValue(entry))) {
+            free(files);
+            return NULL;
+        }
+        files[(*count)++] = entry->valuestring;
+    }
+    const int entries = *count;
+    qsort(files, (size_t)entries, sizeof *files, compare_texts);
+    *count = 0;
+    for (int i = 0; i < entries; i++)
+        if (*count == 0 || strcmp(files[*count - 1], files[i]))
+            files[(*count)++] = rt_text("%s", files[i]);
+    return files;
+}
+
+void rt_index_files_free(char **files, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(files[i]);
+    free(files);
+}
+
+/* --- Reading ------------------------------------------------------------------------------------ */
+
+static _Noreturn void refuse(const RtSafetensors *index, const char *why)
+{
+    rt_fail("%s %s: %s; give a complete checkpoint: the index and all files that it names, side by side", index->option,
+            index->path, why);
+}
+
+static const char *text_in(const RtSafetensors *file, const char *key)
+{
+    const char *text = rt_safetensors_metadata(file, key);
+    return text ? text : "";
+}
+
+static const char *name_of(const RtSafetensors *part)
+{
+    const char *slash = strrchr(part->path, '/');
+    return slash ? slash + 1 : part->path;
+}
+
+/* A file of the trainer says of which step it is; one of another program need not. */
+static void check_step(const RtSafetensors *index, const RtSafetensors *part)
+{
+    const char *here = text_in(index, "step"), *there = text_in(part, "step");
+    if (*here && strcmp(here, there))
+        refuse(index,
+               rt_text("it is of step %s, and %s of %s%s", here, name_of(part), *there ? "step " : "no step", there));
+}
+
+static RtSafetensors open_part(const RtSafetensors *index, const char *folder, const char *name)
+{
+    const char *path = rt_text("%s%s", folder, name);
+    if (access(path, R_OK))
+        refuse(index, rt_text("it names %s, which cannot be read: %s", name, strerror(errno)));
+    RtSafetensors part = rt_safetensors_open(path, index->option);
+    check_step(index, &part);
+    return part;
+}
+
+static void open_parts(RtSafetensors *index)
+{
+    char *target = rt_output_target(index->path), *slash = strrchr(target, '/');
+    char **files = rt_index_files(index->header, &index->parts);
+    if (!files)
+        refuse(index, "its weight_map does not name a file beside it for each tensor");
+    *(slash ? slash + 1 : target) = '\0';
+    index->part = rt_allocate(index->parts, sizeof *index->part);
+    for (int i = 0; i < index->parts; i++)
+        index->part[i] = open_part(index, target, files[i]);
+    rt_index_files_free(files, index->parts);
+    free(target);
+}
+
+static void take_tensors(RtSafetensors *index)
+{
+    int room = 0;
+    for (int i = 0; i < index->parts; i++)
+        room += index->part[i].count;
+    index->tensors = rt_allocate(room, sizeof *index->tensors);
+    for (int i = 0; i < index->parts; index->count += index->part[i++].count)
+        memcpy(index->tensors + index->count, index->part[i].tensors,
+               (size_t)index->part[i].count * sizeof *index->tensors);
+    rt_safetensors_sort(index);
+}
+
+static int compare_to_part(const void *name, const void *part) { return strcmp(name, name_of(part)); }
+
+/* Each tensor is in the file that the index names, and there are no more than it has. */
+static void check_map(const RtSafetensors *index)
+{
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(index->header, "weight_map"), *entry;
+    int entries = 0;
+    cJSON_ArrayForEach(entry, map)
+    {
+        const RtSafetensors *part =
+            bsearch(entry->valuestring, index->part, (size_t)index->parts, sizeof *index->part, compare_to_part);
+        if (!rt_safetensors_find(part, entry->string))
+            refuse(index, rt_text("tensor '%s' is not in %s, which it names for it", entry->string, name_of(part)));
+        entries++;
+    }
+    if (entries != index->count)
+        refuse(index, rt_text("its files have %d tensors, and it has %d", index->count, entries));
+}
+
+static RtSafetensors open_whole(const char *path, const char *option)
+{
+    RtSafetensors file = rt_safetensors_open(path, option);
+    const char *part = rt_safetensors_metadata(&file, "part");
+    if (part && !strcmp(text_in(&file, "format"), "mpc"))
+        rt_fail("%s %s: it is file %s of a checkpoint in several; give the index of them, NAME.safetensors.index.json",
+                option, path, part);
+    return file;
+}
+
+RtSafetensors rt_weights_open(const char *path, const char *option)
+{
+    if (!rt_is_index(path))
+        return open_whole(path, option);
+    RtSafetensors index = { .path = path, .option = option };
+    index.map = rt_map_file(path, option, &index.bytes);
+    index.header = rt_json_object(index.map, index.bytes);
+    if (!index.header)
+        refuse(&index, "it is not a JSON object");
+    index.metadata = cJSON_GetObjectItemCaseSensitive(index.header, "metadata");
+    open_parts(&index);
+    take_tensors(&index);
+    check_map(&index);
+    return index;
+}
+
+void rt_weights_close(RtSafetensors *weights)
+{
+    for (int i = 0; i < weights->parts; i++) {
+        free((void *)(uintptr_t)weights->part[i].path);
+        rt_safetensors_close(&weights->part[i]);
+    }
+    free(weights->part);
+    rt_safetensors_close(weights);
+}
+
+/* --- Writing ------------------------------------------------------------------------------------ */
+
+char *rt_index_text(const RtView *views, int count, const char *const *files, const char *const *metadata)
+{
+    cJSON *index = cJSON_CreateObject(), *pairs = cJSON_AddObjectToObject(index, "metadata");
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += 4 * views[i].count;
+    cJSON_AddNumberToObject(pairs, "total_size", (double)bytes);
+    for (; *metadata; metadata += 2)
+        cJSON_AddStringToObject(pairs, metadata[0], metadata[1]);
+    cJSON *map = cJSON_AddObjectToObject(index, "weight_map");
+    for (int i = 0; i < count; i++)
+        cJSON_AddStringToObject(map, views[i].name, files[i]);
+    char *json = cJSON_Print(index), *text = json ? rt_text("%s\n", json) : NULL;
+    if (!text)
+        rt_fail("out of memory: cannot make the index of a checkpoint");
+    cJSON_free(json);
+    cJSON_Delete(index);
+    return text;
+}
