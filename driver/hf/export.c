@@ -1,5 +1,6 @@
 /* export.c -- mpc export: a checkpoint in the form of a Hugging Face folder: its files, names, dtypes and
  * configuration, with the checkpoint's numbers.  Of a folder with a configuration alone, the map names the tensors. */
+#define _GNU_SOURCE /* realpath */
 #include "copy.h"
 #include "exchange.h"
 #include "new_folder.h"
@@ -14,14 +15,16 @@
 
 /* --- The checkpoint ------------------------------------------------------------------------- */
 
-static bool check_sum(Run *run, const TensorFile *file, const Stored *stored)
+static bool check_sum(Run *run, const Folder *checkpoint, const Stored *stored)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__");
+    const cJSON *metadata = checkpoint->index
+                                ? cJSON_GetObjectItemCaseSensitive(checkpoint->index, "metadata")
+                                : cJSON_GetObjectItemCaseSensitive(checkpoint->file->header, "__metadata__");
     const char *saved =
         cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, checksum_key(&run->arena, stored->name)));
     return !saved || strcmp(saved, checksum_text(&run->arena, stored->data, stored->width, stored->count)) == 0 ||
            run_failed(run, "%s: tensor '%s' has a wrong checksum; the file is damaged: give another checkpoint",
-                      file->path, stored->name);
+                      checkpoint->path, stored->name);
 }
 
 static bool check_copy(Run *run, const Folder *checkpoint, const ParamCopy *copy)
@@ -38,7 +41,7 @@ static bool check_copy(Run *run, const Folder *checkpoint, const ParamCopy *copy
     if (!is_parameter_dtype(stored->dtype))
         return run_failed(run, "%s: tensor '%s' has dtype %s, not F32, BF16 or F16", checkpoint->path, copy->name,
                           stored->dtype);
-    return check_sum(run, checkpoint->file, stored);
+    return check_sum(run, checkpoint, stored);
 }
 
 static bool is_state(const char *name) { return strncmp(name, "optimizer.", strlen("optimizer.")) == 0; }
@@ -57,12 +60,29 @@ static bool check_checkpoint(Run *run, const Folder *checkpoint, const Binding *
                       checkpoint->path, others, b->m->name, b->ncopies);
 }
 
+/* The index of several files, which are beside it. */
+static bool open_several(Run *run, Folder *checkpoint, const char *path)
+{
+    char *real = realpath(path, NULL);
+    if (!real)
+        return run_failed(run, "cannot read %s: %s", path, strerror(errno));
+    char *slash = strrchr(real, '/');
+    checkpoint->path = arena_text(&run->arena, "%.*s", slash == real ? 1 : (int)(slash - real), real);
+    const bool good = open_indexed(run, checkpoint, arena_text(&run->arena, "%s", slash + 1));
+    checkpoint->path = path;
+    free(real);
+    return good && sort_tensors(run, checkpoint);
+}
+
 static bool open_checkpoint(Run *run, Folder *checkpoint, const char *path)
 {
-    *checkpoint = (Folder){ .path = path, .file = NEW(&run->arena, TensorFile) };
+    *checkpoint = (Folder){ .path = path };
+    if (is_index(path))
+        return open_several(run, checkpoint, path);
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* must not wait for the writer of a pipe */
     if (fd < 0)
         return run_failed(run, "cannot read %s: %s", path, strerror(errno));
+    checkpoint->file = NEW(&run->arena, TensorFile);
     if (!open_tensors(run, checkpoint->file, path, fd))
         return false;
     checkpoint->nfiles = 1;
@@ -195,6 +215,15 @@ static bool is_same_folder(const char *a, const char *b)
            first.st_dev == second.st_dev;
 }
 
+/* Would a file of the checkpoint be replaced? */
+static bool is_read(const Folder *checkpoint, const char *path)
+{
+    for (int i = 0; i < checkpoint->nfiles; i++)
+        if (is_same_file(path, &checkpoint->file[i].status))
+            return true;
+    return false;
+}
+
 static bool write_folder(Run *run, const Exchange *x, const Folder *checkpoint)
 {
     const char *to = run->options->output;
@@ -203,7 +232,7 @@ static bool write_folder(Run *run, const Exchange *x, const Folder *checkpoint)
     if (is_same_folder(x->folder.path, to))
         return run_failed(run, "cannot write into %s: it is read (--like): give another folder", to);
     for (int i = 0; i < x->folder.nfiles; i++)
-        if (is_same_file(path_in(&run->arena, to, name_of_file(&x->folder.file[i])), &checkpoint->file->status))
+        if (is_read(checkpoint, path_in(&run->arena, to, name_of_file(&x->folder.file[i]))))
             return run_failed(run, "cannot write %s: it is the checkpoint: give another folder",
                               path_in(&run->arena, to, name_of_file(&x->folder.file[i])));
     if (!list_written(run, x, &written) || !begin_folder(run, &folder, to, written))

@@ -33,37 +33,45 @@ static bool read_index(Run *run, const char *path, cJSON *index, TextList *names
     return true;
 }
 
-static bool list_files(Run *run, const Folder *folder, TextList *names, bool may_lack_weights)
+bool is_index(const char *path)
 {
-    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
-    if (has_member(run, folder->path, single)) {
-        names->at = NEW_ARRAY(&run->arena, const char *, 1);
-        names->at[names->count++] = single;
-        return true;
-    }
-    if (!has_member(run, folder->path, index))
-        return may_lack_weights ||
-               run_failed(run,
-                          "%s has neither model.safetensors nor model.safetensors.index.json: give a folder that "
-                          "transformers' save_pretrained has written (it makes safetensors of older .bin files)",
-                          folder->path);
-    cJSON *json = read_member_json(run, folder->path, index);
-    const bool good = json && read_index(run, path_in(&run->arena, folder->path, index), json, names);
-    cJSON_Delete(json);
-    return good;
+    static const char suffix[] = ".safetensors.index.json";
+    const size_t length = strlen(path), tail = strlen(suffix);
+    return length > tail && strcmp(path + length - tail, suffix) == 0;
+}
+
+static bool open_names(Run *run, Folder *folder, const TextList *names)
+{
+    folder->file = NEW_ARRAY(&run->arena, TensorFile, names->count + 1);
+    for (int i = 0; i < names->count; i++, folder->nfiles++)
+        if (!open_tensors(run, &folder->file[i], path_in(&run->arena, folder->path, names->at[i]),
+                          open_member(run, folder->path, names->at[i])))
+            return false;
+    return true;
+}
+
+bool open_indexed(Run *run, Folder *folder, const char *index)
+{
+    TextList names = { 0 };
+    folder->index = read_member_json(run, folder->path, index);
+    return folder->index && read_index(run, path_in(&run->arena, folder->path, index), folder->index, &names) &&
+           open_names(run, folder, &names);
 }
 
 static bool open_files(Run *run, Folder *folder, bool may_lack_weights)
 {
-    TextList names = { 0 };
-    if (!list_files(run, folder, &names, may_lack_weights))
-        return false;
-    folder->file = NEW_ARRAY(&run->arena, TensorFile, names.count + 1);
-    for (int i = 0; i < names.count; i++, folder->nfiles++)
-        if (!open_tensors(run, &folder->file[i], path_in(&run->arena, folder->path, names.at[i]),
-                          open_member(run, folder->path, names.at[i])))
-            return false;
-    return true;
+    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    const char *name = single;
+    if (has_member(run, folder->path, single))
+        return open_names(run, folder, &(TextList){ .at = &name, .count = 1 });
+    if (has_member(run, folder->path, index))
+        return open_indexed(run, folder, index);
+    return may_lack_weights ? open_names(run, folder, &(TextList){ 0 })
+                            : run_failed(run,
+                                         "%s has neither model.safetensors nor model.safetensors.index.json: give a "
+                                         "folder that transformers' save_pretrained has written (it makes safetensors "
+                                         "of older .bin files)",
+                                         folder->path);
 }
 
 /* --- Tensors -------------------------------------------------------------------------------- */
@@ -110,5 +118,6 @@ void close_folder(Folder *folder)
     for (int i = 0; i < folder->nfiles; i++)
         close_tensors(&folder->file[i]);
     cJSON_Delete(folder->config);
+    cJSON_Delete(folder->index);
     *folder = (Folder){ 0 };
 }

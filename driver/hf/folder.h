@@ -10,7 +10,7 @@
 
 typedef struct {
     const char *path;
-    struct cJSON *config;
+    struct cJSON *config, *index; /* NULL: there is none */
     TensorFile *file;
     int nfiles;
     Stored **tensor; /* of all files, by name */
@@ -20,6 +20,12 @@ typedef struct {
 /* False after reporting.  A folder with a configuration alone is refused, or has no file then. */
 bool open_folder(Run *run, Folder *folder, const char *path, bool may_lack_weights);
 void close_folder(Folder *folder);
+
+/* Is it an index of several files, by its name? */
+bool is_index(const char *path);
+
+/* Opens the files that an index of the folder names.  False after reporting. */
+bool open_indexed(Run *run, Folder *folder, const char *index);
 
 /* Lists the tensors of its files.  False after reporting two of one name. */
 bool sort_tensors(Run *run, Folder *folder);

@@ -1,4 +1,5 @@
 """Maps: what they bring where, against numpy; and what is reported of maps, folders and checkpoints that do not fit."""
+import importlib.util
 import json
 import re
 
@@ -193,6 +194,33 @@ def test_checkpoint_is_loaded_and_exported(small):
         assert sorted(path.name for path in (small / name).iterdir()) == ["config.json", "model.safetensors", "tokenizer.model"]
         for path in (small / name).iterdir():
             assert path.read_bytes() == (small / "there" / path.name).read_bytes()
+
+
+def test_a_checkpoint_in_several_files(small):
+    """The trainer saves it beside an index; safetensors itself reads it, and mpc export does."""
+    words = import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
+    trainer = compile_as_said(words, small / "out")
+    index = small / "w.safetensors.index.json"
+    run(trainer, "--steps", 0, "--load", small / "w.safetensors", "--save", index, "--save-files", 3)
+    run(trainer, "--steps", 0, "--load", index, "--save", small / "one.safetensors")
+    export = ["export", index, "--model", small / "small.mdl", "--like", small / "there", "-o", small / "back"]
+    run(MPC, *export)
+    assert (small / "back" / "model.safetensors").read_bytes() == (small / "there" / "model.safetensors").read_bytes()
+    weight_map = json.loads(index.read_text())["weight_map"]
+    files = sorted(small / name for name in set(weight_map.values()))
+    assert len(files) == 3
+    if importlib.util.find_spec("safetensors"):
+        from safetensors import safe_open
+        for name, (_, value) in read_tensors(small / "one.safetensors").items():
+            with safe_open(small / weight_map[name], "numpy") as file:
+                assert np.array_equal(file.get_tensor(name), value)
+    damaged = small / weight_map["wte"]
+    tensors = read_tensors(damaged)
+    tensors["wte"] = ("F32", tensors["wte"][1] + 1)
+    write_tensors(damaged, tensors)
+    assert "tensor 'wte' has a wrong checksum" in run(MPC, *export, "--overwrite", status=1)
+    damaged.unlink()
+    assert damaged.name in run(MPC, *export, "--overwrite", status=1)
 
 
 def test_damage_is_noticed(small):
