@@ -36,7 +36,12 @@ typedef struct {
     char *value; /* owned by the caller */
 } RtSharedOption;
 
-enum { RT_MOST_SHARED = 40 };
+enum {
+    RT_MOST_SHARED = 0 /* not more than there are options */
+#define GROUP(title)
+#define OPTION(...) +1
+#include "options.def"
+};
 
 int rt_options_shared(const RtOptions *options, RtSharedOption shared[]);
 
