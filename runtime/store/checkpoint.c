@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/stat.h>
+
 enum { PART = 1 << 16 }; /* elements copied at a time */
 
 static const int64_t MOST_SEQUENCES = (int64_t)1 << 53; /* a bound that no run reaches, exact in doubles */
@@ -143,17 +145,22 @@ static void note_missing(const RtSafetensors *file, const RtProgram *program, co
                 file->path, first, missing > 1 ? ", ..." : "");
 }
 
-static _Noreturn void refuse_changed(const RtSafetensors *file, const char *what, const char *key)
+/* "tensor 'wte' has a wrong checksum"; `key`: its name in the metadata.  NULL: it has not. */
+static char *changed_text(const char *what, const char *key, const char *saved, const char *found)
 {
-    rt_fail("%s %s: %s has a wrong checksum; the file is damaged: load another checkpoint, "
-            "or copy it again (if it was changed on purpose, leave '%s' out of its __metadata__)",
-            file->option, file->path, what, key);
+    return saved && strcmp(saved, found)
+               ? rt_text("%s has a wrong checksum; the file is damaged: load another checkpoint, or copy it "
+                         "again (if it was changed on purpose, leave '%s' out of its __metadata__)",
+                         what, key)
+               : NULL;
 }
 
-/* Each rank checks an equal part of every tensor, independent of its own part, so that each byte is read once. */
-static void check_sums(const RtSafetensors *file, Rt *rt)
+/* The first tensor that is not as it was saved; NULL: none.  Each rank checks an equal part of every tensor,
+ * independent of its own part, so that each byte is read once. */
+static char *find_changed(const RtSafetensors *file, Rt *rt, uint64_t *not_finite)
 {
-    uint64_t *sums = rt_allocate(2 * (int64_t)file->count, sizeof *sums), *not_finite = sums + file->count;
+    uint64_t *sums = rt_allocate(2 * (int64_t)file->count, sizeof *sums);
+    char *changed = NULL;
     for (int i = 0; i < file->count; i++) {
         const RtStored *stored = &file->tensors[i];
         int64_t count = 1;
@@ -163,22 +170,31 @@ static void check_sums(const RtSafetensors *file, Rt *rt)
         int64_t each = (count + rt->ranks - 1) / rt->ranks, first = least(each * rt->rank, count);
         if (width == 2 || width == 4)
             sums[i] = rt_checksum(stored->data + width * first, (int)width, first, least(each, count - first));
-        not_finite[i] = rt_count_not_finite(stored, first, least(each, count - first));
+        sums[file->count + i] = rt_count_not_finite(stored, first, least(each, count - first));
     }
     rt_comm_add(rt, sums, 2 * file->count);
-    for (int i = 0; i < file->count; i++) {
+    for (int i = 0; i < file->count && !changed; i++) {
         char *key = rt_text("checksum.%s", file->tensors[i].name);
         char *found = rt_text("%016llx", (unsigned long long)sums[i]),
              *what = rt_text("tensor '%s'", file->tensors[i].name);
-        const char *saved = rt_safetensors_metadata(file, key);
-        if (saved && strcmp(saved, found))
-            refuse_changed(file, what, key);
+        changed = changed_text(what, key, rt_safetensors_metadata(file, key), found);
         free(what);
         free(found);
         free(key);
     }
-    rt_note_not_finite(file, not_finite);
+    memcpy(not_finite, sums + file->count, (size_t)file->count * sizeof *sums);
     free(sums);
+    return changed;
+}
+
+static void check_sums(const RtSafetensors *file, Rt *rt)
+{
+    uint64_t *not_finite = rt_allocate(file->count, sizeof *not_finite);
+    const char *changed = find_changed(file, rt, not_finite);
+    if (changed)
+        rt_fail("%s %s: %s", file->option, file->path, changed);
+    rt_note_not_finite(file, not_finite);
+    free(not_finite);
 }
 
 static const char *text_in(const RtSafetensors *file, const char *key)
@@ -187,14 +203,60 @@ static const char *text_in(const RtSafetensors *file, const char *key)
     return text ? text : "";
 }
 
-static void check_place(const RtSafetensors *file)
+/* The progress of the run is not as it was saved; NULL: it is. */
+static char *changed_place(const RtSafetensors *file)
 {
-    const char *saved = rt_safetensors_metadata(file, "checksum");
     char *found = rt_place_checksum(text_in(file, "step"), text_in(file, "seed"), text_in(file, "position"),
                                     text_in(file, "order"), text_in(file, "sequences"));
-    if (saved && strcmp(saved, found))
-        refuse_changed(file, "the progress of the run (step, seed, position, order, sequences)", "checksum");
+    char *changed = changed_text("the progress of the run (step, seed, position, order, sequences)", "checksum",
+                                 rt_safetensors_metadata(file, "checksum"), found);
     free(found);
+    return changed;
+}
+
+static void check_place(const RtSafetensors *file)
+{
+    const char *changed = changed_place(file);
+    if (changed)
+        rt_fail("--load %s: %s", file->path, changed);
+}
+
+/* Before it is mapped. */
+static char *size_fault(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info))
+        return rt_text("it cannot be opened: %s", strerror(errno));
+    return info.st_size == 0 ? rt_text("the file is empty") : NULL;
+}
+
+/* The part of the check for which all ranks need the file. */
+static char *content_fault(const RtSafetensors *file, Rt *rt)
+{
+    uint64_t *not_finite = rt_allocate(file->count, sizeof *not_finite);
+    char *changed = find_changed(file, rt, not_finite);
+    changed = changed ? changed : changed_place(file);
+    if (!changed)
+        rt_note_not_finite(file, not_finite);
+    free(not_finite);
+    return changed;
+}
+
+char *rt_checkpoint_fault(const char *path, Rt *rt)
+{
+    RtSafetensors file = { 0 };
+    char *fault = size_fault(path);
+    if (!fault)
+        file = rt_weights_look(path, "--resume");
+    if (file.fault)
+        fault = rt_text("%s", file.fault);
+    if (rt_comm_max(rt, fault ? 1 : 0) <= 0)
+        fault = content_fault(&file, rt);
+    else if (!fault)
+        fault = rt_text("another rank cannot read it");
+    if (file.map)
+        rt_weights_close(&file);
+    return fault;
 }
 
 static const RtView *view_named(const RtView *views, int count, const char *name)
@@ -265,7 +327,8 @@ bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
         check_fits(&file, program, &views[i], stored);
         load_view(rt, &views[i], stored, part);
     }
-    check_sums(&file, rt);
+    if (!how.is_checked)
+        check_sums(&file, rt);
     if (!weights_only) {
         const char *order = rt_safetensors_metadata(&file, "order");
         *place = (RtPlace){ .step = number_in(&file, "step", INT32_MAX),

@@ -111,6 +111,47 @@ static void check_links(const char *path, const char *target)
     free(partial);
 }
 
+static int by_step(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+int64_t *rt_keep_list(const char *path, int *count)
+{
+    enum { FIRST_ROOM = 16 };
+    char *target = rt_output_target(path), *folder = folder_of(target);
+    int64_t *steps = rt_allocate(FIRST_ROOM, sizeof *steps), room = FIRST_ROOM;
+    DIR *files = opendir(folder);
+    *count = 0;
+    for (struct dirent *file; files && (file = readdir(files));) {
+        const int64_t step = step_in(base_of(target), file->d_name);
+        if (step < 0)
+            continue;
+        if (*count == room) {
+            int64_t *grown = rt_allocate(2 * room, sizeof *grown);
+            memcpy(grown, steps, (size_t)room * sizeof *grown);
+            free(steps);
+            steps = grown;
+            room *= 2;
+        }
+        steps[(*count)++] = step;
+    }
+    if (files)
+        closedir(files);
+    free(folder);
+    free(target);
+    qsort(steps, (size_t)*count, sizeof *steps, by_step);
+    return steps;
+}
+
+char *rt_keep_name(const char *path, int64_t step)
+{
+    char *target = rt_output_target(path), *name = name_at(target, step);
+    free(target);
+    return name;
+}
+
 RtKeep rt_keep_open(const char *path, int64_t count, RtSavedSteps steps, bool may_replace)
 {
     RtKeep keep = { .path = path, .target = rt_output_target(path), .count = count, .may_replace = may_replace };

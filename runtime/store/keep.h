@@ -32,4 +32,9 @@ void rt_keep_close(RtKeep *keep);
  * is not the run's has it, which stays. */
 char *rt_keep_add(RtKeep *keep, int64_t step);
 
+/* The steps of the files beside `path` that have such names, whoever wrote them, the newest first; owned by the caller.
+ */
+int64_t *rt_keep_list(const char *path, int *count);
+char *rt_keep_name(const char *path, int64_t step); /* owned by the caller */
+
 #endif

@@ -15,10 +15,13 @@ enum { MAX_HEADER_BYTES = 100 << 20 }; /* the limit of the format's own library 
 
 /* --- Reading -------------------------------------------------------------------------------- */
 
-static _Noreturn void refuse(const RtSafetensors *file, const char *why)
+bool rt_safetensors_refuse(RtSafetensors *file, char *why)
 {
-    rt_fail("%s %s: %s; it is not a complete safetensors file: give another, or copy it again", file->option,
-            file->path, why);
+    if (file->fault)
+        free(why);
+    else
+        file->fault = why;
+    return false;
 }
 
 static int64_t element_bits(const char *dtype)
@@ -43,35 +46,35 @@ static int64_t whole_number(const cJSON *item)
     return is ? (int64_t)item->valuedouble : -1;
 }
 
-static RtStored read_entry(const RtSafetensors *file, const cJSON *entry, const char *tensors, int64_t tensors_bytes)
+static bool read_entry(RtSafetensors *file, const cJSON *entry, const char *tensors, int64_t tensors_bytes,
+                       RtStored *stored)
 {
-    RtStored stored = { .name = entry->string };
+    *stored = (RtStored){ .name = entry->string };
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape");
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
     if (!cJSON_IsString(dtype) || !cJSON_IsArray(shape) || cJSON_GetArraySize(offsets) != 2)
-        refuse(file, rt_text("tensor '%s' lacks dtype, shape or data_offsets", stored.name));
-    stored.dtype = dtype->valuestring;
-    stored.begin = whole_number(cJSON_GetArrayItem(offsets, 0));
-    stored.end = whole_number(cJSON_GetArrayItem(offsets, 1));
-    if (stored.begin < 0 || stored.end < stored.begin || stored.end > tensors_bytes)
-        refuse(file,
-               rt_text("tensor '%s' is not within the %lld bytes of the file", stored.name, (long long)file->bytes));
+        return rt_safetensors_refuse(file, rt_text("tensor '%s' lacks dtype, shape or data_offsets", stored->name));
+    stored->dtype = dtype->valuestring;
+    stored->begin = whole_number(cJSON_GetArrayItem(offsets, 0));
+    stored->end = whole_number(cJSON_GetArrayItem(offsets, 1));
+    if (stored->begin < 0 || stored->end < stored->begin || stored->end > tensors_bytes)
+        return rt_safetensors_refuse(file, rt_text("tensor '%s' is not within the %lld bytes of the file", stored->name,
+                                                   (long long)file->bytes));
     if (cJSON_GetArraySize(shape) > RT_MAX_RANK)
-        refuse(file, rt_text("tensor '%s' has more than %d dims", stored.name, RT_MAX_RANK));
+        return rt_safetensors_refuse(file, rt_text("tensor '%s' has more than %d dims", stored->name, RT_MAX_RANK));
 
-    double bits = (double)element_bits(stored.dtype);
+    double bits = (double)element_bits(stored->dtype);
     const cJSON *size;
     cJSON_ArrayForEach(size, shape)
     {
-        stored.size[stored.rank] = whole_number(size);
-        bits *= (double)stored.size[stored.rank++];
+        stored->size[stored->rank] = whole_number(size);
+        bits *= (double)stored->size[stored->rank++];
     }
-    if (bits != 8.0 * (double)(stored.end - stored.begin))
-        refuse(file, rt_text("the shape and dtype %s of tensor '%s' do not make its %lld bytes", stored.dtype,
-                             stored.name, (long long)(stored.end - stored.begin)));
-    stored.data = tensors + stored.begin;
-    return stored;
+    stored->data = tensors + stored->begin;
+    return bits == 8.0 * (double)(stored->end - stored->begin) ||
+           rt_safetensors_refuse(file, rt_text("the shape and dtype %s of tensor '%s' do not make its %lld bytes",
+                                               stored->dtype, stored->name, (long long)(stored->end - stored->begin)));
 }
 
 static int by_place(const void *a, const void *b)
@@ -86,27 +89,29 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Every byte belongs to exactly one tensor: detects truncated or padded files. */
-static void check_places(RtSafetensors *file, int64_t tensors_bytes)
+static bool check_places(RtSafetensors *file, int64_t tensors_bytes)
 {
     qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_place);
     int64_t at = 0;
     for (int i = 0; i < file->count; i++) {
         if (file->tensors[i].begin != at)
-            refuse(file, rt_text("tensor '%s' begins at byte %lld of the tensors, not at %lld", file->tensors[i].name,
-                                 (long long)file->tensors[i].begin, (long long)at));
+            return rt_safetensors_refuse(file, rt_text("tensor '%s' begins at byte %lld of the tensors, not at %lld",
+                                                       file->tensors[i].name, (long long)file->tensors[i].begin,
+                                                       (long long)at));
         at = file->tensors[i].end;
     }
-    if (at != tensors_bytes)
-        refuse(file, rt_text("its tensors end at byte %lld, but %lld bytes follow the header", (long long)at,
-                             (long long)tensors_bytes));
+    return at == tensors_bytes ||
+           rt_safetensors_refuse(file, rt_text("its tensors end at byte %lld, but %lld bytes follow the header",
+                                               (long long)at, (long long)tensors_bytes));
 }
 
-void rt_safetensors_sort(RtSafetensors *file)
+bool rt_safetensors_sort(RtSafetensors *file)
 {
     qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_name);
     for (int i = 1; i < file->count; i++)
         if (!strcmp(file->tensors[i - 1].name, file->tensors[i].name))
-            refuse(file, rt_text("tensor '%s' occurs twice", file->tensors[i].name));
+            return rt_safetensors_refuse(file, rt_text("tensor '%s' occurs twice", file->tensors[i].name));
+    return true;
 }
 
 cJSON *rt_json_object(const char *text, int64_t bytes)
@@ -119,42 +124,58 @@ cJSON *rt_json_object(const char *text, int64_t bytes)
 }
 
 /* The JSON of the header; the tensors follow it. */
-static cJSON *read_header(RtSafetensors *file, int64_t *header_bytes)
+static bool read_header(RtSafetensors *file, int64_t *header_bytes)
 {
     uint64_t length = 0;
     if (file->bytes >= 8)
         memcpy(&length, file->map, 8);
     if (file->bytes < 8 || length > MAX_HEADER_BYTES || (int64_t)length > file->bytes - 8)
-        refuse(file, rt_text("its first 8 bytes say that %llu bytes of header follow, but it has %lld in all",
-                             (unsigned long long)length, (long long)file->bytes));
+        return rt_safetensors_refuse(
+            file, rt_text("its first 8 bytes say that %llu bytes of header follow, but it has %lld in all",
+                          (unsigned long long)length, (long long)file->bytes));
     *header_bytes = 8 + (int64_t)length;
-    cJSON *header = rt_json_object(file->map + 8, (int64_t)length);
-    if (!header)
-        refuse(file, "its header is not a JSON object");
-    return header;
+    file->header = rt_json_object(file->map + 8, (int64_t)length);
+    file->metadata = cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__");
+    return file->header || rt_safetensors_refuse(file, rt_text("its header is not a JSON object"));
 }
 
-RtSafetensors rt_safetensors_open(const char *path, const char *option)
+static bool read_entries(RtSafetensors *file, int64_t header_bytes)
+{
+    file->tensors = rt_allocate(cJSON_GetArraySize(file->header), sizeof *file->tensors);
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, file->header)
+    {
+        if (strcmp(entry->string, "__metadata__") &&
+            !read_entry(file, entry, file->map + header_bytes, file->bytes - header_bytes,
+                        &file->tensors[file->count++]))
+            return false;
+    }
+    return true;
+}
+
+RtSafetensors rt_safetensors_look(const char *path, const char *option)
 {
     RtSafetensors file = { .path = path, .option = option };
     file.map = rt_map_file(path, option, &file.bytes);
     int64_t header_bytes;
-    file.header = read_header(&file, &header_bytes);
-    file.metadata = cJSON_GetObjectItemCaseSensitive(file.header, "__metadata__");
-    file.tensors = rt_allocate(cJSON_GetArraySize(file.header), sizeof *file.tensors);
-    const cJSON *entry;
-    cJSON_ArrayForEach(entry, file.header)
-    {
-        if (strcmp(entry->string, "__metadata__"))
-            file.tensors[file.count++] = read_entry(&file, entry, file.map + header_bytes, file.bytes - header_bytes);
-    }
-    check_places(&file, file.bytes - header_bytes);
-    rt_safetensors_sort(&file);
+    if (read_header(&file, &header_bytes) && read_entries(&file, header_bytes) &&
+        check_places(&file, file.bytes - header_bytes))
+        rt_safetensors_sort(&file);
+    return file;
+}
+
+RtSafetensors rt_safetensors_open(const char *path, const char *option)
+{
+    const RtSafetensors file = rt_safetensors_look(path, option);
+    if (file.fault)
+        rt_fail("%s %s: %s; it is not a complete safetensors file: give another, or copy it again", option, path,
+                file.fault);
     return file;
 }
 
 void rt_safetensors_close(RtSafetensors *file)
 {
+    free(file->fault);
     free(file->tensors);
     cJSON_Delete(file->header);
     rt_unmap_file(file->map, file->bytes);

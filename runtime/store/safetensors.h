@@ -22,14 +22,21 @@ typedef struct RtSafetensors {
     int count;
     struct RtSafetensors *part; /* of an index (weights.h): the files that it names, which have the tensors */
     int parts;
+    char *fault; /* NULL: the file is complete */
 } RtSafetensors;
 
 /* Ends the trainer unless the file is complete: tensors with distinct names, sizes that match their bytes, no gaps. */
 RtSafetensors rt_safetensors_open(const char *path, const char *option);
+
+/* The same, where a file that is not complete says so by its fault. */
+RtSafetensors rt_safetensors_look(const char *path, const char *option);
 void rt_safetensors_close(RtSafetensors *file);
 
-/* Sorts the tensors by name; ends the trainer if two have one name. */
-void rt_safetensors_sort(RtSafetensors *file);
+/* Sorts the tensors by name; false, with a fault, if two have one name. */
+bool rt_safetensors_sort(RtSafetensors *file);
+
+/* Notes the first fault, which the file then owns; false. */
+bool rt_safetensors_refuse(RtSafetensors *file, char *why);
 
 /* The JSON of untrusted text; NULL: it is no object. */
 struct cJSON *rt_json_object(const char *text, int64_t bytes);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <cjson/cJSON.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool rt_is_index(const char *path)
@@ -62,12 +63,6 @@ void rt_index_files_free(char **files, int count)
 
 /* --- Reading ------------------------------------------------------------------------------------ */
 
-static _Noreturn void refuse(const RtSafetensors *index, const char *why)
-{
-    rt_fail("%s %s: %s; give a complete checkpoint: the index and all files that it names, side by side", index->option,
-            index->path, why);
-}
-
 static const char *text_in(const RtSafetensors *file, const char *key)
 {
     const char *text = rt_safetensors_metadata(file, key);
@@ -81,39 +76,47 @@ static const char *name_of(const RtSafetensors *part)
 }
 
 /* A file of the trainer says of which step it is; one of another program need not. */
-static void check_step(const RtSafetensors *index, const RtSafetensors *part)
+static bool check_step(RtSafetensors *index, const RtSafetensors *part)
 {
     const char *here = text_in(index, "step"), *there = text_in(part, "step");
-    if (*here && strcmp(here, there))
-        refuse(index,
-               rt_text("it is of step %s, and %s of %s%s", here, name_of(part), *there ? "step " : "no step", there));
+    return !*here || !strcmp(here, there) ||
+           rt_safetensors_refuse(index, rt_text("it is of step %s, and %s of %s%s", here, name_of(part),
+                                                *there ? "step " : "no step", there));
 }
 
-static RtSafetensors open_part(const RtSafetensors *index, const char *folder, const char *name)
+static bool look_at_part(RtSafetensors *index, const char *folder, const char *name)
 {
-    const char *path = rt_text("%s%s", folder, name);
-    if (access(path, R_OK))
-        refuse(index, rt_text("it names %s, which cannot be read: %s", name, strerror(errno)));
-    RtSafetensors part = rt_safetensors_open(path, index->option);
-    check_step(index, &part);
-    return part;
+    char *path = rt_text("%s%s", folder, name);
+    struct stat info;
+    const bool is_there = !access(path, R_OK) && !stat(path, &info);
+    if (!is_there || info.st_size == 0) {
+        free(path);
+        return rt_safetensors_refuse(index,
+                                     rt_text("it names %s, which %s", name,
+                                             is_there ? "is empty" : rt_text("cannot be read: %s", strerror(errno))));
+    }
+    RtSafetensors *part = &index->part[index->parts++];
+    *part = rt_safetensors_look(path, index->option);
+    return part->fault ? rt_safetensors_refuse(index, rt_text("%s: %s", name, part->fault)) : check_step(index, part);
 }
 
-static void open_parts(RtSafetensors *index)
+static bool look_at_parts(RtSafetensors *index)
 {
     char *target = rt_output_target(index->path), *slash = strrchr(target, '/');
-    char **files = rt_index_files(index->header, &index->parts);
-    if (!files)
-        refuse(index, "its weight_map does not name a file beside it for each tensor");
+    int count;
+    char **files = rt_index_files(index->header, &count);
+    bool good =
+        files || rt_safetensors_refuse(index, rt_text("its weight_map does not name a file beside it for each tensor"));
     *(slash ? slash + 1 : target) = '\0';
-    index->part = rt_allocate(index->parts, sizeof *index->part);
-    for (int i = 0; i < index->parts; i++)
-        index->part[i] = open_part(index, target, files[i]);
-    rt_index_files_free(files, index->parts);
+    index->part = rt_allocate(count + 1, sizeof *index->part);
+    for (int i = 0; i < count && good; i++)
+        good = look_at_part(index, target, files[i]);
+    rt_index_files_free(files, count);
     free(target);
+    return good;
 }
 
-static void take_tensors(RtSafetensors *index)
+static bool take_tensors(RtSafetensors *index)
 {
     int room = 0;
     for (int i = 0; i < index->parts; i++)
@@ -122,13 +125,13 @@ static void take_tensors(RtSafetensors *index)
     for (int i = 0; i < index->parts; index->count += index->part[i++].count)
         memcpy(index->tensors + index->count, index->part[i].tensors,
                (size_t)index->part[i].count * sizeof *index->tensors);
-    rt_safetensors_sort(index);
+    return rt_safetensors_sort(index);
 }
 
 static int compare_to_part(const void *name, const void *part) { return strcmp(name, name_of(part)); }
 
 /* Each tensor is in the file that the index names, and there are no more than it has. */
-static void check_map(const RtSafetensors *index)
+static bool check_map(RtSafetensors *index)
 {
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(index->header, "weight_map"), *entry;
     int entries = 0;
@@ -137,36 +140,48 @@ static void check_map(const RtSafetensors *index)
         const RtSafetensors *part =
             bsearch(entry->valuestring, index->part, (size_t)index->parts, sizeof *index->part, compare_to_part);
         if (!rt_safetensors_find(part, entry->string))
-            refuse(index, rt_text("tensor '%s' is not in %s, which it names for it", entry->string, name_of(part)));
+            return rt_safetensors_refuse(
+                index, rt_text("tensor '%s' is not in %s, which it names for it", entry->string, name_of(part)));
         entries++;
     }
-    if (entries != index->count)
-        refuse(index, rt_text("its files have %d tensors, and it has %d", index->count, entries));
+    return entries == index->count ||
+           rt_safetensors_refuse(index, rt_text("its files have %d tensors, and it has %d", index->count, entries));
 }
 
-static RtSafetensors open_whole(const char *path, const char *option)
+static void check_whole(const RtSafetensors *file)
 {
-    RtSafetensors file = rt_safetensors_open(path, option);
-    const char *part = rt_safetensors_metadata(&file, "part");
-    if (part && !strcmp(text_in(&file, "format"), "mpc"))
+    const char *part = rt_safetensors_metadata(file, "part");
+    if (part && !strcmp(text_in(file, "format"), "mpc"))
         rt_fail("%s %s: it is file %s of a checkpoint in several; give the index of them, NAME.safetensors.index.json",
-                option, path, part);
-    return file;
+                file->option, file->path, part);
+}
+
+RtSafetensors rt_weights_look(const char *path, const char *option)
+{
+    if (!rt_is_index(path))
+        return rt_safetensors_look(path, option);
+    RtSafetensors index = { .path = path, .option = option };
+    index.map = rt_map_file(path, option, &index.bytes);
+    index.header = rt_json_object(index.map, index.bytes);
+    index.metadata = cJSON_GetObjectItemCaseSensitive(index.header, "metadata");
+    if (!index.header)
+        rt_safetensors_refuse(&index, rt_text("it is not a JSON object"));
+    else if (look_at_parts(&index) && take_tensors(&index))
+        check_map(&index);
+    return index;
 }
 
 RtSafetensors rt_weights_open(const char *path, const char *option)
 {
-    if (!rt_is_index(path))
-        return open_whole(path, option);
-    RtSafetensors index = { .path = path, .option = option };
-    index.map = rt_map_file(path, option, &index.bytes);
-    index.header = rt_json_object(index.map, index.bytes);
-    if (!index.header)
-        refuse(&index, "it is not a JSON object");
-    index.metadata = cJSON_GetObjectItemCaseSensitive(index.header, "metadata");
-    open_parts(&index);
-    take_tensors(&index);
-    check_map(&index);
+    if (!rt_is_index(path)) {
+        const RtSafetensors file = rt_safetensors_open(path, option);
+        check_whole(&file);
+        return file;
+    }
+    const RtSafetensors index = rt_weights_look(path, option);
+    if (index.fault)
+        rt_fail("%s %s: %s; give a complete checkpoint: the index and all files that it names, side by side", option,
+                path, index.fault);
     return index;
 }
 

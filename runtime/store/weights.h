@@ -13,6 +13,9 @@ bool rt_is_index(const char *path);
 /* An index has the tensors of all its files.  Ends the trainer unless each of them is where the index says, and there
  * are no others. */
 RtSafetensors rt_weights_open(const char *path, const char *option);
+
+/* The same, where one that is not complete says so by its fault. */
+RtSafetensors rt_weights_look(const char *path, const char *option);
 void rt_weights_close(RtSafetensors *weights);
 
 /* Sorted, without repetition: the names of the files of an index; each and the list are owned by the caller.  NULL:

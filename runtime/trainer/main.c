@@ -213,7 +213,8 @@ static void check_seed(const RtRun *run)
 
 static void check_steps(const RtRun *run)
 {
-    if (run->options.steps > 0 && run->options.steps <= run->place.step)
+    const bool is_done = run->resumed && run->options.steps == run->place.step; /* a launcher starts it once more */
+    if (run->options.steps > 0 && run->options.steps <= run->place.step && !is_done)
         rt_fail("--steps %lld: --load %s has done %s already; --steps counts from the start of training, so "
                 "give more "
                 "(or 0 to train nothing)",
@@ -245,7 +246,9 @@ static bool starts_missing(const RtRun *run) { return !strcmp(run->options.load_
 static void load(RtRun *run)
 {
     const char *path = run->options.load;
-    const RtLoading how = { run->options.weights_only, starts_missing(run) };
+    const RtLoading how = { .weights_only = run->options.weights_only,
+                            .is_checked = run->resumed,
+                            .init_missing = starts_missing(run) };
     run->has_loaded = rt_checkpoint_load(path, &run->rt, how, &run->place);
     if (!run->has_loaded) {
         rt_note("loaded %s: weights only, no optimizer state and no step: the optimizer starts at zero, at step 0",
@@ -335,11 +338,12 @@ static void open_outputs(RtRun *run)
         rt_output_check_room(options->save, "--save", rt_saving_bytes(run->saving), rt_saving_most(run->saving),
                              1 + options->keep);
     if (options->given.keep && is_first)
-        run->keep =
-            rt_keep_open(options->save, options->keep,
-                         (RtSavedSteps){ run->begun_at, options->save_every, options->steps }, options->overwrite);
+        run->keep = rt_keep_open(options->save, options->keep,
+                                 (RtSavedSteps){ run->begun_at, options->save_every, options->steps },
+                                 options->overwrite || run->resumed);
     rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
+    rt_watched_open(run);
 }
 
 /* What is left of a run that ends early: "resume with --load FILE". */
@@ -372,6 +376,7 @@ static int finish(RtRun *run)
     int status = signal ? RT_EXIT_SIGNAL + signal : RT_EXIT_OK;
     end_of_output(status);
     rt_log_close(&run->log);
+    rt_watched_close(run);
     free(run->rank_bytes);
     free(run->loads.at);
     free(run->dropped.at);
@@ -394,6 +399,7 @@ static int finish(RtRun *run)
     rt_device_close(&run->rt);
     rt_lock_release(&run->lock);
     rt_keep_close(&run->keep);
+    free(run->resumed);
     rt_options_free(&run->options);
     return status;
 }
@@ -434,7 +440,7 @@ static int probe(RtRun *run)
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
     rt_instructions_check(program);
-    RtRun run = { .rt = { .program = program }, .lock.file = -1 };
+    RtRun run = { .rt = { .program = program }, .lock.file = -1, .progress_file = -1 };
     bool only_answers = rt_options_only_ask(argc, argv); /* done by a single rank */
     if (only_answers && program->comm && program->comm->launched_as(argc, argv) > 0)
         return RT_EXIT_OK;
@@ -453,6 +459,8 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     rt_share_machine(&run.rt);
     rt_threads_choose(&run);
     rt_agree_on_options(&run.rt, &run.options);
+    if (run.options.resume)
+        rt_resume(&run);
     rt_outputs_check(&run.options, run.rt.rank);
     if (run.options.save && run.rt.rank == 0)
         run.lock = rt_lock_take(run.options.save, "--save");

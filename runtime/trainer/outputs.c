@@ -179,7 +179,7 @@ void rt_outputs_check(const RtOptions *options, int rank)
     for (int i = 0; i < count && options->given.keep; i++)
         check_kept(&files[i], options);
     const File *load = find(files, count, "--load"), *save = find(files, count, "--save");
-    bool goes_on = load && save && is_same(load, save) && !options->weights_only;
+    bool goes_on = options->resume || (load && save && is_same(load, save) && !options->weights_only);
     if (save && !goes_on && !options->overwrite && rank == 0) /* one rank creates the file */
         rt_outputs_keep(save->path, "--save", "resume from it with --load, give another name");
     if (options->trace && !options->overwrite)

@@ -5,6 +5,7 @@ static void note_saved(RtRun *run)
 {
     const char *kept = rt_saving_kept(run->saving);
     run->saved_at = rt_saving_step(run->saving);
+    rt_watched_tell(run);
     rt_note("saved step %lld to %s", (long long)run->saved_at, run->options.save);
     if (kept && *kept)
         rt_note("kept as %s", kept);

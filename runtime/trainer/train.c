@@ -312,6 +312,7 @@ void rt_train(RtRun *run)
             break;
         }
         check_finite(run, &report);
+        rt_watched_tell(run);
         more = goes_on(run);
         rt_pace_count(&run->pace, &run->rt, report.step);
         rt_saves_advance(run, false);

@@ -22,6 +22,7 @@ typedef struct {
     int64_t saved_at;         /* the step of the newest checkpoint; -1: none in this run */
     RtSaving *saving;         /* NULL: no --save */
     double save_s;            /* that training stood still for saves, since the last line of the log */
+    char *resumed;            /* by --resume: the checkpoint; NULL: there is none, or no --resume */
     bool has_loaded;
     int signal;       /* received by a rank; 0: none */
     bool has_failure; /* a rank cannot continue: the run is saved, then that rank reports why */
@@ -43,6 +44,7 @@ typedef struct {
     RtFarTraffic far;        /* of these */
     RtPace pace;             /* of all ranks */
     double last_s, waited_s; /* the last step, and what it waited for messages */
+    int progress_file;       /* of MPC_PROGRESS; -1: there is none */
     struct RtReplay *replay; /* NULL: no --replay */
 } RtRun;
 
@@ -51,6 +53,14 @@ void rt_threads_choose(RtRun *run);
 
 /* Trains until place.step is options.steps, or a signal; evaluates, logs and saves periodically and at the end. */
 void rt_train(RtRun *run);
+
+/* --resume: makes the newest checkpoint that is whole the one of --load.  All ranks call it.  resume.c */
+void rt_resume(RtRun *run);
+
+/* What mpc run learns of the run.  watched.c */
+void rt_watched_open(RtRun *run); /* the outputs are open */
+void rt_watched_tell(const RtRun *run);
+void rt_watched_close(RtRun *run);
 
 /* --replay: steps that run twice.  replay.c */
 void rt_replay_open(RtRun *run); /* with the device open; ends the trainer if it cannot be done */
