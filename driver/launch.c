@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 typedef struct {
-    int count, living, status; /* status: of the first that failed */
-    pid_t *pid;                /* 0: it has ended */
-    sigset_t watched, before;
+    int count, living;
+    pid_t *pid; /* 0: it has ended */
+    const Launcher *launcher;
+    Ended ended;
     time_t failed; /* when the first failed, by the monotonic clock; 0: none did */
     int told;      /* the others, since then: by SIGTERM 1, by SIGKILL 2 */
 } Ranks;
@@ -37,12 +38,12 @@ static int free_port(void)
     return good ? ntohs(address.sin_port) : 0;
 }
 
-/* Other users of this machine can connect, too. */
-static bool set_secret(Arena *arena)
+/* Other users of this machine can connect, too.  Each start has its own. */
+static bool set_secret(const Launcher *launcher, Arena *arena)
 {
     unsigned char bytes[16];
     char *text = NEW_ARRAY(arena, char, 2 * sizeof bytes + 1);
-    if (getenv("MPC_SECRET"))
+    if (launcher->has_secret)
         return true;
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
         return false;
@@ -58,10 +59,10 @@ static bool set_number(const char *name, int number)
     return setenv(name, text, true) == 0;
 }
 
-static bool set_meeting(Run *run, int ranks)
+static bool set_meeting(Run *run, const Launcher *launcher, int ranks)
 {
     const int port = free_port();
-    return (port && set_secret(&run->arena) && setenv("MASTER_ADDR", "127.0.0.1", true) == 0 &&
+    return (port && set_secret(launcher, &run->arena) && setenv("MASTER_ADDR", "127.0.0.1", true) == 0 &&
             set_number("MASTER_PORT", port) && set_number("WORLD_SIZE", ranks) &&
             set_number("LOCAL_WORLD_SIZE", ranks)) ||
            run_failed(run, "cannot prepare ranks that communicate by TCP: %s", strerror(errno));
@@ -73,7 +74,7 @@ static void become_rank(const Ranks *ranks, const char *const argv[], int rank, 
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) /* it has ended already */
         _exit(STATUS_FAILED);
-    sigprocmask(SIG_SETMASK, &ranks->before, NULL);
+    sigprocmask(SIG_SETMASK, &ranks->launcher->before, NULL);
     if (!over_tcp || (set_number("RANK", rank) && set_number("LOCAL_RANK", rank)))
         execvp(argv[0], (char *const *)argv);
     fprintf(stderr, "mpc run: error: cannot start %s: %s\n", argv[0], strerror(errno));
@@ -116,14 +117,16 @@ static void send_to_all(const Ranks *ranks, int signal)
 static void note_end(Ranks *ranks, pid_t pid, int status)
 {
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    for (int i = 0; i < ranks->count; i++)
-        if (ranks->pid[i] == pid) {
-            ranks->pid[i] = 0;
-            ranks->living--;
+    for (int i = 0; i < ranks->count; i++) {
+        if (ranks->pid[i] != pid)
+            continue;
+        ranks->pid[i] = 0;
+        ranks->living--;
+        if (code && !ranks->failed) {
+            ranks->failed = now();
+            ranks->ended.status = code;
+            ranks->ended.rank = i;
         }
-    if (code && !ranks->failed) {
-        ranks->failed = now();
-        ranks->status = code;
     }
 }
 
@@ -149,29 +152,53 @@ static void wait_for_ranks(Ranks *ranks)
 {
     while (ranks->living) {
         siginfo_t info;
-        const int signal = sigtimedwait(&ranks->watched, &info, &(struct timespec){ .tv_sec = 1 });
-        if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL)
-            send_to_all(ranks, signal);
+        const int signal = sigtimedwait(&ranks->launcher->watched, &info, &(struct timespec){ .tv_sec = 1 });
+        if (signal > 0 && signal != SIGCHLD) {
+            ranks->ended.signal = signal;
+            if (info.si_code != SI_KERNEL)
+                send_to_all(ranks, signal);
+        }
         collect_ended(ranks);
         end_others(ranks);
     }
 }
 
-int launch(Run *run, const char *const argv[], int count, bool over_tcp)
+/* --- The interface ------------------------------------------------------------------------- */
+
+void launch_open(Launcher *launcher)
 {
     static const int watched[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
-    Ranks ranks = { .count = count, .pid = NEW_ARRAY(&run->arena, pid_t, count) };
-    if (over_tcp && !set_meeting(run, count))
-        return STATUS_FAILED;
-    sigemptyset(&ranks.watched);
+    launcher->has_secret = getenv("MPC_SECRET");
+    sigemptyset(&launcher->watched);
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        sigaddset(&ranks.watched, watched[i]);
-    sigprocmask(SIG_BLOCK, &ranks.watched, &ranks.before);
+        sigaddset(&launcher->watched, watched[i]);
+    sigprocmask(SIG_BLOCK, &launcher->watched, &launcher->before);
+}
+
+void launch_close(const Launcher *launcher) { sigprocmask(SIG_SETMASK, &launcher->before, NULL); }
+
+Ended launch(Run *run, Launcher *launcher, const char *const argv[], int count, bool over_tcp)
+{
+    static const Ended not_started = { .status = STATUS_FAILED, .rank = -1 };
+    Ranks ranks = { .count = count, .pid = NEW_ARRAY(&run->arena, pid_t, count), .launcher = launcher };
+    if (over_tcp && !set_meeting(run, launcher, count))
+        return not_started;
     fflush(stdout);
     const bool started = start_ranks(run, &ranks, argv, over_tcp);
     if (!started)
         send_to_all(&ranks, SIGKILL);
     wait_for_ranks(&ranks);
-    sigprocmask(SIG_SETMASK, &ranks.before, NULL);
-    return started ? ranks.status : STATUS_FAILED;
+    return started ? ranks.ended : not_started;
+}
+
+int launch_pause(const Launcher *launcher, int seconds)
+{
+    enum { MOMENTS = 10 }; /* a second has so many */
+    static const struct timespec moment = { .tv_nsec = 1000000000 / MOMENTS };
+    for (int i = 0; i < seconds * MOMENTS; i++) {
+        const int signal = sigtimedwait(&launcher->watched, NULL, &moment);
+        if (signal > 0 && signal != SIGCHLD)
+            return signal;
+    }
+    return 0;
 }

@@ -71,6 +71,7 @@ bool is_given(const Options *options, const OptionInfo *option)
     case SWITCH:
     case TEXT:
     case NUMBER:
+    case COUNT:
     case CHOICE:
     case PASSES:
         break;
@@ -173,6 +174,7 @@ static bool is_positive_number(const char *text)
 
 static bool check_value(const Line *line, const OptionInfo *option, const char *text)
 {
+    enum { MOST_DIGITS = 9 };
     if (option->kind == PASSES)
         return check_passes(line, option, text);
     if (option->kind == SWITCH)
@@ -188,6 +190,9 @@ static bool check_value(const Line *line, const OptionInfo *option, const char *
     if (option->kind == NUMBER && !is_positive_number(text))
         return refuse(line, arena_text(line->arena, "--%s needs a number above 0, as 1e9, not '%s'",
                                        option_name(option).text, text));
+    if (option->kind == COUNT && (!*text || text[strspn(text, "0123456789")] || strlen(text) > MOST_DIGITS))
+        return refuse(line, arena_text(line->arena, "--%s needs a whole number of at most %d digits, not '%s'",
+                                       option_name(option).text, MOST_DIGITS, text));
     if (!*text && option->at != offsetof(Options, cflags))
         return refuse(line, arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
     return true;

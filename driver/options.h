@@ -23,7 +23,7 @@ enum {
     READS_MODEL = COMPILE | RUN | CHECK | REPORT | EXPLAIN | LSP
 };
 
-typedef enum { FLAG, SWITCH, TEXT, NUMBER, CHOICE, PASSES, LIST } OptionKind;
+typedef enum { FLAG, SWITCH, TEXT, NUMBER, COUNT, CHOICE, PASSES, LIST } OptionKind;
 
 typedef struct {
     const char *name, *operand, *phrase, *text, *example;
@@ -67,6 +67,7 @@ typedef struct {
 #define TYPE_SWITCH const char *
 #define TYPE_TEXT const char *
 #define TYPE_NUMBER const char *
+#define TYPE_COUNT const char *
 #define TYPE_CHOICE const char *
 #define TYPE_PASSES const char *
 #define TYPE_LIST TextList

@@ -1,6 +1,9 @@
 /* run.c -- mpc run: compiles a model, and trains it on this machine. */
 #include "compile.h"
 #include "launch.h"
+#include "watch.h"
+
+#include "codegen/host/totals.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,32 +28,6 @@ static void remove_temporary(Run *run, const char *folder)
     rmdir(folder);
 }
 
-/* The trainer with its options; with MPI behind mpirun, which starts the ranks. */
-static const char **trainer_command(Run *run, long long ranks, bool by_mpirun)
-{
-    const TextList *options = &run->options->trainer;
-    const char **argv = NEW_ARRAY(&run->arena, const char *, options->count + 5);
-    const char *trainer =
-        arena_text(&run->arena, "%s%s/trainer", strchr(run->options->output, '/') ? "" : "./", run->options->output);
-    int count = 0;
-    if (by_mpirun) {
-        argv[count++] = "mpirun";
-        argv[count++] = "-n";
-        argv[count++] = arena_text(&run->arena, "%lld", ranks);
-    }
-    argv[count++] = trainer;
-    for (int i = 0; i < options->count; i++)
-        argv[count++] = options->at[i];
-    return argv;
-}
-
-static int start_trainer(Run *run, Module *m)
-{
-    const long long ranks = (long long)count_ranks(m, ~0u);
-    const bool by_mpirun = m->naxes && strcmp(comm_of(run->options), "mpi") == 0;
-    return launch(run, trainer_command(run, ranks, by_mpirun), by_mpirun ? 1 : (int)ranks, m->naxes && !by_mpirun);
-}
-
 /* Before anything is compiled. */
 static bool check_ranks(Run *run, const Module *m)
 {
@@ -63,25 +40,111 @@ static bool check_ranks(Run *run, const Module *m)
                ranks, MOST_LAUNCHED, run->options->operand);
 }
 
+/* --- Trainers ------------------------------------------------------------------------------- */
+
+/* The trainers of one run: the first, and those of --elastic. */
+typedef struct {
+    Trainer *at;
+    const char **folder;
+    int count;
+    int64_t batch; /* sequences of a step */
+} Trainers;
+
+static const char *mesh_text(Run *run, const Module *m)
+{
+    const char *text = "";
+    for (int i = 0; i < m->naxes; i++)
+        text = arena_text(&run->arena, "%s%s%s=%lld", text, i ? "," : "", m->axis[i], (long long)m->axis_size[i]);
+    return m->naxes ? text : "no mesh";
+}
+
+/* A run goes on with fewer ranks, and with the same steps. */
+static bool check_smaller(Run *run, const Trainers *t, const Module *m, int64_t batch)
+{
+    const int ranks = (int)count_ranks(m, ~0u);
+    const Trainer *before = &t->at[t->count - 1];
+    if (ranks >= before->ranks)
+        return run_failed(run, "--elastic: the mesh %s has %d ranks, and that before it, %s, has %d: give fewer",
+                          mesh_text(run, m), ranks, before->mesh, before->ranks);
+    return batch == t->batch ||
+           run_failed(run,
+                      "--elastic: a step of the mesh %s has %lld sequences, and one of %s has %lld: give the number, "
+                      "with --set train.batch=%lld",
+                      mesh_text(run, m), (long long)batch, t->at[0].mesh, (long long)t->batch, (long long)t->batch);
+}
+
+/* Compiles the model for the mesh in run->options into its output folder. */
+static bool add_trainer(Run *run, Trainers *t)
+{
+    Settings settings = { 0 };
+    Options own = *run->options, *o = &own;
+    const Options *given = run->options;
+    Module *m = lower_source(run, 0, &settings);
+    if (m && m->naxes == 0 && t->count > 0)
+        own.comm = NULL; /* it is said of the others */
+    run->options = &own;
+    bool good = m && check_ranks(run, m) && run_passes(m, &(PassOptions){ 0 });
+    if (good) {
+        const Totals totals = program_totals(m);
+        good = (t->count == 0 || check_smaller(run, t, m, totals.micro * totals.batch)) &&
+               build_trainer(run, m, &settings);
+        t->folder[t->count] = o->output;
+        t->batch = totals.micro * totals.batch;
+        t->at[t->count++] = (Trainer){ .program = arena_text(&run->arena, "%s%s/trainer",
+                                                             strchr(o->output, '/') ? "" : "./", o->output),
+                                       .mesh = mesh_text(run, m),
+                                       .ranks = (int)count_ranks(m, ~0u),
+                                       .is_alone = m->naxes == 0,
+                                       .by_mpirun = m->naxes && strcmp(comm_of(o), "mpi") == 0 };
+    }
+    if (m)
+        free_module(m);
+    run->options = given;
+    return good;
+}
+
+/* The trainer of each mesh of --elastic, in a folder within that of the first. */
+static bool add_smaller_trainers(Run *run, Trainers *t)
+{
+    const Options *whole = run->options;
+    const char *word, *list = whole->elastic ? whole->elastic : "";
+    int length;
+    bool good = true;
+    while (good && next_word(&list, ':', &word, &length)) {
+        Options smaller = *whole;
+        smaller.mesh = arena_text(&run->arena, "%.*s", length, word);
+        smaller.output = arena_text(&run->arena, "%s/%s", whole->output, smaller.mesh);
+        run->options = &smaller;
+        good = add_trainer(run, t);
+    }
+    run->options = whole;
+    return good;
+}
+
+static Trainers no_trainers(Run *run)
+{
+    int most = 1;
+    for (const char *c = run->options->elastic; c && *c; c++)
+        most += *c == ':';
+    return (Trainers){ .at = NEW_ARRAY(&run->arena, Trainer, most + 1),
+                       .folder = NEW_ARRAY(&run->arena, const char *, most + 1) };
+}
+
 int run_run(Run *run)
 {
     Options options = *run->options;
     int status = check_target(&options);
     if (status != STATUS_OK)
         return status;
-    Settings settings = { 0 };
-    Module *m = read_source(run, options.operand) ? lower_source(run, 0, &settings) : NULL;
     const char *temporary = NULL;
+    Trainers trainers = no_trainers(run);
     status = STATUS_FAILED;
-    if (m && check_ranks(run, m) && run_passes(m, &(PassOptions){ 0 }) &&
-        (options.output || (options.output = temporary = temporary_folder(run)))) {
+    if (read_source(run, options.operand) && (options.output || (options.output = temporary = temporary_folder(run)))) {
         run->options = &options;
-        if (build_trainer(run, m, &settings))
-            status = start_trainer(run, m);
+        if (add_trainer(run, &trainers) && add_smaller_trainers(run, &trainers))
+            status = watch(run, trainers.at, trainers.count);
     }
-    if (temporary)
-        remove_temporary(run, temporary);
-    if (m)
-        free_module(m);
+    for (int i = trainers.count - 1; i >= 0 && temporary; i--)
+        remove_temporary(run, trainers.folder[i]);
     return status;
 }

@@ -1,5 +1,7 @@
 /* watched.c -- how far the run is, for the program that starts trainers again after a fault (mpc run): MPC_PROGRESS
- * names a file of its own, in which the first rank keeps one line.  It outlives a rank that is killed. */
+ * names a file of its own, in which the first rank keeps one line: the step from which it began, the last one that is
+ * finished, the newest that is saved (-1: none), and the FLOPs per second of a rank that mfu is measured by.  It
+ * outlives the rank. */
 #include "train.h"
 
 #include <errno.h>
@@ -21,11 +23,12 @@ void rt_watched_open(RtRun *run)
 
 void rt_watched_tell(const RtRun *run)
 {
-    char line[64];
+    char line[128];
     if (run->progress_file < 0)
         return;
-    const int length = snprintf(line, sizeof line, "step %-12lld saved %-12lld\n", (long long)run->place.step,
-                                (long long)run->saved_at);
+    const int length =
+        snprintf(line, sizeof line, "from %-12lld step %-12lld saved %-12lld peak %-14.8g\n", (long long)run->begun_at,
+                 (long long)run->place.step, (long long)run->saved_at, run->peak / run->rt.ranks);
     if (pwrite(run->progress_file, line, (size_t)length, 0) < 0)
         errno = 0; /* the reader then knows less */
 }

@@ -120,5 +120,5 @@ def test_a_kept_one_alone(run, tmp_path, whole):
 def test_progress_for_the_launcher(run, tmp_path, data):
     (tmp_path / "progress").touch()
     run(*SAVE, "--steps", 5, MPC_PROGRESS="progress")
-    assert (tmp_path / "progress").read_text().split() == ["step", "5", "saved", "5"]
+    assert (tmp_path / "progress").read_text().split()[:-1] == ["from", "0", "step", "5", "saved", "5", "peak"]
     assert "MPC_PROGRESS none/at/all: cannot open it" in run(*SAVE, "--steps", 6, "--resume", MPC_PROGRESS="none/at/all").stderr
