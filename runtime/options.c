@@ -256,9 +256,10 @@ double rt_options_timeout(int argc, char **argv)
 static bool has_effect(const RtOptions *result, const Option *option)
 {
     const void *at = (const char *)result + option->at;
-    return option->kind == COUNT  ? *(const int64_t *)at > 0
-           : option->kind == REAL ? *(const double *)at > 0
-                                  : *(const char *const *)at != NULL;
+    return option->kind == FLAG    ? *(const bool *)at
+           : option->kind == COUNT ? *(const int64_t *)at > 0
+           : option->kind == REAL  ? *(const double *)at > 0
+                                   : *(const char *const *)at != NULL;
 }
 
 static bool has_any(const RtOptions *result, const char *names)
@@ -372,6 +373,8 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
     if (result->overwrite && !result->save && !result->log && !result->trace && !result->probe)
         rt_end(RT_EXIT_USAGE, "--overwrite has no effect without --save, --log, --trace or --probe: leave it out");
+    if (result->keep_best && !result->save)
+        rt_end(RT_EXIT_USAGE, "--keep-best has no effect without --save: leave it out, or give both");
     if (result->eval_data && result->given.eval_fraction)
         rt_end(RT_EXIT_USAGE, "--eval-data and --eval-fraction: each says what to evaluate on; leave one out");
     if ((result->eval_data || result->given.eval_fraction) && !program->eval.run)

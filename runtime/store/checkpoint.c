@@ -10,6 +10,7 @@
 #include "weights.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,6 +198,22 @@ static void check_sums(const RtSafetensors *file, Rt *rt)
     free(not_finite);
 }
 
+/* What --keep-best and --patience know of the run that wrote it. */
+static void read_best(const RtSafetensors *file, RtPlace *place)
+{
+    const char *loss = rt_safetensors_metadata(file, "best_loss");
+    char *end = NULL;
+    if (!rt_safetensors_metadata(file, "best_step"))
+        return;
+    place->best_loss = loss ? strtod(loss, &end) : NAN;
+    if (!loss || !*loss || *end || !isfinite(place->best_loss))
+        rt_fail("--load %s: its __metadata__ say '%s' of best_loss, where a number is needed; the file is damaged or "
+                "not from this trainer",
+                file->path, loss ? loss : "nothing");
+    place->best_step = number_in(file, "best_step", INT32_MAX);
+    place->not_better = number_in(file, "evaluations_since_best", INT32_MAX);
+}
+
 static const char *text_in(const RtSafetensors *file, const char *key)
 {
     const char *text = rt_safetensors_metadata(file, key);
@@ -337,6 +354,7 @@ bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
                             .seed = (uint32_t)number_in(&file, "seed", UINT32_MAX),
                             .shuffled = !order || strcmp(order, "file") };
         strncpy(place->weights, text_in(&file, "weights"), sizeof place->weights - 1);
+        read_best(&file, place);
         check_place(&file);
         start_missing_state(&file, rt, views, count, place->step, part);
     }

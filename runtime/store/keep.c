@@ -1,6 +1,6 @@
-/* keep.c -- the newest checkpoint is always the file of --save; with --keep it has a second name, a hard link.  So a
- * kept checkpoint costs no second writing, the file of --save never lacks, and a link is made or removed at once or not
- * at all: a crash at any point leaves the last ones. */
+/* keep.c -- the newest checkpoint is always the file of --save; with --keep or --keep-best it has a second name, a hard
+ * link.  So a kept checkpoint costs no second writing, the file of --save never lacks, and a link is made or removed at
+ * once or not at all: a crash at any point leaves the last ones. */
 #include "keep.h"
 
 #include "output.h"
@@ -98,17 +98,17 @@ bool rt_keep_needs(const char *path, const char *other, RtSavedSteps steps)
 }
 
 /* Links the checkpoint, or before the first one the partial that its lock has made. */
-static void check_links(const char *path, const char *target)
+void rt_keep_check_links(const char *path, const char *option)
 {
-    char *partial = rt_output_partial(path), *trial = rt_text("%s.link", partial);
+    char *target = rt_output_target(path), *partial = rt_output_partial(path), *trial = rt_text("%s.link", partial);
     unlink(trial); /* of a run that was killed here */
     if (link(target, trial) && (errno != ENOENT || link(partial, trial)))
-        rt_fail("--keep: cannot make a hard link to %s: %s; give a --save on a file system that has them, or leave "
-                "--keep out",
-                path, strerror(errno));
+        rt_fail("%s: cannot make a hard link to %s: %s; give a --save on a file system that has them, or leave %s out",
+                option, path, strerror(errno), option);
     unlink(trial);
     free(trial);
     free(partial);
+    free(target);
 }
 
 static int by_step(const void *a, const void *b)
@@ -160,7 +160,7 @@ RtKeep rt_keep_open(const char *path, int64_t count, RtSavedSteps steps, bool ma
         rt_fail("--keep %lld: %s exists beside %s, and this run will need that name; move it, give another --save, or "
                 "give --overwrite",
                 (long long)count, taken, path);
-    check_links(path, keep.target);
+    rt_keep_check_links(path, "--keep");
     keep.newest = rt_allocate(count, sizeof *keep.newest);
     return keep;
 }
@@ -182,21 +182,26 @@ static bool is_unchanged(const struct RtKept *kept)
            now.st_mtim.tv_nsec == kept->info.st_mtim.tv_nsec;
 }
 
+/* Puts a link in the place of what has that name. */
+static void replace_link(const char *target, const char *name, const char *option, const char *path)
+{
+    char *aside = rt_text("%s.link", name);
+    unlink(aside); /* of a run that was killed here */
+    if (link(target, aside) || rename(aside, name))
+        rt_fail("%s: cannot make %s: %s; the checkpoint is %s", option, name, strerror(errno), path);
+    unlink(aside); /* rename leaves it where both were one file */
+    free(aside);
+}
+
 static bool link_to(const RtKeep *keep, const char *name)
 {
     if (!link(keep->target, name))
         return true;
-    const bool is_taken = errno == EEXIST;
-    if (is_taken && !keep->may_replace)
-        return false;
-    char *aside = rt_text("%s.link", name);
-    if (is_taken)
-        unlink(aside); /* of a run that was killed here */
-    if (!is_taken || link(keep->target, aside) || rename(aside, name))
+    if (errno != EEXIST)
         rt_fail("--keep: cannot make %s: %s; the checkpoint is %s", name, strerror(errno), keep->path);
-    unlink(aside); /* rename leaves it where both were one file */
-    free(aside);
-    return true;
+    if (keep->may_replace)
+        replace_link(keep->target, name, "--keep", keep->path);
+    return keep->may_replace;
 }
 
 char *rt_keep_add(RtKeep *keep, int64_t step)
@@ -217,4 +222,20 @@ char *rt_keep_add(RtKeep *keep, int64_t step)
     }
     *oldest = new;
     return rt_text("%s", new.name);
+}
+
+char *rt_keep_best_name(const char *path)
+{
+    char *target = rt_output_target(path);
+    char *name = rt_text("%.*s.best%s", stem_of(target), target, target + stem_of(target));
+    free(target);
+    return name;
+}
+
+void rt_keep_best(const char *path, const char *best)
+{
+    char *target = rt_output_target(path);
+    replace_link(target, best, "--keep-best", path);
+    rt_output_settle(best);
+    free(target);
 }

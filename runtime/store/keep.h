@@ -1,4 +1,5 @@
-/* keep.h -- --keep: the newest periodic checkpoints, each under a name with its step, beside the one of --save. */
+/* keep.h -- second names of checkpoints, beside that of --save: --keep gives the newest periodic ones a name with their
+ * step, --keep-best gives one to that of the lowest loss of an evaluation. */
 #ifndef MPC_RUNTIME_KEEP_H
 #define MPC_RUNTIME_KEEP_H
 
@@ -36,5 +37,14 @@ char *rt_keep_add(RtKeep *keep, int64_t step);
  */
 int64_t *rt_keep_list(const char *path, int *count);
 char *rt_keep_name(const char *path, int64_t step); /* owned by the caller */
+
+/* "gpt2.best.safetensors", beside the file at `path` after links; owned by the caller. */
+char *rt_keep_best_name(const char *path);
+
+/* The file at `path` has just been saved: gives it also the name `best`, which an older one may have. */
+void rt_keep_best(const char *path, const char *best);
+
+/* Ends the trainer if a file at `path` could have no second name on its file system. */
+void rt_keep_check_links(const char *path, const char *option);
 
 #endif

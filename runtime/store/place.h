@@ -12,6 +12,9 @@ typedef struct {
     bool shuffled;
     char weights[256]; /* of several --data: "0.7 0.3"; "": none */
     uint32_t seed;
+    int64_t best_step; /* of the evaluation with the lowest loss; 0: none, or nothing asks for it */
+    double best_loss;
+    int64_t not_better; /* evaluations since then */
 } RtPlace;
 
 /* A checksum, since a wrong step would not be detected otherwise: FNV-1a (64 bits) of these texts, as 16 digits; owned

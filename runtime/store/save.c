@@ -32,7 +32,7 @@ struct RtSaving {
     RtSnapshot copy; /* of what this rank writes; without memory: it writes from the arena */
     Stage stage;
     RtPlace place; /* of the last save, as the following */
-    RtKeep *keep;
+    RtNames names;
     char *kept;
     uint64_t *sums, *elements; /* of each tensor: its checksum, and how many elements are written */
     char *part;
@@ -47,10 +47,17 @@ static void add_pair(char ***next, char *key, char *value)
     *(*next)++ = value;
 }
 
+static void add_best(char ***next, const RtPlace *place)
+{
+    add_pair(next, rt_text("best_step"), rt_text("%lld", (long long)place->best_step));
+    add_pair(next, rt_text("best_loss"), rt_text("%.17g", place->best_loss));
+    add_pair(next, rt_text("evaluations_since_best"), rt_text("%lld", (long long)place->not_better));
+}
+
 /* Pairs of key and value, ended by NULL, whose lengths do not depend on the checksums; owned by the caller. */
 static char **metadata_of(const struct RtSaving *s)
 {
-    enum { OF_RUN = 9 };
+    enum { OF_RUN = 12 };
     const RtPlace *place = &s->place;
     const char *order = place->shuffled ? "shuffled" : "file";
     char **pair = rt_allocate(2 * (OF_RUN + (int64_t)s->files.count) + 1, sizeof *pair), **next = pair;
@@ -70,6 +77,8 @@ static char **metadata_of(const struct RtSaving *s)
                  rt_text("%016llx", (unsigned long long)s->sums[i]));
     if (*place->weights)
         add_pair(&next, rt_text("weights"), rt_text("%s", place->weights));
+    if (place->best_step > 0)
+        add_best(&next, place);
     return pair;
 }
 
@@ -178,8 +187,10 @@ static void replace_file(void *of)
     if (output->error)
         return;
     rt_lock_pass(s->lock, file);
-    if (s->keep)
-        s->kept = rt_keep_add(s->keep, s->place.step);
+    if (s->names.keep)
+        s->kept = rt_keep_add(s->names.keep, s->place.step);
+    if (s->names.best)
+        rt_keep_best(s->path, s->names.best);
     if (s->files.has_index)
         rt_shards_sweep(output->target);
 }
@@ -237,11 +248,11 @@ bool rt_saving_advance(RtSaving *s, bool wait)
     return true;
 }
 
-bool rt_saving_start(RtSaving *s, const RtPlace *place, RtKeep *keep, bool beside)
+bool rt_saving_start(RtSaving *s, const RtPlace *place, RtNames names, bool beside)
 {
     const bool copies = beside && s->copy.memory;
     s->place = *place;
-    s->keep = keep;
+    s->names = names;
     free(s->kept);
     s->kept = NULL;
     memset(s->sums, 0, 2 * (size_t)s->files.count * sizeof *s->sums);
@@ -271,7 +282,9 @@ int64_t rt_saving_most(const RtSaving *s) { return rt_save_files_most(&s->files)
 
 int64_t rt_saving_step(const RtSaving *s) { return s->place.step; }
 
-const char *rt_saving_kept(const RtSaving *s) { return s->keep ? s->kept : ""; }
+const char *rt_saving_best(const RtSaving *s) { return s->names.best; }
+
+const char *rt_saving_kept(const RtSaving *s) { return s->names.keep ? s->kept : ""; }
 
 /* --- Start and end ------------------------------------------------------------------------------ */
 
@@ -284,8 +297,8 @@ static void open_copy(struct RtSaving *s)
     if (rt_comm_max(rt, s->copy.memory ? 0 : 1) <= 0)
         return;
     rt_snapshot_close(&s->copy, rt);
-    rt_note("note: training stops while a checkpoint of --save-every is written: to write it beside training takes "
-            "memory for a copy, of %s on a rank, and there is not so much",
+    rt_note("note: training stops while a checkpoint is written: to write it beside training takes memory"
+            " for a copy, of %s on a rank, and there is not so much",
             rt_bytes_text(most).text);
 }
 

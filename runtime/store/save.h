@@ -23,9 +23,15 @@ void rt_saving_close(RtSaving *saving);
 int64_t rt_saving_bytes(const RtSaving *saving);
 int64_t rt_saving_most(const RtSaving *saving);
 
-/* Begins a save.  No other is under way; `keep`: of the first rank, NULL without.  True: training may go on beside it;
+/* Second names of a checkpoint, given by the first rank. */
+typedef struct {
+    RtKeep *keep;     /* of --keep; NULL: none */
+    const char *best; /* of --keep-best; NULL: none */
+} RtNames;
+
+/* Begins a save.  No other is under way.  True: training may go on beside it;
  * false: it has written this rank's parts, since `beside` is false, or there is no memory for a copy. */
-bool rt_saving_start(RtSaving *saving, const RtPlace *place, RtKeep *keep, bool beside);
+bool rt_saving_start(RtSaving *saving, const RtPlace *place, RtNames names, bool beside);
 
 bool rt_saving_is_under_way(const RtSaving *saving); /* on all ranks, or none */
 
@@ -33,9 +39,10 @@ bool rt_saving_is_under_way(const RtSaving *saving); /* on all ranks, or none */
  * the trainer, with the file there before, if a rank could not write; the first rank then reports it. */
 bool rt_saving_advance(RtSaving *saving, bool wait);
 
-/* Of the last complete save: its step, and the name that --keep gave it; "": without --keep; NULL: a file that is not
- * the run's has that name. */
+/* Of the last complete save: its step; the name that --keep gave it; "": without --keep; NULL: a file that is not the
+ * run's has that name; and its name as the best one, NULL: it has none. */
 int64_t rt_saving_step(const RtSaving *saving);
 const char *rt_saving_kept(const RtSaving *saving);
+const char *rt_saving_best(const RtSaving *saving);
 
 #endif

@@ -336,11 +336,12 @@ static void open_outputs(RtRun *run)
     bool is_first = run->rt.rank == 0;
     if (options->save && is_first)
         rt_output_check_room(options->save, "--save", rt_saving_bytes(run->saving), rt_saving_most(run->saving),
-                             1 + options->keep);
+                             1 + options->keep + options->keep_best);
     if (options->given.keep && is_first)
         run->keep = rt_keep_open(options->save, options->keep,
                                  (RtSavedSteps){ run->begun_at, options->save_every, options->steps },
                                  options->overwrite || run->resumed);
+    rt_best_open(run);
     rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
     rt_watched_open(run);
@@ -400,6 +401,7 @@ static int finish(RtRun *run)
     rt_lock_release(&run->lock);
     rt_keep_close(&run->keep);
     free(run->resumed);
+    free(run->best_name);
     rt_options_free(&run->options);
     return status;
 }

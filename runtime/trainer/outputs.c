@@ -110,6 +110,7 @@ static int list_files(File *files, const RtOptions *options, int rank)
     add(files, &count, "this trainer", copy_of("/proc/self/exe"), false);
     add(files, &count, "--save", copy_of(options->save), true);
     add(files, &count, "--log", copy_of(options->log), true);
+    add(files, &count, "--keep-best", options->keep_best ? rt_keep_best_name(options->save) : NULL, true);
     add(files, &count, "--trace", trace, true);
     add(files, &count, "--probe", copy_of(options->probe), true);
     add(files, &count, "--save", options->save ? rt_output_partial(options->save) : NULL, true);
@@ -117,14 +118,20 @@ static int list_files(File *files, const RtOptions *options, int rank)
     return count;
 }
 
-static bool is_load_and_save(const File *a, const File *b)
+static bool is_one_of(const File *file, const char *option, const char *other)
 {
-    return !strcmp(a->option, "--load") && !strcmp(b->option, "--save");
+    return !strcmp(file->option, option) || !strcmp(file->option, other);
+}
+
+/* A run may replace the checkpoint that it loads; and the newest may be the best one, with two names. */
+static bool may_be_same(const File *a, const File *b)
+{
+    return is_one_of(a, "--load", "--save") && is_one_of(b, "--save", "--keep-best") && strcmp(a->option, b->option);
 }
 
 static void check_pair(const File *a, const File *b)
 {
-    if (!(a->is_written || b->is_written) || is_load_and_save(a, b) || !is_same(a, b))
+    if (!(a->is_written || b->is_written) || may_be_same(a, b) || !is_same(a, b))
         return;
     rt_end(RT_EXIT_USAGE, "%s %s and %s %s are the same file: %s; give another name", a->option, a->path, b->option,
            b->path, a->is_written ? "each would write over the other" : "what is written would destroy what is read");
@@ -167,7 +174,7 @@ static void check_files(const RtOptions *options)
 
 void rt_outputs_check(const RtOptions *options, int rank)
 {
-    enum { OTHERS = 8 };
+    enum { OTHERS = 9 };
     check_files(options);
     const int read = count_data("--data", options->data) + count_data("--eval-data", options->eval_data) +
                      count_texts(options->load_part);

@@ -12,6 +12,9 @@ static void note_saved(RtRun *run)
     else if (!kept)
         rt_note("note: step %lld is not kept: a file that is not this run's has the name of it",
                 (long long)run->saved_at);
+    if (rt_saving_best(run->saving))
+        rt_note("kept as %s, the lowest loss of an evaluation: %.6f", rt_saving_best(run->saving),
+                run->place.best_loss);
 }
 
 void rt_saves_open(RtRun *run)
@@ -19,7 +22,8 @@ void rt_saves_open(RtRun *run)
     const RtOptions *o = &run->options;
     const int files = o->given.save_files ? (int)o->save_files : run->rt.ranks;
     if (o->save)
-        run->saving = rt_saving_open(o->save, &run->rt, &run->lock, o->given.save_every && !o->save_wait, files);
+        run->saving = rt_saving_open(o->save, &run->rt, &run->lock,
+                                     (o->given.save_every || o->keep_best) && !o->save_wait, files);
 }
 
 void rt_saves_advance(RtRun *run, bool wait)
@@ -32,12 +36,12 @@ void rt_saves_advance(RtRun *run, bool wait)
     run->save_s += rt_seconds() - begin;
 }
 
-void rt_saves_begin(RtRun *run)
+void rt_saves_begin(RtRun *run, bool is_periodic, bool is_best)
 {
-    RtKeep *keep = run->keep.count ? &run->keep : NULL;
+    const RtNames names = { is_periodic && run->keep.count ? &run->keep : NULL, is_best ? run->best_name : NULL };
     rt_saves_advance(run, true);
     const double begin = rt_seconds();
-    const bool is_beside = rt_saving_start(run->saving, &run->place, keep, true);
+    const bool is_beside = rt_saving_start(run->saving, &run->place, names, true);
     run->save_s += rt_seconds() - begin;
     if (!is_beside)
         rt_saves_advance(run, true);
@@ -48,6 +52,6 @@ void rt_saves_end(RtRun *run)
     rt_saves_advance(run, true);
     if (run->saved_at == run->place.step)
         return;
-    rt_saving_start(run->saving, &run->place, NULL, false);
+    rt_saving_start(run->saving, &run->place, (RtNames){ 0 }, false);
     rt_saves_advance(run, true);
 }

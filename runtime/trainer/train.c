@@ -281,9 +281,12 @@ static void note_lack_of_labels(RtRun *run)
 static void report_step(RtRun *run, RtStepReport *report)
 {
     const RtOptions *options = &run->options;
+    bool is_best = false;
     if (run->eval_data && (is_due(options->eval_every, report->step) || report->step == options->steps))
         report->evaluation = evaluate(run);
-    bool is_last = report->step == options->steps || run->signal || run->has_failure;
+    if (report->evaluation.is_whole)
+        is_best = rt_best_count(run, report->evaluation.loss);
+    bool is_last = report->step == options->steps || run->signal || run->has_failure || rt_best_is_out_of_patience(run);
     note_lack_of_labels(run);
     report->save_s = options->save_every ? run->save_s : NAN;
     run->save_s = 0;
@@ -293,8 +296,9 @@ static void report_step(RtRun *run, RtStepReport *report)
                           is_last || report->step == run->begun_at + 1 || is_due(options->print_every, report->step) ||
                               report->evaluation.is_whole,
                           run->signal);
-    if (options->save && is_due(options->save_every, report->step))
-        rt_saves_begin(run);
+    const bool is_periodic = is_due(options->save_every, report->step), is_kept = is_best && options->keep_best;
+    if (options->save && (is_periodic || is_kept))
+        rt_saves_begin(run, is_periodic, is_kept);
 }
 
 static bool goes_on(RtRun *run)
@@ -303,9 +307,18 @@ static bool goes_on(RtRun *run)
     return !rt_is_interrupted(run) && run->place.step < run->options.steps;
 }
 
+static void note_patience(const RtRun *run)
+{
+    const RtPlace *place = &run->place;
+    rt_note("the loss of evaluation has not come below %.6f, that of step %lld, in %s: the run ends at step %lld, as "
+            "--patience says",
+            place->best_loss, (long long)place->best_step, rt_count_text(place->not_better, "evaluation").text,
+            (long long)place->step);
+}
+
 void rt_train(RtRun *run)
 {
-    for (bool more = goes_on(run); more;) {
+    for (bool more = goes_on(run) && !rt_best_is_out_of_patience(run); more;) {
         RtStepReport report;
         if (!run_step(run, &report)) {
             rt_is_interrupted(run); /* as all ranks find out */
@@ -317,8 +330,11 @@ void rt_train(RtRun *run)
         rt_pace_count(&run->pace, &run->rt, report.step);
         rt_saves_advance(run, false);
         report_step(run, &report);
-        more = more && !run->signal && !run->has_failure && isfinite(run->eval_loss);
+        more =
+            more && !run->signal && !run->has_failure && isfinite(run->eval_loss) && !rt_best_is_out_of_patience(run);
     }
+    if (run->place.step < run->options.steps && rt_best_is_out_of_patience(run) && !run->signal && !run->has_failure)
+        note_patience(run);
     bool has_begun = run->place.step > run->begun_at || !(run->signal || run->has_failure);
     if (run->options.save && has_begun)
         rt_saves_end(run);

@@ -30,6 +30,7 @@ typedef struct {
     RtLog log;
     RtLock lock;             /* of --save, by the first rank */
     RtKeep keep;             /* by the first rank */
+    char *best_name;         /* of the checkpoint of --keep-best; NULL: not given */
     int64_t *rank_bytes;     /* of memory */
     float *totals;           /* divisors of the evaluation that is running */
     RtLayers loads, dropped; /* of the last step */
@@ -71,11 +72,18 @@ void rt_replay_close(RtRun *run);
  * that before the step. */
 int rt_replay_step(RtRun *run);
 
-/* --save: what is copied and written beside training, if --save-every is given.  saves.c */
-void rt_saves_open(RtRun *run);               /* with the device open */
-void rt_saves_begin(RtRun *run);              /* of the step that has ended; the last save is complete */
+/* --save: what is copied and written beside training, if it is saved before the end.  saves.c */
+void rt_saves_open(RtRun *run); /* with the device open */
+
+/* Of the step that has ended; the last save is complete then.  It is due by --save-every, or the best, or both. */
+void rt_saves_begin(RtRun *run, bool is_periodic, bool is_best);
 void rt_saves_advance(RtRun *run, bool wait); /* the one under way; all ranks call it */
 void rt_saves_end(RtRun *run);                /* the last step is saved, too */
+
+/* --keep-best and --patience: the lowest loss of an evaluation, in run->place.  best.c */
+void rt_best_open(RtRun *run);                     /* with the state loaded */
+bool rt_best_count(RtRun *run, double loss);       /* of an evaluation: is it the lowest so far? */
+bool rt_best_is_out_of_patience(const RtRun *run); /* on all ranks, or none */
 
 /* Has any rank received a signal or failed?  All ranks call it, between steps. */
 bool rt_is_interrupted(RtRun *run);

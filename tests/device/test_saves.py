@@ -41,3 +41,12 @@ def test_offloaded_state(compiled, data, tmp_path):
     trainer = compiled("gpt2", "cuda", (("precision", "bf16"),), ("--offload=optimizer to host",))
     waiting = kept(trainer, data, tmp_path, "--save-wait")
     assert len(waiting) == STEPS and kept(trainer, data, tmp_path) == waiting
+
+
+def test_the_best_one(gpt2, data, tmp_path):
+    """Under a second name; its bytes are those of that step."""
+    evaluate = ("--eval-fraction", 0.2, "--eval-every", 2, "--eval-batches", 1, "--keep-best")
+    steps = kept(gpt2, data, tmp_path, *evaluate)
+    losses = {line["step"]: line["eval_loss"] for line in read_log(tmp_path / "log") if "eval_loss" in line}
+    best = min(losses, key=losses.get)
+    assert (tmp_path / "a.best").read_bytes() == steps[f"a.step{best}"]

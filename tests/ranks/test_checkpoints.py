@@ -196,3 +196,14 @@ def test_of_another_model(compiled, under_mpi, run, refused):
 
 def test_missing(under_mpi, refused):
     assert "--load a: cannot open it: No such file" in refused(under_mpi("dp2-zero3"), "--steps", 0, "--load", "a")
+
+
+def test_the_best_one_and_patience(trainer_of, run, tmp_path, text):
+    """A learning rate that is too high: the loss of evaluation soon stays above its lowest, at the same step on all ranks."""
+    trainer = trainer_of("dp2-zero3", **{"optimizer.lr": 0.5})
+    log = run(trainer, 60, "--eval-fraction", 0.1, "--eval-every", 3, "--eval-batches", 1, "--save", "a.safetensors", "--keep-best",
+              "--patience", 3)
+    losses = {line["step"]: line["eval_loss"] for line in log if "eval_loss" in line}
+    best = min(losses, key=losses.get)
+    assert max(losses) == best + 9 < 60
+    assert tensors_of(tmp_path / "a.best.safetensors")[1]["step"] == str(best)

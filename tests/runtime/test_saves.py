@@ -161,6 +161,6 @@ def test_without_memory_for_the_copy_training_waits(run, elsewhere, tmp_path, da
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     done = run("--data", "data.txt", "--steps", 2, "--save", "a", "--save-every", 1, **{**elsewhere, "ELSEWHERE": root})
-    assert "note: training stops while a checkpoint of --save-every is written: to write it beside training takes memory " \
+    assert "note: training stops while a checkpoint is written: to write it beside training takes memory " \
         "for a copy, of 1.08 MB on a rank, and there is not so much" in done.stderr
     assert step_of(tmp_path / "a") == 2
