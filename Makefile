@@ -141,6 +141,10 @@ $(BUILD)/gen/machines.h: codegen/text/embed.sh $(MACHINES)
 	@mkdir -p $(@D)
 	sh codegen/text/embed.sh $(MACHINES) > $@
 
+$(BUILD)/gen/new.h: codegen/text/embed.sh driver/new.mdl
+	@mkdir -p $(@D)
+	sh codegen/text/embed.sh driver/new.mdl > $@
+
 $(BUILD)/gen/pages_of_docs.h: driver/lsp/pages.sh $(PAGES)
 	@mkdir -p $(@D)
 	sh driver/lsp/pages.sh $(PAGES) > $@
@@ -167,7 +171,7 @@ $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $< $(NOTED)
 
-$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h $(BUILD)/gen/pages_of_docs.h
+$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h $(BUILD)/gen/new.h $(BUILD)/gen/pages_of_docs.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $< $(NOTED)
 
@@ -213,7 +217,8 @@ TO = '$(subst ','\'',$(DESTDIR)$(PREFIX))'
 
 install: all
 	install -d $(TO)/bin $(TO)/lib/mpc/include/kernels $(TO)/share/man/man1 \
-	    $(TO)/share/bash-completion/completions $(TO)/share/mpc/examples/maps $(TO)/share/mpc/machines
+	    $(TO)/share/bash-completion/completions $(TO)/share/zsh/site-functions $(TO)/share/fish/vendor_completions.d \
+	    $(TO)/share/mpc/examples/maps $(TO)/share/mpc/machines
 	install $(BUILD)/mpc $(TO)/bin/mpc
 	install -m 644 $(BUILD)/libmpcrt.a $(BUILD)/mpi.flags $(if $(GPU),$(BUILD)/libmpcrt_cuda.a) $(TO)/lib/mpc/
 	install -m 644 runtime/rt.h runtime/processor_features.h runtime/types.h runtime/convert.h runtime/philox.h $(TO)/lib/mpc/include/
@@ -223,6 +228,8 @@ install: all
 	install -m 644 runtime/cuda/nvrtc/*.h $(TO)/lib/mpc/include/cuda/nvrtc/
 	install -m 644 docs/mpc.1 $(TO)/share/man/man1/mpc.1
 	install -m 644 driver/completion/mpc.bash $(TO)/share/bash-completion/completions/mpc
+	install -m 644 driver/completion/mpc.zsh $(TO)/share/zsh/site-functions/_mpc
+	install -m 644 driver/completion/mpc.fish $(TO)/share/fish/vendor_completions.d/mpc.fish
 	install -m 644 examples/*.mdl $(TO)/share/mpc/examples/
 	install -m 644 examples/maps/*.map $(TO)/share/mpc/examples/maps/
 	install -m 644 machines/*.machine $(TO)/share/mpc/machines/
@@ -236,7 +243,8 @@ deb: all
 uninstall:
 	rm -rf $(TO)/lib/mpc $(TO)/share/mpc
 	rm -f $(TO)/bin/mpc $(TO)/share/man/man1/mpc.1 \
-	    $(TO)/share/bash-completion/completions/mpc
+	    $(TO)/share/bash-completion/completions/mpc $(TO)/share/zsh/site-functions/_mpc \
+	    $(TO)/share/fish/vendor_completions.d/mpc.fish
 
 # Templates are not valid C, and golden files are output of mpc.
 FORMAT ?= sh tests/clang_format.sh -i

@@ -95,6 +95,7 @@ void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m);
 /* --- The commands: each returns the exit status. -------------------------------------------- */
 int run_compile(Run *run);
 int run_run(Run *run);
+int run_new(Run *run);
 int run_check(Run *run);
 int run_report(Run *run);
 int run_plan(Run *run);

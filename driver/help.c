@@ -1,9 +1,8 @@
-/* help.c -- help texts: for the terminal, as a manual page, and as completion for bash. */
+/* help.c -- help texts: for the terminal and as a manual page. */
 #include "options.h"
 
 #include "manager/pass.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -151,43 +150,4 @@ void print_manual(void)
            ".TP\n.B MPC_CACHE\nthe folder of the object cache, or 'no' (default: "
            "$XDG_CACHE_HOME/mpc/objects, or $HOME/.cache/mpc/objects)\n"
            ".SH EXIT STATUS\n0; 1 for errors in a file; 2 for mistakes on the command line.\n");
-}
-
-/* --- Completion ----------------------------------------------------------------------------- */
-
-static void print_option_words(int command)
-{
-    for (int i = 0; i < noptions; i++)
-        if (option_table[i].commands >> command & 1)
-            printf(" --%s%s", option_name(&option_table[i]).text,
-                   option_table[i].kind == FLAG || option_table[i].kind == SWITCH ? "" : "=");
-    for (int i = 0; i < ntrainer_options && command == INDEX_RUN; i++)
-        if (!is_set_by_run(trainer_options[i].field))
-            printf(" --%s%s", dashed(trainer_options[i].field).text, trainer_options[i].value ? "=" : "");
-}
-
-void print_completion(void)
-{
-    printf("# Completion of mpc for bash, made by 'mpc help --as=bash' from driver/options.def.\n"
-           "_mpc()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} words files=\n"
-           "    case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- \"$word\")) && return ;; esac\n"
-           "    if [ \"$COMP_CWORD\" = 1 ]; then\n        COMPREPLY=($(compgen -W \"");
-    for (int i = 0; i < NCOMMANDS; i++)
-        printf("%s ", command_table[i].name);
-    printf("--help --version\" -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n");
-    for (int i = 0; i < NCOMMANDS; i++) {
-        const char *operand = command_table[i].operand, *file = strstr(operand, "FILE.");
-        const char *suffix = file ? file + strlen("FILE.") : "";
-        printf("    %s)\n        words=\"--help", command_table[i].name);
-        print_option_words(i);
-        for (int j = 0; j < NCOMMANDS && i == INDEX_HELP; j++)
-            printf(" %s", command_table[j].name);
-        if (islower((unsigned char)operand[0])) /* a word, not the name of an operand */
-            printf(" %.*s", (int)strcspn(operand, " "), operand);
-        printf("\"\n        files='%s%.*s'\n        ;;\n", file ? "*." : "", (int)strcspn(suffix, " ."), suffix);
-    }
-    printf("    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-           "    [ -z \"$files\" ] || COMPREPLY+=($(compgen -f -X \"!$files\" -- \"$word\") $(compgen -d -S / -- "
-           "\"$word\"))\n"
-           "    case ${COMPREPLY[0]} in *[=/]) compopt -o nospace ;; esac\n}\ncomplete -o filenames -F _mpc mpc\n");
 }

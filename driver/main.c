@@ -18,7 +18,7 @@ int run_help(Run *run)
     if (o->as && strcmp(o->as, "man") == 0)
         print_manual();
     else if (o->as)
-        print_completion();
+        print_completion(o->as);
     else if (command >= 0)
         print_command_help(command);
     else
@@ -27,11 +27,12 @@ int run_help(Run *run)
 }
 
 static int (*const commands[NCOMMANDS])(Run *) = {
-    [INDEX_COMPILE] = run_compile, [INDEX_RUN] = run_run,       [INDEX_CHECK] = run_check,
-    [INDEX_REPORT] = run_report,   [INDEX_PLAN] = run_plan,     [INDEX_EXPLAIN] = run_explain,
-    [INDEX_FMT] = run_fmt,         [INDEX_OPT] = run_opt,       [INDEX_PRINT] = run_print,
-    [INDEX_TRACE] = run_trace,     [INDEX_IMPORT] = run_import, [INDEX_EXPORT] = run_export,
-    [INDEX_PLOT] = run_plot,       [INDEX_LSP] = run_lsp,       [INDEX_HELP] = run_help,
+    [INDEX_NEW] = run_new,         [INDEX_COMPILE] = run_compile, [INDEX_RUN] = run_run,
+    [INDEX_CHECK] = run_check,     [INDEX_REPORT] = run_report,   [INDEX_PLAN] = run_plan,
+    [INDEX_EXPLAIN] = run_explain, [INDEX_FMT] = run_fmt,         [INDEX_OPT] = run_opt,
+    [INDEX_PRINT] = run_print,     [INDEX_TRACE] = run_trace,     [INDEX_IMPORT] = run_import,
+    [INDEX_EXPORT] = run_export,   [INDEX_PLOT] = run_plot,       [INDEX_LSP] = run_lsp,
+    [INDEX_HELP] = run_help,
 };
 
 /* Every command reads one file, except help and lsp, and except compile with --compile-from. */

@@ -105,7 +105,8 @@ bool next_word(const char **list, char separator, const char **word, int *length
 /* help.c */
 void print_help(void);
 void print_command_help(int command);
-void print_manual(void);     /* docs/mpc.1 */
-void print_completion(void); /* driver/completion/mpc.bash */
+void print_manual(void); /* docs/mpc.1 */
+
+void print_completion(const char *shell); /* completion.c: driver/completion */
 
 #endif

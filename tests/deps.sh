@@ -13,7 +13,7 @@ if command -v apt-get >/dev/null; then
     clang_version() { apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9]*\)$/\1/p' | head -n 1; }
     build='gcc g++ make flex bison libdnnl-dev libcjson-dev libssl-dev libopenmpi-dev openmpi-bin'
     test='libcmocka-dev clang clang-N libclang-rt-N-dev libomp-N-dev llvm-N-tools python3 python3-venv python3-pytest
-        python3-pytest-xdist python3-numpy python3-torch diffutils iproute2 man-db tcc valgrind vim neovim'
+        python3-pytest-xdist python3-numpy python3-torch diffutils iproute2 man-db tcc valgrind vim neovim zsh fish'
     all='emacs-nox elpa-eglot libmpich-dev mpich musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 elif command -v dnf >/dev/null; then
     update=true install='dnf install -y -q --setopt=install_weak_deps=False'
@@ -22,7 +22,7 @@ elif command -v dnf >/dev/null; then
     clang_version() { echo any; } # no package has it in its name
     build='gcc gcc-c++ make flex bison onednn-devel cjson-devel openssl-devel openmpi-devel'
     test='libcmocka-devel clang compiler-rt libomp-devel llvm llvm-devel python3 python3-pytest python3-pytest-xdist python3-numpy
-        python3-torch diffutils iproute iproute-tc man-db tcc valgrind vim-enhanced neovim'
+        python3-torch diffutils iproute iproute-tc man-db tcc valgrind vim-enhanced neovim zsh fish'
     all='mpich-devel gcc-aarch64-linux-gnu qemu-user'
 else
     echo "error: neither apt-get nor dnf is there: please install what docs/install.md lists" >&2

@@ -4,10 +4,14 @@ _mpc()
     local word=${COMP_WORDS[COMP_CWORD]} words files=
     case ${COMP_WORDS[COMP_CWORD - 1]} in =) COMPREPLY=($(compgen -f -- "$word")) && return ;; esac
     if [ "$COMP_CWORD" = 1 ]; then
-        COMPREPLY=($(compgen -W "compile run check report plan explain fmt opt print trace import export plot lsp help --help --version" -- "$word"))
+        COMPREPLY=($(compgen -W "new compile run check report plan explain fmt opt print trace import export plot lsp help --help --version" -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
+    new)
+        words="--help"
+        files=''
+        ;;
     compile)
         words="--help --output= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --comm= --nvrtc= --dump-ir= --compile-to= --compile-from= --verify-passes --remarks= --time --no-cc --cc= --march= --cflags= --verbose"
         files='*.mdl'
@@ -65,7 +69,7 @@ _mpc()
         files=''
         ;;
     help)
-        words="--help --as= compile run check report plan explain fmt opt print trace import export plot lsp help"
+        words="--help --as= new compile run check report plan explain fmt opt print trace import export plot lsp help"
         files=''
         ;;
     esac

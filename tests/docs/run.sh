@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.." || exit 2
 PATH="$(pwd)/${BUILD:-build}:$PATH"
 pages=${PAGES:-README.md CONTRIBUTING.md $(echo docs/*.md)}
 failed=0
-rm -rf out/doc/printed
+rm -rf out/doc/printed out/tale.mdl # mpc new leaves a file that is there
 mkdir -p out/doc/printed out/chars
 find . \( -path ./build -o -path ./out -o -path ./.git \) -prune -o -name '*.[ch]' -type f -print | LC_ALL=C sort |
     xargs cat >out/doc/corpus.txt

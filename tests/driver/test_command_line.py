@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MPC, ROOT, RUNTIME
 
-COMMANDS = ["compile", "run", "check", "report", "plan", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "lsp", "help"]
+COMMANDS = ["new", "compile", "run", "check", "report", "plan", "explain", "fmt", "opt", "print", "trace", "import", "export", "plot", "lsp", "help"]
 
 
 LAYOUT_OPTIONS = {"define", "set", "mesh", "zero", "recompute", "offload", "schedule", "stages", "chunks"}
@@ -45,27 +45,8 @@ def test_no_arguments(mpc):
     assert mpc(status=2).stdout == mpc("--help").stdout
 
 
-def test_manual_and_completion_are_as_checked_in(mpc):
+def test_manual_is_as_checked_in(mpc):
     assert mpc("help", "--as=man").stdout == (ROOT / "docs/mpc.1").read_text(), "mpc help --as=man > docs/mpc.1"
-    assert mpc("help", "--as=bash").stdout == (ROOT / "driver/completion/mpc.bash").read_text(), \
-        "mpc help --as=bash > driver/completion/mpc.bash"
-
-
-@pytest.mark.parametrize("words, expected", [
-    (["mpc", ""], {*COMMANDS, "--help", "--version"}),
-    (["mpc", "compile", "--rem"], {"--remarks="}),
-    (["mpc", "print", "--"], {"--help", "--output=", "--model-explorer="}),
-    (["mpc", "help", "c"], {"compile", "check"}),
-    (["mpc", "check", "t"], {"tiny.mdl"}),
-    (["mpc", "explain", "t"], {"tiny.mdl"}),
-    (["mpc", "run", "--eval-b"], {"--eval-batches="}),
-    (["mpc", "trace", "m"], {"merge"}),
-    (["mpc", "trace", "--p"], {"--partial"}),
-])
-def test_completion(mpc, words, expected):
-    script = f'. {ROOT}/driver/completion/mpc.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mpc; echo "${{COMPREPLY[*]}}"'
-    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, cwd=mpc.directory)
-    assert set(done.stdout.split()) == expected
 
 
 MISTAKES = [
@@ -400,7 +381,7 @@ def test_check_machine(mpc):
 
 
 def test_no_option_is_untested():
-    tested = {"compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output", "model-explorer"}, "lsp": LAYOUT_OPTIONS | {"target", "stdio"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
+    tested = {"new": set(), "compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output", "model-explorer"}, "lsp": LAYOUT_OPTIONS | {"target", "stdio"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "overwrite"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "memory", "no-remedies",
               "machine", "costs", "actions", "model-explorer"}, "explain": LAYOUT_OPTIONS,  # tests/report

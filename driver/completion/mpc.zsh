@@ -1,0 +1,275 @@
+#compdef mpc
+# Completion of mpc for zsh, made by 'mpc help --as=zsh' from driver/options.def.
+local -a commands=(
+    'new:write a model with comments to start from'
+    'compile:compile a model into a trainer'
+    'run:compile a model and train it on this machine'
+    'check:check a model and print its size'
+    'report:report what a training step costs each rank'
+    'plan:find the fastest layout of a model on a machine'
+    'explain:follow one tensor through the compiler'
+    'fmt:format a .mdl file'
+    'opt:run passes on IR'
+    'print:parse IR and print it'
+    'trace:merge the traces of all ranks of a run'
+    'import:make a checkpoint of a Hugging Face model'
+    'export:make a Hugging Face model of a checkpoint'
+    'plot:draw the curves of training runs'
+    'lsp:answer an editor'\''s requests about models'
+    'help:explain a command and its options'
+)
+if ((CURRENT == 2)); then
+    _describe -t commands command commands
+    _arguments '--help[list the commands]' '--version[print the version]'
+    return
+fi
+local command=$words[2]
+shift words
+((CURRENT--))
+case $command in
+    new)
+        _arguments -s '--help[explain the command]'
+        ;;
+    compile)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
+            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--recompute=''[what the backward pass recomputes]:POLICY:' \
+            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--schedule=''[schedule of the pipeline]:NAME:' \
+            '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
+            '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
+            '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
+            '--comm=''[the transport between ranks]:mpi|tcp:(mpi tcp)' \
+            '--nvrtc=''[with --target=cuda: compile the kernels ahead for this architecture, and report registers, shared memory, spills]:sm_NN:' \
+            '--dump-ir=''[write the IR after each pass to DIR/NN-PASS.mir, and the changes to DIR/NN-PASS.diff]:DIR:_files' \
+            '--compile-to=''[stop after a pass (or '\''lower'\'', before the first) and write the IR to OUT]:PASS:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
+            '--compile-from=''[continue from the IR of --dump-ir or --compile-to instead of FILE.mdl]:FILE.mir:_files' \
+            '--verify-passes=-''[run a small instance of the program before and after each pass, and compare]::exact:(exact)' \
+            '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
+            '--time''[print the time of each pass]' \
+            '--no-cc''[write trainer.c, and do not run the C compiler]' \
+            '--cc=''[the C compiler and its options, quoted as for a shell]:CC:' \
+            '--march=''[the processors on which the trainer is to run, as the C compiler'\''s -march names them]:CPU:' \
+            '--cflags=''[flags for the C compiler, after mpc'\''s own, quoted as for a shell]:FLAGS:' \
+            {-v+,--verbose}'[compile: print every effective setting, where it came from, and the C compiler'\''s command]' \
+            '*:file:_files -g "*.mdl"'
+        ;;
+    run)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
+            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--recompute=''[what the backward pass recomputes]:POLICY:' \
+            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--schedule=''[schedule of the pipeline]:NAME:' \
+            '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
+            '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
+            '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
+            '--comm=''[the transport between ranks]:mpi|tcp:(mpi tcp)' \
+            '--cc=''[the C compiler and its options, quoted as for a shell]:CC:' \
+            '--march=''[the processors on which the trainer is to run, as the C compiler'\''s -march names them]:CPU:' \
+            '--cflags=''[flags for the C compiler, after mpc'\''s own, quoted as for a shell]:FLAGS:' \
+            {-v+,--verbose}'[compile: print every effective setting, where it came from, and the C compiler'\''s command]' \
+            '--data=''[the tokens to train on]:[INPUT=]FILE[\:WEIGHT]:_files' \
+            '--data-format=''[format of the files of --data and --eval-data]:bytes|u16|u32|llmc|megatron|npy:(bytes u16 u32 llmc megatron npy)' \
+            '--no-shuffle''[read the sequences in the order of the file]' \
+            '--eval-data=''[the same to evaluate on, after the last step and every --eval-every]:[INPUT=]FILE:_files' \
+            '--eval-fraction=''[hold out this share of --data, and evaluate on it]:F:' \
+            '--eval-every=''[also evaluate every N steps]:N:' \
+            '--eval-batches=''[evaluate on the first N batches]:N:' \
+            '--patience=''[end the run when N evaluations in a row have not lowered the lowest loss of an evaluation]:N:' \
+            '--steps=''[train up to step N, counted from the start of training]:N:' \
+            '--seed=''[initial weights, dropout, data order, samples]:N:' \
+            '--peak-flops=''[what a rank could compute in a second, by a data sheet for instance]:FLOPS:' \
+            '--replay=''[run every Nth step twice from the same state, and compare the results bit for bit before they count]:N:' \
+            '--replay-retries=''[after a difference run that step up to N times more, until two results are the same]:N:' \
+            '--threads=''[processor threads (default]:N:' \
+            '--offload-folder=''[folder on disk for the tensors that the layout offloads]:DIR:_files' \
+            '--save=''[write a checkpoint (safetensors) at the end, and when interrupted]:FILE:_files' \
+            '--save-every=''[and every N steps]:N:' \
+            '--save-wait''[stop training while these are written]' \
+            '--keep=''[keep the last N checkpoints of --save-every, each with its step in its name, beside that of --save, which is the newest]:N:' \
+            '--keep-best''[also save where the loss of an evaluation is the lowest so far, and keep that checkpoint beside that of --save, with '\''best'\'' in its name]' \
+            '--load=''[resume from a checkpoint, or start from weights alone]:FILE:_files' \
+            '--weights-only''[take only the weights of --load]' \
+            '--load-missing=''[what --load does about tensors that the file lacks]:fail|init:(fail init)' \
+            '--load-part=''[begin with the weights of a checkpoint in one instance of the model]:INSTANCE=FILE:_files' \
+            '--ema''[evaluate and sample with the mean of weights that train.ema keeps]' \
+            '--sample=''[print N predicted tokens after the last step]:N:' \
+            '--prompt=''[the text before them]:TEXT:' \
+            '--temperature=''[flatten (above 1) or sharpen the distribution]:X:' \
+            '--top-k=''[choose only among the N most likely tokens]:N:' \
+            '--top-p=''[choose only among the fewest most likely tokens that have the share P of the probability]:P:' \
+            '--timeout=''[abort all ranks if one waits longer than this for another]:SECONDS:' \
+            '--print-mesh''[print a table of the ranks]' \
+            '--print-traffic''[print the bytes sent and the time of each collective at the end]' \
+            '--kernel-cache=''[folder for compiled kernels]:DIR:_files' \
+            '--no-graph''[launch each kernel of a step separately, instead of as one CUDA graph]' \
+            '--no-cudnn''[compute attention by the program'\''s own kernels, also where cuDNN is faster]' \
+            '--no-hopper''[compute attention without the kernels for Hopper, also where they are faster]' \
+            '--no-fp8''[multiply numbers of 8 bits in 16 bits, also where 8 bits are faster]' \
+            '--share-gpu''[let ranks share a GPU if a machine has fewer GPUs than ranks]' \
+            '--log=''[write one line of JSON per step]:FILE:_files' \
+            '--print-every=''[print a line every N steps, besides the first and the last]:N:' \
+            '--trace=''[write a Chrome trace]:FILE:_files' \
+            '--trace-steps=''[number of traced steps, from the second step of the run on]:N:' \
+            '--overwrite''[let --save, --log, --trace and --probe replace existing files]' \
+            '--probe=''[train nothing: measure this machine with the trainer'\''s own functions, and write it as a machine file, for mpc report --machine]:FILE:_files' \
+            '--probe-seconds=''[about how long to measure]:S:' \
+            '--plan''[print the compiler'\''s plan of this trainer]' \
+            '--version''[print the model, its source and the version of mpc, and exit]' \
+            '*:file:_files -g "*.mdl"'
+        ;;
+    check)
+        _arguments -s '--help[explain the command]' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
+            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--recompute=''[what the backward pass recomputes]:POLICY:' \
+            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--schedule=''[schedule of the pipeline]:NAME:' \
+            '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
+            '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
+            '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
+            {-v+,--verbose}'[compile: print every effective setting, where it came from, and the C compiler'\''s command]' \
+            '*:file:_files -g "*.mdl"'
+        ;;
+    report)
+        _arguments -s '--help[explain the command]' \
+            '--memory=''[the memory that a rank may use]:BYTES:' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
+            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--recompute=''[what the backward pass recomputes]:POLICY:' \
+            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--schedule=''[schedule of the pipeline]:NAME:' \
+            '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
+            '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
+            '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
+            '--json''[print JSON instead of tables]' \
+            '--html=''[write a page to this file as well]:FILE.html:_files' \
+            '--svg=''[write a picture for other pages to this file]:FILE.svg:_files' \
+            '--gpu-flops=''[with a pipeline: FLOPs that a rank computes in a second, for times in seconds]:FLOPS:' \
+            '--link=''[with --gpu-flops: bytes that a stage sends to the next one in a second]:BYTES:' \
+            '--model-explorer=''[write the program to this file as well, for Google'\''s Model Explorer]:FILE.json:_files' \
+            '--no-remedies''[where memory is not enough, do not look for options that help]' \
+            '--machine=''[the machines of the mesh, by the name of one that mpc knows, or by a file]:NAME|FILE:_files' \
+            '--costs=''[write the step to this file as well, as a list of what each kind of rank computes and sends, in order]:FILE.json:_files' \
+            '--actions''[with --json and a pipeline]' \
+            '*:file:_files -g "*.mdl"'
+        ;;
+    plan)
+        _arguments -s '--help[explain the command]' \
+            '--ranks=''[the ranks of the mesh]:N:' \
+            '--memory=''[the memory that a rank may use]:BYTES:' \
+            '*''--keep=''[only layouts with this size of an axis]:NAME=VALUE:' \
+            '--top=''[how many layouts are listed, each the best one of its mesh]:N:' \
+            '--elastic=''[when machines of --ranks are lost]:N:' \
+            '--exhaustive''[compile every layout of the space, without bounds]' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
+            '--json''[print JSON instead of tables]' \
+            '--html=''[write a page to this file as well]:FILE.html:_files' \
+            '--machine=''[the machines of the mesh, by the name of one that mpc knows, or by a file]:NAME|FILE:_files' \
+            '--write''[fmt: write the file back instead of printing it]' \
+            '*:file:_files -g "*.mdl"'
+        ;;
+    explain)
+        _arguments -s '--help[explain the command]' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
+            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--recompute=''[what the backward pass recomputes]:POLICY:' \
+            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--schedule=''[schedule of the pipeline]:NAME:' \
+            '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
+            '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
+            '*:file:_files -g "*.mdl"'
+        ;;
+    fmt)
+        _arguments -s '--help[explain the command]' \
+            '--check''[print nothing; exit with status 1 if the file is not formatted]' \
+            '--write''[fmt: write the file back instead of printing it]' \
+            '*:file:_files -g "*.mdl"'
+        ;;
+    opt)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
+            '--pass=''[the passes to run, in the compiler'\''s order]:PASS,...:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
+            '--dump-ir=''[write the IR after each pass to DIR/NN-PASS.mir, and the changes to DIR/NN-PASS.diff]:DIR:_files' \
+            '--verify-passes=-''[run a small instance of the program before and after each pass, and compare]::exact:(exact)' \
+            '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
+            '--time''[print the time of each pass]' \
+            '*:file:_files -g "*.mir"'
+        ;;
+    print)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '--model-explorer=''[write the program to this file as well, for Google'\''s Model Explorer]:FILE.json:_files' \
+            '*:file:_files -g "*.mir"'
+        ;;
+    trace)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '--partial''[merge although there are ranks without a file]' \
+            ':word:(merge)' \
+            '*:file:_files -g "*.json"'
+        ;;
+    import)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '--model=''[the model whose parameters they are]:FILE.mdl:_files' \
+            '--map=''[which tensors are which parameters]:FILE.map:_files' \
+            ':folder:_files -/'
+        ;;
+    export)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '--model=''[the model whose parameters they are]:FILE.mdl:_files' \
+            '--map=''[which tensors are which parameters]:FILE.map:_files' \
+            '--like=''[the folder that the weights came from]:DIR:_files' \
+            '--overwrite''[replace the folder OUT if it is there]' \
+            '*:file:_files -g "*.safetensors"'
+        ;;
+    plot)
+        _arguments -s '--help[explain the command]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '--svg=''[write a picture for other pages to this file]:FILE.svg:_files' \
+            '--smooth=''[the strong lines are means over this number of steps, centred]:STEPS:' \
+            '--title=''[the title of the page]:TEXT:' \
+            '--tensorboard=''[write the numbers of the logs as event files of TensorBoard, to DIR/NAME for each run]:DIR:_files' \
+            '*:file:_files -g "*.jsonl"'
+        ;;
+    lsp)
+        _arguments -s '--help[explain the command]' \
+            '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
+            '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
+            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--recompute=''[what the backward pass recomputes]:POLICY:' \
+            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--schedule=''[schedule of the pipeline]:NAME:' \
+            '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
+            '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
+            '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
+            '--stdio''[talk over standard input and output]'
+        ;;
+    help)
+        _arguments -s '--help[explain the command]' \
+            '--as=''[print the whole help as a manual page, or as completion for a shell]:man|bash|zsh|fish:(man bash zsh fish)' \
+            ':command:(new compile run check report plan explain fmt opt print trace import export plot lsp help)'
+        ;;
+esac
