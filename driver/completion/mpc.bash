@@ -57,7 +57,7 @@ _mpc()
         files=''
         ;;
     export)
-        words="--help --output= --define= --model= --map= --like= --overwrite"
+        words="--help --output= --define= --model= --map= --like= --ema --overwrite"
         files='*.safetensors'
         ;;
     plot)

@@ -198,6 +198,7 @@ complete -c mpc -n '__mpc_has export' -l define -s D -x -d 'override a const or 
 complete -c mpc -n '__mpc_has export' -l model -r -F -d 'the model whose parameters they are'
 complete -c mpc -n '__mpc_has export' -l map -r -F -d 'which tensors are which parameters'
 complete -c mpc -n '__mpc_has export' -l like -r -F -d 'the folder that the weights came from'
+complete -c mpc -n '__mpc_has export' -l ema -d 'export the mean of weights that train.ema keeps, in the place of the weights'
 complete -c mpc -n '__mpc_has export' -l overwrite -d 'replace the folder OUT if it is there'
 complete -c mpc -n '__mpc_has export' -k -a '(__fish_complete_suffix .safetensors)'
 complete -c mpc -n '__mpc_has plot' -l output -s o -r -F -d 'the output: the trainer'\''s folder, an IR file, a trace, a page'

@@ -159,7 +159,7 @@ static void check_tensor(Binding *b, int tensor)
          aside = aside->next)
         if (fnmatch(name_in_folder(b, aside->name), stored->name, 0) == 0)
             use_aside(b, aside, tensor);
-    if (use->line && use->fed != stored->count)
+    if (use->line && use->fed != kept_of_tensor(b, use->line, stored->count))
         error_at(&b->map->diags, (Where){ .at = use->line->loc }, "%lld of the %lld elements of '%s' are used",
                  (long long)use->fed, (long long)stored->count, stored->name);
     if (use->line || use->is_ignored || use->same >= 0)
@@ -174,8 +174,8 @@ static void check_tensor(Binding *b, int tensor)
 static void check_copy(Binding *b, int number)
 {
     const ParamCopy *copy = &b->copy[number];
-    if (copy->fed == copy->count || (number && b->copy[number - 1].param == copy->param &&
-                                     b->copy[number - 1].fed == copy->fed)) /* once for all copies */
+    if (copy->fed == kept_of_copy(b, copy) || (number && b->copy[number - 1].param == copy->param &&
+                                               b->copy[number - 1].fed == copy->fed)) /* once for all copies */
         return;
     error_at(&b->map->diags, (Where){ .at = { 0, 1 } },
              "this map feeds %lld of the %lld elements of parameter '%s' (%s)", (long long)copy->fed,
@@ -211,9 +211,9 @@ static bool folder_has_prefix(const Folder *folder, const char *prefix)
     return false;
 }
 
-bool bind_map(Binding *b, Run *run, const Module *m, const Folder *folder, NameMap *map)
+bool bind_map(Binding *b, Run *run, const Module *m, const Folder *folder, NameMap *map, Resize resize)
 {
-    *b = (Binding){ .run = run, .m = m, .folder = folder, .map = map };
+    *b = (Binding){ .run = run, .m = m, .folder = folder, .map = map, .resize = resize };
     b->has_prefix = folder_has_prefix(folder, map->prefix);
     b->use = NEW_ARRAY(&run->arena, TensorUse, folder->count + 1);
     for (int i = 0; i < folder->count; i++)

@@ -33,11 +33,18 @@ typedef struct {
     bool is_ignored;
 } TensorUse;
 
+/* A dim of which the folder has another size than the model, where mpc import is told so: -D vocab=32016. */
+typedef struct {
+    const char *dim; /* NULL: none */
+    int64_t old, wanted;
+} Resize;
+
 typedef struct {
     Run *run;
     const Module *m;
     const Folder *folder;
     NameMap *map;
+    Resize resize;
     bool has_prefix; /* as the map's names */
     ParamCopy *copy; /* in the order of the model */
     int ncopies;
@@ -46,11 +53,24 @@ typedef struct {
 
 /* False after reporting each tensor of the folder that is not used exactly once, each parameter that is not fed exactly
  * once, and all shapes that differ. */
-bool bind_map(Binding *binding, Run *run, const Module *m, const Folder *folder, NameMap *map);
+bool bind_map(Binding *binding, Run *run, const Module *m, const Folder *folder, NameMap *map, Resize resize);
 
 /* Gives a folder without weights one file, to be written: the tensors that the map names for the model's parameters, in
  * the dtype of the configuration, or f32.  False after reporting. */
 bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map);
+
+/* --- resize.c ------------------------------------------------------------------------------ */
+
+/* The dim of a parameter, not of its copies, that is resized; -1: none. */
+int resized_dim(const Binding *b, const Param *param);
+
+/* How much of a tensor, or of a copy of a parameter, with so many elements is in both. */
+int64_t kept_of_tensor(const Binding *b, const MapLine *line, int64_t count);
+int64_t kept_of_copy(const Binding *b, const ParamCopy *copy);
+
+/* The elements of a copy beyond the old size become the mean of the old ones along that dim. */
+void fill_resized(const Binding *b, const ParamCopy *copy, char *elements);
+void note_resize(const Binding *b); /* on stderr */
 
 /* --- names.c ------------------------------------------------------------------------------- */
 

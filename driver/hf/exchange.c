@@ -6,6 +6,7 @@
 #include "runtime/store/checksum.h"
 
 #include <cjson/cJSON.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* "examples/maps/llama.map" of "examples/llama.mdl". */
@@ -29,6 +30,19 @@ static const char *find_define(const TextList *defines, const char *text)
     return NULL;
 }
 
+/* The vocabulary may grow or shrink when a model is imported: `own` is "vocab=32016", `said` what config.json says. */
+static bool resizes(const Run *run, Exchange *x, const char *own, const char *said)
+{
+    static const char name[] = "vocab";
+    char *end;
+    const size_t length = strlen(name) + 1;
+    const int64_t wanted = strncmp(own, "vocab=", length) == 0 ? strtoll(own + length, &end, 10) : 0;
+    if (run->options->command != INDEX_IMPORT || wanted <= 0 || wanted > INT32_MAX || *end)
+        return false;
+    x->resize = (Resize){ name, strtoll(said + length, NULL, 10), wanted };
+    return true;
+}
+
 /* The model's values: those of the configuration, then those of the command line. */
 static bool add_defines(Run *run, Exchange *x)
 {
@@ -37,10 +51,11 @@ static bool add_defines(Run *run, Exchange *x)
     bool good = true;
     all->at = NEW_ARRAY(&run->arena, const char *, own->count + set->count + 1);
     for (int i = 0; i < set->count; i++)
-        all->at[all->count++] = set->at[i];
+        if (!find_define(own, set->at[i]))
+            all->at[all->count++] = set->at[i];
     for (int i = 0; i < own->count; i++) {
         const char *said = find_define(set, own->at[i]);
-        if (said)
+        if (said && !resizes(run, x, own->at[i], said))
             good = run_failed(run, "-D %s: config.json sets this value, %s (%s): leave it out", own->at[i], said,
                               x->map.source.path);
         all->at[all->count++] = own->at[i];
@@ -93,7 +108,7 @@ bool open_exchange(Run *run, Exchange *x, const char *folder, bool may_lack_weig
         return false;
     x->m = lower_source(run, 0, NULL);
     return x->m && (x->folder.nfiles || name_tensors(run, &x->folder, x->m, &x->map)) &&
-           bind_map(&x->binding, run, x->m, &x->folder, &x->map);
+           bind_map(&x->binding, run, x->m, &x->folder, &x->map, x->resize);
 }
 
 void close_exchange(Exchange *x)

@@ -9,6 +9,7 @@ typedef struct {
     NameMap map;
     Module *m;
     Binding binding;
+    Resize resize;
     TextList defines; /* of the map and of -D: all that the model is lowered with */
 } Exchange;
 

@@ -15,6 +15,8 @@
 
 /* --- The checkpoint ------------------------------------------------------------------------- */
 
+static const char *mean_name(Arena *arena, const char *name) { return arena_text(arena, "optimizer.ema.%s", name); }
+
 static bool check_sum(Run *run, const Folder *checkpoint, const Stored *stored)
 {
     const cJSON *metadata = checkpoint->index
@@ -27,9 +29,17 @@ static bool check_sum(Run *run, const Folder *checkpoint, const Stored *stored)
                       checkpoint->path, stored->name);
 }
 
+/* The number of a parameter's tensor in the checkpoint; with --ema that of its mean, which weights that are not trained
+ * do not have.  -1: none. */
+static int find_copy(Run *run, const Folder *checkpoint, const ParamCopy *copy)
+{
+    const int mean = run->options->ema ? find_stored(checkpoint, mean_name(&run->arena, copy->name)) : -1;
+    return mean >= 0 ? mean : find_stored(checkpoint, copy->name);
+}
+
 static bool check_copy(Run *run, const Folder *checkpoint, const ParamCopy *copy)
 {
-    const int found = find_stored(checkpoint, copy->name);
+    const int found = find_copy(run, checkpoint, copy);
     if (found < 0)
         return run_failed(run, "%s has no tensor '%s': give a checkpoint of this model", checkpoint->path, copy->name);
     const Stored *stored = checkpoint->tensor[found];
@@ -49,9 +59,13 @@ static bool is_state(const char *name) { return strncmp(name, "optimizer.", strl
 /* All of the model's parameters, and nothing else but the optimizer's state. */
 static bool check_checkpoint(Run *run, const Folder *checkpoint, const Binding *b)
 {
-    int others = 0;
+    int others = 0, means = 0;
     for (int i = 0; i < checkpoint->count; i++)
         others += !is_state(checkpoint->tensor[i]->name);
+    for (int i = 0; i < b->ncopies; i++)
+        means += find_stored(checkpoint, mean_name(&run->arena, b->copy[i].name)) >= 0;
+    if (run->options->ema && means == 0)
+        return run_failed(run, "--ema: %s has no mean of weights: train { ema = 0.999 } keeps one", checkpoint->path);
     for (int i = 0; i < b->ncopies; i++)
         if (!check_copy(run, checkpoint, &b->copy[i]))
             return false;
@@ -101,7 +115,7 @@ static bool write_fed(Run *run, const Binding *b, const Folder *checkpoint, int 
     const char *dtype = NULL;
     bool good = true;
     for (const Move *move = b->use[tensor].moves; move; move = move->next_of_tensor) {
-        const Stored *from = checkpoint->tensor[find_stored(checkpoint, b->copy[move->copy].name)];
+        const Stored *from = checkpoint->tensor[find_copy(run, checkpoint, &b->copy[move->copy])];
         good &= !dtype || strcmp(dtype, from->dtype) == 0;
         dtype = from->dtype;
         if (good)

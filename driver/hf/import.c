@@ -46,11 +46,12 @@ static bool check_sources(const Binding *b, const ParamCopy *copy)
 static const char *write_copy(const Binding *b, const ParamCopy *copy, FILE *out)
 {
     const int width = width_of(copy->dtype);
-    char *elements = malloc((size_t)(copy->count * width));
+    char *elements = calloc((size_t)copy->count, (size_t)width);
     if (!elements)
         out_of_memory((size_t)(copy->count * width));
     for (const Move *move = copy->moves; move; move = move->next_of_copy)
         move_in(move, b->folder->tensor[move->tensor]->data, elements, width);
+    fill_resized(b, copy, elements);
     const bool good = first_not_finite(copy->dtype, elements, copy->count) < 0 || check_sources(b, copy);
     if (good)
         fwrite(elements, (size_t)width, (size_t)copy->count, out);
@@ -124,6 +125,7 @@ int run_import(Run *run)
         return usage_error(o->command, "-o is missing: mpc import %s -o FILE.safetensors", o->operand);
     const bool good = open_exchange(run, &x, o->operand, false) && write_checkpoint(run, &x);
     if (good) {
+        note_resize(&x.binding);
         print_counts(run, &x);
         print_next(run, &x);
     }

@@ -84,7 +84,9 @@ static int64_t item_size(const LineUse *use, const Item *item, const Param *para
         return 0;
     }
     const int d = dim_of(param, item->dim);
-    return d >= 0 ? param->type.dim[d].size : (no_dim(use, item->loc, param, item->dim), 0);
+    if (d < 0)
+        return no_dim(use, item->loc, param, item->dim), 0;
+    return d == resized_dim(use->b, param) ? use->b->resize.old : param->type.dim[d].size;
 }
 
 static int64_t product_size(const LineUse *use, const Product *product, const Param *param)
@@ -146,6 +148,8 @@ static bool place_dim(const LineUse *use, const Item *item, int64_t stride, Box 
     box->is_used[d] = true;
     Move *move = &box->move;
     move->size[move->rank] = use->param->type.dim[d].size;
+    if (d == resized_dim(use->b, use->param) && use->b->resize.old < move->size[move->rank])
+        move->size[move->rank] = use->b->resize.old;
     move->tensor_stride[move->rank] = stride;
     move->param_stride[move->rank++] = param_stride(use->param, d);
     return true;
