@@ -87,7 +87,7 @@ lsp-client:
 
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf
-	$(BUILD)/hf/bin/pip install -q torch transformers pytest pytest-xdist
+	$(BUILD)/hf/bin/pip install -q torch transformers peft pytest pytest-xdist
 
 clang-format:
 	/usr/bin/python3 -m venv $(BUILD)/clang-format

@@ -57,7 +57,7 @@ _mpc()
         files=''
         ;;
     export)
-        words="--help --output= --define= --model= --map= --like= --ema --overwrite"
+        words="--help --output= --define= --model= --map= --like= --adapter --ema --overwrite"
         files='*.safetensors'
         ;;
     plot)

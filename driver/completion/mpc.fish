@@ -198,6 +198,7 @@ complete -c mpc -n '__mpc_has export' -l define -s D -x -d 'override a const or 
 complete -c mpc -n '__mpc_has export' -l model -r -F -d 'the model whose parameters they are'
 complete -c mpc -n '__mpc_has export' -l map -r -F -d 'which tensors are which parameters'
 complete -c mpc -n '__mpc_has export' -l like -r -F -d 'the folder that the weights came from'
+complete -c mpc -n '__mpc_has export' -l adapter -d 'export the adapters of low rank alone, as a folder of peft'
 complete -c mpc -n '__mpc_has export' -l ema -d 'export the mean of weights that train.ema keeps, in the place of the weights'
 complete -c mpc -n '__mpc_has export' -l overwrite -d 'replace the folder OUT if it is there'
 complete -c mpc -n '__mpc_has export' -k -a '(__fish_complete_suffix .safetensors)'

@@ -241,6 +241,7 @@ case $command in
             '--model=''[the model whose parameters they are]:FILE.mdl:_files' \
             '--map=''[which tensors are which parameters]:FILE.map:_files' \
             '--like=''[the folder that the weights came from]:DIR:_files' \
+            '--adapter''[export the adapters of low rank alone, as a folder of peft]' \
             '--ema''[export the mean of weights that train.ema keeps, in the place of the weights]' \
             '--overwrite''[replace the folder OUT if it is there]' \
             '*:file:_files -g "*.safetensors"'

@@ -171,9 +171,22 @@ static void check_tensor(Binding *b, int tensor)
         sizes_text(&b->run->arena, stored->rank, stored->size));
 }
 
+/* Is the parameter that of an adapter? */
+static bool is_adapted(const Binding *b, const Param *param)
+{
+    Vars vars;
+    for (const MapLine *line = b->map->adapters; line; line = line->next)
+        for (int i = 0; i < line->ntargets; i++)
+            if (strcmp(path_of(&b->run->arena, line->target[i].path, &vars), param->path) == 0)
+                return true;
+    return false;
+}
+
 static void check_copy(Binding *b, int number)
 {
     const ParamCopy *copy = &b->copy[number];
+    if (b->is_of_adapters ? !copy->fed : is_adapted(b, copy->param))
+        return;
     if (copy->fed == kept_of_copy(b, copy) || (number && b->copy[number - 1].param == copy->param &&
                                                b->copy[number - 1].fed == copy->fed)) /* once for all copies */
         return;
@@ -211,9 +224,12 @@ static bool folder_has_prefix(const Folder *folder, const char *prefix)
     return false;
 }
 
-bool bind_map(Binding *b, Run *run, const Module *m, const Folder *folder, NameMap *map, Resize resize)
+/* With the binding's run, module, folder and map. */
+static bool bind(Binding *b)
 {
-    *b = (Binding){ .run = run, .m = m, .folder = folder, .map = map, .resize = resize };
+    Run *run = b->run;
+    NameMap *map = b->map;
+    const Folder *folder = b->folder;
     b->has_prefix = folder_has_prefix(folder, map->prefix);
     b->use = NEW_ARRAY(&run->arena, TensorUse, folder->count + 1);
     for (int i = 0; i < folder->count; i++)
@@ -229,6 +245,12 @@ bool bind_map(Binding *b, Run *run, const Module *m, const Folder *folder, NameM
         check_copy(b, i);
     run->diags.errors += map->diags.errors;
     return map->diags.errors == 0;
+}
+
+bool bind_map(Binding *b, Run *run, const Module *m, const Folder *folder, NameMap *map, Resize resize)
+{
+    *b = (Binding){ .run = run, .m = m, .folder = folder, .map = map, .resize = resize };
+    return bind(b);
 }
 
 /* --- A folder to be written ------------------------------------------------------------------ */
@@ -250,7 +272,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const Stored *)a)->name, ((const Stored *)b)->name);
 }
 
-bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map)
+bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map, const char *file_name)
 {
     Binding b = { .run = run, .m = m, .folder = folder, .map = map };
     StoredList list = { 0 };
@@ -262,7 +284,7 @@ bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map)
             return false;
         }
     TensorFile *file = &folder->file[folder->nfiles++];
-    *file = (TensorFile){ .path = path_in(&run->arena, folder->path, "model.safetensors"),
+    *file = (TensorFile){ .path = path_in(&run->arena, folder->path, file_name),
                           .header = cJSON_CreateObject(),
                           .tensor = list.at };
     cJSON_AddStringToObject(cJSON_AddObjectToObject(file->header, "__metadata__"), "format", "pt");
@@ -283,4 +305,18 @@ bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map)
     }
     file->map = header_text(&run->arena, file->header, &file->head);
     return sort_tensors(run, folder);
+}
+
+/* --- Adapters -------------------------------------------------------------------------------- */
+
+bool bind_adapters(Binding *b, Run *run, const Module *m, const char *path, const NameMap *map)
+{
+    Folder *folder = NEW(&run->arena, Folder);
+    NameMap *own = NEW(&run->arena, NameMap);
+    *own = *map;
+    own->lines = map->adapters;
+    own->asides = NULL;
+    *folder = (Folder){ .path = path, .file = NEW(&run->arena, TensorFile) };
+    *b = (Binding){ .run = run, .m = m, .folder = folder, .map = own, .is_of_adapters = true };
+    return name_tensors(run, folder, m, own, "adapter_model.safetensors") && bind(b);
 }

@@ -45,8 +45,9 @@ typedef struct {
     const Folder *folder;
     NameMap *map;
     Resize resize;
-    bool has_prefix; /* as the map's names */
-    ParamCopy *copy; /* in the order of the model */
+    bool is_of_adapters; /* the lines are those of adapters, and parameters without a line are others */
+    bool has_prefix;     /* as the map's names */
+    ParamCopy *copy;     /* in the order of the model */
     int ncopies;
     TensorUse *use; /* of each tensor of the folder */
 } Binding;
@@ -57,7 +58,11 @@ bool bind_map(Binding *binding, Run *run, const Module *m, const Folder *folder,
 
 /* Gives a folder without weights one file, to be written: the tensors that the map names for the model's parameters, in
  * the dtype of the configuration, or f32.  False after reporting. */
-bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map);
+bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map, const char *file_name);
+
+/* Binds the adapters of a map to a folder, which gets the tensors that peft would write, in f32.  False after
+ * reporting. */
+bool bind_adapters(Binding *binding, Run *run, const Module *m, const char *path, const NameMap *map);
 
 /* --- resize.c ------------------------------------------------------------------------------ */
 

@@ -53,6 +53,8 @@ static bool names_type(const Search *search, const char *path)
     const Source *source = read_text(search->run, path, &why);
     if (!source || !(need = strstr(source->text, "\nneed model_type")))
         return false;
+    if (strstr(source->text, "\nadapter ")) /* the model has more than the folder: it is one that is asked for */
+        return false;
     const char *line = arena_text(arena, "%.*s", (int)strcspn(need + 1, "\n"), need + 1);
     return strstr(line, arena_text(arena, "\"%s\"", search->type));
 }

@@ -10,7 +10,8 @@ typedef struct {
     Module *m;
     Binding binding;
     Resize resize;
-    TextList defines; /* of the map and of -D: all that the model is lowered with */
+    Settings settings; /* of the model */
+    TextList defines;  /* of the map and of -D: all that the model is lowered with */
 } Exchange;
 
 /* Opens a folder and lowers the model with the sizes of its configuration.  A folder without weights is refused, or

@@ -1,8 +1,9 @@
 /* export.c -- mpc export: a checkpoint in the form of a Hugging Face folder: its files, names, dtypes and
  * configuration, with the checkpoint's numbers.  Of a folder with a configuration alone, the map names the tensors. */
 #define _GNU_SOURCE /* realpath */
+#include "export.h"
+
 #include "copy.h"
-#include "exchange.h"
 #include "new_folder.h"
 
 #include "paths.h"
@@ -105,54 +106,76 @@ static bool open_checkpoint(Run *run, Folder *checkpoint, const char *path)
 
 /* --- The tensors ---------------------------------------------------------------------------- */
 
-/* A tensor in the checkpoint's dtype, then in the folder's. */
-static bool write_fed(Run *run, const Binding *b, const Folder *checkpoint, int tensor, FILE *out)
+/* Gathers a tensor from the checkpoint; its dtype there, NULL after reporting. */
+static const char *gather(Run *run, const Binding *b, const Folder *checkpoint, int tensor, char *own)
 {
-    const Stored *stored = b->folder->tensor[tensor];
-    char *own = malloc((size_t)stored->count * 4), *result = malloc((size_t)stored->count * 4);
-    if (!own || !result)
-        out_of_memory((size_t)stored->count * 4);
     const char *dtype = NULL;
-    bool good = true;
     for (const Move *move = b->use[tensor].moves; move; move = move->next_of_tensor) {
         const Stored *from = checkpoint->tensor[find_copy(run, checkpoint, &b->copy[move->copy])];
-        good &= !dtype || strcmp(dtype, from->dtype) == 0;
+        if (dtype && strcmp(dtype, from->dtype) != 0)
+            return run_failed(run, "%s: the parameters of '%s' have several dtypes", checkpoint->path,
+                              b->folder->tensor[tensor]->name),
+                   NULL;
         dtype = from->dtype;
-        if (good)
-            move_out(move, from->data, own, from->width);
+        move_out(move, from->data, own, from->width);
     }
+    return dtype;
+}
+
+float *tensor_numbers(Run *run, const Binding *b, const Folder *checkpoint, int tensor)
+{
+    const size_t bytes = (size_t)b->folder->tensor[tensor]->count * 4;
+    char *own = malloc(bytes);
+    float *numbers = malloc(bytes);
+    if (!own || !numbers)
+        out_of_memory(bytes);
+    const char *dtype = gather(run, b, checkpoint, tensor, own);
+    if (dtype)
+        convert_floats(dtype, own, "F32", numbers, b->folder->tensor[tensor]->count);
+    free(own);
+    if (dtype)
+        return numbers;
+    free(numbers);
+    return NULL;
+}
+
+/* In the folder's dtype. */
+static bool write_fed(Run *run, const Export *e, int tensor, FILE *out)
+{
+    const Stored *stored = e->b->folder->tensor[tensor];
+    float *numbers = tensor_numbers(run, e->b, e->checkpoint, tensor);
+    char *result = numbers ? malloc((size_t)stored->count * 4) : NULL;
+    if (numbers && !result)
+        out_of_memory((size_t)stored->count * 4);
+    bool good = numbers && (!e->adapters || add_adapter(run, e, stored, numbers));
     if (good)
-        convert_floats(dtype, own, stored->dtype, result, stored->count);
-    else
-        run_failed(run, "%s: the parameters of '%s' have several dtypes", checkpoint->path, stored->name);
-    good = good && check_finite(run, checkpoint->path, stored, result);
+        convert_floats("F32", numbers, stored->dtype, result, stored->count);
+    good = good && check_finite(run, e->checkpoint->path, stored, result);
     if (good)
         fwrite(result, (size_t)stored->width, (size_t)stored->count, out);
-    free(own);
+    free(numbers);
     free(result);
     return good;
 }
 
-static bool write_tensor(Run *run, const Binding *b, const Folder *checkpoint, const Stored *stored, FILE *out)
+static bool write_tensor(Run *run, const Export *e, const Stored *stored, FILE *out)
 {
-    const int tensor = find_stored(b->folder, stored->name);
-    const TensorUse *use = &b->use[tensor];
+    const int tensor = find_stored(e->b->folder, stored->name);
+    const TensorUse *use = &e->b->use[tensor];
     if (!use->is_ignored)
-        return write_fed(run, b, checkpoint, use->same >= 0 ? use->same : tensor, out);
+        return write_fed(run, e, use->same >= 0 ? use->same : tensor, out);
     fwrite(stored->data, 1, (size_t)(stored->end - stored->begin), out);
     return true;
 }
 
-/* The header is the folder's own: names, dtypes and shapes are the same. */
-static bool write_tensors(Run *run, const Exchange *x, const Folder *checkpoint, const TensorFile *like,
-                          const char *path)
+bool write_tensors(Run *run, const Export *e, const TensorFile *like, const char *path)
 {
     NewFile file;
     if (!open_new(run, &file, path))
         return false;
     fwrite(like->map, 1, (size_t)like->head, file.out);
     for (int i = 0; i < like->count; i++)
-        if (!write_tensor(run, &x->binding, checkpoint, &like->tensor[i], file.out)) {
+        if (!write_tensor(run, e, &like->tensor[i], file.out)) {
             drop_new(&file);
             return false;
         }
@@ -238,8 +261,9 @@ static bool is_read(const Folder *checkpoint, const char *path)
     return false;
 }
 
-static bool write_folder(Run *run, const Exchange *x, const Folder *checkpoint)
+static bool write_folder(Run *run, const Exchange *x, const Export *e)
 {
+    const Folder *checkpoint = e->checkpoint;
     const char *to = run->options->output;
     TextList written;
     NewFolder folder;
@@ -253,7 +277,7 @@ static bool write_folder(Run *run, const Exchange *x, const Folder *checkpoint)
         return false;
     bool good = true;
     for (int i = 0; i < x->folder.nfiles && good; i++)
-        good = write_tensors(run, x, checkpoint, &x->folder.file[i],
+        good = write_tensors(run, e, &x->folder.file[i],
                              path_in(&run->arena, folder.aside, name_of_file(&x->folder.file[i])));
     good = good && copy_others(run, x->folder.path, folder.aside);
     if (good)
@@ -262,19 +286,34 @@ static bool write_folder(Run *run, const Exchange *x, const Folder *checkpoint)
     return false;
 }
 
+static void print_done(Run *run, const Exchange *x, const Export *e)
+{
+    const char *from = visible_text(&run->arena, run->options->operand),
+               *to = visible_text(&run->arena, run->options->output);
+    if (run->options->adapter)
+        printf("%s: an adapter of %d tensors for model %s in %s\n", from, e->adapters->folder->count, x->m->name, to);
+    else
+        printf("%s: %d tensors of model %s%s in %s\n", from, x->folder.count, x->m->name,
+               e->adapters ? ", with its adapters merged," : "", to);
+}
+
 int run_export(Run *run)
 {
     const Options *o = run->options;
     Exchange x = { 0 };
     Folder checkpoint = { 0 };
+    Binding adapters;
+    Export e = { .b = &x.binding, .checkpoint = &checkpoint };
     if (!o->like || !o->output)
         return usage_error(o->command, "%s is missing: mpc export %s --like DIR -o DIR", !o->like ? "--like" : "-o",
                            o->operand);
-    const bool good = open_exchange(run, &x, o->like, true) && open_checkpoint(run, &checkpoint, o->operand) &&
-                      check_checkpoint(run, &checkpoint, &x.binding) && write_folder(run, &x, &checkpoint);
+    bool good = open_exchange(run, &x, o->like, true) && open_checkpoint(run, &checkpoint, o->operand) &&
+                check_checkpoint(run, &checkpoint, &x.binding);
+    if (good && (o->adapter || x.map.adapters))
+        good = open_adapters(run, &x, &e, &adapters);
+    good = good && (o->adapter ? write_adapter(run, &e) : write_folder(run, &x, &e));
     if (good)
-        printf("%s: %d tensors of model %s in %s\n", visible_text(&run->arena, o->operand), x.folder.count, x.m->name,
-               visible_text(&run->arena, o->output));
+        print_done(run, &x, &e);
     close_folder(&checkpoint);
     close_exchange(&x);
     return good ? STATUS_OK : STATUS_FAILED;

@@ -18,6 +18,8 @@ static void write_header(const Binding *b, const char *const *sums, FILE *out)
     int64_t begin = 0;
     for (int i = 0; i < b->ncopies; i++) {
         const ParamCopy *copy = &b->copy[i];
+        if (!copy->moves) /* of an adapter: it begins as in a new run */
+            continue;
         cJSON_AddStringToObject(metadata, checksum_key(&b->run->arena, copy->name), sums[i]);
         const int64_t end = begin + copy->count * width_of(copy->dtype);
         cJSON_AddItemToObject(header, copy->name, header_entry(copy->dtype, copy->rank, copy->size, begin, end));
@@ -76,7 +78,7 @@ static bool write_checkpoint(Run *run, const Exchange *x)
         sums[i] = "0000000000000000";
     write_header(b, sums, file.out);
     for (int i = 0; i < b->ncopies; i++)
-        if (!(sums[i] = write_copy(b, &b->copy[i], file.out))) {
+        if (b->copy[i].moves && !(sums[i] = write_copy(b, &b->copy[i], file.out))) {
             drop_new(&file);
             return false;
         }
@@ -91,16 +93,20 @@ static void print_counts(Run *run, const Exchange *x)
 {
     const Binding *b = &x->binding;
     int64_t elements = 0;
-    int ignored = 0;
-    for (int i = 0; i < b->ncopies; i++)
-        elements += b->copy[i].count;
+    int ignored = 0, fed = 0;
+    for (int i = 0; i < b->ncopies; i++) {
+        elements += b->copy[i].moves ? b->copy[i].count : 0;
+        fed += b->copy[i].moves != NULL;
+    }
     for (int i = 0; i < x->folder.count; i++)
         ignored += b->use[i].is_ignored;
     printf("%s: model %s of %s, %s parameters (%s) in %d tensors, from %d tensors",
            visible_text(&run->arena, x->folder.path), x->m->name, visible_text(&run->arena, run->source.path),
-           grouped(&run->arena, elements), b->copy[0].dtype, b->ncopies, x->folder.count);
+           grouped(&run->arena, elements), b->copy[0].dtype, fed, x->folder.count);
     if (ignored)
         printf(", %d of them ignored", ignored);
+    if (fed < b->ncopies)
+        printf("; %d of adapters begin as in a new run", b->ncopies - fed);
     printf("\n  wrote %s\n", visible_text(&run->arena, run->options->output));
 }
 
@@ -113,8 +119,8 @@ static void print_next(Run *run, const Exchange *x)
         printf(" -D %s", shell_word(arena, x->defines.at[i]));
     if (x->m->train.warmup > MOST_WARMUP)
         printf(" --set train.schedule.warmup=%d", WARMUP);
-    printf(" -o OUT\n      OUT/trainer --load %s --weights-only --data FILE --steps %d\n",
-           shell_word(arena, run->options->output), STEPS);
+    printf(" -o OUT\n      OUT/trainer --load %s --weights-only%s --data FILE --steps %d\n",
+           shell_word(arena, run->options->output), x->map.adapters ? " --load-missing init" : "", STEPS);
 }
 
 int run_import(Run *run)

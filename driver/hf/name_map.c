@@ -122,6 +122,27 @@ static bool read_tensor(Scan *scan, MapLine ***end)
     return true;
 }
 
+/* `adapter alpha: a.lora_A.weight [low, embed] = h.*.a`: a line of a list of its own. */
+static bool read_adapter(Scan *scan)
+{
+    static const char prefix[] = "base_model.model."; /* which peft puts before the names of a model */
+    NameMap *map = scan->map;
+    Loc loc;
+    const char *alpha = scan_word(scan, &loc);
+    if (!*alpha || !expect_sign(scan, ':', "the const of an adapter"))
+        return *alpha || refuse(scan, loc, "a const of the model should stand here, the adapter's lora_alpha", NULL);
+    if (map->alpha && strcmp(map->alpha, alpha) != 0)
+        return refuse(scan, loc, "all adapters of a map have one alpha", NULL);
+    MapLine *others = map->adapters, **end = &map->adapters;
+    map->alpha = alpha;
+    map->alpha_loc = loc;
+    if (!read_tensor(scan, &end))
+        return false;
+    map->adapters->name = arena_text(&scan->run->arena, "%s%s", prefix, map->adapters->name);
+    map->adapters->next = others;
+    return true;
+}
+
 static bool read_aside(Scan *scan, bool is_tied)
 {
     Loc loc;
@@ -174,6 +195,8 @@ static bool read_line(Scan *scan, MapLine ***end)
         good = read_prefix(scan);
     else if (is_keyword(scan, "model"))
         good = read_model(scan);
+    else if (is_keyword(scan, "adapter"))
+        good = read_adapter(scan);
     else if (is_keyword(scan, "ignore"))
         good = read_aside(scan, false);
     else if (is_keyword(scan, "tied"))

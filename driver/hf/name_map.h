@@ -85,7 +85,10 @@ typedef struct {
     Source source;
     Diags diags;
     const char *prefix; /* "": none */
-    const char *model;  /* "llama.mdl", where it is not called as the map; NULL: it is */
+    MapLine *adapters;  /* `adapter CONST: TENSOR [AXES] = PARAMETER`, under peft's names */
+    const char *alpha;  /* that const of the model; NULL: no adapter */
+    Loc alpha_loc;
+    const char *model; /* "llama.mdl", where it is not called as the map; NULL: it is */
     MapLine *lines;
     Aside *asides;
     TextList defines; /* "layers=12", from the configuration */

@@ -382,7 +382,7 @@ def test_check_machine(mpc):
 
 def test_no_option_is_untested():
     tested = {"new": set(), "compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output", "model-explorer"}, "lsp": LAYOUT_OPTIONS | {"target", "stdio"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
-              "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "ema", "overwrite"},  # tests/hf
+              "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "adapter", "ema", "overwrite"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "memory", "no-remedies",
               "machine", "costs", "actions", "model-explorer"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "plan": {"ranks", "memory", "keep", "top", "elastic", "exhaustive", "define", "set", "target", "json", "html", "machine",
