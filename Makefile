@@ -87,7 +87,7 @@ lsp-client:
 
 hf:
 	/usr/bin/python3 -m venv $(BUILD)/hf
-	$(BUILD)/hf/bin/pip install -q torch transformers peft pytest pytest-xdist
+	$(BUILD)/hf/bin/pip install -q torch transformers peft pyarrow pytest pytest-xdist
 
 clang-format:
 	/usr/bin/python3 -m venv $(BUILD)/clang-format
@@ -235,7 +235,7 @@ install: all
 	install -m 644 machines/*.machine $(TO)/share/mpc/machines/
 	install -d $(TO)/share/mpc/editors
 	cp -R editors/vim editors/nvim editors/vscode editors/emacs $(TO)/share/mpc/editors/
-	install packaging/tokens.py packaging/wandb_log.py $(TO)/share/mpc/
+	install packaging/tokens.py packaging/records.py packaging/wandb_log.py $(TO)/share/mpc/
 
 deb: all
 	@sh packaging/deb.sh out

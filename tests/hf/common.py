@@ -12,7 +12,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
 TYPES = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2"), "I32": np.dtype("<i4"),
-         "I64": np.dtype("<i8")}
+         "I64": np.dtype("<i8"), "BOOL": np.dtype("?")}
 
 
 def run(*words, status=0, **variables):
