@@ -1,10 +1,11 @@
 #!/bin/sh
-# run.sh -- every test, group by group, two beside each other; when one ends a line, with the output if it failed; one
-# summary line.
+# run.sh -- every test, group by group, two beside each other; when one ends a line, with the output if it failed; then
+# the seconds of processors of all, beside their budget, the table in docs/develop.md (without ALL); one summary line.
 #   T=NAME[,NAME...]   only these groups
 #   CHANGED=1          only those that can reach what has changed since the project's branch (CHANGED=REV: since REV)
 #   BLESS=1            rewrite golden files (read the diff afterwards)
 #   LIMIT=SECONDS      a group that takes longer fails (1500)
+#   DEAREST=N          after a group of pytest: its N tests that took most seconds of processors
 #   LANES=N            groups beside each other (2; with one processor 1): many tests wait, and groups end with few
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -58,8 +59,10 @@ group() # NAME
     {
         printf '%-10s %-4s  %4s s, %4s of processors  %s\n' "$1" $said "$(($(date +%s) - start))" "$((processors - before))" "$last"
         [ $said = ok ] || sed 's/^/    /' "$log" | tail -n "${LINES_OF_FAILURE:-60}"
+        [ -z "${DEAREST:-}" ] || grep '^dear ' "$log"
     } >"$log.said"
     cat "$log.said"
+    echo "$((processors - before)) $(sed -n "s/^| \`$1\` | \([0-9]*\) |.*/\1/p" docs/develop.md)" >>"$work/seconds"
     echo "$1" >>"$work/$said"
 }
 
@@ -110,6 +113,7 @@ for number in $(seq "$lanes"); do
     running="$running $!"
 done
 wait
+awk '{ used += $1; budget += $2 } END { printf "%d s of processors, of %d in docs/develop.md\n", used, budget }' "$work/seconds"
 count() { touch "$work/$1"; wc -l <"$work/$1"; }
 [ ! -e "$work/FAIL" ] || echo "failed: $(sort "$work/FAIL" | tr '\n' ' ')"
 echo "$(count ok) passed, $(count FAIL) failed"

@@ -14,8 +14,8 @@ kept=$out/kernels/$(cat tests/device/build.sh tests/cuda/emulator/*.*h runtime/*
     cksum | cut -d ' ' -f 1)
 [ -d "$kept" ] || rm -rf "$out/kernels"
 mkdir -p "$out/lib64" "$out/objects" "$kept"
-# Groups that run it build it once.
-sources=$(cat tests/device/*.* tests/cuda/emulator/*.* runtime/*.h runtime/*/*.h | { cat; echo "$FLAGS"; $CC --version; } | cksum)
+# Groups that run it build it once; what NVRTC stands for has the folders in it.
+sources=$(cat tests/device/*.* tests/cuda/emulator/*.* runtime/*.h runtime/*/*.h | { cat; echo "$FLAGS $PWD $kept"; $CC --version; } | cksum)
 [ "$(cat "$out/built" 2>/dev/null)" != "$sources" ] || exit 0
 rm -f "$out/built"
 for source in tests/device/streams.c tests/device/graphs.c tests/device/cudart.c tests/cuda/emulator/*.c; do

@@ -179,7 +179,7 @@ def pipeline_cases():
     """A layer for each stage, at least; gpt2 and bert have one tensor at both ends, and bert dropout."""
     for layout in pipelines():
         model = layout["model"]
-        layers = max(4, layout["pp"] * layout["chunks"] + layout["chunks"] // 2)
+        layers = max(2, layout["pp"] * layout["chunks"] + layout["chunks"] // 2)
         yield name_of(model, layout), model_text(model, layout), settings(model, layout, layers=layers)
 
 
