@@ -32,13 +32,13 @@ case $command in
         ;;
     compile)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
-            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--zero=''[what to split over the data axis]:0|1|2|3:(0 1 2 3)' \
             '--recompute=''[what the backward pass recomputes]:POLICY:' \
-            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--schedule=''[schedule of the pipeline]:NAME:' \
             '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
@@ -48,72 +48,76 @@ case $command in
             '--dump-ir=''[write the IR after each pass to DIR/NN-PASS.mir, and the changes to DIR/NN-PASS.diff]:DIR:_files' \
             '--compile-to=''[stop after a pass (or '\''lower'\'', before the first) and write the IR to OUT]:PASS:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
             '--compile-from=''[continue from the IR of --dump-ir or --compile-to instead of FILE.mdl]:FILE.mir:_files' \
-            '--verify-passes=-''[run a small instance of the program before and after each pass, and compare]::exact:(exact)' \
+            '--verify-passes=-''[run a small instance of the program before and after each pass, and compare the results]::exact:(exact)' \
             '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
             '--time''[print the time of each pass]' \
             '--no-cc''[write trainer.c, and do not run the C compiler]' \
             '--cc=''[the C compiler and its options, quoted as for a shell]:CC:' \
-            '--march=''[the processors on which the trainer is to run, as the C compiler'\''s -march names them]:CPU:' \
+            '--march=''[the processors that the trainer is for, as the C compiler'\''s -march names them]:CPU:' \
             '--cflags=''[flags for the C compiler, after mpc'\''s own, quoted as for a shell]:FLAGS:' \
-            {-v+,--verbose}'[compile: print every effective setting, where it came from, and the C compiler'\''s command]' \
+            {-v+,--verbose}'[compile: print every effective setting, its origin, and the C compiler'\''s command]' \
             '*:file:_files -g "*.mdl"'
         ;;
     run)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            '--elastic=''[plan: machines of --ranks were lost]:N|MESH[\:MESH]...:' \
+            '--restarts=''[after a fault, start the trainer again from its newest undamaged checkpoint, up to N times]:N:' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
-            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--zero=''[what to split over the data axis]:0|1|2|3:(0 1 2 3)' \
             '--recompute=''[what the backward pass recomputes]:POLICY:' \
-            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--schedule=''[schedule of the pipeline]:NAME:' \
             '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--comm=''[the transport between ranks]:mpi|tcp:(mpi tcp)' \
             '--cc=''[the C compiler and its options, quoted as for a shell]:CC:' \
-            '--march=''[the processors on which the trainer is to run, as the C compiler'\''s -march names them]:CPU:' \
+            '--march=''[the processors that the trainer is for, as the C compiler'\''s -march names them]:CPU:' \
             '--cflags=''[flags for the C compiler, after mpc'\''s own, quoted as for a shell]:FLAGS:' \
-            {-v+,--verbose}'[compile: print every effective setting, where it came from, and the C compiler'\''s command]' \
-            '--data=''[the tokens to train on]:[INPUT=]FILE[\:WEIGHT]:_files' \
+            {-v+,--verbose}'[compile: print every effective setting, its origin, and the C compiler'\''s command]' \
+            '--data=''[the tokens to train on, in files or folders of files]:[INPUT=]FILE[\:WEIGHT]:_files' \
             '--data-format=''[format of the files of --data and --eval-data]:bytes|u16|u32|llmc|megatron|npy:(bytes u16 u32 llmc megatron npy)' \
             '--no-shuffle''[read the sequences in the order of the file]' \
-            '--eval-data=''[the same to evaluate on, after the last step and every --eval-every]:[INPUT=]FILE:_files' \
+            '--eval-data=''[evaluate on this, after the last step and every --eval-every]:[INPUT=]FILE:_files' \
             '--eval-fraction=''[hold out this share of --data, and evaluate on it]:F:' \
             '--eval-every=''[also evaluate every N steps]:N:' \
             '--eval-batches=''[evaluate on the first N batches]:N:' \
             '--patience=''[end the run when N evaluations in a row have not lowered the lowest loss of an evaluation]:N:' \
             '--steps=''[train up to step N, counted from the start of training]:N:' \
             '--seed=''[initial weights, dropout, data order, samples]:N:' \
-            '--peak-flops=''[what a rank could compute in a second, by a data sheet for instance]:FLOPS:' \
+            '--peak-flops=''[the peak of a rank in a second, by a data sheet for instance, of which mfu is the share]:FLOPS:' \
             '--replay=''[run every Nth step twice from the same state, and compare the results bit for bit before they count]:N:' \
-            '--replay-retries=''[after a difference run that step up to N times more, until two results are the same]:N:' \
+            '--replay-retries=''[after a difference, run that step up to N times more, until two results are the same]:N:' \
             '--threads=''[processor threads (default]:N:' \
-            '--offload-folder=''[folder on disk for the tensors that the layout offloads]:DIR:_files' \
+            '--offload-folder=''[folder on disk for the tensors that the layout offloads, in a file without a name that ends with the trainer]:DIR:_files' \
             '--save=''[write a checkpoint (safetensors) at the end, and when interrupted]:FILE:_files' \
-            '--save-every=''[and every N steps]:N:' \
-            '--save-wait''[stop training while these are written]' \
+            '--save-every=''[also write a checkpoint every N steps]:N:' \
+            '--save-wait''[stop training while checkpoints are written, which takes no memory for a copy]' \
+            '--save-files=''[write a checkpoint with an index in about N files]:N:' \
             '--keep=''[keep the last N checkpoints of --save-every, each with its step in its name, beside that of --save, which is the newest]:N:' \
             '--keep-best''[also save where the loss of an evaluation is the lowest so far, and keep that checkpoint beside that of --save, with '\''best'\'' in its name]' \
             '--load=''[resume from a checkpoint, or start from weights alone]:FILE:_files' \
-            '--weights-only''[take only the weights of --load]' \
+            '--resume''[go on from the newest undamaged checkpoint of --save or --keep]' \
+            '--weights-only''[take only the weights of --load, and begin a new run at step 0]' \
             '--load-missing=''[what --load does about tensors that the file lacks]:fail|init:(fail init)' \
-            '--load-part=''[begin with the weights of a checkpoint in one instance of the model]:INSTANCE=FILE:_files' \
+            '--load-part=''[begin with the weights of a checkpoint in one instance of the model, tensor x of the file as INSTANCE.x]:INSTANCE=FILE:_files' \
             '--ema''[evaluate and sample with the mean of weights that train.ema keeps]' \
             '--sample=''[print N predicted tokens after the last step]:N:' \
             '--prompt=''[the text before them]:TEXT:' \
             '--temperature=''[flatten (above 1) or sharpen the distribution]:X:' \
             '--top-k=''[choose only among the N most likely tokens]:N:' \
-            '--top-p=''[choose only among the fewest most likely tokens that have the share P of the probability]:P:' \
+            '--top-p=''[choose only among the fewest most likely tokens that together have the share P of the probability]:P:' \
             '--timeout=''[abort all ranks if one waits longer than this for another]:SECONDS:' \
             '--print-mesh''[print a table of the ranks]' \
             '--print-traffic''[print the bytes sent and the time of each collective at the end]' \
             '--kernel-cache=''[folder for compiled kernels]:DIR:_files' \
             '--no-graph''[launch each kernel of a step separately, instead of as one CUDA graph]' \
-            '--no-cudnn''[compute attention by the program'\''s own kernels, also where cuDNN is faster]' \
-            '--no-hopper''[compute attention without the kernels for Hopper, also where they are faster]' \
-            '--no-fp8''[multiply numbers of 8 bits in 16 bits, also where 8 bits are faster]' \
+            '--no-cudnn''[compute attention by the program'\''s own kernels, even where cuDNN is faster]' \
+            '--no-hopper''[compute attention without the kernels for Hopper, even where they are faster]' \
+            '--no-fp8''[multiply numbers of 8 bits in 16 bits, even where 8 bits are faster]' \
             '--share-gpu''[let ranks share a GPU if a machine has fewer GPUs than ranks]' \
             '--log=''[write one line of JSON per step]:FILE:_files' \
             '--print-every=''[print a line every N steps, besides the first and the last]:N:' \
@@ -131,14 +135,14 @@ case $command in
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
-            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--zero=''[what to split over the data axis]:0|1|2|3:(0 1 2 3)' \
             '--recompute=''[what the backward pass recomputes]:POLICY:' \
-            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--schedule=''[schedule of the pipeline]:NAME:' \
             '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
-            {-v+,--verbose}'[compile: print every effective setting, where it came from, and the C compiler'\''s command]' \
+            {-v+,--verbose}'[compile: print every effective setting, its origin, and the C compiler'\''s command]' \
             '*:file:_files -g "*.mdl"'
         ;;
     report)
@@ -147,22 +151,22 @@ case $command in
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
-            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--zero=''[what to split over the data axis]:0|1|2|3:(0 1 2 3)' \
             '--recompute=''[what the backward pass recomputes]:POLICY:' \
-            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--schedule=''[schedule of the pipeline]:NAME:' \
             '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--json''[print JSON instead of tables]' \
-            '--html=''[write a page to this file as well]:FILE.html:_files' \
-            '--svg=''[write a picture for other pages to this file]:FILE.svg:_files' \
-            '--gpu-flops=''[with a pipeline: FLOPs that a rank computes in a second, for times in seconds]:FLOPS:' \
+            '--html=''[also write a page. report]:FILE.html:_files' \
+            '--svg=''[write a picture for other pages. report]:FILE.svg:_files' \
+            '--gpu-flops=''[with a pipeline: the FLOPs that a rank computes in a second, 4e14 or a measured speed, for times in seconds]:FLOPS:' \
             '--link=''[with --gpu-flops: bytes that a stage sends to the next one in a second]:BYTES:' \
-            '--model-explorer=''[write the program to this file as well, for Google'\''s Model Explorer]:FILE.json:_files' \
-            '--no-remedies''[where memory is not enough, do not look for options that help]' \
-            '--machine=''[the machines of the mesh, by the name of one that mpc knows, or by a file]:NAME|FILE:_files' \
-            '--costs=''[write the step to this file as well, as a list of what each kind of rank computes and sends, in order]:FILE.json:_files' \
+            '--model-explorer=''[also write the program for Google'\''s Model Explorer]:FILE.json:_files' \
+            '--no-remedies''[if memory is not enough, do not look for options that help]' \
+            '--machine=''[the machines of the mesh, by the name of one that mpc knows or by a file]:NAME|FILE:_files' \
+            '--costs=''[also write the step as a list of what each kind of rank computes and sends, in order]:FILE.json:_files' \
             '--actions''[with --json and a pipeline]' \
             '*:file:_files -g "*.mdl"'
         ;;
@@ -170,16 +174,16 @@ case $command in
         _arguments -s '--help[explain the command]' \
             '--ranks=''[the ranks of the mesh]:N:' \
             '--memory=''[the memory that a rank may use]:BYTES:' \
-            '*''--keep=''[only layouts with this size of an axis]:NAME=VALUE:' \
-            '--top=''[how many layouts are listed, each the best one of its mesh]:N:' \
-            '--elastic=''[when machines of --ranks are lost]:N:' \
+            '*''--keep=''[search only layouts with this size of an axis]:NAME=VALUE:' \
+            '--top=''[list so many layouts, each the best one of its mesh]:N:' \
+            '--elastic=''[plan: machines of --ranks were lost]:N|MESH[\:MESH]...:' \
             '--exhaustive''[compile every layout of the space, without bounds]' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--json''[print JSON instead of tables]' \
-            '--html=''[write a page to this file as well]:FILE.html:_files' \
-            '--machine=''[the machines of the mesh, by the name of one that mpc knows, or by a file]:NAME|FILE:_files' \
+            '--html=''[also write a page. report]:FILE.html:_files' \
+            '--machine=''[the machines of the mesh, by the name of one that mpc knows or by a file]:NAME|FILE:_files' \
             '--write''[fmt: write the file back instead of printing it]' \
             '*:file:_files -g "*.mdl"'
         ;;
@@ -188,9 +192,9 @@ case $command in
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
-            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--zero=''[what to split over the data axis]:0|1|2|3:(0 1 2 3)' \
             '--recompute=''[what the backward pass recomputes]:POLICY:' \
-            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--schedule=''[schedule of the pipeline]:NAME:' \
             '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
@@ -204,53 +208,53 @@ case $command in
         ;;
     opt)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--pass=''[the passes to run, in the compiler'\''s order]:PASS,...:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
             '--dump-ir=''[write the IR after each pass to DIR/NN-PASS.mir, and the changes to DIR/NN-PASS.diff]:DIR:_files' \
-            '--verify-passes=-''[run a small instance of the program before and after each pass, and compare]::exact:(exact)' \
+            '--verify-passes=-''[run a small instance of the program before and after each pass, and compare the results]::exact:(exact)' \
             '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline fuse offload stacks overlap memory' \
             '--time''[print the time of each pass]' \
             '*:file:_files -g "*.mir"'
         ;;
     print)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
-            '--model-explorer=''[write the program to this file as well, for Google'\''s Model Explorer]:FILE.json:_files' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            '--model-explorer=''[also write the program for Google'\''s Model Explorer]:FILE.json:_files' \
             '*:file:_files -g "*.mir"'
         ;;
     trace)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
-            '--partial''[merge although there are ranks without a file]' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            '--partial''[merge even if ranks have no file]' \
             ':word:(merge)' \
             '*:file:_files -g "*.json"'
         ;;
     import)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '--model=''[the model whose parameters they are]:FILE.mdl:_files' \
-            '--map=''[which tensors are which parameters]:FILE.map:_files' \
+            '--map=''[the map of tensors to parameters]:FILE.map:_files' \
             ':folder:_files -/'
         ;;
     export)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '--model=''[the model whose parameters they are]:FILE.mdl:_files' \
-            '--map=''[which tensors are which parameters]:FILE.map:_files' \
+            '--map=''[the map of tensors to parameters]:FILE.map:_files' \
             '--like=''[the folder that the weights came from]:DIR:_files' \
-            '--adapter''[export the adapters of low rank alone, as a folder of peft]' \
-            '--ema''[export the mean of weights that train.ema keeps, in the place of the weights]' \
-            '--overwrite''[replace the folder OUT if it is there]' \
+            '--adapter''[export only the adapters of low rank, as a folder of peft]' \
+            '--ema''[export the mean of weights that train.ema keeps, in place of the weights]' \
+            '--overwrite''[replace the folder OUT if it exists]' \
             '*:file:_files -g "*.safetensors"'
         ;;
     plot)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder, an IR file, a trace, a page]:OUT:_files' \
-            '--svg=''[write a picture for other pages to this file]:FILE.svg:_files' \
-            '--smooth=''[the strong lines are means over this number of steps, centred]:STEPS:' \
+            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            '--svg=''[write a picture for other pages. report]:FILE.svg:_files' \
+            '--smooth=''[draw strong lines as centred means over this number of steps]:STEPS:' \
             '--title=''[the title of the page]:TEXT:' \
             '--tensorboard=''[write the numbers of the logs as event files of TensorBoard, to DIR/NAME for each run]:DIR:_files' \
             '*:file:_files -g "*.jsonl"'
@@ -260,9 +264,9 @@ case $command in
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
-            '--zero=''[what is partitioned over the data axis]:0|1|2|3:(0 1 2 3)' \
+            '--zero=''[what to split over the data axis]:0|1|2|3:(0 1 2 3)' \
             '--recompute=''[what the backward pass recomputes]:POLICY:' \
-            '--offload=''[what is on the host or on disk, as in parallel { }]:POLICY:' \
+            '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--schedule=''[schedule of the pipeline]:NAME:' \
             '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
