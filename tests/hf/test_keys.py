@@ -70,7 +70,8 @@ def test_the_table_of_defaults_is_that_of_its_version():
 @pytest.mark.parametrize("path", sorted([*ROOT.glob("examples/maps/*.map"), *ROOT.glob("tests/models/maps/*.map")]), ids=lambda path: path.stem)
 def test_every_map_lists_its_keys(path):
     assert re.search(r"^harmless ", path.read_text(), re.M)
-    assert path in {map_of(family) for family in ALL}, "families.py has no family of this map"
+    has_adapters = re.search(r"^adapter ", path.read_text(), re.M)  # of a family that has a map without them: test_adapter.py
+    assert has_adapters or path in {map_of(family) for family in ALL}, "families.py has no family of this map"
 
 
 @pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)

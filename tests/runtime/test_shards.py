@@ -1,6 +1,7 @@
 """Checkpoints in several files: what is in them, what is read, and that at any moment there is a whole one."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -193,7 +194,7 @@ MISTAKES = {
                      f"it is of step 4, and {SECOND} of step 2"),
     "one left out": (edited(drop_one), "tensors, and it has "),
     "changed": (change, "has a wrong checksum"),
-    "cut": (lambda folder: os.truncate(folder / SECOND, os.path.getsize(folder / SECOND) - 4), f"--load {SECOND}: "),
+    "cut": (lambda folder: os.truncate(folder / SECOND, os.path.getsize(folder / SECOND) - 4), f"--load {INDEX}: {SECOND}: tensor "),
     "no step": (edited(lambda index: index["metadata"].pop("step")), "its __metadata__ say 'nothing' of step"),
     "elsewhere": (name_all("../" + FIRST), "its weight_map does not name a file beside it for each tensor"),
     "itself": (name_all("."), "its weight_map does not name a file beside it for each tensor"),
@@ -230,3 +231,18 @@ def test_weights_of_another_program(run, tmp_path, data):
     assert "weights only" in done.stderr
     after = read_checkpoint(tmp_path / "back.safetensors")[1]
     assert all(np.array_equal(before[name], after[name]) for name in before if not name.startswith("optimizer."))
+
+
+@pytest.mark.parametrize("what", ["missing file", "cut", "no JSON", "empty"])
+def test_resume_passes_over_a_damaged_index(run, tmp_path, data, what):
+    """An older one is whole, and the result that of an unbroken run."""
+    every = ["--save-files", 2, "--save-every", 2, "--keep", 2]
+    run(*train(8, *every, save="whole.safetensors.index.json"))
+    run(*train(4, *every))
+    plant, said = MISTAKES[what]
+    plant(tmp_path)
+    done = run(*train(8, *every, "--resume"))
+    assert f"--resume passes over {INDEX}: " in done.stderr and said.replace(f"--load {INDEX}: ", "") in done.stderr
+    assert re.search(r"loaded a\.step[24]\.safetensors\.index\.json: step [24]", done.stderr)
+    whole, resumed = (read_several(tmp_path / name)[1] for name in ("whole.safetensors.index.json", INDEX))
+    assert {name: tensor.tobytes() for name, tensor in whole.items()} == {name: tensor.tobytes() for name, tensor in resumed.items()}
