@@ -3,7 +3,7 @@ import os
 
 import numpy as np
 import pytest
-from conftest import read_checkpoint, read_log
+from conftest import read_checkpoint, read_log, read_several
 
 EVERY = 10  # steps
 
@@ -48,6 +48,17 @@ def test_it_is_the_checkpoint_of_that_step(run, tmp_path, other):
     run("--data", "data.txt", "--steps", best, "--save", "b")
     kept, plain = read_checkpoint(tmp_path / "a.best.safetensors")[1], read_checkpoint(tmp_path / "b")[1]
     assert kept.keys() == plain.keys() and all(np.array_equal(kept[name], plain[name]) for name in kept)
+
+
+def test_the_best_of_several_files(run, tmp_path, other):
+    """Its files stay while others are saved, and go with it."""
+    run(*[word.replace("a.safetensors", "a.safetensors.index.json") if isinstance(word, str) else word for word in train(160, "--keep-best")],
+        "--save-files", 2)
+    best = lowest(losses(tmp_path))
+    metadata, _ = read_several(tmp_path / "a.best.safetensors.index.json")
+    assert metadata["step"] == metadata["best_step"] == str(best)
+    assert len(list(tmp_path.glob("a.step*"))) == 4
+    run("--load", "a.best.safetensors.index.json", "--steps", 0)
 
 
 def test_a_run_that_goes_on_keeps_it(run, tmp_path, other):
