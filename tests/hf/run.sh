@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpc import and mpc export: maps and their errors; and, where `make hf` has installed transformers, its own models.
-# reaches: compiler driver/hf trainers examples tests/models docs/models.md
+# reaches: compiler driver/hf trainers examples packaging tests/models docs/models.md
 cd "$(dirname "$0")/../.." || exit 2
 python="${BUILD:-build}/hf/bin/python"
 [ -x "$python" ] || python=/usr/bin/python3
