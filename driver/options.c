@@ -257,6 +257,26 @@ static const OptionInfo *find_option(int command, const char *name, bool is_lett
     return NULL;
 }
 
+/* The setting that an unknown option names, --batch or --weight-decay, as --set has it, or NULL. */
+static const char *setting_meant(Arena *arena, const char *name)
+{
+    static const char *const keys[] = {
+#define KEY(id, key, ...) key,
+#include "frontend/settings.def"
+    };
+    static const char *const arguments[] = { "lr", "weight_decay", "beta1", "beta2", "momentum", "eps" };
+    char *plain = arena_text(arena, "%s", name);
+    for (char *at = plain; *at; at++)
+        *at = *at == '-' ? '_' : *at;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(plain, keys[i]) == 0)
+            return arena_text(arena, "--set train.%s=...", plain);
+    for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++)
+        if (strcmp(plain, arguments[i]) == 0)
+            return arena_text(arena, "--set train.optimizer.%s=...", plain);
+    return NULL;
+}
+
 static bool refuse_unknown(const Line *line, const char *dashes, const char *name)
 {
     NearMiss near = { .name = name };
@@ -277,9 +297,12 @@ static bool refuse_unknown(const Line *line, const char *dashes, const char *nam
     }
     if (*others)
         return refuse(line, arena_text(line->arena, "--%s%s, not of 'mpc %s'", name, others, command));
-    const char *meant = near.best ? arena_text(line->arena, ": did you mean --%s?", near.best) : "";
-    return refuse(line, arena_text(line->arena, "unknown option %s%s%s ('mpc help %s' lists the options)", dashes, name,
-                                   meant, command));
+    const char *meant = setting_meant(line->arena, name);
+    if (!meant && near.best)
+        meant = arena_text(line->arena, "--%s", near.best);
+    return refuse(line,
+                  arena_text(line->arena, "unknown option %s%s%s%s%s ('mpc help %s' lists the options)", dashes, name,
+                             meant ? ": did you mean " : "", meant ? meant : "", meant ? "?" : "", command));
 }
 
 bool is_set_by_run(const char *name) { return is_word("rank|ranks|master", '|', name); }

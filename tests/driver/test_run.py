@@ -50,6 +50,9 @@ def test_named_folder_stays(here):
 
 @pytest.mark.parametrize("words, status, said", [
     (["--dta", "text"], 2, "mpc run: error: unknown option --dta: did you mean --data? ('mpc help run' lists the options)"),
+    (["--weight-decay=0"], 2, "mpc run: error: unknown option --weight-decay: did you mean --set train.optimizer.weight_decay=...? "
+                              "('mpc help run' lists the options)"),
+    (["--batch=8"], 2, "mpc run: error: unknown option --batch: did you mean --set train.batch=...? ('mpc help run' lists the options)"),
     (["--msh=dp=2"], 2, "mpc run: error: unknown option --msh: did you mean --mesh? ('mpc help run' lists the options)"),
     (["--dump-ir=x"], 2, "mpc run: error: --dump-ir is an option of 'mpc compile', 'mpc opt', not of 'mpc run'"),
     (["--ranks=2", "--data", "text"], 2, "mpc run: error: --ranks is set by mpc run for each rank: leave it out"),
