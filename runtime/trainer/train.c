@@ -129,11 +129,12 @@ static void check_finite(RtRun *run, const RtStepReport *report)
     char *saved = run->saved_at >= 0  ? rt_text("%s holds step %lld", run->options.save, (long long)run->saved_at)
                   : run->options.load ? rt_text("--load %s is intact", run->options.load)
                                       : rt_text("none (give --save with --save-every)");
+    /* Printed without the sign of a NaN. */
+    const double bad = isfinite(report->loss) ? report->grad_norm : report->loss;
     rt_end(RT_EXIT_DIVERGED,
            "step %lld: the %s is %g; last checkpoint: %s; a lower learning rate, a longer warmup or train.clip helps, "
            "or check the data",
-           (long long)report->step, isfinite(report->loss) ? "gradient norm" : "loss",
-           isfinite(report->loss) ? report->grad_norm : report->loss, saved);
+           (long long)report->step, isfinite(report->loss) ? "gradient norm" : "loss", isnan(bad) ? NAN : bad, saved);
 }
 
 /* Statistics of collectives since `before`. */
