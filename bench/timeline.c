@@ -1,4 +1,4 @@
-/* timeline.c -- how long a pipeline takes whose actions take so long, for pipelines.py: by the simulation of `mpc
+/* timeline.c -- the time of a pipeline whose actions take given times, for pipelines.py: by the simulation of `mpc
  * report`.
  *
  *   timeline SCHEDULE RANKS CHUNKS MICROS MESSAGE F0 B0 W0 F1 B1 W1 ...

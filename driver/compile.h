@@ -1,4 +1,4 @@
-/* compile.h -- what `mpc run` shares with `mpc compile`. */
+/* compile.h -- declarations that `mpc run` shares with `mpc compile`. */
 #ifndef MPC_COMPILE_H
 #define MPC_COMPILE_H
 

@@ -1,4 +1,4 @@
-/* remedies.c -- what makes a program fit.
+/* remedies.c -- options that make a program fit.
  *
  * There are few kinds of remedies, each with levels, which are options of mpc: recompute more, smaller micro-batches.
  * The program is compiled with each level, since what it saves is known only from the plan: a loss in chunks saves

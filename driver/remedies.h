@@ -1,4 +1,4 @@
-/* remedies.h -- which options make a program fit into less memory, and what they cost: found by compiling it with them.
+/* remedies.h -- options that make a program fit into less memory, and their cost: found by compiling it with them.
  */
 #ifndef MPC_REMEDIES_H
 #define MPC_REMEDIES_H

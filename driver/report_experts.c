@@ -1,4 +1,4 @@
-/* report_experts.c -- what experts cost in a step: rows of a balanced router, and those that are planned and sent. */
+/* report_experts.c -- the cost of experts in a step: rows of a balanced router, and those that are planned and sent. */
 #include "report.h"
 
 static ExpertRow *row_of(Report *r, const Type *type)

@@ -1,4 +1,4 @@
-/* timeline.c -- what the picture of a schedule shows: times, shares, memory, and their units. */
+/* timeline.c -- the figures in the picture of a schedule: times, shares, memory, and their units. */
 #include "timeline.h"
 
 #include <assert.h>

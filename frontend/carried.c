@@ -1,4 +1,4 @@
-/* carried.c -- what a repeat or scan carries: the existing values that its body assigns, in the order of the first
+/* carried.c -- values carried by loops: the existing values that its body assigns, in the order of the first
  * assignment.  They are the first parameters of the body and its first results.
  */
 #include "experts.h"

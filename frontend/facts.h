@@ -1,4 +1,4 @@
-/* facts.h -- what a lowering learns of the names and expressions of a file: their types, for editors. */
+/* facts.h -- the facts that a lowering learns of the names and expressions of a file: their types, for editors. */
 #ifndef MPC_FACTS_H
 #define MPC_FACTS_H
 

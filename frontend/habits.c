@@ -1,4 +1,4 @@
-/* habits.c -- the remedy in messages about what the grammar does not have: how this language writes it. */
+/* habits.c -- remedies for syntax of other languages: how this language writes it. */
 #include "habits.h"
 #include "idioms.h"
 

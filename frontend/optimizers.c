@@ -1,4 +1,4 @@
-/* optimizers.c -- which optimizer, with which arguments, updates each parameter.
+/* optimizers.c -- the optimizer that updates each parameter, with its arguments.
  *
  *   train {
  *       optimizer = adamw(lr = 6e-4)

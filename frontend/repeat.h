@@ -1,4 +1,4 @@
-/* repeat.h -- what the parts of the lowering of loops share: repeat.c, carried.c, numbered.c. */
+/* repeat.h -- declarations shared by the parts of the lowering of loops: repeat.c, carried.c, numbered.c. */
 #ifndef MPC_REPEAT_H
 #define MPC_REPEAT_H
 

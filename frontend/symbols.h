@@ -1,4 +1,4 @@
-/* symbols.h -- what names mean in a lowering: numbers known at compile time, operands, scopes.  Shared by the files of
+/* symbols.h -- names and their meanings: numbers known at compile time, operands, scopes.  Shared by the files of
  * the lowering, with lowering.h. */
 #ifndef MPC_SYMBOLS_H
 #define MPC_SYMBOLS_H

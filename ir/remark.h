@@ -1,4 +1,4 @@
-/* remark.h -- what passes have decided, told to whoever asks for it. */
+/* remark.h -- the decisions of passes, reported on request. */
 #ifndef MPC_REMARK_H
 #define MPC_REMARK_H
 

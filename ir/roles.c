@@ -1,4 +1,4 @@
-/* roles.c -- what an op does to each dim of its space: the functions that the column `roles` of ops.def names. */
+/* roles.c -- the effect of an op on each dim of its space: the functions that the column `roles` of ops.def names. */
 #include "infer.h"
 
 Role role_over(const Op *op, Name dim) { return has_name(&op->attrs.over, dim) ? info(op)->over : KEEP; }

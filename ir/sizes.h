@@ -1,4 +1,4 @@
-/* sizes.h -- how large programs may be, and products and sums of sizes that users give.
+/* sizes.h -- limits to the size of programs, and products and sums of sizes that users give.
  *
  * The frontend and the verifier reject what is larger, so other code multiplies sizes without checks.
  */

@@ -1,4 +1,4 @@
-/* visible.c -- which characters can be seen, and texts with the others written as \\xNN. */
+/* visible.c -- visible characters, and texts with the others written as \\xNN. */
 #include "visible.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* system_limits.h -- what the system lets this process use: the processors of its affinity mask, and what its cgroups
+/* system_limits.h -- the resources that this process may use: the processors of its affinity mask, and what its cgroups
  * grant.
  */
 #ifndef MPC_RUNTIME_SYSTEM_LIMITS_H

@@ -1,4 +1,4 @@
-/* cuda_attention.c -- which attention may be computed by others than the general kernels, when the program runs: by
+/* cuda_attention.c -- attention that others than the general kernels may compute when the program runs: by
  * cuDNN, or by the kernel for Hopper. Whole sequences in 16 bits, causal or not, with nothing added to scores. */
 #include "cuda_library.h"
 

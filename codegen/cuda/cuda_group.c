@@ -1,4 +1,4 @@
-/* cuda_group.c -- which kernels share a launch, and the kernel that distributes its blocks among them. */
+/* cuda_group.c -- kernels that share a launch, and the kernel that distributes its blocks among them. */
 #include "cuda_group.h"
 
 #include "cuda_row.h"

@@ -1,4 +1,4 @@
-/* product.h -- how one dot is planned: product.c plans it where its values lie, product_order.c also where copies of
+/* product.h -- the plan of one dot: product.c plans it where its values lie, product_order.c also where copies of
  * them would. */
 #ifndef MPC_PRODUCT_H
 #define MPC_PRODUCT_H

@@ -1,4 +1,4 @@
-/* row_kept.c -- which values of a row are kept for later phases, and which are recomputed.
+/* row_kept.c -- the choice of values of a row that are kept for later phases; others are recomputed.
  *
  * A row that is traversed twice is in the cache the second time, so that loading an operand again and subtracting costs
  * less than storing the difference; an exponential is worth keeping.

@@ -1,4 +1,4 @@
-/* exchange.h -- what import and export share: a folder, a map and a model that fit each other. */
+/* exchange.h -- the common part of import and export: a folder, a map and a model that fit each other. */
 #ifndef MPC_DRIVER_HF_EXCHANGE_H
 #define MPC_DRIVER_HF_EXCHANGE_H
 

@@ -1,4 +1,4 @@
-/* keys.c -- how a map reads keys of config.json: under older names, with defaults; and which items it has read.  A key
+/* keys.c -- keys of config.json, read by a map: under older names, with defaults; and which items it has read.  A key
  * that nothing reads may still change what transformers computes, so that unread.c reports it. */
 #include "name_map.h"
 

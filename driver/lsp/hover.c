@@ -1,4 +1,4 @@
-/* hover.c -- what is known of a name: its type and sizes, parameters, the page of a function. */
+/* hover.c -- the answer to hover over a name: its type and sizes, parameters, the page of a function. */
 #include "layout.h"
 
 #include "amount.h"

@@ -1,4 +1,4 @@
-/* names.h -- what each name in a model refers to.
+/* names.h -- the symbol that each name in a model refers to.
  *
  * The language has one namespace without shadowing, so the tree alone says it: also in what a lowering does not look
  * at, such as blocks that are not called, and in a file with errors.

@@ -1,4 +1,4 @@
-/* navigate.c -- where names are declared and used; renaming, symbols, formatting. */
+/* navigate.c -- declarations and uses of names; renaming, symbols, formatting. */
 #include "lsp.h"
 
 #include "format.h"

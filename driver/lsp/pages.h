@@ -1,4 +1,4 @@
-/* pages.h -- what docs/ says of a function, a setting or a word, for editors. */
+/* pages.h -- the text in docs/ about a function, a setting or a word, for editors. */
 #ifndef MPC_LSP_PAGES_H
 #define MPC_LSP_PAGES_H
 

@@ -1,4 +1,4 @@
-/* place.h -- what stands around a place in the text, for completion: found in the text itself, since the line that is
+/* place.h -- the context of a place in the text, for completion: found in the text itself, since the line that is
  * being typed is seldom in the tree. */
 #ifndef MPC_LSP_PLACE_H
 #define MPC_LSP_PLACE_H

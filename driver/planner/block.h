@@ -1,4 +1,4 @@
-/* block.h -- how long the parts of a micro-batch take.
+/* block.h -- the times of the parts of a micro-batch.
  *
  * A micro-batch consists of the copies of the repeats, forward and backward, and of the ops before, between and after
  * the repeats.  Layouts that split a micro-batch in the same way run the same functions for these parts, whatever

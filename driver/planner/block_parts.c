@@ -1,4 +1,4 @@
-/* block_parts.c -- what the parts of a micro-batch take, from the items of a program: see block.h. */
+/* block_parts.c -- the times of the parts of a micro-batch, from the items of a program: see block.h. */
 #include "block.h"
 
 #include "sized.h"

@@ -1,4 +1,4 @@
-/* dims.h -- what a model does to its dims, for derive.c: which of them products with weights make and sum over, which
+/* dims.h -- the uses of a model's dims, for derive.c: which of them products with weights make and sum over, which
  * an op needs whole, and what they are for: a sequence, experts, the rows of a table. */
 #ifndef MPC_PLANNER_DIMS_H
 #define MPC_PLANNER_DIMS_H

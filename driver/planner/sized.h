@@ -1,4 +1,4 @@
-/* sized.h -- what a program costs, with its sizes as variables.
+/* sized.h -- the cost of a program, with its sizes as variables.
  *
  * A program serves all layouts that differ in sizes alone (structure.h), but is large.  What is asked of it are items
  * (step_cost.h) and bytes.  Each of their quantities is a sum of terms: a number, times the sequences of a micro-batch

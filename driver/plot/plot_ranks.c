@@ -1,4 +1,4 @@
-/* plot_ranks.c -- which ranks the others waited for: a table of all ranks. */
+/* plot_ranks.c -- a table of all ranks, with how long the others waited for each. */
 #include "plot/plot.h"
 #include "timeline.h"
 

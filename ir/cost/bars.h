@@ -1,4 +1,4 @@
-/* bars.h -- what a rank does when, as bars: its computation, its messages while they are under way, and its waits for
+/* bars.h -- the work of a rank, as bars: its computation, its messages while they are under way, and its waits for
  * them.
  *
  * Bars of one lane that are shorter than `resolution` together are one, so that there are never more than a picture can

@@ -1,4 +1,4 @@
-/* machine_law.c -- how long single things take on a machine. */
+/* machine_law.c -- the time of single items on a machine. */
 #include "cost.h"
 #include "machine.h"
 

@@ -1,4 +1,4 @@
-/* step_time.h -- how long a step takes on a machine, and what for.
+/* step_time.h -- the time of a step on a machine, and what it is spent on.
  *
  * Laws: a product, an attention, a kernel, a message takes what the machine says (machine.h).  A rank has two streams:
  * one computes, in the order of the program; messages go one after the other over each class of links, beside it.  A

@@ -1,4 +1,4 @@
-/* interp_parts.h -- how the reference interpreter holds a tensor on many ranks at once, and how it
+/* interp_parts.h -- tensors of the reference interpreter, on many ranks at once, and how it
  * walks over it.  Shared by the files interp*.c.
  *
  * A rank's part is row-major over the rank's own elements, without padding, so the parts of a dim whose size its axes

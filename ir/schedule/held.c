@@ -1,4 +1,4 @@
-/* held.c -- what a rank holds in memory over the time of a schedule. */
+/* held.c -- the memory that a rank holds over the time of a schedule. */
 #include "schedule.h"
 
 static void add_level(MemoryCurve *curve, double at, double change)

@@ -1,4 +1,4 @@
-/* slots.c -- what the micro-batches of a pipeline keep in memory between their actions.
+/* slots.c -- values that the micro-batches of a pipeline keep in memory between their actions.
  *
  * The results of a micro-batch's parts, see passes/layout/pipeline.c, are in slots after the frame of the loop, as many
  * as micro-batches are at most between the action that makes a result, or the message in which it arrives, and the last

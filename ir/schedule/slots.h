@@ -1,4 +1,4 @@
-/* slots.h -- what the micro-batches of a pipeline keep in memory between their actions. */
+/* slots.h -- values that the micro-batches of a pipeline keep in memory between their actions. */
 #ifndef MPC_SLOTS_H
 #define MPC_SLOTS_H
 

@@ -1,4 +1,4 @@
-/* fuse_products.c -- which ops are computed with a product, and which products are one kernel.
+/* fuse_products.c -- ops that are computed with a product, and products that are one kernel.
  *
  * A product is a group of its own, or with its running sum (C += A B), with its bias and activation (C = f(A B + b)),
  * with its bias and a residual (C = A B + b + x), with the slope of an activation (C = A B * f'(x)), with others that

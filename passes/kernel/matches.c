@@ -1,4 +1,4 @@
-/* matches.c -- what is compared with its own largest or smallest element is stored before.
+/* matches.c -- stores values that are compared with their own maximum or minimum, before that.
  *
  *   %y = max %x {over=d}                    the gradient of the maximum goes to where x is y
  *   %is = eq %x, %y

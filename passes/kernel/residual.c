@@ -1,4 +1,4 @@
-/* residual.c -- which residuals products add as they write their results (C = A B + b + x), rather than the kernels
+/* residual.c -- residuals that products add as they write their results (C = A B + b + x), rather than the kernels
  * after them.
  *
  * A kernel that adds two tensors and stores the sum reads two and writes one, after the product has written one: four

@@ -1,4 +1,4 @@
-/* balance.c -- how many copies of a repeat each stage of a pipeline runs, if the layout does not say.
+/* balance.c -- the number of copies of a repeat that each stage of a pipeline runs, if the layout does not say.
  *
  * All stages should take equally long: the time of a step is that of the slowest.  What is before the repeat is on the
  * first stage, what is after it on the last one, forward and backward, so these get fewer copies: the FLOPs of a

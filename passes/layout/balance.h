@@ -1,4 +1,4 @@
-/* balance.h -- how many copies of a repeat each stage of a pipeline runs. */
+/* balance.h -- the number of copies of a repeat that each stage of a pipeline runs. */
 #ifndef MPC_BALANCE_H
 #define MPC_BALANCE_H
 

@@ -1,4 +1,4 @@
-/* operand_layout.c -- which layout an op needs of its operands, from the table: layout.c reshards those that differ. */
+/* operand_layout.c -- layouts that an op needs of its operands, from the table: layout.c reshards those that differ. */
 #include "operand_layout.h"
 
 #include "infer.h"

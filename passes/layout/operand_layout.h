@@ -1,4 +1,4 @@
-/* operand_layout.h -- which layout an op needs of its operands, and which pending sums it may leave pending. */
+/* operand_layout.h -- the layout that an op needs of its operands, and the pending sums that it may leave pending. */
 #ifndef MPC_OPERAND_LAYOUT_H
 #define MPC_OPERAND_LAYOUT_H
 

@@ -1,4 +1,4 @@
-/* share_copies.c -- how many copies of repeats each stage of a pipeline runs: see share_copies.h.
+/* share_copies.c -- the number of copies of repeats that each stage of a pipeline runs: see share_copies.h.
  *
  * Of several repeats, the least bound that the FLOPs of all stages can keep is found by bisection: whether they can is
  * seen from the last stage on, each of which takes as much as it may.  Then, from the first one on, each stage takes

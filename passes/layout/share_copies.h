@@ -1,4 +1,4 @@
-/* share_copies.h -- how many copies of repeats each stage of a pipeline runs, so that all do equally much. */
+/* share_copies.h -- the number of copies of repeats that each stage of a pipeline runs, balanced by work. */
 #ifndef MPC_SHARE_COPIES_H
 #define MPC_SHARE_COPIES_H
 

@@ -1,4 +1,4 @@
-/* tensor_layout.h -- which mesh axes split a tensor: its type in the layout. */
+/* tensor_layout.h -- the mesh axes that split a tensor: its type in the layout. */
 #ifndef MPC_TENSOR_LAYOUT_H
 #define MPC_TENSOR_LAYOUT_H
 

@@ -1,4 +1,4 @@
-/* overwrite.c -- which operands an op may overwrite with its results, for the memory pass.
+/* overwrite.c -- operands that an op may overwrite with its results, for the memory pass.
  *
  * Only a kernel that reads and writes element by element, or reads a row before it writes it, on a tensor of the same
  * dims; a function that does so, slice by slice; and ops that are IN_PLACE.

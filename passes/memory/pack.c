@@ -1,4 +1,4 @@
-/* pack.c -- which tensors should be adjacent in memory.
+/* pack.c -- tensors that should be adjacent in memory.
  *
  *   %q, %k, %v = call %x, %wq, %wk, %wv {callee=k.h.attn.q}     a kernel of three products
  *

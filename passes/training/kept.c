@@ -1,4 +1,4 @@
-/* kept.c -- how often a rank keeps what a forward function saves.
+/* kept.c -- the number of times that a rank keeps the residuals of a forward function.
  *
  * The stages of a pipeline differ in both their copies and their micro-batches in flight.  Of the rank that keeps most
  * of it the answer is a bound for all of them: that many times the bytes that a function does not save come off the

@@ -1,4 +1,4 @@
-/* kept.h -- how often a rank keeps what a forward function saves, at most: for each of its copies and, in a pipeline,
+/* kept.h -- how often a rank keeps the residuals of a function, at most: for each of its copies and, in a pipeline,
  * for each micro-batch in flight. */
 #ifndef MPC_KEPT_H
 #define MPC_KEPT_H

@@ -1,4 +1,4 @@
-/* step.h -- what the two parts of writing the training step share: step.c computes the gradients, step_update.c changes
+/* step.h -- declarations shared by the parts of writing the step: step.c computes the gradients, step_update.c changes
  * the weights with them. */
 #ifndef MPC_PASS_STEP_H
 #define MPC_PASS_STEP_H

@@ -1,4 +1,4 @@
-/* probe.c -- what --probe times on a processor: kernels of the level of vectors that the trainer is compiled for, which
+/* probe.c -- timings by --probe on a processor: kernels of the level of vectors that the trainer is compiled for, which
  * the program names. */
 #include "device.h"
 #include "kernels/library.h"

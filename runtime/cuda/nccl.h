@@ -1,4 +1,4 @@
-/* nccl.h -- what nccl.c, which queues collectives, and watch.c, which watches them, know of NCCL. */
+/* nccl.h -- NCCL for nccl.c, which queues collectives, and watch.c, which watches them. */
 #ifndef MPC_CUDA_NCCL_H
 #define MPC_CUDA_NCCL_H
 

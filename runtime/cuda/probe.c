@@ -1,4 +1,4 @@
-/* probe.c -- what --probe times on a GPU: attention of the shapes that the program has. */
+/* probe.c -- measurements of --probe on a GPU: attention of the shapes that the program has. */
 #include "attention.h"
 #include "gpu.h"
 

@@ -1,4 +1,4 @@
-/* data.h -- what --data and --eval-data feed: one stream of tokens, cut into sequences, or records: arrays of as many
+/* data.h -- the data of --data and --eval-data: one stream of tokens, cut into sequences, or records: arrays of as many
  * rows, one for each input. */
 #ifndef MPC_RUNTIME_DATA_H
 #define MPC_RUNTIME_DATA_H

@@ -1,4 +1,4 @@
-/* source.h -- what a value of --data names: a file, or a folder of shards, and a weight in the mixture. */
+/* source.h -- the source that a value of --data names: a file, or a folder of shards, and a weight in the mixture. */
 #ifndef MPC_RUNTIME_SOURCE_H
 #define MPC_RUNTIME_SOURCE_H
 

@@ -1,4 +1,4 @@
-/* arena.c -- where a rank has its tensors: at their places in the plan, less what ranks of its kind leave out. */
+/* arena.c -- the addresses of a rank's tensors: their places in the plan, less what ranks of its kind leave out. */
 #include "comm.h"
 #include "device.h"
 #include "far/far.h"

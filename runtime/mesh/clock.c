@@ -1,4 +1,4 @@
-/* clock.c -- how far the clocks of ranks are apart, from messages: none arrives before it was sent.
+/* clock.c -- the differences between the clocks of ranks, from messages: none arrives before it was sent.
  *
  * In a round each rank reads its clock, sends, receives from all, and reads again.  With d the seconds that rank r's
  * clock is ahead of rank 0's, r cannot leave before 0 has entered, nor 0 before r has entered:

@@ -1,4 +1,4 @@
-/* share.c -- what of its machine a rank may use.
+/* share.c -- the share of its machine that a rank may use.
  *
  * Ranks of one machine that may run on the same processors divide them, and so those that are below the same cgroup
  * divide what it grants.  Ranks with processors or cgroups of their own, as a batch system gives them, have them whole.

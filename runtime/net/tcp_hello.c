@@ -1,4 +1,4 @@
-/* tcp_hello.c -- how a process identifies itself when it connects. */
+/* tcp_hello.c -- the message by which a process identifies itself when it connects. */
 #include "tcp.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* snapshot.h -- which bytes of the arena belong to a set of tensors, and a copy of them in host memory. */
+/* snapshot.h -- the bytes of the arena that belong to a set of tensors, and a copy of them in host memory. */
 #ifndef MPC_RUNTIME_SNAPSHOT_H
 #define MPC_RUNTIME_SNAPSHOT_H
 

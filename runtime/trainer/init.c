@@ -1,4 +1,4 @@
-/* init.c -- which initial values this rank's parts of the tensors have: see kernels/initial.h. */
+/* init.c -- the initial values of this rank's parts of the tensors: see kernels/initial.h. */
 #include "device.h"
 #include "store/tensors.h"
 

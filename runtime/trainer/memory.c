@@ -1,4 +1,4 @@
-/* memory.c -- how much memory a rank needs on its device. */
+/* memory.c -- the memory that a rank needs on its device. */
 #include "memory.h"
 
 #include "device.h"

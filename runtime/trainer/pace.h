@@ -1,4 +1,4 @@
-/* pace.h -- which ranks the others wait for. */
+/* pace.h -- the ranks that the others wait for. */
 #ifndef MPC_RUNTIME_PACE_H
 #define MPC_RUNTIME_PACE_H
 

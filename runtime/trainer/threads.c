@@ -1,4 +1,4 @@
-/* threads.c -- how many threads of OpenMP a rank has. */
+/* threads.c -- the number of OpenMP threads of a rank. */
 #include "mesh/comm.h"
 #include "train.h"
 

@@ -1,4 +1,4 @@
-/* streams.h -- what streams.c and graphs.c share. */
+/* streams.h -- declarations shared by streams.c and graphs.c. */
 #ifndef MPC_TESTS_STREAMS_H
 #define MPC_TESTS_STREAMS_H
 

@@ -1,4 +1,4 @@
-/* judge.c -- which checks distinguish WRONG.mir from RIGHT.mir?
+/* judge.c -- the checks that distinguish WRONG.mir from RIGHT.mir.
  *
  *   judge RIGHT.mir WRONG.mir
  *
