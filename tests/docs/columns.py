@@ -101,9 +101,7 @@ def rows(page):
         heading = section.split("\n")[0]
         for line in re.findall(r"^\| (.*) \|$", section, re.M)[2:]:
             left, right = line.rsplit(" | ", 1)
-            snippets = re.findall(r"`([^`]+)`", right)
-            for one in right.split(" or ") if " or `" in right else [right]:
-                yield heading, left, re.findall(r"`([^`]+)`", one) if snippets else []
+            yield heading, left, re.findall(r"`([^`]+)`", right)
 
 
 def all_options():
@@ -122,4 +120,5 @@ def main():
     return wrong != [] or len(found) < ROWS
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
