@@ -63,8 +63,8 @@ def layout(lines):
     text = "\n    ".join(lines)
     axes = re.findall(r"\b(?:dp|tp|cp|pp)\b", text) or ["dp"]
     mesh = [] if text.startswith("mesh") else [f"mesh {', '.join(f'{axis} = 2' for axis in axes)}"]
-    splits = [SPLITS[axis] for axis in axes if axis in SPLITS and f"over {axis}" not in text.replace(f"zero 1 over {axis}", "")
-              .replace(f"zero 3 over {axis}", "")]
+    bare = re.sub(r"^zero \d over \w+$", "", text)  # zero splits no input
+    splits = [SPLITS[axis] for axis in axes if axis in SPLITS and f"over {axis}" not in bare]
     return "parallel {\n    " + "\n    ".join([*mesh, *splits, *lines]) + "\n}\n"
 
 
@@ -106,7 +106,8 @@ def rows(page):
 
 def all_options():
     names = ["run", "compile", "report", "import", "export", "plot", "check"]
-    return {word for name in names for word in re.findall(r"--[a-z-]+", subprocess.run([MPC, "help", name], capture_output=True, text=True).stdout)}
+    helps = [subprocess.run([MPC, "help", name], capture_output=True, text=True).stdout for name in names]
+    return {word for text in helps for word in re.findall(r"--[a-z-]+", text)}
 
 
 def main():
