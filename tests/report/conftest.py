@@ -3,11 +3,15 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+from cover import some  # noqa: E402, F401 (for tests)
+
 MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
 QUICK = {**os.environ, "CC": f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 
