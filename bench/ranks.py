@@ -17,7 +17,7 @@ from layouts import ROOT, model_text
 
 BATCH = 4
 FULL = dict(layers=12, embed=768, heads=12, seq=256, vocab=50257)
-SMALL = dict(layers=2, embed=64, heads=4, seq=64, vocab=30000)
+SMALL = dict(layers=2, embed=64, heads=4, seq=64, vocab=2000)
 CORES = 2
 STEPS = 6  # of each turn; the first two warm up
 
