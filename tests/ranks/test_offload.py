@@ -22,9 +22,8 @@ LAYOUTS = [dict(ranks=dict(dp=1)), dict(ranks=dict(dp=1), recompute="full"), dic
 CASES = [(model, precision, what, layout) for model in ("llama", "gpt2") for precision in ("fp32", "bf16", "fp16") for what in (OPTIMIZER, PARAMS, BOTH, ACTIVATIONS, ALL)
          for layout, how in enumerate(LAYOUTS) if ACTIVATIONS not in what or "pp" not in how["ranks"]]
 PICKED = [CASES.index(case) for case in (
-    ("llama", "fp32", OPTIMIZER, 0), ("gpt2", "bf16", OPTIMIZER, 4), ("llama", "fp16", OPTIMIZER, 8), ("gpt2", "fp32", OPTIMIZER, 5),
-    ("llama", "fp32", BOTH, 10), ("gpt2", "fp32", BOTH, 1), ("llama", "bf16", BOTH, 5), ("gpt2", "fp16", PARAMS, 9), ("llama", "fp32", PARAMS, 7),
-    ("gpt2", "bf16", ACTIVATIONS, 4), ("llama", "fp32", ACTIVATIONS, 1), ("llama", "fp16", ALL, 11), ("gpt2", "fp32", ACTIVATIONS, 5))]
+    ("llama", "fp32", OPTIMIZER, 0), ("gpt2", "bf16", OPTIMIZER, 4), ("llama", "fp32", BOTH, 10), ("llama", "bf16", BOTH, 5), ("gpt2", "fp16", PARAMS, 9),
+    ("gpt2", "bf16", ACTIVATIONS, 1), ("llama", "fp16", ALL, 11))]
 
 
 def sizes_of(layout):
@@ -112,12 +111,12 @@ def within(limit, command):
     return ["sh", "-c", f'ulimit -d {limit // 1024}; exec "$@"', "sh", *command]
 
 
-SIZE = dict(layers=48, embed=192, heads=4, seq=16)
+SIZE = dict(layers=36, embed=192, heads=4, seq=16)
 LARGE = (("precision", "bf16"), ("grad_storage", "bf16"), ("batch", 1), ("microbatch", 1))
 
 
 def test_larger_than_memory(compiled, text, tmp_path):
-    """21 million weights, 12 bytes of state for each, in less than half of that: gradients in bf16, two bytes each, and a
+    """16 million weights, 12 bytes of state for each, in less than half of that: gradients in bf16, two bytes each, and a
     layer's weights and state are what is in memory, beside what libraries take."""
     LIBRARIES = 40_000_000
     sizes = tuple(SIZE.items())
@@ -126,7 +125,7 @@ def test_larger_than_memory(compiled, text, tmp_path):
     state = sum(memory[0]["classes"][name] for name in ("master weights", "optimizer state"))
     limit = memory[1]["arena"] + memory[1]["offloaded"]["buffers"] + LIBRARIES
     assert limit < state / 2
-    options = ("--data", text, "--data-format", "bytes", "--steps", 3, "--threads", 1, "--log", "log", "--overwrite")
+    options = ("--data", text, "--data-format", "bytes", "--steps", 2, "--threads", 1, "--log", "log", "--overwrite")
     done = start(within(limit, plain.command(*options)), tmp_path, status=1)
     assert "out of memory" in done.stderr
     start(within(limit, trainer.command(*options)), tmp_path)

@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from conftest import MPC, TCP, by_hand, free_port, layout_of, mpirun, start
+from conftest import MPC, TCP, by_hand, free_port, layout_of, mpirun, some, start
 
 SMALL = {"layers": 1, "embed": 32, "heads": 2, "seq": 16}
 UNIT = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -72,7 +72,7 @@ def test_one_rank(compiled, tmp_path):
     assert not [key for key in machine if key.startswith(("within", "between", "latency", "message", "overlap"))]
 
 
-@pytest.mark.parametrize("comm", ["mpi", "tcp"])
+@pytest.mark.parametrize("comm", some(["mpi", "tcp"], 0))
 def test_two_ranks(compiled, tmp_path, comm):
     trainer = compiled("chars", layout_of("chars", dict(dp=2)), SMALL, {"microbatch": 2}, *(TCP if comm == "tcp" else ()))
     trainer.launch = by_hand if comm == "tcp" else mpirun

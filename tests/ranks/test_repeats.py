@@ -86,12 +86,12 @@ def test_schedules(repeats, train, alone, model, pp, schedule):
     ("numbered_layers", "pp=2", ["--stages=3,4"]),                  # of turns: six of two copies, one of one
     ("numbered_layers", "dp=2,pp=2", ["--zero=3", "--schedule=zb"]),
     ("numbered_layers", "pp=2", ["--schedule=interleaved", "--chunks=3"]),
-], 1, 4, 5, 6, 9, 11, 12, 14, 16))
+], 1, 4, 6, 9, 11, 14, 16))
 def test_layouts(repeats, train, alone, model, mesh, options):
     same_training(train(repeats(model, mesh, *options), STEPS), alone(model))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", some(MODELS, 0))
 def test_checkpoints(repeats, text, tmp_path, model):
     """Each mesh reads and writes those of the others, byte for byte."""
     trainers = [repeats(model), *(repeats(model, f"pp={pp}") for pp in (2, 4)), repeats(model, "dp=2,pp=2", "--zero=1"),
