@@ -40,7 +40,7 @@ KEPT = ["f32", "bf16"]  # the dtypes of kept gradients, in turn
 LOSSES = ["none", "auto"]  # the loss in one piece, or in chunks wherever that can be: so it is in what is verified
 OFFLOADS_OF_PIPELINES = ["", "offload optimizer to disk", "offload optimizer, params to disk", "offload params to disk"]  # in turn
 OFFLOADS = [*OFFLOADS_OF_PIPELINES, "offload activations to disk", "offload optimizer, params, activations to disk"]
-CHUNKED = [("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)]  # schedules and stages of a rank
+CHUNKED = some([("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)], 0, 1, 2)  # schedules and stages of a rank
 
 
 CHOICES = dict(model=list(SIZES), dp=[1, 2, 4], cp=[1, 2, 4], tp=[1, 2, 4], zero=[0, 1, 2, 3], otherwise=[False, True],
@@ -190,14 +190,14 @@ def memory(folder, text, said):
 
 
 def auto_cases(folder):
-    """recompute auto: a layout of each model, with ALL three, with a third and two thirds of the memory between `full` and
-    `none`."""
+    """recompute auto: a layout of each model, with a third or two thirds of the memory between `full` and `none`; with ALL
+    three, with both."""
     chosen = list(layouts())
     for number, model in enumerate(SIZES):
         for layout in chosen[number + 1::20 if ALL else len(chosen)]:
             text, said = model_text(model, layout), settings(model, layout)
             most, least = (memory(folder, text, [*said, f"--recompute={policy}"]) for policy in ("none", "full"))
-            for part in (1, 2):
+            for part in (1, 2) if ALL else (1 + number % 2,):
                 budget = min(least, most) + abs(most - least) * part // 3
                 yield f"{name_of(model, layout)}-auto{part}", text, [*said, f"--recompute=auto({budget})"]
 
@@ -214,10 +214,10 @@ def pair_cases():
 def padded_cases():
     """Dims that no axis divides, padded: what lies behind their ends may be any number, and nobody may notice."""
     smaller = {"gpt2": dict(embed=12, heads=3), "llama": dict(kv_heads=3, ff=7), "bert": dict(embed=12, heads=3)}
-    for model, sizes in smaller.items():
-        for cp, tp, zero in ((2, 1, 0), (1, 2, 2), (2, 2, 3)):
-            layout = dict(dp=2, cp=cp, tp=tp, zero=zero, otherwise=False, accumulation=1, recompute="selective",
-                          precision="fp32", over="dp")
-            text = re.sub(r"dim (seq|heads|kv_heads|ff|vocab) ( *= [^#\n]*?)( padded \d+)?( *(#.*)?)\n",
-                          r"dim \1 \2 padded 4\4\n", model_text(model, layout))
-            yield f"padded-{model}-cp{cp}-tp{tp}", text, settings(model, layout, seq=6, **sizes)
+    # Without ALL each mesh with one of the models, and the largest with another.
+    for (model, sizes), (cp, tp, zero) in some(itertools.product(smaller.items(), ((2, 1, 0), (1, 2, 2), (2, 2, 3))), 0, 4, 5, 8):
+        layout = dict(dp=2, cp=cp, tp=tp, zero=zero, otherwise=False, accumulation=1, recompute="selective",
+                      precision="fp32", over="dp")
+        text = re.sub(r"dim (seq|heads|kv_heads|ff|vocab) ( *= [^#\n]*?)( padded \d+)?( *(#.*)?)\n",
+                      r"dim \1 \2 padded 4\4\n", model_text(model, layout))
+        yield f"padded-{model}-cp{cp}-tp{tp}", text, settings(model, layout, seq=6, **sizes)

@@ -1,4 +1,4 @@
-"""Random models under random layouts, exactly, for VERIFY_SECONDS (8; with ALL 15), from number VERIFY_FIRST (default 0) on."""
+"""Random models under random layouts, exactly, for VERIFY_SECONDS (5; with ALL 15), from number VERIFY_FIRST (default 0) on."""
 import concurrent.futures
 import itertools
 import os
@@ -8,7 +8,7 @@ import time
 import layouts
 import random_models
 
-SECONDS, FIRST = int(os.environ.get("VERIFY_SECONDS", 15 if layouts.ALL else 8)), int(os.environ.get("VERIFY_FIRST", 0))
+SECONDS, FIRST = int(os.environ.get("VERIFY_SECONDS", 15 if layouts.ALL else 5)), int(os.environ.get("VERIFY_FIRST", 0))
 
 
 def is_refused(failure):
