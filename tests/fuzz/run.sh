@@ -1,11 +1,11 @@
 #!/bin/sh
-# Both parsers, and what reads machines, with mutations of the files in the repository, for FUZZ_SECONDS (12; with ALL=1 24) each.
+# Both parsers, and what reads machines, with mutations of the files in the repository, for FUZZ_SECONDS (6; with ALL=1 24) each.
 # reaches: ir frontend driver/format.c driver/format.h examples tests/unit tests/pass tests/lower tests/error
 # reaches: tests/codegen machines
 set -eu
 cd "$(dirname "$0")/../.."
 out=${BUILD:-build}/fuzz
-[ "${ALL:-}" = 1 ] && seconds=24 || seconds=12
+[ "${ALL:-}" = 1 ] && seconds=24 || seconds=6
 seconds=${FUZZ_SECONDS:-$seconds}
 mkdir -p "$out/mdl" "$out/mir" "$out/machine"
 rm -f "$out"/*.failed
