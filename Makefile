@@ -54,7 +54,7 @@ help:
 	@echo '                CHANGED=1: only groups that can reach what has changed since main; CHANGED=REV: since REV'
 	@echo 'make check-all  the same, and what takes minutes more: other libraries, compilers, processors'
 	@echo 'make hf         install transformers into $(BUILD)/hf, for the tests of mpc import and export'
-	@echo 'make bridges    install libraries of tokenizers and wandb into $(BUILD)/bridges, for the tests of packaging/*.py'
+	@echo 'make bridges    install libraries of tokenizers, wandb and schemas of Kubernetes into $(BUILD)/bridges, for the tests of packaging/'
 	@echo 'make tensorboard  install TensorBoard into $(BUILD)/tensorboard, for the test of mpc plot --tensorboard'
 	@echo 'make lsp-client   install pygls into $(BUILD)/lsp-client, for the tests of mpc lsp'
 	@echo 'make clang-format  install clang-format 14 into $(BUILD)/clang-format, where the distribution has another'
@@ -79,7 +79,7 @@ tensorboard:
 
 bridges:
 	/usr/bin/python3 -m venv $(BUILD)/bridges
-	$(BUILD)/bridges/bin/pip install -q wandb tokenizers sentencepiece tiktoken numpy
+	$(BUILD)/bridges/bin/pip install -q wandb tokenizers sentencepiece tiktoken numpy kubernetes-validate
 
 lsp-client:
 	/usr/bin/python3 -m venv $(BUILD)/lsp-client

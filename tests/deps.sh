@@ -14,7 +14,8 @@ if command -v apt-get >/dev/null; then
     build='gcc g++ make flex bison libdnnl-dev libcjson-dev libssl-dev libopenmpi-dev openmpi-bin'
     test='libcmocka-dev clang clang-N libclang-rt-N-dev libomp-N-dev llvm-N-tools python3 python3-venv python3-pytest
         python3-pytest-xdist python3-numpy python3-torch diffutils iproute2 man-db tcc valgrind vim neovim zsh fish'
-    all='emacs-nox elpa-eglot libmpich-dev mpich musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
+    all='emacs-nox elpa-eglot libmpich-dev mpich musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+        slurmctld slurmd slurm-client munge'
 elif command -v dnf >/dev/null; then
     update=true install='dnf install -y -q --setopt=install_weak_deps=False'
     is_installed() { rpm -q --quiet "$1"; }
@@ -23,7 +24,7 @@ elif command -v dnf >/dev/null; then
     build='gcc gcc-c++ make flex bison onednn-devel cjson-devel openssl-devel openmpi-devel'
     test='libcmocka-devel clang compiler-rt libomp-devel llvm llvm-devel python3 python3-pytest python3-pytest-xdist python3-numpy
         python3-torch diffutils iproute iproute-tc man-db tcc valgrind vim-enhanced neovim zsh fish'
-    all='mpich-devel gcc-aarch64-linux-gnu qemu-user'
+    all='mpich-devel gcc-aarch64-linux-gnu qemu-user slurm-slurmctld slurm-slurmd slurm munge'
 else
     echo "error: neither apt-get nor dnf is there: please install what docs/install.md lists" >&2
     exit 1
