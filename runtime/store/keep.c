@@ -173,6 +173,24 @@ void rt_keep_close(RtKeep *keep)
     free(keep->target);
 }
 
+void rt_keep_adopt(RtKeep *keep, RtSavedSteps steps)
+{
+    int count, newest = 0;
+    int64_t *at = rt_keep_list(keep->path, &count), *adopted = rt_allocate(keep->count, sizeof *adopted);
+    for (int i = 0; i < count && newest < keep->count; i++)
+        if (at[i] > 0 && at[i] <= steps.begun_at && at[i] % steps.every == 0)
+            adopted[newest++] = at[i];
+    while (newest-- > 0) {
+        struct RtKept old = { .name = name_at(keep->target, adopted[newest]) };
+        if (lstat(old.name, &old.info))
+            free(old.name);
+        else
+            keep->newest[keep->written++] = old;
+    }
+    free(adopted);
+    free(at);
+}
+
 /* Is the file of that name the one that was written?  A later one may have the same inode. */
 static bool is_unchanged(const struct RtKept *kept)
 {

@@ -28,6 +28,10 @@ bool rt_keep_needs(const char *path, const char *other, RtSavedSteps steps);
 RtKeep rt_keep_open(const char *path, int64_t count, RtSavedSteps steps, bool may_replace);
 void rt_keep_close(RtKeep *keep);
 
+/* The newest ones that are there, of steps before it begins, are taken for this run's: it goes on with one that was
+ * interrupted. */
+void rt_keep_adopt(RtKeep *keep, RtSavedSteps steps);
+
 /* The file at `path` has just been saved at this step: gives it a second name, then removes the oldest of more than
  * `count` if it is still the file that this run wrote.  Returns the new name, owned by the caller; NULL if a file that
  * is not the run's has it, which stays. */

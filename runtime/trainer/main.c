@@ -337,10 +337,12 @@ static void open_outputs(RtRun *run)
     if (options->save && is_first)
         rt_output_check_room(options->save, "--save", rt_saving_bytes(run->saving), rt_saving_most(run->saving),
                              1 + options->keep + options->keep_best);
-    if (options->given.keep && is_first)
-        run->keep = rt_keep_open(options->save, options->keep,
-                                 (RtSavedSteps){ run->begun_at, options->save_every, options->steps },
-                                 options->overwrite || run->resumed);
+    if (options->given.keep && is_first) {
+        const RtSavedSteps steps = { run->begun_at, options->save_every, options->steps };
+        run->keep = rt_keep_open(options->save, options->keep, steps, options->overwrite || run->resumed);
+        if (run->resumed)
+            rt_keep_adopt(&run->keep, steps);
+    }
     rt_best_open(run);
     rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);

@@ -117,6 +117,16 @@ def test_a_kept_one_alone(run, tmp_path, whole):
     assert (tmp_path / "a.safetensors").read_bytes() == whole and step_of(tmp_path / "mine") == 6
 
 
+def test_kept_ones_do_not_pile_up(run, tmp_path, data):
+    """Those of the starts before are this run's; of other steps, and more than it keeps, they stay."""
+    run(*SAVE[:-1], 9, "--steps", 8)
+    (tmp_path / "a.step3.safetensors").write_text("mine")
+    for steps in (10, 12):
+        run(*SAVE, "--steps", steps, "--resume")
+    assert sorted(p.name for p in tmp_path.glob("a.step*")) == \
+        ["a.step10.safetensors", "a.step12.safetensors", "a.step2.safetensors", "a.step3.safetensors", "a.step8.safetensors"]
+
+
 def test_progress_for_the_launcher(run, tmp_path, data):
     (tmp_path / "progress").touch()
     run(*SAVE, "--steps", 5, MPC_PROGRESS="progress")

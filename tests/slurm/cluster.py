@@ -94,7 +94,7 @@ class Cluster:
 
     def open(self):
         self.make_network()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", self.disk], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", self.disk], check=True)
         for name in ("state", "n0", "n1", "tmp.n0", "tmp.n1"):
             (self.folder / name).mkdir()
         (self.folder / "munge").mkdir(mode=0o700)
