@@ -13,7 +13,7 @@ from conftest import MPC, QUICK, ROOT, start
 MODEL = ROOT / "examples/chars.mdl"
 WORDS = [MODEL, "-D", "embed=16", "-D", "heads=2", "-D", "ff=32", "--set", "train.batch=4", "--cflags=-O0"]
 FOUR = ["--mesh", "dp=4"]
-STEPS = 300
+STEPS = 120
 SAVE = ["--data", "text", "--steps", STEPS, "--save", "a", "--save-every", 20, "--keep", 3]
 ENVIRONMENT = {**QUICK, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
@@ -234,8 +234,9 @@ def test_fewer_ranks(here, unbroken):
     assert len(one.ranks()) == 2
     one.process.send_signal(signal.SIGKILL)
     one.process.communicate()
-    log = losses(here / "log")
-    assert [line[1] for line in log] == pytest.approx([line[1] for line in unbroken(*FOUR)[1][:len(log)]], rel=1e-4)
+    log, of_four = losses(here / "log"), unbroken(*FOUR)[1]
+    common = min(len(log), len(of_four))
+    assert [line[1] for line in log[:common]] == pytest.approx([line[1] for line in of_four[:common]], rel=1e-4)
     start([MPC, "run", *WORDS, "--mesh", "dp=2", "--data", "text", "--steps", step + 20, "--load", "then", "--log", "two"], here, 0,
           **ENVIRONMENT)
     assert [line for line in losses(here / "two") if line[0] > step] == log[step:step + 20]
