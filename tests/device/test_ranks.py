@@ -81,13 +81,16 @@ def compile_layout(compiled, model, mesh, zero, microbatch, precision="fp32"):
 @emulated
 @pytest.mark.parametrize("mesh,zero,microbatch", [("tp=4", 0, 8), ("dp=2", 3, 4), ("pp=2", 0, 4)])
 def test_initial_weights(mesh, zero, microbatch, compiled, data, tmp_path):
-    """Each GPU makes its own part of what one processor computes."""
+    """Each GPU makes its own part of what one processor computes; also as a checkpoint in several files."""
     one = compiled("gpt2", "c", SETTINGS, ("-D", "layers=3"))
     start(one.command("--data", data, "--data-format", "bytes", "--steps", 0, "--save", "one"), tmp_path)
     options = ("-D", "layers=3", "--mesh", mesh, *(["--zero", zero] if zero else []))
     trainer = compiled("gpt2", "cuda", SETTINGS + (("microbatch", microbatch),), options)
     run(trainer, mesh, data, tmp_path, "--save", "all", steps=0)
     assert (tmp_path / "all").read_bytes() == (tmp_path / "one").read_bytes()
+    run(trainer, mesh, data, tmp_path, "--save", "all.safetensors.index.json", steps=0)
+    start(one.command("--load", "all.safetensors.index.json", "--steps", 0, "--save", "back"), tmp_path)
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "one").read_bytes()
 
 
 @pytest.mark.parametrize("mesh,precision,how", some([("cp=4", "fp32", "attend = ring"), ("dp=2,cp=2", "bf16", "attend = ring"),
