@@ -19,6 +19,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/ranks"))
+from network import Network  # noqa: E402
+
 MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
 
 # Steps of about a tenth of a second to one on one core, of four sequences.
@@ -35,7 +38,6 @@ BATCH = 4
 LAYOUTS = {"one rank": (), "dp=2": ("--mesh=dp=2",), "zero 3": ("--mesh=dp=2", "--zero=3"), "tp=2": ("--mesh=tp=2",),
            "cp=2": ("--mesh=cp=2",), "pp=2": ("--mesh=pp=2",)}
 MICRO = {"dp=2": 2, "zero 3": 2, "pp=2": 1}  # else the batch
-NAMES = ("mpc-bench-0", "mpc-bench-1")
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "MPC_PEAK_FLOPS": "1e9"}
 
 
@@ -72,33 +74,24 @@ class Here:
 
 
 class Linked:
-    """Each rank is on a machine of its own: a network namespace, with a pair of virtual cards between them."""
-    per_machine, address = 1, "10.97.0.1"
+    """Each rank is on a machine of its own, with a link between them."""
+    per_machine = 1
 
     def __init__(self, rate):
         self.rate = rate
 
     def __enter__(self):
-        self.drop()
-        for name in NAMES:
-            run("ip", "netns", "add", name)
-        run("ip", "link", "add", "mpc0", "netns", NAMES[0], "type", "veth", "peer", "name", "mpc1", "netns", NAMES[1])
-        for i, name in enumerate(NAMES):
-            run("ip", "-n", name, "addr", "add", f"10.97.0.{i + 1}/24", "dev", f"mpc{i}")
-            run("ip", "-n", name, "link", "set", "lo", "up")
-            run("ip", "-n", name, "link", "set", f"mpc{i}", "up")
-            run("tc", "-n", name, "qdisc", "add", "dev", f"mpc{i}", "root", "tbf", "rate", self.rate, "burst", "128kb", "latency", "50ms")
+        self.folder = tempfile.TemporaryDirectory()
+        self.net = Network(pathlib.Path(self.folder.name), 2, self.rate)
+        self.address = self.net.address(0)
         return self
 
     def __exit__(self, *error):
-        self.drop()
-
-    def drop(self):
-        for name in NAMES:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        self.net.close()
+        self.folder.cleanup()
 
     def within(self, rank):
-        return ["ip", "netns", "exec", NAMES[rank]]
+        return self.net.within(rank)
 
 
 def free_port():

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The benchmarks that need nothing from PyPI still run, at small sizes; pipelines.py compares the losses of all schedules.
 # Times are not looked at.  Most of the time goes into compiling trainers: some layouts are enough, without optimization.
-# reaches: compiler trainers bench examples
+# reaches: compiler trainers bench examples tests/ranks
 set -eu
 cd "$(dirname "$0")/../.."
 export CC="sh $PWD/tests/bench/cc.sh"
