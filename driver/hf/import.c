@@ -129,6 +129,11 @@ int run_import(Run *run)
     Exchange x;
     if (!o->output)
         return usage_error(o->command, "-o is missing: mpc import %s -o FILE.safetensors", o->operand);
+    if (is_index(o->output))
+        return usage_error(
+            o->command,
+            "-o %s is the name of an index of several files, and mpc import writes one: -o FILE.safetensors",
+            o->output);
     const bool good = open_exchange(run, &x, o->operand, false) && write_checkpoint(run, &x);
     if (good) {
         note_resize(&x.binding);

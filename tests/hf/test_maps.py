@@ -214,6 +214,8 @@ def test_a_checkpoint_in_several_files(small):
         for name, (_, value) in read_tensors(small / "one.safetensors").items():
             with safe_open(small / weight_map[name], "numpy") as file:
                 assert np.array_equal(file.get_tensor(name), value)
+    words = ["import", small / "there", "--model", small / "small.mdl", "-o", small / "new.safetensors.index.json"]
+    assert "mpc import writes one" in run(MPC, *words, status=2)
     damaged = small / weight_map["wte"]
     tensors = read_tensors(damaged)
     tensors["wte"] = ("F32", tensors["wte"][1] + 1)
