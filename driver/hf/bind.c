@@ -279,7 +279,8 @@ bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map, const
     const char *dtype = dtype_of(folder);
     list_copies(&b);
     for (const MapLine *line = map->lines; line; line = line->next)
-        if (!bind_target(&b, line, 0, &list)) { /* its other parameters are in the same tensors */
+        if (!is_list_name(line->name) &&
+            !bind_target(&b, line, 0, &list)) { /* its other parameters are in the same tensors */
             run->diags.errors += map->diags.errors;
             return false;
         }

@@ -106,6 +106,10 @@ bool open_exchange(Run *run, Exchange *x, const char *folder, bool may_lack_weig
         return false;
     if (!read_map(run, x) || !add_defines(run, x))
         return false;
+    x->folder.list = x->map.list;
+    x->folder.nlists = x->map.nlists;
+    if (!sort_tensors(run, &x->folder))
+        return false;
     x->m = lower_source(run, 0, &x->settings);
     return x->m && (x->folder.nfiles || name_tensors(run, &x->folder, x->m, &x->map, "model.safetensors")) &&
            bind_map(&x->binding, run, x->m, &x->folder, &x->map, x->resize);

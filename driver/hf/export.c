@@ -293,7 +293,7 @@ static void print_done(Run *run, const Exchange *x, const Export *e)
     if (run->options->adapter)
         printf("%s: an adapter of %d tensors for model %s in %s\n", from, e->adapters->folder->count, x->m->name, to);
     else
-        printf("%s: %d tensors of model %s%s in %s\n", from, x->folder.count, x->m->name,
+        printf("%s: %d tensors of model %s%s in %s\n", from, x->folder.count - x->folder.nlists, x->m->name,
                e->adapters ? ", with its adapters merged," : "", to);
 }
 

@@ -83,10 +83,13 @@ static int by_name(const void *a, const void *b)
 
 bool sort_tensors(Run *run, Folder *folder)
 {
-    int room = 0;
+    int room = folder->nlists;
     for (int i = 0; i < folder->nfiles; i++)
         room += folder->file[i].count;
     folder->tensor = NEW_ARRAY(&run->arena, Stored *, room + 1);
+    folder->count = 0;
+    for (int i = 0; i < folder->nlists; i++)
+        folder->tensor[folder->count++] = &folder->list[i];
     for (int i = 0; i < folder->nfiles; i++)
         for (int k = 0; k < folder->file[i].count; k++)
             folder->tensor[folder->count++] = &folder->file[i].tensor[k];

@@ -13,7 +13,9 @@ typedef struct {
     struct cJSON *config, *index; /* NULL: there is none */
     TensorFile *file;
     int nfiles;
-    Stored **tensor; /* of all files, by name */
+    Stored *list; /* of its configuration, under the names that the map has for them; NULL: none */
+    int nlists;
+    Stored **tensor; /* of all files, and the lists, by name */
     int count;
 } Folder;
 
@@ -27,7 +29,7 @@ bool is_index(const char *path);
 /* Opens the files that an index of the folder names.  False after reporting. */
 bool open_indexed(Run *run, Folder *folder, const char *index);
 
-/* Lists the tensors of its files.  False after reporting two of one name. */
+/* Lists the tensors of its files, and its lists.  False after reporting two of one name. */
 bool sort_tensors(Run *run, Folder *folder);
 
 int find_stored(const Folder *folder, const char *name); /* its number, or -1 */

@@ -102,7 +102,7 @@ static void print_counts(Run *run, const Exchange *x)
         ignored += b->use[i].is_ignored;
     printf("%s: model %s of %s, %s parameters (%s) in %d tensors, from %d tensors",
            visible_text(&run->arena, x->folder.path), x->m->name, visible_text(&run->arena, run->source.path),
-           grouped(&run->arena, elements), b->copy[0].dtype, fed, x->folder.count);
+           grouped(&run->arena, elements), b->copy[0].dtype, fed, x->folder.count - x->folder.nlists);
     if (ignored)
         printf(", %d of them ignored", ignored);
     if (fed < b->ncopies)

@@ -109,7 +109,9 @@ static bool read_tensor(Scan *scan, MapLine ***end)
 {
     MapLine *line = NEW(&scan->run->arena, MapLine);
     line->name = scan_name(scan, &line->loc);
-    if (!*line->name || !read_axes(scan, line) || !expect_sign(scan, '=', "the axes of a tensor"))
+    if (!*line->name || (is_list_name(line->name) && !read_list(scan, line->name, line->loc)))
+        return false;
+    if (!read_axes(scan, line) || !expect_sign(scan, '=', "the axes of a tensor"))
         return false;
     do {
         if (line->ntargets == MAX_ITEMS)

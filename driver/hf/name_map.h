@@ -3,7 +3,7 @@
 #ifndef MPC_DRIVER_HF_NAME_MAP_H
 #define MPC_DRIVER_HF_NAME_MAP_H
 
-#include "driver.h"
+#include "tensors.h"
 
 enum { MAX_ITEMS = 8 }; /* of each list below */
 
@@ -85,8 +85,10 @@ typedef struct {
     Source source;
     Diags diags;
     const char *prefix; /* "": none */
-    MapLine *adapters;  /* `adapter CONST: TENSOR [AXES] = PARAMETER`, under peft's names */
-    const char *alpha;  /* that const of the model; NULL: no adapter */
+    Stored *list;       /* what the names "config.KEY" stand for */
+    int nlists;
+    MapLine *adapters; /* `adapter CONST: TENSOR [AXES] = PARAMETER`, under peft's names */
+    const char *alpha; /* that const of the model; NULL: no adapter */
     Loc alpha_loc;
     const char *model; /* "llama.mdl", where it is not called as the map; NULL: it is */
     MapLine *lines;
@@ -134,6 +136,10 @@ bool read_harmless(Scan *scan); /* the rest of `harmless KEY, ...` */
 bool read_alias(Scan *scan);    /* the rest of `alias KEY = OLDER` */
 bool read_default(Scan *scan);  /* the rest of `default KEY = VALUE` */
 void drop_key_rules(NameMap *map);
+
+/* Is it the name of a list of config.json, "config.rope_parameters.long_factor"? */
+bool is_list_name(const char *name);
+bool read_list(Scan *scan, const char *name, Loc loc); /* its numbers: one more list of the map */
 
 /* --- unread.c ------------------------------------------------------------------------------ */
 

@@ -2,6 +2,7 @@
 import os
 import pty
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -59,6 +60,7 @@ bindkey '^I' complete-word
     if process == 0:
         os.chdir(folder)
         os.environ["ZDOTDIR"] = str(folder)
+        signal.alarm(120)  # that of the shell, too: it may wait for a key
         os.execvp("zsh", ["zsh", "-i"])
     os.write(terminal, f"{line}\t\x18".encode())
     try:

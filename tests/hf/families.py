@@ -17,6 +17,8 @@ class Family:
     rate: float = 0.1  # of learning
     edit: tuple = ()  # what is changed in the file, and to what
     masked: int = 0  # the token in the place of masked ones, of every 7th
+    later: bool = False  # trained only by make check-all
+    says: bool = True  # False: what transformers says depends on how long the text is already, not on seq
 
 
 LLAMA = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
@@ -28,6 +30,8 @@ MAMBA = dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, expand=2, nu
 
 STRETCHED = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                  original_max_position_embeddings=64)
+YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64, beta_fast=8.0, beta_slow=1.0)
+DYNAMIC = dict(rope_type="dynamic", rope_theta=1e4, factor=3.0)
 GEMMA = dict(LLAMA, tie_word_embeddings=True, head_dim=16, sliding_window=7, query_pre_attn_scalar=24)
 
 FAMILIES = [
@@ -53,12 +57,33 @@ FAMILIES = [
            dict(LLAMA, rope_theta=5e5), dict(seq=SEQ)),
     Family("Phi-3", "Phi3Config", "Phi3ForCausalLM", "examples/llama.mdl", "4k; no scaled rotary embedding",
            dict(LLAMA, sliding_window=9, resid_pdrop=0, embd_pdrop=0), dict(seq=SEQ), "examples/maps/phi3.map"),
+    Family("Phi-3, long", "Phi3Config", "Phi3ForCausalLM", "examples/phi3long.mdl", "128k, Phi-3.5 mini: `longrope`",
+           dict(LLAMA, sliding_window=9, resid_pdrop=0, embd_pdrop=0, max_position_embeddings=64, original_max_position_embeddings=16,
+                rope_parameters=dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.1, 1.25, 1.5],
+                                     long_factor=[1.0, 1.3, 2.5, 4.0])), dict(seq=SEQ), later=True),
     Family("Llama 3.1, 3.3", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.1.mdl", "all sizes",
            dict(LLAMA, head_dim=8, rope_parameters=STRETCHED), dict(seq=SEQ)),
     Family("Llama 3.2", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.2.mdl", "1B, 3B: one table",
            dict(LLAMA, tie_word_embeddings=True, head_dim=8, rope_parameters=STRETCHED), dict(seq=SEQ)),
     Family("SmolLM", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.2.mdl", "1 and 2; any Llama with one table",
            dict(LLAMA, tie_word_embeddings=True, rope_theta=1e5), dict(seq=SEQ)),
+    Family("Llama with YaRN", "LlamaConfig", "LlamaForCausalLM", "examples/yarn.mdl", "`rope_scaling` of type `yarn`",
+           dict(LLAMA, head_dim=16, rope_parameters=YARN), dict(seq=SEQ), "examples/maps/llama_yarn.map", rate=0.3, later=True),
+    Family("Llama, dynamic", "LlamaConfig", "LlamaForCausalLM", "examples/yarn.mdl", "`rope_scaling` of type `dynamic`; biases of attention",
+           dict(LLAMA, initializer_range=0.2, attention_bias=True, max_position_embeddings=16, rope_parameters=DYNAMIC), dict(seq=SEQ), "examples/maps/llama_yarn.map",
+           later=True, says=False),
+    Family("Qwen2.5 with YaRN", "Qwen2Config", "Qwen2ForCausalLM", "examples/yarn.mdl", "`rope_scaling` of type `yarn`, `dynamic`",
+           dict(LLAMA, rope_parameters=dict(YARN, truncate=False)), dict(seq=SEQ), "examples/maps/qwen2_yarn.map",
+           later=True),
+    Family("Qwen3 with YaRN", "Qwen3Config", "Qwen3ForCausalLM", "examples/yarn.mdl", "`rope_scaling` of type `yarn`, `dynamic`",
+           dict(LLAMA, tie_word_embeddings=True, head_dim=12, rope_parameters=YARN), dict(seq=SEQ), "examples/maps/qwen3_yarn.map", rate=0.3,
+           later=True),
+    Family("SmolLM3", "SmolLM3Config", "SmolLM3ForCausalLM", "examples/yarn.mdl", "3B: each fourth layer without positions",
+           dict(LLAMA, tie_word_embeddings=True, num_hidden_layers=5, rope_theta=1e5), dict(seq=SEQ), "examples/maps/smollm3.map", rate=0.3,
+           later=True),
+    Family("GLM-4 0414", "Glm4Config", "Glm4ForCausalLM", "examples/glm4.mdl", "9B, 32B",
+           dict(LLAMA, head_dim=16), dict(seq=SEQ), later=True),
+    Family("GLM-4", "GlmConfig", "GlmForCausalLM", "examples/glm4.mdl", "9B", dict(LLAMA, head_dim=16), dict(seq=SEQ), "examples/maps/glm.map", later=True),
     Family("BERT", "BertConfig", "BertForMaskedLM", "examples/bert.mdl",
            "masked tokens of one sentence; the pooler is carried along",
            dict(vocab_size=VOCAB, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=192,
@@ -160,6 +185,7 @@ OTHERS = [
     Family("DistilBERT", "DistilBertConfig", "DistilBertForSequenceClassification", "examples/distilbert.mdl", "",
            dict(vocab_size=60, max_position_embeddings=18, dim=24, n_layers=3, n_heads=3, hidden_dim=96, dropout=0.0,
                 attention_dropout=0.0, seq_classif_dropout=0.0, num_labels=3, pad_token_id=None), {"class": 3}),
+    Family("Llama with adapters", "LlamaConfig", "LlamaForCausalLM", "tests/models/lora.mdl", "", dict(LLAMA, rope_theta=5e5), dict(seq=SEQ)),
     Family("ResNet", "ResNetConfig", "ResNetForImageClassification", "tests/models/resnet.mdl", "",
            dict(embedding_size=4, hidden_sizes=[8, 16, 24, 32], depths=[3, 2, 2, 2], layer_type="bottleneck", num_labels=5),
            {"row": 64, "class": 5}),

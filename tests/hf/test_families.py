@@ -25,9 +25,10 @@ SETTINGS = {"train.schedule": "constant(warmup = 0)", "train.clip": 0,
             "train.batch": BATCH, "train.microbatch": 2, "train.precision": "fp32"}
 torch.set_num_threads(2)
 
-OF_EACH_FILE = list({(family.file, family.map): family for family in reversed(FAMILIES)}.values())[::-1]
-TRAINED = FAMILIES if ALL or os.environ.get("BLESS") else OF_EACH_FILE
-KINDS = list(itertools.product(FAMILIES, ["float32", "bfloat16"]))  # without ALL each family in one of the two
+NOW = [family for family in FAMILIES if ALL or os.environ.get("BLESS") or not family.later]
+OF_EACH_FILE = list({(family.file, family.map): family for family in reversed(NOW)}.values())[::-1]
+TRAINED = NOW if ALL or os.environ.get("BLESS") else OF_EACH_FILE
+KINDS = list(itertools.product(NOW, ["float32", "bfloat16"]))  # without ALL each family in one of the two
 
 
 def named(value):
@@ -165,7 +166,7 @@ def test_trains_like_transformers(family, tmp_path, figures):
     figures[family.name] = (loss, norm, far)
     assert loss < TOLERANCE and norm < TOLERANCE
     assert far < TOLERANCE < moved
-    if not family.masked:
+    if family.says and not family.masked:
         assert said_by(trainer, tmp_path / "trained.safetensors", SEQ - len(PROMPT)) == most_likely(model.eval(), SEQ - len(PROMPT))
 
 

@@ -235,6 +235,9 @@ def test_damage_is_noticed(small):
 
 
 MISTAKES = [  # what is changed in the map, to what; the place; the message
+    ("top.tail [embed]", "config.nothing [embed]", "14:1", "config.json has no list of numbers under this key"),
+    ("top.tail [embed]", "config.marks [embed]", "14:1", "config.json has no list of numbers under this key"),
+    ("top.tail [embed]", "config.scales [embed]", "14:15", "'config.scales' is [2] in the folder, and [6] by the sizes of the model"),
     ("[embed, vocab] = wte", "[vocab, embed] = wte", "8:11", "'top.table' is [6, 11] in the folder, and [11, 6] by the sizes of the model"),
     ("[embed, vocab] = wte", "[embed, vocabs] = wte", "8:19", "parameter 'wte' [vocab, embed] has no dim 'vocabs'"),
     ("[embed, vocab] = wte", "[embed] = wte", "8:11", "dim 'vocab' of parameter 'wte' is not there"),
