@@ -81,12 +81,12 @@ static bool find_alpha(Run *run, const Exchange *x, Export *e)
                       x->map.alpha);
 }
 
-bool open_adapters(Run *run, const Exchange *x, Export *e, Binding *adapters)
+bool open_adapters(Run *run, const Exchange *x, Export *e, Binding *adapters, Folder *folder)
 {
     if (!x->map.adapters)
         return run_failed(run, "--adapter: %s has no `adapter` line: the model has no adapters that mpc knows",
                           x->map.source.path);
-    if (!find_alpha(run, x, e) || !bind_adapters(adapters, run, x->m, run->options->output, &x->map))
+    if (!find_alpha(run, x, e) || !bind_adapters(adapters, run, x->m, folder, run->options->output, &x->map))
         return false;
     e->adapters = adapters;
     for (int i = 0; i < adapters->folder->count; i++)

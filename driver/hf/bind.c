@@ -310,9 +310,8 @@ bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map, const
 
 /* --- Adapters -------------------------------------------------------------------------------- */
 
-bool bind_adapters(Binding *b, Run *run, const Module *m, const char *path, const NameMap *map)
+bool bind_adapters(Binding *b, Run *run, const Module *m, Folder *folder, const char *path, const NameMap *map)
 {
-    Folder *folder = NEW(&run->arena, Folder);
     NameMap *own = NEW(&run->arena, NameMap);
     *own = *map;
     own->lines = map->adapters;

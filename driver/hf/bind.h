@@ -60,9 +60,9 @@ bool bind_map(Binding *binding, Run *run, const Module *m, const Folder *folder,
  * the dtype of the configuration, or f32.  False after reporting. */
 bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map, const char *file_name);
 
-/* Binds the adapters of a map to a folder, which gets the tensors that peft would write, in f32.  False after
- * reporting. */
-bool bind_adapters(Binding *binding, Run *run, const Module *m, const char *path, const NameMap *map);
+/* Binds the adapters of a map to a folder at this path, which gets the tensors that peft would write, in f32; it is
+ * the caller's to close.  False after reporting. */
+bool bind_adapters(Binding *binding, Run *run, const Module *m, Folder *folder, const char *path, const NameMap *map);
 
 /* --- resize.c ------------------------------------------------------------------------------ */
 

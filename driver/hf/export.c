@@ -301,7 +301,7 @@ int run_export(Run *run)
 {
     const Options *o = run->options;
     Exchange x = { 0 };
-    Folder checkpoint = { 0 };
+    Folder checkpoint = { 0 }, of_adapters = { 0 };
     Binding adapters;
     Export e = { .b = &x.binding, .checkpoint = &checkpoint };
     if (!o->like || !o->output)
@@ -310,10 +310,11 @@ int run_export(Run *run)
     bool good = open_exchange(run, &x, o->like, true) && open_checkpoint(run, &checkpoint, o->operand) &&
                 check_checkpoint(run, &checkpoint, &x.binding);
     if (good && (o->adapter || x.map.adapters))
-        good = open_adapters(run, &x, &e, &adapters);
+        good = open_adapters(run, &x, &e, &adapters, &of_adapters);
     good = good && (o->adapter ? write_adapter(run, &e) : write_folder(run, &x, &e));
     if (good)
         print_done(run, &x, &e);
+    close_folder(&of_adapters);
     close_folder(&checkpoint);
     close_exchange(&x);
     return good ? STATUS_OK : STATUS_FAILED;

@@ -20,8 +20,9 @@ bool write_tensors(Run *run, const Export *e, const TensorFile *like, const char
 
 /* --- adapter.c ------------------------------------------------------------------------------ */
 
-/* Binds the adapters of the map, with their rank and alpha.  False after reporting. */
-bool open_adapters(Run *run, const Exchange *x, Export *e, Binding *adapters);
+/* Binds the adapters of the map to a folder, the caller's to close, with their rank and alpha.  False after reporting.
+ */
+bool open_adapters(Run *run, const Exchange *x, Export *e, Binding *adapters, Folder *folder);
 
 /* Adds the product of an adapter to the tensor that it is of, if there is one. */
 bool add_adapter(Run *run, const Export *e, const Stored *stored, float *numbers);
