@@ -3,7 +3,7 @@ is faster does not depend on the machine that the tests run on: kernels take 100
 import re
 
 import pytest
-from conftest import Trainer, again, copy_kernels, emulated, planned_bytes, read_log, start
+from conftest import Trainer, again, copy_kernels, emulated, planned_bytes, read_log, some, start
 from test_one_rank import STEPS, assert_same, train
 from test_ranks import run
 
@@ -34,12 +34,12 @@ def bits(log):
 WINDOW = ("causal = true", "causal = true, window = 5")
 
 
-@pytest.mark.parametrize("model,precision,edit", [
+@pytest.mark.parametrize("model,precision,edit", some([
     ("llama", "bf16", ("", "")),  # queries share keys
     ("chars", "fp16", ("", "")),
     ("bert", "bf16", ("", "")),   # not causal
     ("chars", "bf16", WINDOW),
-], ids=str)
+], 0, 2, 3), ids=str)
 def test_training(model, precision, edit, compiled, data, tmp_path, own_cache):
     settings = (("precision", precision),)
     trainers = [compiled(model, target, settings, edit=edit) for target in ("c", "cuda")]

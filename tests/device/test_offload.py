@@ -15,7 +15,7 @@ def trainers(compiled, model, settings, what, *options):
     return [compiled(model, "cuda", settings, options), compiled(model, "cuda", settings, (*options, f"--offload={what} to host"))]
 
 
-@pytest.mark.parametrize("model,precision,what", some(CASES, 0, 7, 11, 13, 19))
+@pytest.mark.parametrize("model,precision,what", some(CASES, 0, 11, 19))
 def test_training(model, precision, what, compiled, data, tmp_path):
     """The optimizer's state is where it was, bit for bit; products of weights that are apart add in another order."""
     settings = (("precision", precision),)
@@ -27,7 +27,7 @@ def test_training(model, precision, what, compiled, data, tmp_path):
         assert (tmp_path / "1/saved").read_bytes() == (tmp_path / "0/saved").read_bytes()
 
 
-@pytest.mark.parametrize("option", ["--no-graph", "--print-every=1"])
+@pytest.mark.parametrize("option", some(["--no-graph", "--print-every=1"], 1))
 def test_resumed(option, compiled, data, tmp_path):
     """State is saved from the host, loaded to it, and read by evaluation, launch by launch or as a graph."""
     def run_to(trainer, steps, *options):
@@ -49,7 +49,7 @@ def test_traffic_is_logged(option, compiled, data, tmp_path):
     assert [(line["offload_bytes"], line["offload_wait_ms"]) for line in read_log(tmp_path / "log")] == 4 * [(planned["read"] + planned["written"], None)]
 
 
-@pytest.mark.parametrize("mesh,zero", some([("dp=2", 3), ("tp=2", 0), ("pp=2", 1)], 0, 2))
+@pytest.mark.parametrize("mesh,zero", some([("dp=2", 3), ("tp=2", 0), ("pp=2", 1)], 2))
 def test_ranks(mesh, zero, compiled, data, tmp_path):
     settings = (("precision", "fp32"), ("batch", 8), ("microbatch", 4))
     logs = []

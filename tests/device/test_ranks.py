@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from conftest import ALL, IS_REAL, ROOT, Trainer, emulated, planned_bytes, read_log, some, start
+from conftest import IS_REAL, ROOT, Trainer, again, emulated, planned_bytes, read_log, some, start
 from test_one_rank import assert_same
 
 STEPS = 3
@@ -94,7 +94,7 @@ def test_initial_weights(mesh, zero, microbatch, compiled, data, tmp_path):
 
 
 @pytest.mark.parametrize("mesh,precision,how", some([("cp=4", "fp32", "attend = ring"), ("dp=2,cp=2", "bf16", "attend = ring"),
-                                                     ("cp=2", "fp32", "attend = ring, blocks = 10")], 1, 2))
+                                                     ("cp=2", "fp32", "attend = ring, blocks = 10")], 1))
 def test_long_sequences(mesh, precision, how, compiled, reference, data, tmp_path):
     """Keys are gathered, or pass by in messages that start before the kernels of the block at hand."""
     trainer = compiled("llama", "cuda", SETTINGS + (("microbatch", 4), ("precision", precision)), ("--mesh", mesh),
@@ -103,8 +103,8 @@ def test_long_sequences(mesh, precision, how, compiled, reference, data, tmp_pat
     assert_same(read_log(tmp_path / "log"), reference("llama", precision), precision)
 
 
-# Without ALL each model, each axis and stage of zero, slots and zig-zag.
-@pytest.mark.parametrize("model,mesh,zero,microbatch", some(LAYOUTS, 0, 4, 7, 9, 11, 13))
+# Without ALL each model but chars, which the tests below train; each axis and stage of zero, slots and zig-zag.
+@pytest.mark.parametrize("model,mesh,zero,microbatch", some(LAYOUTS, 4, 7, 9, 11, 13))
 def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_path):
     trainer = compile_layout(compiled, model, mesh, zero, microbatch)
     need = planned_bytes(trainer)
@@ -114,7 +114,7 @@ def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_pa
     assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
 
 
-@pytest.mark.parametrize("mesh,precision", [("ep=1", "fp16"), ("dp=2,ep=2", "bf16")])
+@pytest.mark.parametrize("mesh,precision", some([("ep=1", "fp16"), ("dp=2,ep=2", "bf16")], 1))
 def test_empty_rows(mesh, precision, compiled, data, tmp_path):
     """Where at most half of the rows can be filled, products leave the others out: forward, and both gradients."""
     settings, edit = SETTINGS + (("microbatch", 1), ("precision", precision)), ("capacity = capacity, within = batch", "capacity = none")
@@ -145,7 +145,7 @@ def in_rounds():
     return text[begin:end], before + ROUNDS[0] + "    xe = " + after.replace(ONCE, ROUNDS[1])
 
 
-@pytest.mark.parametrize("mesh,microbatch", [("ep=2", 2), ("ep=4", 2)])
+@pytest.mark.parametrize("mesh,microbatch", some([("ep=2", 2), ("ep=4", 2)], 0))
 def test_all_tokens_to_one_expert(mesh, microbatch, compiled, data, tmp_path):
     """In the memory that is planned, and nothing is lost."""
     one = compiled("mixtral", "c", SETTINGS, ("-D", "choice=1"), edit=in_rounds())
@@ -162,8 +162,8 @@ def test_the_processor_waits_for_no_part_of_a_step(compiled, data, tmp_path):
     """It waits when a step has been queued, and for each of its results: with experts for two more, their load and what
     was dropped; however many layers and micro-batches there are."""
     waits = []
-    for model, mesh, layers, options in (("llama", "dp=2", 2, ()), ("mixtral", "ep=2", 1, ()), ("mixtral", "ep=2", 1, ("--no-graph",)),
-                                         ("mixtral", "ep=4" if ALL else "ep=2", 2, ())):
+    cases = some([("llama", "dp=2", 2, (), 3), ("mixtral", "ep=2", 1, (), 5), ("mixtral", "ep=2", 1, ("--no-graph",), 5), ("mixtral", "ep=4", 2, (), 5)], 0, 1)
+    for model, mesh, layers, options, _ in cases:
         trainer = compiled(model, "cuda", SETTINGS + (("microbatch", 3 - layers),), ("-D", f"layers={layers}", "--mesh", mesh))
         counts = []
         for steps in (2, 4):
@@ -171,7 +171,7 @@ def test_the_processor_waits_for_no_part_of_a_step(compiled, data, tmp_path):
             run(trainer, mesh, data, folder, *options, steps=steps, of_rank="EMULATED_WAITS=waits$OMPI_COMM_WORLD_RANK")
             counts.append([int((folder / f"waits{rank}").read_text()) for rank in range(ranks_of(mesh))])
         waits.append({(more - few) / 2 for few, more in zip(*counts)})
-    assert waits == [{3}, {5}, {5}, {5}]
+    assert waits == [{expected} for *_, expected in cases]
 
 
 PIPELINES = [  # mesh, schedule, zero, micro-batch, options of the trainer
@@ -183,7 +183,7 @@ PIPELINES = [  # mesh, schedule, zero, micro-batch, options of the trainer
 ]
 
 
-@pytest.mark.parametrize("mesh,schedule,zero,microbatch,options", some(PIPELINES, 1, 2, 3))
+@pytest.mark.parametrize("mesh,schedule,zero,microbatch,options", some(PIPELINES, 1, 3))
 def test_pipeline(mesh, schedule, zero, microbatch, options, compiled, reference, data, tmp_path):
     """Stages on a GPU each, within the memory that is planned; a send ends only when its receiver has it."""
     layers = ("-D", "layers=4")
@@ -216,7 +216,7 @@ EARLY = ("zero 1 over dp, cp", "zero 1 over dp, cp (overlap_grads)")
 
 
 @emulated
-@pytest.mark.parametrize("model,mesh,schedule,chunks,micros", some(RECORDED, 2, 4))
+@pytest.mark.parametrize("model,mesh,schedule,chunks,micros", some(RECORDED, 0, 4))
 def test_actions_are_recorded(model, mesh, schedule, chunks, micros, compiled, data, tmp_path):
     """One graph for each action and its slots, however many micro-batches; with the same bits as without graphs."""
     nodes = {}
@@ -264,6 +264,7 @@ def test_trace_of_a_pipeline(compiled, data, tmp_path):
         assert all(step["ts"] <= e["ts"] and e["ts"] + e["dur"] <= step["ts"] + step["dur"] + 1 for e in events)
 
 
+@again
 def test_bf16(compiled, reference, data, tmp_path):
     run(compile_layout(compiled, "gpt2", "dp=2,tp=2", 1, 4, "bf16"), "dp=2,tp=2", data, tmp_path)
     assert_same(read_log(tmp_path / "log"), reference("gpt2", "bf16"), "bf16")
@@ -274,7 +275,7 @@ def two(compiled):
     return compile_layout(compiled, "chars", "tp=2", 0, 8)
 
 
-@pytest.mark.parametrize("microbatch", [8, 2])
+@pytest.mark.parametrize("microbatch", some([8, 2], 1))
 def test_traffic_is_counted_through_graphs(microbatch, compiled, data, tmp_path):
     trainer = compile_layout(compiled, "chars", "tp=2", 0, microbatch)
     counted = [run(trainer, "tp=2", data, tmp_path, "--print-traffic", *options).stdout for options in ((), ("--no-graph",))]

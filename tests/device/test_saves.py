@@ -1,6 +1,6 @@
 """Saves beside training: the state is copied on a stream of its own, before the next step changes it."""
 import pytest
-from conftest import emulated, read_log, start
+from conftest import emulated, read_log, some, start
 
 STEPS = 5
 
@@ -17,7 +17,7 @@ def kept(trainer, data, folder, *options, environment=(), status=0):
     return {path.name: path.read_bytes() for path in folder.glob("a.step*")}
 
 
-@pytest.mark.parametrize("option", ["--no-graph", "--print-every=1"])
+@pytest.mark.parametrize("option", some(["--no-graph", "--print-every=1"], 1))
 def test_the_bits_are_those_of_saves_that_training_waits_for(option, gpt2, data, tmp_path):
     """Launch by launch, and with a graph, which waits for an event from outside."""
     waiting = kept(gpt2, data, tmp_path, option, "--save-wait")
@@ -26,7 +26,7 @@ def test_the_bits_are_those_of_saves_that_training_waits_for(option, gpt2, data,
 
 
 @emulated
-@pytest.mark.parametrize("option", ["--no-graph", "--print-every=1"])
+@pytest.mark.parametrize("option", some(["--no-graph", "--print-every=1"], 1))
 def test_a_missing_wait_is_noticed(option, gpt2, data, tmp_path):
     """The third wait for an event is that of the second step for the copy of the first one, after those of the first step
     and of the copy; left out as if the runtime had forgotten it, other bytes are saved.  The copy is as late as it may be."""

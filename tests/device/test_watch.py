@@ -2,7 +2,7 @@
 import re
 
 import pytest
-from conftest import emulated
+from conftest import emulated, some
 from test_ranks import SETTINGS, compile_layout, error_of, run
 
 SERIAL = {"EMULATED_SERIAL": "1"}.items()
@@ -21,7 +21,7 @@ def stops(rank, number, more=""):
 
 # In the first step, which is queued directly, and in those that are graphs.
 @emulated
-@pytest.mark.parametrize("number", [3, 100])
+@pytest.mark.parametrize("number", some([3, 100], 1))
 def test_full_queue(number, compiled, data, tmp_path):
     """Behind the collective that hangs the queue of launches fills up, until a launch does not return."""
     trainer = compile_layout(compiled, "chars", "tp=2", 0, 8)
@@ -49,12 +49,12 @@ def test_sends_are_not_held_up(pipeline, data, tmp_path):
 
 
 @emulated
-@pytest.mark.parametrize("model,mesh,zero,microbatch,options", [
+@pytest.mark.parametrize("model,mesh,zero,microbatch,options", some([
     ("llama", "dp=2,tp=2", 3, 2, ()),
     ("mixtral", "dp=2,ep=2", 3, 2, ()),
     ("gpt2", "dp=2,tp=1,pp=2", 1, 1, ("-D", "layers=4", "--schedule", "zb")),
     ("llama", "dp=1,cp=2,tp=1,pp=2", 0, 2, ("--schedule", "1f1b")),
-])
+], 1, 2))
 def test_one_order(model, mesh, zero, microbatch, options, compiled, data, tmp_path):
     """A GPU may have no room for the kernels of all communicators at one time: one after the other, in the order in which they
     were started, none waits for ever."""
