@@ -19,6 +19,9 @@ ENVIRONMENT = {**QUICK, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "
                "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
+in_check_all = pytest.mark.skipif(os.environ.get("ALL") != "1", reason="takes longer: make check-all")
+
+
 def patience(seconds):
     """So long where the processors are free, longer where others want them too."""
     return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
@@ -105,6 +108,7 @@ def test_goes_on_after_kill(here, unbroken, rank):
     assert (here / "a").read_bytes() == weights and losses(here / "log") == log
 
 
+@in_check_all
 def test_one_rank_without_a_mesh(here, unbroken):
     one = Run(here, *SAVE)
     one.await_line("saved step 40 ")
@@ -113,6 +117,7 @@ def test_one_rank_without_a_mesh(here, unbroken):
     assert (here / "a").read_bytes() == unbroken()[0]
 
 
+@in_check_all
 def test_under_mpirun(here):
     """The launcher ends all ranks, and mpc sees only the launcher's end."""
     one = Run(here, "--mesh", "dp=2", "--comm=mpi", *SAVE)
@@ -159,6 +164,7 @@ def test_an_error_that_passes(here, unbroken):
     assert (here / "a").read_bytes() == unbroken(*FOUR)[0]
 
 
+@in_check_all
 def test_pauses_grow_up_to_the_limit(here):
     """Without --save it begins again each time, also over the log that it has begun."""
     one = Run(here, "--mesh", "dp=2", "--data", "text", "--steps", 10**8, "--log", "log", "--restarts", 2)
