@@ -211,7 +211,7 @@ class Drawing:
             options |= {"weight_decay": "0.1"} if draw.random() < 0.4 else {}
             return call("lion", **{name: Number(text) for name, text in options.items()})
         if draw.random() < 0.3:
-            self.state.declarations.append(optimizers.drawn(draw))
+            self.state.declarations.append(optimizers.drawn(draw, self.state.large))
             return call("mine", lr=Number(draw.choice(["0.1", "0.03"])))
         options = {"lr": draw.choice(["0.01", "0.003"]), "eps": draw.choice(["1e-2", "1e-3"])}
         options |= {"beta1": draw.choice(["0.8", "0.0"])} if draw.random() < 0.3 else {}

@@ -1,6 +1,7 @@
 """What an optimizer does to one parameter, in PyTorch: those of the language from their papers, and those that a program
 declares, whose text is evaluated."""
 import math
+import string
 from fnmatch import fnmatchcase
 
 import torch
@@ -195,6 +196,15 @@ class Declared:
             x = x.transpose(a, b)
         return x
 
+    def product(self, x, y, over):
+        """Summed over these axes, which stay with one element; never all at once, which can be terabytes."""
+        letters = string.ascii_letters[:x.dim()]
+        kept = "".join(letter for at, letter in enumerate(letters) if at not in over)
+        summed = torch.einsum(f"{letters},{letters}->{kept}", x.to(self.dtype), y.to(self.dtype))
+        for at in sorted(over):
+            summed = summed.unsqueeze(at)
+        return summed
+
     def call(self, e):
         if e.function == "if":
             return self.value(constants.chosen_of(e, self.known))
@@ -206,8 +216,7 @@ class Declared:
         if e.function == "rename":
             return self.renamed(x, *e.renaming)
         if e.function == "dot":
-            product, over = x * self.value(e.arguments[1]), self.axes(e.arguments[2:])
-            return product.sum(over, keepdim=True) if over else product
+            return self.product(x, self.value(e.arguments[1]), self.axes(e.arguments[2:]))
         if e.function == "orthogonal":
             plain = x.reshape(self.shape[:len(self.shape) // 3])
             found = orthogonal(plain, self.dims["in"], self.dims["out"],
@@ -267,8 +276,9 @@ def statistic(draw, grad):
     return side, lines
 
 
-def drawn(draw):
-    """A declaration: a mean of gradients or none, divided by something or not, and what was before."""
+def drawn(draw, large):
+    """A declaration: a mean of gradients or none, divided by something or not, and what was before.  large: no statistic of
+    pairs of rows, which of a large matrix has billions."""
     def of(sign, a, b):
         return Binary(sign, a, b)
 
@@ -299,7 +309,7 @@ def drawn(draw):
         change = change if draw.random() < 0.5 else of("*", Name("before"), Call("tanh", [Call("mean", [kept])]))
         body += [Slot(["before"]), Assign("change", change), Assign("before", kept)]
         direction = of("+", direction, of("*", small, Name("change")))
-    if draw.random() < 0.25:  # what both sides of a product have, multiplied by it or its inverse
+    if draw.random() < 0.25 and not large:  # what both sides of a product have, multiplied by it or its inverse
         side, lines = statistic(draw, grad)
         body += lines
         direction = Call("dot", [Name("gram"), Call("rename", [direction], renaming=(side, side + "'")), Name(side + "'")])
