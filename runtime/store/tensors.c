@@ -64,7 +64,8 @@ static bool falls_to(const Rt *rt, const RtTensor *tensor, int number)
 {
     for (int axis = 0; axis < rt->program->naxes; axis++) {
         int equals;
-        if (place_among_equals(rt, tensor, axis, &equals) != number % equals)
+        const int place = place_among_equals(rt, tensor, axis, &equals);
+        if (place != number % equals)
             return false;
         number /= equals;
     }
