@@ -89,11 +89,11 @@ static bool look_at_part(RtSafetensors *index, const char *folder, const char *n
     char *path = rt_text("%s%s", folder, name);
     struct stat info;
     const bool is_there = !access(path, R_OK) && !stat(path, &info);
+    const char *why = strerror(errno);
     if (!is_there || info.st_size == 0) {
         free(path);
-        return rt_safetensors_refuse(index,
-                                     rt_text("it names %s, which %s", name,
-                                             is_there ? "is empty" : rt_text("cannot be read: %s", strerror(errno))));
+        return rt_safetensors_refuse(index, is_there ? rt_text("it names %s, which is empty", name)
+                                                     : rt_text("it names %s, which cannot be read: %s", name, why));
     }
     RtSafetensors *part = &index->part[index->parts++];
     *part = rt_safetensors_look(path, index->option);
