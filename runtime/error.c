@@ -141,6 +141,8 @@ static char *text_behind(const char *before, const char *format, va_list args)
     return text;
 }
 
+int rt_compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
 char *rt_text(const char *format, ...)
 {
     va_list args;

@@ -88,6 +88,7 @@ void rt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void *rt_allocate(int64_t count, int64_t size); /* zeroed; ends the trainer if out of memory */
 char *rt_text(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a new string, owned by the caller */
+int rt_compare_texts(const void *a, const void *b); /* elements of an array of strings, for qsort and bsearch */
 void rt_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3))); /* to such a string */
 double rt_seconds(void); /* since a moment before the start; monotonic */
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char prefix[] = "base_model.model."; /* which peft puts before the names of a model */
 static const char tail_a[] = ".lora_A.weight", tail_b[] = ".lora_B.weight", tail[] = ".weight";
 
 /* Without what it ends with; NULL: it does not. */
@@ -32,7 +31,7 @@ static void find_pair(Run *run, const Folder *folder, const char *stem, int *a, 
 static bool check_weight(Run *run, const Export *e, const NameMap *map, const char *stem, const Stored *low,
                          const Stored *high)
 {
-    const char *name = arena_text(&run->arena, "%s%s", stem + strlen(prefix), tail);
+    const char *name = arena_text(&run->arena, "%s%s", stem + strlen(PEFT_PREFIX), tail);
     const int found = find_stored(e->b->folder, name_in_folder(e->b, name));
     if (found < 0)
         return run_failed(run, "%s: the folder has no '%s' that '%s' could be added to", map->source.path, name,
@@ -115,7 +114,7 @@ bool add_adapter(Run *run, const Export *e, const Stored *stored, float *numbers
     const char *stem = stem_of(&run->arena, stored->name, tail);
     int a = -1, b = -1;
     if (stem)
-        find_pair(run, folder, arena_text(&run->arena, "%s%s", prefix, stem), &a, &b);
+        find_pair(run, folder, arena_text(&run->arena, PEFT_PREFIX "%s", stem), &a, &b);
     if (a < 0)
         return true;
     float *low = tensor_numbers(run, e->adapters, e->checkpoint, a);

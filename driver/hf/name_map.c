@@ -127,7 +127,6 @@ static bool read_tensor(Scan *scan, MapLine ***end)
 /* `adapter alpha: a.lora_A.weight [low, embed] = h.*.a`: a line of a list of its own. */
 static bool read_adapter(Scan *scan)
 {
-    static const char prefix[] = "base_model.model."; /* which peft puts before the names of a model */
     NameMap *map = scan->map;
     Loc loc;
     const char *alpha = scan_word(scan, &loc);
@@ -140,7 +139,7 @@ static bool read_adapter(Scan *scan)
     map->alpha_loc = loc;
     if (!read_tensor(scan, &end))
         return false;
-    map->adapters->name = arena_text(&scan->run->arena, "%s%s", prefix, map->adapters->name);
+    map->adapters->name = arena_text(&scan->run->arena, PEFT_PREFIX "%s", map->adapters->name);
     map->adapters->next = others;
     return true;
 }

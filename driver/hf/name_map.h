@@ -137,6 +137,8 @@ bool read_alias(Scan *scan);    /* the rest of `alias KEY = OLDER` */
 bool read_default(Scan *scan);  /* the rest of `default KEY = VALUE` */
 void drop_key_rules(NameMap *map);
 
+#define PEFT_PREFIX "base_model.model." /* what peft puts before the names of a model */
+
 /* Is it the name of a list of config.json, "config.rope_parameters.long_factor"? */
 bool is_list_name(const char *name);
 bool read_list(Scan *scan, const char *name, Loc loc); /* its numbers: one more list of the map */

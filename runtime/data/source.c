@@ -60,8 +60,6 @@ static bool is_index(const char *folder, const char *name)
     return is;
 }
 
-static int compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* A folder with a text beside its tokens is more likely a mistake than meant. */
 static void check_kinds(const RtSource *source, const char *option)
 {
@@ -100,7 +98,7 @@ static void list_folder(RtSource *source, const char *option)
     }
     closedir(folder);
     if (source->files) /* else there is no array */
-        qsort(source->file, (size_t)source->files, sizeof *source->file, compare);
+        qsort(source->file, (size_t)source->files, sizeof *source->file, rt_compare_texts);
     check_kinds(source, option);
 }
 

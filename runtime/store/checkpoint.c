@@ -57,8 +57,6 @@ static void check_fits(const RtSafetensors *file, const RtProgram *program, cons
                                                   : "F32, BF16 or F16");
 }
 
-static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 static bool is_state(const char *name) { return !strncmp(name, "optimizer.", strlen("optimizer.")); }
 
 /* Checks that every tensor of the file is used. */
@@ -68,10 +66,10 @@ static void check_known(const RtSafetensors *file, const RtProgram *program, con
     const char **names = rt_allocate(count, sizeof *names);
     for (int i = 0; i < count; i++)
         names[i] = views[i].name;
-    qsort(names, (size_t)count, sizeof *names, compare_names);
+    qsort(names, (size_t)count, sizeof *names, rt_compare_texts);
     for (int i = 0; i < file->count; i++)
         if (!(weights_only && is_state(file->tensors[i].name)) &&
-            !bsearch(&file->tensors[i].name, names, (size_t)count, sizeof *names, compare_names))
+            !bsearch(&file->tensors[i].name, names, (size_t)count, sizeof *names, rt_compare_texts))
             rt_fail("--load %s: tensor '%s' is not one of model '%s'; give a checkpoint of this model and optimizer%s",
                     file->path, file->tensors[i].name, program->name,
                     is_state(file->tensors[i].name) ? ", or --weights-only" : "");
@@ -386,10 +384,10 @@ static void check_part(const RtSafetensors *file, const RtProgram *program, cons
     if (own == 0)
         rt_fail("--load-part %s=%s: model '%s' has no parameter '%s.*'; `mpc check --verbose` lists them", instance,
                 file->path, program->name, instance);
-    qsort(names, (size_t)own, sizeof *names, compare_names);
+    qsort(names, (size_t)own, sizeof *names, rt_compare_texts);
     for (int i = 0; i < file->count; i++)
         if (!is_state(file->tensors[i].name) &&
-            !bsearch(&file->tensors[i].name, names, (size_t)own, sizeof *names, compare_names))
+            !bsearch(&file->tensors[i].name, names, (size_t)own, sizeof *names, rt_compare_texts))
             rt_fail("--load-part %s=%s: tensor '%s' is not one of this instance: model '%s' has no '%s.%s'", instance,
                     file->path, file->tensors[i].name, program->name, instance, file->tensors[i].name);
     free(names);

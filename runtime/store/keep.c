@@ -5,6 +5,7 @@
 
 #include "output.h"
 #include "state.h"
+#include "weights.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +25,7 @@ struct RtKept {
 /* The length of the path without its suffix. */
 static int stem_of(const char *path)
 {
-    static const char *const suffixes[] = { ".safetensors", ".safetensors.index.json" };
+    static const char *const suffixes[] = { ".safetensors", RT_INDEX_SUFFIX };
     const size_t length = strlen(path);
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         const size_t tail = strlen(suffixes[i]);

@@ -12,8 +12,6 @@
 #include <cjson/cJSON.h>
 #include <unistd.h>
 
-static const char suffix[] = ".safetensors.index.json";
-
 static int folder_length(const char *target)
 {
     const char *slash = strrchr(target, '/');
@@ -21,7 +19,7 @@ static int folder_length(const char *target)
 }
 
 /* The length of the path without its suffix. */
-static int stem_length(const char *target) { return (int)(strlen(target) - strlen(suffix)); }
+static int stem_length(const char *target) { return (int)(strlen(target) - strlen(RT_INDEX_SUFFIX)); }
 
 /* --- Names -------------------------------------------------------------------------------------- */
 
@@ -168,16 +166,15 @@ static bool list(const char *target, Names *found, Names *named)
     return is_complete;
 }
 
-static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 void rt_shards_sweep(const char *target)
 {
     Names found = { 0 }, named = { 0 };
     const bool is_complete = list(target, &found, &named);
     if (named.count)
-        qsort(named.name, (size_t)named.count, sizeof *named.name, compare_texts);
+        qsort(named.name, (size_t)named.count, sizeof *named.name, rt_compare_texts);
     for (int i = 0; i < found.count && is_complete; i++) {
-        if (named.count && bsearch(&found.name[i], named.name, (size_t)named.count, sizeof *named.name, compare_texts))
+        if (named.count &&
+            bsearch(&found.name[i], named.name, (size_t)named.count, sizeof *named.name, rt_compare_texts))
             continue;
         char *path = rt_text("%.*s%s", folder_length(target), target, found.name[i]);
         unlink(path);

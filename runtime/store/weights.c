@@ -15,14 +15,11 @@
 
 bool rt_is_index(const char *path)
 {
-    static const char suffix[] = ".safetensors.index.json";
-    const size_t length = strlen(path), tail = strlen(suffix);
-    return length > tail && !strcmp(path + length - tail, suffix);
+    const size_t length = strlen(path), tail = strlen(RT_INDEX_SUFFIX);
+    return length > tail && !strcmp(path + length - tail, RT_INDEX_SUFFIX);
 }
 
 /* --- The files of an index ---------------------------------------------------------------------- */
-
-static int compare_texts(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Names stay in the folder. */
 static bool is_name(const char *name)
@@ -46,7 +43,7 @@ char **rt_index_files(const cJSON *index, int *count)
         files[(*count)++] = entry->valuestring;
     }
     const int entries = *count;
-    qsort(files, (size_t)entries, sizeof *files, compare_texts);
+    qsort(files, (size_t)entries, sizeof *files, rt_compare_texts);
     *count = 0;
     for (int i = 0; i < entries; i++)
         if (*count == 0 || strcmp(files[*count - 1], files[i]))

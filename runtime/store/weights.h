@@ -7,6 +7,8 @@
 
 #include "safetensors.h"
 
+#define RT_INDEX_SUFFIX ".safetensors.index.json"
+
 /* By its name. */
 bool rt_is_index(const char *path);
 
