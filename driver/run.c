@@ -136,6 +136,9 @@ int run_run(Run *run)
     int status = check_target(&options);
     if (status != STATUS_OK)
         return status;
+    if (options.elastic && restarts_of(&options) == 0)
+        return usage_error(options.command,
+                           "--elastic has no effect without restarts: give --save-every or --restarts");
     const char *temporary = NULL;
     Trainers trainers = no_trainers(run);
     status = STATUS_FAILED;

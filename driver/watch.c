@@ -211,16 +211,21 @@ static int run_until_end(Watch *w)
     }
 }
 
-int watch(Run *run, const Trainer trainers[], int count)
+long long restarts_of(const Options *options)
 {
     enum { USUAL_RESTARTS = 3 };
+    return options->restarts                ? strtoll(options->restarts, NULL, 10)
+           : given(options, "--save-every") ? USUAL_RESTARTS
+                                            : 0;
+}
+
+int watch(Run *run, const Trainer trainers[], int count)
+{
     const char *requeued = getenv("SLURM_RESTART_COUNT");
     Watch w = { .run = run,
                 .trainer = trainers,
                 .last = trainers + count - 1,
-                .left = run->options->restarts                ? strtoll(run->options->restarts, NULL, 10)
-                        : given(run->options, "--save-every") ? USUAL_RESTARTS
-                                                              : 0,
+                .left = restarts_of(run->options),
                 .pause = FIRST_PAUSE,
                 .is_requeued = requeued && atoi(requeued) > 0,
                 .not_finite_at = -1 };

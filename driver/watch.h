@@ -11,6 +11,9 @@ typedef struct {
     bool is_alone, by_mpirun; /* is_alone: it has no mesh */
 } Trainer;
 
+/* How often the trainer is started again, at most: --restarts, or by default with the trainer's --save-every. */
+long long restarts_of(const Options *options);
+
 /* Starts the first trainer with the options that the user gave for it, and after a fault again, or the next one, which
  * has fewer ranks.  The exit status of the run. */
 int watch(Run *run, const Trainer trainers[], int count);

@@ -261,10 +261,16 @@ def test_meshes_that_do_not_do(here, elastic, status, said):
 def test_batch_of_fewer_ranks(here):
     """Unless it is set, there is a sequence for each rank: then a step would be another one."""
     (here / "any.mdl").write_text(re.sub("batch *= .*", "", MODEL.read_text()))
-    done = start([MPC, "run", "any.mdl", *FOUR, "--elastic", "dp=2", "--data", "text"], here, 1, **ENVIRONMENT)
+    done = start([MPC, "run", "any.mdl", *FOUR, "--elastic", "dp=2", "--restarts", 1, "--data", "text"], here, 1, **ENVIRONMENT)
     assert "--elastic: a step of the mesh dp=2 has" in done.stderr and "--set train.batch=" in done.stderr
 
 
 @pytest.mark.parametrize("number", ["-1", "1.5", "many", "1e3", "12345678901"])
 def test_number_of_restarts(here, number):
     assert "--restarts" in Run(here, *SAVE, f"--restarts={number}").end(2)
+
+
+@pytest.mark.parametrize("options", [(), ("--save", "a.safetensors"), ("--save", "a.safetensors", "--save-every", 1, "--restarts", 0)])
+def test_meshes_without_restarts(here, options):
+    done = start([MPC, "run", MODEL, *FOUR, "--elastic", "dp=2", "--data", "text", *options], here, 2, **ENVIRONMENT)
+    assert "--elastic has no effect without restarts: give --save-every or --restarts" in done.stderr
