@@ -4,12 +4,9 @@
 #include "stages.h"
 #include "target.h"
 
-/* --- From a result back to the dot ---------------------------------------------------------------- */
+#include <string.h>
 
-const Op *op_before(const Epilogue *epilogue, const Op *op)
-{
-    return arg(op, 0) == epilogue->added ? arg(op, 1)->def : arg(op, 0)->def;
-}
+/* --- From a result back to the dot ---------------------------------------------------------------- */
 
 static bool is_bias(const Op *dot, const Value *value)
 {
@@ -90,7 +87,8 @@ static bool fits_library(const Value *result, const Epilogue *epilogue)
            (epilogue->added->type.dtype == dtype && (dtype == F32 || arg(epilogue->dot, 0)->type.dtype == dtype));
 }
 
-bool find_epilogue(const Value *result, Epilogue *epilogue)
+/* Is `result` that of a dot, followed only by ops that a product can apply? */
+static bool find_epilogue(const Value *result, Epilogue *epilogue)
 {
     enum { DEEPEST = 6 };
     return find_within(result, epilogue, DEEPEST) && fits_library(result, epilogue);
@@ -133,6 +131,115 @@ int find_terms(const Value *value, Epilogue terms[MAX_TERMS])
         return 0;
     terms[0].added = added;
     return count;
+}
+
+/* --- What is written down ---------------------------------------------------------------------------- */
+
+static void note(Op *op, ProductRole as, const Value *term)
+{
+    if (arg(op, 0) == term) {
+        op->args.at[0] = arg(op, 1);
+        op->args.at[1] = (Value *)term;
+    }
+    op->attrs.as = as;
+}
+
+static void note_epilogue(const Value *value, const Epilogue *e)
+{
+    for (Op *op = value->def; op != e->dot; op = arg(op, 0)->def)
+        if (is_addition(op) && e->bias && index_of(&op->args, e->bias) >= 0)
+            note(op, ADDS_BIAS, e->bias);
+        else if (is_addition(op))
+            note(op, ADDS_TENSOR, e->added);
+        else if (is_multiplication(op))
+            note(op, TAKES_SLOPE, result(e->slope));
+        else if (op == e->activation)
+            op->attrs.as = TAKES_ACTIVATION;
+}
+
+static void note_terms(const Value *value, const Value *added)
+{
+    Op *op = value->def;
+    if (!is_addition(op))
+        return;
+    if (added) {
+        note(op, ADDS_TENSOR, added);
+    } else {
+        op->attrs.as = ADDS_PRODUCTS;
+        note_terms(arg(op, 1), NULL);
+    }
+    note_terms(arg(op, 0), NULL);
+}
+
+void note_epilogues(const Func *kernel)
+{
+    for (int i = 0; i < kernel->results.count; i++) {
+        Epilogue term[MAX_TERMS];
+        const int count = find_terms(kernel->results.at[i], term);
+        if (count == 1)
+            note_epilogue(kernel->results.at[i], term);
+        else if (count)
+            note_terms(kernel->results.at[i], term[0].added);
+    }
+}
+
+Epilogue epilogue_of(const Value *result)
+{
+    Epilogue e = { 0 };
+    const Op *op = result->def;
+    for (; op && info(op)->family != PRODUCT; op = arg(op, 0)->def) {
+        const ProductRole as = op->attrs.as;
+        if (as == ADDS_BIAS)
+            e.bias = arg(op, 1);
+        else if (as == ADDS_TENSOR)
+            e.added = arg(op, 1);
+        else if (as == TAKES_ACTIVATION)
+            e.activation = op, e.before = arg(op, 0);
+        else if (as == TAKES_SLOPE && arg(op, 1)->def && info(arg(op, 1)->def)->traits & SLOPES)
+            e.slope = arg(op, 1)->def, e.before = arg(e.slope, 0);
+        else if (!(info(op)->traits & CASTS))
+            return (Epilogue){ 0 };
+    }
+    e.dot = op;
+    return e;
+}
+
+static int terms_until(const Value *value, Epilogue terms[MAX_TERMS], int count, int depth)
+{
+    const Op *op = value->def;
+    if (depth > MAX_TERMS || count == MAX_TERMS)
+        return count;
+    if (op && op->attrs.as == ADDS_PRODUCTS)
+        return terms_until(arg(op, 1), terms, terms_until(arg(op, 0), terms, count, depth + 1), depth + 1);
+    terms[count] = epilogue_of(value);
+    return count + (terms[count].dot != NULL);
+}
+
+int terms_of(const Value *result, Epilogue terms[MAX_TERMS])
+{
+    const Op *op = result->def, *sum = op && op->attrs.as == ADDS_TENSOR ? arg(op, 0)->def : op;
+    if (!sum || sum->attrs.as != ADDS_PRODUCTS)
+        return terms_until(result, terms, 0, 0);
+    const int count = terms_until(sum->results.at[0], terms, 0, 0);
+    if (count && sum != op)
+        terms[0].added = arg(op, 1);
+    return count;
+}
+
+const char *wrong_role(const Func *f, const Op *op)
+{
+    Epilogue term[MAX_TERMS];
+    return op->attrs.as && (f->role != KERNEL || !terms_of(result(op), term)) ? "no part of a product's kernel" : NULL;
+}
+
+const char *wrong_terms(const Value *result)
+{
+    Epilogue found[MAX_TERMS], noted[MAX_TERMS];
+    const int count = find_terms(result, found);
+    bool good = terms_of(result, noted) == count;
+    for (int i = 0; i < count && good; i++)
+        good = memcmp(&found[i], &noted[i], sizeof found[i]) == 0;
+    return good ? NULL : "computed by products otherwise than {as} of its ops says";
 }
 
 /* --- From a dot on --------------------------------------------------------------------------------- */

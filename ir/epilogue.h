@@ -2,7 +2,8 @@
  * bias), or C = A B * slope(before).
  *
  * A bias is a row that is added to all rows: its dims are those of the right operand alone, which are the last dims of
- * the result.  Activations and slopes are the ops that ops.def marks.
+ * the result.  Activations and slopes are the ops that ops.def marks.  find_*() recognise them among the ops of a
+ * function; `fuse` decides, and writes {as} into the ops of its kernels; all that comes later reads that.
  */
 #ifndef MPC_EPILOGUE_H
 #define MPC_EPILOGUE_H
@@ -18,17 +19,23 @@ typedef struct {
     const Value *before;  /* the operand of the activation or of the slope, if there is one */
 } Epilogue;
 
-/* Is `result` that of a dot, followed only by ops that a product can apply?  Casts between them are included: a product
- * sums in f32 and rounds once. */
-bool find_epilogue(const Value *result, Epilogue *epilogue);
-
 /* Is `result` a sum of products, C = A B + D E + ..., or C += A B + D E + ...?  Returns how many: each is noted as a
- * dot, the first one with what is added.  1: just one, with any epilogue; 0: it is none, or of more than MAX_TERMS. */
+ * dot, the first one with what is added.  1: just one, with any epilogue; 0: it is none, or of more than MAX_TERMS.
+ * Casts between the ops are included: a product sums in f32 and rounds once. */
 enum { MAX_TERMS = 8 };
 int find_terms(const Value *result, Epilogue terms[MAX_TERMS]);
 
-/* The previous op of the epilogue, one step from `op` towards the dot. */
-const Op *op_before(const Epilogue *epilogue, const Op *op);
+/* Writes down in a kernel of products, as {as} of its ops, what find_terms() says of its results.  What an op adds, or
+ * multiplies a product by, becomes its second operand. */
+void note_epilogues(const Func *kernel);
+
+/* What {as} says: as find_terms(), of a result of a kernel after `fuse`, and of a single product. */
+int terms_of(const Value *result, Epilogue terms[MAX_TERMS]);
+Epilogue epilogue_of(const Value *result); /* .dot: NULL: it is none */
+
+/* For the verifier: what is wrong with {as} of the op of f, or of the result; NULL: nothing. */
+const char *wrong_role(const Func *f, const Op *op);
+const char *wrong_terms(const Value *result);
 
 /* If the op adds a bias or a residual to a product that nothing else in f reads: the op before it, a dot or the
  * addition of a bias.  NULL: it does not.  uses: those of f. */

@@ -191,6 +191,7 @@ static bool same_Zigzag(Zigzag a, Zigzag b) { return a == b; }
 static bool same_StageSchedule(StageSchedule a, StageSchedule b) { return a == b; }
 static bool same_Tier(Tier a, Tier b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
+static bool same_ProductRole(ProductRole a, ProductRole b) { return a == b; }
 static bool same_Fp8(Fp8 a, Fp8 b) { return a == b; }
 
 /* By bits: results of 0 and -0 differ, and NaN equals itself. */

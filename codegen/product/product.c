@@ -314,9 +314,8 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int c, c
 
 bool is_kept_operand(const Func *kernel, const Value *result)
 {
-    Epilogue epilogue;
     for (int i = 0; i < kernel->results.count; i++)
-        if (find_epilogue(kernel->results.at[i], &epilogue) && epilogue.before == result)
+        if (epilogue_of(kernel->results.at[i]).before == result)
             return true;
     return false;
 }
@@ -329,7 +328,7 @@ int plan_each_product(Module *m, const Func *kernel, const Op *call, Product **p
         Epilogue term[MAX_TERMS];
         if (is_kept_operand(kernel, kernel->results.at[i]))
             continue;
-        const int terms = find_terms(kernel->results.at[i], term);
+        const int terms = terms_of(kernel->results.at[i], term);
         if (terms == 0) {
             refuse(m, call, "a result is neither a product, with or without an epilogue, nor a sum of products");
             return 0;

@@ -227,7 +227,7 @@ static bool want_running_sums(const Module *m, const Func *kernel, const Op *cal
     bool good = true;
     for (int i = 0; i < kernel->results.count; i++) {
         Epilogue term[MAX_TERMS];
-        if (!find_terms(kernel->results.at[i], term) || !term[0].added)
+        if (!terms_of(kernel->results.at[i], term) || !term[0].added)
             continue;
         int at = index_of(&kernel->params, term[0].added), to = call->args.count + i;
         if (product_goes_on(m, arg(call, at), call->results.at[i]))

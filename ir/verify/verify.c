@@ -3,6 +3,7 @@
  * The type of each result is inferred again and compared with the given one: this detects a pass that changes an op
  * without its type, or drops a collective.
  */
+#include "epilogue.h"
 #include "flight.h"
 #include "infer.h"
 #include "map.h"
@@ -77,7 +78,8 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
         if (!verify_type(m, op->loc, value) || !verify_pointer(m, f, op->loc, value))
             return false;
     }
-    return true;
+    const char *wrong = wrong_role(f, op);
+    return !wrong || WRONG_OP("%s of @%s is %s, and has {as}", info(op)->name, f->name, wrong);
 }
 
 enum { DEEPEST = 32 };
@@ -134,6 +136,13 @@ static bool verify_kernel(Module *m, const Func *kernel)
         return WRONG(kernel->first ? kernel->first->loc : kernel->loc,
                      "kernel @%s has %d operands and results, more than %d", kernel->name,
                      kernel->params.count + kernel->results.count, MAX_KERNEL_VALUES);
+    for (int i = 0; i < kernel->results.count; i++) {
+        const Value *value = kernel->results.at[i];
+        const char *wrong = wrong_terms(value);
+        if (wrong)
+            return WRONG(value->def ? value->def->loc : kernel->loc, "%%%s of kernel @%s is %s", value->name,
+                         kernel->name, wrong);
+    }
     if (is_of_columns(kernel))
         return true;
     for (int i = 0; good && i < kernel->params.count; i++)

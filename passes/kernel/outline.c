@@ -1,4 +1,5 @@
 /* outline.c -- turns a group of ops that fuse has formed into a function with the role KERNEL and a call of it. */
+#include "epilogue.h"
 #include "fuse.h"
 #include "simplify/cleanup.h"
 
@@ -220,6 +221,8 @@ static void outline(Fusion *p, Op *first, Op *last, const FusionGroup *g, Map *i
                 push_value(&m->arena, &outputs, op->results.at[i]);
             }
     share_equal(kernel); /* casts: see widen.c */
+    if (g->product)
+        note_epilogues(kernel);
     Builder at = builder_at(m, p->f, first);
     Op *call = build(&at, OP_call, (Attrs){ .callee = kernel->name }, args.count, args.at);
     for (int i = 0; i < outputs.count; i++) {

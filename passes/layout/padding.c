@@ -14,6 +14,7 @@
  * loop writes; then both operands are made neutral.  The comparison is by position in the whole dim, so it fuses with
  * the op that computes the operand.
  */
+#include "map.h"
 #include "storage.h"
 #include "target.h"
 
@@ -106,6 +107,23 @@ static void fill_dims(Module *m)
 
 /* --- Masks --------------------------------------------------------------------------------------- */
 
+typedef struct {
+    Name dim;
+    double neutral;
+} Mask;
+
+typedef struct {
+    Module *m;
+    Map masks; /* value that the pass has masked -> its last Mask */
+} Padding;
+
+static void note_mask(Padding *p, const Value *masked, Name dim, double neutral)
+{
+    Mask *mask = NEW(&p->m->arena, Mask);
+    *mask = (Mask){ dim, neutral };
+    map_put(&p->masks, masked, mask);
+}
+
 static Value *constant(Builder *b, double value, const char *dtype)
 {
     return build_op(b, OP_constant, (Attrs){ .value = value, .dtype = intern_text(b->module, dtype) }, 0, NULL);
@@ -166,35 +184,20 @@ static bool is_masked(const Module *m, const Func *f, const Op *op, int at)
     return computed ? !is_given(m, f, arg(op, at)) : at == 0;
 }
 
-/* Is it positions of the dim < its size? */
-static bool is_inside(const Op *op, const Dim *dim)
-{
-    const Op *index = op && op->kind == OP_lt ? arg(op, 0)->def : NULL, *size = index ? arg(op, 1)->def : NULL;
-    return index && index->kind == OP_iota && index->attrs.dims.dim[0].name == dim->name && size &&
-           size->kind == OP_constant && size->attrs.value == (double)dim->size;
-}
-
-/* Is it neutral in the padding of the dim already, by this pass? */
-static bool is_neutral(const Value *value, const Dim *dim, double neutral)
-{
-    const Op *mask = value->def && info(value->def)->traits & CHOOSES ? value->def : NULL;
-    const Op *rest = mask ? arg(mask, 2)->def : NULL;
-    return mask && is_inside(arg(mask, 0)->def, dim) && rest && rest->kind == OP_constant &&
-           rest->attrs.value == neutral;
-}
-
 /* Masks operand `at` along one dim, if the dim is padded.  Of a computed operand of products, all products read the
  * masked one, so that the other is not stored. */
-static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, double neutral)
+static void mask_along(Padding *p, Func *f, Op *op, int at, const Dim *dim, double neutral)
 {
     Value *x = arg(op, at);
-    if (!has_ragged_end(dim) || is_neutral(x, dim, neutral))
+    const Mask *mask = map_get(&p->masks, x);
+    if (!has_ragged_end(dim) || (mask && mask->dim == dim->name && mask->neutral == neutral))
         return;
     const bool in_all = info(op)->family == PRODUCT && x->def;
-    Builder b = builder_at(m, f, op);
+    Builder b = builder_at(p->m, f, op);
     if (in_all)
         b.before = x->def->next;
     Value *masked = op->args.at[at] = without_padding(&b, x, dim, neutral);
+    note_mask(p, masked, dim->name, neutral);
     for (Op *other = in_all ? masked->def->next : NULL; other; other = other->next)
         for (int i = 0; i < other->args.count && info(other)->family == PRODUCT; i++)
             other->args.at[i] = arg(other, i) == x ? masked : arg(other, i);
@@ -203,33 +206,33 @@ static void mask_along(Module *m, Func *f, Op *op, int at, const Dim *dim, doubl
 /* Below any maximum. */
 static double lowest(const Type *type) { return is_float(type->dtype) ? -FLT_MAX : INT32_MIN; }
 
-static void mask_reduced(Module *m, Func *f, Op *op, int at)
+static void mask_reduced(Padding *p, Func *f, Op *op, int at)
 {
     const Type type = arg(op, at)->type;
     for (int i = 0; i < type.rank; i++) {
         Role role = has_ragged_end(&type.dim[i]) ? op_role(op, type.dim[i].name) : KEEP;
-        if ((role == SUM || role == MAX) && is_masked(m, f, op, at))
-            mask_along(m, f, op, at, &type.dim[i], role == MAX ? lowest(&type) : 0);
+        if ((role == SUM || role == MAX) && is_masked(p->m, f, op, at))
+            mask_along(p, f, op, at, &type.dim[i], role == MAX ? lowest(&type) : 0);
     }
 }
 
 /* Indices are read in the padding too: there they are set to -1, if that selects nothing, or to 0, which is valid for
  * every dim. */
-static void mask_indices(Module *m, Func *f, Op *op)
+static void mask_indices(Padding *p, Func *f, Op *op)
 {
     for (int at = 0; at < op->args.count; at++) {
         const Type type = arg(op, at)->type;
         for (int i = 0; i < type.rank && type.dtype == I32; i++)
-            mask_along(m, f, op, at, &type.dim[i], info(op)->traits & SKIPS ? -1 : 0);
+            mask_along(p, f, op, at, &type.dim[i], info(op)->traits & SKIPS ? -1 : 0);
     }
 }
 
-static void mask_operands(Module *m, Func *f, Op *op)
+static void mask_operands(Padding *p, Func *f, Op *op)
 {
     for (int i = 0; i < op->args.count; i++)
-        mask_reduced(m, f, op, i);
+        mask_reduced(p, f, op, i);
     if (info(op)->family == LIBRARY)
-        mask_indices(m, f, op);
+        mask_indices(p, f, op);
 }
 
 /* --- State --------------------------------------------------------------------------------------- */
@@ -275,9 +278,10 @@ void pass_padding(Module *m)
 {
     if (m->target->fills_padding)
         fill_dims(m);
+    Padding p = { .m = m, .masks.arena = &m->arena };
     for (Func *f = m->funcs; f; f = f->next) {
         for (Op *op = f->first; op; op = op->next)
-            mask_operands(m, f, op);
+            mask_operands(&p, f, op);
         if (f->role == STEP)
             keep_state_finite(m, f);
     }

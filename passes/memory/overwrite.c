@@ -60,7 +60,7 @@ bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value
 static bool adds_to(const Func *kernel, int result, int param)
 {
     Epilogue term[MAX_TERMS];
-    return find_terms(kernel->results.at[result], term) && term[0].added == kernel->params.at[param];
+    return terms_of(kernel->results.at[result], term) && term[0].added == kernel->params.at[param];
 }
 
 /* Does the function see them in the same way: slice by slice, or as what a loop carries, at first and at last, and in

@@ -234,11 +234,11 @@ static void find_columns(Search *s, const Func *kernel, const Op *call)
 {
     Pack right = { 0 }, bias = { 0 }, made[2] = { { 0 }, { 0 } };
     for (int i = 0; i < kernel->results.count; i++) {
-        Epilogue epilogue;
-        bool is_product = find_epilogue(kernel->results.at[i], &epilogue) && !epilogue.added && !epilogue.activation &&
-                          !epilogue.slope;
+        const Epilogue epilogue = epilogue_of(kernel->results.at[i]);
         const Op *dot = epilogue.dot;
-        int at = is_product ? index_of(&kernel->params, arg(dot, 1)) : -1;
+        const int at = dot && !epilogue.added && !epilogue.activation && !epilogue.slope
+                           ? index_of(&kernel->params, arg(dot, 1))
+                           : -1;
         if (at < 0 || i == MAX_PACK)
             return;
         if (epilogue.bias)
@@ -308,7 +308,7 @@ static void sort_pairs(Pack *by, Pack *others)
 static void find_sum(Search *s, const Func *kernel, const Op *call)
 {
     Epilogue term[MAX_TERMS];
-    const int count = kernel->results.count == 1 ? find_terms(kernel->results.at[0], term) : 0;
+    const int count = kernel->results.count == 1 ? terms_of(kernel->results.at[0], term) : 0;
     Pack left = { 0 }, right = { 0 };
     for (int i = count - 1; i >= 0; i--) {
         const Op *dot = term[i].dot;
@@ -353,7 +353,7 @@ static void find_matrices(Search *s, const Func *kernel, const Op *call)
     const Value *right = NULL;
     for (int i = 0; i < count; i++) {
         Epilogue term[MAX_TERMS];
-        if (count == 1 || count > MAX_PACK || find_terms(kernel->results.at[i], term) != 1)
+        if (count == 1 || count > MAX_PACK || terms_of(kernel->results.at[i], term) != 1)
             return;
         const Op *dot = term[0].dot;
         const Value *added = term[0].added;
