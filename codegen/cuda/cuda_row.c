@@ -100,16 +100,6 @@ typedef struct {
 
 /* --- Phases of a row ------------------------------------------------------------------------------ */
 
-static void write_accumulators(const Launch *p, int phase, FILE *out)
-{
-    for (int i = 0; i < p->k->nnodes; i++) {
-        const Node *node = &p->k->node[i];
-        if (is_summed(p, node, phase))
-            FILL(out, "$type $name = $start;\n", { "type", local_type(node->value->type.dtype) },
-                 { "name", node->name }, { "start", start_of(node) });
-    }
-}
-
 static char *indented(const Launch *p, const char *text)
 {
     Text lines;
@@ -234,11 +224,12 @@ static void write_kept_rows(Launch *p, FILE *out)
 static void write_row_sums(Launch *p, int phase, FILE *out)
 {
     RowKernel *k = p->k;
+    const Nest nest = nest_of(p, phase);
     int warps = p->row_threads / WARP;
     const char *list = "", *leave = "", *take = "";
     for (int i = 0; i < k->nnodes; i++) {
         const Node *node = &k->node[i];
-        if (!is_summed(p, node, phase))
+        if (!is_summed(&nest, node))
             continue;
         FILL(out, "$name = rt_warp<$functor>($name);\n", { "name", node->name }, { "functor", functor_of(node) });
         const char *parts = new_identifier(&k->names, arena_text(&k->m->arena, "%s_parts", node->name));
@@ -262,8 +253,9 @@ static void write_row_phases(Launch *p, FILE *out)
     write_masks(p, out);
     write_phase_values(p, 0, out);
     for (int phase = 0; phase < p->k->nphases; phase++) {
-        if (is_phase_needed(p, phase)) {
-            write_accumulators(p, phase, out);
+        const Nest nest = nest_of(p, phase);
+        if (is_needed(&nest)) {
+            write_accumulators(&nest, out);
             write_iterations(p, write_phase_iteration, &phase, out);
             write_row_sums(p, phase, out);
         }
@@ -354,7 +346,7 @@ static void write_launch(Launch *p, const char *name, FILE *out)
     open_text(&row);
     open_text(&end);
     p->k->depth = p->mapping == MAP_ROWS ? 4 : 3;
-    write_needed_scalars(p, start.out);
+    write_scalars(p->k, start.out);
     write_shared_rows(p, start.out);
     write_sums_start(p, start.out);
     if (p->reads_ahead)

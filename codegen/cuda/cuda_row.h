@@ -97,17 +97,15 @@ static inline char *number(const Launch *p, int64_t value)
 
 /* cuda_row_body.c: statements for one pack, and for one row. */
 void mark_needed(Launch *p);
-void write_needed_scalars(Launch *p, FILE *out);
+Nest nest_of(const Launch *p, int phase); /* the loops over a pack, or over packs of a row */
 /* Loads of arrays that stay in registers for all phases of a row, for write_iterations: into packs of these names, by
  * array. */
 void write_register_loads(Launch *p, const void *names, FILE *out);
 void write_shared_rows(const Launch *p, FILE *out);
 void write_shared_loads(Launch *p, FILE *out);
-bool is_phase_needed(const Launch *p, int phase);
 void write_pack(Launch *p, int phase, FILE *out);
 void write_phase_values(Launch *p, int phase, FILE *out);
 void write_row_results(Launch *p, FILE *out);
-bool is_summed(const Launch *p, const Node *node, int phase); /* a row reduction of the phase */
 
 /* cuda_row_ahead.c: the next row. */
 void write_row_packs(const Launch *p, const char *const names[], FILE *out); /* declares packs in registers */

@@ -16,69 +16,32 @@
 #include <inttypes.h>
 #include <string.h>
 
-static Node *source_of(const Sink *sink) { return sink->operand ? sink->operand : sink->node; }
-static bool is_scalar(const Node *node) { return !node->dims && !node->phase && !node->is_column; }
-static bool is_in_pack(const Launch *p, const Node *node)
+Nest nest_of(const Launch *p, int phase)
 {
-    return p->mapping == MAP_ROWS ? (node->dims & p->region.inner) != 0 : node->dims != 0;
+    const bool by_rows = p->mapping == MAP_ROWS;
+    return (Nest){ .k = p->k,
+                   .has = p->has,
+                   .inner = by_rows ? p->region.inner : ANY_DIMS,
+                   .dims = ANY_DIMS,
+                   .phase = phase,
+                   .all_phases = !by_rows };
 }
 
-/* --- Needed values -------------------------------------------------------------------------------- */
+static bool is_in_pack(const Launch *p, const Node *node)
+{
+    const Nest nest = nest_of(p, 0);
+    return is_in_loops(&nest, node);
+}
 
+/* Only values that a sink needs are computed. */
 void mark_needed(Launch *p)
 {
     for (int i = 0; i < p->k->nnodes; i++) {
         Node *node = &p->k->node[i];
-        node->is_wanted = node->is_loaded = false;
+        node->is_loaded = false;
         node->text = node->mask = NULL;
     }
-    for (int s = 0; s < p->k->nsinks; s++)
-        if (p->has[s])
-            source_of(&p->k->sink[s])->is_wanted = true;
-    mark_operands(p->k);
-}
-
-bool is_summed(const Launch *p, const Node *node, int phase)
-{
-    return node->is_reduction && node->is_wanted && node->phase == phase + 1;
-}
-
-/* Does the phase store it, or add it to a column, element by element? */
-static bool is_drained(const Launch *p, int sink, int phase)
-{
-    return p->has[sink] && is_in_pack(p, source_of(&p->k->sink[sink])) &&
-           (p->mapping != MAP_ROWS || p->k->sink[sink].phase == phase);
-}
-
-bool is_phase_needed(const Launch *p, int phase)
-{
-    for (int i = 0; i < p->k->nnodes; i++)
-        if (is_summed(p, &p->k->node[i], phase))
-            return true;
-    for (int i = 0; i < p->k->nsinks; i++)
-        if (is_drained(p, i, phase))
-            return true;
-    return false;
-}
-
-/* Counts the uses of each value in the text of a phase. */
-static void count_all_uses(const Launch *p, int phase)
-{
-    RowKernel *k = p->k;
-    for (int i = 0; i < k->nnodes; i++)
-        k->node[i].uses = 0;
-    for (int i = 0; i < k->nsinks; i++)
-        if (is_drained(p, i, phase))
-            find_node(k, source_of(&k->sink[i])->value)->uses +=
-                k->sink[i].operand ? count_uses(k->sink[i].node->op, 0) : uses_of_stored(k, k->sink[i].node);
-    for (int i = k->nnodes - 1; i >= 0; i--) {
-        const Node *node = &k->node[i];
-        bool summed = is_summed(p, node, phase);
-        if (!node->op || (!summed && (!node->uses || !is_in_pack(p, node))))
-            continue;
-        for (int j = 0; j < node->op->args.count; j++)
-            find_node(k, arg(node->op, j))->uses += is_copy(node) ? node->uses : count_uses(node->op, j);
-    }
+    mark_wanted(p->k, p->has);
 }
 
 /* --- Loads ---------------------------------------------------------------------------------------- */
@@ -214,45 +177,37 @@ static void write_guarded(const Launch *p, const char *condition, const char *te
         FILL(out, "if ($condition) {\n    $text\n}\n", { "condition", condition }, { "text", text });
 }
 
-static const char *result_text(const Launch *p, const Sink *sink)
-{
-    const Node *node = sink->node;
-    return is_constant(node->op) ? c_number(p->k->m, node->op->attrs.value, !is_float(node->value->type.dtype))
-                                 : node->text;
-}
-
-static void write_result(Launch *p, const Sink *sink, FILE *out)
+static void write_packed_result(const Launch *p, const Sink *sink, FILE *out)
 {
     RowKernel *k = p->k;
     int number_of_array = array_of_result(p, sink);
     const Array *array = &k->array[number_of_array];
     if (is_pack_of(p, number_of_array)) {
-        FILL(out, "$pack[e] = $text;\n", { "pack", p->pack_name[number_of_array] }, { "text", result_text(p, sink) });
+        FILL(out, "$pack[e] = $text;\n", { "pack", p->pack_name[number_of_array] }, { "text", stored_text(k, sink) });
         return;
     }
     Text store;
     open_text(&store);
-    char *index = index_text(k, &p->region, array->dims, array->stride);
-    write_store(k, array->value->type.dtype, array->name, index, result_text(p, sink), store.out);
+    write_result(k, &p->region, sink, store.out);
     write_guarded(p, first_only(p, array->dims), close_text(&k->m->arena, &store), out);
 }
 
 /* Packs of results, before and after the loop over their elements. */
-static void write_result_packs(const Launch *p, int phase, FILE *out)
+static void write_result_packs(const Launch *p, const Nest *nest, FILE *out)
 {
     for (int i = 0; i < p->k->nsinks; i++) {
         int array = array_of_result(p, &p->k->sink[i]);
-        if (is_drained(p, i, phase) && !p->k->sink[i].operand && is_pack_of(p, array))
+        if (is_drained(nest, i) && !p->k->sink[i].operand && is_pack_of(p, array))
             FILL(out, "$type $pack;\n", { "type", pack_type(p, local_type(p->k->sink[i].node->value->type.dtype)) },
                  { "pack", p->pack_name[array] });
     }
 }
 
-static void write_pack_stores(const Launch *p, int phase, FILE *out)
+static void write_pack_stores(const Launch *p, const Nest *nest, FILE *out)
 {
     for (int i = 0; i < p->k->nsinks; i++) {
         int array = array_of_result(p, &p->k->sink[i]);
-        if (!is_drained(p, i, phase) || p->k->sink[i].operand || !is_pack_of(p, array))
+        if (!is_drained(nest, i) || p->k->sink[i].operand || !is_pack_of(p, array))
             continue;
         const char *to = pack_address(p, array), *pack = p->pack_name[array];
         const char *text = has_tail(p)
@@ -264,18 +219,18 @@ static void write_pack_stores(const Launch *p, int phase, FILE *out)
 
 /* --- One pack ------------------------------------------------------------------------------------- */
 
-static void write_sums(Launch *p, int phase, FILE *out)
+static void write_sums(Launch *p, const Nest *nest, FILE *out)
 {
     RowKernel *k = p->k;
     for (int i = 0; i < k->nnodes; i++)
-        if (is_summed(p, &k->node[i], phase)) {
+        if (is_summed(nest, &k->node[i])) {
             const Node *operand = find_node(k, arg(k->node[i].op, 0));
             write_guarded(p, first_only(p, operand->dims), fold_text(p, &k->node[i], k->node[i].name, operand->text),
                           out);
         }
     for (int i = 0; i < p->ncolumns; i++) {
         const Sink *sink = p->column[i].sink;
-        if (!is_drained(p, (int)(sink - k->sink), phase))
+        if (!is_drained(nest, (int)(sink - k->sink)))
             continue;
         Text add;
         open_text(&add);
@@ -285,50 +240,43 @@ static void write_sums(Launch *p, int phase, FILE *out)
 }
 
 /* Stores are last: a result may have the storage of a parameter. */
-static char *element_lines(Launch *p, int phase)
+static char *element_lines(Launch *p, const Nest *nest)
 {
     RowKernel *k = p->k;
     Text text;
     open_text(&text);
     for (int i = 0; i < k->nnodes; i++) {
         Node *node = &k->node[i];
-        if (!node->uses || !is_in_pack(p, node))
+        if (!node->uses || !is_in_loops(nest, node))
             continue;
         if (node->op)
             write_node(k, &p->region, node, text.out);
         else
             write_element(p, node, text.out);
     }
-    write_sums(p, phase, text.out);
+    write_sums(p, nest, text.out);
     for (int i = 0; i < k->nsinks; i++)
-        if (is_drained(p, i, phase) && !k->sink[i].operand)
-            write_result(p, &k->sink[i], text.out);
+        if (is_drained(nest, i) && !k->sink[i].operand)
+            write_packed_result(p, &k->sink[i], text.out);
     return close_text(&k->m->arena, &text);
 }
 
 void write_pack(Launch *p, int phase, FILE *out)
 {
-    count_all_uses(p, phase);
+    const Nest nest = nest_of(p, phase);
+    count_all_uses(&nest);
     write_pack_loads(p, out);
-    write_result_packs(p, phase, out);
-    char *lines = element_lines(p, phase);
+    write_result_packs(p, &nest, out);
+    char *lines = element_lines(p, &nest);
     bool in_registers = false;
     for (int i = 0; i < p->k->narrays; i++)
         in_registers |= p->in_registers[i];
     bool in_packs = p->vector && (p->width > 1 || in_registers || p->iterations);
     fputs(in_packs ? each_element(p, true, lines) : lines, out);
-    write_pack_stores(p, phase, out);
+    write_pack_stores(p, &nest, out);
 }
 
 /* --- One row -------------------------------------------------------------------------------------- */
-
-void write_needed_scalars(Launch *p, FILE *out)
-{
-    static const Region nowhere = { 0 };
-    for (int i = 0; i < p->k->nnodes; i++)
-        if (is_scalar(&p->k->node[i]) && p->k->node[i].is_wanted)
-            write_node(p->k, &nowhere, &p->k->node[i], out);
-}
 
 /* Values with one element per row, in the phase in which they can be computed. */
 void write_phase_values(Launch *p, int phase, FILE *out)
@@ -357,9 +305,7 @@ void write_row_results(Launch *p, FILE *out)
         const Sink *sink = &p->k->sink[i];
         if (!p->has[i] || sink->operand || is_in_pack(p, sink->node))
             continue;
-        const Array *array = &p->k->array[array_of_result(p, sink)];
-        write_store(p->k, array->value->type.dtype, array->name,
-                    index_text(p->k, &p->region, array->dims, array->stride), result_text(p, sink), text.out);
+        write_result(p->k, &p->region, sink, text.out);
     }
     char *lines = close_text(&p->k->m->arena, &text);
     if (*lines)

@@ -138,6 +138,7 @@ FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, Shar
     Text body;
     open_text(&body);
     write_unread(k, body.out);
+    mark_wanted(k, NULL);
     write_scalars(k, body.out);
     for (int i = 0; i < k->nregions; i++)
         write_region(k, k->region_order[i], body.out);

@@ -186,9 +186,32 @@ const char *start_of(const Node *reduction); /* the initial value of a sum or ma
 char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, const char *b);
 char *accumulation(const RowKernel *k, const Node *reduction, const char *into, const char *text);
 
+/* row_nest.c: loops over the same points, in one phase, of either target. */
+#define ANY_DIMS (~(DimSet)0)
+typedef struct {
+    RowKernel *k;
+    const bool *has; /* by sink: what the region or the launch stores */
+    DimSet inner;    /* the dims of the loops of a row, or of all loops ... */
+    DimSet dims;     /* ... and those of them that these have; ANY_DIMS: values of any of them */
+    int phase;
+    bool all_phases; /* it stores what any phase does */
+} Nest;
+
+void mark_wanted(RowKernel *k, const bool has[]); /* values that these sinks need; NULL: all sinks */
+bool is_scalar(const Node *node);                 /* one number for the kernel */
+bool is_in_loops(const Nest *n, const Node *node);
+bool is_summed(const Nest *n, const Node *node);     /* a row reduction of the phase */
+bool is_drained(const Nest *n, int sink);            /* stored, or added to a column, element by element */
+bool is_first_kept(const Nest *n, const Node *node); /* stored for later phases */
+bool is_needed(const Nest *n);                       /* does it sum or store anything? */
+void count_all_uses(const Nest *n);                  /* of each value in the text of the loops; 0: not computed */
+void write_scalars(RowKernel *k, FILE *out);         /* those wanted; once, before all loops */
+void write_accumulators(const Nest *n, FILE *out);   /* of the sums: their initial values */
+const char *stored_text(const RowKernel *k, const Sink *sink);
+void write_result(const RowKernel *k, const Region *region, const Sink *sink, FILE *out);
+
 /* row_body.c: the computation of one row. */
 void plan_kept(RowKernel *k);
-void write_scalars(RowKernel *k, FILE *out); /* once, before all loops */
 void write_row(RowKernel *k, int region, const char *low, const char *high, FILE *out);
 
 /* row_columns.c: sums over rows. */
