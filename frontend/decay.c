@@ -6,6 +6,7 @@
  * biases do not decay, for any number of dims.
  */
 #include "lowering.h"
+#include "operands.h"
 
 typedef struct {
     Module *m;

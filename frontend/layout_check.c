@@ -1,6 +1,7 @@
 /* layout_check.c -- checks the rules of the layout against the lowered model: every dim that is split occurs in a
  * tensor and is divisible by its axes, and every axis is used. */
 #include "layout.h"
+#include "operands.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -110,8 +111,7 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
 /* Is the ring the outermost axis of this sequence, which has no padding? */
 static bool check_ring_along(Lower *l, const Ast *ast, const ShardRule *rule, const Op *op, const Dim *seq)
 {
-    const AttendExtras extras = attend_extras(op);
-    if (extras.bias || extras.sinks) {
+    if (operand_at(op, OPERAND_bias) >= 0 || operand_at(op, OPERAND_sinks) >= 0) {
         complain(l, (Where){ .at = ast->type->loc, .also = { op->loc }, .help = "attend = gather, or = all_to_all" },
                  "attention along '%s' has a bias, a mask or sinks, which attend = ring does not support", seq->name);
         return false;

@@ -1,28 +1,8 @@
 /* infer_attend.c -- result types of attention and its gradient, and what their operands must agree on. */
 #include "infer.h"
+#include "operands.h"
 
 #include <math.h>
-
-/* The operands that the op always has: attend gives two results. */
-static int plain_operands(const Op *op) { return info(op)->results == 2 ? 3 : 6; }
-
-AttendExtras attend_extras(const Op *op)
-{
-    AttendExtras extras = { 0 };
-    int i = plain_operands(op);
-    if (i < op->args.count && is_float(arg(op, i)->type.dtype) && find_dim(&arg(op, i)->type, op->attrs.key) >= 0)
-        extras.bias = i++;
-    if (i < op->args.count && is_float(arg(op, i)->type.dtype))
-        extras.sinks = i++;
-    if (i < op->args.count)
-        extras.segments = i;
-    return extras;
-}
-
-bool is_logit(const Op *op, int operand)
-{
-    return op->attrs.seq && op->attrs.key && operand >= plain_operands(op) && is_float(arg(op, operand)->type.dtype);
-}
 
 /* A bias or sinks: f32, over some dims of the scores; sinks are by row, of heads. */
 static bool check_logits(Module *m, const Op *op, int at, bool is_bias)
@@ -90,10 +70,11 @@ static bool check_blocks(Module *m, const Op *op)
  * (missing ones broadcast). */
 static bool check_attend(Module *m, const Op *op)
 {
-    const int plain = plain_operands(op);
+    const int plain = info(op)->results == 2 ? 3 : 6; /* operands that the op always has: attend gives two results */
     const Attrs *a = &op->attrs;
-    const AttendExtras x = op->args.count < plain || !a->key ? (AttendExtras){ 0 } : attend_extras(op);
-    if (op->args.count != plain + (x.bias > 0) + (x.sinks > 0) + (x.segments ? 2 : 0) || (x.sinks && plain > 3))
+    const int bias = operand_at(op, OPERAND_bias), sinks = operand_at(op, OPERAND_sinks);
+    const int query_segment = operand_at(op, OPERAND_query_segment), key_segment = operand_at(op, OPERAND_key_segment);
+    if (op->args.count != plain + (bias >= 0) + (sinks >= 0) + (query_segment >= 0 ? 2 : 0))
         return REFUSE(NULL, "%s takes %d operands, then a bias%s, and two segments, if any, not %d operands",
                       info(op)->name, plain, plain > 3 ? "" : ", sinks", op->args.count);
     const Type *q = &arg(op, 0)->type;
@@ -114,10 +95,10 @@ static bool check_attend(Module *m, const Op *op)
                               arg(op, i)->name, k->dim[j].name);
         }
     }
-    if (x.segments &&
-        (!check_segments(m, op, x.segments, 0, a->seq) || !check_segments(m, op, x.segments + 1, 1, a->key)))
+    if (query_segment >= 0 &&
+        (!check_segments(m, op, query_segment, 0, a->seq) || !check_segments(m, op, key_segment, 1, a->key)))
         return false;
-    if ((x.bias && !check_logits(m, op, x.bias, true)) || (x.sinks && !check_logits(m, op, x.sinks, false)))
+    if ((bias >= 0 && !check_logits(m, op, bias, true)) || (sinks >= 0 && !check_logits(m, op, sinks, false)))
         return false;
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.partial)
@@ -177,12 +158,12 @@ INFER(attend_grad)
 /* A sum over the dims that the bias lacks. */
 INFER(attend_bias_grad)
 {
-    const int bias = check_attend(m, op) ? attend_extras(op).bias : -1;
-    if (bias < 0)
+    if (!check_attend(m, op))
         return false;
+    const int bias = operand_at(op, OPERAND_bias);
     const Type *q = &arg(op, 0)->type;
     const Type rows = rows_of(q, &op->attrs);
-    if (!bias || !has_dims_of(&arg(op, 5)->type, q) || !has_dims_of(&arg(op, 3)->type, &rows) ||
+    if (bias < 0 || !has_dims_of(&arg(op, 5)->type, q) || !has_dims_of(&arg(op, 3)->type, &rows) ||
         !has_dims_of(&arg(op, 4)->type, &rows))
         return REFUSE(NULL, "attend_bias_grad needs a bias, dy with the dims of q, and a share and a sum of each row");
     results[0] = arg(op, bias)->type;

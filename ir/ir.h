@@ -405,12 +405,6 @@ static inline bool is_number(const Value *value, double number)
 /* Every dim of its operands once, in order of appearance.  False after reporting operands that do not fit. */
 bool op_space(Module *m, const Op *op, Type *space);
 Role op_role(const Op *op, Name dim); /* SUM: of at least one result */
-/* The operands of attention and its gradients behind those that all have: their indices; 0: there is none. */
-typedef struct {
-    int bias, sinks, segments; /* of queries; those of keys are next */
-} AttendExtras;
-AttendExtras attend_extras(const Op *op);
-bool is_logit(const Op *op, int operand); /* of attention: a bias or sinks, in f32 for every train.precision */
 
 /* Of an op that FOLDS: the one dim, and the outermost of the several, which ranks split alike. */
 void folded_dims(const Op *op, Name *one, Name *outermost);

@@ -1,5 +1,6 @@
 /* roles.c -- the effect of an op on each dim of its space: the functions that the column `roles` of ops.def names. */
 #include "infer.h"
+#include "operands.h"
 
 Role role_over(const Op *op, Name dim) { return has_name(&op->attrs.over, dim) ? info(op)->over : KEEP; }
 
@@ -56,9 +57,9 @@ Role role_attended(const Op *op, Name dim)
 /* attend_bias_grad: the gradient of a bias is a sum over the dims that it lacks. */
 Role role_biased(const Op *op, Name dim)
 {
-    const int bias = attend_extras(op).bias;
+    const int bias = operand_at(op, OPERAND_bias);
     Role role = role_named(op, dim);
-    return role == KEEP && bias && find_dim(&arg(op, bias)->type, dim) < 0 ? SUM : role;
+    return role == KEEP && bias >= 0 && find_dim(&arg(op, bias)->type, dim) < 0 ? SUM : role;
 }
 
 Role op_role(const Op *op, Name dim) { return info(op)->roles(op, dim); }

@@ -3,6 +3,7 @@
  * Gradients here ignore broadcasting, dtypes and memory order: autodiff adjusts dx[i] to operand i, summing over extra
  * dims and broadcasting over missing ones.  An operand that has no gradient is left NULL.
  */
+#include "operands.h"
 #include "stages.h"
 #include "term.h"
 
@@ -225,27 +226,25 @@ VJP(attend)
     if (!dy[0])
         return;
     Value *lse = op->results.at[1], *operands[9] = { A, B, arg(op, 2), Y, lse, dy[0] };
-    const AttendExtras extras = attend_extras(op);
+    const int bias = operand_at(op, OPERAND_bias), sinks = operand_at(op, OPERAND_sinks);
     int count = 6;
-    if (extras.bias)
-        operands[count++] = arg(op, extras.bias);
-    for (int i = 0; extras.segments && i < 2; i++)
-        operands[count++] = arg(op, extras.segments + i);
+    for (int i = 3; i < op->args.count; i++)
+        if (i != sinks)
+            operands[count++] = arg(op, i);
     Op *grad = build(b, OP_attend_grad, op->attrs, count, operands);
     for (int i = 0; i < 3; i++)
         dx[i] = grad->results.at[i];
-    if (!extras.bias && !extras.sinks)
+    if (bias < 0 && sinks < 0)
         return;
     const Attrs f32 = { .dtype = intern_text(b->module, dtype_name[F32]) };
     Value *both = BUILD(b, OP_mul, NO_ATTRS, BUILD(b, OP_cast, f32, dy[0]), BUILD(b, OP_cast, f32, Y));
     Value *share = BUILD(b, OP_sum, ((Attrs){ .over = { 1, { op->attrs.feature } } }), both);
     operands[3] = share;
-    if (extras.bias)
-        dx[extras.bias] = build_op(b, OP_attend_bias_grad, op->attrs, count, operands);
-    if (extras.sinks) /* whose weight multiplies nothing */
-        dx[extras.sinks] =
-            BUILD(b, OP_neg, NO_ATTRS,
-                  BUILD(b, OP_mul, NO_ATTRS, BUILD(b, OP_lse_share, NO_ATTRS, arg(op, extras.sinks), lse), share));
+    if (bias >= 0)
+        dx[bias] = build_op(b, OP_attend_bias_grad, op->attrs, count, operands);
+    if (sinks >= 0) /* whose weight multiplies nothing */
+        dx[sinks] = BUILD(b, OP_neg, NO_ATTRS,
+                          BUILD(b, OP_mul, NO_ATTRS, BUILD(b, OP_lse_share, NO_ATTRS, arg(op, sinks), lse), share));
 }
 
 /* y = sums of a along d: an element is in the sums at and behind it */

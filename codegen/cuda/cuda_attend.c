@@ -108,7 +108,7 @@ static void write_hopper(Operands *o, const char *name, int64_t d, CudaLaunches 
 /* A block for each tile of the bias. */
 static void write_bias_gradient(Operands *o, const char *name, int64_t d, CudaLaunches *launches, FILE *out)
 {
-    const Value *bias = operand_named(o, "dbias");
+    const Value *bias = operand_named(o, OPERAND_dbias);
     const Attrs *a = &o->op->attrs;
     const Tiles t = backward_tiles(d, true);
     int64_t blocks = 1;
@@ -128,8 +128,8 @@ void write_cuda_attend(Operands *o, const char *name, CudaLaunches *launches, FI
     int64_t queries = size_along(o, o->value[0], o->op->attrs.seq), keys = size_along(o, o->value[1], o->op->attrs.key);
     bool plain = o->value[0]->type.dtype == F32, is_gradient = o->op->kind == OP_attend_grad;
     bool async = d % ALIGNED == 0;
-    const bool shapes = operand_named(o, "bias") || o->op->attrs.softcap != 0;
-    const int widest = shapes ? 64 : operand_named(o, "query_segment") ? 96 : 128;
+    const bool shapes = operand_named(o, OPERAND_bias) || o->op->attrs.softcap != 0;
+    const int widest = shapes ? 64 : operand_named(o, OPERAND_query_segment) ? 96 : 128;
     for (int i = 0; i < o->count; i++)
         async = async && (find_dim(&o->value[i]->type, o->op->attrs.feature) < 0 || /* lse, bias, segments */
                           library_width(o, i, i + 1, ALIGNED) == ALIGNED);

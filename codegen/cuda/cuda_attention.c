@@ -20,8 +20,9 @@ static bool is_plain(const Operands *o)
 {
     const Attrs *a = &o->op->attrs;
     const DType dtype = o->value[0]->type.dtype;
-    if ((dtype != BF16 && dtype != F16) || a->softcap != 0 || operand_named(o, "bias") || operand_named(o, "sinks") ||
-        operand_named(o, "query_segment") || !is_whole(o, 0, a->seq) || !is_whole(o, 1, a->key))
+    if ((dtype != BF16 && dtype != F16) || a->softcap != 0 || operand_named(o, OPERAND_bias) ||
+        operand_named(o, OPERAND_sinks) || operand_named(o, OPERAND_query_segment) || !is_whole(o, 0, a->seq) ||
+        !is_whole(o, 1, a->key))
         return false;
     return a->window == 0 || (a->causal && size_along(o, o->value[0], a->seq) == size_along(o, o->value[1], a->key));
 }
@@ -46,10 +47,8 @@ static bool has_heads(const Operands *o, const DimGroup both[2], const DimGroup 
 /* Is the log-sum-exp [batch, heads, queries], row-major? */
 static bool has_rows(const Operands *o, const DimGroup both[2], const DimGroup *group)
 {
-    const Value *sums = operand_named(o, "lse");
-    int at = 0;
-    while (o->value[at] != sums)
-        at++;
+    const int at = operand_at(o->op, OPERAND_lse);
+    const Value *sums = o->value[at];
     const int64_t size[] = { both[0].size, both[1].size, group->size, size_along(o, sums, o->op->attrs.seq) };
     const int64_t stride[] = { both[0].stride[at], both[1].stride[at], group->stride[at],
                                stride_along(sums, o->op->attrs.seq) };

@@ -91,44 +91,23 @@ static const struct {
     OpKind kind;
     CallText *call;
     OperandOrder *order;
-    const char *operands[MAX_OPERANDS]; /* with all that it may have; the results are behind */
-    const char *results[3];
 } kernels[] = {
-    { OP_pad, call_pad, order_own, { "x" }, { "y" } },
-    { OP_concat, call_concat, order_own, { "a", "b" }, { "y" } },
-    { OP_gather, call_gather, order_gather, { "table", "index" }, { "picked" } },
-    { OP_scatter_add, call_scatter_add, order_scatter_add, { "picked", "index" }, { "table" } },
-    { OP_rope, call_rope, order_rope, { "x", "position" }, { "y" } },
-    { OP_cumsum, call_cumulative, order_cumulative, { "x" }, { "y" } },
-    { OP_cummax, call_cumulative, order_cumulative, { "x" }, { "y" } },
-    { OP_top_k, call_top_k, order_own, { "x" }, { "chosen" } },
-    { OP_place, call_place, order_place, { "chosen" }, { "place" } },
-    { OP_dispatch, call_dispatch, order_route, { "x", "chosen", "place" }, { "y" } },
-    { OP_combine, call_combine, order_route, { "x", "chosen", "place" }, { "y" } },
-    { OP_collect, call_collect, order_route, { "x", "chosen", "place", "weight" }, { "y" } },
-    { OP_attend,
-      call_attend,
-      order_attend,
-      { "q", "k", "v", "bias", "sinks", "query_segment", "key_segment" },
-      { "y", "lse" } },
-    { OP_attend_grad,
-      call_attend_grad,
-      order_attend,
-      { "q", "k", "v", "y", "lse", "dy", "bias", "query_segment", "key_segment" },
-      { "dq", "dk", "dv" } },
-    { OP_attend_bias_grad,
-      call_attend_bias_grad,
-      order_attend,
-      { "q", "k", "v", "share", "lse", "dy", "bias", "query_segment", "key_segment" },
-      { "dbias" } },
+    { OP_pad, call_pad, order_own },
+    { OP_concat, call_concat, order_own },
+    { OP_gather, call_gather, order_gather },
+    { OP_scatter_add, call_scatter_add, order_scatter_add },
+    { OP_rope, call_rope, order_rope },
+    { OP_cumsum, call_cumulative, order_cumulative },
+    { OP_cummax, call_cumulative, order_cumulative },
+    { OP_top_k, call_top_k, order_own },
+    { OP_place, call_place, order_place },
+    { OP_dispatch, call_dispatch, order_route },
+    { OP_combine, call_combine, order_route },
+    { OP_collect, call_collect, order_route },
+    { OP_attend, call_attend, order_attend },
+    { OP_attend_grad, call_attend_grad, order_attend },
+    { OP_attend_bias_grad, call_attend_bias_grad, order_attend },
 };
-
-/* Does the op lack the optional operand of this name? */
-static bool is_left_out(const Op *op, const char *name)
-{
-    const AttendExtras extras = op->attrs.seq && op->attrs.key ? attend_extras(op) : (AttendExtras){ 1, 1, 1 };
-    return (!extras.bias && strcmp(name, "bias") == 0) || (!extras.sinks && strcmp(name, "sinks") == 0);
-}
 
 static int find_kernel(const Op *op)
 {
@@ -138,32 +117,23 @@ static int find_kernel(const Op *op)
     return -1;
 }
 
-const Value *operand_named(const Operands *o, const char *name)
+const Value *operand_named(const Operands *o, OperandName name)
 {
-    for (int i = 0; i < o->count; i++)
-        if (strcmp(o->name[i], name) == 0)
-            return o->value[i];
-    return NULL;
+    const int at = operand_at(o->op, name);
+    return at < 0 ? NULL : o->value[at];
 }
 
 bool find_operands(Module *m, const Op *op, Operands *o)
 {
-    int kernel = find_kernel(op);
     *o = (Operands){ .m = m, .op = op, .variant = "", .more = "" };
-    if (kernel < 0) {
+    if (find_kernel(op) < 0) {
         error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name);
         return false;
     }
-    for (int i = 0; i < op->args.count; i++)
-        o->value[o->count++] = arg(op, i);
-    for (int i = 0; i < op->results.count; i++)
-        o->value[o->count++] = op->results.at[i];
-    const char *const *next = kernels[kernel].operands;
-    for (int i = 0; i < o->count; i++) {
-        const int result = i - op->args.count;
-        while (result < 0 && is_left_out(op, *next))
-            next++;
-        o->name[i] = result < 0 ? *next++ : kernels[kernel].results[result];
+    for (int i = 0; i < op->args.count + op->results.count; i++) {
+        o->value[o->count++] = arg_or_result(op, i);
+        o->is[i] = operand_name(op, i);
+        o->name[i] = operand_text[o->is[i]];
         if (!o->value[i]->storage) {
             refuse_layout(o, "internal: '%s' has no storage", o->value[i]->name);
             return false;

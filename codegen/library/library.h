@@ -3,6 +3,7 @@
 #define MPC_LIBRARY_H
 
 #include "extent.h"
+#include "ir/operands.h"
 #include "text/names.h"
 
 enum { MAX_OPERANDS = 12 };
@@ -13,11 +14,12 @@ typedef struct {
     const Op *op;
     int count;
     const Value *value[MAX_OPERANDS];
-    const char *name[MAX_OPERANDS];
-    const char *variant;   /* appended to the name of the runtime's function: "" in C, "<8>" in CUDA */
-    const char *more;      /* appended to its operands: "", ", scratch" */
-    ShardOffsets *offsets; /* receives those that the text uses */
-    bool asks;             /* a query: an unsupported layout is not an error */
+    OperandName is[MAX_OPERANDS];
+    const char *name[MAX_OPERANDS]; /* in text */
+    const char *variant;            /* appended to the name of the runtime's function: "" in C, "<8>" in CUDA */
+    const char *more;               /* appended to its operands: "", ", scratch" */
+    ShardOffsets *offsets;          /* receives those that the text uses */
+    bool asks;                      /* a query: an unsupported layout is not an error */
 } Operands;
 
 /* Dims that are contiguous in all of some operands. */
@@ -56,8 +58,8 @@ OperandOrder order_own, order_gather, order_scatter_add, order_rope, order_cumul
 /* Is there a kernel for the operands' layouts?  If not, sets the required ones. */
 bool library_takes(Module *m, const Op *op, Wanted wanted[]);
 
-/* The operand of that name; NULL if the op has none. */
-const Value *operand_named(const Operands *o, const char *name);
+/* The operand or result of that name; NULL if the op has none. */
+const Value *operand_named(const Operands *o, OperandName name);
 
 /* Names the operands of a LIBRARY op; false after an error, if there is no kernel or no storage. */
 bool find_operands(Module *m, const Op *op, Operands *o);

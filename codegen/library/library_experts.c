@@ -170,7 +170,7 @@ char *call_combine(const Operands *o) { return route(o, 3, 0, o->op->attrs.dim, 
 
 char *call_collect(const Operands *o)
 {
-    const bool has_weight = operand_named(o, "weight") != NULL;
+    const bool has_weight = operand_named(o, OPERAND_weight) != NULL;
     RouteDims r;
     Text fields;
     if (!put_route(o, o->count - 1, 0, o->op->attrs.dim, o->op->attrs.key, &r, &fields))

@@ -57,7 +57,7 @@ Names rope_others(const Operands *o)
 {
     const Attrs *a = &o->op->attrs;
     const Type *x = &o->value[0]->type;
-    const Value *position = operand_named(o, "position");
+    const Value *position = operand_named(o, OPERAND_position);
     Names names = { 0 };
     for (int alone = 0; alone < 2; alone++)
         for (int i = 0; i < x->rank; i++)

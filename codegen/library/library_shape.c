@@ -143,7 +143,7 @@ char *call_rope(const Operands *o)
     put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
     put_text(&fields, "stretch", arena_text(&o->m->arena, "%.17g", a->stretch ? a->stretch : 1));
     put_part(o, &fields, &x->dim[find_dim(x, a->seq)], "part");
-    const char *position = operand_named(o, "position") ? "position" : "RT_NO_POSITION";
+    const char *position = operand_named(o, OPERAND_position) ? "position" : "RT_NO_POSITION";
     return call_with_shape(o, "RtRope", "rt_rope", arena_text(&o->m->arena, "x, %s, y%s", position, o->more), &fields);
 }
 
@@ -188,7 +188,7 @@ static void put_strides(const Operands *o, int i, const DimGroup both[2], const 
 {
     const Attrs *a = &o->op->attrs;
     const Value *value = o->value[i];
-    const bool is_plane = strcmp(o->name[i], "bias") == 0 || strcmp(o->name[i], "dbias") == 0;
+    const bool is_plane = o->is[i] == OPERAND_bias || o->is[i] == OPERAND_dbias;
     const bool is_key = !is_plane && find_dim(&value->type, a->key) >= 0;
     const Name row = is_key ? a->key : a->seq, column = is_plane ? a->key : a->feature;
     const Access access = { 5,
@@ -207,12 +207,16 @@ static void put_strides(const Operands *o, int i, const DimGroup both[2], const 
 /* The strides of all operands, in the order of the struct. */
 static void put_all_strides(const Operands *o, const DimGroup both[2], const DimGroup *group, Text *fields)
 {
-    static const char *const order[] = { "q",  "k",  "v",    "y",     "share", "lse",           "dy",         "dq",
-                                         "dk", "dv", "bias", "dbias", "sinks", "query_segment", "key_segment" };
-    for (size_t n = 0; n < sizeof order / sizeof *order; n++)
-        for (int i = 0; i < o->count; i++)
-            if (strcmp(o->name[i], order[n]) == 0)
-                put_strides(o, i, both, group, fields);
+    static const OperandName order[] = {
+        OPERAND_q,          OPERAND_k,  OPERAND_v,  OPERAND_y,    OPERAND_share, OPERAND_lse,   OPERAND_dy,
+        OPERAND_dq,         OPERAND_dk, OPERAND_dv, OPERAND_bias, OPERAND_dbias, OPERAND_sinks, OPERAND_query_segment,
+        OPERAND_key_segment
+    };
+    for (size_t n = 0; n < sizeof order / sizeof *order; n++) {
+        const int i = operand_at(o->op, order[n]);
+        if (i >= 0)
+            put_strides(o, i, both, group, fields);
+    }
 }
 
 bool find_heads(const Operands *o, DimGroup both[2], DimGroup *group)
@@ -258,18 +262,18 @@ static char *attend(const Operands *o, const char *function, const char *read, c
     put_text(&fields, "scale", c_number(o->m, a->scale, false));
     if (a->softcap != 0)
         put_text(&fields, "softcap", c_number(o->m, a->softcap, false));
-    if (operand_named(o, "bias"))
+    if (operand_named(o, OPERAND_bias))
         put_text(&fields, "has_bias", "true");
     const char *segments =
-        operand_named(o, "query_segment") ? "query_segment, key_segment" : "RT_NO_SEGMENT, RT_NO_SEGMENT";
-    const char *bias = operand_named(o, "bias") ? "bias" : "RT_NO_LOGITS";
+        operand_named(o, OPERAND_query_segment) ? "query_segment, key_segment" : "RT_NO_SEGMENT, RT_NO_SEGMENT";
+    const char *bias = operand_named(o, OPERAND_bias) ? "bias" : "RT_NO_LOGITS";
     return call_with_shape(o, "RtAttend", function,
                            arena_text(&o->m->arena, "%s, %s%s, %s, %s", read, bias, more, segments, written), &fields);
 }
 
 char *call_attend(const Operands *o)
 {
-    return attend(o, "rt_attend", "q, k, v", operand_named(o, "sinks") ? ", sinks" : ", RT_NO_LOGITS", "y, lse");
+    return attend(o, "rt_attend", "q, k, v", operand_named(o, OPERAND_sinks) ? ", sinks" : ", RT_NO_LOGITS", "y, lse");
 }
 
 char *call_attend_grad(const Operands *o)

@@ -11,25 +11,26 @@
  * i sees key j only if theirs are equal.
  */
 #include "interp_parts.h"
+#include "operands.h"
 
 enum { /* D: gradients; in forward mode, tangents */
-       Q,
-       K,
-       V,
-       Y,
-       LSE,
-       BIAS,
-       SINKS,
-       SHARE,
-       DY,
-       DQ,
-       DK,
-       DV,
-       DLSE,
-       DBIAS,
+       Q = OPERAND_q,
+       K = OPERAND_k,
+       V = OPERAND_v,
+       Y = OPERAND_y,
+       LSE = OPERAND_lse,
+       BIAS = OPERAND_bias,
+       SINKS = OPERAND_sinks,
+       SHARE = OPERAND_share,
+       DY = OPERAND_dy,
+       DQ = OPERAND_dq,
+       DK = OPERAND_dk,
+       DV = OPERAND_dv,
+       DBIAS = OPERAND_dbias,
+       OF_QUERY = OPERAND_query_segment,
+       OF_KEY = OPERAND_key_segment,
+       DLSE = N_OPERANDS,
        DSINKS,
-       OF_QUERY,
-       OF_KEY,
        TENSORS
 };
 
@@ -255,15 +256,10 @@ static bool is_attention(Interp *in, const Op *op, const Sharded *q, const Shard
     return true;
 }
 
-static void hold_extras(const Op *op, const Sharded args[], Sharded held[])
+static void hold_each(const Op *op, const Sharded args[], const Sharded y[], Sharded held[TENSORS])
 {
-    const AttendExtras extras = attend_extras(op);
-    if (extras.bias)
-        held[BIAS] = args[extras.bias];
-    if (extras.sinks)
-        held[SINKS] = args[extras.sinks];
-    for (int i = 0; extras.segments && i < 2; i++)
-        held[OF_QUERY + i] = args[extras.segments + i];
+    for (int i = 0; i < op->args.count + op->results.count; i++)
+        held[operand_name(op, i)] = i < op->args.count ? args[i] : y[i - op->args.count];
 }
 
 /* --- Keys that pass by -------------------------------------------------------------------------- */
@@ -300,8 +296,8 @@ static bool scatter_keys(Interp *in, const Op *op, const Sharded *all, Sharded *
 
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
-    Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
-    hold_extras(op, args, held);
+    Sharded held[TENSORS] = { 0 };
+    hold_each(op, args, y, held);
     if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
         !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
         return false;
@@ -312,9 +308,8 @@ bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 
 bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3])
 {
-    Sharded held[TENSORS] = { [Q] = args[0],  [K] = args[1], [V] = args[2], [Y] = args[3], [LSE] = args[4],
-                              [DY] = args[5], [DQ] = y[0],   [DK] = y[1],   [DV] = y[2] };
-    hold_extras(op, args, held);
+    Sharded held[TENSORS] = { 0 };
+    hold_each(op, args, y, held);
     if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
         !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
         return false;
@@ -327,10 +322,8 @@ bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3
 
 bool run_attend_bias_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[1])
 {
-    Sharded held[TENSORS] = {
-        [Q] = args[0], [K] = args[1], [V] = args[2], [SHARE] = args[3], [LSE] = args[4], [DY] = args[5], [DBIAS] = y[0]
-    };
-    hold_extras(op, args, held);
+    Sharded held[TENSORS] = { 0 };
+    hold_each(op, args, y, held);
     if (!is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
@@ -340,13 +333,12 @@ bool run_attend_bias_grad(Interp *in, const Op *op, const Sharded args[], Sharde
 
 bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
-    Sharded held[TENSORS] = { [Q] = args[0], [K] = args[1], [V] = args[2], [Y] = y[0], [LSE] = y[1] };
-    hold_extras(op, args, held);
-    for (int i = 0; i < 3; i++)
-        held[DQ + i] = tangent_of(in, &args[i]);
-    for (int i = 0; i < 2; i++)
-        if (held[BIAS + i].type)
-            held[DBIAS + i] = tangent_of(in, &held[BIAS + i]);
+    static const int tangent[][2] = { { Q, DQ }, { K, DK }, { V, DV }, { BIAS, DBIAS }, { SINKS, DSINKS } };
+    Sharded held[TENSORS] = { 0 };
+    hold_each(op, args, y, held);
+    for (size_t i = 0; i < sizeof tangent / sizeof *tangent; i++)
+        if (held[tangent[i][0]].type)
+            held[tangent[i][1]] = tangent_of(in, &held[tangent[i][0]]);
     held[DY] = hold(in, y[0].type);
     held[DLSE] = hold(in, y[1].type);
     for (int rank = 0; rank < in->ranks; rank++)

@@ -15,6 +15,7 @@
  */
 #include "autodiff.h"
 
+#include "operands.h"
 #include "simplify/cleanup.h"
 
 #include <string.h>
