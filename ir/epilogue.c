@@ -351,6 +351,11 @@ const Op *lone_sums(const Module *m, const Op *call)
     return first && count == callee->params.count && count == callee->results.count ? first : NULL;
 }
 
+const Op *sums_beside(const Module *m, const Op *call)
+{
+    return call->attrs.beside ? find_func(m, call->attrs.callee)->first : NULL;
+}
+
 bool sum_over_same_dims(const Op *a, const Op *b)
 {
     for (int i = 0; i < a->attrs.over.count; i++)

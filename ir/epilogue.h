@@ -55,6 +55,7 @@ Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot);
  * operands of products that sum over these dims, like the gradients of biases beside those of their weights.  NULL: it
  * is not. */
 const Op *lone_sums(const Module *m, const Op *call);
+const Op *sums_beside(const Module *m, const Op *call); /* the same, of a call with {beside} */
 bool sum_over_same_dims(const Op *a, const Op *b);
 
 #endif

@@ -83,7 +83,7 @@ static bool are_of_all(Module *m, const Op *before, const Op *call, int operand,
 
 const Op *sums_before(Module *m, const Op *call, const Product *p, ProductSums *sums)
 {
-    const Op *before = neighbour_of(call, true), *sum = before ? lone_sums(m, before) : NULL;
+    const Op *before = neighbour_of(call, true), *sum = before ? sums_beside(m, before) : NULL;
     if (!sum || !may_sum(p) || !sum_over_same_dims(sum, p->dot) ||
         stages_running(m, before) != stages_running(m, call) || before->attrs.early || call->attrs.early)
         return NULL;
@@ -100,7 +100,7 @@ const Op *sums_before(Module *m, const Op *call, const Product *p, ProductSums *
 
 bool is_run_by_product(Module *m, const Op *sums)
 {
-    const Op *next = lone_sums(m, sums) ? neighbour_of(sums, false) : NULL;
+    const Op *next = sums_beside(m, sums) ? neighbour_of(sums, false) : NULL;
     const Func *kernel = next && next->attrs.callee ? find_func(m, next->attrs.callee) : NULL;
     Product *products;
     ProductSums of;

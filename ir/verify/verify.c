@@ -78,6 +78,8 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
         if (!verify_type(m, op->loc, value) || !verify_pointer(m, f, op->loc, value))
             return false;
     }
+    if (op->attrs.beside && !lone_sums(m, op))
+        return WRONG_OP("@%s computes more than sums of its operands, and its call has {beside}", op->attrs.callee);
     const char *wrong = wrong_role(f, op);
     return !wrong || WRONG_OP("%s of @%s is %s, and has {as}", info(op)->name, f->name, wrong);
 }

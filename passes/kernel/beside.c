@@ -59,6 +59,7 @@ void put_sums_beside_products(Module *m, Func *f)
         Op *product = sum ? product_beside(m, f, op, sum) : NULL;
         if (!product)
             continue;
+        op->attrs.beside = true;
         remove_op(f, op);
         insert_op(f, op, product);
     }

@@ -376,7 +376,7 @@ static void find_matrices(Search *s, const Func *kernel, const Op *call)
  * since a library may compute them with the products. */
 static void find_sums_beside(Search *s, const Op *call)
 {
-    const Op *sum = lone_sums(s->m, call);
+    const Op *sum = sums_beside(s->m, call);
     Pack summed = { 0 }, made = { .whole = true };
     for (int i = 0; sum && i < call->results.count && call->results.count <= MAX_PACK; i++) {
         summed.member[summed.count++] = renamed(s->m, arg(call, i));
