@@ -28,13 +28,6 @@ static int64_t wide_count(const Launch *p, const Column *column)
     return column->is_wide ? count_points(p->k, p->region.inner) : 1;
 }
 
-static char *dense_index(const Launch *p, DimSet dims)
-{
-    int64_t stride[MAX_RANK] = { 0 };
-    dense_strides(p->k, &p->region, dims, stride);
-    return index_text(p->k, &p->region, dims, stride);
-}
-
 static char *scratch_text(const Launch *p, const Column *column)
 {
     const char *memory = column->sink->node->value->type.dtype == I32 ? "(int32_t *)scratch" : "scratch";
@@ -74,7 +67,7 @@ void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
     RowKernel *k = p->k;
     const char *into = column->sink->name;
     if (is_in_scratch(p, column))
-        into = arena_text(&k->m->arena, "%s[%s]", into, dense_index(p, p->region.inner));
+        into = arena_text(&k->m->arena, "%s[%s]", into, dense_index(p->k, &p->region, p->region.inner));
     else if (column->is_wide)
         into = arena_text(&k->m->arena,
                           p->mapping == MAP_ROWS ? "%s[iteration][e]"
@@ -105,10 +98,7 @@ static void write_start(Launch *p, const Column *column, FILE *out)
 void write_sums_start(Launch *p, FILE *out)
 {
     for (int i = 0; i < p->ncolumns; i++) {
-        Sink *sink = p->column[i].sink;
-        const char *array = p->k->array[p->k->f->params.count + sink->result].name;
-        sink->name = new_identifier(&p->k->names, arena_text(&p->k->m->arena, "%s_sum", array));
-        sink->parts = new_identifier(&p->k->names, arena_text(&p->k->m->arena, "%s_parts", array));
+        name_sums(p->k, p->column[i].sink);
         write_start(p, &p->column[i], out);
     }
 }
@@ -121,12 +111,10 @@ static char *leave_text(const Launch *p, const Column *column, const char *to, c
     Text text;
     open_text(&text);
     if (column->at >= 0) {
-        const char *index = column->is_wide ? dense_index(p, p->region.inner) : "0";
+        const char *index = column->is_wide ? dense_index(p->k, &p->region, p->region.inner) : "0";
         FILL(text.out, "$to[$index] = $value;\n", { "to", to }, { "index", index }, { "value", value });
     } else {
-        const Array *array = &p->k->array[p->k->f->params.count + column->sink->result];
-        write_store(p->k, array->value->type.dtype, array->name,
-                    index_text(p->k, &p->region, array->dims, array->stride), value, text.out);
+        write_result(p->k, &p->region, column->sink, value, text.out);
     }
     return close_text(&p->k->m->arena, &text);
 }
@@ -176,7 +164,7 @@ static void add_iteration(Launch *p, const void *context, FILE *out)
     Text add;
     open_text(&add);
     FILL(add.out, "$parts[$index] = other == 0 ? $value : $functor::of($parts[$index], $value);\n",
-         { "parts", column->sink->parts }, { "index", dense_index(p, p->region.inner) },
+         { "parts", column->sink->parts }, { "index", dense_index(p->k, &p->region, p->region.inner) },
          { "value", sum_in_turn(p, column) }, { "functor", functor_of(column->sink->node) });
     fputs(each_element(p, true, close_text(&p->k->m->arena, &add)), out);
 }
@@ -228,7 +216,7 @@ static char *add_part(const Launch *p, const Column *column)
 {
     DimSet held = p->own | (column->is_wide ? p->region.inner : 0), dropped = held & ~column->sink->node->dims;
     int64_t all = count_points(p->k, p->own) * wide_count(p, column);
-    const char *part = arena_text(&p->k->m->arena, "part * %" PRId64 " + %s", all, dense_index(p, held));
+    const char *part = arena_text(&p->k->m->arena, "part * %" PRId64 " + %s", all, dense_index(p->k, &p->region, held));
     const char *element = arena_text(&p->k->m->arena, "%s[%s]", column->sink->parts, part);
     char *text = arena_text(&p->k->m->arena, "%s = %s::of(%s, %s);\n", column->sink->name,
                             functor_of(column->sink->node), column->sink->name, element);
@@ -251,8 +239,7 @@ static CudaLaunch write_total(Launch *p, const Column *column, const char *name,
     const char *add = with_indices(p, p->item, dims, false, add_part(p, column));
     Text store;
     open_text(&store);
-    write_store(p->k, array->value->type.dtype, array->name, index_text(p->k, &p->region, array->dims, array->stride),
-                sink->name, store.out);
+    write_result(p->k, &p->region, sink, sink->name, store.out);
     FILL(out, by_lane ? cuda_total_by_lane_template : cuda_total_by_warp_template,
          { "head", launch_head(p, name, BLOCK) }, { "block", block_index(p) }, { "type", type_of(column) },
          { "name", sink->name }, { "parts", sink->parts }, { "start", start_of(sink->node) },

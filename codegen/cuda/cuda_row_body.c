@@ -188,7 +188,7 @@ static void write_packed_result(const Launch *p, const Sink *sink, FILE *out)
     }
     Text store;
     open_text(&store);
-    write_result(k, &p->region, sink, store.out);
+    write_result(k, &p->region, sink, stored_text(k, sink), store.out);
     write_guarded(p, first_only(p, array->dims), close_text(&k->m->arena, &store), out);
 }
 
@@ -305,7 +305,7 @@ void write_row_results(Launch *p, FILE *out)
         const Sink *sink = &p->k->sink[i];
         if (!p->has[i] || sink->operand || is_in_pack(p, sink->node))
             continue;
-        write_result(p->k, &p->region, sink, text.out);
+        write_result(p->k, &p->region, sink, stored_text(p->k, sink), text.out);
     }
     char *lines = close_text(&p->k->m->arena, &text);
     if (*lines)

@@ -112,13 +112,8 @@ static int parameters(const RowKernel *k, const char *const **list)
 }
 
 /* Marks unused parameters, which are still passed. */
-static void write_unread(RowKernel *k, FILE *out)
+static void write_unread(const RowKernel *k, FILE *out)
 {
-    for (int i = 0; i < k->nnodes; i++)
-        k->node[i].is_wanted = false;
-    for (int s = 0; s < k->nsinks; s++)
-        k->sink[s].node->is_wanted = true;
-    mark_operands(k);
     for (int i = 0; i < k->f->params.count; i++)
         if (!k->node[i].is_wanted)
             FILL(out, "(void)$name;\n", { "name", k->array[i].name });
@@ -137,8 +132,8 @@ FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, Shar
     k->depth = 1;
     Text body;
     open_text(&body);
-    write_unread(k, body.out);
     mark_wanted(k, NULL);
+    write_unread(k, body.out);
     write_scalars(k, body.out);
     for (int i = 0; i < k->nregions; i++)
         write_region(k, k->region_order[i], body.out);

@@ -148,6 +148,7 @@ typedef struct {
 void name_arrays(RowKernel *k);
 const char *name_dim(RowKernel *k, int dim);
 void name_values(RowKernel *k);
+void name_sums(RowKernel *k, Sink *column);
 
 /* row_plan.c: the part of the plan that depends on types. */
 RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call);
@@ -162,12 +163,11 @@ Variable *new_variable(RowKernel *k, const char *name);
 char *index_text(const RowKernel *k, const Region *region, DimSet dims, const int64_t stride[]);
 int64_t position_strides(const RowKernel *k, const Type *type, int64_t stride[]);
 char *position_index(const RowKernel *k, const Region *region, const Type *type, const int64_t stride[]);
-void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[]);
+char *dense_index(const RowKernel *k, const Region *region, DimSet dims); /* in an array of just these dims */
 
 /* row_alias.c: arrays that may be the same memory. */
 void plan_sharing(RowKernel *k);                                    /* marks arrays, delays stores, orders regions */
 bool reads(const RowKernel *k, const Node *node, const Node *what); /* node is, or depends on, it */
-void mark_operands(RowKernel *k);                                   /* marks operands of wanted nodes */
 
 /* row_text.c: C expressions of values. */
 char *load_text(const RowKernel *k, DType dtype, const char *array, const char *index);
@@ -207,8 +207,8 @@ bool is_needed(const Nest *n);                       /* does it sum or store any
 void count_all_uses(const Nest *n);                  /* of each value in the text of the loops; 0: not computed */
 void write_scalars(RowKernel *k, FILE *out);         /* those wanted; once, before all loops */
 void write_accumulators(const Nest *n, FILE *out);   /* of the sums: their initial values */
-const char *stored_text(const RowKernel *k, const Sink *sink);
-void write_result(const RowKernel *k, const Region *region, const Sink *sink, FILE *out);
+const char *stored_text(const RowKernel *k, const Sink *sink); /* of the value that it stores as it is */
+void write_result(const RowKernel *k, const Region *region, const Sink *sink, const char *text, FILE *out);
 
 /* row_body.c: the computation of one row. */
 void plan_kept(RowKernel *k);

@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-void mark_operands(RowKernel *k)
-{
-    for (int at = k->nnodes - 1; at >= 0; at--)
-        for (int i = 0; k->node[at].is_wanted && i < 3; i++)
-            if (k->node[at].operand[i])
-                k->node[at].operand[i]->is_wanted = true;
-}
-
 bool reads(const RowKernel *k, const Node *node, const Node *what)
 {
     int from = (int)(what - k->node), at = (int)(node - k->node);

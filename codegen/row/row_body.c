@@ -19,13 +19,11 @@ static void write_column(const RowLoops *r, const Sink *sink, const char *text)
     RowKernel *k = r->nest.k;
     const Region *region = r->region;
     DimSet kept = sink->node->dims & ~region->own;
-    int64_t stride[MAX_RANK] = { 0 };
-    dense_strides(k, region, kept, stride);
     if (!kept) {
         fputs(accumulation(k, sink->node, sink->name, text), r->out);
         return;
     }
-    const char *into = arena_text(&k->m->arena, "%s[%s]", sink->name, index_text(k, region, kept, stride));
+    const char *into = arena_text(&k->m->arena, "%s[%s]", sink->name, dense_index(k, region, kept));
     if (info(sink->node->op)->over != SUM) {
         const char *now = new_identifier(&k->names, arena_text(&k->m->arena, "%s_was", sink->name));
         write_local(k, local_type(sink->node->value->type.dtype), now, into, r->out);
@@ -38,9 +36,7 @@ static void write_column(const RowLoops *r, const Sink *sink, const char *text)
 static void write_kept(const RowLoops *r, const Node *node)
 {
     const RowKernel *k = r->nest.k;
-    int64_t stride[MAX_RANK] = { 0 };
-    dense_strides(k, r->region, r->nest.dims, stride);
-    write_store(k, F32, node->kept_in, index_text(k, r->region, r->nest.dims, stride), node->text, r->out);
+    write_store(k, F32, node->kept_in, dense_index(k, r->region, r->nest.dims), node->text, r->out);
 }
 
 /* Stores are last: a result may have the storage of a parameter. */
@@ -52,7 +48,7 @@ static void write_sinks(const RowLoops *r)
             write_column(r, &k->sink[i], k->sink[i].operand->text);
     for (int i = 0; i < k->nsinks; i++)
         if (is_drained(&r->nest, i) && !k->sink[i].operand)
-            write_result(k, r->region, &k->sink[i], r->out);
+            write_result(k, r->region, &k->sink[i], stored_text(k, &k->sink[i]), r->out);
 }
 
 static void write_statements(const RowLoops *r)

@@ -24,16 +24,6 @@ static DimSet summed_into(const RowKernel *k, const Sink *sink)
 
 static int64_t sum_count(const RowKernel *k, const Sink *sink) { return count_points(k, summed_into(k, sink)); }
 
-static void name_sums(RowKernel *k, int region)
-{
-    for (int i = 0; i < k->nsinks; i++)
-        if (is_column_of(k, i, region)) {
-            const char *array = k->array[k->f->params.count + k->sink[i].result].name;
-            k->sink[i].name = new_identifier(&k->names, arena_text(&k->m->arena, "%s_sum", array));
-            k->sink[i].parts = new_identifier(&k->names, arena_text(&k->m->arena, "%s_parts", array));
-        }
-}
-
 /* Initialises sums: one in a local, or an array of them. */
 static void write_start(const RowKernel *k, const Sink *sink, const char *array, FILE *out)
 {
@@ -62,18 +52,9 @@ static char *result_loops(const RowKernel *k, const Sink *sink, const char *prag
     return text;
 }
 
-static void write_sum(const RowKernel *k, const Sink *sink, const char *text, FILE *out)
-{
-    const Array *array = &k->array[k->f->params.count + sink->result];
-    char *index = index_text(k, &k->region[sink->region], array->dims, array->stride);
-    write_store(k, array->value->type.dtype, array->name, index, text, out);
-}
-
 static char *sum_index(const RowKernel *k, const Sink *sink)
 {
-    int64_t stride[MAX_RANK] = { 0 };
-    dense_strides(k, &k->region[sink->region], summed_into(k, sink), stride);
-    return index_text(k, &k->region[sink->region], summed_into(k, sink), stride);
+    return dense_index(k, &k->region[sink->region], summed_into(k, sink));
 }
 
 /* --- Own sums, or one thread's -------------------------------------------------------------------------------------
@@ -107,7 +88,7 @@ static void write_own_iteration(RowKernel *k, int region, int nown, FILE *out)
         const char *sum = k->sink[i].name;
         if (summed_into(k, &k->sink[i]))
             sum = arena_text(&k->m->arena, "%s[%s]", sum, sum_index(k, &k->sink[i]));
-        write_sum(k, &k->sink[i], sum, store.out);
+        write_result(k, r, &k->sink[i], sum, store.out);
         fputs(result_loops(k, &k->sink[i], "", close_text(&k->m->arena, &store)), out);
     }
 }
@@ -176,7 +157,7 @@ static void write_total(const RowKernel *k, const Sink *sink, FILE *out)
         add = arena_text(&k->m->arena, "const %s part = %s;\n%s", type_of(sink), part,
                          accumulation(k, sink->node, sink->name, "part"));
     fputs(row_loop(k, "", &blocks, NULL, NULL, add), body.out);
-    write_sum(k, sink, sink->name, body.out);
+    write_result(k, r, sink, sink->name, body.out);
     char *text = close_text(&k->m->arena, &body);
     bool is_long = sum_count(k, sink) * r->blocks >= SERIAL_POINTS * 16;
     fputs(result_loops(k, sink, is_long ? "#pragma omp parallel for" : "", text), out);
@@ -221,7 +202,9 @@ static void write_blocks(RowKernel *k, int region, FILE *out)
 
 void write_columns(RowKernel *k, int region, FILE *out)
 {
-    name_sums(k, region);
+    for (int i = 0; i < k->nsinks; i++)
+        if (is_column_of(k, i, region))
+            name_sums(k, &k->sink[i]);
     if (k->region[region].blocks <= 1)
         write_own(k, region, out);
     else

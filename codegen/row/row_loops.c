@@ -56,7 +56,7 @@ void plan_arrays(RowKernel *k)
 
 /* --- Loops ------------------------------------------------------------------------------------ */
 
-void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[])
+static void dense_strides(const RowKernel *k, const Region *region, DimSet dims, int64_t stride[])
 {
     int64_t step = 1;
     for (int i = region->norder - 1; i >= 0; i--) {
@@ -279,4 +279,11 @@ char *index_text(const RowKernel *k, const Region *region, DimSet dims, const in
         if (region->loop[i].dims & dims)
             text = plus_term(k, text, use(region->loop[i].index), stride[region->loop[i].last]);
     return *text ? text : "0";
+}
+
+char *dense_index(const RowKernel *k, const Region *region, DimSet dims)
+{
+    int64_t stride[MAX_RANK] = { 0 };
+    dense_strides(k, region, dims, stride);
+    return index_text(k, region, dims, stride);
 }

@@ -79,3 +79,10 @@ void name_values(RowKernel *k)
         k->node[i].name = new_identifier(&k->names, k->is_anonymous ? arena_text(&k->m->arena, "value%d", i)
                                                                     : value_name(k, &k->node[i]));
 }
+
+void name_sums(RowKernel *k, Sink *column)
+{
+    const char *array = k->array[k->f->params.count + column->result].name;
+    column->name = new_identifier(&k->names, arena_text(&k->m->arena, "%s_sum", array));
+    column->parts = new_identifier(&k->names, arena_text(&k->m->arena, "%s_parts", array));
+}

@@ -19,7 +19,10 @@ void mark_wanted(RowKernel *k, const bool has[])
     for (int s = 0; s < k->nsinks; s++)
         if (!has || has[s])
             source_of(&k->sink[s])->is_wanted = true;
-    mark_operands(k);
+    for (int at = k->nnodes - 1; at >= 0; at--)
+        for (int i = 0; k->node[at].is_wanted && i < 3; i++)
+            if (k->node[at].operand[i])
+                k->node[at].operand[i]->is_wanted = true;
 }
 
 bool is_summed(const Nest *n, const Node *node)
@@ -96,9 +99,8 @@ const char *stored_text(const RowKernel *k, const Sink *sink)
                                  : node->text;
 }
 
-void write_result(const RowKernel *k, const Region *region, const Sink *sink, FILE *out)
+void write_result(const RowKernel *k, const Region *region, const Sink *sink, const char *text, FILE *out)
 {
     const Array *array = &k->array[k->f->params.count + sink->result];
-    write_store(k, array->value->type.dtype, array->name, index_text(k, region, array->dims, array->stride),
-                stored_text(k, sink), out);
+    write_store(k, array->value->type.dtype, array->name, index_text(k, region, array->dims, array->stride), text, out);
 }

@@ -160,9 +160,7 @@ static void write_loaded(RowKernel *k, const Region *region, Node *node, FILE *o
     DType dtype = node->value->type.dtype;
     char *text;
     if (node->op && node->kept_array < 0) {
-        int64_t stride[MAX_RANK] = { 0 };
-        dense_strides(k, region, node->dims & region->inner, stride);
-        text = load_text(k, F32, node->kept_in, index_text(k, region, node->dims & region->inner, stride));
+        text = load_text(k, F32, node->kept_in, dense_index(k, region, node->dims & region->inner));
     } else {
         const Array *array = &k->array[node->op ? node->kept_array : node->array];
         text = load_text(k, dtype, array->name, index_text(k, region, array->dims, array->stride));
