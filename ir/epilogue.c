@@ -183,19 +183,27 @@ void note_epilogues(const Func *kernel)
     }
 }
 
+/* (What has not been verified may say of an op what no such op can do.) */
+static bool has_role(const Op *op, ProductRole as)
+{
+    return op && op->attrs.as == as &&
+           (as == TAKES_ACTIVATION ? (info(op)->traits & ACTIVATES) != 0
+            : as == TAKES_SLOPE    ? is_multiplication(op) && arg(op, 1)->def && info(arg(op, 1)->def)->traits & SLOPES
+                                   : is_addition(op));
+}
+
 Epilogue epilogue_of(const Value *result)
 {
     Epilogue e = { 0 };
     const Op *op = result->def;
     for (; op && info(op)->family != PRODUCT; op = arg(op, 0)->def) {
-        const ProductRole as = op->attrs.as;
-        if (as == ADDS_BIAS)
+        if (has_role(op, ADDS_BIAS))
             e.bias = arg(op, 1);
-        else if (as == ADDS_TENSOR)
+        else if (has_role(op, ADDS_TENSOR))
             e.added = arg(op, 1);
-        else if (as == TAKES_ACTIVATION)
+        else if (has_role(op, TAKES_ACTIVATION))
             e.activation = op, e.before = arg(op, 0);
-        else if (as == TAKES_SLOPE && arg(op, 1)->def && info(arg(op, 1)->def)->traits & SLOPES)
+        else if (has_role(op, TAKES_SLOPE))
             e.slope = arg(op, 1)->def, e.before = arg(e.slope, 0);
         else if (!(info(op)->traits & CASTS))
             return (Epilogue){ 0 };
@@ -209,7 +217,7 @@ static int terms_until(const Value *value, Epilogue terms[MAX_TERMS], int count,
     const Op *op = value->def;
     if (depth > MAX_TERMS || count == MAX_TERMS)
         return count;
-    if (op && op->attrs.as == ADDS_PRODUCTS)
+    if (has_role(op, ADDS_PRODUCTS))
         return terms_until(arg(op, 1), terms, terms_until(arg(op, 0), terms, count, depth + 1), depth + 1);
     terms[count] = epilogue_of(value);
     return count + (terms[count].dot != NULL);
@@ -217,8 +225,8 @@ static int terms_until(const Value *value, Epilogue terms[MAX_TERMS], int count,
 
 int terms_of(const Value *result, Epilogue terms[MAX_TERMS])
 {
-    const Op *op = result->def, *sum = op && op->attrs.as == ADDS_TENSOR ? arg(op, 0)->def : op;
-    if (!sum || sum->attrs.as != ADDS_PRODUCTS)
+    const Op *op = result->def, *sum = has_role(op, ADDS_TENSOR) ? arg(op, 0)->def : op;
+    if (!has_role(sum, ADDS_PRODUCTS))
         return terms_until(result, terms, 0, 0);
     const int count = terms_until(sum->results.at[0], terms, 0, 0);
     if (count && sum != op)
