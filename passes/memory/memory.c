@@ -478,6 +478,7 @@ void plan_memory(Module *m, const Map *apart)
         }
     if (step)
         place_new_state(m, step);
+    base = far_tier(m) == ON_DISK ? far_aligned(base) : base; /* so is what is largest, which files are read into */
     const int64_t far_state = far;
     for (int i = 0; i < 3; i++) {
         Func *f = func_with_role(m, roles[i]);

@@ -1,7 +1,8 @@
 /* disk.c -- tensors in a file, which is read and written directly, without the system's cache.
  *
- * Direct transfers are of whole pages, from and to memory that begins at a page: they go through a buffer.  Of a page
- * that is written in part, the rest is read first; so tensors in one page may be written one after the other. */
+ * Direct transfers are of whole blocks, from and to memory at certain addresses.  Of a tensor, the blocks that it fills
+ * are transferred where it is, if it is at such an address; the rest goes through a buffer.  Of a block that is written
+ * in part, the rest is read first; so tensors in one block may be written one after the other. */
 #include "disk.h"
 
 #include "space.h"
@@ -15,10 +16,11 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-enum { PAGE = 4096, AT_ONCE = RT_FAR_BUFFER_BYTES, TMPFS = 0x01021994 };
+enum { PAGE = 4096, SECTOR = 512, CACHE_LINE = 64, AT_ONCE = RT_FAR_BUFFER_BYTES, TMPFS = 0x01021994 };
 
 struct RtDisk {
     int file;
+    int64_t block, alignment;     /* bytes: of what is transferred, and of addresses in memory */
     char *buffer[RT_FAR_BUFFERS]; /* of those ahead, of all others; aligned */
 };
 
@@ -65,33 +67,6 @@ static void note_memory(int file, const char *folder)
                 folder);
 }
 
-/* Not all file systems transfer directly; those that do not are read and written by the system's cache. */
-struct RtDisk *rt_disk_open(const Rt *rt, const char *folder)
-{
-    const RtProgram *program = rt->program;
-    struct RtDisk *disk = rt_allocate(1, sizeof *disk);
-    folder = folder ? folder : program->far_folder ? program->far_folder : ".";
-    disk->file = open_unnamed(folder);
-    reserve(disk->file, folder, program->far_bytes);
-    note_memory(disk->file, folder);
-    (void)fcntl(disk->file, F_SETFL, O_DIRECT);
-    for (int i = 0; i < RT_FAR_BUFFERS; i++)
-        if (posix_memalign((void **)&disk->buffer[i], PAGE, AT_ONCE))
-            rt_fail("out of memory: %d buffers of %s for offloaded tensors", RT_FAR_BUFFERS,
-                    rt_bytes_text(AT_ONCE).text);
-    return disk;
-}
-
-void rt_disk_close(struct RtDisk *disk)
-{
-    close(disk->file);
-    for (int i = 0; i < RT_FAR_BUFFERS; i++)
-        free(disk->buffer[i]);
-    free(disk);
-}
-
-/* --- Transfers -------------------------------------------------------------------------------------------- */
-
 /* All of it, whatever the system does at once. */
 static void transfer(const struct RtDisk *disk, char *data, int64_t at, int64_t bytes, bool writes)
 {
@@ -109,16 +84,107 @@ static void transfer(const struct RtDisk *disk, char *data, int64_t at, int64_t 
     }
 }
 
-/* Pages of the file that have the next bytes from `at` on, as many as the buffer has. */
-typedef struct {
-    int64_t begin, bytes; /* whole pages */
-    int64_t skip, count;  /* in there: where the bytes begin, and how many */
-} Pages;
-
-static Pages pages_with(int64_t at, int64_t bytes)
+/* Which blocks and addresses direct transfers may have depends on the device: a read tells, of a page that has been
+ * written, since others are read without the device.  Whole pages are always right. */
+static void find_units(struct RtDisk *disk)
 {
-    const int64_t begin = at / PAGE * PAGE, most = begin + AT_ONCE, end = at + bytes < most ? at + bytes : most;
-    return (Pages){ begin, (end - begin + PAGE - 1) / PAGE * PAGE, at - begin, end - at };
+    char *memory = disk->buffer[0];
+    memset(memory, 0, PAGE);
+    transfer(disk, memory, 0, PAGE, true);
+    disk->block = pread(disk->file, memory, SECTOR, SECTOR) == SECTOR ? SECTOR : PAGE;
+    disk->alignment = CACHE_LINE;
+    while (disk->alignment < PAGE && pread(disk->file, memory + disk->alignment, PAGE, 0) != PAGE)
+        disk->alignment *= 2;
+}
+
+/* Not all file systems transfer directly; those that do not are read and written by the system's cache. */
+struct RtDisk *rt_disk_open(const Rt *rt, const char *folder)
+{
+    const RtProgram *program = rt->program;
+    struct RtDisk *disk = rt_allocate(1, sizeof *disk);
+    folder = folder ? folder : program->far_folder ? program->far_folder : ".";
+    disk->file = open_unnamed(folder);
+    reserve(disk->file, folder, program->far_bytes);
+    note_memory(disk->file, folder);
+    (void)fcntl(disk->file, F_SETFL, O_DIRECT);
+    for (int i = 0; i < RT_FAR_BUFFERS; i++)
+        if (posix_memalign((void **)&disk->buffer[i], PAGE, AT_ONCE))
+            rt_fail("out of memory: %d buffers of %s for offloaded tensors", RT_FAR_BUFFERS,
+                    rt_bytes_text(AT_ONCE).text);
+    find_units(disk);
+    return disk;
+}
+
+void rt_disk_close(struct RtDisk *disk)
+{
+    close(disk->file);
+    for (int i = 0; i < RT_FAR_BUFFERS; i++)
+        free(disk->buffer[i]);
+    free(disk);
+}
+
+/* --- Transfers -------------------------------------------------------------------------------------------- */
+
+/* Blocks of the file that have the next bytes from `at` on, as many as the buffer has. */
+typedef struct {
+    int64_t begin, bytes; /* whole blocks */
+    int64_t skip, count;  /* in there: where the bytes begin, and how many */
+} Blocks;
+
+static Blocks blocks_with(const struct RtDisk *disk, int64_t at, int64_t bytes)
+{
+    const int64_t block = disk->block, begin = at / block * block, most = begin + AT_ONCE;
+    const int64_t end = at + bytes < most ? at + bytes : most;
+    return (Blocks){ begin, (end - begin + block - 1) / block * block, at - begin, end - at };
+}
+
+static void read_by_buffer(const struct RtDisk *disk, char *buffer, char *to, int64_t at, int64_t bytes)
+{
+    for (int64_t done = 0; done < bytes;) {
+        const Blocks blocks = blocks_with(disk, at + done, bytes - done);
+        transfer(disk, buffer, blocks.begin, blocks.bytes, false);
+        memcpy(to + done, buffer + blocks.skip, (size_t)blocks.count);
+        done += blocks.count;
+    }
+}
+
+/* What is in the first and the last block and is not written. */
+static void read_edges(const struct RtDisk *disk, char *buffer, const Blocks *blocks)
+{
+    const int64_t block = disk->block, last = blocks->bytes - block;
+    if (blocks->skip)
+        transfer(disk, buffer, blocks->begin, block, false);
+    if ((blocks->skip + blocks->count) % block && (last > 0 || !blocks->skip))
+        transfer(disk, buffer + last, blocks->begin + last, block, false);
+}
+
+/* `from`: NULL writes zeros. */
+static void write_by_buffer(const struct RtDisk *disk, char *buffer, const char *from, int64_t at, int64_t bytes)
+{
+    for (int64_t done = 0; done < bytes;) {
+        const Blocks blocks = blocks_with(disk, at + done, bytes - done);
+        read_edges(disk, buffer, &blocks);
+        if (from)
+            memcpy(buffer + blocks.skip, from + done, (size_t)blocks.count);
+        else
+            memset(buffer + blocks.skip, 0, (size_t)blocks.count);
+        transfer(disk, buffer, blocks.begin, blocks.bytes, true);
+        done += blocks.count;
+    }
+}
+
+/* The bytes of a tensor before the first block that it fills, in these blocks, and behind them. */
+typedef struct {
+    int64_t before, direct, behind;
+} Parts;
+
+static Parts parts_of(const struct RtDisk *disk, const void *tensor, int64_t at, int64_t bytes)
+{
+    const int64_t block = disk->block, before = (at + block - 1) / block * block - at;
+    const int64_t end = (at + bytes) / block * block - at;
+    if (end <= before || ((uintptr_t)tensor + (uintptr_t)before) % (uintptr_t)disk->alignment)
+        return (Parts){ .before = bytes };
+    return (Parts){ before, end - before, bytes - end };
 }
 
 static int64_t in_file(const Rt *rt, int64_t offset) { return offset - rt->program->far_begin; }
@@ -126,42 +192,29 @@ static int64_t in_file(const Rt *rt, int64_t offset) { return offset - rt->progr
 void rt_disk_read(const Rt *rt, void *to, int64_t offset, int64_t bytes, bool ahead)
 {
     const struct RtDisk *disk = rt->far->disk;
-    char *buffer = disk->buffer[!ahead];
-    for (int64_t done = 0; done < bytes;) {
-        const Pages pages = pages_with(in_file(rt, offset) + done, bytes - done);
-        transfer(disk, buffer, pages.begin, pages.bytes, false);
-        memcpy((char *)to + done, buffer + pages.skip, (size_t)pages.count);
-        done += pages.count;
-    }
-}
-
-/* What is in the first and the last page and is not written. */
-static void read_edges(const struct RtDisk *disk, char *buffer, const Pages *pages)
-{
-    const int64_t last = pages->bytes - PAGE;
-    if (pages->skip)
-        transfer(disk, buffer, pages->begin, PAGE, false);
-    if ((pages->skip + pages->count) % PAGE && (last > 0 || !pages->skip))
-        transfer(disk, buffer + last, pages->begin + last, PAGE, false);
+    const int64_t at = in_file(rt, offset);
+    const Parts parts = parts_of(disk, to, at, bytes);
+    const int64_t end = parts.before + parts.direct;
+    read_by_buffer(disk, disk->buffer[!ahead], to, at, parts.before);
+    transfer(disk, (char *)to + parts.before, at + parts.before, parts.direct, false);
+    read_by_buffer(disk, disk->buffer[!ahead], (char *)to + end, at + end, parts.behind);
 }
 
 void rt_disk_write(const Rt *rt, int64_t offset, const void *from, int64_t bytes, bool ahead)
 {
     const struct RtDisk *disk = rt->far->disk;
-    char *buffer = disk->buffer[!ahead];
-    for (int64_t done = 0; done < bytes;) {
-        const Pages pages = pages_with(in_file(rt, offset) + done, bytes - done);
-        read_edges(disk, buffer, &pages);
-        if (from)
-            memcpy(buffer + pages.skip, (const char *)from + done, (size_t)pages.count);
-        else
-            memset(buffer + pages.skip, 0, (size_t)pages.count);
-        transfer(disk, buffer, pages.begin, pages.bytes, true);
-        done += pages.count;
-    }
+    const int64_t at = in_file(rt, offset);
+    const Parts parts = parts_of(disk, from, at, bytes);
+    const int64_t end = parts.before + parts.direct;
+    write_by_buffer(disk, disk->buffer[!ahead], from, at, parts.before);
+    transfer(disk, (char *)from + parts.before, at + parts.before, parts.direct, true);
+    write_by_buffer(disk, disk->buffer[!ahead], (const char *)from + end, at + end, parts.behind);
 }
 
-void rt_disk_zero(const Rt *rt, int64_t offset, int64_t bytes) { rt_disk_write(rt, offset, NULL, bytes, false); }
+void rt_disk_zero(const Rt *rt, int64_t offset, int64_t bytes)
+{
+    write_by_buffer(rt->far->disk, rt->far->disk->buffer[1], NULL, in_file(rt, offset), bytes);
+}
 
 char *rt_disk_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 {
