@@ -11,6 +11,11 @@
  *
  * These FLOPs are counted before kernels are made.  The final programs of the policies that fit are compared with that
  * of the chosen set, so that no policy that fits needs fewer FLOPs.
+ *
+ * If the layout offloads activations, a value may also be saved away from the device.  What its transfers cost depends
+ * on all others: they take time as far as they do not hide behind the layers.  So fronts are found with several prices
+ * of a byte, up to that of transfers which nothing hides, and the cost of a set is its FLOPs, with those that a rank
+ * could compute in the time that transfers cost.  Of what a policy saves, all is away or nothing.
  */
 #include "driver.h"
 #include "remedies.h"
@@ -24,21 +29,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OF_POLICY = 256, SAMPLES = 24 };
+enum { MOST_OF_POLICY = 256, SAMPLES = 24, PRICES = 4 };
+
+/* Of the price of a byte that is moved one way: out and back, one of them, less, and what hides. */
+#define HIDDEN (1.0 / 16)
+static const double part_of_price[PRICES] = { 2, 1, 0.25, HIDDEN };
+
+/* What a rank computes, and the bytes that it moves one way, in a second.  Stated, and the same for all machines, so
+ * that a report is that of the program which others compile. */
+typedef struct {
+    double flops, bytes;
+} Rates;
+
+static const Rates of_gpu = { 400e12, 50e9 }, of_processors = { 100e9, 2e9 };
 
 typedef struct {
     Recompute policy; /* AUTO: a set */
     Recompute front;  /* that it is on: of the policy that holds outside of layers */
     bool is_sample;   /* tried before those between the samples */
+    bool puts_away;   /* a policy: all that it saves */
     Tradeoff what;
+    double moving;  /* FLOPs of the time that transfers of a micro-batch cost */
     int64_t memory; /* of a rank; 0: not tried */
-    double flops;   /* of a rank in a step */
+    double flops;   /* of a rank in a step, with those of the time that transfers cost */
 } Candidate;
 
 typedef struct {
     Run *run;
     const Ast *file;
     int64_t budget;
+    bool offloads;          /* activations */
+    double forward;         /* FLOPs of the layers' forward, in a micro-batch */
+    double price;           /* of a byte that is moved one way, in FLOPs */
     const Candidate *least; /* the tried one with the least memory; NULL: none could be compiled */
 } Search;
 
@@ -48,6 +70,7 @@ typedef struct {
     Recompute policy;
     const char *last; /* of the passes; NULL: all run */
     const Saved *saved;
+    bool puts_away;
 } Setup;
 
 static void set_saved(Module *m, const Saved *saved)
@@ -57,8 +80,18 @@ static void set_saved(Module *m, const Saved *saved)
         *end = NEW(&m->arena, Saved);
         (*end)->func = intern_text(m, saved->func);
         for (int i = 0; i < saved->count; i++)
-            add_saved(&m->arena, *end, intern_text(m, saved->value[i]));
+            add_saved(&m->arena, *end, intern_text(m, saved->value[i]),
+                      saved->away[i] ? intern_text(m, saved->away[i]) : NULL);
     }
+}
+
+/* A set says what is away; with a policy it is all or nothing. */
+static void settle(Module *m, Setup setup)
+{
+    m->train.recompute = setup.policy;
+    if (setup.policy != RECOMPUTE_AUTO && !setup.puts_away)
+        m->train.offload_activations = ON_DEVICE;
+    set_saved(m, setup.saved);
 }
 
 /* Compiles the model again, without messages: the compilation of the model itself reports them. */
@@ -70,8 +103,7 @@ static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup se
     Diags silent = { .arena = &arena, .source = &run->source, .out = open_memory(&unread, &length) };
     Module *m = lower_ast(run, file, shrink, NULL, &silent);
     if (m) {
-        m->train.recompute = setup.policy;
-        set_saved(m, setup.saved);
+        settle(m, setup);
         if (!run_passes(m, &(PassOptions){ .stop_after = setup.last })) {
             free_module(m);
             m = NULL;
@@ -90,12 +122,13 @@ static const Saved *set_of(const Candidate *candidate) { return is_policy(candid
 /* Does it fit? */
 static bool try_candidate(Search *search, Candidate *candidate)
 {
-    Module *m = compile_again(search->run, search->file, 0, (Setup){ candidate->policy, NULL, set_of(candidate) });
+    Module *m = compile_again(search->run, search->file, 0,
+                              (Setup){ candidate->policy, NULL, set_of(candidate), candidate->puts_away });
     if (!m)
         return false;
     const Func *step = func_with_role(m, STEP);
     candidate->memory = largest_arena(m);
-    candidate->flops = flops_run(m, step);
+    candidate->flops = flops_run(m, step) + candidate->moving * (double)program_totals(m).micro;
     free_module(m);
     const Candidate *least = search->least;
     if (!least || candidate->memory < least->memory ||
@@ -106,43 +139,81 @@ static bool try_candidate(Search *search, Candidate *candidate)
 
 /* --- The candidates ---------------------------------------------------------------------------------- */
 
-static int fewer_flops_first(const void *a, const void *b)
+static double cost_of(const Candidate *candidate) { return candidate->what.flops + candidate->moving; }
+
+static int lower_cost_first(const void *a, const void *b)
 {
     const Tradeoff *x = &((const Candidate *)a)->what, *y = &((const Candidate *)b)->what;
-    if (x->flops != y->flops)
-        return x->flops < y->flops ? -1 : 1;
+    if (cost_of(a) != cost_of(b))
+        return cost_of(a) < cost_of(b) ? -1 : 1;
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? -1 : 1;
     return is_policy(b) - is_policy(a);
 }
 
-/* The policy itself, and the front for layers where it applies outside of them; there, full is selective. */
-static int add_candidates(const Search *search, Programs programs, Recompute policy, Candidate *all)
+/* What is moved hides behind the forward of the layers on its way out, and on its way back behind their backward, which
+ * is twice as long, and what that recomputes.  Even then it takes some of the memory's time. */
+static double flops_moving(const Search *search, const Tradeoff *what)
+{
+    const double moved = what->moved * search->price;
+    const double out = moved - search->forward, back = moved - 2 * search->forward - what->flops;
+    return HIDDEN * moved + (out > 0 ? out : 0) + (back > 0 ? back : 0);
+}
+
+static int add_front(Search *search, Programs programs, const Module *around, double price, Candidate *all)
+{
+    const Tradeoffs best = find_tradeoffs(&search->run->arena, programs, around, price, MOST_OF_POLICY);
+    const int step = 1 + best.count / SAMPLES;
+    search->forward = best.forward;
+    for (int i = 0; i < best.count; i++)
+        all[i] = (Candidate){ .policy = RECOMPUTE_AUTO,
+                              .front = around->train.recompute,
+                              .is_sample = i % step == 0 || i == best.count - 1,
+                              .what = best.at[i],
+                              .moving = flops_moving(search, &best.at[i]) };
+    return best.count;
+}
+
+/* All that the policy saves is away. */
+static Candidate policy_away(const Search *search, const Candidate *policy)
+{
+    Candidate away = *policy;
+    away.puts_away = true;
+    away.what.moved = away.what.bytes;
+    away.what.bytes = 0;
+    away.moving = flops_moving(search, &away.what);
+    return away;
+}
+
+/* The policy itself, and the fronts for layers where it applies outside of them; there, full is selective. */
+static int add_candidates(Search *search, Programs programs, Recompute policy, Candidate *all)
 {
     Arena *arena = &search->run->arena;
-    Module *m = compile_again(search->run, search->file, 0, (Setup){ policy, "recompute", NULL });
+    Module *m = compile_again(search->run, search->file, 0, (Setup){ .policy = policy, .last = "recompute" });
     int count = 0;
     if (!m)
         return 0;
-    all[count++] = (Candidate){ policy, policy, true, tradeoff_of_policy(arena, programs, m), 0, 0 };
-    const Tradeoffs best =
-        policy == RECOMPUTE_FULL ? (Tradeoffs){ 0 } : find_tradeoffs(arena, programs, m, MOST_OF_POLICY);
-    const int step = 1 + best.count / SAMPLES;
-    for (int i = 0; i < best.count; i++)
-        all[count++] = (Candidate){ RECOMPUTE_AUTO, policy, i % step == 0 || i == best.count - 1, best.at[i], 0, 0 };
+    all[count++] = (Candidate){
+        .policy = policy, .front = policy, .is_sample = true, .what = tradeoff_of_policy(arena, programs, m)
+    };
+    for (int i = 0; i < PRICES && policy != RECOMPUTE_FULL && (i == 0 || search->offloads); i++)
+        count +=
+            add_front(search, programs, m, search->offloads ? search->price * part_of_price[i] : STAYS, all + count);
+    if (search->offloads)
+        all[count++] = policy_away(search, &all[0]);
     free_module(m);
     return count;
 }
 
 /* `none` first, the others by FLOPs; returns their number. */
-static int find_candidates(const Search *search, Programs programs, Candidate *all)
+static int find_candidates(Search *search, Programs programs, Candidate *all)
 {
     static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
     int count = 0;
     for (int i = 0; i < 3; i++)
         count += add_candidates(search, programs, policies[i], &all[count]);
     if (count > 1)
-        qsort(all + 1, (size_t)count - 1, sizeof *all, fewer_flops_first);
+        qsort(all + 1, (size_t)count - 1, sizeof *all, lower_cost_first);
     return count;
 }
 
@@ -222,15 +293,14 @@ static const Saved *copied(Run *run, const Saved *saved)
         *end = NEW(&run->arena, Saved);
         (*end)->func = arena_text(&run->arena, "%s", saved->func);
         for (int i = 0; i < saved->count; i++)
-            add_saved(&run->arena, *end, arena_text(&run->arena, "%s", saved->value[i]));
+            add_saved(&run->arena, *end, arena_text(&run->arena, "%s", saved->value[i]), saved->away[i] ? "" : NULL);
     }
     return first;
 }
 
 void settle_saved(Module *m, const Run *run)
 {
-    m->train.recompute = run->policy;
-    set_saved(m, run->saved);
+    settle(m, (Setup){ .policy = run->policy, .saved = run->saved, .puts_away = run->puts_away });
 }
 
 /* Removes the values that `known` does not have. */
@@ -243,14 +313,14 @@ static void drop_unknown(Saved *saved, Module *known)
     int kept = 0;
     for (int i = 0; i < saved->count; i++)
         if (map_get(&labels.value, intern_text(known, saved->value[i])))
-            saved->value[kept++] = saved->value[i];
+            saved->value[kept] = saved->value[i], saved->away[kept++] = saved->away[i];
     saved->count = kept;
     arena_free(&scratch);
 }
 
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m)
 {
-    Module *known = compile_again(run, file, shrink, (Setup){ RECOMPUTE_NONE, "autodiff", NULL });
+    Module *known = compile_again(run, file, shrink, (Setup){ .policy = RECOMPUTE_NONE, .last = "autodiff" });
     settle_saved(m, run);
     for (Saved *saved = m->saved; saved && known; saved = saved->next)
         drop_unknown(saved, known);
@@ -306,7 +376,7 @@ static void tell_least(Search *search)
 static bool choose_with(Search *search, Programs programs)
 {
     Arena *arena = &search->run->arena;
-    Candidate *all = NEW_ARRAY(arena, Candidate, 2 * MOST_OF_POLICY + 3);
+    Candidate *all = NEW_ARRAY(arena, Candidate, 2 * PRICES * MOST_OF_POLICY + 6);
     const int count = find_candidates(search, programs, all);
     const Candidate *chosen = first_that_fits(search, all, count);
     chosen = chosen ? cheapest_policy(search, all, count, chosen) : find_least(search, all, count);
@@ -323,12 +393,17 @@ static bool choose_with(Search *search, Programs programs)
 bool choose_saved(Run *run, const Ast *file, const Module *m)
 {
     static const char *const last[] = { "autodiff", "layout", "pipeline" };
-    Search search = { .run = run, .file = file, .budget = m->train.recompute_budget };
+    const Rates rates = m->target->is_gpu ? of_gpu : of_processors;
+    Search search = { .run = run,
+                      .file = file,
+                      .budget = m->train.recompute_budget,
+                      .offloads = m->train.offload_activations != ON_DEVICE,
+                      .price = rates.flops / rates.bytes };
     Module *until[3];
     bool good = true;
     run->policy = RECOMPUTE_AUTO;
     for (int i = 0; i < 3; i++)
-        good &= (until[i] = compile_again(run, file, 0, (Setup){ RECOMPUTE_NONE, last[i], NULL })) != NULL;
+        good &= (until[i] = compile_again(run, file, 0, (Setup){ .policy = RECOMPUTE_NONE, .last = last[i] })) != NULL;
     const bool chosen = !good || choose_with(&search, (Programs){ until[0], until[1], kept_in(&run->arena, until[2]) });
     for (int i = 0; i < 3; i++)
         if (until[i])

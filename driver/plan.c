@@ -147,11 +147,17 @@ static void add_recompute(cJSON *plan, const Module *m)
         cJSON_AddStringToObject(object, "policy", Recompute_words[m->train.recompute]);
         return;
     }
-    cJSON *functions = cJSON_AddObjectToObject(object, "saved");
+    cJSON *functions = cJSON_AddObjectToObject(object, "saved"), *away = NULL;
     for (const Saved *saved = m->saved; saved; saved = saved->next) {
-        cJSON *values = cJSON_AddArrayToObject(functions, saved->func);
-        for (int i = 0; i < saved->count; i++)
+        cJSON *values = cJSON_AddArrayToObject(functions, saved->func), *moved = NULL;
+        for (int i = 0; i < saved->count; i++) {
             cJSON_AddItemToArray(values, cJSON_CreateString(saved->value[i]));
+            if (!saved->away[i])
+                continue;
+            away = away ? away : cJSON_AddObjectToObject(object, "offloaded");
+            moved = moved ? moved : cJSON_AddArrayToObject(away, saved->func);
+            cJSON_AddItemToArray(moved, cJSON_CreateString(saved->value[i]));
+        }
     }
 }
 

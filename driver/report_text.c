@@ -49,8 +49,9 @@ void print_memory_table(const Report *r)
         printf("    on %s: %s; a step reads %s and writes %s\n", Tier_words[far_tier(r->m)], bytes(r, (double)r->far),
                bytes(r, r->fetched), bytes(r, r->offloaded));
     else if (far_tier(r->m))
-        printf("    on %s: nothing, since no tensor is of that kind and beyond what stays\n",
-               Tier_words[far_tier(r->m)]);
+        printf("    on %s: nothing, since %s\n", Tier_words[far_tier(r->m)],
+               r->m->train.recompute == RECOMPUTE_AUTO ? "all that 'recompute auto' saves has room on the device"
+                                                       : "no tensor is of that kind and beyond what stays");
 }
 
 static bool is_larger(const Report *r, const Stretch *a, const Stretch *b)

@@ -271,6 +271,8 @@ typedef struct Saved {
     Loc loc; /* as of a Func */
     int count, room;
     Name *value;
+    Name *away; /* of each: NULL: on the device; else where activations are offloaded to.  Its name in the function,
+                   which is empty before `recompute` */
     struct Saved *next;
 } Saved;
 
@@ -434,9 +436,9 @@ bool has_dim(const Module *m, Name dim);                           /* does any v
 void add_made_dim(Module *m, Name name, Making making, Name of);   /* once: further declarations change nothing */
 const MadeDim *made_dim(const Module *m, Name dim, Making making); /* NULL: it is not */
 const MadeDim *copies_dim(const Module *m, Name dim); /* of the whole repeat whose copies it counts; NULL: of none */
-void add_saved(Arena *arena, Saved *saved, Name value);
-const Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
-Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
+void add_saved(Arena *arena, Saved *saved, Name value, Name away);
+Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
+Name ruled_as(const Module *m, Name dim);    /* the dim whose layout rules apply to this one */
 bool has_name(const Names *names, Name name);
 bool names_equal(const Names *a, const Names *b);   /* in the same order */
 void add_name(Names *names, Name name);             /* of the dims of one value: there are no more than MAX_NAMES */

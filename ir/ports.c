@@ -159,20 +159,23 @@ StepState state_of(const Func *step)
 
 /* --- Saved residuals -------------------------------------------------------------------------- */
 
-void add_saved(Arena *arena, Saved *saved, Name value)
+void add_saved(Arena *arena, Saved *saved, Name value, Name away)
 {
     if (saved->count == saved->room) {
-        Name *grown = NEW_ARRAY(arena, Name, saved->room = saved->room ? 2 * saved->room : 8);
+        saved->room = saved->room ? 2 * saved->room : 8;
+        Name *values = NEW_ARRAY(arena, Name, saved->room), *aways = NEW_ARRAY(arena, Name, saved->room);
         for (int i = 0; i < saved->count; i++)
-            grown[i] = saved->value[i];
-        saved->value = grown;
+            values[i] = saved->value[i], aways[i] = saved->away[i];
+        saved->value = values;
+        saved->away = aways;
     }
-    saved->value[saved->count++] = value;
+    saved->value[saved->count] = value;
+    saved->away[saved->count++] = away;
 }
 
-const Saved *saved_of(const Module *m, Name func)
+Saved *saved_of(const Module *m, Name func)
 {
-    const Saved *saved = m->saved;
+    Saved *saved = m->saved;
     while (saved && saved->func != func)
         saved = saved->next;
     return saved;

@@ -411,7 +411,8 @@ static void read_saved(Parser *p, Saved **end)
     do {
         const bool is_value = accept(p, "%"); /* else a path and a number: see label_values() */
         const Name name = read_name(p);
-        add_saved(&p->module->arena, saved, is_value ? intern_format(p->module, "%%%s", name) : name);
+        const Name away = !accept(p, "away") ? NULL : accept(p, "%") ? read_name(p) : intern_text(p->module, "");
+        add_saved(&p->module->arena, saved, is_value ? intern_format(p->module, "%%%s", name) : name, away);
     } while (!p->failed && accept(p, ","));
     expect(p, ")");
 }

@@ -407,8 +407,14 @@ static void print_train(Module *m, FILE *out)
 static void print_saved(const Saved *saved, FILE *out)
 {
     fprintf(out, "  save @%s(", saved->func);
-    for (int i = 0; i < saved->count; i++)
-        fprintf(out, "%s%s", i ? ", " : "", saved->value[i]);
+    for (int i = 0; i < saved->count; i++) {
+        const char *away = saved->away[i];
+        fprintf(out, "%s%s%s%s", i ? ", " : "", saved->value[i],
+                !away   ? ""
+                : *away ? " away %"
+                        : " away",
+                away ? away : "");
+    }
     fputs(")\n", out);
 }
 

@@ -22,6 +22,7 @@
  *   %dx = loop %dy, %ws, %xs {callee=h.bwd, ...}          (which moves its slice to the device)
  *
  * What stays: the smallest tensors, up to a budget, and weights outside of repeats, which the model needs all the time.
+ * With `recompute auto` the activations that are put away are those of Module.saved that are to be.
  */
 #include "map.h"
 #include "tier.h"
@@ -253,12 +254,29 @@ static void put_cast_away(Offload *o, Func *f, Value *cast, Tier tier)
 
 /* --- Activations ----------------------------------------------------------------------------------------- */
 
+/* Is it a residual that `recompute auto` has chosen to put away?  Without it, all are. */
+static bool is_chosen(const Offload *o, const Func *f, const Value *stack)
+{
+    if (o->m->train.recompute != RECOMPUTE_AUTO)
+        return true;
+    for (const Op *op = f->first; op; op = op->next) {
+        const Func *reader = index_of(&op->args, stack) >= 0 ? plain_callee(o, op) : NULL;
+        const Saved *saved = reader && reader->forward ? saved_of(o->m, reader->forward) : NULL;
+        const Port *port = reader ? &reader->params.at[index_of(&op->args, stack)]->port : NULL;
+        for (int i = 0; saved && i < saved->count; i++)
+            if (saved->away[i] && port->kind == PORT_FORWARD && port->of == saved->away[i])
+                return true;
+    }
+    return false;
+}
+
 /* Is it a stack of what a function makes in each iteration of a loop, and do only functions read it? */
 static bool is_stack_for_later(const Offload *o, const Func *f, const Op *loop, int i)
 {
     const Func *body = loop->attrs.dims.count ? plain_callee(o, loop) : NULL;
     return body && i >= loop->attrs.carried && (intptr_t)map_get(&o->callers, body) == 1 &&
-           uses_in(f, loop->results.at[i]) > 0 && is_only_passed_on(o, f, loop->results.at[i]);
+           uses_in(f, loop->results.at[i]) > 0 && is_only_passed_on(o, f, loop->results.at[i]) &&
+           is_chosen(o, f, loop->results.at[i]);
 }
 
 static int find_stacks(Offload *o, const Func *f, Candidate *all)

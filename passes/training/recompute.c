@@ -37,6 +37,7 @@ typedef struct {
     bool whole;              /* full, auto: at any cost */
     Labels labels;           /* auto: of fwd */
     Map saved;               /* auto: the values that are not recomputed */
+    Map away;                /* auto: those of them that leave the device */
     bool views_only;         /* the present value is read by a product: only views of it are free */
     int carried;
     Op *begin; /* of bwd: copies are inserted before it, in order of creation */
@@ -85,7 +86,7 @@ static void note_extreme(Pair *p, const Op *op)
 static void look_around(Pair *p)
 {
     Arena *arena = &p->m->arena;
-    p->saved.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
+    p->saved.arena = p->away.arena = p->made.arena = p->forward.arena = p->params.arena = p->returned.arena = arena;
     p->fixed.arena = p->extreme.arena = arena;
     p->fwd_uses = find_uses(arena, p->fwd);
     p->bwd_uses = find_uses(arena, p->bwd);
@@ -351,7 +352,10 @@ static void tell_choice(Pair *p, const Value *value)
     const bool saved = !value->def || !may_repeat(p, value);
     remark(p->m, value->def, "%s of @%s: %s, %s to recompute: %s", (const char *)map_get(&p->labels.label, value),
            p->fwd->name, bytes_text(&scratch, (double)local_bytes(p->m, &value->type)),
-           flops_text(&scratch, flops_again(p, value, value, &seen)), saved ? "saved" : "recomputed");
+           flops_text(&scratch, flops_again(p, value, value, &seen)),
+           map_get(&p->away, value) ? "offloaded"
+           : saved                  ? "saved"
+                                    : "recomputed");
     arena_free(&scratch);
 }
 
@@ -368,11 +372,15 @@ static void tell_choices(Pair *p)
 }
 
 /* Finds the values of a list in the module. */
-static void note_saved(Pair *p, const Saved *list)
+static void note_saved(Pair *p, Saved *list)
 {
     p->labels = label_values(&p->m->arena, p->m, p->fwd);
     for (int i = 0; list && i < list->count; i++) {
         Value *value = map_get(&p->labels.value, list->value[i]);
+        if (value && list->away[i]) {
+            list->away[i] = value->name;
+            map_put(&p->away, value, value);
+        }
         if (value)
             map_put(&p->saved, value, value);
         else

@@ -1,11 +1,12 @@
 /* tradeoffs.c -- the sets of residuals that are worth trying, with the bytes and FLOPs of each.
  *
  * A forward function is traversed from its end.  The values that the backward reads are needed.  A needed value is
- * either saved, which costs bytes, or recomputed, which costs FLOPs and makes the operands of its op needed.  Of the
- * partial choices with the same needed values, only those remain that no other one beats in bytes and FLOPs.  At the
- * beginning of the function nothing is needed, and the remaining choices are the Pareto front: exactly, unless there
- * are more than MOST_PARTIAL partial choices at a time (fewer in functions with many values: LARGEST bounds their
- * total). These are thinned out evenly by bytes.
+ * either saved, which costs bytes, or saved away from the device, which costs FLOPs, a price for each byte, or
+ * recomputed, which costs FLOPs and makes the operands of its op needed.  Of the partial choices with the same needed
+ * values, only those remain that no other one beats in bytes and FLOPs.  At the beginning of the function nothing is
+ * needed, and the remaining choices are the Pareto front: exactly, unless there are more than MOST_PARTIAL partial
+ * choices at a time (fewer in functions with many values: LARGEST bounds their total). These are thinned out evenly by
+ * bytes.
  *
  * Parameters that a loop does not carry are available.  Ops that may not be recomputed (see family_for_cost), and
  * calls, save their results.  Choices for several functions are combined by adding them, and thinned out in the same
@@ -45,6 +46,7 @@ typedef struct {
     Map number; /* value -> its index + 1 */
     Labels labels;
     uint64_t *wanted; /* the values that the backward reads */
+    double price;     /* of a byte that is away, in FLOPs */
 } Space;
 
 static bool has(const uint64_t *set, int number) { return set[number / 64] >> number % 64 & 1; }
@@ -214,10 +216,12 @@ static Space space_of(Arena *arena, const Programs *programs, Func *fwd, const F
 /* --- Partial choices ------------------------------------------------------------------------------ */
 
 typedef struct {
-    double bytes, flops;
-    uint64_t *sets; /* the values that are still needed, followed by the saved ones */
+    double bytes, moved, flops; /* `flops`: with the price of what is moved */
+    uint64_t *sets;             /* the values that are still needed, the saved ones, and those of these that are away */
     int words;
 } Partial;
+
+enum { SETS = 3 };
 
 typedef struct {
     Arena *arena;
@@ -240,7 +244,7 @@ static int by_bytes(const void *a, const void *b)
     const Partial *x = a, *y = b;
     int order = by_number(x->bytes, y->bytes);
     order = order ? order : by_number(x->flops, y->flops);
-    return order ? order : memcmp(x->sets, y->sets, 2 * (size_t)x->words * sizeof *x->sets);
+    return order ? order : memcmp(x->sets, y->sets, SETS * (size_t)x->words * sizeof *x->sets);
 }
 
 /* Keeps, of those with the same needed values, the Pareto front. */
@@ -273,9 +277,26 @@ static Partial *add_partial(Partials *to, const Partial *from)
 {
     Partial *added = &to->at[to->count++];
     *added = *from;
-    added->sets = NEW_ARRAY(to->arena, uint64_t, 2 * from->words);
-    memcpy(added->sets, from->sets, 2 * (size_t)from->words * sizeof *from->sets);
+    added->sets = NEW_ARRAY(to->arena, uint64_t, SETS * from->words);
+    memcpy(added->sets, from->sets, SETS * (size_t)from->words * sizeof *from->sets);
     return added;
+}
+
+/* The results that are needed are saved, on the device or away. */
+static void save(const Space *space, const Choice *choice, Partials *to, const Partial *from, bool away)
+{
+    Partial *save = add_partial(to, from);
+    for (int i = choice->first; i < choice->first + choice->count; i++) {
+        if (!has(from->sets, i))
+            continue;
+        drop(save->sets, i);
+        put(save->sets + space->words, i);
+        if (away)
+            put(save->sets + 2 * space->words, i);
+        save->bytes += away ? 0 : space->bytes[i];
+        save->moved += away ? space->bytes[i] : 0;
+        save->flops += away ? space->bytes[i] * space->price : 0;
+    }
 }
 
 /* Adds the continuations of `from`, after the decision on one more op. */
@@ -289,15 +310,10 @@ static void decide(const Space *space, const Choice *choice, Partials *to, const
         add_partial(to, from);
         return;
     }
-    if (choice->saves || !choice->repeats) {
-        Partial *save = add_partial(to, from);
-        for (int i = choice->first; i < end; i++)
-            if (has(from->sets, i)) {
-                drop(save->sets, i);
-                put(save->sets + space->words, i);
-                save->bytes += space->bytes[i];
-            }
-    }
+    if (choice->saves || !choice->repeats)
+        save(space, choice, to, from, false);
+    if (space->price != STAYS && choice->saves && !(choice->op && info(choice->op)->family == CONTROL))
+        save(space, choice, to, from, true);
     if (choice->repeats) {
         Partial *repeat = add_partial(to, from);
         for (int i = choice->first; i < end; i++)
@@ -316,11 +332,11 @@ static Partials best_of_function(Arena *arena, const Space *space)
     const int most = room > MOST_PARTIAL ? MOST_PARTIAL : room < LEAST_PARTIAL ? LEAST_PARTIAL : room;
     Arena memory = { 0 };
     Partials now = { &memory, 1, NEW(&memory, Partial) };
-    now.at[0] = (Partial){ .words = space->words, .sets = NEW_ARRAY(&memory, uint64_t, 2 * space->words) };
+    now.at[0] = (Partial){ .words = space->words, .sets = NEW_ARRAY(&memory, uint64_t, SETS * space->words) };
     memcpy(now.at[0].sets, space->wanted, (size_t)space->words * sizeof *space->wanted);
     for (int i = space->nchoices - 1; i >= 0; i--) {
         Arena later = { 0 };
-        Partials next = { &later, 0, NEW_ARRAY(&later, Partial, 2 * now.count) };
+        Partials next = { &later, 0, NEW_ARRAY(&later, Partial, SETS * now.count) };
         for (int j = 0; j < now.count; j++)
             decide(space, &space->choice[i], &next, &now.at[j]);
         drop_beaten(&next);
@@ -341,7 +357,7 @@ static Partials best_of_function(Arena *arena, const Space *space)
 
 /* The choices for several functions: `choice` for the last of them, the rest in `others`. */
 typedef struct Sum {
-    double bytes, flops;
+    double bytes, moved, flops;
     const struct Sum *others;
     const Space *space;
     const Partial *choice; /* NULL: no function */
@@ -386,8 +402,12 @@ static Sums combine(Arena *arena, const Sums *others, const Space *space, const 
         for (int j = 0; j < choices->count; j++) {
             const Sum *other = &others->at[i];
             const Partial *choice = &choices->at[j];
-            all.at[all.count++] =
-                (Sum){ other->bytes + choice->bytes, other->flops + choice->flops, other, space, choice };
+            all.at[all.count++] = (Sum){ other->bytes + choice->bytes,
+                                         other->moved + choice->moved,
+                                         other->flops + choice->flops,
+                                         other,
+                                         space,
+                                         choice };
         }
     keep_best(&all, most);
     Sums best = { all.count, NEW_ARRAY(arena, Sum, all.count) };
@@ -403,7 +423,8 @@ static Saved *saved_by(Arena *arena, const Space *space, const Partial *choice, 
     for (int i = 0; i < space->nvalues; i++) {
         const Op *op = space->value[i]->def;
         if (has(choice->sets + space->words, i) && !(op && info(op)->family == CONTROL)) /* calls always save */
-            add_saved(arena, saved, map_get(&space->labels.label, space->value[i]));
+            add_saved(arena, saved, map_get(&space->labels.label, space->value[i]),
+                      has(choice->sets + 2 * space->words, i) ? "" : NULL);
     }
     return saved->count ? saved : before;
 }
@@ -440,7 +461,7 @@ static Tradeoff sum_of_policy(Arena *arena, const Programs *programs, const Modu
         if (!fwd || !after || (!layers && is_layer(programs->whole, fwd)))
             continue;
         const Space space = space_of(arena, programs, fwd, bwd);
-        Partial policy = { .words = space.words, .sets = NEW_ARRAY(arena, uint64_t, 2 * space.words) };
+        Partial policy = { .words = space.words, .sets = NEW_ARRAY(arena, uint64_t, SETS * space.words) };
         note_read_values(&space, programs->whole, after, policy.sets + space.words);
         sum.saved = saved_by(arena, &space, &policy, sum.saved);
         add_function(&sum, &space, policy.sets + space.words, space.wanted);
@@ -455,20 +476,23 @@ Tradeoff tradeoff_of_policy(Arena *arena, Programs programs, const Module *recom
 
 /* --- All that is worth trying ---------------------------------------------------------------------- */
 
-static Tradeoffs tradeoffs_of(Arena *arena, const Sums *sums, Tradeoff around)
+static Tradeoffs tradeoffs_of(Arena *arena, const Sums *sums, Tradeoff around, double price)
 {
-    Tradeoffs all = { sums->count, NEW_ARRAY(arena, Tradeoff, sums->count) };
+    Tradeoffs all = { sums->count, NEW_ARRAY(arena, Tradeoff, sums->count), 0 };
     for (int i = 0; i < sums->count; i++) {
-        all.at[i] = (Tradeoff){ around.saved, around.bytes + sums->at[i].bytes, around.flops + sums->at[i].flops };
+        const double flops = sums->at[i].flops - price * sums->at[i].moved;
+        all.at[i] =
+            (Tradeoff){ around.saved, around.bytes + sums->at[i].bytes, around.flops + flops, sums->at[i].moved };
         for (const Sum *sum = &sums->at[i]; sum->choice; sum = sum->others)
             all.at[i].saved = saved_by(arena, sum->space, sum->choice, all.at[i].saved);
     }
     return all;
 }
 
-Tradeoffs find_tradeoffs(Arena *arena, Programs programs, const Module *around, int most)
+Tradeoffs find_tradeoffs(Arena *arena, Programs programs, const Module *around, double price, int most)
 {
     Arena scratch = { 0 };
+    double forward = 0;
     const Tradeoff fixed = sum_of_policy(arena, &programs, around, false);
     Sums best = { 1, NEW(&scratch, Sum) };
     for (const Func *bwd = programs.whole->funcs; bwd; bwd = bwd->next) {
@@ -477,10 +501,14 @@ Tradeoffs find_tradeoffs(Arena *arena, Programs programs, const Module *around, 
             continue;
         Space *space = NEW(&scratch, Space);
         *space = space_of(&scratch, &programs, fwd, bwd);
+        space->price = price;
+        for (int i = 0; i < space->nchoices; i++)
+            forward += space->choice[i].flops;
         const Partials choices = best_of_function(&scratch, space);
         best = combine(&scratch, &best, space, &choices, most);
     }
-    const Tradeoffs found = tradeoffs_of(arena, &best, fixed);
+    Tradeoffs found = tradeoffs_of(arena, &best, fixed, price);
+    found.forward = forward;
     arena_free(&scratch);
     return found;
 }

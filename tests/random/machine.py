@@ -140,7 +140,8 @@ class Workplace:
         """With the option for `recompute auto`, if `memory` requests it."""
         if how.memory is None:
             return how
-        reports = [run([self.compiler(how), "report", "m.mdl", "--json", f"--recompute={policy}", f"--target={how.target}"],
+        offload = [word for word in how.options if word.startswith("--offload=")]
+        reports = [run([self.compiler(how), "report", "m.mdl", "--json", f"--recompute={policy}", f"--target={how.target}", *offload],
                        self.folder, seconds=COMPILE_SECONDS) for policy in ("none", "selective", "full")]
         if any(done.status for done in reports):
             return how  # the compiler reports the reason

@@ -118,7 +118,7 @@ JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exa
           "tcp+fp8+exact": 0.3, "fp8+cuda": 0.2, "tcp+cuda": 2, "tcp+sanitize": 1,
           "tcp+chunks": 1, "chunks+exact": 1, "chunks+verify": 0.5, "chunks+bf16": 0.5, "chunks+full": 0.5, "stages+chunks": 0.5, "tcp+chunks+verify": 0.5,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
-          "auto+exact": 1, "tcp+offload": 2, "offload+verify": 1, "offload+exact": 1, "tcp+offload+verify": 0.5, "bf16+offload": 1, "fp16+offload": 0.5,
+          "auto+exact": 1, "auto+offload": 0.5, "auto+offload+verify": 0.3, "tcp+offload": 2, "offload+verify": 1, "offload+exact": 1, "tcp+offload+verify": 0.5, "bf16+offload": 1, "fp16+offload": 0.5,
           "stages+offload": 1, "cuda+offload": 0.7, "checkpoint+offload": 0.5, "offload+full": 0.5, "tcp+bf16+offload": 0.5}
 
 

@@ -53,6 +53,28 @@ def test_training(model, precision, what, layout, compiled, train, tmp_path):
         assert saved[0] == saved[1]
 
 
+@pytest.mark.parametrize("precision", some(["fp32", "bf16"], 1))
+@pytest.mark.parametrize("model", some(["gpt2", "llama"], 0))
+def test_chosen_one_by_one(model, precision, compiled, train, tmp_path):
+    """`recompute auto` keeps, offloads and recomputes activations of one layer."""
+    settings = (*SETTINGS, ("precision", precision))
+    def memory_of(recompute):
+        trainer = compiled(model, layout_of(model, **{**LAYOUTS[0], "recompute": recompute}), (), settings)
+        return json.loads((trainer.source.parent / "out/plan.json").read_text())["memory"]["arena"]
+    budget = (memory_of("none") + memory_of("full")) // 2
+    lines = layout_of(model, **{**LAYOUTS[0], "recompute": f"auto({budget})"})
+    logs = []
+    for offload in ((), ("offload activations to disk",)):
+        trainer = compiled(model, (*lines, *offload), (), settings)
+        logs.append(train(trainer, STEPS))
+        plan = json.loads((trainer.source.parent / "out/plan.json").read_text())
+        assert plan["memory"]["arena"] <= budget
+    chosen = plan["recompute"]
+    assert 0 < len(chosen["offloaded"]["h.fwd"]) < len(chosen["saved"]["h.fwd"]) and set(chosen["offloaded"]["h.fwd"]) < set(chosen["saved"]["h.fwd"])
+    assert plan["memory"]["offloaded"]["read"] == plan["memory"]["offloaded"]["written"] > 0
+    same_training(logs[1], logs[0], precision)
+
+
 def test_skipped_steps(compiled, train):
     """Steps of fp16 whose gradients overflow change nothing, on disk either: the first scale of 65,536 times a loss of a
     million does."""

@@ -51,6 +51,41 @@ def test_ladder(name):
     assert len(seen) > 3, "there is something between the policies"
 
 
+# The rates that the choice is made with: FLOPs while a byte is moved one way.
+A_BYTE = {"c": 100e9 / 2e9, "cuda": 400e12 / 50e9}
+SIZES = {"c": "-Dembed=256 -Dheads=4 -Dseq=256 --set train.batch=16 --set train.microbatch=16",
+         "cuda": "-Dembed=4096 -Dheads=32 -Dseq=8192 --set train.batch=4 --set train.microbatch=4"}
+
+
+def cost_moving(words, target, policy, forward, free, *options):
+    """Memory of a rank, and FLOPs beyond those of `none`, with those of the time in which transfers do not hide: out behind the
+    forward, back behind the backward, which is twice as long, and what that recomputes."""
+    figures = json.loads(run(MPC, "report", *words, "--json", f"--target={target}", f"--recompute={policy}", *options).stdout)
+    moved = figures["memory"].get("offloaded", {}).get("written", 0) * A_BYTE[target]
+    again = max(figures["work"]["rank"] - free, 0)
+    return figures["memory"]["arena"], again + max(moved - forward, 0) + max(moved - 2 * forward - again, 0), moved, again
+
+
+@pytest.mark.parametrize("target, tier", [("c", "disk"), ("cuda", "host")])
+def test_offload_is_another_answer(target, tier):
+    """Where activations may be offloaded, what fits costs no more than if all that is saved is kept, or all is offloaded."""
+    option, words = f"--offload=activations to {tier}", (ROOT / "examples/gpt2.mdl", "-Dlayers=12", "-Dvocab=2000", *SIZES[target].split())
+    policies = {policy: json.loads(run(MPC, "report", *words, "--json", f"--target={target}", f"--recompute={policy}").stdout) for policy in ("none", "full")}
+    free, (least, most) = policies["none"]["work"]["rank"], (policies[policy]["memory"]["arena"] for policy in ("full", "none"))
+    forward = free / 3  # with head and loss, which are small here
+    everything = cost_moving(words, target, "none", forward, free, option)
+    kinds = set()
+    for budget in (least + (most - least) * i // 4 for i in range(5)):
+        memory, cost, moved, again = cost_moving(words, target, f"auto({budget})", forward, free, option)
+        kept = cost_moving(words, target, f"auto({budget})", forward, free)
+        assert memory <= budget
+        slack = forward / 8  # what hides costs a sixteenth; head and loss
+        assert cost <= kept[1] + slack and (everything[0] > budget or cost <= everything[1] + slack)
+        kinds.add((moved > 0, again > forward / 100))
+    assert moved == again == 0, "all fits"
+    assert any(moves for moves, _ in kinds), "nothing is ever offloaded"
+
+
 def test_steps_between_the_policies_are_tried_in_pipelines():
     """What is kept for all micro-batches in flight comes off the peak as often: no set is skipped for less."""
     words = CASES["pp-gpipe"]
