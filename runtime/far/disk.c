@@ -97,6 +97,14 @@ static void find_units(struct RtDisk *disk)
         disk->alignment *= 2;
 }
 
+static void *whole_pages(int64_t bytes)
+{
+    void *memory;
+    if (posix_memalign(&memory, PAGE, (size_t)bytes))
+        rt_fail("out of memory: a buffer of %s for offloaded tensors", rt_bytes_text((double)bytes).text);
+    return memory;
+}
+
 /* Not all file systems transfer directly; those that do not are read and written by the system's cache. */
 struct RtDisk *rt_disk_open(const Rt *rt, const char *folder)
 {
@@ -108,9 +116,7 @@ struct RtDisk *rt_disk_open(const Rt *rt, const char *folder)
     note_memory(disk->file, folder);
     (void)fcntl(disk->file, F_SETFL, O_DIRECT);
     for (int i = 0; i < RT_FAR_BUFFERS; i++)
-        if (posix_memalign((void **)&disk->buffer[i], PAGE, AT_ONCE))
-            rt_fail("out of memory: %d buffers of %s for offloaded tensors", RT_FAR_BUFFERS,
-                    rt_bytes_text(AT_ONCE).text);
+        disk->buffer[i] = whole_pages(AT_ONCE);
     find_units(disk);
     return disk;
 }
@@ -218,7 +224,7 @@ void rt_disk_zero(const Rt *rt, int64_t offset, int64_t bytes)
 
 char *rt_disk_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 {
-    char *window = rt_allocate(bytes, 1);
+    char *window = whole_pages(bytes);
     rt_disk_read(rt, window, offset, bytes, false);
     return window;
 }
