@@ -270,9 +270,7 @@ typedef struct Saved {
     Name func;
     Loc loc; /* as of a Func */
     int count, room;
-    Name *value;
-    Name *away; /* of each: NULL: on the device; else where activations are offloaded to.  Its name in the function,
-                   which is empty before `recompute` */
+    Name *value, *away; /* `away`: NULL, or it leaves the device: "", behind `recompute` its name in func */
     struct Saved *next;
 } Saved;
 
