@@ -15,6 +15,8 @@ NOTED = 2>$@.said; status=$$?; cat $@.said >&2; [ -s $@.said ] || rm $@.said; ex
 COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
+# What a page of mpc report is made of.
+PAGE      = $(addprefix driver/page/,page.html page.css page.js timeline.js)
 # What mpc lsp shows of functions and settings.
 PAGES     = docs/language.md docs/experts.md docs/optimizers.md
 MACHINES  = $(sort $(wildcard machines/*.machine))
@@ -145,6 +147,14 @@ $(BUILD)/gen/new.h: codegen/text/embed.sh driver/new.mdl
 	@mkdir -p $(@D)
 	sh codegen/text/embed.sh driver/new.mdl > $@
 
+$(BUILD)/gen/page.h: driver/page/embed.sh $(PAGE)
+	@mkdir -p $(@D)
+	sh driver/page/embed.sh $(PAGE) > $@
+
+$(BUILD)/gen/drawing.h: driver/page/embed.sh driver/page/drawing.css
+	@mkdir -p $(@D)
+	sh driver/page/embed.sh driver/page/drawing.css > $@
+
 $(BUILD)/gen/pages_of_docs.h: driver/lsp/pages.sh $(PAGES)
 	@mkdir -p $(@D)
 	sh driver/lsp/pages.sh $(PAGES) > $@
@@ -171,7 +181,7 @@ $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $< $(NOTED)
 
-$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h $(BUILD)/gen/new.h $(BUILD)/gen/pages_of_docs.h
+$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h $(BUILD)/gen/new.h $(BUILD)/gen/page.h $(BUILD)/gen/drawing.h $(BUILD)/gen/pages_of_docs.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $< $(NOTED)
 

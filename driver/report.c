@@ -290,33 +290,19 @@ static bool refuse_picture(const Report *r)
 {
     static const char none[] = "the program has no pipeline (pipeline NAME over AXIS, in parallel)";
     const Options *o = r->run->options;
-    const bool asks = !r->time && (o->html || o->svg);
-    const char *option = asks && o->html ? "html"
-                         : asks          ? "svg"
-                         : o->gpu_flops  ? "gpu-flops"
-                         : o->link       ? "link"
-                         : o->actions    ? "actions"
-                                         : NULL;
+    const bool asks = !r->time && o->svg;
+    const char *option = asks ? "svg" : o->gpu_flops ? "gpu-flops" : o->link ? "link" : o->actions ? "actions" : NULL;
     return !option || run_failed(r->run, "--%s has no effect: %s%s", option, r->no_picture ? r->no_picture : none,
                                  asks ? "; with --machine NAME|FILE, it draws the timeline of the step" : "");
 }
 
-/* Nothing without a path. */
-static bool write_picture(const Report *r, const char *path, void (*write)(const TimelinePicture *, FILE *))
+static bool write_picture(const Report *r, const char *path)
 {
     NewFile file;
-    if (!path)
-        return true;
     if (!open_new(r->run, &file, path))
         return false;
-    write(r->picture, file.out);
+    write_timeline_svg(r->picture, file.out);
     return close_new(r->run, &file);
-}
-
-static bool write_pictures(const Report *r)
-{
-    const Options *o = r->run->options;
-    return write_picture(r, o->html, write_timeline_html) && write_picture(r, o->svg, write_timeline_svg);
 }
 
 /* What --costs and --machine ask for. */
@@ -340,7 +326,7 @@ static bool report_picture(Report *r)
     r->pipeline = report_pipeline(r, &r->no_picture);
     const bool is_step = !r->pipeline && r->time && (o->html || o->svg) && !o->actions;
     r->picture = r->pipeline ? &r->pipeline->picture : is_step ? step_picture(r) : NULL;
-    return r->picture ? write_pictures(r) : refuse_picture(r);
+    return !r->picture ? refuse_picture(r) : !o->svg || write_picture(r, o->svg);
 }
 
 static bool report_program(Run *run, Module *m)
@@ -352,6 +338,8 @@ static bool report_program(Run *run, Module *m)
     if (!report_costs(&r) || !report_picture(&r))
         return false;
     r.remedies = report_remedies(&r);
+    if (run->options->html && !write_report_page(&r, run->options->html))
+        return false;
     (run->options->json ? print_json : print_report_tables)(&r);
     return true;
 }

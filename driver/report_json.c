@@ -318,6 +318,7 @@ cJSON *report_json(const Report *r)
     add_work(r, json);
     add_experts(r, json);
     add_pipeline(r, json);
+    add_lines_json(r, json);
     if (r->time)
         cJSON_AddItemToObject(json, "time", time_json(r));
     if (r->remedies)

@@ -60,17 +60,6 @@ static void see_all_bars(Drawn *d, const StepBars *bars)
             see_bars(d, &bars->action[kind][stage], false, schedule->micros);
 }
 
-static void add_messages(Drawn *d)
-{
-    const StepTime *t = &d->r->time->time;
-    TimelineMessages *messages = NEW_ARRAY(d->arena, TimelineMessages, t->naxes + 1);
-    for (int i = 0; i < t->naxes; i++)
-        messages[i] = (TimelineMessages){ axes_list(d->arena, d->r->m, t->axes[i].axes), t->axes[i].messages,
-                                          t->axes[i].sent, t->axes[i].exposed };
-    d->step->nmessages = t->naxes;
-    d->step->messages = messages;
-}
-
 /* Those that take little share the last lane. */
 static bool is_rare(const Drawn *d, Axes axes)
 {
@@ -182,7 +171,6 @@ static void add_levels(Drawn *d)
     const int most = MOST_BARS / (d->r->cost->kinds * (d->r->time->time.naxes + 1));
     const StepBars coarse = bars_in(d, COARSE);
     see_all_bars(d, &coarse);
-    add_messages(d);
     add_lanes(d);
     d->step->level[d->step->nlevels++] = level_of(d, &coarse);
     if (most > COARSE) {
@@ -197,11 +185,7 @@ const TimelineStep *timeline_step(const Report *r)
     Arena *arena = &r->run->arena;
     TimelineStep *step = NEW(arena, TimelineStep);
     Drawn d = { .r = r, .arena = arena, .step = step, .texts.arena = arena };
-    *step = (TimelineStep){ .rate = rate_text(r),
-                            .before = t->before,
-                            .seconds = t->seconds,
-                            .waited = t->item[ITEM_MESSAGE],
-                            .last = t->kind };
+    *step = (TimelineStep){ .rate = rate_text(r), .before = t->before, .seconds = t->seconds };
     step->subject =
         arena_text(arena, "a step of %s on %s",
                    r->ranks > 1 ? arena_text(arena, "each of %" PRId64 " ranks", r->ranks) : "one rank", r->time->name);

@@ -61,7 +61,6 @@ TimelineView view_timeline(const TimelinePicture *p)
     TimelineView v = { .p = p, .s = p->schedule, .shortest = INFINITY };
     if (v.s)
         measure_pipeline(&v);
-    v.levels = p->step ? p->step->nlevels : 0;
     v.from = p->step ? -p->step->before : 0;
     v.to = p->step ? v.from + p->step->seconds : v.end;
     choose_unit(&v);

@@ -3,14 +3,12 @@
  *
  *   timeline.c       what is drawn: simulated times, memory over time, units
  *   timeline_text.c  as text
- *   timeline_page.c  as a page of HTML: head, names, legend
- *   timeline_tiles.c figures and tables in that page
- *   timeline_svg.c   the drawing in that page
+ *   timeline_svg.c   the drawing
  *   timeline_bars.c  in the drawing, what is not an action of a pipeline: computation, messages, waits
- *   timeline_picture.c  as one SVG, which other pages show
- *   timeline_style.c their style sheets, and the script of the page
+ *   timeline_picture.c  around it, for pages of others: title, names, legend
  *
- * Knows nothing of the compiled program: `mpc report` and the tests fill in a TimelinePicture. */
+ * `mpc report --html` has a script that draws the same from a TimelinePicture as JSON (driver/page/timeline.js).  Knows
+ * nothing of the compiled program: `mpc report` and the tests fill in a TimelinePicture. */
 #ifndef MPC_TIMELINE_H
 #define MPC_TIMELINE_H
 
@@ -32,11 +30,6 @@ typedef struct {
     TimelineBar *bar;
 } TimelineBars;
 
-typedef struct {
-    const char *axes;           /* "dp+tp" */
-    double count, sent, waited; /* of the rank that ends last; seconds under way, and waited for */
-} TimelineMessages;
-
 /* All bars, where those that are too short are one.  The times of actions begin with them. */
 typedef struct {
     const TimelineBars *before, *after;         /* by rank */
@@ -47,15 +40,11 @@ enum { WORK_PHASES = 4, WORK_CLASSES = 2 * WORK_PHASES }; /* the second half: ot
 
 /* The step on a machine.  Its computation outside of actions of a pipeline, and its messages. */
 typedef struct {
-    const char *subject;    /* "a step of each of 64 ranks on h100" */
-    const char *rate;       /* "518,545 tokens/s, MFU 37.6 % in bf16" */
-    double before, seconds; /* when the pipeline starts, and when the step ends; times of its actions begin with it */
-    double waited;          /* for messages, by the rank that ends last */
-    int last;               /* that rank */
-    int nmessages;
-    const TimelineMessages *messages;
-    int nlanes;                           /* of messages, below each rank */
-    const char *const *lane;              /* "dp+tp" */
+    const char *subject;     /* "a step of each of 64 ranks on h100" */
+    const char *rate;        /* "518,545 tokens/s, MFU 37.6 % in bf16" */
+    double before, seconds;  /* when the pipeline starts, and when the step ends; times of its actions begin with it */
+    int nlanes;              /* of messages, below each rank */
+    const char *const *lane; /* "dp+tp" */
     const char *phase_name[WORK_PHASES];  /* "forward"; "forward, once a step" beside a pipeline */
     const char *class_name[WORK_CLASSES]; /* of computation that is a bar; NULL: there is none of this class */
     TimelineLevel level[2];               /* coarse, and for high zooms a fine one */
@@ -81,9 +70,6 @@ typedef struct {
  * else only the letters. */
 void write_timeline_text(const TimelinePicture *p, int width, FILE *out);
 
-/* One page that needs no other file, and no script but for marking what is under the mouse. */
-void write_timeline_html(const TimelinePicture *p, FILE *out);
-
 /* A picture for other pages: the drawing with the names of ranks and a legend, in light and dark colours. */
 void write_timeline_svg(const TimelinePicture *p, FILE *out);
 
@@ -100,7 +86,6 @@ typedef struct {
     double from, to;     /* what is drawn; 0 is when the pipeline starts */
     double shortest;     /* action */
     int fullest;         /* the rank with the highest peak, and the first of these */
-    int levels;          /* of the step's bars: those that the page can show */
     double unit;         /* seconds */
     const char *unit_name;
 } TimelineView;
@@ -125,7 +110,7 @@ typedef struct {
 } TimelineLayout;
 
 enum {
-    TIMELINE_WIDTH = 960, /* pixels, at least: labels are drawn where they fit in this, times the zoom */
+    TIMELINE_WIDTH = 960, /* pixels, at least: labels are drawn where they fit in this */
     LOW_ROW = 30,         /* rows lower than this have one line of text */
     LOW_LANE = 9          /* lanes lower than this have no name beside them */
 };
@@ -140,9 +125,8 @@ TimelineLayout lay_out_timeline(const TimelineView *v);
 double row_at(const TimelineLayout *l, int rank);            /* pixels from the top */
 double lane_at(const TimelineLayout *l, int rank, int lane); /* likewise */
 double memory_scale(const TimelineView *v);                  /* bytes at the top of a strip */
-int finest_zoom(const TimelineView *v); /* a power of 2 at which all labels fit, or the largest that there is */
-double percent_at(const TimelineView *v, double at); /* where that is drawn */
-double in_units(const TimelineView *v, double at);   /* from the left end on */
+double percent_at(const TimelineView *v, double at);         /* where that is drawn */
+double in_units(const TimelineView *v, double at);           /* from the left end on */
 void draw_timeline(TimelineView *v, FILE *out);
 void write_escaped(const char *text, FILE *out);
 void write_hues(const TimelineView *v, FILE *out); /* rules: the hue of each micro-batch */
@@ -152,14 +136,5 @@ void draw_action_bars(const TimelineDrawing *d, int rank, int i); /* of its i-th
 void draw_bars_around(const TimelineDrawing *d, int rank);        /* before and after its actions */
 double action_waits(const TimelineView *v, Action a);             /* seconds for messages over other axes */
 double busy_until(const TimelineView *v, int rank, bool after);   /* when its own work before or after actions ends */
-
-/* timeline_tiles.c */
-void write_timeline_tiles(TimelineView *v, FILE *out);
-void write_timeline_tables(TimelineView *v, FILE *out);
-
-/* timeline_style.c */
-extern const char timeline_root[], timeline_drawing_style[];
-extern const char *const timeline_style[]; /* of the page, in parts, the last one NULL */
-extern const char timeline_script[];
 
 #endif

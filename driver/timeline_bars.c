@@ -57,34 +57,22 @@ static void draw_bars(const TimelineDrawing *d, int rank, const TimelineBars *ba
                 draw_bar(d, rank, &bars->bar[i], from);
 }
 
-static void open_level(const TimelineDrawing *d, int level)
-{
-    const char *name = d->v->levels == 1 ? "" : level ? " fine" : " coarse";
-    fprintf(d->out, "<g class=\"bars%s\">\n", name);
-}
-
 void draw_action_bars(const TimelineDrawing *d, int rank, int i)
 {
     const TimelineStep *step = d->v->p->step;
-    for (int level = 0; level < d->v->levels; level++) {
-        const TimelineBars *bars = bars_of_action(&step->level[level], d->v->s->action[rank][i]);
-        if (!bars->count)
-            continue;
-        open_level(d, level);
-        draw_bars(d, rank, bars, d->v->t.start[rank][i]);
-        fprintf(d->out, "</g>\n");
-    }
+    const TimelineBars *bars = step ? bars_of_action(&step->level[0], d->v->s->action[rank][i]) : NULL;
+    if (!bars || !bars->count)
+        return;
+    fprintf(d->out, "<g class=\"bars\">\n");
+    draw_bars(d, rank, bars, d->v->t.start[rank][i]);
+    fprintf(d->out, "</g>\n");
 }
 
 void draw_bars_around(const TimelineDrawing *d, int rank)
 {
-    const TimelineStep *step = d->v->p->step;
-    fprintf(d->out, "<g data-rank=\"%d\">\n", rank);
-    for (int level = 0; level < d->v->levels; level++) {
-        open_level(d, level);
-        draw_bars(d, rank, &step->level[level].before[rank], d->v->from);
-        draw_bars(d, rank, &step->level[level].after[rank], 0);
-        fprintf(d->out, "</g>\n");
-    }
+    const TimelineLevel *level = &d->v->p->step->level[0];
+    fprintf(d->out, "<g class=\"bars\" data-rank=\"%d\">\n", rank);
+    draw_bars(d, rank, &level->before[rank], d->v->from);
+    draw_bars(d, rank, &level->after[rank], 0);
     fprintf(d->out, "</g>\n");
 }

@@ -2,6 +2,8 @@
  * legend.  What the page says in its table and under the mouse is left out. */
 #include "timeline.h"
 
+#include "drawing.h"
+
 #include <string.h>
 
 enum {
@@ -25,7 +27,9 @@ typedef struct {
 
 static void write_style(const Picture *p)
 {
-    fprintf(p->out, "<style>\n%s%s", timeline_root, timeline_drawing_style);
+    fputs("<style>\n", p->out);
+    for (const char *const *line = drawing_css; *line; line++)
+        fputs(*line, p->out);
     fputs("text{fill:var(--text);font:12px var(--font)}\n"
           ".title{font-size:18px;font-weight:650}.rank{font-weight:600}.faint{fill:var(--faint)}\n"
           ".axes{font-size:10px;text-anchor:end}.paper{fill:var(--page)}\n",
@@ -165,7 +169,6 @@ static void write_legend(Picture *p)
 void write_timeline_svg(const TimelinePicture *picture, FILE *out)
 {
     Picture p = { .v = view_timeline(picture), .out = out };
-    p.v.levels = p.v.levels ? 1 : 0; /* it has no zoom */
     p.layout = lay_out_timeline(&p.v);
     const double height = HEAD + p.layout.height + FOOT + (picture->schedule && picture->step ? MORE : 0);
     fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.6g\" width=\"%d\" height=\"%.6g\">\n",

@@ -1,6 +1,5 @@
-/* timeline_svg.c -- the drawing in the page: actions, messages, idle time, memory, over one axis of time.
- *
- * Times are percentages of the width, so that the style sheet can widen the drawing (zoom) without widening letters. */
+/* timeline_svg.c -- the drawing: actions, messages, idle time, memory, over one axis of time, in percent of its width.
+ */
 #include "timeline.h"
 
 #include "diag.h"
@@ -14,7 +13,6 @@ enum {
     MEMORY_HEAD = 44,  /* between rows and strips */
     STAGGER = 6,       /* the last chunk of a rank is so much lower than the first */
     LANES_BELOW = 2,   /* the row of the rank */
-    MOST_ZOOM = 16,    /* see the style sheet */
     MOST_SCALE = 3,    /* capacity is drawn to scale if it is not more than so many peaks */
     STRIP_UNITS = 1000 /* the width of a strip in its own coordinates */
 };
@@ -99,38 +97,21 @@ static double label_width(Action a)
     return fmax(letter[a.kind] + digits * digit[a.kind], small * snprintf(NULL, 0, "s%d", a.stage)) + margin;
 }
 
-/* The zoom at which the label of an action fits; more than MOST_ZOOM: none that there is. */
-static int label_zoom(const TimelineView *v, int rank, int i)
+static bool label_fits(const TimelineView *v, int rank, int i)
 {
     const double pixels = TIMELINE_WIDTH * (v->t.end[rank][i] - v->t.start[rank][i]);
-    int zoom = 1;
-    while (zoom <= MOST_ZOOM && pixels * zoom < label_width(v->s->action[rank][i]) * (v->to - v->from))
-        zoom *= 2;
-    return zoom;
-}
-
-int finest_zoom(const TimelineView *v)
-{
-    int finest = v->p->step ? MOST_ZOOM : 1; /* bars are as short as they are */
-    for (int rank = 0; v->s && rank < v->s->ranks; rank++)
-        for (int i = 0; i < v->s->nactions[rank]; i++) {
-            const int zoom = label_zoom(v, rank, i);
-            finest = zoom > finest ? zoom : finest;
-        }
-    return finest < MOST_ZOOM ? finest : MOST_ZOOM;
+    return pixels >= label_width(v->s->action[rank][i]) * (v->to - v->from);
 }
 
 static void draw_label(const TimelineDrawing *d, int rank, int i, double x, double y)
 {
     const Action a = d->v->s->action[rank][i];
-    const int zoom = label_zoom(d->v, rank, i);
     const bool two = d->v->s->chunks > 1 && d->layout.row >= LOW_ROW; /* lines */
-    if (zoom > MOST_ZOOM)
+    if (!label_fits(d->v, rank, i))
         return;
-    fprintf(d->out, "<text class=\"z%d\" x=\"%.7g%%\" y=\"%.6g\">%c%d</text>", zoom, x, y + (two ? -1 : 4),
-            action_letter[a.kind], a.micro);
+    fprintf(d->out, "<text x=\"%.7g%%\" y=\"%.6g\">%c%d</text>", x, y + (two ? -1 : 4), action_letter[a.kind], a.micro);
     if (two)
-        fprintf(d->out, "<text class=\"z%d small\" x=\"%.7g%%\" y=\"%.6g\">s%d</text>", zoom, x, y + 9, a.stage);
+        fprintf(d->out, "<text class=\"small\" x=\"%.7g%%\" y=\"%.6g\">s%d</text>", x, y + 9, a.stage);
 }
 
 /* --- Actions --------------------------------------------------------------------------------------- */
@@ -300,32 +281,24 @@ static void draw_strip(const TimelineDrawing *d, int rank)
 
 /* --- The whole drawing ----------------------------------------------------------------------------- */
 
-static void draw_tick(const TimelineDrawing *d, const char *class, double time)
+static void draw_tick(const TimelineDrawing *d, double time)
 {
     const TimelineView *v = d->v;
     const double x = percent_at(v, v->from + time * v->unit), height = d->layout.height;
     const char *anchor = time > 0 ? x > 97 ? "end" : "middle" : "start";
-    fprintf(d->out, "<g%s><line x1=\"%.7g%%\" x2=\"%.7g%%\" y1=\"%d\" y2=\"%.6g\"/>", class, x, x, AXIS - 4,
-            height - AXIS + 2);
+    fprintf(d->out, "<g><line x1=\"%.7g%%\" x2=\"%.7g%%\" y1=\"%d\" y2=\"%.6g\"/>", x, x, AXIS - 4, height - AXIS + 2);
     fprintf(d->out, "<text x=\"%.7g%%\" y=\"%d\" text-anchor=\"%s\">%.6g</text>", x, AXIS - 9, anchor, time);
     fprintf(d->out, "<text x=\"%.7g%%\" y=\"%.6g\" text-anchor=\"%s\">%.6g</text></g>\n", x, height - 6, anchor, time);
 }
 
-/* Lines behind everything, numbers above and below; each two zooms, five times as many. */
+/* Lines behind everything, numbers above and below. */
 static void draw_axis(const TimelineDrawing *d)
 {
-    enum { MOST_TICKS = 12, FINER = 5 };
-    static const struct {
-        int zoom, parts; /* of a tick of the first */
-        const char *class;
-    } levels[] = { { 1, 1, "" }, { 4, FINER, " class=\"z4\"" }, { 16, FINER * FINER, " class=\"z16\"" } };
+    enum { MOST_TICKS = 12 };
     const double span = in_units(d->v, d->v->to), step = tick_step(span, MOST_TICKS);
     fprintf(d->out, "<g class=\"axis\">\n");
-    const int finest = finest_zoom(d->v);
-    for (int i = 0; i < 3 && levels[i].zoom <= finest; i++)
-        for (int tick = 0; tick * step / levels[i].parts <= span * (1 + 1e-9); tick++)
-            if (i == 0 || tick % FINER)
-                draw_tick(d, levels[i].class, tick * step / levels[i].parts);
+    for (int tick = 0; tick * step <= span * (1 + 1e-9); tick++)
+        draw_tick(d, tick * step);
     fprintf(d->out, "</g>\n");
 }
 
@@ -351,6 +324,5 @@ void draw_timeline(TimelineView *v, FILE *out)
     draw_rows(&d);
     for (int rank = 0; v->s && rank < v->s->ranks; rank++)
         draw_strip(&d, rank);
-    fprintf(out, "<g class=\"cursor\"><line y1=\"%d\" y2=\"%.6g\"/><text y=\"%d\"></text></g>\n</svg>\n", AXIS - 4,
-            d.layout.height - AXIS, AXIS - 9);
+    fprintf(out, "</svg>\n");
 }

@@ -105,6 +105,11 @@ typedef struct {
 
 MemoryUse memory_use(Classes *classes, Kinds *kinds, int kind); /* of one kind of rank */
 
+/* Called for each op of the step in its order, those of a loop's body once: what is in use while it runs, each byte
+ * counted once.  Kernels are one op. */
+typedef void (*MemoryVisit)(void *context, const Func *f, const Op *op, const int64_t bytes[N_CLASSES]);
+void visit_memory(Classes *classes, Kinds *kinds, int kind, MemoryVisit visit, void *context);
+
 /* Bytes in use at the peak of a program; 0: there is none. */
 int64_t program_peak(Classes *classes, Kinds *kinds, int kind, FuncRole role);
 

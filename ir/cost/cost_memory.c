@@ -328,9 +328,10 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Each byte counts for the first class that holds it; nothing changes between two neighbouring edges. */
-static void count_classes(PeakSearch *plan, const UseList *list, int64_t bytes[N_CLASSES])
+static void count_classes(const UseList *list, int64_t bytes[N_CLASSES])
 {
-    Edge *edge = NEW_ARRAY(&plan->m->arena, Edge, 2 * list->count + 1);
+    Arena scratch = { 0 };
+    Edge *edge = NEW_ARRAY(&scratch, Edge, 2 * list->count + 1);
     int edges = 0, ranges[N_CLASSES] = { 0 };
     for (int i = 0; i < list->count; i++) {
         edge[edges++] = (Edge){ list->at[i].begin, list->at[i].kind, 1 };
@@ -345,6 +346,7 @@ static void count_classes(PeakSearch *plan, const UseList *list, int64_t bytes[N
         if (kind < N_CLASSES)
             bytes[kind] += edge[i + 1].at - edge[i].at;
     }
+    arena_free(&scratch);
 }
 
 /* Of ranges with the same bytes and class, keeps one. */
@@ -389,6 +391,49 @@ static Peak peak_of_program(PeakSearch *plan, const Func *f, const UseList *last
     return peak;
 }
 
+/* --- Over the step -------------------------------------------------------------------------------- */
+
+typedef struct {
+    PeakSearch plan;
+    MemoryVisit visit;
+    void *context;
+    UseList held; /* by what is called at the moment: what outlives the step, callers, and the op itself */
+} MemoryWalk;
+
+static void walk_memory(MemoryWalk *w, const Func *f, int64_t frame)
+{
+    const CallLives c = lives_of_call(&w->plan, f, frame);
+    int number = 0;
+    for (const Op *op = f->first; op; op = op->next, number++) {
+        const Moment *moment = &c.all->moment[number];
+        const int around = w->held.count;
+        int64_t bytes[N_CLASSES] = { 0 };
+        if (c.bound[number] < 0)
+            continue;
+        hold_values(&w->plan, &w->held, &c, number);
+        hold_scratch(&w->plan, &w->held, &c, op, moment);
+        if (moment->callee) {
+            walk_memory(w, moment->callee,
+                        frame + place_on(kind_frame(w->plan.kinds, f), w->plan.kind, op->attrs.frame));
+        } else {
+            count_classes(&w->held, bytes);
+            w->visit(w->context, f, op, bytes);
+        }
+        w->held.count = around;
+    }
+}
+
+void visit_memory(Classes *classes, Kinds *kinds, int kind, MemoryVisit visit, void *context)
+{
+    UseList lasting = { 0 };
+    MemoryWalk w = { begin_search(classes, kinds, kind, &lasting), visit, context, { 0 } };
+    const Func *step = func_with_role(classes->m, STEP);
+    for (int i = 0; i < lasting.count; i++)
+        append_held(&w.plan, &w.held, lasting.at[i]);
+    if (step)
+        walk_memory(&w, step, 0);
+}
+
 int64_t program_peak(Classes *classes, Kinds *kinds, int kind, FuncRole role)
 {
     UseList lasting = { 0 };
@@ -406,7 +451,7 @@ MemoryUse memory_use(Classes *classes, Kinds *kinds, int kind)
     if (step) {
         Peak peak = peak_of_program(&plan, step, &lasting);
         use.op = peak.op, use.func = peak.func;
-        count_classes(&plan, &peak.held, use.bytes);
+        count_classes(&peak.held, use.bytes);
         for (int i = 0; i < peak.held.count; i++)
             use.slots += peak.held.at[i].is_slots ? peak.held.at[i].end - peak.held.at[i].begin : 0;
         use.nheld = drop_shadowed(&peak.held);

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -12,7 +13,8 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 from cover import some  # noqa: E402, F401 (for tests)
 
-MPC = (ROOT / os.environ.get("BUILD", "build") / "mpc").resolve()
+BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
+MPC = BUILD / "mpc"
 QUICK = {**os.environ, "CC": f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 
 
@@ -20,6 +22,11 @@ def run(*words, cwd=None, status=0):
     done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, timeout=300, env=QUICK)
     assert done.returncode == status, f"status {done.returncode}, not {status}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def data_of(page):
+    """The report in a page, with the timeline and the text of the model."""
+    return json.loads(re.search(r'<script type="application/json" id="report">\n(.*?)\n</script>', page, re.S)[1])
 
 
 def words_of(**sizes):

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from conftest import HERE, MPC, run
-from test_timeline import Tags, actions, drawing
+from conftest import HERE, MPC, data_of, run
+from test_timeline import actions
 
 PIPE = HERE / "pipe.mdl"
 SCHEDULES = ["naive", "gpipe", "1f1b"]
@@ -202,10 +202,9 @@ def test_no_pipeline(report):
 
 
 @pytest.mark.parametrize("words, status, message", [
-    (["--html=a.html"], 1, "--html has no effect: the program has no pipeline"),
     (["--svg=a.svg"], 1, "--svg has no effect: the program has no pipeline"),
     (["--gpu-flops=1e12", "--link=1e9"], 1, "--gpu-flops has no effect"),
-    (["--mesh=pp=2", "--set=train.batch=2", "--html=a.html"], 1, "--html has no effect: train.batch is train.microbatch"),
+    (["--mesh=pp=2", "--set=train.batch=2", "--svg=a.svg"], 1, "--svg has no effect: train.batch is train.microbatch"),
     (["--json", "--actions"], 1, "--actions has no effect"),
     (["--mesh=pp=2", "--actions"], 2, "--actions has no effect without --json"),
     (["--mesh=pp=2", "--machine=h100", "--gpu-flops=1e9"], 2, "--machine and --gpu-flops: these exclude each other"),
@@ -229,23 +228,20 @@ def test_page(tmp_path, schedule, pp):
     words = [f"--mesh=pp={pp}", f"--schedule={schedule}", "--memory=1e9"]
     said = run(MPC, "report", PIPE, *words, "--html=deep/page.html", "--svg=deep/page.svg", "--json",
                "--actions", cwd=tmp_path).stdout
-    page = (tmp_path / "deep/page.html").read_text()
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["page.html", "page.svg"]
-    assert sorted(actions(ET.parse(tmp_path / "deep/page.svg"))) == sorted(actions(drawing(page)))
-    tags = Tags()
-    tags.feed(page)
-    tags.close()
-    assert tags.open == []
+    timeline = data_of((tmp_path / "deep/page.html").read_text())["timeline"]
     expected = json.loads(said)["pipeline"]
     end = max(action["end"] for row in expected["ranks"] for action in row["actions"])
-    drawn = {name: (begin, finish) for _, begin, finish, name in actions(drawing(page))}
+    drawn = {name: (begin, finish) for _, begin, finish, name in actions(ET.parse(tmp_path / "deep/page.svg"))}
     assert len(drawn) == 2 * pp * MICROS
-    for row in expected["ranks"]:
-        for action in row["actions"]:
+    for row, shown in zip(expected["ranks"], timeline["ranks"], strict=True):
+        for action, own in zip(row["actions"], shown["actions"], strict=True):
             name = f"{action['kind']}{action['stage']}.{action['micro_batch']}"
             assert drawn[name] == pytest.approx((100 * action["start"] / end, 100 * action["end"] / end), abs=3e-3)
-    assert f"<title>pipe.mdl, mesh pp={pp}</title>" in page and "time in F of stage" in page
-    assert "stage 0: h.0" in page and "% of FLOPs" in page
+            assert f"{'FBW'[own[0]]}{own[1]}.{own[2]}" == name and own[3:] == pytest.approx([action["start"], action["end"]], rel=1e-6)
+        assert shown["fixed_bytes"] == row["fixed_bytes"] and max(level[1] for level in shown["memory"]) == row["peak_bytes"]
+    assert timeline["unit"].startswith("F of stage")
+    assert timeline["ranks"][0]["holds"].startswith("stage 0: h.0") and "% of FLOPs" in timeline["ranks"][0]["holds"]
 
 
 def test_page_replaces_no_input(tmp_path):

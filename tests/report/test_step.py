@@ -1,16 +1,13 @@
-"""The picture of a step on a machine: its bars against the items, run here turn by turn, against the sums of the report, and in a
-browser, if there is one."""
+"""The timeline of a step on a machine: its bars against the items, run here turn by turn, and against the sums of the report."""
 import collections
-import html
 import json
 import re
-import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from conftest import HERE, MPC, ROOT, run, words_of
-from test_timeline import BROWSER, PROBE, SVG, Tags, drawing
+from conftest import HERE, MPC, data_of, run, words_of
+from test_timeline import SVG
 
 MACHINE = HERE / "round.machine"
 PIPE = HERE / "pipe.mdl"
@@ -44,44 +41,34 @@ def staged(tmp_path, *replaced):
 
 # --- What a page shows ---------------------------------------------------------------------------------------
 
-def seconds_of(text):
-    number, unit = text.split()
-    return float(number) * {"s": 1, "ms": 1e-3, "us": 1e-6}[unit]
-
-
 def lanes_of(text):
     """Names of the lanes below each rank."""
-    told = re.search(r"beside computation \((.*?)(, from above)?\)", text)
-    return [name.split(", ") for name in html.unescape(told[1]).split("; ")] if told else []
+    return [name.split(", ") for name in data_of(text)["timeline"]["lanes"]]
+
+
+def actions_of(text):
+    """By rank: (start, end, kind, stage) of each action, in seconds from the start of the step on."""
+    t = data_of(text)["timeline"]
+    return [[(start - t["from"], end - t["from"], kind, stage) for kind, stage, _, start, end in rank["actions"]] for rank in t["ranks"]]
 
 
 def bars_of(text, level=None):
     """By rank: the bars of the step, in seconds from its start on; `level`: "coarse" or "fine", where a page has both."""
-    svg, ranks = drawing(text), collections.defaultdict(list)
-    end = float(svg.attrib["data-end"]) * seconds_of("1 " + svg.attrib["data-unit"])
-    tops = sorted({float(box.attrib["y"]) for group in svg.iter(f"{SVG}g") if "data-a" in group.attrib
-                   for box in group.findall(f"{SVG}rect")[:1]})
+    t, ranks = data_of(text)["timeline"], collections.defaultdict(list)
+    bars = t["levels"][-1 if level == "fine" else 0]
 
-    def add(rank, group):
-        for bars in group.iter(f"{SVG}g"):
-            if bars.attrib.get("class", "") not in ("bars", f"bars {level or 'coarse'}"):
-                continue
-            for box in bars.iter(f"{SVG}rect"):
-                kind, lane = re.fullmatch(r"([cuw])(\d)", box.attrib["class"]).groups()
-                start, width = (float(box.attrib[key].rstrip("%")) / 100 * end for key in ("x", "width"))
-                title = box.find(f"{SVG}title").text
-                count = re.match(r"(?:waits for )?(\d+) ", title)
-                told = seconds_of(re.search(r"; ([\d.e+-]+ \w+) from", title)[1])
-                ranks[rank].append(Bar(kind, int(lane), start, start + width, float(box.attrib.get("data-s", told)),
-                                       int(count[1]) if count else 1, title))
+    def add(rank, rows, begin):
+        for kind, lane, start, end, seconds, number in rows:
+            title = t["texts"][number]
+            count = re.match(r"(\d+) ", title)
+            ranks[rank].append(Bar("cuw"[kind], lane, begin + start, begin + end, seconds, int(count[1]) if count else 1, title))
 
-    for group in svg.iter(f"{SVG}g"):
-        if "data-a" in group.attrib:
-            y = float(group.find(f"{SVG}rect").attrib["y"])
-            add(sum(top < y - 6 for top in tops) if len(tops) > 1 else 0, group)
-        elif "data-rank" in group.attrib and group.attrib.get("class") != "memory":
-            add(int(group.attrib["data-rank"]), group)
-    return ranks, end
+    for rank, actions in enumerate(actions_of(text)):
+        add(rank, bars["before"][rank], 0)
+        add(rank, bars["after"][rank], -t["from"])
+        for start, _, kind, stage in actions:
+            add(rank, bars["action"][kind][stage], start)
+    return ranks, t["to"] - t["from"]
 
 
 def sums(bars, kind):
@@ -145,14 +132,13 @@ def test_bars_of_stages(page, tmp_path, options):
 def test_around_the_pipeline(page, tmp_path):
     """Weights are gathered first, then actions begin, when all ranks are there, and end before the update begins."""
     said, _, text = page("--mesh=dp=2,pp=2", "--zero=1", file=staged(tmp_path), layers=4, batch=8, microbatch=2)
-    svg, step = drawing(text), said["time"]["seconds"]
+    step, actions = said["time"]["seconds"], actions_of(text)
     ranks, _ = bars_of(text, "fine")
-    boxes = [group.find(f"{SVG}rect").attrib for group in svg.iter(f"{SVG}g") if "data-a" in group.attrib]
-    begin = min(float(box["x"].rstrip("%")) for box in boxes) * step / 100
+    begin = min(start for row in actions for start, *_ in row)
     gathers = [bar for bars in ranks.values() for bar in bars if "all_gather over dp" in bar.title and bar.kind == "w"]
     assert begin == near(max(bar.end for bar in gathers), 1e-3) and min(bar.start for bar in gathers) < 0.01 * begin
-    for rank, row in enumerate(sorted({box["y"] for box in boxes}, key=float)):
-        end = max(float(box["x"].rstrip("%")) + float(box["width"].rstrip("%")) for box in boxes if box["y"] == row) * step / 100
+    for rank, row in enumerate(actions):
+        end = max(end for _, end, *_ in row)
         late = [bar for bar in ranks[rank] if "reduce_scatter over dp" in bar.title or bar.lane == 7 and bar.kind == "c"]
         assert late and min(bar.start for bar in late) > end - 2e-5 * step
 
@@ -163,9 +149,8 @@ def test_reductions_that_begin_early(page, tmp_path):
     said, _, text = page("--mesh=dp=2,pp=2", "--schedule=interleaved", "--chunks=2", file=file, layers=4, batch=8, microbatch=2)
     bars = check_sums(said, text, "fine")
     after = [bar for bar in bars if bar.kind == "u" and "reduce_scatter over dp" in bar.title]
-    last = max(float(box.attrib["x"].rstrip("%")) + float(box.attrib["width"].rstrip("%"))
-               for group in drawing(text).iter(f"{SVG}g") if "data-a" in group.attrib for box in group.findall(f"{SVG}rect")[:1])
-    assert after and min(bar.start for bar in after) < last / 100 * said["time"]["seconds"]
+    last = max(end for row in actions_of(text) for _, end, *_ in row)
+    assert after and min(bar.start for bar in after) < last
 
 
 # --- Against a run of the items, here -------------------------------------------------------------------------
@@ -261,24 +246,12 @@ def test_messages_are_those_of_the_items(page):
 
 # --- The page, the picture, refusals --------------------------------------------------------------------------
 
-def test_page_of_one_rank(page):
-    """Without a pipeline: figures of the report, no memory over time, no names of stages."""
-    said, _, text = page("--mesh=dp=2", layers=2, batch=8)
-    tags = Tags()
-    tags.feed(text)
-    tags.close()
-    assert tags.open == [] and 'class="memory"' not in text and "micro-batch 0" not in text
-    assert "a step of each of 2 ranks on" in text and "each rank" in text
-    share = 100 * said["time"]["parts"]["messages"] / said["time"]["seconds"]
-    assert f"<span>Waits for messages</span><b>{share:.1f} %</b>" in text
-    assert re.search(r"<td>dp</td><td>\d+</td>", text)
-
-
 def test_one_rank_without_messages(page):
     said, _, text = page(layers=2, batch=8)
     ranks, _ = bars_of(text)
-    assert {bar.kind for bar in ranks[0]} == {"c"} and "the rank waits for it" not in text and "a step of one rank on" in text
-    assert "<title>gpt.mdl</title>" in text
+    t = data_of(text)["timeline"]
+    assert {bar.kind for bar in ranks[0]} == {"c"} and not t["lanes"] and t["subject"].startswith("a step of one rank on")
+    assert len(t["ranks"]) == 1 and not t["ranks"][0]["actions"] and not t["ranks"][0]["memory"] and "micro_batches" not in t
     assert sum(bar.seconds for bar in ranks[0]) == near(said["time"]["seconds"])
 
 
@@ -292,39 +265,21 @@ def test_svg_of_a_step(model, tmp_path):
 
 def test_one_micro_batch_in_stages(tmp_path):
     """Has no picture of its schedule, but one of the step."""
-    words = ["report", PIPE, "--mesh=pp=2", "--set=train.batch=2", f"--html={tmp_path}/a.html"]
-    refused = run(MPC, *words, status=1).stderr
+    words = ["report", PIPE, "--mesh=pp=2", "--set=train.batch=2"]
+    refused = run(MPC, *words, f"--svg={tmp_path}/a.svg", status=1).stderr
     assert "train.batch is train.microbatch" in refused and "with --machine NAME|FILE" in refused
-    run(MPC, *words, "--machine", MACHINE)
+    run(MPC, *words, f"--html={tmp_path}/a.html")
+    data = data_of((tmp_path / "a.html").read_text())
+    assert "timeline" not in data and "train.batch is train.microbatch" in data["no_timeline"]
+    run(MPC, *words, f"--html={tmp_path}/a.html", "--machine", MACHINE)
     text = (tmp_path / "a.html").read_text()
-    assert text.count("<b>rank 1</b>") == 2 and 'data-a="B1.0"' in text
+    assert len(actions_of(text)) == 2 and (1, 1) in {action[2:] for action in actions_of(text)[1]}
 
 
 def test_refused_without_a_machine(tmp_path):
-    said = run(MPC, "report", PIPE, f"--html={tmp_path}/a.html", status=1).stderr
-    assert "--html has no effect: the program has no pipeline" in said
+    said = run(MPC, "report", PIPE, f"--svg={tmp_path}/a.svg", status=1).stderr
+    assert "--svg has no effect: the program has no pipeline" in said
     assert "with --machine NAME|FILE, it draws the timeline of the step" in said
     said = run(MPC, "report", PIPE, "--machine", MACHINE, f"--html={tmp_path}/a.html", "--actions", "--json", status=1).stderr
     assert "--actions has no effect: the program has no pipeline" in said
     assert not list(tmp_path.iterdir())
-
-
-# --- In a browser ------------------------------------------------------------------------------------------------
-
-LARGE = [["examples/llama.mdl", "--mesh=dp=4,tp=2", "--machine=h100", "--target=cuda", "-D", "layers=16"],
-         ["examples/llama.mdl", "--mesh=dp=2,pp=4,tp=2", "--machine=h100", "--target=cuda", "-D", "layers=16", "--set=train.batch=64"],
-         ["examples/llama.mdl", "--mesh=dp=2,pp=4,tp=2", "--schedule=zb", "--chunks=2", "--machine=h100", "--target=cuda", "-D", "layers=16",
-          "--set=train.batch=64"],
-         ["examples/llama.mdl", "--mesh=dp=2,pp=32,tp=2", "--machine=h100", "--target=cuda", "-D", "layers=64", "--set=train.batch=64"]]
-
-
-@pytest.mark.skipif(not BROWSER, reason="no chromium: what the page looks like is not checked")
-@pytest.mark.parametrize("words", LARGE, ids=lambda words: " ".join(words[1:3]))
-def test_in_browser(tmp_path, words):
-    path = tmp_path / "page.html"
-    run(MPC, "report", ROOT / words[0], *words[1:], f"--html={path}")
-    path.write_text(path.read_text().replace("</body>", PROBE + "</body>"))
-    done = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1300,900",
-                           f"--user-data-dir={tmp_path}", "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=300)
-    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)[1]))
-    assert found["wrong"] == [] and found["width"] <= 1300

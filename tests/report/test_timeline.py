@@ -1,22 +1,17 @@
-"""The picture of a pipeline schedule as a page and as an SVG: whole, well formed, without overlaps; and in a browser, if there is one."""
+"""The picture of a pipeline schedule as an SVG: whole, well formed, without overlaps."""
 import collections
-import html.parser
-import json
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
-from conftest import ROOT, run
+from conftest import BUILD, ROOT, run
 
 SVG = "{http://www.w3.org/2000/svg}"
 SOURCES = ["tests/report/timeline.c", "ir/amount.c", *map(str, (ROOT / "driver").glob("timeline*.c")),
            *(str(path) for path in (ROOT / "ir/schedule").glob("*.c") if path.name not in ("parts.c", "slots.c")),  # which need the IR
            "ir/arena.c", "ir/diag.c", "ir/visible.c", "ir/near.c"]
-BROWSER = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 
 # schedule, ranks, chunks, micro-batches, options
 CASES = [("1f1b", 4, 1, 8, "message=0.1"),
@@ -33,14 +28,9 @@ NAMES = ["-".join(map(str, case[:4])) for case in CASES]
 def program(tmp_path_factory):
     """timeline.c, compiled."""
     path = tmp_path_factory.mktemp("timeline") / "timeline"
-    run(*shlex.split(os.environ.get("CC", "cc")), "-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O1", "-g", "-Iir", "-Idriver",
+    run(*shlex.split(os.environ.get("CC", "cc")), "-std=gnu17", "-D_POSIX_C_SOURCE=200809L", "-O1", "-g", "-Iir", "-Idriver", f"-I{BUILD}/gen",
         *SOURCES, "-lm", "-o", path, cwd=ROOT)
     return path
-
-
-@pytest.fixture
-def page(program):
-    return lambda case, *more: run(program, *case[:4], "html", *case[4].split(), *more).stdout
 
 
 @pytest.fixture
@@ -48,8 +38,9 @@ def picture(program):
     return lambda case, *more: run(program, *case[:4], "svg", *case[4].split(), *more).stdout
 
 
-def drawing(page):
-    return ET.fromstring(re.search(r'<svg xmlns.*</svg>(?=\n</div>\n</div>)', page, re.S)[0])
+@pytest.fixture
+def drawing(picture):
+    return lambda case, *more: ET.fromstring(picture(case, *more))
 
 
 def actions(svg):
@@ -66,47 +57,11 @@ def expected_actions(schedule, ranks, chunks, micros):
             for stage in range(ranks * chunks) for micro in range(micros)]
 
 
-class Tags(html.parser.HTMLParser):
-    """Fails unless every tag is closed where it should be; collects attributes."""
-    VOID = {"meta", "input"}
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.attributes = [], []
-
-    def handle_starttag(self, tag, attributes):
-        self.attributes += [(tag, *pair) for pair in attributes]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.attributes += [(tag, *pair) for pair in attributes]
-
-    def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, f"</{tag}> at {self.getpos()}"
-
-
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_well_formed(page, case):
-    text = page(case)
-    tags = Tags()
-    tags.feed(text)
-    tags.close()
-    assert tags.open == []
-    drawing(text)
-    ids = [value for _, name, value in tags.attributes if name == "id"]
-    assert len(ids) == len(set(ids))
-    for tag, name, value in tags.attributes:  # nothing is fetched
-        assert name not in ("src", "href", "srcset", "data"), (tag, name, value)
-    assert not re.search(r"@import|url\((?!#)|https?://(?!www.w3.org/2000/svg\")", text)
-
-
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_picture(page, picture, case):
-    """The drawing of the page, with names of ranks and a legend; every colour is one of its own style sheet."""
+def test_picture(picture, case):
+    """With names of ranks and a legend; every colour is one of its own style sheet."""
     text = picture(case, "title=a <b> & c")
     root = ET.fromstring(text)
-    assert sorted(actions(root)) == sorted(actions(drawing(page(case))))
     texts = [t.text for t in root.iter(f"{SVG}text")]
     assert texts.count("a <b> & c") == 1 and "idle" in texts and ("weight gradients" in texts) == case[0].startswith("zb")
     for rank in range(case[1]):
@@ -115,15 +70,15 @@ def test_picture(page, picture, case):
     assert all(t is None or len(t) <= 130 for t in texts)
     ids = re.findall(r' id="(\w+)"', text)
     assert len(ids) == len(set(ids)) and set(re.findall(r"url\(#(\w+)\)", text)) <= set(ids)
-    assert set(re.findall(r"var\((--\w+)\)", text)) <= set(re.findall(r"(--\w+):", text)) and "prefers-color-scheme:dark" in text
+    assert set(re.findall(r"var\((--\w+)\)", text)) <= set(re.findall(r"(--\w+):", text)) and "prefers-color-scheme: dark" in text
     assert not re.search(r"<script|@import|url\((?!#)|https?://(?!www.w3.org/2000/svg\")", text)
     assert f'viewBox="0 0 {root.attrib["width"]} {root.attrib["height"]}"' in text
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_actions(page, case):
+def test_actions(drawing, case):
     schedule, ranks, chunks, micros, _ = case
-    boxes = sorted(actions(drawing(page(case))))
+    boxes = sorted(actions(drawing(case)))
     assert sorted(name for *_, name in boxes) == sorted(expected_actions(*case[:4]))
     rows = collections.defaultdict(list)
     tops = sorted({y for y, *_ in boxes})
@@ -143,10 +98,10 @@ def test_actions(page, case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_idle_and_messages(page, case):
+def test_idle_and_messages(drawing, case):
     """Actions and idle time fill each row; each message that there is has a line, from row to row."""
     schedule, ranks, chunks, micros, _ = case
-    svg = drawing(page(case))
+    svg = drawing(case)
     idle = sum(float(box.attrib["width"].rstrip("%")) for box in svg.iter(f"{SVG}rect")
                if box.attrib.get("class") == "idle")
     busy = sum(end - begin for _, begin, end, _ in actions(svg))
@@ -158,10 +113,10 @@ def test_idle_and_messages(page, case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_reductions(page, program, case):
+def test_reductions(drawing, program, case):
     """Where the schedule reduces, a mark at the end of each stage's last action, and a letter for each in its rank's row."""
     schedule, ranks, chunks, micros, options = case
-    svg, text = drawing(page(case)), run(program, *case[:4], 200, *options.split()).stdout
+    svg, text = drawing(case), run(program, *case[:4], 200, *options.split()).stdout
     marks = [(mark.find(f"{SVG}title").text, float(mark.attrib["x"].rstrip("%"))) for mark in svg.iter(f"{SVG}svg")
              if mark.attrib.get("class") == "reduction"]
     rows = [line for line in text.splitlines() if line.startswith("  rank ") and "%" not in line]
@@ -178,9 +133,9 @@ def test_reductions(page, program, case):
     assert [(row.count("R"), row.count("r") - 1) for row in rows] == [(1, chunks - 1)] * ranks  # "rank" has one, too
 
 
-def test_memory(page):
+def test_memory(drawing):
     """The curve of 1f1b's rank 0, in its own coordinates: a step of activations up, and down."""
-    svg = drawing(page(("1f1b", 2, 1, 2, "fixed=1000 activation=500")))
+    svg = drawing(("1f1b", 2, 1, 2, "fixed=1000 activation=500"))
     path = svg.find(f".//{SVG}g[@data-rank='0']/{SVG}svg/{SVG}path[@class='flight']").attrib["d"]
     scale = 1.08 * 2000  # MB at the top
     levels = [scale * (1 - float(y) / 44) for y in re.findall(r"V([0-9.]+)", path)]
@@ -190,67 +145,15 @@ def test_memory(page):
     assert times == pytest.approx([0, 0, 1000 / 9, 6000 / 9, 1000, 1000], abs=0.02)
 
 
-def test_capacity(page):
+def test_capacity(picture):
     case = ("1f1b", 4, 1, 8, "fixed=1000 activation=500")
-    assert 'class="over"' not in page(case, "capacity=3000").split("</style>")[1]
-    too_small = page(case, "capacity=2700")
-    assert "300.00 MB more than its 2.70 GB" in too_small
-    assert len(drawing(too_small).findall(f".//{SVG}path[@class='over']")) == 1  # only rank 0 holds 3 GB
-    assert "above the strips" in page(case, "capacity=80000")
+    assert 'class="over"' not in picture(case, "capacity=3000") and 'class="capacity"' in picture(case, "capacity=3000")
+    assert len(ET.fromstring(picture(case, "capacity=2700")).findall(f".//{SVG}path[@class='over']")) == 1  # only rank 0 holds 3 GB
 
 
-def test_escapes(page):
+def test_escapes(picture):
     title = """<script>alert("1")</script> & 'it' é \x01\xff"""
-    text = page(("1f1b", 2, 1, 2, "stages=1"), f"title={title}")
+    text = picture(("1f1b", 2, 1, 2, "stages=1"), f"title={title}")
     shown = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;it&#39; é \ufffd"
-    assert text.count(shown) == 2 and "<script>alert" not in text
-    assert "loss &amp; &lt;logits&gt;" in text and "<logits>" not in text
-
-
-# --- In a browser ------------------------------------------------------------------------------------------
-
-PROBE = """
-<script>
-const apart = (a, b) => a.right <= b.left + .5 || b.right <= a.left + .5 || a.bottom <= b.top + .5 || b.bottom <= a.top + .5;
-const shown = element => getComputedStyle(element).display !== 'none';
-const wrong = [];
-let labels = 0;
-for (const zoom of document.querySelectorAll('.zoom').length ? document.querySelectorAll('.zoom') : [null]) {
-    if (zoom) zoom.checked = true;
-    const name = zoom ? zoom.id : 'all';
-    for (const text of document.querySelectorAll('.plot .a text')) {
-        if (!shown(text)) continue;
-        labels++;
-        const width = text.parentNode.querySelector('rect').getBBox().width;
-        if (text.getComputedTextLength() > width + .5) wrong.push(name + ': ' + text.textContent + ' is wider than its box');
-    }
-    const numbers = [...document.querySelectorAll('.axis text')].filter(shown).map(text => text.getBoundingClientRect());
-    numbers.sort((a, b) => a.top - b.top || a.left - b.left);
-    for (let i = 1; i < numbers.length; i++)
-        if (!apart(numbers[i - 1], numbers[i])) wrong.push(name + ': numbers of the axis overlap at ' + numbers[i].left);
-}
-const boxes = [...document.querySelectorAll('.names b, .names span, .tile, .legend > span, table')].filter(shown);
-const places = boxes.map(box => box.getBoundingClientRect());
-for (let i = 0; i < boxes.length; i++)
-    for (let j = 0; j < i; j++)
-        if (!apart(places[i], places[j])) wrong.push(boxes[i].textContent + ' overlaps ' + boxes[j].textContent);
-const found = document.body.appendChild(document.createElement('pre'));
-found.id = 'found';
-found.textContent = JSON.stringify({ labels, wrong: wrong.slice(0, 20), width: document.documentElement.scrollWidth });
-</script>
-"""
-
-
-@pytest.mark.skipif(not BROWSER, reason="no chromium: what the page looks like is not checked")
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_in_browser(page, tmp_path, case):
-    """All labels are inside their boxes at every zoom, names and numbers do not overlap."""
-    path = tmp_path / "page.html"
-    path.write_text(page(case).replace("</body>", PROBE + "</body>"))
-    done = subprocess.run([BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1300,900",
-                           f"--user-data-dir={tmp_path}", "--dump-dom", path.as_uri()],
-                          capture_output=True, text=True, timeout=300)
-    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)[1]))
-    assert found["wrong"] == []
-    assert found["width"] <= 1300
-    assert found["labels"] >= len(expected_actions(*case[:4]))  # at some zoom, each has one
+    assert text.count(shown) == 1 and "<script>alert" not in text
+    assert "&lt;logits&gt;" in text or "..." in text

@@ -1,8 +1,8 @@
-/* timeline.c -- the picture of a pipeline schedule, for the tests: text, HTML or SVG, to the standard output.
+/* timeline.c -- the picture of a pipeline schedule, for the tests: text or SVG, to the standard output.
  *
  *   timeline SCHEDULE RANKS CHUNKS MICROS FORM [NAME=VALUE ...]
  *
- * FORM is html, svg, or the width of the text.  NAMEs: forward, backward, weight, message (milliseconds), slope (how
+ * FORM is svg, or the width of the text.  NAMEs: forward, backward, weight, message (milliseconds), slope (how
  * much longer each further stage takes, as a share), fixed, activation, capacity (MB), title, stages (1: with texts).
  */
 #include "timeline.h"
@@ -72,9 +72,7 @@ int main(int argc, char **argv)
                                       .activation_bytes =
                                           all(&arena, stages, number(n, words, "activation", "500") * 1e6, slope),
                                       .capacity_bytes = number(n, words, "capacity", "0") * 1e6 };
-    if (strcmp(argv[5], "html") == 0)
-        write_timeline_html(&picture, stdout);
-    else if (strcmp(argv[5], "svg") == 0)
+    if (strcmp(argv[5], "svg") == 0)
         write_timeline_svg(&picture, stdout);
     else
         write_timeline_text(&picture, atoi(argv[5]), stdout);
