@@ -101,12 +101,14 @@ static int write_legend(const Chart *c, bool draws)
 {
     enum { SWATCH = 24, GAP = 22, LETTER = 7 };
     const PlotColumn marks = marks_of(c);
-    const int first = c->plot->nruns > 1 ? 0 : 1, last = c->plot->nruns - (marks == PLOT_COLUMNS);
+    const bool is_one = c->plot->nruns == 1; /* with marks, its curve has a name too */
+    const int first = is_one && marks == PLOT_COLUMNS ? 1 : 0, last = c->plot->nruns - (marks == PLOT_COLUMNS);
     double x = LEFT;
     int row = 0;
     for (int i = first; i <= last; i++) {
         const bool is_mark = i == c->plot->nruns;
-        const char *name = !is_mark ? c->plot->runs[i].name : marks == PLOT_EVAL ? "evaluation" : "skipped step";
+        const char *run = is_one ? "training" : c->plot->runs[i < c->plot->nruns ? i : 0].name;
+        const char *name = !is_mark ? run : marks == PLOT_EVAL ? "evaluation" : "skipped step";
         int letters = 0;
         for (const char *t = name; *t; t++)
             letters += (*t & 0xC0) != 0x80; /* not a continuation of UTF-8 */

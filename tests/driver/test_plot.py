@@ -135,6 +135,8 @@ def test_evaluations_skipped_steps_and_gaps(plot):
     log[9]["loss"] = None
     page = plot({"a": log}, "--smooth=5")
     marks = lambda title, kind: sum(kind in e.attrib.get("class", "") for e in charts(page)[title].iter()) // 4
+    named = lambda title: {t.text for t in charts(page)[title].iter(f"{SVG}text") if t.attrib.get("class") == "name"}
+    assert named("Loss") == {"training", "evaluation"} and named("Gradient norm") == {"training", "skipped step"}
     assert marks("Loss", "eval") == 3 and marks("Gradient norm", "skip") == 1
     (_, numbers), = curves(charts(page)["Gradient norm"])
     assert numbers.max() < 2  # the skipped step is none of the mean
