@@ -13,8 +13,10 @@ int run_help(Run *run)
     int command = o->operand ? find_command(o->operand) : -1;
     if (o->operand && o->as)
         return usage_error(o->command, "--as prints the help of all commands: leave '%s' out", o->operand);
+    const char *meant = o->operand && command < 0 ? command_meant(&run->arena, o->operand) : NULL;
     if (o->operand && command < 0)
-        return usage_error(o->command, "there is no command '%s' ('mpc help' lists them)", o->operand);
+        return usage_error(o->command, "there is no command '%s'%s%s%s ('mpc help' lists them)", o->operand,
+                           meant ? ": did you mean " : "", meant ? meant : "", meant ? "?" : "");
     if (o->as && strcmp(o->as, "man") == 0)
         print_manual();
     else if (o->as)

@@ -420,20 +420,28 @@ static bool check_excluded(const Line *line)
     return true;
 }
 
-/* What other programs call a command of mpc, or NULL. */
-static const char *command_meant(const char *name)
+const char *command_meant(Arena *arena, const char *name)
 {
     static const struct {
         const char *theirs, *ours;
     } synonyms[] = { { "train", "run" },  { "start", "run" },      { "build", "compile" },  { "lint", "check" },
                      { "format", "fmt" }, { "profile", "report" }, { "convert", "import" }, { "search", "plan" } };
-    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
-        if (strcmp(name, synonyms[i].theirs) == 0)
+    enum { SYNONYMS = sizeof synonyms / sizeof *synonyms };
+    NearMiss near = { .name = name };
+    const size_t length = strlen(name);
+    if (length > 4 && strcmp(name + length - 4, ".mdl") == 0)
+        return arena_text(arena, "run %s", name);
+    for (int i = 0; i < NCOMMANDS; i++)
+        offer(&near, command_table[i].name);
+    for (int i = 0; i < SYNONYMS; i++)
+        offer(&near, synonyms[i].theirs);
+    for (int i = 0; i < SYNONYMS; i++)
+        if (near.best == synonyms[i].theirs)
             return synonyms[i].ours;
-    return NULL;
+    return near.best;
 }
 
-static bool read_command(int argc, char **argv, Options *options, int *status)
+static bool read_command(int argc, char **argv, Arena *arena, Options *options, int *status)
 {
     *status = STATUS_USAGE;
     if (argc < 2) {
@@ -445,10 +453,7 @@ static bool read_command(int argc, char **argv, Options *options, int *status)
     options->command = find_command(argv[1]);
     if (options->command >= 0)
         return true;
-    NearMiss near = { .name = argv[1] };
-    for (int i = 0; i < NCOMMANDS; i++)
-        offer(&near, command_table[i].name);
-    const char *meant = command_meant(argv[1]) ? command_meant(argv[1]) : near.best;
+    const char *meant = command_meant(arena, argv[1]);
     usage_error(-1, "there is no command '%s'%s%s%s ('mpc help' lists them)", argv[1], meant ? ": did you mean " : "",
                 meant ? meant : "", meant ? "?" : "");
     return false;
@@ -457,7 +462,7 @@ static bool read_command(int argc, char **argv, Options *options, int *status)
 bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *status)
 {
     *options = (Options){ 0 };
-    if (!read_command(argc, argv, options, status))
+    if (!read_command(argc, argv, arena, options, status))
         return false;
     Line line = { .argc = argc, .at = 2, .argv = argv, .arena = arena, .options = options };
     bool only_operands = false;

@@ -97,6 +97,9 @@ const char *comm_of(const Options *options);
 const char *march_of(const Options *options); /* the processors of the trainer; "": any of this architecture */
 
 int find_command(const char *name); /* its index, or -1 */
+/* What is meant by a name that is none: a command with a name like it, or like what other programs call it; for
+ * FILE.mdl, "run FILE.mdl"; NULL: nothing that is known. */
+const char *command_meant(Arena *arena, const char *name);
 bool is_given(const Options *options, const OptionInfo *option);
 
 /* The word of `list` ("a|b|c" with separator '|') at *list; advances *list; false at the end. */

@@ -114,9 +114,9 @@ static void override_axis(Layout *p, const char *at, const char *end)
             axis_help(
                 p, name,
                 arena_text(l->arena,
-                           "declare it in 'parallel', as 'mesh %s = 1', and say what it splits, as 'shard %s over %s'; "
-                           "only %s, which splits the batch, needs no declaration",
-                           name, l->batch ? l->batch->name : "D", name, DATA_AXIS)),
+                           "write 'mesh %s = 1' and what it splits, as 'shard %s over %s', into 'parallel { }', or let "
+                           "'mpc plan' write it (--write); only %s, which splits the batch, needs no declaration",
+                           name, dims_to_split(l), name, DATA_AXIS)),
             "the mesh of the file has no axis '%s'", name);
     else if (axis->on_command_line)
         fail_command(l, said, NULL, "'%s' already has a size", name);

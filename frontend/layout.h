@@ -56,6 +56,7 @@ MeshAxis *find_axis(Layout *p, const char *name);
 MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL after reporting an unknown axis */
 const Ast *only_statement(Layout *p, AstKind kind);                     /* a second one is an error */
 const char *said_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
+const char *dims_to_split(Lower *l); /* suggest_split.c: "heads, ff", for a remedy; "D" if the weights have none */
 int64_t ranks_of(const Module *m, Axes axes);
 
 /* The axes over which rules split a dim; `otherwise`: including `else`. */

@@ -180,6 +180,8 @@ void rt_collectives_print(const Rt *rt)
     for (int i = 0; rt->traffic && i < rt->program->ncollectives; i++) {
         const RtCollective *c = &rt->program->collectives[i];
         const RtTraffic *t = &rt->traffic[i];
+        if (!t->calls) /* of a program that has not run, as that which predicts */
+            continue;
         char *axes = axes_text(rt, c);
         printf("%-14s %-10s %8lld %14lld %10s %10s  %s (%s; %s)\n", name_of_kind(c->kind), axes, (long long)t->calls,
                (long long)t->sent_bytes, seconds_text(t->seconds).text, seconds_text(t->waited).text, c->name, c->where,

@@ -52,6 +52,9 @@ def test_manual_is_as_checked_in(mpc):
 MISTAKES = [
     (["chek", "x.mdl"], "no command 'chek': did you mean check?"),
     (["train", "x.mdl"], "no command 'train': did you mean run?"),
+    (["bild", "x.mdl"], "no command 'bild': did you mean compile?"),
+    (["help", "bild"], "no command 'bild': did you mean compile?"),
+    (["tiny.mdl", "--steps", "3"], "no command 'tiny.mdl': did you mean run tiny.mdl?"),
     (["zzzzzz"], "no command 'zzzzzz' ('mpc help' lists them)"),
     (["compile", "--dmp-ir=x", "tiny.mdl"], "unknown option --dmp-ir: did you mean --dump-ir?"),
     (["compile", "--xyzzy", "tiny.mdl"], "unknown option --xyzzy ('mpc help compile' lists"),
@@ -471,3 +474,15 @@ def test_settings_have_units(mpc):
     (mpc.directory / "bare.mdl").write_text(BARE)
     said = mpc("compile", "bare.mdl", "-o", "out", "--no-cc", "-v").stdout
     assert re.search(r"train.batch +  = 1 sequence  ", said) and "= 0 steps" in said
+
+
+@pytest.mark.parametrize("name", ["chars", "llama", "gpt2", "mixtral", "t5", "vit", "lstm"])
+def test_remedy_for_a_model_without_layout(mpc, name):
+    """What the message says to write for an axis that the model does not have compiles."""
+    bare = re.sub(r"^parallel \{.*?^\}\n", "", (ROOT / f"examples/{name}.mdl").read_text(), flags=re.S | re.M)
+    (mpc.directory / "bare.mdl").write_text(bare)
+    said = mpc("check", "bare.mdl", "--mesh", "tp=2", status=1).stderr
+    mesh, split = re.search(r"write '(mesh tp = 1)' and what it splits, as '(shard .* over tp)'", said).groups()
+    assert "batch" not in split
+    (mpc.directory / "bare.mdl").write_text(f"{bare}parallel {{\n    {mesh}\n    {split}\n}}\n")
+    assert "all_reduce" in mpc("report", "bare.mdl", "--mesh", "tp=2").stdout

@@ -233,6 +233,7 @@ def traffic(trainer, text, folder, steps):
                                  "log", "--overwrite"), folder)
     rows = re.findall(r"^(all_\w+|reduce_scatter) +(\w+(?:, \w+)*) +(\d+) +(\d+) ", done.stdout, re.M)
     log = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+    assert rows and all(int(calls) > 0 for _, _, calls, _ in rows)  # none of programs that have not run
     return [(kind, axes, int(calls), int(sent)) for kind, axes, calls, sent in rows], log
 
 
