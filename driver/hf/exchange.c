@@ -73,7 +73,7 @@ static const char *config_path(Run *run, const Exchange *x)
 }
 
 /* Without --model: the example that fits. */
-static bool choose_model(Run *run, const Exchange *x)
+static bool choose_model(Run *run, Exchange *x)
 {
     Example example;
     if (run->options->model)
@@ -87,6 +87,7 @@ static bool choose_model(Run *run, const Exchange *x)
     options->model = example.model;
     options->map = example.map;
     run->options = options;
+    x->is_example = true;
     return true;
 }
 

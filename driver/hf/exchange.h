@@ -10,6 +10,7 @@ typedef struct {
     Module *m;
     Binding binding;
     Resize resize;
+    bool is_example;   /* the model was not given: it is the example that fits the folder */
     Settings settings; /* of the model */
     TextList defines;  /* of the map and of -D: all that the model is lowered with */
 } Exchange;

@@ -295,6 +295,12 @@ static void print_done(Run *run, const Exchange *x, const Export *e)
     else
         printf("%s: %d tensors of model %s%s in %s\n", from, x->folder.count - x->folder.nlists, x->m->name,
                e->adapters ? ", with its adapters merged," : "", to);
+    if (x->is_example)
+        fprintf(
+            stderr,
+            "mpc: note: taken for a checkpoint of %s, which has all names and shapes of these weights; mpc does not "
+            "know what your model computes of them: if that is something else, give it with a map, --model FILE.mdl\n",
+            visible_text(&run->arena, run->options->model));
 }
 
 int run_export(Run *run)

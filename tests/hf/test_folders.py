@@ -1,12 +1,13 @@
 """Folders that others have made: only plain files in them are read and published, nothing waits, and bad ones are refused."""
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 
 import pytest
-from common import MPC, ROOT, read_tensors
+from common import MPC, ROOT, read_tensors, write_tensors
 from small_llama import CONFIG, tensors, write_llama
 
 LLAMA = ROOT / "examples/llama.mdl"
@@ -81,6 +82,20 @@ def test_an_index_names_files_of_the_folder(tmp_path, there, checkpoint, target)
 
 
 # --- Hugging Face's cache -----------------------------------------------------------------------
+
+def test_example_of_a_checkpoint_is_named(tmp_path, there, checkpoint):
+    """Without --model: what the weights are taken for; a tensor of another shape is not that."""
+    said = mpc("export", checkpoint, "--like", there, "-o", tmp_path / "out", status=0)
+    assert "note: taken for a checkpoint of" in said and "examples/llama.mdl" in said
+    given = mpc("export", checkpoint, "--model", LLAMA, "--like", there, "-o", tmp_path / "other", status=0)
+    assert "taken for" not in given
+    weights = {name: numbers for name, (_, numbers) in read_tensors(checkpoint).items()}
+    for name, numbers in weights.items():
+        write_tensors(tmp_path / "wrong.safetensors", {**weights, name: numbers[..., :1]})
+        said = mpc("export", tmp_path / "wrong.safetensors", "--like", there, "-o", tmp_path / "none", status=1)
+        assert f"tensor '{name}' is [" in said and "in the model of the folder" in said, said
+    assert not (tmp_path / "none").exists()
+
 
 @pytest.fixture
 def snapshot(tmp_path, there):
