@@ -110,6 +110,8 @@ static void print_memory(const Report *r)
             printf("  %s runs in %s of it\n", role_name[i], bytes(r, (double)r->peak[i]));
     printf("  up to %s more%s to save beside training; the trainer's --save-wait takes none\n",
            bytes(r, (double)r->copied), r->m->target->is_gpu ? ", of the host," : "");
+    if (r->m->target->is_gpu && r->nrows > 0)
+        printf("  NCCL takes memory that is in no plan: trainers measure it at start, for each group of ranks\n");
 }
 
 /* --- Communication --------------------------------------------------------------------------------- */

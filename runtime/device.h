@@ -14,9 +14,10 @@ typedef struct {
     bool no_graph, no_cudnn, no_hopper, no_fp8, share_gpu;
 } RtDeviceOptions;
 
-/* Opens the device and allocates memory on it, with a zeroed arena.  If the arena does not fit, ends the trainer with
- * an error that states planned and available bytes. */
+/* Opens the device, with workspaces; then collectives open, which may take memory that is in no plan; then the zeroed
+ * arena.  If the arena does not fit, ends the trainer with an error that states planned and available bytes. */
 void rt_device_open(Rt *rt, RtDeviceOptions options);
+void rt_arena_open(Rt *rt);
 void rt_device_close(Rt *rt);
 
 /* --- Memory --------------------------------------------------------------------------------- */
@@ -117,5 +118,9 @@ double rt_probe_memory(const Rt *rt); /* bytes that a rank may use */
 void rt_collectives_open(Rt *rt); /* all ranks call it, with the device open */
 void rt_collectives_close(Rt *rt);
 int64_t rt_collectives_workspace_bytes(const Rt *rt);
+
+/* What a library has taken of the device for them: "12.6 MB by NCCL (4.2 MB over dp, 8.4 MB over tp)", or NULL; owned
+ * by the caller. */
+char *rt_collectives_taken(const Rt *rt);
 
 #endif

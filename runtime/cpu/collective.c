@@ -276,3 +276,5 @@ void rt_collectives_close(Rt *rt)
 }
 
 int64_t rt_collectives_workspace_bytes(const Rt *rt) { return rt->collectives ? rt->collectives->workspace_bytes : 0; }
+
+char *rt_collectives_taken(const Rt *rt) { return NULL; }

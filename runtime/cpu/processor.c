@@ -39,7 +39,8 @@ static char *map_arena(const Rt *rt)
     return map + skip;
 }
 
-void rt_device_open(Rt *rt, RtDeviceOptions options) { rt->arena = map_arena(rt); }
+void rt_device_open(Rt *rt, RtDeviceOptions options) {}
+void rt_arena_open(Rt *rt) { rt->arena = map_arena(rt); }
 void rt_device_close(Rt *rt) {}
 
 void rt_zero(Rt *rt, int64_t offset, int64_t bytes)

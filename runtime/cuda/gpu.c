@@ -91,32 +91,57 @@ static void choose_gpu(Rt *rt)
 
 /* --- Memory --------------------------------------------------------------------------------- */
 
-static _Noreturn void refuse_memory(const Rt *rt, size_t free_bytes, size_t total)
+size_t rt_gpu_unused(const Rt *rt)
 {
-    int64_t messages = rt_collectives_workspace_bytes(rt);
-    char *for_messages = messages ? rt_text(", %s for messages", rt_bytes_text((double)messages).text) : "";
-    rt_fail("out of memory: '%s' is planned to need %s, %s for products%s, together %s, and %s of %s are free on %s; "
-            "'mpc report' of the model, with its options and --memory=%zu, says what helps",
-            rt->program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text,
-            rt_bytes_text((double)rt_libraries_workspace_bytes(rt)).text, for_messages,
-            rt_bytes_text((double)rt_memory_bytes(rt)).text, rt_bytes_text((double)free_bytes).text,
-            rt_bytes_text((double)total).text, rt->gpu->name, free_bytes);
+    size_t unused = 0, total = 0;
+    rt_gpu_check(rt, cudaMemGetInfo(&unused, &total), "tell its free memory");
+    return unused;
 }
 
 int64_t rt_collectives_workspace_bytes(const Rt *rt) { return rt->gpu->message_bytes; }
 
-/* One allocation: workspaces of products and messages, then the arena. */
-static void allocate_memory(Rt *rt)
+/* The workspaces of products and messages. */
+static size_t spaces_bytes(const Rt *rt)
 {
-    rt->gpu->message_bytes = rt_gpu_message_bytes(rt);
-    size_t free_bytes = 0, total = 0, bytes = (size_t)rt_memory_bytes(rt);
-    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
+    return RT_GPU_PRODUCT_BYTES + (size_t)rt_gpu_aligned(rt_collectives_workspace_bytes(rt));
+}
+
+/* `own`: what this process has of the plan already. */
+static _Noreturn void refuse_memory(const Rt *rt, size_t own)
+{
+    size_t unused = 0, total = 0;
+    rt_gpu_check(rt, cudaMemGetInfo(&unused, &total), "tell its free memory");
+    const int64_t messages = rt_collectives_workspace_bytes(rt);
+    const char *taken = rt_collectives_taken(rt);
+    rt_fail(
+        "out of memory: '%s' is planned to need %s, %s for products%s%s, together %s, and %s of %s are free on %s%s%s; "
+        "'mpc report' of the model, with its options and --memory=%zu, says what helps",
+        rt->program->name, rt_bytes_text((double)rt_arena_bytes(rt)).text,
+        rt_bytes_text((double)rt_libraries_workspace_bytes(rt)).text, messages ? ", " : "",
+        messages ? rt_text("%s for messages", rt_bytes_text((double)messages).text) : "",
+        rt_bytes_text((double)rt_memory_bytes(rt)).text, rt_bytes_text((double)(unused + own)).text,
+        rt_bytes_text((double)total).text, rt->gpu->name, taken ? ", without " : "", taken ? taken : "", unused + own);
+}
+
+/* First the workspaces, which communicators need, and the arena when these have taken what they need.  What does not
+ * fit in any case is refused before. */
+static void allocate_spaces(Rt *rt)
+{
+    struct RtGpu *gpu = rt->gpu;
     void *memory = NULL;
-    if (bytes > free_bytes || cudaMalloc(&memory, bytes) != cudaSuccess)
-        refuse_memory(rt, free_bytes, total);
-    rt->gpu->memory = rt->gpu->product_space = memory;
-    rt->gpu->message_space = rt->gpu->product_space + RT_GPU_PRODUCT_BYTES;
-    rt->arena = rt->gpu->message_space + rt_gpu_aligned(rt_collectives_workspace_bytes(rt));
+    gpu->message_bytes = rt_gpu_message_bytes(rt);
+    if ((size_t)rt_memory_bytes(rt) > rt_gpu_unused(rt) || cudaMalloc(&memory, spaces_bytes(rt)) != cudaSuccess)
+        refuse_memory(rt, 0);
+    gpu->spaces = gpu->product_space = memory;
+    gpu->message_space = gpu->product_space + RT_GPU_PRODUCT_BYTES;
+}
+
+void rt_arena_open(Rt *rt)
+{
+    void *memory = NULL;
+    if (cudaMalloc(&memory, (size_t)rt_arena_bytes(rt)) != cudaSuccess)
+        refuse_memory(rt, spaces_bytes(rt));
+    rt->arena = memory;
     rt_zero(rt, 0, rt_arena_bytes(rt));
 }
 
@@ -132,7 +157,7 @@ void rt_device_open(Rt *rt, RtDeviceOptions options)
     rt_gpu_check(rt, cudaHostAlloc(&numbers, NUMBERS, cudaHostAllocDefault), "pin memory for its results");
     rt->gpu->numbers = numbers;
     rt_gpu_runs_open(rt);
-    allocate_memory(rt);
+    allocate_spaces(rt);
     rt_gpu_products_open(rt);
     rt_gpu_kernels_open(rt);
     rt_gpu_attentions_open(rt);
@@ -157,7 +182,8 @@ void rt_device_close(Rt *rt)
     rt_gpu_kernels_close(rt);
     rt_gpu_check(rt, cudaFreeHost(rt->gpu->numbers), "free pinned memory");
     rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
-    rt_gpu_check(rt, cudaFree(rt->gpu->memory), "free memory");
+    rt_gpu_check(rt, cudaFree(rt->arena), "free memory");
+    rt_gpu_check(rt, cudaFree(rt->gpu->spaces), "free memory");
     rt_gpu_check(rt, cudaStreamDestroy(rt->gpu->compute), "drop a stream");
     free(rt->gpu);
     rt->gpu = NULL;
@@ -165,10 +191,8 @@ void rt_device_close(Rt *rt)
 
 int64_t rt_gpu_free_memory(Rt *rt)
 {
-    const int64_t reserve = (int64_t)1 << 30; /* bytes, for graphs, the driver and NCCL */
-    size_t free_bytes = 0, total = 0;
-    rt_gpu_check(rt, cudaMemGetInfo(&free_bytes, &total), "tell its free memory");
-    const int64_t own = ((int64_t)free_bytes - reserve) / (rt->gpu->options.share_gpu ? rt->local_ranks : 1);
+    const int64_t reserve = (int64_t)1 << 30; /* bytes, for graphs and the driver */
+    const int64_t own = ((int64_t)rt_gpu_unused(rt) - reserve) / (rt->gpu->options.share_gpu ? rt->local_ranks : 1);
     return (int64_t)-rt_comm_max(rt, -(double)own);
 }
 

@@ -8,8 +8,8 @@
  *   attention.c   attention, through cuDNN or by kernels, one of which is for Hopper (attention_hopper.c);
  *                 attention_choose.c compares them
  *   peak.c        the speed of the best product, which utilisation is compared with
- *   nccl.c        collectives, through NCCL;  message.c packs and unpacks their messages;  watch.c notices those that
- *                 hang
+ *   nccl_open.c   communicators of NCCL;  nccl.c queues collectives on them;  message.c packs and unpacks messages;
+ *                 watch.c notices collectives that hang
  *   copies.c      copies of state in pinned memory of the host, for checkpoints
  *   fetch.c       offloaded tensors, in pinned memory of the host
  *   near.c        the processors near the GPU
@@ -28,7 +28,7 @@
 struct RtGpuKernels;     /* kernels.c */
 struct RtGpuProducts;    /* product.c */
 struct RtGpuAttentions;  /* attention.c: NULL without any */
-struct RtGpuCollectives; /* nccl.c: NULL on one rank */
+struct RtGpuCollectives; /* nccl_open.c: NULL on one rank */
 struct RtGpuMessages;    /* message.c: the same */
 struct RtGpuRuns;        /* run.c */
 
@@ -41,7 +41,7 @@ struct RtGpu {
     int64_t most_shared; /* maximum of shared memory per block, in bytes */
     cudaStream_t compute;
     char *numbers; /* pinned host memory, for small data: the loss, a row of logits */
-    char *memory;  /* the whole allocation; in it: */
+    char *spaces;  /* the allocation of workspaces, beside that of the arena; in it: */
     char *product_space, *message_space;
     int64_t attention_bytes; /* of cuDNN's workspace, a separate allocation */
     char *encode_space;      /* of operands in 8 bits, another one; NULL: there are none */
@@ -64,6 +64,8 @@ void rt_gpu_check_status(const Rt *rt, int status, const char *what);
 static inline bool rt_gpu_is_hopper(const struct RtGpu *gpu) { return gpu->major == 9 && gpu->minor == 0; }
 
 /* --- gpu.c ---------------------------------------------------------------------------------- */
+
+size_t rt_gpu_unused(const Rt *rt); /* bytes that CUDA can still allocate, of whatever process */
 
 /* What each rank may allocate besides the planned memory; all call it. */
 int64_t rt_gpu_free_memory(Rt *rt);

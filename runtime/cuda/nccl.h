@@ -1,4 +1,4 @@
-/* nccl.h -- NCCL for nccl.c, which queues collectives, and watch.c, which watches them. */
+/* nccl.h -- NCCL: nccl_open.c forms communicators, nccl.c queues collectives on them, watch.c watches them. */
 #ifndef MPC_CUDA_NCCL_H
 #define MPC_CUDA_NCCL_H
 
@@ -35,10 +35,26 @@ typedef struct {
     cudaStream_t stream;
     char *workspace;
     cudaEvent_t end;
+    int64_t taken;         /* bytes of the GPU that NCCL has taken for it */
     int64_t calls, joined; /* on its stream; for the first `joined` of them the compute stream has waited */
 } RtNcclChannel;
 
-typedef struct RtNcclEntry RtNcclEntry; /* nccl.c */
+/* The end of a message between two ranks. */
+typedef struct {
+    cudaEvent_t end;
+    bool is_awaited; /* or there was none in its place yet */
+} RtNcclMessage;
+
+/* A collective. */
+typedef struct {
+    RtNcclChannel *channel; /* NULL: others run it; of messages between two ranks, that of the first lane */
+    cudaEvent_t begun, done;
+    RtNcclMessage *message; /* message number n at n % room, until it has been waited for */
+    int room;
+    int64_t started;
+    int64_t call;       /* the number of its last one on its channel, from 1 on */
+    int64_t sent_bytes; /* by one call, to other ranks */
+} RtNcclEntry;
 
 struct RtGpuCollectives {
     union {
@@ -53,8 +69,20 @@ struct RtGpuCollectives {
     struct RtGpuWatch *watch; /* watch.c */
 };
 
+/* --- nccl_open.c ------------------------------------------------------------------------------ */
+
 /* "rank 3 (tp 1): NCCL cannot WHAT: ..."; owned by the caller.  The channel may be NULL. */
 char *rt_nccl_error(const Rt *rt, const RtNcclChannel *channel, const char *what, ncclResult_t status);
+
+/* Communicators are nonblocking: waits until the operation is complete; ends the trainer if it fails or times out. */
+void rt_nccl_await(const Rt *rt, const RtNcclChannel *channel, const char *what, ncclResult_t status);
+_Noreturn void rt_nccl_refuse(const Rt *rt, const RtNcclChannel *channel, const char *what, ncclResult_t status);
+
+/* Calls of a group are only collected: a non-blocking communicator may say of one that it is in progress. */
+static inline bool rt_nccl_is_taken(ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; }
+
+/* The channel of messages from one member of the group to another. */
+RtNcclChannel *rt_nccl_lane(const Rt *rt, const RtGroup *group, int from, int to);
 
 /* --- watch.c ---------------------------------------------------------------------------------- */
 

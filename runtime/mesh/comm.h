@@ -75,6 +75,8 @@ void rt_traffic_close(Rt *rt);
  * silent rank. */
 void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[]);
 
+char *rt_axes_text(const Rt *rt, int naxes, const int axis[]); /* "dp, tp"; owned by the caller */
+
 /* "all_reduce over dp at 'h.attn' (gpt2.mdl:31:12; ...)"; NULL: an exchange between two steps.  Owned by the caller. */
 char *rt_collective_text(const Rt *rt, const RtCollective *collective);
 

@@ -16,18 +16,18 @@ static const char *name_of_kind(RtCollectiveKind kind)
     return names[kind];
 }
 
-static char *axes_text(const Rt *rt, const RtCollective *c)
+char *rt_axes_text(const Rt *rt, int naxes, const int axis[])
 {
     char *text = rt_text("%s", "");
-    for (int i = 0; i < c->naxes; i++)
-        rt_append(&text, "%s%s", i ? ", " : "", rt->program->axes[c->axis[i]].name);
+    for (int i = 0; i < naxes; i++)
+        rt_append(&text, "%s%s", i ? ", " : "", rt->program->axes[axis[i]].name);
     return text;
 }
 
 char *rt_collective_text(const Rt *rt, const RtCollective *c)
 {
-    return c ? rt_text("%s over %s at '%s' (%s; %s)", name_of_kind(c->kind), axes_text(rt, c), c->name, c->where,
-                       c->cause)
+    return c ? rt_text("%s over %s at '%s' (%s; %s)", name_of_kind(c->kind), rt_axes_text(rt, c->naxes, c->axis),
+                       c->name, c->where, c->cause)
              : rt_text("the barrier between two steps");
 }
 
@@ -182,7 +182,7 @@ void rt_collectives_print(const Rt *rt)
         const RtTraffic *t = &rt->traffic[i];
         if (!t->calls) /* of a program that has not run, as that which predicts */
             continue;
-        char *axes = axes_text(rt, c);
+        char *axes = rt_axes_text(rt, c->naxes, c->axis);
         printf("%-14s %-10s %8lld %14lld %10s %10s  %s (%s; %s)\n", name_of_kind(c->kind), axes, (long long)t->calls,
                (long long)t->sent_bytes, seconds_text(t->seconds).text, seconds_text(t->waited).text, c->name, c->where,
                c->cause);

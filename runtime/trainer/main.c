@@ -176,8 +176,9 @@ static void start_device(RtRun *run)
                                           .no_hopper = run->options.no_hopper,
                                           .no_fp8 = run->options.no_fp8,
                                           .share_gpu = run->options.share_gpu });
-    rt_far_open(rt, run->options.offload_folder);
     rt_collectives_open(rt);
+    rt_arena_open(rt);
+    rt_far_open(rt, run->options.offload_folder);
     if (rt->program->create)
         rt->program->create(rt);
     rt_libraries_choose(rt);

@@ -23,11 +23,13 @@ int64_t *rt_memory_of_ranks(Rt *rt)
 void rt_memory_print(Rt *rt)
 {
     const double most = rt_comm_max(rt, (double)rt_memory_bytes(rt));
-    char *messages = rt_text("%s", "");
+    char *messages = rt_text("%s", ""), *taken = rt_collectives_taken(rt);
     if (rt_copies_bytes(rt))
         rt_append(&messages, ", %s of copies", rt_bytes_text((double)rt_copies_bytes(rt)).text);
     if (rt->ranks > 1)
         rt_append(&messages, ", %s of collectives", rt_bytes_text((double)rt_collectives_workspace_bytes(rt)).text);
+    if (taken)
+        rt_append(&messages, ", %s", taken);
     if (rt->far)
         rt_append(&messages, ", %s on %s", rt_bytes_text((double)rt->program->far_bytes).text,
                   rt->far->disk ? "disk" : "the host");
@@ -42,4 +44,5 @@ void rt_memory_print(Rt *rt)
             rt_bytes_text((double)(rt_arena_bytes(rt) - rt_state_bytes(rt))).text,
             rt_bytes_text((double)rt_libraries_workspace_bytes(rt)).text, messages);
     free(messages);
+    free(taken);
 }

@@ -106,6 +106,14 @@ static void count_bytes(int64_t bytes)
     most_bytes = used_bytes > most_bytes ? used_bytes : most_bytes;
 }
 
+bool emulated_take(int64_t bytes)
+{
+    if (used_bytes + bytes > device_bytes())
+        return false;
+    count_bytes(bytes);
+    return true;
+}
+
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
     emulated_forget_waits();

@@ -31,6 +31,7 @@
  *   EMULATED_STOP=N           hangs before the Nth operation of NCCL
  *   EMULATED_QUEUE=N          a launch waits while N pieces of work are in the queue of its stream
  *   EMULATED_NCCL=N           version of NCCL
+ *   EMULATED_NCCL_BYTES=N     memory that NCCL takes for each rank that it connects (0)
  *   EMULATED_BREAK=N          NCCL reports an error from the Nth query on
  *   EMULATED_FIRST_PART=N     NCCL's sums begin with the part of the Nth rank of the group (0)
  *   EMULATED_SERIAL=1         one operation of NCCL at a time, of all communicators: that which was queued first
@@ -87,5 +88,8 @@ _Noreturn void emulated_fault(const char *format, ...) __attribute__((format(pri
 /* cudart.c: may be touched from here on; no longer. */
 void emulated_open_memory(void);
 void emulated_close_memory(void);
+
+/* cudart.c: a library takes so much of the GPU's memory, or gives it back; false: there is not so much. */
+bool emulated_take(int64_t bytes);
 
 #endif

@@ -8,6 +8,7 @@
  * Communicators are non-blocking: a call may say that it is in progress, which here every other one of a group does,
  * and each end of a group until it is asked. */
 #include "nccl_file.h"
+#include "nccl_memory.h"
 #include "nccl_sum.h"
 
 #include <pthread.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 64, MAX_CALLS = 1024 };
+enum { MAX_CALLS = 1024 };
 
 typedef enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV } Kind;
 
@@ -25,6 +26,7 @@ struct ncclComm {
     int rank, ranks;
     int64_t groups;                               /* of calls of all ranks, that were worked on */
     int64_t sent[MAX_RANKS], received[MAX_RANKS]; /* groups with messages to, and from, a rank */
+    Connections connections;
     bool is_open;
     bool is_busy;           /* the last calls are in progress until it is asked */
     bool is_finalized;      /* it comes, or has come, to rest */
@@ -113,7 +115,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
                       : host);
     path_of(*comm, 0, rank, -1, path);
     give(path, (*comm)->place, strlen((*comm)->place));
-    return ncclInProgress;
+    ncclResult_t status = ncclSuccess;
+    if (emulated_number("NCCL_RUNTIME_CONNECT", 1) == 0)
+        status = connect(&(*comm)->connections, ranks, ALL_OF_THEM);
+    return status == ncclSuccess ? ncclInProgress : status;
 }
 
 /* NCCL identifies machines by name or by NCCL_HOSTID, and requires separate GPUs for ranks of one machine; from 2.30 on
@@ -182,6 +187,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     while (*at != comm)
         at = &(*at)->next;
     *at = comm->next;
+    disconnect(&comm->connections);
     free(comm);
     return ncclSuccess;
 }
@@ -452,6 +458,9 @@ static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Call call)
         emulated_fault("calls of NCCL stand in groups of one communicator here");
     if (comm->is_busy || comm->is_finalized)
         emulated_fault("a communicator is used while its last calls are in progress, or after its end");
+    ncclResult_t status = connect(&comm->connections, comm->ranks, call.kind >= SEND ? call.peer : ALL_OF_THEM);
+    if (status != ncclSuccess)
+        return status;
     group.comm = comm;
     group_stream = stream;
     group.call[group.count++] = call;
