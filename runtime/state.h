@@ -42,10 +42,13 @@ struct Rt {
     struct RtCopies *copies; /* copies.c of the device: NULL: there are none */
     RtTraffic *traffic;      /* of each collective of the program */
     struct {
-        const RtCollective *of; /* the collective of the present messages; NULL: an exchange between steps */
-        atomic_bool is_awaited; /* does the computation wait for them? */
+        struct RtUnderWay *first;  /* the messages under way, in the order of starts */
+        void (*meanwhile)(Rt *rt); /* what is done while a collective waits; NULL: nothing */
+        atomic_bool is_awaited;    /* does the computation wait for any? */
         double timeout;
-    } waiting;
+        double looked, moved; /* when times were checked; when one was started or done */
+        int turn;             /* rests since then */
+    } waiting;                /* of wait.c */
     int64_t slot_period;      /* addresses that rt_slot has given are the same for micro-batches so far apart */
     atomic_int action, micro; /* in a pipeline: 'F', 'B' or 'W' of which micro-batch is next; 0: none */
 };

@@ -5,7 +5,8 @@
 
 #include "rt.h"
 
-typedef struct RtChannel RtChannel; /* opaque: the connections of a group of ranks */
+typedef struct RtChannel RtChannel;   /* opaque: the connections of a group of ranks */
+typedef struct RtExchange RtExchange; /* opaque: messages of a group that are under way */
 
 typedef struct {
     char *data;
@@ -17,7 +18,7 @@ typedef struct {
     int rank, ranks, local_rank, local_ranks;
 } RtRank;
 
-/* One exchange at a time; except for `abort`, never called by two threads at once. */
+/* Except for `abort` and `wake`, never called by two threads at once. */
 struct RtComm {
     bool takes_place; /* uses --rank, --ranks and --master */
     RtRank (*open)(int *argc, char ***argv);
@@ -29,13 +30,17 @@ struct RtComm {
     /* All ranks of a group call it with the same list; `own` is the caller's index in it. */
     RtChannel *(*group)(const int rank[], int count, int own);
 
-    /* Sends to[q] to rank q of the group and receives from[q] from it; a rank sends nothing to itself. */
-    void (*start)(RtChannel *channel, int count, const RtMessage to[], const RtMessage from[]);
-    bool (*is_done)(RtChannel *channel);
-    bool (*has_come)(RtChannel *channel, int from); /* in the present exchange, the message of that rank? */
+    /* Sends to[q] to rank q of the group and receives from[q] from it; a rank sends nothing to itself.  Any number of
+     * exchanges may be under way: from one rank to another, messages arrive in the order in which the exchanges were
+     * started, which must be the same at both ends. */
+    RtExchange *(*start)(RtChannel *channel, const RtMessage to[], const RtMessage from[]);
+    bool (*is_done)(RtExchange *exchange);
+    bool (*has_come)(RtExchange *exchange, int from); /* the message of that rank of the group? */
+    void (*end)(RtExchange *exchange);                /* when it is done: frees it */
 
-    /* Sleeps until the present exchange may go on, for some milliseconds at most; `waited`: seconds so far. */
-    void (*sleep)(RtChannel *channel, double waited);
+    /* Sleeps until an exchange may go on, for some milliseconds at most; `waited`: seconds so far. */
+    void (*sleep)(double waited);
+    void (*wake)(void); /* ends this or the next sleep; from any thread; NULL: sleeps are too short */
 
     /* Ranks that wait for messages answer calls, so that ranks that wait for each other report the right one. */
     void (*call)(int rank);

@@ -1,13 +1,14 @@
 /* collective.c -- runs collectives: synchronously, or in the background until a wait.
  *
- * One thread runs started collectives one after the other, in the order of starts.  All ranks run the same program and
- * start them in the same order, so groups cannot deadlock. */
+ * One thread runs what has been started, in the order of starts: collectives one after the other, and messages between
+ * two ranks beside them and beside each other, in both directions.  All ranks run the same program.  If it is free of
+ * deadlock where each message blocks both ranks, so is this: a message waits only for others from the same rank to the
+ * same rank, and for collectives of which both are members. */
 #include "device.h"
 #include "mesh/comm.h"
 #include "mesh/workspace.h"
 #include "trainer/trace.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,23 +23,25 @@ typedef struct {
     Stage stage;
     const void **in;
     void **out;
-    int64_t started, finished; /* runs so far */
-    double begun, ended;       /* of the last run */
+    int64_t started;     /* runs so far */
+    double begun, ended; /* of the last run */
 } Entry;
 
-typedef struct {
-    int id;
-    int member; /* of a send: the other side */
+typedef struct Job {
+    struct Job *next;
+    int id, member; /* of a send: the other side */
+    int64_t number; /* of the runs of its collective */
     const void *sent;
     void *received;
-    double *times; /* of a send that is traced: where its begin and end go; NULL: nowhere */
+    double *times;         /* of a send that is traced: where its begin and end go; NULL: nowhere */
+    RtUnderWay *under_way; /* of a send, from `begun` on */
+    double begun;
 } Job;
 
 struct RtCollectives {
     Rt *rt;
-    Entry *entry; /* of each collective of the program */
-    Job *queue;   /* a ring buffer */
-    int first, count, room;
+    Entry *entry;      /* of each collective of the program */
+    Job *first, *last; /* not done, in the order of starts; only the thread takes them away */
     bool is_closing;
     char *workspace;
     int64_t workspace_bytes;
@@ -47,46 +50,153 @@ struct RtCollectives {
     pthread_cond_t changed;
 };
 
+/* --- The list of jobs ---------------------------------------------------------------------------- */
+
+static const RtCollective *collective_of(const struct RtCollectives *c, const Job *job)
+{
+    return &c->rt->program->collectives[job->id];
+}
+
+static bool is_message(const struct RtCollectives *c, const Job *job) { return collective_of(c, job)->kind == RT_SEND; }
+
+static Job *first_job(struct RtCollectives *c)
+{
+    pthread_mutex_lock(&c->lock);
+    Job *job = c->first;
+    pthread_mutex_unlock(&c->lock);
+    return job;
+}
+
+static Job *next_job(struct RtCollectives *c, const Job *job)
+{
+    pthread_mutex_lock(&c->lock);
+    Job *next = job->next;
+    pthread_mutex_unlock(&c->lock);
+    return next;
+}
+
+static void end_job(struct RtCollectives *c, Job *job)
+{
+    Job *before = NULL;
+    pthread_mutex_lock(&c->lock);
+    if (c->first != job)
+        for (before = c->first; before->next != job;)
+            before = before->next;
+    *(before ? &before->next : &c->first) = job->next;
+    c->last = job == c->last ? before : c->last;
+    c->entry[job->id].stage = DONE;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    free(job);
+}
+
+static int64_t add_job(struct RtCollectives *c, Job job)
+{
+    Job *added = rt_allocate(1, sizeof *added);
+    pthread_mutex_lock(&c->lock);
+    const bool is_first = !c->first;
+    *added = job;
+    const int64_t number = added->number = c->entry[job.id].started++;
+    *(is_first ? &c->first : &c->last->next) = added;
+    c->last = added;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    if (!is_first && c->rt->program->comm->wake)
+        c->rt->program->comm->wake();
+    return number;
+}
+
 /* --- The thread ---------------------------------------------------------------------------------- */
 
-static void run(struct RtCollectives *c, const Job *job)
+static void run_collective(struct RtCollectives *c, int id)
 {
-    Entry *entry = &c->entry[job->id];
-    RtTraffic *traffic = &c->rt->traffic[job->id];
-    const RtCollective *collective = &c->rt->program->collectives[job->id];
+    Entry *entry = &c->entry[id];
+    RtTraffic *traffic = &c->rt->traffic[id];
+    const RtCollective *collective = &c->rt->program->collectives[id];
     entry->begun = rt_seconds();
-    c->rt->waiting.of = collective;
-    traffic->sent_bytes += collective->kind == RT_SEND
-                               ? rt_exchange_with(c->rt, collective, job->member, job->sent, job->received)
-                               : rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
-    c->rt->waiting.of = NULL;
+    traffic->sent_bytes += rt_exchange(c->rt, collective, entry->in, entry->out, c->workspace);
     traffic->calls++;
     entry->ended = rt_seconds();
     traffic->seconds += entry->ended - entry->begun;
+}
+
+static bool is_member(const RtGroup *group, int rank)
+{
+    for (int q = 0; q < group->count; q++)
+        if (group->rank[q] == rank)
+            return true;
+    return false;
+}
+
+/* For an earlier collective, whose messages to or from the same rank would otherwise come behind its own. */
+static bool has_to_wait(const struct RtCollectives *c, const Job *job)
+{
+    const int other = rt_comm_group(c->rt, collective_of(c, job))->rank[job->member];
+    for (const Job *before = c->first; before != job; before = before->next)
+        if (!is_message(c, before) && is_member(rt_comm_group(c->rt, collective_of(c, before)), other))
+            return true;
+    return false;
+}
+
+static void end_message(struct RtCollectives *c, Job *job)
+{
+    RtTraffic *traffic = &c->rt->traffic[job->id];
+    const double now = rt_seconds();
+    traffic->calls++;
+    traffic->seconds += now - job->begun;
+    traffic->sent_bytes += job->sent ? rt_message_bytes(collective_of(c, job)) : 0;
     if (job->times) {
-        job->times[0] = entry->begun;
-        job->times[1] = entry->ended;
+        job->times[0] = job->begun;
+        job->times[1] = now;
+    }
+    end_job(c, job);
+}
+
+/* Starts those that need not wait, and ends those that are done. */
+static void move_messages(Rt *rt)
+{
+    struct RtCollectives *c = rt->collectives;
+    for (Job *job = first_job(c), *next; job; job = next) {
+        next = next_job(c, job);
+        if (!is_message(c, job) || (!job->under_way && has_to_wait(c, job)))
+            continue;
+        if (!job->under_way) {
+            job->begun = rt_seconds();
+            job->under_way = rt_exchange_with(rt, collective_of(c, job), job->member, job->sent, job->received);
+        }
+        if (rt_messages_are_done(rt, job->under_way))
+            end_message(c, job);
     }
 }
 
-static void *run_queue(void *argument)
+/* Without one, no message has to wait. */
+static Job *first_collective(struct RtCollectives *c)
+{
+    Job *job = first_job(c);
+    while (job && is_message(c, job))
+        job = next_job(c, job);
+    return job;
+}
+
+static void *run_jobs(void *argument)
 {
     struct RtCollectives *c = argument;
     pthread_mutex_lock(&c->lock);
     while (!c->is_closing) {
-        if (c->count == 0) {
+        if (!c->first) {
             pthread_cond_wait(&c->changed, &c->lock);
             continue;
         }
-        const Job job = c->queue[c->first];
         pthread_mutex_unlock(&c->lock);
-        run(c, &job);
+        move_messages(c->rt);
+        Job *collective = first_collective(c);
+        if (collective) {
+            run_collective(c, collective->id);
+            end_job(c, collective);
+        } else if (first_job(c)) {
+            rt_messages_rest(c->rt);
+        }
         pthread_mutex_lock(&c->lock);
-        c->first = (c->first + 1) % c->room;
-        c->count--;
-        c->entry[job.id].stage = DONE;
-        c->entry[job.id].finished++;
-        pthread_cond_broadcast(&c->changed);
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;
@@ -113,26 +223,6 @@ static Entry *begin(Rt *rt, int id, const void *const in[], void *const out[])
     memcpy(entry->in, in, bytes);
     memcpy(entry->out, out, bytes);
     return entry;
-}
-
-/* Several messages of one send may be in the queue, so it grows. */
-static int64_t add_job(struct RtCollectives *c, Job job)
-{
-    pthread_mutex_lock(&c->lock);
-    if (c->count == c->room) {
-        Job *grown = rt_allocate(2 * c->room, sizeof *grown);
-        for (int i = 0; i < c->count; i++)
-            grown[i] = c->queue[(c->first + i) % c->room];
-        free(c->queue);
-        c->queue = grown;
-        c->first = 0;
-        c->room *= 2;
-    }
-    c->queue[(c->first + c->count++) % c->room] = job;
-    const int64_t number = c->entry[job.id].started++;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    return number;
 }
 
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
@@ -162,7 +252,7 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
 {
     struct RtCollectives *c = rt->collectives;
     pthread_mutex_lock(&c->lock);
-    bool is_idle = c->count == 0;
+    const bool is_idle = !c->first;
     pthread_mutex_unlock(&c->lock);
     if (!is_idle) {
         rt_collective_start(rt, id, in, out);
@@ -172,7 +262,7 @@ void rt_collective(Rt *rt, int id, const void *const in[], void *const out[])
     double from = rt_seconds();
     rt->waiting.is_awaited = true;
     begin(rt, id, in, out);
-    run(c, &(Job){ .id = id });
+    run_collective(c, id);
     rt->waiting.is_awaited = false;
     rt->traffic[id].waited += rt_seconds() - from;
     trace(rt, id, from, false);
@@ -197,13 +287,21 @@ int64_t rt_receive_start(Rt *rt, int id, int from, void *data)
     return start_message(rt, (Job){ .id = id, .member = from, .received = data });
 }
 
+static bool is_listed(const struct RtCollectives *c, int id, int64_t number)
+{
+    for (const Job *job = c->first; job; job = job->next)
+        if (job->id == id && job->number == number)
+            return true;
+    return false;
+}
+
 void rt_message_wait(Rt *rt, int id, int64_t number)
 {
     struct RtCollectives *c = rt->collectives;
     double from = rt_seconds();
     pthread_mutex_lock(&c->lock);
     rt->waiting.is_awaited = true;
-    while (c->entry[id].finished <= number)
+    while (is_listed(c, id, number))
         pthread_cond_wait(&c->changed, &c->lock);
     rt->waiting.is_awaited = false;
     pthread_mutex_unlock(&c->lock);
@@ -239,8 +337,6 @@ void rt_collectives_open(Rt *rt)
     c->rt = rt;
     c->workspace_bytes = workspace_of(rt);
     c->workspace = rt_allocate(c->workspace_bytes, 1);
-    c->room = program->ncollectives + 1;
-    c->queue = rt_allocate(c->room, sizeof *c->queue);
     c->entry = rt_allocate(program->ncollectives, sizeof *c->entry);
     for (int i = 0; i < program->ncollectives; i++) {
         c->entry[i].in = rt_allocate(program->collectives[i].npieces, sizeof *c->entry[i].in);
@@ -248,7 +344,8 @@ void rt_collectives_open(Rt *rt)
     }
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
-    if (pthread_create(&c->thread, NULL, run_queue, c))
+    rt->waiting.meanwhile = move_messages;
+    if (pthread_create(&c->thread, NULL, run_jobs, c))
         rt_fail("cannot start the thread that runs collectives: too many threads or too little memory");
 }
 
@@ -262,6 +359,7 @@ void rt_collectives_close(Rt *rt)
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->thread, NULL);
+    rt->waiting.meanwhile = NULL;
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     for (int i = 0; i < rt->program->ncollectives; i++) {
@@ -269,7 +367,6 @@ void rt_collectives_close(Rt *rt)
         free(c->entry[i].out);
     }
     free(c->entry);
-    free(c->queue);
     free(c->workspace);
     free(c);
     rt->collectives = NULL;

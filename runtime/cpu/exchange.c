@@ -180,12 +180,12 @@ static void swap_filled(Exchange *x)
         from_map[q] = (RtMessage){ take(x, bytes), bytes };
         to[q] = is_packed ? to[first] : packed(x, q, (unsigned char *)to_map[q].data);
     }
-    rt_exchange_messages(x->rt, x->group, to_map, from_map);
+    rt_exchange_messages(x->rt, x->group, x->c, to_map, from_map);
     for (int q = 0; q < n; q++) {
         const int64_t filled = q == own ? 0 : rt_gaps_filled((unsigned char *)from_map[q].data, x->bytes);
         from[q] = (RtMessage){ x->from[q].data + x->bytes - filled, filled };
     }
-    rt_exchange_messages(x->rt, x->group, to, from);
+    rt_exchange_messages(x->rt, x->group, x->c, to, from);
     for (int q = 0; q < n; q++)
         if (q != own) {
             rt_gaps_unpack(x->from[q].data, x->bytes, (unsigned char *)from_map[q].data);
@@ -199,7 +199,7 @@ static void swap_messages(Exchange *x)
     if (x->c->gaps)
         swap_filled(x);
     else
-        rt_exchange_messages(x->rt, x->group, x->to, x->from);
+        rt_exchange_messages(x->rt, x->group, x->c, x->to, x->from);
     if (x->from[own].data != x->to[own].data)
         memmove(x->from[own].data, x->to[own].data, (size_t)x->to[own].bytes);
     for (int q = 0; q < x->group->count; q++)
@@ -307,7 +307,7 @@ static int64_t rotate(Rt *rt, const RtCollective *c, const RtGroup *group, const
         memset(messages, 0, sizeof messages);
         messages[to] = (RtMessage){ (char *)(uintptr_t)in[i], bytes };
         messages[group->count + from] = (RtMessage){ out[i], bytes };
-        rt_exchange_messages(rt, group, messages, messages + group->count);
+        rt_exchange_messages(rt, group, c, messages, messages + group->count);
         sent += bytes;
     }
     return sent;
@@ -332,14 +332,13 @@ int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in
     return sent;
 }
 
-int64_t rt_exchange_with(Rt *rt, const RtCollective *collective, int member, const void *sent, void *received)
+RtUnderWay *rt_exchange_with(Rt *rt, const RtCollective *collective, int member, const void *sent, void *received)
 {
     const RtGroup *group = rt_comm_group(rt, collective);
     RtMessage to[group->count], from[group->count];
-    const RtMessage message = { sent ? (char *)(uintptr_t)sent : received, rt_message_bytes(collective) };
     memset(to, 0, sizeof to);
     memset(from, 0, sizeof from);
-    *(sent ? &to[member] : &from[member]) = message;
-    rt_exchange_messages(rt, group, to, from);
-    return sent ? message.bytes : 0;
+    *(sent ? &to[member] : &from[member]) =
+        (RtMessage){ sent ? (char *)(uintptr_t)sent : received, rt_message_bytes(collective) };
+    return rt_messages_start(rt, group, collective, to, from);
 }

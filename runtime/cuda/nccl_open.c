@@ -73,7 +73,7 @@ static void exchange_cards(Rt *rt, const RtGroup *group, const Card *own, Card *
         to[q] = (RtMessage){ (char *)&cards[group->own], sizeof *cards };
         from[q] = (RtMessage){ (char *)&cards[q], sizeof *cards };
     }
-    rt_exchange_messages(rt, group, to, from);
+    rt_exchange_messages(rt, group, NULL, to, from);
     for (int q = 0; q < group->count; q++)
         rt_comm_clean(cards[q].host, sizeof cards[q].host);
     free(to);

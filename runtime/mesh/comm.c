@@ -295,7 +295,7 @@ void rt_comm_gather(Rt *rt, const void *own, int64_t bytes, char *all)
         from[q] = (RtMessage){ all + q * bytes, bytes };
     }
     if (rt->mesh)
-        rt_exchange_messages(rt, &rt->mesh->world, to, from);
+        rt_exchange_messages(rt, &rt->mesh->world, NULL, to, from);
     free(sent);
     free(from);
     free(to);

@@ -1,8 +1,8 @@
 /* comm.h -- ranks, and communication between them.
  *
  * comm.c does the arithmetic of the mesh and forms groups; exchange.c turns a collective into messages; collective.c
- * runs collectives in the background; a transport carries messages (comm_mpi.c, comm_tcp.c).  In a program of one rank
- * there is no transport, and these functions do nothing. */
+ * runs collectives in the background; wait.c waits for messages; a transport carries them (comm_mpi.c, comm_tcp.c).  In
+ * a program of one rank there is no transport, and these functions do nothing. */
 #ifndef MPC_RUNTIME_COMM_H
 #define MPC_RUNTIME_COMM_H
 
@@ -56,24 +56,37 @@ void rt_share_machine(Rt *rt);
 /* The seconds that this rank's clock is ahead of rank 0's: all ranks call it. */
 double rt_clock_ahead(Rt *rt);
 
+/* --- wait.c ------------------------------------------------------------------------------------- */
+
+typedef struct RtUnderWay RtUnderWay; /* messages of one exchange */
+
+/* Starts messages `of` a collective; NULL: between steps.  See RtComm for the order of several ones under way. */
+RtUnderWay *rt_messages_start(Rt *rt, const RtGroup *group, const RtCollective *of, const RtMessage to[],
+                              const RtMessage from[]);
+bool rt_messages_are_done(Rt *rt, RtUnderWay *messages); /* then they are freed */
+
+/* For a moment, or until some may be done; after the time-out of any it ends all ranks, reporting the collective and
+ * the silent rank. */
+void rt_messages_rest(Rt *rt);
+
+/* Exchanges messages with a group and waits. */
+void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtCollective *of, const RtMessage to[],
+                          const RtMessage from[]);
+
 /* --- exchange.c --------------------------------------------------------------------------------- */
 
 /* Runs a collective to completion; returns the bytes sent to other ranks.  `workspace` holds rt_exchange_workspace
- * bytes (workspace.h).  `wait` is called until the started exchange is complete. */
+ * bytes (workspace.h). */
 int64_t rt_exchange(Rt *rt, const RtCollective *collective, const void *const in[], void *const out[], char *workspace);
 
-/* Sends all of a tensor to a member of the group of `collective`, or, if `sent` is NULL, receives it from there. */
-int64_t rt_exchange_with(Rt *rt, const RtCollective *collective, int member, const void *sent, void *received);
+/* Starts to send all of a tensor to a member of the group of `collective`, or, if `sent` is NULL, to receive it. */
+RtUnderWay *rt_exchange_with(Rt *rt, const RtCollective *collective, int member, const void *sent, void *received);
 
 /* --- traffic.c ---------------------------------------------------------------------------------- */
 
 /* Called before any message; `timeout`: maximum seconds of an exchange. */
 void rt_traffic_open(Rt *rt, double timeout);
 void rt_traffic_close(Rt *rt);
-
-/* Exchanges messages with a group and waits; after the time-out it ends all ranks, reporting the collective and the
- * silent rank. */
-void rt_exchange_messages(Rt *rt, const RtGroup *group, const RtMessage to[], const RtMessage from[]);
 
 char *rt_axes_text(const Rt *rt, int naxes, const int axis[]); /* "dp, tp"; owned by the caller */
 

@@ -1,8 +1,13 @@
 /* comm_mpi.c -- messages by MPI: the only file that uses MPI.  Programs of one rank do not name rt_mpi, so that they
  * link without MPI.
  *
- * Two threads call it, serialised by a lock (MPI_THREAD_SERIALIZED).  Messages are sent in pieces of 2^30 bytes, since
- * MPI counts in int. */
+ * Two threads call it, serialised by a lock (MPI_THREAD_SERIALIZED).
+ *
+ * A library sends small messages at once, and large ones only when the receiver has answered.  Over a network both are
+ * on one connection, where an answer comes behind what goes the same way, for as long as that takes: of two large
+ * messages in opposite directions one would wait for the other.  So messages between machines are sent in pieces that
+ * are small.  They may come before their receive is posted, and the library keeps them until then: of a message that is
+ * longer than a window, a part is sent only when the first piece of the part before has met its receive. */
 #include "mesh/comm.h"
 
 #include <sched.h>
@@ -14,22 +19,44 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
-#ifndef PIECE /* tests send small messages in pieces, too */
+/* Bytes: MPI counts in int, and OpenMPI sends less than 64 KiB at once. */
+#ifndef PIECE /* tests set smaller values */
 #define PIECE (1 << 30)
+#define WINDOW INT64_MAX
 #endif
+typedef struct {
+    int64_t piece, window;
+} Cut;
+static const Cut within = { PIECE, WINDOW }, between = { 60 << 10, 4 << 20 };
 
 enum { TAG = 1, CALL, ANSWER, WORD };
 
 struct RtChannel {
     MPI_Comm comm;
     int own, count;
-    MPI_Request *request; /* of the present exchange */
-    MPI_Status *status;   /* not read: gcc takes MPICH's MPI_STATUSES_IGNORE for an array that is too short */
+    const Cut **cut;      /* of messages to or from each rank of the group */
+    int *sent, *received; /* the tag of the last one: parts of several may be sent in turn */
+};
+
+/* A message to a rank. */
+typedef struct {
+    RtMessage message;
+    int tag;
+    int64_t begun; /* bytes of the parts that are sent */
+    int gate;      /* the request of the first piece of the last of these, if there are more */
+} Outgoing;
+
+struct RtExchange {
+    RtChannel *channel;
+    Outgoing *to;
+    MPI_Request *request; /* first receives, then sends */
     int *from;            /* sender of a receive; -1: a send */
-    int requests, room;
+    int requests, first;  /* the first that is not done, as far as known */
+    int pieces;           /* that there will be */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool *is_near; /* by rank of the program: is it on this machine? */
 
 static void check(int status, const char *call)
 {
@@ -43,6 +70,24 @@ static void check(int status, const char *call)
 }
 
 /* --- Start and end --------------------------------------------------------------------------------- */
+
+static void find_near_ranks(MPI_Comm host, const RtRank *own)
+{
+    MPI_Group world, group;
+    int *local = rt_allocate(own->local_ranks, sizeof *local), *rank = rt_allocate(own->local_ranks, sizeof *rank);
+    is_near = rt_allocate(own->ranks, sizeof *is_near);
+    for (int i = 0; i < own->local_ranks; i++)
+        local[i] = i;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Comm_group(host, &group);
+    MPI_Group_translate_ranks(group, own->local_ranks, local, world, rank);
+    for (int i = 0; i < own->local_ranks; i++)
+        is_near[rank[i]] = true;
+    MPI_Group_free(&group);
+    MPI_Group_free(&world);
+    free(local);
+    free(rank);
+}
 
 static RtRank open_mpi(int *argc, char ***argv)
 {
@@ -58,11 +103,16 @@ static RtRank open_mpi(int *argc, char ***argv)
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
     MPI_Comm_rank(host, &own.local_rank);
     MPI_Comm_size(host, &own.local_ranks);
+    find_near_ranks(host, &own);
     MPI_Comm_free(&host);
     return own;
 }
 
-static void close_mpi(void) { MPI_Finalize(); }
+static void close_mpi(void)
+{
+    free(is_near);
+    MPI_Finalize();
+}
 
 _Noreturn static void abort_mpi(int status)
 {
@@ -88,6 +138,11 @@ static RtChannel *form_group(const int rank[], int count, int own)
     MPI_Group world, group;
     channel->count = count;
     channel->own = own;
+    channel->cut = rt_allocate(count, sizeof *channel->cut);
+    channel->sent = rt_allocate(count, sizeof *channel->sent);
+    channel->received = rt_allocate(count, sizeof *channel->received);
+    for (int q = 0; q < count; q++)
+        channel->cut[q] = is_near[rank[q]] ? &within : &between;
     pthread_mutex_lock(&lock);
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     MPI_Group_incl(world, count, rank, &group);
@@ -101,83 +156,141 @@ static RtChannel *form_group(const int rank[], int count, int own)
 
 /* --- Exchanges ------------------------------------------------------------------------------------- */
 
-static MPI_Request *add_request(RtChannel *channel, int from)
+static int pieces_of(const Cut *cut, RtMessage message)
 {
-    if (channel->requests == channel->room) {
-        channel->room = channel->room ? 2 * channel->room : 2 * channel->count;
-        channel->request = realloc(channel->request, (size_t)channel->room * sizeof *channel->request);
-        channel->status = realloc(channel->status, (size_t)channel->room * sizeof *channel->status);
-        channel->from = realloc(channel->from, (size_t)channel->room * sizeof *channel->from);
-        if (!channel->request || !channel->status || !channel->from) {
-            pthread_mutex_unlock(&lock);
-            rt_fail("out of memory: cannot note %d messages", channel->room);
-        }
-    }
-    channel->from[channel->requests] = from;
-    return &channel->request[channel->requests++];
+    const int64_t windows = message.bytes / cut->window, rest = message.bytes % cut->window;
+    return (int)(windows * ((cut->window - 1) / cut->piece + 1) + (rest + cut->piece - 1) / cut->piece);
 }
 
-static void receive(RtChannel *channel, int from, RtMessage message)
+static RtExchange *new_exchange(RtChannel *channel, const RtMessage to[], const RtMessage from[])
 {
-    for (int64_t done = 0; done < message.bytes; done += PIECE) {
-        int bytes = message.bytes - done < PIECE ? (int)(message.bytes - done) : PIECE;
-        check(MPI_Irecv(message.data + done, bytes, MPI_BYTE, from, TAG, channel->comm, add_request(channel, from)),
+    RtExchange *x = rt_allocate(1, sizeof *x);
+    x->channel = channel;
+    x->to = rt_allocate(channel->count, sizeof *x->to);
+    for (int q = 0; q < channel->count; q++)
+        if (q != channel->own) {
+            x->to[q].message = to[q];
+            x->pieces += pieces_of(channel->cut[q], to[q]) + pieces_of(channel->cut[q], from[q]);
+        }
+    x->request = rt_allocate(x->pieces, sizeof *x->request);
+    x->from = rt_allocate(x->pieces, sizeof *x->from);
+    return x;
+}
+
+static MPI_Request *add_request(RtExchange *x, int from)
+{
+    x->from[x->requests] = from;
+    return &x->request[x->requests++];
+}
+
+/* The bytes of the piece that begins there. */
+static int piece_at(const Cut *cut, RtMessage message, int64_t at)
+{
+    const int64_t of_window = cut->window - at % cut->window, of_message = message.bytes - at;
+    const int64_t most = cut->piece < of_window ? cut->piece : of_window;
+    return (int)(of_message < most ? of_message : most);
+}
+
+/* Both ends count the same; a message without bytes is none. */
+static int next_tag(int *last, RtMessage message)
+{
+    enum { TAGS = 32768 }; /* every library has as many */
+    return message.bytes ? *last = (*last + 1) % TAGS : 0;
+}
+
+static void receive(RtExchange *x, int from, RtMessage message)
+{
+    const int tag = next_tag(&x->channel->received[from], message);
+    for (int64_t at = 0, bytes; at < message.bytes; at += bytes) {
+        bytes = piece_at(x->channel->cut[from], message, at);
+        check(MPI_Irecv(message.data + at, (int)bytes, MPI_BYTE, from, tag, x->channel->comm, add_request(x, from)),
               "MPI_Irecv");
     }
 }
 
-static void send(RtChannel *channel, int to, RtMessage message)
+/* The next window of a message. */
+static void send(RtExchange *x, int to)
 {
-    for (int64_t done = 0; done < message.bytes; done += PIECE) {
-        int bytes = message.bytes - done < PIECE ? (int)(message.bytes - done) : PIECE;
-        check(MPI_Isend(message.data + done, bytes, MPI_BYTE, to, TAG, channel->comm, add_request(channel, -1)),
-              "MPI_Isend");
+    Outgoing *out = &x->to[to];
+    const Cut *cut = x->channel->cut[to];
+    const int64_t begin = out->begun, left = out->message.bytes - begin;
+    const int64_t end = begin + (left < cut->window ? left : cut->window);
+    out->gate = x->requests;
+    for (int64_t at = begin, bytes; at < end; at += bytes) {
+        char *data = out->message.data + at;
+        MPI_Request *request = add_request(x, -1);
+        bytes = piece_at(cut, out->message, at);
+        if (at == begin && end < out->message.bytes)
+            check(MPI_Issend(data, (int)bytes, MPI_BYTE, to, out->tag, x->channel->comm, request), "MPI_Issend");
+        else
+            check(MPI_Isend(data, (int)bytes, MPI_BYTE, to, out->tag, x->channel->comm, request), "MPI_Isend");
     }
+    out->begun = end;
 }
 
 /* Each rank starts with its neighbour, so that not all send to the same rank. */
-static void start(RtChannel *channel, int count, const RtMessage to[], const RtMessage from[])
+static RtExchange *start(RtChannel *channel, const RtMessage to[], const RtMessage from[])
 {
+    RtExchange *x = new_exchange(channel, to, from);
     pthread_mutex_lock(&lock);
-    channel->requests = 0;
-    for (int i = 1; i < count; i++) {
-        int q = (channel->own + count - i) % count;
-        receive(channel, q, from[q]);
+    for (int i = 1; i < channel->count; i++) {
+        int q = (channel->own + channel->count - i) % channel->count;
+        receive(x, q, from[q]);
     }
-    for (int i = 1; i < count; i++) {
-        int q = (channel->own + i) % count;
-        send(channel, q, to[q]);
+    for (int i = 1; i < channel->count; i++) {
+        int q = (channel->own + i) % channel->count;
+        x->to[q].tag = next_tag(&channel->sent[q], to[q]);
+        send(x, q);
     }
     pthread_mutex_unlock(&lock);
-}
-
-static bool is_done(RtChannel *channel)
-{
-    int done;
-    pthread_mutex_lock(&lock);
-    check(MPI_Testall(channel->requests, channel->request, &done, channel->status), "MPI_Testall");
-    pthread_mutex_unlock(&lock);
-    return done;
+    return x;
 }
 
 /* A null request is completed. */
-static bool has_come(RtChannel *channel, int from)
+static bool is_complete(const RtExchange *x, int request)
+{
+    int done = 1;
+    if (x->request[request] != MPI_REQUEST_NULL)
+        check(MPI_Request_get_status(x->request[request], &done, MPI_STATUS_IGNORE), "MPI_Request_get_status");
+    return done;
+}
+
+static bool is_done(RtExchange *x)
+{
+    int done = 1;
+    pthread_mutex_lock(&lock);
+    for (int q = 0; q < x->channel->count && x->requests < x->pieces; q++)
+        if (x->to[q].begun < x->to[q].message.bytes && is_complete(x, x->to[q].gate))
+            send(x, q);
+    while (x->first < x->requests && done) {
+        check(MPI_Test(&x->request[x->first], &done, MPI_STATUS_IGNORE), "MPI_Test");
+        x->first += done;
+    }
+    pthread_mutex_unlock(&lock);
+    return x->first == x->pieces;
+}
+
+static bool has_come(RtExchange *x, int from)
 {
     bool has = true;
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < channel->requests; i++) {
-        int done = 1;
-        if (channel->from[i] == from && channel->request[i] != MPI_REQUEST_NULL)
-            check(MPI_Request_get_status(channel->request[i], &done, MPI_STATUS_IGNORE), "MPI_Request_get_status");
-        has = has && done;
-    }
+    for (int i = 0; i < x->requests; i++)
+        has = has && (x->from[i] != from || is_complete(x, i));
     pthread_mutex_unlock(&lock);
     return has;
 }
 
+static void end(RtExchange *x)
+{
+    free(x->to);
+    free(x->request);
+    free(x->from);
+    free(x);
+}
+
 /* MPI moves messages only when it is called, and nothing wakes this rank: it looks often while a message may be moving,
  * and seldom after that. */
-static void sleep_in(RtChannel *channel, double waited)
+static void sleep_a_moment(double waited)
 {
     enum { SHORT = 20000, LONG = 500000 }; /* ns */
     static unsigned turn;
@@ -260,7 +373,8 @@ const RtComm rt_mpi = { .open = open_mpi,
                         .start = start,
                         .is_done = is_done,
                         .has_come = has_come,
-                        .sleep = sleep_in,
+                        .end = end,
+                        .sleep = sleep_a_moment,
                         .call = call,
                         .listen = listen_to_calls,
                         .claim_word = claim_word,

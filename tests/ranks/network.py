@@ -44,7 +44,7 @@ class Network:
             ip("-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "net")
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "link", "set", "net", "up")
-            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "net", "root", "tbf", "rate", rate, "burst", "32kb", "latency", "50ms"],
+            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "net", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "50ms"],
                            check=True, capture_output=True, text=True)
             (self.folder / f"boot-{i}").write_text(f"00000000-0000-0000-0000-{i:012}\n")
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import EXTRA, MPC, ROOT, mpirun, some, start
 
 # Of the runtime's sources, those that a flag changes; the library has the others.
-CHANGED = {"-DPIECE": ["net/comm_mpi"], "-DRT_ROUND": ["cpu/collective", "cpu/exchange", "cpu/gaps"], "-DRT_UNIT": []}
+CHANGED = {"-DPIECE": ["net/comm_mpi"], "-DWINDOW": [], "-DRT_ROUND": ["cpu/collective", "cpu/exchange", "cpu/gaps"], "-DRT_UNIT": []}
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,12 @@ def test_collectives(program, tmp_path, comm, ranks):
 
 def test_messages_in_pieces(program, tmp_path):
     """MPI counts bytes in an int, so larger messages are cut; here those of more than 1000 bytes."""
-    compare(program("mpi", "-DPIECE=1000"), 2, tmp_path)
+    compare(program("mpi", "-DPIECE=1000", "-DWINDOW=INT64_MAX"), 2, tmp_path)
+
+
+def test_messages_in_windows(program, tmp_path):
+    """As between machines: a part of a message waits until the one before has met its receive."""
+    compare(program("mpi", "-DPIECE=100", "-DWINDOW=250"), 4, tmp_path)
 
 
 @pytest.mark.parametrize("comm, ranks", some([("mpi", 4), ("tcp", 2)], 1))
