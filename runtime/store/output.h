@@ -10,8 +10,8 @@ typedef struct {
     char *target, *partial;    /* the file at path, after links; and TARGET.tmp */
     int file;
     char *buffer;
-    int64_t at, used; /* bytes: file offset of the buffer; used part of the buffer */
-    int error;        /* errno of what has failed first; nothing is written from then on */
+    int64_t at, begun, used; /* bytes: file offset of the buffer, a whole page; the used part of the buffer */
+    int error;               /* errno of what has failed first; nothing is written from then on */
 } RtOutput;
 
 /* Resolves symbolic links: the file is replaced, and links are kept.  Both are owned by the caller. */
