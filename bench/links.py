@@ -9,19 +9,13 @@ Markdown.  What else runs on this machine makes steps longer, not predictions.
 """
 import argparse
 import json
-import os
 import pathlib
-import random
 import statistics
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/ranks"))
-from network import Network  # noqa: E402
+from trial import MPC, ROOT, Linked, Trial, run, write_data
 
-MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
 SIZES = dict(layers=2, embed=256, heads=4, seq=128, vocab=1024)  # 1.9 million parameters
 SIZED = [*(f"-D{name}={value}" for name, value in SIZES.items()), "--set=train.batch=8", "--set=train.precision=fp32"]
 LAYOUTS = {  # by machines: the micro-batch, and the layout
@@ -30,15 +24,6 @@ LAYOUTS = {  # by machines: the micro-batch, and the layout
     4: {"dp=4": (2, "--mesh=dp=4", "--zero=0"), "dp=4, zero 3": (2, "--mesh=dp=4", "--zero=3"), "tp=4": (8, "--mesh=tp=4"),
         "pp=2, dp=2": (1, "--mesh=pp=2,dp=2", "--zero=0"), "tp=2, dp=2": (4, "--mesh=tp=2,dp=2", "--zero=0")},
 }
-QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "MPC_PEAK_FLOPS": "1e9", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-
-def run(*command, **how):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=QUIET, **how)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def words(machines, layout):
@@ -47,55 +32,29 @@ def words(machines, layout):
     return [*SIZED, f"--set=train.microbatch={micro}", *options]
 
 
-class Trial:
-    """A program, and its ranks on the machines."""
-
-    def __init__(self, net, comm, folder, model, options):
-        self.net, self.comm, self.folder, self.model, self.options = net, comm, folder, model, options
-        run(MPC, "compile", model, *options, f"--comm={comm}", "-o", folder)
-
-    def start(self, *options):
-        trainer, ranks = self.folder / "trainer", len(self.net.names)
-        if self.comm == "mpi":
-            run(*self.net.mpirun(trainer, *map(str, options)))
-            return
-        words = [*map(str, options), "--ranks", str(ranks), "--master", f"{self.net.address(0)}:29500"]
-        started = [subprocess.Popen(list(map(str, self.net.within(rank, trainer, "--rank", rank, *words))), env=QUIET, text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(ranks)]
-        said = [process.communicate()[0] for process in started]
-        if any(process.returncode for process in started):
-            sys.exit("\n".join(said))
-
-    def step(self, data, steps):
-        """The median of its seconds, without the first step."""
-        log = self.folder / "log"
-        self.start("--data", data, "--data-format", "bytes", "--steps", steps, "--log", log, "--overwrite")
-        return statistics.median(json.loads(line)["step_ms"] / 1e3 for line in log.read_text().splitlines()[1:])
-
-    def predicted(self, machine):
-        return json.loads(run(MPC, "report", self.model, *self.options, "--machine", machine, "--json"))["time"]["seconds"]
-
-
 def planned(folder, machine, machines):
-    """(name, model, options) of the layout that mpc plan chooses."""
+    """The name of the layout that mpc plan chooses, and what its trainer is compiled with."""
     model = folder / "planned.mdl"
     model.write_text((ROOT / "examples/gpt2.mdl").read_text())
     said = run(MPC, "plan", model, *SIZED, "--ranks", machines, "--machine", machine, "--top", 1, "--write", "--json")
     best = json.loads(said)["best"][0]
     mesh = ", ".join(f"{axis}={size}" for axis, size in best["mesh"].items() if size > 1)
     zero = f", zero {best.get('zero')}" if best.get("zero") else ""
-    return f"planned: {mesh}{zero}", model, [*SIZED, f"--set=train.microbatch={best['microbatch']}"]
+    return f"planned: {mesh}{zero}", model, *SIZED, f"--set=train.microbatch={best['microbatch']}"
 
 
-def measure(net, comm, folder, data, options):
+def measure(place, comm, folder, data, options):
     """Of each layout, the planned one last: (measured, predicted) seconds of a step."""
     gpt2 = ROOT / "examples/gpt2.mdl"
-    trials = {name: Trial(net, comm, folder / f"{number}", gpt2, words(options.machines, name))
-              for number, name in enumerate(LAYOUTS[options.machines])}
+    trials = {name: Trial(place, comm, options.machines, folder / f"{number}", gpt2, *words(options.machines, name))
+              for number, name in enumerate(LAYOUTS[options.machines]) if name in (options.layout or [name])}
     machine = folder / "probed.machine"
-    next(iter(trials.values())).start("--probe", machine, "--probe-seconds", options.seconds, "--overwrite")
+    next(iter(trials.values())).probe(machine, options.seconds)
     name, *of_plan = planned(folder, machine, options.machines)
-    trials[name] = Trial(net, comm, folder / "planned", *of_plan)
+    trials[name] = Trial(place, comm, options.machines, folder / "planned", *of_plan)
+    for trial in trials.values():
+        if trial.refused:
+            sys.exit(trial.refused)
     turns = [{name: trial.step(data, options.steps) for name, trial in trials.items()} for _ in range(options.turns)]
     return {name: (statistics.median(turn[name] for turn in turns), trial.predicted(machine)) for name, trial in trials.items()}
 
@@ -105,6 +64,7 @@ def main():
     parser.add_argument("--machines", type=int, default=2, choices=list(LAYOUTS))
     parser.add_argument("--rate", action="append", help="of each link, as tc has it (default: 50mbit, 100mbit and 200mbit)")
     parser.add_argument("--comm", action="append", choices=("tcp", "mpi"), help="(default: both)")
+    parser.add_argument("--layout", action="append", help="one of the table, beside the planned one (several times: these)")
     parser.add_argument("--seconds", type=float, default=12, help="of a probe")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--turns", type=int, default=3)
@@ -112,17 +72,13 @@ def main():
     print("| link | over | layout | measured ms | predicted ms | error |\n| --- | --- | --- | ---: | ---: | ---: |", flush=True)
     errors, chosen = [], []
     with tempfile.TemporaryDirectory() as made:
-        data = pathlib.Path(made) / "data"
-        data.write_bytes(bytes(random.Random(1).choices(range(240), k=200_000)))
+        data = write_data(made)
         for rate in options.rate or ("50mbit", "100mbit", "200mbit"):
             for comm in options.comm or ("tcp", "mpi"):
                 folder = pathlib.Path(made) / f"{rate}-{comm}"
                 folder.mkdir()
-                net = Network(folder, options.machines, rate)
-                try:
-                    found = measure(net, comm, folder, data, options)
-                finally:
-                    net.close()
+                with Linked(options.machines, rate) as place:
+                    found = measure(place, comm, folder, data, options)
                 for name, (measured, predicted) in found.items():
                     errors.append(predicted / measured - 1)
                     print(f"| {rate} | {comm} | {name} | {1e3 * measured:.1f} | {1e3 * predicted:.1f} | {100 * errors[-1]:+.1f} % |", flush=True)

@@ -8,21 +8,11 @@ Each trainer measures the machine itself (--probe) and then trains, in turn, so 
 turns the medians count.  One thread a rank, over TCP.  The table is Markdown; what a layout cannot have is left out.
 """
 import argparse
-import json
-import os
 import pathlib
-import random
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/ranks"))
-from network import Network  # noqa: E402
-
-MPC = ROOT / os.environ.get("BUILD", "build") / "mpc"
+from trial import ROOT, Here, Linked, Trial, write_data
 
 # Steps of about a tenth of a second to one on one core, of four sequences.
 SMALL = dict(layers=2, seq=256, vocab=4096)
@@ -38,14 +28,6 @@ BATCH = 4
 LAYOUTS = {"one rank": (), "dp=2": ("--mesh=dp=2",), "zero 3": ("--mesh=dp=2", "--zero=3"), "tp=2": ("--mesh=tp=2",),
            "cp=2": ("--mesh=cp=2",), "pp=2": ("--mesh=pp=2",)}
 MICRO = {"dp=2": 2, "zero 3": 2, "pp=2": 1}  # else the batch
-QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "MPC_PEAK_FLOPS": "1e9"}
-
-
-def run(*command, **how):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=QUIET, **how)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def words(model, layout):
@@ -56,83 +38,17 @@ def words(model, layout):
             *LAYOUTS[layout]]
 
 
-# --- Ranks ----------------------------------------------------------------------------------------------------------
-
-
-class Here:
-    """All ranks are processes of this machine."""
-    per_machine, address = 2, "127.0.0.1"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def within(self, rank):
-        return []
-
-
-class Linked:
-    """Each rank is on a machine of its own, with a link between them."""
-    per_machine = 1
-
-    def __init__(self, rate):
-        self.rate = rate
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.net = Network(pathlib.Path(self.folder.name), 2, self.rate)
-        self.address = self.net.address(0)
-        return self
-
-    def __exit__(self, *error):
-        self.net.close()
-        self.folder.cleanup()
-
-    def within(self, rank):
-        return self.net.within(rank)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def start(place, ranks, *command):
-    """Runs a trainer on all its ranks, to its end."""
-    if ranks == 1:
-        run(*command)
-        return
-    shared = {"WORLD_SIZE": ranks, "MASTER_ADDR": place.address, "MASTER_PORT": free_port(), "LOCAL_WORLD_SIZE": place.per_machine}
-    started = [subprocess.Popen([*place.within(rank), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                env={**QUIET, **{name: str(value) for name, value in shared.items()}, "RANK": str(rank),
-                                     "LOCAL_RANK": str(rank % place.per_machine)}) for rank in range(ranks)]
-    said = [process.communicate()[0] for process in started]
-    if any(process.returncode for process in started):
-        sys.exit("\n".join(said))
-
-
-# --- One row ---------------------------------------------------------------------------------------------------------
-
-
-def measure(place, model, layout, folder, options):
+def measure(place, model, layout, folder, data, options):
     """(measured seconds of a step, predicted ones); None: the model has no such layout."""
-    ranks = 1 if layout == "one rank" else 2
-    compiled = subprocess.run([MPC, "compile", *words(model, layout), *(["--comm=tcp"] if ranks > 1 else []), "-o", folder],
-                              capture_output=True, text=True)
-    if compiled.returncode:
+    trial = Trial(place, "tcp", 1 if layout == "one rank" else 2, folder, *words(model, layout))
+    if trial.refused:
         return None
     measured, predicted = [], []
     for turn in range(options.turns):
-        machine, log = folder / f"{turn}.machine", folder / f"{turn}.jsonl"
-        start(place, ranks, folder / "trainer", "--probe", machine, "--probe-seconds", options.seconds)
-        start(place, ranks, folder / "trainer", "--data", folder.parent / "data", "--data-format", "bytes", "--steps", options.steps,
-              "--log", log)
-        steps = [json.loads(line)["step_ms"] / 1e3 for line in log.read_text().splitlines()][1:]
-        measured.append(statistics.median(steps))
-        predicted.append(json.loads(run(MPC, "report", *words(model, layout), "--machine", machine, "--json"))["time"]["seconds"])
+        machine = folder / f"{turn}.machine"
+        trial.probe(machine, options.seconds)
+        measured.append(trial.step(data, options.steps))
+        predicted.append(trial.predicted(machine))
     return statistics.median(measured), statistics.median(predicted)
 
 
@@ -159,13 +75,12 @@ def main():
     layouts = [name for name in options.layout or LAYOUTS if not (options.link and name == "one rank")]
     errors, pairs, right = [], 0, 0
     print("| model | layout | measured ms | predicted ms | error |\n| --- | --- | ---: | ---: | ---: |", flush=True)
-    with tempfile.TemporaryDirectory() as made, Linked(options.link) if options.link else Here() as place:
-        data = pathlib.Path(made) / "data"
-        data.write_bytes(bytes(random.Random(1).choices(range(240), k=200_000)))
+    with tempfile.TemporaryDirectory() as made, Linked(2, options.link) if options.link else Here() as place:
+        data = write_data(made)
         for model in options.only or MODELS:
             found = {}
             for layout in layouts:
-                row = measure(place, model, layout, pathlib.Path(made) / f"{model} {layout}", options)
+                row = measure(place, model, layout, pathlib.Path(made) / f"{model} {layout}", data, options)
                 if row:
                     found[layout] = row
                     errors.append(row[1] / row[0] - 1)
