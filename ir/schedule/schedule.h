@@ -73,7 +73,7 @@ typedef struct PipelineSchedule {
 /* Costs in any one unit of time. NULL: F 1, B 2 (unsplit) or B 1 and W 1, messages 0. */
 typedef struct {
     const double *forward, *backward, *weight; /* by stage; NULL: all 1; an unsplit B costs backward + weight */
-    double message;                            /* from the end of an action to the earliest start of its reader */
+    double message; /* from the end of an action to the earliest start of its reader, if its rank sends nothing else */
 } Costs;
 
 /* The schedule `name` ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v") for these counts; NULL with an error

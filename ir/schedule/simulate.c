@@ -1,23 +1,24 @@
 /* simulate.c -- the timeline of a schedule: each rank does its actions in order, each as soon as what it reads is
- * there. */
+ * there.  What a rank sends goes one after the other. */
 #include "schedule.h"
 
 typedef struct {
     const PipelineSchedule *s;
     const Costs *costs; /* NULL: the default */
     Timeline *t;
-    double *end; /* by kind, stage, micro-batch; at first UNDONE */
-    int *ready;  /* ranks whose next action may have become possible */
+    double *end;   /* by kind, stage, micro-batch; at first UNDONE */
+    double *come;  /* when what has been made there is at the rank that reads it, if that is another one */
+    double *sends; /* by rank: until when */
+    int *ready;    /* ranks whose next action may have become possible */
     int nready;
     bool *is_ready;
 } Simulation;
 
 static const double UNDONE = -1;
 
-static double *end_of(const Simulation *sim, Action a)
+static size_t number_of(const PipelineSchedule *s, Action a)
 {
-    return &sim->end[((size_t)a.kind * (size_t)stage_count(sim->s) + (size_t)a.stage) * (size_t)sim->s->micros +
-                     (size_t)a.micro];
+    return ((size_t)a.kind * (size_t)stage_count(s) + (size_t)a.stage) * (size_t)s->micros + (size_t)a.micro;
 }
 
 static double cost(const Costs *costs, bool splits_backward, Action a)
@@ -53,11 +54,10 @@ static double when_possible(const Simulation *sim, Action a)
     Action read[2];
     double when = 0;
     for (int i = operands(sim->s, a, read) - 1; i >= 0; i--) {
-        double there = *end_of(sim, read[i]);
+        const bool is_sent = rank_of_stage(sim->s, read[i].stage) != rank_of_stage(sim->s, a.stage);
+        const double there = (is_sent ? sim->come : sim->end)[number_of(sim->s, read[i])];
         if (there < 0)
             return UNDONE;
-        if (sim->costs && rank_of_stage(sim->s, read[i].stage) != rank_of_stage(sim->s, a.stage))
-            there += sim->costs->message;
         when = there > when ? there : when;
     }
     return when;
@@ -68,6 +68,17 @@ static void wake(Simulation *sim, int rank)
     if (!sim->is_ready[rank])
         sim->ready[sim->nready++] = rank;
     sim->is_ready[rank] = true;
+}
+
+/* What an action has made, to the rank that reads it. */
+static void pass_on(Simulation *sim, Action a, int rank, int reader)
+{
+    const double end = sim->end[number_of(sim->s, a)], message = sim->costs ? sim->costs->message : 0;
+    if (reader != rank) {
+        sim->sends[rank] = (end > sim->sends[rank] ? end : sim->sends[rank]) + message;
+        sim->come[number_of(sim->s, a)] = sim->sends[rank];
+    }
+    wake(sim, reader);
 }
 
 /* Does as many actions of a rank as are possible, and wakes those who wait for them. */
@@ -82,11 +93,10 @@ static void run_rank(Simulation *sim, int rank)
         if (possible < 0)
             return;
         start[*i] = possible > free ? possible : free;
-        end[*i] = *end_of(sim, a) = start[*i] + cost(sim->costs, s->splits_backward, a);
-        if (a.kind == FORWARD_ACTION && a.stage + 1 < stage_count(s))
-            wake(sim, rank_of_stage(s, a.stage + 1));
-        if (a.kind == BACKWARD_ACTION && a.stage > 0)
-            wake(sim, rank_of_stage(s, a.stage - 1));
+        end[*i] = sim->end[number_of(s, a)] = start[*i] + cost(sim->costs, s->splits_backward, a);
+        const int reader = a.kind == FORWARD_ACTION ? a.stage + 1 : a.kind == BACKWARD_ACTION ? a.stage - 1 : -1;
+        if (reader >= 0 && reader < stage_count(s))
+            pass_on(sim, a, rank, rank_of_stage(s, reader));
     }
 }
 
@@ -141,10 +151,12 @@ bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *cos
                        .costs = costs,
                        .t = t,
                        .end = NEW_ARRAY(arena, double, actions),
+                       .come = NEW_ARRAY(arena, double, actions),
+                       .sends = NEW_ARRAY(arena, double, s->ranks),
                        .ready = NEW_ARRAY(arena, int, s->ranks),
                        .is_ready = NEW_ARRAY(arena, bool, s->ranks) };
     for (int i = 0; i < actions; i++)
-        sim.end[i] = UNDONE;
+        sim.end[i] = sim.come[i] = UNDONE;
     if (!run_all(&sim))
         return false;
     summarize(s, costs, t);
