@@ -1,4 +1,4 @@
-"""Collectives alone: every kind, type and shape, against what each is for."""
+"""Collectives alone: every kind, type and shape, against what each is for; and messages between two ranks."""
 import os
 import shlex
 
@@ -11,19 +11,19 @@ CHANGED = {"-DPIECE": ["net/comm_mpi"], "-DWINDOW": [], "-DRT_ROUND": ["cpu/coll
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """program(transport, flag, ...): collectives.c with the runtime as `flag` has it, made once a session for the same words."""
+    """program(transport, flag, ..., source=NAME): that with the runtime as `flag` has it, made once a session for the same words."""
     made = {}
 
-    def make(comm, *flags):
-        if (comm, *flags) not in made:
-            path = tmp_path_factory.mktemp("collectives") / "collectives"
+    def make(comm, *flags, source="collectives"):
+        if (source, comm, *flags) not in made:
+            path = tmp_path_factory.mktemp(source) / source
             runtime = ROOT / "runtime"
             sources = [runtime / f"{name}.c" for flag in flags for name in CHANGED[flag.split("=")[0]]]
             start([os.environ.get("MPICC", "mpicc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
                    "-Wno-unused-parameter", f"-I{runtime}", f"-DCOMM=rt_{comm}", *shlex.split(EXTRA), *flags,
-                   ROOT / "tests/ranks/collectives.c", *sources, MPC.parent / "libmpcrt.a", "-o", path, "-fopenmp", "-lcjson", "-lcrypto", "-lm"], path.parent)
-            made[comm, *flags] = path
-        return made[comm, *flags]
+                   ROOT / f"tests/ranks/{source}.c", *sources, MPC.parent / "libmpcrt.a", "-o", path, "-fopenmp", "-lcjson", "-lcrypto", "-lm"], path.parent)
+            made[source, comm, *flags] = path
+        return made[source, comm, *flags]
     return make
 
 
@@ -59,3 +59,9 @@ def test_messages_in_rounds(program, tmp_path, comm, ranks):
 def test_zeros_are_left_out(program, tmp_path, comm, ranks):
     """Of messages of rows, here eight bytes at a time."""
     compare(program(comm, "-DRT_UNIT=8", "-DRT_ROUND=192"), ranks, tmp_path)
+
+
+@pytest.mark.parametrize("comm, flags", [("tcp", ()), ("mpi", ()), ("mpi", ("-DPIECE=10000", "-DWINDOW=25000"))])
+def test_messages_both_ways_at_once(program, tmp_path, comm, flags):
+    """See messages.c: none waits for another that it need not wait for, and none comes before one that it has to follow."""
+    assert start(mpirun(4, program(comm, *flags, source="messages")), tmp_path).stdout == "67 have come\n"
