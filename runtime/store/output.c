@@ -149,7 +149,7 @@ static bool pass_cache(const RtOutput *output, bool passes)
 static void write_part(RtOutput *output, int64_t from, int64_t to)
 {
     while (from < to && !output->error) {
-        ssize_t wrote = pwrite(output->file, output->buffer + from, (size_t)(to - from), output->at + from);
+        ssize_t wrote = write(output->file, output->buffer + from, (size_t)(to - from));
         if (wrote < 0 && errno != EINTR)
             note_error(output);
         if (wrote > 0)
@@ -157,16 +157,13 @@ static void write_part(RtOutput *output, int64_t from, int64_t to)
     }
 }
 
-/* Returns where it has come to: an error, or less than whole pages, is left to write_part, which says why. */
+/* Whole pages.  Returns where it has come to: an error, or less than a page, is left to write_part, which says why. */
 static int64_t write_past_cache(RtOutput *output, int64_t from, int64_t to)
 {
-    if (to - from < WORTH_IT || output->error || !pass_cache(output, true))
-        return from;
     for (ssize_t wrote = PAGE; from < to && wrote > 0 && wrote % PAGE == 0;) {
-        wrote = pwrite(output->file, output->buffer + from, (size_t)(to - from), output->at + from);
+        wrote = write(output->file, output->buffer + from, (size_t)(to - from));
         from += wrote > 0 ? wrote : 0;
     }
-    pass_cache(output, false);
     return from;
 }
 
@@ -181,9 +178,13 @@ static void flush(RtOutput *output)
 {
     const int64_t first_page = (output->begun + PAGE - 1) / PAGE * PAGE, last_page = output->used / PAGE * PAGE;
     int64_t from = output->begun;
-    if (first_page < last_page) {
+    if (last_page - first_page >= WORTH_IT) {
         write_part(output, from, first_page);
-        from = write_past_cache(output, first_page, last_page);
+        from = first_page;
+        if (!output->error && pass_cache(output, true)) {
+            from = write_past_cache(output, from, last_page);
+            pass_cache(output, false);
+        }
     }
     write_part(output, from, output->used);
     place(output, output->at + output->used);
@@ -242,6 +243,8 @@ void rt_output_seek(RtOutput *output, int64_t at)
     if (at == output->at + output->used)
         return;
     flush(output);
+    if (lseek(output->file, at, SEEK_SET) < 0)
+        note_error(output);
     place(output, at);
 }
 

@@ -26,7 +26,7 @@ static void *grown(void *array, int64_t *room, size_t size)
     return array;
 }
 
-static RtTraceEvent *add(struct RtTrace *trace, int kernel, RtTraceRow row)
+static RtTraceEvent *add(struct RtTrace *trace, int kernel, int row)
 {
     if (trace->count == trace->room)
         trace->events = grown(trace->events, &trace->room, sizeof *trace->events);
@@ -175,6 +175,24 @@ static void end_message(Rt *rt, RtTraceMessage *message)
     message->waited[1] = converted(rt, message->waited[1]);
 }
 
+static bool overlap(const RtTraceEvent *a, const RtTraceEvent *b) { return a->begin < b->end && b->begin < a->end; }
+
+/* One message goes after the other from a rank to another; those that are under way at once have rows of their own. */
+static void place_message(const struct RtTrace *trace, int64_t number)
+{
+    RtTraceMessage *message = trace->messages[number], **before = &trace->messages[trace->first_message_of_step];
+    RtTraceEvent *event = &message->event;
+    const int64_t count = number - trace->first_message_of_step;
+    for (int64_t i = 0; i < count; i++)
+        if (before[i]->other == message->other && before[i]->sends == message->sends)
+            event->begin = fmax(event->begin, before[i]->event.end);
+    for (int64_t i = 0; i < count && event->row < RT_TRACE_ROWS - 1;) {
+        const bool is_taken = before[i]->event.row == event->row && overlap(&before[i]->event, event);
+        event->row += is_taken;
+        i = is_taken ? 0 : i + 1;
+    }
+}
+
 static void end_step(Rt *rt)
 {
     struct RtTrace *trace = rt->trace;
@@ -184,8 +202,10 @@ static void end_step(Rt *rt)
         trace->events[i].begin = converted(rt, trace->events[i].begin);
         trace->events[i].end = converted(rt, trace->events[i].end);
     }
-    for (int64_t i = trace->first_message_of_step; i < trace->nmessages; i++)
+    for (int64_t i = trace->first_message_of_step; i < trace->nmessages; i++) {
         end_message(rt, trace->messages[i]);
+        place_message(trace, i);
+    }
     trace->first_of_step = trace->count;
     trace->first_message_of_step = trace->nmessages;
     rt_tracing = false;

@@ -6,8 +6,8 @@
 
 enum { RT_TRACED_LOOPS = 4 };
 
-/* The rows of a rank, threads of the trace. */
-typedef enum { RT_COMPUTATION_ROW, RT_COLLECTIVE_ROW, RT_PIPELINE_ROW, RT_MESSAGE_ROW, RT_TRACE_ROWS } RtTraceRow;
+/* The rows of a rank, threads of the trace; of messages as many as are under way at once: two for each other rank. */
+enum { RT_COMPUTATION_ROW, RT_COLLECTIVE_ROW, RT_PIPELINE_ROW, RT_MESSAGE_ROW, RT_TRACE_ROWS = RT_MESSAGE_ROW + 8 };
 
 typedef struct {
     const char *dim; /* "h.copy": the copies of the repeat at path h; "micro": micro-batches; or another one */
@@ -18,7 +18,7 @@ typedef struct {
     int kernel; /* index of a kernel or, after these, of a collective; or as in trace.h */
     int64_t step;
     double begin, end; /* marks of the device; after the step nanoseconds since the trace's origin */
-    RtTraceRow row;
+    int row;
     int stage;                              /* of the action */
     char action;                            /* 'F', 'B', 'W'; 0: none */
     RtTraceIteration loop[RT_TRACED_LOOPS]; /* of the enclosing loops, outermost first */

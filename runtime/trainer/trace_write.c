@@ -139,7 +139,7 @@ static RtKernel kernel_of(const Rt *rt, const RtTraceEvent *event)
         return program->kernels[event->kernel];
     const RtCollective *c = &program->collectives[event->kernel - program->nkernels];
     const char *kind = event->row == RT_COLLECTIVE_ROW ? "collective"
-                       : event->row == RT_MESSAGE_ROW  ? "message"
+                       : event->row >= RT_MESSAGE_ROW  ? "message"
                                                        : "wait";
     return (RtKernel){ .name = c->name, .where = c->where, .kind = kind };
 }
@@ -192,19 +192,26 @@ static cJSON *metadata_json(const Rt *rt, int row, const char *kind, const char 
     return json;
 }
 
+static void write_row(RtOutput *output, const Rt *rt, int row, const char *name, int order)
+{
+    write_line(output, metadata_json(rt, row, "thread_name", "name", cJSON_CreateString(name)));
+    write_line(output, metadata_json(rt, row, "thread_sort_index", "sort_index", cJSON_CreateNumber(order)));
+}
+
 static void write_rows(RtOutput *output, const Rt *rt, const struct RtTrace *trace)
 {
-    static const char *const names[RT_TRACE_ROWS] = { "computation", "collectives", "pipeline", "messages" };
-    static const int order[RT_TRACE_ROWS] = { 1, 3, 0, 2 };
-    bool is_used[RT_TRACE_ROWS] = { [RT_MESSAGE_ROW] = trace->nmessages > 0 };
+    static const char *const names[RT_MESSAGE_ROW] = { "computation", "collectives", "pipeline" };
+    static const int order[RT_MESSAGE_ROW] = { 1, RT_TRACE_ROWS, 0 };
+    bool is_used[RT_TRACE_ROWS] = { false };
     for (int64_t i = 0; i < trace->count; i++)
         is_used[trace->events[i].row] = true;
-    for (int row = 0; row < RT_TRACE_ROWS; row++) {
-        if (!is_used[row])
-            continue;
-        write_line(output, metadata_json(rt, row, "thread_name", "name", cJSON_CreateString(names[row])));
-        write_line(output, metadata_json(rt, row, "thread_sort_index", "sort_index", cJSON_CreateNumber(order[row])));
-    }
+    for (int64_t i = 0; i < trace->nmessages; i++)
+        is_used[trace->messages[i]->event.row] = true;
+    for (int row = 0; row < RT_TRACE_ROWS; row++)
+        if (is_used[row] && row < RT_MESSAGE_ROW)
+            write_row(output, rt, row, names[row], order[row]);
+        else if (is_used[row])
+            write_row(output, rt, row, "messages", row - RT_MESSAGE_ROW + 2);
 }
 
 /* The first line says what the file is. */

@@ -108,7 +108,7 @@ def test_events_lie_in_their_step_and_action(traced):
 def test_rows_nest(traced):
     """Of two events of a row, one lies within the other or after it: others are not drawn."""
     for events in traced[1]:
-        for row in range(4):
+        for row in {e["tid"] for e in events}:
             around = []
             for event in sorted((e for e in events if e["tid"] == row), key=lambda e: (e["ts"], -e["dur"])):
                 while around and end(around[-1]) <= event["ts"] + 1e-3:
@@ -163,8 +163,8 @@ def event_at(events, flow):
     """The event that an arrow begins or ends in."""
     found = [e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == (flow["pid"], flow["tid"])
              and e["ts"] - 1e-3 <= flow["ts"] <= end(e) + 1e-3]
-    assert len(found) == 1
-    return found[0]
+    assert len(found) == 1 or (len(found) == 2 and end(found[0]) == pytest.approx(found[1]["ts"]))  # one goes after the other
+    return found[-1 if flow["ph"] == "s" else 0]
 
 
 def test_merged(traced):
