@@ -20,7 +20,7 @@ static bool is_inside_another(const Planner *p, const PlanLayout *layout, int ax
 /* An axis such as cp splits the sequences of a micro-batch, so each of its ranks has a part of every gradient.  With
  * zero these parts are summed once a step.  Without zero they are summed in every micro-batch, which takes longer; but
  * of experts all ranks gather the operands and compute the whole gradient, which may not. */
-static bool sums_late(const Planner *p, const PlanLayout *layout)
+bool sums_late(const Planner *p, const PlanLayout *layout)
 {
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_zero && !p->axis[i].is_batch && layout->size[i] > 1)
@@ -45,8 +45,8 @@ static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, Block
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].is_pipeline)
             block.size[i] = is_between(p, layout, of, i) ? block.size[i] : of.is_divided ? 2 : 1;
-        else if (!of.with_zero && p->axis[i].is_batch && block.size[i] > 2 && !is_inside_another(p, layout, i))
-            block.size[i] = 2;
+        else if (!of.with_zero && p->axis[i].is_batch && block.size[i] > 1 && !is_inside_another(p, layout, i))
+            block.size[i] = of.is_rough ? 1 : 2; /* two are like any number */
     if (!of.with_zero)
         block.zero = sums_late(p, &block), block.overlaps = false;
     return block;
@@ -61,6 +61,10 @@ PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of
             program.size[i] = of.is_divided ? 2 : 1;
         else if (p->axis[i].attends && of.turns)
             program.size[i] = of.turns;
+        else if (of.is_rough && p->axis[i].is_batch)
+            program.size[i] = 1;
+    if (of.is_rough)
+        program.microbatch = 2;
     return program;
 }
 
@@ -95,7 +99,8 @@ static const Block *kept_block(const Planner *p, const PlanLayout *like, BlockOf
 {
     for (const Block *block = p->blocks->first[hash_of(like)]; block; block = block->next)
         if (block->of.with_zero == of.with_zero && block->of.is_summed == of.is_summed &&
-            block->of.is_divided == of.is_divided && block->of.turns == of.turns && is_alike(&block->like, like))
+            block->of.is_divided == of.is_divided && block->of.turns == of.turns && block->of.is_rough == of.is_rough &&
+            is_alike(&block->like, like))
             return block;
     return NULL;
 }

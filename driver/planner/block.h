@@ -19,6 +19,13 @@
 
 #include "planner.h"
 
+/* Seconds of messages within a machine, and between machines: of a micro-batch, which grow with its sequences, and of
+ * zero, which do not; of zero, once a step.  keys: of those that grow, what brings attention its keys. */
+typedef struct {
+    PlaceTime grown, keys, fixed, once;
+    double share; /* of those of zero: what they take at least, see JOINED_SHARE */
+} LinkTime;
+
 /* Of the repeats of the pipeline, in the order of the model. */
 typedef struct Block {
     PlanLayout like;
@@ -33,16 +40,18 @@ typedef struct Block {
     double apart;              /* seconds of all of it, if messages that bring attention its keys took none */
     double once;               /* seconds of all that is outside of micro-batches */
     OnceTime sent;             /* of these, some */
-    double step;               /* seconds of a step of one stage, with all micro-batches */
-    double rest;               /* bytes of a rank but what micro-batches save */
-    double at_head;            /* bytes beside these, between forward and backward pass */
+    LinkTime links;
+    double step;    /* seconds of a step of one stage, with all micro-batches */
+    double rest;    /* bytes of a rank but what micro-batches save */
+    double at_head; /* bytes beside these, between forward and backward pass */
     struct Block *next;
 } Block;
 
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of);
 PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of); /* whose program it is read from */
 int programs_of(const Planner *p, const BlockAsk *ask, BlockAsk program[2]); /* their number; with their layouts */
-bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of);       /* has it been found? */
+bool sums_late(const Planner *p, const PlanLayout *layout); /* has what a micro-batch sends to do with zero? */
+bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of); /* has it been found? */
 
 /* What of a layout is more than a size; without padding.  Blocks with the same are read from one program. */
 typedef struct PlanProgram {

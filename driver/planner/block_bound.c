@@ -22,7 +22,7 @@ static BlockBound less(const Planner *p, const PlanLayout *layout, double second
 
 static BlockOf asked_of(const Planner *p, const PlanLayout *layout, bool with_zero, bool is_divided)
 {
-    return (BlockOf){ with_zero, micro_batches(p, layout) > 1, is_divided, 0 };
+    return (BlockOf){ with_zero, micro_batches(p, layout) > 1, is_divided, 0, false };
 }
 
 static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zero, bool is_divided)
@@ -58,6 +58,14 @@ static int kinds_of_zero(Planner *p, const PlanLayout *layout, PlanLayout kind[2
     return count;
 }
 
+/* Those that differ in what a micro-batch sends. */
+static int kinds_of_messages(Planner *p, const PlanLayout *layout, PlanLayout kind[2])
+{
+    kind[0] = kind[1] = *layout;
+    kind[0].zero = 0, kind[1].zero = 1;
+    return sums_late(p, &kind[0]) == sums_late(p, &kind[1]) ? 1 : kinds_of_zero(p, layout, kind);
+}
+
 static bool is_base(const PlanLayout *layout)
 {
     return layout->attend == GATHER && layout->recompute == RECOMPUTE_NONE;
@@ -80,23 +88,76 @@ int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk 
     return count;
 }
 
-double model_bound(Planner *p, const PlanLayout *layout)
+/* What a micro-batch sends, of all of them; the mean of all stages. */
+static PlaceTime sent_in_step(const Planner *p, const PlanLayout *layout, PlaceTime micro)
 {
-    MicroTime time = least_micro(p, layout);
-    time.whole = fmax(time.whole, least_messages(p, layout));
-    return least_of_micros(p, layout, &time);
+    for (int place = 0; place < N_PLACES; place++)
+        micro.seconds[place] *= (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+    return micro;
 }
 
-double micro_bound(Planner *p, const PlanLayout *layout)
+static const StepBound nothing_known = { INFINITY, { { INFINITY, INFINITY } } };
+
+static void take_less(StepBound *least, double seconds, PlaceTime sent)
+{
+    least->seconds = fmin(least->seconds, seconds);
+    for (int place = 0; place < N_PLACES; place++)
+        least->sent.seconds[place] = fmin(least->sent.seconds[place], sent.seconds[place]);
+}
+
+static StepBound lowered(StepBound bound, double share)
+{
+    bound.seconds *= share;
+    for (int place = 0; place < N_PLACES; place++)
+        bound.sent.seconds[place] *= share;
+    return bound;
+}
+
+double split_bound(Planner *p, const PlanLayout *layout)
+{
+    static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+    PlanLayout any = *layout, kind[2];
+    double work = INFINITY, most[2] = { 0 };
+    any.attend = attends_apart(p, layout) ? RING : GATHER; /* it sends no keys that are gathered */
+    for (int i = 0; i < 3; i++) {
+        any.recompute = policies[i];
+        work = fmin(work, least_micro(p, &any).whole);
+    }
+    const int count = kinds_of_messages(p, &any, kind); /* full recomputation needs the least memory */
+    for (int i = 0; i < count; i++) {
+        const PlaceTime sent = least_messages(p, &kind[i]);
+        most[i] = fmax(sent.seconds[INSIDE], sent.seconds[OUTSIDE]);
+    }
+    const double sent = count == 2 ? fmin(most[0], most[1]) : most[0];
+    return fmax(work, sent) * (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+}
+
+StepBound model_bound(Planner *p, const PlanLayout *layout)
+{
+    PlanLayout kind[2];
+    StepBound least = nothing_known;
+    const MicroTime work = least_micro(p, layout);
+    const int count = kinds_of_messages(p, layout, kind);
+    for (int i = 0; i < count; i++) {
+        MicroTime time = work;
+        const PlaceTime sent = least_messages(p, &kind[i]);
+        time.whole = fmax(time.whole, fmax(sent.seconds[INSIDE], sent.seconds[OUTSIDE]));
+        take_less(&least, least_of_micros(p, layout, &time), sent_in_step(p, layout, sent));
+    }
+    return count ? least : (StepBound){ 0 };
+}
+
+StepBound micro_bound(Planner *p, const PlanLayout *layout)
 {
     PlanLayout kind[2];
     const int count = kinds_of_zero(p, layout, kind);
-    double least = INFINITY;
+    StepBound least = nothing_known;
     for (int i = 0; i < count; i++) {
         const Block *b = block_of(p, &kind[i], false, false);
-        least = fmin(least, b->refused ? INFINITY : least_of_micros(p, layout, &b->time));
+        if (!b->refused)
+            take_less(&least, least_of_micros(p, layout, &b->time), sent_in_step(p, layout, b->links.grown));
     }
-    return least * (1 - error_of(p, layout));
+    return lowered(least, 1 - error_of(p, layout));
 }
 
 const char *micro_refusal(Planner *p, const PlanLayout *layout)
@@ -111,24 +172,55 @@ const char *micro_refusal(Planner *p, const PlanLayout *layout)
 /* The program that gathers keys and recomputes nothing serves others, too: keys that come by other means take at least
  * no time, what a ring computes of them takes longer, and products that are recomputed come on top.  But what is
  * not kept for the backward pass need not be written, nor sent: of an LSTM, that makes 5 %. */
-double base_bound(Planner *p, const PlanLayout *layout)
+static StepBound bound_by_base(Planner *p, const PlanLayout *layout, BlockOf of)
 {
     static const double not_kept = 0.08;
     PlanLayout kind[2];
-    double least = INFINITY;
+    StepBound least = nothing_known;
     const double share = (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
-    if (is_base(layout))
-        return 0;
     const double lost = layout->attend == RING ? lost_in_ring(p, layout) : 0, again = products_again(p, layout);
     const int count = kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++) {
         const PlanLayout base = base_of(&kind[i]);
-        const Block *b = block_of(p, &base, false, false);
+        const Block *b = find_block(p, &base, of);
         const bool gathers = layout->attend == GATHER;
         const double all = (gathers ? b->time.whole : b->apart + lost) + again;
-        least = fmin(least, b->refused ? 0 : fmax(all * share, gathers ? least_of_micros(p, layout, &b->time) : 0));
+        PlaceTime sent = b->links.grown;
+        for (int place = 0; place < N_PLACES && !gathers; place++)
+            sent.seconds[place] -= b->links.keys.seconds[place];
+        if (b->refused)
+            return (StepBound){ 0 };
+        take_less(&least, fmax(all * share, gathers ? least_of_micros(p, layout, &b->time) : 0),
+                  sent_in_step(p, layout, sent));
     }
-    return least * (1 - error_of(p, layout)) * (layout->recompute == RECOMPUTE_NONE ? 1 : 1 - not_kept);
+    return lowered(least, (1 - error_of(p, layout)) * (layout->recompute == RECOMPUTE_NONE ? 1 : 1 - not_kept));
+}
+
+StepBound base_bound(Planner *p, const PlanLayout *layout)
+{
+    return is_base(layout) ? (StepBound){ 0 } : bound_by_base(p, layout, asked_of(p, layout, false, false));
+}
+
+/* A program of several sequences without data-parallel ranks: one of a single sequence moves less, and others join
+ * other messages. */
+static BlockOf rough_of(const Planner *p, const PlanLayout *layout)
+{
+    return (BlockOf){ .is_summed = micro_batches(p, layout) > 1, .is_rough = true };
+}
+
+StepBound rough_bound(Planner *p, const PlanLayout *layout)
+{
+    static const double least_share = 0.85;
+    return lowered(bound_by_base(p, layout, rough_of(p, layout)), least_share);
+}
+
+int asked_by_rough(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED])
+{
+    PlanLayout kind[2];
+    const int count = kinds_of_zero(p, layout, kind);
+    for (int i = 0; i < count; i++)
+        ask[i] = (BlockAsk){ base_of(&kind[i]), rough_of(p, layout) };
+    return count;
 }
 
 /* What is done once a step.  What stages know of their own of it is not here (stage_cost.c). */
@@ -154,7 +246,7 @@ static PlanLayout smallest(const PlanLayout *layout)
 static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
-    const Block *with = find_block(p, &one, (BlockOf){ true, micro_batches(p, layout) > 1, false, 0 });
+    const Block *with = find_block(p, &one, asked_of(p, layout, true, false));
     return with->refused ? NULL : with;
 }
 
@@ -206,16 +298,34 @@ static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Bl
     return pipeline_ranks(p, layout) > 1 || attends_apart(p, layout) ? 0 : b->at_head;
 }
 
+/* All messages of one place follow each other: those of the micro-batches, by the layout's program, and of zero. */
+static double seconds_of_links(const Planner *p, const PlanLayout *layout, const Block *b, const Block *zero)
+{
+    const double micros = (double)micro_batches(p, layout);
+    double most = 0;
+    for (int place = 0; place < N_PLACES && zero; place++) {
+        const LinkTime *of_zero = &zero->links; /* of one sequence */
+        const double grown =
+            fmin(b->links.grown.seconds[place], of_zero->grown.seconds[place] * (double)layout->microbatch);
+        most = fmax(most, micros * (grown + of_zero->fixed.seconds[place] * of_zero->share) +
+                              of_zero->once.seconds[place] * of_zero->share);
+    }
+    return most / (double)pipeline_ranks(p, layout);
+}
+
 static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
 {
     const Block *b = block_of(p, layout, false, false);
     const BlockBound zero = added_by_zero(p, layout);
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
-    const MicroTime time = with_messages(&b->time, block_of_zero(p, layout));
+    const Block *with = block_of_zero(p, layout);
+    const MicroTime time = with_messages(&b->time, with);
     const double micros = is_any ? least_of_micros(p, layout, &b->time) : micros_in_schedule(p, layout, &b->time);
     const double with_once = is_any ? least_of_micros(p, layout, &time) : micros_in_schedule(p, layout, &time);
-    return less(p, layout, fmax(with_once + zero.seconds, seconds_with_zero(p, layout, micros)),
+    const StepBound without = { micros, sent_in_step(p, layout, b->links.grown) };
+    const double least = fmax(seconds_of_links(p, layout, b, with), seconds_with_zero(p, layout, &without));
+    return less(p, layout, fmax(with_once + zero.seconds, least),
                 saved_by(p, layout, b, is_any) + zero.memory + bytes_at_head(p, layout, b));
 }
 
@@ -234,7 +344,8 @@ BlockBound traffic_bound(Planner *p, const PlanLayout *layout)
     const Block *b = block_of(p, layout, false, false);
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
-    return less(p, layout, seconds_with_zero(p, layout, least_of_micros(p, layout, &b->time)), 0);
+    const StepBound without = { least_of_micros(p, layout, &b->time), sent_in_step(p, layout, b->links.grown) };
+    return less(p, layout, seconds_with_zero(p, layout, &without), 0);
 }
 
 BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(p, layout, true); }

@@ -151,6 +151,52 @@ static void note_sent(const Parts *parts, const CostList *step, const SizedItem 
     }
 }
 
+static bool grows_with_sequences(const Parts *parts, Range terms)
+{
+    for (int i = 0; i < terms.count; i++)
+        if (parts->s->term[terms.first + i].scale.grows)
+            return true;
+    return false;
+}
+
+static void add_link(const Parts *parts, const CostItem *item, double times, PlaceTime *time)
+{
+    Group group = group_in_mesh(parts->p->machine, &parts->sizing->mesh, item->axes);
+    group.ranks = item->ranks;
+    group.on_one_machine = group.on_one_machine < item->ranks ? group.on_one_machine : item->ranks;
+    time->seconds[group.on_one_machine < group.ranks ? OUTSIDE : INSIDE] +=
+        times * message_seconds(parts->p->machine, (int)item->collective, item->volume, group);
+}
+
+/* once: the items are outside of micro-batches; bytes: of messages of zero, at [1] of those that it does not divide. */
+static void add_links(const Parts *parts, const CostList *list, const SizedItem *sized, double times, bool once,
+                      double bytes[2])
+{
+    LinkTime *links = &parts->block->links;
+    for (int i = 0; i < list->count; i++) {
+        const CostItem *item = &list->item[i];
+        const bool is_micro = sized[i].is_micro, grows = grows_with_sequences(parts, sized[i].sum[SUM_VOLUME]);
+        if (item->kind == ITEM_REPEAT)
+            add_links(parts, item->body, parts->s->item + sized[i].body.first, times * (is_micro ? 1 : item->turns),
+                      once && !is_micro, bytes);
+        if (item->kind != ITEM_MESSAGE || !(grows || sized[i].is_zero))
+            continue;
+        bytes[0] += grows ? 0 : times * item->volume;
+        bytes[1] += !grows && item->collective == OP_all_reduce ? times * item->volume : 0;
+        add_link(parts, item, times, grows ? &links->grown : once ? &links->once : &links->fixed);
+        if (sized[i].is_of_keys && grows)
+            add_link(parts, item, times, &links->keys);
+    }
+}
+
+/* Does zero divide all that is large?  See divides_all(). */
+static void note_links(const Parts *parts, const CostList *step, const SizedItem *sized, bool has_micro)
+{
+    double bytes[2] = { 0 };
+    add_links(parts, step, sized, 1, has_micro, bytes);
+    parts->block->links.share = parts->block->like.zero <= 0 || bytes[1] <= 0.01 * bytes[0] ? 1 : JOINED_SHARE;
+}
+
 /* Of a step of one micro-batch: what it does in any number of them.  Other items take nothing, as waits for what is
  * not sent. */
 static void leave_out_zero(const CostList *step, const SizedItem *sized)
@@ -179,6 +225,7 @@ static void read_undivided(const Parts *parts)
     const SizedItem *sized = parts->s->item + items.first;
     const CostList *step = sized_list(parts->sizing, items);
     const int at = micro_item(step, sized, (double)block->micros);
+    note_links(parts, step, sized, at >= 0);
     block->step = seconds_of(parts, step->item, step->count);
     if (at >= 0) {
         block->once = seconds_of(parts, step->item, at) + seconds_of(parts, step->item + at + 1, step->count - at - 1);

@@ -1,26 +1,25 @@
 /* message_bound.c -- the least time that the messages of a micro-batch take, by arithmetic.
  *
- * A program in which a single axis has several ranks sends along it what any other program does, too, that splits the
- * same dims along it.  So one program for each axis serves all meshes.  Other axes may split its messages further: of
- * each, the bytes count divided by the ranks of all of them.  What grows with the batch counts alone, since gradients
- * of weights may be sent once a step.  Messages may hide behind computation. */
+ * A program without data-parallel ranks, a pipeline and recomputation sends what any other program does, too, that
+ * splits the same dims along the same axes.  So a few programs serve all meshes.  What grows with the batch counts
+ * alone, since gradients of weights may be sent once a step.  Messages may hide behind computation, but within a
+ * machine, or between machines, they follow each other. */
 #include "sized.h"
 
-typedef struct AxisMessages {
-    int axis;
-    int64_t size, inner, others, microbatch;
-    bool gathers;
-    double seconds;
-    struct AxisMessages *next;
-} AxisMessages;
+#include <string.h>
+
+typedef struct MessageTime {
+    PlanLayout of;
+    PlaceTime time;
+    struct MessageTime *next;
+} MessageTime;
 
 typedef struct {
     const Planner *p;
-    const PlanLayout *layout;
     const Sized *s;
-    Sizing sizing; /* of the axis alone */
-    RankMesh mesh; /* of the layout */
-    double others;
+    Sizing sizing;
+    RankMesh mesh;
+    bool gathers;
 } Walk;
 
 static double volume_of(const Walk *w, Range terms)
@@ -32,21 +31,19 @@ static double volume_of(const Walk *w, Range terms)
     return sum;
 }
 
-static double seconds_of_list(const Walk *w, Range items)
+static void add_messages(const Walk *w, Range items, double times, PlaceTime *time)
 {
-    double seconds = 0;
+    const Machine *machine = w->p->machine;
     for (int i = 0; i < items.count; i++) {
         const SizedItem *item = &w->s->item[items.first + i];
-        const bool counts =
-            item->item.kind == ITEM_MESSAGE && !item->is_zero && (!item->is_of_keys || w->layout->attend == GATHER);
         if (item->item.kind == ITEM_REPEAT)
-            seconds += item->item.turns * seconds_of_list(w, item->body);
-        if (counts)
-            seconds += message_seconds(w->p->machine, (int)item->item.collective,
-                                       volume_of(w, item->sum[SUM_VOLUME]) / w->others,
-                                       group_in_mesh(w->p->machine, &w->mesh, item->item.axes));
+            add_messages(w, item->body, times * item->item.turns, time);
+        if (item->item.kind != ITEM_MESSAGE || (item->is_of_keys && !w->gathers))
+            continue;
+        const Group group = group_in_mesh(machine, &w->mesh, item->item.axes);
+        time->seconds[group.on_one_machine < group.ranks ? OUTSIDE : INSIDE] +=
+            times * message_seconds(machine, (int)item->item.collective, volume_of(w, item->sum[SUM_VOLUME]), group);
     }
-    return seconds;
 }
 
 /* The loop that trains on micro-batches: the last one that runs them. */
@@ -59,71 +56,118 @@ static Range micro_body(const Sized *s)
     return body;
 }
 
-static bool is_other(const Planner *p, int axis, int i)
+static int64_t least_divisor(int64_t number)
 {
-    return i != axis && !p->axis[i].is_data && !p->axis[i].is_pipeline;
+    int64_t divisor = 2;
+    while (number % divisor)
+        divisor++;
+    return divisor;
 }
 
-static double seconds_along(Planner *p, const PlanLayout *layout, int axis, const AxisMessages *of)
+/* Programs of messages, those of few ranks first: with many, there may be no dims that zero can split. */
+typedef struct MessageProgram {
+    const Sized *s;
+    struct MessageProgram *next;
+} MessageProgram;
+
+static const BlockOf summed = { .is_summed = true };
+
+static const Sized *serving(const Planner *p, const PlanLayout *layout)
 {
-    const BlockOf summed = { .is_summed = true };
-    PlanLayout alone = *layout;
-    alone.attend = GATHER, alone.recompute = RECOMPUTE_NONE, alone.zero = 1, alone.overlaps = false;
-    alone.schedule = ONE_F_ONE_B, alone.chunks = 1;
+    const PlanProgram key = structure_key(p, layout, summed);
+    for (const MessageProgram *known = p->blocks->senders; known; known = known->next)
+        if (memcmp(&known->s->key, &key, sizeof key) == 0 && serves_sizes(p, known->s, layout, summed))
+            return known->s;
+    return NULL;
+}
+
+static const Sized *add_program(Planner *p, const PlanLayout *layout)
+{
+    MessageProgram *added = NEW(p->arena, MessageProgram), **at = &p->blocks->senders;
+    while (*at)
+        at = &(*at)->next;
+    added->s = new_sized(p, layout, summed);
+    *at = added;
+    return added->s;
+}
+
+/* With the least number of ranks to that power along each axis, if there are more. */
+static PlanLayout with_few_ranks(const Planner *p, const PlanLayout *layout, int power)
+{
+    PlanLayout few = *layout;
     for (int i = 0; i < p->naxes; i++)
-        alone.size[i] = i == axis ? layout->size[i] : 1;
-    PlanLayout program = alone;
-    program.microbatch = 2; /* of one sequence alone, dims are moved for nothing */
-    const Sized *s = find_sized(p, &program, summed);
-    if (s->refused || s->is_irregular)
-        return 0;
-    Arena arena = { 0 };
-    Walk w = { .p = p,
-               .layout = layout,
-               .s = s,
-               .mesh = mesh_around(p, layout, s->naxes, s->axis),
-               .others = (double)of->others };
-    start_sizing(&w.sizing, p, s, &alone, &arena);
-    const double seconds = seconds_of_list(&w, micro_body(s));
-    arena_free(&arena);
-    return seconds;
-}
-
-static double messages_along(Planner *p, const PlanLayout *layout, int axis)
-{
-    AxisMessages like = { .axis = axis,
-                          .size = layout->size[axis],
-                          .inner = 1,
-                          .others = 1,
-                          .microbatch = layout->microbatch,
-                          .gathers = layout->attend == GATHER };
-    for (int i = 0; i < p->naxes; i++) {
-        like.inner *= i > axis ? layout->size[i] : 1;
-        like.others *= is_other(p, axis, i) ? layout->size[i] : 1;
-    }
-    const uint64_t key = (((uint64_t)like.size * 131 + (uint64_t)like.inner) * 131 + (uint64_t)like.others) * 131 +
-                         (uint64_t)like.microbatch * 31 + (uint64_t)axis * 2 + like.gathers;
-    AxisMessages **first = &p->blocks->messages[(key * 0x9E3779B97F4A7C15u >> 40) % MESSAGE_LISTS];
-    for (const AxisMessages *known = *first; known; known = known->next)
-        if (known->axis == axis && known->size == like.size && known->inner == like.inner &&
-            known->others == like.others && known->microbatch == like.microbatch && known->gathers == like.gathers)
-            return known->seconds;
-    AxisMessages *made = NEW(p->arena, AxisMessages);
-    like.seconds = seconds_along(p, layout, axis, &like);
-    like.next = *first;
-    *made = like, *first = made;
-    return made->seconds;
-}
-
-/* Along the axis that takes longest.  Of experts, ranks that share sequences send what depends on zero. */
-double least_messages(Planner *p, const PlanLayout *layout)
-{
-    double most = 0;
-    for (int i = 0; i < p->naxes; i++)
-        if (layout->size[i] > 1 && !p->axis[i].is_batch && !p->axis[i].is_pipeline &&
-            !(p->has_experts && p->axis[i].attends)) {
-            const double seconds = messages_along(p, layout, i);
-            most = seconds > most ? seconds : most;
+        if (layout->size[i] > 1) {
+            int64_t ranks = least_divisor(layout->size[i]);
+            for (int k = 1; k < power && ranks < layout->size[i]; k++)
+                ranks *= least_divisor(layout->size[i] / ranks);
+            few.size[i] = ranks;
         }
-    return most * JOINED_SHARE;
+    return few;
+}
+
+static const Sized *program_of(Planner *p, const PlanLayout *layout)
+{
+    const Sized *found = serving(p, layout);
+    for (int power = 1; power <= 2 && !found; power++) {
+        const PlanLayout few = with_few_ranks(p, layout, power);
+        if (!serving(p, &few))
+            add_program(p, &few);
+        found = serving(p, layout);
+    }
+    return found ? found : add_program(p, layout);
+}
+
+/* layout: of the messages, see sender_of(). */
+static PlaceTime time_of_messages(Planner *p, const PlanLayout *layout, const PlanLayout *sender, bool gathers)
+{
+    PlanLayout program = *sender;
+    PlaceTime time = { 0 };
+    program.microbatch = 2; /* of one sequence alone, dims are moved for nothing */
+    const Sized *s = program_of(p, &program);
+    if (s->refused || s->is_irregular)
+        return time;
+    Arena arena = { 0 };
+    Walk w = { .p = p, .s = s, .mesh = mesh_around(p, layout, s->naxes, s->axis), .gathers = gathers };
+    start_sizing(&w.sizing, p, s, sender, &arena);
+    add_messages(&w, micro_body(s), 1, &time);
+    arena_free(&arena);
+    for (int place = 0; place < N_PLACES; place++)
+        time.seconds[place] *= JOINED_SHARE;
+    return time;
+}
+
+/* The layout without what makes no difference to the messages of a micro-batch but where ranks are. */
+static PlanLayout sender_of(const Planner *p, const PlanLayout *layout)
+{
+    PlanLayout sender = { .microbatch = layout->microbatch, .recompute = RECOMPUTE_NONE, .chunks = 1 };
+    sender.zero = sums_late(p, layout);
+    for (int i = 0; i < p->naxes; i++)
+        sender.size[i] = p->axis[i].is_batch || p->axis[i].is_pipeline ? 1 : layout->size[i];
+    return sender;
+}
+
+PlaceTime least_messages(Planner *p, const PlanLayout *layout)
+{
+    const PlanLayout sender = sender_of(p, layout);
+    PlanLayout of = sender;
+    of.attend = layout->attend == GATHER ? GATHER : RING; /* keys come by other means */
+    bool sends = false, is_inside = false;
+    uint64_t key = (uint64_t)of.microbatch * 8 + (uint64_t)of.attend * 2 + (uint64_t)of.zero;
+    for (int i = 0; i < p->naxes; i++) {
+        sends |= sender.size[i] > 1;
+        is_inside |= sender.size[i] > 1; /* from here on, axes move its ranks apart */
+        of.size[i] = is_inside ? layout->size[i] : 1;
+        key = (key ^ (uint64_t)of.size[i]) * 0x9E3779B97F4A7C15u;
+    }
+    if (!sends)
+        return (PlaceTime){ 0 };
+    MessageTime **first = &p->blocks->messages[(key >> 40) % MESSAGE_LISTS];
+    for (const MessageTime *known = *first; known; known = known->next)
+        if (memcmp(known->of.size, of.size, sizeof of.size) == 0 && known->of.microbatch == of.microbatch &&
+            known->of.attend == of.attend && known->of.zero == of.zero)
+            return known->time;
+    MessageTime *made = NEW(p->arena, MessageTime);
+    *made = (MessageTime){ of, time_of_messages(p, layout, &sender, layout->attend == GATHER), *first };
+    *first = made;
+    return made->time;
 }

@@ -193,6 +193,9 @@ bool read_model_cost(Planner *p); /* false after reporting */
  * between machines. */
 enum { INSIDE, OUTSIDE, N_PLACES };
 typedef struct {
+    double seconds[N_PLACES]; /* of messages, which follow each other */
+} PlaceTime;
+typedef struct {
     double before[N_PLACES][MAX_REPEATS]; /* the first micro-batch */
     double early[N_PLACES][MAX_REPEATS];  /* after the last one: of what it makes */
     double late[N_PLACES][MAX_REPEATS];   /* and of what others have made */
@@ -255,13 +258,15 @@ typedef struct ZeroTensor {
 
 void note_zero_tensor(Planner *p, const ZeroTensor *tensor);
 
-/* Seconds of a step for which the ranks send what zero splits, at least, as the mean of all stages. */
-double zero_traffic(const Planner *p, const PlanLayout *layout);
+/* What a step takes without zero, as the mean of all stages: seconds, and those of messages that zero does not send. */
+typedef struct {
+    double seconds;
+    PlaceTime sent;
+} StepBound;
 
-/* Micro-batches take so long without zero: with the layout's zero a step takes that long, at least; with any that fits,
- * and the least memory of any. */
-double seconds_with_zero(const Planner *p, const PlanLayout *layout, double seconds);
-BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds);
+/* With the layout's zero a step takes that long, at least; with any that fits, and the least memory of any. */
+double seconds_with_zero(const Planner *p, const PlanLayout *layout, const StepBound *without);
+BlockBound over_zeros(Planner *p, const PlanLayout *layout, const StepBound *without);
 
 /* What sizes decide, beside those of types: which messages are joined, and so in which order things are done.  Times of
  * a program with the sizes of another layout are off by as much, at most; tests/plan measures it.  Bounds are less by
@@ -276,9 +281,10 @@ enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 4096, PROGRAM_LISTS = 1024, MESSAGE_
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
-    struct Pipeline *pipelines[PIPELINE_LISTS]; /* stage_copies.c */
-    struct Sized *sized[PROGRAM_LISTS];         /* sized.h */
-    struct AxisMessages *messages[MESSAGE_LISTS];
+    struct Pipeline *pipelines[PIPELINE_LISTS];  /* stage_copies.c */
+    struct Sized *sized[PROGRAM_LISTS];          /* sized.h */
+    struct MessageTime *messages[MESSAGE_LISTS]; /* message_bound.c */
+    struct MessageProgram *senders;
 } BlockCache;
 
 /* --- block_bound.c, stage_copies.c -------------------------------------------------------------------- */
@@ -290,14 +296,17 @@ const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what t
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 
-double least_messages(Planner *p, const PlanLayout *layout); /* message_bound.c: seconds of a micro-batch */
+/* message_bound.c: seconds of a micro-batch by place, with the zero of the layout. */
+PlaceTime least_messages(Planner *p, const PlanLayout *layout);
 
 /* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
- * computes and sends; by the program that gathers keys and recomputes nothing; by its own program; INFINITY: it cannot
- * be compiled. */
-double model_bound(Planner *p, const PlanLayout *layout);
-double base_bound(Planner *p, const PlanLayout *layout);
-double micro_bound(Planner *p, const PlanLayout *layout);
+ * computes and sends; by a rough program that gathers keys and recomputes nothing; by a close one; by its own program;
+ * INFINITY: it cannot be compiled. */
+double split_bound(Planner *p, const PlanLayout *layout); /* with any policies, by what the model computes and sends */
+StepBound model_bound(Planner *p, const PlanLayout *layout);
+StepBound rough_bound(Planner *p, const PlanLayout *layout);
+StepBound base_bound(Planner *p, const PlanLayout *layout);
+StepBound micro_bound(Planner *p, const PlanLayout *layout);
 const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
 /* And zero: by arithmetic, of seconds alone; by what its program does, and all memory. */
@@ -315,6 +324,7 @@ typedef struct {
     bool is_summed;  /* of several micro-batches */
     bool is_divided; /* backward actions: those of activations, and of weights */
     int turns;       /* of a ring, fewer than it has ranks; 0: as many */
+    bool is_rough;   /* of any number of sequences and of data-parallel ranks: see rough_bound() */
 } BlockOf;
 
 typedef struct {
@@ -322,9 +332,10 @@ typedef struct {
     BlockOf of;
 } BlockAsk;
 
-/* The blocks that a bound of a layout asks for: base_bound() or micro_bound(); zero_bound();
+/* The blocks that a bound of a layout asks for: rough_bound(); base_bound() or micro_bound(); zero_bound();
  * schedule_bound(). */
 enum { MOST_ASKED = 4 };
+int asked_by_rough(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk ask[MOST_ASKED]);
 int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);

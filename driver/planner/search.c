@@ -11,15 +11,16 @@
 /* What is known of a node, in order. */
 typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
-/* By which bound a node of POLICIES is where it is; one of ZERO. */
-enum { BY_MODEL, BY_BASE, BY_MICRO };
+/* By which bound a node of MICROBATCH is where it is; one of POLICIES; one of ZERO. */
+enum { BY_MESH, BY_SPLIT };
+enum { BY_MODEL, BY_ROUGH, BY_BASE, BY_MICRO };
 enum { BY_TRAFFIC, BY_ITS_PROGRAM };
 
 typedef struct {
     PlanLayout layout;
     Level level;
     double bound;             /* seconds */
-    int closeness;            /* of POLICIES and ZERO: see above; of SCHEDULE: see schedule_bound() */
+    int closeness;            /* of SCHEDULE: see schedule_bound(); else see above */
     const PlanResult *result; /* of COMPILED */
 } Node;
 
@@ -36,9 +37,18 @@ static bool is_exhaustive(const Search *s) { return s->p->run->options->exhausti
 
 /* --- The queue --------------------------------------------------------------------------------------------- */
 
+/* Of layouts that are as fast: with less memory, or more of zero. */
+static bool is_smaller(const PlanResult *a, const PlanResult *b)
+{
+    const int64_t more = a->arena + a->beside - b->arena - b->beside;
+    return more < 0 || (more == 0 && a->layout.zero > b->layout.zero);
+}
+
 static bool is_before(const Node *a, const Node *b)
 {
-    return a->bound < b->bound || (a->bound == b->bound && a->level > b->level);
+    if (a->bound != b->bound)
+        return a->bound < b->bound;
+    return a->level > b->level || (a->level == COMPILED && b->level == COMPILED && is_smaller(a->result, b->result));
 }
 
 static void swap(Node *a, Node *b)
@@ -139,15 +149,16 @@ static void add_bounded(Search *s, const PlanLayout *layout, BlockBound bound, d
         add(s, layout, fmax(s->bound, bound.seconds), closeness);
 }
 
-/* micros: seconds that micro-batches take without zero; INFINITY: it cannot be compiled. */
-static void add_policies(Search *s, const PlanLayout *layout, double micros, int closeness)
+/* micros: without zero; INFINITY: it cannot be compiled. */
+static void add_policies(Search *s, const PlanLayout *layout, StepBound micros, int closeness)
 {
-    const BlockBound least = over_zeros(s->p, layout, micros);
-    if (micros < INFINITY && least.memory > s->p->memory)
+    const BlockBound least = over_zeros(s->p, layout, &micros);
+    const bool can_be = micros.seconds < INFINITY;
+    if (can_be && least.memory > s->p->memory)
         does_not_fit(s, layout, least.memory);
     else
-        add_bounded(s, layout, (BlockBound){ least.seconds, 0, micros < INFINITY ? NULL : micro_refusal(s->p, layout) },
-                    0, closeness);
+        add_bounded(s, layout, (BlockBound){ least.seconds, 0, can_be ? NULL : micro_refusal(s->p, layout) }, 0,
+                    closeness);
 }
 
 static void add_node(void *context, const PlanLayout *layout)
@@ -187,9 +198,15 @@ static void add_mesh(void *context, const PlanLayout *layout)
     add_node(s, layout);
 }
 
+static void look_at_microbatch(Search *s, const Node *node)
+{
+    s->next = MICROBATCH;
+    add(s, &node->layout, fmax(node->bound, split_bound(s->p, &node->layout)), BY_SPLIT);
+}
+
 static void look_at_policies(Search *s, const Node *node)
 {
-    static double (*const closer[])(Planner *, const PlanLayout *) = { base_bound, micro_bound };
+    static StepBound (*const closer[])(Planner *, const PlanLayout *) = { rough_bound, base_bound, micro_bound };
     s->next = POLICIES;
     s->bound = node->bound;
     add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
@@ -234,11 +251,17 @@ static void note_overrun(Answer *answer, const PlanResult *result)
 static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
 {
     const bool may_fit = least_memory(p, layout, false, NULL) <= p->memory; /* else no bound of several knows it */
-    const double micros = may_fit ? fmax(base_bound(p, layout), micro_bound(p, layout)) : 0;
-    const BlockBound over = over_zeros(p, layout, fmax(model_bound(p, layout), micros));
+    static StepBound (*const bounds[])(Planner *, const PlanLayout *) = { model_bound, rough_bound, base_bound,
+                                                                          micro_bound };
+    double seconds = split_bound(p, layout);
+    for (size_t i = 0; i < (may_fit ? sizeof bounds / sizeof *bounds : 1); i++) {
+        const StepBound micros = bounds[i](p, layout);
+        const BlockBound over = over_zeros(p, layout, &micros);
+        seconds = over.memory <= p->memory ? fmax(seconds, over.seconds) : seconds;
+    }
     BlockBound most = zero_bound(p, layout);
     most.seconds = fmax(most.seconds, traffic_bound(p, layout).seconds);
-    most.seconds = fmax(most.seconds, over.memory <= p->memory ? over.seconds : 0);
+    most.seconds = fmax(most.seconds, seconds);
     most.memory = fmax(most.memory, least_memory(p, layout, false, NULL));
     for (int closeness = BY_WAITS; closeness <= WITH_ZERO; closeness++) {
         const BlockBound bound = schedule_bound(p, layout, closeness);
@@ -346,7 +369,8 @@ static int asked_by(Planner *p, const Node *node, BlockAsk ask[MOST_ASKED])
         return node->closeness == BY_TRAFFIC ? asked_by_zero(p, &node->layout, ask) : 0;
     if (node->level != POLICIES || node->closeness == BY_MICRO)
         return 0;
-    return asked_by_micro(p, &node->layout, node->closeness == BY_MODEL, ask);
+    return node->closeness == BY_MODEL ? asked_by_rough(p, &node->layout, ask)
+                                       : asked_by_micro(p, &node->layout, node->closeness == BY_ROUGH, ask);
 }
 
 static Means means_of(Planner *p, const Node *node)
@@ -383,6 +407,8 @@ static void look_closer(Search *s, const Node *node)
 {
     if (is_done(s, &node->layout) && !is_exhaustive(s))
         s->answer.tally.slower += layouts_of(s->p, &node->layout, node->level);
+    else if (node->level == MICROBATCH && node->closeness < BY_SPLIT && !is_exhaustive(s))
+        look_at_microbatch(s, node);
     else if (node->level == POLICIES && node->closeness < BY_MICRO && !is_exhaustive(s))
         look_at_policies(s, node);
     else if (node->level == ZERO && node->closeness < BY_ITS_PROGRAM && !is_exhaustive(s))

@@ -26,10 +26,21 @@ double sum_of(const Sizing *z, Range terms)
     return sum;
 }
 
+static bool has_axis(const Sized *s, int axis)
+{
+    for (int i = 0; i < s->naxes; i++)
+        if (s->axis[i] == axis)
+            return true;
+    return false;
+}
+
+/* Where a layout has more data-parallel ranks than a program that has none, others have their sequences. */
 void start_sizing(Sizing *z, const Planner *p, const Sized *s, const PlanLayout *like, Arena *arena)
 {
     *z = (Sizing){ .s = s, .arena = arena, .mesh = mesh_around(p, like, s->naxes, s->axis) };
-    z->sequences = (double)in_micro_batch(p, like);
+    z->sequences = (double)like->microbatch;
+    for (int i = 0; i < p->naxes; i++)
+        z->sequences *= p->axis[i].is_data && has_axis(s, i) ? (double)like->size[i] : 1;
     z->inverse[0] = 1;
     for (int axis = 0; axis < s->naxes; axis++)
         for (int set = 0; set < 1 << axis; set++)
@@ -103,7 +114,7 @@ static bool divides_all(const Planner *p, const Sized *s, const PlanLayout *layo
 
 /* Which dims zero splits depends on sizes, so there may be several with one key.  One that could not be compiled is for
  * its own sizes alone. */
-static bool serves(const Planner *p, const Sized *s, const PlanLayout *layout, BlockOf of)
+bool serves_sizes(const Planner *p, const Sized *s, const PlanLayout *layout, BlockOf of)
 {
     return s->refused        ? memcmp(s->layout.size, layout->size, sizeof layout->size) == 0
            : s->is_irregular ? true
@@ -114,7 +125,7 @@ const Sized *known_sized(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     const PlanProgram key = structure_key(p, layout, of);
     for (const Sized *s = *list_of(p, &key); s; s = s->next)
-        if (memcmp(&s->key, &key, sizeof key) == 0 && serves(p, s, layout, of))
+        if (memcmp(&s->key, &key, sizeof key) == 0 && serves_sizes(p, s, layout, of))
             return s;
     return NULL;
 }
@@ -169,13 +180,17 @@ static void look_at(void *context, Module *m, const Classes *classes, const char
     arena_free(&arena);
 }
 
+const Sized *new_sized(Planner *p, const PlanLayout *layout, BlockOf of)
+{
+    Finding finding = { .p = p, .layout = layout, .of = of };
+    with_new_structure(p, layout, of, look_at, &finding);
+    return finding.found;
+}
+
 const Sized *find_sized(Planner *p, const PlanLayout *layout, BlockOf of)
 {
     const Sized *known = known_sized(p, layout, of);
-    Finding finding = { .p = p, .layout = layout, .of = of };
-    if (!known)
-        with_new_structure(p, layout, of, look_at, &finding);
-    return known ? known : finding.found;
+    return known ? known : new_sized(p, layout, of);
 }
 
 void with_sized(Planner *p, const PlanLayout *layout, BlockOf of, SizedVisit visit, void *context)

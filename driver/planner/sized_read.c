@@ -208,8 +208,8 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
     for (int i = 0; i < r->probes; i++)
         r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], &r->probe[i]), other[i]->volume);
     to->meets = !r->is_fixed && item->ranks == count_ranks(r->m, item->axes);
-    to->is_of_keys = is_of_keys(r, item);
     to->is_zero = item->op->attrs.purpose != ANY_PURPOSE;
+    to->is_of_keys = !to->is_zero && is_of_keys(r, item);
     to->is_late = is_late(item->op);
 }
 

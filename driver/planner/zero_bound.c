@@ -50,20 +50,39 @@ static bool is_splittable(const Planner *p, const PlanLayout *layout, const Zero
 
 /* --- Messages -------------------------------------------------------------------------------------------------- */
 
-static double seconds_along(const Planner *p, const PlanLayout *layout, OpKind kind, double bytes, unsigned axes)
+/* Of a step, at least: all messages, and those of each place. */
+typedef struct {
+    double all;
+    PlaceTime at;
+} ZeroTime;
+
+static void add_message(const Planner *p, const PlanLayout *layout, OpKind kind, double bytes, unsigned axes,
+                        ZeroTime *traffic)
 {
-    return message_seconds(p->machine, (int)kind, bytes, group_along(p->machine, layout->size, p->naxes, axes));
+    const Group group = group_along(p->machine, layout->size, p->naxes, axes);
+    const double seconds = message_seconds(p->machine, (int)kind, bytes, group);
+    traffic->all += seconds;
+    traffic->at.seconds[group.on_one_machine < group.ranks ? OUTSIDE : INSIDE] += seconds;
 }
 
 /* Along all axes at once, or along one of them first: what comes next is a part. */
-static double least_along(const Planner *p, const PlanLayout *layout, OpKind kind, double bytes, unsigned axes)
+static void add_along(const Planner *p, const PlanLayout *layout, OpKind kind, double bytes, unsigned axes,
+                      double times, ZeroTime *traffic)
 {
-    double least = seconds_along(p, layout, kind, bytes, axes);
+    ZeroTime least = { 0 };
+    add_message(p, layout, kind, bytes, axes, &least);
     for (int i = 0; i < p->naxes; i++)
-        if (axes >> i & 1 && layout->size[i] > 1 && axes != 1u << i)
-            least = fmin(least, seconds_along(p, layout, kind, bytes, 1u << i) +
-                                    seconds_along(p, layout, kind, bytes / (double)layout->size[i], axes & ~(1u << i)));
-    return least;
+        if (axes >> i & 1 && layout->size[i] > 1 && axes != 1u << i) {
+            ZeroTime both = { 0 };
+            add_message(p, layout, kind, bytes, 1u << i, &both);
+            add_message(p, layout, kind, bytes / (double)layout->size[i], axes & ~(1u << i), &both);
+            least.all = fmin(least.all, both.all);
+            for (int place = 0; place < N_PLACES; place++)
+                least.at.seconds[place] = fmin(least.at.seconds[place], both.at.seconds[place]);
+        }
+    traffic->all += times * least.all;
+    for (int place = 0; place < N_PLACES; place++)
+        traffic->at.seconds[place] += times * least.at.seconds[place];
 }
 
 /* Of all tensors that are sent along the same axes, in a step; those of repeats in each micro-batch. */
@@ -72,20 +91,21 @@ typedef struct {
     double weights, gradients, repeated_weights, repeated_gradients; /* bytes */
 } Sent;
 
-static double seconds_of(const Planner *p, const PlanLayout *layout, const Sent *sent)
+static void add_sent(const Planner *p, const PlanLayout *layout, const Sent *sent, ZeroTime *traffic)
 {
     const double micros = (double)micro_batches(p, layout);
     const double once = sent->gradients + (layout->zero < 2 ? sent->repeated_gradients : 0);
     const double gathered = sent->weights + (layout->zero < 3 ? sent->repeated_weights : 0);
-    if (layout->zero == 0)
-        return least_along(p, layout, OP_all_reduce, 2 * once, sent->axes);
-    double seconds = least_along(p, layout, OP_reduce_scatter, once, sent->axes) +
-                     least_along(p, layout, OP_all_gather, gathered, sent->axes);
+    if (layout->zero == 0) {
+        add_along(p, layout, OP_all_reduce, 2 * once, sent->axes, 1, traffic);
+        return;
+    }
+    add_along(p, layout, OP_reduce_scatter, once, sent->axes, 1, traffic);
+    add_along(p, layout, OP_all_gather, gathered, sent->axes, 1, traffic);
     if (layout->zero >= 2)
-        seconds += micros * least_along(p, layout, OP_reduce_scatter, sent->repeated_gradients, sent->axes);
+        add_along(p, layout, OP_reduce_scatter, sent->repeated_gradients, sent->axes, micros, traffic);
     if (layout->zero >= 3) /* forward and backward */
-        seconds += micros * 2 * least_along(p, layout, OP_all_gather, sent->repeated_weights, sent->axes);
-    return seconds;
+        add_along(p, layout, OP_all_gather, sent->repeated_weights, sent->axes, 2 * micros, traffic);
 }
 
 /* Of experts, ranks that share a sequence gather operands: each has the gradient of some of them, and sends it along
@@ -110,10 +130,11 @@ static Sent *sent_along(Sent *sent, int *count, unsigned axes)
     return &sent[i];
 }
 
-double zero_traffic(const Planner *p, const PlanLayout *layout)
+/* For which the ranks send what zero splits, as the mean of all stages. */
+static ZeroTime zero_traffic(const Planner *p, const PlanLayout *layout)
 {
     Sent sent[MOST_SENT];
-    double seconds = 0;
+    ZeroTime traffic = { 0 };
     int count = 0;
     for (int i = 0; i < p->ntensors && layout->zero >= 0; i++) {
         const ZeroTensor *t = &p->tensor[i];
@@ -129,19 +150,23 @@ double zero_traffic(const Planner *p, const PlanLayout *layout)
         *(t->is_repeated ? &gradients->repeated_gradients : &gradients->gradients) += t->gradient * part;
     }
     for (int i = 0; i < count; i++)
-        seconds += seconds_of(p, layout, &sent[i]);
-    return seconds * JOINED_SHARE;
+        add_sent(p, layout, &sent[i], &traffic);
+    return traffic;
 }
 
-double seconds_with_zero(const Planner *p, const PlanLayout *layout, double seconds)
+double seconds_with_zero(const Planner *p, const PlanLayout *layout, const StepBound *without)
 {
-    const double sent = zero_traffic(p, layout);
-    return layout->overlaps ? fmax(seconds, sent) : seconds + sent;
+    const ZeroTime traffic = zero_traffic(p, layout);
+    const double all = traffic.all * JOINED_SHARE;
+    double least = layout->overlaps ? fmax(without->seconds, all) : without->seconds + all;
+    for (int place = 0; place < N_PLACES; place++)
+        least = fmax(least, without->sent.seconds[place] + traffic.at.seconds[place] * JOINED_SHARE);
+    return least;
 }
 
 typedef struct {
     Planner *p;
-    double seconds;
+    const StepBound *without;
     BlockBound least;
 } OverZeros;
 
@@ -151,12 +176,12 @@ static void note_zero(void *context, const PlanLayout *layout)
     const double memory = least_memory(over->p, layout, true, NULL);
     over->least.memory = fmin(over->least.memory, memory);
     if (memory <= over->p->memory)
-        over->least.seconds = fmin(over->least.seconds, seconds_with_zero(over->p, layout, over->seconds));
+        over->least.seconds = fmin(over->least.seconds, seconds_with_zero(over->p, layout, over->without));
 }
 
-BlockBound over_zeros(Planner *p, const PlanLayout *layout, double seconds)
+BlockBound over_zeros(Planner *p, const PlanLayout *layout, const StepBound *without)
 {
-    OverZeros over = { p, seconds, { INFINITY, INFINITY, NULL } };
+    OverZeros over = { p, without, { INFINITY, INFINITY, NULL } };
     visit_zeros(p, *layout, note_zero, &over);
     return over.least;
 }
