@@ -207,7 +207,15 @@ void take_away(Values *values, int at)
     values->count--;
 }
 
-Name fresh_name(Module *m) { return intern_format(m, "%d", ++m->fresh); }
+/* Of each op: that is often. */
+Name fresh_name(Module *m)
+{
+    char digits[12];
+    int at = (int)sizeof digits;
+    for (int left = ++m->fresh; left; left /= 10)
+        digits[--at] = (char)('0' + left % 10);
+    return intern(m, digits + at, (int)sizeof digits - at);
+}
 
 Name free_name(Module *m, const Func *f, Name name)
 {

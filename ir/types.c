@@ -54,7 +54,7 @@ Name intern(Module *m, const char *text, int length)
         grow_table(m);
     Name *slot = find_slot(m->names, text, length);
     if (!*slot) {
-        *slot = arena_text(&m->arena, "%.*s", length, text);
+        *slot = memcpy(arena_alloc(&m->arena, (size_t)length + 1, 1), text, (size_t)length);
         m->names->count++;
     }
     return *slot;
@@ -65,11 +65,14 @@ Name intern_text(Module *m, const char *text) { return intern(m, text, (int)strl
 Name intern_format(Module *m, const char *format, ...)
 {
     va_list args, again;
+    char few[256], *text = few; /* nearly all of them fit */
     va_start(args, format);
     va_copy(again, args);
-    int length = vsnprintf(NULL, 0, format, args);
-    char *text = arena_alloc(&m->arena, (size_t)length + 1, 1);
-    vsnprintf(text, (size_t)length + 1, format, again);
+    const int length = vsnprintf(few, sizeof few, format, args);
+    if (length >= (int)sizeof few) {
+        text = arena_alloc(&m->arena, (size_t)length + 1, 1);
+        vsnprintf(text, (size_t)length + 1, format, again);
+    }
     va_end(again);
     va_end(args);
     return intern(m, text, length);

@@ -70,6 +70,7 @@ typedef struct MessageProgram {
     struct MessageProgram *next;
 } MessageProgram;
 
+enum { MANY = 2 }; /* sequences: of one alone, dims are moved for nothing */
 static const BlockOf summed = { .is_summed = true };
 
 static const Sized *serving(const Planner *p, const PlanLayout *layout)
@@ -86,7 +87,7 @@ static const Sized *add_program(Planner *p, const PlanLayout *layout)
     MessageProgram *added = NEW(p->arena, MessageProgram), **at = &p->blocks->senders;
     while (*at)
         at = &(*at)->next;
-    added->s = new_sized(p, layout, summed);
+    added->s = find_sized(p, layout, summed);
     *at = added;
     return added->s;
 }
@@ -117,12 +118,12 @@ static const Sized *program_of(Planner *p, const PlanLayout *layout)
     return found ? found : add_program(p, layout);
 }
 
-/* layout: of the messages, see sender_of(). */
+/* layout: of the messages. */
 static PlaceTime time_of_messages(Planner *p, const PlanLayout *layout, const PlanLayout *sender, bool gathers)
 {
     PlanLayout program = *sender;
     PlaceTime time = { 0 };
-    program.microbatch = 2; /* of one sequence alone, dims are moved for nothing */
+    program.microbatch = MANY;
     const Sized *s = program_of(p, &program);
     if (s->refused || s->is_irregular)
         return time;
@@ -144,6 +145,13 @@ static PlanLayout sender_of(const Planner *p, const PlanLayout *layout)
     for (int i = 0; i < p->naxes; i++)
         sender.size[i] = p->axis[i].is_batch || p->axis[i].is_pipeline ? 1 : layout->size[i];
     return sender;
+}
+
+PlanLayout first_sender(const Planner *p, const PlanLayout *layout)
+{
+    PlanLayout sender = sender_of(p, layout);
+    sender.microbatch = MANY;
+    return with_few_ranks(p, &sender, 1);
 }
 
 PlaceTime least_messages(Planner *p, const PlanLayout *layout)

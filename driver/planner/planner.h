@@ -298,6 +298,7 @@ double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *by
 
 /* message_bound.c: seconds of a micro-batch by place, with the zero of the layout. */
 PlaceTime least_messages(Planner *p, const PlanLayout *layout);
+PlanLayout first_sender(const Planner *p, const PlanLayout *layout); /* its first program is of this one */
 
 /* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
  * computes and sends; by a rough program that gathers keys and recomputes nothing; by a close one; by its own program;
@@ -332,9 +333,10 @@ typedef struct {
     BlockOf of;
 } BlockAsk;
 
-/* The blocks that a bound of a layout asks for: rough_bound(); base_bound() or micro_bound(); zero_bound();
+/* The blocks that a bound of a layout asks for: split_bound(); rough_bound(); base_bound() or micro_bound(); zero_bound();
  * schedule_bound(). */
 enum { MOST_ASKED = 4 };
+int asked_by_split(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_rough(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk ask[MOST_ASKED]);
 int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);

@@ -367,6 +367,8 @@ static int asked_by(Planner *p, const Node *node, BlockAsk ask[MOST_ASKED])
         return asked_by_schedule(p, &node->layout, node->closeness + 1, ask);
     if (node->level == ZERO)
         return node->closeness == BY_TRAFFIC ? asked_by_zero(p, &node->layout, ask) : 0;
+    if (node->level == MICROBATCH && node->closeness == BY_MESH)
+        return asked_by_split(p, &node->layout, ask);
     if (node->level != POLICIES || node->closeness == BY_MICRO)
         return 0;
     return node->closeness == BY_MODEL ? asked_by_rough(p, &node->layout, ask)

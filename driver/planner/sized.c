@@ -180,17 +180,13 @@ static void look_at(void *context, Module *m, const Classes *classes, const char
     arena_free(&arena);
 }
 
-const Sized *new_sized(Planner *p, const PlanLayout *layout, BlockOf of)
-{
-    Finding finding = { .p = p, .layout = layout, .of = of };
-    with_new_structure(p, layout, of, look_at, &finding);
-    return finding.found;
-}
-
 const Sized *find_sized(Planner *p, const PlanLayout *layout, BlockOf of)
 {
     const Sized *known = known_sized(p, layout, of);
-    return known ? known : new_sized(p, layout, of);
+    Finding finding = { .p = p, .layout = layout, .of = of };
+    if (!known)
+        with_new_structure(p, layout, of, look_at, &finding);
+    return known ? known : finding.found;
 }
 
 void with_sized(Planner *p, const PlanLayout *layout, BlockOf of, SizedVisit visit, void *context)

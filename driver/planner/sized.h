@@ -90,7 +90,6 @@ void with_sized(Planner *p, const PlanLayout *layout, BlockOf of, SizedVisit vis
 const Sized *known_sized(const Planner *p, const PlanLayout *layout, BlockOf of); /* NULL: it is to be compiled */
 bool serves_sizes(const Planner *p, const Sized *s, const PlanLayout *layout, BlockOf of); /* one with its key */
 const Sized *find_sized(Planner *p, const PlanLayout *layout, BlockOf of); /* compiles it, if it is not known */
-const Sized *new_sized(Planner *p, const PlanLayout *layout, BlockOf of);  /* compiles it */
 void keep_sized(Planner *p, const Sized *s); /* a copy of one that another process has compiled */
 
 /* sized_read.c: of a module with the sizes of s->layout; arrays are of the arena.  is_fixed: for these sizes alone. */

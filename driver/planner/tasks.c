@@ -196,9 +196,13 @@ typedef struct {
     PlanProgram key;
 } Asked;
 
+static bool takes_long(const PlanProgram *key) { return key->schedule == ZB_H1 || key->schedule == ZB_V; }
+
+/* Programs that take long first: at the end a process would wait for them. */
 static int by_program(const void *a, const void *b)
 {
-    return memcmp(&((const Asked *)a)->key, &((const Asked *)b)->key, sizeof(PlanProgram));
+    const PlanProgram *x = &((const Asked *)a)->key, *y = &((const Asked *)b)->key;
+    return takes_long(x) != takes_long(y) ? takes_long(y) - takes_long(x) : memcmp(x, y, sizeof *x);
 }
 
 /* Those that are not known yet, by program. */

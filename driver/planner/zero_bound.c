@@ -154,34 +154,51 @@ static ZeroTime zero_traffic(const Planner *p, const PlanLayout *layout)
     return traffic;
 }
 
+/* Tensors that zero leaves whole for other reasons than sizes are not sent: none that are large have been found. */
+#define TRAFFIC_SHARE 0.9
+
+static double seconds_beside(const PlanLayout *layout, const StepBound *without, const ZeroTime *traffic)
+{
+    const double all = traffic->all * TRAFFIC_SHARE;
+    double least = layout->overlaps ? fmax(without->seconds, all) : without->seconds + all;
+    for (int place = 0; place < N_PLACES; place++)
+        least = fmax(least, without->sent.seconds[place] + traffic->at.seconds[place] * TRAFFIC_SHARE);
+    return least;
+}
+
 double seconds_with_zero(const Planner *p, const PlanLayout *layout, const StepBound *without)
 {
     const ZeroTime traffic = zero_traffic(p, layout);
-    const double all = traffic.all * JOINED_SHARE;
-    double least = layout->overlaps ? fmax(without->seconds, all) : without->seconds + all;
-    for (int place = 0; place < N_PLACES; place++)
-        least = fmax(least, without->sent.seconds[place] + traffic.at.seconds[place] * JOINED_SHARE);
-    return least;
+    return seconds_beside(layout, without, &traffic);
 }
 
 typedef struct {
     Planner *p;
     const StepBound *without;
     BlockBound least;
+    bool is_known; /* of layouts with that zero, with overlap and without: */
+    int zero;
+    double memory;
+    ZeroTime traffic;
 } OverZeros;
 
 static void note_zero(void *context, const PlanLayout *layout)
 {
     OverZeros *over = context;
-    const double memory = least_memory(over->p, layout, true, NULL);
-    over->least.memory = fmin(over->least.memory, memory);
-    if (memory <= over->p->memory)
-        over->least.seconds = fmin(over->least.seconds, seconds_with_zero(over->p, layout, over->without));
+    const Planner *p = over->p;
+    if (!over->is_known || over->zero != layout->zero) {
+        over->is_known = true, over->zero = layout->zero;
+        over->memory = least_memory(over->p, layout, true, NULL);
+        over->traffic = over->memory <= p->memory ? zero_traffic(p, layout) : (ZeroTime){ 0 };
+    }
+    over->least.memory = fmin(over->least.memory, over->memory);
+    if (over->memory <= p->memory)
+        over->least.seconds = fmin(over->least.seconds, seconds_beside(layout, over->without, &over->traffic));
 }
 
 BlockBound over_zeros(Planner *p, const PlanLayout *layout, const StepBound *without)
 {
-    OverZeros over = { p, without, { INFINITY, INFINITY, NULL } };
+    OverZeros over = { .p = p, .without = without, .least = { INFINITY, INFINITY, NULL } };
     visit_zeros(p, *layout, note_zero, &over);
     return over.least;
 }

@@ -17,6 +17,8 @@
 #include "storage.h"
 #include "target.h"
 
+#include <string.h>
+
 enum { MOST_PLANS = 12 };
 
 /* --- Requirements of ops -------------------------------------------------------------------------- */
@@ -261,14 +263,31 @@ static bool is_new(const Op *op)
     return !is_planned;
 }
 
+/* For one op after the other. */
+typedef struct {
+    Arena arena;
+    int room;
+    Wanted *at;
+} WantedRoom;
+
+static Wanted *empty_wanted(WantedRoom *room, const Op *op)
+{
+    const int count = op->args.count + op->results.count + 1;
+    if (count > room->room)
+        room->at = NEW_ARRAY(&room->arena, Wanted, room->room = 2 * count);
+    return memset(room->at, 0, (size_t)count * sizeof *room->at);
+}
+
 /* For views, or for all other ops. */
-static bool copy_for_func(Module *m, Func *f, const Map *calls, Map *apart, bool views)
+static bool copy_for_func(Module *m, Func *f, const Map *calls, Map *apart, bool views, WantedRoom *room)
 {
     bool changed = false;
     for (Op *op = f->first, *next; op; op = next) {
-        Wanted *wanted = NEW_ARRAY(&m->arena, Wanted, op->args.count + op->results.count + 1);
         next = op->next;
-        if (is_new(op) || (info(op)->family == VIEW) != views || !find_wanted(m, calls, op, wanted))
+        if (is_new(op) || (info(op)->family == VIEW) != views)
+            continue;
+        Wanted *wanted = empty_wanted(room, op);
+        if (!find_wanted(m, calls, op, wanted))
             continue;
         keep_apart(apart, op, wanted);
         give_copies(m, f, op, wanted);
@@ -280,9 +299,11 @@ static bool copy_for_func(Module *m, Func *f, const Map *calls, Map *apart, bool
 static bool copy_for_all(Module *m, Map *apart, bool views)
 {
     const Map calls = count_calls(m);
+    WantedRoom room = { 0 };
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next)
-        changed |= f->role != KERNEL && copy_for_func(m, f, &calls, apart, views);
+        changed |= f->role != KERNEL && copy_for_func(m, f, &calls, apart, views, &room);
+    arena_free(&room.arena);
     return changed;
 }
 
