@@ -3,8 +3,9 @@
  * A micro-batch consists of the copies of the repeats, forward and backward, and of the ops before, between and after
  * the repeats.  Layouts that split a micro-batch in the same way run the same functions for these parts, whatever
  * their pipeline is.  So the parts are timed in a program without a pipeline, and the time of a stage is the sum of
- * the parts that it runs.  Two such programs are compiled: one without zero and with few data-parallel ranks, which
- * serves many layouts, and one with the zero of the layout.  Schedules that divide the backward action need the time
+ * the parts that it runs.  Three such programs are compiled: a rough one without zero, data-parallel ranks and
+ * recomputation, which serves most layouts; one without zero and with few data-parallel ranks; and one with the zero
+ * of the layout.  Schedules that divide the backward action need the time
  * of both halves: these come from a program of two ranks with that schedule.
  *
  *   block.c        finds them, by what they have in common

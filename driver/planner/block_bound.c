@@ -66,11 +66,6 @@ static int kinds_of_messages(Planner *p, const PlanLayout *layout, PlanLayout ki
     return sums_late(p, &kind[0]) == sums_late(p, &kind[1]) ? 1 : kinds_of_zero(p, layout, kind);
 }
 
-static bool is_base(const PlanLayout *layout)
-{
-    return layout->attend == GATHER && layout->recompute == RECOMPUTE_NONE;
-}
-
 /* The layout that gathers keys and recomputes nothing, in place of this one. */
 static PlanLayout base_of(const PlanLayout *layout)
 {
@@ -79,12 +74,12 @@ static PlanLayout base_of(const PlanLayout *layout)
     return base;
 }
 
-int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk ask[MOST_ASKED])
+int asked_by_micro(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED])
 {
     PlanLayout kind[2];
-    const int count = of_base && is_base(layout) ? 0 : kinds_of_zero(p, layout, kind);
+    const int count = kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++)
-        ask[i] = (BlockAsk){ of_base ? base_of(&kind[i]) : kind[i], asked_of(p, layout, false, false) };
+        ask[i] = (BlockAsk){ kind[i], asked_of(p, layout, false, false) };
     return count;
 }
 
@@ -190,21 +185,31 @@ const char *micro_refusal(Planner *p, const PlanLayout *layout)
     return why;
 }
 
-/* The program that gathers keys and recomputes nothing serves others, too: keys that come by other means take at least
- * no time, what a ring computes of them takes longer, and products that are recomputed come on top.  But what is
+/* Of any number of sequences and of data-parallel ranks: other messages are joined then, and dims of one element are
+ * moved for nothing. */
+static BlockOf rough_of(const Planner *p, const PlanLayout *layout)
+{
+    return (BlockOf){ .is_summed = micro_batches(p, layout) > 1, .is_rough = true };
+}
+
+/* A rough program counts for so much (found: 0.1 % too much of large models). */
+#define ROUGH_SHARE 0.95
+
+/* The rough program that gathers keys and recomputes nothing serves others, too: keys that come by other means take at
+ * least no time, what a ring computes of them takes longer, and products that are recomputed come on top.  But what is
  * not kept for the backward pass need not be written, nor sent: of an LSTM, that makes 5 %. */
-static StepBound bound_by_base(Planner *p, const PlanLayout *layout, BlockOf of)
+StepBound rough_bound(Planner *p, const PlanLayout *layout)
 {
     static const double not_kept = 0.08;
-    PlanLayout kind[2];
-    StepBound least = nothing_known;
+    const bool gathers = layout->attend == GATHER, keeps = layout->recompute == RECOMPUTE_NONE;
     const double share = (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
     const double lost = layout->attend == RING ? lost_in_ring(p, layout) : 0, again = products_again(p, layout);
+    PlanLayout kind[2];
+    StepBound least = nothing_known;
     const int count = kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++) {
         const PlanLayout base = base_of(&kind[i]);
-        const Block *b = find_block(p, &base, of);
-        const bool gathers = layout->attend == GATHER;
+        const Block *b = find_block(p, &base, rough_of(p, layout));
         const double all = (gathers ? b->time.whole : b->apart + lost) + again;
         PlaceTime sent = b->links.grown;
         for (int place = 0; place < N_PLACES && !gathers; place++)
@@ -214,25 +219,7 @@ static StepBound bound_by_base(Planner *p, const PlanLayout *layout, BlockOf of)
         take_less(&least, fmax(all * share, gathers ? least_of_micros(p, layout, &b->time) : 0),
                   sent_in_step(p, layout, sent));
     }
-    return lowered(least, (1 - error_of(p, layout)) * (layout->recompute == RECOMPUTE_NONE ? 1 : 1 - not_kept));
-}
-
-StepBound base_bound(Planner *p, const PlanLayout *layout)
-{
-    return is_base(layout) ? (StepBound){ 0 } : bound_by_base(p, layout, asked_of(p, layout, false, false));
-}
-
-/* A program of several sequences without data-parallel ranks: one of a single sequence moves less, and others join
- * other messages. */
-static BlockOf rough_of(const Planner *p, const PlanLayout *layout)
-{
-    return (BlockOf){ .is_summed = micro_batches(p, layout) > 1, .is_rough = true };
-}
-
-StepBound rough_bound(Planner *p, const PlanLayout *layout)
-{
-    static const double least_share = 0.95; /* found: 0.999 of large models */
-    return lowered(bound_by_base(p, layout, rough_of(p, layout)), least_share);
+    return lowered(least, ROUGH_SHARE * (1 - error_of(p, layout)) * (keeps ? 1 : 1 - not_kept));
 }
 
 int asked_by_rough(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED])

@@ -301,12 +301,11 @@ PlaceTime least_messages(Planner *p, const PlanLayout *layout);
 PlanLayout first_sender(const Planner *p, const PlanLayout *layout); /* its first program is of this one */
 
 /* Seconds for the micro-batches of a step with these axes, micro-batch and policies, without zero: by what the model
- * computes and sends; by a rough program that gathers keys and recomputes nothing; by a close one; by its own program;
+ * computes and sends; by a rough program that gathers keys and recomputes nothing; by its own program;
  * INFINITY: it cannot be compiled. */
 double split_bound(Planner *p, const PlanLayout *layout); /* with any policies, by what the model computes and sends */
 StepBound model_bound(Planner *p, const PlanLayout *layout);
 StepBound rough_bound(Planner *p, const PlanLayout *layout);
-StepBound base_bound(Planner *p, const PlanLayout *layout);
 StepBound micro_bound(Planner *p, const PlanLayout *layout);
 const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
@@ -333,12 +332,12 @@ typedef struct {
     BlockOf of;
 } BlockAsk;
 
-/* The blocks that a bound of a layout asks for: split_bound(); rough_bound(); base_bound() or micro_bound(); zero_bound();
+/* The blocks that a bound of a layout asks for: split_bound(); rough_bound(); micro_bound(); zero_bound();
  * schedule_bound(). */
 enum { MOST_ASKED = 4 };
 int asked_by_split(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_rough(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
-int asked_by_micro(Planner *p, const PlanLayout *layout, bool of_base, BlockAsk ask[MOST_ASKED]);
+int asked_by_micro(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED]);
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED]);
 

@@ -13,7 +13,7 @@ typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
 
 /* By which bound a node of MICROBATCH is where it is; one of POLICIES; one of ZERO. */
 enum { BY_MESH, BY_SPLIT };
-enum { BY_MODEL, BY_ROUGH, BY_BASE, BY_MICRO };
+enum { BY_MODEL, BY_ROUGH, BY_MICRO };
 enum { BY_TRAFFIC, BY_ITS_PROGRAM };
 
 typedef struct {
@@ -206,7 +206,7 @@ static void look_at_microbatch(Search *s, const Node *node)
 
 static void look_at_policies(Search *s, const Node *node)
 {
-    static StepBound (*const closer[])(Planner *, const PlanLayout *) = { rough_bound, base_bound, micro_bound };
+    static StepBound (*const closer[])(Planner *, const PlanLayout *) = { rough_bound, micro_bound };
     s->next = POLICIES;
     s->bound = node->bound;
     add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
@@ -251,8 +251,7 @@ static void note_overrun(Answer *answer, const PlanResult *result)
 static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
 {
     const bool may_fit = least_memory(p, layout, false, NULL) <= p->memory; /* else no bound of several knows it */
-    static StepBound (*const bounds[])(Planner *, const PlanLayout *) = { model_bound, rough_bound, base_bound,
-                                                                          micro_bound };
+    static StepBound (*const bounds[])(Planner *, const PlanLayout *) = { model_bound, rough_bound, micro_bound };
     double seconds = split_bound(p, layout);
     for (size_t i = 0; i < (may_fit ? sizeof bounds / sizeof *bounds : 1); i++) {
         const StepBound micros = bounds[i](p, layout);
@@ -371,8 +370,7 @@ static int asked_by(Planner *p, const Node *node, BlockAsk ask[MOST_ASKED])
         return asked_by_split(p, &node->layout, ask);
     if (node->level != POLICIES || node->closeness == BY_MICRO)
         return 0;
-    return node->closeness == BY_MODEL ? asked_by_rough(p, &node->layout, ask)
-                                       : asked_by_micro(p, &node->layout, node->closeness == BY_ROUGH, ask);
+    return node->closeness == BY_MODEL ? asked_by_rough(p, &node->layout, ask) : asked_by_micro(p, &node->layout, ask);
 }
 
 static Means means_of(Planner *p, const Node *node)
