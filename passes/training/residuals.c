@@ -129,37 +129,67 @@ static bool drop_results(Func *f, Op *call, const Map *read)
     return changed;
 }
 
+/* What rounds of pruning hand on. */
+typedef struct {
+    Arena arena;
+    bool is_first;
+    Map changed; /* functions that the last round has changed; in the first round all may be */
+    Map calls;   /* function name -> its first call */
+} Pruning;
+
+static bool may_change(const Pruning *p, const Func *f) { return p->is_first || map_get(&p->changed, f); }
+
+/* The first call of each function, and the function that it is in; one that has lost its first call looks at another
+ * one. */
+static void find_first_calls(Module *m, Pruning *p, Map *calls, Map *callers)
+{
+    for (Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee && !map_get(calls, op->attrs.callee)) {
+                map_put(calls, op->attrs.callee, op);
+                map_put(callers, op->attrs.callee, f);
+                if (map_get(&p->calls, op->attrs.callee) != op)
+                    map_put(&p->changed, f, f);
+            }
+}
+
 /* One round: removes parameters and results without readers.  Ops that lose their last reader are removed in the next
- * round. */
-static bool prune_once(Module *m)
+ * round.  Where nothing has changed, nothing can be removed. */
+static bool prune_once(Module *m, Pruning *p)
 {
     Arena scratch = { 0 };
-    Map calls = { .arena = &scratch }; /* function name -> its first call */
-    Map read = { .arena = &scratch };
-    bool changed = false;
+    Map calls = { .arena = &p->arena }, callers = { .arena = &scratch }, read = { .arena = &scratch };
+    Map changed = { .arena = &p->arena };
+    find_first_calls(m, p, &calls, &callers);
     for (Func *f = m->funcs; f; f = f->next) {
-        for (Op *op = f->first; op; op = op->next) {
+        for (Op *op = f->first; op && may_change(p, f); op = op->next)
             note_read(&read, &op->args);
-            if (op->attrs.callee && !map_get(&calls, op->attrs.callee))
-                map_put(&calls, op->attrs.callee, op);
-        }
-        note_read(&read, &f->results);
+        if (may_change(p, f))
+            note_read(&read, &f->results);
     }
     for (Func *f = m->funcs; f; f = f->next) {
         Op *call = f->role == PLAIN ? map_get(&calls, f->name) : NULL;
-        changed |= call && drop_params(f, call, &read);
-        changed |= call && drop_results(f, call, &read);
+        Func *caller = call ? map_get(&callers, f->name) : NULL;
+        bool prunes = call && may_change(p, f) && drop_params(f, call, &read);
+        prunes |= call && may_change(p, caller) && drop_results(f, call, &read);
+        if (prunes)
+            map_put(&changed, f, f), map_put(&changed, caller, caller);
     }
+    p->changed = changed, p->calls = calls, p->is_first = false;
     arena_free(&scratch);
-    return changed;
+    return changed.count > 0;
 }
 
 /* An unused backward is removed with its last call. */
 void prune_interfaces(Module *m)
 {
+    Pruning p = { .is_first = true };
+    p.changed.arena = p.calls.arena = &p.arena;
     do {
         for (Func *f = m->funcs; f; f = f->next)
-            drop_dead(f);
+            if (may_change(&p, f))
+                drop_dead(f);
         drop_unreached(m);
-    } while (prune_once(m));
+    } while (prune_once(m, &p));
+    arena_free(&p.arena);
 }
