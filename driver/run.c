@@ -63,6 +63,11 @@ static bool check_smaller(Run *run, const Trainers *t, const Module *m, int64_t 
 {
     const int ranks = (int)count_ranks(m, ~0u);
     const Trainer *before = &t->at[t->count - 1];
+    if (before->ranks == 1)
+        return run_failed(run,
+                          "--elastic: there are no fewer ranks than the one of %s: give --mesh AXIS=N with more, or "
+                          "leave --elastic out",
+                          before->is_alone ? "a model without a mesh" : before->mesh);
     if (ranks >= before->ranks)
         return run_failed(run, "--elastic: the mesh %s has %d ranks, and that before it, %s, has %d: give fewer",
                           mesh_text(run, m), ranks, before->mesh, before->ranks);

@@ -258,6 +258,12 @@ def test_meshes_that_do_not_do(here, elastic, status, said):
     assert said in Run(here, *FOUR, *SAVE, "--elastic", elastic).end(status)
 
 
+def test_one_rank_has_no_fewer(here):
+    (here / "alone.mdl").write_text(re.sub(r"parallel \{[^}]*\}", "", MODEL.read_text()))
+    done = start([MPC, "run", "alone.mdl", *SAVE, "--elastic", "dp=1", "--restarts", 1, "--data", "text"], here, 1, **ENVIRONMENT)
+    assert "--elastic: there are no fewer ranks than the one of a model without a mesh" in done.stderr
+
+
 def test_batch_of_fewer_ranks(here):
     """Unless it is set, there is a sequence for each rank: then a step would be another one."""
     (here / "any.mdl").write_text(re.sub("batch *= .*", "", MODEL.read_text()))
