@@ -22,7 +22,7 @@ for test in test_emulator test_bad_hopper test_counted test_hopper; do
     $CC $FLAGS -rdynamic tests/cuda/$test.c "$BUILD"/emulator*.o -o "$BUILD/$test" -ldl -lm
 done
 for kernels in bad_kernels bad_hopper counted_kernels hopper_kernels; do
-    ${KERNEL_CXX:-g++} -std=gnu++20 -O1 -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra \
+    ${KERNEL_CXX:-g++} -std=gnu++20 -Og -DEMULATOR_CALLS -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra \
         -Wno-unknown-pragmas -Wno-unused-parameter -Wno-psabi -Itests/cuda/emulator -Itests/cuda -Iruntime/cuda -Iruntime \
         -c tests/cuda/$kernels.cpp -o "$BUILD/$kernels.o"
     ${KERNEL_CXX:-g++} -shared -o "$BUILD/$kernels.so" "$BUILD/$kernels.o"

@@ -1,4 +1,5 @@
-/* machine.c -- the emulator runs kernels: compiled by g++, with a call at each access to memory. */
+/* machine.c -- the emulator runs kernels: compiled by g++, with a call at each access to memory.  EMULATOR_CALLS:
+ * functions that are put into their callers take longer to compile than they save. */
 #include "machine.h"
 
 #include <dlfcn.h>
@@ -12,14 +13,13 @@ void *machine_load(const char *source, const char *directory)
     const char *cxx = getenv("KERNEL_CXX");
     char command[4096], library[1024];
     snprintf(library, sizeof library, "%s/kernels.so", directory);
-    snprintf(
-        command, sizeof command,
-        "%s -std=gnu++20 -Og -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -Wall -Wextra "
-        "-Werror -Wno-maybe-uninitialized -Wno-unknown-pragmas -Wno-unused-parameter -Wno-missing-field-initializers "
-        "-Wno-psabi "
-        "-I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT "/runtime/cuda -I" MPC_ROOT "/runtime -c %s -o %s.o && "
-        "%s -shared -o %s %s.o -lm",
-        cxx ? cxx : "g++", source, library, cxx ? cxx : "g++", library, library);
+    snprintf(command, sizeof command,
+             "%s -std=gnu++20 -Og -DEMULATOR_CALLS -fPIC -fsanitize=thread --param tsan-instrument-func-entry-exit=0 "
+             "-Wall -Wextra -Werror -Wno-maybe-uninitialized -Wno-unknown-pragmas -Wno-unused-parameter "
+             "-Wno-missing-field-initializers -Wno-psabi "
+             "-I" MPC_ROOT "/tests/cuda/emulator -I" MPC_ROOT "/runtime/cuda -I" MPC_ROOT "/runtime -c %s -o %s.o && "
+             "%s -shared -o %s %s.o -lm",
+             cxx ? cxx : "g++", source, library, cxx ? cxx : "g++", library, library);
     void *loaded = system(command) == 0 ? dlopen(library, RTLD_NOW) : NULL;
     if (!loaded)
         printf("  cannot be compiled or loaded: %s\n", dlerror());
