@@ -188,6 +188,12 @@ static bool add_turns(Planner *p, const PlanLayout *layout, BlockOf of, Block *b
     return true;
 }
 
+bool is_regular(Planner *p, const PlanLayout *layout, BlockOf of)
+{
+    const PlanLayout program = program_layout(p, layout, of);
+    return !find_sized(p, &program, of)->is_irregular;
+}
+
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of)
 {
     const PlanLayout like = block_layout(p, layout, of);

@@ -51,7 +51,8 @@ typedef struct Block {
 const Block *find_block(Planner *p, const PlanLayout *layout, BlockOf of);
 PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of); /* whose program it is read from */
 int programs_of(const Planner *p, const BlockAsk *ask, BlockAsk program[2]); /* their number; with their layouts */
-bool sums_late(const Planner *p, const PlanLayout *layout); /* has what a micro-batch sends to do with zero? */
+bool sums_late(const Planner *p, const PlanLayout *layout);        /* has what a micro-batch sends to do with zero? */
+bool is_regular(Planner *p, const PlanLayout *layout, BlockOf of); /* can its program have other sizes? */
 bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of); /* has it been found? */
 
 /* What of a layout is more than a size; without padding.  Blocks with the same are read from one program. */

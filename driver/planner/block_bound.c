@@ -209,6 +209,8 @@ StepBound rough_bound(Planner *p, const PlanLayout *layout)
     const int count = kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++) {
         const PlanLayout base = base_of(&kind[i]);
+        if (!is_regular(p, &base, rough_of(p, layout)))
+            return (StepBound){ 0 };
         const Block *b = find_block(p, &base, rough_of(p, layout));
         const double all = (gathers ? b->time.whole : b->apart + lost) + again;
         PlaceTime sent = b->links.grown;
