@@ -1,7 +1,8 @@
 /* pipeline.c -- runs the micro-batches of a step in the order of a schedule.
  *
- * Messages are started where the schedule has them and run in the background, one after the other.  The schedule is
- * free of deadlock even if each of them blocks both sides until both have come, and so is this queue. */
+ * Messages are started where the schedule has them and run in the background, also several at once.  The schedule is
+ * free of deadlock even if each of them blocks both sides until both have come, and so are they: see the device's
+ * collectives. */
 #include "device.h"
 #include "trace.h"
 
