@@ -2,6 +2,7 @@
 import contextlib
 import itertools
 import os
+import re
 import shlex
 import subprocess
 
@@ -10,6 +11,15 @@ NUMBERS = itertools.count()
 
 def ip(*words):
     subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
+
+
+def shaped(rate):
+    """As a link of that rate ("50mbit"): tokens for some milliseconds are kept, since a busy machine sends late, but a message that
+    comes after a pause takes hardly less than the others: they may be spent at a rate that is a twentieth higher."""
+    number, unit = re.fullmatch(r"([\d.]+)([kmg])bit", rate).groups()
+    each_second = float(number) * {"k": 1e3, "m": 1e6, "g": 1e9}[unit] / 8
+    return ["tbf", "rate", rate, "latency", "50ms", "burst", max(32_000, int(5e-3 * each_second)), "peakrate", f"{8.4 * each_second:.0f}bit",
+            "mtu", max(4000, int(5e-4 * each_second))]
 
 
 class NoNetwork(Exception):
@@ -44,8 +54,8 @@ class Network:
             ip("-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "net")
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "link", "set", "net", "up")
-            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "net", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "50ms"],
-                           check=True, capture_output=True, text=True)
+            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "net", "root", *map(str, shaped(rate))], check=True, capture_output=True,
+                           text=True)
             (self.folder / f"boot-{i}").write_text(f"00000000-0000-0000-0000-{i:012}\n")
 
     def address(self, machine):
