@@ -1,5 +1,6 @@
 /* killed.c -- preloaded into a trainer: it is killed where it would change a file or a folder for the $KILL_AT-th time,
- * before it does; from the $FULL_AT-th time that it writes on, the disk is full. */
+ * before it does; from the $FULL_AT-th time that it writes on, the disk is full.  $DIRECT: writes past the kernel's
+ * cache of pages are "refused", "short", or "fatal". */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +8,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,9 +40,28 @@ int open(const char *path, int flags, ...)
     return real(path, flags, mode);
 }
 
+typedef ssize_t Write(int file, const void *data, size_t bytes);
+
+static ssize_t write_past_cache(Write *real, int file, const void *data, size_t bytes, const char *how)
+{
+    enum { FEW = 1000 };
+    const int flags = fcntl(file, F_GETFL);
+    if (!strcmp(how, "fatal"))
+        kill(getpid(), SIGKILL);
+    if (!strcmp(how, "refused")) {
+        errno = EINVAL;
+        return -1;
+    }
+    fcntl(file, F_SETFL, flags & ~O_DIRECT);
+    const ssize_t wrote = real(file, data, bytes < FEW ? bytes : FEW);
+    fcntl(file, F_SETFL, flags);
+    return wrote;
+}
+
 ssize_t write(int file, const void *data, size_t bytes)
 {
-    ssize_t (*real)(int, const void *, size_t) = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    Write *real = (Write *)dlsym(RTLD_NEXT, "write");
+    const char *direct = getenv("DIRECT");
     struct stat info;
     if (!fstat(file, &info) && S_ISREG(info.st_mode)) {
         count();
@@ -49,7 +70,8 @@ ssize_t write(int file, const void *data, size_t bytes)
             return -1;
         }
     }
-    return real(file, data, bytes);
+    return direct && fcntl(file, F_GETFL) & O_DIRECT ? write_past_cache(real, file, data, bytes, direct)
+                                                     : real(file, data, bytes);
 }
 
 #define COUNTED(name, parameters, arguments)                                                                           \

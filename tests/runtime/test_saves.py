@@ -1,4 +1,5 @@
 """Saves beside training: steps go on while the disk takes its time, and whatever ends the run ends it with a whole file."""
+import contextlib
 import os
 import resource
 import select
@@ -164,3 +165,14 @@ def test_without_memory_for_the_copy_training_waits(run, elsewhere, tmp_path, da
     assert "note: training stops while a checkpoint is written: to write it beside training takes memory " \
         "for a copy, of 1.08 MB on a rank, and there is not so much" in done.stderr
     assert step_of(tmp_path / "a") == 2
+
+
+@pytest.mark.parametrize("how", ["refused", "short"])
+def test_writes_past_the_cache(killed, run, tmp_path, data, how):
+    """Where the file system does not write so, or only a part, the file is the same."""
+    options = ["--data", "data.txt", "--steps", 1, "--save"]
+    run(*options, "a.safetensors")
+    run(*options, "b.safetensors", **killed, DIRECT=how)
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+    with contextlib.suppress(OSError), open(tmp_path / "c", "wb", opener=lambda path, flags: os.open(path, flags | os.O_DIRECT)):
+        run(*options, "d.safetensors", **killed, DIRECT="fatal", status=-signal.SIGKILL)  # there are such writes, if the file system has them
