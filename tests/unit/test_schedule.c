@@ -142,6 +142,18 @@ static void test_published_bubbles(void **state)
     }
 }
 
+/* Three activations of 10 leave a stage in 30, whenever they are made: the last is there at 31 and read by 32, and the
+ * gradients of 2 each, from then on, make another 30 from 34 to 64. */
+static void test_long_messages(void **state)
+{
+    const Costs costs = { .message = 10 };
+    Arena arena = { 0 };
+    Timeline t;
+    assert_true(simulate_schedule(&arena, make(&arena, "gpipe", 2, 1, 3), &costs, &t));
+    assert_float_equal(t.makespan, 66, 1e-9);
+    arena_free(&arena);
+}
+
 /* --- What a generator refuses ------------------------------------------------------------------------ */
 
 static void test_refusals(void **state)
@@ -447,8 +459,8 @@ static void test_random_swaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_schedule), cmocka_unit_test(test_published_bubbles),
-                                        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_slots),
-                                        cmocka_unit_test(test_planted),        cmocka_unit_test(test_a_slot_too_few),
-                                        cmocka_unit_test(test_random_swaps) };
+                                        cmocka_unit_test(test_long_messages),  cmocka_unit_test(test_refusals),
+                                        cmocka_unit_test(test_slots),          cmocka_unit_test(test_planted),
+                                        cmocka_unit_test(test_a_slot_too_few), cmocka_unit_test(test_random_swaps) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
