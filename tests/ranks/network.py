@@ -19,7 +19,7 @@ def shaped(rate):
     number, unit = re.fullmatch(r"([\d.]+)([kmg])bit", rate).groups()
     each_second = float(number) * {"k": 1e3, "m": 1e6, "g": 1e9}[unit] / 8
     return ["tbf", "rate", rate, "latency", "50ms", "burst", max(32_000, int(5e-3 * each_second)), "peakrate", f"{8.4 * each_second:.0f}bit",
-            "mtu", max(4000, int(5e-4 * each_second))]
+            "mtu", max(4000, int(1.5e-4 * each_second))]
 
 
 class NoNetwork(Exception):
