@@ -81,7 +81,7 @@ tensorboard:
 
 bridges:
 	/usr/bin/python3 -m venv $(BUILD)/bridges
-	$(BUILD)/bridges/bin/pip install -q wandb tokenizers sentencepiece tiktoken numpy kubernetes-validate
+	$(BUILD)/bridges/bin/pip install -q wandb tokenizers jinja2 sentencepiece tiktoken numpy kubernetes-validate
 
 lsp-client:
 	/usr/bin/python3 -m venv $(BUILD)/lsp-client

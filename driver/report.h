@@ -164,7 +164,7 @@ cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
 bool write_report_page(const Report *report, const char *path);
 void add_lines_json(const Report *report, cJSON *json); /* report_lines.c */
-cJSON *add_json_entry(cJSON *list); /* a new object at the end of the list, which owns it */
+cJSON *add_json_entry(cJSON *list);                     /* a new object at the end of the list, which owns it */
 void add_json_integer(cJSON *object, const char *key, int64_t value); /* exact for any size */
 
 #endif

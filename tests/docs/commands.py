@@ -3,9 +3,11 @@ A line that ends with a backslash goes on in the next one.
 
 Commands run in the root of the source tree, those of the tutorial in a folder of their own, which is empty at first.
 There a block is a file if the line before it says so: Write `tiny.mdl`: begins the file, Append to `tiny.mdl`: adds to it.
+With `pip install X Y`: before a block, it is run where Python has these packages (build/bridges: make bridges).
 Keeps what each command prints, for quotes.py.  Arguments: the pages.
 """
 import hashlib
+import importlib.util
 import pathlib
 import re
 import shutil
@@ -18,6 +20,7 @@ FOLDERS = {"docs/tutorial.md": ROOT / "out/doc/tutorial"}
 SKIPPED = re.compile(r"(make|sudo|#|FUZZ|EXTRA)|\s*$")
 BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 FILE = re.compile(r"(Write|Append to) `([\w.-]+(?:/[\w.-]+)*)`:$")
+NEEDED = re.compile(r"With `pip install ([\w. -]+)`:$")
 LIMIT = 120  # seconds
 
 
@@ -62,7 +65,11 @@ def run_page(page):
         statement = FILE.search(block["before"])
         if folder != ROOT and statement:
             write(folder, statement, block["text"])
-        if block["language"] == "sh":
+        needed = NEEDED.search(block["before"])
+        missing = [name for name in needed[1].split() if not importlib.util.find_spec(name)] if needed else []
+        if missing:
+            print(f"{page}: commands that need {', '.join(missing)} are not run (make bridges)")
+        elif block["language"] == "sh":
             for command in re.findall(r"(?:.*\\\n)*.*\n", block["text"]):
                 if not SKIPPED.match(command):
                     count += 1

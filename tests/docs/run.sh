@@ -8,6 +8,10 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 PATH="$(pwd)/${BUILD:-build}:$PATH"
+MPC=$(pwd) # the tutorial's name of the folder
+bridges=$(echo "$MPC/${BUILD:-build}"/bridges/lib/python3*/site-packages)
+[ ! -d "$bridges" ] || export PYTHONPATH="$bridges${PYTHONPATH:+:$PYTHONPATH}"
+export MPC
 pages=${PAGES:-README.md CONTRIBUTING.md $(echo docs/*.md)}
 failed=0
 rm -rf out/doc/printed out/tale.mdl # mpc new leaves a file that is there
