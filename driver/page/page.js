@@ -34,6 +34,8 @@ const sum = list => list.reduce((all, one) => all + one, 0);
 const most = list => list.reduce((a, b) => b > a ? b : a, 0);
 
 function tick_step(span, parts) {
+    if (!(span > 0))
+        return 1;
     for (let power = 10 ** Math.floor(Math.log10(span / parts)); ; power *= 10)
         for (const step of [1, 2, 5])
             if (span <= step * power * parts)

@@ -34,7 +34,7 @@ class TimelineView {
         this.svg.addEventListener('click', event => this.keep(event.target.closest('.a')));
     }
 
-    x(time) { return Math.round(10 * (time - this.t.from) / (this.t.to - this.t.from) * this.width) / 10; }
+    x(time) { return Math.round(10 * (time - this.t.from) / (this.t.to - this.t.from || 1) * this.width) / 10; }
 
     /* Adds a box over a time, and its text under the mouse; null where it is out of sight. */
     box(style, from, to, y, height, text) {
@@ -50,7 +50,7 @@ class TimelineView {
         const { t, l } = this, boxes = [];
         for (const [kind, lane, start, end, taken, number] of list || []) {
             const works = kind === COMPUTES, room = works ? l.row : l.lane - 1;
-            const height = room * Math.min(1, taken / (end - start)), top = works ? l.row_at(rank) : l.lane_at(rank, lane);
+            const height = room * Math.min(1, taken / (end - start || 1)), top = works ? l.row_at(rank) : l.lane_at(rank, lane);
             const text = `${kind > UNDER_WAY ? 'waits for ' : ''}${t.texts[number]}; ${seconds(taken)} from ${told(t, from + start)} on`;
             const bar = this.box(`${'cuw'[kind]}${lane}`, from + start, from + end, works && lane >= PHASES ? top : top + room - height, height, text);
             const line = line_of(t.texts[number]);
@@ -161,7 +161,7 @@ class TimelineView {
         const { t, l } = this, span = in_units(t, t.to), parts = Math.max(2, Math.floor(this.width / 80)), step = tick_step(span, parts);
         const group = draw('g', { class: 'axis' });
         for (let tick = 0; tick * step <= span * (1 + 1e-9); tick++) {
-            const x = this.width * tick * step / span, anchor = !tick ? 'start' : x > this.width - 20 ? 'end' : 'middle';
+            const x = this.width * tick * step / (span || 1), anchor = !tick ? 'start' : x > this.width - 20 ? 'end' : 'middle';
             if (x < this.left || x > this.right)
                 continue;
             const number = Number((tick * step).toPrecision(6));

@@ -158,7 +158,7 @@ static void test_no_time(void **state)
     size_t size;
     FILE *out = open_memory(&text, &size);
     write_timeline_text(&p, 80, out);
-    write_timeline_html(&p, out);
+    write_timeline_svg(&p, out);
     fclose(out);
     assert_null(strstr(text, "nan"));
     assert_null(strstr(text, "inf%"));
