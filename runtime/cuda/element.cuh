@@ -23,14 +23,17 @@ struct rt_f16 {
     uint16_t bits;
 };
 
-RT_INLINE float rt_load_bf16(rt_bf16 x) { return rt_float_of_bits((uint32_t)x.bits << 16); }
+/* Functions that are given an element: part of their callers, where a read of it is seen (tests/cuda/emulator). */
+#define RT_OF_ELEMENT static __device__ __forceinline__
+
+RT_OF_ELEMENT float rt_load_bf16(rt_bf16 x) { return rt_float_of_bits((uint32_t)x.bits << 16); }
 RT_INLINE rt_bf16 rt_store_bf16(float x) { return rt_bf16{ (uint16_t)rt_pack_bf16(x, 0.0f) }; }
-RT_INLINE float rt_load_f16(rt_f16 x) { return rt_float_of_f16(x.bits); }
+RT_OF_ELEMENT float rt_load_f16(rt_f16 x) { return rt_float_of_f16(x.bits); }
 RT_INLINE rt_f16 rt_store_f16(float x) { return rt_f16{ (uint16_t)rt_pack_f16(x, 0.0f) }; }
 
 /* The same for templates, by the type of the element. */
-RT_INLINE float rt_value(rt_bf16 x) { return rt_load_bf16(x); }
-RT_INLINE float rt_value(rt_f16 x) { return rt_load_f16(x); }
+RT_OF_ELEMENT float rt_value(rt_bf16 x) { return rt_load_bf16(x); }
+RT_OF_ELEMENT float rt_value(rt_f16 x) { return rt_load_f16(x); }
 RT_INLINE float rt_value(float x) { return x; }
 RT_INLINE int32_t rt_value(int32_t x) { return x; }
 RT_INLINE bool rt_value(rt_bool x) { return x; }
@@ -64,7 +67,7 @@ template <int N, typename T> RT_INLINE RtPack<T, N> rt_load_pack(const T *from)
     return *reinterpret_cast<const RtPack<T, N> *>(from);
 }
 
-template <int N, typename T> RT_INLINE RtPack<T, N> rt_all(T x)
+template <int N, typename T> RT_OF_ELEMENT RtPack<T, N> rt_all(T x)
 {
     RtPack<T, N> pack;
 #pragma unroll
