@@ -70,7 +70,7 @@ group() # NAME
 take() # NAME
 {
     built=
-    case $1 in device | random | sanitize) built=$work/building ;; esac
+    case $1 in build | device | random | sanitize) built=$work/building ;; esac
     [ ! -d "$work/$1" ] && { [ -z "$built" ] || mkdir "$built" 2>/dev/null; } || return 1
     mkdir "$work/$1" 2>/dev/null && return
     [ -z "$built" ] || rmdir "$built"

@@ -4,7 +4,8 @@
 # reaches: .
 set -eu
 # Of gcc: what it has said of the objects in use, with the optimization that flow needs.  Where another compiler made them,
-# and of clang, whose warnings do not need any: of objects for this, kept for the same Makefile and compilers.
+# and of clang, whose warnings do not need any: of objects for this, kept for the same Makefile and compilers.  mpc's are those
+# of tests/sanitized.sh.
 build=${BUILD:-build}
 kept=$build/warnings out=$kept/$(cat Makefile tests/build/run.sh | { cat; gcc --version; clang --version; } | cksum | cut -d ' ' -f 1)
 [ -d "$out" ] || rm -rf "$kept"
@@ -17,7 +18,11 @@ if ${CC:-cc} --version | grep -q 'Free Software'; then
 else
     make -s -j2 BUILD="$out/gcc" CC=gcc EXTRA_CFLAGS=-Werror CFLAGS=-O1 LIBRARY_FLAGS=-O1 all
 fi
-make -s -j2 BUILD="$out/clang" CC=clang EXTRA_CFLAGS=-Werror CFLAGS=-O0 LIBRARY_FLAGS=-O0 all
+sh tests/sanitized.sh mpc >/dev/null
+runtime=$out/clang/libmpcrt.a
+[ ! -e "$build/libmpcrt_cuda.a" ] || runtime="$runtime $out/clang/libmpcrt_cuda.a"
+# shellcheck disable=SC2086
+make -s -j2 BUILD="$out/clang" CC=clang EXTRA_CFLAGS=-Werror CFLAGS=-O0 LIBRARY_FLAGS=-O0 $runtime
 
 make -s format FORMAT='sh tests/clang_format.sh --dry-run -Werror'
 

@@ -15,7 +15,6 @@ import numpy as np
 from parser import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
-SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 QUIET = {"CC": os.environ.get("CC") or f"'{ROOT}/tests/quick_cc.sh'", "OMP_NUM_THREADS": "1",
          "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
          "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
@@ -66,18 +65,19 @@ class Tools:
         self.sanitized = self.build / "sanitize"
         self.device = self.build / "device"
         self.has_device = self.has_sanitized = False
+        self.sanitizers = ""  # the flags with which the runtime is linked
         self.shared.mkdir(parents=True, exist_ok=True)
 
     def prepare_sanitized(self):
         """The compiler and the runtime under sanitizers, and where a trainer finds the latter."""
-        subprocess.run(["make", "-s", "-j2", f"BUILD={self.sanitized}", "CFLAGS=-Og -g1", "LIBRARY_FLAGS=-O0",
-                        f"EXTRA_CFLAGS={SANITIZERS} -DARENA_DEBUG", f"LDFLAGS={SANITIZERS}",
-                        self.sanitized / "mpc", self.sanitized / "libmpcrt.a"], cwd=self.source, check=True)
+        built = subprocess.run(["sh", ROOT / "tests/sanitized.sh", "mpc", "runtime"], check=True, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "BUILD": str(self.build), "SOURCE": str(self.source)})
+        self.sanitizers = built.stdout.strip()
         self.has_sanitized = True
         runtime = self.shared / "runtime"
         runtime.mkdir(exist_ok=True)
-        for name, target in (("include", self.source / "runtime"), ("libmpcrt.a", self.sanitized / "libmpcrt.a"),
-                             ("mpi.flags", self.sanitized / "mpi.flags")):
+        for name, target in (("include", self.source / "runtime"), ("libmpcrt.a", self.sanitized / "by-gcc/libmpcrt.a"),
+                             ("mpi.flags", self.sanitized / "by-gcc/mpi.flags")):
             (runtime / name).unlink(missing_ok=True)
             (runtime / name).symlink_to(target)
 
@@ -164,7 +164,7 @@ class Workplace:
         if how.target == "cuda":
             environment["CUDA_HOME"] = str(self.tools.device)
         if how.sanitize:
-            flags += f" -g {SANITIZERS}"
+            flags += f" -g {self.tools.sanitizers}"
             environment["MPC_RUNTIME"] = str(self.tools.shared / "runtime")
         command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks)]
         command += ["--cflags", flags] if with_cc else ["--no-cc"]

@@ -8,12 +8,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 root=$(pwd)
 san=${BUILD:-build}/sanitize
-flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+flags=$(sh tests/sanitized.sh mpc runtime)
 export ASAN_OPTIONS=detect_leaks=1
-# shellcheck disable=SC2046
-make -s -j2 BUILD="$san" CFLAGS='-Og -g1' EXTRA_CFLAGS="$flags -DARENA_DEBUG" LDFLAGS="$flags" "$san/mpc" "$san/libmpcrt_cuda.a" \
-    $(BUILD="$san" sh tests/objects.sh runtime/*.c runtime/cpu runtime/data runtime/mesh runtime/net runtime/store runtime/trainer |
-        grep -v comm_mpi)
 
 compiler() {
     BUILD="$root/$san" sh tests/filecheck.sh tests/pass/*.mir
@@ -26,9 +22,9 @@ compiler() {
 }
 
 runtime() {
-    SANITIZE=1 sh tests/unit/run.sh >/dev/null
-    SANITIZED=$san sh tests/device/sanitize.sh "$flags"
-    BUILD="$san" EXTRA_CFLAGS="$flags" sh tests/runtime/run.sh
+    CC=clang SANITIZE=1 sh tests/unit/run.sh >/dev/null
+    SANITIZED=$san/by-gcc sh tests/device/sanitize.sh "$flags"
+    BUILD="$san/by-gcc" EXTRA_CFLAGS="$flags" sh tests/runtime/run.sh
 }
 
 compiler &
