@@ -57,7 +57,7 @@ static inline Text *good_text(const char *text)
 /* The type of a text; names belong to m. */
 static inline Type type_of_text(Module *m, const char *text)
 {
-    Source source = { .path = "type", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;
+    const Source source = { .path = "type", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;
     Parser p = { .module = m, .source = &source };
     m->diags->source = &source;
     Type type = read_type(&p);
@@ -69,7 +69,8 @@ static inline Type type_of_text(Module *m, const char *text)
 
 static inline Attrs attrs_of_text(Module *m, OpKind op, const char *text)
 {
-    Source source = { .path = "attributes", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;
+    const Source source = { .path = "attributes", .text = text, .length = (int)strlen(text) },
+                 *outer = m->diags->source;
     Parser p = { .module = m, .source = &source };
     Attrs attrs = { 0 };
     m->diags->source = &source;

@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 export BUILD="${BUILD:-build}"
-FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -O1 -g -I. -Iir -Ipasses -Icodegen -Idriver"
+FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -Wno-missing-field-initializers -O1 -g -I. -Iir -Ipasses -Icodegen -Idriver"
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"
     BUILD=$BUILD/sanitize
