@@ -188,9 +188,9 @@ static void connect_ranks(const Rt *rt, const RtNcclChannel *channel)
             status = all->ncclRecv(from + q, 1, ncclUint8, q, channel->comm, channel->stream);
     }
     if (!rt_nccl_is_taken(status))
-        rt_nccl_refuse(rt, channel, "connect ranks", status);
-    rt_nccl_await(rt, channel, "connect ranks", all->ncclGroupEnd());
-    await_stream(rt, channel, "connect ranks");
+        rt_nccl_refuse(rt, channel, "connect", status);
+    rt_nccl_await(rt, channel, "connect", all->ncclGroupEnd());
+    await_stream(rt, channel, "connect");
 }
 
 /* --- Channels ------------------------------------------------------------------------------------- */

@@ -32,12 +32,19 @@ def test_full_queue(number, compiled, data, tmp_path):
 
 
 @emulated
-@pytest.mark.parametrize("rank,number", [(3, 2), (1, 60)])
+@pytest.mark.parametrize("rank,number", [(3, 4), (1, 60)])  # the first two of rank 3 connect it with its neighbour
 def test_stage_that_stops(rank, number, pipeline, data, tmp_path):
     """One names the message that it waits for."""
     done = run(pipeline, "pp=4", data, tmp_path, status=1, steps=50, of_rank=stops(rank, number))
     error = error_of(done)
     assert re.search(r"rank (\d) \(pp \1\) has waited \d+ s( before [FB] of micro-batch \d)? in send over pp at '\S+' \(\S*gpt2.mdl:", error), error
+
+
+@emulated
+def test_stage_that_does_not_connect(pipeline, data, tmp_path):
+    """Before the first step: the time-out holds there, too."""
+    done = run(pipeline, "pp=4", data, tmp_path, status=1, of_rank=stops(3, 1))
+    assert re.search(r"rank (\d) \(pp \1\) has waited \d+ s for other ranks to connect with NCCL: ", error_of(done)), done.stderr
 
 
 @emulated
