@@ -11,6 +11,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "${SOURCE:-$here/..}"
 out=${BUILD:-build}/sanitize
 flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+mkdir -p "${BUILD:-build}"
+exec 9>"$out.lock"
+flock 9 # groups that run side by side need it at the same time
 made_by=$(cat Makefile "$here/sanitized.sh" | { cat; gcc --version; clang --version; } | cksum)
 [ "$(cat "$out/made_by" 2>/dev/null)" = "$made_by" ] || rm -rf "$out"
 mkdir -p "$out"
