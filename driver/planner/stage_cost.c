@@ -22,10 +22,11 @@ static void fill_stages(const MicroTime *time, const StageWeights *w, ActionKind
     int64_t left = w->copies[0];
     for (int stage = 0; stage < stages; stage++) {
         seconds[stage] = stage == 0 ? time->beside[kind][0] : 0;
-        for (int64_t i = 0; i < copies[stage]; i++) {
-            const bool is_first = i == 0 || left == w->copies[repeat];
-            seconds[stage] += time->copy[kind][repeat] - (is_first ? time->carried[kind][repeat] : 0);
-            if (--left == 0) {
+        for (int64_t rest = copies[stage]; rest > 0;) {
+            const int64_t run = left > 0 && left < rest ? left : rest; /* copies of one repeat */
+            seconds[stage] += (double)run * time->copy[kind][repeat] - time->carried[kind][repeat];
+            rest -= run, left -= run;
+            if (left == 0) {
                 seconds[stage] += time->beside[kind][++repeat];
                 left = repeat < w->repeats ? w->copies[repeat] : -1;
             }

@@ -9,6 +9,7 @@ typedef struct {
     double *end;   /* by kind, stage, micro-batch; at first UNDONE */
     double *come;  /* when what has been made there is at the rank that reads it, if that is another one */
     double *sends; /* by rank: until when */
+    int *home;     /* by stage: its rank */
     int *ready;    /* ranks whose next action may have become possible */
     int nready;
     bool *is_ready;
@@ -54,7 +55,7 @@ static double when_possible(const Simulation *sim, Action a)
     Action read[2];
     double when = 0;
     for (int i = operands(sim->s, a, read) - 1; i >= 0; i--) {
-        const bool is_sent = rank_of_stage(sim->s, read[i].stage) != rank_of_stage(sim->s, a.stage);
+        const bool is_sent = sim->home[read[i].stage] != sim->home[a.stage];
         const double there = (is_sent ? sim->come : sim->end)[number_of(sim->s, read[i])];
         if (there < 0)
             return UNDONE;
@@ -96,7 +97,7 @@ static void run_rank(Simulation *sim, int rank)
         end[*i] = sim->end[number_of(s, a)] = start[*i] + cost(sim->costs, s->splits_backward, a);
         const int reader = a.kind == FORWARD_ACTION ? a.stage + 1 : a.kind == BACKWARD_ACTION ? a.stage - 1 : -1;
         if (reader >= 0 && reader < stage_count(s))
-            pass_on(sim, a, rank, rank_of_stage(s, reader));
+            pass_on(sim, a, rank, sim->home[reader]);
     }
 }
 
@@ -153,10 +154,13 @@ bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *cos
                        .end = NEW_ARRAY(arena, double, actions),
                        .come = NEW_ARRAY(arena, double, actions),
                        .sends = NEW_ARRAY(arena, double, s->ranks),
+                       .home = NEW_ARRAY(arena, int, stage_count(s)),
                        .ready = NEW_ARRAY(arena, int, s->ranks),
                        .is_ready = NEW_ARRAY(arena, bool, s->ranks) };
     for (int i = 0; i < actions; i++)
         sim.end[i] = sim.come[i] = UNDONE;
+    for (int stage = 0; stage < stage_count(s); stage++)
+        sim.home[stage] = rank_of_stage(s, stage);
     if (!run_all(&sim))
         return false;
     summarize(s, costs, t);
