@@ -65,21 +65,24 @@ class Tools:
         self.sanitized = self.build / "sanitize"
         self.device = self.build / "device"
         self.has_device = self.has_sanitized = False
-        self.sanitizers = ""  # the flags with which the runtime is linked
         self.shared.mkdir(parents=True, exist_ok=True)
 
     def prepare_sanitized(self):
         """The compiler and the runtime under sanitizers, and where a trainer finds the latter."""
         built = subprocess.run(["sh", ROOT / "tests/sanitized.sh", "mpc", "runtime"], check=True, stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "BUILD": str(self.build), "SOURCE": str(self.source)})
-        self.sanitizers = built.stdout.strip()
         self.has_sanitized = True
         runtime = self.shared / "runtime"
         runtime.mkdir(exist_ok=True)
+        (runtime / "link.flags").write_text(built.stdout.strip())
         for name, target in (("include", self.source / "runtime"), ("libmpcrt.a", self.sanitized / "by-gcc/libmpcrt.a"),
                              ("mpi.flags", self.sanitized / "by-gcc/mpi.flags")):
             (runtime / name).unlink(missing_ok=True)
             (runtime / name).symlink_to(target)
+
+    def sanitizers(self):
+        """The flags with which the runtime is linked: from a file, since the processes of fuzz.py have tools of their own."""
+        return (self.shared / "runtime/link.flags").read_text()
 
     def prepare_device(self):
         """The emulated GPU."""
@@ -164,7 +167,7 @@ class Workplace:
         if how.target == "cuda":
             environment["CUDA_HOME"] = str(self.tools.device)
         if how.sanitize:
-            flags += f" -g {self.tools.sanitizers}"
+            flags += f" -g {self.tools.sanitizers()}"
             environment["MPC_RUNTIME"] = str(self.tools.shared / "runtime")
         command = [self.compiler(how), "compile", "m.mdl", "-o", out, *how.words(ranks)]
         command += ["--cflags", flags] if with_cc else ["--no-cc"]
