@@ -7,6 +7,7 @@
 #include "shards.h"
 #include "weights.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,11 +122,16 @@ void rt_save_files_begin(RtSaveFiles *files, int64_t step, const char *const *me
 
 /* --- Writing ------------------------------------------------------------------------------------ */
 
+/* A rank that cannot write removes the files and ends all ranks.  One that finds a file gone lets it say why. */
+enum { SECONDS_OF_ANOTHER = 5 };
+
 RtOutput *rt_save_files_turn_to(RtSaveFiles *files, int number)
 {
     if (!files->has_index)
         return &files->output;
     files->part = rt_output_beside(files->name[number], false);
+    if (files->part.error == ENOENT)
+        sleep(SECONDS_OF_ANOTHER);
     return &files->part;
 }
 
