@@ -85,7 +85,8 @@ static void set_saved(Module *m, const Saved *saved)
     }
 }
 
-/* A set says what is away; with a policy it is all or nothing. */
+/* Sets what the module saves, and what of that is offloaded: a set says it for each value; of what a policy saves, all
+ * or nothing is. */
 static void settle(Module *m, Setup setup)
 {
     m->train.recompute = setup.policy;
