@@ -8,6 +8,8 @@
 
 #include "state.h"
 
+#include <stdatomic.h>
+
 /* The trainer's options for GPUs. */
 typedef struct {
     const char *kernel_cache; /* NULL: the default cache folder */
@@ -49,10 +51,19 @@ void rt_copies_free(Rt *rt, char *memory);
 int64_t rt_copies_bytes(const Rt *rt); /* of these, on the device itself */
 double rt_copies_waited(const Rt *rt); /* seconds that steps have waited for a copy; on a GPU NAN */
 
-/* Copies these bytes to host memory, beside what the device computes: spans and copy are left alone until
- * rt_copy_wait. */
-void rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to);
+enum { RT_COPY_PIECE = 4 << 20 }; /* bytes */
+
+/* Copies these bytes to host memory: spans and copy are left alone until rt_copy_wait.  A GPU copies beside what it
+ * computes; a processor copies in rt_copy_wait, which a step calls before it changes them, only the pieces that
+ * somebody still needs: needed[i] > 0, or all if it is NULL.  True: until then they are read by rt_copy_hold. */
+bool rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to, const atomic_int *needed);
 void rt_copy_wait(Rt *rt); /* also without one under way */
+
+/* For one reader, in a thread beside that of the steps.  True: the bytes that belong to this copy are in the arena, and
+ * are read there up to rt_copy_release, soon; false: they are in the copy.  Release returns false if the arena has
+ * changed meanwhile: what was read is worth nothing. */
+bool rt_copy_hold(Rt *rt, const char *to);
+bool rt_copy_release(Rt *rt); /* if they were in the arena */
 
 /* And back, at once. */
 void rt_copy_back(Rt *rt, int count, const RtSpan *span, const char *from);

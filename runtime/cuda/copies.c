@@ -51,7 +51,8 @@ int64_t rt_copies_bytes(const Rt *rt) { return 0; } /* they are in memory of the
 
 double rt_copies_waited(const Rt *rt) { return NAN; }
 
-void rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to)
+/* All of them: which are still needed is known later. */
+bool rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to, const atomic_int *needed)
 {
     const struct RtCopies *c = rt->copies;
     rt_gpu_check(rt, cudaEventRecord(c->begun, rt->gpu->compute), "record an event");
@@ -65,6 +66,7 @@ void rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to)
                                          cudaMemcpyDeviceToHost, c->stream),
                          "copy what is saved");
     rt_gpu_check(rt, cudaEventRecord(c->done, c->stream), "record an event");
+    return false;
 }
 
 void rt_copy_wait(Rt *rt)
@@ -72,6 +74,10 @@ void rt_copy_wait(Rt *rt)
     if (rt->copies)
         rt_gpu_check(rt, cudaEventSynchronize(rt->copies->done), "copy what is saved");
 }
+
+bool rt_copy_hold(Rt *rt, const char *to) { return false; }
+
+bool rt_copy_release(Rt *rt) { return true; }
 
 void rt_state_changes(Rt *rt)
 {

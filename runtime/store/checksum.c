@@ -1,31 +1,61 @@
-/* checksum.c -- checksums: per element, one multiplication to spread the index and one to mix. */
+/* checksum.c -- checksums: per element, one multiplication to spread the index and one to mix.  Both are of 64 bits,
+ * which of all vectors only those of AVX-512 have: with them it takes a third of the time. */
 #include "checksum.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 static const uint64_t spread = 0x9E3779B97F4A7C15u; /* 2^64 / the golden ratio: spreads consecutive indices */
 
 /* Each line is invertible, and therefore the whole (as in the finalizers of D. Stafford's Mix13). */
-static uint64_t mix(uint64_t x)
+static inline uint64_t mix(uint64_t x)
 {
     x ^= x >> 32;
     x *= 0xD6E8FEB86659FD93u;
     return x ^ x >> 32;
 }
 
-uint64_t rt_checksum(const void *elements, int width, int64_t first, int64_t count)
+static inline __attribute__((always_inline)) uint64_t sum_of(const char *from, int width, int64_t first, int64_t count)
 {
-    enum { WORTH_IT = 1 << 14 }; /* minimum number of elements for several threads */
-    const char *from = elements;
     uint64_t sum = 0;
-#pragma omp parallel for schedule(static) reduction(+ : sum) if (count >= WORTH_IT)
+#pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = 0; /* little-endian, like the file */
-        if (width == 4)
-            memcpy(&bits, from + 4 * i, 4);
-        else
-            memcpy(&bits, from + 2 * i, 2);
+        memcpy(&bits, from + width * i, (size_t)width);
         sum += mix((uint64_t)(first + i) * spread + bits);
+    }
+    return sum;
+}
+
+static uint64_t sum_of_any(const char *from, int width, int64_t first, int64_t count)
+{
+    return width == 4 ? sum_of(from, 4, first, count) : sum_of(from, 2, first, count);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx512f,avx512dq"))) static uint64_t sum_of_v4(const char *from, int width, int64_t first,
+                                                                      int64_t count)
+{
+    return width == 4 ? sum_of(from, 4, first, count) : sum_of(from, 2, first, count);
+}
+
+static bool has_v4(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"); }
+#else
+#define sum_of_v4 sum_of_any
+
+static bool has_v4(void) { return false; }
+#endif
+
+uint64_t rt_checksum(const void *elements, int width, int64_t first, int64_t count)
+{
+    enum { PART = 1 << 14 }; /* elements, for one of several threads */
+    const bool is_v4 = has_v4();
+    uint64_t sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum) if (count > PART)
+    for (int64_t i = 0; i < count; i += PART) {
+        const char *from = (const char *)elements + width * i;
+        const int64_t n = count - i < PART ? count - i : PART;
+        sum += is_v4 ? sum_of_v4(from, width, first + i, n) : sum_of_any(from, width, first + i, n);
     }
     return sum;
 }

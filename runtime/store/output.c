@@ -3,7 +3,8 @@
  *
  * What fills the buffer goes past the kernel's cache of pages (O_DIRECT), where the file system allows it: copying a
  * checkpoint there takes processors from the training beside it for longer than all else of writing, and puts out what
- * others need in memory.  So whole pages of the buffer are whole pages of the file. */
+ * others need in memory.  So whole pages of the buffer are whole pages of the file.  What is large and lies right goes
+ * from where it is, without the buffer. */
 #include "output.h"
 
 #include "partial.h"
@@ -157,14 +158,19 @@ static void write_part(RtOutput *output, int64_t from, int64_t to)
     }
 }
 
-/* Whole pages.  Returns where it has come to: an error, or less than a page, is left to write_part, which says why. */
-static int64_t write_past_cache(RtOutput *output, int64_t from, int64_t to)
+/* Whole pages.  Returns how many bytes it has written: an error, or less than a page, is left to write_part, which says
+ * why. */
+static int64_t write_past_cache(const RtOutput *output, const char *from, int64_t bytes)
 {
-    for (ssize_t wrote = PAGE; from < to && wrote > 0 && wrote % PAGE == 0;) {
-        wrote = write(output->file, output->buffer + from, (size_t)(to - from));
-        from += wrote > 0 ? wrote : 0;
+    int64_t done = 0;
+    if (output->error || !pass_cache(output, true))
+        return 0;
+    for (ssize_t wrote = PAGE; done < bytes && wrote > 0 && wrote % PAGE == 0;) {
+        wrote = write(output->file, from + done, (size_t)(bytes - done));
+        done += wrote > 0 ? wrote : 0;
     }
-    return from;
+    pass_cache(output, false);
+    return done;
 }
 
 /* The next byte is this one of the file. */
@@ -180,19 +186,14 @@ static void flush(RtOutput *output)
     int64_t from = output->begun;
     if (last_page - first_page >= WORTH_IT) {
         write_part(output, from, first_page);
-        from = first_page;
-        if (!output->error && pass_cache(output, true)) {
-            from = write_past_cache(output, from, last_page);
-            pass_cache(output, false);
-        }
+        from = first_page + write_past_cache(output, output->buffer + first_page, last_page - first_page);
     }
     write_part(output, from, output->used);
     place(output, output->at + output->used);
 }
 
-void rt_output_write(RtOutput *output, const void *data, int64_t bytes)
+static void add(RtOutput *output, const char *from, int64_t bytes)
 {
-    const char *from = data;
     while (bytes > 0) {
         int64_t room = BUFFER_BYTES - output->used, part = bytes < room ? bytes : room;
         memcpy(output->buffer + output->used, from, (size_t)part);
@@ -202,6 +203,27 @@ void rt_output_write(RtOutput *output, const void *data, int64_t bytes)
         if (output->used == BUFFER_BYTES)
             flush(output);
     }
+}
+
+/* Writes whole pages from where they are, if they are many and lie as a disk wants it; the rest of the page that the
+ * file has come to goes before them.  Returns how many bytes it has taken. */
+static int64_t write_straight(RtOutput *output, const char *from, int64_t bytes)
+{
+    enum { SECTOR = 512 };
+    const int64_t rest = (PAGE - output->used % PAGE) % PAGE, pages = (bytes - rest) / PAGE * PAGE;
+    if (pages < WORTH_IT || ((uintptr_t)from + (uintptr_t)rest) % SECTOR)
+        return 0;
+    add(output, from, rest);
+    flush(output);
+    const int64_t wrote = write_past_cache(output, from + rest, pages);
+    place(output, output->at + wrote);
+    return rest + wrote;
+}
+
+void rt_output_write(RtOutput *output, const void *data, int64_t bytes)
+{
+    const int64_t straight = write_straight(output, data, bytes);
+    add(output, (const char *)data + straight, bytes - straight);
 }
 
 void rt_output_settle(const char *path)

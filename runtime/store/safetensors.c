@@ -219,12 +219,13 @@ char *rt_safetensors_header(const RtView *views, int count, const char *const *m
     if (!json)
         rt_fail("out of memory: cannot make the header of a checkpoint");
 
-    uint64_t length = (strlen(json) + 7) / 8 * 8; /* padded with spaces, so that the tensors are aligned */
-    char *result = rt_allocate((int64_t)length + 8, 1);
-    memset(result, ' ', length + 8);
+    enum { PAGE = 4096 };
+    const uint64_t whole = (strlen(json) + 8 + PAGE - 1) / PAGE * PAGE, length = whole - 8;
+    char *result = rt_allocate((int64_t)whole, 1);
+    memset(result, ' ', whole); /* so that tensors begin at a page, and are written from where they are (output.c) */
     memcpy(result, &length, 8);
     memcpy(result + 8, json, strlen(json));
-    *bytes = (int64_t)length + 8;
+    *bytes = (int64_t)whole;
     cJSON_free(json);
     cJSON_Delete(header);
     return result;

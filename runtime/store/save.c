@@ -2,7 +2,7 @@
  *
  * A save goes through these stages, on all ranks alike; the last two are done by a thread each time:
  *
- *   COPYING    into memory of the host, until the next step changes what is copied
+ *   COPYING    into memory of the host, where the device does not leave that to the step that changes what is copied
  *   WRITING    each rank its parts, to FILE.tmp or to the files of an index
  *   REPLACING  the first rank: the header or the index, which has the sums of all ranks, and the new name
  */
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART = 1 << 16 }; /* elements copied at a time */
+enum { PART = 1 << 20 }; /* elements written at a time */
 
 typedef enum { IDLE, COPYING, WRITING, REPLACING } Stage;
 
@@ -96,21 +96,46 @@ static bool is_on_disk(const Rt *rt, const RtView *view) { return rt_is_far(rt, 
 
 static bool is_copied(const Rt *rt, const RtView *view) { return view->is_owner && !is_on_disk(rt, view); }
 
-/* Writes this rank's part of tensor i, which begins at byte `begin` of the file; `window`: its bytes of the arena. */
+/* Writes elements of a view that are consecutive in the file, at this byte of it; `window`: its bytes of the arena.
+ * Returns their checksum. */
+static uint64_t write_part(struct RtSaving *s, RtOutput *output, int64_t at, const RtView *view, const char *window,
+                           RtRange part)
+{
+    const void *values = rt_view_as_in_file(view, window, part.own);
+    if (!values) {
+        rt_view_read(view, window, part.own, part.count, s->part);
+        values = s->part;
+    }
+    rt_output_seek(output, at);
+    rt_output_write(output, values, 4 * part.count);
+    return rt_checksum(values, 4, part.whole, part.count);
+}
+
+/* From the copy, or from the arena while that has the same. */
+static uint64_t write_part_of_copy(struct RtSaving *s, RtOutput *output, int64_t at, const RtView *view, RtRange part)
+{
+    uint64_t sum;
+    do
+        sum = write_part(s, output, at, view, rt_snapshot_hold(&s->copy, s->rt, view), part);
+    while (!rt_snapshot_release(&s->copy, s->rt));
+    return sum;
+}
+
+/* Writes this rank's part of tensor i, which begins at byte `begin` of the file; without a window: from the copy. */
 static void write_view(struct RtSaving *s, RtOutput *output, int i, const char *window, int64_t begin)
 {
     const RtView *view = &s->files.views[i];
     RtRanges ranges = rt_ranges(view);
-    for (RtRange range; rt_next_range(&ranges, &range);) {
-        rt_output_seek(output, begin + 4 * range.whole);
+    for (RtRange range; rt_next_range(&ranges, &range);)
         for (int64_t first = 0; first < range.count; first += PART) {
-            int64_t count = range.count - first < PART ? range.count - first : PART;
-            rt_view_read(view, window, range.own + first, count, s->part);
-            s->sums[i] += rt_checksum(s->part, 4, range.whole + first, count);
-            s->elements[i] += (uint64_t)count;
-            rt_output_write(output, s->part, 4 * count);
+            const int64_t left = range.count - first, at = begin + 4 * (range.whole + first);
+            const RtRange part = { range.own + first, range.whole + first, left < PART ? left : PART };
+            s->sums[i] +=
+                window ? write_part(s, output, at, view, window, part) : write_part_of_copy(s, output, at, view, part);
+            s->elements[i] += (uint64_t)part.count;
         }
-    }
+    if (!window)
+        rt_snapshot_drop(&s->copy, view);
 }
 
 /* Those that are in the copy, or else the others: from the arena, or all of them if there is no copy. */
@@ -135,7 +160,7 @@ static void write_file(struct RtSaving *s, int number, Which which)
         if (!output)
             output = rt_save_files_turn_to(&s->files, number);
         char *window = which.from_copy ? NULL : rt_view_open(s->rt, view);
-        write_view(s, output, i, which.from_copy ? rt_snapshot_window(&s->copy, view) : window, begin);
+        write_view(s, output, i, window, begin);
         if (!which.from_copy)
             rt_view_close(s->rt, view, window, false);
     }
@@ -230,15 +255,16 @@ static void begin_replacing(struct RtSaving *s, bool beside)
 
 static void begin_writing(struct RtSaving *s)
 {
-    rt_copy_wait(s->rt);
     run_job(s, write_copy, true);
     s->stage = WRITING;
 }
 
 bool rt_saving_advance(RtSaving *s, bool wait)
 {
-    if (s->stage == COPYING)
+    if (s->stage == COPYING) {
+        rt_copy_wait(s->rt);
         begin_writing(s);
+    }
     if (s->stage == WRITING && have_all_done(s, wait))
         begin_replacing(s, !wait);
     if (s->stage != REPLACING || !have_all_done(s, wait))
@@ -259,12 +285,13 @@ bool rt_saving_start(RtSaving *s, const RtPlace *place, RtNames names, bool besi
     char **metadata = metadata_of(s);
     rt_save_files_begin(&s->files, place->step, (const char *const *)metadata);
     free_metadata(metadata);
-    if (copies)
-        rt_copy_start(s->rt, s->copy.count, s->copy.span, s->copy.memory);
+    const bool is_readable = copies && rt_snapshot_start(&s->copy, s->rt, s->files.views, s->files.count, is_copied);
     write_files(s, (Which){ .has_copy = copies });
     if (!copies)
         rt_save_files_finish(&s->files);
     s->stage = copies ? COPYING : WRITING;
+    if (is_readable)
+        begin_writing(s);
     return copies;
 }
 

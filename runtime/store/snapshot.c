@@ -38,6 +38,7 @@ RtSnapshot rt_snapshot_open(Rt *rt, const RtView *views, int count, bool (*takes
         snapshot.bytes += span->bytes;
     }
     snapshot.memory = rt_copies_allocate(rt, snapshot.bytes);
+    snapshot.needed = rt_allocate(snapshot.bytes / RT_COPY_PIECE + 1, sizeof *snapshot.needed);
     return snapshot;
 }
 
@@ -46,14 +47,42 @@ void rt_snapshot_close(RtSnapshot *snapshot, Rt *rt)
     if (snapshot->memory)
         rt_copies_free(rt, snapshot->memory);
     free(snapshot->span);
+    free(snapshot->needed);
     *snapshot = (RtSnapshot){ 0 };
 }
 
-const char *rt_snapshot_window(const RtSnapshot *snapshot, const RtView *view)
+/* The byte of the copy that the view begins at. */
+static int64_t place_of(const RtSnapshot *snapshot, const RtView *view)
 {
     const RtSpan *span = snapshot->span;
     while (span < snapshot->span + snapshot->count && span->offset + span->bytes <= view->offset)
         span++;
     assert(span < snapshot->span + snapshot->count && span->offset <= view->offset);
-    return snapshot->memory + span->at + (view->offset - span->offset);
+    return span->at + (view->offset - span->offset);
 }
+
+static void count_readers(RtSnapshot *snapshot, const RtView *view, int more)
+{
+    const int64_t begin = place_of(snapshot, view), end = begin + rt_view_bytes(view);
+    for (int64_t piece = begin / RT_COPY_PIECE; piece * RT_COPY_PIECE < end; piece++)
+        atomic_fetch_add(&snapshot->needed[piece], more);
+}
+
+bool rt_snapshot_start(RtSnapshot *snapshot, Rt *rt, const RtView *views, int count,
+                       bool (*takes)(const Rt *rt, const RtView *view))
+{
+    for (const RtView *view = views; view < views + count; view++)
+        if (takes(rt, view))
+            count_readers(snapshot, view, 1);
+    return rt_copy_start(rt, snapshot->count, snapshot->span, snapshot->memory, snapshot->needed);
+}
+
+void rt_snapshot_drop(RtSnapshot *snapshot, const RtView *view) { count_readers(snapshot, view, -1); }
+
+const char *rt_snapshot_hold(RtSnapshot *snapshot, Rt *rt, const RtView *view)
+{
+    snapshot->is_held = rt_copy_hold(rt, snapshot->memory);
+    return snapshot->is_held ? rt->arena + view->offset : snapshot->memory + place_of(snapshot, view);
+}
+
+bool rt_snapshot_release(RtSnapshot *snapshot, Rt *rt) { return !snapshot->is_held || rt_copy_release(rt); }

@@ -331,6 +331,15 @@ void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t
     }
 }
 
+const void *rt_view_as_in_file(const RtView *view, const char *window, int64_t first)
+{
+    int64_t row = 1;
+    for (int d = view->rank - 1; d >= 0; row *= view->size[d--])
+        if (view->size[d] > 1 && view->stride[d] != row)
+            return NULL;
+    return is_wide(view->type) ? window + 4 * first : NULL;
+}
+
 void rt_view_write(const RtView *view, char *window, int64_t first, int64_t count, const void *values)
 {
     const char *from = values;

@@ -58,6 +58,7 @@ void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_chang
  * counted row by row, from or to values[i] for i < count. */
 RtType rt_view_file_type(const RtView *view);
 void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values);
+const void *rt_view_as_in_file(const RtView *view, const char *window, int64_t first); /* all in a row; else NULL */
 void rt_view_write(const RtView *view, char *window, int64_t first, int64_t count, const void *values);
 
 /* --- init.c --------------------------------------------------------------------------------- */

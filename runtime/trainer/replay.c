@@ -218,7 +218,7 @@ static bool is_confirmed(RtRun *run, int runs, char **text, bool *own)
 static void copy_state(RtRun *run)
 {
     const RtSnapshot *state = &run->replay->state;
-    rt_copy_start(&run->rt, state->count, state->span, state->memory);
+    rt_copy_start(&run->rt, state->count, state->span, state->memory, NULL);
     rt_copy_wait(&run->rt);
 }
 

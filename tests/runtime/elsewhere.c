@@ -1,6 +1,9 @@
 /* elsewhere.c -- preloaded into a trainer: another machine.  Files of /proc and /sys/fs/cgroup are those below
  * $ELSEWHERE, if it is set; the affinity mask is $PROCESSORS, as "0,1,5"; the file $CUT_SHORT is cut to one page as
- * soon as it is mapped; the disk is only done with a file when $DISK_ANSWERS is there. */
+ * soon as it is mapped; the disk is only done with a file when $DISK_ANSWERS is there, and with what goes past the
+ * kernel's cache when $DISK_TAKES is there: until then it has read nothing. */
+#include <fcntl.h>
+
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
@@ -47,13 +50,26 @@ int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t *mask)
     return 0;
 }
 
+static void await(const char *variable)
+{
+    const char *name = getenv(variable);
+    while (name && access(name, F_OK))
+        usleep(1000);
+}
+
 int fsync(int file)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    const char *answers = getenv("DISK_ANSWERS");
-    while (answers && access(answers, F_OK))
-        usleep(1000);
+    await("DISK_ANSWERS");
     return real(file);
+}
+
+ssize_t write(int file, const void *data, size_t bytes)
+{
+    ssize_t (*real)(int, const void *, size_t) = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    if (fcntl(file, F_GETFL) & O_DIRECT)
+        await("DISK_TAKES");
+    return real(file, data, bytes);
 }
 
 void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset)

@@ -46,7 +46,7 @@ def test_progress_line_of_a_terminal(trainer, tmp_path, data):
 
 def test_memory_is_told_before_training(run, data):
     line, = [l for l in run("--data", "data.txt", "--steps", 1).stderr.splitlines() if l.startswith("memory:")]
-    assert re.fullmatch(r"memory: 1\.\d\d MB planned \(1\.\d\d MB tensors that stay, \d\.\d\d kB of a step\), "
+    assert re.fullmatch(r"memory: 1\.\d\d MB planned \(1\.\d\d MB tensors that stay, \d+\.\d+ kB of a step\), "
                         r"1\.00 kB workspace of libraries", line)
 
 

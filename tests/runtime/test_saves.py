@@ -87,6 +87,18 @@ def test_steps_go_on_until_the_next_save(slow, tmp_path):
     assert stood[21] > 500 and stood[1] == 0
 
 
+def test_what_a_step_has_changed_under_the_disk_is_written_again(slow, run, tmp_path, data):
+    """The disk reads the arena of step 10 when step 20 has ended; steps do not wait for it."""
+    one = slow("--steps", 30, "--keep", 3, DISK_TAKES="takes", TINY_LARGE=1)
+    one.answer()
+    one.await_step(20)
+    (tmp_path / "takes").touch()
+    assert one.end()[0] == 0
+    (tmp_path / "waiting").mkdir()
+    run("--data", "data.txt", "--steps", 30, "--save-every", 10, "--keep", 3, "--save", "waiting/a", "--save-wait", TINY_LARGE=1)
+    assert len(kept(tmp_path)) == 3 and kept(tmp_path) == kept(tmp_path / "waiting")
+
+
 def test_with_save_wait_they_do_not(slow, tmp_path):
     """The control of the test above; the time is logged with the step after."""
     one = slow("--steps", 12, "--save-wait", "--log", "log")

@@ -4,8 +4,8 @@
  * Environment: TINY_BAD_STEP=n a loss of NaN at step n (from 0); TINY_BAD_NORM=n an infinite norm; TINY_SLEEP_MS=n each
  * step takes longer, TINY_EVAL_MS=n each call of an evaluation; TINY_EVAL_CALLS=FILE a byte for each of these;
  * TINY_CREATE_MS=n, TINY_CREATED=FILE likewise of the start; TINY_DUMP=FILE inputs and scalars of each step;
- * TINY_ARENA=bytes the plan; TINY_VOCAB=n, TINY_SCHEDULE=constant, TINY_NO_PREDICT, TINY_SEED=n change the program's
- * tables. */
+ * TINY_LARGE=1 a large tensor, too; TINY_ARENA=bytes the plan; TINY_VOCAB=n, TINY_SCHEDULE=constant, TINY_NO_PREDICT,
+ * TINY_SEED=n change the program's tables. */
 #include "rt.h"
 #include "state.h"
 
@@ -19,11 +19,12 @@
 #include <omp.h>
 
 enum { COPIES = 2, VOCAB = 256, PADDED = 264, MICRO = 2, BATCH = 2, SEQ = 8, EVAL_BATCH = 2, ROWS = 5, COLUMNS = 3 };
-enum { SEQUENCES = MICRO * BATCH };
+enum { SEQUENCES = MICRO * BATCH, LARGE = 100000, PAGE = 4096 };
 enum { MARK = 12345 }; /* the value of padding, to check that no file contains it */
 
 /* The arena.  `mixed` is logically [copy, row, column], in memory [column, copy, row + 1]. */
 typedef struct {
+    _Alignas(PAGE) float large[LARGE]; /* in the file as here, and larger than what is written through a buffer */
     float w[COPIES][VOCAB][PADDED], bias[PADDED], mixed[COLUMNS][COPIES][ROWS + 1];
     float momentum_w[COPIES][VOCAB][PADDED], momentum_bias[PADDED];
     uint16_t half[8], brain[8];
@@ -138,6 +139,8 @@ static void step(Rt *rt, char *arena)
     RT_RUN(rt, 1, train_tokens(rt, a));
     a->norm = sqrtf(a->norm);
     a->good_steps++;
+    for (int i = 0; i < LARGE; i++)
+        a->large[i] += (float)i;
     a->w[0][0][VOCAB] = a->mixed[0][0][ROWS] = MARK;
     if (a->step == number_of("TINY_BAD_STEP", -1))
         a->loss = NAN;
@@ -174,6 +177,15 @@ static void predict(Rt *rt, char *arena)
     .name = "bias", .type = RT_F32, .rank = 1, .dim = { "vocab" }, SIZES(VOCAB), .stride = { 1 },                      \
     .stored_bytes = (int64_t)sizeof(float) * PADDED
 static const RtTensor tensors[] = {
+    { .name = "large",
+      .type = RT_F32,
+      .rank = 1,
+      .dim = { "x" },
+      SIZES(LARGE),
+      .stride = { 1 },
+      .offset = AT(large),
+      .stored_bytes = (int64_t)sizeof(float) * LARGE,
+      .init = { RT_NORMAL, 1, 0 } },
     { W, .offset = AT(w), .init = { RT_NORMAL, 0.5, 0 } },
     { BIAS, .offset = AT(bias) },
     { .name = "h.*.mixed",
@@ -235,8 +247,8 @@ int main(int argc, char **argv)
     RtProgram program = {
         .name = "tiny",
         .source = "tiny.mdl",
-        .tensors = tensors,
-        .ntensors = sizeof tensors / sizeof *tensors,
+        .tensors = tensors + !getenv("TINY_LARGE"),
+        .ntensors = sizeof tensors / sizeof *tensors - !getenv("TINY_LARGE"),
         .kernels = kernels,
         .nkernels = sizeof kernels / sizeof *kernels,
         .arena_bytes = number_of("TINY_ARENA", sizeof(Arena)),
