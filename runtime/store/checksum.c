@@ -2,6 +2,9 @@
  * which of all vectors only those of AVX-512 have: with them it takes a third of the time. */
 #include "checksum.h"
 
+#include "processor_has.h"
+
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -33,29 +36,35 @@ static uint64_t sum_of_any(const char *from, int width, int64_t first, int64_t c
 }
 
 #ifdef __x86_64__
-__attribute__((target("avx512f,avx512dq"))) static uint64_t sum_of_v4(const char *from, int width, int64_t first,
-                                                                      int64_t count)
+__attribute__((target("avx512f,avx512dq"))) static uint64_t sum_by_512_bits(const char *from, int width, int64_t first,
+                                                                            int64_t count)
 {
     return width == 4 ? sum_of(from, 4, first, count) : sum_of(from, 2, first, count);
 }
-
-static bool has_v4(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"); }
 #else
-#define sum_of_v4 sum_of_any
-
-static bool has_v4(void) { return false; }
+#define sum_by_512_bits sum_of_any
 #endif
+
+/* Asked once: a virtual machine takes long to answer. */
+static bool has_512_bits(void)
+{
+    enum { UNKNOWN, NO, YES };
+    static atomic_int known;
+    if (known == UNKNOWN)
+        known = rt_processor_has("avx512f") && rt_processor_has("avx512dq") ? YES : NO;
+    return known == YES;
+}
 
 uint64_t rt_checksum(const void *elements, int width, int64_t first, int64_t count)
 {
     enum { PART = 1 << 14 }; /* elements, for one of several threads */
-    const bool is_v4 = has_v4();
+    const bool is_wide = has_512_bits();
     uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum) if (count > PART)
     for (int64_t i = 0; i < count; i += PART) {
         const char *from = (const char *)elements + width * i;
         const int64_t n = count - i < PART ? count - i : PART;
-        sum += is_v4 ? sum_of_v4(from, width, first + i, n) : sum_of_any(from, width, first + i, n);
+        sum += is_wide ? sum_by_512_bits(from, width, first + i, n) : sum_of_any(from, width, first + i, n);
     }
     return sum;
 }

@@ -3,72 +3,29 @@
 #include "instructions.h"
 
 #include "processor_features.h"
+#include "processor_has.h"
 #include "state.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stddef.h>
 
-typedef struct {
-    const char *name;
-    unsigned leaf, subleaf, word, bit, state;
-} Feature;
-
-#define ROW(macro, name, leaf, subleaf, word, bit, state) { (name), (leaf), (subleaf), (word), (bit), (state) },
-static const Feature features[] = { RT_PROCESSOR_FEATURES(ROW){ 0 } };
+#define NAME(macro, name, leaf, subleaf, word, bit, state) name,
+static const char *const features[] = { RT_PROCESSOR_FEATURES(NAME) NULL };
 
 #ifdef __x86_64__
-#include <cpuid.h>
-
 static const char for_most[] = "x86-64-v3";
-
-/* The kinds of registers that the system keeps. */
-static unsigned kept_registers(void)
-{
-    enum { OSXSAVE = 1 << 27 };
-    unsigned word[4] = { 0 }, low = 0, high = 0;
-    if (__get_cpuid(1, &word[0], &word[1], &word[2], &word[3]) && (word[2] & OSXSAVE))
-        __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return low;
-}
-
-static bool has(const Feature *feature)
-{
-    unsigned word[4] = { 0 };
-    return __get_cpuid_count(feature->leaf, feature->subleaf, &word[0], &word[1], &word[2], &word[3]) &&
-           (word[feature->word] >> feature->bit & 1) && (kept_registers() & feature->state) == feature->state;
-}
 #else
 static const char for_most[] = "armv8.2-a";
-
-/* "Features : fp asimd sve ...", of the first processor.  Without such a line, nothing is known, and nothing refused.
- */
-static bool has(const Feature *feature)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char *line = NULL, *word = NULL;
-    size_t room = 0;
-    bool is_listed = false, has_list = false;
-    while (file && !has_list && getline(&line, &room, file) > 0)
-        has_list = !strncmp(line, "Features", 8);
-    for (char *at = has_list ? line : NULL; !is_listed && (word = strtok(at, " \t\n")); at = NULL)
-        is_listed = !strcmp(word, feature->name);
-    if (file)
-        fclose(file);
-    free(line);
-    return is_listed || !has_list;
-}
 #endif
 
 void rt_instructions_check(const RtProgram *program)
 {
     char *lacking = NULL;
-    for (unsigned i = 0; features[i].name; i++)
-        if (((program->needed && program->needed[i]) || rt_needed[i]) && !has(&features[i])) {
+    for (unsigned i = 0; features[i]; i++)
+        if (((program->needed && program->needed[i]) || rt_needed[i]) && !rt_processor_has(features[i])) {
             if (lacking)
-                rt_append(&lacking, ", %s", features[i].name);
+                rt_append(&lacking, ", %s", features[i]);
             else
-                lacking = rt_text("%s", features[i].name);
+                lacking = rt_text("%s", features[i]);
         }
     if (lacking)
         rt_fail(

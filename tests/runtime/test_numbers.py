@@ -4,7 +4,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from conftest import philox
+from conftest import RUNTIME, compile_program, philox
 
 
 def show(numbers, *arguments, **more):
@@ -93,3 +93,8 @@ def test_conversions_from_f32_round_to_nearest_even(numbers):
     np.testing.assert_array_equal(shown[~nan, 1], brain[~nan])
     assert np.isnan((shown[nan, 1].astype(np.uint32) << 16).view(np.float32)).all()
     assert np.isnan(shown[nan, 0].view(np.float16)).all()
+
+
+def test_checksums(tmp_path):
+    """By vectors or not, of any alignment, with several threads: as the formula says."""
+    subprocess.run([compile_program(tmp_path, "checksum", [RUNTIME / "processor_has.c"])], check=True)
