@@ -62,22 +62,24 @@ char *fold_text(const Launch *p, const Node *reduction, const char *into, const 
     return arena_text(&p->k->m->arena, "%s = %s::of(%s, %s);\n", into, functor_of(reduction), into, text);
 }
 
-void add_to_column(Launch *p, const Column *column, const char *text, FILE *out)
+void add_to_column(Launch *p, const Sink *sink, const char *text, FILE *out)
 {
-    RowKernel *k = p->k;
-    const char *into = column->sink->name;
+    const Column *column = p->column;
+    while (column->sink != sink)
+        column++;
+    const char *into = sink->name;
     if (is_in_scratch(p, column))
-        into = arena_text(&k->m->arena, "%s[%s]", into, dense_index(p->k, &p->region, p->region.inner));
+        into = arena_text(&p->k->m->arena, "%s[%s]", into, dense_index(p->k, &p->region, p->region.inner));
     else if (column->is_wide)
-        into = arena_text(&k->m->arena,
+        into = arena_text(&p->k->m->arena,
                           p->mapping == MAP_ROWS ? "%s[iteration][e]"
                           : p->width > 1         ? "%s[e]"
                                                  : "%s[0]",
                           into);
-    fputs(fold_text(p, column->sink->node, into, text), out);
+    fputs(fold_text(p, sink->node, into, text), out);
 }
 
-static void write_start(Launch *p, const Column *column, FILE *out)
+static void write_sum_start(Launch *p, const Column *column, FILE *out)
 {
     const Sink *sink = column->sink;
     Hole type = { "type", type_of(column) }, name = { "name", sink->name }, start = { "start", start_of(sink->node) };
@@ -87,7 +89,7 @@ static void write_start(Launch *p, const Column *column, FILE *out)
         FILL(out, cuda_clear_template, name, start, { "threads", number(p, p->threads) },
              { "count", number(p, wide_count(p, column)) });
     } else if (!column->is_wide) {
-        FILL(out, "$type $name = $start;\n", type, name, start);
+        write_start(sink->name, sink->node, out);
     } else if (p->mapping == MAP_COLUMNS) {
         FILL(out, "RtPack<$type, $width> $name = rt_all<$width, $type>($start);\n", type, name, start, width);
     } else {
@@ -99,7 +101,7 @@ void write_sums_start(Launch *p, FILE *out)
 {
     for (int i = 0; i < p->ncolumns; i++) {
         name_sums(p->k, p->column[i].sink);
-        write_start(p, &p->column[i], out);
+        write_sum_start(p, &p->column[i], out);
     }
 }
 

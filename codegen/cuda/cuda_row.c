@@ -77,14 +77,8 @@ const char *block_index(const Launch *p) { return p->is_member ? "block" : "bloc
 char *launch_head(const Launch *p, const char *name, int threads)
 {
     const RowKernel *k = p->k;
-    const char **items = NEW_ARRAY(&k->m->arena, const char *, k->narrays + 1);
-    int count = 0;
-    for (int i = 0; i < k->narrays; i++)
-        items[count++] = arena_text(&k->m->arena, "%s%s *%s%s", i < k->f->params.count ? "const " : "",
-                                    element_type(k->array[i].value->type.dtype),
-                                    k->array[i].shared ? "" : "__restrict__ ", k->array[i].name);
-    if (k->scratch)
-        items[count++] = "float *__restrict__ scratch";
+    int count;
+    const char *const *items = row_parameters(k, "__restrict__", &count);
     if (p->is_member)
         return wrapped_list(k->m, arena_text(&k->m->arena, "RT_INLINE void %s(int block, ", name), count, items, ")",
                             0);
@@ -161,7 +155,6 @@ void write_iterations(Launch *p, IterationText *body, const void *context, FILE 
 }
 
 static void write_shared_iteration(Launch *p, const void *context, FILE *out) { write_shared_loads(p, out); }
-static void write_phase_iteration(Launch *p, const void *phase, FILE *out) { write_pack(p, *(const int *)phase, out); }
 
 static void write_mask_iteration(Launch *p, const void *mask, FILE *out)
 {
@@ -187,6 +180,7 @@ static void write_masks(Launch *p, FILE *out)
     int count = 0;
     for (int i = 0; i < k->nnodes; i++) {
         Node *node = &k->node[i];
+        node->mask = NULL;
         if (!p->iterations || !node->is_wanted || !is_masking(node->op) || !(node->dims & p->region.inner))
             continue;
         int same = 0;
@@ -217,51 +211,6 @@ static void write_kept_rows(Launch *p, FILE *out)
         write_iterations(p, write_shared_iteration, NULL, out);
         fputs("rt_copy_commit();\nrt_copy_wait<0>();\n", out);
     }
-}
-
-/* Combines the partial sums of a row's lanes into the sum, in every thread.  If a block computes one row after another,
- * rows alternate between two halves of shared memory, which needs only one barrier. */
-static void write_row_sums(Launch *p, int phase, FILE *out)
-{
-    RowKernel *k = p->k;
-    const Nest nest = nest_of(p, phase);
-    int warps = p->row_threads / WARP;
-    const char *list = "", *leave = "", *take = "";
-    for (int i = 0; i < k->nnodes; i++) {
-        const Node *node = &k->node[i];
-        if (!is_summed(&nest, node))
-            continue;
-        FILL(out, "$name = rt_warp<$functor>($name);\n", { "name", node->name }, { "functor", functor_of(node) });
-        const char *parts = new_identifier(&k->names, arena_text(&k->m->arena, "%s_parts", node->name));
-        const char *type = local_type(node->value->type.dtype);
-        const char *side = p->ncolumns ? "[side]" : "", *sides = p->ncolumns ? "[2]" : "";
-        list = arena_text(&k->m->arena, "%s__shared__ %s %s%s[%d][%d];\n", list, type, parts, sides, rows_at_once(p),
-                          warps);
-        leave = arena_text(&k->m->arena, "%s%s%s[team][lane / 32] = %s;\n", leave, parts, side, node->name);
-        take = arena_text(&k->m->arena, "%s%s = rt_warps<%s, %d, %s>(%s%s[team], %s);\n", take, node->name,
-                          functor_of(node), warps, type, parts, side, start_of(node));
-    }
-    if (!*list || warps == 1)
-        return;
-    p->takes_sides |= p->ncolumns > 0;
-    FILL(out, cuda_meet_template, { "list", list }, { "leave", leave }, { "take", take });
-}
-
-static void write_row_phases(Launch *p, FILE *out)
-{
-    write_kept_rows(p, out);
-    write_masks(p, out);
-    write_phase_values(p, 0, out);
-    for (int phase = 0; phase < p->k->nphases; phase++) {
-        const Nest nest = nest_of(p, phase);
-        if (is_needed(&nest)) {
-            write_accumulators(&nest, out);
-            write_iterations(p, write_phase_iteration, &phase, out);
-            write_row_sums(p, phase, out);
-        }
-        write_phase_values(p, phase + 1, out);
-    }
-    write_row_results(p, out);
 }
 
 /* --- The four mappings ---------------------------------------------------------------------------- */
@@ -341,27 +290,29 @@ static void write_points(Launch *p, const char *head, const char *start, const c
 
 static void write_launch(Launch *p, const char *name, FILE *out)
 {
+    RowKernel *k = p->k;
+    Step *scalars = NULL, *steps = NULL;
+    add_scalars(&(Steps){ .k = k, .end = &scalars });
+    add_row(&(Steps){ .k = k, .end = &steps }, p->has,
+            (Step){ .dims = p->mapping == MAP_ROWS ? p->region.inner : p->region.dims, .runner = BY_LANES });
     Text start, row, end;
     open_text(&start);
     open_text(&row);
     open_text(&end);
-    p->k->depth = p->mapping == MAP_ROWS ? 4 : 3;
-    write_scalars(p->k, start.out);
+    k->depth = p->mapping == MAP_ROWS ? 4 : 3;
+    print_launch_steps(p, scalars, start.out);
     write_shared_rows(p, start.out);
     write_sums_start(p, start.out);
     if (p->reads_ahead)
         write_first_row(p, part_text(p, "blockIdx.x"), start.out);
-    if (p->mapping == MAP_ROWS) {
-        write_row_phases(p, row.out);
-    } else {
-        write_pack(p, 0, row.out);
-        write_row_results(p, row.out);
-    }
+    write_kept_rows(p, row.out);
+    write_masks(p, row.out);
+    print_launch_steps(p, steps, row.out);
     write_sums_end(p, end.out);
-    char *head = launch_head(p, name, p->threads), *starts = close_text(&p->k->m->arena, &start),
-         *rows = close_text(&p->k->m->arena, &row), *ends = close_text(&p->k->m->arena, &end);
+    char *head = launch_head(p, name, p->threads), *starts = close_text(&k->m->arena, &start),
+         *rows = close_text(&k->m->arena, &row), *ends = close_text(&k->m->arena, &end);
     if (p->mapping == MAP_ROWS && !p->ncolumns)
-        write_by_row(p, head, arena_text(&p->k->m->arena, "%s%s", starts, rows), out);
+        write_by_row(p, head, arena_text(&k->m->arena, "%s%s", starts, rows), out);
     else if (p->mapping == MAP_ROWS)
         write_rows_in_parts(p, head, starts, rows, ends, out);
     else if (p->mapping == MAP_COLUMNS)
@@ -419,7 +370,7 @@ const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const c
     for (int i = 0; i < count; i++) {
         Launch *p = &launch[i];
         const char *own = i ? arena_text(&m->arena, "%s_%d", name, i + 1) : name;
-        mark_needed(p);
+        mark_wanted(p->k, p->has);
         plan_threads(p);
         if (i)
             fputc('\n', out);
@@ -454,7 +405,7 @@ void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char 
     int count;
     plan_kernel(m, kernel, call, NULL, anonymous, &p, &count)->offsets = offsets;
     p->is_member = true;
-    mark_needed(p);
+    mark_wanted(p->k, p->has);
     plan_threads(p);
     write_launch(p, name, out);
     launches->count = 0;

@@ -1,6 +1,6 @@
 /* cuda_row.h -- internals of the CUDA row kernel emitter: division of a kernel's work among threads.
  *
- * row_plan.c determines what a kernel computes: regions, phases, sinks.  Each region becomes one or several launches (a
+ * plan.c determines what a kernel computes: regions, phases, sinks.  Each region becomes one or several launches (a
  * later one adds the sums of blocks), with one of four mappings:
  *
  *   MAP_POINTS   each thread has one pack of neighbours
@@ -14,7 +14,7 @@
 #define MPC_CUDA_ROW_H
 
 #include "cuda.h"
-#include "row/row.h"
+#include "kernel/tree.h"
 
 enum {
     WARP = 32,
@@ -73,7 +73,7 @@ typedef struct {
     const char *read_name;  /* the function that reads it */
 } Launch;
 
-/* cuda_row_plan.c: the part of the plan that depends on types. */
+/* cuda_plan.c: the part of the plan that depends on types. */
 int plan_launches(RowKernel *k, Launch **launches, int64_t *scratch);
 int64_t sums_of(const Launch *p, const Column *column); /* of one block */
 int64_t launch_bytes(const Launch *p);                  /* read and written, each once; after plan_threads */
@@ -95,17 +95,13 @@ static inline char *number(const Launch *p, int64_t value)
     return arena_text(&p->k->m->arena, "%lld", (long long)value);
 }
 
-/* cuda_row_body.c: statements for one pack, and for one row. */
-void mark_needed(Launch *p);
-Nest nest_of(const Launch *p, int phase); /* the loops over a pack, or over packs of a row */
+/* cuda_row_body.c: the text of steps. */
 /* Loads of arrays that stay in registers for all phases of a row, for write_iterations: into packs of these names, by
  * array. */
 void write_register_loads(Launch *p, const void *names, FILE *out);
 void write_shared_rows(const Launch *p, FILE *out);
 void write_shared_loads(Launch *p, FILE *out);
-void write_pack(Launch *p, int phase, FILE *out);
-void write_phase_values(Launch *p, int phase, FILE *out);
-void write_row_results(Launch *p, FILE *out);
+void print_launch_steps(Launch *p, const Step *steps, FILE *out);
 
 /* cuda_row_ahead.c: the next row. */
 void write_row_packs(const Launch *p, const char *const names[], FILE *out); /* declares packs in registers */
@@ -120,7 +116,7 @@ void write_sums_start(Launch *p, FILE *out);
 void write_sums_end(Launch *p, FILE *out);
 void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out);
 char *fold_text(const Launch *p, const Node *reduction, const char *into, const char *text);
-void add_to_column(Launch *p, const Column *column, const char *text, FILE *out);
+void add_to_column(Launch *p, const Sink *sink, const char *text, FILE *out);
 
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);

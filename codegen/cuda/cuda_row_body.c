@@ -1,6 +1,6 @@
 /* cuda_row_body.c -- the computation of a thread for one pack of neighbours in one phase, and for one row.
  *
- * The text of ops is that of the C back end (row_text.c); contiguous loads and stores use packs:
+ * The text of ops is that of the C back end (text.c); contiguous loads and stores use packs:
  *
  *     const RtPack<rt_bf16, 8> x_pack = rt_load_pack<8>(x + row * 768 + embed_first);
  *     RtPack<float, 8> y_pack;
@@ -16,33 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-Nest nest_of(const Launch *p, int phase)
-{
-    const bool by_rows = p->mapping == MAP_ROWS;
-    return (Nest){ .k = p->k,
-                   .has = p->has,
-                   .inner = by_rows ? p->region.inner : ANY_DIMS,
-                   .dims = ANY_DIMS,
-                   .phase = phase,
-                   .all_phases = !by_rows };
-}
-
-static bool is_in_pack(const Launch *p, const Node *node)
-{
-    const Nest nest = nest_of(p, 0);
-    return is_in_loops(&nest, node);
-}
-
-/* Only values that a sink needs are computed. */
-void mark_needed(Launch *p)
-{
-    for (int i = 0; i < p->k->nnodes; i++) {
-        Node *node = &p->k->node[i];
-        node->is_loaded = false;
-        node->text = node->mask = NULL;
-    }
-    mark_wanted(p->k, p->has);
-}
+typedef void Print(Launch *p, const Step *step, FILE *out);
 
 /* --- Loads ---------------------------------------------------------------------------------------- */
 
@@ -119,52 +93,47 @@ void write_shared_loads(Launch *p, FILE *out)
             write_shared_load(p, i, out);
 }
 
-static void write_pack_loads(const Launch *p, FILE *out)
+static void write_pack_loads(const Launch *p, const Step *loop, FILE *out)
 {
-    for (int i = 0; i < p->k->nnodes; i++) {
-        const Node *node = &p->k->node[i];
-        if (node->op || !node->uses || !is_in_pack(p, node) || p->in_registers[node->array] ||
-            !is_pack_of(p, node->array))
+    for (const Step *step = loop->body; step; step = step->next) {
+        const int array = step->node->array;
+        if (step->kind != STEP_LOAD || p->in_registers[array] || !is_pack_of(p, array))
             continue;
-        const char *type = pack_type(p, element_type(node->value->type.dtype));
-        if (p->in_shared[node->array]) {
+        const char *type = pack_type(p, element_type(step->node->value->type.dtype));
+        if (p->in_shared[array])
             FILL(out, "const $type $to = rt_load_pack<$width>($from + $pack * $width);\n", { "type", type },
-                 { "to", p->pack_name[node->array] }, { "width", number(p, p->width) },
-                 { "from", p->shared_name[node->array] }, { "pack", use(p->pack) });
-            continue;
-        }
-        write_pack_load(p, node->array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[node->array]),
-                        out);
+                 { "to", p->pack_name[array] }, { "width", number(p, p->width) }, { "from", p->shared_name[array] },
+                 { "pack", use(p->pack) });
+        else
+            write_pack_load(p, array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[array]), out);
     }
 }
 
-/* The text of an element of a parameter. */
-static void write_element(Launch *p, Node *node, FILE *out)
+/* An element of a parameter: of a pack, in the loop over its elements; of an array; or one for each row. */
+static void print_load(Launch *p, const Step *step, FILE *out)
 {
-    RowKernel *k = p->k;
-    const Array *array = &k->array[node->array];
-    DType dtype = node->value->type.dtype;
-    if (p->in_registers[node->array])
-        node->text = load_text(k, dtype, arena_text(&k->m->arena, "%s[iteration]", p->pack_name[node->array]), "e");
-    else if (is_pack_of(p, node->array))
-        node->text = load_text(k, dtype, p->pack_name[node->array], "e");
-    else
-        node->text = load_text(k, dtype, array->name, index_text(k, &p->region, array->dims, array->stride));
-    if (node->uses == 1)
-        return;
-    write_local(k, local_type(dtype), node->name, node->text, out);
-    node->text = node->name;
+    Node *node = step->node;
+    const int array = node->array;
+    const char *pack = p->pack_name[array];
+    if (p->in_registers[array])
+        pack = arena_text(&p->k->m->arena, "%s[iteration]", pack);
+    if (p->in_registers[array] || is_pack_of(p, array))
+        write_loaded(p->k, node, load_text(p->k, node->value->type.dtype, pack, "e"), step->uses == 1, out);
+    else if (!is_read_ahead(p, node))
+        write_load(p->k, &p->region, node, step->uses == 1, out);
 }
+
+static void print_value(Launch *p, const Step *step, FILE *out) { write_value(p->k, &p->region, step->node, out); }
 
 /* --- Stores --------------------------------------------------------------------------------------- */
 
-/* "heads == 0": an element with fewer dims than the pack's loops is stored by the first thread that shares it. */
-static char *first_only(const Launch *p, DimSet dims)
+/* "heads == 0": what has fewer dims than the pack's loops is stored or added by the first thread that shares it. */
+static char *first_only(const Launch *p, const Step *step)
 {
     char *text = "";
-    DimSet loops = p->mapping == MAP_ROWS ? p->region.inner : p->region.dims;
+    const DimSet dims = step->operand ? step->operand->dims : step->node->dims;
     for (int i = 0; i < p->region.nloops; i++)
-        if (p->region.loop[i].dims & loops && !(p->region.loop[i].dims & dims))
+        if (p->region.loop[i].dims & step->loop->dims && !(p->region.loop[i].dims & dims))
             text = arena_text(&p->k->m->arena, "%s%s%s == 0", text, *text ? " && " : "", use(p->region.loop[i].index));
     return text;
 }
@@ -177,137 +146,132 @@ static void write_guarded(const Launch *p, const char *condition, const char *te
         FILL(out, "if ($condition) {\n    $text\n}\n", { "condition", condition }, { "text", text });
 }
 
-static void write_packed_result(const Launch *p, const Sink *sink, FILE *out)
+static void print_store(Launch *p, const Step *step, FILE *out)
 {
-    RowKernel *k = p->k;
-    int number_of_array = array_of_result(p, sink);
-    const Array *array = &k->array[number_of_array];
-    if (is_pack_of(p, number_of_array)) {
-        FILL(out, "$pack[e] = $text;\n", { "pack", p->pack_name[number_of_array] }, { "text", stored_text(k, sink) });
+    const int array = array_of_result(p, step->sink);
+    const char *text = stored_text(p->k, step->sink);
+    if (is_pack_of(p, array)) {
+        FILL(out, "$pack[e] = $text;\n", { "pack", p->pack_name[array] }, { "text", text });
         return;
     }
     Text store;
     open_text(&store);
-    write_result(k, &p->region, sink, stored_text(k, sink), store.out);
-    write_guarded(p, first_only(p, array->dims), close_text(&k->m->arena, &store), out);
+    write_result(p->k, &p->region, step->sink, text, store.out);
+    write_guarded(p, first_only(p, step), close_text(&p->k->m->arena, &store), out);
 }
 
 /* Packs of results, before and after the loop over their elements. */
-static void write_result_packs(const Launch *p, const Nest *nest, FILE *out)
+static void write_result_packs(const Launch *p, const Step *loop, FILE *out)
 {
-    for (int i = 0; i < p->k->nsinks; i++) {
-        int array = array_of_result(p, &p->k->sink[i]);
-        if (is_drained(nest, i) && !p->k->sink[i].operand && is_pack_of(p, array))
-            FILL(out, "$type $pack;\n", { "type", pack_type(p, local_type(p->k->sink[i].node->value->type.dtype)) },
-                 { "pack", p->pack_name[array] });
-    }
+    for (const Step *step = loop->body; step; step = step->next)
+        if (step->kind == STEP_STORE && is_pack_of(p, array_of_result(p, step->sink)))
+            FILL(out, "$type $pack;\n", { "type", pack_type(p, local_type(step->node->value->type.dtype)) },
+                 { "pack", p->pack_name[array_of_result(p, step->sink)] });
 }
 
-static void write_pack_stores(const Launch *p, const Nest *nest, FILE *out)
+static void write_pack_stores(const Launch *p, const Step *loop, FILE *out)
 {
-    for (int i = 0; i < p->k->nsinks; i++) {
-        int array = array_of_result(p, &p->k->sink[i]);
-        if (!is_drained(nest, i) || p->k->sink[i].operand || !is_pack_of(p, array))
+    for (const Step *step = loop->body; step; step = step->next) {
+        const int array = step->kind == STEP_STORE ? array_of_result(p, step->sink) : -1;
+        if (array < 0 || !is_pack_of(p, array))
             continue;
         const char *to = pack_address(p, array), *pack = p->pack_name[array];
         const char *text = has_tail(p)
                                ? arena_text(&p->k->m->arena, "rt_store_some(%s, %s, %s);\n", to, pack, use(p->count))
                                : arena_text(&p->k->m->arena, "rt_store_pack(%s, %s);\n", to, pack);
-        write_guarded(p, first_only(p, p->k->array[array].dims), text, out);
+        write_guarded(p, first_only(p, step), text, out);
     }
 }
 
-/* --- One pack ------------------------------------------------------------------------------------- */
+/* --- Sums ----------------------------------------------------------------------------------------- */
 
-static void write_sums(Launch *p, const Nest *nest, FILE *out)
+static void print_start(Launch *p, const Step *step, FILE *out)
+{
+    step->node->text = step->node->name;
+    write_start(step->node->name, step->node, out);
+}
+
+static void print_add(Launch *p, const Step *step, FILE *out)
+{
+    Text add;
+    open_text(&add);
+    if (step->sink)
+        add_to_column(p, step->sink, step->operand->text, add.out);
+    else
+        fputs(fold_text(p, step->node, step->node->name, step->operand->text), add.out);
+    write_guarded(p, first_only(p, step), close_text(&p->k->m->arena, &add), out);
+}
+
+/* Combines the partial sums of a row's lanes into the sum, in every thread.  If a block computes one row after another,
+ * rows alternate between two halves of shared memory, which needs only one barrier. */
+static void print_combine(Launch *p, const Step *step, FILE *out)
 {
     RowKernel *k = p->k;
-    for (int i = 0; i < k->nnodes; i++)
-        if (is_summed(nest, &k->node[i])) {
-            const Node *operand = find_node(k, arg(k->node[i].op, 0));
-            write_guarded(p, first_only(p, operand->dims), fold_text(p, &k->node[i], k->node[i].name, operand->text),
-                          out);
-        }
-    for (int i = 0; i < p->ncolumns; i++) {
-        const Sink *sink = p->column[i].sink;
-        if (!is_drained(nest, (int)(sink - k->sink)))
+    int warps = p->row_threads / WARP;
+    const char *list = "", *leave = "", *take = "";
+    for (const Step *add = step->loop->body; add; add = add->next) {
+        const Node *node = add->node;
+        if (add->kind != STEP_ADD || add->sink)
             continue;
-        Text add;
-        open_text(&add);
-        add_to_column(p, &p->column[i], sink->operand->text, add.out);
-        write_guarded(p, first_only(p, sink->operand->dims), close_text(&k->m->arena, &add), out);
+        FILL(out, "$name = rt_warp<$functor>($name);\n", { "name", node->name }, { "functor", functor_of(node) });
+        const char *parts = new_identifier(&k->names, arena_text(&k->m->arena, "%s_parts", node->name));
+        const char *type = local_type(node->value->type.dtype);
+        const char *side = p->ncolumns ? "[side]" : "", *sides = p->ncolumns ? "[2]" : "";
+        list = arena_text(&k->m->arena, "%s__shared__ %s %s%s[%d][%d];\n", list, type, parts, sides, rows_at_once(p),
+                          warps);
+        leave = arena_text(&k->m->arena, "%s%s%s[team][lane / 32] = %s;\n", leave, parts, side, node->name);
+        take = arena_text(&k->m->arena, "%s%s = rt_warps<%s, %d, %s>(%s%s[team], %s);\n", take, node->name,
+                          functor_of(node), warps, type, parts, side, start_of(node));
     }
+    if (!*list || warps == 1)
+        return;
+    p->takes_sides |= p->ncolumns > 0;
+    FILL(out, cuda_meet_template, { "list", list }, { "leave", leave }, { "take", take });
 }
 
-/* Stores are last: a result may have the storage of a parameter. */
-static char *element_lines(Launch *p, const Nest *nest)
+/* --- Loops ---------------------------------------------------------------------------------------- */
+
+static char *body_text(Launch *p, const Step *loop)
 {
-    RowKernel *k = p->k;
-    Text text;
-    open_text(&text);
-    for (int i = 0; i < k->nnodes; i++) {
-        Node *node = &k->node[i];
-        if (!node->uses || !is_in_loops(nest, node))
-            continue;
-        if (node->op)
-            write_node(k, &p->region, node, text.out);
-        else
-            write_element(p, node, text.out);
-    }
-    write_sums(p, nest, text.out);
-    for (int i = 0; i < k->nsinks; i++)
-        if (is_drained(nest, i) && !k->sink[i].operand)
-            write_packed_result(p, &k->sink[i], text.out);
-    return close_text(&k->m->arena, &text);
+    Text body;
+    open_text(&body);
+    print_launch_steps(p, loop->body, body.out);
+    return close_text(&p->k->m->arena, &body);
 }
 
-void write_pack(Launch *p, int phase, FILE *out)
+static void write_pack(Launch *p, const void *context, FILE *out)
 {
-    const Nest nest = nest_of(p, phase);
-    count_all_uses(&nest);
-    write_pack_loads(p, out);
-    write_result_packs(p, &nest, out);
-    char *lines = element_lines(p, &nest);
+    const Step *loop = context;
+    write_pack_loads(p, loop, out);
+    write_result_packs(p, loop, out);
+    char *lines = body_text(p, loop);
     bool in_registers = false;
     for (int i = 0; i < p->k->narrays; i++)
         in_registers |= p->in_registers[i];
     bool in_packs = p->vector && (p->width > 1 || in_registers || p->iterations);
     fputs(in_packs ? each_element(p, true, lines) : lines, out);
-    write_pack_stores(p, &nest, out);
+    write_pack_stores(p, loop, out);
 }
 
-/* --- One row -------------------------------------------------------------------------------------- */
-
-/* Values with one element per row, in the phase in which they can be computed. */
-void write_phase_values(Launch *p, int phase, FILE *out)
+/* What a row has once is done by its first thread. */
+static void print_loop(Launch *p, const Step *step, FILE *out)
 {
-    for (int i = 0; i < p->k->nnodes; i++) {
-        Node *node = &p->k->node[i];
-        if (!node->is_wanted || is_in_pack(p, node) || node->phase != phase || is_scalar(node) || node->is_column ||
-            is_read_ahead(p, node))
-            continue;
-        if (node->is_reduction)
-            node->text = node->name; /* summed by the previous phase */
-        else
-            write_node(p->k, &p->region, node, out);
-    }
+    const char *once = step->dims ? "" : body_text(p, step);
+    if (*once)
+        write_guarded(p, p->mapping == MAP_ROWS ? "lane == 0" : "", once, out);
+    else if (step->dims && p->mapping == MAP_ROWS)
+        write_iterations(p, write_pack, step, out);
+    else if (step->dims)
+        write_pack(p, step, out);
 }
 
-/* Results with one element per row, stored by the first thread. */
-void write_row_results(Launch *p, FILE *out)
+static Print *const print[N_STEP_KINDS] = {
+    [STEP_LOAD] = print_load,       [STEP_LET] = print_value,   [STEP_START] = print_start, [STEP_ADD] = print_add,
+    [STEP_COMBINE] = print_combine, [STEP_STORE] = print_store, [STEP_LOOP] = print_loop,
+};
+
+void print_launch_steps(Launch *p, const Step *steps, FILE *out)
 {
-    Text text;
-    open_text(&text);
-    for (int i = 0; i < p->ncolumns; i++)
-        if (!is_in_pack(p, p->column[i].sink->operand))
-            add_to_column(p, &p->column[i], p->column[i].sink->operand->text, text.out);
-    for (int i = 0; i < p->k->nsinks; i++) {
-        const Sink *sink = &p->k->sink[i];
-        if (!p->has[i] || sink->operand || is_in_pack(p, sink->node))
-            continue;
-        write_result(p->k, &p->region, sink, stored_text(p->k, sink), text.out);
-    }
-    char *lines = close_text(&p->k->m->arena, &text);
-    if (*lines)
-        write_guarded(p, p->mapping == MAP_ROWS ? "lane == 0" : "", lines, out);
+    for (const Step *step = steps; step; step = step->next)
+        print[step->kind](p, step, out);
 }

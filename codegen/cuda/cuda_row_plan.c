@@ -1,4 +1,4 @@
-/* cuda_row_plan.c -- the launches of a row kernel and their reductions: the part of the plan that depends on types. */
+/* cuda_plan.c -- the launches of a row kernel and their reductions: the part of the plan that depends on types. */
 #include "cuda_row.h"
 
 #include <string.h>

@@ -20,7 +20,7 @@ class Bounds:
 
 BOUNDS = {"fp32": Bounds(50, 1e-5, 2e-6, 2e-3), "bf16": Bounds(10, 0.012, 0.002, 0.4), "fp16": Bounds(10, 0.002, 0.0005, 0.3),
           "fp8": Bounds(5, 0.1, 0.02, 2)}  # of all numbers, though mpc rounds operands of some products alone: nothing more is said
-SUM_CHUNK = 1024  # of codegen/row/row.h
+SUM_CHUNK = 1024  # of codegen/kernel/kernel.h
 
 
 def bounds_of(precision, elements):

@@ -1,5 +1,5 @@
-/* row_text.c -- the C text of one value of a row kernel: each value is a `const` local. */
-#include "row.h"
+/* text.c -- the C text of one value of a row kernel: each value is a `const` local. */
+#include "kernel.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -155,29 +155,25 @@ static char *op_text(const RowKernel *k, const Region *region, const Node *node)
     return "0";
 }
 
-static void write_loaded(RowKernel *k, const Region *region, Node *node, FILE *out)
+void write_loaded(const RowKernel *k, Node *node, const char *text, bool is_inlined, FILE *out)
 {
-    DType dtype = node->value->type.dtype;
-    char *text;
-    if (node->op && node->kept_array < 0) {
-        text = load_text(k, F32, node->kept_in, dense_index(k, region, node->dims & region->inner));
-    } else {
-        const Array *array = &k->array[node->op ? node->kept_array : node->array];
-        text = load_text(k, dtype, array->name, index_text(k, region, array->dims, array->stride));
-    }
-    node->text = text;
-    if (node->uses == 1 && !is_half(dtype) && node->dims & region->inner)
-        return;
-    write_local(k, local_type(dtype), node->name, text, out);
-    node->text = node->name;
+    if (!is_inlined)
+        write_local(k, local_type(node->value->type.dtype), node->name, text, out);
+    node->text = is_inlined ? text : node->name;
 }
 
-/* Computes or loads a value; sets node->text. */
-void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
+void write_load(const RowKernel *k, const Region *region, Node *node, bool is_inlined, FILE *out)
 {
-    if (!node->op || node->is_loaded) {
-        write_loaded(k, region, node, out);
-    } else if (is_constant(node->op)) {
+    const Array *array = node->op && node->kept_array < 0 ? NULL : &k->array[node->op ? node->kept_array : node->array];
+    const char *text =
+        array ? load_text(k, node->value->type.dtype, array->name, index_text(k, region, array->dims, array->stride))
+              : load_text(k, F32, node->kept_in, dense_index(k, region, node->dims & region->inner));
+    write_loaded(k, node, text, is_inlined, out);
+}
+
+void write_value(RowKernel *k, const Region *region, Node *node, FILE *out)
+{
+    if (is_constant(node->op)) {
         node->text = c_number(k->m, node->op->attrs.value, is_integer(node->value->type.dtype));
     } else if (is_copy(node)) {
         node->text = operand_text(k, node->op, 0);
@@ -188,6 +184,19 @@ void write_node(RowKernel *k, const Region *region, Node *node, FILE *out)
         write_local(k, local_type(node->value->type.dtype), node->name, op_text(k, region, node), out);
         node->text = node->name;
     }
+}
+
+const char *stored_text(const RowKernel *k, const Sink *sink)
+{
+    const Node *node = sink->node;
+    return is_constant(node->op) ? c_number(k->m, node->op->attrs.value, !is_float(node->value->type.dtype))
+                                 : node->text;
+}
+
+void write_result(const RowKernel *k, const Region *region, const Sink *sink, const char *text, FILE *out)
+{
+    const Array *array = &k->array[k->f->params.count + sink->result];
+    write_store(k, array->value->type.dtype, array->name, index_text(k, region, array->dims, array->stride), text, out);
 }
 
 /* --- Reductions ---------------------------------------------------------------------------------- */
@@ -205,6 +214,12 @@ const char *start_of(const Node *reduction)
     }
 }
 
+void write_start(const char *name, const Node *reduction, FILE *out)
+{
+    FILL(out, "$type $name = $start;\n", { "type", local_type(reduction->value->type.dtype) }, { "name", name },
+         { "start", start_of(reduction) });
+}
+
 /* The maximum or minimum of two texts. */
 char *chosen_text(const RowKernel *k, const Node *reduction, const char *a, const char *b)
 {
@@ -218,4 +233,50 @@ char *accumulation(const RowKernel *k, const Node *reduction, const char *into, 
     if (info(reduction->op)->over == SUM)
         return arena_text(&k->m->arena, "%s += %s;\n", into, text);
     return arena_text(&k->m->arena, "%s = %s;\n", into, chosen_text(k, reduction, into, text));
+}
+
+/* --- The function --------------------------------------------------------------------------------- */
+
+/* "h.ln_1, gpt2.mdl:24:9: sub, square, sum": origin and ops. */
+static char *row_title(const RowKernel *k)
+{
+    enum { WIDTH = 110 };
+    const Op *call = k->call;
+    const char *place = arena_text(&k->m->arena, "%s%s%s:", call->path ? call->path : k->f->name,
+                                   call->where ? ", " : "", call->where ? call->where : "");
+    char *text = arena_text(&k->m->arena, "%s", comment_text(k->m, place));
+    size_t line = 0;
+    bool seen[N_OPS] = { false }, any = false;
+    for (const Op *op = k->f->first; op; op = op->next) {
+        if (seen[op->kind] || is_constant(op))
+            continue;
+        bool full = strlen(text) - line + strlen(info(op)->name) > WIDTH;
+        line = full ? strlen(text) : line;
+        text = arena_text(&k->m->arena, "%s%s%s%s", text, any ? "," : "", full ? "\n * " : " ", info(op)->name);
+        seen[op->kind] = any = true;
+    }
+    return text;
+}
+
+char *row_comment(const RowKernel *k)
+{
+    Text text;
+    open_text(&text);
+    for (int i = 0; i < k->narrays; i++)
+        FILL(text.out, "* $name$kind: $type\n", { "name", k->array[i].name },
+             { "kind", i < k->f->params.count ? "" : ", result" },
+             { "type", type_text(k->m, &k->array[i].value->type) });
+    return function_comment(k->m, row_title(k), close_text(&k->m->arena, &text));
+}
+
+const char *const *row_parameters(const RowKernel *k, const char *restricted, int *count)
+{
+    const char **items = NEW_ARRAY(&k->m->arena, const char *, k->narrays + 1);
+    *count = k->narrays + (k->scratch > 0);
+    for (int i = 0; i < k->narrays; i++)
+        items[i] = arena_text(&k->m->arena, "%s%s *%s%s%s", i < k->f->params.count ? "const " : "",
+                              element_type(k->array[i].value->type.dtype), k->array[i].shared ? "" : restricted,
+                              k->array[i].shared ? "" : " ", k->array[i].name);
+    items[k->narrays] = arena_text(&k->m->arena, "float *%s scratch", restricted);
+    return items;
 }

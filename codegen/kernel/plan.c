@@ -1,5 +1,5 @@
-/* row_plan.c -- phases and loop nests of a row kernel: the part of the plan that depends on types. */
-#include "row.h"
+/* plan.c -- phases and loop nests of a row kernel: the part of the plan that depends on types. */
+#include "kernel.h"
 
 #include <stdlib.h>
 #include <string.h>

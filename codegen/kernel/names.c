@@ -1,9 +1,9 @@
-/* row_names.c -- C names for the values of a row kernel.
+/* names.c -- C names for the values of a row kernel.
  *
  * A kernel is written with readable names, from its first call.  For comparison, the same text is written with names
  * that depend only on positions: the updates of four weights of one shape then share one function.
  */
-#include "row.h"
+#include "kernel.h"
 
 #include "ir/storage.h"
 

@@ -1,5 +1,5 @@
-/* row_alias.c -- results in the storage of parameters: an element must be read before it is overwritten. */
-#include "row.h"
+/* alias.c -- results in the storage of parameters: an element must be read before it is overwritten. */
+#include "kernel.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* row_loops.c -- addresses of the operands of a row kernel, and dims that one loop can cover: the part of the plan that
+/* loops.c -- addresses of the operands of a row kernel, and dims that one loop can cover: the part of the plan that
  * depends on strides.
  */
-#include "row.h"
+#include "kernel.h"
 
 #include "extent.h"
 #include "ir/storage.h"

@@ -1,0 +1,5 @@
+$type $name = $start;
+for (int64_t block = 0; block < $blocks; block++) {
+    $add
+}
+$store
