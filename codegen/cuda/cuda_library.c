@@ -260,6 +260,23 @@ int64_t cuda_library_scratch(Module *m, const Op *op)
     return op->kind == OP_attend_grad ? cuda_attend_scratch(m, op) : 0;
 }
 
+static void (*const writer[N_OPS])(Operands *o, const char *name, CudaLaunches *launches,
+                                   FILE *out) = { [OP_gather] = write_gather,
+                                                  [OP_scatter_add] = write_scatter_add,
+                                                  [OP_rope] = write_rope,
+                                                  [OP_cumsum] = write_cumulative,
+                                                  [OP_cummax] = write_cumulative,
+                                                  [OP_top_k] = write_cuda_top_k,
+                                                  [OP_place] = write_cuda_place,
+                                                  [OP_dispatch] = write_cuda_route,
+                                                  [OP_combine] = write_cuda_route,
+                                                  [OP_collect] = write_cuda_collect,
+                                                  [OP_pad] = write_copy,
+                                                  [OP_concat] = write_copy,
+                                                  [OP_attend] = write_cuda_attend,
+                                                  [OP_attend_grad] = write_cuda_attend,
+                                                  [OP_attend_bias_grad] = write_cuda_attend };
+
 const char *emit_cuda_library(Module *m, const Op *op, const char *name, ShardOffsets *offsets, CudaLaunches *launches,
                               FILE *out)
 {
@@ -267,44 +284,9 @@ const char *emit_cuda_library(Module *m, const Op *op, const char *name, ShardOf
     if (!find_operands(m, op, &o))
         return "";
     o.offsets = offsets;
-    switch (op->kind) {
-    case OP_gather:
-        write_gather(&o, name, launches, out);
-        break;
-    case OP_scatter_add:
-        write_scatter_add(&o, name, launches, out);
-        break;
-    case OP_rope:
-        write_rope(&o, name, launches, out);
-        break;
-    case OP_cumsum:
-    case OP_cummax:
-        write_cumulative(&o, name, launches, out);
-        break;
-    case OP_top_k:
-        write_cuda_top_k(&o, name, launches, out);
-        break;
-    case OP_place:
-        write_cuda_place(&o, name, launches, out);
-        break;
-    case OP_dispatch:
-    case OP_combine:
-        write_cuda_route(&o, name, launches, out);
-        break;
-    case OP_collect:
-        write_cuda_collect(&o, name, launches, out);
-        break;
-    case OP_pad:
-    case OP_concat:
-        write_copy(&o, name, launches, out);
-        break;
-    case OP_attend:
-    case OP_attend_grad:
-    case OP_attend_bias_grad:
-        write_cuda_attend(&o, name, launches, out);
-        break;
-    default:
+    if (writer[op->kind])
+        writer[op->kind](&o, name, launches, out);
+    else
         error_at(m->diags, (Where){ .at = op->loc }, "the CUDA back end has no kernel for %s", info(op)->name);
-    }
     return library_comment(&o);
 }

@@ -127,69 +127,42 @@ static bool run_call(Interp *in, const Op *op, const Sharded args[], Sharded res
     return good;
 }
 
-static bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[])
+typedef bool RunOp(Interp *in, const Op *op, const Sharded args[], Sharded results[]);
+
+static RunOp *const by_kind[N_OPS] = { [OP_dropout] = run_dropout,
+                                       [OP_pad] = run_pad,
+                                       [OP_concat] = run_concat,
+                                       [OP_gather] = run_gather,
+                                       [OP_scatter_add] = run_scatter_add,
+                                       [OP_attend] = run_attend,
+                                       [OP_attend_grad] = run_attend_grad,
+                                       [OP_attend_bias_grad] = run_attend_bias_grad,
+                                       [OP_rope] = run_rope,
+                                       [OP_cumsum] = run_cumulative,
+                                       [OP_cummax] = run_cumulative,
+                                       [OP_top_k] = run_top_k,
+                                       [OP_place] = run_place,
+                                       [OP_dispatch] = run_dispatch,
+                                       [OP_combine] = run_combine,
+                                       [OP_collect] = run_collect,
+                                       [OP_call] = run_call,
+                                       [OP_loop] = run_loop };
+
+static RunOp *const by_family[] = {
+    [LEAF] = run_leaf, [POINTWISE] = run_pointwise,   [PRODUCT] = run_dot, [REDUCTION] = run_reduction,
+    [VIEW] = run_view, [COLLECTIVE] = run_collective, [CONTROL] = NULL
+};
+
+bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
-    switch (op->kind) {
-    case OP_dropout:
-        return run_dropout(in, op, args, results);
-    case OP_pad:
-        return run_pad(in, op, args, results);
-    case OP_concat:
-        return run_concat(in, op, args, results);
-    case OP_gather:
-        return run_gather(in, op, args, results);
-    case OP_scatter_add:
-        return run_scatter_add(in, op, args, results);
-    case OP_attend:
-        return run_attend(in, op, args, results);
-    case OP_attend_grad:
-        return run_attend_grad(in, op, args, results);
-    case OP_attend_bias_grad:
-        return run_attend_bias_grad(in, op, args, results);
-    case OP_rope:
-        return run_rope(in, op, args, results);
-    case OP_cumsum:
-    case OP_cummax:
-        return run_cumulative(in, op, args, results);
-    case OP_top_k:
-        return run_top_k(in, op, args, results);
-    case OP_place:
-        return run_place(in, op, args, results);
-    case OP_dispatch:
-        return run_dispatch(in, op, args, results);
-    case OP_combine:
-        return run_combine(in, op, args, results);
-    case OP_collect:
-        return run_collect(in, op, args, results);
-    case OP_call:
-        return run_call(in, op, args, results);
-    case OP_loop:
-        return run_loop(in, op, args, results);
-    default:
-        break;
-    }
-    if (info(op)->traits & MOVES) {
-        bool good = true;
-        for (int i = 0; i < op->args.count && good; i++) /* each fills the parts of its stages */
+    RunOp *run = by_kind[op->kind] ? by_kind[op->kind] : by_family[info(op)->family];
+    bool good = true;
+    if (info(op)->traits & MOVES) { /* each operand fills the parts of its stages */
+        for (int i = 0; i < op->args.count && good; i++)
             good = run_collective(in, op, &args[i], results);
         return good;
     }
-    switch (info(op)->family) {
-    case LEAF:
-        return run_leaf(in, op, results);
-    case POINTWISE:
-        return run_pointwise(in, op, args, results);
-    case PRODUCT:
-        return run_dot(in, op, args, results);
-    case REDUCTION:
-        return run_reduction(in, op, args, results);
-    case VIEW:
-        return run_view(in, op, args, results);
-    case COLLECTIVE:
-        return run_collective(in, op, args, results);
-    default:
-        return cannot_run(in, "the interpreter does not support it");
-    }
+    return run ? run(in, op, args, results) : cannot_run(in, "the interpreter does not support it");
 }
 
 /* A stage's own slice, or what it gathers of it. */

@@ -105,6 +105,7 @@ bool walk_next(Walk *w);
 
 /* --- Functions: interp.c ------------------------------------------------------------------ */
 bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[]);
+bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[]);
 const Func *callee_of(Interp *in, const Op *op); /* NULL after reporting */
 
 /* --- Loops: interp_loop.c ----------------------------------------------------------------- */
@@ -175,7 +176,7 @@ void fill_unwritten(const Interp *in, Sharded *held);
 /* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
 bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y);
-bool run_leaf(Interp *in, const Op *op, Sharded *y);
+bool run_leaf(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_reduction(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 bool run_view(Interp *in, const Op *op, const Sharded *x, Sharded *y);

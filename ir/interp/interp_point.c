@@ -78,8 +78,9 @@ bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return true;
 }
 
-bool run_leaf(Interp *in, const Op *op, Sharded *y)
+bool run_leaf(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
+    (void)args; /* as other ops */
     const double value = is_float(y->type->dtype) ? in->numbers->of(op->attrs.value) : op->attrs.value;
     for (int rank = 0; rank < in->ranks; rank++) {
         Part *part = &y->part[rank];

@@ -203,39 +203,15 @@ static bool dot_tangent(Interp *in, const Op *op, const Sharded args[], Sharded 
 /* Linear in its first operand, or in both of concat: the op applied to tangents. */
 static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Sharded *dy)
 {
+    static const bool is_linear[N_OPS] = {
+        [OP_sum] = true,         [OP_dropout] = true, [OP_pad] = true,    [OP_concat] = true,   [OP_gather] = true,
+        [OP_scatter_add] = true, [OP_rope] = true,    [OP_cumsum] = true, [OP_dispatch] = true, [OP_combine] = true,
+        [OP_rename] = true,      [OP_slice] = true,   [OP_part] = true,   [OP_split] = true,    [OP_merge] = true
+    };
     Sharded given[3] = { tangent_of(in, &args[0]) };
     for (int i = 1; i < op->args.count; i++)
         given[i] = op->kind == OP_concat ? tangent_of(in, &args[i]) : args[i];
-    switch (op->kind) {
-    case OP_sum:
-        return run_reduction(in, op, given, dy);
-    case OP_dropout:
-        return run_dropout(in, op, given, dy);
-    case OP_pad:
-        return run_pad(in, op, given, dy);
-    case OP_concat:
-        return run_concat(in, op, given, dy);
-    case OP_gather:
-        return run_gather(in, op, given, dy);
-    case OP_scatter_add:
-        return run_scatter_add(in, op, given, dy);
-    case OP_rope:
-        return run_rope(in, op, given, dy);
-    case OP_cumsum:
-        return run_cumulative(in, op, given, dy);
-    case OP_dispatch:
-        return run_dispatch(in, op, given, dy);
-    case OP_combine:
-        return run_combine(in, op, given, dy);
-    case OP_rename:
-    case OP_slice:
-    case OP_part:
-    case OP_split:
-    case OP_merge:
-        return run_view(in, op, given, dy);
-    default:
-        return cannot_run(in, "it has no derivative");
-    }
+    return is_linear[op->kind] ? run_op(in, op, given, dy) : cannot_run(in, "it has no derivative");
 }
 
 static bool find_tangent(Interp *in, const Op *op, const Sharded args[], const Sharded *y, Sharded *dy)
