@@ -11,10 +11,16 @@ const char *const dtype_name[N_DTYPES] = {
     [F32] = "f32", [BF16] = "bf16", [F16] = "f16", [I32] = "i32", [BOOL] = "bool"
 };
 
+typedef struct {
+    Name name; /* NULL: free */
+    uint32_t hash;
+    int length;
+} NameSlot;
+
 /* Every text once; open addressing, at most half full. */
 struct NameTable {
     int count, room; /* room is a power of two */
-    Name *slot;
+    NameSlot *slot;
 };
 
 static uint32_t hash_text(const char *text, int length)
@@ -25,12 +31,13 @@ static uint32_t hash_text(const char *text, int length)
     return hash;
 }
 
-static Name *find_slot(struct NameTable *table, const char *text, int length)
+/* The text's slot, or a free one. */
+static NameSlot *find_slot(const struct NameTable *table, const char *text, int length, uint32_t hash)
 {
-    uint32_t i = hash_text(text, length);
-    for (;; i++) {
-        Name *slot = &table->slot[i & (uint32_t)(table->room - 1)];
-        if (!*slot || (strncmp(*slot, text, (size_t)length) == 0 && (*slot)[length] == '\0'))
+    for (uint32_t i = hash;; i++) {
+        NameSlot *slot = &table->slot[i & (uint32_t)(table->room - 1)];
+        if (!slot->name ||
+            (slot->hash == hash && slot->length == length && memcmp(slot->name, text, (size_t)length) == 0))
             return slot;
     }
 }
@@ -39,12 +46,11 @@ static void grow_table(Module *m)
 {
     struct NameTable *old = m->names, *table = NEW(&m->arena, struct NameTable);
     table->room = old ? old->room * 2 : 256;
-    table->slot = NEW_ARRAY(&m->arena, Name, table->room);
+    table->slot = NEW_ARRAY(&m->arena, NameSlot, table->room);
+    table->count = old ? old->count : 0;
     for (int i = 0; old && i < old->room; i++)
-        if (old->slot[i]) {
-            *find_slot(table, old->slot[i], (int)strlen(old->slot[i])) = old->slot[i];
-            table->count++;
-        }
+        if (old->slot[i].name)
+            *find_slot(table, old->slot[i].name, old->slot[i].length, old->slot[i].hash) = old->slot[i];
     m->names = table;
 }
 
@@ -52,12 +58,13 @@ Name intern(Module *m, const char *text, int length)
 {
     if (!m->names || m->names->count * 2 >= m->names->room)
         grow_table(m);
-    Name *slot = find_slot(m->names, text, length);
-    if (!*slot) {
-        *slot = memcpy(arena_alloc(&m->arena, (size_t)length + 1, 1), text, (size_t)length);
+    const uint32_t hash = hash_text(text, length);
+    NameSlot *slot = find_slot(m->names, text, length, hash);
+    if (!slot->name) {
+        *slot = (NameSlot){ memcpy(arena_alloc(&m->arena, (size_t)length + 1, 1), text, (size_t)length), hash, length };
         m->names->count++;
     }
-    return *slot;
+    return slot->name;
 }
 
 Name intern_text(Module *m, const char *text) { return intern(m, text, (int)strlen(text)); }
