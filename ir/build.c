@@ -240,25 +240,39 @@ void remove_op(Func *f, Op *op)
     *(op->next ? &op->next->prev : &f->last) = op->prev;
 }
 
-Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+static Values room_for_values(Arena *arena, int count)
+{
+    return (Values){ .room = count, .at = count ? NEW_ARRAY(arena, Value *, count) : NULL };
+}
+
+/* like: whose results have the names; NULL: new ones. */
+static Op *try_build_like(Builder *b, OpKind kind, const Attrs *attrs, int nargs, Value *const args[], const Op *like)
 {
     Module *m = b->module;
     Op *op = NEW(&m->arena, Op);
-    *op = (Op){ .kind = kind, .attrs = attrs, .loc = b->loc, .path = b->path, .where = b->where };
+    op->kind = kind, op->attrs = *attrs, op->loc = b->loc, op->path = b->path, op->where = b->where;
+    op->args = room_for_values(&m->arena, nargs);
     for (int i = 0; i < nargs; i++)
-        push_value(&m->arena, &op->args, args[i]);
+        op->args.at[op->args.count++] = args[i];
     const Type *types = infer_results(m, op);
     if (!types)
         return NULL;
-    int nresults = result_count(m, op);
+    const int nresults = result_count(m, op);
+    op->results = room_for_values(&m->arena, nresults);
     for (int i = 0; i < nresults; i++) {
         Value *value = NEW(&m->arena, Value);
-        *value = (Value){ .name = fresh_name(m), .type = types[i], .def = op };
-        push_value(&m->arena, &op->results, value);
+        value->name = like ? like->results.at[i]->name : fresh_name(m), value->type = types[i], value->def = op;
+        op->results.at[op->results.count++] = value;
     }
+    m->fresh += like ? nresults : 0; /* numbers of names do not depend on which ops are copies */
     insert_op(b->func, op, b->before);
     note_pipeline(m, op);
     return op;
+}
+
+Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+{
+    return try_build_like(b, kind, &attrs, nargs, args, NULL);
 }
 
 void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[])
@@ -270,12 +284,17 @@ void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const ar
     abort();
 }
 
-Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+static Op *build_as(Builder *b, OpKind kind, const Attrs *attrs, int nargs, Value *const args[], const Op *like)
 {
-    Op *op = try_build(b, kind, attrs, nargs, args);
+    Op *op = try_build_like(b, kind, attrs, nargs, args, like);
     if (!op)
         ill_typed(b->module, b->func, kind, nargs, args);
     return op;
+}
+
+Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
+{
+    return build_as(b, kind, &attrs, nargs, args, NULL);
 }
 
 Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[])
@@ -296,10 +315,7 @@ Op *clone_op(Builder *b, const Op *op, Value *const args[])
 {
     Builder at = *b;
     at.loc = op->loc, at.path = op->path, at.where = op->where;
-    Op *clone = build(&at, op->kind, op->attrs, op->args.count, args);
-    for (int i = 0; i < clone->results.count; i++)
-        clone->results.at[i]->name = op->results.at[i]->name;
-    return clone;
+    return build_as(&at, op->kind, &op->attrs, op->args.count, args, op);
 }
 
 Func *copy_func(Module *m, const Func *f, const char *suffix)
