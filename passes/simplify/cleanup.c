@@ -69,7 +69,8 @@ void note_equal(Func *f, Map *instead)
         while (same && !same_op(same, op))
             same = map_get(&earlier, same);
         if (!same) {
-            map_put(&earlier, op, last);
+            if (last)
+                map_put(&earlier, op, last);
             map_put(&latest, key_of(op), op);
             continue;
         }
