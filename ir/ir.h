@@ -36,11 +36,11 @@ typedef struct {
 
 /* The mesh axes that split a dim, outermost block first: a list, since [dp][tp] is not [tp][dp]. */
 typedef struct {
+    Name parts;   /* "3+9": elements of each rank; NULL: all have as many.  "-", at the ends: a loop does not pass it */
+    int16_t turn; /* of one axis of n ranks: rank r has the block of rank (r + turn) mod n */
+    bool reversed; /* with `parts`: the last rank has the first elements */
     int8_t count;
     int8_t axis[MAX_SPLIT];
-    Name parts; /* "3+9": elements of each rank; NULL: all have as many.  "-", at the ends: a loop does not pass it */
-    bool reversed; /* with `parts`: the last rank has the first elements */
-    int16_t turn;  /* of one axis of n ranks: rank r has the block of rank (r + turn) mod n */
 } Split;
 
 typedef enum { F32, BF16, F16, I32, BOOL, N_DTYPES } DType;

@@ -5,14 +5,19 @@
 
 #include <string.h>
 
+static void unsplit(Type *type)
+{
+    type->partial = 0;
+    type->by = BY_SUM;
+    for (int i = 0; i < type->rank; i++) {
+        type->dim[i].split = (Split){ 0 };
+        type->dim[i].zigzag = 0;
+    }
+}
+
 Type unsplit_type(Type type)
 {
-    type.partial = 0;
-    type.by = BY_SUM;
-    for (int i = 0; i < type.rank; i++) {
-        type.dim[i].split = (Split){ 0 };
-        type.dim[i].zigzag = 0;
-    }
+    unsplit(&type);
     return type;
 }
 
@@ -225,7 +230,7 @@ LayoutPart part_behind(const LayoutRules *h, const Type *from, const Type *to)
 
 static void forget_type(Type *type)
 {
-    *type = unsplit_type(*type);
+    unsplit(type);
     type->on = (Stages){ 0 };
 }
 
