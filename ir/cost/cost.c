@@ -16,8 +16,10 @@ static Stages stages_held(const Module *m, const Op *op)
 
 uint64_t stages_that_run(const Module *m, const Func *f, const Op *op, uint64_t around)
 {
+    if (f->role == KERNEL) /* it is counted at its call */
+        return around;
     const Stages held = stages_held(m, op);
-    if (f->role == KERNEL || held.axis < 0) /* a kernel is counted at its call */
+    if (held.axis < 0)
         return around;
     return around & ALL_STAGES >> (64 - m->axis_size[held.axis]) & (m->needed ? stages_running(m, op) : held.at);
 }

@@ -18,7 +18,7 @@ const char *const phase_name[N_PHASES] = {
 CostItem *push_item(Arena *arena, CostList *list, CostItem item)
 {
     if (list->count == list->room) {
-        CostItem *grown = NEW_ARRAY(arena, CostItem, list->room = list->room ? 2 * list->room : 16);
+        CostItem *grown = NEW_ARRAY(arena, CostItem, list->room = list->room ? 2 * list->room : 2);
         for (int i = 0; i < list->count; i++)
             grown[i] = list->item[i];
         list->item = grown;
