@@ -2,12 +2,19 @@
  * there.  What a rank sends goes one after the other. */
 #include "schedule.h"
 
+/* When what an action has made is there. */
+typedef struct {
+    double end;  /* on its rank; at first UNDONE */
+    double come; /* at the rank that reads it, if that is another one */
+} Made;
+
 typedef struct {
     const PipelineSchedule *s;
-    const Costs *costs; /* NULL: the default */
     Timeline *t;
-    double *end;   /* by kind, stage, micro-batch; at first UNDONE */
-    double *come;  /* when what has been made there is at the rank that reads it, if that is another one */
+    int stages;
+    double message;
+    double *cost;  /* by kind, stage */
+    Made *made;    /* by kind, stage, micro-batch */
     double *sends; /* by rank: until when */
     int *home;     /* by stage: its rank */
     int *ready;    /* ranks whose next action may have become possible */
@@ -17,12 +24,12 @@ typedef struct {
 
 static const double UNDONE = -1;
 
-static size_t number_of(const PipelineSchedule *s, Action a)
+static size_t number_of(const Simulation *sim, Action a)
 {
-    return ((size_t)a.kind * (size_t)stage_count(s) + (size_t)a.stage) * (size_t)s->micros + (size_t)a.micro;
+    return ((size_t)a.kind * (size_t)sim->stages + (size_t)a.stage) * (size_t)sim->s->micros + (size_t)a.micro;
 }
 
-static double cost(const Costs *costs, bool splits_backward, Action a)
+static double cost(const Costs *costs, bool splits_backward, ActionKind kind, int stage)
 {
     const double *by_stage[N_ACTION_KINDS] = { NULL };
     if (costs) {
@@ -30,33 +37,40 @@ static double cost(const Costs *costs, bool splits_backward, Action a)
         by_stage[BACKWARD_ACTION] = costs->backward;
         by_stage[WEIGHT_ACTION] = costs->weight;
     }
-    double own = by_stage[a.kind] ? by_stage[a.kind][a.stage] : 1;
-    if (a.kind == BACKWARD_ACTION && !splits_backward)
-        own += by_stage[WEIGHT_ACTION] ? by_stage[WEIGHT_ACTION][a.stage] : 1;
+    double own = by_stage[kind] ? by_stage[kind][stage] : 1;
+    if (kind == BACKWARD_ACTION && !splits_backward)
+        own += by_stage[WEIGHT_ACTION] ? by_stage[WEIGHT_ACTION][stage] : 1;
     return own;
 }
 
-/* What an action reads: of another stage, and of its own; how many there are. */
-static int operands(const PipelineSchedule *s, Action a, Action read[2])
+/* From whose stage an action reads besides its own: forward the one before, backward the one after; -1: from none. */
+static int stage_read(int stages, Action a)
 {
-    int n = 0;
-    if (a.kind == FORWARD_ACTION && a.stage > 0)
-        read[n++] = (Action){ FORWARD_ACTION, a.stage - 1, a.micro };
-    if (a.kind == BACKWARD_ACTION && a.stage + 1 < stage_count(s))
-        read[n++] = (Action){ BACKWARD_ACTION, a.stage + 1, a.micro };
-    if (a.kind != FORWARD_ACTION)
-        read[n++] = (Action){ a.kind - 1, a.stage, a.micro };
-    return n;
+    const int stage = a.kind == FORWARD_ACTION ? a.stage - 1 : a.kind == BACKWARD_ACTION ? a.stage + 1 : -1;
+    return stage < stages ? stage : -1;
+}
+
+/* And who reads of it. */
+static int stage_reading(int stages, Action a)
+{
+    const int stage = a.kind == FORWARD_ACTION ? a.stage + 1 : a.kind == BACKWARD_ACTION ? a.stage - 1 : -1;
+    return stage < stages ? stage : -1;
 }
 
 /* When what an action reads is there; UNDONE: not yet. */
-static double when_possible(const Simulation *sim, Action a)
+static double when_possible(const Simulation *sim, Action a, size_t number)
 {
-    Action read[2];
+    const int other = stage_read(sim->stages, a);
+    const size_t micros = (size_t)sim->s->micros;
     double when = 0;
-    for (int i = operands(sim->s, a, read) - 1; i >= 0; i--) {
-        const bool is_sent = sim->home[read[i].stage] != sim->home[a.stage];
-        const double there = (is_sent ? sim->come : sim->end)[number_of(sim->s, read[i])];
+    if (a.kind != FORWARD_ACTION) { /* what the action before it has made, on its own stage */
+        when = sim->made[number - (size_t)sim->stages * micros].end;
+        if (when < 0)
+            return UNDONE;
+    }
+    if (other >= 0) {
+        const Made *made = &sim->made[other < a.stage ? number - micros : number + micros];
+        const double there = sim->home[other] != sim->home[a.stage] ? made->come : made->end;
         if (there < 0)
             return UNDONE;
         when = there > when ? there : when;
@@ -72,12 +86,11 @@ static void wake(Simulation *sim, int rank)
 }
 
 /* What an action has made, to the rank that reads it. */
-static void pass_on(Simulation *sim, Action a, int rank, int reader)
+static void pass_on(Simulation *sim, Made *made, int rank, int reader)
 {
-    const double end = sim->end[number_of(sim->s, a)], message = sim->costs ? sim->costs->message : 0;
     if (reader != rank) {
-        sim->sends[rank] = (end > sim->sends[rank] ? end : sim->sends[rank]) + message;
-        sim->come[number_of(sim->s, a)] = sim->sends[rank];
+        sim->sends[rank] = (made->end > sim->sends[rank] ? made->end : sim->sends[rank]) + sim->message;
+        made->come = sim->sends[rank];
     }
     wake(sim, reader);
 }
@@ -85,20 +98,23 @@ static void pass_on(Simulation *sim, Action a, int rank, int reader)
 /* Does as many actions of a rank as are possible, and wakes those who wait for them. */
 static void run_rank(Simulation *sim, int rank)
 {
-    const PipelineSchedule *s = sim->s;
+    const Action *action = sim->s->action[rank];
+    const int count = sim->s->nactions[rank];
     double *start = sim->t->start[rank], *end = sim->t->end[rank];
-    int *i = &sim->t->done[rank];
-    for (; *i < s->nactions[rank]; ++*i) {
-        Action a = s->action[rank][*i];
-        double possible = when_possible(sim, a), free = *i ? end[*i - 1] : 0;
+    int i = sim->t->done[rank];
+    for (; i < count; i++) {
+        const Action a = action[i];
+        const size_t number = number_of(sim, a);
+        const double possible = when_possible(sim, a, number), free = i ? end[i - 1] : 0;
         if (possible < 0)
-            return;
-        start[*i] = possible > free ? possible : free;
-        end[*i] = sim->end[number_of(s, a)] = start[*i] + cost(sim->costs, s->splits_backward, a);
-        const int reader = a.kind == FORWARD_ACTION ? a.stage + 1 : a.kind == BACKWARD_ACTION ? a.stage - 1 : -1;
-        if (reader >= 0 && reader < stage_count(s))
-            pass_on(sim, a, rank, sim->home[reader]);
+            break;
+        start[i] = possible > free ? possible : free;
+        end[i] = sim->made[number].end = start[i] + sim->cost[(int)a.kind * sim->stages + a.stage];
+        const int reader = stage_reading(sim->stages, a);
+        if (reader >= 0)
+            pass_on(sim, &sim->made[number], rank, sim->home[reader]);
     }
+    sim->t->done[rank] = i;
 }
 
 static bool run_all(Simulation *sim)
@@ -117,8 +133,10 @@ static bool run_all(Simulation *sim)
     return true;
 }
 
-static void summarize(const PipelineSchedule *s, const Costs *costs, Timeline *t)
+static void summarize(const Simulation *sim)
 {
+    const PipelineSchedule *s = sim->s;
+    Timeline *t = sim->t;
     const ActionKind last = s->splits_backward ? WEIGHT_ACTION : BACKWARD_ACTION;
     double busiest = 0;
     for (int rank = 0; rank < s->ranks; rank++) {
@@ -126,8 +144,8 @@ static void summarize(const PipelineSchedule *s, const Costs *costs, Timeline *t
         double work = 0, span = n ? t->end[rank][n - 1] - t->start[rank][0] : 0;
         int held = 0;
         for (int i = 0; i < n; i++) {
-            Action a = s->action[rank][i];
-            work += cost(costs, s->splits_backward, a);
+            const Action a = s->action[rank][i];
+            work += sim->cost[(int)a.kind * sim->stages + a.stage];
             held += (a.kind == FORWARD_ACTION) - (a.kind == last);
             t->most_in_flight[rank] = held > t->most_in_flight[rank] ? held : t->most_in_flight[rank];
         }
@@ -137,9 +155,20 @@ static void summarize(const PipelineSchedule *s, const Costs *costs, Timeline *t
     t->bubble = t->makespan > 0 ? (t->makespan - busiest) / t->makespan : 0;
 }
 
+static void fill_simulation(Simulation *sim, const Costs *costs)
+{
+    for (int i = N_ACTION_KINDS * sim->stages * sim->s->micros - 1; i >= 0; i--)
+        sim->made[i] = (Made){ UNDONE, UNDONE };
+    for (int stage = 0; stage < sim->stages; stage++) {
+        sim->home[stage] = rank_of_stage(sim->s, stage);
+        for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
+            sim->cost[(int)kind * sim->stages + stage] = cost(costs, sim->s->splits_backward, kind, stage);
+    }
+}
+
 bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *costs, Timeline *t)
 {
-    const int actions = N_ACTION_KINDS * stage_count(s) * s->micros;
+    const int stages = stage_count(s);
     *t = (Timeline){ .start = NEW_ARRAY(arena, double *, s->ranks),
                      .end = NEW_ARRAY(arena, double *, s->ranks),
                      .done = NEW_ARRAY(arena, int, s->ranks),
@@ -149,21 +178,19 @@ bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *cos
         t->end[rank] = NEW_ARRAY(arena, double, s->nactions[rank]);
     }
     Simulation sim = { .s = s,
-                       .costs = costs,
                        .t = t,
-                       .end = NEW_ARRAY(arena, double, actions),
-                       .come = NEW_ARRAY(arena, double, actions),
+                       .stages = stages,
+                       .message = costs ? costs->message : 0,
+                       .cost = NEW_ARRAY(arena, double, N_ACTION_KINDS *stages),
+                       .made = NEW_ARRAY(arena, Made, N_ACTION_KINDS * stages * s->micros),
                        .sends = NEW_ARRAY(arena, double, s->ranks),
-                       .home = NEW_ARRAY(arena, int, stage_count(s)),
+                       .home = NEW_ARRAY(arena, int, stages),
                        .ready = NEW_ARRAY(arena, int, s->ranks),
                        .is_ready = NEW_ARRAY(arena, bool, s->ranks) };
-    for (int i = 0; i < actions; i++)
-        sim.end[i] = sim.come[i] = UNDONE;
-    for (int stage = 0; stage < stage_count(s); stage++)
-        sim.home[stage] = rank_of_stage(s, stage);
+    fill_simulation(&sim, costs);
     if (!run_all(&sim))
         return false;
-    summarize(s, costs, t);
+    summarize(&sim);
     return true;
 }
 
@@ -183,11 +210,10 @@ static bool is_done(const PipelineSchedule *s, const Timeline *t, Action a)
 /* What the next action of a rank waits for. */
 static Action awaited(const PipelineSchedule *s, const Timeline *t, int rank)
 {
-    Action read[2], next = s->action[rank][t->done[rank]];
-    int i = operands(s, next, read) - 1;
-    while (i > 0 && is_done(s, t, read[i]))
-        i--;
-    return read[i];
+    const Action next = s->action[rank][t->done[rank]];
+    const Action own = { (int)next.kind - 1, next.stage, next.micro };
+    const Action other = { next.kind, stage_read(stage_count(s), next), next.micro };
+    return next.kind != FORWARD_ACTION && (other.stage < 0 || !is_done(s, t, own)) ? own : other;
 }
 
 const char *circle_text(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *rank)
