@@ -89,6 +89,7 @@ typedef struct Pipeline {
     RankCopies *of_stage;     /* by stage */
     RankCopies *held;         /* by rank */
     RankCopies *kept[N_KEPT]; /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
+    int nfullest, *fullest;   /* ranks of which one needs most memory */
     int *ahead;               /* by rank and chunk: forward actions before the first backward one of the rank */
     int *turn;                /* by rank: the stage of that one */
     struct Pipeline *next;

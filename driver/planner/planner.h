@@ -64,6 +64,8 @@ typedef struct {
     bool attends;     /* splits a sequence along which attention runs */
     bool is_zero;     /* zero splits over it */
     int64_t kept;     /* by --keep; 0: any size */
+    int64_t pair;     /* the size of the first dim of the pair that it splits; 0: it splits none */
+    int64_t dealt;    /* the common divisor of the sizes of what it splits but pairs; 0: nothing */
 } PlanAxis;
 
 /* A dim that axes split. */

@@ -121,6 +121,27 @@ static int count_dims(const Ast *parallel)
     return count;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+static int64_t dim_size(const Planner *p, const char *name)
+{
+    for (int i = 0; i < p->ndims; i++)
+        if (strcmp(p->dim[i].name, name) == 0)
+            return p->dim[i].size;
+    return 1;
+}
+
+/* The sizes of what an axis splits, once they are known. */
+static void note_split(Planner *p, const Ast *shard)
+{
+    PlanAxis *axis = axis_named(p, shard->name);
+    for (const Ast *item = axis ? shard->child : NULL; item; item = item->next)
+        if (item->kind == A_NAME)
+            axis->dealt = common_divisor(axis->dealt, dim_size(p, item->name));
+        else if (item->kind == A_PAIR && !axis->pair)
+            axis->pair = dim_size(p, item->child->name);
+}
+
 /* --- Reading ---------------------------------------------------------------------------------------------- */
 
 int64_t copies_along(const Module *m, Name dim)
@@ -147,6 +168,9 @@ bool read_space(Planner *p, const Module *m)
     note_heads(p, m);
     for (int i = 0; i < p->heads.count; i++)
         add_dim(p, m, p->heads.name[i]);
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
+        if (ast->kind == A_SHARD)
+            note_split(p, ast);
     p->sequences = m->train.batch;
     return read_kept(p);
 }
@@ -174,41 +198,14 @@ int64_t micro_batches(const Planner *p, const PlanLayout *layout)
     return p->sequences / data_ranks(p, layout) / layout->microbatch;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
-
-static int64_t dim_size(const Planner *p, const char *name)
-{
-    for (int i = 0; i < p->ndims; i++)
-        if (strcmp(p->dim[i].name, name) == 0)
-            return p->dim[i].size;
-    return 1;
-}
-
-/* The first pair of dims that is split over the axis; NULL: none. */
-static const Ast *pair_over(const Planner *p, const char *axis)
-{
-    for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
-        for (const Ast *item = ast->kind == A_SHARD && strcmp(ast->name, axis) == 0 ? ast->child : NULL; item;
-             item = item->next)
-            if (item->kind == A_PAIR)
-                return item;
-    return NULL;
-}
-
 int64_t first_of_pair(const Planner *p, int axis, int64_t size)
 {
-    const Ast *pair = pair_over(p, p->axis[axis].name);
-    return pair ? common_divisor(dim_size(p, pair->child->name), size) : size;
+    return p->axis[axis].pair ? common_divisor(p->axis[axis].pair, size) : size;
 }
 
 bool deals_blocks(const Planner *p, int axis, int64_t size)
 {
-    for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
-        for (const Ast *item = ast->kind == A_SHARD && strcmp(ast->name, p->axis[axis].name) == 0 ? ast->child : NULL;
-             p->axis[axis].attends && item; item = item->next)
-            if (item->kind == A_NAME && dim_size(p, item->name) % (2 * size))
-                return false;
-    return p->axis[axis].attends;
+    return p->axis[axis].attends && p->axis[axis].dealt % (2 * size) == 0;
 }
 
 /* Ranks of the axis that split the dim by that item of `shard`. */
@@ -253,9 +250,11 @@ bool divides(const Planner *p, const PlanLayout *layout)
 
 /* --- Enumeration ---------------------------------------------------------------------------------------------- */
 
-/* Does an axis of that size divide what it splits, if it is alone? */
+/* Does an axis of that size divide what it splits, if it is alone, and the ranks, if there are no fewer? */
 static bool may_have_size(const Planner *p, int axis, int64_t size)
 {
+    if (!p->is_elastic && p->ranks % size != 0)
+        return false;
     PlanLayout alone = { .chunks = 1 };
     for (int i = 0; i < p->naxes; i++)
         alone.size[i] = i == axis ? size : 1;

@@ -149,6 +149,32 @@ static void count_copies(Planner *p, Pipeline *pipeline)
         }
 }
 
+/* Has a rank no more of anything than another one? */
+static bool has_no_more(const Pipeline *pipeline, int rank, int other)
+{
+    bool good = true;
+    for (int i = 0; i < MAX_REPEATS; i++) {
+        good &= pipeline->held[rank].copies[i] <= pipeline->held[other].copies[i];
+        for (int kind = 0; kind < N_KEPT; kind++)
+            good &=
+                !pipeline->kept[kind] || pipeline->kept[kind][rank].copies[i] <= pipeline->kept[kind][other].copies[i];
+    }
+    return good;
+}
+
+/* Whatever the bytes of a copy, one of these ranks has most: mostly it is the first one alone. */
+static void find_fullest(Planner *p, Pipeline *pipeline)
+{
+    pipeline->fullest = NEW_ARRAY(p->arena, int, pipeline->ranks);
+    for (int rank = 0; rank < pipeline->ranks; rank++) {
+        bool is_full = true;
+        for (int i = 0; i < pipeline->nfullest; i++)
+            is_full = is_full && !has_no_more(pipeline, rank, pipeline->fullest[i]);
+        if (is_full)
+            pipeline->fullest[pipeline->nfullest++] = rank;
+    }
+}
+
 static void count_ahead(Planner *p, Pipeline *pipeline)
 {
     const PipelineSchedule *s = pipeline->schedule;
@@ -178,6 +204,7 @@ static void fill_pipeline(Planner *p, const PlanLayout *layout, Pipeline *pipeli
         return;
     share_stages(p, layout, pipeline->copies);
     count_copies(p, pipeline);
+    find_fullest(p, pipeline);
     count_ahead(p, pipeline);
 }
 
@@ -226,7 +253,8 @@ double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *byt
     if (pipeline_ranks(p, layout) == 1)
         return bytes_of_all(w, bytes);
     const Pipeline *pipeline = find_pipeline(p, layout);
-    for (int rank = 0; rank < pipeline->ranks && pipeline->schedule; rank++) {
+    for (int i = 0; i < pipeline->nfullest; i++) {
+        const int rank = pipeline->fullest[i];
         double all = bytes_of(w, &pipeline->held[rank], bytes->held);
         for (int kind = 0; kind < N_KEPT; kind++)
             all += pipeline->kept[kind] ? bytes_of(w, &pipeline->kept[kind][rank], bytes->kept[kind]) : 0;

@@ -142,7 +142,7 @@ static bool set_dim(const Growth *g, Dim *dim)
         dim->size = dim->size * g->to / g->from;
         dim->padded = dim->padded * g->to / g->from;
     }
-    return dim->split.parts || dim->padded % split_count(g->m, dim->split) == 0;
+    return !dim->split.count || dim->split.parts || dim->padded % split_count(g->m, dim->split) == 0;
 }
 
 static bool set_type(const Growth *g, Type *type)
