@@ -35,7 +35,8 @@ train {
 }
 """
 BLOCK = "block b{}(x: [batch, d]) {{\n    param p : [d] = ones\n    return x * p + {}\n}}\n"
-TIMES, MOST = 4, 4.3
+TIMES, MOST = 4, 4.1  # 3.89 to 3.94 were measured: what grows as a square may be a sixteenth of the work
+MOST_OF_INSTANCES = 4.3
 MOST_OF_BLOCKS = 4.75  # names are looked up in tables, which grow by more than their elements: 4.54 were measured
 
 
@@ -51,7 +52,7 @@ def shared_value(count):
 
 def numbered_copies(count):
     """Copies that compute with their number, each of them a function."""
-    return HEAD + MODEL.format("    repeat 512 as i { h = h * (i + 1) }\n" * (count // 512))
+    return HEAD + MODEL.format("    repeat 256 as i { h = h * (i + 1) }\n" * (count // 256))
 
 
 def instances(count):
@@ -76,9 +77,9 @@ def mistakes(count):
     return HEAD + MODEL.format("    q = unknown + 1\n" * count)
 
 
-CASES = [(mistakes, 4096, MOST, []), (shared_value, 2048, MOST, []), (numbered_copies, 2048, MOST, []), (instances, 1024, MOST, []),
-         (repeats, 512, MOST, []),
-         (lines, 2048, MOST, ["--recompute=full", "--set=train.precision=bf16"])]
+CASES = [(mistakes, 4096, MOST, []), (shared_value, 1024, MOST, []), (numbered_copies, 1024, MOST, []),
+         (instances, 1024, MOST_OF_INSTANCES, []), (repeats, 256, MOST, []),
+         (lines, 1024, MOST, ["--recompute=full", "--set=train.precision=bf16"])]
 CASES += [(blocks, 1024, MOST_OF_BLOCKS, ["--mesh=dp=2,tp=2", "--zero=1"])] if ALL else []
 
 
