@@ -26,6 +26,12 @@ SIZES = {
     "llama": dict(layers=2, embed=8, kv_heads=4, group=2, head=2, ff=8, seq=8, vocab=16),
     "bert": dict(layers=2, embed=8, heads=4, seq=8, vocab=110),
 }
+# Of pipelines, with at most two ranks on any other axis: half of what grows with an axis.
+SIZES_OF_PIPELINES = {
+    "gpt2": dict(embed=4, heads=2, seq=4),
+    "llama": dict(embed=4, kv_heads=2, ff=4, seq=4),
+    "bert": dict(embed=4, heads=2, seq=4),
+}
 HEADS = {"gpt2": "heads, ff, vocab", "llama": "kv_heads, ff, vocab", "bert": "heads, ff, vocab"}
 
 MESHES = [(1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 1, 2), (1, 1, 4), (1, 2, 1), (1, 4, 1), (2, 1, 2), (2, 2, 1),
@@ -180,7 +186,7 @@ def pipeline_cases():
     for layout in pipelines():
         model = layout["model"]
         layers = max(2, layout["pp"] * layout["chunks"] + layout["chunks"] // 2)
-        yield name_of(model, layout), model_text(model, layout), settings(model, layout, layers=layers)
+        yield name_of(model, layout), model_text(model, layout), settings(model, layout, layers=layers, **SIZES_OF_PIPELINES[model])
 
 
 def memory(folder, text, said):
