@@ -392,6 +392,7 @@ static bool check_dashes(const Line *line)
         { "-o", o->output, writes_text(o) },
         { "--html", o->html, false },
         { "--svg", o->svg, false },
+        { "--memory-svg", o->memory_svg, false },
         { "--costs", o->costs, false },
         { "--dump-ir", o->dump_ir, false },
         { "--tensorboard", o->tensorboard, false },

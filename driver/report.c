@@ -340,6 +340,8 @@ static bool report_program(Run *run, Module *m)
     r.remedies = report_remedies(&r);
     if (run->options->html && !write_report_page(&r, run->options->html))
         return false;
+    if (run->options->memory_svg && !write_memory_svg(&r, run->options->memory_svg))
+        return false;
     (run->options->json ? print_json : print_report_tables)(&r);
     return true;
 }

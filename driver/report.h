@@ -9,6 +9,7 @@
  *   report_room.c      what is missing where memory does not suffice, and what helps
  *   report_lines.c     the figures by line of the model, and memory over the step
  *   report_page.c      all of that as a page: --html
+ *   memory_svg.c       memory over the step as a picture: --memory-svg
  *   report_text.c      the figures as tables
  *   report_json.c      the figures as JSON
  *   costs_json.c       the items of the step as JSON
@@ -163,6 +164,7 @@ const char *beside_text(const Report *report); /* "; beside it 33.55 MB for prod
 cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
 bool write_report_page(const Report *report, const char *path);
+bool write_memory_svg(const Report *report, const char *path);
 void add_lines_json(const Report *report, cJSON *json); /* report_lines.c */
 cJSON *add_json_entry(cJSON *list);                     /* a new object at the end of the list, which owns it */
 void add_json_integer(cJSON *object, const char *key, int64_t value); /* exact for any size */

@@ -25,7 +25,7 @@ _mpc()
         files='*.mdl'
         ;;
     report)
-        words="--help --memory= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --json --html= --svg= --gpu-flops= --link= --model-explorer= --no-remedies --machine= --costs= --actions"
+        words="--help --memory= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --json --html= --svg= --memory-svg= --gpu-flops= --link= --model-explorer= --no-remedies --machine= --costs= --actions"
         files='*.mdl'
         ;;
     plan)

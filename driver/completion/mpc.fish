@@ -142,6 +142,7 @@ complete -c mpc -n '__mpc_has report' -l target -x -a 'c cuda' -d 'the target of
 complete -c mpc -n '__mpc_has report' -l json -d 'print JSON instead of tables'
 complete -c mpc -n '__mpc_has report' -l html -r -F -d 'also write a page. report'
 complete -c mpc -n '__mpc_has report' -l svg -r -F -d 'write a picture for other pages. report'
+complete -c mpc -n '__mpc_has report' -l memory-svg -r -F -d 'write a picture of the memory over the step, by line of the model, for other pages'
 complete -c mpc -n '__mpc_has report' -l gpu-flops -x -d 'with a pipeline: the FLOPs that a rank computes in a second, 4e14 or a measured speed, for times in seconds'
 complete -c mpc -n '__mpc_has report' -l link -x -d 'with --gpu-flops: bytes that a stage sends to the next one in a second'
 complete -c mpc -n '__mpc_has report' -l model-explorer -r -F -d 'also write the program for Google'\''s Model Explorer'

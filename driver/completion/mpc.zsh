@@ -161,6 +161,7 @@ case $command in
             '--json''[print JSON instead of tables]' \
             '--html=''[also write a page. report]:FILE.html:_files' \
             '--svg=''[write a picture for other pages. report]:FILE.svg:_files' \
+            '--memory-svg=''[write a picture of the memory over the step, by line of the model, for other pages]:FILE.svg:_files' \
             '--gpu-flops=''[with a pipeline: the FLOPs that a rank computes in a second, 4e14 or a measured speed, for times in seconds]:FLOPS:' \
             '--link=''[with --gpu-flops: bytes that a stage sends to the next one in a second]:BYTES:' \
             '--model-explorer=''[also write the program for Google'\''s Model Explorer]:FILE.json:_files' \

@@ -54,9 +54,11 @@ def style_of(picture):
 
 
 def wrong_pictures():
-    """The timeline is the same to the byte; of the loss, the style, and the first steps: as far as another text has them."""
-    if (ROOT / "docs/timeline.svg").read_bytes() != (DRAWN / "timeline.svg").read_bytes():
-        yield "docs/timeline.svg: mpc draws another one: sh docs/pictures.sh"
+    """Timeline and memory are the same to the byte; of the loss, the style, and the first steps: as far as another text has
+    them."""
+    for name in ("timeline.svg", "memory.svg"):
+        if (ROOT / "docs" / name).read_bytes() != (DRAWN / name).read_bytes():
+            yield f"docs/{name}: mpc draws another one: sh docs/pictures.sh"
     shown = ROOT / "docs/loss.svg"
     if style_of(shown) != style_of(DRAWN / "loss.svg"):
         yield "docs/loss.svg: mpc has another style: make demo, sh docs/pictures.sh"
@@ -64,7 +66,7 @@ def wrong_pictures():
     off = [abs(loss - log[step]) for step, loss in losses_of(shown) if step in log]
     if len(off) < 10 or sum(off) / len(off) > 0.25:
         yield f"docs/loss.svg: its first steps are not those of the demo: off by {off}"
-    for picture in (shown, ROOT / "docs/timeline.svg"):
+    for picture in (shown, ROOT / "docs/timeline.svg", ROOT / "docs/memory.svg"):
         if picture.stat().st_size > 60_000:
             yield f"{picture}: more than 60 kB"
 

@@ -108,6 +108,7 @@ MISTAKES = [
     (["report", "tiny.mdl", "--model-explorer", "-"], "--model-explorer -: this cannot be written"),
     (["lsp", "tiny.mdl"], "it takes no file: the editor names them"),
     (["plot", "a.jsonl", "--tensorboard", "-"], "--tensorboard -: this cannot be written"),
+    (["report", "a.mdl", "--memory-svg", "-"], "--memory-svg -: this cannot be written"),
     (["plot", "a.jsonl", "--svg", "-"], "--svg -: this cannot be written"),
     (["import", "there", "--model=tiny.mdl", "-o", "-"], "-o -: this cannot be written"),
     (["export", "w.safetensors", "--model=tiny.mdl", "--like=x", "-o", "-"], "-o -: this cannot be written"),
@@ -386,7 +387,7 @@ def test_check_machine(mpc):
 def test_no_option_is_untested():
     tested = {"new": set(), "compile": None, "run": None, "fmt": {"check", "write"}, "print": {"output", "model-explorer"}, "lsp": LAYOUT_OPTIONS | {"target", "stdio"}, "trace": {"output", "partial"}, "plot": {"output", "smooth", "svg", "title", "tensorboard"}, "help": {"as"},
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "adapter", "ema", "overwrite"},  # tests/hf
-              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "gpu-flops", "link", "memory", "no-remedies",
+              "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "memory-svg", "gpu-flops", "link", "memory", "no-remedies",
               "machine", "costs", "actions", "model-explorer"}, "explain": LAYOUT_OPTIONS,  # tests/report
               "plan": {"ranks", "memory", "keep", "top", "elastic", "exhaustive", "define", "set", "target", "json", "html", "machine",
                        "write"},  # tests/plan
