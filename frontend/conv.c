@@ -45,6 +45,18 @@ static int64_t windows_along(Window *w, const Steps *steps)
     return rest < 0 ? 0 : rest / steps->stride + 1;
 }
 
+/* How to get as many windows as the dim `to` has elements. */
+static const char *windows_help(Lower *l, const Window *w, const Steps *steps, int64_t count)
+{
+    Arena *arena = l->arena;
+    const int64_t reach = steps->dilation * (w->tap.size - 1);
+    if (w->to.size != w->from.size || steps->stride > 1)
+        return count ? arena_text(arena, "name a dim of %lld elements, or change the padding", (long long)count)
+                     : "use fewer taps, or more padding";
+    const char *even = reach % 2 ? "" : arena_text(arena, "padding = %lld, or ", (long long)reach / 2);
+    return arena_text(arena, "%scausal = true has one window for each element", even);
+}
+
 /* Has x, or its windows so far, a dim of this name? */
 static bool is_taken(const Value *x, const Window windows[], int count, Name dim)
 {
@@ -82,7 +94,7 @@ static bool find_window(Lower *l, const Arguments *a, const Steps *steps, Window
     }
     const int64_t count = windows_along(w, steps);
     if (count != w->to.size)
-        complain(l, (Where){ .at = to->loc },
+        complain(l, (Where){ .at = to->loc, .help = windows_help(l, w, steps, count) },
                  "'%s' has %lld elements, but there are %lld windows of %lld along '%s', which has %lld", w->to.name,
                  (long long)w->to.size, (long long)count, (long long)w->tap.size, w->from.name,
                  (long long)w->from.size);

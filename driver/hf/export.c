@@ -42,7 +42,10 @@ static bool check_copy(Run *run, const Folder *checkpoint, const ParamCopy *copy
 {
     const int found = find_copy(run, checkpoint, copy);
     if (found < 0)
-        return run_failed(run, "%s has no tensor '%s': give a checkpoint of this model", checkpoint->path, copy->name);
+        return run_failed(run,
+                          "%s has no tensor '%s', a parameter of %s: give a checkpoint of this model, or with --model "
+                          "(and --map) the one of the checkpoint",
+                          checkpoint->path, copy->name, run->source.path);
     const Stored *stored = checkpoint->tensor[found];
     if (stored->rank != copy->rank || memcmp(stored->size, copy->size, (size_t)copy->rank * sizeof *copy->size) != 0)
         return run_failed(run,
