@@ -7,7 +7,8 @@
  * policy is tried, and chosen, as what it is, since passes before `recompute` follow it, too.  A set is
  * skipped if memory would not fit even if all bytes that it saves less than `none` came off the peak.  Of a long front
  * samples are tried first, and once one of them fits, the sets before it that are next to it on their front.  The
- * samples do not depend on BYTES, so more BYTES never choose a set with more FLOPs.
+ * samples do not depend on BYTES, so more BYTES never choose a set with more FLOPs.  If nothing fits, messages of zero
+ * no longer overlap with computation, unless the file says so, and all is tried again.
  *
  * These FLOPs are counted before kernels are made.  The final programs of the policies that fit are compared with that
  * of the chosen set, so that no policy that fits needs fewer FLOPs.
@@ -384,30 +385,50 @@ static bool choose_with(Search *search, Programs programs)
     if (chosen) {
         search->run->policy = chosen->policy;
         search->run->saved = copied(search->run, set_of(chosen));
-    } else if (search->least) {
-        tell_least(search);
     }
     return chosen || !search->least;
 }
 
 /* If an instance cannot be compiled, the model itself cannot, and the caller finds the errors. */
-bool choose_saved(Run *run, const Ast *file, const Module *m)
+static bool choose_in(Search *search)
 {
     static const char *const last[] = { "autodiff", "layout", "pipeline" };
+    Module *until[3];
+    bool good = true;
+    search->run->policy = RECOMPUTE_AUTO;
+    search->least = NULL;
+    for (int i = 0; i < 3; i++)
+        good &= (until[i] = compile_again(search->run, search->file, 0,
+                                          (Setup){ .policy = RECOMPUTE_NONE, .last = last[i] })) != NULL;
+    const bool chosen =
+        !good || choose_with(search, (Programs){ until[0], until[1], kept_in(&search->run->arena, until[2]) });
+    for (int i = 0; i < 3; i++)
+        if (until[i])
+            free_module(until[i]);
+    return chosen;
+}
+
+/* Does it fit if messages of zero overlap with computation only where the file says so?  Where they do anyway, their
+ * tensors take memory: those of a layer. */
+static bool choose_without_overlap(Search *search, const Module *m)
+{
+    const bool overlaps = m->train.overlap_grads || m->train.overlap_params;
+    if (!overlaps || search->run->no_overlap)
+        return false;
+    search->run->no_overlap = true;
+    return choose_in(search);
+}
+
+bool choose_saved(Run *run, const Ast *file, const Module *m)
+{
     const Rates rates = m->target->is_gpu ? of_gpu : of_processors;
     Search search = { .run = run,
                       .file = file,
                       .budget = m->train.recompute_budget,
                       .offloads = m->train.offload_activations != ON_DEVICE,
                       .price = rates.flops / rates.bytes };
-    Module *until[3];
-    bool good = true;
-    run->policy = RECOMPUTE_AUTO;
-    for (int i = 0; i < 3; i++)
-        good &= (until[i] = compile_again(run, file, 0, (Setup){ .policy = RECOMPUTE_NONE, .last = last[i] })) != NULL;
-    const bool chosen = !good || choose_with(&search, (Programs){ until[0], until[1], kept_in(&run->arena, until[2]) });
-    for (int i = 0; i < 3; i++)
-        if (until[i])
-            free_module(until[i]);
+    const bool chosen = choose_in(&search) || choose_without_overlap(&search, m);
+    if (!chosen)
+        tell_least(&search);
     return chosen;
 }

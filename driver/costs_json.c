@@ -31,6 +31,8 @@ static void add_message(const Report *r, cJSON *entry, const CostItem *item)
     cJSON_AddNumberToObject(entry, "tensors", item->tensors);
     if (item->id)
         cJSON_AddNumberToObject(entry, "started", item->id);
+    if (item->ahead)
+        cJSON_AddBoolToObject(entry, "ahead", true);
     if (item->early)
         cJSON_AddNumberToObject(entry, "after_chunk", item->early - 1);
 }

@@ -144,6 +144,8 @@ static void add_traffic_row(const Report *r, cJSON *list, const TrafficRow *row)
 static void add_traffic(const Report *r, cJSON *json)
 {
     cJSON *object = cJSON_AddObjectToObject(json, "communication");
+    cJSON_AddBoolToObject(object, "overlap_grads", r->m->train.overlap_grads);
+    cJSON_AddBoolToObject(object, "overlap_params", r->m->train.overlap_params);
     double volume = 0, sent = 0;
     add_text(object, "unit", "bytes a step, of one rank");
     cJSON *list = cJSON_AddArrayToObject(object, "collectives");

@@ -143,9 +143,14 @@ static bool is_first_of_axes(const Report *r, int at)
 
 static void print_traffic(const Report *r)
 {
+    const Train *t = &r->m->train;
     printf("communication of a rank in a step\n");
     if (r->nrows == 0)
         printf("    none\n");
+    if (t->zero_axes)
+        printf("  zero %lld over %s: overlap_grads is %s, overlap_params is %s\n", (long long)t->zero,
+               axes_list(&r->run->arena, r->m, t->zero_axes), t->overlap_grads ? "true" : "false",
+               t->overlap_params ? "true" : "false");
     for (int i = 0; i < r->nrows; i++) {
         if (!is_first_of_axes(r, i))
             continue;

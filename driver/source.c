@@ -46,6 +46,7 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
                              .target = chosen_target(o),
                              .shrink = shrink,
                              .facts = run->facts,
+                             .no_overlap = run->no_overlap,
                              .whole = &run->whole };
     return lower_mdl(file, &run->source, &options, diags, settings);
 }
@@ -63,12 +64,23 @@ static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *
     return true;
 }
 
+/* What fits has been chosen for the program in which fewer messages overlap with computation. */
+static Module *lower_without_overlap(Run *run, const Ast *file, Module *m, Settings *settings)
+{
+    free_module(m);
+    m = lower_ast(run, file, 0, settings, &run->diags);
+    if (m)
+        settle_saved(m, run);
+    return m;
+}
+
 Module *lower_source(Run *run, int64_t shrink, Settings *settings)
 {
     const Ast *file = parse_mdl(&run->source, &run->diags, &run->arena);
     Module *m = run->diags.errors ? NULL : lower_ast(run, file, shrink, settings, &run->diags);
+    const bool overlaps = !run->no_overlap;
     if (!m || settle_recompute(run, file, shrink, m))
-        return m;
+        return overlaps && run->no_overlap ? lower_without_overlap(run, file, m, settings) : m;
     free_module(m);
     return NULL;
 }

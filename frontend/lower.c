@@ -92,6 +92,8 @@ static void lower_file(Lower *l)
     l->m->batch = l->batch ? intern_text(l->m, l->batch->name) : NULL;
     read_layout(l);
     read_settings(l);
+    if (l->diags->errors == 0)
+        settle_overlap(l);
     lower_variants(l);
 }
 

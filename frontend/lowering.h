@@ -294,6 +294,7 @@ bool varies(const Lower *l, Name dim); /* does its size depend on the micro-batc
 
 void read_settings(Lower *l);                 /* before the model is lowered */
 void read_layout(Lower *l);                   /* before the settings, which count its ranks */
+void settle_overlap(Lower *l);                /* of messages of zero, if the file does not say it: after the settings */
 void check_layout(Lower *l);                  /* after the model */
 void name_repeats(Lower *l);                  /* those that `pipeline` can divide */
 void name_routers(Module *m);                 /* after all functions, see router.c */

@@ -113,7 +113,15 @@ static bool splits_data(const Lower *l, const MeshAxis *axis)
     return false;
 }
 
-/* Notes zero's effective options, including defaults; none on one rank. */
+/* NULL: the file does not say it. */
+static const Ast *said_option(const Ast *options, const char *name)
+{
+    while (options && strcmp(options->name, name) != 0)
+        options = options->next;
+    return options;
+}
+
+/* Notes zero's effective options, including defaults; none on one rank.  Those of overlap follow later. */
 static void note_zero_options(Lower *l, const Ast *said_options)
 {
     const Train *t = &l->m->train;
@@ -123,13 +131,9 @@ static void note_zero_options(Lower *l, const Ast *said_options)
         { "gather", gatherings[t->gather ? t->gather == GATHER_MICRO : t->zero >= 3], "" },
         { "grad_dtype", t->grad_dtype ? t->grad_dtype : "as computed", "" },
         { "bucket", arena_text(l->arena, "%" PRId64, t->bucket), "bytes" },
-        { "overlap_grads", t->overlap_grads ? "true" : "false", "" },
-        { "overlap_params", t->overlap_params ? "true" : "false", "" },
     };
     for (size_t i = 0; t->zero_axes && i < sizeof options / sizeof *options; i++) {
-        const Ast *said = said_options;
-        while (said && strcmp(said->name, options[i].name) != 0)
-            said = said->next;
+        const Ast *said = said_option(said_options, options[i].name);
         add_setting(l, arena_text(l->arena, "parallel.zero.%s", options[i].name), options[i].value, options[i].unit,
                     said ? where_text(l, said->loc) : "default");
     }
@@ -198,6 +202,37 @@ static void read_zero_alone(Layout *p)
     note_policy(l, "parallel.zero", stage, NULL, l->options->zero);
     add_setting(l, "parallel.zero.over", over, "", "default");
     note_zero_options(l, NULL);
+}
+
+/* --- Messages of zero beside computation ---------------------------------------------------------- */
+
+/* Are the gradients of a layer reduced in its backward?  If so, those of one layer are under way at a time.  Otherwise
+ * reduced gradients would lie beside all that are not yet reduced. */
+static bool reduces_by_layer(const Module *m) { return m->train.zero >= 2 || m->train.batch <= m->train.microbatch; }
+
+void settle_overlap(Lower *l)
+{
+    Train *t = &l->m->train;
+    const Ast *zero = t->zero_axes ? only_statement(l->layout, A_ZERO) : NULL;
+    const struct {
+        const char *name;
+        Flag *flag;
+        bool is_small; /* what it takes: the tensors of a layer at most */
+    } options[] = {
+        { "overlap_grads", &t->overlap_grads, reduces_by_layer(l->m) },
+        { "overlap_params", &t->overlap_params, t->zero >= 1 },
+    };
+    for (size_t i = 0; t->zero_axes && i < sizeof options / sizeof *options; i++) {
+        const Ast *said = zero ? said_option(zero->child, options[i].name) : NULL;
+        const bool is_given_up = options[i].is_small && l->options->no_overlap;
+        if (!said)
+            *options[i].flag = options[i].is_small && !is_given_up;
+        add_setting(l, arena_text(l->arena, "parallel.zero.%s", options[i].name), *options[i].flag ? "true" : "false",
+                    "",
+                    said          ? where_text(l, said->loc)
+                    : is_given_up ? "recompute auto"
+                                  : "default");
+    }
 }
 
 /* --- recompute ------------------------------------------------------------------------------------ */

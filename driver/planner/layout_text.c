@@ -84,9 +84,10 @@ static const char *zero_line(Arena *arena, const Planner *p, const PlanLayout *l
             axes = arena_text(arena, "%s%s%s", axes, *axes ? ", " : "", p->axis[i].name);
     if (!*axes)
         return "";
-    if (layout->overlaps)
-        options = arena_text(arena, "%s%soverlap_grads%s", options, *options ? ", " : "",
-                             layout->zero == 3 ? ", overlap_params" : "");
+    if (layout->zero >= 0)
+        options = arena_text(arena, "%s%s%s", options, *options ? ", " : "",
+                             layout->overlaps ? "overlap_grads, overlap_params"
+                                              : "overlap_grads = false, overlap_params = false");
     return arena_text(arena, "    zero %d over %s%s%s%s\n", layout->zero < 0 ? 1 : layout->zero, axes,
                       *options ? " (" : "", options, *options ? ")" : "");
 }

@@ -356,14 +356,20 @@ static void list_anew(List *list)
     }
 }
 
-/* --- Waits directly after their starts
- * ------------------------------------------------------------------------------- */
+/* --- Waits directly after their starts --------------------------------------------------------- */
 
-/* Is there any work between the two? */
+/* A message along other axes has other ranks, and often other links. */
+static bool takes_other_links(const Op *op, const Op *start)
+{
+    return info(op)->traits & SENDS && !(op->attrs.axis & start->attrs.axis);
+}
+
+/* Is there anything between the two that runs beside the message?  Gradients that are summed over one axis and then
+ * over another are under way along both at a time. */
 static bool has_work_between(const Op *start, const Op *wait)
 {
     for (const Op *op = start->next; op != wait; op = op->next)
-        if (info(op)->family == CONTROL || info(op)->family == LIBRARY)
+        if (info(op)->family == CONTROL || info(op)->family == LIBRARY || takes_other_links(op, start))
             return true;
     return false;
 }

@@ -143,6 +143,24 @@ def test_early_reductions(compiled, text, tmp_path, mesh, zero, schedule, chunks
     assert runs[0] == runs[1] == runs[2]
 
 
+APART = [  # mesh, zero, sequences of a micro-batch, dtype: one micro-batch, or several
+    (dict(dp=4), 0, 2, "fp32"), (dict(dp=4), 1, 2, "bf16"), (dict(dp=2), 2, 1, "fp32"), (dict(dp=2, tp=2), 3, 4, "bf16"), (dict(dp=2), 3, 1, "fp32"),
+    (dict(dp=2, pp=2), 2, 1, "fp32"), (dict(dp=2, pp=2), 1, 4, "fp32")]
+
+
+@pytest.mark.parametrize("mesh, zero, micro, precision", some(APART, 1, 4))
+def test_overlap_changes_no_bit(compiled, text, tmp_path, mesh, zero, micro, precision):
+    """What is the default gives the losses and weights of before it was."""
+    runs, sources = [], []
+    for options in ("overlap_grads = false, overlap_params = false", ""):
+        layout = layout_of("llama", mesh, zero=zero, options=options)
+        trainer = compiled("llama", layout, FOUR, {"microbatch": micro, "precision": precision}, *TCP)
+        sources.append((trainer.program.parent / "trainer.c").read_text().count("rt_collective_start("))
+        runs.append(trained(trainer, text, tmp_path, "a", "--steps", 4))
+    assert sources[0] < sources[1], "nothing overlaps by default"
+    assert runs[0] == runs[1]
+
+
 TABLES = {
     "cyclic": "F0.0,F0.1,F2.0,F2.1,B2.0,B2.1,B0.0,B0.1,F0.2,F0.3,F2.2,F2.3,B2.2,B2.3,B0.2,B0.3\n"
               "F1.0,F1.1,F3.0,B3.0,F3.1,B3.1,B1.0,B1.1,F1.2,F1.3,F3.2,B3.2,F3.3,B3.3,B1.2,B1.3\n",

@@ -39,7 +39,8 @@ def test_gradient_pending(explain):
 def test_collectives_of_a_parameter(explain):
     text = explain("h.attn.wq", "--mesh=dp=2,tp=2", "--zero=3").split("collectives in a step\n")[1]
     moved = re.findall(r"^  (\w+) +over (\S+) +(\d+) times", text, re.M)
-    assert sorted(moved) == [("all_gather", "dp", "16"), ("all_gather", "dp", "16"), ("reduce_scatter", "dp", "16")]
+    ahead = 2 * [("all_gather", "dp", "12"), ("all_gather", "dp", "4")]  # of the next layer, and of the first one before the loop
+    assert sorted(moved) == sorted([*ahead, ("reduce_scatter", "dp", "16")])
     memory = text.split("memory of a rank")[1]
     for name in ("master weights", "optimizer state", "weights", "gradients"):
         assert re.search(rf"^  {name} +\d+\.\d\d [kM]B  in @", memory, re.M), name

@@ -6,15 +6,18 @@ from conftest import volume
 LARGE = dict(layers=36, embed=4096, heads=32, vocab=51200, seq=1024, batch=64)  # 7.46e9 parameters
 
 
+ALONE = ("zero 0 over dp", "zero 0 over dp (overlap_grads = false, overlap_params = false)")
+
+
 # --- ZeRO (Rajbhandari et al., arXiv 1910.02054, figure 1: 7.5e9 parameters, 64 ranks) ------------------------------
 
 @pytest.mark.parametrize("stage, gigabytes", [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
-def test_zero_table(report, stage, gigabytes):
+def test_zero_table(report, model, stage, gigabytes):
     """Per parameter the paper has 2 bytes of weights, 2 of gradients, and 12 of f32 weights and moments.  Gradients are f32
     here, as the main gradients of Megatron are: they are counted by half.  And the table counts no tensor that is not yet
     reduced, or gathered: of gradients one layer's and the embedding's, of weights two layers' at most.  While the layers
     run backward, when most is in use, nobody reads the embeddings' narrow weights any more."""
-    figures = report("--mesh=dp=64", f"--zero={stage}", **LARGE)
+    figures = report("--mesh=dp=64", f"--zero={stage}", file=model(*ALONE), **LARGE)
     classes, n = figures["memory"]["classes"], figures["parameters"]
     layer, embeddings = 12 * 4096 ** 2 + 13 * 4096, (51200 + 1024) * 4096
     passing = {"gradients": (layer + 51200 * 4096) * 4 if stage >= 2 else 0,
@@ -31,11 +34,11 @@ def test_zero_table(report, stage, gigabytes):
 
 @pytest.mark.parametrize("dtype, size", [("f32", 4), ("bf16", 2)])
 @pytest.mark.parametrize("mesh, stage", [("dp=1", 0), ("dp=4", 1), ("dp=4", 2)])
-def test_kept_gradients(report, mesh, stage, dtype, size):
+def test_kept_gradients(report, model, mesh, stage, dtype, size):
     """The sums over micro-batches are n / N numbers from stage 2 on, else n.  Below it, most is in use while the logits are
     computed again: beside the sums there is what their product gives the embedding, in f32.  In stage 2 there is up to a
     layer's more, not yet reduced."""
-    figures = report(f"--mesh={mesh}", f"--zero={stage}", **{**LARGE, "microbatch": 4, "grad_storage": dtype})
+    figures = report(f"--mesh={mesh}", f"--zero={stage}", file=model(*ALONE), **{**LARGE, "microbatch": 4, "grad_storage": dtype})
     kept = size * figures["parameters"] // (4 if stage == 2 else 1)
     passing = figures["memory"]["classes"]["gradients"] - kept
     layer, embedding = 4 * (12 * 4096 ** 2 + 13 * 4096), 4 * 51200 * 4096
@@ -43,9 +46,19 @@ def test_kept_gradients(report, mesh, stage, dtype, size):
     assert set(figures["precision"]["gradients"]["stored"]) == {"f32", dtype}
 
 
-def test_zero_sums_over_micro_batches(report):
+@pytest.mark.parametrize("stage, most", [(0, 4 * (1 + 1 / 36)), (1, 4 * (1 / 64 + 3 / 36)), (3, 4 * (1 / 64 + 3 / 36))])
+def test_gradients_of_one_layer(report, stage, most):
+    """Where gradients are reduced while the backward pass runs, as they are by default with one micro-batch: below stage 1
+    there is one layer's reduced ones beside all, and else all shards, and whole gradients of the embedding, of the layer
+    that is computed, and of the one that is sent."""
+    figures = report("--mesh=dp=64", f"--zero={stage}", **LARGE)
+    layers = figures["parameters"] - (51200 + 1024) * 4096
+    assert figures["memory"]["classes"]["gradients"] <= most * layers + 4 * 51200 * 4096
+
+
+def test_zero_sums_over_micro_batches(report, model):
     """Where gradients add up over micro-batches, what one of them adds is there beside the sum."""
-    once, often = (report("--mesh=dp=4", "--zero=1", batch=batch)["memory"]["classes"] for batch in (4, 16))
+    once, often = (report("--mesh=dp=4", "--zero=1", file=model(*ALONE), batch=batch)["memory"]["classes"] for batch in (4, 16))
     assert once["gradients"] <= often["gradients"] <= 2.1 * once["gradients"]
 
 

@@ -49,11 +49,25 @@ def test_layout(plan, model):
     assert entry(made, "settings", "parallel.zero") == ("2", "command line")
     assert entry(made, "settings", "parallel.zero.over")[0] == "dp"
     assert entry(made, "settings", "parallel.zero.bucket") == ("25000000", "default")
-    assert entry(made, "settings", "parallel.zero.overlap_grads") == ("false", "default")
+    assert entry(made, "settings", "parallel.zero.overlap_grads") == ("true", "default")
     changed = plan("--mesh=dp=2", file=model("zero 0 over dp", "zero 1 over dp (bucket = 4096, grad_dtype = bf16)"))
     value, place = entry(changed, "settings", "parallel.zero.bucket")
     assert value == "4096" and place.startswith("gpt.mdl:")
     assert entry(changed, "settings", "parallel.zero.grad_dtype")[0] == "bf16"
+
+
+@pytest.mark.parametrize("zero, micros, grads, params", [(0, 1, True, False), (1, 1, True, True), (2, 1, True, True), (3, 1, True, True),
+                                                         (0, 4, False, False), (1, 4, False, True), (2, 4, True, True), (3, 4, True, True)])
+@pytest.mark.parametrize("said", [None, False, True])
+def test_overlap_by_default(plan, model, zero, micros, grads, params, said):
+    """Messages run beside computation where that takes no more than the tensors of a layer, or where the file says so."""
+    word = "" if said is None else f" (overlap_grads = {said}, overlap_params = {said})".lower()
+    sizes = ("--set=train.batch=8", f"--set=train.microbatch={4 // micros}")
+    made = plan("--mesh=dp=2", f"--zero={zero}", *sizes, file=model("zero 0 over dp", f"zero 0 over dp{word}"))
+    for name, wanted in ("grads", grads), ("params", params):
+        value, place = entry(made, "settings", f"parallel.zero.overlap_{name}")
+        assert value == str(wanted if said is None else said).lower()
+        assert place == "default" if said is None else place.startswith("gpt.mdl:")
 
 
 def test_mesh(plan):

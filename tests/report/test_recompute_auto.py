@@ -30,6 +30,29 @@ def cost(words, policy):
     return memory["arena"], figures["work"]["rank"]
 
 
+def test_overlap_is_given_up(tmp_path):
+    """Messages that run beside computation take memory for the tensors of a layer.  Where nothing fits with it, they do not,
+    unless the file asks for it; where something fits, they do."""
+    sizes = "-Dlayers=8 -Dembed=64 -Dheads=4 -Dseq=8 -Dvocab=64 --set train.batch=8 --set train.microbatch=1 --mesh=dp=8 --zero=3".split()
+    text = (ROOT / "examples/gpt2.mdl").read_text()
+    models = {}
+    for name, options in ("default", ""), ("off", " (overlap_grads = false, overlap_params = false)"), ("on", " (overlap_grads, overlap_params)"):
+        models[name] = (tmp_path / f"{name}.mdl", *sizes)
+        models[name][0].write_text(text.replace("zero 1 over dp", f"zero 1 over dp{options}"))
+    off, on = (cost(models[name], "full")[0] for name in ("off", "on"))
+    assert off < on and cost(models["default"], "full")[0] == on
+    for budget, wanted in (off, ("false", "recompute auto")), (on, ("true", "default")):
+        assert cost(models["default"], f"auto({budget})")[0] <= budget
+        run(MPC, "compile", *models["default"], f"--recompute=auto({budget})", "-o", tmp_path / "out", "--no-cc")
+        settings = json.loads((tmp_path / "out/plan.json").read_text())["settings"]
+        for option in ("overlap_grads", "overlap_params"):
+            assert [(row["value"], row["from"]) for row in settings if row["name"] == f"parallel.zero.{option}"] == [wanted]
+    said = run(MPC, "check", *models["on"], f"--recompute=auto({off})", status=1).stderr
+    assert f"a rank needs at least {on:,} bytes" in said
+    said = run(MPC, "check", *models["default"], f"--recompute=auto({off - 1})", status=1).stderr
+    assert f"a rank needs at least {off:,} bytes" in said
+
+
 # Without ALL a pipeline in chunks, one with a split backward and copies, and meshes of both targets.
 @pytest.mark.parametrize("name", some(CASES, 3, 4, 6, 8))
 def test_ladder(name):

@@ -41,6 +41,7 @@ PIPELINES = [(2, 1, 1, 1), (4, 1, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (2, 1, 1, 2
              (2, 2, 1, 2)]  # pp, dp, cp, tp
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
 ATTENDS = ["gather", "ring"]
+OVER = ["dp", "dp, cp", "dp (overlap_grads = false, overlap_params = false)"]
 EARLY = ["dp", "dp, cp (overlap_grads)", "dp (overlap_grads, grad_dtype = bf16)"]
 KEPT = ["f32", "bf16"]  # the dtypes of kept gradients, in turn
 LOSSES = ["none", "auto"]  # the loss in one piece, or in chunks wherever that can be: so it is in what is verified
@@ -51,7 +52,7 @@ CHUNKED = some([("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)], 0, 1
 
 CHOICES = dict(model=list(SIZES), dp=[1, 2, 4], cp=[1, 2, 4], tp=[1, 2, 4], zero=[0, 1, 2, 3], otherwise=[False, True],
                accumulation=[1, 4], recompute=["none", "full", "selective"], precision=["fp32", "bf16", "fp16", "fp8"],
-               over=["dp", "dp, cp", "dp (overlap_params)"], attend=ATTENDS)
+               over=OVER, attend=ATTENDS)
 CHOICES_OF_PIPELINES = {**CHOICES, "pp": [2, 4], "dp": [1, 2], "cp": [1, 2], "tp": [1, 2], "accumulation": [2, 4], "over": EARLY,
                         "how": [*((schedule, 1) for schedule in SCHEDULES), *CHUNKED]}
 
@@ -81,7 +82,7 @@ def layouts():
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
                    otherwise=draw.random() < 0.5, accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
-                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(["dp", "dp, cp", "dp (overlap_params)"]),
+                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(OVER),
                    attend=ATTENDS[number // 4 % 2], kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2],
                    offload=OFFLOADS[number // 3 % 6])
 

@@ -161,8 +161,8 @@ class Model:
             if axis == "dp":
                 self.data_ranks, otherwise = axes[axis], ""
             rules.append(f"shard {', '.join(dims)} over {axis}{otherwise}")
-        options = self.draw.choice(["", " (bucket = 64)", " (grad_dtype = f32)", " (overlap_grads)", " (overlap_params)",
-                                    " (gather = step)", " (gather = micro, overlap_params)"])
+        options = self.draw.choice(["", " (bucket = 64)", " (grad_dtype = f32)", " (overlap_grads = false)", " (overlap_params = false)",
+                                    " (gather = step)", " (gather = micro, overlap_grads = false, overlap_params = false)"])
         if "dp" in axes or "cp" in axes:
             over = self.draw.choice([axis for axis in ("dp", "cp", "dp, cp") if set(axis.split(", ")) <= axes.keys()])
             rules.append(f"zero {self.draw.randint(0, 3)} over {over}{options}")
