@@ -1,5 +1,6 @@
-/* background.c -- see background.h.  Where all processors compute, the thread gets a tenth of one of them, and what they
- * leave idle: writing a checkpoint takes little more than its checksums, which are to be done before the step ends. */
+/* background.c -- see background.h.  Where all processors compute, the thread gets a tenth of one of them, and what
+ * they leave idle: writing a checkpoint takes little more than its checksums, which are to be done before the step
+ * ends. */
 #include "background.h"
 
 #include "state.h"
