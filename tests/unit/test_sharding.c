@@ -12,13 +12,18 @@
 
 enum { TRIES = 600, MOST_DIMS = 8 };
 
+#define OVER(axes, ...)                                                                                                \
+    {                                                                                                                  \
+        .count = (axes), .axis = { __VA_ARGS__ }                                                                       \
+    }
+
 /* Splits of a dim, and pending sums. */
 static const struct {
     Split split;
     int zigzag;
 } holding[] = {
-    { { 0, { 0 } }, 0 }, { { 1, { 0 } }, 0 }, { { 1, { 1 } }, 0 },    { { 2, { 0, 1 } }, 0 }, { { 2, { 1, 0 } }, 0 },
-    { { 1, { 0 } }, 2 }, { { 1, { 1 } }, 2 }, { { 2, { 1, 0 } }, 2 }, { { 1, { 0 } }, 4 },    { { 2, { 0, 1 } }, 4 },
+    { OVER(0, 0), 0 }, { OVER(1, 0), 0 }, { OVER(1, 1), 0 },    { OVER(2, 0, 1), 0 }, { OVER(2, 1, 0), 0 },
+    { OVER(1, 0), 2 }, { OVER(1, 1), 2 }, { OVER(2, 1, 0), 2 }, { OVER(1, 0), 4 },    { OVER(2, 0, 1), 4 },
 };
 static const struct {
     Axes axes;
