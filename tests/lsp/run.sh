@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpc lsp, with pygls' client and with bytes that no client sends; files of editors.
-# reaches: compiler editors examples tests/error docs/language.md docs/experts.md docs/optimizers.md
+# reaches: compiler editors examples tests/error docs/language.md docs/experts.md docs/optimizers.md tests/models tests/random
 set -e
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
