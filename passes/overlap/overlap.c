@@ -358,10 +358,11 @@ static void list_anew(List *list)
 
 /* --- Waits directly after their starts --------------------------------------------------------- */
 
-/* A message along other axes has other ranks, and often other links. */
+/* A message along other axes has other ranks, and often other links.  Messages between stages have no axis. */
 static bool takes_other_links(const Op *op, const Op *start)
 {
-    return info(op)->traits & SENDS && !(op->attrs.axis & start->attrs.axis);
+    const Axes own = start->attrs.axis;
+    return info(op)->traits & SENDS && (op->attrs.axis || own) && !(op->attrs.axis & own);
 }
 
 /* Is there anything between the two that runs beside the message?  Gradients that are summed over one axis and then
