@@ -35,12 +35,19 @@ static char *scratch_text(const Launch *p, const Column *column)
                       : arena_text(&p->k->m->arena, "%s", memory);
 }
 
-/* The number of the block's part, including own dims. */
-static char *block_number(const Launch *p)
+int64_t tiles_of(const Launch *p) { return p->mapping == MAP_COLUMNS ? (p->packs + WARP - 1) / WARP : 1; }
+
+char *block_number(const Launch *p)
 {
-    int64_t tiles = p->mapping == MAP_COLUMNS ? (p->packs + WARP - 1) / WARP : 1;
-    return tiles > 1 ? arena_text(&p->k->m->arena, "%s / %" PRId64, block_index(p), tiles)
-                     : arena_text(&p->k->m->arena, "%s", block_index(p));
+    return arena_text(&p->k->m->arena, tiles_of(p) > 1 ? "%s / %" PRId64 : "%s", block_index(p), tiles_of(p));
+}
+
+static const Column *column_of(const Launch *p, const Sink *sink)
+{
+    const Column *column = p->column;
+    while (column->sink != sink)
+        column++;
+    return column;
 }
 
 /* Declares a pointer to the sums of the block. */
@@ -64,9 +71,7 @@ char *fold_text(const Launch *p, const Node *reduction, const char *into, const 
 
 void add_to_column(Launch *p, const Sink *sink, const char *text, FILE *out)
 {
-    const Column *column = p->column;
-    while (column->sink != sink)
-        column++;
+    const Column *column = column_of(p, sink);
     const char *into = sink->name;
     if (is_in_scratch(p, column))
         into = arena_text(&p->k->m->arena, "%s[%s]", into, dense_index(p->k, &p->region, p->region.inner));
@@ -79,9 +84,9 @@ void add_to_column(Launch *p, const Sink *sink, const char *text, FILE *out)
     fputs(fold_text(p, sink->node, into, text), out);
 }
 
-static void write_sum_start(Launch *p, const Column *column, FILE *out)
+void write_sum_start(Launch *p, const Sink *sink, FILE *out)
 {
-    const Sink *sink = column->sink;
+    const Column *column = column_of(p, sink);
     Hole type = { "type", type_of(column) }, name = { "name", sink->name }, start = { "start", start_of(sink->node) };
     Hole width = { "width", number(p, p->width) };
     if (is_in_scratch(p, column)) {
@@ -94,14 +99,6 @@ static void write_sum_start(Launch *p, const Column *column, FILE *out)
         FILL(out, "RtPack<$type, $width> $name = rt_all<$width, $type>($start);\n", type, name, start, width);
     } else {
         FILL(out, cuda_sums_template, type, name, start, width, { "iterations", number(p, p->iterations) });
-    }
-}
-
-void write_sums_start(Launch *p, FILE *out)
-{
-    for (int i = 0; i < p->ncolumns; i++) {
-        name_sums(p->k, p->column[i].sink);
-        write_sum_start(p, &p->column[i], out);
     }
 }
 
@@ -187,21 +184,19 @@ static void leave_row(Launch *p, const Column *column, FILE *out)
          { "iterations", close_text(&p->k->m->arena, &iterations) });
 }
 
-void write_sums_end(Launch *p, FILE *out)
+void write_sum_end(Launch *p, const Sink *sink, FILE *out)
 {
-    for (int i = 0; i < p->ncolumns; i++) {
-        const Column *column = &p->column[i];
-        if (is_in_scratch(p, column))
-            continue;
-        if (column->at >= 0)
-            write_block_sums(p, column, arena_text(&p->k->m->arena, "%s_left", column->sink->name), out);
-        if (!column->is_wide)
-            leave_one(p, column, out);
-        else if (p->mapping == MAP_COLUMNS)
-            leave_tile(p, column, out);
-        else
-            leave_row(p, column, out);
-    }
+    const Column *column = column_of(p, sink);
+    if (is_in_scratch(p, column))
+        return;
+    if (column->at >= 0)
+        write_block_sums(p, column, left_name(p, column), out);
+    if (!column->is_wide)
+        leave_one(p, column, out);
+    else if (p->mapping == MAP_COLUMNS)
+        leave_tile(p, column, out);
+    else
+        leave_row(p, column, out);
 }
 
 /* --- Totals --------------------------------------------------------------------------------------- */

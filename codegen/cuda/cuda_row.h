@@ -45,8 +45,8 @@ typedef struct {
     bool *has;     /* by sink of k */
     int ncolumns;
     Column *column;
-    DimSet own, reduced; /* column sums: outer dims that they keep, and the others */
-    int64_t parts;       /* column sums: blocks that share the same results */
+    DimSet own, items; /* outer dims: those that column sums keep; those of rows, or of packs of all points */
+    int64_t parts;     /* column sums: blocks that share the same results */
 
     const char *index_type; /* int, or int64_t for tensors of 2^31 elements */
     Loop *vector;           /* the innermost loop, in packs; NULL: no loop */
@@ -57,7 +57,7 @@ typedef struct {
     int64_t packs;          /* of a row, of a block of columns, or of all points */
 
     int threads;      /* of a block */
-    int row_threads;  /* of one row, or of one row of a block of columns */
+    int row_threads;  /* of one row, or of one row of a block of columns; 1: of a pack */
     int iterations;   /* MAP_ROWS: packs of one thread, in registers; 0: the row is read again in each phase */
     bool takes_sides; /* rows alternate between two halves of shared memory */
     bool is_full;     /* in the present text: packs are entirely within the row */
@@ -83,12 +83,14 @@ void plan_threads(Launch *p);
 bool is_packed(const Launch *p, int array);          /* loaded and stored in packs */
 int64_t iterations_of(const Launch *p, DimSet dims); /* of the loops over these dims */
 int64_t packs_of(const Launch *p, DimSet dims);
+int64_t items_of(const Launch *p); /* rows, or packs that threads have for themselves */
 char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all);
 bool has_wide_sums(const Launch *p);
 char *with_indices(const Launch *p, Variable *number, DimSet dims, bool in_packs, const char *body);
 char *each_element(const Launch *p, bool to_the_end, const char *body);
 static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width && !p->is_full; }
-static inline int rows_at_once(const Launch *p) { return p->threads / p->row_threads; }
+static inline int rows_at_once(const Launch *p) { return p->threads / p->row_threads; } /* or packs */
+static inline bool has_teams(const Launch *p) { return p->row_threads > 1; }
 
 static inline char *number(const Launch *p, int64_t value)
 {
@@ -96,12 +98,19 @@ static inline char *number(const Launch *p, int64_t value)
 }
 
 /* cuda_row_body.c: the text of steps. */
-/* Loads of arrays that stay in registers for all phases of a row, for write_iterations: into packs of these names, by
- * array. */
-void write_register_loads(Launch *p, const void *names, FILE *out);
-void write_shared_rows(const Launch *p, FILE *out);
-void write_shared_loads(Launch *p, FILE *out);
+typedef void PrintStep(Launch *p, const Step *step, FILE *out);
+const char *place_in_block(const Launch *p); /* the number of a thread's row or pack, of those at once */
+const char *guarded(const Launch *p, const char *condition, const char *text);
 void print_launch_steps(Launch *p, const Step *steps, FILE *out);
+
+/* cuda_row_kept.c: packs of a row, in registers or shared memory for all of its phases. */
+char *pack_address(const Launch *p, int array);
+void write_pack_load(const Launch *p, int array, const char *to, FILE *out);
+/* Loads of arrays that stay in registers, for write_iterations: into packs of these names, by array. */
+void write_register_loads(Launch *p, const void *names, FILE *out);
+PrintStep write_shared_rows, write_kept_rows;
+typedef void IterationText(Launch *p, const void *context, FILE *out);
+void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out);
 
 /* cuda_row_ahead.c: the next row. */
 void write_row_packs(const Launch *p, const char *const names[], FILE *out); /* declares packs in registers */
@@ -112,8 +121,10 @@ bool is_read_ahead(const Launch *p, const Node *node); /* a value with one eleme
 
 /* cuda_columns.c: column sums. */
 bool is_in_scratch(const Launch *p, const Column *column); /* added to in scratch, row by row */
-void write_sums_start(Launch *p, FILE *out);
-void write_sums_end(Launch *p, FILE *out);
+int64_t tiles_of(const Launch *p);   /* blocks beside each other, each for a warp's packs of columns */
+char *block_number(const Launch *p); /* of those for the same columns */
+void write_sum_start(Launch *p, const Sink *sink, FILE *out);
+void write_sum_end(Launch *p, const Sink *sink, FILE *out);
 void write_totals(Launch *p, const char *name, CudaLaunches *launches, FILE *out);
 char *fold_text(const Launch *p, const Node *reduction, const char *into, const char *text);
 void add_to_column(Launch *p, const Sink *sink, const char *text, FILE *out);
@@ -134,8 +145,6 @@ void emit_cuda_member(Module *m, const Func *kernel, const Op *call, const char 
 
 char *cuda_bounds(Module *m, int threads, int blocks); /* the arguments of __launch_bounds__ */
 char *kernel_head(Module *m, const char *name, const char *bounds, int count, const char *const items[]);
-typedef void IterationText(Launch *p, const void *context, FILE *out);
-void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out);
 char *launch_head(const Launch *p, const char *name, int threads);
 const char *block_index(const Launch *p);      /* the number of the block: of a member, among its own */
 const char *functor_of(const Node *reduction); /* RtSum, ... */

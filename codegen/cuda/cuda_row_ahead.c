@@ -59,8 +59,8 @@ void write_first_row(Launch *p, const char *block, FILE *out)
     write_next_values(p, packs.out, loads.out);
     char *reads = close_text(&p->k->m->arena, &loads);
     FILL(out, cuda_ahead_template, { "packs", close_text(&p->k->m->arena, &packs) }, { "name", p->read_name },
-         { "type", p->index_type }, { "loads", with_indices(p, p->item, p->reduced, false, reads) }, { "block", block },
-         { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, iterations_of(p, p->reduced)) });
+         { "type", p->index_type }, { "loads", with_indices(p, p->item, p->items, false, reads) }, { "block", block },
+         { "at_once", number(p, rows_at_once(p)) }, { "rows", number(p, iterations_of(p, p->items)) });
 }
 
 void write_next_row(const Launch *p, FILE *out)
@@ -80,5 +80,5 @@ void write_next_row(const Launch *p, FILE *out)
                  { "from", p->next_name[i] });
     FILL(out, cuda_next_template, { "iterations", number(p, p->iterations) },
          { "copies", close_text(&p->k->m->arena, &copies) }, { "name", p->read_name },
-         { "step", number(p, p->parts * rows_at_once(p)) }, { "rows", number(p, iterations_of(p, p->reduced)) });
+         { "step", number(p, p->parts * rows_at_once(p)) }, { "rows", number(p, iterations_of(p, p->items)) });
 }

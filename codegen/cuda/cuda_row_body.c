@@ -16,32 +16,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-typedef void Print(Launch *p, const Step *step, FILE *out);
-
 /* --- Loads ---------------------------------------------------------------------------------------- */
 
 static int array_of_result(const Launch *p, const Sink *sink) { return p->k->f->params.count + sink->result; }
-
-/* "x + row * 768 + embed_first" */
-static char *pack_address(const Launch *p, int array)
-{
-    const Array *a = &p->k->array[array];
-    Variable *element = p->vector->index;
-    if (p->width > 1)
-        p->vector->index = p->first;
-    char *index = index_text(p->k, &p->region, a->dims, a->stride);
-    p->vector->index = element;
-    return arena_text(&p->k->m->arena, "%s + %s", a->name, index);
-}
-
-static void write_pack_load(const Launch *p, int array, const char *to, FILE *out)
-{
-    Hole name = { "to", to }, width = { "width", number(p, p->width) }, from = { "from", pack_address(p, array) };
-    if (has_tail(p))
-        FILL(out, "$to = rt_load_some<$width>($from, $count);\n", name, width, from, { "count", use(p->count) });
-    else
-        FILL(out, "$to = rt_load_pack<$width>($from);\n", name, width, from);
-}
 
 static char *pack_type(const Launch *p, const char *element)
 {
@@ -49,49 +26,6 @@ static char *pack_type(const Launch *p, const char *element)
 }
 
 static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
-
-void write_register_loads(Launch *p, const void *names, FILE *out)
-{
-    const char *const *name = names;
-    for (int i = 0; i < p->k->f->params.count; i++)
-        if (p->in_registers[i])
-            write_pack_load(p, i, arena_text(&p->k->m->arena, "%s[iteration]", name[i]), out);
-}
-
-/* Pointers to arrays that stay in shared memory. */
-void write_shared_rows(const Launch *p, FILE *out)
-{
-    int64_t bytes = 0;
-    if (p->shared)
-        fputs("RT_DYNAMIC_SHARED(memory);\n", out);
-    for (int i = 0; i < p->k->narrays; i++) {
-        if (!p->in_shared[i])
-            continue;
-        FILL(out, "$type *const $name = reinterpret_cast<$type *>(memory$at);\n",
-             { "type", element_type(p->k->array[i].value->type.dtype) }, { "name", p->shared_name[i] },
-             { "at", bytes ? arena_text(&p->k->m->arena, " + %" PRId64, bytes) : "" });
-        bytes += p->packs * 16;
-    }
-}
-
-static void write_shared_load(const Launch *p, int array, FILE *out)
-{
-    Hole to = { "to", p->shared_name[array] }, pack = { "pack", use(p->pack) },
-         width = { "width", number(p, p->width) }, from = { "from", pack_address(p, array) };
-    if (has_tail(p))
-        FILL(out, "rt_keep_pack($to + $pack * $width, rt_load_some<$width>($from, $count));\n", to, pack, width, from,
-             { "count", use(p->count) });
-    else
-        FILL(out, "rt_copy_async($to + $pack * $width, $from, true);\n", to, pack, width, from);
-}
-
-/* Each thread copies the packs that it will read itself, so no barrier is needed. */
-void write_shared_loads(Launch *p, FILE *out)
-{
-    for (int i = 0; i < p->k->narrays; i++)
-        if (p->in_shared[i])
-            write_shared_load(p, i, out);
-}
 
 static void write_pack_loads(const Launch *p, const Step *loop, FILE *out)
 {
@@ -138,12 +72,14 @@ static char *first_only(const Launch *p, const Step *step)
     return text;
 }
 
-static void write_guarded(const Launch *p, const char *condition, const char *text, FILE *out)
+const char *guarded(const Launch *p, const char *condition, const char *text)
 {
     if (!*condition)
-        fputs(text, out);
-    else
-        FILL(out, "if ($condition) {\n    $text\n}\n", { "condition", condition }, { "text", text });
+        return text;
+    Text lines;
+    open_text(&lines);
+    FILL(lines.out, "if ($condition) {\n    $text\n}\n", { "condition", condition }, { "text", text });
+    return close_text(&p->k->m->arena, &lines);
 }
 
 static void print_store(Launch *p, const Step *step, FILE *out)
@@ -157,7 +93,7 @@ static void print_store(Launch *p, const Step *step, FILE *out)
     Text store;
     open_text(&store);
     write_result(p->k, &p->region, step->sink, text, store.out);
-    write_guarded(p, first_only(p, step), close_text(&p->k->m->arena, &store), out);
+    fputs(guarded(p, first_only(p, step), close_text(&p->k->m->arena, &store)), out);
 }
 
 /* Packs of results, before and after the loop over their elements. */
@@ -179,7 +115,7 @@ static void write_pack_stores(const Launch *p, const Step *loop, FILE *out)
         const char *text = has_tail(p)
                                ? arena_text(&p->k->m->arena, "rt_store_some(%s, %s, %s);\n", to, pack, use(p->count))
                                : arena_text(&p->k->m->arena, "rt_store_pack(%s, %s);\n", to, pack);
-        write_guarded(p, first_only(p, step), text, out);
+        fputs(guarded(p, first_only(p, step), text), out);
     }
 }
 
@@ -187,6 +123,10 @@ static void write_pack_stores(const Launch *p, const Step *loop, FILE *out)
 
 static void print_start(Launch *p, const Step *step, FILE *out)
 {
+    if (step->sink) {
+        write_sum_start(p, step->sink, out);
+        return;
+    }
     step->node->text = step->node->name;
     write_start(step->node->name, step->node, out);
 }
@@ -199,12 +139,12 @@ static void print_add(Launch *p, const Step *step, FILE *out)
         add_to_column(p, step->sink, step->operand->text, add.out);
     else
         fputs(fold_text(p, step->node, step->node->name, step->operand->text), add.out);
-    write_guarded(p, first_only(p, step), close_text(&p->k->m->arena, &add), out);
+    fputs(guarded(p, first_only(p, step), close_text(&p->k->m->arena, &add)), out);
 }
 
 /* Combines the partial sums of a row's lanes into the sum, in every thread.  If a block computes one row after another,
  * rows alternate between two halves of shared memory, which needs only one barrier. */
-static void print_combine(Launch *p, const Step *step, FILE *out)
+static void combine_lanes(Launch *p, const Step *step, FILE *out)
 {
     RowKernel *k = p->k;
     int warps = p->row_threads / WARP;
@@ -227,6 +167,14 @@ static void print_combine(Launch *p, const Step *step, FILE *out)
         return;
     p->takes_sides |= p->ncolumns > 0;
     FILL(out, cuda_meet_template, { "list", list }, { "leave", leave }, { "take", take });
+}
+
+static void print_combine(Launch *p, const Step *step, FILE *out)
+{
+    if (step->sink)
+        write_sum_end(p, step->sink, out);
+    else
+        combine_lanes(p, step, out);
 }
 
 /* --- Loops ---------------------------------------------------------------------------------------- */
@@ -253,20 +201,57 @@ static void write_pack(Launch *p, const void *context, FILE *out)
     write_pack_stores(p, loop, out);
 }
 
+const char *place_in_block(const Launch *p) { return has_teams(p) ? "team" : "threadIdx.x"; }
+
+/* The part of the block, whose number includes own dims. */
+static char *part_text(const Launch *p)
+{
+    const int64_t own = iterations_of(p, p->own);
+    return arena_text(&p->k->m->arena, own > 1 ? "%s%s / %" PRId64 : "%s%s", p->mapping == MAP_COLUMNS ? "(int)" : "",
+                      block_number(p), own);
+}
+
+/* The rows or packs of a block: one for each team or thread, or one after another. */
+static void print_items(Launch *p, const Step *step, FILE *out)
+{
+    if (p->reads_ahead)
+        write_first_row(p, part_text(p), out);
+    const char *body = with_indices(p, p->item, step->dims, !has_teams(p), body_text(p, step));
+    if (!p->ncolumns) {
+        fputs(body, out);
+        return;
+    }
+    Text loop;
+    open_text(&loop);
+    FILL(loop.out, cuda_items_template, { "type", p->index_type }, { "part", part_text(p) },
+         { "at_once", number(p, rows_at_once(p)) }, { "place", place_in_block(p) }, { "items", number(p, items_of(p)) },
+         { "step", number(p, p->parts * rows_at_once(p)) }, { "side", p->takes_sides ? "int side = 0;" : "" },
+         { "body", body }, { "next_side", p->takes_sides ? "side ^= 1;" : "" });
+    const char *tile = "";
+    if (p->mapping == MAP_COLUMNS) {
+        fputs(index_lines(p, p->pack, p->region.inner, true, true), out);
+        tile = arena_text(&p->k->m->arena, "pack < %" PRId64, p->packs);
+    }
+    fputs(guarded(p, tile, close_text(&p->k->m->arena, &loop)), out);
+}
+
 /* What a row has once is done by its first thread. */
 static void print_loop(Launch *p, const Step *step, FILE *out)
 {
-    const char *once = step->dims ? "" : body_text(p, step);
-    if (*once)
-        write_guarded(p, p->mapping == MAP_ROWS ? "lane == 0" : "", once, out);
+    const char *once = step->dims || step->runner == BY_BLOCKS ? "" : body_text(p, step);
+    if (step->runner == BY_BLOCKS)
+        print_items(p, step, out);
+    else if (*once)
+        fputs(guarded(p, p->mapping == MAP_ROWS ? "lane == 0" : "", once), out);
     else if (step->dims && p->mapping == MAP_ROWS)
         write_iterations(p, write_pack, step, out);
     else if (step->dims)
         write_pack(p, step, out);
 }
 
-static Print *const print[N_STEP_KINDS] = {
-    [STEP_LOAD] = print_load,       [STEP_LET] = print_value,   [STEP_START] = print_start, [STEP_ADD] = print_add,
+static PrintStep *const print[N_STEP_KINDS] = {
+    [STEP_LOAD] = print_load,       [STEP_LET] = print_value,   [STEP_ROOM] = write_shared_rows,
+    [STEP_KEEP] = write_kept_rows,  [STEP_START] = print_start, [STEP_ADD] = print_add,
     [STEP_COMBINE] = print_combine, [STEP_STORE] = print_store, [STEP_LOOP] = print_loop,
 };
 

@@ -11,16 +11,6 @@ static DimSet kept_by(const RowKernel *k, const Region *r, const Sink *sink)
     return sink->node->dims & (is_row_region(k, r) ? ~k->inner : ~0u);
 }
 
-/* The order of the dims in memory, which the plan for processors may have changed. */
-static void order_dims(const RowKernel *k, Region *r)
-{
-    r->norder = 0;
-    r->nloops = r->nouter = 0;
-    for (int i = 0; i < k->ndims; i++)
-        if (r->dims >> i & 1)
-            r->order[r->norder++] = i;
-}
-
 /* The longest suffix of dims that are all kept. */
 static DimSet kept_suffix(const Region *r, DimSet kept)
 {
@@ -35,12 +25,11 @@ static Launch new_launch(RowKernel *k, int region)
     Launch p = { .k = k, .region = k->region[region], .mapping = MAP_POINTS, .parts = 1 };
     p.has = NEW_ARRAY(&k->m->arena, bool, k->nsinks);
     p.column = NEW_ARRAY(&k->m->arena, Column, k->nsinks);
-    order_dims(k, &p.region);
-    p.region.own = 0;
-    p.region.inner = p.region.dims;
+    p.region.inner = p.items = p.region.dims;
     if (is_row_region(k, &p.region)) {
         p.mapping = MAP_ROWS;
         p.region.inner = p.region.dims & k->inner;
+        p.items = p.region.dims & ~k->inner;
     }
     return p;
 }
@@ -52,7 +41,7 @@ static int64_t at_least_one(int64_t a) { return a > 1 ? a : 1; }
  * since each part writes its sums. */
 static int64_t parts_of(const Launch *p)
 {
-    int64_t rows = count_points(p->k, p->reduced), results = count_points(p->k, p->own);
+    int64_t rows = count_points(p->k, p->items), results = count_points(p->k, p->own);
     if (p->mapping == MAP_ROWS)
         return at_least_one(at_most(PARTS / results, rows / 8));
     if (p->mapping == MAP_COLUMNS) {
@@ -93,7 +82,7 @@ static void choose_mapping(Launch *p, DimSet kept)
         p->own = kept & ~suffix;
     }
     p->region.own = p->own;
-    p->reduced = p->region.dims & ~p->own & ~p->region.inner;
+    p->items = p->region.dims & ~p->own & ~p->region.inner;
 }
 
 /* Results of earlier launches must not overwrite operands of this one: only the last launch of a region may write in

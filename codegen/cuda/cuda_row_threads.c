@@ -30,6 +30,8 @@ int64_t packs_of(const Launch *p, DimSet dims)
     return packs;
 }
 
+int64_t items_of(const Launch *p) { return has_teams(p) ? iterations_of(p, p->items) : packs_of(p, p->items); }
+
 /* "number / below % size" */
 static char *digit(const Launch *p, const char *number, int64_t below, int64_t size, bool is_outermost)
 {
@@ -214,8 +216,8 @@ static int block_of(const Launch *p, int row_threads, int64_t registers)
     if (row_threads == WARP)
         return fits ? BLOCK : WARP;
     int rows = 1; /* rows of one block share barriers: each must exist */
-    while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK &&
-           iterations_of(p, p->reduced) % (rows * 2) == 0 && registers <= most_registers(row_threads * rows * 2))
+    while (p->ncolumns && fits && row_threads * rows * 2 <= 2 * BLOCK && iterations_of(p, p->items) % (rows * 2) == 0 &&
+           registers <= most_registers(row_threads * rows * 2))
         rows *= 2;
     return row_threads * rows;
 }
@@ -252,8 +254,10 @@ static bool may_read_ahead(const Launch *p)
 {
     const int64_t packs = pack_registers(p, p->iterations),
                   all = packs + row_registers(p, p->iterations) + other_registers(p);
-    return packs && all <= REGISTERS / (2 * p->threads) && iterations_of(p, p->reduced) > p->parts * rows_at_once(p);
+    return packs && all <= REGISTERS / (2 * p->threads) && iterations_of(p, p->items) > p->parts * rows_at_once(p);
 }
+
+static int64_t blocks_of_items(const Launch *p) { return (items_of(p) + rows_at_once(p) - 1) / rows_at_once(p); }
 
 static void plan_row_threads(Launch *p)
 {
@@ -273,8 +277,7 @@ static void plan_row_threads(Launch *p)
     for (int i = 0; i < p->k->narrays; i++)
         p->in_registers[i] = p->iterations && fits_registers(p, i);
     p->reads_ahead = p->ncolumns && p->iterations && may_read_ahead(p);
-    int64_t rows = iterations_of(p, p->region.dims & ~p->region.inner), at_once = rows_at_once(p);
-    p->blocks = p->ncolumns ? p->parts * iterations_of(p, p->own) : (rows + at_once - 1) / at_once;
+    p->blocks = p->ncolumns ? p->parts * iterations_of(p, p->own) : blocks_of_items(p);
 }
 
 static void plan_column_threads(Launch *p)
@@ -287,17 +290,16 @@ static void plan_column_threads(Launch *p)
 
 static void plan_sum_threads(Launch *p)
 {
-    p->packs = packs_of(p, p->reduced);
-    p->threads = p->row_threads = BLOCK;
+    p->packs = packs_of(p, p->items);
+    p->threads = BLOCK;
     p->blocks = p->parts * iterations_of(p, p->own);
 }
 
 static void plan_point_threads(Launch *p)
 {
-    p->packs = packs_of(p, p->region.dims);
-    p->threads = p->row_threads =
-        p->packs < BLOCK && !p->is_member ? (int)((p->packs + WARP - 1) / WARP * WARP) : BLOCK;
-    p->blocks = (p->packs + p->threads - 1) / p->threads;
+    p->packs = packs_of(p, p->items);
+    p->threads = p->packs < BLOCK && !p->is_member ? (int)((p->packs + WARP - 1) / WARP * WARP) : BLOCK;
+    p->blocks = blocks_of_items(p);
 }
 
 static const char *index_type(const RowKernel *k)
@@ -327,7 +329,7 @@ void plan_threads(Launch *p)
     p->item = new_variable(k, "item");
     p->pack = new_variable(k, "pack");
     p->count = new_variable(k, "count");
-    p->width = 1;
+    p->width = p->row_threads = 1;
     p->in_registers = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->in_shared = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->pack_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);

@@ -185,6 +185,7 @@ static Variable *loop_index(RowKernel *k, const Region *region, int at)
                                                         : new_identifier(&k->names, "iteration"));
     if (!dim->index)
         dim->index = new_variable(k, name_dim(k, loop->last));
+    dim->index->is_named = false; /* by the text of another region or launch, which has it, too */
     return dim->index;
 }
 

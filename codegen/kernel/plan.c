@@ -213,69 +213,6 @@ static void count_phases(RowKernel *k)
     }
 }
 
-/* --- Column sums: division of work ------------------------------------------------------------- */
-
-/* Dims that all column sums of a region keep, except its innermost: divided among threads, so that each sum belongs to
- * one thread.  0 if that would leave threads idle. */
-static DimSet own_dims(const RowKernel *k, int region)
-{
-    const Region *r = &k->region[region];
-    DimSet kept = r->dims & ~(1u << r->order[r->norder - 1]);
-    for (int i = 0; i < k->nsinks; i++)
-        if (k->sink[i].region == region && k->sink[i].operand)
-            kept &= k->sink[i].node->dims;
-    for (int i = 0; i < k->nsinks; i++)
-        if (k->sink[i].region == region && k->sink[i].operand &&
-            count_points(k, k->sink[i].node->dims & ~kept) > ROW_BUFFER)
-            return 0;
-    return !k->by_rows && count_points(k, kept) >= 32 ? kept : 0;
-}
-
-/* Moves dims of `own` to the front. */
-static void order_own(Region *r)
-{
-    int sorted[MAX_RANK], count = 0;
-    for (int own = 1; own >= 0; own--)
-        for (int i = 0; i < r->norder; i++)
-            if ((int)(r->own >> r->order[i] & 1) == own)
-                sorted[count++] = r->order[i];
-    memcpy(r->order, sorted, sizeof sorted);
-}
-
-static int64_t block_count(int64_t points, int64_t iterations)
-{
-    int64_t blocks = points / 32768;
-    blocks = blocks < iterations / 4 ? blocks : iterations / 4;
-    blocks = blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS;
-    return blocks > 1 ? blocks : 1;
-}
-
-/* The blocks of a region, and the storage of their sums in scratch. */
-static void plan_columns(RowKernel *k, int region)
-{
-    Region *r = &k->region[region];
-    r->own = own_dims(k, region);
-    order_own(r);
-    if (r->own)
-        return;
-    int64_t most = 1;
-    for (int i = 0; i < k->nsinks; i++)
-        if (k->sink[i].region == region && k->sink[i].operand) {
-            int64_t sums = count_points(k, k->sink[i].node->dims);
-            most = sums > most ? sums : most;
-        }
-    r->blocks = block_count(r->points, r->points / most);
-    if (r->blocks == 1 && most <= ROW_BUFFER)
-        return; /* in locals of one thread */
-    r->blocks = r->blocks > 1 ? r->blocks : 2;
-    for (int i = 0; i < k->nsinks; i++)
-        if (k->sink[i].region == region && k->sink[i].operand && k->sink[i].node->dims) {
-            int64_t sums = r->blocks * count_points(k, k->sink[i].node->dims);
-            k->sink[i].at = k->scratch / 4;
-            k->scratch += (sums + 15) / 16 * 64; /* each begins on a cache line */
-        }
-}
-
 RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call)
 {
     RowKernel *k = NEW(&m->arena, RowKernel);
@@ -290,10 +227,5 @@ RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call)
     classify(k);
     find_sinks(k);
     count_phases(k);
-    for (int i = 0; i < k->nregions; i++)
-        if (k->region[i].has_columns)
-            plan_columns(k, i);
     return k;
 }
-
-int64_t row_kernel_scratch(Module *m, const Func *kernel) { return plan_row_kernel(m, kernel, NULL)->scratch; }

@@ -21,7 +21,7 @@ typedef enum {
     STEP_LOAD,    /* a parameter's element, or a value that an earlier phase has kept */
     STEP_LET,     /* the value of an op */
     STEP_ROOM,    /* memory for what later steps keep */
-    STEP_KEEP,    /* a value for later phases, or the sum of one block of rows */
+    STEP_KEEP,    /* a value for later phases, the sum of one block of rows, or, without a value, operands of a row */
     STEP_START,   /* the initial value of a sum, or of those of a column */
     STEP_ADD,     /* an operand to a sum */
     STEP_COMBINE, /* the sums of all lanes, or of all blocks of rows */
@@ -32,18 +32,19 @@ typedef enum {
 
 /* Who runs the iterations of a loop. */
 typedef enum {
-    BY_ONE,      /* one thread, in order */
-    BY_THREADS,  /* all */
-    BY_VECTORS,  /* the vectors of one thread: a loop for each set of dims that values have */
-    BY_LANES,    /* the threads that share a row: one loop, in which values of fewer dims come several times */
-    BY_CHUNKS,   /* threads, of FLAT_BLOCK elements each */
-    BY_BLOCKS,   /* threads, of some rows each */
-    BY_ITS_BLOCK /* one thread: the rows of its block */
+    BY_ONE,       /* one thread, in order */
+    BY_THREADS,   /* all */
+    BY_VECTORS,   /* the vectors of one thread: a loop for each set of dims that values have */
+    BY_LANES,     /* the threads that share a row: one loop, in which values of fewer dims come several times */
+    BY_CHUNKS,    /* threads, of FLAT_BLOCK elements each */
+    BY_BLOCKS,    /* C: threads, of a block of rows each; GPU: blocks of threads */
+    BY_ITS_BLOCK, /* one thread: the rows of its block */
+    N_RUNNERS
 } Runner;
 
 typedef struct Step {
     StepKind kind;
-    Node *node;    /* the value, or the sum */
+    Node *node;    /* the value, or the sum; NULL: the row's operands */
     Node *operand; /* ADD: what is added */
     Sink *sink;    /* of a column, or of what is stored; else NULL */
     int uses;      /* LOAD in a loop: by the loop's other steps */

@@ -15,16 +15,23 @@ static void write_unread(const RowKernel *k, FILE *out)
             FILL(out, "(void)$name;\n", { "name", k->array[i].name });
 }
 
-FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, ShardOffsets *offsets, bool anonymous)
+RowKernel *plan_for_c(Module *m, const Func *kernel, const Op *call, bool anonymous)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
     k->is_anonymous = anonymous;
-    k->offsets = offsets;
+    plan_columns(k);
     plan_arrays(k);
     name_values(k);
     for (int i = 0; i < k->nregions; i++)
         plan_loops(k, &k->region[i]);
     plan_kept(k);
+    return k;
+}
+
+FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, ShardOffsets *offsets, bool anonymous)
+{
+    RowKernel *k = plan_for_c(m, kernel, call, anonymous);
+    k->offsets = offsets;
     k->depth = 1;
     Text body;
     open_text(&body);

@@ -4,9 +4,11 @@
 
 #include "kernel/tree.h"
 
-void plan_kept(RowKernel *k); /* row_kept.c */
+RowKernel *plan_for_c(Module *m, const Func *kernel, const Op *call, bool anonymous); /* row.c */
+void plan_kept(RowKernel *k);                                                         /* row_kept.c */
 
-/* row_steps.c: a region's steps. */
+/* row_steps.c: the part of the plan that only C has, and a region's steps. */
+void plan_columns(RowKernel *k); /* their blocks, and scratch */
 void add_region(Steps *to, int region);
 DimSet summed_into(const RowKernel *k, const Sink *column); /* the dims of the array of its sums; 0: one sum */
 int64_t sum_count(const RowKernel *k, const Sink *column);

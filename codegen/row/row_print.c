@@ -238,7 +238,7 @@ static void print_block(RowKernel *k, const Region *r, const Step *step, FILE *o
     fputs(r->nouter ? row_loop(k, "", &rows, step->low, step->high, text) : text, out);
 }
 
-static Print *const loop[] = {
+static Print *const loop[N_RUNNERS] = {
     [BY_ONE] = print_nest,      [BY_THREADS] = print_nest,  [BY_VECTORS] = print_nest,
     [BY_CHUNKS] = print_chunks, [BY_BLOCKS] = print_blocks, [BY_ITS_BLOCK] = print_block,
 };

@@ -1,7 +1,0 @@
-$head
-{
-    const $type item = ($type)$block * $threads + threadIdx.x;
-    $guard
-    $start
-    $row
-}

@@ -1,9 +1,0 @@
-$head
-{
-    $own
-    $start
-    for ($type item = ($type)($part) * $threads + threadIdx.x; item < $packs; item += $step) {
-        $row
-    }
-    $end
-}
