@@ -13,4 +13,6 @@ objects=$(BUILD=${BUILD%/*} sh tests/objects.sh ir codegen)
 # shellcheck disable=SC2086
 $CC $FLAGS -rdynamic "-DMPC_ROOT=\"$PWD\"" "-DMPC_LIBRARY=\"$PWD/${BUILD%/*}/runtime/kernels/library.*.o\"" tests/codegen/execute.c $objects -o "$BUILD/execute" -ldl -lm
 # shellcheck disable=SC2086
+$CC $FLAGS tests/codegen/walk.c $objects -o "$BUILD/walk" -lm
+# shellcheck disable=SC2086
 $CC $FLAGS tests/codegen/test_fill.c $objects -o "$BUILD/test_fill" -lcmocka -lm

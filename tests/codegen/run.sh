@@ -4,8 +4,8 @@
 #   tests/codegen/run.sh [NAME ...]     names of tests/codegen/NAME.mir, or all.  CC, BUILD as for build.sh;
 #                                       KERNEL_CC, KERNEL_FLAGS: what compiles the kernels; BLESS=1 writes golden files
 #
-# Templates; emitted C that clang-format leaves alone; golden files (golden/NAME.c); results equal to the interpreter's
-# for 1, 2 and 3 threads.
+# Templates; steps of kernels, walked without any text of theirs (walk.c); emitted C that clang-format leaves alone;
+# golden files (golden/NAME.c); results equal to the interpreter's for 1, 2 and 3 threads.
 # reaches: ir codegen -codegen/cuda trainers -runtime/net -runtime/data -runtime/trainer -runtime/store -runtime/mesh
 # reaches: .clang-format
 set -eu
@@ -13,6 +13,7 @@ cd "$(dirname "$0")/../.."
 export BUILD=${BUILD:-build}/codegen-tests
 tests/codegen/build.sh
 "$BUILD/test_fill"
+"$BUILD/walk" tests/codegen/*.mir > "$BUILD/walk.txt" || { cat "$BUILD/walk.txt"; exit 1; }
 here=tests/codegen
 names=${*:-$(cd $here && ls *.mir | sed 's/\.mir$//')}
 failed=0
