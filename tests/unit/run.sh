@@ -11,6 +11,7 @@ export BUILD="${BUILD:-build}"
 FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -Wno-missing-field-initializers -O1 -g -I. -Iir -Ipasses -Icodegen -Idriver"
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"
+    [ "${ALL:-}" = 1 ] || FLAGS="$FLAGS -DSLOW"
     BUILD=$BUILD/sanitize
 fi
 mkdir -p "$BUILD/unit"
