@@ -1,4 +1,5 @@
-/* emulator.c -- threads, warps and blocks: each thread is a fiber that runs until it has to wait. */
+/* emulator.c -- threads, warps and blocks: each thread runs until it has to wait, on a stack that it has until its end.
+ * The next one begins on the stack of one that has ended: threads that never wait all run on one, without a switch. */
 #include "emulator.h"
 
 #include <inttypes.h>
@@ -16,11 +17,15 @@ typedef enum { RUNNABLE, AT_BARRIER, IN_WARP, ASLEEP, DONE, STATES } State;
 typedef void *Continuation[5]; /* of the compiler's setjmp; libc's takes several times as long */
 
 typedef struct {
-    State state;
-    bool is_begun;
-    char *stack;
+    char *memory;
+    bool is_begun; /* it runs run_threads, and goes on at `at` */
     Continuation at;
-} Fiber; /* small: the scheduler looks at all of them again and again */
+} Stack;
+
+typedef struct {
+    State state;
+    Stack *stack; /* NULL: it has not begun */
+} Thread;         /* small: the scheduler looks at all of them again and again */
 
 typedef struct {
     uint32_t arrived, mask, meetings, barriers;
@@ -33,19 +38,22 @@ static struct {
     EmulatorKernel *kernel;
     void **arguments;
     int narguments, threads, thread;
-    int64_t blocks, block;
+    int64_t blocks, block, launch;
     uint32_t barriers;
     bool any[2]; /* of barriers that ask whether any thread says yes: even and odd ones */
     int faults;
     bool is_running, is_over; /* over: after a fault that nothing can follow */
     char *dynamic_shared;
     int64_t dynamic_bytes;
-    int count[STATES]; /* of the block's fibers */
-    Fiber fiber[EMULATOR_MAX_THREADS];
+    int count[STATES]; /* of the block's threads */
+    Thread of[EMULATOR_MAX_THREADS];
     Warp warp[MAX_WARPS];
     Continuation scheduler;
     EmulatorPlace place;
 } now;
+
+static Stack stacks[EMULATOR_MAX_THREADS], *idle[EMULATOR_MAX_THREADS]; /* of no thread: the last is used first */
+static int nstacks, nidle;
 
 /* --- Faults ------------------------------------------------------------------------------------ */
 
@@ -67,7 +75,7 @@ void emulator_fault(bool is_fatal, const char *format, ...)
     }
 }
 
-/* --- Fibers ------------------------------------------------------------------------------------ */
+/* --- Threads and their stacks ------------------------------------------------------------------ */
 
 const EmulatorPlace *emulator_place(void)
 {
@@ -82,7 +90,7 @@ const EmulatorPlace *emulator_place(void)
     now.place.barriers = now.barriers;
     now.place.warp_barriers = warp->barriers;
     now.place.warp_meetings = warp->meetings;
-    now.place.stack = now.fiber[now.thread].stack;
+    now.place.stack = now.of[now.thread].stack->memory;
     now.place.stack_end = now.place.stack + STACK;
     return &now.place;
 }
@@ -90,84 +98,139 @@ const EmulatorPlace *emulator_place(void)
 /* A function of its own, since the compiler expects no jump in the function that calls its setjmp. */
 static _Noreturn __attribute__((noinline)) void go_on(Continuation at) { __builtin_longjmp(at, 1); }
 
-static void set_state(Fiber *fiber, State state)
+static void set_state(Thread *thread, State state)
 {
-    now.count[fiber->state]--;
+    now.count[thread->state]--;
     now.count[state]++;
-    fiber->state = state;
+    thread->state = state;
 }
 
 static void wake_all(State from)
 {
     for (int i = 0; i < now.threads && now.count[from]; i++)
-        if (now.fiber[i].state == from)
-            set_state(&now.fiber[i], RUNNABLE);
+        if (now.of[i].state == from)
+            set_state(&now.of[i], RUNNABLE);
 }
 
-/* At once the next thread that can run, which saves the way through the scheduler; the scheduler, if it has to begin
- * it, or if there is none. */
+static int runnable_of(int from, int end)
+{
+    while (from < end && now.of[from].state != RUNNABLE)
+        from++;
+    return from < end ? from : -1;
+}
+
+/* The next thread that can run, -1 if there is none: one of the same warp, whose stacks the cache still has, before
+ * others behind it. */
+static int next_thread(void)
+{
+    const int first = now.thread / EMULATOR_WARP * EMULATOR_WARP;
+    const int end = first + EMULATOR_WARP < now.threads ? first + EMULATOR_WARP : now.threads;
+    int next = now.is_over ? -1 : runnable_of(now.thread + 1, end);
+    if (next < 0 && !now.is_over)
+        next = runnable_of(first, now.thread);
+    return next < 0 && !now.is_over ? runnable_of(end, now.threads) : next;
+}
+
+/* At once where the next thread goes on, which saves the way through the scheduler; the scheduler, if there is none or
+ * its stack has to be begun. */
 static void **next_place(void)
 {
-    for (int i = now.thread + 1; i < now.threads && !now.is_over; i++)
-        if (now.fiber[i].state == RUNNABLE) {
-            if (!now.fiber[i].is_begun)
-                break;
-            now.thread = i;
-            return now.fiber[i].at;
-        }
-    return now.scheduler;
+    const int next = next_thread();
+    if (next < 0)
+        return now.scheduler;
+    Thread *thread = &now.of[next];
+    if (!thread->stack && nidle > 0 && idle[nidle - 1]->is_begun)
+        thread->stack = idle[--nidle];
+    if (!thread->stack)
+        return now.scheduler;
+    now.thread = next;
+    return thread->stack->at;
 }
 
 /* To other threads, until one of them or the scheduler comes back. */
 static void leave(State state)
 {
-    Fiber *fiber = &now.fiber[now.thread];
-    set_state(fiber, state);
-    if (__builtin_setjmp(fiber->at) == 0)
+    Thread *thread = &now.of[now.thread];
+    set_state(thread, state);
+    if (__builtin_setjmp(thread->stack->at) == 0)
         go_on(next_place());
 }
 
-/* One thread after the other, of all blocks and kernels: a fiber is made once, since that takes system calls. */
+/* The thread has ended.  On its stack the next one begins, if that is to run now; if not, any later one may.  A
+ * function of its own, as for go_on. */
+static __attribute__((noinline)) void end_thread(void)
+{
+    Stack *stack = now.of[now.thread].stack;
+    set_state(&now.of[now.thread], DONE);
+    const int next = next_thread();
+    if (next >= 0 && !now.of[next].stack) {
+        now.thread = next;
+        now.of[next].stack = stack;
+        return;
+    }
+    idle[nidle++] = stack;
+    if (__builtin_setjmp(stack->at) == 0)
+        go_on(next_place());
+}
+
+/* One thread after the other, of all blocks and kernels: a stack is made once, since that takes system calls. */
 static _Noreturn void run_threads(void)
 {
-    void *arguments[EMULATOR_MAX_ARGUMENTS]; /* on the fiber's stack, where a kernel may read */
-    for (;;) {
-        memcpy(arguments, now.arguments, (size_t)now.narguments * sizeof *arguments);
+    void *arguments[EMULATOR_MAX_ARGUMENTS]; /* on the stack, where a kernel may read: of this launch */
+    for (int64_t launch = 0;;) {
+        if (launch != now.launch)
+            memcpy(arguments, now.arguments, (size_t)now.narguments * sizeof *arguments);
+        launch = now.launch;
         now.kernel(arguments);
-        leave(DONE);
+        end_thread();
     }
 }
 
-static void begin(Fiber *fiber)
+static Stack *new_stack(void)
 {
-    if (!fiber->stack) {
-        fiber->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (fiber->stack == MAP_FAILED)
-            abort();
-    }
+    Stack *stack = &stacks[nstacks++];
+    stack->memory = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack->memory == MAP_FAILED)
+        abort();
+    return stack;
+}
+
+static void begin(Stack *stack)
+{
     /* Not all at the same place of a page, where they would share few lines of the cache. */
-    const size_t below = (size_t)(fiber - now.fiber) * STAGGER % (STACK / 8);
+    const size_t below = (size_t)(stack - stacks) * STAGGER % (STACK / 8);
     ucontext_t start;
     getcontext(&start);
-    start.uc_stack.ss_sp = fiber->stack;
+    start.uc_stack.ss_sp = stack->memory;
     start.uc_stack.ss_size = STACK - below / 16 * 16;
     start.uc_link = NULL;
     makecontext(&start, run_threads, 0);
-    fiber->is_begun = true;
+    stack->is_begun = true;
     setcontext(&start);
 }
 
-static void resume(int thread)
+static void resume(int number)
 {
-    Fiber *fiber = &now.fiber[thread];
-    now.thread = thread;
+    Thread *thread = &now.of[number];
+    if (!thread->stack)
+        thread->stack = nidle > 0 ? idle[--nidle] : new_stack();
+    now.thread = number;
     now.is_running = true;
     if (__builtin_setjmp(now.scheduler) == 0) {
-        if (fiber->is_begun)
-            go_on(fiber->at);
-        begin(fiber);
+        if (thread->stack->is_begun)
+            go_on(thread->stack->at);
+        begin(thread->stack);
     }
     now.is_running = false;
+}
+
+/* After a fault that nothing can follow, stacks may have been left within a kernel. */
+static void begin_all_again(void)
+{
+    for (nidle = 0; nidle < nstacks; nidle++) {
+        stacks[nidle].is_begun = false;
+        idle[nidle] = &stacks[nidle];
+    }
 }
 
 /* --- Blocks ------------------------------------------------------------------------------------ */
@@ -183,9 +246,9 @@ static bool step(void)
 {
     bool any = false;
     for (int i = 0; i < now.threads && !now.is_over; i++)
-        if (now.fiber[i].state == RUNNABLE) {
+        if (now.of[i].state == RUNNABLE) {
             resume(i);
-            i = now.thread; /* those in between have run */
+            i = now.thread; /* most of those in between have run */
             any = true;
         }
     return any;
@@ -194,7 +257,7 @@ static bool step(void)
 static void run_block(void)
 {
     for (int i = 0; i < now.threads; i++)
-        now.fiber[i].state = RUNNABLE;
+        now.of[i] = (Thread){ RUNNABLE, NULL };
     memset(now.count, 0, sizeof now.count);
     now.count[RUNNABLE] = now.threads;
     memset(now.warp, 0, (size_t)(now.threads + EMULATOR_WARP - 1) / EMULATOR_WARP * sizeof *now.warp);
@@ -231,6 +294,7 @@ bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments,
     }
     now.name = name, now.kernel = kernel, now.arguments = arguments, now.narguments = count;
     now.blocks = blocks, now.threads = threads, now.faults = 0, now.is_over = false;
+    now.launch++;
     now.dynamic_bytes = dynamic_shared;
     now.dynamic_shared = dynamic_shared ? aligned_alloc(128, (size_t)(dynamic_shared + 127) / 128 * 128) : NULL;
     emulator_new_launch();
@@ -245,8 +309,8 @@ bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments,
     if (now.dynamic_shared)
         emulator_drop_shared(now.dynamic_shared);
     free(now.dynamic_shared);
-    for (int i = 0; now.is_over && i < threads; i++)
-        now.fiber[i].is_begun = false; /* it may have been left within a kernel */
+    if (now.is_over)
+        begin_all_again();
     return now.faults == 0;
 }
 
@@ -316,5 +380,5 @@ void emulator_together(EmulatorTogether *operation, uint32_t mask, void *mine, b
     warp->barriers += is_barrier;
     for (int i = 0; i < EMULATOR_WARP; i++)
         if (mask >> i & 1 && i != lane)
-            set_state(&now.fiber[first + i], RUNNABLE);
+            set_state(&now.of[first + i], RUNNABLE);
 }
