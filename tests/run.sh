@@ -1,12 +1,13 @@
 #!/bin/sh
-# run.sh -- every test, group by group, two beside each other; when one ends a line, with the output if it failed; then
-# the seconds of processors of all, beside their budget, the table in docs/develop.md (without ALL); one summary line.
+# run.sh -- every test, group by group, three beside each other, the dearest first; when one ends a line, with the output
+# if it failed; then the seconds of processors of all, beside their budget, the table in docs/develop.md (without ALL); one
+# summary line.
 #   T=NAME[,NAME...]   only these groups
 #   CHANGED=1          only those that can reach what has changed since the project's branch (CHANGED=REV: since REV)
 #   BLESS=1            rewrite golden files (read the diff afterwards)
 #   LIMIT=SECONDS      a group that takes longer fails (1500)
 #   DEAREST=N          after a group of pytest: its N tests that took most seconds of processors
-#   LANES=N            groups beside each other (2; with one processor 1): many tests wait, and groups end with few
+#   LANES=N            groups beside each other (3; with one processor 1): many tests wait, and others run alone
 set -u
 cd "$(dirname "$0")/.." || exit 2
 export BUILD="${BUILD:-build}" BLESS="${BLESS:-}" MPC_PEAK_FLOPS=1e9
@@ -66,15 +67,10 @@ group() # NAME
     echo "$1" >>"$work/$said"
 }
 
-# Makes its folder in `work`, which only one lane can, as it can only one of a name for all that build the same things.
+# Makes its folder in `work`, which only one lane can.
 take() # NAME
 {
-    built=
-    case $1 in build | device | random | sanitize) built=$work/building ;; esac
-    [ ! -d "$work/$1" ] && { [ -z "$built" ] || mkdir "$built" 2>/dev/null; } || return 1
-    mkdir "$work/$1" 2>/dev/null && return
-    [ -z "$built" ] || rmdir "$built"
-    return 1
+    mkdir "$work/$1" 2>/dev/null
 }
 
 # Runs one group after the other, until all are taken.
@@ -83,29 +79,26 @@ lane() # NUMBER
     log=$work/log.$1 child=
     trap - EXIT
     trap '[ -z "$child" ] || kill "$child"; exit 1' TERM
-    left=1
-    while [ -n "$left" ]; do
-        left='' any=''
-        for name in $wanted; do
-            if take "$name"; then
-                any=1
-                group "$name"
-                [ -z "$built" ] || rmdir "$built"
-            elif [ ! -d "$work/$name" ]; then
-                left=1 # another one builds what it builds
-            fi
-        done
-        [ -z "$left" ] || [ -n "$any" ] || sleep 1
+    for name in $wanted; do
+        ! take "$name" || group "$name"
     done
+}
+
+budget() # NAME: its seconds in docs/develop.md; of one that has none, which is long or does nothing, more than any
+{
+    seconds=$(sed -n "s/^| \`$1\` | \([0-9]*\) |.*/\1/p" docs/develop.md)
+    echo "${seconds:-9999}"
 }
 
 wanted=
 for runner in tests/*/run.sh; do
     name=$(basename "$(dirname "$runner")")
-    is_wanted "$name" && wanted="$wanted $name"
+    is_wanted "$name" && wanted="$wanted$(budget "$name") $name
+"
 done
+wanted=$(echo "$wanted" | sort -rn | sed 's/.* //') # so that no long one runs alone at the end
 # shellcheck disable=SC2086
-[ "$(nproc)" -gt 1 ] && [ "$(echo $wanted | wc -w)" -gt 1 ] && lanes=2 || lanes=1
+[ "$(nproc)" -gt 1 ] && [ "$(echo $wanted | wc -w)" -gt 1 ] && lanes=3 || lanes=1
 lanes=${LANES:-$lanes}
 [ "$lanes" -lt 2 ] || export WORKERS="${WORKERS:-$(nproc)}"
 for number in $(seq "$lanes"); do

@@ -7,6 +7,8 @@ cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 mkdir -p "${BUILD:-build}/device"
 out=$(cd "${BUILD:-build}/device" && pwd)
+exec 9>"$out.lock"
+flock 9 # groups that run side by side need it at the same time
 include=${CUDA_INCLUDE:-/usr/local/cuda/include}
 FLAGS="-std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wno-unused-parameter -O3 -march=native -ffp-contract=off -g -fPIC -Itests/cuda -Itests/device -Iruntime -isystem $include"
 # Compiled kernels are kept for the same headers and compiler.
