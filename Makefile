@@ -18,6 +18,8 @@ TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
 # What a page of mpc report is made of.
 PAGE      = $(addprefix driver/page/,page.html page.css page.js timeline.js)
+# The pages and pictures of mpc plot and mpc plan.
+CHARTS    = $(addprefix driver/page/,chart.css charts.css charts.js plan.css plan.js)
 # What mpc lsp shows of functions and settings.
 PAGES     = docs/language.md docs/experts.md docs/optimizers.md
 MACHINES  = $(sort $(wildcard machines/*.machine))
@@ -156,6 +158,10 @@ $(BUILD)/gen/drawing.h: driver/page/embed.sh driver/page/drawing.css
 	@mkdir -p $(@D)
 	sh driver/page/embed.sh driver/page/drawing.css > $@
 
+$(BUILD)/gen/charts.h: driver/page/embed.sh $(CHARTS)
+	@mkdir -p $(@D)
+	sh driver/page/embed.sh $(CHARTS) > $@
+
 $(BUILD)/gen/pages_of_docs.h: driver/lsp/pages.sh $(PAGES)
 	@mkdir -p $(@D)
 	sh driver/lsp/pages.sh $(PAGES) > $@
@@ -182,7 +188,7 @@ $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
 	$(CC) -D_GNU_SOURCE -Iruntime $(ALL_CFLAGS) -fopenmp -c -o $@ $< $(NOTED)
 
-$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h $(BUILD)/gen/new.h $(BUILD)/gen/page.h $(BUILD)/gen/drawing.h $(BUILD)/gen/pages_of_docs.h
+$(BUILD)/%.o: %.c | $(BUILD)/gen/grammar.h $(BUILD)/gen/templates.h $(BUILD)/gen/optimizers.h $(BUILD)/gen/machines.h $(BUILD)/gen/new.h $(BUILD)/gen/page.h $(BUILD)/gen/drawing.h $(BUILD)/gen/charts.h $(BUILD)/gen/pages_of_docs.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $< $(NOTED)
 

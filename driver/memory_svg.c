@@ -66,8 +66,7 @@ static void write_head(const Chart *c, const char *rank_kind)
     const cJSON *op = highest_op(c);
     const char *where = text_in(op, "where"), *whose = strcmp(rank_kind, "all") == 0 ? "a rank" : rank_kind;
     fputs("<style>\n", c->out);
-    for (const char *const *line = drawing_css; *line; line++)
-        fputs(*line, c->out);
+    write_embedded(drawing_css, c->out);
     fputs("text{fill:var(--text);font:12px var(--font)}\n.title{font-size:18px;font-weight:650}\n"
           ".faint,.amount,.middle{fill:var(--faint)}.amount{text-anchor:end}.middle{text-anchor:middle}\n"
           ".grid{stroke:var(--line)}.band{fill:var(--card)}.paper{fill:var(--page)}\n</style>\n"

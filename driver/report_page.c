@@ -142,12 +142,6 @@ static void write_data(const Report *r, FILE *out)
     cJSON_Delete(json);
 }
 
-static void write_lines(const char *const *line, FILE *out)
-{
-    for (; *line; line++)
-        fputs(*line, out);
-}
-
 bool write_report_page(const Report *r, const char *path)
 {
     static const struct {
@@ -168,7 +162,7 @@ bool write_report_page(const Report *r, const char *path)
         if (i == PARTS)
             fputs(*line, file.out);
         else if (parts[i].text)
-            write_lines(parts[i].text, file.out);
+            write_embedded(parts[i].text, file.out);
         else
             write_data(r, file.out);
     }

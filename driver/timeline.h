@@ -129,6 +129,7 @@ double percent_at(const TimelineView *v, double at);         /* where that is dr
 double in_units(const TimelineView *v, double at);           /* from the left end on */
 void draw_timeline(TimelineView *v, FILE *out);
 void write_escaped(const char *text, FILE *out);
+void write_embedded(const char *const *line, FILE *out); /* a file of driver/page */
 void write_hues(const TimelineView *v, FILE *out); /* rules: the hue of each micro-batch */
 
 /* timeline_bars.c */

@@ -28,8 +28,7 @@ typedef struct {
 static void write_style(const Picture *p)
 {
     fputs("<style>\n", p->out);
-    for (const char *const *line = drawing_css; *line; line++)
-        fputs(*line, p->out);
+    write_embedded(drawing_css, p->out);
     fputs("text{fill:var(--text);font:12px var(--font)}\n"
           ".title{font-size:18px;font-weight:650}.rank{font-weight:600}.faint{fill:var(--faint)}\n"
           ".axes{font-size:10px;text-anchor:end}.paper{fill:var(--page)}\n",

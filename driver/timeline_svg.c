@@ -35,6 +35,12 @@ void write_escaped(const char *text, FILE *out)
     }
 }
 
+void write_embedded(const char *const *line, FILE *out)
+{
+    for (; *line; line++)
+        fputs(*line, out);
+}
+
 void write_hues(const TimelineView *v, FILE *out)
 {
     const int micros = v->s ? v->s->micros : 0;

@@ -6,6 +6,8 @@
 #include "timeline.h"
 #include "visible.h"
 
+#include "charts.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,37 +42,6 @@ void write_lines(const char *text, FILE *out)
     }
 }
 
-/* Beside that of the pages of mpc plot. */
-static const char style[] =
-    ".charts{display:block;max-width:1240px}\n"
-    ".point circle{fill:var(--c5);stroke:var(--card)}.point:hover circle{stroke:var(--text);stroke-width:2}\n"
-    ".listed circle{fill:var(--c0)}.over path{fill:none;stroke:var(--c1);stroke-width:1.6}\n"
-    ".over:hover path{stroke-width:3}.point{cursor:pointer}\n"
-    ".name{font-weight:600;paint-order:stroke;stroke:var(--card);stroke-width:4px;pointer-events:none}\n"
-    ".to{stroke:var(--faint);stroke-width:.8}\n"
-    ".memory{stroke:var(--c1);stroke-width:1.4;stroke-dasharray:6 4}.beyond{fill:var(--c1);fill-opacity:.07}\n"
-    "svg .limit{fill:var(--c1)}\n"
-    ".about{min-height:9.5em;margin:10px 0 0;color:var(--text)}\n"
-    "pre{margin:6px 0 10px;overflow-x:auto;font:13px/1.5 ui-monospace,'DejaVu Sans Mono',monospace}\n"
-    ".p0{fill:var(--c0)}.p1{fill:var(--c6)}.p2{fill:var(--c2)}.p3{fill:var(--c1)}.p4{fill:var(--c7)}\n"
-    "td svg.bar{width:220px;height:14px;margin:0;vertical-align:middle}\n"
-    ".legend{display:flex;flex-wrap:wrap;gap:4px 20px;margin:20px 0 0;font-size:12px}\n"
-    ".legend svg{display:inline-block;width:14px;height:10px;margin-right:7px}\n"
-    "td.layout,th:nth-child(2),td:last-child,th:last-child{text-align:left}\n"
-    ".table{margin-bottom:12px}details{margin-top:14px}summary{cursor:pointer;font-weight:600}\n"
-    "@media print{.about{display:none}.charts div{break-inside:avoid}}\n";
-
-/* Readers without a script have what it shows as the title of a point. */
-static const char script[] = "const about = document.querySelector('.about');\n"
-                             "for (const point of document.querySelectorAll('.point')) {\n"
-                             "    const text = point.querySelector('title').textContent;\n"
-                             "    point.addEventListener('mouseenter', () => { about.textContent = text; });\n"
-                             "    point.addEventListener('click', () => {\n"
-                             "        const block = document.getElementById('layout' + point.dataset.place);\n"
-                             "        if (block) { block.open = true; block.scrollIntoView({ block: 'center' }); }\n"
-                             "    });\n"
-                             "}\n";
-
 static void put(const Page *page, const char *text) { write_lines(text, page->out); }
 
 static void put_in(const Page *page, const char *open, const char *text, const char *close)
@@ -86,14 +57,7 @@ static void write_head(const Page *page)
     const char *title =
         arena_text(p->arena, "%s: layouts of %s%s of %s", p->run->source.path, p->is_elastic ? "at most " : "",
                    counted(p->arena, p->ranks, "rank"), p->run->options->machine);
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-          "<meta name=\"viewport\" content=\"width=device-width\"/>\n",
-          page->out);
-    put_in(page, "<title>", title, "</title>\n<style>\n");
-    for (int i = 0; plot_style[i]; i++)
-        fputs(plot_style[i], page->out);
-    fprintf(page->out, "%s</style>\n</head>\n<body>\n", style);
-    put_in(page, "<h1>", title, "</h1>\n");
+    write_page_head(title, plan_css, page->out);
     put_in(page, "<p>", plan_question(p), "</p>\n");
 }
 
@@ -247,6 +211,5 @@ void write_plan_page(const Planner *p, const Answer *answer, FILE *out)
     put_in(&page, "<pre>", plan_space(p, answer), "</pre>\n");
     for (int i = 0; i < answer->count; i++)
         write_layout(&page, i);
-    fprintf(out, "%s%s%s</body>\n</html>\n", answer->ncompiled ? "<script>\n" : "", answer->ncompiled ? script : "",
-            answer->ncompiled ? "</script>\n" : "");
+    write_page_end(plan_js, out);
 }

@@ -6,8 +6,9 @@
  *   plot_svg.c    one chart, in the page or by itself
  *   plot_page.c   the page around the charts
  *   plot_ranks.c  the table of ranks
- *   plot_style.c  style sheets, and the script of the page
- *   plot_events.c TensorBoard's files */
+ *   plot_events.c TensorBoard's files
+ *
+ * Style sheets and the script of the page are in driver/page. */
 #ifndef MPC_PLOT_H
 #define MPC_PLOT_H
 
@@ -87,10 +88,11 @@ void write_ranks(const Plot *plot, FILE *out);
 void write_plot(const Plot *plot, FILE *out);
 bool write_events(Run *run, const PlotRun *log, const char *folder); /* FOLDER/NAME; false after an error */
 
+/* A page of charts, up to its heading, and its end; `more`: rules of its own, or NULL. */
+void write_page_head(const char *title, const char *const *more, FILE *out);
+void write_page_end(const char *const *script, FILE *out);
+
 /* The number of colours; runs beyond them are dashed. */
 enum { PLOT_COLOURS = 8 };
-extern const char plot_root[], plot_chart_style[];
-extern const char *const plot_style[]; /* of the page, in parts, the last one NULL */
-extern const char plot_script[];
 
 #endif

@@ -2,22 +2,32 @@
 #include "plot/plot.h"
 #include "timeline.h"
 
+#include "charts.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-static void write_head(const Plot *plot, FILE *out)
+void write_page_head(const char *title, const char *const *more, FILE *out)
 {
-    fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-                 "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>");
-    write_escaped(plot->title, out);
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+          "<meta name=\"viewport\" content=\"width=device-width\"/>\n<title>",
+          out);
+    write_escaped(title, out);
     fputs("</title>\n<style>\n", out);
-    for (int i = 0; plot_style[i]; i++)
-        fputs(plot_style[i], out);
+    write_embedded(chart_css, out);
+    write_embedded(charts_css, out);
+    if (more)
+        write_embedded(more, out);
     fputs("</style>\n</head>\n<body>\n<h1>", out);
-    write_escaped(plot->title, out);
+    write_escaped(title, out);
     fputs("</h1>\n", out);
-    if (plot->window > 1)
-        fprintf(out, "<p>Strong lines are means over %.0f steps, faint ones single steps.</p>\n", plot->window);
+}
+
+void write_page_end(const char *const *script, FILE *out)
+{
+    fputs("<script>\n", out);
+    write_embedded(script, out);
+    fputs("</script>\n</body>\n</html>\n", out);
 }
 
 static void write_switch(FILE *out, const char *id, const char *text, bool is_on)
@@ -132,7 +142,9 @@ static void write_table(const Plot *plot, FILE *out)
 
 void write_plot(const Plot *plot, FILE *out)
 {
-    write_head(plot, out);
+    write_page_head(plot->title, NULL, out);
+    if (plot->window > 1)
+        fprintf(out, "<p>Strong lines are means over %.0f steps, faint ones single steps.</p>\n", plot->window);
     enum { FEW = 4 }; /* runs whose single steps do not cover each other */
     write_switch(out, "logx", "log steps", false);
     write_switch(out, "logy", "log y", false);
@@ -149,5 +161,5 @@ void write_plot(const Plot *plot, FILE *out)
     fputs("</div>\n", out);
     write_table(plot, out);
     write_ranks(plot, out);
-    fprintf(out, "<script>\n%s</script>\n</body>\n</html>\n", plot_script);
+    write_page_end(charts_js, out);
 }

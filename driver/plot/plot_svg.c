@@ -3,6 +3,8 @@
 #include "plot/plot.h"
 #include "timeline.h"
 
+#include "charts.h"
+
 #include <math.h>
 
 enum {
@@ -309,8 +311,9 @@ void write_loss_picture(const Plot *plot, FILE *out)
     Arena *arena = &plot->run->arena;
     const char *size = arena_text(arena, " width=\"%d\" height=\"%d\"", WIDTH, HEIGHT);
     Chart c = open_chart(plot, PLOT_LOSS, size, out);
-    fprintf(out, "<style>\n%s%stext{font-family:var(--font)}\n.paper{fill:var(--card)}\n</style>\n", plot_root,
-            plot_chart_style);
+    fputs("<style>\n", out);
+    write_embedded(chart_css, out);
+    fputs("text{font-family:var(--font)}\n.paper{fill:var(--card)}\n</style>\n", out);
     fputs("<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n", out);
     const char *means = plot->window > 1 ? arena_text(arena, "; strong lines: over %.0f steps", plot->window) : "";
     write_frame(&c, plot->title, arena_text(arena, "loss, %s%s", unit_of(&c), means));
