@@ -61,6 +61,11 @@ FAMILIES = [
            dict(LLAMA, sliding_window=9, resid_pdrop=0, embd_pdrop=0, max_position_embeddings=64, original_max_position_embeddings=16,
                 rope_parameters=dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.1, 1.25, 1.5],
                                      long_factor=[1.0, 1.3, 2.5, 4.0])), dict(seq=SEQ), later=True),
+    Family("Phi-4 mini", "Phi3Config", "Phi3ForCausalLM", "examples/phi3long.mdl", "`longrope`, for a part of each head; one table",
+           dict(LLAMA, tie_word_embeddings=True, sliding_window=9, resid_pdrop=0, embd_pdrop=0, max_position_embeddings=64,
+                original_max_position_embeddings=16, rope_parameters=dict(
+                    rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.75, short_factor=[1.0, 1.1, 1.25],
+                    long_factor=[1.0, 1.3, 2.5])), dict(seq=SEQ), later=True),
     Family("Llama 3.1, 3.3", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.1.mdl", "all sizes",
            dict(LLAMA, head_dim=8, rope_parameters=STRETCHED), dict(seq=SEQ)),
     Family("Llama 3.2", "LlamaConfig", "LlamaForCausalLM", "examples/llama3.2.mdl", "1B, 3B: one table",

@@ -54,6 +54,14 @@ PUBLISHED = {
         model_type="phi3", num_attention_heads=32, num_hidden_layers=32, num_key_value_heads=32, original_max_position_embeddings=4096,
         resid_pdrop=0.0, rms_norm_eps=1e-05, rope_scaling=None, rope_theta=10000.0, sliding_window=2047,
         tie_word_embeddings=False, use_cache=True, vocab_size=32064)),
+    "Phi-4-mini-instruct": ("Phi-4 mini", dict(
+        attention_bias=False, attention_dropout=0.0, auto_map={"AutoConfig": "configuration_phi3.Phi3Config"}, embd_pdrop=0.0,
+        full_attn_mod=1, hidden_act="silu", hidden_size=3072, initializer_range=0.02, intermediate_size=8192, interpolate_factor=1,
+        lm_head_bias=False, max_position_embeddings=131072, mlp_bias=False, model_type="phi3", num_attention_heads=24,
+        num_hidden_layers=32, num_key_value_heads=8, original_max_position_embeddings=4096, partial_rotary_factor=0.75,
+        resid_pdrop=0.0, rms_norm_eps=1e-05, rope_scaling=dict(  # the numbers of the lists are not the published ones
+            long_factor=[1.0 + 0.5 * i for i in range(48)], short_factor=[1.0] * 48, type="longrope"),
+        rope_theta=10000.0, sliding_window=262144, tie_word_embeddings=True, use_cache=True, vocab_size=200064)),
     "bert-base-uncased": ("BERT", BERT),
     "bert-base-multilingual-cased": ("BERT", dict(
         BERT, classifier_dropout=None, directionality="bidi", pooler_fc_size=768, pooler_num_attention_heads=12, pooler_num_fc_layers=3,
