@@ -176,7 +176,7 @@ static bool copy_from(Run *run, Reader *reader, bool is_first, FILE *out, TraceM
     if (more || !next_line(reader))
         return trace_failed(run, file, "the file ends too early: has it been copied as a whole?");
     return (strcmp(reader->text, "]}") == 0 && !next_line(reader)) ||
-           trace_failed(run, file, "the file should end here, with ]}: it has been changed");
+           trace_failed(run, file, "unexpected text after the end of the trace, ]}: the file was modified");
 }
 
 bool copy_events(Run *run, TraceFile *file, bool is_first, FILE *out, TraceMessages *messages)

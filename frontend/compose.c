@@ -86,8 +86,8 @@ Value *rmsnorm(Lower *l, Value *x, Names dims, double eps)
     return over_root(l, x, mean_along(l, one(l, OP_square, x), dims), eps);
 }
 
-/* The variance has no gradient through the mean, since what differs from a mean adds up to 0.  Said here, it leaves two
- * sums over each row in the backward, neither of which needs the other. */
+/* Deviations from the mean add up to 0, so the variance has no gradient through the mean.  Stopping that gradient
+ * leaves two sums over each row in the backward pass that do not depend on each other. */
 Value *layernorm(Lower *l, Value *x, Names dims, double eps)
 {
     x = emit_f32(l, x);

@@ -2,7 +2,7 @@
  * whose sizes dispatch computes.
  *
  * A token's place in the queue of its expert is a value of its own, which dispatch and combine share.  Tokens queue in
- * the order of the dims of `chosen`, the batch outermost: what becomes of a token does not depend on later ones.
+ * row-major order of `chosen`, the batch outermost: whether a token finds a slot does not depend on later tokens.
  */
 #include "experts.h"
 #include "builtins.h"

@@ -90,7 +90,7 @@ const char *symbol_noun(SymbolKind kind)
 
 /* --- Unknown names ------------------------------------------------------------------------- */
 
-/* That what is meant is never used would be the same mistake. */
+/* The suggested name counts as used: a second message, that it never is, would be about the same mistake. */
 static void use_nearest(const Scope *scope, const NearMiss *near)
 {
     Symbol *meant = near->best ? find_symbol(scope, near->best) : NULL;

@@ -196,7 +196,8 @@ const Op *write_one(FuncText *t, const Op *op); /* any op, a collective as above
 enum { MOST_PIECES = 256 };                                        /* of one message */
 int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);      /* the ops that are one message; how many */
 RtCollective stage_message(Module *m, const Type *type, int axis); /* from one stage to another */
-/* Of these, without names for reports, on ranks of one kind; -1: of all kinds, see RtPiece.copies. */
+/* The message that has all of these ops, without names for reports.  `kind` is the kind of rank that it is for; -1: all
+ * kinds, see RtPiece.copies. */
 RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind);
 
 /* Elements of the dims from `first` on and before `end`, on one rank. */

@@ -128,7 +128,7 @@ bool may_replace(Run *run, const Exchange *x, const char *path)
 {
     for (int i = 0; i < x->folder.nfiles; i++)
         if (is_same_file(path, &x->folder.file[i].status))
-            return run_failed(run, "cannot write %s: it is read: give another name", path);
+            return run_failed(run, "cannot write %s: the command reads it; give another name", path);
     return may_write(run, path);
 }
 

@@ -271,7 +271,7 @@ static bool write_folder(Run *run, const Exchange *x, const Export *e)
     TextList written;
     NewFolder folder;
     if (is_same_folder(x->folder.path, to))
-        return run_failed(run, "cannot write into %s: it is read (--like): give another folder", to);
+        return run_failed(run, "cannot write into %s: --like reads it; give another folder", to);
     for (int i = 0; i < x->folder.nfiles; i++)
         if (is_read(checkpoint, path_in(&run->arena, to, name_of_file(&x->folder.file[i]))))
             return run_failed(run, "cannot write %s: it is the checkpoint: give another folder",

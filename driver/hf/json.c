@@ -53,7 +53,7 @@ static bool check_own_keys(Run *run, const char *path, const cJSON *object)
     for (i = 1; i < count && !twice; i++)
         twice = strcmp(keys[i - 1], keys[i]) == 0 ? keys[i] : NULL;
     free(keys);
-    return !twice || run_failed(run, "%s has the key '%s' twice: remove the one that does not hold", path, twice);
+    return !twice || run_failed(run, "%s has the key '%s' twice: remove one", path, twice);
 }
 
 bool check_keys(Run *run, const char *path, const cJSON *json)

@@ -74,7 +74,7 @@ static int64_t item_size(const LineUse *use, const Item *item, const Param *para
     if (item->kind == OF_TARGETS) {
         if (item->number == use->line->ntargets)
             return item->number;
-        refuse(use, item->loc, "a number in an axis counts the parameters on the right: there are more or fewer", NULL);
+        refuse(use, item->loc, "the number in an axis must be that of the parameters on the right", NULL);
         return 0;
     }
     if (item->kind == OF_COPIES) {
@@ -105,7 +105,7 @@ static int64_t axis_size(const LineUse *use, const Axis *axis, int64_t *at)
     if (axis->count == 1)
         return around * product_size(use, &axis->part[0], use->param);
     if (axis->count != use->line->ntargets) {
-        refuse(use, axis->loc, "the parts of an axis are those of the parameters on the right: there are more or fewer",
+        refuse(use, axis->loc, "an axis has one part for each parameter on the right",
                NULL);
         return 0;
     }
@@ -155,7 +155,7 @@ static bool place_dim(const LineUse *use, const Item *item, int64_t stride, Box 
     return true;
 }
 
-/* *stride: of the last factor, then of what is around the product. */
+/* *stride is that of the last factor when called, and on return that of the dim around the product. */
 static bool place_product(const LineUse *use, const Product *product, int64_t *stride, Box *box)
 {
     for (int i = product->count - 1; i >= 0; i--) {
@@ -213,7 +213,7 @@ static bool make_box(const LineUse *use, Box *box)
         if (!place_axis(use, &line->axis[i], box->size[i], at[i], stride, box))
             return false;
     if (box->splits != (line->ntargets > 1))
-        return refuse(use, line->axes_loc, "one axis tells the parameters on the right apart",
+        return refuse(use, line->axes_loc, "only one axis may tell the parameters on the right apart",
                       "[a + b, c] = x, y: one after the other; [a 2 b, c] or [a (b + d), c]: in turn");
     for (int d = stars_of(use->param); d < use->param->type.rank; d++)
         if (!box->is_used[d])

@@ -158,7 +158,7 @@ def test_every_cut_is_noticed(mpc, files):
         assert refused(mpc, "trace.json").startswith("trace.json:")
     for more in ("x", "\n", "{}\n", text):
         (files / "trace.json").write_text(text + more)
-        assert "the file should end here" in refused(mpc, "trace.json")
+        assert "unexpected text after the end of the trace" in refused(mpc, "trace.json")
 
 
 def test_message_without_counterpart(mpc, files):

@@ -252,9 +252,9 @@ MISTAKES = [  # what is changed in the map, to what; the place; the message
     ("top.l.*.b [embed] = h.*.gains[two = 1]", "top.l.*.b [embed] = h.*.gains[two = 2]", "13:21", "the parameter has no such part"),
     ("top.l.*.a [", "top.l.0.a [", "12:1", "'top.l.0.a' is used for several copies of 'h.*.gains'"),
     ("[embed, * ff] = h.*.w_down", "[embed, ff] = h.*.w_down", "11:10", "'top.down' is [6, 10] in the folder, and [6, 5]"),
-    ("[heads 2 head, embed]", "[heads 3 head, embed]", "9:29", "a number in an axis counts the parameters on the right"),
-    ("[heads 2 head, embed]", "[heads head, embed]", "9:22", "one axis tells the parameters on the right apart"),
-    ("[heads 2 head, embed]", "[heads (head + head + head), embed]", "9:23", "the parts of an axis are those of the parameters on the right"),
+    ("[heads 2 head, embed]", "[heads 3 head, embed]", "9:29", "the number in an axis must be that of the parameters on the right"),
+    ("[heads 2 head, embed]", "[heads head, embed]", "9:22", "only one axis may tell the parameters on the right apart"),
+    ("[heads 2 head, embed]", "[heads (head + head + head), embed]", "9:23", "an axis has one part for each parameter on the right"),
     ("[heads 2 head, embed]", "[heads (head + head, embed]", "9:41", "')' should follow the parts of an axis"),
     ("[heads 2 head, embed]", "[(head + head), embed]", "9:23", "a dim should stand here"),
     ("{2*i+first}.up", "{2*j+first}.up", "10:1", "'j' in this name is no copy of 'h.*.w_up', none of its dims, and not set above"),
@@ -406,7 +406,7 @@ def test_nothing_read_is_written_over(small):
         assert "give another name" in text
     import_folder(small / "there", small / "small.mdl", small / "w.safetensors")
     text = run(MPC, "export", small / "w.safetensors", "--model", small / "small.mdl", "--like", small / "there", "-o", small / "there", status=1)
-    assert "it is read (--like)" in text
+    assert "--like reads it" in text
     assert "config.json sets this value" in fails_there(small, "-D", "layers=2")
 
 
