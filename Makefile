@@ -251,7 +251,7 @@ install: all
 	install -m 644 examples/maps/*.map $(TO)/share/mpc/examples/maps/
 	install -m 644 machines/*.machine $(TO)/share/mpc/machines/
 	install -d $(TO)/share/mpc/editors
-	cp -R editors/vim editors/nvim editors/vscode editors/emacs $(TO)/share/mpc/editors/
+	cp -R editors/vim editors/nvim editors/vscode editors/emacs editors/tree-sitter-mpc $(TO)/share/mpc/editors/
 	install packaging/tokens.py packaging/records.py packaging/wandb_log.py $(TO)/share/mpc/
 
 deb: all
