@@ -130,7 +130,7 @@ double in_units(const TimelineView *v, double at);           /* from the left en
 void draw_timeline(TimelineView *v, FILE *out);
 void write_escaped(const char *text, FILE *out);
 void write_embedded(const char *const *line, FILE *out); /* a file of driver/page */
-void write_hues(const TimelineView *v, FILE *out); /* rules: the hue of each micro-batch */
+void write_hues(const TimelineView *v, FILE *out);       /* rules: the hue of each micro-batch */
 
 /* timeline_bars.c */
 void draw_action_bars(const TimelineDrawing *d, int rank, int i); /* of its i-th action */

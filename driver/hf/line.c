@@ -105,8 +105,7 @@ static int64_t axis_size(const LineUse *use, const Axis *axis, int64_t *at)
     if (axis->count == 1)
         return around * product_size(use, &axis->part[0], use->param);
     if (axis->count != use->line->ntargets) {
-        refuse(use, axis->loc, "an axis has one part for each parameter on the right",
-               NULL);
+        refuse(use, axis->loc, "an axis has one part for each parameter on the right", NULL);
         return 0;
     }
     for (int i = 0; i < axis->count; i++) {

@@ -1,8 +1,8 @@
 /* kept.c -- the number of times that a rank keeps the residuals of a forward function.
  *
  * The stages of a pipeline differ in both their copies and their micro-batches in flight.  The answer is that of the
- * rank that keeps the most, a bound for all ranks: if the function saves B bytes less, the peak falls by at most B times
- * this number.
+ * rank that keeps the most, a bound for all ranks: if the function saves B bytes less, the peak falls by at most B
+ * times this number.
  */
 #include "kept.h"
 
