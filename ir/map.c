@@ -23,8 +23,9 @@ void *map_get(const Map *map, const void *key) { return map->room ? find_entry(m
 
 static void grow(Map *map)
 {
-    enum { FIRST = 16, GROWTH = 4 }; /* by 2, entries would move three times as often */
-    Map more = { .arena = map->arena, .count = map->count, .room = map->room ? map->room * GROWTH : FIRST };
+    enum { FIRST = 16, SMALL = 256 }; /* by 4, entries move a third as often; large ones would be empty for the most */
+    const int growth = map->room < SMALL ? 4 : 2;
+    Map more = { .arena = map->arena, .count = map->count, .room = map->room ? map->room * growth : FIRST };
     more.entry = NEW_ARRAY(map->arena, struct MapEntry, more.room);
     for (int i = 0; i < map->room; i++)
         if (map->entry[i].key)
