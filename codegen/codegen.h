@@ -113,6 +113,7 @@ Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const
 
 /* For kernels_take: does no result overwrite an operand before its last read? */
 bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+bool row_kernel_shares(const Module *m, const Op *call); /* may a result be where an operand is?  Else it takes all */
 
 /* --- product.c: kernels made of dots ---------------------------------------------------------- */
 

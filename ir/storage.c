@@ -77,14 +77,23 @@ bool is_carried_in_place(const Op *loop, const Func *callee, int i)
     return same_base(from, to) && (from->base == BY_POINTER || from->at == to->at);
 }
 
+/* Of all calls of a kernel the same. */
+static const void *scratch_key(const Op *op) { return op->attrs.callee ? (const void *)op->attrs.callee : op; }
+
 int64_t scratch_bytes(Module *m, Map *known, const Op *op)
 {
-    uintptr_t more = (uintptr_t)map_get(known, op); /* by one: 0 is unknown */
+    uintptr_t more = (uintptr_t)map_get(known, scratch_key(op)); /* by one: 0 is unknown */
     if (!more) {
         more = 1 + (uintptr_t)m->target->scratch_bytes(m, op);
-        map_put(known, op, (void *)more);
+        map_put(known, scratch_key(op), (void *)more);
     }
     return (int64_t)more - 1;
+}
+
+void forget_scratch(Map *known, const Op *op)
+{
+    if (map_get(known, scratch_key(op)))
+        map_put(known, scratch_key(op), NULL);
 }
 
 int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee)

@@ -49,6 +49,7 @@ bool is_carried_in_place(const Op *loop, const Func *callee, int i);
 
 /* Bytes that the target's kernel for an op uses beside its results, remembered in `known`. */
 int64_t scratch_bytes(Module *m, Map *known, const Op *op);
+void forget_scratch(Map *known, const Op *op); /* its types have changed */
 
 int64_t iteration_buffers(const Module *m, const Op *loop, const Func *callee); /* bytes after the callee's frame */
 

@@ -160,12 +160,13 @@ static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wan
     RowKernel *k = plan_row_kernel(m, kernel, call);
     k->is_anonymous = anonymous;
     k->wanted = wanted;
-    if (call) {
-        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-            new_identifier(&k->names, taken[i]);
+    const bool is_text = call && !wanted; /* else nobody reads names */
+    for (size_t i = 0; i < (is_text ? sizeof taken / sizeof *taken : 0); i++)
+        new_identifier(&k->names, taken[i]);
+    if (call)
         plan_arrays(k);
+    if (is_text)
         name_values(k);
-    }
     *count = plan_launches(k, launch, &k->scratch);
     return k;
 }
@@ -182,6 +183,8 @@ bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted
     Launch *launch;
     int count;
     bool good = true;
+    if (!row_kernel_shares(m, call))
+        return true;
     plan_kernel(m, kernel, call, wanted, true, &launch, &count);
     for (int i = 0; i < call->args.count + call->results.count; i++)
         good &= !wanted[i].copied;

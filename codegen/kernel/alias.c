@@ -131,14 +131,33 @@ void plan_sharing(RowKernel *k)
                  "internal: each part of kernel '%s' stores results over what another one reads", k->f->name);
 }
 
+/* As may_share(), or more often: strides do not matter here. */
+static bool may_be_shared(const Module *m, const Value *in, const Value *out)
+{
+    const Storage *a = in->storage, *b = out->storage;
+    return same_base(a, b) ? a->at < b->at + span_bytes(m, out) && b->at < a->at + span_bytes(m, in)
+                           : a->base == BY_POINTER && b->base == BY_POINTER;
+}
+
+bool row_kernel_shares(const Module *m, const Op *call)
+{
+    for (int i = 0; i < call->args.count + call->results.count; i++)
+        if (!arg_or_result(call, i)->storage)
+            return false; /* the emitter reports the error */
+    for (int i = 0; i < call->args.count; i++)
+        for (int k = 0; k < call->results.count; k++)
+            if (may_be_shared(m, arg(call, i), call->results.at[k]))
+                return true;
+    return false;
+}
+
 bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
 {
+    if (!row_kernel_shares(m, call))
+        return true;
     RowKernel *k = plan_row_kernel(m, kernel, call);
     int nparams = kernel->params.count;
     bool good = true;
-    for (int i = 0; i < call->args.count + call->results.count; i++)
-        if (!arg_or_result(call, i)->storage)
-            return true; /* the emitter reports the error */
     place_arrays(k);
     bool ordered = order_regions(k);
     for (int s = 0; s < k->nsinks; s++)

@@ -41,6 +41,7 @@ typedef struct {
     Map last;         /* value -> the op that reads it last, by number, + 1 */
     Map lifetimes;    /* of functions that it calls: see lifetimes_of() */
     const Map *apart; /* see plan_memory() */
+    Map *scratch;     /* likewise */
     Buffer *buffers;
     int nbuffers;
     int64_t *far; /* the end of what is in other tiers */
@@ -261,13 +262,14 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
     Module *m = frame->m;
     Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (!callee || callee->role == KERNEL)
-        return m->target->scratch_bytes(m, op);
+        return scratch_bytes(m, frame->scratch, op);
     number_pointers(frame, callee, op);
     Frame inner = { .m = m,
                     .f = callee,
                     .buffer.arena = &m->arena,
                     .lifetimes.arena = &m->arena,
                     .apart = frame->apart,
+                    .scratch = frame->scratch,
                     .far = frame->far,
                     .packs = placeable(m, find_packs(m, callee, frame->apart)) };
     plan_frame(&inner);
@@ -462,7 +464,7 @@ static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *pa
     return at;
 }
 
-void plan_memory(Module *m, const Map *apart)
+void plan_memory(Module *m, const Map *apart, Map *scratch)
 {
     static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     Func *step = func_with_role(m, STEP);
@@ -491,6 +493,7 @@ void plan_memory(Module *m, const Map *apart)
                         .buffer.arena = &m->arena,
                         .lifetimes.arena = &m->arena,
                         .apart = apart,
+                        .scratch = scratch,
                         .far = &far_end,
                         .packs = placeable(m, packs[i]) };
         plan_frame(&frame);

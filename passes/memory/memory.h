@@ -7,8 +7,8 @@
 #include "map.h"
 
 /* Assigns storage to every value: Value.storage, Func.frame, {frame=...} of calls.  `apart`: a set of ops whose results
- * overwrite no operand, and of values that are in no pack. */
-void plan_memory(Module *m, const Map *apart);
+ * overwrite no operand, and of values that are in no pack; `scratch`: see scratch_bytes(). */
+void plan_memory(Module *m, const Map *apart, Map *scratch);
 
 /* place.c: storage of values. */
 Storage *new_storage(Module *m, const Type *type, int64_t at); /* row-major, in the frame or the arena */

@@ -278,8 +278,14 @@ static Wanted *empty_wanted(WantedRoom *room, const Op *op)
     return memset(room->at, 0, (size_t)count * sizeof *room->at);
 }
 
+/* What the rounds of planning know. */
+typedef struct {
+    Map apart;   /* see plan_memory() */
+    Map scratch; /* likewise */
+} Planning;
+
 /* For views, or for all other ops. */
-static bool copy_for_func(Module *m, Func *f, const Map *calls, Map *apart, bool views, WantedRoom *room)
+static bool copy_for_func(Module *m, Func *f, const Map *calls, Planning *known, bool views, WantedRoom *room)
 {
     bool changed = false;
     for (Op *op = f->first, *next; op; op = next) {
@@ -289,28 +295,29 @@ static bool copy_for_func(Module *m, Func *f, const Map *calls, Map *apart, bool
         Wanted *wanted = empty_wanted(room, op);
         if (!find_wanted(m, calls, op, wanted))
             continue;
-        keep_apart(apart, op, wanted);
+        keep_apart(&known->apart, op, wanted);
         give_copies(m, f, op, wanted);
+        forget_scratch(&known->scratch, op);
         changed = true;
     }
     return changed;
 }
 
-static bool copy_for_all(Module *m, Map *apart, bool views)
+static bool copy_for_all(Module *m, Planning *known, bool views)
 {
     const Map calls = count_calls(m);
     WantedRoom room = { 0 };
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next)
-        changed |= f->role != KERNEL && copy_for_func(m, f, &calls, apart, views, &room);
+        changed |= f->role != KERNEL && copy_for_func(m, f, &calls, known, views, &room);
     arena_free(&room.arena);
     return changed;
 }
 
 /* Readers of a view are looked at once what it shows has a place. */
-static bool copy_where_wanted(Module *m, Map *apart)
+static bool copy_where_wanted(Module *m, Planning *known)
 {
-    return copy_for_all(m, apart, true) || copy_for_all(m, apart, false);
+    return copy_for_all(m, known, true) || copy_for_all(m, known, false);
 }
 
 static void forget_plan(Module *m)
@@ -347,12 +354,12 @@ static bool check_sizes(Module *m)
 void pass_memory(Module *m);
 void pass_memory(Module *m)
 {
-    Map apart = { .arena = &m->arena };
+    Planning known = { .apart = { .arena = &m->arena }, .scratch = { .arena = &m->arena } };
     if (!check_sizes(m))
         return;
-    plan_memory(m, &apart);
-    for (int plans = 1; plans < MOST_PLANS && copy_where_wanted(m, &apart); plans++) {
+    plan_memory(m, &known.apart, &known.scratch);
+    for (int plans = 1; plans < MOST_PLANS && copy_where_wanted(m, &known); plans++) {
         forget_plan(m);
-        plan_memory(m, &apart);
+        plan_memory(m, &known.apart, &known.scratch);
     }
 }
