@@ -431,6 +431,7 @@ static int probe(RtRun *run)
 {
     Rt *rt = &run->rt;
     const char *model = rt->program->name;
+    const int64_t model_bytes = rt_arena_bytes(rt);
     rt_share_machine(rt);
     rt_threads_choose(run);
     rt_agree_on_options(rt, &run->options);
@@ -438,7 +439,7 @@ static int probe(RtRun *run)
     rt_probe_prepare(rt, run->options.probe_seconds);
     rt_traffic_open(rt, run->options.timeout);
     start_device(run);
-    rt_probe(rt, model, run->options.probe, run->options.probe_seconds);
+    rt_probe(rt, model, model_bytes, run->options.probe, run->options.probe_seconds);
     return finish(run);
 }
 

@@ -117,10 +117,20 @@ double rt_probe_time(RtProbe *probe, RtProbed *run, const void *context)
 
 /* --- All ----------------------------------------------------------------------------------------------- */
 
-void rt_probe(Rt *rt, const char *model, const char *path, double seconds)
+/* A GPU's cache is small beside the operands of its steps, and its figures have been compared with kernels that run
+ * alone (docs/report.md). */
+static int64_t step_bytes(const Rt *rt, int64_t model_bytes)
+{
+    const int64_t all = rt_arena_bytes(rt);
+    return rt->program->code ? 0 : model_bytes < all ? model_bytes : all;
+}
+
+void rt_probe(Rt *rt, const char *model, int64_t model_bytes, const char *path, double seconds)
 {
     enum { MEASUREMENTS = 300 }; /* about */
-    RtProbe probe = { .rt = rt, .model = model, .seconds = seconds / MEASUREMENTS };
+    RtProbe probe = {
+        .rt = rt, .model = model, .seconds = seconds / MEASUREMENTS, .step_bytes = step_bytes(rt, model_bytes)
+    };
     RtOutput output;
     probe.local_ranks = rt->program->naxes ? 1 : rt->ranks;
     for (int i = 0; i < rt->program->naxes; i++)

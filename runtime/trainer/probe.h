@@ -23,6 +23,8 @@ typedef struct {
     Rt *rt;
     const char *model;                  /* its name */
     double seconds;                     /* of one measurement, about */
+    int64_t step_bytes;                 /* memory of the model's step, of which the arena may have a part; on a GPU 0 */
+    int64_t calls;                      /* so far, of what has other places at each */
     int local_ranks;                    /* of each machine */
     RtOutput *output;                   /* of rank 0; NULL: another rank */
     double flops[RT_PROBED_PRECISIONS]; /* of the best product in each: f32, bf16, f16, e4m3 */
@@ -34,8 +36,9 @@ typedef struct {
  * device is open. */
 void rt_probe_prepare(Rt *rt, double seconds);
 
-/* Measures for about so many seconds and writes the file: all ranks call it. */
-void rt_probe(Rt *rt, const char *model, const char *path, double seconds);
+/* Measures for about so many seconds and writes the file: all ranks call it.  model: its name, and the bytes of its
+ * arena. */
+void rt_probe(Rt *rt, const char *model, int64_t model_bytes, const char *path, double seconds);
 
 /* Seconds of one call of `run` on the slowest rank: a lower quartile, after first calls; all ranks call it. */
 typedef void RtProbed(RtProbe *probe, const void *context);

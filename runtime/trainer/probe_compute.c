@@ -7,6 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* --- Places ------------------------------------------------------------------------------------------- */
+
+/* An op of a step reads what the one before it has made; but its weights and what it writes were last used a
+ * micro-batch or a step ago, and are in no cache if much memory has been used since.  So these have other places at
+ * each call, and the first ones again when as much memory has been used as a step has. */
+
+enum { PLACE = 256 }; /* a multiple of it is a place for an operand */
+
+/* The number of the next of the places that so many bytes hold. */
+static int64_t next_place(RtProbe *probe, int64_t all, int64_t bytes)
+{
+    return all < bytes ? 0 : probe->calls++ % (all / bytes);
+}
+
 /* --- Products ------------------------------------------------------------------------------------------- */
 
 /* Of each size: one of squares, one of many rows, as a forward product of tokens has, and one of many terms, as the
@@ -48,8 +62,8 @@ static RtProductShape shape_of(int precision, int size, int form)
 
 static int64_t bytes_of(const RtProductShape *s, int operand)
 {
-    const int64_t elements = operand == 0 ? s->m * s->k : operand == 1 ? s->k * s->n : s->m * s->n, unit = 256;
-    return (elements * rt_type_bytes(s->a.type) + unit - 1) / unit * unit;
+    const int64_t elements = operand == 0 ? s->m * s->k : operand == 1 ? s->k * s->n : s->m * s->n;
+    return (elements * rt_type_bytes(s->a.type) + PLACE - 1) / PLACE * PLACE;
 }
 
 /* Product `number` of those that are measured; false: there are fewer. */
@@ -79,12 +93,16 @@ void rt_probe_create(Rt *rt)
         rt_product_create(rt, i, product.shape);
 }
 
+/* The second operand is a weight.  Results are in another half of the memory, so that none becomes an operand. */
 static void run_product(RtProbe *probe, const void *context)
 {
     const Probed *product = context;
     const RtProductShape *s = &product->shape;
-    char *a = probe->rt->arena, *c = a + rt_arena_bytes(probe->rt) - bytes_of(s, 2);
-    rt_product(probe->rt, product->number, a, a + bytes_of(s, 0), c);
+    const int64_t rest = rt_arena_bytes(probe->rt) - bytes_of(s, 0), b = bytes_of(s, 1), c = bytes_of(s, 2);
+    const int64_t half = (probe->step_bytes < rest ? probe->step_bytes : rest) / (2 * PLACE) * PLACE;
+    const int64_t larger = b > c ? b : c, place = next_place(probe, half, larger);
+    char *all = probe->rt->arena, *results = all + (larger > half ? b : half);
+    rt_product(probe->rt, product->number, all + rest, all + place * b, results + place * c);
 }
 
 void rt_probe_product(RtProbe *probe, int number)
@@ -120,18 +138,18 @@ static void measure_size(RtProbe *probe, int *at, double *flops, double *seconds
     *seconds /= count;
 }
 
-/* A larger product takes no less time; the peak is that of the best one. */
+/* A larger product takes no less time than a smaller one; the peak is that of the best one. */
 static void write_products(RtProbe *probe, int precision, const double *flops, const double *seconds, int count)
 {
     RtCurve curve = { 0 };
-    double peak = 0, least = 0;
+    double peak = 0, least[SIZES];
     char *key;
-    for (int i = 0; i < count; i++)
-        peak = fmax(peak, flops[i] / seconds[i]);
     for (int i = 0; i < count; i++) {
-        least = fmax(least, seconds[i]);
-        rt_curve_add(&curve, flops[i], flops[i] / least / peak);
+        least[i] = fmax(seconds[i], i ? least[i - 1] : 0);
+        peak = fmax(peak, flops[i] / least[i]);
     }
+    for (int i = 0; i < count; i++)
+        rt_curve_add(&curve, flops[i], flops[i] / least[i] / peak);
     rt_probe_number(probe, key = rt_text("flops %s", precisions[precision].key), peak, "FLOP/s");
     free(key);
     rt_probe_curve(probe, key = rt_text("products %s", precisions[precision].key), &curve, "FLOP", "%");
@@ -181,7 +199,10 @@ static void measure_sustained(RtProbe *probe)
 
 static void run_attention(RtProbe *probe, const void *context)
 {
-    rt_probe_attend(probe->rt, *(const int *)context, probe->rt->arena);
+    const int number = *(const int *)context;
+    RtProbedAttention of;
+    rt_probe_attention(probe->rt, number, &of);
+    rt_probe_attend(probe->rt, number, probe->rt->arena + next_place(probe, probe->step_bytes, of.bytes) * of.bytes);
 }
 
 /* The key of the line for attention of a kind; widths of heads between those that a file has are left out. */
@@ -222,6 +243,7 @@ static void measure_line(RtProbe *probe, int first)
     RtProbedAttention of, other;
     RtCurve curve = { 0 };
     rt_probe_attention(probe->rt, first, &of);
+    rt_probe_fill(probe->rt, probe->rt->arena, probe->step_bytes); /* gradients of other lines are where operands are */
     char *key = attention_key(&of);
     for (int i = first; key && rt_probe_attention(probe->rt, i, &other); i++)
         if (is_same_line(&of, &other) && other.bytes <= probe->rt->program->arena_bytes &&
@@ -247,10 +269,13 @@ static void measure_attention(RtProbe *probe)
 
 /* --- Memory -------------------------------------------------------------------------------------------------- */
 
+/* Of what the copy before it has written. */
 static void run_copy(RtProbe *probe, const void *context)
 {
-    const int64_t bytes = *(const int64_t *)context;
-    rt_probe_copy(probe->rt, probe->rt->arena + bytes, probe->rt->arena, bytes);
+    const int64_t bytes = *(const int64_t *)context, held = probe->step_bytes / bytes;
+    const int64_t places = held > 2 ? held : 2, from = probe->calls++ % places;
+    char *all = probe->rt->arena;
+    rt_probe_copy(probe->rt, all + (from + 1) % places * bytes, all + from * bytes, bytes);
 }
 
 static void run_fused(RtProbe *probe, const void *context)
