@@ -26,7 +26,7 @@ one() # NAME
 level() # MARCH
 {
     # shellcheck disable=SC2086
-    ${CC:-gcc} $FLAGS -O1 "-march=$1" ${EXTRA_CFLAGS:-} tests/kernels/test_attend.c -o "$built/attend_$1" -lm &&
+    ${CC:-gcc} $FLAGS -O2 "-march=$1" ${EXTRA_CFLAGS:-} tests/kernels/test_attend.c -o "$built/attend_$1" -lm &&
         "$built/attend_$1"
 }
 

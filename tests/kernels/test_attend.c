@@ -236,6 +236,7 @@ static void check_threads(Problem *p)
 
 typedef struct {
     const Problem *p;
+    const RtAttendStride *of[TENSORS];
     int64_t b, h;
     double *want_dk, *want_dv, *key_weight; /* of this head, over its queries */
     double *want_dbias, *bias_error;        /* over all heads */
@@ -244,11 +245,8 @@ typedef struct {
 
 static double at(const Head *x, int tensor, int64_t g, int64_t row, int64_t d)
 {
-    const RtAttend *s = &x->p->s;
-    const RtAttendStride *of[TENSORS] = { &s->q, &s->k, &s->v, &s->y, &s->dy, &s->dq, &s->dk, &s->dv };
-    return get(x->p->at[tensor],
-               x->b * of[tensor]->batch + row * of[tensor]->row + x->h * of[tensor]->head + g * of[tensor]->group + d,
-               s->type);
+    const RtAttendStride *of = x->of[tensor];
+    return get(x->p->at[tensor], x->b * of->batch + row * of->row + x->h * of->head + g * of->group + d, x->p->s.type);
 }
 
 static double dot(const Head *x, int a, int64_t a_group, int64_t i, int b, int64_t b_group, int64_t j)
@@ -335,12 +333,14 @@ static void check_query(Head *x, int64_t g, int64_t i, double *weight)
     const double share = dot(x, DY, g, i, Y, g, i), error = x->score_error;
     double slope = 0; /* the maximum factor of a weight's error */
     for (int64_t j = 0; j < s->keys; j++) {
+        if (weight[j] == 0)
+            continue; /* all that follows has it as a factor */
         const double grown = dot(x, DY, g, i, V, 0, j) - share, dp = weight[j] * grown, ds = dp * slope_of(x, g, i, j);
         if (x->p->bias && !isinf(x->p->bias[bias_at(x, g, i, j)])) {
             x->want_dbias[bias_at(x, g, i, j)] += dp;
             x->bias_error[bias_at(x, g, i, j)] += weight[j] * (fabs(grown) + 1);
         }
-        slope = fmax(slope, weight[j] > 0 ? (fabs(grown) + 1) * (double)s->scale : 0);
+        slope = fmax(slope, (fabs(grown) + 1) * (double)s->scale);
         x->key_weight[j] += weight[j] * (1 + (fabs(grown) + 1) * (double)s->scale);
         for (int64_t d = 0; d < s->feature; d++) {
             y[d] += weight[j] * at(x, V, 0, j, d);
@@ -362,6 +362,7 @@ static void check_head(const Problem *p, int64_t b, int64_t h, double *want_dbia
     const size_t size = (size_t)(s->keys * s->feature);
     double *numbers = calloc(2 * size + 2 * (size_t)s->keys, sizeof *numbers);
     Head x = { .p = p,
+               .of = { &s->q, &s->k, &s->v, &s->y, &s->dy, &s->dq, &s->dk, &s->dv },
                .b = b,
                .h = h,
                .want_dk = numbers,
