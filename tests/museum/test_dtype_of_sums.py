@@ -18,7 +18,7 @@ LAYOUT = """parallel {{
     mesh dp = 2, tp = 2
     shard batch over dp
     shard heads, ff, vocab over tp else seq
-    zero 1 over dp{options}
+    zero 1 over dp (overlap_grads = false{options})
 }}
 """
 SUM = re.compile(r"= (?:all_reduce|reduce_scatter) \S+ \{[^}]*axis=([a-z+]+)[^}]*\} : (\w+)\[.* loc\(grad\.\S+\)$", re.M)
@@ -40,9 +40,9 @@ def sums(text):
     return found
 
 
-@pytest.mark.parametrize("options, kept, dtype", [("", "f32", "f32"), (" (grad_dtype = f32)", "f32", "f32"),
-                                                  (" (grad_dtype = bf16)", "f32", "bf16"), ("", "bf16", "bf16"),
-                                                  (" (grad_dtype = f32)", "bf16", "f32")])
+@pytest.mark.parametrize("options, kept, dtype", [("", "f32", "f32"), (", grad_dtype = f32", "f32", "f32"),
+                                                  (", grad_dtype = bf16", "f32", "bf16"), ("", "bf16", "bf16"),
+                                                  (", grad_dtype = f32", "bf16", "f32")])
 def test_right(tmp_path, options, kept, dtype):
     assert sums(program(tmp_path, options, kept)) == {"dp": {dtype}, "tp": {dtype}}
 
