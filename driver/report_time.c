@@ -74,15 +74,49 @@ static void print_messages(const Report *r)
                seconds_text(arena, t->axes[i].sent), seconds_text(arena, t->axes[i].exposed));
 }
 
+static void print_line(const Report *r, const LineTime *line, double seconds)
+{
+    const Op *op = line->op;
+    printf("      %12s  %5.1f %%  %s %s\n", seconds_text(&r->run->arena, seconds),
+           100 * seconds / r->time->time.seconds, op->path ? op->path : info(op)->name, op->where ? op->where : "");
+}
+
 static void print_lines(const Report *r)
 {
     enum { LISTED = 10 };
     const StepTime *t = &r->time->time;
     printf("    longest lines of the model\n");
-    for (int i = 0; i < t->nlines && i < LISTED; i++) {
-        const Op *op = t->line[i].op;
-        printf("      %12s  %5.1f %%  %s %s\n", seconds_text(&r->run->arena, t->line[i].all),
-               100 * t->line[i].all / t->seconds, op->path ? op->path : info(op)->name, op->where ? op->where : "");
+    for (int i = 0; i < t->nlines && i < LISTED; i++)
+        print_line(r, &t->line[i], t->line[i].all);
+}
+
+/* The line with the longest waits for messages after `last` in that order; NULL: there is none. */
+static const LineTime *next_waiting(const StepTime *t, const LineTime *last)
+{
+    const LineTime *next = NULL;
+    for (int i = 0; i < t->nlines; i++) {
+        const LineTime *line = &t->line[i];
+        const double seconds = line->seconds[ITEM_MESSAGE], limit = last ? last->seconds[ITEM_MESSAGE] : INFINITY;
+        const bool follows = seconds < limit || (seconds == limit && line > last);
+        if (follows && seconds > 0 && (!next || seconds > next->seconds[ITEM_MESSAGE]))
+            next = line;
+    }
+    return next;
+}
+
+/* What is not hidden is the sum of all lines; those below a thousandth of the step are not listed. */
+static void print_waits(const Report *r)
+{
+    enum { LISTED = 6 };
+    const double LEAST = 1e-3;
+    const StepTime *t = &r->time->time;
+    const LineTime *line = NULL;
+    for (int i = 0; i < LISTED && (line = next_waiting(t, line)); i++) {
+        if (line->seconds[ITEM_MESSAGE] < LEAST * t->seconds)
+            break;
+        if (i == 0)
+            printf("    longest waits for messages\n");
+        print_line(r, line, line->seconds[ITEM_MESSAGE]);
     }
 }
 
@@ -135,6 +169,7 @@ void print_time(const Report *r)
     print_phases(r);
     print_messages(r);
     print_lines(r);
+    print_waits(r);
 }
 
 /* --- JSON --------------------------------------------------------------------------------------------- */

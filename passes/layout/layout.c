@@ -90,12 +90,22 @@ static Attrs reshard_attrs(Layout *s, const Type *from, const Type *to, Reader r
                     .cause = intern_format(s->m, "%s.%s", part[behind], reader.name) };
 }
 
+/* At the end of a function, what it returns belongs to the line that computes it. */
+static Builder builder_for(Layout *s, Func *f, Op *before, const Value *value)
+{
+    Builder b = builder_at(s->m, f, before);
+    const Op *def = before ? NULL : value->def;
+    if (def)
+        b.loc = def->loc, b.path = def->path, b.where = def->where;
+    return b;
+}
+
 /* Reshards `value` to `to` for `reader`, before `before`. */
 static Value *reshard(Layout *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
     if (same_dims(&value->type, to) && same_stages(value->type.on, to->on))
         return value;
-    Builder b = builder_at(s->m, f, before);
+    Builder b = builder_for(s, f, before, value);
     Op *made;
     if (value->def && info(value->def)->family == LEAF && !to->on.at) { /* recreated in the needed layout */
         Attrs attrs = value->def->attrs;
@@ -122,7 +132,7 @@ static Value *reduce_gradient(Layout *s, Func *f, Op *before, Value *value, cons
     Name sent = is_gradient(s, value) ? s->sent : NULL;
     if (!sent || dtype_named(sent) == value->type.dtype || same_dims(&value->type, to))
         return reshard(s, f, before, value, to, reader);
-    Builder b = builder_at(s->m, f, before);
+    Builder b = builder_for(s, f, before, value);
     Value *reduced = reshard(s, f, before, cast_as(s, &b, value, sent), to, reader);
     return cast_as(s, &b, reduced, intern_text(s->m, dtype_name[value->type.dtype]));
 }

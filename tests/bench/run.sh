@@ -14,6 +14,7 @@ packed.py --seq 4096 --draws 1
 experts.py --small --steps 3 --only 1.25 --peers none
 ring.py --small --steps 3
 saving.py --small --only 2
+exposed.py --small --lines 1
 predict.py --only chars --layout dp=2 --turns 1 --seconds 0.5 --steps 2
 END
-echo "nine benchmarks ran"
+echo "ten benchmarks ran"

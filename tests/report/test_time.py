@@ -195,6 +195,24 @@ def test_messages_of_the_next_turn_hide(report, model):
     assert plain["exposed"] > ahead["exposed"] >= both["exposed"] and both["exposed"] < plain["exposed"] / 2
 
 
+@pytest.mark.parametrize("options", [["--mesh=dp=2", "--zero=2"], ["--mesh=dp=2,tp=2", "--zero=3"]], ids=" ".join)
+def test_waits_by_line(report, options):
+    """What is not hidden is a number for each axis and each line of the model; messages that a function ends with belong to
+    the line that computes what they send.  The longest are listed."""
+    said = report("--machine", MACHINE, *options, layers=3)["time"]
+    waits = {(row["op"], row["where"]): row["messages"] for row in said["lines"] if row.get("messages")}
+    assert waits and sum(waits.values()) == near(said["parts"]["messages"])
+    assert sum(waits.values()) == near(sum(row["exposed"] for row in said["axes"]))
+    assert all(where for op, where in waits if op in ("reduce_scatter", "all_reduce", "all_gather")), waits
+    text = run(MPC, "report", HERE / "gpt.mdl", "--machine", MACHINE, "-Dlayers=3", *options).stdout
+    text = text.split("longest waits for messages\n")[1].split("memory of")[0]
+    listed = [(" ".join(words[4:]), float(words[2])) for words in (line.split() for line in re.findall("^ {6} .*$", text, re.M))]
+    most = sorted(waits, key=waits.get, reverse=True)[:len(listed)]
+    assert 1 <= len(listed) <= 6 and [share for _, share in listed] == sorted((share for _, share in listed), reverse=True)
+    for (place, share), wanted in zip(listed, most):
+        assert share == pytest.approx(100 * waits[wanted] / said["seconds"], abs=0.06), (place, wanted)
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 @pytest.mark.parametrize("pp", [2, 4])
 def test_pipeline_fills_and_drains(time, pp, schedule):
