@@ -151,6 +151,7 @@ void name_sums(RowKernel *k, Sink *column);
 
 /* plan.c: the part of the plan that depends on types. */
 RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call);
+int find_space_dim(const RowKernel *k, Name name); /* -1: not in the space */
 Node *find_node(const RowKernel *k, const Value *value);
 int64_t count_points(const RowKernel *k, DimSet dims);
 

@@ -11,14 +11,6 @@
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
-static int find_space_dim(const RowKernel *k, Name name)
-{
-    for (int i = 0; i < k->ndims; i++)
-        if (k->dim[i].name == name)
-            return i;
-    return -1;
-}
-
 static void add_array(RowKernel *k, const Value *value, const Value *given)
 {
     Array *array = &k->array[k->narrays++];
@@ -128,7 +120,7 @@ static bool can_merge(const RowKernel *k, const Region *region, int a, int b)
         const Node *node = &k->node[i];
         if (!positions_allow(k, node, a, b))
             return false;
-        if (node->is_reduction && !dense_allows(k, region, find_node(k, arg(node->op, 0))->dims, a, b))
+        if (node->is_reduction && !dense_allows(k, region, node->operand[0]->dims, a, b))
             return false;
         if (node->is_column && !dense_allows(k, region, node->dims, a, b))
             return false;

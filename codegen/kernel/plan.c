@@ -6,7 +6,7 @@
 
 /* --- The space ------------------------------------------------------------------------------- */
 
-static int find_space_dim(const RowKernel *k, Name name)
+int find_space_dim(const RowKernel *k, Name name)
 {
     for (int i = 0; i < k->ndims; i++)
         if (k->dim[i].name == name)
@@ -107,7 +107,7 @@ static DimSet reduced_dims(const RowKernel *k, const Node *node)
 {
     if (!node->op || info(node->op)->family != REDUCTION)
         return 0;
-    return find_node(k, arg(node->op, 0))->dims & ~node->dims;
+    return node->operand[0]->dims & ~node->dims;
 }
 
 /* If no value depends on a reduction and no dim is outer, rows are not needed and all dims are outer. */
@@ -142,7 +142,7 @@ static void classify(RowKernel *k)
                      "internal: '%s' is a reduction that kernel '%s' cannot compute in rows along its inner dims",
                      node->value->name, k->f->name);
         for (int j = 0; node->op && j < node->op->args.count; j++) {
-            int phase = find_node(k, arg(node->op, j))->phase + node->is_reduction;
+            int phase = node->operand[j]->phase + node->is_reduction;
             node->phase = phase > node->phase ? phase : node->phase;
         }
     }
@@ -188,7 +188,7 @@ static void find_sinks(RowKernel *k)
     k->region = NEW_ARRAY(&k->m->arena, Region, k->f->results.count);
     for (int i = 0; i < k->f->results.count; i++) {
         Node *node = find_node(k, k->f->results.at[i]);
-        Node *operand = node->is_column ? find_node(k, arg(node->op, 0)) : NULL;
+        Node *operand = node->is_column ? node->operand[0] : NULL;
         const Node *from = operand ? operand : node;
         DimSet dims = k->by_rows ? (from->dims & ~k->inner) | k->inner : from->dims;
         if (k->by_rows && !from->phase && !(from->dims & k->inner))

@@ -138,7 +138,7 @@ bool is_copy(const Node *node)
 int uses_of_stored(const RowKernel *k, const Node *node)
 {
     while (is_copy(node))
-        node = find_node(k, arg(node->op, 0));
+        node = node->operand[0];
     return !node->op && k->array[node->array].shared ? 2 : 1;
 }
 

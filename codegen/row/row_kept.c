@@ -88,7 +88,7 @@ void plan_kept(RowKernel *k)
     find_costs(k);
     for (int phase = 0; phase < k->nphases && k->nregions == 1; phase++) {
         for (int i = 0; i < k->nnodes; i++) {
-            Node *operand = k->node[i].is_reduction ? find_node(k, arg(k->node[i].op, 0)) : NULL;
+            Node *operand = k->node[i].is_reduction ? k->node[i].operand[0] : NULL;
             if (operand && k->node[i].phase == phase + 1 && (operand->dims & k->inner) == k->inner)
                 need(k, operand, phase, needed);
         }
