@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpc lsp, with pygls' client and with bytes that no client sends; files of editors.
-# reaches: compiler editors examples tests/error docs/language.md docs/experts.md docs/optimizers.md tests/models tests/random
+# reaches: compiler editors examples tests/error tests/models tests/random docs/language.md docs/experts.md docs/optimizers.md
 set -e
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
