@@ -74,6 +74,10 @@ def test_every_map_lists_its_keys(path):
     assert has_adapters or path in {map_of(family) for family in ALL}, "families.py has no family of this map"
 
 
+# Without this key lists have other lengths than the model wants: refused where they are read, which `known` does not do.
+LENGTHS = {("Phi-4 mini", "rope_parameters.partial_rotary_factor")}
+
+
 @pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
 def test_map_knows_the_keys_of_its_family(family, tmp_path):
     entry = TABLE["families"][family.name]
@@ -84,7 +88,7 @@ def test_map_knows_the_keys_of_its_family(family, tmp_path):
         key = ".".join(path)
         taken = entry["missing"].get(key, value)
         there = known(tmp_path, family, changed(entry["config"], path, remove=True))
-        if not isinstance(there, dict):
+        if not isinstance(there, dict) or (family.name, key) in LENGTHS:
             continue  # refused: config.json has to say it
         said = base if taken == value else known(tmp_path, family, changed(entry["config"], path, taken))
         if taken == "refused" or there != said:
