@@ -370,5 +370,6 @@ def rounded_runs(program, start, precision, skipped=(), defined=()):
     own f32, which rounds inside of what is one operation here."""
     how = tensors.PRECISIONS[precision]
     seeds = (None, 1, 2, 3) if precision == "fp32" else (None, *range(1, 16))
-    runs = [train(program, start, tensors.Rounding(**how, seed=seed), skipped, defined) for seed in seeds]
-    return runs + [train(program, start, skipped=skipped, defined=defined, dtype=torch.float32)]
+    for seed in seeds:
+        yield train(program, start, tensors.Rounding(**how, seed=seed), skipped, defined)
+    yield train(program, start, skipped=skipped, defined=defined, dtype=torch.float32)
