@@ -145,15 +145,15 @@ def test_early_reductions(compiled, text, tmp_path, mesh, zero, schedule, chunks
 
 APART = [  # mesh, zero, sequences of a micro-batch, dtype: one micro-batch, or several
     (dict(dp=4), 0, 2, "fp32"), (dict(dp=4), 1, 2, "bf16"), (dict(dp=2), 2, 1, "fp32"), (dict(dp=2, tp=2), 3, 4, "bf16"), (dict(dp=2), 3, 1, "fp32"),
-    (dict(dp=2, pp=2), 2, 1, "fp32"), (dict(dp=2, pp=2), 1, 4, "fp32")]
+    (dict(dp=2, pp=2), 2, 1, "fp32"), (dict(dp=2, pp=2), 1, 4, "fp32"), (dict(dp=2, cp=2), 2, 1, "fp32")]
 
 
-@pytest.mark.parametrize("mesh, zero, micro, precision", some(APART, 1, 4))
+@pytest.mark.parametrize("mesh, zero, micro, precision", some(APART, 1, 4, 7))
 def test_overlap_changes_no_bit(compiled, text, tmp_path, mesh, zero, micro, precision):
     """What is the default gives the losses and weights of before it was."""
     runs, sources = [], []
-    for options in ("overlap_grads = false, overlap_params = false", ""):
-        layout = layout_of("llama", mesh, zero=zero, options=options)
+    for options in ("bucket = 4096, overlap_grads = false, overlap_params = false", "bucket = 4096"):
+        layout = layout_of("llama", mesh, zero=zero, options=options, over=", ".join(axis for axis in ("dp", "cp") if axis in mesh))
         trainer = compiled("llama", layout, FOUR, {"microbatch": micro, "precision": precision}, *TCP)
         sources.append((trainer.program.parent / "trainer.c").read_text().count("rt_collective_start("))
         runs.append(trained(trainer, text, tmp_path, "a", "--steps", 4))
