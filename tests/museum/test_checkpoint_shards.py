@@ -22,8 +22,8 @@ from conftest import STEPS, is_same, ranks
 BEFORE = 3
 OTHERS = r'strcmp(view->name, "attend.0.wq")'
 LEFT_OUT = "save.c", rf"s/if \(!is_among\(s, view, which\)/\0 || (s->rt->rank == 1 \&\& !{OTHERS})/"
-LOST = "save.c", rf"s/^( +)rt_output_write\(output, s->part, /\1if (s->rt->rank == 0 || {OTHERS})\n    \0/"
-OVERWRITTEN = "save.c", rf"s/begin \+ 4 \* range\.whole/begin + 4 * ({OTHERS} ? range.whole : range.own)/"
+LOST = "save.c", rf"s/^( +)rt_output_write\(output, values, /\1if (s->rt->rank == 0 || {OTHERS})\n    \0/"
+OVERWRITTEN = "save.c", rf"s/begin \+ 4 \* \(range\.whole/begin + 4 * (({OTHERS} ? range.whole : range.own)/"
 STATE_OF_ANOTHER = "checkpoint.c", r"s/stored->data \+ 4 \* range\.whole/stored->data + 4 * (view->is_state ? range.own : range.whole)/"
 NO_STATE = "checkpoint.c", r"s/weights_only && views\[i\]\.is_state/views[i].is_state/"
 
