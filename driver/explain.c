@@ -156,13 +156,11 @@ static void see(Explain *e, const char *what, const Type *type)
         e->now[e->count++] = (Facet){ what, *type };
 }
 
-static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
-
 /* The type in the layers: that of the first function, except programs, with it as a parameter. */
 static void see_in_model(Explain *e)
 {
     for (const Func *f = e->m->funcs; f; f = f->next) {
-        const Value *own = is_entry(f) || f->role == KERNEL ? NULL : param_for(f, PORT_PARAM, e->param->name);
+        const Value *own = is_program(f) || f->role == KERNEL ? NULL : param_for(f, PORT_PARAM, e->param->name);
         if (!own)
             continue;
         see(e, "as the model reads it", &own->type);

@@ -181,7 +181,7 @@ static void find_memory(Report *r)
         r->of_kind[kind] = memory_use(&r->classes, r->kinds, kind);
     r->memory = r->of_kind[fullest_kind(r)];
     for (FuncRole role = 0; role < N_ROLES; role++)
-        if (role == STEP || role == EVAL || role == PREDICT)
+        if (role == STEP || role == EVAL || role == PREDICT || role == FINISH)
             r->peak[role] = program_peak(&r->classes, r->kinds, fullest_kind(r), role);
 }
 

@@ -62,7 +62,7 @@
 
 %nterm <Ast *> lines line statement last body names name type dims dim expr index call args arguments argument tuple
 %nterm <Ast *> over_dims results arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
-%nterm <Ast *> folder budget numbers zero_options pipeline_options over otherwise
+%nterm <Ast *> folder offload_options budget numbers zero_options pipeline_options over otherwise
 %nterm <bool> no_decay frozen
 
 %%
@@ -146,9 +146,9 @@ statement:
                                                 .number = number_of(r, $INTEGER), .init = $over,
                                                 .child = $zero_options); }
 | RECOMPUTE expr                    { $$ = MAKE(A_RECOMPUTE, @$, .name_loc = @expr, .child = $expr); }
-| OFFLOAD names NAME[to] NAME[tier] folder budget
+| OFFLOAD names NAME[to] NAME[tier] folder offload_options
                                     { $$ = MAKE(A_OFFLOAD, @$, .name_loc = @tier, .name = $tier, .as = $to, .as_loc = @to,
-                                                .child = $names, .init = $folder, .type = $budget); }
+                                                .child = $names, .init = $folder, .type = $offload_options); }
 | OFFLOAD names NAME[tier]          { $$ = MAKE(A_OFFLOAD, @$, .name_loc = @tier, .name = $tier, .child = $names); } /* an error: see offload.c */
 | OPTIMIZER NAME '(' arguments ')' body
                                     { $$ = MAKE(A_OPTIMIZER, @$, .name_loc = @NAME, .name = $NAME, .child = $arguments,
@@ -193,9 +193,15 @@ folder:
 | STRING                            { $$ = MAKE(A_STRING, @$, .name = $STRING); }
 ;
 
-budget:
+offload_options:
   %empty                            { $$ = NULL; }
-| NAME expr                         { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
+| NAME                              { $$ = MAKE(A_NAME, @$, .name_loc = @NAME, .name = $NAME); }
+| budget
+| budget NAME                       { $$ = $budget; $$->next = MAKE(A_NAME, @NAME, .name_loc = @NAME, .name = $NAME); }
+;
+
+budget:
+  NAME expr                         { $$ = MAKE(A_KEYWORD, @$, .name_loc = @NAME, .name = $NAME, .child = $expr); }
 ;
 
 names:

@@ -60,6 +60,25 @@ static void read_budget(Lower *l, const Ast *budget)
         l->m->train.offload_keep = number.real ? (int64_t)number.value : number.integer;
 }
 
+/* keep 20e9, just_in_time, or both */
+static void read_options(Lower *l, const Ast *options)
+{
+    static const char *const words[] = { "just_in_time", NULL };
+    for (const Ast *option = options; option; option = option->next)
+        if (option->kind == A_KEYWORD)
+            read_budget(l, option);
+        else if (read_word(l, "option of offload", words, option, NULL, NULL))
+            l->m->train.offload_just_in_time = true;
+    const Train *t = &l->m->train;
+    if (t->offload_just_in_time && !t->offload_optimizer)
+        complain(l, (Where){ .at = options->loc, .help = "offload optimizer to ..." },
+                 "just_in_time says when updates run, which read the optimizer's state: this is not offloaded");
+    else if (t->offload_just_in_time && t->offload_params)
+        complain(
+            l, (Where){ .at = options->loc, .help = "offload optimizer to ..." },
+            "just_in_time leaves new weights on the device, where the model reads them: params cannot be offloaded");
+}
+
 static const char *classes_text(Lower *l, const Ast *names)
 {
     const char *text = "";
@@ -103,16 +122,17 @@ static void read_statement(Lower *l, const Ast *ast, bool said)
         complain(l, (Where){ .at = ast->init->loc }, "only a disk has a folder");
     else if (ast->init)
         t->offload_folder = intern_text(l->m, ast->init->name);
-    if (ast->type)
-        read_budget(l, ast->type);
-    note_policy(l, "parallel.offload", arena_text(l->arena, "%s to %s", classes_text(l, ast->child), ast->name), ast,
-                said);
+    read_options(l, ast->type);
+    note_policy(l, "parallel.offload",
+                arena_text(l->arena, "%s to %s%s", classes_text(l, ast->child), ast->name,
+                           t->offload_just_in_time ? " just_in_time" : ""),
+                ast, said);
     if (t->offload_folder)
         note_policy(l, "parallel.offload.folder", t->offload_folder, ast->init, said);
     add_setting(l, "parallel.offload.keep", arena_text(l->arena, "%" PRId64, t->offload_keep), "bytes",
-                said        ? "command line"
-                : ast->type ? where_text(l, ast->type->loc)
-                            : "default");
+                said                                        ? "command line"
+                : ast->type && ast->type->kind == A_KEYWORD ? where_text(l, ast->type->loc)
+                                                            : "default");
 }
 
 /* --offload "optimizer to disk": the statement without its first word. */
@@ -128,19 +148,26 @@ static void read_option(Lower *l, const char *said)
     come_back(l, &elsewhere);
 }
 
-/* Those of a pipeline's stages lie in slots, several micro-batches of them. */
-void check_offload(Layout *p)
+static void refuse(Layout *p, const char *what, const char *help)
 {
-    static const char help[] = "recompute full: stages keep the inputs of layers alone";
     Lower *l = p->l;
     const char *said = l->options->offload;
-    if (!l->m->train.offload_activations || !p->pipeline.repeats)
-        return;
     if (said)
-        fail_command(l, said_text(l, "--offload", said), help, "activations of a pipeline cannot be offloaded");
+        fail_command(l, said_text(l, "--offload", said), help, "%s", what);
     else
-        complain(l, (Where){ .at = only_statement(p, A_OFFLOAD)->loc, .help = help },
-                 "activations of a pipeline cannot be offloaded");
+        complain(l, (Where){ .at = only_statement(p, A_OFFLOAD)->loc, .help = help }, "%s", what);
+}
+
+/* Activations of a pipeline's stages lie in slots, several micro-batches of them; what a step leaves lies elsewhere on
+ * each stage. */
+void check_offload(Layout *p)
+{
+    const Train *t = &p->l->m->train;
+    if (t->offload_activations && p->pipeline.repeats)
+        refuse(p, "activations of a pipeline cannot be offloaded",
+               "recompute full: stages keep the inputs of layers alone");
+    if (t->offload_just_in_time && p->pipeline.repeats)
+        refuse(p, "updates of a pipeline's stages cannot wait for the next step", "leave just_in_time out");
 }
 
 void read_offload(Layout *p)

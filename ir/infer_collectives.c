@@ -192,8 +192,6 @@ INFER(move)
         return REFUSE("give it another {tier}", "move takes %%%s to or from the device's memory", arg(op, 0)->name);
     if (op->args.count == 2 && (!op->attrs.tier || !type_equal(&arg(op, 1)->type, &results[0])))
         return REFUSE(NULL, "move cannot replace %%%s, which is %s", arg(op, 1)->name, type_text(m, &arg(op, 1)->type));
-    if (op->attrs.started && op->args.count == 2)
-        return REFUSE(NULL, "a move that replaces a tensor cannot be started");
     return true;
 }
 

@@ -187,6 +187,7 @@ typedef enum {
     UPDATE,   /* (a tensor, others[, a state's statistic, as its gradient]) -> the tensor after the step */
     EVAL,     /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
     PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
+    FINISH,   /* (state) -> the state after the update that STEP has left for the next one: see defer.c */
     KERNEL,   /* a fused group: one kernel */
     N_ROLES
 } FuncRole;
@@ -493,6 +494,10 @@ Name free_name(Module *m, const Func *f, Name name); /* the name, made unique am
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
+enum { N_PROGRAMS = 4 };
+extern const FuncRole
+    programs[N_PROGRAMS]; /* of functions that the trainer calls; FINISH last: it takes what STEP leaves */
+bool is_program(const Func *f);
 extern const char *const init_name[N_INITS];
 void print_module(Module *m, FILE *out);
 void print_type(Module *m, const Type *type, FILE *out);

@@ -14,6 +14,12 @@ static const struct {
 };
 
 const char *port_word(PortKind kind) { return table[kind].word; }
+const FuncRole programs[N_PROGRAMS] = { STEP, EVAL, PREDICT, FINISH };
+
+bool is_program(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT || f->role == FINISH; }
+
+bool returns_state(const Func *f) { return f->role == STEP || f->role == FINISH; }
+
 bool port_is_named(PortKind kind) { return table[kind].traits & NAMED; }
 bool port_is_state(PortKind kind) { return table[kind].traits & STATE; }
 bool port_is_fed(PortKind kind) { return table[kind].traits & FED; }
@@ -140,7 +146,7 @@ int first_state(const Func *f)
 int state_replaced(const Func *f, int result)
 {
     const int at = f->params.count - (f->results.count - result);
-    return f->role == STEP && port_is_state(result_port(f, result).kind) ? at : -1;
+    return returns_state(f) && port_is_state(result_port(f, result).kind) ? at : -1;
 }
 
 bool is_of_repeat(const Module *m, Port port)
@@ -152,7 +158,7 @@ bool is_of_repeat(const Module *m, Port port)
 StepState state_of(const Func *step)
 {
     int first = first_state(step), count = step->params.count - first;
-    if (step->role != STEP || count > step->results.count)
+    if (!returns_state(step) || count > step->results.count)
         return (StepState){ 0 };
     return (StepState){ count, step->params.at + first, step->results.at + step->results.count - count };
 }

@@ -20,6 +20,12 @@ static inline int64_t far_aligned(int64_t at) { return (at + FAR_ALIGNMENT - 1) 
 /* Where other tiers begin behind an arena of so many bytes. */
 static inline int64_t far_begin(int64_t arena) { return far_aligned(arena + 1); }
 
+/* Does it move something to the place of this operand, which it does not read? */
+static inline bool replaces(const Op *op, const Value *operand)
+{
+    return info(op)->traits & CARRIES && op->args.count == 2 && arg(op, 1) == operand;
+}
+
 /* Bytes of other tiers in a placed program, of all ranks alike; 0: all is on the device. */
 int64_t far_bytes(const Module *m);
 

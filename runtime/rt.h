@@ -90,6 +90,7 @@ typedef struct {
 typedef struct {
     int64_t step;          /* in, i32: the number of the step, from 0 */
     int64_t lr;            /* in, f32: learning rate of this step */
+    int64_t pending;       /* in, i32: 1 if the step before has left its update: see RtProgram.finish */
     int64_t key;           /* in, i32: dropout's key, a hash of (seed, step) */
     int64_t loss;          /* out, f32: mean over the whole batch; of an evaluation, this call's share of it */
     int64_t grad_norm;     /* out, f32: before clipping */
@@ -288,6 +289,7 @@ typedef struct {
     const char *precision; /* "fp32", "bf16", "fp16", "fp8" */
     bool is_causal_lm;     /* labels = next(tokens): --sample is supported */
     RtFunction step, eval, predict;
+    RtFunction finish;           /* the update that a step leaves to the next one; without `run`: it leaves none */
     void (*create)(Rt *rt);      /* creates the products, once; may be NULL */
     const char *plan;            /* plan.json as text */
     const bool *needed;          /* of processor_features.h; NULL: none is known */

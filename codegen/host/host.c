@@ -107,8 +107,8 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
     note_identifiers(&h);
     open_text(&h.functions);
     open_text(&h.frame_tables);
-    for (int i = 0; i < NENTRIES; i++) {
-        const Func *f = func_with_role(m, entries[i]);
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        const Func *f = func_with_role(m, programs[i]);
         if (f) {
             host_func(&h, f);
             kinds_of(&h, f);

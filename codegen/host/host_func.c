@@ -281,6 +281,8 @@ static const char *description(const FuncText *t)
         return "The loss of one batch, without dropout.";
     case PREDICT:
         return "The logits of one sequence, without dropout.";
+    case FINISH:
+        return "The update that the last step has left for the next one.";
     default:
         return arena_text(arena, "One iteration of @%s; its frame takes %s.", t->f->name,
                           bytes_text(arena, (double)t->f->frame));
@@ -333,7 +335,7 @@ const char *stage_text(const FuncText *t)
  * calls: then at its start. */
 static void announce_changes(FuncText *t, const Op *op)
 {
-    if (t->f->role != STEP || t->announced || (!far_bytes(t->h->m) && !changes_state(t, op)))
+    if (!returns_state(t->f) || t->announced || (!far_bytes(t->h->m) && !changes_state(t, op)))
         return;
     write_for_stages(t, ALL_STAGES);
     write_statement(t, "what outlives the step", "rt_state_changes(rt);\n");

@@ -210,10 +210,6 @@ char *collective_text(Module *m, const char *function, int id, int count, const 
 /* "h.attn.q, gpt2.mdl:24:9" */
 const char *place_text(Module *m, const Op *op);
 
-/* The functions that the runtime calls. */
-enum { NENTRIES = 3 };
-extern const FuncRole entries[NENTRIES];
-
 /* --- Targets ---------------------------------------------------------------------------------- */
 
 /* `rows` rows of `row` elements, with pitches to_row and from_row in elements. */

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const FuncRole entries[NENTRIES] = { STEP, EVAL, PREDICT };
-
 /* --- Texts --------------------------------------------------------------------------------- */
 
 /* The shortest text that parses as the same double. */
@@ -123,7 +121,8 @@ static void write_tensors(Module *m, const Func *step, FILE *out)
 {
     open_table("RtTensor", "tensors", out);
     for (int i = first_state(step); i < step->params.count; i++)
-        write_tensor(m, step->params.at[i], out);
+        if (step->params.at[i]->port.kind != PORT_LEFT) /* no other program reads it */
+            write_tensor(m, step->params.at[i], out);
     close_table(out);
 }
 
@@ -179,6 +178,7 @@ static void write_scalars(Module *m, const Func *f, FILE *out)
          "            .step = $step,\n"
          "            .lr = $lr,\n"
          "            .key = $key,\n"
+         "            .pending = $pending,\n"
          "            .loss = $loss,\n"
          "            .grad_norm = $norm,\n"
          "            .loss_scale = $scale,\n"
@@ -187,6 +187,7 @@ static void write_scalars(Module *m, const Func *f, FILE *out)
          { "step", integer_text(m, place_fed(f, PORT_STEP_NUMBER)) },
          { "lr", integer_text(m, place_fed(f, PORT_LEARNING_RATE)) },
          { "key", integer_text(m, place_fed(f, PORT_DROPOUT_KEY)) },
+         { "pending", integer_text(m, place_fed(f, PORT_PENDING)) },
          { "loss", integer_text(m, place_of(result_for(f, PORT_LOSS))) },
          { "norm", integer_text(m, place_of(result_for(f, PORT_GRADIENT_NORM))) },
          { "scale", integer_text(m, place_fed(f, PORT_LOSS_SCALE)) },
@@ -386,8 +387,8 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
          { "seed", integer_text(m, m->train.seed) },
          { "precision", string_text(m, Precision_words[m->train.precision ? m->train.precision : PRECISION_FP32]) },
          { "causal", func_with_role(m, PREDICT) ? "true" : "false" });
-    for (int i = 0; i < NENTRIES; i++)
-        write_function(h, entries[i], out);
+    for (int i = 0; i < N_PROGRAMS; i++)
+        write_function(h, programs[i], out);
     FILL(out, "    .create = $create,\n    .plan = plan,\n    .needed = rt_needed,\n};\n",
          { "create", h->offsets.count    ? "create"
                      : h->products.count ? "create_products"
@@ -401,9 +402,9 @@ void write_tables(Host *h, TrainerTexts texts, FILE *out)
     write_collectives(h, out);
     write_tensors(m, func_with_role(m, STEP), out);
     write_kernels(h, out);
-    for (int i = 0; i < NENTRIES; i++)
-        if (func_with_role(m, entries[i]))
-            write_inputs(m, func_with_role(m, entries[i]), role_name[entries[i]], out);
+    for (int i = 0; i < N_PROGRAMS; i++)
+        if (func_with_role(m, programs[i]))
+            write_inputs(m, func_with_role(m, programs[i]), role_name[programs[i]], out);
     write_literals(m, "plan", texts.plan, out);
     write_create(h, out);
     write_program(h, texts, out);

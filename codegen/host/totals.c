@@ -78,7 +78,8 @@ int64_t state_bytes(const Module *m)
     int64_t end = 0;
     for (int i = first_state(step); i < step->params.count; i++) {
         const Value *value = step->params.at[i];
-        int64_t after = value->type.tier ? 0 : value->storage->at + span_bytes(m, value);
+        const bool is_apart = value->type.tier || value->port.kind == PORT_LEFT;
+        int64_t after = is_apart ? 0 : value->storage->at + span_bytes(m, value);
         end = after > end ? after : end;
     }
     return end;

@@ -54,8 +54,8 @@ static char *functions_unit(Host *h, const FileParts *parts)
 /* The functions that the runtime calls, and the tables of their frames. */
 static void declare_entries(Host *h, FILE *out)
 {
-    for (int i = 0; i < NENTRIES; i++) {
-        const Func *f = func_with_role(h->m, entries[i]);
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        const Func *f = func_with_role(h->m, programs[i]);
         if (!f)
             continue;
         fprintf(out, "void %s(Rt *rt, char *arena);\n", host_func(h, f)->name);

@@ -52,9 +52,9 @@ static void classify_params(Classes *classes, const Func *f)
         const Param *param = value->port.of ? find_param(m, value->port.of) : NULL;
         if (value->port.kind == PORT_PARAM)
             set_class(classes, value, is_narrow ? MASTER_WEIGHTS : WEIGHTS, param);
-        else if (port_is_state(value->port.kind))
+        else if (port_is_state(value->port.kind) && value->port.kind != PORT_LEFT) /* these are gradients */
             set_class(classes, value, OPTIMIZER_STATE, param);
-        else
+        else if (value->port.kind != PORT_LEFT)
             set_class(classes, value, INPUTS, NULL);
     }
 }
@@ -157,13 +157,32 @@ static void mark_gradients(Classes *classes, const Func *step)
     const StepState state = state_of(step);
     Map places = { .arena = &classes->m->arena }; /* storage of state */
     for (int i = 0; i < state.count; i++)
-        map_put(&places, place_of(state.before[i]), state.before[i]);
+        if (state.before[i]->port.kind != PORT_LEFT)
+            map_put(&places, place_of(state.before[i]), state.before[i]);
     for (int i = 0; i < state.count; i++) {
         const Value *new = state.after[i], *old = state.before[i];
-        for (int j = 0; new->def &&j < new->def->args.count; j++) {
+        for (int j = 0; old->port.kind != PORT_LEFT && new->def &&j < new->def->args.count; j++) {
             const Value *operand = arg(new->def, j);
             if (same_shape(&operand->type, &old->type) && !map_get(&places, place_of(operand)))
                 mark_gradient(classes, operand, param_behind(classes, old));
+        }
+    }
+}
+
+/* What a step leaves to the next one is gradients, but for some numbers; casts that the update makes are weights. */
+static void mark_left(Classes *classes, const Func *step)
+{
+    const StepState state = state_of(step);
+    for (int i = 0; i < state.count; i++) {
+        const Value *new = state.after[i], *old = state.before[i];
+        if (old->port.kind == PORT_LEFT) {
+            set_class(classes, old, GRADIENTS, NULL);
+            mark_gradient(classes, new, param_behind(classes, old));
+        }
+        for (int j = 0; old->port.kind == PORT_PARAM && new->def &&j < new->def->results.count; j++) {
+            const Value *made = new->def->results.at[j];
+            if (index_of(&step->results, made) < 0 && same_shape(&made->type, &old->type))
+                set_class(classes, made, WEIGHTS, param_behind(classes, old));
         }
     }
 }
@@ -202,9 +221,8 @@ Classes classify_tensors(Module *m)
 {
     Classes classes = { .m = m, .of.arena = &m->arena, .param.arena = &m->arena, .lives.arena = &m->arena };
     Map forward = { .arena = &m->arena };
-    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
-    for (int i = 0; i < 3; i++) {
-        const Func *f = func_with_role(m, roles[i]);
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        const Func *f = func_with_role(m, programs[i]);
         if (!f)
             continue;
         classify_params(&classes, f);
@@ -213,6 +231,7 @@ Classes classify_tensors(Module *m)
     const Func *step = func_with_role(m, STEP);
     if (step) {
         mark_gradients(&classes, step);
+        mark_left(&classes, step);
         mark_forward(m, &forward, result_for(step, PORT_LOSS));
         mark_activations(&classes, &forward, step);
         pass_down(&classes, step); /* classes found since, to callees and kernels */

@@ -305,7 +305,7 @@ static void hold_params(PeakSearch *plan, UseList *list, const Func *f, Map *see
             continue;
         map_put(seen, param->storage, param->storage);
         int64_t begin = param->storage->at, end = begin + span_bytes(plan->m, param);
-        plan->base = end > plan->base ? end : plan->base;
+        plan->base = end > plan->base && param->port.kind != PORT_LEFT ? end : plan->base;
         if (is_on(param->type.on, plan->kind))
             add_held(plan, list, f, 0,
                      (Stretch){ .begin = begin, .end = end, .kind = class_of(plan->classes, param), .value = param });
@@ -370,14 +370,13 @@ int64_t bytes_of_held(const Module *m, const Stretch *held, int kind)
 /* `lasting`: what outlives a step, in all programs. */
 static PeakSearch begin_search(Classes *classes, Kinds *kinds, int kind, UseList *lasting)
 {
-    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
     PeakSearch plan = { .classes = classes, .m = classes->m, .kinds = kinds, .kind = kind };
     const Op *loop = micro_loop(plan.m);
     plan.slots = loop && loop->attrs.stages ? pipeline_slots(plan.m, loop) : NULL;
     Map seen = { .arena = &plan.m->arena };
-    for (int i = 0; i < 3; i++)
-        if (func_with_role(plan.m, roles[i]))
-            hold_params(&plan, lasting, func_with_role(plan.m, roles[i]), &seen);
+    for (int i = 0; i < N_PROGRAMS; i++)
+        if (func_with_role(plan.m, programs[i]))
+            hold_params(&plan, lasting, func_with_role(plan.m, programs[i]), &seen);
     plan.base = aligned_bytes(plan.base);
     return plan;
 }
@@ -386,7 +385,8 @@ static Peak peak_of_program(PeakSearch *plan, const Func *f, const UseList *last
 {
     Peak peak = find_peak(plan, f, 0);
     for (int i = 0; i < lasting->count; i++)
-        append_held(plan, &peak.held, lasting->at[i]);
+        if (returns_state(f) || lasting->at[i].value->port.kind != PORT_LEFT)
+            append_held(plan, &peak.held, lasting->at[i]);
     peak.bytes = bytes_held(&peak.held);
     return peak;
 }

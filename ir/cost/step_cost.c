@@ -17,9 +17,10 @@ typedef struct {
     int rank;        /* the kind of rank */
     bool in_actions; /* of a pipeline, whose schedule sends what goes from stage to stage */
     Map forward, backward;
-    Map twins; /* path -> ops of the forward pass, those in kernels too */
-    Map ids;   /* the op that starts a message -> its number */
-    Map known; /* an op -> its items, where they are the same on all kinds of ranks */
+    Map updates; /* that the step before has left */
+    Map twins;   /* path -> ops of the forward pass, those in kernels too */
+    Map ids;     /* the op that starts a message -> its number */
+    Map known;   /* an op -> its items, where they are the same on all kinds of ranks */
 } Walk;
 
 /* --- Phases ---------------------------------------------------------------------------------------- */
@@ -74,6 +75,8 @@ static bool is_recomputed(const Walk *w, const Op *op)
 
 static Phase phase_of(const Walk *w, const Op *op)
 {
+    if (map_get(&w->updates, op))
+        return UPDATED;
     if (map_get(&w->forward, op))
         return FORWARD;
     if (!map_get(&w->backward, op))
@@ -84,6 +87,10 @@ static Phase phase_of(const Walk *w, const Op *op)
 /* The forward pass is what the loss depends on, the backward pass what else gradients do. */
 static void find_phases(Walk *w, const Classes *classes, const Func *step)
 {
+    const StepState state = func_with_role(w->m, FINISH) ? state_of(step) : (StepState){ 0 };
+    for (int i = 0; i < state.count; i++)
+        if (state.before[i]->port.kind == PORT_PARAM || state.before[i]->port.kind == PORT_OPTIMIZER)
+            mark_forward(w->m, &w->updates, state.after[i]);
     mark_forward(w->m, &w->forward, result_for(step, PORT_LOSS));
     for (const Op *op = step->first; op; op = op->next)
         for (int i = 0; i < op->args.count; i++)
@@ -319,6 +326,7 @@ StepCost step_cost(Module *m, const Classes *classes, Arena *arena)
                .arena = arena,
                .forward.arena = arena,
                .backward.arena = arena,
+               .updates.arena = arena,
                .twins.arena = arena,
                .ids.arena = arena,
                .known.arena = arena };

@@ -163,8 +163,8 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
 {
     const Func *kernel = in->op && in->op->attrs.callee ? find_func(in->m, in->op->attrs.callee) : NULL;
     bool is_kernel = kernel && kernel->role == KERNEL && same_dims(&read->type, &written->type);
-    bool is_own =
-        in->op && info(in->op)->traits & IN_PLACE && !in->op->attrs.started && index_of(&in->op->args, read) >= 0;
+    bool is_own = in->op && info(in->op)->traits & IN_PLACE && index_of(&in->op->args, read) >= 0 &&
+                  (!in->op->attrs.started || replaces(in->op, read));
     bool same = (is_kernel || is_own) && dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) &&
                 address_of(in, read) == address;
     for (int i = 0; same && i < read->type.rank; i++)
@@ -441,19 +441,20 @@ static int64_t arena_bytes(const Module *m)
 {
     int64_t bytes = 0;
     for (const Func *f = m->funcs; f; f = f->next)
-        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+        if (is_program(f))
             bytes = f->frame > bytes ? f->frame : bytes;
     return far_bytes(m) ? far_begin(bytes) + far_bytes(m) : bytes;
 }
 
-/* State of the step while another program runs: zeros, except for the weights that both read. */
+/* State of the step while another program runs: zeros, except for the weights that both read, and without what a step
+ * leaves to the next one, as FINISH runs before. */
 static bool guard_state(Interp *in, bool begins)
 {
     const Func *step = in->memory->guarded;
     bool good = true;
     for (int i = 0; step && good && i < step->params.count; i++) {
         const Value *state = step->params.at[i];
-        if (!port_is_state(state->port.kind) || param_with(in->func, state->port))
+        if (!port_is_state(state->port.kind) || state->port.kind == PORT_LEFT || param_with(in->func, state->port))
             continue;
         Sharded held = hold(in, &state->type);
         good = held.part && (begins ? write_value : read_value)(in, state, state->storage->at, &held);
@@ -494,10 +495,10 @@ static bool state_stays(Interp *in, const Func *step)
 
 bool end_memory(Interp *in, const Func *program, const Sharded params[], const Sharded results[])
 {
-    bool good = program->role != STEP || state_stays(in, program);
+    bool good = !returns_state(program) || state_stays(in, program);
     for (int i = 0; good && i < program->results.count; i++)
         good = read_value(in, program->results.at[i], address_of(in, program->results.at[i]), &results[i]);
-    for (int i = 0; good && program->role != STEP && i < program->params.count; i++) /* weights are read only */
+    for (int i = 0; good && !returns_state(program) && i < program->params.count; i++) /* weights are read only */
         if (program->params.at[i]->port.kind == PORT_PARAM)
             good = read_value(in, program->params.at[i], address_of(in, program->params.at[i]), &params[i]);
     return good && guard_state(in, false);

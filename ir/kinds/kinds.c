@@ -318,14 +318,12 @@ static void use_frame(FrameUses *all, const Func *f)
     }
 }
 
-static bool is_entry(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT; }
-
 static void use_params(FrameUses *all, const Func *f)
 {
     note_readers(all->kinds, f);
     for (int i = 0; i < f->params.count; i++)
         use_value(all, f, f->params.at[i]);
-    const StepState state = f->role == STEP ? state_of(f) : (StepState){ 0 };
+    const StepState state = state_of(f);
     for (int i = 0; i < state.count; i++)
         use_value(all, f, state.after[i]);
 }
@@ -338,7 +336,7 @@ static void use_outer(FrameUses *all)
         kinds->outer = NEW(&kinds->m->arena, FrameUses);
         *kinds->outer = (FrameUses){ .kinds = kinds, .slots = all->slots };
         for (const Func *f = kinds->m->funcs; f; f = f->next)
-            if (is_entry(f))
+            if (is_program(f))
                 use_params(kinds->outer, f);
     }
     for (int i = 0; i < kinds->outer->count; i++)
@@ -399,7 +397,7 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
         return frame;
     const Op *loop = micro_loop(m);
     FrameUses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
-    if (is_entry(f))
+    if (is_program(f))
         use_outer(&all);
     use_frame(&all, f);
     if (all.count)
@@ -485,7 +483,7 @@ int64_t arena_on(Kinds *kinds, int kind)
 {
     int64_t most = 0;
     for (const Func *f = kinds->m->funcs; f; f = f->next)
-        if (is_entry(f) && frame_on(kinds, f, kind) > most)
+        if (is_program(f) && frame_on(kinds, f, kind) > most)
             most = frame_on(kinds, f, kind);
     return most;
 }

@@ -15,7 +15,7 @@ const char *const making_name[N_MAKINGS] = {
 
 const char *const role_name[N_ROLES] = {
     [PLAIN] = "",        [MODEL] = "model", [OPTIMIZE] = "optimize", [TOTALS] = "totals", [STEP] = "step",
-    [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict",   [KERNEL] = "kernel"
+    [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict",   [FINISH] = "finish", [KERNEL] = "kernel"
 };
 
 #define KIND(kind, unsaid) const char *const kind##_words[] = { [unsaid] = NULL,

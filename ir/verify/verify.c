@@ -38,7 +38,7 @@ static bool verify_type(Module *m, Loc loc, const Value *value)
 /* A function gets a pointer for each parameter and each result; what the trainer calls, none. */
 static bool verify_pointer(Module *m, const Func *f, Loc loc, const Value *value)
 {
-    const bool is_entry = f->role == STEP || f->role == EVAL || f->role == PREDICT;
+    const bool is_entry = is_program(f);
     const int count = is_entry ? 0 : f->params.count + f->results.count;
     const Storage *storage = value->storage;
     return !storage || storage->base != BY_POINTER || storage->pointer < count ||
@@ -278,7 +278,7 @@ static bool verify_results(Module *m, const Func *f)
 
 static bool verify_entry(Module *m, const Func *f)
 {
-    bool good = f->role != STEP || verify_state(m, f);
+    bool good = !returns_state(f) || verify_state(m, f);
     if (!good)
         return false;
     for (int i = 0; i < f->params.count; i++)

@@ -298,9 +298,8 @@ static bool check_params(const Check *c, const Call *call)
 
 static bool check_programs(const Check *c)
 {
-    static const FuncRole programs[] = { STEP, EVAL, PREDICT };
     bool good = true;
-    for (int i = 0; i < 3 && good; i++) {
+    for (int i = 0; i < N_PROGRAMS && good; i++) {
         const Func *f = func_with_role(c->m, programs[i]);
         const Call call = { f, f ? kind_frame(c->kinds, f) : NULL, ALL_STAGES, NULL };
         good = !f || !f->first || ((c->last || check_params(c, &call)) && check_func(c, &call));

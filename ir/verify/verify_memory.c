@@ -66,7 +66,7 @@ static bool may_write_over(const Check *c, const Op *op, const Value *operand, c
     if (!lie_alike(c->m, operand, written))
         return false;
     if (!kernel)
-        return info(op)->traits & IN_PLACE && !op->attrs.started;
+        return info(op)->traits & IN_PLACE && (!op->attrs.started || replaces(op, operand));
     return !is_read_again(&c->m->arena, kernel, kernel->params.at[index_of(&op->args, operand)]);
 }
 
@@ -447,13 +447,13 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
     return good;
 }
 
-/* State of the step is live while another program runs. */
+/* State of the step is live while another program runs, but for what it leaves to the next one: FINISH runs before. */
 static void add_state(Check *c, Scene *scene, const Func *step)
 {
     const ParamIndex own = index_params(&c->m->arena, c->program);
     for (int i = first_state(step); i < step->params.count; i++) {
         const Value *state = step->params.at[i];
-        if (state->storage && !indexed_param(&own, state->port))
+        if (state->storage && state->port.kind != PORT_LEFT && !indexed_param(&own, state->port))
             add_living(scene, state, region_of(c->m, state, state->storage->at, false), 1);
     }
 }
@@ -473,10 +473,10 @@ static bool params_are_apart(Check *c, const Place *place)
 }
 
 /* New state must be in the storage of the old one. */
-static bool state_stays(const Check *c, const Func *step)
+static bool state_stays(const Check *c, const Func *f)
 {
-    const Op *op = step->last;
-    const StepState state = state_of(step);
+    const Op *op = f->last;
+    const StepState state = state_of(f);
     for (int i = 0; i < state.count; i++) {
         const Value *old = state.before[i], *new = state.after[i];
         if (old->storage->at != new->storage->at || !lie_alike(c->m, old, new))
@@ -488,10 +488,9 @@ static bool state_stays(const Check *c, const Func *step)
 
 bool verify_memory(Module *m)
 {
-    static const FuncRole programs[] = { STEP, EVAL, PREDICT };
     const Func *step = func_with_role(m, STEP);
     bool good = true;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_PROGRAMS; i++) {
         const Func *f = func_with_role(m, programs[i]);
         if (!f || !f->first || !f->params.count || !f->params.at[0]->storage)
             continue;
@@ -503,7 +502,7 @@ bool verify_memory(Module *m)
         Scene outside = scene_in(&c.living, NULL);
         if (step && f != step)
             add_state(&c, &outside, step);
-        good &= are_apart && check_func(&c, &place, &outside) && (f != step || state_stays(&c, step));
+        good &= are_apart && check_func(&c, &place, &outside) && state_stays(&c, f);
     }
     return good;
 }

@@ -165,18 +165,21 @@ static bool verify_rules(Module *m)
 static bool is_known(Module *m, const Func *f, const Value *param)
 {
     const Port port = param->port;
-    const bool trains = f->role == STEP || f->role == MODEL;
+    const bool trains = returns_state(f) || f->role == MODEL;
     if (port.kind == PORT_INPUT)
         return find_input(m, port.of) != NULL;
     if (f->role == UPDATE && port.kind == PORT_GRADIENT)
         return find_param(m, port.of) && find_param(m, port.of)->state;
-    if (port.kind == PORT_PARAM || (f->role == STEP && port_is_state(port.kind) && port_is_named(port.kind)))
+    if (port.kind == PORT_LEFT)
+        return returns_state(f);
+    if (port.kind == PORT_PARAM || (returns_state(f) && port_is_state(port.kind) && port_is_named(port.kind)))
         return find_param(m, port.of) != NULL;
     if (param->type.rank == 0 && f->role == EVAL && port.kind == PORT_TOTAL)
         return result_at(f, port) >= 0;
     if (port_is_measured(port.kind))
         return f->role == MODEL && param->type.dtype == F32;
-    return param->type.rank == 0 && trains && (port_is_fed(port.kind) || (f->role == STEP && port_is_state(port.kind)));
+    return param->type.rank == 0 && trains &&
+           (port_is_fed(port.kind) || (returns_state(f) && port_is_state(port.kind)));
 }
 
 static bool verify_taken(Module *m, const Func *f)
@@ -265,7 +268,9 @@ static bool verify_results(Module *m, const Func *f)
                                                [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
                                                [PREDICT] = { PORT_LOGITS } };
     const bool counts = f->role == TOTALS || f->role == EVAL;
-    int scalars = f->role == STEP ? 2 : counts ? f->results.count : f->role == PREDICT || f->role == UPDATE ? 0 : 1;
+    int scalars = counts ? f->results.count : 0;
+    if (f->role == STEP || f->role == MODEL)
+        scalars = f->role == STEP ? 2 : 1;
     for (int i = 0; i < 2 && read[f->role][i]; i++)
         if (i >= f->results.count || result_port(f, i).kind != read[f->role][i])
             return WRONG(m, f->loc, "result %d of @%s must be 'as %s'", i + 1, f->name, port_word(read[f->role][i]));

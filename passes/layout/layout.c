@@ -415,7 +415,7 @@ static void assign_entries(Layout *s)
     s->visited = s->uses = (Map){ .arena = &s->m->arena };
     declare_types(s);
     for (Func *f = s->m->funcs; f; f = f->next)
-        if (f->role == STEP || f->role == EVAL || f->role == PREDICT) {
+        if (is_program(f)) {
             s->sent = f->role == STEP ? s->m->train.grad_dtype : NULL;
             assign_entry(s, f);
         }

@@ -101,7 +101,7 @@ void place_params(const LayoutRules *rules)
     for (Param *param = m->params; param; param = param->next)
         param->type.on = (Stages){ 0 };
     for (const Func *f = m->funcs; f && rules->stages; f = f->next)
-        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+        if (is_program(f))
             hold_values(rules, &seen, f);
     const int axis = pipeline_axis(m);
     if (axis < 0)

@@ -60,6 +60,8 @@ static double scalar_for(const Run *run, PortKind kind)
         return 12345 + run->step;
     case PORT_LEARNING_RATE:
         return 0.01 / (1 + run->step);
+    case PORT_PENDING:
+        return run->step;
     case PORT_LOSS_SCALE:
         return run->overflows ? 1e300 : LOSS_SCALE; /* squares of such gradients overflow doubles */
     case PORT_USUAL_NORM:
@@ -190,10 +192,18 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
     return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
 }
 
+/* The name of the state that a step has left to the next one, if its update waits: the observable is the state after
+ * the update. */
+static Name before_update(const Run *run, Name name)
+{
+    return func_with_role(run->m, FINISH) ? intern_format(run->m, "%s before the update", name) : name;
+}
+
 /* State from the previous step, or a new input. */
 static Tensor argument_for(const Run *run, const Func *f, const Value *param, const Observables *observables)
 {
-    const Tensor *left = f->role == STEP && run->step ? find_tensor(observables, param->name) : NULL;
+    const bool is_second = f->role == STEP && run->step;
+    const Tensor *left = is_second ? find_tensor(observables, before_update(run, param->name)) : NULL;
     if (!left)
         return value_for(run, param);
     Tensor copy = new_tensor(&param->type);
@@ -211,6 +221,44 @@ static void note_change(const Run *run, const Tensor *before, const Named *after
     note(run->m, observables, (Named){ name, PORT_NONE, change, 1e-5 * root_mean_square(before) });
 }
 
+/* The weight that the i-th result of the step replaces: after the update of the step before. */
+static const Tensor *weight_before(const Run *run, const Func *f, int i, const Tensor *args,
+                                   const Observables *observables)
+{
+    const int at = state_replaced(f, i);
+    return run->step ? find_tensor(observables, f->params.at[at]->name) : &args[at];
+}
+
+static RunOptions options_for(const Run *run, const Func *f)
+{
+    return (RunOptions){ .exact = run->exact,
+                         .placed = f->params.count > 0 && f->params.at[0]->storage,
+                         .observer = run->observer,
+                         .outside = run->outside,
+                         .shaking = run->shaking };
+}
+
+/* Makes the update that a step has left, in `results`, the state of which is also kept as it is. */
+static bool finish_step(const Run *run, const Func *step, Tensor *results, Observables *observables)
+{
+    const Func *finish = func_with_role(run->m, FINISH);
+    if (!finish || step->role != STEP)
+        return true;
+    const int count = finish->params.count;
+    Tensor *state = results + step->results.count - count, *after = NEW_ARRAY(&run->m->arena, Tensor, count + 1);
+    const RunOptions options = options_for(run, finish);
+    const bool good = interpret_with(run->m, finish, state, after, &options);
+    for (int i = 0; good && i < count; i++) {
+        const char *kept = before_update(run, finish->params.at[i]->name);
+        if (run->step || run->overflows)
+            free_tensors(&state[i], 1);
+        else
+            note(run->m, observables, (Named){ kept, PORT_NONE, state[i], 0 });
+        state[i] = after[i];
+    }
+    return good;
+}
+
 /* Runs one program as it stands. */
 static bool run_program(const Run *run, const Func *f, Observables *observables)
 {
@@ -219,12 +267,8 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
     Tensor *results = NEW_ARRAY(&run->m->arena, Tensor, f->results.count + 1);
     for (int i = 0; i < n; i++)
         args[i] = argument_for(run, f, f->params.at[i], observables);
-    RunOptions options = { .exact = run->exact,
-                           .placed = n > 0 && f->params.at[0]->storage,
-                           .observer = run->observer,
-                           .outside = run->outside,
-                           .shaking = run->shaking };
-    bool good = interpret_with(run->m, f, args, results, &options);
+    const RunOptions options = options_for(run, f);
+    bool good = interpret_with(run->m, f, args, results, &options) && finish_step(run, f, results, observables);
     for (int i = 0; good && i < f->results.count; i++) {
         if (run->overflows && i < 2) { /* of the norm only whether it is finite */
             free_tensors(&results[i], 1);
@@ -233,7 +277,7 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
         Named named = name_result(run, f, i, results[i]);
         note(run->m, observables, named);
         if (!run->exact && !run->overflows && named.kind == PORT_PARAM) /* residues are equal or not */
-            note_change(run, &args[state_replaced(f, i)], &named, observables);
+            note_change(run, weight_before(run, f, i, args, observables), &named, observables);
     }
     free_tensors(args, n);
     return good;

@@ -7,9 +7,8 @@
  *
  * Reads: types, order, families.  Writes: Value.storage, Func.frame, {frame=...} of calls.
  */
-#include "memory.h"
+#include "frame.h"
 #include "map.h"
-#include "pack.h"
 #include "schedule/slots.h"
 #include "stages.h"
 #include "storage.h"
@@ -21,33 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A range of memory with a lifetime: one value, with its views and the values that overwrite it in place. */
-typedef struct Buffer {
-    int64_t bytes, at;
-    int first, last;              /* ops, by number */
-    uint64_t stages;              /* of a pipeline, that may write it */
-    const Pack *pack;             /* NULL: one tensor, which may be overwritten in place, as each of a whole pack may */
-    bool has_slots;               /* of a micro-batch of a pipeline: its memory in trainers is not here */
-    struct Buffer *joined, *next; /* joined: what is in it is there, `at` bytes behind its start; NULL: here */
-} Buffer;
-
-typedef struct {
-    Module *m;
-    Func *f;
-    int64_t base;     /* start of the frame: 0 in a called function */
-    Map buffer;       /* value -> Buffer; none: a pointer, or a value that outlives the step */
-    Pack *packs;      /* interleaved values */
-    Map pack_of;      /* value -> its pack */
-    Map last;         /* value -> the op that reads it last, by number, + 1 */
-    Map lifetimes;    /* of functions that it calls: see lifetimes_of() */
-    const Map *apart; /* see plan_memory() */
-    Map *scratch;     /* likewise */
-    Buffer *buffers;
-    int nbuffers;
-    int64_t *far; /* the end of what is in other tiers */
-} Frame;
-
-static Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
+Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 {
     Buffer *buffer = NEW(&frame->m->arena, Buffer);
     *buffer = (Buffer){ .bytes = aligned_bytes(bytes), .first = first, .last = last, .next = frame->buffers };
@@ -63,10 +36,10 @@ static Buffer *where_joined(Buffer *buffer)
     return buffer;
 }
 
-static Buffer *buffer_of(const Frame *frame, const void *key) { return where_joined(map_get(&frame->buffer, key)); }
+Buffer *buffer_of(const Frame *frame, const void *key) { return where_joined(map_get(&frame->buffer, key)); }
 
 /* Where in the buffer of buffer_of() it is, in bytes. */
-static int64_t offset_in_buffer(const Frame *frame, const void *key)
+int64_t offset_in_buffer(const Frame *frame, const void *key)
 {
     int64_t offset = 0;
     for (const Buffer *buffer = map_get(&frame->buffer, key); buffer && buffer->joined; buffer = buffer->joined)
@@ -103,6 +76,13 @@ static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buff
     return false;
 }
 
+/* Is it there before that has been read which the result replaces? */
+static bool is_there_too_early(const Frame *frame, const Value *result, const Buffer *buffer)
+{
+    const Value *left = map_get(&frame->left, result);
+    return left && buffer->first <= later(&frame->last, left, -1);
+}
+
 /* The buffer of an operand, or its place in one, if this op is its last use and the result may overwrite it. */
 static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at, int i)
 {
@@ -112,7 +92,8 @@ static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at, int
     if (!buffer || (buffer->pack && !buffer->pack->whole) || last != number || info(operand->def)->family == VIEW)
         return NULL;
     bool may = may_overwrite(frame->m, &frame->lifetimes, op, at, i) || carries_in_place(frame->m, op, at, i);
-    return may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer)
+    return may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer) &&
+                   !is_there_too_early(frame, op->results.at[at], buffer)
                ? map_get(&frame->buffer, operand)
                : NULL;
 }
@@ -145,7 +126,7 @@ static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
 /* --- Calls: frames inside frames --------------------------------------------------------------- */
 
 /* The packs that f's caller has placed as such, or that f places itself. */
-static Pack *placeable(const Module *m, Pack *list)
+Pack *placeable(const Module *m, Pack *list)
 {
     Pack *kept = NULL;
     for (Pack *pack = list, *next; pack; pack = next) {
@@ -156,7 +137,7 @@ static Pack *placeable(const Module *m, Pack *list)
     return kept;
 }
 
-static void note_packs(Frame *frame)
+void note_packs(Frame *frame)
 {
     frame->pack_of.arena = &frame->m->arena;
     for (Pack *pack = frame->packs; pack; pack = pack->next)
@@ -165,7 +146,7 @@ static void note_packs(Frame *frame)
                 map_put(&frame->pack_of, pack->member[i], pack);
 }
 
-static const Pack *pack_of(const Frame *frame, const Value *value) { return map_get(&frame->pack_of, value); }
+const Pack *pack_of(const Frame *frame, const Value *value) { return map_get(&frame->pack_of, value); }
 
 /* The storage of a value of the caller, as far as known: for members of a pack, relative to the pack. */
 static Storage *layout_of(const Frame *frame, const Value *value)
@@ -255,8 +236,6 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
     }
 }
 
-static void plan_frame(Frame *frame);
-
 static int64_t bytes_beside_results(Frame *frame, Op *op)
 {
     Module *m = frame->m;
@@ -283,6 +262,8 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
 static int larger_first(const void *a, const void *b)
 {
     const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+    if (x->is_placed != y->is_placed)
+        return y->is_placed - x->is_placed;
     if (x->has_slots != y->has_slots)
         return x->has_slots - y->has_slots;
     if (x->bytes != y->bytes)
@@ -303,8 +284,8 @@ static int64_t place_buffers(Frame *frame)
             all[n++] = buffer;
     qsort(all, (size_t)n, sizeof *all, larger_first);
     for (int i = 0; i < n; i++) {
-        int64_t at = 0;
-        for (int j = 0; j < i && at + all[i]->bytes > placed[j]->at; j++)
+        int64_t at = all[i]->is_placed ? all[i]->at : 0;
+        for (int j = 0; !all[i]->is_placed && j < i && at + all[i]->bytes > placed[j]->at; j++)
             if (placed[j]->first <= all[i]->last && all[i]->first <= placed[j]->last)
                 at = at > placed[j]->at + placed[j]->bytes ? at : placed[j]->at + placed[j]->bytes;
         all[i]->at = at;
@@ -383,19 +364,22 @@ static void find_buffers(Frame *frame)
     }
 }
 
-static Storage *place_member(Module *m, const Pack *pack, const Value *value, int64_t at)
+Storage *place_member(Module *m, const Pack *pack, const Value *value, int64_t at)
 {
     int number = member_of(pack, value);
     return pack_storage(m, pack, number, at + pack_offset(m, pack, number));
 }
 
-static void plan_frame(Frame *frame)
+void plan_frame(Frame *frame)
 {
     frame->last = last_uses(&frame->m->arena, frame->f);
     note_packs(frame);
     *frame->far = place_far_results(frame->m, frame->f, *frame->far);
+    note_left(frame);
     find_buffers(frame);
+    hold_left(frame);
     frame->f->frame = place_buffers(frame);
+    place_left(frame);
     for (Op *op = frame->f->first; op; op = op->next) {
         const Buffer *beside = buffer_of(frame, op);
         if (beside)
@@ -412,99 +396,4 @@ static void plan_frame(Frame *frame)
                     new_storage(frame->m, &value->type, frame->base + buffer->at + offset_in_buffer(frame, value));
         }
     }
-}
-
-/* --- Programs ------------------------------------------------------------------------------- */
-
-/* New state is written over the old one. */
-static void place_new_state(Module *m, Func *step)
-{
-    const StepState state = state_of(step);
-    for (int i = 0; i < state.count; i++) {
-        Value *new = state.after[i], *old = state.before[i];
-        if (new->def)
-            new->storage = old->storage;
-        place_started(new);
-    }
-}
-
-/* Places a pack of parameters of the step; false if one of them is not state. */
-static bool place_pack(Module *m, const Pack *pack, int64_t *at)
-{
-    for (int i = 0; i < pack->count; i++)
-        if (!port_is_state(pack->member[i]->port.kind))
-            return false;
-    for (int i = 0; i < pack->count; i++)
-        pack->member[i]->storage = place_member(m, pack, pack->member[i], *at);
-    *at = aligned_bytes(*at + pack_bytes(m, pack));
-    return true;
-}
-
-/* `far`: the end of what is in other tiers. */
-static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at,
-                            int64_t *far)
-{
-    Frame frame = { .m = m, .f = f, .packs = (Pack *)packs };
-    const ParamIndex of_step = step ? index_params(&m->arena, step) : (ParamIndex){ 0 };
-    note_packs(&frame);
-    for (int i = 0; i < f->params.count; i++) {
-        Value *value = f->params.at[i];
-        const Pack *pack = pack_of(&frame, value);
-        if (value->storage || (f == step && state && pack && place_pack(m, pack, &at)))
-            continue;
-        const bool is_weight = value->port.kind == PORT_PARAM;
-        const Value *shared = f != step && step && is_weight ? indexed_param(&of_step, value->port) : NULL;
-        if (shared)
-            value->storage = shared->storage;
-        else if (value->type.tier)
-            *far = place_far(m, value, *far);
-        else if (f == step ? port_is_state(value->port.kind) == state : !state)
-            at = place_value(m, value, at);
-    }
-    return at;
-}
-
-void plan_memory(Module *m, const Map *apart, Map *scratch)
-{
-    static const FuncRole roles[] = { STEP, EVAL, PREDICT };
-    Func *step = func_with_role(m, STEP);
-    Pack *packs[3] = { 0 };
-    int64_t base = 0, end = 0, far = 0;
-    for (int i = 0; i < 3; i++)
-        packs[i] = func_with_role(m, roles[i]) ? find_packs(m, func_with_role(m, roles[i]), apart) : NULL;
-    for (int state = 1; state >= 0; state--)
-        for (int i = 0; i < 3; i++) {
-            Func *f = func_with_role(m, roles[i]);
-            if (f)
-                base = place_params(m, f, step, packs[i], state, base, &far);
-        }
-    if (step)
-        place_new_state(m, step);
-    base = far_tier(m) == ON_DISK ? far_aligned(base) : base; /* so is what is largest, which files are read into */
-    const int64_t far_state = far;
-    for (int i = 0; i < 3; i++) {
-        Func *f = func_with_role(m, roles[i]);
-        if (!f)
-            continue;
-        int64_t far_end = far_state;
-        Frame frame = { .m = m,
-                        .f = f,
-                        .base = base,
-                        .buffer.arena = &m->arena,
-                        .lifetimes.arena = &m->arena,
-                        .apart = apart,
-                        .scratch = scratch,
-                        .far = &far_end,
-                        .packs = placeable(m, packs[i]) };
-        plan_frame(&frame);
-        far = far_end > far ? far_end : far;
-        end = f->frame > end ? f->frame : end;
-    }
-    for (int i = 0; i < 3; i++) {
-        Func *f = func_with_role(m, roles[i]);
-        if (f)
-            f->frame = base + end;
-    }
-    if (far)
-        move_far_behind(m, far_begin(base + end));
 }

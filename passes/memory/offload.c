@@ -109,23 +109,31 @@ static bool is_before(const Op *a, const Op *b)
 }
 
 /* Puts new state where the old one was, when that has been read. */
-static void put_back(Offload *o, Func *step, int result, Value *old)
+static void put_back(Offload *o, Func *f, int result, Value *old)
 {
-    Value *new = step->results.at[result];
+    Value *new = f->results.at[result];
     if (new == old)
         return;
-    const Op *reader = last_reader(step, old);
+    const Op *reader = last_reader(f, old);
     Op *after = new->def && (!reader || is_before(reader, new->def)) ? new->def : (Op *)reader;
-    Builder b = builder_at(o->m, step, after ? after->next : step->first);
+    Builder b = builder_at(o->m, f, after ? after->next : f->first);
     b.path = old->port.of ? old->port.of : b.path;
-    step->results.at[result] = BUILD(&b, OP_move, ((Attrs){ .tier = old->type.tier }), new, old);
+    f->results.at[result] = BUILD(&b, OP_move, ((Attrs){ .tier = old->type.tier }), new, old);
+}
+
+static void put_state_back(Offload *o, Func *f)
+{
+    const StepState state = state_of(f);
+    for (int i = 0; i < state.count; i++)
+        if (state.before[i]->type.tier)
+            put_back(o, f, f->results.count - state.count + i, state.before[i]);
 }
 
 /* The port's parameter in the other programs, which share its memory. */
 static void put_away_everywhere(Offload *o, Func *step, Value *state, Tier tier)
 {
     for (Func *f = o->m->funcs; f; f = f->next) {
-        const bool is_entry = f->role == STEP || f->role == EVAL || f->role == PREDICT;
+        const bool is_entry = is_program(f);
         Value *own = is_entry ? param_with(f, state->port) : NULL;
         if (own)
             put_away(o, f, own, tier);
@@ -134,12 +142,14 @@ static void put_away_everywhere(Offload *o, Func *step, Value *state, Tier tier)
 
 /* --- Which -------------------------------------------------------------------------------------------- */
 
-/* Does the model read the parameter itself, rather than a cast of it? */
+/* Does the model read the parameter itself, rather than a cast of it?  If the update of the last step comes first, it
+ * reads the new one. */
 static bool is_read_by_model(const Offload *o, const Func *step, const Value *param)
 {
+    const Value *new = step->results.at[result_at(step, param->port)];
     bool is_read = false;
     for (const Op *op = step->first; op && !is_read; op = op->next)
-        is_read = index_of(&op->args, param) >= 0 && plain_callee(o, op);
+        is_read = (index_of(&op->args, param) >= 0 || index_of(&op->args, new) >= 0) && plain_callee(o, op);
     return is_read;
 }
 
@@ -324,12 +334,10 @@ void pass_offload(Module *m)
     Offload o = { .m = m };
     count_callers(&o);
     put_found_away(&o, step, find_candidates, put_away_everywhere);
-    const StepState state = state_of(step);
-    for (int i = 0; i < state.count; i++)
-        if (state.before[i]->type.tier)
-            put_back(&o, step, step->results.count - state.count + i, state.before[i]);
+    for (Func *f = m->funcs; f; f = f->next)
+        put_state_back(&o, f);
     for (Func *f = m->train.offload_params ? m->funcs : NULL; f; f = f->next)
-        if (f->role == STEP || f->role == EVAL || f->role == PREDICT)
+        if (is_program(f))
             put_found_away(&o, f, find_casts, put_cast_away);
     for (Func *f = m->train.offload_activations ? m->funcs : NULL; f; f = f->next)
         if (f->role == STEP || f->role == PLAIN)

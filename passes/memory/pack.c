@@ -147,12 +147,22 @@ static bool stays(Search *s, const Op *loop, int i)
            may_return_over(s->m, &s->lifetimes, callee, callee->results.at[i], callee->params.at[i]);
 }
 
+/* Does a step leave it to the next one, which takes it as dense? */
+static bool is_left(const Func *f, const Value *value)
+{
+    const StepState state = state_of(f);
+    for (int i = 0; i < state.count; i++)
+        if (state.after[i] == value && state.before[i]->port.kind == PORT_LEFT)
+            return true;
+    return false;
+}
+
 /* May the value be placed where the pack has it? */
 static bool is_movable(Search *s, const Pack *pack, const Value *value)
 {
     const Op *op = value->def;
     const int at = op ? index_of(&op->results, value) : 0;
-    if (map_get(s->apart, value) || (!pack->whole && is_sent(s->m, s->f, value)))
+    if (map_get(s->apart, value) || (!pack->whole && (is_sent(s->m, s->f, value) || is_left(s->f, value))))
         return false;
     return !op || ((info(op)->family == CONTROL || info(op)->family == LIBRARY) &&
                    (at >= op->attrs.carried || (pack->whole && stays(s, op, at))));

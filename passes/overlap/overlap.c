@@ -54,10 +54,21 @@ typedef struct {
 
 /* --- Which collectives ------------------------------------------------------------------------- */
 
+/* What a program itself fetches is as large as a table.  What is put in the place of something else is new state: its
+ * memory is free again sooner if nothing is computed meanwhile, unless it is the update of a layer that is computed
+ * next. */
+static bool may_move(const Func *f, const Op *op)
+{
+    const Op *end = f->last;
+    while (end && !(info(end)->traits & CARRIES))
+        end = end->prev;
+    return f->role == PLAIN && (op->args.count == 1 || end->next);
+}
+
 static bool may_start(const Module *m, const Func *f, const Op *op)
 {
-    if (info(op)->traits & CARRIES) /* what a program itself fetches is as large as a table */
-        return op->args.count == 1 && f->role == PLAIN;
+    if (info(op)->traits & CARRIES)
+        return may_move(f, op);
     if (!(info(op)->traits & SENDS) || (is_send(op) && is_part_of_micro(m, f)))
         return false;
     bool reduces = arg(op, 0)->type.partial != result(op)->type.partial;
@@ -312,24 +323,41 @@ static bool is_ready(const List *list, const Unit *unit)
     return true;
 }
 
-/* The next unit: a start, else any op but a wait, else a wait. */
+/* Does nothing but the function's caller read what it waits for? */
+static bool is_only_returned(const List *list, const Unit *wait)
+{
+    bool only = true;
+    for (int i = 0; i < wait->count; i++)
+        only &= users_of(&list->uses, result(wait->op[i]))->count == 0;
+    return only;
+}
+
+/* Does it wait for a tensor that the iteration before has begun to fetch?  That had all its time: the sooner it is
+ * read, the longer may what is made of it take to be put away. */
+static bool keeps_place(const List *list, const Unit *wait)
+{
+    const Value *in_flight = arg(wait->op[0], 0);
+    return !in_flight->def && info(flight_start(list->f, in_flight))->traits & CARRIES;
+}
+
+/* The next unit: a start, else any op but a wait, else a wait, first those that an op needs. */
 static Unit *next_unit(const List *list)
 {
-    Unit *other = NULL, *wait = NULL;
+    Unit *other = NULL, *wait = NULL, *last = NULL;
     bool is_behind_call = false;
     for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
         if (unit->listed)
             continue;
         if (unit->starts ? !is_behind_call && is_ready(list, unit) : false)
             return unit;
-        Unit **first = unit->waits ? &wait : &other;
+        Unit **first = !unit->waits || keeps_place(list, unit) ? &other : is_only_returned(list, unit) ? &last : &wait;
         if (!unit->starts && !*first && is_ready(list, unit))
             *first = unit;
         is_behind_call |= unit->calls;
         if (is_behind_call && other)
             break;
     }
-    return other ? other : wait;
+    return other ? other : wait ? wait : last;
 }
 
 static void append(Func *f, Op *op)

@@ -97,6 +97,7 @@ RtEvaluation rt_evaluate(RtRun *run)
     if (!run->eval_labels.at)
         run->eval_labels = (RtLabels){ f->ntotals, rt_allocate(f->ntotals, sizeof *run->eval_labels.at) };
     run->totals = rt_allocate(f->ntotals, sizeof *run->totals);
+    rt_finish_update(run);
     rt_exchange_average(run);
     const bool is_whole =
         (!f->ntotals || find_totals(run, sequences, batches)) && run_all(run, sequences, 1, &f->scalars.loss, &sum);

@@ -411,6 +411,7 @@ static int finish(RtRun *run)
 
 static void sample(RtRun *run)
 {
+    rt_finish_update(run);
     rt_exchange_average(run);
     rt_sample(run);
     rt_exchange_average(run);

@@ -194,6 +194,7 @@ static void run_once(RtRun *run)
     rt_data_put(run->data, &run->rt);
     rt_set_scalars(run, &run->rt.program->step.scalars);
     rt_run(&run->rt, &run->rt.program->step);
+    run->is_pending = run->rt.program->finish.run;
 }
 
 /* Has the last of `runs` the results of an earlier one?  Else *text is where it differs from the one before. */
@@ -232,9 +233,11 @@ int rt_replay_step(RtRun *run)
     }
     char *text = NULL;
     bool own = false;
+    rt_finish_update(run); /* what a step leaves is no part of the state */
     copy_state(run);
     for (int runs = 1; runs <= most_runs(&run->options); runs++) {
         run_once(run);
+        rt_finish_update(run);
         sum_all(run, r->sums + (runs - 1) * r->blocks);
         if (is_confirmed(run, runs, &text, &own)) {
             if (text)

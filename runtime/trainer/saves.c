@@ -41,6 +41,7 @@ void rt_saves_begin(RtRun *run, bool is_periodic, bool is_best)
     const RtNames names = { is_periodic && run->keep.count ? &run->keep : NULL, is_best ? run->best_name : NULL };
     rt_saves_advance(run, true);
     const double begin = rt_seconds();
+    rt_finish_update(run);
     const bool is_beside = rt_saving_start(run->saving, &run->place, names, true);
     run->save_s += rt_seconds() - begin;
     if (!is_beside)
@@ -52,6 +53,7 @@ void rt_saves_end(RtRun *run)
     rt_saves_advance(run, true);
     if (run->saved_at == run->place.step)
         return;
+    rt_finish_update(run);
     rt_saving_start(run->saving, &run->place, (RtNames){ 0 }, false);
     rt_saves_advance(run, true);
 }

@@ -30,6 +30,15 @@ void rt_set_scalars(RtRun *run, const RtScalars *scalars)
     put(run, scalars->step, &step);
     put(run, scalars->lr, &lr);
     put(run, scalars->key, &key);
+    const int32_t pending = run->is_pending;
+    put(run, scalars->pending, &pending);
+}
+
+void rt_finish_update(RtRun *run)
+{
+    if (run->is_pending)
+        rt_run(&run->rt, &run->rt.program->finish);
+    run->is_pending = false;
 }
 
 void rt_set_totals(RtRun *run, const RtFunction *f)

@@ -44,6 +44,7 @@ typedef struct {
     double spent_s;          /* in steps of this run */
     RtFarTraffic far;        /* of these */
     RtPace pace;             /* of all ranks */
+    bool is_pending;         /* the last step has left its update to the next one */
     double last_s, waited_s; /* the last step, and what it waited for messages */
     int progress_file;       /* of MPC_PROGRESS; -1: there is none */
     struct RtReplay *replay; /* NULL: no --replay */
@@ -108,6 +109,10 @@ bool rt_has_average(const RtProgram *program);
 
 /* Prints --sample bytes after --prompt, on stdout.  sample.c */
 void rt_sample(RtRun *run);
+
+/* Makes the update that the last step has left, if it has: before anything but a step reads the state, or changes it.
+ */
+void rt_finish_update(RtRun *run);
 
 /* Writes the input scalars of a function before it runs. */
 void rt_set_scalars(RtRun *run, const RtScalars *scalars);
