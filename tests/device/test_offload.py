@@ -28,6 +28,21 @@ def test_training(model, precision, what, compiled, data, tmp_path):
 
 
 @pytest.mark.parametrize("option", some(["--no-graph", "--print-every=1"], 1))
+def test_just_in_time(option, compiled, data, tmp_path):
+    """Updates that wait for the next step, in graphs and in steps that are replayed."""
+    logs = []
+    for i, when in enumerate(("", " just_in_time")):
+        trainer = compiled("gpt2", "cuda", (("precision", "bf16"),), (f"--offload=optimizer to host{when}",))
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        start(trainer.command("--data", data, "--data-format", "bytes", "--steps", 7, "--log", "log", "--save", "saved", "--save-every", 3, "--replay", 2,
+                              "--eval-data", data, "--eval-every", 5, "--eval-batches", 2, option), folder)
+        logs.append(read_log(folder / "log"))
+    assert [[line.get(key) for key in ("loss", "grad_norm", "eval_loss")] for line in logs[1]] == [[line.get(key) for key in ("loss", "grad_norm", "eval_loss")] for line in logs[0]]
+    assert (tmp_path / "1/saved").read_bytes() == (tmp_path / "0/saved").read_bytes()
+
+
+@pytest.mark.parametrize("option", some(["--no-graph", "--print-every=1"], 1))
 def test_resumed(option, compiled, data, tmp_path):
     """State is saved from the host, loaded to it, and read by evaluation, launch by launch or as a graph."""
     def run_to(trainer, steps, *options):

@@ -41,13 +41,16 @@ def chunks(case, tools):
 
 
 def offload(case, tools):
-    """State, the weights that the model reads, activations, on disk, or on the host of a GPU; at times some of it stays."""
+    """State, the weights that the model reads, activations, on disk, or on the host of a GPU; at times some of it stays, or updates wait for
+    the next step."""
     draw = random_of(case, "offload")
     has_pipeline = any(isinstance(line, Pipeline) for line in [*case.program.parallel, *(case.then or [])])
     classes = ["optimizer", "params"] + ["activations"] * (not has_pipeline)
     what = ", ".join(sorted(draw.sample(classes, draw.randint(1, len(classes))), key=classes.index))
     tier = "host" if case.how.target == "cuda" else "disk"
-    case.how.options += (f"--offload={what} to {tier}{draw.choice(['', '', ' keep 2000'])}",)
+    kept = draw.choice(["", "", " keep 2000"])
+    waits = "optimizer" in what and "params" not in what and not has_pipeline and draw.random() < 0.7
+    case.how.options += (f"--offload={what} to {tier}{kept}{' just_in_time' * waits}",)
 
 
 def own_weights(case, tools):

@@ -96,6 +96,56 @@ def test_checkpoints(compiled, train, text):
         assert log[-1]["eval_loss"] == whole[-1]["eval_loss"]
 
 
+# --- Updates that wait for the next step --------------------------------------------------------------------------------
+
+LATER = [(model, precision, micros, layout) for model in ("llama", "gpt2") for precision in ("fp32", "bf16", "fp16") for micros in (1, 2)
+         for layout, how in enumerate(LAYOUTS) if "pp" not in how["ranks"]]
+LATER_PICKED = [LATER.index(case) for case in (
+    ("gpt2", "bf16", 1, 0), ("llama", "fp32", 1, 1), ("llama", "bf16", 2, 2), ("gpt2", "fp16", 1, 3), ("gpt2", "fp32", 1, 5), ("llama", "bf16", 1, 11))]
+
+
+def later(compiled, model, layout, settings):
+    """Two trainers: with the state of the optimizer on disk, and with updates in the next step, too."""
+    return [compiled(model, (*layout_of(model, **layout), f"offload optimizer to disk{when}"), (), settings, *TCP) for when in ("", " just_in_time")]
+
+
+def numbers_of(log):
+    return [[line.get(key) for key in ("loss", "grad_norm", "loss_scale", "eval_loss", "skipped_steps")] for line in log]
+
+
+@pytest.mark.parametrize("model,precision,micros,layout", some(LATER, *LATER_PICKED))
+def test_just_in_time(model, precision, micros, layout, compiled, train, text, tmp_path):
+    """Bit for bit: at the end, and where evaluations and checkpoints between read the weights before the next step."""
+    ranks = LAYOUTS[layout]["ranks"].get("dp", 1)
+    logs, saved = [], []
+    for one in later(compiled, model, LAYOUTS[layout], (("batch", 16), ("microbatch", 16 // ranks // micros), ("precision", precision))):
+        logs.append(train(one, 20, "--save", "saved", "--save-every", 7, "--keep", 9, "--eval-data", text, "--eval-every", 6, "--eval-batches", 2))
+        saved.append({path.name: path.read_bytes() for path in sorted(tmp_path.glob("saved*")) if path.is_file()})
+    assert numbers_of(logs[0]) == numbers_of(logs[1]) and len(logs[0]) == 20
+    assert len(saved[0]) > 2 and saved[0] == saved[1]
+    moved = [log[-2]["offload_bytes"] for log in logs]
+    assert moved[1] < moved[0] if precision != "fp32" else moved[1] <= moved[0]  # casts are made where weights are updated
+
+
+def test_just_in_time_skips(compiled, train):
+    """The next step knows which steps of fp16 change nothing."""
+    edited = [compiled("gpt2", (*layout_of("gpt2", **LAYOUTS[0]), f"offload optimizer to disk{when}"), (), (*SETTINGS, ("precision", "fp16")), edit=(r"loss mean\(", "loss 1e3 * mean("))
+              for when in ("", " just_in_time")]
+    logs = [train(one, STEPS) for one in edited]
+    assert any(line["grad_norm"] is None for line in logs[0]) and any(line["grad_norm"] for line in logs[0])
+    assert numbers_of(logs[0]) == numbers_of(logs[1])
+
+
+def test_just_in_time_in_parts(compiled, train, tmp_path):
+    """A run that is stopped and goes on, and one whose mean of weights is evaluated and sampled, in either trainer."""
+    saved = []
+    for one in later(compiled, "gpt2", LAYOUTS[0], (*SETTINGS, ("precision", "bf16"), ("ema", 0.9))):
+        for steps, options in ((1, ()), (5, ("--load", "saved")), (6, ("--load", "saved", "--ema", "--sample", 8, "--prompt", "3 4"))):
+            train(one, steps, "--save", "saved", *options)
+        saved.append((tmp_path / "saved").read_bytes())
+    assert saved[0] == saved[1]
+
+
 def test_mean_of_weights(compiled, train, text):
     """--ema exchanges weights and their mean, which are on disk."""
     logs = [train(one, STEPS, "--ema", "--eval-data", text, "--eval-batches", 2) for one in pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER, settings=(("ema", 0.9),))]

@@ -46,7 +46,8 @@ EARLY = ["dp", "dp, cp (overlap_grads)", "dp (overlap_grads, grad_dtype = bf16)"
 KEPT = ["f32", "bf16"]  # the dtypes of kept gradients, in turn
 LOSSES = ["none", "auto"]  # the loss in one piece, or in chunks wherever that can be: so it is in what is verified
 OFFLOADS_OF_PIPELINES = ["", "offload optimizer to disk", "offload optimizer, params to disk", "offload params to disk"]  # in turn
-OFFLOADS = [*OFFLOADS_OF_PIPELINES, "offload activations to disk", "offload optimizer, params, activations to disk"]
+OFFLOADS = [*OFFLOADS_OF_PIPELINES, "offload activations to disk", "offload optimizer, params, activations to disk",
+            "offload optimizer to disk just_in_time", "offload optimizer, activations to disk keep 100 just_in_time"]
 CHUNKED = some([("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)], 0, 1, 2)  # schedules and stages of a rank
 
 
@@ -77,14 +78,14 @@ def layouts():
     draw = random.Random(3)
     if not ALL:
         yield from ({**layout, "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
-                     "offload": OFFLOADS[number % 6]} for number, layout in enumerate(covering(CHOICES, is_small, time_of)))
+                     "offload": OFFLOADS[number % 8]} for number, layout in enumerate(covering(CHOICES, is_small, time_of)))
         return
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
                    otherwise=draw.random() < 0.5, accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
                    precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(OVER),
                    attend=ATTENDS[number // 4 % 2], kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2],
-                   offload=OFFLOADS[number // 3 % 6])
+                   offload=OFFLOADS[number // 3 % 8])
 
 
 def pipelines():

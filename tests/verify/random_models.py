@@ -167,7 +167,7 @@ class Model:
             over = self.draw.choice([axis for axis in ("dp", "cp", "dp, cp") if set(axis.split(", ")) <= axes.keys()])
             rules.append(f"zero {self.draw.randint(0, 3)} over {over}{options}")
         rules.append(f"recompute {self.draw.choice(['none', 'full', 'selective'])}")
-        rules += {2: ["offload optimizer to disk"], 5: ["offload optimizer, params to disk"]}.get(self.number % 6, [])  # draws nothing
+        rules += {2: ["offload optimizer to disk"], 4: ["offload optimizer to disk just_in_time"], 5: ["offload optimizer, params to disk"]}.get(self.number % 6, [])  # draws nothing
         mesh = ", ".join(f"{axis} = {size}" for axis, size in axes.items())
         return "parallel {\n    mesh " + mesh + "\n" + "".join(f"    {rule}\n" for rule in rules) + "}\n"
 
