@@ -4,9 +4,9 @@
     python3 bench/offload.py --small             a model of a few seconds, to see that it works
     python3 bench/offload.py --folder /mnt/nvme  the file is there
 
-Trainers with and without `offload optimizer to disk` and fio take turns.  `bound`: the larger of the step without offload and of
-the disk's time; a step that hides one of them behind the other takes that long, one that hides nothing the sum of both.  The
-table is Markdown.  Needs fio.
+Trainers without offload, with `offload optimizer to disk`, with `just_in_time` behind it, and fio take turns.  `bound`: the larger of
+the step without offload and of the disk's time; a step that hides one of them behind the other takes that long, one that hides
+nothing the sum of both.  The table is Markdown.  Needs fio.
 """
 
 import argparse
@@ -60,18 +60,30 @@ def disk_seconds(folder, read, written):
     return job["job_runtime"] / 1e3 * (read + written) / moved
 
 
-def row(sizes, micros, folder, data, turns, steps):
+class Far(Trainer):
+    """One that moves, and what the disk alone takes for that."""
+
+    def __init__(self, out, when, *words):
+        super().__init__(Path(out) / f"far{when}", *words, f"--offload=optimizer to disk{when}")
+        self.when, self.disk, self.moved = when, [], bytes_moved(self)
+
+    def cells(self, alone):
+        own, step = statistics.median(self.disk), self.median("step_ms")
+        return [self.when.strip() or "at once", f"{sum(self.moved) / 1e9:.2f}", f"{alone:.0f}", f"{own:.0f}", f"{step:.0f}", f"{self.median('offload_wait_ms'):.0f}",
+                f"{step / max(alone, own):.2f}", f"{step / (alone + own):.2f}"]
+
+
+def rows(sizes, micros, folder, data, turns, steps):
     with tempfile.TemporaryDirectory(dir=folder) as far, tempfile.TemporaryDirectory() as out:
-        plain, trainer = Trainer(Path(out) / "plain", sizes, micros, "--offload=none"), Trainer(Path(out) / "far", sizes, micros, "--offload=optimizer to disk")
-        disk, moved = [], bytes_moved(trainer)
+        plain = Trainer(Path(out) / "plain", sizes, micros, "--offload=none")
+        trainers = [Far(out, when, sizes, micros) for when in ("", " just_in_time")]
         for _ in range(turns):
             plain.turn(data, [], steps)
-            trainer.turn(data, ["--offload-folder", far], steps)
-            disk.append(1e3 * disk_seconds(far, *moved))
-    alone, step, own = plain.median("step_ms"), trainer.median("step_ms"), statistics.median(disk)
-    cells = [f"{micros * MICRO * sizes['seq']:,}", f"{sum(moved) / 1e9:.2f}", f"{alone:.0f}", f"{own:.0f}", f"{step:.0f}",
-             f"{trainer.median('offload_wait_ms'):.0f}", f"{step / max(alone, own):.2f}", f"{step / (alone + own):.2f}"]
-    return "| " + " | ".join(cells) + " |"
+            for trainer in trainers:
+                trainer.turn(data, ["--offload-folder", far], steps)
+                trainer.disk.append(1e3 * disk_seconds(far, *trainer.moved))
+    for trainer in trainers:
+        yield "| " + " | ".join([f"{micros * MICRO * sizes['seq']:,}", *trainer.cells(plain.median("step_ms"))]) + " |"
 
 
 def main():
@@ -88,9 +100,9 @@ def main():
     from run import make_text
     sizes = SMALL if args.small else FULL
     print(f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, bf16, on {CORES} cores; medians of {args.turns} turns.", "",
-          "| tokens a step | GB moved | step without, ms | disk alone, ms | step, ms | waited, ms | to the bound | to the sum |", "|" + " --- |" * 8, sep="\n")
+          "| tokens a step | updates | GB moved | step without, ms | disk alone, ms | step, ms | waited, ms | to the bound | to the sum |", "|" + " --- |" * 9, sep="\n")
     for micros in MICROS[:1] if args.small else MICROS:
-        print(row(sizes, micros, args.folder, make_text(), args.turns, args.steps), flush=True)
+        print(*rows(sizes, micros, args.folder, make_text(), args.turns, args.steps), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
