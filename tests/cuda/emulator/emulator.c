@@ -125,10 +125,12 @@ static int next_thread(void)
 {
     const int first = now.thread / EMULATOR_WARP * EMULATOR_WARP;
     const int end = first + EMULATOR_WARP < now.threads ? first + EMULATOR_WARP : now.threads;
-    int next = now.is_over ? -1 : runnable_of(now.thread + 1, end);
-    if (next < 0 && !now.is_over)
+    if (now.is_over)
+        return -1;
+    int next = runnable_of(now.thread + 1, end);
+    if (next < 0)
         next = runnable_of(first, now.thread);
-    return next < 0 && !now.is_over ? runnable_of(end, now.threads) : next;
+    return next < 0 ? runnable_of(end, now.threads) : next;
 }
 
 /* At once where the next thread goes on, which saves the way through the scheduler; the scheduler, if there is none or
