@@ -152,10 +152,11 @@ class Small:
         if seq != self.seq:
             self.write_tokens(seq)
             return None
-        if seq not in losses:
+        weights = seq, (self.folder / "w.safetensors").read_bytes()  # lists of config.json are among them
+        if weights not in losses:
             said = run(trainer, "--load", self.folder / "w.safetensors", "--weights-only", "--steps", 0, *self.data, **QUICK)
-            losses[seq] = float(re.search(r"eval loss (\S+)", said)[1])
-        return losses[seq]
+            losses[weights] = float(re.search(r"eval loss (\S+)", said)[1])
+        return losses[weights]
 
 
 def other_values(path, value):
