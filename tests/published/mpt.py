@@ -20,7 +20,7 @@ def fused_model(folder):
         ("rename(dot(x, wv, embed) + bv, seq -> key)", "dot(x, wv, embed) + bv"),
         ("    scores = where(iota(seq) >= iota(key), dot(q, k, head) / sqrt(head), -10000)\n", ""),
         ("dot(softmax(scores, key), v, key)", "attend(q, k, v, seq, head, causal = true)"),
-        ("zero 1 over dp", "zero 1 over dp (bucket = 4_000_000_000, overlap_grads, overlap_params)")], folder)
+        ("(overlap_grads = false, overlap_params = false)", "(bucket = 4_000_000_000, overlap_grads, overlap_params)")], folder)
 
 
 def machines(folder):
