@@ -1,16 +1,17 @@
 /* defer.c -- with `offload optimizer to disk just_in_time`, the update of a step runs at the beginning of the next one:
  * no layer can be updated before the norm of all gradients is known, but each may wait until its forward reads it.
  *
- *   func step @step(%tokens, %lr, %w, %m) {            func step @step(%tokens, %lr, %pending, %w, %m, %left, %left.2)
- * { %loss, %g = call @grad(%tokens, %w)                %w1, %m1 = update of %w, %m by %left, %left.2 %norm = norm of %g
- * =>       %w2 = where(%pending > 0, %w1, %w), likewise %m2 %w1, %m1 = update of %w, %m by %g, %norm           %loss,
- * %g = call @grad(%tokens, %w2) return %loss, %norm, %w1, %m1                      %norm = norm of %g } return %loss,
- * %norm, %w2, %m2, %g, %norm
- *                                                      }
- *                                                      func finish @finish(%w, %m, %left, %left.2) {
- *                                                        %w1, %m1 = update of %w, %m by %left, %left.2
- *                                                        return %w1, %m1, %left, %left.2
- *                                                      }
+ *   func step @step(%tokens, %lr, %w, %m) {        func step @step(%tokens, %lr, %pending, %w, %m, %left, %left.2) {
+ *     %loss, %g = call @grad(%tokens, %w)            %w1, %m1 = update of %w, %m by %left, %left.2
+ *     %norm = norm of %g                       =>    %w2 = where(%pending > 0, %w1, %w), likewise %m2
+ *     %w1, %m1 = update of %w, %m by %g, %norm       %loss, %g = call @grad(%tokens, %w2)
+ *     return %loss, %norm, %w1, %m1                  %norm = norm of %g
+ *   }                                                return %loss, %norm, %w2, %m2, %g, %norm
+ *                                                  }
+ *                                                  func finish @finish(%w, %m, %left, %left.2) {
+ *                                                    %w1, %m1 = update of %w, %m by %left, %left.2
+ *                                                    return %w1, %m1, %left, %left.2
+ *                                                  }
  *
  * What a step leaves is what its update reads of the rest: gradients, and numbers such as their norm and the rate.  The
  * trainer calls @finish before anything but the next step reads the state, and then says to that step that no update
