@@ -494,9 +494,8 @@ Name free_name(Module *m, const Func *f, Name name); /* the name, made unique am
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
-enum { N_PROGRAMS = 4 };
-extern const FuncRole
-    programs[N_PROGRAMS]; /* of functions that the trainer calls; FINISH last: it takes what STEP leaves */
+enum { N_PROGRAMS = 4 };                    /* functions that the trainer calls */
+extern const FuncRole programs[N_PROGRAMS]; /* FINISH last: it takes what STEP leaves */
 bool is_program(const Func *f);
 extern const char *const init_name[N_INITS];
 void print_module(Module *m, FILE *out);
