@@ -17,21 +17,27 @@
 typedef struct {
     Module *m;
     Func *f;
+    const Map *caller;  /* of a function by its name: the only op that calls it; of several, none of them */
     Op *maker, *reader; /* the two loops */
     Func *made, *body;  /* what they call */
 } Pair;
 
-/* The function of a plain loop, if nothing else calls it; else NULL. */
-static Func *body_of(Module *m, const Op *loop)
+static void note_callers(Module *m, Map *caller)
 {
-    Func *body = loop->attrs.callee && loop->attrs.dims.count == 1 ? find_func(m, loop->attrs.callee) : NULL;
-    int calls = 0;
-    for (const Func *f = body ? m->funcs : NULL; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            calls += op->attrs.callee == loop->attrs.callee;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee)
+                map_put(caller, op->attrs.callee, map_get(caller, op->attrs.callee) ? (void *)m : op);
+}
+
+/* The function of a plain loop, if nothing else calls it; else NULL. */
+static Func *body_of(const Pair *p, const Op *loop)
+{
     const Attrs *attrs = &loop->attrs;
     const bool is_plain = !attrs->reverse && !attrs->scan && !attrs->stages && !attrs->prefetch;
-    return calls == 1 && is_plain && body->role == PLAIN ? body : NULL;
+    const bool is_alone = attrs->callee && map_get(p->caller, attrs->callee) == loop;
+    Func *body = is_plain && is_alone && attrs->dims.count == 1 ? find_func(p->m, attrs->callee) : NULL;
+    return body && body->role == PLAIN ? body : NULL;
 }
 
 static bool fetches_any(const Func *body)
@@ -60,16 +66,17 @@ static bool reads_slices(const Op *reader, const Op *maker)
     return dim_equal(&reader->attrs.dims.dim[0], &maker->attrs.dims.dim[0]);
 }
 
-/* The first reader of a loop's results; NULL: none is another loop that it can be part of. */
-static bool find_pair(Module *m, Func *f, Op *maker, Pair *pair)
+/* The first reader of a loop's results is another loop, which it can be part of. */
+static bool find_pair(Pair *pair, Op *maker)
 {
-    *pair = (Pair){ .m = m, .f = f, .maker = maker, .made = body_of(m, maker) };
+    pair->maker = maker;
+    pair->made = body_of(pair, maker);
     if (!pair->made || maker->attrs.carried || !fetches_any(pair->made))
         return false;
     pair->reader = maker->next;
     while (pair->reader && !reads_any(pair->reader, maker))
         pair->reader = pair->reader->next;
-    pair->body = pair->reader ? body_of(m, pair->reader) : NULL;
+    pair->body = pair->reader ? body_of(pair, pair->reader) : NULL;
     return pair->body && reads_slices(pair->reader, maker);
 }
 
@@ -135,11 +142,13 @@ static void join_loops(const Pair *p)
 void pass_join(Module *m);
 void pass_join(Module *m)
 {
+    Map caller = { .arena = &m->arena };
+    note_callers(m, &caller);
     for (Func *f = m->funcs; f; f = f->next)
         for (Op *op = f->role == KERNEL ? NULL : f->first, *next; op; op = next) {
-            Pair pair;
+            Pair pair = { .m = m, .f = f, .caller = &caller };
             next = op->next;
-            if (find_pair(m, f, op, &pair))
+            if (find_pair(&pair, op))
                 join_loops(&pair);
         }
 }

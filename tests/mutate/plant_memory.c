@@ -149,7 +149,7 @@ static bool begins_step(Module *m, Func *f, Op *op) { return f->role == STEP && 
 static bool shorten_arena(Module *m, Func *f, Op *op)
 {
     for (f = m->funcs; f; f = f->next)
-        f->frame -= f->role == STEP || f->role == EVAL || f->role == PREDICT ? aligned_bytes(1) : 0;
+        f->frame -= is_program(f) ? aligned_bytes(1) : 0;
     return true;
 }
 
