@@ -108,6 +108,7 @@ typedef struct {
     const Map *apart; /* see plan_memory() */
     Map lifetimes;    /* of functions that it calls: see lifetimes_of() */
     Pack *list;
+    Map left; /* what a step leaves to the next one, which takes it as dense */
 } Search;
 
 /* Do stages send it, as what their loop has carried? */
@@ -147,14 +148,12 @@ static bool stays(Search *s, const Op *loop, int i)
            may_return_over(s->m, &s->lifetimes, callee, callee->results.at[i], callee->params.at[i]);
 }
 
-/* Does a step leave it to the next one, which takes it as dense? */
-static bool is_left(const Func *f, const Value *value)
+static void note_left_of(Search *s)
 {
-    const StepState state = state_of(f);
+    const StepState state = state_of(s->f);
     for (int i = 0; i < state.count; i++)
-        if (state.after[i] == value && state.before[i]->port.kind == PORT_LEFT)
-            return true;
-    return false;
+        if (state.before[i]->port.kind == PORT_LEFT)
+            map_put(&s->left, state.after[i], state.before[i]);
 }
 
 /* May the value be placed where the pack has it? */
@@ -162,7 +161,7 @@ static bool is_movable(Search *s, const Pack *pack, const Value *value)
 {
     const Op *op = value->def;
     const int at = op ? index_of(&op->results, value) : 0;
-    if (map_get(s->apart, value) || (!pack->whole && (is_sent(s->m, s->f, value) || is_left(s->f, value))))
+    if (map_get(s->apart, value) || (!pack->whole && (is_sent(s->m, s->f, value) || map_get(&s->left, value))))
         return false;
     return !op || ((info(op)->family == CONTROL || info(op)->family == LIBRARY) &&
                    (at >= op->attrs.carried || (pack->whole && stays(s, op, at))));
@@ -435,7 +434,8 @@ static void find_in_callee(Search *s, const Func *callee, const Op *call)
 
 Pack *find_packs(Module *m, const Func *f, const Map *apart)
 {
-    Search s = { .m = m, .f = f, .apart = apart, .lifetimes.arena = &m->arena };
+    Search s = { .m = m, .f = f, .apart = apart, .lifetimes.arena = &m->arena, .left.arena = &m->arena };
+    note_left_of(&s);
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
         if (callee && callee->role == KERNEL) {

@@ -60,9 +60,11 @@ typedef struct {
 static bool may_move(const Func *f, const Op *op)
 {
     const Op *end = f->last;
-    while (end && !(info(end)->traits & CARRIES))
+    if (f->role != PLAIN || op->args.count == 1)
+        return f->role == PLAIN;
+    while (!(info(end)->traits & CARRIES)) /* the op itself, or one after it */
         end = end->prev;
-    return f->role == PLAIN && (op->args.count == 1 || end->next);
+    return end->next;
 }
 
 static bool may_start(const Module *m, const Func *f, const Op *op)
