@@ -1,5 +1,5 @@
-/* tree.h -- a row kernel as a small program without text, the same for both targets: what is loaded, computed, added up
- * and stored, in which order and in which loops.
+/* tree.h -- a row kernel as a list of steps (load, compute, add up, store, loop), before it is printed.  Both targets
+ * print the same kinds of steps.
  *
  * The planner of a target says which loops there are and who runs their iterations; its printer has a row for each kind
  * of step.  A softmax, where the lanes of a row share its sums:
@@ -45,8 +45,8 @@ typedef enum {
 typedef struct Step {
     StepKind kind;
     Node *node;    /* the value, or the sum; NULL: the row's operands */
-    Node *operand; /* ADD: what is added */
-    Sink *sink;    /* of a column, or of what is stored; else NULL */
+    Node *operand; /* STEP_ADD adds it to `node` */
+    Sink *sink;    /* the result of the kernel that the step sums or stores; else NULL */
     int uses;      /* LOAD in a loop: by the loop's other steps */
     DimSet dims;   /* LOOP */
     Runner runner;
