@@ -5,7 +5,9 @@
  * existing memory, so that callers pass memories. */
 #include "onednn.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 static RtDnnlLayout layout_of(dnnl_memory_t memory)
 {
@@ -13,6 +15,13 @@ static RtDnnlLayout layout_of(dnnl_memory_t memory)
     if (memory)
         dnnl_memory_get_memory_desc(memory, &layout); /* fails for NULL only */
     return layout;
+}
+
+static bool is_named(dnnl_primitive_desc_t primitive, const char *beginning)
+{
+    const char *name = "";
+    return dnnl_primitive_desc_query(primitive, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           strncmp(name, beginning, strlen(beginning)) == 0;
 }
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -39,11 +48,24 @@ dnnl_status_t rt_dnnl_append_eltwise(dnnl_post_ops_t after, dnnl_alg_kind_t func
     return dnnl_post_ops_append_eltwise(after, function, 0.0f, 0.0f);
 }
 
-dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, dnnl_engine_t engine, dnnl_memory_t a, dnnl_memory_t b,
-                             dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes)
+static dnnl_status_t first_matmul(dnnl_primitive_desc_t *matmul, dnnl_engine_t engine, dnnl_memory_t a, dnnl_memory_t b,
+                                  dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes)
 {
     return dnnl_matmul_primitive_desc_create(matmul, engine, layout_of(a), layout_of(b), layout_of(bias), layout_of(c),
                                              attributes);
+}
+
+dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, const char *kernel, dnnl_engine_t engine, dnnl_memory_t a,
+                             dnnl_memory_t b, dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes)
+{
+    dnnl_status_t status = first_matmul(matmul, engine, a, b, bias, c, attributes);
+    if (status != dnnl_success || is_named(*matmul, kernel))
+        return status;
+    while (dnnl_primitive_desc_next_impl(*matmul) == dnnl_success)
+        if (is_named(*matmul, kernel))
+            return dnnl_success;
+    dnnl_primitive_desc_destroy(*matmul);
+    return first_matmul(matmul, engine, a, b, bias, c, attributes);
 }
 
 #else
@@ -63,13 +85,28 @@ dnnl_status_t rt_dnnl_append_eltwise(dnnl_post_ops_t after, dnnl_alg_kind_t func
     return dnnl_post_ops_append_eltwise(after, 1.0f, function, 0.0f, 0.0f);
 }
 
-dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, dnnl_engine_t engine, dnnl_memory_t a, dnnl_memory_t b,
-                             dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes)
+dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, const char *kernel, dnnl_engine_t engine, dnnl_memory_t a,
+                             dnnl_memory_t b, dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes)
 {
     dnnl_matmul_desc_t product;
-    const dnnl_status_t status =
-        dnnl_matmul_desc_init(&product, layout_of(a), layout_of(b), layout_of(bias), layout_of(c));
-    return status == dnnl_success ? dnnl_primitive_desc_create(matmul, &product, attributes, engine, NULL) : status;
+    dnnl_primitive_desc_iterator_t list;
+    dnnl_status_t status = dnnl_matmul_desc_init(&product, layout_of(a), layout_of(b), layout_of(bias), layout_of(c));
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_iterator_create(&list, &product, attributes, engine, NULL);
+    if (status != dnnl_success)
+        return status;
+    *matmul = dnnl_primitive_desc_iterator_fetch(list);
+    for (bool found = is_named(*matmul, kernel); !found && dnnl_primitive_desc_iterator_next(list) == dnnl_success;) {
+        dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(list);
+        found = is_named(next, kernel);
+        if (found) {
+            dnnl_primitive_desc_destroy(*matmul);
+            *matmul = next;
+        } else {
+            dnnl_primitive_desc_destroy(next);
+        }
+    }
+    return dnnl_primitive_desc_iterator_destroy(list);
 }
 
 #endif

@@ -18,8 +18,9 @@ dnnl_status_t rt_dnnl_memory(dnnl_memory_t *memory, dnnl_engine_t engine, int ra
 dnnl_status_t rt_dnnl_append_sum(dnnl_post_ops_t after);
 dnnl_status_t rt_dnnl_append_eltwise(dnnl_post_ops_t after, dnnl_alg_kind_t function);
 
-/* The product c = a b + bias, of operands that lie as in these memories; bias may be NULL.  The caller destroys it. */
-dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, dnnl_engine_t engine, dnnl_memory_t a, dnnl_memory_t b,
-                             dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes);
+/* The product c = a b + bias, of operands that lie as in these memories; bias may be NULL.  Its implementation is
+ * the first whose name begins with `kernel`, or the first of all if there is none.  The caller destroys it. */
+dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, const char *kernel, dnnl_engine_t engine, dnnl_memory_t a,
+                             dnnl_memory_t b, dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes);
 
 #endif

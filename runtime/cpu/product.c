@@ -1,9 +1,8 @@
 /* product.c -- matrix products through oneDNN.
  *
- * A product is created once, before training, and run often: oneDNN's matmul primitive with the program's strides,
- * which in every shape of a transformer is within 8% of the best of dnnl_sgemm and of reordering operands first
- * (bench/kernels).  bf16 is multiplied directly if the processor supports it; otherwise, and for f16, operands are
- * converted to f32 in the workspace and the result is rounded once.
+ * A product is created once, before training, and run often: oneDNN's matmul primitive with the program's strides, and
+ * the kernel that is fastest on this processor (product_kernel.c).  bf16 is multiplied directly if the processor
+ * supports it; otherwise, and for f16, operands are converted to f32 in the workspace and the result is rounded once.
  *
  * All products share one workspace, since they run one at a time.  A product that needs a large workspace is split into
  * pieces of rows or columns of the result: for logits in bf16 oneDNN needs an f32 copy of all of them for each thread.
@@ -21,7 +20,7 @@
 #include <string.h>
 
 enum { A, B, C, BIAS, OPERANDS };
-enum { PIECE_BYTES = 32 << 20, LEAST_PIECE = 512, ALIGNMENT = 4096 };
+enum { PIECE_BYTES = 32 << 20, APART_BYTES = 8 << 20, LEAST_PIECE = 512, ALIGNMENT = 4096 };
 
 /* One of the operands: `count` matrices of rows x columns; batch, row, column are strides. */
 typedef struct {
@@ -41,6 +40,7 @@ typedef struct RtOneProduct {
     RtProductShape shape;      /* normalised: the stride of C's columns is 1 */
     bool swapped;              /* to that end, computes C^T = B^T A^T */
     bool converted;            /* through f32 copies in the workspace */
+    bool apart;                /* the result, without gaps, to the workspace first */
     int64_t turns;             /* matrices run one after the other; 1: oneDNN runs the batch */
     bool by_rows;              /* pieces are rows of A and C, else columns of B and C */
     int64_t piece;             /* rows or columns at a time */
@@ -136,23 +136,28 @@ static Matrix matrix_of(const Product *p, const RtProductShape *s, int operand)
     return x;
 }
 
-/* The f32 copy of one matrix: dense, in the same order. */
-static Matrix copy_of(Matrix x)
+static bool is_copied(const Product *p, int operand) { return p->converted || (p->apart && operand == C); }
+
+/* The copy of one matrix: dense, in the same order. */
+static Matrix copy_of(const Product *p, Matrix x)
 {
     const bool by_columns = x.row == 1 && x.column != 1;
-    return (Matrix){ RT_F32, 1, x.rows, x.columns, 0, by_columns ? 1 : x.columns, by_columns ? x.rows : 1 };
+    return (Matrix){ p->converted ? RT_F32 : x.type, 1, x.rows, x.columns, 0, by_columns ? 1 : x.columns,
+                     by_columns ? x.rows : 1 };
 }
+
+static int64_t type_bytes(RtType type) { return type == RT_F32 ? 4 : 2; }
 
 static int64_t copy_bytes(const Product *p, const RtProductShape *s, int operand)
 {
-    const Matrix x = matrix_of(p, s, operand);
-    return round_up(x.rows * x.columns * (int64_t)sizeof(float));
+    const Matrix x = copy_of(p, matrix_of(p, s, operand));
+    return is_copied(p, operand) ? round_up(x.rows * x.columns * type_bytes(x.type)) : 0;
 }
 
 static int64_t copies_bytes(const Product *p, const RtProductShape *s)
 {
     int64_t bytes = 0;
-    for (int i = 0; p->converted && i < operand_count(s); i++)
+    for (int i = 0; i < operand_count(s); i++)
         bytes += copy_bytes(p, s, i);
     return bytes;
 }
@@ -195,9 +200,10 @@ static dnnl_post_ops_t after_product(const RtProductShape *s)
     return after;
 }
 
-static dnnl_primitive_desc_t describe_product(struct RtProducts *all, const RtProductShape *s,
+static dnnl_primitive_desc_t describe_product(struct RtProducts *all, const Product *p, const RtProductShape *s,
                                               const dnnl_memory_t operand[])
 {
+    const char *kernel = rt_product_kernel(p->converted ? RT_F32 : s->a.type, s->a.row == 1 && s->a.column != 1);
     dnnl_primitive_attr_t attributes;
     dnnl_primitive_desc_t matmul;
     check(dnnl_primitive_attr_create(&attributes), "set attributes", s);
@@ -205,8 +211,8 @@ static dnnl_primitive_desc_t describe_product(struct RtProducts *all, const RtPr
     dnnl_post_ops_t after = after_product(s);
     check(dnnl_primitive_attr_set_post_ops(attributes, after), "set attributes", s);
     dnnl_post_ops_destroy(after);
-    check(rt_dnnl_matmul(&matmul, all->engine, operand[A], operand[B], s->has_bias ? operand[BIAS] : NULL, operand[C],
-                         attributes),
+    check(rt_dnnl_matmul(&matmul, kernel, all->engine, operand[A], operand[B], s->has_bias ? operand[BIAS] : NULL,
+                         operand[C], attributes),
           "find a kernel", s);
     dnnl_primitive_attr_destroy(attributes);
     return matmul;
@@ -216,10 +222,10 @@ static Call create_call(struct RtProducts *all, const Product *p, const RtProduc
 {
     Call call = { 0 };
     for (int i = 0; i < operand_count(s); i++) {
-        const Matrix own = matrix_of(p, s, i), x = p->converted ? copy_of(own) : own;
+        const Matrix own = matrix_of(p, s, i), x = is_copied(p, i) ? copy_of(p, own) : own;
         call.memory[i] = create_operand(all, s, &x);
     }
-    dnnl_primitive_desc_t desc = describe_product(all, s, call.memory);
+    dnnl_primitive_desc_t desc = describe_product(all, p, s, call.memory);
     const RtDnnlLayout scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const char *kernel = "";
     check(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &kernel), "name its kernel", s);
@@ -249,7 +255,8 @@ static void create_calls(struct RtProducts *all, Product *p)
     for (p->piece = size;; p->piece = round_up(p->piece / 2 * 64) / 64) {
         const RtProductShape s = piece_of(p, p->piece);
         p->whole = create_call(all, p, &s);
-        if (p->piece < 2 * LEAST_PIECE || p->whole.scratch_bytes + copies_bytes(p, &s) <= PIECE_BYTES)
+        const int64_t most = p->apart ? APART_BYTES : PIECE_BYTES;
+        if (p->piece < 2 * LEAST_PIECE || p->whole.scratch_bytes + copies_bytes(p, &s) <= most)
             break;
         destroy_call(&p->whole);
     }
@@ -296,7 +303,9 @@ static void create_product(struct RtProducts *all, Product *p, RtProductShape sh
     put_in_order(p, shape);
     p->converted = !is_native(&p->shape);
     const bool has_batch = p->shape.a.batch || p->shape.b.batch; /* else oneDNN would compute a single result */
-    p->turns = p->converted || !has_batch ? shape.batch : 1;
+    p->apart = !p->converted && p->shape.a.type == RT_BF16 && p->shape.c.row != p->shape.n && p->shape.m > 1 &&
+               !p->shape.accumulate && rt_product_needs_no_gaps();
+    p->turns = p->converted || p->apart || !has_batch ? shape.batch : 1;
     create_calls(all, p);
     if (p->whole.is_slow && shape.batch > 1 && p->turns == 1) {
         destroy_call(&p->whole);
@@ -335,18 +344,22 @@ RtOneProduct *rt_one_product(Rt *rt, RtProductShape shape)
 
 /* --- Running ------------------------------------------------------------------------------- */
 
-/* Between a matrix and its f32 copy; `back`: from the copy to the matrix. */
-static void convert(Matrix x, char *array, float *copy, bool back)
+/* Between a matrix and its copy; `back`: from the copy to the matrix. */
+static void convert(const Product *p, Matrix x, char *array, char *copy, bool back)
 {
-    const bool by_columns = copy_of(x).row == 1 && x.columns > 1;
+    const bool by_columns = copy_of(p, x).row == 1 && x.columns > 1;
     const int64_t lines = by_columns ? x.columns : x.rows, length = by_columns ? x.rows : x.columns;
-    const int64_t stride = by_columns ? x.column : x.row;
+    const int64_t stride = by_columns ? x.column : x.row, bytes = length * type_bytes(x.type);
 #pragma omp parallel for
-    for (int64_t i = 0; i < lines; i++)
-        if (back)
-            rt_store_row(array, i * stride, length, x.type, copy + i * length);
+    for (int64_t i = 0; i < lines; i++) {
+        float *line = (float *)(void *)copy + i * length; /* if converted */
+        if (!p->converted)
+            memcpy(array + i * stride * type_bytes(x.type), copy + i * bytes, (size_t)bytes);
+        else if (back)
+            rt_store_row(array, i * stride, length, x.type, line);
         else
-            rt_load_row(array, i * stride, length, x.type, copy + i * length);
+            rt_load_row(array, i * stride, length, x.type, line);
+    }
 }
 
 static void execute(struct RtProducts *all, const Product *p, const Call *call, char *const operand[])
@@ -362,24 +375,22 @@ static void execute(struct RtProducts *all, const Product *p, const Call *call, 
     check(dnnl_primitive_execute(call->primitive, all->stream, count + 1, args), "run", &p->shape);
 }
 
-/* The same with f32 copies; the operand that is not split is copied with the first piece. */
-static void execute_converted(struct RtProducts *all, const Product *p, const Call *call, const RtProductShape *s,
-                              char *const operand[], bool is_first)
+/* The same with copies; the operand that is not split is converted with the first piece. */
+static void execute_copied(struct RtProducts *all, const Product *p, const Call *call, const RtProductShape *s,
+                           char *const operand[], bool is_first)
 {
     const int unsplit = p->by_rows ? B : A;
     const RtProductShape whole = piece_of(p, p->piece);
-    char *copy[OPERANDS], *at = all->workspace + p->scratch_bytes;
+    char *used[OPERANDS], *at = all->workspace + p->scratch_bytes;
     for (int i = 0; i < operand_count(s); i++) {
-        copy[i] = at;
+        used[i] = is_copied(p, i) ? at : operand[i];
         at += copy_bytes(p, &whole, i);
-        if (i == C ? s->accumulate : i != unsplit || is_first)
-            convert(matrix_of(p, s, i), operand[i], (float *)(void *)copy[i], false);
+        if (p->converted && (i == C ? s->accumulate : i != unsplit || is_first))
+            convert(p, matrix_of(p, s, i), operand[i], used[i], false);
     }
-    execute(all, p, call, copy);
-    convert(matrix_of(p, s, C), operand[C], (float *)(void *)copy[C], true);
+    execute(all, p, call, used);
+    convert(p, matrix_of(p, s, C), operand[C], used[C], true);
 }
-
-static int64_t type_bytes(RtType type) { return type == RT_F32 ? 4 : 2; }
 
 static void run_matrices(struct RtProducts *all, const Product *p, char *const start[])
 {
@@ -395,8 +406,8 @@ static void run_matrices(struct RtProducts *all, const Product *p, char *const s
             start[C] + at * (p->by_rows ? s->c.row : 1) * type_bytes(s->c.type),
             s->has_bias ? start[BIAS] + (p->by_rows == p->swapped ? at : 0) * type_bytes(s->c.type) : NULL,
         };
-        if (p->converted)
-            execute_converted(all, p, call, &piece, operand, at == 0);
+        if (p->converted || p->apart)
+            execute_copied(all, p, call, &piece, operand, at == 0);
         else
             execute(all, p, call, operand);
     }

@@ -1,10 +1,17 @@
-/* product.h -- products of the processor: product.c, counted.c and peak.c among themselves. */
+/* product.h -- products of the processor: product.c, product_kernel.c, counted.c and peak.c among themselves. */
 #ifndef MPC_RUNTIME_CPU_PRODUCT_H
 #define MPC_RUNTIME_CPU_PRODUCT_H
 
 #include "rt.h"
 
 bool rt_multiplies_bf16(void); /* directly */
+
+/* The beginning of the name of the implementation of oneDNN's that is fastest on this processor, for products that
+ * multiply this type, f32 or bf16, and whose A lies by columns or not; "": its first. */
+const char *rt_product_kernel(RtType multiplied, bool is_transposed);
+
+/* Is a bf16 product much slower if there are gaps between the rows of its result? */
+bool rt_product_needs_no_gaps(void);
 
 /* A product that is not counted, outside of the table of the program's. */
 typedef struct RtOneProduct RtOneProduct;
