@@ -5,6 +5,8 @@
  * A line: type, what, the best GFLOP/s of many runs, and that as a share of the machine's best product.
  * OMP_NUM_THREADS=1 gives steadier numbers where other programs run.
  */
+#include "kernels/element.h"
+
 #include "device.h"
 #include "kernels/attend_bias.h"
 
@@ -115,13 +117,13 @@ static void bench_attend(RtType type, int64_t batch, int64_t length, bool causal
              causal ? " causal" : "");
     snprintf(backward, sizeof backward, "attend_grad%s", forward + strlen("attend"));
     if (is_wanted(type, forward)) {
-        BEST_OF(seconds, rt_attend(m, m + step, m + 2 * step, n, lse, s))
+        BEST_OF(seconds, rt_attend(m, m + step, m + 2 * step, NULL, NULL, NULL, NULL, n, lse, s))
         report(type, forward, pairs * 4 * FEATURE, seconds);
     }
     if (is_wanted(type, backward)) {
-        rt_attend(m, m + step, m + 2 * step, n, lse, s);
-        BEST_OF(seconds, rt_attend_grad(m, m + step, m + 2 * step, n, lse, n + step, out, out + step, out + 2 * step,
-                                        scratch, s))
+        rt_attend(m, m + step, m + 2 * step, NULL, NULL, NULL, NULL, n, lse, s);
+        BEST_OF(seconds, rt_attend_grad(m, m + step, m + 2 * step, n, lse, n + step, NULL, NULL, NULL, out, out + step,
+                                        out + 2 * step, scratch, s))
         report(type, backward, pairs * 10 * FEATURE, seconds);
     }
 }
