@@ -70,12 +70,13 @@ bool op_space(Module *m, const Op *op, Type *space)
 {
     int largest = 0;
     *space = (Type){ 0 };
-    for (int i = 1; i < op->args.count; i++)
+    const int count = op->args.count - (sum_before(op) != NULL); /* which has no part in the work */
+    for (int i = 1; i < count; i++)
         if (arg(op, i)->type.rank > arg(op, largest)->type.rank)
             largest = i;
     if (info(op)->family == POINTWISE && op->args.count && !join(m, op, &arg(op, largest)->type, space))
         return false;
-    for (int i = 0; i < op->args.count; i++)
+    for (int i = 0; i < count; i++)
         if (!join(m, op, &arg(op, i)->type, space))
             return false;
     for (int i = 0; i < op->attrs.over.count; i++)

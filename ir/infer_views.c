@@ -244,9 +244,11 @@ INFER(gather)
     return true;
 }
 
-/* scatter_add x, index {over, dims=[d:n]}: d replaces {over}, whose splits leave sums pending. */
+/* scatter_add x, index[, sum] {over, dims=[d:n]}: d replaces {over}, whose splits leave sums pending. */
 INFER(scatter_add)
 {
+    if (op->args.count != 2 && op->args.count != 3)
+        return REFUSE(NULL, "scatter_add takes 2 operands, or 3 with a sum, not %d", op->args.count);
     const Type *x = &arg(op, 0)->type, *index = &arg(op, 1)->type;
     if (op->attrs.dims.count != 1 || index->dtype != I32 || index->partial || x->by == BY_MAX)
         return REFUSE(NULL, "scatter_add takes a tensor, an i32 index, and {dims=[name:size]}");
@@ -273,6 +275,9 @@ INFER(scatter_add)
         return false;
     if (!is_float(y->dtype))
         return REFUSE(NULL, "scatter_add adds floating-point numbers");
+    const Value *sum = sum_before(op);
+    if (sum && !(same_dims(&sum->type, y) && sum->type.dtype == y->dtype))
+        return REFUSE(NULL, "scatter_add adds to %%%s, which has not the type of the result", sum->name);
     return each_axis_once(y, y->partial) ? true : REFUSE(NULL, "scatter_add uses one mesh axis twice");
 }
 

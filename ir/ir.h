@@ -367,7 +367,8 @@ enum {
     SLOPES = IS_GELU_TANH_SLOPE,
     COLLECTS = 1 << 23, /* rows that it picks can be weighted and summed as they are read: see collect */
     ROUNDS = 1 << 24,   /* to the numbers of a narrower dtype */
-    CARRIES = 1 << 25   /* from one tier of memory to another */
+    CARRIES = 1 << 25,  /* from one tier of memory to another */
+    GOES_ON = 1 << 26   /* what it sums up is added to its third operand, if it has one: see sum_before */
 };
 
 typedef struct {
@@ -396,6 +397,10 @@ static inline Value *arg_or_result(const Op *op, int i) /* operands, then result
     return i < op->args.count ? arg(op, i) : op->results.at[i - op->args.count];
 }
 static inline bool is_addition(const Op *op) { return info(op)->linear == ALL && info(op)->traits & COMMUTES; }
+static inline Value *sum_before(const Op *op)
+{
+    return info(op)->traits & GOES_ON && op->args.count == 3 ? op->args.at[2] : NULL;
+}
 static inline bool is_any_number(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
 
 static inline bool is_number(const Value *value, double number)

@@ -181,12 +181,14 @@ VJP(gather)
     dx[0] = BUILD(b, OP_scatter_add, attrs, dy[0], B);
 }
 
-/* y = sums of rows of a: each row gets what became of its sum */
+/* y = sums of rows of a, and c: each row gets what became of its sum */
 VJP(scatter_add)
 {
     Value *rows = BUILD(b, OP_gather, (Attrs){ .dim = op->attrs.dims.dim[0].name }, dy[0], B);
     const Attrs like = { .dtype = intern_text(b->module, dtype_name[A->type.dtype]) };
     dx[0] = rows->type.dtype == A->type.dtype ? rows : BUILD(b, OP_cast, like, rows);
+    if (sum_before(op))
+        dx[2] = dy[0];
 }
 
 /* y = rows of a by expert: dy by choice, summed over the choices that share a row */

@@ -2,6 +2,7 @@
 #include "cuda_library.h"
 
 #include "cuda_row.h"
+#include "storage.h"
 #include "templates.h"
 
 #include <inttypes.h>
@@ -105,8 +106,8 @@ static void write_gather(Operands *o, const char *name, CudaLaunches *launches, 
 
 static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launches, FILE *out)
 {
-    const Value *table = o->value[2], *picked = o->value[0], *index = o->value[1];
-    int width = library_width(o, 2, 3, library_width(o, 0, 1, 8));
+    const Value *table = o->value[o->count - 1], *picked = o->value[0], *index = o->value[1], *sum = sum_before(o->op);
+    int width = library_width(o, 2, o->count, library_width(o, 0, 1, 8));
     int64_t length = row_length(o, table, o->op->attrs.dims.dim[0].name);
     int64_t rows = count_local(o, table, 0, table->type.rank) / length;
     int64_t all = count_local(o, picked, 0, picked->type.rank) / length;
@@ -114,14 +115,19 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
     const int64_t sorted = cuda_library_scratch(o->m, o->op);
     const int64_t summed = all * length * dtype_bytes(table->type.dtype); /* if all indices differ */
     o->more = ", scratch";
-    write_variant(
-        o, arena_text(&o->m->arena, "_clear<%d>", width),
-        (CudaLaunch){
-            .name = name, .blocks = blocks_of(rows, WARPS), .threads = THREADS, .bytes = library_bytes(o, 2, 3) },
-        launches, out);
-    fputc('\n', out);
+    const char *names[] = { name, arena_text(&o->m->arena, "%s_2", name), arena_text(&o->m->arena, "%s_3", name) };
+    int next = 0;
+    if (!sum || !coincide(sum, table)) {
+        write_variant(o, arena_text(&o->m->arena, "_begin<%d>", width),
+                      (CudaLaunch){ .name = names[next++],
+                                    .blocks = blocks_of(rows, WARPS),
+                                    .threads = THREADS,
+                                    .bytes = library_bytes(o, 2, o->count) },
+                      launches, out);
+        fputc('\n', out);
+    }
     write_variant(o, "_order",
-                  (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_2", name),
+                  (CudaLaunch){ .name = names[next++],
                                 .blocks = tables * blocks_of(places(o), ORDER_PLACES),
                                 .threads = THREADS,
                                 .shared = 5120,
@@ -129,11 +135,11 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
                   launches, out);
     fputc('\n', out);
     write_variant(o, arena_text(&o->m->arena, "<%d>", width),
-                  (CudaLaunch){ .name = arena_text(&o->m->arena, "%s_3", name),
+                  (CudaLaunch){ .name = names[next],
                                 .blocks = all * blocks_of(length, (int64_t)32 * width),
                                 .threads = THREADS,
                                 .shared = 1024 * width,
-                                .bytes = library_bytes(o, 0, 1) + summed + sorted },
+                                .bytes = library_bytes(o, 0, 1) + (sum ? 2 : 1) * summed + sorted },
                   launches, out);
 }
 

@@ -50,7 +50,8 @@ Names order_gather(const Operands *o, int operand)
 
 Names order_scatter_add(const Operands *o, int operand)
 {
-    return gather_order(&o->value[2]->type, &o->value[1]->type, o->op->attrs.dims.dim[0].name, o->value[operand]);
+    return gather_order(&o->value[o->count - 1]->type, &o->value[1]->type, o->op->attrs.dims.dim[0].name,
+                        o->value[operand]);
 }
 
 Names rope_others(const Operands *o)

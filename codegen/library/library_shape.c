@@ -63,6 +63,13 @@ static void check_gather(const Operands *o, int table, int picked, int64_t rows,
                   &(const Access){ 4,
                                    { pre, shared, count, post },
                                    { g->pre.stride[picked], g->shared.stride[picked], g->count.stride[picked], 1 } });
+    const int sum = operand_at(o->op, OPERAND_sum);
+    if (sum >= 0)
+        check_operand(o, sum,
+                      &(const Access){ 4,
+                                       { pre, shared, rows, post },
+                                       { g->pre.stride[sum], g->shared.stride[sum],
+                                         stride_along(o->value[sum], o->op->attrs.dims.dim[0].name), 1 } });
     check_operand(o, 1, &(const Access){ 2, { shared, count }, { g->shared.stride[1], g->count.stride[1] } });
 }
 
@@ -75,10 +82,12 @@ static void put_gather_strides(Text *fields, const char *name, int operand, int6
 static char *gather(const Operands *o, int table, int picked, Name rows, const char *function, const char *operands)
 {
     const Value *t = o->value[table], *p = o->value[picked];
+    const int sum = operand_at(o->op, OPERAND_sum);
     GatherGroups g;
     if (!find_gather_groups(o, table, rows, &g))
         return NULL;
-    if (g.post.size > 1 && (g.post.stride[table] != 1 || g.post.stride[picked] != 1))
+    if (g.post.size > 1 &&
+        (g.post.stride[table] != 1 || g.post.stride[picked] != 1 || (sum >= 0 && g.post.stride[sum] != 1)))
         return refuse_layout(o, "rows of the table are not contiguous");
     if (t->type.dtype == BOOL || (t->type.dtype == I32) != (p->type.dtype == I32))
         return refuse_layout(o, "%s to %s", dtype_name[t->type.dtype], dtype_name[p->type.dtype]);
@@ -95,6 +104,8 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_gather_strides(&fields, "table", table, row, &g);
     put_gather_strides(&fields, "picked", picked, g.count.stride[picked], &g);
     put_gather_strides(&fields, "index", 1, g.count.stride[1], &g);
+    if (sum >= 0)
+        put_gather_strides(&fields, "sum", sum, stride_along(o->value[sum], rows), &g);
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
     put_part(o, &fields, dim, "part");
@@ -107,7 +118,8 @@ char *call_gather(const Operands *o) { return gather(o, 0, 2, o->op->attrs.dim, 
 
 char *call_scatter_add(const Operands *o)
 {
-    return gather(o, 2, 0, o->op->attrs.dims.dim[0].name, "rt_scatter_add", "picked, index, table");
+    const char *operands = sum_before(o->op) ? "picked, index, sum, table" : "picked, index, RT_NO_SUM, table";
+    return gather(o, o->count - 1, 0, o->op->attrs.dims.dim[0].name, "rt_scatter_add", operands);
 }
 
 /* --- rope: [outer, seq, middle, feature] ---------------------------------------------------------------------- */

@@ -166,6 +166,17 @@ bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return true;
 }
 
+static void copy_part(const Type *type, const Part *from, const Part *to)
+{
+    Walk w = { 0 };
+    walk_dims(&w, type, to);
+    walk_tensor(&w, type, from);
+    walk_tensor(&w, type, to);
+    for (bool more = walk_begin(&w); more; more = walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++)
+            to->data[w.offset[1] + i * w.step[1]] = from->data[w.offset[0] + i * w.step[0]];
+}
+
 bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     const Sharded *x = &args[0], *index = &args[1];
@@ -177,6 +188,8 @@ bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_runs(in, rank))
             continue;
+        if (sum_before(op))
+            copy_part(y->type, &args[2].part[rank], &y->part[rank]);
         const int64_t stride = y->part[rank].stride[at];
         Walk w = { 0 };
         walk_dims(&w, x->type, &x->part[rank]);

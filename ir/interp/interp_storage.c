@@ -165,7 +165,8 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
     bool is_kernel = kernel && kernel->role == KERNEL && same_dims(&read->type, &written->type);
     bool is_own = in->op && info(in->op)->traits & IN_PLACE && index_of(&in->op->args, read) >= 0 &&
                   (!in->op->attrs.started || replaces(in->op, read));
-    bool same = (is_kernel || is_own) && dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) &&
+    bool is_sum = in->op && sum_before(in->op) == read;
+    bool same = (is_kernel || is_own || is_sum) && dtype_bytes(read->type.dtype) == dtype_bytes(written->type.dtype) &&
                 address_of(in, read) == address;
     for (int i = 0; same && i < read->type.rank; i++)
         same = local_size(in->m, &read->type.dim[i]) == 1 || read->storage->stride[i] == written->storage->stride[i];
@@ -175,7 +176,8 @@ static bool find_whether_over(Interp *in, const Value *read, const Value *writte
 }
 
 /* A kernel may overwrite an operand only element by element: the same element of a tensor with the same storage layout,
- * where dims of one element on each rank may have any stride.  Some collectives may overwrite their operand. */
+ * where dims of one element on each rank may have any stride.  Some collectives may overwrite their operand,
+ * and a scatter_add the sum that it goes on with. */
 static bool may_write_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
     Memory *memory = in->memory;

@@ -66,7 +66,8 @@ static bool may_write_over(const Check *c, const Op *op, const Value *operand, c
     if (!lie_alike(c->m, operand, written))
         return false;
     if (!kernel)
-        return info(op)->traits & IN_PLACE && (!op->attrs.started || replaces(op, operand));
+        return sum_before(op) == operand ||
+               (info(op)->traits & IN_PLACE && (!op->attrs.started || replaces(op, operand)));
     return !is_read_again(&c->m->arena, kernel, kernel->params.at[index_of(&op->args, operand)]);
 }
 

@@ -418,6 +418,7 @@ void pass_fuse(Module *m)
         share_equal(f);
         drop_dead(f);
         collect_rows(m, f);
+        add_rows_in_place(m, f);
         widen_in_readers(m, f);
         drop_dead(f);
         last = f;

@@ -120,6 +120,9 @@ void put_sums_beside_products(Module *m, Func *f);
 /* rowdot.c: turns dots that are sums along rows into such sums. */
 void open_row_dots(Module *m, Func *f);
 
+/* scatter.c: adds rows to sums where these lie. */
+void add_rows_in_place(Module *m, Func *f);
+
 /* collect.c: adds rows up where they are picked. */
 void collect_rows(Module *m, Func *f);
 

@@ -60,6 +60,14 @@ static bool is_chain(const Fusion *p, const Op *op, const Value *added)
     return true;
 }
 
+/* Does the function return it, or what is added to it in its place (scatter.c)? */
+static bool is_left(const Fusion *p, const Value *sum)
+{
+    const Numbers *readers = map_get(&p->readers, sum);
+    const Op *next = readers && readers->count == 1 ? p->ops[readers->at[0]] : NULL;
+    return map_get(&p->returned, sum) || (next && sum_before(next) == sum && is_left(p, result(next)));
+}
+
 /* A sum that only this op reads, or the addition whose result it casts, and whose new value the function returns:
  * memory.c can update it in place. */
 static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
@@ -67,7 +75,7 @@ static bool is_running_sum(const Fusion *p, const Value *sum, const Op *op)
     const Numbers *readers = map_get(&p->readers, sum);
     const Op *add = info(op)->traits & CASTS ? arg(op, 0)->def : op;
     return readers->count == 1 && p->ops[readers->at[0]] == add && !map_get(&p->returned, sum) &&
-           map_get(&p->returned, result(op));
+           is_left(p, result(op));
 }
 
 static bool merge_after(Fusion *p, const Op *before, const Op *op)

@@ -195,20 +195,20 @@ static Value *param_in_place(const Func *f, const Op *call, int i)
 static Value *returned_over(Frame *frame, const Func *f, const Op *call, int i)
 {
     Value *value = f->results.at[i], *param = i < call->attrs.carried ? f->params.at[i] : param_in_place(f, call, i);
-    const Value *sum = param ? sum_between(frame->m, &frame->lifetimes, f, value, param) : NULL;
-    const bool is_over = param && !map_get(frame->apart, value->def) && !(sum && map_get(frame->apart, sum->def)) &&
-                         may_return_over(frame->m, &frame->lifetimes, f, value, param);
+    bool is_over = param && may_return_over(frame->m, &frame->lifetimes, f, value, param);
+    for (const Value *sum = value; is_over && sum; sum = sum_between(frame->m, &frame->lifetimes, f, sum, param))
+        is_over = !map_get(frame->apart, sum->def);
     return is_over && index_of(&f->results, param) < 0 ? param : NULL;
 }
 
-/* What a loop makes of a parameter, before the result is written over that, lies there. */
+/* What becomes of a parameter, before the result is written over that, lies there. */
 static void place_between(Frame *frame, const Func *f, const Value *result, const Value *param)
 {
     Value *sum = sum_between(frame->m, &frame->lifetimes, f, result, param);
-    if (!sum)
-        return;
-    sum->storage = new_pointer(frame->m, &sum->type, param->storage->pointer);
-    *sum->storage = *param->storage;
+    for (; sum; sum = sum_between(frame->m, &frame->lifetimes, f, sum, param)) {
+        sum->storage = new_pointer(frame->m, &sum->type, param->storage->pointer);
+        *sum->storage = *param->storage;
+    }
 }
 
 /* The pointer numbers of a called function: parameters, results.  A result has the number of the parameter that it

@@ -40,11 +40,11 @@ const Lifetimes *lifetimes_of(const Module *m, Map *all, const Func *f);
 bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand);
 
 /* May f write its result over its parameter: is the op that computes it the last reader of the parameter, element by
- * element, or of what a loop has added to the parameter? */
+ * element, or of what has been added to the parameter? */
 bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param);
 
-/* What a loop adds to the parameter, over which f may write its result: then it lies there, too.  NULL: there is none.
- */
+/* The parameter plus what a loop adds to it, or a sum that a scatter_add goes on with, over which f may write its
+ * result: then it lies there, too.  NULL: there is none. */
 Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param);
 
 #endif

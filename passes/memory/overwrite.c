@@ -1,7 +1,7 @@
 /* overwrite.c -- operands that an op may overwrite with its results, for the memory pass.
  *
  * Only a kernel that reads and writes element by element, or reads a row before it writes it, on a tensor of the same
- * dims; a function that does so, slice by slice; and ops that are IN_PLACE.
+ * dims; a function that does so, slice by slice; ops that are IN_PLACE; and a sum that is gone on with.
  */
 #include "epilogue.h"
 #include "memory.h"
@@ -44,8 +44,9 @@ Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *
     for (int i = 0; result->def && i < result->def->args.count; i++) {
         Value *sum = arg(result->def, i);
         const Op *loop = sum->def && sum->def->attrs.dims.count ? sum->def : NULL;
-        if (loop && index_of(&loop->results, sum) < loop->attrs.carried && is_last_over(m, lifetimes, f, sum, param) &&
-            is_last_over(m, lifetimes, f, result, sum))
+        const bool is_carried = loop && index_of(&loop->results, sum) < loop->attrs.carried;
+        if ((is_carried || sum_before(result->def) == sum) && is_last_over(m, lifetimes, f, result, sum) &&
+            may_return_over(m, lifetimes, f, sum, param))
             return sum;
     }
     return NULL;
@@ -84,6 +85,8 @@ bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, in
     if (kernel && kernel->role != KERNEL)
         return passes_alike(op, result, operand) && same_dims(written, read) &&
                may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
+    if (sum_before(op))
+        return arg(op, operand) == sum_before(op) && same_dims(written, read);
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
         return local_bytes(m, written) == local_bytes(m, read);
     return kernel && kernel->role == KERNEL && !op->attrs.early && same_dims(written, read) &&

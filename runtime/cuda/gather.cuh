@@ -66,21 +66,27 @@ RT_INLINE void rt_gather(const T *table, const int32_t *index, P *picked, const 
 
 /* --- table[p, h, index[h, n]] += picked[p, h, n], without atomics ------------------------------------
  *
- * Three launches: the table is cleared; places n of each h are sorted by their index, stably; a block adds the places
- * of one index.
+ * Three launches: the table is cleared, or the sum copied to it, which no launch does if the sum is the table; places n
+ * of each h are sorted by their index, stably; a block adds the places of one index.
  */
 
-/* table = 0.  One warp per row. */
+/* table = sum, or 0 without one.  One warp per row. */
 template <int WIDTH, typename P, typename T>
-RT_INLINE void rt_scatter_add_clear(const P *, const int32_t *, T *table, float *, const RtGather s)
+RT_INLINE void rt_scatter_add_begin(const P *, const int32_t *, const T *sum, T *table, float *, const RtGather s)
 {
     const int64_t item = (int64_t)blockIdx.x * RT_TAKE_WARPS + threadIdx.x / 32;
     if (item >= s.pre * s.shared * s.rows)
         return;
     const int64_t h = item / s.rows % s.shared;
     T *to = table + rt_gather_at(item / s.rows / s.shared, h, item % s.rows, s.table);
-    for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH)
-        rt_store_some(to + i, rt_all<WIDTH>(0.0f), (int)rt_least<int64_t>(WIDTH, s.post - i));
+    const T *from = sum + rt_gather_at(item / s.rows / s.shared, h, item % s.rows, s.sum);
+    for (int64_t i = threadIdx.x % 32 * WIDTH; i < s.post; i += 32 * WIDTH) {
+        const int count = (int)rt_least<int64_t>(WIDTH, s.post - i);
+        RtPack<float, WIDTH> values = rt_all<WIDTH>(0.0f);
+        if (sum)
+            values = rt_load_some<WIDTH>(from + i, count);
+        rt_store_some(to + i, values, count);
+    }
 }
 
 /* In scratch: the sorted indices of each h, then their places. */
@@ -112,7 +118,7 @@ RT_INLINE int rt_count_before(const int32_t *tile, int from, int base, int n, in
 
 /* A block has 32 places of one h; each of its warps compares them with an eighth of all places. */
 template <typename P, typename T>
-RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, T *, float *scratch, const RtGather s)
+RT_INLINE void rt_scatter_add_order(const P *, const int32_t *index, const T *, T *, float *scratch, const RtGather s)
 {
     RT_DYNAMIC_SHARED(memory); /* 5120 bytes: a tile of 128 for each warp, and counts */
     int32_t *tile = reinterpret_cast<int32_t *>(memory) + threadIdx.x / 32 * 128;
@@ -171,7 +177,8 @@ RT_INLINE RtPack<float, WIDTH> rt_scatter_sum(const P *picked, const int32_t *so
 /* A block has 32 * WIDTH columns of one place of the order: if the place is the first of its index, the block sums all
  * places of the index, in f32; each warp has every eighth, and their sums are added in order. */
 template <int WIDTH, typename P, typename T>
-RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float *scratch, const RtGather s)
+RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, const T *before, T *table, float *scratch,
+                              const RtGather s)
 {
     RT_DYNAMIC_SHARED(memory); /* 1024 * WIDTH bytes */
     RtPack<float, WIDTH>(*parts)[32] = reinterpret_cast<RtPack<float, WIDTH>(*)[32]>(memory);
@@ -194,7 +201,14 @@ RT_INLINE void rt_scatter_add(const P *picked, const int32_t *, T *table, float 
 #pragma unroll
         for (int e = 0; e < WIDTH; e++)
             sum[e] += parts[other][lane][e];
-    rt_store_some(table + rt_gather_at(p, h, row, s.table) + column, sum, count);
+    T *to = table + rt_gather_at(p, h, row, s.table) + column;
+    if (before) {
+        const RtPack<T, WIDTH> old = rt_load_some<WIDTH>(to, count);
+#pragma unroll
+        for (int e = 0; e < WIDTH; e++)
+            sum[e] += rt_value(old[e]);
+    }
+    rt_store_some(to, sum, count);
 }
 
 #endif

@@ -55,12 +55,11 @@ RT_KERNEL void rt_gather(const void *table, const int32_t *index, void *picked, 
             }
 }
 
-/* table[p, h, v] = the sum of picked[p, h, n] over all n with index[h, n] = v, in the order of n; or += it.  Order: the
- * rows of each p, h are dealt to a number of blocks that depends on `pre` and `shared` alone, v = block, block +
- * blocks,
- * ..., since frequent tokens have small numbers; each reads all indices.  So the sums do not depend on the number of
- * threads. */
-RT_KERNEL void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s)
+/* table[p, h, v] = sum[p, h, v], or 0 without one, plus the sum of picked[p, h, n] over all n with index[h, n] = v, in
+ * the order of n.  The sum has the table's type, and may be the table.  Order: the rows of each p, h are dealt to a
+ * number of blocks that depends on `pre` and `shared` alone, v = block, block + blocks, ..., since frequent tokens have
+ * small numbers; each reads all indices.  So the sums do not depend on the number of threads. */
+RT_KERNEL void rt_scatter_add(const void *picked, const int32_t *index, const void *sum, void *table, const RtGather s)
 {
     enum { SHARES = 64 }; /* of the work, at least */
     const int64_t tables = s.pre * s.shared, blocks = tables < SHARES ? SHARES / tables : 1;
@@ -68,8 +67,9 @@ RT_KERNEL void rt_scatter_add(const void *picked, const int32_t *index, void *ta
     for (int64_t each = 0; each < tables; each++)
         for (int64_t block = 0; block < blocks; block++) {
             const int64_t p = each / s.shared, h = each % s.shared;
-            for (int64_t v = block; v < s.rows && !s.accumulate; v += blocks)
-                rt_gather_row(NULL, 0, RT_F32, table, rt_gather_at(p, h, v, s.table), s.table_type, s.post, false);
+            for (int64_t v = block; v < s.rows && sum != table; v += blocks)
+                rt_gather_row(sum, rt_gather_at(p, h, v, s.sum), s.table_type, table, rt_gather_at(p, h, v, s.table),
+                              s.table_type, s.post, false);
             for (int64_t n = 0; n < s.count; n++) {
                 const int64_t v = rt_gather_row_of(index[h * s.index.shared + n * s.index.row], s);
                 if (v >= 0 && v < s.rows && v % blocks == block)

@@ -54,7 +54,7 @@ void rt_rope(const void *x, const int32_t *position, void *y, const RtRope s);
 
 /* gather.h */
 void rt_gather(const void *table, const int32_t *index, void *picked, const RtGather s);
-void rt_scatter_add(const void *picked, const int32_t *index, void *table, const RtGather s);
+void rt_scatter_add(const void *picked, const int32_t *index, const void *sum, void *table, const RtGather s);
 
 /* cumulative.h */
 void rt_cumulative(const void *x, void *y, const RtCumulative s);

@@ -11,13 +11,14 @@ typedef struct {
 
 typedef struct {
     int64_t pre, shared, rows, count, post;
-    RtGatherStride table, picked, index;
+    RtGatherStride table, picked, index, sum; /* sum: of rows that rt_scatter_add goes on with */
     RtType table_type, picked_type;
-    bool accumulate; /* rt_scatter_add adds to the table instead of setting it */
-    RtPart part;     /* of the rows: a rank may hold a part of the table */
-    int64_t size;    /* of the dim, over all ranks: the bound of indices */
+    RtPart part;  /* of the rows: a rank may hold a part of the table */
+    int64_t size; /* of the dim, over all ranks: the bound of indices */
     const char *dim, *where;
 } RtGather;
+
+#define RT_NO_SUM ((const float *)0)
 
 RT_INLINE int64_t rt_gather_at(int64_t p, int64_t h, int64_t n, const RtGatherStride s)
 {

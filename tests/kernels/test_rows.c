@@ -164,21 +164,28 @@ static void check_take(RtType table_type, RtType picked_type, int64_t post, bool
     free(picked);
 }
 
-static void check_scatter_add(RtType table_type, RtType picked_type, int64_t post, bool accumulate, bool shares)
+enum { NO_SUM, IN_PLACE, ELSEWHERE };
+
+static void check_scatter_add(RtType table_type, RtType picked_type, int64_t post, int sum, bool shares)
 {
     RtGather s = take_shape(table_type, picked_type, post, shares);
-    s.accumulate = accumulate;
+    s.sum = s.table;
     int32_t index[SHARED * COUNT];
     pick_indices(index, true);
     void *picked = random_array(PRE * s.picked.pre, picked_type), *before = random_array(PRE * s.table.pre, table_type);
     const int64_t bytes = PRE * s.table.pre * type_bytes(table_type);
     void *table = allocate(bytes);
-    SAME_BITS(table, bytes, memcpy(table, before, (size_t)bytes), rt_scatter_add(picked, index, table, s));
+    SAME_BITS(table, bytes, memcpy(table, before, (size_t)bytes),
+              rt_scatter_add(picked, index,
+                             sum == NO_SUM     ? NULL
+                             : sum == IN_PLACE ? table
+                                               : before,
+                             table, s));
     for (int64_t p = 0; p < PRE; p++)
         for (int64_t v = 0; v < s.shared * ROWS; v++)
             for (int64_t i = 0; i < s.table.row; i++) {
                 const int64_t h = v % s.shared, at = rt_gather_at(p, h, v / s.shared, s.table) + i;
-                double want = accumulate || i >= post ? get(before, at, table_type) : 0, magnitude = fabs(want);
+                double want = sum != NO_SUM || i >= post ? get(before, at, table_type) : 0, magnitude = fabs(want);
                 int64_t terms = 0;
                 for (int64_t n = 0; n < COUNT && i < post; n++)
                     if (index[n * s.shared + h] == v / s.shared) {
@@ -217,8 +224,8 @@ int main(void)
             for (int picked = 0; picked < 3; picked++) {
                 for (int shares = 0; shares < 2; shares++) {
                     check_take(float_types[table], float_types[picked], posts[i], shares);
-                    check_scatter_add(float_types[table], float_types[picked], posts[i], false, shares);
-                    check_scatter_add(float_types[table], float_types[picked], posts[i], true, shares);
+                    for (int sum = NO_SUM; sum <= ELSEWHERE; sum++)
+                        check_scatter_add(float_types[table], float_types[picked], posts[i], sum, shares);
                 }
             }
     return report("rows");

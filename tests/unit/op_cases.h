@@ -81,6 +81,8 @@ static const Case cases[] = {
     { OP_gather, "{dim=v}", { { "f32[i:4, v:6~8, e:4]", -1, 1 }, { "i32[b:2, s:4]", 0, 6 } } },
     { OP_gather, "{dim=v}", { { "f32[i:4, b:2, v:6~8, e:4]", -1, 1 }, { "i32[s:4, b:2]", 0, 6 } } },
     { OP_scatter_add, "{over=b+s, dims=[v:6~8]}", { { "f32[i:4, b:2, s:4]", -1, 1 }, { "i32[b:2, s:4]", 0, 6 } } },
+    { OP_scatter_add, "{over=b+s, dims=[v:6~8]}",
+      { { "f32[i:4, b:2, s:4]", -1, 1 }, { "i32[b:2, s:4]", 0, 6 }, { "f32[i:4, v:6~8]", -1, 1 } } },
     { OP_scatter_add, "{over=s, dims=[v:6~8]}", { { "f32[i:4, b:2, s:4]", -1, 1 }, { "i32[b:2, s:4]", 0, 6 } } },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7}", ATTEND },
     { OP_attend, "{seq=s, key=t, feature=h, scale=0.7, causal=true}", ATTEND },

@@ -143,6 +143,10 @@ static void test_take(void **state)
           "  %1 = scatter_add %x, %i {over=s, dims=[v:3]} : f32[v:3, e:2]"
           "  return %0, %1 } }",
           GIVEN(1, 2, 3, 4, 5, 6, 2, 0, 2, 10, 20, 30, 40, 50, 60), { 5, 6, 1, 2, 5, 6, 30, 40, 0, 0, 60, 80 });
+    CHECK("module @m { func @f(%i: i32[s:3], %x: f32[s:3, e:2], %t: f32[v:3, e:2]) {"
+          "  %1 = scatter_add %x, %i, %t {over=s, dims=[v:3]} : f32[v:3, e:2]"
+          "  return %1 } }",
+          GIVEN(2, 0, 2, 10, 20, 30, 40, 50, 60, 1, 2, 3, 4, 5, 6), { 31, 42, 3, 4, 65, 86 });
     /* a table for each h, which the index has, too */
     CHECK("module @m { func @f(%t: f32[h:2, v:3], %i: i32[s:2, h:2], %x: f32[h:2, s:2]) {"
           "  %0 = gather %t, %i {dim=v} : f32[h:2, s:2]"

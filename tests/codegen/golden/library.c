@@ -159,7 +159,7 @@ static void scatter_add_5(const rt_bf16 *picked, const int32_t *index, float *ta
         .table_type = RT_F32,
         .picked_type = RT_BF16,
     };
-    rt_scatter_add(picked, index, table, shape);
+    rt_scatter_add(picked, index, RT_NO_SUM, table, shape);
 }
 
 void create(Rt *rt);
