@@ -7,35 +7,10 @@
 
 static const Operand wrong = { .kind = WRONG };
 
-Name join_path(Lower *l, Name path, const char *name)
-{
-    return path ? intern_format(l->m, "%s.%s", path, name) : intern_text(l->m, name);
-}
-
 /* --- Assignments --------------------------------------------------------------------------- */
 
-static Names order_of(const Type *type)
-{
-    Names order = { 0 };
-    for (int i = 0; i < type->rank; i++)
-        add_name(&order, type->dim[i].name);
-    return order;
-}
-
-Value *reorder(Lower *l, Value *value, const Type *like)
-{
-    Op *op = value ? value->def : NULL;
-    if (!value || same_order(&value->type, like))
-        return value;
-    const Func *f = l->frame->func;
-    if (op && op == f->last && index_of(&f->results, value) < 0 && op->kind == OP_dot && !op->attrs.order.count) {
-        op->attrs.order = order_of(like); /* it has no reader: the product can write that order itself */
-        return infer_op(l->m, op, &value->type) ? value : NULL;
-    }
-    return EMIT(l, OP_reorder, (Attrs){ .order = order_of(like) }, value);
-}
-
-bool conform(Lower *l, Value **value, const Ast *ast)
+/* Converts to a stated type. */
+static bool conform(Lower *l, Value **value, const Ast *ast)
 {
     Type stated, *type = &(*value)->type;
     if (ast->ellipsis) {
@@ -58,7 +33,8 @@ bool conform(Lower *l, Value **value, const Ast *ast)
     return *value != NULL;
 }
 
-Value *number_as_stated(Lower *l, Operand number, const Ast *type)
+/* In all elements; NULL after an error. */
+static Value *number_as_stated(Lower *l, Operand number, const Ast *type)
 {
     Type stated;
     Attrs dims = { 0 };
@@ -68,74 +44,6 @@ Value *number_as_stated(Lower *l, Operand number, const Ast *type)
     for (int i = 0; i < stated.rank; i++)
         dims.dims.dim[dims.dims.count++] = stated.dim[i];
     return stated.rank ? EMIT(l, OP_broadcast, dims, value) : value;
-}
-
-/* May a value have this name here? */
-static bool may_name(Lower *l, const char *name, Loc loc)
-{
-    Symbol *other = find_symbol(l->scope, name);
-    if (!other || other->kind == S_LOCAL || other->kind == S_ARGUMENT)
-        return true;
-    if (other->taken)
-        return false;
-    other->taken = other->kind == S_MODEL || other->kind == S_BLOCK;
-    complain(l, (Where){ .at = loc, .help = "give the value another name" }, "'%s' is already %s, declared at %s", name,
-             symbol_noun(other->kind), position_text(l, other->loc));
-    return false;
-}
-
-static void check_one(Lower *l, const Symbol *symbol)
-{
-    if (symbol->state && !symbol->updated && l->variant == AS_MODEL && !l->incomplete)
-        complain(l, (Where){ .at = symbol->loc, .help = arena_text(l->arena, "update %s = ...", symbol->name) },
-                 "the state '%s' has no update", symbol->name);
-    static const char *const nouns[N_SYMBOLS] = {
-        [S_ARGUMENT] = "the argument ", [S_CONST] = "the argument ", [S_DIM] = "the dim ",
-        [S_PARAM] = "the parameter ",   [S_INPUT] = "the input ",    [S_LOCAL] = "",
-        [S_INSTANCE] = "the instance "
-    };
-    Where where = { .at = symbol->loc, .help = "use it, or remove it" };
-    const bool is_number = symbol->kind == S_CONST || symbol->kind == S_DIM;
-    const bool is_wrong = is_number ? symbol->wrong : symbol->operand.kind == WRONG && !symbol->shared;
-    if (!symbol->used && !symbol->from_before && !is_wrong && l->variant == AS_MODEL && !l->incomplete)
-        complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
-                 nouns[symbol->kind], symbol->name);
-}
-
-void check_used(Lower *l, const Scope *scope)
-{
-    for (const Symbol *symbol = scope->newest; symbol; symbol = symbol->next)
-        check_one(l, symbol);
-}
-
-/* What a const switches off may be of use with another one: but parameters and inputs are there in any case. */
-void note_unlowered(Lower *l, const Ast *list)
-{
-    for (const Ast *ast = list; ast; ast = ast->next) {
-        Symbol *symbol = ast->name ? find_symbol(l->scope, ast->name) : NULL;
-        const bool is_new = symbol && !symbol->used && symbol->kind != S_PARAM && symbol->kind != S_INPUT;
-        if (is_new)
-            symbol->used = true;
-        if (is_new && symbol->kind == S_BLOCK)
-            note_unlowered(l, symbol->ast->body);
-        const Ast *const lists[] = { ast->child, ast->type, ast->init, ast->body, ast->dims };
-        for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-            note_unlowered(l, lists[i]);
-    }
-}
-
-void name_result(Lower *l, const char *name, Loc loc, Operand operand)
-{
-    Symbol *before = find_symbol_here(l->scope, name);
-    bool good = may_name(l, name, loc);
-    if (good && before && operand.kind != WRONG)
-        check_one(l, before);
-    else if (before)
-        before->used = true; /* by what is wrong, perhaps */
-    if (!good && !before)
-        return; /* a const, dim or block of the file */
-    declare(l, l->scope, S_LOCAL, name, loc)->operand = good ? operand : wrong;
-    note_value(l, name, loc, operand);
 }
 
 /* p, chosen = top_k(...); y, aux = block(...) */
@@ -162,7 +70,8 @@ static void lower_several(Lower *l, const Ast *ast)
     l->b.path = outer;
 }
 
-Operand lower_stated(Lower *l, const Ast *ast, const char *name)
+/* NAME (: type) = init, without the name. */
+static Operand lower_stated(Lower *l, const Ast *ast, const char *name)
 {
     Name outer = l->b.path, path = join_path(l, l->path, name);
     l->b.path = path;
@@ -181,7 +90,7 @@ Operand lower_stated(Lower *l, const Ast *ast, const char *name)
     return operand;
 }
 
-void lower_assign(Lower *l, const Ast *ast)
+static void lower_assign(Lower *l, const Ast *ast)
 {
     if (names_instance(l, ast)) {
         lower_named(l, ast);
@@ -193,6 +102,24 @@ void lower_assign(Lower *l, const Ast *ast)
     }
     const Ast *target = ast->child;
     name_result(l, target->name, target->loc, lower_stated(l, ast, target->name));
+}
+
+/* Of a scan: what a place has becomes a tensor outside. */
+static void lower_yield(Lower *l, const Ast *ast)
+{
+    Yielded **end = &l->frame->yielded;
+    Operand operand = lower_stated(l, ast, ast->name);
+    for (; *end; end = &(*end)->next)
+        if (strcmp((*end)->name, ast->name) == 0) {
+            complain(l, (Where){ .at = ast->name_loc, .help = "give one of them another name" },
+                     "'%s' is yielded twice: the first time at %s", ast->name, position_text(l, (*end)->loc));
+            return;
+        }
+    *end = NEW(l->arena, Yielded);
+    **end = (Yielded){ .name = ast->name, .loc = ast->name_loc };
+    set_place(l, ast->init->loc);
+    if (operand.kind != WRONG)
+        (*end)->value = value_of(l, operand, F32);
 }
 
 /* --- Parameters ---------------------------------------------------------------------------- */
@@ -325,7 +252,7 @@ static bool is_free_in_files(Lower *l, Name full, Loc at)
     return !is_about && !is_state;
 }
 
-void lower_param(Lower *l, const Ast *ast)
+static void lower_param(Lower *l, const Ast *ast)
 {
     Type type;
     Param described = { 0 };

@@ -22,6 +22,16 @@ typedef struct {
     const Ast *keyword[MOST_KEYWORDS]; /* in the order of the row; NULL if absent */
 } Arguments;
 
+/* A row of builtins.def. */
+typedef struct Builtin {
+    const char *name, *args;
+    const char *keywords[MOST_KEYWORDS];
+    Operand (*lower)(Lower *l, Arguments *a);
+    const char *usage;
+} Builtin;
+
+extern const Builtin functions[]; /* after the last one, a row without a name */
+
 #define CALL(name) Operand apply_##name(Lower *l, Arguments *a)
 
 #define BUILTIN(name, args, keywords, lower, usage) CALL(lower);
@@ -36,6 +46,12 @@ Value *integers_argument(Lower *l, const Arguments *a, int keyword, const Value 
 
 /* The named dims; if none is named, all: in an optimizer those of each matrix. */
 Names dims_or_all(const Lower *l, const Arguments *a);
+
+/* Has x this dim, which a name of several stands for?  Else reports. */
+bool has_one_of(Lower *l, const Value *x, Name dim, const Ast *name);
+
+/* A copy, if it is a cross_entropy: of anything, a mean is plain. */
+Value *unlabelled(Lower *l, Value *value);
 
 /* Of `in` and its like in an optimizer: the number of a row of its matrix, and x with other names of these dims. */
 Value *place_in_matrix(Lower *l, const Names *dims);

@@ -342,18 +342,3 @@ Results results_of(Lower *l, const Ast *ast)
         results.at[results.count++] = value;
     return results;
 }
-
-/* --- Messages ------------------------------------------------------------------------------ */
-
-const char *instance_text(Lower *l)
-{
-    const Call *last = l->ncalls ? &l->calls[l->ncalls - 1] : NULL;
-    if (!last || !last->block->dims)
-        return NULL;
-    const char *dims = "";
-    for (const Ast *own = last->block->dims; own; own = own->next) {
-        const Symbol *dim = meant_by(find_symbol(l->scope, own->name));
-        dims = arena_text(l->arena, "%s%s%s", dims, *dims ? ", " : "", dim ? dim->name : own->name);
-    }
-    return arena_text(l->arena, "in %s[%s], called at %s", last->block->name, dims, position_text(l, last->call->loc));
-}

@@ -228,3 +228,12 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
                 (Labelled){ .entropy = y, .labels = labels, .frame = l->frame, .ignore = ignore, .is_entropy = true });
     return y;
 }
+
+Operand largest_of(Lower *l, Operand chosen)
+{
+    const Op *op = chosen.kind == TENSOR ? chosen.value->def : NULL;
+    if (!op || op->kind != OP_top_k || op != l->b.func->last)
+        return (Operand){ .kind = WRONG };
+    const Type *x = &arg(op, 0)->type;
+    return tensor_operand(pick(l, arg(op, 0), chosen.value, x->dim[find_dim(x, op->attrs.dim)]));
+}

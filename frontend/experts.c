@@ -1,5 +1,4 @@
-/* experts.c -- mixtures of experts: the built-in functions top_k, dispatch, combine and balance, and the dims of slots,
- * whose sizes dispatch computes.
+/* experts.c -- mixtures of experts: the built-in functions top_k, dispatch, combine and balance.
  *
  * A token's place in the queue of its expert is a value of its own, which dispatch and combine share.  Tokens queue in
  * row-major order of `chosen`, the batch outermost: whether a token finds a slot does not depend on later tokens.
@@ -13,74 +12,6 @@
 #include <string.h>
 
 static const Operand wrong = { .kind = WRONG };
-
-/* --- Dims of slots ------------------------------------------------------------------------------ */
-
-const Ast *argument_of(const Ast *call, const char *function, int number)
-{
-    const Ast *at = call->kind == A_CALL && strcmp(call->name, function) == 0 ? call->child : NULL;
-    for (int i = 0; at && i < number; i++)
-        at = at->next;
-    return at;
-}
-
-static bool dispatches_to(const Lower *l, Map *seen, const Ast *ast, const char *name);
-
-/* Is it given to a block that dispatches to it?  Names in brackets that were looked at are in `seen`: blocks that call
- * themselves are reported later. */
-static bool gives_slots(const Lower *l, Map *seen, const Ast *call, const char *name)
-{
-    const Ast *block = call->dims ? l->file : NULL;
-    while (block && (block->kind != A_BLOCK || strcmp(block->name, call->name) != 0))
-        block = block->next;
-    const Ast *own = block ? block->dims : NULL;
-    for (const Ast *given = call->dims; given && own; given = given->next, own = own->next) {
-        if ((name && strcmp(given->name, name) != 0) || map_get(seen, own))
-            continue;
-        map_put(seen, own, seen);
-        if (dispatches_to(l, seen, block, own->name))
-            return true;
-    }
-    return false;
-}
-
-static bool dispatches_to(const Lower *l, Map *seen, const Ast *ast, const char *name)
-{
-    const Ast *slots = argument_of(ast, "dispatch", 3);
-    if (slots && slots->kind == A_NAME && (!name || strcmp(slots->name, name) == 0))
-        return true;
-    if (ast->kind == A_CALL && gives_slots(l, seen, ast, name))
-        return true;
-    const Ast *const lists[] = { ast->init, ast->child, ast->body };
-    for (int i = 0; i < 3; i++)
-        for (const Ast *child = lists[i]; child; child = child->next)
-            if (dispatches_to(l, seen, child, name))
-                return true;
-    return false;
-}
-
-bool holds_slots(const Lower *l, const char *name)
-{
-    Map seen = { .arena = l->arena };
-    for (const Ast *ast = l->file; ast; ast = ast->next)
-        if (dispatches_to(l, &seen, ast, name))
-            return true;
-    return false;
-}
-
-void forget_slots(Lower *l)
-{
-    for (Symbol *s = l->globals.newest; s; s = s->next)
-        if (s->is_slots)
-            s->number = integer_constant(0), s->padded = 0, s->by_sequence = false, s->choices.count = 0,
-            s->rounds = NULL;
-}
-
-bool varies(const Lower *l, Name dim)
-{
-    const Symbol *symbol = find_symbol_here(&l->globals, dim);
-    return dim == l->m->batch || (symbol && (symbol->is_slots || symbol->is_others));
-}
 
 /* --- top_k -------------------------------------------------------------------------------------- */
 
@@ -102,15 +33,6 @@ CALL(top_k)
     else
         return tensor_operand(EMIT(l, OP_top_k, ((Attrs){ .dim = from->name, .dims = { 1, { to } } }), a->x[0]));
     return wrong;
-}
-
-Operand largest_of(Lower *l, Operand chosen)
-{
-    const Op *op = chosen.kind == TENSOR ? chosen.value->def : NULL;
-    if (!op || op->kind != OP_top_k || op != l->b.func->last)
-        return wrong;
-    const Type *x = &arg(op, 0)->type;
-    return tensor_operand(pick(l, arg(op, 0), chosen.value, x->dim[find_dim(x, op->attrs.dim)]));
 }
 
 /* --- Queues ------------------------------------------------------------------------------------- */

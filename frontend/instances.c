@@ -63,6 +63,11 @@ bool is_free_instance(Lower *l, Symbol *block, const char *name, Loc loc)
 
 /* --- Paths --------------------------------------------------------------------------------- */
 
+Name join_path(Lower *l, Name path, const char *name)
+{
+    return path ? intern_format(l->m, "%s.%s", path, name) : intern_text(l->m, name);
+}
+
 /* The instance's name with a star for each directly enclosing repeat; all places of a scan have one. */
 static const char *starred(Lower *l, const char *name)
 {

@@ -14,46 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *said_text(Lower *l, const char *option, const char *value)
-{
-    return arena_text(l->arena, "%s %s", option, value);
-}
-
 static const char DATA_AXIS[] = "dp";
 
 /* --- The mesh ------------------------------------------------------------------------------ */
-
-MeshAxis *find_axis(Layout *p, const char *name)
-{
-    for (int i = 0; i < p->naxes; i++)
-        if (strcmp(p->axis[i].name, name) == 0)
-            return &p->axis[i];
-    return NULL;
-}
-
-/* That the axis which is meant is unused is the same mistake.  `new`: what to write if it is none of those there. */
-static const char *axis_help(Layout *p, const char *name, const char *new)
-{
-    NearMiss near = { .name = name };
-    for (int i = 0; i < p->naxes; i++)
-        offer(&near, p->axis[i].name);
-    if (near.best)
-        find_axis(p, near.best)->used = true;
-    return near.best ? did_you_mean(p->l->arena, &near) : new;
-}
-
-MeshAxis *use_axis(Layout *p, const Ast *name)
-{
-    MeshAxis *axis = find_axis(p, name->name);
-    if (axis)
-        axis->used = true;
-    else
-        complain(p->l,
-                 (Where){ .at = name->loc,
-                          .help = axis_help(p, name->name, arena_text(p->l->arena, "mesh %s = 2", name->name)) },
-                 "the mesh has no axis '%s'", name->name);
-    return axis;
-}
 
 static void read_mesh(Layout *p, const Ast *mesh)
 {
@@ -360,23 +323,6 @@ static void split_batch(Layout *p, const MeshAxis *axis)
     add_setting(l, arena_text(l->arena, "parallel.shard.%s", axis->name), l->batch->name, "", "command line");
 }
 
-int64_t ranks_of(const Module *m, Axes axes)
-{
-    int64_t ranks = 1;
-    for (int i = 0; i < m->naxes; i++)
-        ranks *= axes >> i & 1 ? m->axis_size[i] : 1;
-    return ranks;
-}
-
-Axes axes_over(const Module *m, Name dim, bool otherwise)
-{
-    Axes axes = 0;
-    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
-        if (has_name(&rule->dims, dim) || (otherwise && rule->otherwise == dim))
-            axes |= 1u << rule->axis;
-    return axes;
-}
-
 /* Blocks that each rank may get of a dim. */
 static int most_blocks(const Module *m, Name dim)
 {
@@ -413,18 +359,6 @@ static void find_parallel(Layout *p)
     }
 }
 
-const Ast *only_statement(Layout *p, AstKind kind)
-{
-    const Ast *found = NULL;
-    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next) {
-        if (ast->kind == kind && found)
-            complain(p->l, (Where){ .at = ast->loc }, "already specified at %s", position_text(p->l, found->loc));
-        else if (ast->kind == kind)
-            found = ast;
-    }
-    return found;
-}
-
 void read_layout(Lower *l)
 {
     Layout *p = l->layout = NEW(l->arena, Layout);
@@ -451,4 +385,5 @@ void read_layout(Lower *l)
         if (of_batch >> p->axis[i].first & ((1u << p->axis[i].count) - 1))
             l->declared_ranks = l->declared_ranks / p->axis[i].size * p->axis[i].declared;
     read_policies(p);
+    l->shrunk_copies = l->options->shrink ? shrunk_copies(p) : 0;
 }

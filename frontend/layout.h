@@ -1,4 +1,4 @@
-/* layout.h -- shared by layout.c (mesh, shard), policies.c (zero, recompute), pipeline.c and
+/* layout.h -- shared by layout.c (mesh, shard), words.c, policies.c (zero, recompute), pipeline.c and
  * pipeline_names.c. */
 #ifndef MPC_LAYOUT_H
 #define MPC_LAYOUT_H
@@ -53,6 +53,8 @@ struct Layout {
 };
 
 MeshAxis *find_axis(Layout *p, const char *name);
+/* What is meant by an axis that there is not.  `new`: what to write if it is none of those there. */
+const char *axis_help(Layout *p, const char *name, const char *new);
 MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL after reporting an unknown axis */
 const Ast *only_statement(Layout *p, AstKind kind);                     /* a second one is an error */
 const char *said_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
@@ -70,9 +72,9 @@ void read_offload(Layout *p);                                      /* likewise *
 bool check_repeats(Layout *p, const Ast *names, Repeats *repeats); /* false after reporting */
 /* The place in the model itself, and not inside another repeat, where the copies run; 0: there is none. */
 int place_in_model(const Module *m, Name copies);
-void check_offload(Layout *p);   /* after the pipeline */
-void check_pipeline(Layout *p);  /* after the model is lowered: it names an instance */
-int64_t shrunk_copies(Lower *l); /* of a repeat, for verification */
+void check_offload(Layout *p);    /* after the pipeline */
+void check_pipeline(Layout *p);   /* after the model is lowered: it names an instance */
+int64_t shrunk_copies(Layout *p); /* of a repeat, for verification */
 
 /* What a repeat of these needs of earlier ones but the one before, and what all its copies need of earlier ones, is
  * carried through the repeats between.  `dims` count their copies, in the order of the model. */
@@ -84,9 +86,10 @@ ShardRule *split_layers(Module *m, Name copies, int axis, Name parts);
 /* Cuts the repeat whose copies `dim` counts in `count` loops of so many copies each, and gives their dims. */
 void cut_repeat(Module *m, Name dim, const int64_t *copies, int count, Name *dims);
 
-/* --- Words and options (policies.c) --------------------------------------------------------- */
+/* --- Words and options (words.c) --------------------------------------------------------- */
 
 bool is_word(const char *const words[], const char *word, NearMiss *near);
+const char *word_list(Lower *l, const char *const words[]); /* "0, 1 or 2" */
 
 void note_policy(Lower *l, const char *name, const char *value, const Ast *ast, bool said);
 void check_given_once(Lower *l, const Ast *options); /* rejects repeated options */

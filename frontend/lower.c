@@ -1,4 +1,5 @@
 /* lower.c -- lowering: its steps, in order. */
+#include "builtins.h"
 #include "experts.h"
 #include "lowering.h"
 #include "sequences.h"
@@ -109,6 +110,7 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
                 .file = file,
                 .source = source,
                 .options = options,
+                .functions = functions,
                 .diags = diags,
                 .settings = settings };
     m->target = options->target ? options->target : m->target;

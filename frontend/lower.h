@@ -49,6 +49,7 @@ typedef struct {
     Setting *at;
 } Settings;
 
+bool is_whole(const WholeDims *whole, const char *dim); /* is it one of them? */
 /* False if it is one of them already, or if there is no room. */
 bool keep_whole(WholeDims *whole, Arena *arena, const char *dim);
 

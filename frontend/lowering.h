@@ -1,22 +1,23 @@
 /* lowering.h -- internals of lowering a tree to IR.
  *
- *   names.c      symbols, scopes, near-miss names
- *   constants.c  exact compile-time numbers
- *   dims.c       declarations of dims and constants, declared types
- *   settings.c   train { };  choices.c  its calls;  layout.c, policies.c  parallel { }
+ *   scope.c      symbols, scopes;  names.c  near-miss names;  messages.c  errors;  record.c  effective settings
+ *   constants.c  exact compile-time numbers;  dims.c  dims by name, declared types;  slots.c  dims of slots
+ *   declare.c    declarations of dims and constants;  shrink.c  their sizes for verification
+ *   settings.c   train { };  said.c  its values;  choices.c  its calls;  layout.c, words.c, policies.c  parallel { }
  *   optimizers.c optimizers and the parameters of each;  updates.c  an optimizer as IR;  matrices.c  its matrices
- *   emit.c       ops with source locations; parameters of loop bodies
+ *   frame.c      functions, parameters of loop bodies;  emit.c  ops with source locations;  operands.c  their operands
  *   compose.c    softmax, layernorm, cross_entropy ... from primitive ops
- *   builtins.c   the built-in functions, from builtins.def;  more of them: attend.c, library.c, shapes.c, conv.c,
- *                random.c, concat.c, solve.c, experts.c
+ *   arguments.c  calls of the built-in functions;  functions.c  their table, from builtins.def;  what they do:
+ *                builtins.c, attend.c, library.c, shapes.c, conv.c, random.c, concat.c, solve.c, means.c, experts.c
  *   made_dims.c  dims that top_k and ranges declare
  *   indices.c    bounds checks of indices;  router.c  the dim by which a router knows its experts
- *   expr.c       expressions;  blocks.c  statements, params;  calls.c  blocks;  instances.c  instances with a name;
+ *   expr.c       expressions;  blocks.c  statements, params;  locals.c  names of values;  calls.c  blocks;
+ *                instances.c  instances with a name;
  *   mean.c       those that are means of others
  *   repeat.c     loops, with carried.c and recurrence.c;  numbered.c  which copies of a repeat with numbers are alike
  *   state.c      state that is no parameter;  load.c  counts of what experts get;  sequences.c  sums over sequences
  *   facts.c      types of names and expressions, for editors
- *   model.c      inputs, the loss, the variants of the model;  lower.c  all of it, in order
+ *   model.c      inputs, the loss, the variants of the model;  check.c  the question of sequences;  lower.c  all of it
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
  * reported once.
@@ -200,6 +201,7 @@ struct Lower {
     const struct Elsewhere *elsewhere; /* else NULL: see go_elsewhere() */
     Lines lines;                       /* of the last used source */
     const LowerOptions *options;
+    const struct Builtin *functions; /* of the language */
     Diags *diags;
     Settings *settings;
     bool incomplete; /* lines with syntax errors are missing: seemingly unused names may be used there */
@@ -213,6 +215,7 @@ struct Lower {
     struct Layout *layout;
     int64_t data_ranks;     /* number of ranks among which a micro-step's sequences are divided */
     int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
+    int64_t shrunk_copies;  /* for verification: copies that a repeat has at most */
 
     Said freeze, trained; /* settings of train, read when the parameters are known */
     Group *groups;        /* the first is for all other parameters */
@@ -279,16 +282,19 @@ void come_back(Lower *l, Elsewhere *elsewhere);
 
 void declare_all(Lower *l);
 void declare_dim(Lower *l, const Ast *ast);
+void shrink_sizes(Lower *l);           /* for verification, if they are large */
 void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
 
 void declare_made_dims(Lower *l); /* those that top_k and ranges declare: made_dims.c */
 bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim); /* named by a range or choice of that size */
-bool find_choice_dim(Lower *l, const Ast *choice, Dim *dim);            /* `2 -> k` */
+bool find_choice_dim(Lower *l, const Ast *choice, Constant size, Dim *dim); /* `2 -> k`, with this number */
+bool is_local(const Lower *l, const Ast *expr);  /* does it name what no declaration of the file does? */
 void excuse_made_dim(Lower *l, const Ast *made); /* what makes it is wrong: what names it is not */
 
-bool varies(const Lower *l, Name dim); /* does its size depend on the micro-batch? */
+bool varies(const Lower *l, Name dim);             /* does its size depend on the micro-batch? */
+bool is_constant_size(Lower *l, Name dim, Loc at); /* that of a dim which is split or merged; else reports */
 
 /* --- Settings ---------------------------------------------------------------------------------- */
 
@@ -320,7 +326,6 @@ Matrix matrix_of(const Lower *l, const Param *param);
 Names again(Lower *l, const Names *dims, int times);          /* in' (1) or in'' (2) of in */
 Dim dim_of_matrix(Lower *l, const Matrix *matrix, Name name); /* also of such a name */
 const Names *dims_named(const Lower *l, const char *name); /* of in, out', ...; NULL: that is no name of several dims */
-bool exceeds_rank(int nargs, Value *const args[]);         /* have they more dims together than a tensor may have? */
 bool has_square(const Matrix *matrix, int rank);           /* can orthogonal() multiply such a parameter by itself? */
 
 /* --- Expressions ------------------------------------------------------------------------------- */
@@ -331,7 +336,6 @@ bool constant_of(Lower *l, const Ast *ast, Constant *number);        /* false af
 bool is_constant(const Lower *l, const Ast *ast);                    /* would it be one?  Builds nothing */
 bool is_finite(Lower *l, Constant number, Loc at, const char *what); /* in f32; else reports that `what` must be */
 bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64_t most, int64_t *number);
-bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number);
 Operand tensor_operand(Value *value);                       /* WRONG if NULL */
 Value *value_of(Lower *l, Operand operand, DType dtype);    /* a number as a scalar of that dtype */
 Operand scalar_of(Lower *l, Operand operand, DType stated); /* the same; of i32 or bool where that is stated and fits */
@@ -344,10 +348,11 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
 bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2], Value *values[2]);
 Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2]);
 
+bool is_new(Lower *l, const Value *x, Name dim, Loc at); /* reports a dim that x has already */
 /* A dim of x; reports an error if x lacks it. */
 bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc, Name *dim);
 
-bool is_function(const char *name); /* of the language */
+bool is_function(const Lower *l, const char *name); /* of the language */
 Operand call_function(Lower *l, const Ast *call);
 Operand choose(Lower *l, const Ast *call);                     /* if(c, a, b) */
 bool has_no_positions(Lower *l, Name dim, Loc at);             /* reports a dim of which none may be named */
@@ -358,7 +363,6 @@ typedef struct {
     Operand *at;
 } Results;
 Results results_of(Lower *l, const Ast *ast);
-const char *instance_text(Lower *l);   /* "in attention[seq, embed], called at 30:9": of a block over dims; else NULL */
 bool declares_records(const Lower *l); /* is_fed_records of the whole model, of which all inputs may not be known yet */
 Input *fed_as(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
 /* The file names an element that the dim does not have: if it has been shrunk, it keeps its size the next time. */
@@ -369,8 +373,6 @@ bool index_fits(Lower *l, Value *index, const Dim *dim, const Constant *ignored,
 /* --- Statements -------------------------------------------------------------------------------- */
 
 Name join_path(Lower *l, Name path, const char *name);
-void lower_assign(Lower *l, const Ast *ast);
-void lower_param(Lower *l, const Ast *ast);
 void declare_state(Lower *l, Symbol *symbol);
 void lower_update(Lower *l, const Ast *ast);
 /* Adds a term to the loss that is zero, and whose gradient by the state is the statistic.  still: the state, constant.
@@ -379,12 +381,9 @@ void observe(Lower *l, Value *state, Value *still, Value *statistic);
 bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
 void lower_repeat(Lower *l, const Ast *ast);       /* or a scan */
 void name_result(Lower *l, const char *name, Loc loc, Operand operand);
-Operand lower_stated(Lower *l, const Ast *ast, const char *name);   /* NAME (: type) = init, without the name */
-Value *number_as_stated(Lower *l, Operand number, const Ast *type); /* in all elements; NULL after an error */
-void lower_statement(Lower *l, const Ast *ast);                     /* one of these */
-void check_used(Lower *l, const Scope *scope);                      /* at its end */
-void note_unlowered(Lower *l, const Ast *list);         /* not lowered here: its names are used all the same */
-bool conform(Lower *l, Value **value, const Ast *type); /* converts to a stated type */
+void lower_statement(Lower *l, const Ast *ast); /* one of these */
+void check_used(Lower *l, const Scope *scope);  /* at its end */
+void note_unlowered(Lower *l, const Ast *list); /* not lowered here: its names are used all the same */
 Func *lower_model(Lower *l, Variant variant);
 void decide_decay(Lower *l);  /* once the model is lowered */
 void freeze_params(Lower *l); /* the same */
@@ -399,9 +398,8 @@ bool too_many_dims(Lower *l, const Type *type, Loc at); /* reports one with no d
 /* --- recurrence.c: what a scan has that a repeat has not ------------------------------------------------ */
 
 bool begin_scan(Lower *l, const Ast *ast, Body *body); /* reads the head; false after an error */
-void lower_yield(Lower *l, const Ast *ast);
-bool leave_yielded(Lower *l, Body *body);           /* they become results of the body; false after an error */
-Value *stack_first(Lower *l, Body *body, Value *x); /* an operand of the loop, in the order that it slices */
+bool leave_yielded(Lower *l, Body *body);              /* they become results of the body; false after an error */
+Value *stack_first(Lower *l, Body *body, Value *x);    /* an operand of the loop, in the order that it slices */
 void declare_yielded(Lower *l, const Body *body, const Op *loop); /* NULL: there are errors */
 void note_scanned(Lower *l, Name dim, Loc at);                    /* for the check of the layout */
 Body *scan_along(const Lower *l, Name dim); /* the body of the scan along that dim around this; NULL: there is none */
@@ -436,6 +434,7 @@ Value *import_param(Lower *l, const Use *use, Body *frame, Name name, Type type,
 Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Body *frame); /* orders the parameters of a function */
+void push_all(Lower *l, Values *to, const Values *from);
 void remove_dead_ops(Func *f, Map *read); /* adds remaining ops and their operands to `read` */
 void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one of the frame's lists */
 Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
@@ -443,16 +442,13 @@ Value *new_value(Lower *l, Name name, Type type);
 
 /* --- shapes.c ------------------------------------------------------------------------------------- */
 
-Value *split_dim(Lower *l, Value *x, Dim whole, Dims parts);        /* of sizes that fit */
-Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim); /* x[dim = a : b -> c] */
+Value *split_dim(Lower *l, Value *x, Dim whole, Dims parts); /* of sizes that fit */
 
 /* --- labels.c: the divisor of a mean of cross_entropy ------------------------------------------------ */
 
 Labelled *note_labels(Lower *l, Labelled labelled);
-Value *unlabelled(Lower *l, Value *value); /* a copy, if it is a cross_entropy: of anything, a mean is plain */
+Labelled *find_labelled(const Lower *l, const Value *value); /* NULL: it is no cross_entropy */
 void note_import(Lower *l, const Value *outside, const Value *inside);
-Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at);               /* NULL after an error */
-Value *weighted_mean(Lower *l, Value *x, Value *weight, Names dims, Loc at); /* the same; of dims of x */
 
 /* Of what a scan yields: its labels at all places, if all of them come from outside. */
 void stack_labels(Lower *l, const Body *body, const Value *inside, const Value *stacked);

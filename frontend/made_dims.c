@@ -10,17 +10,6 @@
 
 /* --- Declarations -------------------------------------------------------------------------- */
 
-/* Does the expression name what no declaration of the file does: an argument of a block, the number of a copy? */
-static bool is_local(const Lower *l, const Ast *expr)
-{
-    if (expr->kind == A_NAME && !find_symbol_here(&l->globals, expr->name))
-        return true;
-    for (const Ast *child = expr->child; child; child = child->next)
-        if (is_local(l, child))
-            return true;
-    return false;
-}
-
 /* As `dim choice = 2` does; several calls may make the same. */
 static void declare_made(Lower *l, const Ast *made)
 {
@@ -102,46 +91,4 @@ void declare_made_dims(Lower *l)
 {
     for (const Ast *ast = l->file; ast; ast = ast->next)
         declare_made_in(l, ast, ast);
-}
-
-/* --- Uses ---------------------------------------------------------------------------------- */
-
-void excuse_made_dim(Lower *l, const Ast *made)
-{
-    if (!made->name || find_symbol(l->scope, made->name))
-        return;
-    Symbol *symbol = declare(l, &l->globals, S_DIM, made->name, made->name_loc);
-    symbol->ast = made;
-    symbol->wrong = true;
-}
-
-bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim)
-{
-    if (find_symbol(l->scope, made->name))
-        return find_dim_named(l, made->name, made->name_loc, dim);
-    const char *help = arena_text(l->arena, "dim %s = %s, in the file", made->name, constant_text(l->arena, size));
-    complain(l, (Where){ .at = made->name_loc, .help = help },
-             "no dim is named '%s': with numbers of a call or a copy, none is declared here", made->name);
-    excuse_made_dim(l, made);
-    return false;
-}
-
-/* Is the number other than that of the dim?  Where the file has both, that was compared; sizes that shrink are chosen
- * anew. */
-static bool differs(const Lower *l, const Ast *choice, Constant size, const Dim *dim)
-{
-    const bool is_of_file = !find_symbol(l->scope, choice->name)->meant && !is_local(l, choice->child);
-    return !is_of_file && !l->options->shrink && size.value != (double)dim->size;
-}
-
-bool find_choice_dim(Lower *l, const Ast *choice, Dim *dim)
-{
-    Constant size;
-    if (!constant_of(l, choice->child, &size) || !find_made_dim(l, choice, size, dim))
-        return false;
-    const bool good = !differs(l, choice, size, dim);
-    if (!good)
-        complain(l, (Where){ .at = choice->loc }, "'%s' has %lld elements, not %s", dim->name, (long long)dim->size,
-                 constant_text(l->arena, size));
-    return good;
 }

@@ -128,19 +128,6 @@ Operand rename_group(Lower *l, const Arguments *a, const Names *from, const Name
     return tensor_operand(x);
 }
 
-bool exceeds_rank(int nargs, Value *const args[])
-{
-    Names all = { 0 };
-    for (int i = 0; i < nargs; i++)
-        for (int j = 0; j < args[i]->type.rank; j++)
-            if (!has_name(&all, args[i]->type.dim[j].name)) {
-                if (all.count == MAX_RANK)
-                    return true;
-                add_name(&all, args[i]->type.dim[j].name);
-            }
-    return false;
-}
-
 /* --- Newton and Schulz ------------------------------------------------------------------------ */
 
 static int64_t size_of(const Value *x, const Names *dims)

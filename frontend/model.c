@@ -54,25 +54,6 @@ static bool read_input_type(Lower *l, const Ast *ast, Type *type)
     return false;
 }
 
-bool declares_records(const Lower *l)
-{
-    const int most = 1 + (l->m->batch != NULL);
-    const char *sequence = NULL;
-    for (const Ast *ast = l->model->body; ast; ast = ast->next) {
-        if (ast->kind != A_INPUT)
-            continue;
-        int rank = 0;
-        const char *last = NULL;
-        for (const Ast *dim = ast->type->child; dim; dim = dim->next)
-            rank++, last = dim->name;
-        if (!ast->type->name || strcmp(ast->type->name, "i32") != 0 || rank > most ||
-            (rank == most && sequence && strcmp(sequence, last) != 0))
-            return true;
-        sequence = rank == most ? last : sequence;
-    }
-    return false;
-}
-
 static void add_input(Lower *l, const Input *described)
 {
     Input *input = NEW(l->arena, Input), **end = &l->m->inputs;

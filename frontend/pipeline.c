@@ -373,10 +373,10 @@ static int read_chunks(Lower *l, const Ast *pipeline)
     return count < 1 || count > MAX_CHUNKS ? 1 : (int)count;
 }
 
-int64_t shrunk_copies(Lower *l)
+int64_t shrunk_copies(Layout *p)
 {
-    const Ast *pipeline = only_statement(l->layout, A_PIPELINE);
-    return !pipeline ? 2 : 2 * read_chunks(l, pipeline) + 1; /* one more: stages differ */
+    const Ast *pipeline = only_statement(p, A_PIPELINE);
+    return !pipeline ? 2 : 2 * read_chunks(p->l, pipeline) + 1; /* one more: stages differ */
 }
 
 static void set_schedule(Layout *p, const Ast *ast, const MeshAxis *axis)

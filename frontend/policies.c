@@ -5,60 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Words ---------------------------------------------------------------------------------- */
-
 static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };
 static const char *const stages[] = { "0", "1", "2", "3", NULL };
-
-bool is_word(const char *const words[], const char *word, NearMiss *near)
-{
-    for (int i = 0; words[i]; i++) {
-        offer(near, words[i]);
-        if (strcmp(words[i], word) == 0)
-            return true;
-    }
-    return false;
-}
-
-const char *word_list(Lower *l, const char *const words[])
-{
-    const char *list = words[0];
-    for (int i = 1; words[i]; i++)
-        list = arena_text(l->arena, "%s%s%s", list, words[i + 1] ? ", " : " or ", words[i]);
-    return list;
-}
-
-const char *read_word(Lower *l, const char *what, const char *const words[], const Ast *ast, const char *option,
-                      const char *said)
-{
-    const char *word = said ? said : ast && (ast->kind == A_NAME || ast->kind == A_ZERO) ? ast->name : "";
-    NearMiss near = { .name = word };
-    if (is_word(words, word, &near))
-        return word;
-    const char *help = did_you_mean(l->arena, &near);
-    help = help ? help : word_list(l, words);
-    if (said)
-        fail_command(l, said_text(l, option, said), help, "'%s' is not a valid %s", said, what);
-    else
-        complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help },
-                 "%s is not a valid %s", quoted(l, ast), what);
-    return NULL;
-}
-
-void note_policy(Lower *l, const char *name, const char *value, const Ast *ast, bool said)
-{
-    add_setting(l, name, value, "", said ? "command line" : ast ? where_text(l, ast->loc) : "default");
-}
-
-/* Rejects repeated options. */
-void check_given_once(Lower *l, const Ast *options)
-{
-    for (const Ast *option = options; option; option = option->next)
-        for (const Ast *before = options; before != option; before = before->next)
-            if (strcmp(before->name, option->name) == 0)
-                complain(l, (Where){ .at = option->loc }, "'%s' is already specified at %s", option->name,
-                         position_text(l, before->loc));
-}
 
 /* --- zero ----------------------------------------------------------------------------------------- */
 

@@ -8,26 +8,9 @@
  * An outer value with the dim is inside what it is at one place: the loop slices it, which is its first dim for that.
  * What the body yields, the loop stacks.  All places share parameters, which are outer values like others.
  */
-#include "builtins.h"
 #include "lowering.h"
 
 #include <string.h>
-
-Body *scan_along(const Lower *l, Name dim)
-{
-    Body *frame = l->frame;
-    while (frame && !(frame->scans && frame->copy.name == dim))
-        frame = frame->outer;
-    return frame;
-}
-
-bool is_in_scan(const Lower *l)
-{
-    const Body *frame = l->frame;
-    while (frame && !frame->scans)
-        frame = frame->outer;
-    return frame != NULL;
-}
 
 void note_scanned(Lower *l, Name dim, Loc at)
 {
@@ -37,16 +20,6 @@ void note_scanned(Lower *l, Name dim, Loc at)
 }
 
 /* --- The head --------------------------------------------------------------------------------- */
-
-static bool read_direction(Lower *l, const Ast *option, bool *reverse)
-{
-    if (!option)
-        return true;
-    if (!option->next && option->kind == A_KEYWORD && strcmp(option->name, "reverse") == 0)
-        return flag_argument(l, option, reverse);
-    complain(l, (Where){ .at = option->loc, .help = "reverse = true" }, "a scan has no option but 'reverse'");
-    return false;
-}
 
 /* Are there places along the dim, one after the other, that each rank can go through? */
 static bool has_places(Lower *l, const Ast *ast, const Dim *dim)
@@ -78,27 +51,10 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
         body->copy = (Dim){ 0 }; /* so that nothing else is said of it */
     if (good && l->variant == AS_MODEL)
         note_scanned(l, body->copy.name, ast->name_loc);
-    return read_direction(l, ast->type, &body->reverse) && good;
+    return good;
 }
 
 /* --- What it yields ---------------------------------------------------------------------------- */
-
-void lower_yield(Lower *l, const Ast *ast)
-{
-    Yielded **end = &l->frame->yielded;
-    Operand operand = lower_stated(l, ast, ast->name);
-    for (; *end; end = &(*end)->next)
-        if (strcmp((*end)->name, ast->name) == 0) {
-            complain(l, (Where){ .at = ast->name_loc, .help = "give one of them another name" },
-                     "'%s' is yielded twice: the first time at %s", ast->name, position_text(l, (*end)->loc));
-            return;
-        }
-    *end = NEW(l->arena, Yielded);
-    **end = (Yielded){ .name = ast->name, .loc = ast->name_loc };
-    set_place(l, ast->init->loc);
-    if (operand.kind != WRONG)
-        (*end)->value = value_of(l, operand, F32);
-}
 
 /* A parameter of the body, and what is a result already, is copied: each result has memory of its own. */
 bool leave_yielded(Lower *l, Body *body)

@@ -5,8 +5,8 @@
  * loop for each run of copies, see numbered.c, whose function has the body once for each copy of a turn.
  */
 #include "repeat.h"
+#include "builtins.h"
 #include "instances.h"
-#include "layout.h"
 
 #include <string.h>
 
@@ -39,26 +39,7 @@ static Name body_name(Lower *l, const Ast *ast)
     return l->path ? intern_format(l->m, "%s.%s", l->path, found) : intern_text(l->m, found);
 }
 
-Name free_function_name(Lower *l, Name name)
-{
-    static const char *const of_variant[] = {
-        [AS_MODEL] = "", [AS_TOTALS] = "totals.", [AS_EVAL] = "eval.", [AS_PREDICT] = "predict.", [AS_CHECK] = "check."
-    };
-    static const char *const reserved[] = { "step", "eval", "predict", "totals" };
-    name = intern_format(l->m, "%s%s", of_variant[l->variant], name);
-    bool is_reserved = strcmp(name, l->model->name) == 0;
-    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
-        is_reserved |= strcmp(name, reserved[i]) == 0;
-    return is_reserved || find_func(l->m, name) ? free_func_name(l->m, intern_format(l->m, "%s.body", name)) : name;
-}
-
 /* --- The loop ------------------------------------------------------------------------------- */
-
-static void push_all(Lower *l, Values *to, const Values *from)
-{
-    for (int i = 0; i < from->count; i++)
-        push_value(l->arena, to, from->at[i]);
-}
 
 /* The numbers of the copies that have this one's body. */
 static Value *copy_numbers(Lower *l, const Body *body, int first)
@@ -183,7 +164,7 @@ int64_t copies_of(Lower *l, const Ast *ast, int64_t most)
 
 static int64_t shrunk(Lower *l, int64_t copies)
 {
-    return l->options->shrink && copies > shrunk_copies(l) ? shrunk_copies(l) : copies;
+    return l->options->shrink && copies > l->shrunk_copies ? l->shrunk_copies : copies;
 }
 
 /* Does the dim count the copies of another repeat? */
@@ -249,6 +230,16 @@ static void note_names(Lower *l, const Ast *ast, const Body *body, const Instanc
     note_instances_around(l, body);
 }
 
+static bool read_direction(Lower *l, const Ast *option, bool *reverse)
+{
+    if (!option)
+        return true;
+    if (!option->next && option->kind == A_KEYWORD && strcmp(option->name, "reverse") == 0)
+        return flag_argument(l, option, reverse);
+    complain(l, (Where){ .at = option->loc, .help = "reverse = true" }, "a scan has no option but 'reverse'");
+    return false;
+}
+
 void lower_loop(Lower *l, const Ast *ast, Numbering *numbering)
 {
     const bool scans = ast->kind == A_SCAN;
@@ -262,8 +253,9 @@ void lower_loop(Lower *l, const Ast *ast, Numbering *numbering)
     const Instance *before = *l->instances;
     Body *body = NEW(l->arena, Body);
     *body = (Body){ .outer = l->frame, .run = numbering ? numbering->run : NULL };
-    const bool begun =
+    bool begun =
         scans ? begin_scan(l, ast, body) : begin_copies(l, copies > 0 ? shrunk(l, copies) : 0, ast, body, name);
+    begun &= !scans || read_direction(l, ast->type, &body->reverse);
     collect_carried(l, ast->body, &carried);
     set_place(l, ast->name_loc);
     if (scans && begun)

@@ -32,7 +32,10 @@ void check_sum_over_sequences(Lower *l);
 /* --- In AS_CHECK: ----------------------------------------------------------------------------- */
 
 Value *checked_statistic(Lower *l, Value *value); /* what an update reads in place of it */
-void note_complaint(Lower *l, Where where);       /* in place of a message */
+
+bool is_zero(const Value *value, int *steps); /* whatever the data are?  steps: to look at most */
+
+void note_complaint(Lower *l, Where where); /* in place of a message */
 
 /* Zeros in place of what mixes sequences there; NULL if `value` is. */
 Value *mixed_in_place(Lower *l, const Value *value, Where where);

@@ -8,18 +8,6 @@
 #include <stddef.h>
 #include <string.h>
 
-void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from)
-{
-    Settings *s = l->settings;
-    if (s->count == s->room) {
-        Setting *more = NEW_ARRAY(l->arena, Setting, s->room = s->room ? 2 * s->room : 32);
-        if (s->count)
-            memcpy(more, s->at, (size_t)s->count * sizeof *more);
-        s->at = more;
-    }
-    s->at[s->count++] = (Setting){ name, value, unit, from };
-}
-
 /* --- The table ----------------------------------------------------------------------------- */
 
 /* clang-format off */
@@ -74,31 +62,6 @@ typedef struct {
     Loc train; /* location for messages about several settings */
 } Reader;
 
-const char *quoted(Lower *l, const Ast *ast) { return ast->name ? arena_text(l->arena, "'%s'", ast->name) : "this"; }
-
-const char *from_text(Lower *l, const Said *said)
-{
-    return !said->value ? "default" : said->option ? "command line" : where_text(l, said->at);
-}
-
-/* Messages between these two refer to the location of the value. */
-void go_to(Lower *l, const Said *said, Elsewhere *elsewhere)
-{
-    if (said->option)
-        go_elsewhere(l, elsewhere, said->option, said->text);
-}
-
-void come_from(Lower *l, const Said *said, Elsewhere *elsewhere)
-{
-    if (said->option)
-        come_back(l, elsewhere);
-}
-
-const char *set_text(Lower *l, const Override *set)
-{
-    return arena_text(l->arena, "--set %s=%s", set->name, set->value);
-}
-
 static const char *help_with_key(Lower *l, const char *name)
 {
     NearMiss near = { .name = name };
@@ -145,16 +108,6 @@ static void read_file(Reader *r)
     }
 }
 
-Said said_on_command_line(Lower *l, const Override *set)
-{
-    Elsewhere elsewhere;
-    Said said = { .option = arena_text(l->arena, "--set %s", set->name), .text = set->value };
-    go_elsewhere(l, &elsewhere, said.option, said.text);
-    said.value = parse_expression(l->source, l->diags, l->arena);
-    come_back(l, &elsewhere);
-    return said;
-}
-
 /* --set train.KEY=VALUE; keys with a second point, train.optimizer.lr, are handled by choices.c. */
 static void read_sets(Reader *r)
 {
@@ -185,33 +138,6 @@ static void store(Lower *l, const Row *row, double value, const char *from)
     const char *name = row->of ? arena_text(l->arena, "train.%s.%s", row->setting, row->key)
                                : arena_text(l->arena, "train.%s", row->key);
     add_setting(l, name, arena_text(l->arena, "%.15g", value), row->unit, from);
-}
-
-/* The number of an expression for a row; NAN after reporting. */
-double read_setting(Lower *l, const Row *row, const Ast *ast)
-{
-    Constant c;
-    if (row->flag && ast->kind == A_BOOL)
-        return ast->number;
-    if (row->flag) {
-        complain(l, (Where){ .at = ast->loc }, "'%s' must be true or false", row->key);
-        return NAN;
-    }
-    if (!constant_of(l, ast, &c))
-        return NAN;
-    if (row->whole && c.real) {
-        complain(l, (Where){ .at = ast->loc }, "'%s' must be a whole number, not %s", row->key,
-                 constant_text(l->arena, c));
-        return NAN;
-    }
-    if (!(c.value >= row->least && c.value <= row->most) || (row->below && (float)c.value >= row->most)) {
-        const char *range = c.value < row->least ? arena_text(l->arena, "at least %.15g", row->least)
-                                                 : arena_text(l->arena, "from %.15g to %s%.15g", row->least,
-                                                              row->below ? "below " : "", row->most);
-        complain(l, (Where){ .at = ast->loc }, "'%s' must be %s, not %s", row->key, range, constant_text(l->arena, c));
-        return NAN;
-    }
-    return c.value;
 }
 
 static void read_single(Reader *r, int key)

@@ -1,4 +1,4 @@
-/* settings.h -- shared by settings.c, choices.c and optimizers.c: the rows of settings, and their values. */
+/* settings.h -- shared by settings.c, said.c, choices.c and optimizers.c: the rows of settings, and their values. */
 #ifndef MPC_SETTINGS_H
 #define MPC_SETTINGS_H
 

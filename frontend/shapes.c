@@ -31,16 +31,6 @@ static Value *repad(Lower *l, Value *x, Dim from, Dim to)
 
 /* --- Arguments --------------------------------------------------------------------------------- */
 
-/* Has it a size that is the same for every micro-batch? */
-static bool is_constant_size(Lower *l, Name name, Loc at)
-{
-    const bool good = !varies(l, name);
-    if (!good)
-        complain(l, (Where){ .at = at }, "the size of '%s' %s the micro-batch: it cannot be split or merged", name,
-                 name == l->m->batch ? "is" : "depends on");
-    return good;
-}
-
 static bool repeats(const Dims *dims, const Dim *dim)
 {
     for (int i = 0; i < dims->count; i++)
@@ -82,14 +72,6 @@ static bool parts_fit(Lower *l, const Dims *parts, const Dim *whole, Loc at)
         complain(l, (Where){ .at = at }, "'%s' has %lld elements, but %s is %.15g", whole->name, (long long)whole->size,
                  product, count);
     return count == (double)whole->size;
-}
-
-static bool is_new(Lower *l, const Value *x, Name name, Loc at)
-{
-    const bool good = find_dim(&x->type, name) < 0;
-    if (!good)
-        complain(l, (Where){ .at = at }, "%s already has a dim '%s'", type_words(l, &x->type), name);
-    return good;
 }
 
 /* --- split ------------------------------------------------------------------------------------- */
@@ -209,30 +191,4 @@ CALL(broadcast)
         }
     }
     return tensor_operand(EMIT(l, OP_broadcast, attrs, a->x[0]));
-}
-
-/* --- Ranges ------------------------------------------------------------------------------------ */
-
-Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim)
-{
-    const Ast *first = range->child, *end = first->next;
-    int64_t from, to;
-    Dim part;
-    if (!range->name) {
-        complain(
-            l, (Where){ .at = range->loc, .help = arena_text(l->arena, "[%s = 0 : 2 -> pair] makes a dim", dim.name) },
-            "a range of '%s' needs a dim of its own", dim.name);
-        return wrong;
-    }
-    if (!integer_of(l, first, "the first element", 0, dim.size - 1, &from) ||
-        !integer_of(l, end, "the end of a range", from + 1, dim.size, &to) ||
-        !find_made_dim(l, range, integer_constant(to - from), &part) ||
-        !is_constant_size(l, part.name, range->name_loc) || !is_new(l, x, part.name, range->name_loc))
-        return wrong;
-    if (part.size == to - from)
-        return tensor_operand(
-            EMIT(l, OP_part, ((Attrs){ .dim = dim.name, .dims = { 1, { part } }, .index = from }), x));
-    complain(l, (Where){ .at = range->loc }, "'%s' has %lld elements, but the range has %lld", part.name,
-             (long long)part.size, (long long)(to - from));
-    return wrong;
 }

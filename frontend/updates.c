@@ -225,7 +225,7 @@ static void lower_line(Update *u, const Ast *ast)
     if (ast->kind == A_REPEAT)
         lower_rounds(u, ast);
     else
-        lower_assign(u->l, ast);
+        lower_statement(u->l, ast);
 }
 
 static void lower_body(Update *u)

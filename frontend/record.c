@@ -1,0 +1,38 @@
+/* record.c -- what a lowering tells besides the module: effective settings, and dims that must keep their sizes. */
+#include "lowering.h"
+
+#include <string.h>
+
+void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from)
+{
+    Settings *s = l->settings;
+    if (s->count == s->room) {
+        Setting *more = NEW_ARRAY(l->arena, Setting, s->room = s->room ? 2 * s->room : 32);
+        if (s->count)
+            memcpy(more, s->at, (size_t)s->count * sizeof *more);
+        s->at = more;
+    }
+    s->at[s->count++] = (Setting){ name, value, unit, from };
+}
+
+bool is_whole(const WholeDims *whole, const char *dim)
+{
+    for (int i = 0; whole && i < whole->count; i++)
+        if (strcmp(whole->at[i], dim) == 0)
+            return true;
+    return false;
+}
+
+bool keep_whole(WholeDims *whole, Arena *arena, const char *dim)
+{
+    if (is_whole(whole, dim) || whole->count == MAX_WHOLE)
+        return false;
+    whole->at[whole->count++] = arena_text(arena, "%s", dim);
+    return true;
+}
+
+void note_element(Lower *l, const Dim *dim)
+{
+    if (l->options->shrink)
+        keep_whole(l->options->whole, l->diags->arena, dim->name);
+}
