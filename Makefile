@@ -13,7 +13,7 @@ ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
 # What the compiler says stays beside the object: tests/build/run.sh accepts nothing.
 NOTED = 2>$@.said; status=$$?; cat $@.said >&2; [ -s $@.said ] || rm $@.said; exit $$status
 
-COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
+COMPILER  = $(wildcard ir/*.c ir/*/*.c frontend/*/*.c passes/*/*.c codegen/*.c codegen/*/*.c driver/*.c driver/*/*.c)
 TEMPLATES = $(sort $(wildcard codegen/text/templates/*.c))
 OPTIMIZERS = $(sort $(wildcard frontend/optimizers/*.mdl))
 # What a page of mpc report is made of.
@@ -125,11 +125,11 @@ $(BUILD)/gen/kernels_header.cu: runtime/cuda/flatten.sh $(wildcard runtime/*.h r
 	@mkdir -p $(@D)
 	sh runtime/cuda/flatten.sh runtime/cuda/kernels.cuh > $@
 
-$(BUILD)/gen/grammar.c $(BUILD)/gen/grammar.h &: frontend/grammar.y
+$(BUILD)/gen/grammar.c $(BUILD)/gen/grammar.h &: frontend/syntax/grammar.y
 	@mkdir -p $(@D)
 	bison -Wall -Wno-yacc --defines=$(BUILD)/gen/grammar.h -o $(BUILD)/gen/grammar.c $<
 
-$(BUILD)/gen/scan.c: frontend/scan.l
+$(BUILD)/gen/scan.c: frontend/syntax/scan.l
 	@mkdir -p $(@D)
 	flex -o $@ $<
 

@@ -4,11 +4,12 @@
 
 #include "amount.h"
 #include "codegen/host/totals.h"
-#include "facts.h"
+#include "elaborate/facts.h"
 #include "ir.h"
 #include "lower.h"
 #include "manager/pass.h"
 #include "options.h"
+#include "syntax/ast.h"
 
 #include <sys/stat.h>
 

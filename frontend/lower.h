@@ -5,9 +5,10 @@
 #ifndef MPC_LOWER_H
 #define MPC_LOWER_H
 
-#include "ast.h"
 #include "ir.h"
 #include "target.h"
+
+typedef struct Ast Ast; /* syntax/ast.h */
 
 /* -D NAME=VALUE and --set train.KEY=VALUE. */
 typedef struct {

@@ -6,7 +6,7 @@
 #ifndef MPC_LSP_NAMES_H
 #define MPC_LSP_NAMES_H
 
-#include "ast.h"
+#include "syntax/ast.h"
 
 typedef enum {
     N_CONST,

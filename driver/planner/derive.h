@@ -2,7 +2,7 @@
 #ifndef MPC_PLANNER_DERIVE_H
 #define MPC_PLANNER_DERIVE_H
 
-#include "ast.h"
+#include "syntax/ast.h"
 #include "ir.h"
 
 /* The text of a `parallel { }` block in which all axes have one rank: what can be split, by the ops of the model `m`,

@@ -3,7 +3,7 @@
 #ifndef MPC_PLANNER_DIMS_H
 #define MPC_PLANNER_DIMS_H
 
-#include "ast.h"
+#include "syntax/ast.h"
 #include "ir.h"
 
 /* A dim that the file declares, by its name in the program. */

@@ -30,7 +30,7 @@
 
 #include "driver.h"
 
-#include "ast.h"
+#include "syntax/ast.h"
 #include "cost/step_time.h"
 #include "layout/balance.h"
 #include "manager/pass.h"

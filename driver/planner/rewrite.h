@@ -2,7 +2,7 @@
 #ifndef MPC_PLANNER_REWRITE_H
 #define MPC_PLANNER_REWRITE_H
 
-#include "ast.h"
+#include "syntax/ast.h"
 
 #include <stdint.h>
 

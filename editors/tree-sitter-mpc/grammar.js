@@ -1,4 +1,4 @@
-// The language of .mdl files, as frontend/scan.l and grammar.y have it, but for the ends of lines: no statement can be read as
+// The language of .mdl files, as frontend/syntax/scan.l and grammar.y have it, but for the ends of lines: no statement can be read as
 // the rest of the one before it, so line breaks are blanks here.
 const list = rule => seq(rule, repeat(seq(',', rule)));
 const binary = [['<', 1], ['>', 1], ['<=', 1], ['>=', 1], ['==', 1], ['!=', 1], ['+', 2], ['-', 2], ['*', 3], ['/', 3], ['%', 3]];

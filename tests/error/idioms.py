@@ -1,4 +1,4 @@
-"""The help of messages about names of other frameworks: every name of frontend/idioms.def gets that of its row, and what
+"""The help of messages about names of other frameworks: every name of frontend/syntax/idioms.def gets that of its row, and what
 the rows tell one to write is accepted."""
 import pathlib
 import re
@@ -86,7 +86,7 @@ def of_kind(kind, name):
 
 def main():
     failed, names = 0, 0
-    for kind, words, text in ROW.findall((ROOT / "frontend/idioms.def").read_text()):
+    for kind, words, text in ROW.findall((ROOT / "frontend/syntax/idioms.def").read_text()):
         help_ = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text)).replace('\\"', '"')
         for word in [*words.split()[:2], words.split()[-1]]:
             names += 1

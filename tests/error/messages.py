@@ -6,7 +6,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-SOURCES = [*sorted((ROOT / "frontend").glob("*.c")), ROOT / "ir" / "cost" / "machine_read.c"]
+SOURCES = [*sorted((ROOT / "frontend").rglob("*.c")), ROOT / "ir" / "cost" / "machine_read.c"]
 CALL = re.compile(r"\b(?:complain|fail_command|fail_at|error_at|wrong|missing|needs)\(")
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 

@@ -26,7 +26,7 @@ def run(*command, **more):
 
 def keywords():
     """Those of the scanner."""
-    rules = (ROOT / "frontend/scan.l").read_text()
+    rules = (ROOT / "frontend/syntax/scan.l").read_text()
     return set(re.findall(r'^"([a-z_]+)"(?:/.*?)? +\{', rules, re.M)) - {"in", "out"}
 
 

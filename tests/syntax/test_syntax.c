@@ -1,5 +1,5 @@
 /* test_syntax.c -- texts and their trees, written as lists; locations of names; columns. */
-#include "ast.h"
+#include "syntax/ast.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

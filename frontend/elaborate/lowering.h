@@ -1,0 +1,287 @@
+/* lowering.h -- the state of a lowering, from the tree to IR; messages, dims by name, and what is recorded.
+ *
+ *   elaborate/  what names stand for: scope.c, names.c, constants.c, dims.c, slots.c, instances.c; messages.c;
+ * record.c; facts.c lower/      expressions and statements become ops: emit.h, expr.h functions/  the built-in
+ * functions layout/     parallel { } train/      train { }, optimizers program/    the file as a whole: declarations,
+ * the variants of the model, all steps in order
+ *
+ * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
+ * reported once.
+ */
+#ifndef MPC_LOWERING_H
+#define MPC_LOWERING_H
+
+#include "facts.h"
+#include "lower.h"
+#include "map.h"
+#include "near.h"
+#include "symbols.h"
+
+/* --- The state of a lowering ----------------------------------------------------------------- */
+
+/* The model is lowered several times: once for each function of the module. */
+typedef enum {
+    AS_MODEL,  /* training: reports errors, creates the module's params and inputs */
+    AS_TOTALS, /* the data-dependent divisors of AS_MODEL */
+    AS_EVAL,
+    AS_PREDICT,
+    AS_CHECK /* is the loss a sum over sequences?  See sequences.h */
+} Variant;
+
+/* A function in lowering: the model, or the body of a `repeat`, inside another function. */
+struct Body {
+    Func *func;
+    Body *outer;
+    const Scope *scope;       /* of a body: the scope that is repeated */
+    Name prefix;              /* prefix of paths in it: "h"; NULL for the model and scans */
+    Dim copy;                 /* of a body: the dim that counts its iterations */
+    const Runs *run;          /* of a repeat that numbers its copies; else NULL */
+    int number;               /* ... the copy in lowering, of the first turn */
+    Name whole;               /* ... the dim of the first run; else that of `copy` */
+    bool scans;               /* of a body: that of a scan, in which outer values have no such dim */
+    bool reverse;             /* of a scan */
+    Builder around;           /* of a scan: the end of the function that it is in */
+    Yielded *yielded;         /* of a scan, in order */
+    Values inputs, totals;    /* of the model */
+    Values carried;           /* of a body */
+    Values params, stacks;    /* parameters here; of a body, their stacks outside */
+    Value *observed;          /* the statistics of updates so far, as terms of the loss; NULL: none */
+    Values captured, sources; /* of a body: outer values that it reads, here and outside */
+    Map names;                /* of all these and of the results of ops: name -> anything */
+    Value *key;               /* of dropout; NULL until needed; of a run, that of the copy in lowering, and of all: */
+    Values keys;
+    int *numbers;  /* ... of these copies */
+    Value *round;  /* of a repeat: the number of the copy; NULL until needed */
+    Value *origin; /* of the model; NULL until needed */
+};
+
+/* Copies first, first + 1, ... of a repeat that numbers them, which have `bodies` of their own, and in later turns the
+ * same ones again. */
+struct Runs {
+    int first, bodies, turns;
+    Runs *next;
+};
+
+/* What a scan has at each place, and what that is outside: stacked along the dim. */
+struct Yielded {
+    const char *name;
+    Loc loc;
+    Value *value; /* inside; NULL after an error */
+    struct Yielded *next;
+};
+
+/* A cross_entropy, from which a `mean` of it finds its divisor. */
+typedef struct Labelled {
+    const Value *entropy;
+    Value *labels; /* NULL: from a repeat that computes the labels itself, or has others in other copies */
+    Body *frame;   /* where they are */
+    double ignore;
+    bool is_entropy; /* no matter what labels it has */
+    bool is_plain;   /* a carried value that is none, so far as the first copy knows, or one without labels to ignore */
+    bool is_averaged;      /* a mean of it was taken */
+    struct Labelled *from; /* the same, outside of a repeat */
+} Labelled;
+
+/* Names of the instances in a scope or in a `repeat`. */
+typedef struct Instance {
+    const char *name;
+    Loc loc;
+    bool has_params;
+    struct Instance *next;
+} Instance;
+
+/* Valid names for `pipeline`: an instance inside a repeat, or the const that is its number of copies. */
+typedef struct Repeated {
+    const char *name;
+    Name dim;   /* that counts the copies */
+    Name whole; /* of a run: the dim of the repeat's first one; else `dim` */
+    int64_t copies;
+    struct Repeated *next;
+} Repeated;
+
+/* A dim that is scanned: each rank goes through all of it. */
+typedef struct Scanned {
+    Name dim;
+    Loc loc;
+    struct Scanned *next;
+} Scanned;
+
+/* A queue whose choices are counted. */
+typedef struct Counted {
+    const Value *chosen;
+    Name slots;
+    struct Counted *next;
+} Counted;
+
+/* The place of a sum over the batch that an update reads. */
+typedef struct Statistic {
+    Loc at;
+    struct Statistic *next;
+} Statistic;
+
+/* A tensor with an update, and where that is. */
+typedef struct Ruled {
+    Loc at;
+    Name of;
+    struct Ruled *next;
+} Ruled;
+
+/* An error that was reported: the blocks of a model are lowered once for each instance. */
+typedef struct Reported {
+    Loc at;
+    const char *message;
+    struct Reported *next;
+} Reported;
+
+/* A value and its origin: in the file, or text on the command line. */
+typedef struct {
+    const Ast *value;          /* NULL: not given */
+    const char *option, *text; /* NULL: in the file */
+    Loc at;
+} Said;
+
+/* The dims of a parameter as a matrix; in: none if it is no matrix.  Each may occur TWINS times more, as in' and in''.
+ */
+enum { TWINS = 2 };
+typedef struct {
+    const Type *type; /* of the parameter */
+    Names in, out;
+    bool refused; /* by orthogonal() */
+} Matrix;
+
+/* A result of an op that mixes sequences, or a statistic, which the loss must not read. */
+typedef struct Mixed {
+    const Value *value;
+    Loc at;
+    const char *help; /* NULL: none */
+    struct Mixed *next;
+} Mixed;
+
+/* What is found while the model is lowered AS_CHECK. */
+typedef struct SequenceCheck {
+    bool of_evaluation;   /* of the loss of evaluation, not of training */
+    Mixed *mixed, *last;  /* in order */
+    Values summed;        /* what updates read */
+    Values balances;      /* results of balance() */
+    bool mixes;           /* the loss is not a sum over sequences */
+    bool mixes_in_update; /* or rather what an update reads */
+    Loc at;               /* where */
+    const char *help;     /* NULL: none but another micro-batch */
+    Name auxiliary;       /* where the loss reads one of the balances; NULL: nowhere */
+} SequenceCheck;
+
+typedef struct {
+    const Ast *block, *call;
+} Call;
+
+struct Lower {
+    Module *m;
+    Arena *arena; /* the module's */
+    const Ast *file;
+    const Source *source;
+    const struct Elsewhere *elsewhere; /* else NULL: see go_elsewhere() */
+    Lines lines;                       /* of the last used source */
+    const LowerOptions *options;
+    const struct Builtin *functions; /* of the language */
+    Diags *diags;
+    Settings *settings;
+    bool incomplete; /* lines with syntax errors are missing: seemingly unused names may be used there */
+
+    Scope globals;
+    Symbol *batch; /* the dim without a size, or NULL */
+    Ast *choices;  /* declarations of the dims that calls make: `2 -> choice` */
+    const Ast *model;
+    Variant variant;
+    int64_t batch_size; /* of the batch dim in this variant */
+    struct Layout *layout;
+    int64_t data_ranks;     /* number of ranks among which a micro-step's sequences are divided */
+    int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
+    int64_t shrunk_copies;  /* for verification: copies that a repeat has at most */
+
+    struct Optimizing *optimizing; /* train/train.h */
+    Matrix *matrix;                /* in an optimizer: of the parameter; else NULL */
+
+    Body *frame;
+    Scope *scope;
+    Builder b;            /* position and source location of the next op */
+    Name path, stars;     /* of the instance: "h.attn", "h.*.attn"; NULL in the model itself */
+    const Use *use;       /* NULL: all instances around are of one call */
+    Map uses;             /* of the path of a parameter in one of several: what its first use has declared */
+    Instance **instances; /* of the scope */
+    Call calls[64];       /* blocks in lowering, outermost first */
+    int ncalls;
+    int depth;        /* of expressions */
+    bool in_constant; /* in an expression of constants, where `none` is no limit: infinity */
+    int instance_count, dropout_count, total_count;
+    bool too_many; /* instances: reported once */
+    bool observes; /* the file has updates of state, or queues: repeats carry their statistics */
+    Param *last_param;
+    int64_t tensors; /* of all parameters: each copy of a repeat counts */
+
+    Map labelled;          /* a value -> Labelled: the last that was noted of it */
+    Statistic *statistics; /* of AS_MODEL */
+    Ruled *ruled;          /* of AS_MODEL */
+    Counted *counted;      /* of AS_MODEL */
+    Repeated *repeated;
+    Scanned *scanned;
+    Map copy_dims; /* a dim that counts the copies of a repeat -> Loc, of the repeat, which is lowered several times */
+    Map copy_names, copy_numbers; /* "h at 120", where a repeat is -> that dim; an instance -> how many have its name */
+    Values counts;                /* AS_TOTALS: the results */
+    Value *logits;                /* of the loss's cross_entropy, if its labels are the next tokens */
+    bool is_evaluated_otherwise;  /* training(a, b) may make the two differ */
+    SequenceCheck *check;         /* of AS_CHECK, and after it */
+    Reported *reported;
+    int nreported;
+};
+
+/* --- Errors ---------------------------------------------------------------------------------- */
+
+/* Reports once for each place and message.  Silent in the variants after the first. */
+void complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
+const char *position_text(Lower *l, Loc loc);       /* "20:11" */
+Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
+const char *dims_text(Lower *l, const Type *type);  /* "[batch, seq]", "a number" */
+const char *type_words(Lower *l, const Type *type); /* with the dtype, if it is not a float */
+
+/* The same for the command line: "-D layer=3". */
+void fail_command(Lower *l, const char *said, const char *help, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Between these two, messages are about `text` and not about the file. */
+typedef struct Elsewhere {
+    Diags diags, *outer;
+    Source text;
+    const Source *file;
+    const struct Elsewhere *around;
+} Elsewhere;
+void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *text);
+void come_back(Lower *l, Elsewhere *elsewhere);
+void note_complaint(Lower *l, Where where);   /* in AS_CHECK, in place of a message */
+const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
+
+/* --- Dims and types by name -------------------------------------------------------------------- */
+
+bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
+bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
+bool varies(const Lower *l, Name dim);                  /* does its size depend on the micro-batch? */
+bool is_constant_size(Lower *l, Name dim, Loc at);      /* that of a dim which is split or merged; else reports */
+
+bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim); /* named by a range or choice of that size */
+bool find_choice_dim(Lower *l, const Ast *choice, Constant size, Dim *dim); /* `2 -> k`, with this number */
+bool is_local(const Lower *l, const Ast *expr);  /* does it name what no declaration of the file does? */
+void excuse_made_dim(Lower *l, const Ast *made); /* what makes it is wrong: what names it is not */
+
+/* --- What is recorded ---------------------------------------------------------------------------- */
+
+void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
+/* The file names an element that the dim does not have: if it has been shrunk, it keeps its size the next time. */
+void note_element(Lower *l, const Dim *dim);
+
+/* Facts: without options->facts none of these does anything. */
+void note_operand(Lower *l, Loc at, Operand operand);
+void note_type(Lower *l, Loc at, const Type *type);
+void note_value(Lower *l, const char *name, Loc at, Operand operand);    /* that the name is given to */
+void note_param(Lower *l, Loc at, const Param *param, const Type *type); /* type: of one copy */
+void finish_facts(Lower *l);                                             /* while there is a module */
+
+#endif

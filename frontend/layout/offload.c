@@ -1,0 +1,181 @@
+/* offload.c -- `parallel { }`: offload, which tensors are in another tier of memory than the device's. */
+#include "lower/expr.h"
+#include "parallel.h"
+#include "target.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const tiers[] = { "host", "disk", NULL };
+static const char *const classes[] = { "optimizer", "params", "activations", NULL };
+
+/* The setting of a class; NULL: there is none of this name, and a message says so. */
+static Tier *setting_of(Lower *l, const Ast *name)
+{
+    Train *t = &l->m->train;
+    Tier *const settings[] = { &t->offload_optimizer, &t->offload_params, &t->offload_activations };
+    const char *word = read_word(l, "part of a trainer to offload", classes, name, NULL, NULL);
+    for (int i = 0; word && classes[i]; i++)
+        if (strcmp(word, classes[i]) == 0)
+            return settings[i];
+    return NULL;
+}
+
+static void read_classes(Lower *l, const Ast *names, Tier tier)
+{
+    for (const Ast *name = names; name; name = name->next) {
+        Tier *setting = setting_of(l, name);
+        if (setting)
+            *setting = tier;
+    }
+    check_given_once(l, names);
+}
+
+static Tier read_tier(Lower *l, const Ast *ast)
+{
+    const Ast name = { .kind = A_NAME, .loc = ast->name_loc, .name = ast->name };
+    const char *word = read_word(l, "tier of memory", tiers, &name, NULL, NULL);
+    const Tier tier = word ? WORD_OF(Tier, word) : ON_DEVICE;
+    if (tier == ON_HOST && !l->m->target->is_gpu)
+        complain(l, (Where){ .at = ast->name_loc, .help = "disk" },
+                 "a trainer for processors has its tensors on the host already");
+    if (tier == ON_DISK && l->m->target->is_gpu)
+        complain(l, (Where){ .at = ast->name_loc, .help = "host" }, "trainers for GPUs cannot offload to disk");
+    return tier;
+}
+
+static void read_budget(Lower *l, const Ast *budget)
+{
+    const double MOST = 0x1p60;
+    Constant number;
+    if (strcmp(budget->name, "keep") != 0) {
+        complain(l, (Where){ .at = budget->name_loc, .help = "keep 20e9" }, "offload has no option '%s'", budget->name);
+        return;
+    }
+    if (!constant_of(l, budget->child, &number))
+        return;
+    if (!(number.value >= 0 && number.value <= MOST))
+        complain(l, (Where){ .at = budget->child->loc, .help = "keep 20e9" },
+                 "the bytes that offload keeps must be from 0 to %.2g, not %s", MOST, constant_text(l->arena, number));
+    else if (!l->options->shrink) /* a small instance has not so many */
+        l->m->train.offload_keep = number.real ? (int64_t)number.value : number.integer;
+}
+
+/* keep 20e9, just_in_time, or both */
+static void read_options(Lower *l, const Ast *options)
+{
+    static const char *const words[] = { "just_in_time", NULL };
+    for (const Ast *option = options; option; option = option->next)
+        if (option->kind == A_KEYWORD)
+            read_budget(l, option);
+        else if (read_word(l, "option of offload", words, option, NULL, NULL))
+            l->m->train.offload_just_in_time = true;
+    const Train *t = &l->m->train;
+    if (t->offload_just_in_time && !t->offload_optimizer)
+        complain(l, (Where){ .at = options->loc, .help = "offload optimizer to ..." },
+                 "just_in_time says when updates run, which read the optimizer's state: this is not offloaded");
+    else if (t->offload_just_in_time && t->offload_params)
+        complain(
+            l, (Where){ .at = options->loc, .help = "offload optimizer to ..." },
+            "just_in_time leaves new weights on the device, where the model reads them: params cannot be offloaded");
+}
+
+static const char *classes_text(Lower *l, const Ast *names)
+{
+    const char *text = "";
+    for (const Ast *name = names; name; name = name->next)
+        text = arena_text(l->arena, "%s%s%s", text, *text ? ", " : "", name->name);
+    return text;
+}
+
+/* "offload to disk", "offload optimizer to", "offload optimizer disk" */
+static void complain_of_word(Lower *l, const Ast *ast)
+{
+    const bool says_nothing = !ast->child->next && strcmp(ast->child->name, "to") == 0;
+    const bool ends = strcmp(ast->name, "to") == 0;
+    const char *help =
+        arena_text(l->arena, "offload %s to %s", says_nothing ? "optimizer" : classes_text(l, ast->child),
+                   !ends                  ? ast->name
+                   : l->m->target->is_gpu ? "host"
+                                          : "disk");
+    if (says_nothing)
+        complain(l, (Where){ .at = ast->loc, .help = help },
+                 "this does not say what is offloaded: optimizer, params or activations");
+    else if (ends)
+        complain(l, (Where){ .at = ast->name_loc, .help = help }, "this does not say to where it is offloaded");
+    else
+        complain(l, (Where){ .at = ast->name_loc, .help = help }, "expected 'to' before '%s'", ast->name);
+}
+
+static void read_statement(Lower *l, const Ast *ast, bool said)
+{
+    Train *t = &l->m->train;
+    if (!ast->as) {
+        complain_of_word(l, ast);
+        return;
+    }
+    if (strcmp(ast->as, "to") != 0)
+        complain(l, (Where){ .at = ast->as_loc, .help = "offload optimizer to disk" }, "expected 'to', not '%s'",
+                 ast->as);
+    const Tier tier = read_tier(l, ast);
+    read_classes(l, ast->child, tier);
+    if (ast->init && tier != ON_DISK)
+        complain(l, (Where){ .at = ast->init->loc }, "only a disk has a folder");
+    else if (ast->init)
+        t->offload_folder = intern_text(l->m, ast->init->name);
+    read_options(l, ast->type);
+    note_policy(l, "parallel.offload",
+                arena_text(l->arena, "%s to %s%s", classes_text(l, ast->child), ast->name,
+                           t->offload_just_in_time ? " just_in_time" : ""),
+                ast, said);
+    if (t->offload_folder)
+        note_policy(l, "parallel.offload.folder", t->offload_folder, ast->init, said);
+    add_setting(l, "parallel.offload.keep", arena_text(l->arena, "%" PRId64, t->offload_keep), "bytes",
+                said                                        ? "command line"
+                : ast->type && ast->type->kind == A_KEYWORD ? where_text(l, ast->type->loc)
+                                                            : "default");
+}
+
+/* --offload "optimizer to disk": the statement without its first word. */
+static void read_option(Lower *l, const char *said)
+{
+    Elsewhere elsewhere;
+    if (strcmp(said, "none") == 0)
+        return;
+    go_elsewhere(l, &elsewhere, "--offload", arena_text(l->arena, "parallel {\noffload %s\n}\n", said));
+    const Ast *file = parse_mdl(l->source, l->diags, l->arena), *ast = file && !l->diags->errors ? file->body : NULL;
+    if (ast)
+        read_statement(l, ast, true);
+    come_back(l, &elsewhere);
+}
+
+static void refuse(Layout *p, const char *what, const char *help)
+{
+    Lower *l = p->l;
+    const char *said = l->options->offload;
+    if (said)
+        fail_command(l, said_text(l, "--offload", said), help, "%s", what);
+    else
+        complain(l, (Where){ .at = only_statement(p, A_OFFLOAD)->loc, .help = help }, "%s", what);
+}
+
+/* Activations of a pipeline's stages lie in slots, several micro-batches of them; what a step leaves lies elsewhere on
+ * each stage. */
+void check_offload(Layout *p)
+{
+    const Train *t = &p->l->m->train;
+    if (t->offload_activations && p->pipeline.repeats)
+        refuse(p, "activations of a pipeline cannot be offloaded",
+               "recompute full: stages keep the inputs of layers alone");
+    if (t->offload_just_in_time && p->pipeline.repeats)
+        refuse(p, "updates of a pipeline's stages cannot wait for the next step", "leave just_in_time out");
+}
+
+void read_offload(Layout *p)
+{
+    const Ast *ast = only_statement(p, A_OFFLOAD);
+    if (p->l->options->offload)
+        read_option(p->l, p->l->options->offload);
+    else if (ast)
+        read_statement(p->l, ast, false);
+}

@@ -1,0 +1,18 @@
+/* program.h -- a file as a whole: its declarations, the variants of its model. */
+#ifndef MPC_PROGRAM_H
+#define MPC_PROGRAM_H
+
+#include "elaborate/lowering.h"
+
+void declare_all(Lower *l);
+void declare_dim(Lower *l, const Ast *ast);
+void declare_made_dims(Lower *l); /* those that top_k and ranges declare: made_dims.c */
+void shrink_sizes(Lower *l);      /* for verification, if they are large */
+
+Func *lower_model(Lower *l, Variant variant);
+
+/* Reports it if the loss of training, or of evaluation, is none and a step has several micro-batches.  Notes in the
+ * module where the loss of evaluation mixes the sequences of a batch, and where it reads the balance of experts. */
+void check_sum_over_sequences(Lower *l);
+
+#endif

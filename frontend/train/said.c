@@ -1,0 +1,65 @@
+/* said.c -- values of settings: from the file or the command line. */
+#include "lower/expr.h"
+#include "settings.h"
+
+#include <math.h>
+
+const char *from_text(Lower *l, const Said *said)
+{
+    return !said->value ? "default" : said->option ? "command line" : where_text(l, said->at);
+}
+
+/* Messages between these two refer to the location of the value. */
+void go_to(Lower *l, const Said *said, Elsewhere *elsewhere)
+{
+    if (said->option)
+        go_elsewhere(l, elsewhere, said->option, said->text);
+}
+
+void come_from(Lower *l, const Said *said, Elsewhere *elsewhere)
+{
+    if (said->option)
+        come_back(l, elsewhere);
+}
+
+const char *set_text(Lower *l, const Override *set)
+{
+    return arena_text(l->arena, "--set %s=%s", set->name, set->value);
+}
+
+Said said_on_command_line(Lower *l, const Override *set)
+{
+    Elsewhere elsewhere;
+    Said said = { .option = arena_text(l->arena, "--set %s", set->name), .text = set->value };
+    go_elsewhere(l, &elsewhere, said.option, said.text);
+    said.value = parse_expression(l->source, l->diags, l->arena);
+    come_back(l, &elsewhere);
+    return said;
+}
+
+/* The number of an expression for a row; NAN after reporting. */
+double read_setting(Lower *l, const Row *row, const Ast *ast)
+{
+    Constant c;
+    if (row->flag && ast->kind == A_BOOL)
+        return ast->number;
+    if (row->flag) {
+        complain(l, (Where){ .at = ast->loc }, "'%s' must be true or false", row->key);
+        return NAN;
+    }
+    if (!constant_of(l, ast, &c))
+        return NAN;
+    if (row->whole && c.real) {
+        complain(l, (Where){ .at = ast->loc }, "'%s' must be a whole number, not %s", row->key,
+                 constant_text(l->arena, c));
+        return NAN;
+    }
+    if (!(c.value >= row->least && c.value <= row->most) || (row->below && (float)c.value >= row->most)) {
+        const char *range = c.value < row->least ? arena_text(l->arena, "at least %.15g", row->least)
+                                                 : arena_text(l->arena, "from %.15g to %s%.15g", row->least,
+                                                              row->below ? "below " : "", row->most);
+        complain(l, (Where){ .at = ast->loc }, "'%s' must be %s, not %s", row->key, range, constant_text(l->arena, c));
+        return NAN;
+    }
+    return c.value;
+}
