@@ -1,4 +1,4 @@
-/* infer.c -- the semantics of the op table: spaces, roles, and the result types of nearly every op.
+/* infer.c -- the result types of an op: of nearly every one by the common rule.
  *
  * Dims are matched by name.  The row's roles determine what happens to each dim, its linearity what happens to pending
  * sums.  Sharding, loops and cost follow from these two.
@@ -8,129 +8,6 @@
 
 #include <math.h>
 #include <string.h>
-
-#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp)                                    \
-    void vjp_##vjp(Builder *, const Op *, Value *const dy[], Value *dx[]);
-#include "ops.def"
-
-/* clang-format off */
-const OpInfo op_table[N_OPS] = {
-#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp)                                           \
-    [OP_##name] = { #name, args, res, family, over, role_##roles, linear, traits, flops, NULL, NULL,                   \
-                    { NULL, NULL, NULL }, infer_##infer, vjp_##vjp },
-#define MAP(name, args, linear, traits, flops, infer, forward, integers, gradient_a, gradient_b, gradient_c)           \
-    [OP_##name] = { #name, args, 1, POINTWISE, KEEP, role_over, linear, traits, flops, forward, integers,              \
-                    { gradient_a, gradient_b, gradient_c }, infer_##infer, vjp_by_text },
-#include "ops.def"
-};
-/* clang-format on */
-
-const char *origin_text(Module *m, const Op *op)
-{
-    const char *path = m->diags->source->path, *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-    size_t length = strlen(file);
-    if (!op->where || (strncmp(op->where, file, length) == 0 && op->where[length] == ':'))
-        return NULL;
-    return arena_text(&m->arena, "%s%s%s", op->path ? op->path : "", op->path ? ", " : "", op->where);
-}
-
-Axes split_axes(Split split)
-{
-    Axes axes = 0;
-    for (int i = 0; i < split.count; i++)
-        axes |= 1u << split.axis[i];
-    return axes;
-}
-
-bool same_split(const Dim *a, const Dim *b) { return a->zigzag == b->zigzag && split_equal(a->split, b->split); }
-
-/* Adds the dims of one operand to the space. */
-static bool join(Module *m, const Op *op, const Type *type, Type *space)
-{
-    for (int i = 0; i < type->rank; i++) {
-        const Dim *dim = &type->dim[i];
-        int at = find_dim(space, dim->name);
-        if (at < 0 && space->rank == MAX_RANK)
-            return REFUSE(NULL, "%s has more than %d dims", info(op)->name, MAX_RANK);
-        if (at < 0)
-            space->dim[space->rank++] = *dim;
-        else if (space->dim[at].size != dim->size || space->dim[at].padded != dim->padded ||
-                 space->dim[at].full != dim->full)
-            return REFUSE(NULL, "the operands of %s disagree on the size of '%s'", info(op)->name, dim->name);
-        else if (!same_split(&space->dim[at], dim))
-            return REFUSE("reshard one of them", "the operands of %s split '%s' differently", info(op)->name,
-                          dim->name);
-    }
-    return true;
-}
-
-/* The dims of a pointwise op have the order of its largest operand, so that a bias does not transpose a tensor; dims of
- * other ops have the order of appearance. */
-bool op_space(Module *m, const Op *op, Type *space)
-{
-    int largest = 0;
-    *space = (Type){ 0 };
-    const int count = op->args.count - (sum_before(op) != NULL); /* which has no part in the work */
-    for (int i = 1; i < count; i++)
-        if (arg(op, i)->type.rank > arg(op, largest)->type.rank)
-            largest = i;
-    if (info(op)->family == POINTWISE && op->args.count && !join(m, op, &arg(op, largest)->type, space))
-        return false;
-    for (int i = 0; i < count; i++)
-        if (!join(m, op, &arg(op, i)->type, space))
-            return false;
-    for (int i = 0; i < op->attrs.over.count; i++)
-        if (find_dim(space, op->attrs.over.name[i]) < 0)
-            return REFUSE(NULL, "no operand of %s has a dim '%s'", info(op)->name, op->attrs.over.name[i]);
-    return true;
-}
-
-double op_flops(Module *m, const Op *op)
-{
-    Type space;
-    if (info(op)->flops == 0 || !op_space(m, op, &space))
-        return 0;
-    const Name key = op->attrs.own ? op->attrs.key : NULL; /* each query meets one block of keys */
-    const int64_t blocks = key ? split_count(m, space.dim[find_dim(&space, key)].split) : 1;
-    return (double)element_count(&space) * info(op)->flops / (double)blocks;
-}
-
-bool infer_partial(Module *m, const Op *op, Type *result)
-{
-    Linear linear = info(op)->linear;
-    int first = linear == REST ? 1 : 0; /* of the operands that may be partial */
-    while (first < op->args.count - 1 && chooses_zeros(op, first))
-        first++;
-    for (int i = 0; i < op->args.count; i++) {
-        const Type *type = &arg(op, i)->type, *like = &arg(op, first < op->args.count ? first : 0)->type;
-        bool may = linear == EACH || linear == ALL || (linear == FIRST && i == 0) || (linear == REST && i > 0);
-        const Axes pending = pending_of(op, type);
-        if (pending && (!may || type->by == BY_MAX))
-            return REFUSE("all_reduce or reduce_scatter it first", "%s is not linear in %%%s, which is partial",
-                          info(op)->name, arg(op, i)->name);
-        if (!chooses_zeros(op, i) && (linear == ALL || (linear == REST && i > 0)) && pending != pending_of(op, like))
-            return REFUSE("all_reduce the partial operand first", "%s would count %%%s once for each rank",
-                          info(op)->name, arg(op, pending ? first : i)->name);
-        if (linear == EACH && pending & result->partial)
-            return REFUSE("all_reduce one of them first", "%s of two partial tensors", info(op)->name);
-        result->partial |= pending;
-    }
-    return true;
-}
-
-bool each_axis_once(const Type *space, Axes pending)
-{
-    Axes seen = pending;
-    for (int i = 0; i < space->rank; i++) {
-        const Split *split = &space->dim[i].split;
-        for (int j = 0; j < split->count; j++) {
-            if (seen & 1u << split->axis[j])
-                return false;
-            seen |= 1u << split->axis[j];
-        }
-    }
-    return true;
-}
 
 /* The widest dtype of the operands.  Bools are ignored beside numbers, and WEAK operands beside others: x * 0.5 has the
  * dtype of x. */
@@ -406,6 +283,11 @@ static bool reads_near(Module *m, const Op *op)
     return true;
 }
 
+static bool (*const infer_table[N_OPS])(Module *, const Op *, Type results[]) = {
+#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp) [OP_##name] = infer_##infer,
+#include "ops.def"
+};
+
 bool infer_op(Module *m, const Op *op, Type results[])
 {
     const OpInfo *row = info(op);
@@ -414,7 +296,7 @@ bool infer_op(Module *m, const Op *op, Type results[])
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.in_flight && !(row->traits & WAITS) && i >= op->attrs.carried)
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
-    if (!reads_near(m, op) || !has_whole_dims(m, op) || !row->infer(m, op, results) ||
+    if (!reads_near(m, op) || !has_whole_dims(m, op) || !infer_table[op->kind](m, op, results) ||
         !infer_stages(m, op, results, result_count(m, op)))
         return false;
     if (op->attrs.started)

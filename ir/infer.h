@@ -1,4 +1,4 @@
-/* infer.h -- shared by the type inference files: infer.c (the table, the common rule), roles.c, infer_views.c,
+/* infer.h -- shared by the type inference files: infer.c (the common rule), space.c, roles.c, infer_views.c,
  * infer_collectives.c. */
 #ifndef MPC_INFER_H
 #define MPC_INFER_H

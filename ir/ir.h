@@ -376,18 +376,18 @@ typedef struct {
     int args, results; /* -1: any number */
     Family family;
     Role over;
-    Role (*roles)(const Op *, Name dim); /* see op_role */
     Linear linear;
     unsigned traits;
     int flops;
     const char *forward;     /* of a MAP, in C */
     const char *integers;    /* the same for integers; NULL: none */
     const char *gradient[3]; /* of a MAP */
-    bool (*infer)(Module *, const Op *, Type results[]);
-    void (*vjp)(Builder *, const Op *, Value *const dy[], Value *dx[]);
 } OpInfo;
 
 extern const OpInfo op_table[N_OPS];
+
+/* Gradients of the operands, from those of the results; NULL: there is none. */
+extern void (*const vjp_table[N_OPS])(Builder *, const Op *, Value *const dy[], Value *dx[]);
 
 static inline const OpInfo *info(const Op *op) { return &op_table[op->kind]; }
 static inline Value *arg(const Op *op, int i) { return op->args.at[i]; }

@@ -62,7 +62,12 @@ Role role_biased(const Op *op, Name dim)
     return role == KEEP && bias >= 0 && find_dim(&arg(op, bias)->type, dim) < 0 ? SUM : role;
 }
 
-Role op_role(const Op *op, Name dim) { return info(op)->roles(op, dim); }
+static Role (*const role_table[N_OPS])(const Op *, Name dim) = {
+#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp) [OP_##name] = role_##roles,
+#include "ops.def"
+};
+
+Role op_role(const Op *op, Name dim) { return role_table[op->kind](op, dim); }
 
 bool needs_whole(const Op *op, Name dim)
 {

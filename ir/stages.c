@@ -6,8 +6,6 @@
  */
 #include "stages.h"
 
-bool same_stages(Stages a, Stages b) { return a.at == b.at && (!a.at || a.axis == b.axis); }
-
 bool is_on(Stages on, int stage) { return !on.at || on.at >> stage & 1; }
 
 bool is_on_all(Stages on, Stages these) { return !on.at || (these.at && !(these.at & ~on.at)); }

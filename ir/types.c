@@ -138,6 +138,8 @@ bool same_dims(const Type *a, const Type *b)
     return true;
 }
 
+bool same_stages(Stages a, Stages b) { return a.at == b.at && (!a.at || a.axis == b.axis); }
+
 bool type_equal(const Type *a, const Type *b)
 {
     return a->dtype == b->dtype && a->in_flight == b->in_flight && a->tier == b->tier && same_stages(a->on, b->on) &&

@@ -265,3 +265,8 @@ VJP(rope)
     Value *operands[] = { dy[0], op->args.count > 1 ? B : NULL };
     dx[0] = build(b, OP_rope, attrs, op->args.count, operands)->results.at[0];
 }
+
+void (*const vjp_table[N_OPS])(Builder *, const Op *, Value *const dy[], Value *dx[]) = {
+#define OP(name, args, res, family, over, roles, linear, traits, flops, infer, vjp) [OP_##name] = vjp_##vjp,
+#include "ops.def"
+};

@@ -3,6 +3,7 @@
  * The output is deterministic: nothing depends on addresses or on the run.
  */
 #include "parse.h"
+#include "type_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,112 +19,9 @@ const char *const role_name[N_ROLES] = {
     [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict",   [FINISH] = "finish", [KERNEL] = "kernel"
 };
 
-#define KIND(kind, unsaid) const char *const kind##_words[] = { [unsaid] = NULL,
-#define WORD(name, text) [name] = (text),
-#define END(kind)                                                                                                      \
-    }                                                                                                                  \
-    ;
-#include "words.def"
-
 const char *const init_name[N_INITS] = {
     [ZEROS] = "zeros", [ONES] = "ones", [NORMAL] = "normal", [UNIFORM] = "uniform", [CONSTANT] = "constant"
 };
-
-/* --- Types: as characters, since messages and generated code name many --------------------------------- */
-
-static size_t dim_room(const Module *m, const Dim *dim)
-{
-    size_t room = strlen(dim->name) + 64 + (dim->split.parts ? strlen(dim->split.parts) : 0);
-    for (int i = 0; i < dim->split.count; i++)
-        room += strlen(m->axis[dim->split.axis[i]]) + 1;
-    return room;
-}
-
-static char *put(char *end, const char *text)
-{
-    size_t length = strlen(text);
-    memcpy(end, text, length + 1);
-    return end + length;
-}
-
-/* vocab:50257~50304/tp: logical size, size in memory (~~: loops run over padding), axes; a `z` marks zigzag blocks,
- * `8z`: eight for each rank; (3+9): the parts of ranks; -pp: from the last rank to the first; cp@1: the blocks have
- * been rotated by one rank. */
-static char *put_dim(const Module *m, const Dim *dim, char *end)
-{
-    end = put(end, dim->name);
-    end += sprintf(end, ":%" PRId64, dim->size);
-    if (dim->padded != dim->size)
-        end += sprintf(end, dim->full ? "~~%" PRId64 : "~%" PRId64, dim->padded);
-    if (dim->split.count && dim->zigzag > 2)
-        end += sprintf(end, "/%dz", dim->zigzag);
-    for (int i = 0; i < dim->split.count; i++)
-        end = put(put(end, i                     ? "+"
-                           : dim->zigzag == 2    ? "/z/"
-                           : dim->split.reversed ? "/-"
-                                                 : "/"),
-                  m->axis[dim->split.axis[i]]);
-    if (dim->split.turn)
-        end += sprintf(end, "@%d", dim->split.turn);
-    return dim->split.parts ? put(put(put(end, "("), dim->split.parts), ")") : end;
-}
-
-static size_t axes_room(const Module *m)
-{
-    size_t room = 1;
-    for (int i = 0; i < m->naxes; i++)
-        room += strlen(m->axis[i]) + 1;
-    return room;
-}
-
-static char *put_axes(const Module *m, Axes axes, char *end)
-{
-    for (int i = 0, n = 0; i < m->naxes; i++)
-        if (axes & 1u << i)
-            end = put(put(end, n++ ? "+" : ""), m->axis[i]);
-    return end;
-}
-
-enum { STAGES_ROOM = 64 * 4 };
-
-/* pp=0+3 */
-static char *put_stages(const Module *m, Stages on, char *end)
-{
-    end = put(put(end, m->axis[on.axis]), "=");
-    const char *before = "";
-    for (int stage = 0; stage < MAX_STAGE_RANKS; stage++)
-        if (on.at >> stage & 1) {
-            end += sprintf(end, "%s%d", before, stage);
-            before = "+";
-        }
-    return end;
-}
-
-char *stages_text(Module *m, Stages on)
-{
-    char *text = NEW_ARRAY(&m->arena, char, axes_room(m) + STAGES_ROOM);
-    put_stages(m, on, text);
-    return text;
-}
-
-char *type_text(Module *m, const Type *type)
-{
-    size_t room = 64 + 2 * axes_room(m) + STAGES_ROOM;
-    for (int i = 0; i < type->rank; i++)
-        room += dim_room(m, &type->dim[i]) + 2;
-    char *text = NEW_ARRAY(&m->arena, char, room), *end = put(put(text, dtype_name[type->dtype]), "[");
-    for (int i = 0; i < type->rank; i++)
-        end = put_dim(m, &type->dim[i], put(end, i ? ", " : ""));
-    end = put(end, "]");
-    if (type->partial)
-        end = put(put_axes(m, type->partial, put(end, type->by == BY_MAX ? " partial_max(" : " partial(")), ")");
-    if (type->on.at)
-        end = put(put_stages(m, type->on, put(end, " on(")), ")");
-    if (type->tier)
-        end = put(put(end, " on "), Tier_words[type->tier]);
-    put(end, type->in_flight ? " in_flight" : "");
-    return text;
-}
 
 /* For each kind of attribute: whether it is set, and its text. */
 static bool set_Name(Name name) { return name != NULL; }
@@ -179,12 +77,7 @@ static void print_Names(Module *m, Names names, FILE *out)
         fprintf(out, "%s%s", i ? "+" : "", names.name[i]);
 }
 
-static void print_Axes(Module *m, Axes axes, FILE *out)
-{
-    char *text = NEW_ARRAY(&m->arena, char, axes_room(m));
-    put_axes(m, axes, text);
-    fputs(text, out);
-}
+static void print_Axes(Module *m, Axes axes, FILE *out) { fputs(text_of_axes(m, axes), out); }
 
 static void print_Stages(Module *m, Stages on, FILE *out) { fprintf(out, "(%s)", stages_text(m, on)); }
 
@@ -192,9 +85,7 @@ static void print_Dims(Module *m, Dims dims, FILE *out)
 {
     fputc('[', out);
     for (int i = 0; i < dims.count; i++) {
-        char *text = NEW_ARRAY(&m->arena, char, dim_room(m, &dims.dim[i]));
-        put_dim(m, &dims.dim[i], text);
-        fprintf(out, "%s%s", i ? ", " : "", text);
+        fprintf(out, "%s%s", i ? ", " : "", text_of_dim(m, &dims.dim[i]));
     }
     fputc(']', out);
 }

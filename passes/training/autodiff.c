@@ -238,7 +238,7 @@ static void reverse_op(State *s, const Op *op)
     for (int i = 0; i < op->results.count; i++)
         if (dy[i] && !by_name)
             dy[i] = finish_gradient(&s->b, dy[i], &op->results.at[i]->type, dy[i]->type.dtype);
-    info(op)->vjp(&s->b, op, dy, dx);
+    vjp_table[op->kind](&s->b, op, dy, dx);
     /* The space of a pointwise op is that of its result; terms may lack dims if `by_name`. */
     for (int i = 0; i < op->args.count; i++)
         add_gradient(s, arg(op, i), dx[i], by_name ? &result(op)->type : &arg(op, i)->type);
