@@ -202,7 +202,7 @@ bool share_param(Lower *l, Name full, const Type *type, Param *param, Loc at)
     param->frozen |= !now.trains;
     if (!use)
         return true;
-    Declared *before = map_get(&l->uses, full);
+    Declared *before = map_get(&l->now.uses, full);
     if (before && !is_same(l, before, &now, at))
         return false;
     if (param->state && now.trains && !state_is_free(l, before, use, at))
@@ -210,7 +210,7 @@ bool share_param(Lower *l, Name full, const Type *type, Param *param, Loc at)
     if (!before) {
         before = NEW(l->arena, Declared);
         *before = now;
-        map_put(&l->uses, full, before);
+        map_put(&l->now.uses, full, before);
     }
     before->trains |= now.trains;
     if (l->variant == AS_MODEL && before->trains && find_param(l->m, full))

@@ -174,17 +174,52 @@ typedef struct {
     const Ast *block, *call;
 } Call;
 
+/* Messages: those so far, and the text that they are about. */
+typedef struct {
+    Reported *reported;
+    int nreported;
+    const struct Elsewhere *elsewhere; /* else NULL: see go_elsewhere() */
+    Lines lines;                       /* of the last used source */
+} Reports;
+
+/* What the lowering AS_MODEL notes for later steps. */
+typedef struct {
+    Statistic *statistics;
+    Ruled *ruled;
+    Counted *counted;
+    Repeated *repeated;
+    Scanned *scanned;
+} Noted;
+
+/* The dims that count copies: each repeat is lowered several times, and has the same one each time. */
+typedef struct {
+    Map dims;    /* such a dim -> Loc of the repeat */
+    Map names;   /* "h at 120", where a repeat is -> its dim */
+    Map numbers; /* an instance -> how many dims have its name */
+} CopyDims;
+
+/* What begins anew in each variant. */
+typedef struct {
+    Call calls[64]; /* blocks in lowering, outermost first */
+    int ncalls;
+    int depth; /* of expressions */
+    int instance_count, dropout_count, total_count;
+    Map uses;      /* of the path of a parameter in one of several: what its first use has declared */
+    Map labelled;  /* a value -> Labelled: the last that was noted of it */
+    Values counts; /* AS_TOTALS: the results */
+    Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
+} InVariant;
+
 struct Lower {
     Module *m;
     Arena *arena; /* the module's */
     const Ast *file;
     const Source *source;
-    const struct Elsewhere *elsewhere; /* else NULL: see go_elsewhere() */
-    Lines lines;                       /* of the last used source */
     const LowerOptions *options;
     const struct Builtin *functions; /* of the language */
     Diags *diags;
     Settings *settings;
+    Reports reports;
     bool incomplete; /* lines with syntax errors are missing: seemingly unused names may be used there */
 
     Scope globals;
@@ -206,32 +241,18 @@ struct Lower {
     Builder b;            /* position and source location of the next op */
     Name path, stars;     /* of the instance: "h.attn", "h.*.attn"; NULL in the model itself */
     const Use *use;       /* NULL: all instances around are of one call */
-    Map uses;             /* of the path of a parameter in one of several: what its first use has declared */
     Instance **instances; /* of the scope */
-    Call calls[64];       /* blocks in lowering, outermost first */
-    int ncalls;
-    int depth;        /* of expressions */
-    bool in_constant; /* in an expression of constants, where `none` is no limit: infinity */
-    int instance_count, dropout_count, total_count;
-    bool too_many; /* instances: reported once */
-    bool observes; /* the file has updates of state, or queues: repeats carry their statistics */
+    bool in_constant;     /* in an expression of constants, where `none` is no limit: infinity */
+    bool too_many;        /* instances: reported once */
+    bool observes;        /* the file has updates of state, or queues: repeats carry their statistics */
     Param *last_param;
     int64_t tensors; /* of all parameters: each copy of a repeat counts */
 
-    Map labelled;          /* a value -> Labelled: the last that was noted of it */
-    Statistic *statistics; /* of AS_MODEL */
-    Ruled *ruled;          /* of AS_MODEL */
-    Counted *counted;      /* of AS_MODEL */
-    Repeated *repeated;
-    Scanned *scanned;
-    Map copy_dims; /* a dim that counts the copies of a repeat -> Loc, of the repeat, which is lowered several times */
-    Map copy_names, copy_numbers; /* "h at 120", where a repeat is -> that dim; an instance -> how many have its name */
-    Values counts;                /* AS_TOTALS: the results */
-    Value *logits;                /* of the loss's cross_entropy, if its labels are the next tokens */
-    bool is_evaluated_otherwise;  /* training(a, b) may make the two differ */
-    SequenceCheck *check;         /* of AS_CHECK, and after it */
-    Reported *reported;
-    int nreported;
+    bool is_evaluated_otherwise; /* training(a, b) may make the two differ */
+    SequenceCheck *check;        /* of AS_CHECK, and after it */
+    InVariant now;
+    Noted noted;
+    CopyDims copies;
 };
 
 /* --- Errors ---------------------------------------------------------------------------------- */

@@ -8,9 +8,9 @@
 const char *position_text(Lower *l, Loc loc)
 {
     int line, column;
-    if (l->lines.of != l->source)
-        l->lines = find_lines(l->source, l->arena);
-    place_in_lines(&l->lines, loc.begin, &line, &column);
+    if (l->reports.lines.of != l->source)
+        l->reports.lines = find_lines(l->source, l->arena);
+    place_in_lines(&l->reports.lines, loc.begin, &line, &column);
     return arena_text(l->arena, "%d:%d", line, column);
 }
 
@@ -38,7 +38,7 @@ const char *quoted(Lower *l, const Ast *ast) { return ast->name ? arena_text(l->
 /* "in attention[seq, embed], called at 30:9": of a block over dims; else NULL */
 static const char *instance_text(Lower *l)
 {
-    const Call *last = l->ncalls ? &l->calls[l->ncalls - 1] : NULL;
+    const Call *last = l->now.ncalls ? &l->now.calls[l->now.ncalls - 1] : NULL;
     if (!last || !last->block->dims)
         return NULL;
     const char *dims = "";
@@ -53,14 +53,14 @@ static const char *instance_text(Lower *l)
 
 static bool already_reported(Lower *l, Loc at, const char *message)
 {
-    for (const Reported *r = l->reported; r; r = r->next)
+    for (const Reported *r = l->reports.reported; r; r = r->next)
         if (r->at.begin == at.begin && strcmp(r->message, message) == 0)
             return true;
-    if (l->nreported++ > MAX_MESSAGES) /* it is only counted */
+    if (l->reports.nreported++ > MAX_MESSAGES) /* it is only counted */
         return false;
     Reported *r = NEW(l->arena, Reported);
-    *r = (Reported){ at, message, l->reported };
-    l->reported = r;
+    *r = (Reported){ at, message, l->reports.reported };
+    l->reports.reported = r;
     return false;
 }
 
@@ -110,8 +110,8 @@ void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *
     elsewhere->diags = (Diags){ .arena = l->arena, .source = &elsewhere->text, .out = l->diags->out };
     elsewhere->outer = l->diags;
     elsewhere->file = l->source;
-    elsewhere->around = l->elsewhere;
-    l->elsewhere = elsewhere;
+    elsewhere->around = l->reports.elsewhere;
+    l->reports.elsewhere = elsewhere;
     l->diags = &elsewhere->diags;
     l->source = &elsewhere->text;
 }
@@ -121,6 +121,6 @@ void come_back(Lower *l, Elsewhere *elsewhere)
     elsewhere->outer->errors += elsewhere->diags.errors;
     l->diags = elsewhere->outer;
     l->source = elsewhere->file;
-    l->elsewhere = elsewhere->around;
-    l->reported = NULL; /* locations in the option's text are not in the file */
+    l->reports.elsewhere = elsewhere->around;
+    l->reports.reported = NULL; /* locations in the option's text are not in the file */
 }

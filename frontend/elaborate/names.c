@@ -15,7 +15,7 @@ static void use_nearest(const Scope *scope, const NearMiss *near)
 void unknown_name(Lower *l, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
-    const bool is_shown = l->nreported <= MAX_MESSAGES;
+    const bool is_shown = l->reports.nreported <= MAX_MESSAGES;
     for (const Scope *scope = is_shown ? l->scope : NULL; scope; scope = scope->outer)
         for (const Symbol *s = scope->newest; s; s = s->next)
             if (s->kind != S_BLOCK && s->kind != S_MODEL)
@@ -24,7 +24,7 @@ void unknown_name(Lower *l, const Ast *ast)
     while (below && ((below->kind != A_CONST && below->kind != A_DIM) || strcmp(below->name, ast->name) != 0))
         below = below->next;
     use_nearest(l->scope, &near);
-    if (below && l->elsewhere)
+    if (below && l->reports.elsewhere)
         complain(l, (Where){ .at = ast->loc, .help = "give a number" }, "'%s' is not declared above what this sets",
                  ast->name);
     else if (below)

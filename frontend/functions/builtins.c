@@ -167,8 +167,8 @@ static bool labels_fit(Lower *l, const Arguments *a)
 static void note_logits(Lower *l, Value *logits, const Value *labels, Name dim)
 {
     const Input *input = labels->def || declares_records(l) ? NULL : find_input(l->m, labels->name);
-    if (input && input->shift > 0 && !l->frame->outer && !l->logits) {
-        l->logits = logits;
+    if (input && input->shift > 0 && !l->frame->outer && !l->now.logits) {
+        l->now.logits = logits;
         l->m->vocab = dim;
     }
 }

@@ -187,7 +187,7 @@ CALL(dropout)
     }
     if (a->number.value == 0 || evaluates(l))
         return tensor_operand(unlabelled(l, a->x[0]));
-    Attrs attrs = { .rate = a->number.value, .instance = l->dropout_count++ };
+    Attrs attrs = { .rate = a->number.value, .instance = l->now.dropout_count++ };
     Value *key = dropout_key(l, l->frame), *origin = dropout_origin(l);
     return tensor_operand(EMIT(l, OP_dropout, attrs, a->x[0], key, origin));
 }

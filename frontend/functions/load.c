@@ -11,7 +11,7 @@
 
 static bool is_counted(const Lower *l, const Value *chosen, Name slots)
 {
-    const Counted *c = l->counted;
+    const Counted *c = l->noted.counted;
     while (c && (c->chosen != chosen || c->slots != slots))
         c = c->next;
     return c != NULL;
@@ -37,10 +37,10 @@ void count_load(Lower *l, Value *chosen, Value *place, Dim experts, double room,
     if (l->variant != AS_MODEL || is_counted(l, chosen, slots))
         return;
     Counted *counted = NEW(l->arena, Counted);
-    *counted = (Counted){ chosen, slots, l->counted };
-    for (const Counted *c = l->counted; c; c = c->next)
+    *counted = (Counted){ chosen, slots, l->noted.counted };
+    for (const Counted *c = l->noted.counted; c; c = c->next)
         number++;
-    l->counted = counted;
+    l->noted.counted = counted;
     experts.name = intern_format(l->m, "%s.load", experts.name);
     const Type of = { .rank = 1, .dim = { experts } };
     const Name at = intern_format(l->m, "%s.%d", l->path ? l->path : l->m->name, number); /* no name of the file */

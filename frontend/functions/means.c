@@ -23,11 +23,11 @@ static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
 static Value *total_of_batch(Lower *l, Value *count)
 {
     if (count && l->variant != AS_MODEL)
-        push_value(l->arena, &l->counts, count);
+        push_value(l->arena, &l->now.counts, count);
     if (l->variant == AS_TOTALS)
         return count;
-    Port port = { .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", l->total_count) };
-    Value *total = new_port(l, intern_format(l->m, "total.%d", l->total_count++), scalar_type(F32), port);
+    Port port = { .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", l->now.total_count) };
+    Value *total = new_port(l, intern_format(l->m, "total.%d", l->now.total_count++), scalar_type(F32), port);
     push_named(l, l->frame, &l->frame->totals, total);
     return total;
 }

@@ -40,7 +40,7 @@ CALL(random)
 {
     const bool trains = !evaluates(l);
     Value *key = trains ? dropout_key(l, l->frame) : integer(l, 0);
-    Value *bits = two(l, OP_fold_key, key, integer(l, RANDOM + l->dropout_count++));
+    Value *bits = two(l, OP_fold_key, key, integer(l, RANDOM + l->now.dropout_count++));
     for (int i = 0; i < a->dims.count; i++) {
         Dim dim;
         find_dim_named(l, a->dims.name[i], a->dim_ast[i]->loc, &dim);

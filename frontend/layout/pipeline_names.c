@@ -8,7 +8,7 @@ static const Repeated *find_repeated(Layout *p, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
     const Repeated *found = NULL;
-    for (const Repeated *r = p->l->repeated; r; r = r->next) {
+    for (const Repeated *r = p->l->noted.repeated; r; r = r->next) {
         if (strcmp(r->name, ast->name) != 0) {
             offer(&near, r->name);
         } else if (found && found->whole != r->whole) {
@@ -21,11 +21,11 @@ static const Repeated *find_repeated(Layout *p, const Ast *ast)
     }
     if (found && found->dim == found->whole)
         return found;
-    for (const Repeated *r = p->l->repeated; found && r; r = r->next) /* the name is one of a later run only */
+    for (const Repeated *r = p->l->noted.repeated; found && r; r = r->next) /* the name is one of a later run only */
         if (r->dim == found->whole)
             return r;
-    const char *any = p->l->repeated ? arena_text(p->l->arena, "'%s' is one", p->l->repeated->name)
-                                     : "the model has no repeat with an instance: layer(x) as h";
+    const char *any = p->l->noted.repeated ? arena_text(p->l->arena, "'%s' is one", p->l->noted.repeated->name)
+                                           : "the model has no repeat with an instance: layer(x) as h";
     complain(p->l, (Where){ .at = ast->name_loc, .help = near.best ? did_you_mean(p->l->arena, &near) : any },
              "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
     return NULL;
@@ -85,7 +85,7 @@ bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)
         if (!next || !check_place(p, name, repeats, next))
             return false;
         repeats->text = arena_text(l->arena, "%s%s%s", repeats->text, *repeats->text ? ", " : "", next->name);
-        for (; next; next = p->is_model_wrong ? NULL : run_after(l->m, l->repeated, next)) {
+        for (; next; next = p->is_model_wrong ? NULL : run_after(l->m, l->noted.repeated, next)) {
             if (repeats->count == MAX_REPEATS) {
                 complain(l, (Where){ .at = name->name_loc }, "a pipeline has at most %d repeats", MAX_REPEATS);
                 return false;

@@ -88,7 +88,7 @@ static bool counts_for_loss(const Module *m, Name copies)
 
 static bool is_of_one_repeat(const Lower *l, const Repeated *named)
 {
-    for (const Repeated *r = l->repeated; r; r = r->next)
+    for (const Repeated *r = l->noted.repeated; r; r = r->next)
         if (strcmp(r->name, named->name) == 0 && r->whole != named->whole)
             return false;
     return true;
@@ -101,7 +101,7 @@ static bool is_word_of_file(const char *name) { return !strchr(name, '.') && str
  * instance around the repeat, else the const, else its first instance. */
 static const Repeated *name_of_loop(const Lower *l, const Op *loop)
 {
-    const Repeated *r = l->repeated;
+    const Repeated *r = l->noted.repeated;
     while (r && (r->dim != loop->attrs.dims.dim[0].name || !is_word_of_file(r->name) || !is_of_one_repeat(l, r)))
         r = r->next;
     return r;

@@ -18,15 +18,16 @@ static const Operand wrong = { .kind = WRONG };
 
 static bool may_call(Lower *l, const Ast *call, const Symbol *block)
 {
-    for (int i = 0; i < l->ncalls; i++)
-        if (l->calls[i].block == block->ast) {
+    for (int i = 0; i < l->now.ncalls; i++)
+        if (l->now.calls[i].block == block->ast) {
             complain(l, (Where){ .at = call->name_loc }, "'%s' calls itself%s", block->name,
-                     i + 1 < l->ncalls ? arena_text(l->arena, " through '%s'", l->calls[l->ncalls - 1].block->name)
-                                       : "");
+                     i + 1 < l->now.ncalls
+                         ? arena_text(l->arena, " through '%s'", l->now.calls[l->now.ncalls - 1].block->name)
+                         : "");
             return false;
         }
-    bool nested = l->ncalls == sizeof l->calls / sizeof l->calls[0];
-    if (!nested && l->instance_count < MOST_INSTANCES)
+    bool nested = l->now.ncalls == sizeof l->now.calls / sizeof l->now.calls[0];
+    if (!nested && l->now.instance_count < MOST_INSTANCES)
         return true;
     if (!l->too_many && nested)
         complain(l, (Where){ .at = call->name_loc }, "calls of blocks are nested too deeply");
@@ -115,9 +116,9 @@ static bool type_within(Lower *l, const Call *at, Scope *scope, const Ast *ast, 
 {
     Scope *outer = l->scope;
     l->scope = scope;
-    l->calls[l->ncalls++] = *at;
+    l->now.calls[l->now.ncalls++] = *at;
     bool good = type_of_ast(l, ast, type);
-    l->ncalls--;
+    l->now.ncalls--;
     l->scope = outer;
     return good;
 }
@@ -239,7 +240,12 @@ static Results lower_body(Lower *l, const Symbol *block)
 static Results lower_instance(Lower *l, const Call *call, const Symbol *block, const Shared *shared, Scope *scope,
                               const char *name)
 {
-    const Lower outer = *l;
+    const struct {
+        Name path, stars, of_ops;
+        const Use *use;
+        Scope *scope;
+        Instance **instances;
+    } outer = { l->path, l->stars, l->b.path, l->use, l->scope, l->instances };
     Instance *instances = NULL;
     const Use use = { .of = shared,
                       .at = l->frame,
@@ -251,15 +257,15 @@ static Results lower_instance(Lower *l, const Call *call, const Symbol *block, c
     l->use = shared || call->call->frozen ? &use : l->use;
     l->scope = scope;
     l->instances = &instances;
-    l->calls[l->ncalls++] = *call;
+    l->now.calls[l->now.ncalls++] = *call;
     Results returned = lower_body(l, block);
     if (returned.count)
         check_used(l, scope);
-    l->path = outer.path, l->stars = outer.stars, l->b.path = outer.b.path;
+    l->path = outer.path, l->stars = outer.stars, l->b.path = outer.of_ops;
     l->use = outer.use;
     l->scope = outer.scope;
     l->instances = outer.instances;
-    l->ncalls--;
+    l->now.ncalls--;
     return returned;
 }
 
@@ -280,7 +286,7 @@ static Results lower_call(Lower *l, const Ast *call, Symbol *called)
         look_at_arguments(l, call->child);
         return (Results){ 0 };
     }
-    l->instance_count++;
+    l->now.instance_count++;
     bool bound = bind_arguments(l, &binding, block, &scope);
     if (!shared && !is_free_instance(l, block, name, at))
         return (Results){ 0 };

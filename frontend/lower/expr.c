@@ -325,14 +325,14 @@ static Operand lower_any(Lower *l, const Ast *ast)
 
 Operand lower_expr(Lower *l, const Ast *ast)
 {
-    if (l->depth >= MOST_NESTED) {
+    if (l->now.depth >= MOST_NESTED) {
         if (!l->incomplete) /* else the parser may have reported an error */
             complain(l, (Where){ .at = ast->loc }, "calls and expressions are nested too deeply");
         return wrong;
     }
-    l->depth++;
+    l->now.depth++;
     Operand operand = lower_any(l, ast);
     note_operand(l, ast->loc, operand);
-    l->depth--;
+    l->now.depth--;
     return operand;
 }

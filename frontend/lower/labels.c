@@ -8,11 +8,11 @@ Labelled *note_labels(Lower *l, Labelled labelled)
 {
     Labelled *noted = NEW(l->arena, Labelled);
     *noted = labelled;
-    map_put(&l->labelled, noted->entropy, noted);
+    map_put(&l->now.labelled, noted->entropy, noted);
     return noted;
 }
 
-Labelled *find_labelled(const Lower *l, const Value *value) { return value ? map_get(&l->labelled, value) : NULL; }
+Labelled *find_labelled(const Lower *l, const Value *value) { return value ? map_get(&l->now.labelled, value) : NULL; }
 
 void note_import(Lower *l, const Value *outside, const Value *inside)
 {

@@ -54,7 +54,8 @@ bool begin_mean(Lower *l, Name full, Param *param)
     param->like = like;
     if (l->variant != AS_MODEL || find_param(l->m, like))
         return true;
-    complain(l, (Where){ .at = l->calls[l->ncalls - 1].call->name_loc, .help = "call the other instance above" },
+    complain(l,
+             (Where){ .at = l->now.calls[l->now.ncalls - 1].call->name_loc, .help = "call the other instance above" },
              "this is a mean of '%s', which is not there yet", like);
     return false;
 }
@@ -92,7 +93,7 @@ void update_mean(Lower *l, const Param *param)
     const Param *other = find_param(l->m, param->like);
     const Port own = { .kind = PORT_PARAM, .of = param->name };
     if (!is_like(param, other)) {
-        complain(l, (Where){ .at = l->calls[l->ncalls - 1].call->name_loc, .help = "give both the same dims" },
+        complain(l, (Where){ .at = l->now.calls[l->now.ncalls - 1].call->name_loc, .help = "give both the same dims" },
                  "'%s' is %s, and '%s', which it is a mean of, %s", param->path, dims_text(l, &param->type),
                  other->path, dims_text(l, &other->type));
         return;

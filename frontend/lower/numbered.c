@@ -154,14 +154,14 @@ static const int *find_alike_silently(Lower *l, const Ast *ast, int copies)
     size_t size;
     Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memory(&unread, &size) },
           *diags = l->diags, *of_types = l->m->diags;
-    Reported *reported = l->reported;
+    Reported *reported = l->reports.reported;
     const Variant variant = l->variant;
     l->diags = l->m->diags = &silent;
     l->variant = AS_MODEL;
     const int *alike = find_alike(l, ast, copies);
     l->diags = diags;
     l->m->diags = of_types;
-    l->reported = reported;
+    l->reports.reported = reported;
     l->variant = variant;
     fclose(silent.out);
     free(unread);
@@ -225,7 +225,7 @@ void lower_copy(Lower *l, const Ast *ast, Numbering *numbering, Body *body, cons
     counter->number = integer_constant(body->number);
     body->scope = &scope;
     l->scope = &scope;
-    l->dropout_count = numbering->first_dropout;
+    l->now.dropout_count = numbering->first_dropout;
     lower_statements(l, ast);
     l->scope = scope.outer;
     numbering->used |= counter->used;
@@ -233,8 +233,8 @@ void lower_copy(Lower *l, const Ast *ast, Numbering *numbering, Body *body, cons
     hand_on(l, &scope, carried);
     check_used(l, &scope);
     note_instances(l, numbering);
-    if (l->dropout_count > numbering->last_dropout)
-        numbering->last_dropout = l->dropout_count;
+    if (l->now.dropout_count > numbering->last_dropout)
+        numbering->last_dropout = l->now.dropout_count;
 }
 
 static bool may_number(Lower *l, const Ast *ast)
@@ -261,9 +261,10 @@ void lower_numbered(Lower *l, const Ast *ast)
         return;
     }
     const bool good = may_number(l, ast) && copies > 0;
-    Numbering numbering = {
-        .before = *l->instances, .first_dropout = l->dropout_count, .last_dropout = l->dropout_count, .used = !good
-    };
+    Numbering numbering = { .before = *l->instances,
+                            .first_dropout = l->now.dropout_count,
+                            .last_dropout = l->now.dropout_count,
+                            .used = !good };
     const Runs alone = { .bodies = 1, .turns = 1 };
     for (numbering.run = good ? runs_of(l, ast, (int)copies) : &alone; numbering.run;
          numbering.run = numbering.run->next)
@@ -273,7 +274,7 @@ void lower_numbered(Lower *l, const Ast *ast)
         i->next = *l->instances;
         *l->instances = i;
     }
-    l->dropout_count = numbering.last_dropout;
+    l->now.dropout_count = numbering.last_dropout;
     if (!numbering.used)
         complain(l, (Where){ .at = ast->as_loc, .help = "leave it out" }, "'%s' is never used", ast->as);
 }

@@ -15,8 +15,8 @@
 void note_scanned(Lower *l, Name dim, Loc at)
 {
     Scanned *scanned = NEW(l->arena, Scanned);
-    *scanned = (Scanned){ dim, at, l->scanned };
-    l->scanned = scanned;
+    *scanned = (Scanned){ dim, at, l->noted.scanned };
+    l->noted.scanned = scanned;
 }
 
 /* --- The head --------------------------------------------------------------------------------- */

@@ -137,8 +137,8 @@ static bool lower_body(Lower *l, const Ast *ast, Numbering *numbering, Body *bod
 static void note_repeated(Lower *l, const char *name, const Body *body)
 {
     Repeated *repeated = NEW(l->arena, Repeated);
-    *repeated = (Repeated){ name, body->copy.name, body->whole, body->copy.size, l->repeated };
-    l->repeated = repeated;
+    *repeated = (Repeated){ name, body->copy.name, body->whole, body->copy.size, l->noted.repeated };
+    l->noted.repeated = repeated;
 }
 
 /* The const of the file that is the number of copies; that of a block stands for it. */
@@ -152,8 +152,8 @@ static void note_count(Lower *l, const Ast *count, const Body *body)
 /* The instances of blocks around a repeat: "enc" and "dec" of one block for two towers. */
 static void note_instances_around(Lower *l, const Body *body)
 {
-    for (int i = 0; i < l->ncalls && !l->frame->outer; i++)
-        note_repeated(l, l->calls[i].call->as ? l->calls[i].call->as : l->calls[i].call->name, body);
+    for (int i = 0; i < l->now.ncalls && !l->frame->outer; i++)
+        note_repeated(l, l->now.calls[i].call->as ? l->now.calls[i].call->as : l->now.calls[i].call->name, body);
 }
 
 int64_t copies_of(Lower *l, const Ast *ast, int64_t most)
@@ -170,7 +170,7 @@ static int64_t shrunk(Lower *l, int64_t copies)
 /* Does the dim count the copies of another repeat? */
 static bool is_taken(const Lower *l, Name dim, Loc loc)
 {
-    const Loc *place = map_get(&l->copy_dims, dim);
+    const Loc *place = map_get(&l->copies.dims, dim);
     return place && place->begin != loc.begin;
 }
 
@@ -179,19 +179,19 @@ static bool is_taken(const Lower *l, Name dim, Loc loc)
 static Name copy_name(Lower *l, Name instance, Loc loc)
 {
     const Name place_name = intern_format(l->m, "%s at %d", instance, loc.begin);
-    Name name = map_get(&l->copy_names, place_name);
+    Name name = map_get(&l->copies.names, place_name);
     if (name)
         return name;
-    intptr_t number = (intptr_t)map_get(&l->copy_numbers, instance);
+    intptr_t number = (intptr_t)map_get(&l->copies.numbers, instance);
     do
         name = ++number == 1 ? intern_format(l->m, "%s.copy", instance)
                              : intern_format(l->m, "%s.copy.%d", instance, (int)number);
     while (is_taken(l, name, loc));
-    map_put(&l->copy_numbers, instance, (void *)number);
-    map_put(&l->copy_names, place_name, (void *)name);
+    map_put(&l->copies.numbers, instance, (void *)number);
+    map_put(&l->copies.names, place_name, (void *)name);
     Loc *place = NEW(l->arena, Loc);
     *place = loc;
-    map_put(&l->copy_dims, name, place);
+    map_put(&l->copies.dims, name, place);
     return name;
 }
 

@@ -46,7 +46,7 @@ Value *mixed_in_place(Lower *l, const Value *value, Where where)
 /* A sum over the batch needs no micro-batch of its own, whatever becomes of it in the update. */
 Value *checked_statistic(Lower *l, Value *value)
 {
-    const Statistic *s = l->statistics;
+    const Statistic *s = l->noted.statistics;
     while (s && s->at.begin != l->b.loc.begin)
         s = s->next;
     if (!s || !value->type.partial)

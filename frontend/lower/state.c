@@ -101,8 +101,8 @@ static Value *statistic_of(Update *u, Value *value)
     u->statistic = value;
     find_param(u->l->m, u->of->port.of)->most = value->def->kind == OP_max;
     Statistic *place = NEW(u->l->arena, Statistic);
-    *place = (Statistic){ value->def->loc, u->l->statistics };
-    u->l->statistics = place;
+    *place = (Statistic){ value->def->loc, u->l->noted.statistics };
+    u->l->noted.statistics = place;
     Value *own = add_param(u->l->m, u->f, fresh_name(u->l->m), u->f->params.at[0]->type);
     own->port = (Port){ .kind = PORT_GRADIENT, .of = u->of->port.of };
     return own;
@@ -229,8 +229,8 @@ static void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *
     add_result(l->m, u.f, in_order(&u, made), tensor->port);
     append_func(l->m, u.f);
     Ruled *ruled = NEW(l->arena, Ruled);
-    *ruled = (Ruled){ ast->name_loc, tensor->port.of, l->ruled };
-    l->ruled = ruled;
+    *ruled = (Ruled){ ast->name_loc, tensor->port.of, l->noted.ruled };
+    l->noted.ruled = ruled;
     if (u.statistic)
         observe(l, symbol->state, symbol->operand.value, u.statistic);
 }

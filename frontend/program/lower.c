@@ -57,7 +57,7 @@ static void check_blocks_used(Lower *l)
 static void lower_variants(Lower *l)
 {
     lower_model(l, AS_MODEL);
-    bool has_totals = l->total_count > 0, predicts = l->logits != NULL;
+    bool has_totals = l->now.total_count > 0, predicts = l->now.logits != NULL;
     check_blocks_used(l);
     check_layout(l);
     if (l->diags->errors)
@@ -105,9 +105,9 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     Module *m = new_module(diags);
     Lower l = { .m = m,
                 .arena = &m->arena,
-                .copy_dims.arena = &m->arena,
-                .copy_names.arena = &m->arena,
-                .copy_numbers.arena = &m->arena,
+                .copies.dims.arena = &m->arena,
+                .copies.names.arena = &m->arena,
+                .copies.numbers.arena = &m->arena,
                 .file = file,
                 .source = source,
                 .options = options,

@@ -168,9 +168,9 @@ static const struct {
 static Value *logits_in_order(Lower *l)
 {
     Type order = longest_input(l->m)->type;
-    const Value *logits = l->logits;
+    const Value *logits = l->now.logits;
     order.dim[order.rank++] = logits->type.dim[find_dim(&logits->type, l->m->vocab)];
-    return reorder(l, l->logits, &order);
+    return reorder(l, l->now.logits, &order);
 }
 
 static void take_results(Lower *l, Func *f, Value *loss)
@@ -179,8 +179,8 @@ static void take_results(Lower *l, Func *f, Value *loss)
         add_result(l->m, f, logits_in_order(l), (Port){ .kind = PORT_LOGITS });
     else if (l->variant != AS_TOTALS && loss)
         add_result(l->m, f, loss, (Port){ .kind = PORT_LOSS });
-    for (int i = 0; i < l->counts.count; i++)
-        add_result(l->m, f, l->counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
+    for (int i = 0; i < l->now.counts.count; i++)
+        add_result(l->m, f, l->now.counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
 }
 
 static void keep_used(Lower *l, const Map *read, Values *params)
@@ -217,11 +217,7 @@ static void start_variant(Lower *l, Variant variant, Body *frame, Scope *scope, 
     l->instances = instances;
     l->path = l->stars = NULL;
     l->use = NULL;
-    l->instance_count = l->dropout_count = l->total_count = l->ncalls = l->depth = 0;
-    l->labelled = (Map){ .arena = l->arena };
-    l->uses = (Map){ .arena = l->arena };
-    l->logits = NULL;
-    l->counts = (Values){ 0 };
+    l->now = (InVariant){ .uses.arena = l->arena, .labelled.arena = l->arena };
     l->b = (Builder){ .module = l->m, .func = frame->func };
 }
 

@@ -120,7 +120,7 @@ void freeze_params(Lower *l)
         some = param->frozen || param->state ? some : param;
         frozen = param->frozen ? param : frozen;
     }
-    for (const Ruled *ruled = l->ruled; ruled; ruled = ruled->next)
+    for (const Ruled *ruled = l->noted.ruled; ruled; ruled = ruled->next)
         if (find_param(l->m, ruled->of)->frozen)
             complain(l, (Where){ .at = ruled->at, .help = "leave it out" },
                      "'%s' is frozen, so that no update changes it", find_param(l->m, ruled->of)->path);
