@@ -15,8 +15,7 @@
 
 enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 8, MAX_ZIGZAG = 64 };
 
-/* Of a pipeline: ranks, of which sets have a bit for each; stages, of which a rank has as many as there are chunks. */
-enum { MAX_STAGE_RANKS = 64, MAX_STAGES = 256 };
+enum { MAX_STAGE_RANKS = 64 }; /* of a pipeline: sets of them have a bit for each */
 
 /* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
 enum { MAX_KERNEL_VALUES = 480 };

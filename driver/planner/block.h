@@ -79,19 +79,27 @@ typedef struct {
     double copies[MAX_REPEATS];
 } RankCopies;
 
+/* Of a micro-batch, by stage. */
+typedef struct StageCosts {
+    double *seconds[N_ACTION_KINDS];
+    double *back; /* of these of the backward action: until the stage before has what it waits for, at least */
+    double *forward_before, *back_before; /* forward and `back`, with messages, of all stages before */
+} StageCosts;
+
 /* The pipeline of a layout, made once for all that have the same. */
 typedef struct Pipeline {
     PlanSchedule kind;
     int ranks, chunks, micros;
     Recompute recompute;
     PipelineSchedule *schedule; /* of no more micro-batches than change what stages keep; NULL: there is none */
-    int64_t copies[MAX_STAGES];
-    RankCopies *of_stage;     /* by stage */
-    RankCopies *held;         /* by rank */
-    RankCopies *kept[N_KEPT]; /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
-    int nfullest, *fullest;   /* ranks of which one needs most memory */
-    int *ahead;               /* by rank and chunk: forward actions before the first backward one of the rank */
-    int *turn;                /* by rank: the stage of that one */
+    int64_t *copies;            /* by stage */
+    RankCopies *of_stage;       /* by stage */
+    RankCopies *held;           /* by rank */
+    RankCopies *kept[N_KEPT];   /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
+    int nfullest, *fullest;     /* ranks of which one needs most memory */
+    int *ahead;                 /* by rank and chunk: forward actions before the first backward one of the rank */
+    int *turn;                  /* by rank: the stage of that one */
+    struct StageCosts *costs;   /* room for those of one layout after the other */
     struct Pipeline *next;
 } Pipeline;
 

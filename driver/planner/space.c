@@ -422,7 +422,7 @@ void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *c
 static bool can_run(const Planner *p, const PlanLayout *layout)
 {
     const int64_t stages = pipeline_ranks(p, layout) * layout->chunks;
-    return stages <= p->copies && stages <= MAX_STAGES &&
+    return stages <= p->copies &&
            (layout->schedule != INTERLEAVED || micro_batches(p, layout) % pipeline_ranks(p, layout) == 0);
 }
 

@@ -208,6 +208,17 @@ static void fill_pipeline(Planner *p, const PlanLayout *layout, Pipeline *pipeli
     count_ahead(p, pipeline);
 }
 
+static StageCosts *new_costs(Arena *arena, int stages)
+{
+    StageCosts *costs = NEW(arena, StageCosts);
+    for (int kind = 0; kind < N_ACTION_KINDS; kind++)
+        costs->seconds[kind] = NEW_ARRAY(arena, double, stages);
+    costs->back = NEW_ARRAY(arena, double, stages);
+    costs->forward_before = NEW_ARRAY(arena, double, stages + 1);
+    costs->back_before = NEW_ARRAY(arena, double, stages + 1);
+    return costs;
+}
+
 const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
 {
     const int ranks = (int)pipeline_ranks(p, layout), micros = micros_in_flight(p, layout);
@@ -218,12 +229,15 @@ const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
         if (known->kind == layout->schedule && known->ranks == ranks && known->chunks == layout->chunks &&
             known->micros == micros && known->recompute == layout->recompute)
             return known;
+    const int stages = ranks * layout->chunks;
     Pipeline *made = NEW(p->arena, Pipeline);
     *made = (Pipeline){ .kind = layout->schedule,
                         .ranks = ranks,
                         .chunks = layout->chunks,
                         .micros = micros,
                         .recompute = layout->recompute,
+                        .copies = NEW_ARRAY(p->arena, int64_t, stages),
+                        .costs = new_costs(p->arena, stages),
                         .next = *first };
     *first = made;
     fill_pipeline(p, layout, made);

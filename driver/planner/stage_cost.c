@@ -7,13 +7,6 @@
 
 /* --- The actions of a pipeline ------------------------------------------------------------------------------------ */
 
-/* Of a micro-batch, by stage. */
-typedef struct {
-    double seconds[N_ACTION_KINDS][MAX_STAGES];
-    double
-        back[MAX_STAGES]; /* of these of the backward action: until the stage before has what it waits for, at least */
-} StageCosts;
-
 /* Each stage has the next copies of the repeats, and what is beside those that begin or end there. */
 static void fill_stages(const MicroTime *time, const StageWeights *w, ActionKind kind, int stages,
                         const int64_t *copies, double *seconds)
@@ -114,7 +107,7 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
     const int stages = stage_count(s);
     const double micros = (double)micro_batches(p, layout);
     const double after_first = after_rank(w, pipeline, once, layout->overlaps, 0, NULL);
-    double forward[MAX_STAGES + 1], backward[MAX_STAGES + 1], most = 0;
+    double *forward = costs->forward_before, *backward = costs->back_before, most = 0;
     add_up(costs->seconds[FORWARD_ACTION], stages, message, forward);
     add_up(costs->back, stages, message, backward);
     for (int rank = 0; rank < s->ranks; rank++) {
@@ -203,15 +196,15 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     BlockBound bound = { 0 };
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return bound;
-    StageCosts s;
+    StageCosts *s = pipeline->costs;
     const MicroTime time = with_carried(b, without);
     const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
-    fill_seconds(p, layout, pipeline, &time, !is_alike, &s);
-    const Costs costs = { s.seconds[FORWARD_ACTION], s.seconds[BACKWARD_ACTION], s.seconds[WEIGHT_ACTION],
+    fill_seconds(p, layout, pipeline, &time, !is_alike, s);
+    const Costs costs = { s->seconds[FORWARD_ACTION], s->seconds[BACKWARD_ACTION], s->seconds[WEIGHT_ACTION],
                           message_between(p, layout, b->handed_on) };
     const CopyBytes saved = saved_of_copies(b);
     bound.memory = most_of_copies(p, layout, &saved);
-    bound.seconds = longest_way(p, layout, pipeline, &s, once, costs.message);
+    bound.seconds = longest_way(p, layout, pipeline, s, once, costs.message);
     if (simulate && is_alike)
         bound.seconds = fmax(bound.seconds, simulated(p, layout, pipeline, &costs, once));
     return bound;
@@ -243,11 +236,10 @@ double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime 
         return time->whole * (double)micro_batches(p, layout);
     const Pipeline *pipeline = find_pipeline(p, layout);
     const double mean = mean_of_ranks(p, layout, time, divides);
-    StageCosts costs;
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return mean;
-    fill_seconds(p, layout, pipeline, time, divides, &costs);
-    return fmax(mean, longest_way(p, layout, pipeline, &costs, &time->once, 0));
+    fill_seconds(p, layout, pipeline, time, divides, pipeline->costs);
+    return fmax(mean, longest_way(p, layout, pipeline, pipeline->costs, &time->once, 0));
 }
 
 static double micros_of_layout(Planner *p, const PlanLayout *layout, const void *time)

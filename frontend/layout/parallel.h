@@ -23,7 +23,7 @@ typedef struct {
 
 /* The copies of each stage, in the order of the model; none: as their work suggests. */
 typedef struct {
-    int64_t part[MAX_STAGES], sum;
+    int64_t *part, sum;
     int count;
 } Parts;
 

@@ -80,17 +80,27 @@ static const char *example_of_parts(Lower *l, int64_t copies, int64_t stages)
     return text;
 }
 
+/* Of a list on the command line, or of one in the file; at least one. */
+static int64_t most_numbers(const char *said, const Ast *item)
+{
+    int64_t most = 1;
+    for (; said && *said; said++)
+        most += *said == ',';
+    for (; item; item = item->next)
+        most++;
+    return most;
+}
+
 static bool read_parts(Lower *l, const Ast *ast, Parts *parts)
 {
     const char *said = l->options->stages;
     const Ast *item = !said && ast->child->kind == A_LIST ? ast->child->child : NULL;
     if (!said && !item)
         return bad_parts(l, ast, NULL, "'stages' is a list of numbers, one for each stage");
+    parts->part = NEW_ARRAY(l->arena, int64_t, most_numbers(said, item));
     for (bool more = true; more; parts->count++) {
         int64_t copies = 0;
         char *end = NULL;
-        if (parts->count == MAX_STAGES)
-            return bad_parts(l, ast, NULL, arena_text(l->arena, "there are more than %d stages", MAX_STAGES));
         if (item && !integer_of(l, item, "the copies of a stage", 1, MAX_COPIES, &copies))
             return false;
         if (said && ((copies = strtoll(said, &end, 10)) < 1 || copies > MAX_COPIES || (*end && *end != ',')))
@@ -124,9 +134,9 @@ static int chunk_with_repeat(const Parts *parts, const Repeats *repeats, int ran
 }
 
 /* Of several repeats in chunks: evenly, but no chunk begins with a repeat, see check_chunk_ends(). */
-static Parts even_parts(const Repeats *repeats, int ranks, int chunks)
+static Parts even_parts(Arena *arena, const Repeats *repeats, int ranks, int chunks)
 {
-    Parts parts = { .count = ranks * chunks, .sum = repeats->copies };
+    Parts parts = { NEW_ARRAY(arena, int64_t, ranks * chunks), repeats->copies, ranks * chunks };
     for (int i = 0; i < parts.count; i++)
         parts.part[i] = even_part(repeats->copies, parts.count, i);
     for (int chunk = 1; chunk < chunks; chunk++) {
@@ -142,16 +152,15 @@ static Parts even_parts(const Repeats *repeats, int ranks, int chunks)
 
 /* The model is shrunk for verification: of two stages of three copies, the larger half of the copies is where it was;
  * of more, each has one copy, and the last one what is left. */
-static void shrink_parts(Parts *parts, int64_t copies, int count)
+static void shrink_parts(Arena *arena, Parts *parts, int64_t copies, int count)
 {
     int64_t first = 0;
     for (int i = 0; i < parts->count / 2; i++)
         first += parts->part[i];
     const bool first_is_larger = count == 2 && 2 * first > parts->sum;
+    *parts = (Parts){ NEW_ARRAY(arena, int64_t, count), copies, count };
     for (int i = 0; i < count; i++)
         parts->part[i] = i == (first_is_larger ? 0 : count - 1) ? copies - (count - 1) : 1;
-    parts->count = count;
-    parts->sum = copies;
 }
 
 /* Of all stages, in their order; none: the stages share the copies as their work suggests, or after reporting. */
@@ -162,7 +171,7 @@ static Parts parts_of(Lower *l, const Ast *ast, const Repeats *repeats, int64_t 
     if ((!ast && !l->options->stages) || !read_parts(l, ast, &parts))
         return (Parts){ .count = 0 };
     if (l->options->shrink && (parts.count != count || parts.sum != repeats->copies))
-        shrink_parts(&parts, repeats->copies, (int)count);
+        shrink_parts(l->arena, &parts, repeats->copies, (int)count);
     if (parts.count != count)
         bad_parts(l, ast, example,
                   arena_text(l->arena, "%d stages are given, and there are %lld", parts.count, (long long)count));
@@ -190,21 +199,14 @@ static bool check_chunks(Layout *p, const Ast *ast, const Repeats *repeats)
     return !why;
 }
 
-/* Are there no more ranks and stages than a pipeline can have? */
-static bool check_stage_limits(Layout *p, const Ast *ast, const MeshAxis *axis)
+/* Are there no more ranks than a pipeline can have? */
+static bool check_stage_ranks(Layout *p, const Ast *ast, const MeshAxis *axis)
 {
     Lower *l = p->l;
-    const int chunks = p->pipeline.chunks;
-    const long long most = MAX_STAGES / chunks < MAX_STAGE_RANKS ? MAX_STAGES / chunks : MAX_STAGE_RANKS;
-    if (axis->size <= most)
+    if (axis->size <= MAX_STAGE_RANKS)
         return true;
-    const Where where = { .at = ast->init->loc, .help = arena_text(l->arena, "%s = %lld", axis->name, most) };
-    if (axis->size > MAX_STAGE_RANKS)
-        complain(l, where, "a pipeline has at most %d ranks: '%s' has %lld", MAX_STAGE_RANKS, axis->name,
-                 (long long)axis->size);
-    else
-        complain(l, where, "a pipeline has at most %d stages: %lld ranks with %d chunks have %lld", MAX_STAGES,
-                 (long long)axis->size, chunks, (long long)axis->size * chunks);
+    complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = %d", axis->name, MAX_STAGE_RANKS) },
+             "a pipeline has at most %d ranks: '%s' has %lld", MAX_STAGE_RANKS, axis->name, (long long)axis->size);
     return false;
 }
 
@@ -219,7 +221,7 @@ static bool check_copies(Layout *p, const Ast *ast, const Repeats *repeats, cons
                  "%s splits dims, too", axis->name);
         return false;
     }
-    if (!check_chunks(p, ast, repeats) || !check_stage_limits(p, ast, axis))
+    if (!check_chunks(p, ast, repeats) || !check_stage_ranks(p, ast, axis))
         return false;
     if (axis->size <= most)
         return true;
@@ -264,7 +266,7 @@ static void set_stages(Layout *p, const Ast *ast, const Repeats *repeats, const 
         if (p->pipeline.parts.count)
             text = parts_text(l->m, p->pipeline.parts.part, p->pipeline.parts.count);
         else if (repeats->count > 1 && chunks > 1)
-            p->pipeline.parts = even_parts(repeats, (int)axis->size, chunks);
+            p->pipeline.parts = even_parts(l->arena, repeats, (int)axis->size, chunks);
         if (repeats->count > 1)
             split_repeats(p, repeats, axis);
         else
@@ -416,7 +418,7 @@ static void check_options(Lower *l, const Ast *options)
 static void check_chunk_ends(Layout *p, const Ast *ast, const Repeats *repeats, int ranks)
 {
     Lower *l = p->l;
-    const Parts even = even_parts(repeats, ranks, p->pipeline.chunks);
+    const Parts even = even_parts(l->arena, repeats, ranks, p->pipeline.chunks);
     const bool are_alike = p->pipeline.parts.count == even.count && p->pipeline.placement != VEE && !l->options->shrink;
     const int chunk = are_alike ? chunk_with_repeat(&p->pipeline.parts, repeats, ranks) : 0;
     const Ast *stages = option_named(ast->type, "stages");

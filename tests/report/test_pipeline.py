@@ -48,10 +48,10 @@ def test_bubble_of_chunks(pipeline, schedule, chunks, published):
 
 
 def test_most_stages(pipeline):
-    """256 stages, the most there are; one more is an error (tests/error/pipeline_stages_many.mdl)."""
-    options = "--schedule=interleaved", "--chunks=4", "--set=train.batch=128", "--set=train.microbatch=2"
-    stages = pipeline(64, *options, layers=256, **EQUAL)["stages"]
-    assert [stage["holds"].split(",")[0] for stage in stages] == [f"h.{copy}" for copy in range(256)]
+    """1024 stages, of as many ranks and chunks as there may be."""
+    options = "--schedule=interleaved", "--chunks=16", "--set=train.batch=128", "--set=train.microbatch=2"
+    stages = pipeline(64, *options, layers=1024, **EQUAL)["stages"]
+    assert [stage["holds"].split(",")[0] for stage in stages] == [f"h.{copy}" for copy in range(1024)]
 
 
 def test_balance_of_chunks(pipeline):
