@@ -54,6 +54,60 @@ def test_most_stages(pipeline):
     assert [stage["holds"].split(",")[0] for stage in stages] == [f"h.{copy}" for copy in range(1024)]
 
 
+def dualpipev(ranks, rank, micros):
+    """The actions of a rank as DeepSeek publish them: chunk 1 is on the way back; W follows its B, or waits for a gap."""
+    actions, waiting, stage = [], [], (rank, 2 * ranks - 1 - rank)
+
+    def act(kind, chunk):
+        actions.append(f"{kind}{stage[chunk]}.{sum(a.startswith(f'{kind}{stage[chunk]}.') for a in actions)}")
+
+    def back(chunk, waits=False):
+        act("B", chunk)
+        waiting.append("W" + actions[-1][1:])
+        if not waits:
+            weights()
+
+    def weights():
+        actions.append(waiting.pop(0))
+
+    rest, own = ranks - rank - 1, rank + 1
+    for _ in range(2 * rest):
+        act("F", 0)
+    for _ in range(own):
+        act("F", 0), act("F", 1)
+    for _ in range(rest):
+        back(1, waits=True), weights(), act("F", 1)
+    for _ in range(micros - 2 * ranks + own):
+        act("F", 0), back(1), act("F", 1), back(0)
+    for _ in range(rest):
+        back(1), act("F", 1), back(0)
+    for i in range(own):
+        back(1, waits=2 * i + 1 > own), back(0, waits=2 * i + 1 >= own)
+    for _ in range(rest):
+        weights(), back(0, waits=True)
+    for _ in range(own):
+        weights()
+    return ",".join(actions)
+
+
+@pytest.mark.parametrize("link", [None, "1e8", "3e7"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_dualpipev(pipeline, tmp_path, ranks, link):
+    """As a table: with one micro-batch more in flight than ZB-V its ranks idle for longer, by ranks - 1 forward actions
+    where messages take no time."""
+    micros, sizes = 2 * ranks, dict(layers=8 * ranks, embed=64, ff=256, vocab=2, batch=4 * ranks)
+    (tmp_path / "own.csv").write_text("".join(dualpipev(ranks, rank, micros) + "\n" for rank in range(ranks)))
+    options = ["--chunks=2", "--gpu-flops=1e9", *([f"--link={link}"] if link else [])]
+    own = pipeline(ranks, f"--schedule={tmp_path}/own.csv", *options, **sizes)
+    vee = pipeline(ranks, "--schedule=zb", *options, **sizes)
+    assert [rank["in_flight"] for rank in own["ranks"]] == [2 * ranks + 1] * ranks
+    assert [rank["in_flight"] for rank in vee["ranks"]] == [2 * ranks] * ranks
+    assert own["bubble"] > vee["bubble"] + 0.01
+    if not link:
+        assert own["bubble"] == pytest.approx((ranks - 1) / (6 * micros + ranks - 1), rel=0.03)
+        assert vee["bubble"] < 2e-3
+
+
 def test_balance_of_chunks(pipeline):
     """A head of about five layers: ranks do as much as each other, and so do stages as far as that allows."""
     sizes = dict(embed=64, ff=64, vocab=640)
