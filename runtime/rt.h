@@ -428,12 +428,15 @@ void rt_state_changes(Rt *rt);
  * the rank. */
 typedef enum { RT_FORWARD, RT_BACKWARD, RT_WEIGHTS, RT_ACTIONS } RtAction;
 
+/* What a rank does: an action; to send or receive an activation, or its gradient (BACK); to reduce the gradients of a
+ * stage that has ended. */
+enum { RT_SENDS = RT_ACTIONS, RT_SENDS_BACK, RT_RECEIVES, RT_RECEIVES_BACK, RT_REDUCES };
+#define RT_EVENT_LETTERS "FBWsSrR+" /* by kind */
+
+/* In text its letter, the stage, a dot, the micro-batch, a space: "F3.12 ". */
 typedef struct {
-    unsigned char kind; /* 'F', 'B', 'W': an action; 's', 'r': the activation is sent, received; 'S', 'R': its gradient;
-                           '+': the gradients of a stage that has ended are reduced */
-    unsigned char chunk; /* of this rank's stage */
-    unsigned char peer;  /* of a message: the other rank, along the axis */
-    unsigned short micro;
+    int kind; /* an RtAction, or one of the others */
+    int stage, micro;
 } RtEvent;
 
 typedef struct {
@@ -462,14 +465,14 @@ typedef struct {
     const RtStageMessages *message[2]; /* activations, gradients; by the stage that sends them */
     void (*const *action[RT_ACTIONS])(Rt *rt, char *arena, int64_t micro); /* by chunk; of weights, each may be NULL */
     void (*const *reduce)(Rt *rt, char *arena); /* by chunk: starts the reductions of its gradients; NULL: none */
-    const RtEvent *const *event;                /* by rank */
-    const int *nevents;
-    bool records; /* may a GPU record actions, one for all micro-batches? */
-    int nfed;     /* inputs of which they then read the first slice */
+    const char *const *events;                  /* by rank, in its order */
+    bool records;                               /* may a GPU record actions, one for all micro-batches? */
+    int nfed;                                   /* inputs of which they then read the first slice */
     const RtFed *fed;
 } RtPipeline;
 
 void rt_pipeline(Rt *rt, const RtPipeline *pipeline, char *arena);
+const char *rt_read_event(const char *events, RtEvent *event); /* the first; returns those behind it, NULL: none */
 void *rt_slot(Rt *rt, const RtPipeline *pipeline, char *arena, int ring, int64_t micro);
 int64_t rt_slice(const Rt *rt, int64_t micro); /* the slice of inputs that an action reads, on a GPU */
 

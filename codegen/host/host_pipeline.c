@@ -214,18 +214,21 @@ static const char *write_border(Host *h, const PipelineSlots *slots, const Stage
     return write_messages(&t, messages_name(h->m, part, "to", 0));
 }
 
-static char event_letter(const Event *e)
+_Static_assert((int)FORWARD_ACTION == RT_FORWARD && (int)BACKWARD_ACTION == RT_BACKWARD &&
+                   (int)WEIGHT_ACTION == RT_WEIGHTS,
+               "actions have the same numbers");
+
+/* In the order of RT_EVENT_LETTERS: a message back follows the one forward. */
+static int event_kind(const Event *e)
 {
     if (e->reduces)
-        return '+';
-    if (!e->is_message)
-        return action_letter[e->action.kind];
-    return e->message.backward ? (e->sends ? 'S' : 'R') : (e->sends ? 's' : 'r');
+        return RT_REDUCES;
+    return e->is_message ? (e->sends ? RT_SENDS : RT_RECEIVES) + e->message.backward : (int)e->action.kind;
 }
 
-enum { IN_ROW = 5, EVENT_BYTES = 64 }; /* events in a line; the text of one is shorter */
+enum { IN_ROW = 12, EVENT_BYTES = 32 }; /* events in a line; the text of one is shorter */
 
-/* Appends ", 12" at `at`; returns its end. */
+/* Appends a number at `at`; returns its end. */
 static char *add_number(char *at, int number)
 {
     char digits[16];
@@ -233,23 +236,21 @@ static char *add_number(char *at, int number)
     do
         digits[count++] = (char)('0' + number % 10);
     while (number /= 10);
-    *at++ = ',', *at++ = ' ';
     while (count)
         *at++ = digits[--count];
     return at;
 }
 
-/* Appends { 's', chunk, peer, micro }, see RtEvent.  There are thousands, which printf() would take long for. */
-static char *add_event(char *end, const PipelineSchedule *s, const Event *e)
+/* Appends "s0.12 ", see RtEvent.  There are thousands, which printf() would take long for. */
+static char *add_event(char *end, const Event *e)
 {
     const Message *message = &e->message;
     const int to = message->stage + (message->backward ? -1 : 1);
-    const int own = e->sends ? message->stage : to, other = e->sends ? to : message->stage;
-    *end++ = '{', *end++ = ' ', *end++ = '\'', *end++ = event_letter(e), *end++ = '\'';
-    end = add_number(end, (e->is_message ? own : e->action.stage) / s->ranks);
-    end = add_number(end, e->is_message ? rank_of_stage(s, other) : 0);
+    *end++ = RT_EVENT_LETTERS[event_kind(e)];
+    end = add_number(end, !e->is_message ? e->action.stage : e->sends ? message->stage : to);
+    *end++ = '.';
     end = add_number(end, e->is_message ? message->micro : e->action.micro);
-    *end++ = ' ', *end++ = '}', *end++ = ',', *end = '\0';
+    *end++ = ' ', *end = '\0';
     return end;
 }
 
@@ -257,17 +258,14 @@ static void write_events(Host *h, const PipelineSchedule *s)
 {
     FILE *out = h->functions.out;
     for (int rank = 0; rank < s->ranks; rank++) {
-        fprintf(out, "static const RtEvent events_%d[] = {", rank);
+        fprintf(out, "static const char events_%d[] =", rank);
         for (int i = 0; i < s->nevents[rank]; i += IN_ROW) {
             char line[IN_ROW * EVENT_BYTES], *end = line;
-            for (int k = i; k < i + IN_ROW && k < s->nevents[rank]; k++) {
-                *end++ = ' ';
-                end = add_event(end, s, &s->event[rank][k]);
-            }
-            fputs("\n   ", out);
-            fputs(line, out);
+            for (int k = i; k < i + IN_ROW && k < s->nevents[rank]; k++)
+                end = add_event(end, &s->event[rank][k]);
+            fprintf(out, "\n    \"%s\"", line);
         }
-        fputs("\n};\n", out);
+        fputs(";\n", out);
     }
     fputs("\n", out);
 }
@@ -367,14 +365,13 @@ static void write_table(LoopText *l, const PipelineSlots *slots)
     Module *m = h->m;
     const PipelineSchedule *s = slots->schedule;
     const Lists lists = write_lists(h, slots);
-    char *events = NULL, *counts = NULL, *stages = NULL;
+    char *events = NULL, *stages = NULL;
     for (int rank = 0; rank < s->ranks; rank++) {
         char *own = NULL;
         for (int chunk = 0; chunk < s->chunks; chunk++)
             append(m, &own, arena_text(&m->arena, "%d", stage_on_rank(s, rank, chunk)));
         append(m, &stages, arena_text(&m->arena, "(const int[]){ %s }", own));
         append(m, &events, arena_text(&m->arena, "events_%d", rank));
-        append(m, &counts, arena_text(&m->arena, "%d", s->nevents[rank]));
     }
     fputs("#define MESSAGES(...) ((const RtStageMessages[]){ __VA_ARGS__ })\n"
           "#define ACTIONS(...) ((void (*const[])(Rt *, char *, int64_t)){ __VA_ARGS__ })\n\n",
@@ -390,8 +387,7 @@ static void write_table(LoopText *l, const PipelineSlots *slots)
          "    .message = { MESSAGES($activations), MESSAGES($gradients) },\n"
          "    .action = { ACTIONS($forward), ACTIONS($backward), ACTIONS($weights) },\n"
          "    .reduce = (void (*const[])(Rt *, char *)){ $reduce },\n"
-         "    .event = (const RtEvent *const[]){ $events },\n"
-         "    .nevents = (const int[]){ $counts },\n"
+         "    .events = (const char *const[]){ $events },\n"
          "$recorded"
          "};\n\n",
          { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "ranks", arena_text(&m->arena, "%d", s->ranks) },
@@ -399,7 +395,7 @@ static void write_table(LoopText *l, const PipelineSlots *slots)
          { "stages", stages }, { "activations", lists.message[0] }, { "gradients", lists.message[1] },
          { "forward", lists.action[FORWARD_ACTION] }, { "backward", lists.action[BACKWARD_ACTION] },
          { "weights", lists.action[WEIGHT_ACTION] }, { "reduce", lists.reduce }, { "events", events },
-         { "counts", counts }, { "recorded", recorded_text(l) });
+         { "recorded", recorded_text(l) });
 }
 
 /* --- The statement ----------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The numbers of the messages of one table, see rt_message_wait; -1: none. */
 typedef struct {
@@ -73,19 +74,32 @@ static void free_numbers(const RtPipeline *p, Numbers *numbers)
     free(numbers);
 }
 
+/* Chunks have as many stages each as there are ranks. */
+static int chunk_of(const RtPipeline *p, int stage) { return stage / p->ranks; }
+
+static int rank_of(const RtPipeline *p, int stage)
+{
+    int rank = 0;
+    while (p->stage[rank][chunk_of(p, stage)] != stage)
+        rank++;
+    return rank;
+}
+
 static void start_messages(Pipeline *r, RtEvent event)
 {
-    const bool backward = event.kind == 'S' || event.kind == 'R', sends = event.kind == 's' || event.kind == 'S';
-    const Numbers *numbers = &(sends ? r->sent : r->arrivals)[backward][event.chunk];
+    const bool sends = event.kind == RT_SENDS || event.kind == RT_SENDS_BACK;
+    const bool backward = event.kind == RT_SENDS_BACK || event.kind == RT_RECEIVES_BACK;
+    const Numbers *numbers = &(sends ? r->sent : r->arrivals)[backward][chunk_of(r->p, event.stage)];
+    const int peer = rank_of(r->p, event.stage + (sends == backward ? -1 : 1));
     for (int i = 0; i < numbers->table->count; i++) {
         const RtStageMessage *m = &numbers->table->message[i];
         void *data = rt_slot(r->rt, r->p, r->arena, sends ? m->leave : m->enter, event.micro);
         const int64_t row = (int64_t)i * r->p->micros;
         if (sends)
             numbers->number[row + event.micro % slots_of(r->p, m->leave, r->rank)] =
-                rt_send_start(r->rt, m->id, event.peer, data);
+                rt_send_start(r->rt, m->id, peer, data);
         else
-            numbers->number[row + event.micro] = rt_receive_start(r->rt, m->id, event.peer, data);
+            numbers->number[row + event.micro] = rt_receive_start(r->rt, m->id, peer, data);
     }
 }
 
@@ -117,32 +131,38 @@ static void tell_action(Rt *rt, int action, int micro)
     atomic_store(&rt->micro, micro);
 }
 
-/* The action that an event is, or whose message it is; R: a reduction. */
-static char action_of(RtEvent event)
+static void run_action(Pipeline *r, RtAction action, int chunk, int micro)
 {
-    return event.kind == 's' || event.kind == 'r'   ? 'F'
-           : event.kind == 'S' || event.kind == 'R' ? 'B'
-           : event.kind == '+'                      ? 'R'
-                                                    : event.kind;
+    tell_action(r->rt, RT_EVENT_LETTERS[action], micro);
+    if (action != RT_WEIGHTS)
+        prepare(r, action == RT_BACKWARD, chunk, micro);
+    if (r->p->action[action][chunk])
+        RT_RUN(r->rt, RT_TRACED_ACTION, rt_run_action(r->rt, r->p, action, chunk, micro, r->arena));
 }
 
 static void run_event(Pipeline *r, RtEvent event)
 {
-    const RtAction kind = event.kind == 'F' ? RT_FORWARD : event.kind == 'B' ? RT_BACKWARD : RT_WEIGHTS;
-    if (event.kind == '+') {
-        if (r->p->reduce[event.chunk])
-            RT_RUN(r->rt, RT_TRACED_ACTION, r->p->reduce[event.chunk](r->rt, r->arena));
-        return;
-    }
-    if (event.kind != 'F' && event.kind != 'B' && event.kind != 'W') {
+    const char *const traced = "FBWFBFBR"; /* by kind: the action, or that whose message it is; R: a reduction */
+    const int chunk = chunk_of(r->p, event.stage);
+    rt_trace_action(r->rt, event.stage, traced[event.kind], event.kind == RT_REDUCES ? -1 : event.micro);
+    if (event.kind < RT_ACTIONS)
+        run_action(r, (RtAction)event.kind, chunk, event.micro);
+    else if (event.kind != RT_REDUCES)
         start_messages(r, event);
-        return;
-    }
-    tell_action(r->rt, event.kind, event.micro);
-    if (kind != RT_WEIGHTS)
-        prepare(r, kind == RT_BACKWARD, event.chunk, event.micro);
-    if (r->p->action[kind][event.chunk])
-        RT_RUN(r->rt, RT_TRACED_ACTION, rt_run_action(r->rt, r->p, kind, event.chunk, event.micro, r->arena));
+    else if (r->p->reduce[chunk])
+        RT_RUN(r->rt, RT_TRACED_ACTION, r->p->reduce[chunk](r->rt, r->arena));
+}
+
+const char *rt_read_event(const char *events, RtEvent *event)
+{
+    if (!*events)
+        return NULL;
+    const char *const letters = RT_EVENT_LETTERS;
+    char *end;
+    event->kind = (int)(strchr(letters, *events) - letters);
+    event->stage = (int)strtol(events + 1, &end, 10);
+    event->micro = (int)strtol(end + 1, &end, 10);
+    return end + 1;
 }
 
 void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
@@ -154,11 +174,9 @@ void rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
         r.arrivals[backward] = numbers_of(&r, backward, true);
         r.sent[backward] = numbers_of(&r, backward, false);
     }
-    for (int i = 0; i < p->nevents[r.rank]; i++) {
-        const RtEvent event = p->event[r.rank][i];
-        rt_trace_action(rt, p->stage[r.rank][event.chunk], action_of(event), event.kind == '+' ? -1 : event.micro);
+    RtEvent event;
+    for (const char *next = p->events[r.rank]; (next = rt_read_event(next, &event));)
         run_event(&r, event);
-    }
     rt_trace_action(rt, 0, 0, -1);
     tell_action(rt, 0, 0);
     for (int backward = 0; backward < 2; backward++) {

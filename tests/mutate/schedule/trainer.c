@@ -43,6 +43,8 @@ static struct {
     RtPipeline p; /* with the fault */
     RtRing ring[MOST];
     int slots[MOST], nrings;
+    RtEvent event[4 * MOST]; /* of the stage's rank, as the schedule has them */
+    int nevents;
     int doing, chunk, messages;
     bool is_touched[MOST][RT_ACTIONS][CHUNKS]; /* does the action use the ring? */
     bool has_next[2 * MOST];                   /* by message: is there another slot? */
@@ -143,34 +145,32 @@ void __wrap_rt_message_wait(Rt *rt, int id, int64_t number)
 
 /* --- Which faults there are -------------------------------------------------------------------------------- */
 
-static bool sends(RtEvent e) { return e.kind == 's' || e.kind == 'S'; }
+static bool sends(RtEvent e) { return e.kind == RT_SENDS || e.kind == RT_SENDS_BACK; }
 
 /* The messages of an event; none of an action. */
 static RtStageMessages messages_of(RtEvent e)
 {
-    const bool is_back = e.kind == 'S' || e.kind == 'R';
-    if (strchr("FBW", e.kind))
+    const bool is_back = e.kind == RT_SENDS_BACK || e.kind == RT_RECEIVES_BACK;
+    if (e.kind < RT_ACTIONS || e.kind == RT_REDUCES)
         return (RtStageMessages){ 0 };
-    const int stage = now.p.stage[now.stage][e.chunk];
-    return *table_of(is_back, sends(e) ? stage : is_back ? stage + 1 : stage - 1);
+    return *table_of(is_back, sends(e) ? e.stage : is_back ? e.stage + 1 : e.stage - 1);
 }
 
 /* Does the event begin, or use, what the ring has of its micro-batch? */
 static bool concerns(int ring, RtEvent e)
 {
-    const char *const actions = "FBW", *const kind = strchr(actions, e.kind);
     const RtStageMessages messages = messages_of(e);
     for (int i = 0; !sends(e) && i < messages.count; i++)
         if (messages.message[i].enter == ring)
             return true;
-    return kind && now.is_touched[ring][kind - actions][e.chunk];
+    return e.kind < RT_ACTIONS && now.is_touched[ring][e.kind][e.stage / now.p.ranks];
 }
 
 /* What leaves a stage needs a slot until it is sent: only the stage at the end of the direction has it any longer. */
 static bool only_leaves(int ring)
 {
-    for (int k = 0; k < now.p.nevents[now.stage]; k++) {
-        const RtEvent e = now.p.event[now.stage][k];
+    for (int k = 0; k < now.nevents; k++) {
+        const RtEvent e = now.event[k];
         const RtStageMessages messages = messages_of(e);
         for (int i = 0; sends(e) && i < messages.count; i++)
             if (messages.message[i].leave == ring)
@@ -182,13 +182,12 @@ static bool only_leaves(int ring)
 /* The slots that a ring needs: micro-batches between the first event that concerns it and the last one. */
 static int needed(int ring)
 {
-    const int events = now.p.nevents[now.stage];
     int held = 0, most = 1, left[MOST] = { 0 };
     bool is_held[MOST] = { false };
-    for (int i = 0; i < events; i++)
-        left[now.p.event[now.stage][i].micro] += concerns(ring, now.p.event[now.stage][i]);
-    for (int i = 0; i < events && !only_leaves(ring); i++) {
-        const RtEvent e = now.p.event[now.stage][i];
+    for (int i = 0; i < now.nevents; i++)
+        left[now.event[i].micro] += concerns(ring, now.event[i]);
+    for (int i = 0; i < now.nevents && !only_leaves(ring); i++) {
+        const RtEvent e = now.event[i];
         if (!concerns(ring, e))
             continue;
         held += !is_held[e.micro];
@@ -216,11 +215,11 @@ static void list_faults(void)
     for (int i = 0; i < now.nrings; i++)
         if (now.slots[i] > 1 && now.slots[i] == needed(i))
             printf("slots %d %d\n", now.stage, i);
-    for (int i = 0; i < now.p.nevents[now.stage]; i++) {
-        const RtEvent e = now.p.event[now.stage][i];
-        if (strchr("FBW", e.kind) && has_other_slots(e))
+    for (int i = 0; i < now.nevents; i++) {
+        const RtEvent e = now.event[i];
+        if (e.kind < RT_ACTIONS && has_other_slots(e))
             printf("action %d %d\n", now.stage, i);
-        has[e.kind == 'R'] |= e.kind == 'r' || e.kind == 'R';
+        has[e.kind == RT_RECEIVES_BACK] |= e.kind == RT_RECEIVES || e.kind == RT_RECEIVES_BACK;
         for (int k = 0; k < messages_of(e).count; k++, message++)
             if (now.has_next[message])
                 printf("%s %d %d\n", sends(e) ? "leave" : "arrive", now.stage, message);
@@ -237,17 +236,21 @@ static void list_faults(void)
 /* The pipeline as mpc has made it, but for the fault. */
 static void plant(const RtPipeline *right)
 {
-    static const RtEvent *events[MOST];
-    static RtEvent own[4 * MOST];
+    static const char *events[MOST];
+    static char own[64 * MOST];
+    const char *next = right->events[now.stage];
+    char *end = own;
     now.p = *right;
     wrap_actions(&now.p);
     now.p.ring = now.ring;
-    memcpy(own, right->event[now.stage], (size_t)right->nevents[now.stage] * sizeof *own);
-    for (int i = 0; i < right->nevents[now.stage]; i++)
-        if (is_planted("action", i))
-            own[i].micro = (unsigned short)((own[i].micro + 1) % right->micros);
+    for (now.nevents = 0; (next = rt_read_event(next, &now.event[now.nevents])); now.nevents++) {
+        RtEvent e = now.event[now.nevents];
+        if (is_planted("action", now.nevents))
+            e.micro = (e.micro + 1) % right->micros;
+        end += sprintf(end, "%c%d.%d ", RT_EVENT_LETTERS[e.kind], e.stage, e.micro);
+    }
     events[now.stage] = own;
-    now.p.event = events;
+    now.p.events = events;
 }
 
 void __wrap_rt_pipeline(Rt *rt, const RtPipeline *p, char *arena)
