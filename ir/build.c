@@ -155,6 +155,7 @@ Func *copy_func(Module *m, const Func *f, const char *suffix)
         name = intern_format(m, "%s%s", name, suffix);
     while (find_func(m, name));
     Func *copy = add_func(m, name, f->role);
+    copy->forward = f->forward, copy->inner = f->inner;
     Map inside = { .arena = &m->arena };
     for (int i = 0; i < f->params.count; i++) {
         const Value *param = f->params.at[i];

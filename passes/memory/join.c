@@ -9,34 +9,35 @@
  *                                                                  return %y, %2
  *                                                                }
  *
- * Such loops are the updates that `defer` has left to the step, and casts of weights that are in another tier.
+ * Such loops are the updates that `defer` has left to the step, and casts of weights that are in another tier.  If the
+ * reader is part of each micro-batch, the first of these is taken out of their loop before: see peel.c.
  */
-#include "map.h"
+#include "join.h"
 #include "uses.h"
 
 typedef struct {
     Module *m;
     Func *f;
-    const Map *caller;  /* of a function by its name: the only op that calls it; of several, none of them */
     Op *maker, *reader; /* the two loops */
     Func *made, *body;  /* what they call */
 } Pair;
 
-static void note_callers(Module *m, Map *caller)
+Map note_callers(Module *m)
 {
+    Map caller = { .arena = &m->arena };
     for (const Func *f = m->funcs; f; f = f->next)
         for (Op *op = f->first; op; op = op->next)
             if (op->attrs.callee)
-                map_put(caller, op->attrs.callee, map_get(caller, op->attrs.callee) ? (void *)m : op);
+                map_put(&caller, op->attrs.callee, map_get(&caller, op->attrs.callee) ? (void *)m : op);
+    return caller;
 }
 
-/* The function of a plain loop, if nothing else calls it; else NULL. */
-static Func *body_of(const Pair *p, const Op *loop)
+Func *body_of(const Module *m, const Map *caller, const Op *loop)
 {
     const Attrs *attrs = &loop->attrs;
     const bool is_plain = !attrs->reverse && !attrs->scan && !attrs->stages && !attrs->prefetch;
-    const bool is_alone = attrs->callee && map_get(p->caller, attrs->callee) == loop;
-    Func *body = is_plain && is_alone && attrs->dims.count == 1 ? find_func(p->m, attrs->callee) : NULL;
+    const bool is_alone = attrs->callee && map_get(caller, attrs->callee) == loop;
+    Func *body = is_plain && is_alone && attrs->dims.count == 1 ? find_func(m, attrs->callee) : NULL;
     return body && body->role == PLAIN ? body : NULL;
 }
 
@@ -48,36 +49,44 @@ static bool fetches_any(const Func *body)
     return op;
 }
 
-static bool reads_any(const Op *op, const Op *maker)
+static bool reads_any(const Op *op, const Values *values)
 {
     for (int i = 0; i < op->args.count; i++)
-        if (arg(op, i)->def == maker)
+        if (index_of(values, arg(op, i)) >= 0)
             return true;
     return false;
 }
 
-/* Does it read what the maker makes slice by slice, and nothing of it otherwise? */
-static bool reads_slices(const Op *reader, const Op *maker)
+Op *first_reader(Op *op, const Values *values)
 {
-    for (int i = 0; i < reader->args.count; i++)
-        if (arg(reader, i)->def == maker &&
-            (i < reader->attrs.carried || find_dim(&arg(reader, i)->type, maker->attrs.dims.dim[0].name) != 0))
+    while (op && !reads_any(op, values))
+        op = op->next;
+    return op;
+}
+
+bool reads_slices(const Op *loop, const Values *stacks, const Dim *dim)
+{
+    for (int i = 0; i < loop->args.count; i++)
+        if (index_of(stacks, arg(loop, i)) >= 0 &&
+            (i < loop->attrs.carried || find_dim(&arg(loop, i)->type, dim->name) != 0))
             return false;
-    return dim_equal(&reader->attrs.dims.dim[0], &maker->attrs.dims.dim[0]);
+    return dim_equal(&loop->attrs.dims.dim[0], dim);
+}
+
+/* Does it make slices of what it moves? */
+static bool is_maker(const Pair *p, const Map *caller)
+{
+    const Func *made = body_of(p->m, caller, p->maker);
+    return made && !p->maker->attrs.carried && fetches_any(made);
 }
 
 /* The first reader of a loop's results is another loop, which it can be part of. */
-static bool find_pair(Pair *pair, Op *maker)
+static bool find_pair(Pair *p, const Map *caller)
 {
-    pair->maker = maker;
-    pair->made = body_of(pair, maker);
-    if (!pair->made || maker->attrs.carried || !fetches_any(pair->made))
-        return false;
-    pair->reader = maker->next;
-    while (pair->reader && !reads_any(pair->reader, maker))
-        pair->reader = pair->reader->next;
-    pair->body = pair->reader ? body_of(pair, pair->reader) : NULL;
-    return pair->body && reads_slices(pair->reader, maker);
+    p->made = body_of(p->m, caller, p->maker);
+    p->reader = first_reader(p->maker->next, &p->maker->results);
+    p->body = p->reader ? body_of(p->m, caller, p->reader) : NULL;
+    return p->body && reads_slices(p->reader, &p->maker->results, &p->maker->attrs.dims.dim[0]);
 }
 
 /* The ops of one function at the beginning of the other, whose loop passes what they read. */
@@ -142,13 +151,16 @@ static void join_loops(const Pair *p)
 void pass_join(Module *m);
 void pass_join(Module *m)
 {
-    Map caller = { .arena = &m->arena };
-    note_callers(m, &caller);
+    Map caller = note_callers(m);
     for (Func *f = m->funcs; f; f = f->next)
         for (Op *op = f->role == KERNEL ? NULL : f->first, *next; op; op = next) {
-            Pair pair = { .m = m, .f = f, .caller = &caller };
+            Pair pair = { .m = m, .f = f, .maker = op };
             next = op->next;
-            if (find_pair(&pair, op))
+            if (!is_maker(&pair, &caller))
+                continue;
+            if (peel_reader(m, f, &caller, op))
+                caller = note_callers(m);
+            if (find_pair(&pair, &caller))
                 join_loops(&pair);
         }
 }

@@ -49,10 +49,22 @@ int64_t offset_in_buffer(const Frame *frame, const void *key)
 
 /* --- Operands whose memory a result takes ---------------------------------------------------------- */
 
-static bool is_taken(const Frame *frame, const Op *op, int before, const Buffer *buffer)
+/* Are they in the same memory?  Members of a whole pack have places of their own in its buffer. */
+static bool share_memory(const Frame *frame, const Value *a, const Value *b)
+{
+    const Buffer *buffer = buffer_of(frame, a);
+    if (buffer != buffer_of(frame, b))
+        return false;
+    const Value *x = shown_by(a), *y = shown_by(b);
+    const int64_t from = offset_in_buffer(frame, x), other = offset_in_buffer(frame, y);
+    return !buffer->pack ||
+           (from < other + local_bytes(frame->m, &y->type) && other < from + local_bytes(frame->m, &x->type));
+}
+
+static bool is_taken(const Frame *frame, const Op *op, int before, const Value *operand)
 {
     for (int i = 0; i < before; i++)
-        if (buffer_of(frame, op->results.at[i]) == buffer)
+        if (share_memory(frame, operand, op->results.at[i]))
             return true;
     return false;
 }
@@ -68,10 +80,10 @@ static bool carries_in_place(const Module *m, const Op *op, int result, int oper
 
 /* Does the op read this memory through another operand too: a view, or the same value?  Initial values of values
  * carried in place do not count: a loop copies them to their final storage before the first iteration. */
-static bool reads_otherwise(const Frame *frame, const Op *op, const Buffer *buffer, int operand)
+static bool reads_otherwise(const Frame *frame, const Op *op, int operand)
 {
     for (int i = 0; i < op->args.count; i++)
-        if (i != operand && buffer_of(frame, arg(op, i)) == buffer && !carries_in_place(frame->m, op, i, i))
+        if (i != operand && share_memory(frame, arg(op, operand), arg(op, i)) && !carries_in_place(frame->m, op, i, i))
             return true;
     return false;
 }
@@ -92,7 +104,7 @@ static Buffer *dying_operand(Frame *frame, const Op *op, int number, int at, int
     if (!buffer || (buffer->pack && !buffer->pack->whole) || last != number || info(operand->def)->family == VIEW)
         return NULL;
     bool may = may_overwrite(frame->m, &frame->lifetimes, op, at, i) || carries_in_place(frame->m, op, at, i);
-    return may && !reads_otherwise(frame, op, buffer, i) && !is_taken(frame, op, at, buffer) &&
+    return may && !reads_otherwise(frame, op, i) && !is_taken(frame, op, at, operand) &&
                    !is_there_too_early(frame, op->results.at[at], buffer)
                ? map_get(&frame->buffer, operand)
                : NULL;
@@ -309,6 +321,22 @@ static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
     return buffer;
 }
 
+/* The buffer of another whole pack in which all members of this one begin, each at its place; NULL: they do not. */
+static Buffer *begun_as_pack(Frame *frame, const Op *op, int number, const Pack *pack)
+{
+    Buffer *begun = NULL;
+    for (int i = 0; i < pack->count; i++) {
+        const int at = index_of(&op->results, pack->member[i]);
+        const bool is_carried = at >= 0 && at < op->attrs.carried;
+        Buffer *own = is_carried ? where_joined(dying_operand(frame, op, number, at, at)) : NULL;
+        if (!own || !own->pack || own->pack == pack || (begun && own != begun) ||
+            offset_in_buffer(frame, arg(op, at)) != pack_offset(frame->m, pack, i))
+            return NULL;
+        begun = own;
+    }
+    return begun->bytes <= aligned_bytes(pack_bytes(frame->m, pack)) ? begun : NULL;
+}
+
 /* The place of result i in its pack.  If a loop carries it in place, what it is at first is there, too. */
 static Buffer *place_in_pack(Frame *frame, const Op *op, int number, int i, int begin)
 {
@@ -317,6 +345,9 @@ static Buffer *place_in_pack(Frame *frame, const Op *op, int number, int i, int 
     Buffer *all = buffer_of_pack(frame, pack, begin), *place = all;
     if (!pack->whole)
         return all;
+    Buffer *begun = begun_as_pack(frame, op, number, pack);
+    if (begun)
+        join_buffers(begun, all);
     Buffer *initial = i < op->attrs.carried ? where_joined(dying_operand(frame, op, number, i, i)) : NULL;
     place = NEW(&frame->m->arena, Buffer);
     *place = (Buffer){ .at = pack_offset(frame->m, pack, member_of(pack, value)), .joined = all };

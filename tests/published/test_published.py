@@ -138,15 +138,15 @@ def test_superoffload():
 @pytest.mark.parametrize("name", ["Llama 8B", "Qwen3 14B"])
 @pytest.mark.parametrize("machine, bandwidth", [("h100", 64e9), ("gh200", 336e9)])
 def test_zero_infinity(name, machine, bandwidth):
-    """What transfers leave of the speed is ZeRO-Infinity's law, with 28 bytes of a parameter: with 32, the law's, it is less.
-    A little is hidden, so slightly more is left."""
+    """What transfers leave of the speed is ZeRO-Infinity's law, with 24 bytes of a parameter: with 32, the law's, it is less.
+    Of the 28 that are moved, 4 are read while the first of the micro-batches is computed."""
     made = offload.step(machine, offload.STATE + offload.NARROW, **offload.SHAPES[name])
     seconds, tokens = made["time"]["seconds"], 16 * 4096
     alone = seconds - offload.waited(made)
     left, speed = alone / seconds, 8 * made["parameters"] * tokens / alone
     law = offload.bandwidth_law(tokens, bandwidth, speed)
-    assert law < left < 1.07 * law
-    assert left == pytest.approx(offload.bandwidth_law(tokens, bandwidth, speed, 28), rel=0.02)
+    assert law < left < 1.11 * law
+    assert left == pytest.approx(offload.bandwidth_law(tokens, bandwidth, speed, 24), rel=0.01)
 
 
 def test_largest_models():

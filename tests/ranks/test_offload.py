@@ -98,10 +98,10 @@ def test_checkpoints(compiled, train, text):
 
 # --- Updates that wait for the next step --------------------------------------------------------------------------------
 
-LATER = [(model, precision, micros, layout) for model in ("llama", "gpt2") for precision in ("fp32", "bf16", "fp16") for micros in (1, 2)
+LATER = [(model, precision, micros, layout) for model in ("llama", "gpt2") for precision in ("fp32", "bf16", "fp16") for micros in (1, 2, 4)
          for layout, how in enumerate(LAYOUTS) if "pp" not in how["ranks"]]
 LATER_PICKED = [LATER.index(case) for case in (
-    ("gpt2", "bf16", 1, 0), ("llama", "fp32", 1, 1), ("llama", "bf16", 2, 2), ("gpt2", "fp16", 1, 3), ("gpt2", "fp32", 1, 5), ("llama", "bf16", 1, 11))]
+    ("gpt2", "bf16", 1, 0), ("llama", "fp32", 1, 1), ("llama", "bf16", 2, 2), ("gpt2", "fp16", 4, 0), ("gpt2", "bf16", 4, 5), ("gpt2", "fp16", 1, 3), ("gpt2", "fp32", 1, 5), ("llama", "bf16", 1, 11))]
 
 
 def later(compiled, model, layout, settings):

@@ -1,0 +1,24 @@
+/* join.h -- loops that read what another loop makes slice by slice: see join.c and peel.c. */
+#ifndef MPC_JOIN_H
+#define MPC_JOIN_H
+
+#include "ir.h"
+#include "map.h"
+
+/* Of a function by its name: the only op that calls it; of several, none of them. */
+Map note_callers(Module *m);
+
+/* The function of a plain loop over one dim, if nothing else calls it; else NULL. */
+Func *body_of(const Module *m, const Map *caller, const Op *loop);
+
+/* The first op from this one on that reads any of the values; NULL: none does. */
+Op *first_reader(Op *op, const Values *values);
+
+/* Does the loop read these stacks slice by slice along the dim, and nothing of them otherwise? */
+bool reads_slices(const Op *loop, const Values *stacks, const Dim *dim);
+
+/* The loop that reads first what the maker makes reads it whole, and a loop in its body reads the slices: its first
+ * iteration becomes ops of f, and this returns true.  The callers are then others. */
+bool peel_reader(Module *m, Func *f, const Map *caller, const Op *maker);
+
+#endif
