@@ -75,22 +75,27 @@ INFER(part)
     return check_stretch(m, op, to, &longer);
 }
 
-/* Are the several dims, `parts`, together the one, without padding, and split only along the outermost, as the one is?
+/* May the several dims be the one with its padding?  Nothing reads the padding of such a dim, or knows what is there.
  */
+static bool has_free_padding(const Dim *one) { return one->padded > one->size && !one->full && !one->split.count; }
+
+/* Are the several dims, `parts`, together the one, with its padding or without any, and split only along the outermost,
+ * as the one is? */
 static bool check_fold(Module *m, const Op *op, const Dim *one, int count, const Dim parts[])
 {
     double product = 1; /* of eight sizes, which may not fit into an integer */
-    bool is_plain = one->padded == one->size && !one->full;
+    bool is_plain = !one->full;
     for (int i = 0; i < count; i++) {
         product *= (double)parts[i].size;
         is_plain &= parts[i].padded == parts[i].size && !parts[i].full;
         if (i && parts[i].split.count)
             return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, parts[i].name);
     }
-    if (product != (double)one->size)
+    const bool is_whole = has_free_padding(one) && product == (double)one->padded;
+    if (product != (double)one->size && !is_whole)
         return REFUSE(NULL, "%s: the dims have %.15g elements together, and '%s' has %lld", info(op)->name, product,
                       one->name, (long long)one->size);
-    if (!is_plain)
+    if (!is_plain || (one->padded > one->size && !is_whole))
         return REFUSE(NULL, "%s needs dims without padding", info(op)->name);
     if (!same_split(one, &parts[0]))
         return REFUSE("reshard the operand", "%s: '%s' and '%s' must be split alike", info(op)->name, one->name,

@@ -151,6 +151,28 @@ static void mark_gradient(Classes *classes, const Value *value, const Param *par
 /* A key of a map; not NULL. */
 static const void *place_of(const Value *value) { return value->storage ? (void *)(value->storage->at + 1) : value; }
 
+static int64_t padded_elements(const Type *type)
+{
+    int64_t count = 1;
+    for (int i = 0; i < type->rank; i++)
+        count *= type->dim[i].padded;
+    return count;
+}
+
+/* Has it the state's shape, or the state's blocks of rows: see passes/memory/rows.c? */
+static bool is_like_state(const Type *type, const Type *state)
+{
+    return same_shape(type, state) ||
+           (type->rank == state->rank + 1 && padded_elements(type) == padded_elements(state));
+}
+
+/* The op that makes new state, behind a view of its blocks; NULL: there is none. */
+static const Op *maker_of(const Value *new)
+{
+    const Op *op = new->def;
+    return op && info(op)->traits & FOLDS ? arg(op, 0)->def : op;
+}
+
 /* Of operands with the state's shape, ops that write new state read old state and the gradient. */
 static void mark_gradients(Classes *classes, const Func *step)
 {
@@ -160,10 +182,11 @@ static void mark_gradients(Classes *classes, const Func *step)
         if (state.before[i]->port.kind != PORT_LEFT)
             map_put(&places, place_of(state.before[i]), state.before[i]);
     for (int i = 0; i < state.count; i++) {
-        const Value *new = state.after[i], *old = state.before[i];
-        for (int j = 0; old->port.kind != PORT_LEFT && new->def &&j < new->def->args.count; j++) {
-            const Value *operand = arg(new->def, j);
-            if (same_shape(&operand->type, &old->type) && !map_get(&places, place_of(operand)))
+        const Value *old = state.before[i];
+        const Op *op = maker_of(state.after[i]);
+        for (int j = 0; old->port.kind != PORT_LEFT && op && j < op->args.count; j++) {
+            const Value *operand = arg(op, j);
+            if (is_like_state(&operand->type, &old->type) && !map_get(&places, place_of(operand)))
                 mark_gradient(classes, operand, param_behind(classes, old));
         }
     }
@@ -179,9 +202,10 @@ static void mark_left(Classes *classes, const Func *step)
             set_class(classes, old, GRADIENTS, NULL);
             mark_gradient(classes, new, param_behind(classes, old));
         }
-        for (int j = 0; old->port.kind == PORT_PARAM && new->def &&j < new->def->results.count; j++) {
-            const Value *made = new->def->results.at[j];
-            if (index_of(&step->results, made) < 0 && same_shape(&made->type, &old->type))
+        const Op *op = maker_of(new);
+        for (int j = 0; old->port.kind == PORT_PARAM && op && j < op->results.count; j++) {
+            const Value *made = op->results.at[j];
+            if (index_of(&step->results, made) < 0 && !made->type.tier && is_like_state(&made->type, &old->type))
                 set_class(classes, made, WEIGHTS, param_behind(classes, old));
         }
     }

@@ -62,7 +62,28 @@ static Sharded unfolded(Interp *in, const Sharded *x, const Type *like)
     return view;
 }
 
-static bool run_fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
+/* Room for a tensor with its padding along the dim, which is zeros. */
+static Sharded with_padding(Interp *in, const Sharded *x, Name dim)
+{
+    Type *type = NEW(&in->arena, Type);
+    *type = *x->type;
+    Dim *padded = &type->dim[find_dim(type, dim)];
+    padded->size = padded->padded;
+    Sharded wide = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    for (int rank = 0; rank < in->ranks; rank++) {
+        Part *part = &wide.part[rank];
+        part->count = 1;
+        for (int i = type->rank - 1; i >= 0; i--) {
+            part->size[i] = &type->dim[i] == padded ? padded->size : x->part[rank].size[i];
+            part->stride[i] = part->count;
+            part->count *= part->size[i];
+        }
+        part->data = NEW_ARRAY(&in->arena, double, part->count + 1);
+    }
+    return wide;
+}
+
+static bool fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     const Type *several = op->attrs.dim ? y->type : x->type;
     const Sharded from = op->attrs.dim ? unfolded(in, x, several) : *x,
@@ -77,6 +98,19 @@ static bool run_fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
                 to.part[rank].data[w.offset[1] + i * w.step[1]] = from.part[rank].data[w.offset[0] + i * w.step[0]];
     }
     return true;
+}
+
+/* Several dims may be one with its padding. */
+static bool run_fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
+{
+    const Name name = op->attrs.dim ? op->attrs.dim : op->attrs.dims.dim[0].name;
+    const Sharded *one = op->attrs.dim ? x : y;
+    const Dim *dim = &one->type->dim[find_dim(one->type, name)];
+    if (dim->padded == dim->size || dim->split.count)
+        return fold(in, op, x, y);
+    Sharded wide = with_padding(in, one, name);
+    return op->attrs.dim ? copy_stretch(in, x, &wide, name, 0, true) && fold(in, op, &wide, y)
+                         : fold(in, op, x, &wide) && copy_stretch(in, y, &wide, name, 0, false);
 }
 
 bool run_view(Interp *in, const Op *op, const Sharded *x, Sharded *y)

@@ -301,6 +301,15 @@ bool read_operands(Interp *in, const Op *op, const Sharded args[])
     return good;
 }
 
+/* A view that shows padding, too: zeros, for the interpreter. */
+static bool write_padding(Interp *in, const Op *view, const Sharded *shown)
+{
+    const Value *x = arg(view, 0);
+    const int at = info(view)->traits & FOLDS && view->attrs.dim ? find_dim(&x->type, view->attrs.dim) : -1;
+    return at < 0 || x->type.dim[at].padded == x->type.dim[at].size ||
+           write_value(in, result(view), address_of(in, result(view)), shown);
+}
+
 bool write_results(Interp *in, const Op *op, const Sharded results[])
 {
     const bool is_call = framed_callee(in, op) != NULL; /* then the callee has written them */
@@ -308,7 +317,9 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
     for (int i = 0; good && i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         good = has_place(in, value);
-        if (good && info(op)->family != VIEW && results[i].part && !(is_call && is_left_out(in, value)))
+        if (good && info(op)->family == VIEW)
+            good = write_padding(in, op, &results[i]);
+        else if (good && results[i].part && !(is_call && is_left_out(in, value)))
             good = (is_call ? read_value : write_value)(in, value, address_of(in, value), &results[i]);
     }
     return good && (is_call || use_scratch(in, op));

@@ -51,9 +51,11 @@ static Op *move_from(const Func *f, const Value *value)
     return op && info(op)->traits & CARRIES && uses_in(f, value) == 1 ? op : NULL;
 }
 
-/* The dim of the copies of a weight, or of its state; NULL: it is not of a repeat. */
+/* The dim of the copies of a weight, or of its state, or of the blocks of a table, see rows.c; NULL: there is none. */
 static const Dim *dim_of_copies(const Module *m, const Value *value)
 {
+    if (value->def && info(value->def)->traits & FOLDS && value->type.tier)
+        return &value->type.dim[0];
     const bool is_stack = is_of_repeat(m, value->port) && value->type.rank > 1 && /* and not a layer's slice */
                           value->type.dim[0].name == find_param(m, value->port.of)->type.dim[0].name;
     return is_stack ? &value->type.dim[0] : NULL;

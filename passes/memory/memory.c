@@ -370,6 +370,8 @@ static void find_buffers(Frame *frame)
     Map *map = &frame->buffer;
     for (Op *op = frame->f->first; op; op = op->next, number++) {
         staged = op->attrs.stages && op->attrs.dims.count ? number : staged;
+        if (is_program(frame->f) && info(op)->traits & FOLDS && !arg(op, 0)->def)
+            place_view(frame->m, op); /* what a loop writes over it takes its place */
         const int begin = op->attrs.early ? staged : number;
         int64_t beside = bytes_beside_results(frame, op);
         if (beside)

@@ -25,6 +25,7 @@
  * With `recompute auto` the activations that are put away are those of Module.saved that are to be.
  */
 #include "map.h"
+#include "rows.h"
 #include "tier.h"
 #include "uses.h"
 
@@ -342,5 +343,6 @@ void pass_offload(Module *m)
     for (Func *f = m->train.offload_activations ? m->funcs : NULL; f; f = f->next)
         if (f->role == STEP || f->role == PLAIN)
             put_found_away(&o, f, find_stacks, put_stack_away);
+    see_rows_in_blocks(m);
     arena_free(&o.scratch);
 }

@@ -11,14 +11,24 @@
 
 /* --- State --------------------------------------------------------------------------------------- */
 
+/* What new state is a view of, as tables that are updated in blocks of rows. */
+static void place_under(Module *m, Value *made, const Storage *view)
+{
+    made->storage = new_storage(m, &made->type, view->at);
+    made->storage->base = view->base;
+}
+
 /* New state is written over the old one. */
 static void place_new_state(Module *m, Func *f)
 {
     const StepState state = state_of(f);
     for (int i = 0; i < state.count; i++) {
         Value *new = state.after[i], *old = state.before[i];
+        Value *made = (Value *)shown_by(new);
         if (new->def && old->port.kind != PORT_LEFT)
             new->storage = old->storage;
+        if (made != new &&new->storage)
+            place_under(m, made, old->storage);
         place_started(new);
     }
 }

@@ -267,7 +267,8 @@ static void find_updates(List *list)
     const StepState state = state_of(list->f);
     for (int i = 0; i < state.count; i++) {
         const Op *update = state.after[i]->def;
-        update = update && info(update)->traits & WAITS ? arg(update, 0)->def : update;
+        while (update && info(update)->family == VIEW) /* a wait, say */
+            update = arg(update, 0)->def;
         Values *over = map_get(&list->over, update);
         if (!over && update)
             map_put(&list->over, update, over = NEW(&list->m->arena, Values));

@@ -32,7 +32,7 @@ static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
     const bool is_alike = runs_in_stages(p->loop) ? !p->loop->attrs.dims.dim[0].split.parts /* on all stages */
                                                   : !result(p->loop)->type.on.at;
     const bool is_ahead = op->attrs.purpose == WEIGHT || (info(op)->traits & CARRIES && !op->attrs.tier);
-    return op->attrs.started && is_alike && is_ahead && whole && shown_by(whole) == whole &&
+    return op->attrs.started && is_alike && is_ahead && whole && (shown_by(whole) == whole || whole->type.tier) &&
            find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 && index_of(&p->f->results, result(wait)) < 0;
 }
 
