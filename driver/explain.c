@@ -286,9 +286,10 @@ static void explain_split(Explain *e, const Dim *dim, int axis)
     else if (!is_by_rule(m, axis, dim->name, false) && !otherwise)
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.zero"), setting_text(e, "parallel.zero.over"));
     const bool is_dealt = dim->zigzag && dim->split.axis[0] == axis;
-    const char *blocks = dim->zigzag > 2 ? arena_text(arena, ", %d blocks for each rank", dim->zigzag) : "";
+    const int count = dim->zigzag > 2 ? dim->zigzag : dim->split.dealt;
+    const char *blocks = count ? arena_text(arena, ", %d blocks for each rank", count) : "";
     because(e, arena_text(arena, "%s over %s%s%s%s: %s", dim->name, m->axis[axis], is_dealt ? " in zig-zag" : "",
-                          is_dealt ? blocks : "", otherwise ? " by else" : "", rule));
+                          is_dealt || dim->split.dealt ? blocks : "", otherwise ? " by else" : "", rule));
 }
 
 static const Facet *facet_before(const Explain *e, const char *what)

@@ -45,6 +45,8 @@ static bool add_split(Module *m, const Op *op, Type *type, Name name, Axes axes)
 static bool gather(Module *m, const Op *op, Type *type, Name name)
 {
     int at = name ? find_dim(type, name) : -1;
+    if (at >= 0 && type->dim[at].split.dealt)
+        return REFUSE("split it first, as [blocks, block]", "%s: '%s' is dealt in blocks", info(op)->name, name);
     if (at < 0 || !op->attrs.axis || !unsplit(&type->dim[at].split, op->attrs.axis))
         return REFUSE(NULL, "%s: %%%s is not split that way along '%s'", info(op)->name, arg(op, 0)->name,
                       name ? name : "");

@@ -79,16 +79,29 @@ INFER(part)
  */
 static bool has_free_padding(const Dim *one) { return one->padded > one->size && !one->full && !one->split.count; }
 
+/* Is the one dim dealt in as many blocks as the first of two has elements, and each block the second one? */
+static bool are_blocks(const Dim *one, int count, const Dim parts[])
+{
+    Dim block = *one;
+    block.split.dealt = 0;
+    return one->split.dealt && count == 2 && parts[0].size == one->split.dealt && !parts[0].split.count &&
+           same_split(&block, &parts[1]);
+}
+
 /* Are the several dims, `parts`, together the one, with its padding or without any, and split only along the outermost,
- * as the one is? */
+ * as the one is?  Or along the second, if the one is dealt in blocks. */
 static bool check_fold(Module *m, const Op *op, const Dim *one, int count, const Dim parts[])
 {
+    const bool is_cut = are_blocks(one, count, parts);
+    int outermost = 0; /* with more than one element */
+    while (outermost < count - 1 && parts[outermost].size == 1 && !parts[outermost].split.count)
+        outermost++;
     double product = 1; /* of eight sizes, which may not fit into an integer */
     bool is_plain = !one->full;
     for (int i = 0; i < count; i++) {
         product *= (double)parts[i].size;
         is_plain &= parts[i].padded == parts[i].size && !parts[i].full;
-        if (i && parts[i].split.count)
+        if (i > outermost && parts[i].split.count && !is_cut)
             return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, parts[i].name);
     }
     const bool is_whole = has_free_padding(one) && product == (double)one->padded;
@@ -97,9 +110,9 @@ static bool check_fold(Module *m, const Op *op, const Dim *one, int count, const
                       one->name, (long long)one->size);
     if (!is_plain || (one->padded > one->size && !is_whole))
         return REFUSE(NULL, "%s needs dims without padding", info(op)->name);
-    if (!same_split(one, &parts[0]))
+    if (!is_cut && !same_split(one, &parts[outermost]))
         return REFUSE("reshard the operand", "%s: '%s' and '%s' must be split alike", info(op)->name, one->name,
-                      parts[0].name);
+                      parts[outermost].name);
     return true;
 }
 
@@ -167,21 +180,31 @@ INFER(pad)
     return check_stretch(m, op, &shorter, to);
 }
 
-/* concat a, b {dims=[d:n]}: both have d, of sizes that add up to n; all other dims are equal. */
+/* concat a, b, ... {dims=[d:n]}: all have d, of sizes that add up to n; all other dims are equal. */
 INFER(concat)
 {
-    const Type *a = &arg(op, 0)->type, *b = &arg(op, 1)->type;
     const Dim *to = &op->attrs.dims.dim[0];
     if (!gives_whole_dim(m, op))
         return false;
-    int at = find_dim(a, to->name), bt = find_dim(b, to->name);
-    if (at < 0 || bt < 0 || a->dim[at].size + b->dim[bt].size != to->size)
+    if (op->args.count < 2 || op->args.count > MAX_CONCAT)
+        return REFUSE(NULL, "concat takes 2 to %d operands", MAX_CONCAT);
+    const Type *first = &arg(op, 0)->type;
+    const int at = find_dim(first, to->name);
+    int64_t size = 0;
+    bool is_alike = true;
+    for (int i = 0; i < op->args.count; i++) {
+        Type like = arg(op, i)->type;
+        const int own = find_dim(&like, to->name);
+        size += own >= 0 ? like.dim[own].size : 0;
+        if (own >= 0 && at >= 0)
+            like.dim[own] = first->dim[at];
+        is_alike &= like.dtype == first->dtype && same_dims(first, &like);
+    }
+    if (at < 0 || size != to->size)
         return REFUSE(NULL, "the operands of concat do not add up to %lld along '%s'", (long long)to->size, to->name);
-    Type like = *b;
-    like.dim[bt] = a->dim[at];
-    if (a->dtype != b->dtype || !same_dims(a, &like))
+    if (!is_alike)
         return REFUSE(NULL, "the operands of concat differ in more than '%s'", to->name);
-    results[0] = *a;
+    results[0] = *first;
     results[0].dim[at] = *to;
     return true;
 }

@@ -13,7 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 8, MAX_ZIGZAG = 64 };
+enum {
+    MAX_RANK = 8,
+    MAX_AXES = 8,
+    MAX_SPLIT = 4,
+    MAX_NAMES = 8,
+    MAX_CHUNKS = 16,
+    MAX_REPEATS = 8,
+    MAX_ZIGZAG = 64,
+    MAX_CONCAT = 8
+};
 
 enum { MAX_STAGE_RANKS = 64 }; /* of a pipeline: sets of them have a bit for each */
 
@@ -37,6 +46,8 @@ typedef struct {
 typedef struct {
     Name parts;   /* "3+9": elements of each rank; NULL: all have as many.  "-", at the ends: a loop does not pass it */
     int16_t turn; /* of one axis of n ranks: rank r has the block of rank (r + turn) mod n */
+    int16_t dealt; /* over one axis of n ranks: blocks of each rank, r, n + r, 2n + r, ...; 0: one.  Those of all ranks
+                      with one number are next to each other: a piece of the dim, sent while others are computed */
     bool reversed; /* with `parts`: the last rank has the first elements */
     int8_t count;
     int8_t axis[MAX_SPLIT];
@@ -256,6 +267,7 @@ typedef struct ShardRule {
     int axis;
     Name otherwise; /* NULL: none */
     int zigzag;     /* blocks of each rank, for the sequence dim of causal attention: see Dim */
+    int dealt;      /* of `otherwise`: see Split */
     bool exchange;  /* an op that needs a dim like these whole is split along another one: attention by heads */
     bool ring;      /* its blocks of that dim pass by: see passes/layout/ring.c */
     Name parts;     /* "3+9": see Split */
@@ -367,7 +379,8 @@ enum {
     COLLECTS = 1 << 23, /* rows that it picks can be weighted and summed as they are read: see collect */
     ROUNDS = 1 << 24,   /* to the numbers of a narrower dtype */
     CARRIES = 1 << 25,  /* from one tier of memory to another */
-    GOES_ON = 1 << 26   /* what it sums up is added to its third operand, if it has one: see sum_before */
+    GOES_ON = 1 << 26,  /* what it sums up is added to its third operand, if it has one: see sum_before */
+    JOINS = 1 << 27     /* its operands lie in its result, or are copied there: see lies_in_place() */
 };
 
 typedef struct {

@@ -119,7 +119,7 @@ bool has_whole_dims(Module *m, const Op *op)
     for (int i = 0; i < op->args.count; i++)
         for (int j = 0; j < arg(op, i)->type.rank; j++) {
             const Dim *dim = &arg(op, i)->type.dim[j];
-            if (dim->split.count && needs_whole(op, dim->name))
+            if (dim->split.count && needs_whole(op, dim->name) && !(info(op)->traits & FOLDS)) /* see infer_views.c */
                 return REFUSE("all_gather it first", "%s needs all of '%s', which is split", info(op)->name, dim->name);
         }
     return true;

@@ -137,3 +137,40 @@ bool folds_rightly(const Module *m, const Op *op)
     }
     return good;
 }
+
+/* --- Operands one behind the other --------------------------------------------------------------- */
+
+bool lies_in_place(const Module *m, const Op *op)
+{
+    if (!(info(op)->traits & JOINS))
+        return false;
+    const Value *y = result(op);
+    const int at = find_dim(&y->type, op->attrs.dims.dim[0].name);
+    int64_t behind = 0;
+    bool good = y->storage;
+    for (int i = 0; good && i < op->args.count; i++) {
+        const Value *x = arg(op, i);
+        good = x->storage && same_base(x->storage, y->storage) && x->storage->at == y->storage->at + behind &&
+               x->type.rank == y->type.rank;
+        for (int d = 0; good && d < y->type.rank; d++)
+            good = x->type.dim[d].name == y->type.dim[d].name &&
+                   (local_size(m, &x->type.dim[d]) <= 1 || x->storage->stride[d] == y->storage->stride[d]);
+        behind += good ? local_size(m, &x->type.dim[at]) * y->storage->stride[at] * dtype_bytes(y->type.dtype) : 0;
+    }
+    return good;
+}
+
+bool joins_in_order(const Module *m, const Op *op)
+{
+    if (!(info(op)->traits & JOINS))
+        return false;
+    const Type *type = &result(op)->type;
+    bool good = true;
+    for (int d = 0; type->dim[d].name != op->attrs.dims.dim[0].name; d++)
+        good &= local_size(m, &type->dim[d]) <= 1;
+    for (int i = 0; i < op->args.count; i++)
+        for (int d = 0; d < type->rank; d++)
+            good &= arg(op, i)->type.dim[d].name == type->dim[d].name &&
+                    arg(op, i)->type.dim[d].padded == arg(op, i)->type.dim[d].size;
+    return good;
+}

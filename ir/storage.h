@@ -64,4 +64,10 @@ bool verify_memory(Module *m);
 /* Has each stage of a pipeline, in its part of that plan, memory for what it reads and writes?  Likewise. */
 bool verify_kinds(Module *m);
 
+/* Are the operands of an op that joins them (JOINS) where its result has them?  Then it copies nothing. */
+bool lies_in_place(const Module *m, const Op *op);
+
+/* Of such an op: would its operands, each by itself and dense, make up its dense result, one behind the other? */
+bool joins_in_order(const Module *m, const Op *op);
+
 #endif

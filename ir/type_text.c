@@ -28,8 +28,8 @@ static char *put(char *end, const char *text)
 }
 
 /* vocab:50257~50304/tp: logical size, size in memory (~~: loops run over padding), axes; a `z` marks zigzag blocks,
- * `8z`: eight for each rank; (3+9): the parts of ranks; -pp: from the last rank to the first; cp@1: the blocks have
- * been rotated by one rank. */
+ * `8z`: eight for each rank; `4d`: four dealt straight; (3+9): the parts of ranks; -pp: from the last rank to the
+ * first; cp@1: the blocks have been rotated by one rank. */
 static char *put_dim(const Module *m, const Dim *dim, char *end)
 {
     end = put(end, dim->name);
@@ -38,6 +38,8 @@ static char *put_dim(const Module *m, const Dim *dim, char *end)
         end += sprintf(end, dim->full ? "~~%" PRId64 : "~%" PRId64, dim->padded);
     if (dim->split.count && dim->zigzag > 2)
         end += sprintf(end, "/%dz", dim->zigzag);
+    if (dim->split.dealt)
+        end += sprintf(end, "/%dd", dim->split.dealt);
     for (int i = 0; i < dim->split.count; i++)
         end = put(put(end, i                     ? "+"
                            : dim->zigzag == 2    ? "/z/"

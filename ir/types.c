@@ -119,7 +119,7 @@ Names dims_lacking(const Type *of, const Type *in)
 bool split_equal(Split a, Split b)
 {
     return a.count == b.count && memcmp(a.axis, b.axis, (size_t)a.count) == 0 && a.parts == b.parts &&
-           a.reversed == b.reversed && a.turn == b.turn;
+           a.reversed == b.reversed && a.turn == b.turn && a.dealt == b.dealt;
 }
 
 bool dim_equal(const Dim *a, const Dim *b)
@@ -368,13 +368,26 @@ static bool has_right_parts(const Module *m, const Dim *dim)
            !(parts->ranks & gap);
 }
 
-int64_t dealt_blocks(const Module *m, const Dim *dim) { return dim->zigzag * m->axis_size[dim->split.axis[0]]; }
+int64_t dealt_blocks(const Module *m, const Dim *dim)
+{
+    return (dim->zigzag ? dim->zigzag : dim->split.dealt) * m->axis_size[dim->split.axis[0]];
+}
+
+/* Blocks without padding, over one axis. */
+static bool has_right_blocks(const Module *m, const Dim *dim)
+{
+    const Split *split = &dim->split;
+    return split->count == 1 && !dim->zigzag && !split->turn && !split->parts && split->dealt > 1 &&
+           split->dealt <= MAX_ZIGZAG && dim->padded == dim->size && dim->size % dealt_blocks(m, dim) == 0;
+}
 
 bool splits_evenly(const Module *m, const Dim *dim)
 {
     if (dim->split.turn && (dim->split.count != 1 || dim->split.parts || dim->split.turn < 0 ||
                             dim->split.turn >= m->axis_size[dim->split.axis[0]]))
         return false;
+    if (dim->split.dealt)
+        return has_right_blocks(m, dim);
     if (dim->split.parts || dim->split.reversed)
         return dim->split.parts && has_right_parts(m, dim);
     const int64_t blocks = dim->zigzag && dim->split.count ? dealt_blocks(m, dim) : 1;

@@ -161,13 +161,15 @@ VJP(pad)
     dx[0] = BUILD(b, OP_part, attrs, dy[0]);
 }
 
-/* y = a and b, one after the other along d */
+/* y = the operands, one after the other along d */
 VJP(concat)
 {
     Name d = op->attrs.dims.dim[0].name;
-    for (int i = 0; i < 2; i++) {
-        Attrs attrs = { .dim = d, .dims = one_dim(dim_of(arg(op, i), d)), .index = i ? dim_of(A, d).size : 0 };
+    Attrs attrs = { .dim = d };
+    for (int i = 0; i < op->args.count; i++) {
+        attrs.dims = one_dim(dim_of(arg(op, i), d));
         dx[i] = BUILD(b, OP_part, attrs, dy[0]);
+        attrs.index += dim_of(arg(op, i), d).size;
     }
 }
 

@@ -32,6 +32,7 @@ typedef struct {
     int count;
     int axis[RT_MAX_SPLIT]; /* numbers of RtProgram.axes */
     int zigzag;             /* pieces of each rank of the first axis, an even number; 0: one */
+    int dealt;              /* along one axis of n: pieces of each rank, r, n + r, 2n + r, ...; 0: one */
     const int64_t *parts;   /* along one axis: each rank's elements, in memory for the most; NULL: as above */
     bool reversed;          /* with `parts`: the last rank has the first elements */
     int turn;               /* along one axis of n: rank r has the block of rank (r + turn) mod n */

@@ -239,9 +239,13 @@ static void write_copy(Operands *o, const char *name, CudaLaunches *launches, FI
 {
     const Value *y = o->value[o->count - 1];
     Name dim = o->op->attrs.dims.dim[0].name;
-    char *body = o->op->kind == OP_pad ? box_text(o, 0, o->op->attrs.index, "true", "box")
-                                       : arena_text(&o->m->arena, "%s%s", box_text(o, 0, 0, "false", "box_a"),
-                                                    box_text(o, 1, size_along(o, o->value[0], dim), "false", "box_b"));
+    const bool pads = o->op->kind == OP_pad;
+    char *body = pads ? box_text(o, 0, o->op->attrs.index, "true", "box") : "";
+    for (int64_t i = 0, first = 0; i < o->op->args.count && !pads; i++) {
+        const char *box = arena_text(&o->m->arena, "box_%s", o->name[i]);
+        body = arena_text(&o->m->arena, "%s%s", body, box_text(o, (int)i, first, "false", box));
+        first += size_along(o, o->value[i], dim);
+    }
     int64_t items = count_local(o, y, 0, y->type.rank);
     write_cuda_library(o,
                        (CudaLaunch){ .name = name,

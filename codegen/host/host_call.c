@@ -1,6 +1,7 @@
 /* host_call.c -- the statements that run kernels, products and library ops, with their rows in the table of kernels. */
 #include "filled.h"
 #include "host_parts.h"
+#include "storage.h"
 
 #include <string.h>
 
@@ -75,7 +76,7 @@ bool changes_state(const FuncText *t, const Op *op)
 {
     const Op *const *group;
     bool changes = false;
-    for (int i = info(op)->family == VIEW ? 0 : group_of(t, &op, &group); i > 0; i--)
+    for (int i = info(op)->family == VIEW || lies_in_place(t->h->m, op) ? 0 : group_of(t, &op, &group); i > 0; i--)
         changes |= updates_state(t, group[i - 1]);
     return changes;
 }

@@ -8,6 +8,7 @@
 
 #include "amount.h"
 #include "stages.h"
+#include "storage.h"
 #include "tier.h"
 
 #include <inttypes.h>
@@ -296,7 +297,7 @@ const Op *write_one(FuncText *t, const Op *op)
         return write_collective(t, op);
     if (info(op)->traits & WAITS)
         write_wait(t, op);
-    if (info(op)->family == VIEW)
+    if (info(op)->family == VIEW || lies_in_place(t->h->m, op))
         return op;
     if (info(op)->family == CONTROL && callee->role != KERNEL)
         write_loop(t, op);
@@ -363,7 +364,7 @@ HostFunc *host_func(Host *h, const Func *f)
         if (op->attrs.early) /* host_pipeline.c writes it */
             continue;
         announce_changes(&t, op);
-        if (info(op)->family != VIEW || info(op)->traits & WAITS)
+        if (info(op)->traits & WAITS || (info(op)->family != VIEW && !lies_in_place(m, op)))
             write_for_stages(&t, stages_running(m, op));
         op = write_one(&t, op);
     }

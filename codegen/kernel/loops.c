@@ -102,7 +102,8 @@ static bool positions_allow(const RowKernel *k, const Node *node, int a, int b)
         int at = find_space_dim(k, type->dim[i].name);
         if (at >= 0)
             stride[at] = by_type[i];
-        if ((type->dim[i].zigzag || type->dim[i].split.parts) && (at == a || at == b))
+        const Dim *dim = &type->dim[i];
+        if ((dim->zigzag || dim->split.dealt || dim->split.parts) && (at == a || at == b))
             return false; /* its positions are not contiguous */
     }
     return allows(k, node->dims, stride, a, b);

@@ -93,8 +93,13 @@ char *call_pad(const Operands *o)
 
 char *call_concat(const Operands *o)
 {
-    const Value *y = o->value[2];
+    const int count = o->op->args.count;
+    const Value *y = o->value[count];
     Name dim = o->op->attrs.dims.dim[0].name;
-    int64_t behind = size_along(o, o->value[0], dim) * stride_along(y, dim);
-    return arena_text(&o->m->arena, "%s%s", copy_text(o, 0, y, 0), copy_text(o, 1, y, behind));
+    char *text = "";
+    for (int64_t i = 0, first = 0; i < count; i++) {
+        text = arena_text(&o->m->arena, "%s%s", text, copy_text(o, (int)i, y, first * stride_along(y, dim)));
+        first += size_along(o, o->value[i], dim);
+    }
+    return text;
 }

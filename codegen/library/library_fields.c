@@ -38,9 +38,9 @@ void put_part(const Operands *o, Text *fields, const Dim *dim, const char *name)
     const char *text = arena_text(&m->arena, "{ .first = %s.first }", of);
     if (dim->zigzag)
         text = arena_text(&m->arena, "{ %s.first, %s.jump_from, %s.jump, %s.begin }", of, of, of, of);
-    if (dim->zigzag > 2)
+    if (dim->zigzag > 2 || dim->split.dealt)
         text = arena_text(&m->arena, "{ %s.first, %s.jump_from, %s.jump, %s.begin, %" PRId64 ", %s.skip }", of, of, of,
-                          of, 2 * dim->padded / dealt_blocks(m, dim), of);
+                          of, (dim->zigzag ? 2 : 1) * dim->padded / dealt_blocks(m, dim), of);
     put_text(fields, name, text);
 }
 

@@ -17,6 +17,7 @@ const char *offset_variable(Module *m, const Dim *dim)
     }
     const char *kind = dim->zigzag > 2    ? arena_text(&m->arena, "zigzag%d", dim->zigzag)
                        : dim->zigzag      ? "zigzag"
+                       : dim->split.dealt ? arena_text(&m->arena, "dealt%d", dim->split.dealt)
                        : dim->split.parts ? "uneven"
                                           : "offset";
     const char *turned = dim->split.turn ? arena_text(&m->arena, "_turned_%d", dim->split.turn) : "";
@@ -42,9 +43,10 @@ char *split_initialiser(Module *m, const Dim *dim)
                           dim->split.reversed ? ", .reversed = true" : "");
     const char *turn = dim->split.turn ? arena_text(&m->arena, ", .turn = %d", dim->split.turn) : "";
     const char *zigzag = dim->zigzag ? arena_text(&m->arena, ", .zigzag = %d", dim->zigzag) : "";
-    return dim->split.count
-               ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s%s }", dim->split.count, axes, zigzag, turn)
-               : "{ .count = 0 }";
+    const char *dealt = dim->split.dealt ? arena_text(&m->arena, ", .dealt = %d", dim->split.dealt) : "";
+    return dim->split.count ? arena_text(&m->arena, "{ .count = %d, .axis = { %s }%s%s%s }", dim->split.count, axes,
+                                         zigzag, dealt, turn)
+                            : "{ .count = 0 }";
 }
 
 /* --- Offsets used by a program -------------------------------------------------------------- */
@@ -85,7 +87,7 @@ char *position_in_whole(Module *m, ShardOffsets *offsets, const Dim *dim, const 
     if (dim->split.count == 0)
         return arena_text(&m->arena, "%s", index);
     const char *offset = use_offset(m, offsets, dim);
-    if (dim->zigzag || dim->split.parts)
+    if (dim->zigzag || dim->split.dealt || dim->split.parts)
         return arena_text(&m->arena, "rt_position(%s, %s)", offset, index);
     return strcmp(index, "0") == 0 ? arena_text(&m->arena, "%s.first", offset)
                                    : arena_text(&m->arena, "(%s.first + %s)", offset, index);

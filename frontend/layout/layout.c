@@ -188,6 +188,7 @@ typedef enum { ATTEND_GATHER, ATTEND_ALL_TO_ALL, ATTEND_RING, N_ATTENDS } Attend
 typedef struct {
     Attend attend;
     int64_t blocks; /* of each rank; 0: as attention needs */
+    int64_t pieces; /* of messages along `else`; 1: whole */
 } ShardOptions;
 
 /* gather: attention has a part of the queries and all keys; all_to_all: a part of the heads; ring: a part of the
@@ -224,8 +225,12 @@ static ShardOptions read_options(Layout *p, const Ast *ast)
             options.attend = read_attend(p, option->child);
         else if (has_value && strcmp(option->name, "blocks") == 0)
             options.blocks = read_blocks(p, option->child);
+        else if (has_value && strcmp(option->name, "overlap") == 0)
+            integer_of(p->l, option->child, "'overlap'", 1, MAX_CONCAT, &options.pieces);
         else
-            complain(p->l, (Where){ .at = option->loc, .help = "attend = gather, = all_to_all, or = ring; blocks = 8" },
+            complain(p->l,
+                     (Where){ .at = option->loc,
+                              .help = "attend = gather, = all_to_all, or = ring; blocks = 8; overlap = 4" },
                      "'shard' has no option '%s'", option->name);
     }
     return options;
@@ -242,6 +247,7 @@ static void add_rule(Layout *p, const Ast *ast, const MeshAxis *axis, int number
     for (const Ast *dim = ast->child; dim; dim = dim->next)
         add_name(&rule->dims, intern_text(m, dim_for(dim, axis, number)->name));
     rule->otherwise = ast->init ? intern_text(m, ast->init->name) : NULL;
+    rule->dealt = rule->otherwise && options.pieces > 1 ? (int)options.pieces : 0;
     while (*end)
         end = &(*end)->next;
     *end = rule;
@@ -328,8 +334,10 @@ static void split_batch(Layout *p, const MeshAxis *axis)
 static int most_blocks(const Module *m, Name dim)
 {
     int most = axes_over(m, dim, false) ? 2 : 1;
-    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next) {
         most = has_name(&rule->dims, dim) && rule->zigzag > most ? rule->zigzag : most;
+        most = rule->otherwise == dim && rule->dealt > most ? rule->dealt : most;
+    }
     return most;
 }
 

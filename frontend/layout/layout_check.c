@@ -204,6 +204,42 @@ static void check_blocks(Lower *l, const Ast *ast, const ShardRule *rule)
                  "no attention of the model is along '%s', so blocks of it balance nothing", rule->dims.name[0]);
 }
 
+/* Why messages along `else` cannot be cut into that many pieces, and in *help the remedy; NULL: they can. */
+static const char *cannot_cut(const Lower *l, const ShardRule *rule, int naxes, const char **help)
+{
+    const Name dim = rule->otherwise;
+    const Symbol *symbol = find_symbol_here(&l->globals, dim);
+    const int64_t blocks = rule->dealt * l->m->axis_size[rule->axis];
+    if (naxes > 1)
+        return arena_text(l->arena, "pieces are messages over one axis, and '%s' is one of %d", l->m->axis[rule->axis],
+                          naxes);
+    for (const ShardRule *other = l->m->rules; other; other = other->next)
+        if (has_name(&other->dims, dim) || (other != rule && other->otherwise == dim))
+            return arena_text(l->arena, "pieces are cut where one axis splits '%s', which '%s' splits, too", dim,
+                              l->m->axis[other->axis]);
+    if (!symbol || (symbol->padded % blocks == 0 && symbol->padded == symbol->number.integer))
+        return NULL;
+    *help = arena_text(l->arena, "%s = %" PRId64, dim, (symbol->padded + blocks - 1) / blocks * blocks);
+    return arena_text(l->arena, "'%s' (%" PRId64 ") does not divide by %" PRId64 " blocks, %d for each rank of '%s'",
+                      dim, (int64_t)symbol->number.integer, blocks, rule->dealt, l->m->axis[rule->axis]);
+}
+
+/* `overlap = N` */
+static void check_overlap(Lower *l, const Ast *ast, const ShardRule *rule, int naxes)
+{
+    const Ast *option = ast->type;
+    while (option && (option->kind != A_KEYWORD || strcmp(option->name, "overlap") != 0))
+        option = option->next;
+    if (option && !rule->otherwise) {
+        complain(l, (Where){ .at = option->loc, .help = "else seq (overlap = 4), or leave it out" },
+                 "'overlap' cuts messages along the dim of 'else', and this rule has none");
+        return;
+    }
+    const char *help = "leave it out", *why = option && rule->dealt ? cannot_cut(l, rule, naxes, &help) : NULL;
+    if (why)
+        complain(l, (Where){ .at = option->loc, .help = help }, "%s", why);
+}
+
 static void check_occurs(Lower *l, const Ast *name)
 {
     Dim dim;
@@ -227,6 +263,8 @@ static void check_shard(Layout *p, const Ast *ast)
         if (rule->axis >= axis->first && rule->axis < axis->first + axis->count) {
             check_exchange(l, ast, rule);
             check_ring(l, ast, rule);
+            if (rule->axis == axis->first)
+                check_overlap(l, ast, rule, axis->count);
             if (rule->zigzag)
                 check_blocks(l, ast, rule);
         }

@@ -5,6 +5,7 @@
 #include "filled.h"
 #include "flight.h"
 #include "stages.h"
+#include "storage.h"
 
 const char *const item_name[N_ITEM_KINDS] = {
     [ITEM_PRODUCT] = "products", [ITEM_ATTENTION] = "attention", [ITEM_KERNEL] = "kernels",
@@ -246,7 +247,8 @@ void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank)
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const Family family = info(op)->family;
     CostItem item = { .kind = ITEM_KERNEL };
-    if (family == VIEW || family == COLLECTIVE || (kernel && push_products(m, arena, list, op, kernel, rank)))
+    if (family == VIEW || family == COLLECTIVE || lies_in_place(m, op) ||
+        (kernel && push_products(m, arena, list, op, kernel, rank)))
         return;
     if (is_attention(op))
         item = attention_item(m, op);

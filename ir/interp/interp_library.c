@@ -52,11 +52,12 @@ static Sharded unfolded(Interp *in, const Sharded *x, const Type *like)
         *to = (Part){ .count = from->count, .data = from->data };
         for (int i = like->rank - 1; i >= 0; i--) {
             const int at = find_dim(x->type, like->dim[i].name);
+            const int64_t inner = local_size(in->m, &like->dim[i]); /* without padding */
             const bool is_outermost = at < 0 && (i == 0 || find_dim(x->type, like->dim[i - 1].name) >= 0);
-            to->size[i] = at >= 0 ? from->size[at] : is_outermost ? left : like->dim[i].size;
+            to->size[i] = at >= 0 ? from->size[at] : is_outermost ? left : inner;
             to->stride[i] = at >= 0 ? from->stride[at] : step;
-            step *= at >= 0 ? 1 : like->dim[i].size;
-            left /= at >= 0 ? 1 : like->dim[i].size;
+            step *= at >= 0 ? 1 : inner;
+            left /= at >= 0 ? 1 : inner;
         }
     }
     return view;
@@ -136,8 +137,12 @@ bool run_pad(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 bool run_concat(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     Name dim = op->attrs.dims.dim[0].name;
-    int64_t first = args[0].type->dim[find_dim(args[0].type, dim)].size;
-    return copy_stretch(in, &args[0], y, dim, 0, true) && copy_stretch(in, &args[1], y, dim, first, true);
+    bool good = true;
+    for (int64_t i = 0, first = 0; i < op->args.count && good; i++) {
+        good = copy_stretch(in, &args[i], y, dim, first, true);
+        first += args[i].type->dim[find_dim(args[i].type, dim)].size;
+    }
+    return good;
 }
 
 /* The index in a rank's part of an element of a dim, or -1 if another rank holds it. */

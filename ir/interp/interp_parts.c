@@ -82,7 +82,10 @@ static void add_range(Stretch *s, int64_t begin, int64_t end)
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Of a split dim: the length of a block; for zig-zag, of the pieces that the `outer` ranks of the first axis get. */
+static bool is_dealt(const Dim *dim) { return dim->zigzag || dim->split.dealt; }
+
+/* Of a split dim: the length of a block; for zig-zag and straight dealing, of the pieces that the `outer` ranks of the
+ * first axis get. */
 typedef struct {
     int64_t block, piece, outer, inner; /* inner: blocks on one rank of the first axis */
 } Cut;
@@ -90,15 +93,15 @@ typedef struct {
 static Cut cut_of(const Interp *in, const Dim *dim)
 {
     int64_t n = split_count(in->m, dim->split), outer = in->m->axis_size[dim->split.axis[0]];
-    return (Cut){ dim->padded / n, dim->zigzag ? dim->padded / dealt_blocks(in->m, dim) : 0, outer, n / outer };
+    return (Cut){ dim->padded / n, is_dealt(dim) ? dim->padded / dealt_blocks(in->m, dim) : 0, outer, n / outer };
 }
 
 /* Adds what of the pieces of the first axis's rank is in its block of that number. */
 static void add_pieces(Stretch *s, const Dim *dim, Cut cut, int64_t number)
 {
     const int64_t holder = number / cut.inner, begin = number % cut.inner * cut.block, end = begin + cut.block;
-    for (int i = 0; i < dim->zigzag; i++) {
-        const int64_t place = i % 2 ? cut.outer - 1 - holder : holder; /* back, or forth */
+    for (int i = 0; i < dim->zigzag + dim->split.dealt; i++) {
+        const int64_t place = i % 2 && dim->zigzag ? cut.outer - 1 - holder : holder; /* back, or forth */
         const int64_t first = (i * cut.outer + place) * cut.piece, own = i * cut.piece;
         const int64_t from = larger(begin, own), to = smaller(end, own + cut.piece);
         if (from < to)
@@ -116,7 +119,7 @@ static void find_stretch(const Interp *in, const Dim *dim, int rank, Stretch *s)
     }
     const int64_t number = block_of(in, dim, rank);
     const Cut cut = cut_of(in, dim);
-    if (dim->zigzag) {
+    if (is_dealt(dim)) {
         add_pieces(s, dim, cut, number);
     } else if (dim->split.parts) { /* all have memory for most; what is left of it has positions behind the dim */
         const int64_t first = part_first(in->m, dim, number), count = part_size(in->m, dim, number);
@@ -161,9 +164,9 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
         return *place = position, 0;
     Cut cut = cut_of(in, dim);
     int64_t first = 0; /* first block of the holder */
-    if (dim->zigzag) {
+    if (is_dealt(dim)) {
         const int64_t piece = position / cut.piece, turn = piece / cut.outer, column = piece % cut.outer;
-        first = (turn % 2 ? cut.outer - 1 - column : column) * cut.inner;
+        first = (turn % 2 && dim->zigzag ? cut.outer - 1 - column : column) * cut.inner;
         position = turn * cut.piece + position % cut.piece; /* among the holder's */
     }
     if (dim->split.parts && position >= dim->padded) {

@@ -284,6 +284,12 @@ static bool land(Interp *in, const Op *wait, const Sharded *result)
     return read_value(in, arg(op, 0), flight->from, &flight->operand) && read_value(in, started, flight->to, result);
 }
 
+/* Is its result the memory of its operands? */
+static bool shows_memory(const Interp *in, const Op *op)
+{
+    return info(op)->family == VIEW || lies_in_place(in->m, op);
+}
+
 /* Views are checked at their readers; operands of a call at the ops of the callee.  Collectives of one bucket, which
  * are one message, are run one after the other: the runtime packs all operands before it writes any result. */
 bool read_operands(Interp *in, const Op *op, const Sharded args[])
@@ -291,7 +297,7 @@ bool read_operands(Interp *in, const Op *op, const Sharded args[])
     in->memory->when++;
     if (info(op)->traits & WAITS)
         return has_place(in, arg(op, 0)) && land(in, op, &args[0]);
-    if (info(op)->family == VIEW || framed_callee(in, op))
+    if (shows_memory(in, op) || framed_callee(in, op))
         return true;
     bool good = use_scratch(in, op);
     if (op->attrs.started && has_place(in, arg(op, 0)) && has_place(in, result(op)))
@@ -319,7 +325,7 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
         good = has_place(in, value);
         if (good && info(op)->family == VIEW)
             good = write_padding(in, op, &results[i]);
-        else if (good && results[i].part && !(is_call && is_left_out(in, value)))
+        else if (good && !shows_memory(in, op) && results[i].part && !(is_call && is_left_out(in, value)))
             good = (is_call ? read_value : write_value)(in, value, address_of(in, value), &results[i]);
     }
     return good && (is_call || use_scratch(in, op));

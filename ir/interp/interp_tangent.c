@@ -200,7 +200,7 @@ static bool dot_tangent(Interp *in, const Op *op, const Sharded args[], Sharded 
     return run_dot(in, op, left, dy) && run_dot(in, op, right, dy); /* accumulates into dy */
 }
 
-/* Linear in its first operand, in both of concat, in a sum that it goes on with: the op applied to tangents. */
+/* Linear in its first operand, in all of concat, in a sum that it goes on with: the op applied to tangents. */
 static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Sharded *dy)
 {
     static const bool is_linear[N_OPS] = {
@@ -208,7 +208,7 @@ static bool linear_tangent(Interp *in, const Op *op, const Sharded args[], Shard
         [OP_scatter_add] = true, [OP_rope] = true,    [OP_cumsum] = true, [OP_dispatch] = true, [OP_combine] = true,
         [OP_rename] = true,      [OP_slice] = true,   [OP_part] = true,   [OP_split] = true,    [OP_merge] = true
     };
-    Sharded given[3] = { tangent_of(in, &args[0]) };
+    Sharded given[MAX_CONCAT] = { tangent_of(in, &args[0]) };
     for (int i = 1; i < op->args.count; i++)
         given[i] = op->kind == OP_concat || arg(op, i) == sum_before(op) ? tangent_of(in, &args[i]) : args[i];
     return is_linear[op->kind] ? run_op(in, op, given, dy) : cannot_run(in, "it has no derivative");

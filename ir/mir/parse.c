@@ -387,6 +387,8 @@ static void read_rule(Parser *p, ShardRule **end)
     }
     if (accept(p, "else"))
         rule->otherwise = read_name(p);
+    if (accept(p, "dealt"))
+        expect(p, "("), rule->dealt = (int)read_natural(p), expect(p, ")");
     rule->zigzag = accept(p, "zigzag") ? 2 : 0;
     if (rule->zigzag && accept(p, "("))
         rule->zigzag = read_blocks(p), expect(p, ")");

@@ -207,13 +207,28 @@ int read_blocks(Parser *p)
     return p->failed ? 0 : (int)blocks;
 }
 
+/* Behind a slash: 8z/ for eight zigzag blocks of each rank, 4d/ for four that are dealt straight, which are returned.
+ */
+static int16_t read_dealt(Parser *p, int *zigzag)
+{
+    const int begin = p->at;
+    const int64_t blocks = read_size_from(p, 2);
+    if (!p->failed && accept(p, "d/"))
+        return (int16_t)(blocks <= MAX_ZIGZAG ? blocks : 0);
+    p->at = begin;
+    *zigzag = read_blocks(p);
+    expect(p, "z/");
+    return 0;
+}
+
 /* name:size~padded/axes, ~~padded where loops run over padding, /z/axes for zigzag blocks, /8z/axes for eight for each
- * rank, /axis(3+9) for parts of different sizes, /-axis(3+9) for those from the last rank to the first, /axis@1 for
- * blocks rotated by one rank */
+ * rank, /4d/axis for four that are dealt straight, /axis(3+9) for parts of different sizes, /-axis(3+9) for those from
+ * the last rank to the first, /axis@1 for blocks rotated by one rank */
 static Dim read_dim(Parser *p)
 {
     Dim dim = { .name = read_name(p) };
     int begin = p->at;
+    int16_t dealt = 0;
     expect(p, ":");
     dim.size = dim.padded = read_size(p);
     dim.full = accept(p, "~~");
@@ -223,10 +238,11 @@ static Dim read_dim(Parser *p)
         dim.zigzag = 2;
     if (dim.zigzag || accept(p, "/")) {
         if (isdigit(peek(p)))
-            dim.zigzag = read_blocks(p), expect(p, "z/");
+            dealt = read_dealt(p, &dim.zigzag);
         const bool reversed = accept(p, "-");
         dim.split = read_split(p);
         dim.split.reversed = reversed;
+        dim.split.dealt = dealt;
     }
     if (dim.split.count && accept(p, "@"))
         dim.split.turn = (int16_t)read_size_from(p, 1);

@@ -309,13 +309,16 @@ static void print_saved(const Saved *saved, FILE *out)
     fputs(")\n", out);
 }
 
-/* shard heads+ff+vocab over tp else seq zigzag; shard seq over cp exchange; shard seq over cp zigzag(8) ring */
+/* shard heads+ff+vocab over tp else seq dealt(4); shard seq over cp exchange; shard seq over cp zigzag(8) ring */
 static void print_rule(Module *m, const ShardRule *rule, FILE *out)
 {
     fputs("  shard ", out);
     print_Names(m, rule->dims, out);
-    fprintf(out, " over %s%s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
-            rule->otherwise ? rule->otherwise : "", rule->zigzag ? " zigzag" : "");
+    fprintf(out, " over %s%s%s", m->axis[rule->axis], rule->otherwise ? " else " : "",
+            rule->otherwise ? rule->otherwise : "");
+    if (rule->dealt)
+        fprintf(out, " dealt(%d)", rule->dealt);
+    fputs(rule->zigzag ? " zigzag" : "", out);
     if (rule->zigzag > 2)
         fprintf(out, "(%d)", rule->zigzag);
     fprintf(out, "%s%s%s%s", rule->exchange ? " exchange" : "", rule->ring ? " ring" : "",

@@ -166,7 +166,8 @@ static bool check_op(Check *c, const Place *place, Scene *scene, const Op *op)
     int64_t beside = scratch_bytes(c->m, &c->scratch, op);
     Living **written = NEW_ARRAY(&c->m->arena, Living *, op->results.count);
     int count = 0;
-    for (int i = 0; good && i < op->results.count && info(op)->family != VIEW; i++) {
+    const bool writes = info(op)->family != VIEW && !lies_in_place(c->m, op);
+    for (int i = 0; good && i < op->results.count && writes; i++) {
         Region region = written_at(c, place, op->results.at[i]);
         good = may_write(c, place, scene, op, op->results.at[i], &region);
         written[count++] = add_living(scene, op->results.at[i], region, scene->now); /* with the op's other results */

@@ -6,7 +6,7 @@
  *   on one stage -> another send                 on one stage -> on more      pend, all_reduce
  *   on stages -> some of them: hold, no communication    a sum of terms on different ones: pend, the same
  *
- * Attention whose keys pass by becomes steps: see ring.c.
+ * Attention whose keys pass by becomes steps: see ring.c.  Dims that are dealt in blocks: see pieces.c.
  *
  * First, a sum of several reduced sums becomes one sum that is reduced once, and a reshard of a reshard becomes one
  * reshard; gathers of a layer's weights are moved together, within the limit `bucket`.  Then adjacent reshards are
@@ -14,6 +14,7 @@
  * bucket as one message.
  */
 #include "map.h"
+#include "pieces.h"
 #include "ring.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
@@ -356,6 +357,7 @@ void pass_collectives(Module *m)
         join_reductions(m, f);
         join_reshards(f);
         share_equal(f);
+        lower_dealt(m, f);
         make_room(f);
         gather_together(m, f);
         lower_rings(m, f);

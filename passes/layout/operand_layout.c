@@ -66,6 +66,7 @@ void adopt_splits(const LayoutRules *rules, const Op *op, Type *space, Axes pend
                 Axes used = axes_in_use(space) | pending;
                 if (needs_whole(op, dim->name) || used & 1u << dim->split.axis[k])
                     break;
+                more.split.dealt = dim->split.dealt;
                 more.split.axis[more.split.count++] = dim->split.axis[k];
                 if (!splits_evenly(rules->m, &more))
                     break;

@@ -94,6 +94,21 @@ static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule
     return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule, zigzag);
 }
 
+/* Along `otherwise`, in blocks.  Attention works on stretches of its queries. */
+static bool try_dealing(const LayoutRules *h, Type *type, const ShardRule *rule, const Op *op)
+{
+    const int at = dim_meant(h, type, rule->otherwise);
+    if (at < 0 || type->dim[at].split.count || type->rank == MAX_RANK || (op && info(op)->traits & IN_BLOCKS) ||
+        (op && needs_whole(op, type->dim[at].name)))
+        return false;
+    Dim dealt = type->dim[at];
+    dealt.split = (Split){ .count = 1, .axis = { (int8_t)rule->axis }, .dealt = (int16_t)rule->dealt };
+    if (!splits_evenly(h->m, &dealt))
+        return false;
+    type->dim[at] = dealt;
+    return true;
+}
+
 /* Is this dim of the op's space one that an operand has, and that is not picked from?  If such a dim is split, the op
  * needs no message: of a dim that it makes, or picks from, each rank would need all other operands. */
 static bool is_given(const LayoutRules *h, const Op *op, const Type *space, Name ruled)
@@ -131,7 +146,8 @@ void split_by_rules(const LayoutRules *h, Type *type, Axes taken, const Op *op)
         if (exchanged & ~taken & 1u << rule->axis && try_exchange(h, type, rule, op))
             taken |= 1u << rule->axis;
     for (const ShardRule *rule = h->m->rules; rule && !h->ignores_else; rule = rule->next)
-        if (rule->otherwise && !(taken & 1u << rule->axis) && try_dim(h, type, rule->otherwise, rule, 0, op))
+        if (rule->otherwise && !(taken & 1u << rule->axis) &&
+            ((rule->dealt && try_dealing(h, type, rule, op)) || try_dim(h, type, rule->otherwise, rule, 0, op)))
             taken |= 1u << rule->axis;
 }
 
@@ -176,6 +192,8 @@ Type layout_type(const LayoutRules *h, Type type)
 Type state_type(const LayoutRules *h, Type type)
 {
     Type wanted = layout_type(h, type);
+    for (int i = 0; i < wanted.rank; i++)
+        wanted.dim[i].split.dealt = 0;
     if (h->data.splits_state)
         split_state(h, &wanted);
     return wanted;

@@ -41,6 +41,11 @@ Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last);
 Buffer *buffer_of(const Frame *frame, const void *key);        /* of a value; NULL: it has none */
 int64_t offset_in_buffer(const Frame *frame, const void *key); /* in bytes */
 
+/* in_one.c: a buffer for the result of a concat, in which its operands are; NULL: they cannot be.  And where the result
+ * has storage, that of the operands there, unless one is in `apart`. */
+Buffer *buffer_of_joined(Frame *frame, const Op *op, int number);
+void place_in_results(Module *m, const Func *f, const Map *apart);
+
 /* programs.c: what a step leaves to the next one: before there are buffers, when they are known, and when they are
  * placed.
  */

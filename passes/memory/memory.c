@@ -255,6 +255,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
     if (!callee || callee->role == KERNEL)
         return scratch_bytes(m, frame->scratch, op);
     number_pointers(frame, callee, op);
+    place_in_results(m, callee, frame->apart);
     Frame inner = { .m = m,
                     .f = callee,
                     .buffer.arena = &m->arena,
@@ -381,9 +382,10 @@ static void find_buffers(Frame *frame)
             int last = later(&frame->last, value, -1);
             if (value->storage) /* a pointer, or state */
                 continue;
-            Buffer *place = info(op)->family == VIEW ? buffer_of(frame, arg(op, 0))
-                            : pack_of(frame, value)  ? place_in_pack(frame, op, number, i, begin)
-                                                     : operands_place(frame, op, number, i);
+            Buffer *place = info(op)->family == VIEW   ? buffer_of(frame, arg(op, 0))
+                            : pack_of(frame, value)    ? place_in_pack(frame, op, number, i, begin)
+                            : info(op)->traits & JOINS ? buffer_of_joined(frame, op, number)
+                                                       : operands_place(frame, op, number, i);
             if (!place && info(op)->family != VIEW)
                 place = new_buffer(frame, local_bytes(frame->m, &value->type), begin, begin);
             if (!place) /* a view of a pointer */

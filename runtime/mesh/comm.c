@@ -66,8 +66,15 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
             first += split.parts[i];
         return (RtPart){ .first = first, .jump_from = split.parts[block], .jump = padded };
     }
-    if (!split.zigzag)
+    if (!split.zigzag && !split.dealt)
         return (RtPart){ .first = block * length, .jump_from = length };
+    if (split.dealt) {
+        const int64_t block_length = length / split.dealt;
+        return (RtPart){ .first = block * block_length,
+                         .jump_from = block_length,
+                         .period = block_length,
+                         .skip = (blocks - 1) * block_length };
+    }
     int64_t n = rt->program->axes[split.axis[0]].size, r = (rt_coordinate(rt, split.axis[0]) + split.turn) % n;
     int64_t piece = padded / (split.zigzag * n), begin = length * (block % (blocks / n));
     RtPart part = { .first = r * piece + begin, .jump_from = piece, .jump = 2 * (n - 1 - r) * piece, .begin = begin };

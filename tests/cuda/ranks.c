@@ -45,6 +45,12 @@ RtPart part_on_rank(const Module *m, const Dim *dim, int rank)
     block = dim->split.turn ? (block + dim->split.turn) % n : block; /* over one axis */
     if (dim->zigzag > 2)
         return dealt_part(m, dim, coordinate(m, rank, dim->split.axis[0]), block);
+    if (dim->split.dealt) {
+        const int64_t piece = length / dim->split.dealt;
+        return (RtPart){
+            .first = block * piece, .jump_from = piece, .period = piece, .skip = dim->padded / dim->split.dealt - piece
+        };
+    }
     if (!dim->zigzag)
         return (RtPart){ .first = block * length, .jump_from = length };
     int64_t r = dim->split.turn ? block : coordinate(m, rank, dim->split.axis[0]);

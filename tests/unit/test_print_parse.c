@@ -79,6 +79,9 @@ static void test_types(void **state)
     type = type_of_text(t->m, "f32[n:48/6z/dp+tp]");
     assert_true(type.dim[0].zigzag == 6 && type.dim[0].split.count == 2 && type.dim[0].split.axis[0] == 0);
     assert_string_equal(type_text(t->m, &type), "f32[n:48/6z/dp+tp]");
+    type = type_of_text(t->m, "f32[n:48/3d/tp]");
+    assert_true(type.dim[0].split.dealt == 3 && !type.dim[0].zigzag && type.dim[0].split.axis[0] == 1);
+    assert_string_equal(type_text(t->m, &type), "f32[n:48/3d/tp]");
     type = type_of_text(t->m, "f32[n:16/tp+dp]");
     assert_true(type.dim[0].split.axis[0] == 1 && type.dim[0].split.axis[1] == 0);
     const Type up = type_of_text(t->m, "f32[n:6/tp(1+2+2+1)]"), down = type_of_text(t->m, "f32[n:6/-tp(1+3+1+1)]");

@@ -28,8 +28,18 @@ static const struct {
     Split split;
     int zigzag;
 } holding[] = {
-    { OVER(0, 0), 0 }, { OVER(1, 0), 0 }, { OVER(1, 1), 0 },    { OVER(2, 0, 1), 0 }, { OVER(2, 1, 0), 0 },
-    { OVER(1, 0), 2 }, { OVER(1, 1), 2 }, { OVER(2, 1, 0), 2 }, { OVER(1, 0), 4 },    { OVER(2, 0, 1), 4 },
+    { OVER(0, 0), 0 },
+    { OVER(1, 0), 0 },
+    { OVER(1, 1), 0 },
+    { OVER(2, 0, 1), 0 },
+    { OVER(2, 1, 0), 0 },
+    { OVER(1, 0), 2 },
+    { OVER(1, 1), 2 },
+    { OVER(2, 1, 0), 2 },
+    { OVER(1, 0), 4 },
+    { OVER(2, 0, 1), 4 },
+    { { .count = 1, .axis = { 0 }, .dealt = 2 }, 0 },
+    { { .count = 1, .axis = { 1 }, .dealt = 2 }, 0 },
 };
 static const struct {
     Axes axes;
@@ -79,6 +89,8 @@ static bool is_possible(const Module *m, const Type *type)
         const Dim *dim = &type->dim[i];
         int64_t pieces = dim->zigzag && dim->split.count ? dim->zigzag * m->axis_size[dim->split.axis[0]] : 1;
         if (dim->padded % split_count(m, dim->split) || dim->padded % pieces)
+            return false;
+        if (dim->split.dealt && (dim->padded != dim->size || dim->size % dealt_blocks(m, dim)))
             return false;
         for (int j = 0; j < dim->split.count; j++) {
             Axes axis = 1u << dim->split.axis[j];
