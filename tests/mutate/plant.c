@@ -16,6 +16,13 @@ static bool moves(Module *m, Func *f, Op *op) { return is_sent(m, f, op) && !red
 static bool drops_out(Module *m, Func *f, Op *op) { return op->kind == OP_dropout; }
 static bool is_zigzag(Module *m, Func *f, Op *op) { return is_sent(m, f, op) && op->attrs.zigzag; }
 
+/* Pieces of a dim: see passes/layout/pieces.c. */
+static bool is_piece(Module *m, Func *f, Op *op) { return op->kind == OP_slice && ends_with(op->attrs.dim, ".piece"); }
+static bool joins_pieces(Module *m, Func *f, Op *op)
+{
+    return op->kind == OP_concat && arg(op, 0) != arg(op, 1) && type_equal(&arg(op, 0)->type, &arg(op, 1)->type);
+}
+
 /* The divisor of the loss of all sequences: a constant, or a count. */
 static bool divides_loss(Module *m, Func *f, Op *op)
 {
@@ -124,6 +131,27 @@ static bool deal_straight(Module *m, Func *f, Op *op)
     return true;
 }
 
+static bool swap_pieces(Module *m, Func *f, Op *op)
+{
+    Value *first = arg(op, 0);
+    op->args.at[0] = arg(op, 1);
+    op->args.at[1] = first;
+    return true;
+}
+
+static bool repeat_piece(Module *m, Func *f, Op *op)
+{
+    op->args.at[1] = arg(op, 0);
+    return true;
+}
+
+static bool next_piece(Module *m, Func *f, Op *op)
+{
+    const Type *type = &arg(op, 0)->type;
+    op->attrs.index = (op->attrs.index + 1) % type->dim[find_dim(type, op->attrs.dim)].size;
+    return true;
+}
+
 static bool is_put_back(const Func *f, const Value *value)
 {
     for (const Op *op = f->first; op; op = op->next)
@@ -191,5 +219,8 @@ static const Plant plants[] = {
     { 'k', "two collectives send each other's tensors", is_sent, swap_operands },
     { 'l', "blocks are dealt straight, not forth and back", is_zigzag, deal_straight },
     { 'l', "padding gets into a sum", tells_padding, take_padding_too },
+    { 'l', "two pieces are in each other's place", joins_pieces, swap_pieces },
+    { 'l', "a piece is missed", joins_pieces, repeat_piece },
+    { 'l', "a message has the next piece", is_piece, next_piece },
 };
 const PlantList plants_of_ranks = { sizeof plants / sizeof *plants, plants };

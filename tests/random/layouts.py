@@ -227,6 +227,19 @@ class Layout:
         self.split[chosen] = self.split.get(chosen, 1) * size
         return chosen
 
+    def cut(self, rules):
+        """Messages along `else` in pieces, where its dim divides and nothing else splits it."""
+        for line in rules:
+            dim = getattr(line, "otherwise", None)
+            others = [r for r in rules if r is not line and isinstance(r, Shard)]
+            named = {d for r in (line, *others) for entry in r.dims for d in ([entry] if isinstance(entry, str) else entry)} if dim else set()
+            if not dim or dim in named or dim == self.program.batch_dim or any(r.otherwise == dim for r in others):
+                continue
+            whole = self.program.dims[dim].padded is None and not any(isinstance(d, tuple) for d in line.dims)
+            counts = [n for n in (2, 3, 4, 8) if stored(self.program, self.known, dim) % (n * self.axes[line.axis]) == 0]
+            if whole and counts and self.draw.random() < 0.6:
+                line.options["overlap"] = Number(str(self.draw.choice(counts)))
+
     # --- The lines ---------------------------------------------------------------------------------------------------
 
     def zero(self):
@@ -257,6 +270,7 @@ class Layout:
         if not rules:
             return []
         used = dict(used)
+        self.cut(rules)
         lines = [Mesh(used), *rules] + (self.zero() if self.draw.random() < 0.7 else [])
         if self.draw.random() < 0.4:
             lines.append(Recompute(Name(self.draw.choice(["none", "selective", "full"]))))

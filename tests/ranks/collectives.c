@@ -467,10 +467,13 @@ static void check_part(RtSplit split, int64_t padded)
     length /= n;
     RtPart part = rt_part(&rt, split, padded);
     EXPECT(rt_part_size(&rt, split, padded) == length, "a part has the wrong size");
+    const int64_t block = split.dealt ? length / split.dealt : length;
     for (int64_t i = 0; i < length; i++) {
         int64_t expected = start * length + i;
         if (split.zigzag)
             expected = place_of(split.zigzag, n, r, padded / n, expected);
+        if (split.dealt) /* of all blocks of one size, every so many-th */
+            expected = (i / block * (padded / length) + start) * block + i % block;
         EXPECT(rt_position(part, i) == expected, "element %lld of a part is %lld, not %lld", (long long)i,
                (long long)rt_position(part, i), (long long)expected);
     }
@@ -488,6 +491,8 @@ static void check_parts(void)
     for (int zigzag = 0; zigzag <= 8; zigzag = zigzag ? 2 * zigzag : 2)
         for (int a = 0; a < naxes; a++) {
             check_part((RtSplit){ .count = 1, .axis = { a }, .zigzag = zigzag }, 192);
+            if (zigzag)
+                check_part((RtSplit){ .count = 1, .axis = { a }, .dealt = zigzag / 2 + 1 }, 240);
             for (int b = 0; b < naxes; b++)
                 if (a != b)
                     check_part((RtSplit){ .count = 2, .axis = { a, b }, .zigzag = zigzag }, 192);

@@ -13,6 +13,7 @@ by about sqrt(50 / 128) u, and 2 u is three times that.  The loss has 25 roundin
 at most here: 0.5 sqrt(25 / 128) u of a loss of 5, so 0.045 u; u / 8 is near three times that.
 """
 import itertools
+import json
 import re
 
 import pytest
@@ -23,6 +24,7 @@ ROUNDING = {"fp32": None, "bf16": 2.0**-8, "fp16": 2.0**-11}
 TOLERANCE = {p: {"loss": u / 8, "grad_norm": 2 * u} if u else {"loss": 1e-5, "grad_norm": 1e-5}
              for p, u in ROUNDING.items()}
 SEQ = " else seq"
+PIECES = " else seq (overlap = 4)"
 COMM = {"llama": (), "gpt2": TCP, "bert": TCP}  # over MPI, or not
 
 
@@ -82,6 +84,8 @@ KINDS = {  # mesh, accumulation, settings of layout_of
     "cp4-ring": (dict(cp=4), 1, dict(attend="ring")),
     "dp2-cp2-tp2-zero3-ring": (dict(dp=2, cp=2, tp=2), 1, dict(zero=3, otherwise=SEQ, attend="ring")),
     "dp2-cp2-tp2-zero3": (dict(dp=2, cp=2, tp=2), 1, dict(zero=3, otherwise=SEQ, recompute="selective")),
+    "tp2-pieces": (dict(tp=2), 4, dict(otherwise=PIECES, recompute="selective")),
+    "dp2-tp2-zero3-pieces": (dict(dp=2, tp=2), 4, dict(zero=3, otherwise=PIECES)),
 }
 
 
@@ -94,7 +98,7 @@ MODELS = ["llama", "gpt2", "bert"]
 
 # Without ALL some kinds, each for one of the models: every axis, stage of zero and policy, with and without micro-batches.
 @pytest.mark.parametrize("model, kind", some(itertools.product(MODELS, KINDS), *(number % 3 * len(KINDS) + number
-                                                                                 for number in (1, 2, 3, 4, 5, 8, 10, 11, 13, 14))))
+                                                                                 for number in (1, 2, 3, 4, 5, 8, 10, 11, 13, 14, 16, 17))))
 def test_layout(compiled, train, reference, model, kind):
     ranks, accumulation, how = KINDS[kind]
     trainer = compiled(model, layout_of(model, ranks, **how), (), {"microbatch": microbatch(ranks, accumulation)}, *COMM[model])
@@ -142,6 +146,32 @@ LLAMA = {  # lines of parallel { }, sequences a micro-batch, sizes
 def test_layout_of_llama(compiled, train, reference, name):
     layout, micro, sizes = LLAMA[name]
     same_training(train(compiled("llama", layout, sizes, {"microbatch": micro}, *TCP), STEPS), reference("llama", sizes))
+
+
+def matrices(path):
+    """The bytes of each weight of a product, and of its optimizer's state."""
+    raw = path.read_bytes()
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    header = {name: entry for name, entry in json.loads(raw[8:begin]).items() if name != "__metadata__"}
+    return {name: raw[slice(*(begin + at for at in entry["data_offsets"]))] for name, entry in header.items()
+            if len(entry["shape"]) > 1 and "h." in name}
+
+
+@pytest.mark.parametrize("micro, comm", [(1, ()), (4, TCP)])
+def test_pieces_change_no_bit_of_a_product(compiled, train, tmp_path, micro, comm):
+    """Of one sequence, whose pieces lie one behind the other, and of several.  Products have the same sums, and so have the
+    gradients of weights, and weights after a step.  What ranks sum over their own rows first, and these are others, are the
+    loss and the gradients of gains, biases and embeddings.  Sizes are those of the example: for a few rows the library has other kernels."""
+    trained = []
+    sizes = {"layers": 1, "seq": 128, "embed": 128}
+    for otherwise in SEQ, PIECES:
+        layout = layout_of("chars", dict(tp=2), otherwise=otherwise)
+        log = train(compiled("chars", layout, sizes, {"batch": 4, "microbatch": micro, "clip": 0}, *comm), 1, "--save", tmp_path / "a.safetensors")
+        trained.append((log[0]["loss"], matrices(tmp_path / "a.safetensors")))
+    (loss, weights), (other_loss, others) = trained
+    assert loss == pytest.approx(other_loss, rel=1e-6)
+    assert len(weights) > 10 and weights.keys() == others.keys()
+    assert not [name for name in weights if weights[name] != others[name]]
 
 
 def test_as_the_user_compiles(compiled, train, reference):

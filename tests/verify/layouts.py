@@ -108,7 +108,8 @@ def pipelines():
 
 
 def parallel_text(model, layout):
-    otherwise = " else seq" if layout["otherwise"] else ""
+    pieces = " (overlap = 2)" if layout["cp"] == 1 and layout["zero"] % 2 and layout["tp"] > 1 else ""
+    otherwise = f" else seq{pieces}" if layout["otherwise"] else ""
     stages = f", pp = {layout['pp']}\n    pipeline h over pp, schedule = {layout['schedule']}, chunks = {layout['chunks']}" if "pp" in layout else ""
     return f"""parallel {{
     mesh  dp = {layout["dp"]}, cp = {layout["cp"]}, tp = {layout["tp"]}{stages}
@@ -215,7 +216,7 @@ def pair_cases():
     for tp, zero in ((4, 0), (4, 2), (4, 3)):
         layout = dict(dp=2, cp=1, tp=tp, zero=zero, otherwise=zero > 0, accumulation=1, recompute="selective",
                       precision="fp32", over="dp")
-        text = model_text("llama", layout).replace("shard kv_heads,", "shard (kv_heads, group),")
+        text = model_text("llama", layout).replace("shard kv_heads,", "shard (kv_heads, group),").replace(" (overlap = 2)", "")
         yield f"pair-zero{zero}", text, settings("llama", layout, kv_heads=2)
 
 
