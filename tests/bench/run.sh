@@ -15,6 +15,7 @@ experts.py --small --steps 3 --only 1.25 --peers none
 ring.py --small --steps 3
 saving.py --small --only 2
 exposed.py --small --lines 1
+pieces.py --small
 predict.py --only chars --layout dp=2 --turns 1 --seconds 0.5 --steps 2
 END
-echo "ten benchmarks ran"
+echo "eleven benchmarks ran"
