@@ -13,16 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum {
-    MAX_RANK = 8,
-    MAX_AXES = 8,
-    MAX_SPLIT = 4,
-    MAX_NAMES = 8,
-    MAX_CHUNKS = 16,
-    MAX_REPEATS = 8,
-    MAX_ZIGZAG = 64,
-    MAX_CONCAT = 8
-};
+enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 8, MAX_ZIGZAG = 64 };
+enum { MAX_CONCAT = 8 };
 
 enum { MAX_STAGE_RANKS = 64 }; /* of a pipeline: sets of them have a bit for each */
 
@@ -422,19 +414,6 @@ static inline bool is_number(const Value *value, double number)
 
 /* Every dim of its operands once, in order of appearance.  False after reporting operands that do not fit. */
 bool op_space(Module *m, const Op *op, Type *space);
-Role op_role(const Op *op, Name dim); /* SUM: of at least one result */
-
-/* Of an op that FOLDS: the one dim, and the outermost of the several, which ranks split alike. */
-void folded_dims(const Op *op, Name *one, Name *outermost);
-bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
-/* Of a table's index: is it not one that both have, of which gather takes the same element of both? */
-bool indexes_alone(const Type *table, const Dim *dim, Name row);
-/* Do the keys of an op pass by, by a rule? */
-bool rings(const Module *m, const Op *op, const ShardRule *rule);
-/* Does an op exchange the dims of a rule for another one, and may that be `dim`?  `repeats`: one that keys lack, which
- * each rank then has whole: the heads of queries that share one of keys. */
-bool exchanges(const Module *m, const Op *op, const ShardRule *rule);
-bool is_exchangeable(const Module *m, const Op *op, const ShardRule *rule, Name dim, bool repeats);
 double op_flops(Module *m, const Op *op); /* of the whole tensor; 0 for calls and loops */
 
 /* Infers the types of all results of an op into results[], which has room for result_count(); false after reporting an
@@ -531,5 +510,6 @@ bool verify_model(Module *m); /* a part of that: are all parameters of the funct
 
 #include "build.h"
 #include "ports.h"
+#include "roles.h"
 
 #endif

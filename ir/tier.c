@@ -31,3 +31,12 @@ Tier far_tier(const Module *m)
     const Train *t = &m->train;
     return t->offload_optimizer ? t->offload_optimizer : t->offload_params ? t->offload_params : t->offload_activations;
 }
+
+int64_t bytes_of_tiers(const Module *m)
+{
+    int64_t bytes = 0;
+    for (const Func *f = m->funcs; f; f = f->next)
+        if (is_program(f))
+            bytes = f->frame > bytes ? f->frame : bytes;
+    return far_bytes(m) ? far_begin(bytes) + far_bytes(m) : bytes;
+}

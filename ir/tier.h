@@ -32,4 +32,7 @@ int64_t far_bytes(const Module *m);
 /* The tier of what is there; ON_DEVICE: nothing is. */
 Tier far_tier(const Module *m);
 
+/* The end of what programs use: of the memory of the largest, or of the tiers behind it. */
+int64_t bytes_of_tiers(const Module *m);
+
 #endif

@@ -2,8 +2,8 @@
 #ifndef MPC_PLANNER_DERIVE_H
 #define MPC_PLANNER_DERIVE_H
 
-#include "syntax/ast.h"
 #include "ir.h"
+#include "syntax/ast.h"
 
 /* The text of a `parallel { }` block in which all axes have one rank: what can be split, by the ops of the model `m`,
  * as it was lowered from `file` on one rank.  NULL: nothing can. */

@@ -3,8 +3,8 @@
 #ifndef MPC_PLANNER_DIMS_H
 #define MPC_PLANNER_DIMS_H
 
-#include "syntax/ast.h"
 #include "ir.h"
+#include "syntax/ast.h"
 
 /* A dim that the file declares, by its name in the program. */
 typedef struct {

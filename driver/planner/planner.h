@@ -30,10 +30,10 @@
 
 #include "driver.h"
 
-#include "syntax/ast.h"
 #include "cost/step_time.h"
 #include "layout/balance.h"
 #include "manager/pass.h"
+#include "syntax/ast.h"
 
 /* How attention has keys that other ranks of an axis have. */
 typedef enum { GATHER, RING, ALL_TO_ALL, N_ATTENDS } PlanAttend;

@@ -455,16 +455,6 @@ bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, cons
 
 /* --- Whole programs ---------------------------------------------------------------------------------- */
 
-/* With other tiers. */
-static int64_t arena_bytes(const Module *m)
-{
-    int64_t bytes = 0;
-    for (const Func *f = m->funcs; f; f = f->next)
-        if (is_program(f))
-            bytes = f->frame > bytes ? f->frame : bytes;
-    return far_bytes(m) ? far_begin(bytes) + far_bytes(m) : bytes;
-}
-
 /* State of the step while another program runs: zeros, except for the weights that both read, and without what a step
  * leaves to the next one, as FINISH runs before. */
 static bool guard_state(Interp *in, bool begins)
@@ -485,7 +475,7 @@ bool begin_memory(Interp *in, const Func *program, const Sharded params[])
 {
     Memory *memory = in->memory = NEW(&in->arena, Memory);
     const Func *step = func_with_role(in->m, STEP);
-    *memory = (Memory){ .bytes = arena_bytes(in->m), .when = 1, .guarded = program == step ? NULL : step };
+    *memory = (Memory){ .bytes = bytes_of_tiers(in->m), .when = 1, .guarded = program == step ? NULL : step };
     memory->bytes = memory->bytes ? memory->bytes : program->frame;
     memory->rank = NEW_ARRAY(&in->arena, Cell *, in->ranks);
     for (int rank = 0; rank < in->ranks; rank++)

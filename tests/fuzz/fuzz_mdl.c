@@ -1,9 +1,9 @@
 /* fuzz_mdl.c -- no text crashes or hangs the parser of .mdl or lowering.  For accepted texts, mpc fmt keeps tree and
  * comments and is idempotent; lowered modules pass the verifier.
  */
-#include "syntax/ast.h"
 #include "format.h"
 #include "lower.h"
+#include "syntax/ast.h"
 
 #include <stdint.h>
 #include <stdlib.h>
