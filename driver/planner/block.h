@@ -42,9 +42,10 @@ typedef struct Block {
     double once;               /* seconds of all that is outside of micro-batches */
     OnceTime sent;             /* of these, some */
     LinkTime links;
-    double step;    /* seconds of a step of one stage, with all micro-batches */
-    double rest;    /* bytes of a rank but what micro-batches save */
-    double at_head; /* bytes beside these, between forward and backward pass */
+    double step;     /* seconds of a step of one stage, with all micro-batches */
+    double rest;     /* bytes of a rank but what micro-batches save */
+    double at_head;  /* bytes beside these, between forward and backward pass: of one micro-batch ... */
+    double at_heads; /* ... and of several, which add gradients to their sums in place */
     struct Block *next;
 } Block;
 

@@ -305,7 +305,9 @@ static double saved_by(Planner *p, const PlanLayout *layout, const Block *b, boo
 /* While all is saved, on a rank that does it all: of ranks that share sequences, some of it has gone by then. */
 static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Block *b)
 {
-    return pipeline_ranks(p, layout) > 1 || attends_apart(p, layout) ? 0 : b->at_head;
+    if (pipeline_ranks(p, layout) > 1 || attends_apart(p, layout))
+        return 0;
+    return micro_batches(p, layout) > 1 ? b->at_heads : b->at_head;
 }
 
 /* All messages of one place follow each other: those of the micro-batches, by the layout's program, and of zero. */

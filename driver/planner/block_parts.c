@@ -59,11 +59,12 @@ static double saved_by_loops(const Parts *parts, Range items)
 }
 
 /* While all is saved: the results of the op that has most.  Operands may be saved, or in their place. */
-static double most_at(const Parts *parts, const SizedItem *item, int count)
+static double most_at(const Parts *parts, const SizedItem *item, int count, bool of_weights)
 {
     double most = 0;
     for (int i = 0; i < count; i++)
-        most = fmax(most, sum_of(parts->sizing, item[i].sum[SUM_WRITTEN]));
+        if (item[i].grows || of_weights)
+            most = fmax(most, sum_of(parts->sizing, item[i].sum[SUM_WRITTEN]));
     return most;
 }
 
@@ -79,8 +80,10 @@ static void read_micro(const Parts *parts, const CostList *list, const SizedItem
         if (i < list->count && repeat < 0)
             continue;
         const bool turns_back = repeat >= 0 && sized[i].reverse;
-        if (turns_back && !backward)
-            b->at_head = most_at(parts, sized + from, i - from);
+        if (turns_back && !backward) {
+            b->at_head = most_at(parts, sized + from, i - from, true);
+            b->at_heads = most_at(parts, sized + from, i - from, false);
+        }
         backward |= turns_back || i == list->count;
         double *beside = b->time.beside[backward ? BACKWARD_ACTION : FORWARD_ACTION];
         beside[turns_back         ? repeat + 1
