@@ -7,6 +7,6 @@ const Builtin functions[] = {
 #define NONE { NULL }
 #define BUILTIN(name, args, keywords, lower, usage) { #name, args, keywords, apply_##lower, usage },
 #include "builtins.def"
-    { 0 }
+    { .name = NULL }
 };
 /* clang-format on */
