@@ -1,6 +1,7 @@
-/* blocks.c -- the statements of blocks: assignments, and parameters. */
+/* blocks.c -- the statements of blocks: assignments, parameters, updates of these and of states, means of instances. */
 #include "elaborate/instances.h"
 #include "expr.h"
+#include "sequences.h"
 #include "sizes.h"
 #include "syntax/idioms.h"
 
@@ -291,6 +292,56 @@ static void lower_param(Lower *l, const Ast *ast)
         if (own.like)
             update_mean(l, find_param(l->m, full));
     }
+}
+
+/* --- Updates and means ------------------------------------------------------------------------ */
+
+static void lower_update(Lower *l, const Ast *ast)
+{
+    Symbol *symbol = find_updated(l, ast);
+    if (!symbol || is_frozen_use(l) || (l->variant != AS_MODEL && (l->variant != AS_CHECK || evaluates(l))))
+        return;
+    Body *frame = l->frame;
+    Value *own = symbol->state ? symbol->state : symbol->operand.value;
+    const Value *tensor = outside_bodies(&frame, own, true);
+    if (l->variant == AS_MODEL && has_update(l, tensor->port))
+        return;
+    l->b.path = tensor->port.of;
+    set_place(l, ast->init->loc);
+    Value *after = emit_f32(l, lower_tensor(l, ast->init));
+    const Type *type = &own->type;
+    if (l->variant == AS_CHECK)
+        after = NULL; /* all that is checked is the sum that it reads */
+    if (after && (dims_lacking(&after->type, type).count || dims_lacking(type, &after->type).count))
+        complain(l, (Where){ .at = ast->init->loc }, "the %s '%s' is %s, and its update %s",
+                 symbol->state ? "state" : "parameter", ast->name, type_words(l, type), type_words(l, &after->type));
+    else if (after)
+        write_update(l, ast, symbol, tensor, after);
+    l->b.path = l->path;
+}
+
+/* state NAME = mean of INSTANCE (SHARE) */
+static void lower_mean(Lower *l, const Ast *ast)
+{
+    Symbol *of = find_symbol_here(l->scope, ast->name);
+    Constant share = { 0 };
+    if (strcmp(ast->as, "mean of") != 0 || ast->child->next)
+        complain(l, (Where){ .at = ast->as_loc, .help = "state NAME = mean of INSTANCE (0.99)" },
+                 "the state of an instance is the mean of another one");
+    if (of)
+        of->used = true;
+    if (constant_of(l, ast->init, &share) && !(share.value >= 0 && share.value < 1))
+        complain(l, (Where){ .at = ast->init->loc }, "the share of the old mean is from 0 to below 1, not %s",
+                 constant_text(l->arena, share));
+    const bool is_instance = of && of->kind == S_INSTANCE && !of->shared->mean_of;
+    if (!is_instance)
+        complain(l, (Where){ .at = ast->name_loc, .help = arena_text(l->arena, "%s = BLOCK above", ast->name) },
+                 "'%s' is not an instance that is named here, by its block", ast->name);
+    Shared *shared = is_instance ? name_instance(l, ast->child, of->shared->block) : NULL;
+    if (!shared)
+        return;
+    shared->mean_of = of->shared;
+    shared->share = share.value;
 }
 
 /* --- All of them ---------------------------------------------------------------------------- */

@@ -28,22 +28,27 @@ Results results_of(Lower *l, const Ast *ast);
 
 void lower_statement(Lower *l, const Ast *ast); /* one of these */
 void lower_repeat(Lower *l, const Ast *ast);    /* or a scan */
-void lower_update(Lower *l, const Ast *ast);
+/* --- state.c ---------------------------------------------------------------------------------------- */
+
 void declare_state(Lower *l, Symbol *symbol);
+Symbol *find_updated(Lower *l, const Ast *ast); /* the state or parameter of this block; NULL after reporting */
+bool has_update(const Lower *l, Port tensor);   /* of an instance with several uses, by another one */
+/* The update of a tensor of the module: `after` is what it becomes. */
+void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *tensor, Value *after);
 /* Adds a term to the loss that is zero, and whose gradient by the state is the statistic.  still: the state, constant.
  */
 void observe(Lower *l, Value *state, Value *still, Value *statistic);
 bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
 
-/* Of blocks and bodies: locals.c. */
+/* --- locals.c: names of values ---------------------------------------------------------------------- */
+
 void name_result(Lower *l, const char *name, Loc loc, Operand operand);
 void check_used(Lower *l, const Scope *scope);  /* at its end */
 void note_unlowered(Lower *l, const Ast *list); /* not lowered here: its names are used all the same */
 
 /* --- mean.c -------------------------------------------------------------------------------------- */
 
-void lower_mean(Lower *l, const Ast *ast); /* state NAME = mean of INSTANCE (SHARE) */
-bool is_mean(const Lower *l);              /* in a use of such an instance */
+bool is_mean(const Lower *l); /* in a use of such an instance */
 /* The parameter `full` as a mean of that of the other instance; false after reporting. */
 bool begin_mean(Lower *l, Name full, Param *param);
 void update_mean(Lower *l, const Param *param); /* once it is in the module */

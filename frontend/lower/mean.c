@@ -13,29 +13,6 @@
 
 #include <string.h>
 
-void lower_mean(Lower *l, const Ast *ast)
-{
-    Symbol *of = find_symbol_here(l->scope, ast->name);
-    Constant share = { 0 };
-    if (strcmp(ast->as, "mean of") != 0 || ast->child->next)
-        complain(l, (Where){ .at = ast->as_loc, .help = "state NAME = mean of INSTANCE (0.99)" },
-                 "the state of an instance is the mean of another one");
-    if (of)
-        of->used = true;
-    if (constant_of(l, ast->init, &share) && !(share.value >= 0 && share.value < 1))
-        complain(l, (Where){ .at = ast->init->loc }, "the share of the old mean is from 0 to below 1, not %s",
-                 constant_text(l->arena, share));
-    const bool is_instance = of && of->kind == S_INSTANCE && !of->shared->mean_of;
-    if (!is_instance)
-        complain(l, (Where){ .at = ast->name_loc, .help = arena_text(l->arena, "%s = BLOCK above", ast->name) },
-                 "'%s' is not an instance that is named here, by its block", ast->name);
-    Shared *shared = is_instance ? name_instance(l, ast->child, of->shared->block) : NULL;
-    if (!shared)
-        return;
-    shared->mean_of = of->shared;
-    shared->share = share.value;
-}
-
 static const Shared *mean_around(const Use *use)
 {
     while (use && !(use->of && use->of->mean_of))

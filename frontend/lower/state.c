@@ -15,9 +15,6 @@
 #include "compose.h"
 #include "elaborate/instances.h"
 #include "expr.h"
-#include "sequences.h"
-
-#include <string.h>
 
 enum { READS, FED }; /* what a value is made of: tensors of the module and numbers only; or inputs, too */
 
@@ -202,8 +199,7 @@ static Value *in_order(Update *u, Value *made)
     return same_dims(&made->type, state) ? made : BUILD(&b, OP_reorder, order, made);
 }
 
-/* Of an instance with several uses, another one has it. */
-static bool has_update(const Lower *l, Port tensor)
+bool has_update(const Lower *l, Port tensor)
 {
     for (const Func *f = l->m->funcs; f; f = f->next)
         if (f->role == UPDATE && result_at(f, tensor) >= 0)
@@ -211,7 +207,7 @@ static bool has_update(const Lower *l, Port tensor)
     return false;
 }
 
-static void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *tensor, Value *after)
+void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *tensor, Value *after)
 {
     Update u = { .l = l, .ast = ast, .symbol = symbol, .of = tensor, .good = true };
     const Body *model = l->frame;
@@ -235,8 +231,7 @@ static void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *
         observe(l, symbol->state, symbol->operand.value, u.statistic);
 }
 
-/* The state or parameter of this block; NULL after reporting. */
-static Symbol *find_updated(Lower *l, const Ast *ast)
+Symbol *find_updated(Lower *l, const Ast *ast)
 {
     Symbol *symbol = find_symbol_here(l->scope, ast->name);
     const bool is_tensor = symbol && symbol->kind == S_PARAM;
@@ -255,28 +250,4 @@ static Symbol *find_updated(Lower *l, const Ast *ast)
         complain(l, (Where){ .at = ast->name_loc }, "a second update of '%s'", ast->name);
     symbol->used = symbol->updated = true;
     return symbol->operand.kind == WRONG ? NULL : symbol;
-}
-
-void lower_update(Lower *l, const Ast *ast)
-{
-    Symbol *symbol = find_updated(l, ast);
-    if (!symbol || is_frozen_use(l) || (l->variant != AS_MODEL && (l->variant != AS_CHECK || evaluates(l))))
-        return;
-    Body *frame = l->frame;
-    Value *own = symbol->state ? symbol->state : symbol->operand.value;
-    const Value *tensor = outside_bodies(&frame, own, true);
-    if (l->variant == AS_MODEL && has_update(l, tensor->port))
-        return;
-    l->b.path = tensor->port.of;
-    set_place(l, ast->init->loc);
-    Value *after = emit_f32(l, lower_tensor(l, ast->init));
-    const Type *type = &own->type;
-    if (l->variant == AS_CHECK)
-        after = NULL; /* all that is checked is the sum that it reads */
-    if (after && (dims_lacking(&after->type, type).count || dims_lacking(type, &after->type).count))
-        complain(l, (Where){ .at = ast->init->loc }, "the %s '%s' is %s, and its update %s",
-                 symbol->state ? "state" : "parameter", ast->name, type_words(l, type), type_words(l, &after->type));
-    else if (after)
-        write_update(l, ast, symbol, tensor, after);
-    l->b.path = l->path;
 }
