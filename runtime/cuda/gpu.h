@@ -1,6 +1,6 @@
 /* gpu.h -- internals of the runtime for GPUs.
  *
- *   gpu.c         selection of the GPU, its memory, copies
+ *   gpu.c         selection of the GPU, its memory;  bytes.c  copies
  *   run.c         functions of the program: staged inputs, launches or a recorded graph
  *   kernels.c     compilation and launches of kernels;  cache.c stores compiled kernels
  *   initial.c     initial values
@@ -31,6 +31,8 @@ struct RtGpuAttentions;  /* attention.c: NULL without any */
 struct RtGpuCollectives; /* nccl_open.c: NULL on one rank */
 struct RtGpuMessages;    /* message.c: the same */
 struct RtGpuRuns;        /* run.c */
+
+enum { RT_GPU_NUMBERS = 4096 }; /* bytes */
 
 struct RtGpu {
     int number;          /* of the device, among those visible to CUDA */
@@ -63,7 +65,7 @@ void rt_gpu_check_status(const Rt *rt, int status, const char *what);
 /* Does it have the instructions of sm_90a? */
 static inline bool rt_gpu_is_hopper(const struct RtGpu *gpu) { return gpu->major == 9 && gpu->minor == 0; }
 
-/* --- gpu.c ---------------------------------------------------------------------------------- */
+/* --- bytes.c -------------------------------------------------------------------------------- */
 
 size_t rt_gpu_unused(const Rt *rt); /* bytes that CUDA can still allocate, of whatever process */
 

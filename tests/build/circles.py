@@ -1,5 +1,4 @@
-"""Circles of files: each needs a symbol that the next one defines, by their objects.  None may have more than LARGEST files,
-but for KNOWN ones.
+"""Circles of files: each needs a symbol that the next one defines, by their objects.  None may have more than LARGEST files.
 
     circles.py [FOLDER]     prints every circle with what closes it, of those with a file in FOLDER (frontend)
 """
@@ -10,7 +9,6 @@ import subprocess
 import sys
 
 LARGEST = 8
-KNOWN = {"runtime": 19}  # by folder, one that is still larger: runtime/cuda; it may not grow
 # What is linked with each other.  A trainer has one of two devices, which define the same.
 PROGRAMS = {"mpc": (["ir", "frontend", "passes", "codegen", "driver", "gen"], []),
             "trainers": (["runtime"], ["runtime/cuda/"]),
@@ -93,14 +91,13 @@ def main():
             found[tuple(circle)] = text_of(circle, arrows)
     if len(sys.argv) > 1:
         print("\n".join(text for circle, text in found.items() if any(file.startswith(sys.argv[1]) for file in circle)))
-    large = [circle for circle in found if len(circle) > KNOWN.get(pathlib.Path(circle[0]).parts[0], LARGEST)]
+    large = [circle for circle in found if len(circle) > LARGEST]
     for circle in large:
         print(found[circle])
     if large:
         print(f"more than {LARGEST} files in a circle are one room with many doors: move what is in the wrong file")
         sys.exit(1)
-    known = [len(circle) for circle in found if len(circle) > LARGEST]
-    print(f"{len(found)} circles of files, with {sum(map(len, found))} files; of more than {LARGEST}: {known}")
+    print(f"{len(found)} circles of files, with {sum(map(len, found))} files, none of more than {LARGEST}")
 
 
 main()
