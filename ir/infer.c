@@ -152,11 +152,12 @@ INFER(cast)
                : true;
 }
 
-/* Zeros are a sum pending over any axes. */
+/* Zeros are a sum pending over any axes, on any stages. */
 static bool pend_zeros(Module *m, const Op *op, Type *y)
 {
     if (!is_number(arg(op, 0), 0))
-        return REFUSE("leave {axis} out", "only a broadcast of 0 can be declared a pending sum");
+        return REFUSE(op->attrs.axis ? "leave {axis} out" : "leave {on} out",
+                      "only a broadcast of 0 can be declared a pending sum, or on some stages");
     y->partial = op->attrs.axis;
     return true;
 }
@@ -164,7 +165,7 @@ static bool pend_zeros(Module *m, const Op *op, Type *y)
 INFER(broadcast)
 {
     Type x, *y = &results[0];
-    if (!infer_by_name(m, op, results) || (op->attrs.axis && !pend_zeros(m, op, y)))
+    if (!infer_by_name(m, op, results) || ((op->attrs.axis || op->attrs.on.at) && !pend_zeros(m, op, y)))
         return false;
     x = *y;
     y->rank = 0;
@@ -259,7 +260,7 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
         const Stages a = arg(op, 0)->type.on, b = arg(op, 1)->type.on;
         on = a.at && b.at ? (Stages){ a.at | b.at, a.axis } : (Stages){ 0 };
     }
-    on = unless_all(m, on);
+    on = unless_all(m, op->attrs.on.at ? op->attrs.on : on); /* of zeros: as it is declared */
     for (int i = 0; i < count; i++) {
         results[i].on = on;
         for (int j = 0; on.at && j < results[i].rank; j++)

@@ -240,10 +240,7 @@ static Value *zeros_held_as(Layout *s, Func *f, Op *before, const Type *type)
     Builder b = builder_at(s->m, f, before);
     Attrs zero = { .dtype = intern_text(s->m, dtype_name[type->dtype]) };
     Value *number = build_op(&b, OP_constant, zero, 0, NULL);
-    const Axes of_stages = type->on.at ? 1u << type->on.axis : 0;
-    Attrs attrs = { .dims = dims_of(type), .axis = type->partial & ~of_stages };
-    Value *zeros = BUILD(&b, OP_broadcast, attrs, number);
-    return reshard(s, f, before, zeros, type, (Reader){ "zeros", ANY_PURPOSE });
+    return BUILD(&b, OP_broadcast, ((Attrs){ .dims = dims_of(type), .axis = type->partial, .on = type->on }), number);
 }
 
 /* --- Calls and loops -------------------------------------------------------------------------- */
