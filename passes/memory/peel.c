@@ -50,8 +50,12 @@ static void begin_late(Module *m, Func *f, Op *reader, int at)
     Builder b = builder_at(m, f, reader);
     Attrs attrs = op->attrs;
     b.loc = op->loc, b.path = op->path, b.where = op->where;
-    if (attrs.callee)
-        attrs.callee = copy_func(m, find_func(m, attrs.callee), ".first")->name;
+    if (attrs.callee) {
+        const Name name = free_kernel_name(m, op, ".first");
+        Func *kernel = copy_func(m, find_func(m, attrs.callee), ".first");
+        rename_func(m, kernel, name);
+        attrs.callee = name;
+    }
     const Op *own = build(&b, op->kind, attrs, 0, NULL);
     reader->args.at[at] = own->results.at[index_of(&op->results, arg(reader, at))];
 }

@@ -85,6 +85,17 @@ def test_skipped_steps(compiled, train):
     assert [(line["loss"], line["grad_norm"], line["loss_scale"]) for line in logs[0]] == [(line["loss"], line["grad_norm"], line["loss_scale"]) for line in logs[1]]
 
 
+def test_padded_rows(compiled, train, tmp_path):
+    """The state of a table of 300 words, which are 384 rows in memory, moves in blocks of rows, padding and all."""
+    logs, saved = [], []
+    for one in pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER, (("vocab", 300),)):
+        logs.append([(line["loss"], line["grad_norm"]) for line in train(one, STEPS, "--save", "saved")])
+        saved.append((tmp_path / "saved").read_bytes())
+    text = (one.source.parent / "out/trainer.c").read_text()
+    assert re.search(r"\[vocab\.row\d+ (\d+), embed", text) and "vocab.block16" in text
+    assert logs[0] == logs[1] and saved[0] == saved[1]
+
+
 def test_checkpoints(compiled, train, text):
     """What one saves the other loads, and goes on as if nothing had been; evaluation and samples read it, too."""
     plain, trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)
