@@ -157,7 +157,7 @@ RtSafetensors rt_safetensors_look(const char *path, const char *option)
 {
     RtSafetensors file = { .path = path, .option = option };
     file.map = rt_map_file(path, option, &file.bytes);
-    int64_t header_bytes;
+    int64_t header_bytes = 0;
     if (read_header(&file, &header_bytes) && read_entries(&file, header_bytes) &&
         check_places(&file, file.bytes - header_bytes))
         rt_safetensors_sort(&file);
