@@ -1,6 +1,8 @@
 /* tier.c -- see tier.h. */
 #include "tier.h"
 
+#include "uses.h"
+
 /* The end of the last of the values that is in another tier, or `end`. */
 static int64_t end_of(const Module *m, const Values *values, int64_t end)
 {
@@ -39,4 +41,18 @@ int64_t bytes_of_tiers(const Module *m)
         if (is_program(f))
             bytes = f->frame > bytes ? f->frame : bytes;
     return far_bytes(m) ? far_begin(bytes) + far_bytes(m) : bytes;
+}
+
+Op *fetch_of(const Func *f, const Value *operand)
+{
+    Op *move = operand->def;
+    return move && info(move)->traits & CARRIES && !move->attrs.tier && uses_in(f, operand) == 1 ? move : NULL;
+}
+
+Op *move_away_of(const Func *f, const Value *made)
+{
+    Op *op = made->def->next;
+    while (op && index_of(&op->args, made) < 0)
+        op = op->next;
+    return op && info(op)->traits & CARRIES && uses_in(f, made) == 1 ? op : NULL;
 }

@@ -35,4 +35,10 @@ Tier far_tier(const Module *m);
 /* The end of what programs use: of the memory of the largest, or of the tiers behind it. */
 int64_t bytes_of_tiers(const Module *m);
 
+/* The move that brings an operand to the device, if the operand has one reader; NULL: none does. */
+Op *fetch_of(const Func *f, const Value *operand);
+
+/* The move that is the only reader of a result; NULL: others read it. */
+Op *move_away_of(const Func *f, const Value *made);
+
 #endif

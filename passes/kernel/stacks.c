@@ -18,6 +18,7 @@
  */
 #include "fuse.h"
 #include "map.h"
+#include "tier.h"
 #include "uses.h"
 
 typedef struct {
@@ -35,22 +36,6 @@ static const Dim *uneven_dim(const Type *type)
     return type->rank > 1 && type->dim[0].split.parts ? &type->dim[0] : NULL;
 }
 
-/* The move that only this op reads the result of; NULL: another one made it. */
-static Op *move_to(const Func *f, const Value *operand)
-{
-    Op *move = operand->def;
-    return move && info(move)->traits & CARRIES && !move->attrs.tier && uses_in(f, operand) == 1 ? move : NULL;
-}
-
-/* The move that is the only reader of a result; NULL: others read it. */
-static Op *move_from(const Func *f, const Value *value)
-{
-    Op *op = value->def->next;
-    while (op && index_of(&op->args, value) < 0)
-        op = op->next;
-    return op && info(op)->traits & CARRIES && uses_in(f, value) == 1 ? op : NULL;
-}
-
 /* The dim of the copies of a weight, or of its state, or of the blocks of a table, see rows.c; NULL: there is none. */
 static const Dim *dim_of_copies(const Module *m, const Value *value)
 {
@@ -65,7 +50,7 @@ static const Dim *copies_of(const Module *m, const Func *f, const Op *call, bool
 {
     const Dim *dim = NULL;
     for (int i = 0; !dim && i < call->args.count; i++) {
-        const Op *move = move_to(f, arg(call, i));
+        const Op *move = fetch_of(f, arg(call, i));
         dim = move ? dim_of_copies(m, arg(move, 0)) : NULL;
     }
     *is_near = !dim;
@@ -199,7 +184,7 @@ static Builder in_body(const Stack *s, Func *body)
 /* An operand in the body: what the loop passes, or what is moved of it. */
 static Value *operand_in_body(const Stack *s, Func *body, Values *args, Value *value)
 {
-    const Op *move = move_to(s->f, value);
+    const Op *move = fetch_of(s->f, value);
     Builder b = in_body(s, body);
     Value *passed = param_of_body(s, body, args, move ? arg(move, 0) : value);
     return move ? build_op(&b, OP_move, move->attrs, 1, &passed) : passed;
@@ -207,7 +192,7 @@ static Value *operand_in_body(const Stack *s, Func *body, Values *args, Value *v
 
 static void return_from_body(const Stack *s, Func *body, Values *args, Value *made, const Value *value)
 {
-    const Op *move = move_from(s->f, value);
+    const Op *move = move_away_of(s->f, value);
     Builder b = in_body(s, body);
     Value *moved[2] = { made };
     for (int i = 1; move && i < move->args.count; i++)
@@ -263,7 +248,7 @@ static void add_copies(const Stack *s, const Values *each, const Values *totals)
 static void remove_with_moves(Func *f, Op *call)
 {
     for (int i = 0; i < call->args.count; i++) {
-        Op *move = move_to(f, arg(call, i));
+        Op *move = fetch_of(f, arg(call, i));
         if (move)
             remove_op(f, move);
     }
@@ -284,7 +269,7 @@ static void run_once_a_copy(const Run *run)
     for (int i = 0; i < run->count; i++)
         for (int j = 0; j < run->at[i].call->results.count; j++, made++) {
             Value *value = run->at[i].call->results.at[j];
-            Op *move = move_from(first->f, value);
+            Op *move = move_away_of(first->f, value);
             if (find_dim(&value->type, first->copies.name) == 0) {
                 make_instead(*made, move ? result(move) : value);
                 if (move)
@@ -325,9 +310,9 @@ static bool must_be_before(const Stack *s, const Op *op)
 {
     for (int i = 0; i < s->call->args.count; i++)
         if (arg(s->call, i)->def == op)
-            return op != move_to(s->f, arg(s->call, i));
+            return op != fetch_of(s->f, arg(s->call, i));
     for (int i = 0; i < s->call->results.count; i++) {
-        const Op *move = move_from(s->f, s->call->results.at[i]);
+        const Op *move = move_away_of(s->f, s->call->results.at[i]);
         if (move && move->args.count == 2 && index_of(&op->args, arg(move, 1)) >= 0)
             return true;
     }

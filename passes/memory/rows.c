@@ -13,6 +13,7 @@
 
 #include "infer.h"
 #include "ports.h"
+#include "tier.h"
 #include "uses.h"
 
 enum { MOST_BLOCKS = 16 };
@@ -28,19 +29,11 @@ typedef struct {
     Values blocks; /* each of these as blocks */
 } Table;
 
-static Op *fetch_of(const Func *f, const Value *operand)
-{
-    Op *move = operand->def;
-    return move && info(move)->traits & CARRIES && !move->attrs.tier && uses_in(f, operand) == 1 ? move : NULL;
-}
-
-/* The move of a result to another tier; NULL: the result stays. */
+/* The move of a result over the old state in another tier; NULL: the result stays. */
 static Op *put_back_of(const Func *f, const Value *made)
 {
-    Op *op = made->def->next;
-    while (op && index_of(&op->args, made) < 0)
-        op = op->next;
-    return op && info(op)->traits & CARRIES && op->args.count == 2 && uses_in(f, made) == 1 ? op : NULL;
+    Op *move = move_away_of(f, made);
+    return move && move->args.count == 2 ? move : NULL;
 }
 
 /* The state of which the call reads rows that it can be given in blocks; NULL: there is none. */
