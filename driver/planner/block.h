@@ -83,7 +83,7 @@ typedef struct {
 /* Of a micro-batch, by stage. */
 typedef struct StageCosts {
     double *seconds[N_ACTION_KINDS];
-    double *back; /* of these of the backward action: until the stage before has what it waits for, at least */
+    double *back; /* the least part of a backward action after which the stage before can begin its own */
     double *forward_before, *back_before; /* forward and `back`, with messages, of all stages before */
 } StageCosts;
 
