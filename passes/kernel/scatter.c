@@ -25,14 +25,15 @@ static int summed_operand(const Func *f, const Op *add)
 
 static void add_rows_last(Module *m, Func *f, Op *add, int at)
 {
-    const Op *rows = arg(add, at)->def;
-    Builder b = builder_at(m, f, add);
+    Op *rows = arg(add, at)->def;
+    Builder b = builder_at(m, f, add), of_rows = builder_at(m, f, rows); /* a running sum has no line of its own */
+    of_rows.before = add;
     Value *rest = arg(add, !at), *before = sum_before(rows);
     if (before)
         rest = build_like(&b, BUILD(&b, add->kind, NO_ATTRS, rest, before), &result(add)->type);
     Value *operands[3] = { arg(rows, 0), arg(rows, 1), rest };
-    Value *made = build(&b, rows->kind, rows->attrs, 3, operands)->results.at[0];
-    made = build_like(&b, made, &result(add)->type);
+    Value *made = build(&of_rows, rows->kind, rows->attrs, 3, operands)->results.at[0];
+    made = build_like(&of_rows, made, &result(add)->type);
     made->name = result(add)->name;
     replace_uses(f, result(add), made);
     remove_op(f, add);
