@@ -260,6 +260,12 @@ RtOutput rt_output_beside(const char *path, bool is_new)
     return output;
 }
 
+void rt_output_reserve(RtOutput *output, int64_t bytes)
+{
+    if (!output->error && fallocate(output->file, 0, 0, bytes) && errno != EOPNOTSUPP && errno != ENOSYS)
+        note_error(output);
+}
+
 void rt_output_seek(RtOutput *output, int64_t at)
 {
     if (at == output->at + output->used)

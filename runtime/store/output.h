@@ -50,6 +50,10 @@ RtOutput rt_output_join(const char *path, const char *option);
  * created, or is there.  If that fails, its error says so.  It is finished, and that is all. */
 RtOutput rt_output_beside(const char *path, bool is_new);
 
+/* The file will have so many bytes: finds a place for them on the disk, if the file system can.  Without it, ranks that
+ * write to a file wait for each other, since each write lengthens the file; and a full disk is found only by writing. */
+void rt_output_reserve(RtOutput *output, int64_t bytes);
+
 void rt_output_seek(RtOutput *output, int64_t at);
 void rt_output_finish(RtOutput *output);
 void rt_output_leave(RtOutput *output); /* by ranks that have joined, after they have finished */

@@ -13,6 +13,22 @@
 
 #include <unistd.h>
 
+/* Tensors of whole pages come first: ranks that write parts of them share no page, so that they write past the cache
+ * (output.c) and do not wait for each other. */
+static void put_whole_pages_first(RtView *views, int count)
+{
+    enum { PAGE = 4096 };
+    RtView *others = rt_allocate(count, sizeof *others);
+    int whole = 0, rest = 0;
+    for (int i = 0; i < count; i++)
+        if (4 * views[i].count % PAGE)
+            others[rest++] = views[i];
+        else
+            views[whole++] = views[i];
+    memcpy(views + whole, others, (size_t)rest * sizeof *views);
+    free(others);
+}
+
 RtSaveFiles rt_save_files_open(const char *path, Rt *rt, int files)
 {
     RtSaveFiles f = { .rt = rt, .path = path, .has_index = rt_is_index(path) };
@@ -20,6 +36,7 @@ RtSaveFiles rt_save_files_open(const char *path, Rt *rt, int files)
     if (f.has_index) {
         f.share = rt_deal(rt, f.views, f.count, files, &f.shares);
     } else {
+        put_whole_pages_first(f.views, f.count);
         f.share = rt_allocate(1, sizeof *f.share);
         f.share[f.shares++].count = f.count;
     }
@@ -36,13 +53,19 @@ void rt_save_files_close(RtSaveFiles *files)
     free(files->name);
 }
 
+static int64_t bytes_of(const RtSaveFiles *files, const RtShare *share)
+{
+    int64_t bytes = 0;
+    for (int i = share->first; i < share->first + share->count; i++)
+        bytes += 4 * files->views[i].count;
+    return bytes;
+}
+
 int64_t rt_save_files_most(const RtSaveFiles *files)
 {
     int64_t most = 0;
     for (const RtShare *share = files->share; share < files->share + files->shares; share++) {
-        int64_t bytes = 0;
-        for (int i = share->first; i < share->first + share->count; i++)
-            bytes += 4 * files->views[i].count;
+        const int64_t bytes = bytes_of(files, share);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -81,6 +104,7 @@ static void begin_parts(RtSaveFiles *files, int64_t step)
         char *head = head_of_part(files, i, step, &files->head[i]);
         if (files->rt->rank == 0 && !files->output.error) {
             files->part = rt_output_beside(files->name[i], true);
+            rt_output_reserve(&files->part, files->head[i] + bytes_of(files, &files->share[i]));
             rt_output_write(&files->part, head, files->head[i]);
             rt_save_files_turned(files);
         }
@@ -114,6 +138,8 @@ void rt_save_files_begin(RtSaveFiles *files, int64_t step, const char *const *me
         begin_parts(files, step);
     else
         free(head_of(files, 0, metadata, files->head));
+    if (is_first && !files->has_index)
+        rt_output_reserve(&files->output, files->head[0] + bytes_of(files, &files->share[0]));
     rt_comm_barrier(files->rt);
     if (!is_first)
         files->output = rt_output_join(files->path, "--save");

@@ -1,6 +1,7 @@
 /* killed.c -- preloaded into a trainer: it is killed where it would change a file or a folder for the $KILL_AT-th time,
- * before it does; from the $FULL_AT-th time that it writes on, the disk is full.  $DIRECT: writes past the kernel's
- * cache of pages are "refused", "short", or "fatal". */
+ * before it does; from the $FULL_AT-th time that it writes or reserves on, the disk is full.  $DIRECT: writes past the
+ * kernel's cache of pages are "refused", "short", or "fatal"; $RESERVE: so are places for files, "refused" or "fatal".
+ */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -72,6 +73,17 @@ ssize_t write(int file, const void *data, size_t bytes)
     }
     return direct && fcntl(file, F_GETFL) & O_DIRECT ? write_past_cache(real, file, data, bytes, direct)
                                                      : real(file, data, bytes);
+}
+
+int fallocate(int file, int mode, off_t at, off_t bytes)
+{
+    int (*real)(int, int, off_t, off_t) = (int (*)(int, int, off_t, off_t))dlsym(RTLD_NEXT, "fallocate");
+    const char *how = getenv("RESERVE");
+    if (how && !strcmp(how, "fatal"))
+        kill(getpid(), SIGKILL);
+    count();
+    errno = how ? EOPNOTSUPP : ENOSPC;
+    return how || is_full() ? -1 : real(file, mode, at, bytes);
 }
 
 #define COUNTED(name, parameters, arguments)                                                                           \

@@ -188,3 +188,18 @@ def test_writes_past_the_cache(killed, run, tmp_path, data, how):
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
     with contextlib.suppress(OSError), open(tmp_path / "c", "wb", opener=lambda path, flags: os.open(path, flags | os.O_DIRECT)):
         run(*options, "d.safetensors", **killed, DIRECT="fatal", status=-signal.SIGKILL)  # there are such writes, if the file system has them
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.safetensors.index.json"])
+def test_places_on_the_disk(killed, run, refused, tmp_path, data, name):
+    """Where the file system cannot reserve them, the files are the same; a full disk leaves what was there."""
+    def tensors():
+        return sorted(path.read_bytes() for path in tmp_path.glob("*.safetensors"))
+
+    run("--data", "data.txt", "--steps", 1, "--save", name)
+    before = tensors()
+    again = ["--data", "data.txt", "--steps", 1, "--save", name, "--overwrite"]
+    run(*again, **killed, RESERVE="fatal", status=-signal.SIGKILL)  # they are reserved
+    run(*again, **killed, RESERVE="refused")
+    assert tensors() == before
+    assert f"error: --save {name}: cannot write it: No space left on device; the file there before is intact" in refused(*again, **killed, FULL_AT=1)
