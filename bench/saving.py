@@ -8,11 +8,16 @@ Ranks talk over TCP, which wakes who waits: over MPI each looks again and again,
 minutes for each number of ranks on a machine that does nothing else.
 
 A run saves once, in its middle.  What the ten steps after it take, saves included, is compared with ten times the median of those
-before; `stands still` is what the trainer logs: between steps, and in the next one, which waits for the copy.
+before; `stands still` is what the trainer logs: between steps, and in the next one, which waits for the copy.  That comparison
+differs by percents from run to run, so `writing` has what the threads that write took of the processors in these steps: what a
+save costs if nothing else differs.
 """
 
 import json
+import os
 import statistics
+import threading
+from pathlib import Path
 
 from layouts import ROOT, model_text
 from ranks import BATCH, CORES, FULL, SMALL, run, stand_alone
@@ -20,6 +25,50 @@ from ranks import BATCH, CORES, FULL, SMALL, run, stand_alone
 RANKS = (1, 2, 4)
 AFTER = 10
 TURNS = 2
+
+
+class Writers:
+    """The processor seconds of all threads that write: those of low priority in processes of that program, looked at again and again."""
+    NICE, USER, SYSTEM = 18, 13, 14  # of what /proc has of a thread, from 0
+
+    def __init__(self, program):
+        self.program, self.ticks, self.ended = program.resolve(), {}, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self.ended.set()
+        self.thread.join()
+
+    def processes(self):
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if (process / "exe").resolve() == self.program:
+                    yield process
+            except OSError:
+                pass
+
+    def watch(self):
+        while not self.ended.wait(0.1):
+            for process in self.processes():
+                self.look(process)
+
+    def look(self, process):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        for stat in process.glob("task/*/stat"):
+            try:
+                word = stat.read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            at = 2  # the words before
+            if int(word[self.NICE - at]) > own:
+                self.ticks[stat] = int(word[self.USER - at]) + int(word[self.SYSTEM - at])
+
+    def seconds(self):
+        return sum(self.ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 class Saving:
@@ -34,18 +83,22 @@ class Saving:
              *(f"-D{name}={size}" for name, size in sizes.items())], 1)
         self.stood = {False: [], True: []}
         self.slower = {False: [], True: []}
+        self.wrote = []
 
     def turn(self, data, steps, waits):
         log, middle = self.out / "log.jsonl", steps - AFTER
         launch = [] if self.ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", self.ranks]
-        run([*launch, self.out / "trainer", "--data", data, "--steps", steps, "--log", log, "--overwrite", "--save",
-             self.out / "saved.safetensors", "--save-every", middle, *(["--save-wait"] if waits else [])], max(1, CORES // self.ranks))
+        with Writers(self.out / "trainer") as writers:
+            run([*launch, self.out / "trainer", "--data", data, "--steps", steps, "--log", log, "--overwrite", "--save",
+                 self.out / "saved.safetensors", "--save-every", middle, *(["--save-wait"] if waits else [])], max(1, CORES // self.ranks))
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         usual = statistics.median(line["step_ms"] for line in lines[2:middle])
         after = lines[middle:]
         self.before.append(usual)
         self.stood[waits].append(sum(line["save_ms"] + line["save_wait_ms"] for line in after))
         self.slower[waits].append(sum(line["step_ms"] + line["save_ms"] for line in after) / (AFTER * usual) - 1)
+        if not waits:
+            self.wrote.append(1000 * writers.seconds() / CORES / (AFTER * usual))
 
     def row(self):
         step = statistics.median(self.before)
@@ -53,6 +106,8 @@ class Saving:
         for waits in (False, True):
             stood = statistics.median(self.stood[waits])
             cells += [f"{stood:.0f}", f"{stood / step:.1%}", f"{statistics.median(self.slower[waits]):.1%}"]
+            if not waits:
+                cells.append(f"{statistics.median(self.wrote):.1%}")
         return "| " + " | ".join(cells) + " |"
 
 
@@ -67,8 +122,9 @@ def table(say, folder, data, steps=21, small=False, only=""):
             say(f"   {saving.ranks} ranks: {saving.row()}")
     return ["## A checkpoint while training", "",
             f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, batch {BATCH} x {sizes['seq']} over all ranks, fp32, on {CORES} cores; medians of",
-            f"{TURNS} runs, with --save-wait of one. `stands still`: milliseconds, and the share of a step; `after`: how much longer the {AFTER} steps after it took.", "",
-            "| ranks | step ms | stands still | of a step | after | with --save-wait | of a step | after |", "|" + " --- |" * 8,
+            f"{TURNS} runs, with --save-wait of one. `stands still`: milliseconds, and the share of a step; `after`: how much longer the {AFTER} steps after it took;",
+            "`writing`: the processors' time of the threads that wrote, of these steps.", "",
+            "| ranks | step ms | stands still | of a step | after | writing | with --save-wait | of a step | after |", "|" + " --- |" * 9,
             *[saving.row() for saving in savings], ""]
 
 
