@@ -51,7 +51,8 @@ RtOutput rt_output_join(const char *path, const char *option);
 RtOutput rt_output_beside(const char *path, bool is_new);
 
 /* The file will have so many bytes: finds a place for them on the disk, if the file system can.  Without it, ranks that
- * write to a file wait for each other, since each write lengthens the file; and a full disk is found only by writing. */
+ * write to a file wait for each other, since each write lengthens the file; and a full disk is found only by writing.
+ */
 void rt_output_reserve(RtOutput *output, int64_t bytes);
 
 void rt_output_seek(RtOutput *output, int64_t at);
