@@ -1,4 +1,5 @@
 /* host_call.c -- the statements that run kernels, products and library ops, with their rows in the table of kernels. */
+#include "cost/cost.h"
 #include "filled.h"
 #include "host_parts.h"
 #include "storage.h"
@@ -46,11 +47,18 @@ static double call_bytes(const Module *m, const Op *op)
     return bytes;
 }
 
+/* On one rank. */
+static double flops_of(Module *m, const Op *op)
+{
+    const double whole = op_flops(m, op);
+    return whole > 0 ? filled_flops(m, op) * op_work(m, NULL, op).rank / whole : 0;
+}
+
 static double kernel_flops(Module *m, const Func *kernel)
 {
     double flops = 0;
     for (const Op *op = kernel->first; op; op = op->next)
-        flops += filled_flops(m, op);
+        flops += flops_of(m, op);
     return flops;
 }
 
@@ -172,14 +180,27 @@ static void write_copy(FuncText *t, const Op *op, Product *p, const char *const 
     p->copied = -1;
 }
 
+static double multiplications(const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    double count = (double)s->m * (double)s->n * (double)s->k * (double)s->batch;
+    for (int i = 0; i < p->nloops; i++)
+        count *= (double)p->loop[i].count;
+    return count;
+}
+
 static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
 {
     Module *m = t->h->m;
     Product *products;
     int count = plan_products(m, kernel, op, &products);
+    double all = 0;
+    for (int i = 0; i < count; i++)
+        all += multiplications(&products[i]);
     for (int i = 0; i < count; i++) {
         Product *p = &products[i];
-        int row = add_call_row(t, op, "product", kernel_flops(m, kernel) / count);
+        const double share = all > 0 ? multiplications(p) / all : 1.0 / count;
+        int row = add_call_row(t, op, "product", kernel_flops(m, kernel) * share);
         const char **operands = operands_of_product(t, op, p);
         const char *unfused = t->h->dialect->unfused(t, op, i, p);
         write_copy(t, op, p, operands);
@@ -209,7 +230,7 @@ void write_call(FuncText *t, const Op *op)
     t->h->row[row].bytes = 0;
     for (int i = 0; i < count; i++) {
         kernel = group[i]->attrs.callee ? find_func(m, group[i]->attrs.callee) : NULL;
-        t->h->row[row].flops += kernel ? kernel_flops(m, kernel) : filled_flops(m, group[i]);
+        t->h->row[row].flops += kernel ? kernel_flops(m, kernel) : flops_of(m, group[i]);
         t->h->row[row].bytes += call_bytes(m, group[i]);
     }
     write_traced(t, op, row, call);

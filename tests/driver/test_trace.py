@@ -1,12 +1,14 @@
 """mpc trace merge, on traces that are written here: what it makes of them, and what it refuses.  tests/ranks has those of
 trainers."""
 import json
+import math
 import os
+import re
 import subprocess
 
 import pytest
 
-from conftest import MPC
+from conftest import MPC, ROOT
 
 
 def event(rank, name="h.0.q", start=10.0, length=5.0, row=0, category="fused", **said):
@@ -40,6 +42,20 @@ def files(mpc):
 
 def merged(mpc, *files):
     return json.loads(mpc("trace", "merge", *files).stdout)
+
+
+@pytest.mark.parametrize("mesh", ["dp=1", "dp=2", "tp=2", "dp=2,tp=2", "pp=2", "cp=2"])
+def test_work_of_products(mpc, mesh):
+    """What trainers divide by the time of a product is the work of its matrices on one rank, and a little for bias and activation."""
+    mpc("compile", ROOT / "examples/llama.mdl", "--mesh", mesh, "--no-cc", "-o", "out", *"-D layers=2 -D vocab=96 -D seq=16 -D embed=32".split(),
+        *"-D kv_heads=2 -D group=2 -D head=8 -D ff=48 --set train.batch=8 --set train.microbatch=2".split())
+    text = (mpc.directory / "out/trainer.c").read_text()
+    flops = [float(row) for row in re.findall(r'^    \{ "[^"]*", "[^"]*", "[^"]*", ([^,]*), [^,]* \},$', text, re.M)]
+    shapes = [math.prod(map(int, shape)) for shape in re.findall(r"\.m = (\d+), \.n = (\d+), \.k = (\d+), \.batch = (\d+)", text)]
+    calls = re.findall(r"RT_RUN\(rt, (\d+), rt_product(?:_with)?\(\s*rt, (\d+),", text)
+    assert len(calls) > 20
+    for row, product in calls:
+        assert 1 <= flops[int(row)] / (2 * shapes[int(product)]) < 1.1
 
 
 @pytest.mark.parametrize("names", [["trace.json"], ["trace.json", "trace.rank1.json"], ["trace.rank1.json", "trace.json"],
