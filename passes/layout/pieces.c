@@ -12,6 +12,12 @@
  * which is reduced by itself.  The blocks of all ranks with one number are next to each other in the dim: so the pieces
  * are ranges of it, each element is the same sum as without, and a reader that needs the whole dim, as the gradient of
  * a weight does, finds it in its order.
+ *
+ * Where a rank has several sequences of the micro-batch, such a range would be a stretch of each of them.  There, the
+ * pieces are some of the sequences: whole ones lie next to each other, and so does what a message brings of them.
+ *
+ *   %2 = reshard %1 {seq:1024/tp -> seq:1024}        =>  %s = split %1 : [batch.rank:2/dp, batch.piece:4,
+ * batch.block:1, seq:1024/tp, embed]
  */
 #include "pieces.h"
 
@@ -20,26 +26,31 @@
 #include "tensor_layout.h"
 #include "uses.h"
 
-/* A dealt dim, and the two that it is: `held` is a block of which each rank has its part. */
+/* A dim that is cut, and those that it is: of a dealt one, `held` is a block of which each rank has its part; of the
+ * batch, `rank` counts the ranks, if it is split: each has pieces of its own sequences, and the name of `rank` is set.
+ */
 typedef struct {
-    Dim one, piece, block, held;
+    Dim one, rank, piece, block, held;
 } Blocks;
 
-static Blocks blocks_of(Module *m, const Dim *dealt)
+static bool is_dealt(const Dim *dim) { return dim->split.dealt != 0; }
+
+static Blocks blocks_of(Module *m, const Dim *dim, int64_t count)
 {
-    const int64_t count = dealt->split.dealt, length = dealt->size / count;
-    Blocks k = { .one = *dealt,
+    const int64_t ranks = is_dealt(dim) ? 1 : dim->size / local_size(m, dim), length = dim->size / ranks / count;
+    Blocks k = { .one = *dim,
                  .piece = { .size = count, .padded = count },
                  .block = { .size = length, .padded = length } };
-    k.piece.name = intern_format(m, "%s.piece", dealt->name);
-    k.block.name = intern_format(m, "%s.block", dealt->name);
+    k.piece.name = intern_format(m, "%s.piece", dim->name);
+    k.block.name = intern_format(m, "%s.block", dim->name);
     k.held = k.block;
-    k.held.split = dealt->split;
+    if (is_dealt(dim))
+        k.held.split = dim->split;
+    else if (dim->split.count)
+        k.rank = (Dim){ intern_format(m, "%s.rank", dim->name), .size = ranks, .padded = ranks, .split = dim->split };
     k.held.split.dealt = 0;
     return k;
 }
-
-static bool is_dealt(const Dim *dim) { return dim->split.dealt != 0; }
 
 /* The dim of a reshard that is dealt on one side only, or otherwise there; -1: none. */
 static int find_dealt(const Op *reshard)
@@ -51,20 +62,28 @@ static int find_dealt(const Op *reshard)
     return -1;
 }
 
+/* The dims that are one: [rank, piece, block] or [piece, block]. */
+static Dims parts_of(const Blocks *k, Dim block)
+{
+    return k->rank.name ? (Dims){ 3, { k->rank, k->piece, block } } : (Dims){ 2, { k->piece, block } };
+}
+
 static Value *opened(Builder *b, const Blocks *k, Value *x)
 {
     const bool is_held = is_dealt(&x->type.dim[find_dim(&x->type, k->one.name)]);
-    return BUILD(b, OP_split,
-                 ((Attrs){ .dim = k->one.name, .dims = { 2, { k->piece, is_held ? k->held : k->block } } }), x);
+    return BUILD(b, OP_split, ((Attrs){ .dim = k->one.name, .dims = parts_of(k, is_held ? k->held : k->block) }), x);
 }
 
 /* The dim again, dealt if its blocks are held. */
 static Value *closed(Builder *b, const Blocks *k, Value *x)
 {
-    Dim one = k->one;
-    if (!x->type.dim[find_dim(&x->type, k->block.name)].split.count)
-        one.split = (Split){ 0 };
-    return BUILD(b, OP_merge, ((Attrs){ .over = { 2, { k->piece.name, k->block.name } }, .dims = { 1, { one } } }), x);
+    const Dims parts = parts_of(k, k->block);
+    Attrs attrs = { .dims = { 1, { k->one } } };
+    if (is_dealt(&k->one) && !x->type.dim[find_dim(&x->type, k->block.name)].split.count)
+        attrs.dims.dim[0].split = (Split){ 0 };
+    for (int i = 0; i < parts.count; i++)
+        add_name(&attrs.over, parts.dim[i].name);
+    return build_op(b, OP_merge, attrs, 1, &x);
 }
 
 static Value *piece_of(Builder *b, const Blocks *k, Value *x, int number)
@@ -72,19 +91,8 @@ static Value *piece_of(Builder *b, const Blocks *k, Value *x, int number)
     return BUILD(b, OP_slice, ((Attrs){ .dim = k->piece.name, .index = number }), x);
 }
 
-/* The pieces one behind the other. */
-static Value *joined(Builder *b, const Blocks *k, Value *const pieces[])
-{
-    Value *piece[MAX_CONCAT];
-    Dim one = k->one;
-    one.split = (Split){ 0 };
-    for (int i = 0; i < k->piece.size; i++)
-        piece[i] = BUILD(b, OP_rename, ((Attrs){ .dim = k->block.name, .to = one.name }), pieces[i]);
-    return build_op(b, OP_concat, (Attrs){ .dims = { 1, { one } } }, (int)k->piece.size, piece);
-}
-
-/* The same of held blocks: of each piece, a rank has its part. */
-static Value *joined_held(Builder *b, const Blocks *k, Value *const pieces[])
+/* The same of blocks that are held, or of ranks: each has its part of each piece. */
+static Value *joined_apart(Builder *b, const Blocks *k, Value *const pieces[])
 {
     Value *piece[MAX_CONCAT];
     const Name own = intern_format(b->module, "%s.own", k->block.name);
@@ -96,6 +104,19 @@ static Value *joined_held(Builder *b, const Blocks *k, Value *const pieces[])
     }
     Value *all = build_op(b, OP_concat, (Attrs){ .dims = { 1, { k->piece } } }, (int)k->piece.size, piece);
     return closed(b, k, all);
+}
+
+/* The pieces one behind the other. */
+static Value *joined(Builder *b, const Blocks *k, Value *const pieces[])
+{
+    Value *piece[MAX_CONCAT];
+    Dim one = k->one;
+    one.split = (Split){ 0 };
+    if (k->rank.name || pieces[0]->type.dim[find_dim(&pieces[0]->type, k->block.name)].split.count)
+        return joined_apart(b, k, pieces);
+    for (int i = 0; i < k->piece.size; i++)
+        piece[i] = BUILD(b, OP_rename, ((Attrs){ .dim = k->block.name, .to = one.name }), pieces[i]);
+    return build_op(b, OP_concat, (Attrs){ .dims = { 1, { one } } }, (int)k->piece.size, piece);
 }
 
 /* As the reshard, of a value with other dims in the place of the dealt one. */
@@ -116,9 +137,13 @@ static Value *resharded(Builder *b, const Op *reshard, Value *x, const Dim *held
 static Value *computed(Builder *b, const Blocks *k, const Op *op, Value *const args[])
 {
     Attrs attrs = op->attrs;
-    for (int i = 0; i < attrs.order.count; i++)
-        if (attrs.order.name[i] == k->one.name)
-            attrs.order.name[i] = k->block.name;
+    attrs.order = (Names){ 0 };
+    for (int i = 0; i < op->attrs.order.count; i++) {
+        const bool is_cut = op->attrs.order.name[i] == k->one.name;
+        if (is_cut && k->rank.name)
+            add_name(&attrs.order, k->rank.name);
+        add_name(&attrs.order, is_cut ? k->block.name : op->attrs.order.name[i]);
+    }
     return build_op(b, op->kind, attrs, op->args.count, args);
 }
 
@@ -126,10 +151,13 @@ static Value *computed(Builder *b, const Blocks *k, const Op *op, Value *const a
 
 static bool is_product(const Op *op) { return info(op)->family == PRODUCT; }
 
+/* May the dim of its result become three? */
+static bool has_room(const Op *op) { return result(op)->type.rank + op->attrs.over.count + 2 <= MAX_RANK; }
+
 /* A product that keeps the dim, which only its i-th operand has: that operand, else -1. */
 static int kept_operand(const Op *op, Name dim)
 {
-    if (!is_product(op) || has_name(&op->attrs.over, dim))
+    if (!is_product(op) || has_name(&op->attrs.over, dim) || !has_room(op))
         return -1;
     const bool has[] = { find_dim(&arg(op, 0)->type, dim) >= 0, find_dim(&arg(op, 1)->type, dim) >= 0 };
     return has[0] == has[1] ? -1 : has[1];
@@ -276,7 +304,7 @@ static void scatter_pieces(Module *m, Func *f, Op *reshard, const Blocks *k)
         Scattered s = { b, k, i, &split };
         made[i] = resharded(&b, reshard, cut_value(&s, arg(reshard, 0)), &k->held);
     }
-    Value *whole = joined_held(&b, k, made);
+    Value *whole = joined(&b, k, made);
     whole->name = result(reshard)->name;
     replace_uses(f, result(reshard), whole);
     remove_op(f, reshard);
@@ -364,19 +392,27 @@ static void go_by_whole(Module *m, Func *f, Op *reshard, int i)
     reshard->args.at[0] = build_op(&b, OP_reshard, attrs, 1, &x);
 }
 
+/* Cuts the products beside it; false: there are none. */
+static bool cut_products(Module *m, Func *f, Op *op, const Blocks *k, bool gathers)
+{
+    const bool reduces = arg(op, 0)->type.partial & ~result(op)->type.partial;
+    if (k->piece.size > MAX_CONCAT)
+        return false;
+    if (gathers && is_multiplied(f, result(op), op->next, k->one.name))
+        gather_pieces(m, f, op, k);
+    else if (!gathers && reduces && is_cut(f, arg(op, 0), k->one.name))
+        scatter_pieces(m, f, op, k);
+    else
+        return false;
+    return true;
+}
+
 static void lower_reshard(Module *m, Func *f, Op *op, int i)
 {
-    const Dim *from = &arg(op, 0)->type.dim[i], *to = &result(op)->type.dim[i];
-    const Blocks k = blocks_of(m, is_dealt(from) ? from : to);
-    if (k.piece.size <= MAX_CONCAT && is_dealt(from) && is_multiplied(f, result(op), op->next, from->name)) {
-        gather_pieces(m, f, op, &k);
+    const Dim *from = &arg(op, 0)->type.dim[i], *to = &result(op)->type.dim[i], *dealt = is_dealt(from) ? from : to;
+    const Blocks k = blocks_of(m, dealt, dealt->split.dealt);
+    if (cut_products(m, f, op, &k, is_dealt(from)))
         return;
-    }
-    if (k.piece.size <= MAX_CONCAT && is_dealt(to) && arg(op, 0)->type.partial & ~result(op)->type.partial &&
-        is_cut(f, arg(op, 0), to->name)) {
-        scatter_pieces(m, f, op, &k);
-        return;
-    }
     Builder b = builder_at(m, f, op);
     Value *y = closed(&b, &k, resharded(&b, op, opened(&b, &k, arg(op, 0)), is_dealt(to) ? &k.held : &k.block));
     y->name = result(op)->name;
@@ -384,16 +420,74 @@ static void lower_reshard(Module *m, Func *f, Op *op, int i)
     remove_op(f, op);
 }
 
+/* --- Some of the sequences ------------------------------------------------------------------------------- */
+
+int64_t batch_pieces(const Module *m, const ShardRule *rule)
+{
+    int64_t sequences = m->batch ? m->train.microbatch : 1, pieces = rule->dealt > 1 ? rule->dealt : 1;
+    for (const ShardRule *other = m->rules; other; other = other->next)
+        sequences /= has_name(&other->dims, m->batch) ? m->axis_size[other->axis] : 1;
+    while (sequences % pieces || rule->dealt % pieces)
+        pieces--;
+    return pieces;
+}
+
+static bool is_along(const Split *split, int axis)
+{
+    return split->count == 1 && split->axis[0] == axis && !split->parts && !split->turn;
+}
+
+/* The rule along whose `else` the reshard gathers or splits; NULL: there is none. */
+static const ShardRule *cut_rule(const Module *m, const Op *op, bool *gathers)
+{
+    const Type *from = &arg(op, 0)->type, *to = &result(op)->type;
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        for (int i = 0; i < to->rank && rule->dealt > 1; i++) {
+            const Split *a = &from->dim[i].split, *b = &to->dim[i].split;
+            *gathers = a->count;
+            if (ruled_as(m, to->dim[i].name) == rule->otherwise && (a->count ? !b->count : b->count) &&
+                is_along(a->count ? a : b, rule->axis))
+                return rule;
+        }
+    return NULL;
+}
+
+/* Where a rank has several sequences, messages of some of them, and products likewise. */
+static bool cut_batch(Module *m, Func *f, Op *op)
+{
+    bool gathers;
+    const ShardRule *rule = cut_rule(m, op, &gathers);
+    const int64_t pieces = rule ? batch_pieces(m, rule) : 1;
+    const Type *type = &arg(op, 0)->type;
+    const int at = pieces > 1 && type->rank + 2 <= MAX_RANK ? find_dim(type, m->batch) : -1;
+    if (at < 0 || !split_equal(type->dim[at].split, result(op)->type.dim[at].split) ||
+        type->dim[at].padded != type->dim[at].size || local_size(m, &type->dim[at]) % pieces)
+        return false;
+    const Blocks k = blocks_of(m, &type->dim[at], pieces);
+    return cut_products(m, f, op, &k, gathers);
+}
+
+static void note_cut(Names *cut, Name dim)
+{
+    if (cut->count < MAX_NAMES && !has_name(cut, dim))
+        add_name(cut, dim);
+}
+
 void lower_dealt(Module *m, Func *f)
 {
     Names dealt = { 0 };
     for (Op *op = f->first, *next; op; op = next) {
-        const int i = info(op)->traits & WISHES ? find_dealt(op) : -1;
+        Op *above = op->prev;
         next = op->next;
+        if (info(op)->traits & WISHES && cut_batch(m, f, op)) {
+            note_cut(&dealt, m->batch);
+            next = above ? above->next : f->first; /* its pieces may be dealt, too */
+            continue;
+        }
+        const int i = info(op)->traits & WISHES ? find_dealt(op) : -1;
         if (i < 0)
             continue;
-        if (dealt.count < MAX_NAMES && !has_name(&dealt, result(op)->type.dim[i].name))
-            add_name(&dealt, result(op)->type.dim[i].name);
+        note_cut(&dealt, result(op)->type.dim[i].name);
         if (arg(op, 0)->type.dim[i].split.count && result(op)->type.dim[i].split.count) {
             go_by_whole(m, f, op, i);
             next = op->prev; /* the first half */

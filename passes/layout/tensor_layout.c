@@ -1,6 +1,7 @@
 /* tensor_layout.c -- the rules of the layout, applied to the dims of a tensor or of an op's space. */
 #include "tensor_layout.h"
 
+#include "pieces.h"
 #include "simplify/cleanup.h"
 
 #include <string.h>
@@ -94,15 +95,17 @@ static bool try_dim(const LayoutRules *h, Type *type, Name name, const ShardRule
     return at >= 0 && !(op && needs_whole(op, type->dim[at].name)) && split_once(h, &type->dim[at], rule, zigzag);
 }
 
-/* Along `otherwise`, in blocks.  Attention works on stretches of its queries. */
+/* Along `otherwise`, in blocks, unless pieces are some of the sequences.  Attention works on stretches of its queries.
+ */
 static bool try_dealing(const LayoutRules *h, Type *type, const ShardRule *rule, const Op *op)
 {
     const int at = dim_meant(h, type, rule->otherwise);
-    if (at < 0 || type->dim[at].split.count || type->rank == MAX_RANK || (op && info(op)->traits & IN_BLOCKS) ||
-        (op && needs_whole(op, type->dim[at].name)))
+    const int64_t blocks = rule->dealt / batch_pieces(h->m, rule);
+    if (at < 0 || blocks == 1 || type->dim[at].split.count || type->rank == MAX_RANK ||
+        (op && info(op)->traits & IN_BLOCKS) || (op && needs_whole(op, type->dim[at].name)))
         return false;
     Dim dealt = type->dim[at];
-    dealt.split = (Split){ .count = 1, .axis = { (int8_t)rule->axis }, .dealt = (int16_t)rule->dealt };
+    dealt.split = (Split){ .count = 1, .axis = { (int8_t)rule->axis }, .dealt = (int16_t)blocks };
     if (!splits_evenly(h->m, &dealt))
         return false;
     type->dim[at] = dealt;

@@ -108,7 +108,8 @@ def pipelines():
 
 
 def parallel_text(model, layout):
-    pieces = " (overlap = 2)" if layout["cp"] == 1 and layout["zero"] % 2 and layout["tp"] > 1 else ""
+    pieces = 4 if layout["zero"] == 3 and layout["tp"] == 2 and "pp" not in layout else 2  # of two sequences, where a rank has them
+    pieces = f" (overlap = {pieces})" if layout["cp"] == 1 and layout["zero"] % 2 and layout["tp"] > 1 else ""
     otherwise = f" else seq{pieces}" if layout["otherwise"] else ""
     stages = f", pp = {layout['pp']}\n    pipeline h over pp, schedule = {layout['schedule']}, chunks = {layout['chunks']}" if "pp" in layout else ""
     return f"""parallel {{
