@@ -86,6 +86,7 @@ KINDS = {  # mesh, accumulation, settings of layout_of
     "dp2-cp2-tp2-zero3": (dict(dp=2, cp=2, tp=2), 1, dict(zero=3, otherwise=SEQ, recompute="selective")),
     "tp2-pieces": (dict(tp=2), 4, dict(otherwise=PIECES, recompute="selective")),
     "dp2-tp2-zero3-pieces": (dict(dp=2, tp=2), 4, dict(zero=3, otherwise=PIECES)),
+    "dp2-tp2-zero1-sequences": (dict(dp=2, tp=2), 1, dict(zero=1, otherwise=PIECES)),  # pieces are some of several
 }
 
 
