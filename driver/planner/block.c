@@ -72,8 +72,8 @@ PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of
 
 static unsigned hash_of(const PlanLayout *l)
 {
-    uint64_t hash =
-        (uint64_t)l->microbatch * 31 + l->attend * 7 + l->recompute * 5 + (uint64_t)(l->zero + 1) * 3 + l->overlaps;
+    uint64_t hash = (uint64_t)l->microbatch * 31 + l->attend * 7 + l->recompute * 5 + (uint64_t)(l->zero + 1) * 3 +
+                    l->overlaps + (uint64_t)l->pieces * 64;
     for (int i = 0; i < MAX_AXES; i++)
         hash = (hash ^ (uint64_t)l->size[i]) * 0x9E3779B97F4A7C15u;
     return (unsigned)(hash >> 40) % BLOCK_LISTS;
@@ -91,7 +91,7 @@ static const Block *add_block(Planner *p, const Block *block)
 static bool is_alike(const PlanLayout *a, const PlanLayout *b)
 {
     return memcmp(a->size, b->size, sizeof a->size) == 0 && a->microbatch == b->microbatch && a->attend == b->attend &&
-           a->recompute == b->recompute && a->zero == b->zero && a->overlaps == b->overlaps &&
+           a->recompute == b->recompute && a->zero == b->zero && a->overlaps == b->overlaps && a->pieces == b->pieces &&
            a->schedule == b->schedule;
 }
 

@@ -59,12 +59,13 @@ bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of); /* has it
 /* What of a layout is more than a size; without padding.  Blocks with the same are read from one program. */
 typedef struct PlanProgram {
     int64_t axis[MAX_AXES]; /* see structure.c */
+    int64_t cut;            /* sequences that pieces divide; 0: none */
     PlanAttend attend;
     Recompute recompute;
     PlanSchedule schedule;
     int zero, overlaps;
     int singles, micros; /* see singles_of(); micro-batches: 1, or 2 for any other number */
-    int padding;
+    int pieces;
 } PlanProgram;
 
 /* block_parts.c: into a Block; context: BlockReading. */

@@ -249,6 +249,7 @@ static PlanLayout smallest(const PlanLayout *layout)
 {
     PlanLayout one = *layout;
     one.microbatch = 1, one.recompute = RECOMPUTE_NONE, one.attend = GATHER, one.overlaps = false;
+    one.pieces = 1;
     return one;
 }
 

@@ -12,7 +12,7 @@ static bool bad_keep(Planner *p, const char *said, const char *why)
     report_error(stderr,
                  arena_text(p->arena,
                             "%smicrobatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, "
-                            "attend=gather|ring|all_to_all, schedule=1f1b|interleaved|zb, chunks=N",
+                            "attend=gather|ring|all_to_all, pieces=1|2|4, schedule=1f1b|interleaved|zb, chunks=N",
                             axes),
                  "--keep=%s: %s", said, why);
     p->run->diags.errors++;
@@ -33,7 +33,7 @@ static int64_t kept_value(const char *name, const char *value)
     static const struct {
         const char *name;
         int64_t least, most;
-    } numbers[] = { { "zero", 0, 3 }, { "overlap", 0, 1 }, { "chunks", 1, MAX_CHUNKS } };
+    } numbers[] = { { "zero", 0, 3 }, { "overlap", 0, 1 }, { "pieces", 1, 4 }, { "chunks", 1, MAX_CHUNKS } };
     int64_t least = 1, most = INT32_MAX;
     char *end = NULL;
     const int64_t number = strtoll(value, &end, 10);
@@ -46,7 +46,8 @@ static int64_t kept_value(const char *name, const char *value)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(name, numbers[i].name) == 0)
             least = numbers[i].least, most = numbers[i].most;
-    return end == value || *end || number < least || number > most ? -1 : number;
+    const bool is_bad = end == value || *end || number < least || number > most;
+    return is_bad || (strcmp(name, "pieces") == 0 && number == 3) ? -1 : number; /* powers of two */
 }
 
 static bool keep(Planner *p, const char *said)
@@ -59,7 +60,8 @@ static bool keep(Planner *p, const char *said)
         const char *name;
         int *field;
     } fields[] = { { "zero", &kept->zero },     { "overlap", &kept->overlaps },  { "recompute", &kept->recompute },
-                   { "attend", &kept->attend }, { "schedule", &kept->schedule }, { "chunks", &kept->chunks } };
+                   { "attend", &kept->attend }, { "schedule", &kept->schedule }, { "chunks", &kept->chunks },
+                   { "pieces", &kept->pieces } };
     const int64_t value = equals ? kept_value(name, equals + 1) : -1;
     if (value < 0)
         return bad_keep(p, said, equals ? "that is no value of it" : "a name and a value are needed");
@@ -85,7 +87,9 @@ static bool keep_set(Planner *p, const char *said)
 /* What nothing in the model's layout has. */
 static const char *without_effect(const Planner *p)
 {
-    bool attends = false, has_stages = false, has_zero = false;
+    bool attends = false, has_stages = false, has_zero = false, has_else = false;
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
+        has_else |= ast->kind == A_SHARD && ast->init;
     for (int i = 0; i < p->naxes; i++) {
         attends |= p->axis[i].attends;
         has_stages |= p->axis[i].is_pipeline;
@@ -94,13 +98,14 @@ static const char *without_effect(const Planner *p)
     return p->kept.attend >= 0 && !attends                                 ? "attend"
            : (p->kept.schedule >= 0 || p->kept.chunks >= 0) && !has_stages ? "schedule and chunks"
            : (p->kept.zero >= 0 || p->kept.overlaps >= 0) && !has_zero     ? "zero and overlap"
+           : p->kept.pieces > 1 && !has_else                               ? "pieces"
                                                                            : NULL;
 }
 
 bool read_kept(Planner *p)
 {
     const TextList *set = &p->run->options->set, *said = &p->run->options->keep;
-    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1 };
+    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1, -1 };
     for (int i = 0; i < set->count; i++)
         if (!keep_set(p, set->at[i]))
             return false;

@@ -53,7 +53,7 @@ static const char *other_options(Arena *arena, const Planner *p, const Ast *opti
 
 static const char *shard_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast)
 {
-    static const char *const replaced[] = { "attend", NULL };
+    static const char *const replaced[] = { "attend", "overlap", NULL };
     int64_t size = 1;
     const PlanAxis *axis = axis_of(p, ast->name, layout, &size);
     const char *options = other_options(arena, p, ast->type, replaced);
@@ -62,6 +62,9 @@ static const char *shard_line(Arena *arena, const Planner *p, const PlanLayout *
         text = arena_text(arena, "%s else %s", text, ast->init->name);
     if (axis && axis->attends && size > 1)
         options = arena_text(arena, "attend = %s%s%s", attend_name[layout->attend], *options ? ", " : "", options);
+    if (ast->init && size > 1 && layout->pieces > 1)
+        options =
+            arena_text(arena, "%soverlap = %d", *options ? arena_text(arena, "%s, ", options) : "", layout->pieces);
     return *options ? arena_text(arena, "%s (%s)\n", text, options) : arena_text(arena, "%s\n", text);
 }
 

@@ -19,6 +19,8 @@ static void add_layout(const Planner *p, cJSON *object, const PlanLayout *l)
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].attends && l->size[i] > 1)
             cJSON_AddStringToObject(object, "attend", attend_name[l->attend]);
+    if (has_pieces(p, l))
+        add_json_integer(object, "pieces", l->pieces);
     if (pipeline_ranks(p, l) > 1) {
         cJSON_AddStringToObject(object, "schedule", schedule_word[l->schedule]);
         add_json_integer(object, "chunks", l->chunks);

@@ -169,6 +169,8 @@ static const char *kept_words(const Planner *p, const PlanLayout *l)
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].attends && l->size[i] > 1)
             text = arena_text(a, "%s --keep attend=%s", text, attend_name[l->attend]);
+    if (has_pieces(p, l))
+        text = arena_text(a, "%s --keep pieces=%d", text, l->pieces);
     return pipeline_ranks(p, l) == 1
                ? text
                : arena_text(a, "%s --keep schedule=%s --keep chunks=%d", text, schedule_word[l->schedule], l->chunks);

@@ -44,9 +44,9 @@ const char *limits_text(const Planner *p, const PlanResult *r)
 
 /* --- Columns --------------------------------------------------------------------------------------------- */
 
-const char *const plan_title[PLAN_COLUMNS] = { "layout",    "micro-batch", "zero", "schedule", "attend",
-                                               "recompute", "s/step",      "GB",   "MFU" };
-static const bool is_to_the_right[PLAN_COLUMNS] = { [1] = true, [6] = true, [7] = true, [8] = true };
+const char *const plan_title[PLAN_COLUMNS] = { "layout", "micro-batch", "zero",   "schedule", "attend",
+                                               "pieces", "recompute",   "s/step", "GB",       "MFU" };
+static const bool is_to_the_right[PLAN_COLUMNS] = { [1] = true, [5] = true, [7] = true, [8] = true, [9] = true };
 
 PlanCells plan_cells(const Planner *p, const PlanResult *r)
 {
@@ -58,10 +58,11 @@ PlanCells plan_cells(const Planner *p, const PlanResult *r)
     cell[2] = zero_text(p, l);
     cell[3] = schedule_text(p, l);
     cell[4] = attend_text(p, l);
-    cell[5] = Recompute_words[l->recompute];
-    cell[6] = arena_text(p->arena, r->seconds < 0.1 ? "%.5f" : "%.3f", r->seconds);
-    cell[7] = arena_text(p->arena, "%.2f", (double)(r->arena + r->beside) / 1e9);
-    cell[8] = arena_text(p->arena, "%.1f %%", 100 * r->mfu);
+    cell[5] = l->pieces > 1 ? arena_text(p->arena, "%d", l->pieces) : "-";
+    cell[6] = Recompute_words[l->recompute];
+    cell[7] = arena_text(p->arena, r->seconds < 0.1 ? "%.5f" : "%.3f", r->seconds);
+    cell[8] = arena_text(p->arena, "%.2f", (double)(r->arena + r->beside) / 1e9);
+    cell[9] = arena_text(p->arena, "%.1f %%", 100 * r->mfu);
     return cells;
 }
 

@@ -49,6 +49,7 @@ typedef struct {
     int64_t microbatch;     /* sequences of a micro-batch on one data-parallel rank */
     PlanAttend attend;
     Recompute recompute;
+    int pieces;    /* in which messages along `else` go */
     int zero;      /* -1: nothing says it, there are no axes to split over */
     bool overlaps; /* messages of zero with computation */
     PlanSchedule schedule;
@@ -77,7 +78,7 @@ typedef struct {
 /* --keep, but sizes of axes: -1: anything. */
 typedef struct {
     int64_t microbatch;
-    int attend, recompute, zero, schedule, chunks, overlaps;
+    int attend, recompute, zero, schedule, chunks, overlaps, pieces;
 } Kept;
 
 typedef struct Structure Structure;
@@ -152,14 +153,16 @@ int64_t micro_batches(const Planner *p, const PlanLayout *layout);
 int64_t first_of_pair(const Planner *p, int axis, int64_t size); /* ranks that split the first dim; without one, all */
 bool deals_blocks(const Planner *p, int axis, int64_t size);     /* two to each rank, of a sequence */
 bool divides(const Planner *p, const PlanLayout *layout);        /* do the axes divide the dims? */
+bool has_pieces(const Planner *p, const PlanLayout *layout);     /* may messages go in some? */
 
 /* Calls it for each layout of a mesh with what is not known yet at its first value; see search.c. */
 typedef void (*LayoutVisit)(void *context, const PlanLayout *layout);
 void visit_meshes(const Planner *p, LayoutVisit visit, void *context); /* whose axes may have their sizes, each alone */
 double count_meshes(const Planner *p, int axis, int64_t left);         /* all, of the axes from this one on */
 void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);
-void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);  /* recompute, attend */
-void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);     /* zero, overlaps */
+void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit,
+                    void *context);                                                      /* recompute, attend, pieces */
+void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* zero, overlaps */
 void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* schedule, chunks */
 
 /* The least of a figure over these; INFINITY: there are none. */
@@ -385,7 +388,7 @@ void note_refusal(Planner *p, Answer *answer, const PlanLayout *layout, double c
 
 /* --- plan_table.c, plan_json.c ----------------------------------------------------------------------- */
 
-enum { PLAN_COLUMNS = 9 };
+enum { PLAN_COLUMNS = 10 };
 typedef struct {
     const char *text[PLAN_COLUMNS]; /* "-": nothing is said */
 } PlanCells;

@@ -204,12 +204,16 @@ static void look_at_microbatch(Search *s, const Node *node)
     add(s, &node->layout, fmax(node->bound, split_bound(s->p, &node->layout)), BY_SPLIT);
 }
 
+/* A rough program waits for whole messages. */
+static bool has_rough_bound(const PlanLayout *layout) { return layout->pieces == 1; }
+
 static void look_at_policies(Search *s, const Node *node)
 {
     static StepBound (*const closer[])(Planner *, const PlanLayout *) = { rough_bound, micro_bound };
+    const int by = has_rough_bound(&node->layout) ? node->closeness : BY_ROUGH;
     s->next = POLICIES;
     s->bound = node->bound;
-    add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
+    add_policies(s, &node->layout, closer[by](s->p, &node->layout), by + 1);
 }
 
 static void look_at_zero(Search *s, const Node *node)
@@ -254,7 +258,8 @@ static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
     static StepBound (*const bounds[])(Planner *, const PlanLayout *) = { model_bound, rough_bound, micro_bound };
     double seconds = split_bound(p, layout);
     for (size_t i = 0; i < (may_fit ? sizeof bounds / sizeof *bounds : 1); i++) {
-        const StepBound micros = bounds[i](p, layout);
+        const bool is_one = bounds[i] != rough_bound || has_rough_bound(layout);
+        const StepBound micros = bounds[is_one ? i : 0](p, layout);
         const BlockBound over = over_zeros(p, layout, &micros);
         seconds = over.memory <= p->memory ? fmax(seconds, over.seconds) : seconds;
     }

@@ -381,6 +381,37 @@ static bool may_ring(const Planner *p, const PlanLayout *layout)
     return true;
 }
 
+/* May messages along each `else` go in so many pieces?  See check_overlap() in frontend/layout. */
+static bool can_cut(const Planner *p, const PlanLayout *layout, int pieces)
+{
+    bool any = false, can = true;
+    for (const Ast *ast = p->parallel->body; ast; ast = ast->next) {
+        const int64_t size = ast->kind == A_SHARD && ast->init ? size_of_axis(p, layout, ast->name) : 1;
+        const PlanAxis *axis = size > 1 ? axis_named((Planner *)p, ast->name) : NULL;
+        if (!axis)
+            continue;
+        const int64_t first = first_of_pair(p, (int)(axis - p->axis), size);
+        any = true;
+        can &= (first == size || first == 1) && ranks_along_dim(p, layout, ast->init->name) == size &&
+               dim_size(p, ast->init->name) % (size * pieces) == 0;
+    }
+    return any && can;
+}
+
+enum { MOST_PIECES = 4 };
+
+bool has_pieces(const Planner *p, const PlanLayout *layout) { return can_cut(p, layout, 2); }
+
+static void visit_pieces(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
+{
+    const bool may = has_pieces(p, &layout);
+    for (int pieces = 1; pieces <= MOST_PIECES; pieces *= 2)
+        if (may ? is_kept(p->kept.pieces, pieces) && can_cut(p, &layout, pieces) : pieces == 1) {
+            layout.pieces = pieces;
+            visit(context, &layout);
+        }
+}
+
 void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
 {
     static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
@@ -391,7 +422,7 @@ void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void
                 (attend != ALL_TO_ALL || has_heads(p, &layout)) && (attends == 1 || is_kept(p->kept.attend, attend))) {
                 layout.recompute = policies[i];
                 layout.attend = (PlanAttend)attend;
-                visit(context, &layout);
+                visit_pieces(p, layout, visit, context);
             }
 }
 

@@ -48,6 +48,9 @@ static int singles_of(const Planner *p, const PlanLayout *layout)
     return layout->microbatch > 1 ? 0 : data_ranks(p, layout) > 1 ? 1 : 2;
 }
 
+/* Pieces of several sequences have dims of their own, so such a program is for one number of them alone. */
+static bool cut_sequences(const PlanLayout *layout) { return layout->pieces > 1 && layout->microbatch > 1; }
+
 PlanProgram structure_key(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanProgram key;
@@ -58,6 +61,8 @@ PlanProgram structure_key(const Planner *p, const PlanLayout *layout, BlockOf of
     key.zero = layout->zero, key.overlaps = layout->overlaps;
     key.schedule = layout->schedule;
     key.singles = singles_of(p, layout);
+    key.pieces = layout->pieces;
+    key.cut = cut_sequences(layout) ? in_micro_batch(p, layout) : 0;
     key.micros = of.is_summed ? 2 : 1;
     return key;
 }
@@ -210,6 +215,8 @@ static PlanLayout widest(const Planner *p, const PlanLayout *layout)
 {
     PlanLayout wide = *layout;
     int64_t most = 1, ranks = p->ranks;
+    if (cut_sequences(layout))
+        return wide;
     wide.microbatch = layout->microbatch > 1 ? 2 : 1;
     for (int i = 0; i < p->naxes; i++)
         ranks /= p->axis[i].is_batch || p->axis[i].is_pipeline ? 1 : layout->size[i];

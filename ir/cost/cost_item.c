@@ -242,12 +242,18 @@ CostItem message_item(Module *m, Arena *arena, const Op *op, int rank)
 /* Attention has keys and features; other library ops move bytes. */
 static bool is_attention(const Op *op) { return op->attrs.key && op->attrs.feature; }
 
+/* Before tensors have places, what may lie in its result does: so a bound of mpc plan is one. */
+static bool is_in_place(const Module *m, const Op *op)
+{
+    return lies_in_place(m, op) || (joins_in_order(m, op) && !result(op)->storage);
+}
+
 void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const Family family = info(op)->family;
     CostItem item = { .kind = ITEM_KERNEL };
-    if (family == VIEW || family == COLLECTIVE || lies_in_place(m, op) ||
+    if (family == VIEW || family == COLLECTIVE || is_in_place(m, op) ||
         (kernel && push_products(m, arena, list, op, kernel, rank)))
         return;
     if (is_attention(op))

@@ -57,7 +57,15 @@ def test_bounds_of_experts_are_close(keep, share):
 
 
 REPORTED = [space for space in SPACES if space.name in ("all axes of a dense model", "more stages than a machine has ranks", "experts",
-                                                         "records", "derived, with pairs", "little memory, stages")]
+                                                         "records", "derived, with pairs", "little memory, stages", "messages in pieces")]
+
+
+@pytest.mark.parametrize("space", [space for space in SPACES if space.name.startswith("messages in pieces")], ids=lambda space: space.name)
+def test_pieces_where_they_pay(space, tmp_path):
+    """The fastest layout has some, its text says how many, and whole messages take longer."""
+    (row,), (whole,) = (space.plan(tmp_path, *options)["best"] for options in ((), ("--keep=pieces=1",)))
+    assert row["pieces"] > 1 and f"else seq (overlap = {row['pieces']})" in row["parallel"]
+    assert whole["pieces"] == 1 and "(overlap =" not in whole["parallel"] and row["seconds"] < whole["seconds"]
 
 
 def with_layout(path, row, folder):
