@@ -48,10 +48,6 @@ static void read_budget(Lower *l, const Ast *budget)
 {
     const double MOST = 0x1p60;
     Constant number;
-    if (strcmp(budget->name, "keep") != 0) {
-        complain(l, (Where){ .at = budget->name_loc, .help = "keep 20e9" }, "offload has no option '%s'", budget->name);
-        return;
-    }
     if (!constant_of(l, budget->child, &number))
         return;
     if (!(number.value >= 0 && number.value <= MOST))
@@ -61,15 +57,38 @@ static void read_budget(Lower *l, const Ast *budget)
         l->m->train.offload_keep = number.real ? (int64_t)number.value : number.integer;
 }
 
+/* just_in_time 2: so many forward passes with the updates */
+static void read_forwards(Lower *l, const Ast *option)
+{
+    enum { MOST = 64 };
+    Constant number;
+    l->m->train.offload_just_in_time = true;
+    if (!constant_of(l, option->child, &number))
+        return;
+    if (number.real || number.integer < 1 || number.integer > MOST)
+        complain(l, (Where){ .at = option->child->loc, .help = "just_in_time 2" },
+                 "the micro-batches whose forward pass runs with the updates must be from 1 to %d, not %s", MOST,
+                 constant_text(l->arena, number));
+    else
+        l->m->train.offload_together = number.integer;
+}
+
 /* keep 20e9, just_in_time, or both */
 static void read_options(Lower *l, const Ast *options)
 {
     static const char *const words[] = { "just_in_time", NULL };
     for (const Ast *option = options; option; option = option->next)
-        if (option->kind == A_KEYWORD)
-            read_budget(l, option);
-        else if (read_word(l, "option of offload", words, option, NULL, NULL))
+        if (option->kind != A_KEYWORD && read_word(l, "option of offload", words, option, NULL, NULL))
             l->m->train.offload_just_in_time = true;
+        else if (option->kind == A_KEYWORD && strcmp(option->name, "keep") == 0)
+            read_budget(l, option);
+        else if (option->kind == A_KEYWORD && strcmp(option->name, "just_in_time") == 0)
+            read_forwards(l, option);
+        else if (option->kind == A_KEYWORD)
+            complain(l, (Where){ .at = option->name_loc, .help = "keep 20e9" }, "offload has no option '%s'",
+                     option->name);
+    if (options && options->next && options->next->kind == A_KEYWORD && strcmp(options->name, options->next->name) == 0)
+        complain(l, (Where){ .at = options->next->name_loc }, "'%s' is given twice", options->name);
     const Train *t = &l->m->train;
     if (t->offload_just_in_time && !t->offload_optimizer)
         complain(l, (Where){ .at = options->loc, .help = "offload optimizer to ..." },
@@ -107,6 +126,14 @@ static void complain_of_word(Lower *l, const Ast *ast)
         complain(l, (Where){ .at = ast->name_loc, .help = help }, "expected 'to' before '%s'", ast->name);
 }
 
+/* " just_in_time 2" */
+static const char *when_text(Lower *l)
+{
+    const Train *t = &l->m->train;
+    const char *word = t->offload_just_in_time ? " just_in_time" : "";
+    return t->offload_together ? arena_text(l->arena, "%s %" PRId64, word, t->offload_together) : word;
+}
+
 static void read_statement(Lower *l, const Ast *ast, bool said)
 {
     Train *t = &l->m->train;
@@ -125,15 +152,16 @@ static void read_statement(Lower *l, const Ast *ast, bool said)
         t->offload_folder = intern_text(l->m, ast->init->name);
     read_options(l, ast->type);
     note_policy(l, "parallel.offload",
-                arena_text(l->arena, "%s to %s%s", classes_text(l, ast->child), ast->name,
-                           t->offload_just_in_time ? " just_in_time" : ""),
-                ast, said);
+                arena_text(l->arena, "%s to %s%s", classes_text(l, ast->child), ast->name, when_text(l)), ast, said);
     if (t->offload_folder)
         note_policy(l, "parallel.offload.folder", t->offload_folder, ast->init, said);
+    const Ast *keep = ast->type;
+    while (keep && strcmp(keep->name, "keep") != 0)
+        keep = keep->next;
     add_setting(l, "parallel.offload.keep", arena_text(l->arena, "%" PRId64, t->offload_keep), "bytes",
-                said                                        ? "command line"
-                : ast->type && ast->type->kind == A_KEYWORD ? where_text(l, ast->type->loc)
-                                                            : "default");
+                said   ? "command line"
+                : keep ? where_text(l, keep->loc)
+                       : "default");
 }
 
 /* --offload "optimizer to disk": the statement without its first word. */

@@ -198,6 +198,7 @@ offload_options:
 | NAME                              { $$ = MAKE(A_NAME, @$, .name_loc = @NAME, .name = $NAME); }
 | budget
 | budget NAME                       { $$ = $budget; $$->next = MAKE(A_NAME, @NAME, .name_loc = @NAME, .name = $NAME); }
+| budget[a] budget[b]               { $$ = $a; $$->next = $b; }
 ;
 
 budget:

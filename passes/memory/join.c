@@ -10,7 +10,8 @@
  *                                                                }
  *
  * Such loops are the updates that `defer` has left to the step, and casts of weights that are in another tier.  If the
- * reader is part of each micro-batch, the first of these is taken out of their loop before: see peel.c.
+ * reader is part of each micro-batch, the first of these is taken out of their loop before: see peel.c.  The forward
+ * passes of others can be part of it: see together.c.
  */
 #include "join.h"
 #include "uses.h"
@@ -41,7 +42,7 @@ Func *body_of(const Module *m, const Map *caller, const Op *loop)
     return body && body->role == PLAIN ? body : NULL;
 }
 
-static bool fetches_any(const Func *body)
+bool fetches_any(const Func *body)
 {
     const Op *op = body->first;
     while (op && !(info(op)->traits & CARRIES && !op->attrs.tier))
@@ -163,4 +164,6 @@ void pass_join(Module *m)
             if (find_pair(&pair, &caller))
                 join_loops(&pair);
         }
+    if (func_with_role(m, STEP) && m->train.offload_just_in_time)
+        run_together(m, func_with_role(m, STEP));
 }

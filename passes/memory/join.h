@@ -1,4 +1,4 @@
-/* join.h -- loops that read what another loop makes slice by slice: see join.c and peel.c. */
+/* join.h -- loops that read what another loop makes slice by slice: see join.c, peel.c and together.c. */
 #ifndef MPC_JOIN_H
 #define MPC_JOIN_H
 
@@ -20,5 +20,16 @@ bool reads_slices(const Op *loop, const Values *stacks, const Dim *dim);
 /* The loop that reads first what the maker makes reads it whole, and a loop in its body reads the slices: its first
  * iteration becomes ops of f, and this returns true.  The callers are then others. */
 bool peel_reader(Module *m, Func *f, const Map *caller, const Op *maker);
+
+/* A loop behind a joined one has another in its body that reads the stacks of the joined one slice by slice, and
+ * nothing of the iterations before: its next iteration becomes ops of f.  False: there is none. */
+bool peel_next(Module *m, Func *f, const Map *caller, const Op *joined);
+
+/* A loop of f that updates layers while it runs the forward pass of the first micro-batch runs that of others, too,
+ * with `just_in_time 2`. */
+void run_together(Module *m, Func *f);
+
+/* Does the function move anything to the device? */
+bool fetches_any(const Func *body);
 
 #endif

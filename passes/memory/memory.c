@@ -322,14 +322,25 @@ static Buffer *buffer_of_pack(Frame *frame, const Pack *pack, int number)
     return buffer;
 }
 
+/* The number of the operand that result i of a call begins as, and is written over; -1: none. */
+static int begins_as(Frame *frame, const Op *op, int number, int i)
+{
+    const bool is_carried = i < op->attrs.carried;
+    const int first = is_carried ? i : (int)op->attrs.carried, end = is_carried ? i + 1 : op->args.count;
+    for (int at = first; at < end; at++)
+        if (dying_operand(frame, op, number, i, at))
+            return at;
+    return -1;
+}
+
 /* The buffer of another whole pack in which all members of this one begin, each at its place; NULL: they do not. */
 static Buffer *begun_as_pack(Frame *frame, const Op *op, int number, const Pack *pack)
 {
     Buffer *begun = NULL;
     for (int i = 0; i < pack->count; i++) {
-        const int at = index_of(&op->results, pack->member[i]);
-        const bool is_carried = at >= 0 && at < op->attrs.carried;
-        Buffer *own = is_carried ? where_joined(dying_operand(frame, op, number, at, at)) : NULL;
+        const int result = index_of(&op->results, pack->member[i]);
+        const int at = result >= 0 ? begins_as(frame, op, number, result) : -1;
+        Buffer *own = at >= 0 ? buffer_of(frame, arg(op, at)) : NULL;
         if (!own || !own->pack || own->pack == pack || (begun && own != begun) ||
             offset_in_buffer(frame, arg(op, at)) != pack_offset(frame->m, pack, i))
             return NULL;
@@ -338,7 +349,7 @@ static Buffer *begun_as_pack(Frame *frame, const Op *op, int number, const Pack 
     return begun->bytes <= aligned_bytes(pack_bytes(frame->m, pack)) ? begun : NULL;
 }
 
-/* The place of result i in its pack.  If a loop carries it in place, what it is at first is there, too. */
+/* The place of result i in its pack.  What it begins as is there, too. */
 static Buffer *place_in_pack(Frame *frame, const Op *op, int number, int i, int begin)
 {
     const Value *value = op->results.at[i];
@@ -349,7 +360,8 @@ static Buffer *place_in_pack(Frame *frame, const Op *op, int number, int i, int 
     Buffer *begun = begun_as_pack(frame, op, number, pack);
     if (begun)
         join_buffers(begun, all);
-    Buffer *initial = i < op->attrs.carried ? where_joined(dying_operand(frame, op, number, i, i)) : NULL;
+    const int at = begins_as(frame, op, number, i);
+    Buffer *initial = at >= 0 ? buffer_of(frame, arg(op, at)) : NULL;
     place = NEW(&frame->m->arena, Buffer);
     *place = (Buffer){ .at = pack_offset(frame->m, pack, member_of(pack, value)), .joined = all };
     if (initial && !initial->pack)

@@ -101,13 +101,23 @@ static bool find_wanted(Module *m, const Map *calls, const Op *op, Wanted wanted
 
 /* --- Copies --------------------------------------------------------------------------------------- */
 
-static Type wanted_type(const Value *value, const Wanted *wanted)
+static bool gives(const Op *op, Name dim)
+{
+    const Dims *dims = &op->attrs.dims;
+    int i = 0;
+    while (i < dims->count && dims->dim[i].name != dim)
+        i++;
+    return i < dims->count;
+}
+
+/* A dim that the op itself gives, as scatter_add that of its rows, keeps the op's padding. */
+static Type wanted_type(const Op *op, const Value *value, const Wanted *wanted)
 {
     Type type = value->type;
     for (int i = 0; i < wanted->order.count; i++)
         type.dim[i] = value->type.dim[find_dim(&value->type, wanted->order.name[i])];
     for (int i = 0; i < type.rank && wanted->tight; i++)
-        if (!runs_over_padding(&type.dim[i]))
+        if (!runs_over_padding(&type.dim[i]) && !gives(op, type.dim[i].name))
             type.dim[i].padded = type.dim[i].size;
     return type;
 }
@@ -171,7 +181,7 @@ static Value *find_copy(const Module *m, const Op *before, const Value *x, const
 static void copy_operand(Module *m, Func *f, Op *op, int i, const Wanted *wanted)
 {
     Value *x = arg(op, i);
-    Type type = wanted_type(x, wanted);
+    Type type = wanted_type(op, x, wanted);
     remark(m, op, "copies %%%s: %s requires %s, row-major", x->name, info(op)->name, type_text(m, &type));
     Value *copy = find_copy(m, first_of_message(op), x, &type);
     op->args.at[i] = copy ? copy : result(add_copy(m, f, op, first_of_message(op), x, &type));
@@ -228,7 +238,7 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
     if (is_library && !infer_op(m, op, types))
         ill_typed(m, f, op->kind, op->args.count, op->args.at);
     for (int i = 0; i < op->results.count; i++) {
-        Type type = is_library ? types[i] : wanted_type(op->results.at[i], &wanted[op->args.count + i]);
+        Type type = is_library ? types[i] : wanted_type(op, op->results.at[i], &wanted[op->args.count + i]);
         if (!is_library && !type_equal(&type, &op->results.at[i]->type))
             write_in_order(m, op, i, &type);
         if (wanted[op->args.count + i].copied || !type_equal(&type, &op->results.at[i]->type))

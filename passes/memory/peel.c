@@ -9,10 +9,12 @@
  *     ...
  *   }
  *
- * Later iterations read what the first one has made.
+ * Later iterations read what the first one has made.  The next one can become ops of the function, too, so that its
+ * loop runs together with that of the first: see together.c.
  */
 #include "join.h"
 #include "simplify/cleanup.h"
+#include "uses.h"
 
 typedef struct {
     Module *m;
@@ -68,12 +70,36 @@ static void begin_all_late(Module *m, Func *f, const Values *begins)
                 begin_late(m, f, op, i);
 }
 
-static void peel_first(const Peel *p)
+/* The other iterations: there may be none. */
+static void run_rest(const Peel *p, const Op *first)
+{
+    Op *loop = p->loop;
+    Dim *dim = &loop->attrs.dims.dim[0];
+    Builder b = builder_at(p->m, p->f, loop);
+    dim->size = --dim->padded;
+    for (int i = 0; i < loop->results.count && !dim->size; i++) {
+        replace_uses(p->f, loop->results.at[i], first->results.at[i]);
+        replace_value(&p->f->results, loop->results.at[i], first->results.at[i]);
+    }
+    if (!dim->size) {
+        remove_op(p->f, loop);
+        return;
+    }
+    for (int i = 0; i < loop->args.count; i++) {
+        const Attrs behind = { .dim = dim->name, .dims = loop->attrs.dims, .index = 1 };
+        if (i < loop->attrs.carried)
+            loop->args.at[i] = first->results.at[i];
+        else if (is_sliced(loop, i))
+            loop->args.at[i] = BUILD(&b, OP_part, behind, arg(loop, i));
+    }
+}
+
+static void peel_first(const Peel *p, const char *suffix)
 {
     Module *m = p->m;
     Op *loop = p->loop;
-    Dim *dim = &loop->attrs.dims.dim[0];
-    Func *first = copy_func(m, p->body, ".first");
+    const Dim *dim = &loop->attrs.dims.dim[0];
+    const Func *first = copy_func(m, p->body, suffix);
     Builder b = builder_at(m, p->f, loop);
     Values args = { 0 }, begins = { 0 };
     for (int i = 0; i < loop->args.count; i++) {
@@ -84,32 +110,60 @@ static void peel_first(const Peel *p)
             push_value(&m->arena, &begins, given);
     }
     const Op *call = build(&b, OP_call, (Attrs){ .callee = first->name }, args.count, args.at);
-    dim->size = --dim->padded;
-    for (int i = 0; i < loop->args.count; i++) {
-        const Attrs behind = { .dim = dim->name, .dims = loop->attrs.dims, .index = 1 };
-        if (i < loop->attrs.carried)
-            loop->args.at[i] = call->results.at[i];
-        else if (is_sliced(loop, i))
-            loop->args.at[i] = BUILD(&b, OP_part, behind, arg(loop, i));
-    }
+    run_rest(p, call);
     inline_calls(m);
     begin_all_late(m, p->f, &begins);
     drop_dead(p->f);
     drop_unreached(m);
 }
 
+/* The loop in the body of p->loop that reads the stacks of another loop slice by slice; NULL: p->loop is none over
+ * micro-batches, or reads them otherwise. */
+static const Op *find_reader(const Peel *p, const Map *caller, const Op *maker)
+{
+    Values passed = { 0 };
+    if (!p->body || p->loop->results.count > p->loop->attrs.carried || !find_passed(p, &maker->results, &passed))
+        return NULL;
+    const Dim *dim = &p->loop->attrs.dims.dim[0];
+    const Op *reader = first_reader(p->body->first, &passed);
+    const bool reads =
+        reader && body_of(p->m, caller, reader) && reads_slices(reader, &passed, &maker->attrs.dims.dim[0]);
+    return reads && !runs_over_padding(dim) && dim->size == dim->padded ? reader : NULL;
+}
+
 bool peel_reader(Module *m, Func *f, const Map *caller, const Op *maker)
 {
     Peel p = { .m = m, .f = f, .loop = first_reader(maker->next, &maker->results) };
     p.body = p.loop ? body_of(m, caller, p.loop) : NULL;
-    Values passed = { 0 };
-    if (!p.body || p.loop->results.count > p.loop->attrs.carried || !find_passed(&p, &maker->results, &passed))
+    if (!p.loop || !find_reader(&p, caller, maker) || p.loop->attrs.dims.dim[0].size < 2)
         return false;
-    const Dim *dim = &p.loop->attrs.dims.dim[0];
-    const Op *reader = first_reader(p.body->first, &passed);
-    if (!reader || !body_of(m, caller, reader) || !reads_slices(reader, &passed, &maker->attrs.dims.dim[0]) ||
-        runs_over_padding(dim) || dim->size != dim->padded || dim->size < 2)
-        return false;
-    peel_first(&p);
+    peel_first(&p, ".first");
     return true;
+}
+
+/* Does nothing that the op needs depend on the iteration before? */
+static bool is_independent(const Peel *p, const Op *op)
+{
+    Map needed = { .arena = &p->m->arena };
+    note_with_operands(&needed, op);
+    Values carried = p->body->params;
+    carried.count = (int)p->loop->attrs.carried;
+    const Op *reader = first_reader(p->body->first, &carried);
+    while (reader && !map_get(&needed, reader))
+        reader = first_reader(reader->next, &carried);
+    return !reader;
+}
+
+bool peel_next(Module *m, Func *f, const Map *caller, const Op *joined)
+{
+    Peel p = { .m = m, .f = f };
+    for (p.loop = joined->next; p.loop; p.loop = p.loop->next) {
+        p.body = body_of(m, caller, p.loop);
+        const Op *reader = find_reader(&p, caller, joined);
+        if (!reader || !is_independent(&p, reader))
+            continue;
+        peel_first(&p, ".next");
+        return true;
+    }
+    return false;
 }

@@ -50,7 +50,8 @@ def offload(case, tools):
     tier = "host" if case.how.target == "cuda" else "disk"
     kept = draw.choice(["", "", " keep 2000"])
     waits = "optimizer" in what and "params" not in what and not has_pipeline and draw.random() < 0.7
-    case.how.options += (f"--offload={what} to {tier}{kept}{' just_in_time' * waits}",)
+    together = draw.choice(["", " 2", " 3"])
+    case.how.options += (f"--offload={what} to {tier}{kept}{f' just_in_time{together}' * waits}",)
 
 
 def own_weights(case, tools):

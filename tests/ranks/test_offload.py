@@ -115,9 +115,9 @@ LATER_PICKED = [LATER.index(case) for case in (
     ("gpt2", "bf16", 1, 0), ("llama", "fp32", 1, 1), ("llama", "bf16", 2, 2), ("gpt2", "fp16", 4, 0), ("gpt2", "bf16", 4, 5), ("gpt2", "fp16", 1, 3), ("gpt2", "fp32", 1, 5), ("llama", "bf16", 1, 11))]
 
 
-def later(compiled, model, layout, settings):
-    """Two trainers: with the state of the optimizer on disk, and with updates in the next step, too."""
-    return [compiled(model, (*layout_of(model, **layout), f"offload optimizer to disk{when}"), (), settings, *TCP) for when in ("", " just_in_time")]
+def later(compiled, model, layout, settings, *more):
+    """Two trainers or more: with the state of the optimizer on disk, and with updates in the next step, too."""
+    return [compiled(model, (*layout_of(model, **layout), f"offload optimizer to disk{when}"), (), settings, *TCP) for when in ("", " just_in_time", *more)]
 
 
 def numbers_of(log):
@@ -126,14 +126,16 @@ def numbers_of(log):
 
 @pytest.mark.parametrize("model,precision,micros,layout", some(LATER, *LATER_PICKED))
 def test_just_in_time(model, precision, micros, layout, compiled, train, text, tmp_path):
-    """Bit for bit: at the end, and where evaluations and checkpoints between read the weights before the next step."""
+    """Bit for bit: at the end, and where evaluations and checkpoints between read the weights before the next step; also if forward
+    passes of several micro-batches, or of all, run with the updates."""
     ranks = LAYOUTS[layout]["ranks"].get("dp", 1)
     logs, saved = [], []
-    for one in later(compiled, model, LAYOUTS[layout], (("batch", 16), ("microbatch", 16 // ranks // micros), ("precision", precision))):
+    together = {1: (), 2: (" just_in_time 2",), 4: (" just_in_time 3",)}[micros]
+    for one in later(compiled, model, LAYOUTS[layout], (("batch", 16), ("microbatch", 16 // ranks // micros), ("precision", precision)), *together):
         logs.append(train(one, 20, "--save", "saved", "--save-every", 7, "--keep", 9, "--eval-data", text, "--eval-every", 6, "--eval-batches", 2))
         saved.append({path.name: path.read_bytes() for path in sorted(tmp_path.glob("saved*")) if path.is_file()})
-    assert numbers_of(logs[0]) == numbers_of(logs[1]) and len(logs[0]) == 20
-    assert len(saved[0]) > 2 and saved[0] == saved[1]
+    assert numbers_of(logs[0]) == numbers_of(logs[1]) == numbers_of(logs[-1]) and len(logs[0]) == 20
+    assert len(saved[0]) > 2 and saved[0] == saved[1] == saved[-1]
     moved = [log[-2]["offload_bytes"] for log in logs]
     assert moved[1] < moved[0] if precision != "fp32" else moved[1] <= moved[0]  # casts are made where weights are updated
 

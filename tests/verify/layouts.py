@@ -47,7 +47,7 @@ KEPT = ["f32", "bf16"]  # the dtypes of kept gradients, in turn
 LOSSES = ["none", "auto"]  # the loss in one piece, or in chunks wherever that can be: so it is in what is verified
 OFFLOADS_OF_PIPELINES = ["", "offload optimizer to disk", "offload optimizer, params to disk", "offload params to disk"]  # in turn
 OFFLOADS = [*OFFLOADS_OF_PIPELINES, "offload activations to disk", "offload optimizer, params, activations to disk",
-            "offload optimizer to disk just_in_time", "offload optimizer, activations to disk keep 100 just_in_time"]
+            "offload optimizer to disk just_in_time", "offload optimizer to disk just_in_time 2", "offload optimizer, activations to disk keep 100 just_in_time"]
 CHUNKED = some([("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)], 0, 1, 2)  # schedules and stages of a rank
 
 
