@@ -303,8 +303,8 @@ typedef struct Module {
     Name vocab;            /* NULL, or the dim of the loss's cross_entropy */
     Name mixes, auxiliary; /* where the loss of evaluation mixes sequences, and takes the balance of experts; or NULL */
     int naxes;
-    Name axis[MAX_AXES];
-    int64_t axis_size[MAX_AXES]; /* each above 1: axes of one rank are omitted */
+    Name axis[MAX_AXES + 1];         /* the last one: see frontend/program/sequences.c */
+    int64_t axis_size[MAX_AXES + 1]; /* of the mesh each above 1: axes of one rank are omitted */
     MadeDim *made_dims, *last_made;
     struct Map *made; /* the same, by name; NULL: there are none */
     ShardRule *rules;

@@ -29,7 +29,6 @@ bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
     *dim = (Dim){ .name = intern_text(l->m, symbol->name), .size = symbol->number.integer, .padded = symbol->padded };
     if (symbol == l->batch || symbol->is_others)
         dim->size = dim->padded = l->batch_size;
-    dim->split.count = l->variant == AS_CHECK && (symbol == l->batch || symbol->by_sequence); /* over its only axis */
     if (symbol->is_slots && dim->size == 0) {
         complain(l, (Where){ .at = loc, .help = "first dispatch(x, chosen, experts, slots)" },
                  "the size of '%s' is computed by dispatch", name);

@@ -26,7 +26,7 @@ const Fact *fact_at(const Facts *facts, Loc at)
 static bool is_noted(const Lower *l)
 {
     const Facts *facts = l->options->facts;
-    return facts && l->source == facts->source && (l->variant == AS_MODEL || l->matrix);
+    return facts && l->source == facts->source && (l->role == MODEL || l->matrix);
 }
 
 /* The fact of that place; *is_new: it has just been made. */
@@ -123,7 +123,7 @@ static void describe_param(const Facts *facts, Fact *fact, const Param *param)
 void finish_facts(Lower *l)
 {
     Facts *facts = l->options->facts;
-    l->variant = AS_MODEL;
+    l->role = MODEL;
     for (const Symbol *s = l->globals.newest; s; s = s->next)
         if (!s->wrong && (s->kind == S_CONST || (s->kind == S_DIM && s != l->batch && !s->is_slots)))
             note_operand(l, s->loc, (Operand){ .kind = NUMBER, .number = s->number });

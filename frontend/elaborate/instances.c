@@ -213,7 +213,7 @@ bool share_param(Lower *l, Name full, const Type *type, Param *param, Loc at)
         map_put(&l->now.uses, full, before);
     }
     before->trains |= now.trains;
-    if (l->variant == AS_MODEL && before->trains && find_param(l->m, full))
+    if (l->role == MODEL && before->trains && find_param(l->m, full))
         find_param(l->m, full)->frozen = frozen;
     return true;
 }

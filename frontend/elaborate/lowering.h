@@ -1,9 +1,5 @@
-/* lowering.h -- the state of a lowering, from the tree to IR; messages, dims by name, and what is recorded.
- *
- *   elaborate/  what names stand for: scope.c, names.c, constants.c, dims.c, slots.c, instances.c; messages.c;
- * record.c; facts.c lower/      expressions and statements become ops: emit.h, expr.h functions/  the built-in
- * functions layout/     parallel { } train/      train { }, optimizers program/    the file as a whole: declarations,
- * the variants of the model, all steps in order
+/* lowering.h -- the state of a lowering, from the tree to IR; messages, dims by name, and what is recorded.  The
+ * folders that share it are listed in docs/develop.md.
  *
  * After an error an expression is WRONG and its value NULL; both are compatible with everything, so that one mistake is
  * reported once.
@@ -18,15 +14,6 @@
 #include "symbols.h"
 
 /* --- The state of a lowering ----------------------------------------------------------------- */
-
-/* The model is lowered several times: once for each function of the module. */
-typedef enum {
-    AS_MODEL,  /* training: reports errors, creates the module's params and inputs */
-    AS_TOTALS, /* the data-dependent divisors of AS_MODEL */
-    AS_EVAL,
-    AS_PREDICT,
-    AS_CHECK /* is the loss a sum over sequences?  See sequences.h */
-} Variant;
 
 /* A function in lowering: the model, or the body of a `repeat`, inside another function. */
 struct Body {
@@ -149,26 +136,14 @@ typedef struct {
     bool refused; /* by orthogonal() */
 } Matrix;
 
-/* A result of an op that mixes sequences, or a statistic, which the loss must not read. */
+/* A value that mixes sequences: see program/sequences.c. */
 typedef struct Mixed {
     const Value *value;
     Loc at;
     const char *help; /* NULL: none */
+    bool by_itself;   /* whatever its operands are */
     struct Mixed *next;
 } Mixed;
-
-/* What is found while the model is lowered AS_CHECK. */
-typedef struct SequenceCheck {
-    bool of_evaluation;   /* of the loss of evaluation, not of training */
-    Mixed *mixed, *last;  /* in order */
-    Values summed;        /* what updates read */
-    Values balances;      /* results of balance() */
-    bool mixes;           /* the loss is not a sum over sequences */
-    bool mixes_in_update; /* or rather what an update reads */
-    Loc at;               /* where */
-    const char *help;     /* NULL: none but another micro-batch */
-    Name auxiliary;       /* where the loss reads one of the balances; NULL: nowhere */
-} SequenceCheck;
 
 typedef struct {
     const Ast *block, *call;
@@ -182,7 +157,7 @@ typedef struct {
     Lines lines;                       /* of the last used source */
 } Reports;
 
-/* What the lowering AS_MODEL notes for later steps. */
+/* What the lowering MODEL notes for later steps. */
 typedef struct {
     Statistic *statistics;
     Ruled *ruled;
@@ -198,17 +173,20 @@ typedef struct {
     Map numbers; /* an instance -> how many dims have its name */
 } CopyDims;
 
-/* What begins anew in each variant. */
+/* What begins anew in each function of the model. */
 typedef struct {
     Call calls[64]; /* blocks in lowering, outermost first */
     int ncalls;
     int depth; /* of expressions */
     int instance_count, dropout_count, total_count;
-    Map uses;      /* of the path of a parameter in one of several: what its first use has declared */
-    Map labelled;  /* a value -> Labelled: the last that was noted of it */
-    Values counts; /* AS_TOTALS: the results */
-    Value *logits; /* of the loss's cross_entropy, if its labels are the next tokens */
-} InVariant;
+    Map uses;        /* of the path of a parameter in one of several: what its first use has declared */
+    Map labelled;    /* a value -> Labelled: the last that was noted of it */
+    Values counts;   /* TOTALS: the results */
+    Value *logits;   /* of the loss's cross_entropy, if its labels are the next tokens */
+    Value *loss;     /* without the statistics of updates; NULL after an error */
+    Map mixing;      /* what only a batch that is computed at once has -> Mixed */
+    Values balances; /* results of balance() */
+} InFunction;
 
 struct Lower {
     Module *m;
@@ -226,8 +204,10 @@ struct Lower {
     Symbol *batch; /* the dim without a size, or NULL */
     Ast *choices;  /* declarations of the dims that calls make: `2 -> choice` */
     const Ast *model;
-    Variant variant;
-    int64_t batch_size; /* of the batch dim in this variant */
+    /* Of the function in lowering.  The model is lowered as MODEL, which reports errors and makes the params and inputs
+     * of the module, then for its other roles. */
+    FuncRole role;
+    int64_t batch_size; /* of the batch dim in this function */
     struct Layout *layout;
     int64_t data_ranks;     /* number of ranks among which a micro-step's sequences are divided */
     int64_t declared_ranks; /* the same, before the mesh was shrunk for verification */
@@ -249,15 +229,17 @@ struct Lower {
     int64_t tensors; /* of all parameters: each copy of a repeat counts */
 
     bool is_evaluated_otherwise; /* training(a, b) may make the two differ */
-    SequenceCheck *check;        /* of AS_CHECK, and after it */
-    InVariant now;
+    InFunction now;
     Noted noted;
     CopyDims copies;
 };
 
+/* Of evaluation and sampling: what training alone does is left out. */
+static inline bool evaluates(const Lower *l) { return l->role == EVAL || l->role == PREDICT; }
+
 /* --- Errors ---------------------------------------------------------------------------------- */
 
-/* Reports once for each place and message.  Silent in the variants after the first. */
+/* Reports once for each place and message.  Silent in functions of the model after the first. */
 void complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
 const char *position_text(Lower *l, Loc loc);       /* "20:11" */
 Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
@@ -277,7 +259,6 @@ typedef struct Elsewhere {
 } Elsewhere;
 void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *text);
 void come_back(Lower *l, Elsewhere *elsewhere);
-void note_complaint(Lower *l, Where where);   /* in AS_CHECK, in place of a message */
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 
 /* --- Dims and types by name -------------------------------------------------------------------- */
@@ -297,6 +278,9 @@ void excuse_made_dim(Lower *l, const Ast *made); /* what makes it is wrong: what
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from);
 /* The file names an element that the dim does not have: if it has been shrunk, it keeps its size the next time. */
 void note_element(Lower *l, const Dim *dim);
+
+/* The value is right in a batch that is computed at once, but no sum over its sequences follows from it. */
+void note_mixing(Lower *l, const Value *value, Where where);
 
 /* Facts: without options->facts none of these does anything. */
 void note_operand(Lower *l, Loc at, Operand operand);

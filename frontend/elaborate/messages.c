@@ -64,22 +64,8 @@ static bool already_reported(Lower *l, Loc at, const char *message)
     return false;
 }
 
-/* The first one counts; and what is wrong with a type may come of what was replaced before. */
-void note_complaint(Lower *l, Where where)
-{
-    if (!l->check->mixes) {
-        l->check->at = l->check->mixed ? l->check->mixed->at : where.at;
-        l->check->help = l->check->mixed ? l->check->mixed->help : where.help;
-    }
-    l->check->mixes = true;
-}
-
 void complain(Lower *l, Where where, const char *format, ...)
 {
-    if (l->variant == AS_CHECK) {
-        note_complaint(l, where);
-        return;
-    }
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);

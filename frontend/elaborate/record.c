@@ -15,6 +15,13 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
     s->at[s->count++] = (Setting){ name, value, unit, from };
 }
 
+void note_mixing(Lower *l, const Value *value, Where where)
+{
+    Mixed *mixed = NEW(l->arena, Mixed);
+    *mixed = (Mixed){ .at = where.at, .help = where.help, .by_itself = true };
+    map_put(&l->now.mixing, value, mixed);
+}
+
 bool is_whole(const WholeDims *whole, const char *dim)
 {
     for (int i = 0; whole && i < whole->count; i++)

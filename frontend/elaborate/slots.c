@@ -60,8 +60,7 @@ void forget_slots(Lower *l)
 {
     for (Symbol *s = l->globals.newest; s; s = s->next)
         if (s->is_slots)
-            s->number = integer_constant(0), s->padded = 0, s->by_sequence = false, s->choices.count = 0,
-            s->rounds = NULL;
+            s->number = integer_constant(0), s->padded = 0, s->choices.count = 0, s->rounds = NULL;
 }
 
 bool declares_records(const Lower *l)

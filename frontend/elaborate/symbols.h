@@ -75,7 +75,6 @@ typedef struct Symbol {
     bool taken;           /* a model or block after which a value was to be named, which has been reported */
     bool is_others;       /* a dim of as many elements as the micro-batch, that others() makes */
     bool is_slots;        /* a dim whose size dispatch computes: 0 until then */
-    bool by_sequence;     /* of such a dim in AS_CHECK: see rows_by_sequence */
     Name experts;         /* of such a dim: whose slots they are */
     Values choices;       /* of such a dim: what rows were dispatched by, where it is computed */
     const Body *rounds;   /* of such a dim: the repeat whose copies take turns at the queues; NULL: none */

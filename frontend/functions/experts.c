@@ -4,7 +4,6 @@
  * row-major order of `chosen`, the batch outermost: whether a token finds a slot does not depend on later tokens.
  */
 #include "functions.h"
-#include "lower/sequences.h"
 
 #include <math.h>
 #include <string.h>
@@ -179,31 +178,13 @@ static bool set_slots(Lower *l, const Arguments *a, double size, Dim *slots)
                  "'%s' has %lld elements, not %.0f", symbol->name, (long long)symbol->number.integer, size);
         return false;
     }
-    if (!symbol->number.integer && l->variant == AS_MODEL)
+    if (!symbol->number.integer && l->role == MODEL)
         add_setting(l, arena_text(l->arena, "dim.%s", symbol->name), arena_text(l->arena, "%.0f", size), "elements",
                     "dispatch");
     symbol->number = integer_constant((int64_t)size);
     symbol->padded = (int64_t)size;
     symbol->experts = a->dims.name[0];
     return find_dim_named(l, symbol->name, at, slots);
-}
-
-/* The check of sums over sequences: if nothing can be dropped, each row depends on its own sequence, so that slots are
- * split like the batch.  Only the types matter. */
-static Value *rows_by_sequence(Lower *l, Value *x, const Names *over, Dim experts, Name slots)
-{
-    const Dim *batch = &x->type.dim[find_dim(&x->type, l->m->batch)];
-    Symbol *symbol = find_symbol_here(&l->globals, slots);
-    symbol->number = integer_constant(batch->size);
-    symbol->padded = batch->size;
-    symbol->by_sequence = true;
-    symbol->experts = experts.name;
-    Names summed = { 0 };
-    for (int i = 0; i < over->count; i++)
-        if (over->name[i] != l->m->batch && find_dim(&x->type, over->name[i]) >= 0)
-            add_name(&summed, over->name[i]);
-    x = EMIT(l, OP_rename, ((Attrs){ .dim = l->m->batch, .to = slots }), sum_over(l, x, summed));
-    return EMIT(l, OP_broadcast, ((Attrs){ .dims = { 1, { experts } } }), x);
 }
 
 /* Slots are of one micro-batch, and counts of their load of one step. */
@@ -233,13 +214,6 @@ CALL(dispatch)
     const double most = longest_queue(l, chosen, &over), in_round = ceil(most / (double)rounds);
     const double size = fmin(in_round, ceil(capacity * queue / (double)experts.size));
     const bool drops = size < in_round;
-    const bool mixes =
-        l->variant == AS_CHECK && has_name(&over, l->m->batch) && find_dim(&a->x[0]->type, l->m->batch) >= 0;
-    if (mixes) {
-        Value *rows = rows_by_sequence(l, a->x[0], &over, experts, a->dims.name[1]);
-        const char *help = arena_text(l->arena, "within = %s, capacity = none", l->m->batch);
-        return tensor_operand(drops ? mixed_in_place(l, rows, (Where){ .at = a->call->name_loc, .help = help }) : rows);
-    }
     if (!set_slots(l, a, size, &slots))
         return wrong;
     Symbol *symbol = find_symbol_here(&l->globals, slots.name);
@@ -249,21 +223,15 @@ CALL(dispatch)
     Value *place = places(l, chosen, over, experts);
     count_load(l, chosen, place, experts, size * (double)rounds, slots.name, rounds > 1, drops);
     place = rounds > 1 ? place_in_round(l, place, size) : place;
-    return tensor_operand(EMIT(l, OP_dispatch, attrs, build_rows(&l->b, a->x[0], place, &over), chosen, place));
+    Value *rows = EMIT(l, OP_dispatch, attrs, build_rows(&l->b, a->x[0], place, &over), chosen, place);
+    const bool has_batch = l->m->batch && find_dim(&a->x[0]->type, l->m->batch) >= 0;
+    const char *help = has_batch ? arena_text(l->arena, "within = %s, capacity = none", l->m->batch) : NULL;
+    if (rows && has_name(&over, l->m->batch) && (drops || !has_batch)) /* else each row depends on its own sequence */
+        note_mixing(l, rows, (Where){ .at = a->call->name_loc, .help = help });
+    return tensor_operand(rows);
 }
 
 /* --- combine ------------------------------------------------------------------------------------ */
-
-/* The inverse of rows_by_sequence. */
-static Value *sequences_of_rows(Lower *l, Value *y, const Type *chosen, Name experts, Name slots)
-{
-    Attrs spread = { 0 };
-    y = EMIT(l, OP_rename, ((Attrs){ .dim = slots, .to = l->m->batch }), sum_over(l, y, (Names){ 1, { experts } }));
-    for (int i = 0; y && i < chosen->rank; i++)
-        if (find_dim(&y->type, chosen->dim[i].name) < 0)
-            spread.dims.dim[spread.dims.count++] = chosen->dim[i];
-    return spread.dims.count ? EMIT(l, OP_broadcast, spread, y) : y;
-}
 
 /* The experts and slots of y: as given, else its only slots, and those whose slots they are. */
 static bool find_rows(Lower *l, Arguments *a)
@@ -306,7 +274,7 @@ static bool are_same(const Body *frame, const Value *a, const Value *b, int *ste
 static bool were_dispatched_by(Lower *l, const Arguments *a, const Values *choices)
 {
     enum { MOST_STEPS = 4096 }; /* what both compute may be a graph with many paths */
-    bool found = l->variant == AS_CHECK;
+    bool found = false;
     for (int i = 0; i < choices->count && !found; i++)
         found = are_same(l->frame, choices->at[i], a->x[1], &(int){ MOST_STEPS });
     if (!found)
@@ -331,8 +299,6 @@ CALL(combine)
                      type_words(l, &chosen->type), a->dims.name[d]);
             return wrong;
         }
-    if (find_symbol_here(&l->globals, slots)->by_sequence)
-        return tensor_operand(sequences_of_rows(l, a->x[0], &chosen->type, experts, slots));
     if (!were_dispatched_by(l, a, &find_symbol_here(&l->globals, slots)->choices))
         return wrong;
     const Symbol *symbol = find_symbol_here(&l->globals, slots);
@@ -374,7 +340,7 @@ CALL(balance)
     Value *product = EMIT(l, OP_mul, NO_ATTRS, share, mean_over(l, gate, tokens));
     Value *loss = EMIT(l, OP_mul, NO_ATTRS, sum_over(l, product, (Names){ 1, { experts } }),
                        emit_number(l, (double)along.size, F32));
-    if (loss && l->variant == AS_CHECK)
-        push_value(l->arena, &l->check->balances, loss);
+    if (loss)
+        push_value(l->arena, &l->now.balances, loss);
     return tensor_operand(loss);
 }

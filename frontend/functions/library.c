@@ -1,6 +1,5 @@
 /* library.c -- the built-in functions rope, cumsum, cummax, iota, dropout, training and rename. */
 #include "functions.h"
-#include "lower/sequences.h"
 
 #include <math.h>
 #include <string.h>
@@ -118,7 +117,9 @@ CALL(cumulative)
 /* What only a batch that is computed at once has. */
 static Operand of_whole_batch(Lower *l, Value *value, Loc at)
 {
-    return tensor_operand(l->variant == AS_CHECK ? mixed_in_place(l, value, (Where){ .at = at }) : value);
+    if (value)
+        note_mixing(l, value, (Where){ .at = at });
+    return tensor_operand(value);
 }
 
 CALL(iota)
@@ -194,7 +195,7 @@ CALL(dropout)
 
 /* --- Training, or evaluation ---------------------------------------------------------------- */
 
-/* Both are lowered for every variant, so that a model has the same parameters and errors in each. */
+/* Both are lowered for every function, so that a model has the same parameters and errors in each. */
 CALL(training)
 {
     Value *x[2];

@@ -34,7 +34,7 @@ static void measure(Lower *l, Body *body, PortKind kind, Name of, Value *count)
 void count_load(Lower *l, Value *chosen, Value *place, Dim experts, double room, Name slots, bool rounds, bool drops)
 {
     int number = 1;
-    if (l->variant != AS_MODEL || is_counted(l, chosen, slots))
+    if (l->role != MODEL || is_counted(l, chosen, slots))
         return;
     Counted *counted = NEW(l->arena, Counted);
     *counted = (Counted){ chosen, slots, l->noted.counted };

@@ -19,12 +19,12 @@ static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
 }
 
 /* A divisor that depends on the data: in training, a parameter, which the step sums over the micro-batches beforehand;
- * in AS_TOTALS, a result of @totals; in AS_EVAL both, since the trainer sums it over all that it evaluates. */
+ * in TOTALS, a result of @totals; in EVAL both, since the trainer sums it over all that it evaluates. */
 static Value *total_of_batch(Lower *l, Value *count)
 {
-    if (count && l->variant != AS_MODEL)
+    if (count && l->role != MODEL)
         push_value(l->arena, &l->now.counts, count);
-    if (l->variant == AS_TOTALS)
+    if (l->role == TOTALS)
         return count;
     Port port = { .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", l->now.total_count) };
     Value *total = new_port(l, intern_format(l->m, "total.%d", l->now.total_count++), scalar_type(F32), port);
@@ -34,7 +34,7 @@ static Value *total_of_batch(Lower *l, Value *count)
 
 static bool is_over_batch(const Lower *l, Names dims)
 {
-    return l->m->batch && has_name(&dims, l->m->batch) && l->variant != AS_PREDICT;
+    return l->m->batch && has_name(&dims, l->m->batch) && l->role != PREDICT;
 }
 
 /* Divides by the number of labels. */
@@ -57,9 +57,9 @@ static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names
                  "a mean of cross_entropy over '%s' cannot be taken inside 'repeat' or 'scan'", l->m->batch);
         return NULL;
     }
-    Value *total = over_batch && l->variant == AS_MODEL ? NULL : count_labels(l, entropy, dims);
+    Value *total = over_batch && l->role == MODEL ? NULL : count_labels(l, entropy, dims);
     total = over_batch ? total_of_batch(l, total) : total;
-    if (!over_batch || l->variant != AS_EVAL)                                 /* where the trainer sees to it */
+    if (!over_batch || l->role != EVAL)                                       /* where the trainer sees to it */
         total = EMIT(l, OP_maximum, NO_ATTRS, total, emit_number(l, 1, F32)); /* without labels, the mean is 0 */
     return EMIT(l, OP_div, NO_ATTRS, sum_over(l, x, dims), total);
 }
@@ -99,11 +99,11 @@ static Value *weighted_mean(Lower *l, Value *x, Value *weight, Names dims, Loc a
         add_name(find_dim(&weight->type, dims.name[i]) >= 0 ? &own : &lacking, dims.name[i]);
     weight = EMIT(l, OP_stop_gradient, NO_ATTRS, emit_f32(l, weight));
     Value *sum = sum_over(l, EMIT(l, OP_mul, NO_ATTRS, emit_f32(l, x), weight), dims);
-    Value *total = varies && l->variant == AS_MODEL ? NULL : sum_over(l, weight, own);
+    Value *total = varies && l->role == MODEL ? NULL : sum_over(l, weight, own);
     if (total && lacking.count)
         total = EMIT(l, OP_mul, NO_ATTRS, total, emit_number(l, count_over(l, x, lacking), F32));
     total = varies ? total_of_batch(l, total) : total;
-    if (!varies || l->variant != AS_EVAL) { /* where the trainer sees to it */
+    if (!varies || l->role != EVAL) { /* where the trainer sees to it */
         Value *is_none = EMIT(l, OP_eq, NO_ATTRS, total, emit_number(l, 0, F32));
         total = EMIT(l, OP_where, NO_ATTRS, is_none, emit_number(l, 1, F32), total);
     }
@@ -139,7 +139,7 @@ static void warn_of_weights(Lower *l, const Arguments *a)
     const Op *op = a->x[0]->def;
     for (int i = 0; op && op->kind == OP_mul && i < 2; i++) {
         const Labelled *known = find_labelled(l, arg(op, i));
-        if (known && known->is_entropy && is_input(l, arg(op, 1 - i)) && l->variant == AS_MODEL)
+        if (known && known->is_entropy && is_input(l, arg(op, 1 - i)) && l->role == MODEL)
             warn_at(l->diags,
                     (Where){ .at = a->ast[0]->loc, .help = "mean(x, weight = w) divides by the sum of weights" },
                     "this mean divides by the number of all elements, whatever their weights");

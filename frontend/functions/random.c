@@ -3,7 +3,6 @@
  * not know the place of a sequence in all data: both are 0 there.
  */
 #include "functions.h"
-#include "lower/sequences.h"
 
 #include <assert.h>
 

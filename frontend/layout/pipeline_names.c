@@ -63,7 +63,7 @@ static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const
     return false;
 }
 
-/* The run of a repeat after this one; NULL: there is none.  Runs are listed last first, once for each name and variant
+/* The run of a repeat after this one; NULL: there is none.  Runs are listed last first, once for each name and function
  * of the model. */
 static const Repeated *run_after(const Module *m, const Repeated *list, const Repeated *run)
 {

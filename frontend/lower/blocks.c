@@ -1,7 +1,6 @@
 /* blocks.c -- the statements of blocks: assignments, parameters, updates of these and of states, means of instances. */
 #include "elaborate/instances.h"
 #include "expr.h"
-#include "sequences.h"
 #include "sizes.h"
 #include "syntax/idioms.h"
 
@@ -285,7 +284,7 @@ static void lower_param(Lower *l, const Ast *ast)
             declare_state(l, symbol);
         else if (is_frozen_use(l) && !described.frozen)
             symbol->operand = tensor_operand(EMIT(l, OP_stop_gradient, NO_ATTRS, symbol->operand.value));
-        if (l->variant != AS_MODEL || find_param(l->m, full))
+        if (l->role != MODEL || find_param(l->m, full))
             continue;
         add_trainable(l, name, &own, full);
         note_param(l, name->loc, l->last_param, &type);
@@ -299,19 +298,17 @@ static void lower_param(Lower *l, const Ast *ast)
 static void lower_update(Lower *l, const Ast *ast)
 {
     Symbol *symbol = find_updated(l, ast);
-    if (!symbol || is_frozen_use(l) || (l->variant != AS_MODEL && (l->variant != AS_CHECK || evaluates(l))))
+    if (!symbol || is_frozen_use(l) || l->role != MODEL)
         return;
     Body *frame = l->frame;
     Value *own = symbol->state ? symbol->state : symbol->operand.value;
     const Value *tensor = outside_bodies(&frame, own, true);
-    if (l->variant == AS_MODEL && has_update(l, tensor->port))
+    if (has_update(l, tensor->port))
         return;
     l->b.path = tensor->port.of;
     set_place(l, ast->init->loc);
     Value *after = emit_f32(l, lower_tensor(l, ast->init));
     const Type *type = &own->type;
-    if (l->variant == AS_CHECK)
-        after = NULL; /* all that is checked is the sum that it reads */
     if (after && (dims_lacking(&after->type, type).count || dims_lacking(type, &after->type).count))
         complain(l, (Where){ .at = ast->init->loc }, "the %s '%s' is %s, and its update %s",
                  symbol->state ? "state" : "parameter", ast->name, type_words(l, type), type_words(l, &after->type));

@@ -69,7 +69,7 @@ void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *carried)
 /* Of a model with updates or experts: the statistics of the body and of what it calls. */
 void carry_observed(Lower *l, Loc at, Carried **list)
 {
-    if (l->variant != AS_MODEL || !l->observes)
+    if (l->role != MODEL || !l->observes)
         return;
     Value *before = l->frame->observed ? l->frame->observed : emit_number(l, 0, F32);
     while (*list)

@@ -27,7 +27,7 @@ double count_over(const Lower *l, const Value *x, Names dims)
     double count = 1;
     for (int i = 0; x && i < x->type.rank; i++) {
         const Dim *dim = &x->type.dim[i];
-        bool whole = dim->name == l->m->batch && l->variant != AS_TOTALS && l->variant != AS_PREDICT;
+        bool whole = dim->name == l->m->batch && l->role != TOTALS && l->role != PREDICT;
         if (has_name(&dims, dim->name))
             count *= (double)(whole ? l->m->train.batch : dim->size);
     }

@@ -1,6 +1,5 @@
 /* emit.c -- builds ops with source locations; reports results that no op may have. */
 #include "emit.h"
-#include "sequences.h"
 #include "sizes.h"
 
 /* Rejects more elements than any machine can hold: later code may multiply sizes without overflow checks. */
@@ -74,16 +73,13 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
     for (int i = 0; i < nargs; i++)
         if (!args[i])
             return NULL;
-    if (l->variant == AS_MODEL && reported_here(l))
+    if (l->role == MODEL && reported_here(l))
         return NULL; /* another instance of the block has an error here; so has this one */
     if (l->matrix && exceeds_rank(nargs, args)) {
         l->matrix->refused = true; /* reported where the optimizer is chosen */
         return NULL;
     }
-    const bool counts = l->variant == AS_CHECK && counts_sequences(l, &attrs, nargs);
-    Op *op = counts ? NULL : try_build(&l->b, kind, attrs, nargs, args);
-    if (!op && l->variant == AS_CHECK)
-        op = checked_op(l, kind, attrs, nargs, args);
+    Op *op = try_build(&l->b, kind, attrs, nargs, args);
     for (int i = 0; op && i < op->results.count; i++) {
         const Type *type = &op->results.at[i]->type;
         if (too_large(l, type, l->b.loc) || too_many_dims(l, type, l->b.loc) || has_scanned_dim(l, type, l->b.loc))
@@ -95,7 +91,7 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 Value *emit(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[])
 {
     Op *op = emit_op(l, kind, attrs, nargs, args);
-    return op && l->variant == AS_CHECK ? checked_statistic(l, result(op)) : op ? result(op) : NULL;
+    return op ? result(op) : NULL;
 }
 
 Value *emit_number(Lower *l, double value, DType dtype)

@@ -26,14 +26,12 @@ bool is_in_scan(const Lower *l)
 
 Name free_function_name(Lower *l, Name name)
 {
-    static const char *const of_variant[] = {
-        [AS_MODEL] = "", [AS_TOTALS] = "totals.", [AS_EVAL] = "eval.", [AS_PREDICT] = "predict.", [AS_CHECK] = "check."
-    };
-    static const char *const reserved[] = { "step", "eval", "predict", "totals" };
-    name = intern_format(l->m, "%s%s", of_variant[l->variant], name);
+    static const FuncRole reserved[] = { STEP, EVAL, PREDICT, TOTALS };
+    if (l->role != MODEL)
+        name = intern_format(l->m, "%s.%s", role_name[l->role], name);
     bool is_reserved = strcmp(name, l->model->name) == 0;
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
-        is_reserved |= strcmp(name, reserved[i]) == 0;
+        is_reserved |= strcmp(name, role_name[reserved[i]]) == 0;
     return is_reserved || find_func(l->m, name) ? free_func_name(l->m, intern_format(l->m, "%s.body", name)) : name;
 }
 

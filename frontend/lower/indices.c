@@ -132,7 +132,7 @@ bool index_fits(Lower *l, Value *index, const Dim *dim, const Constant *ignored,
         return note_data(l, index, dim, ignored, at);
     }
     bool good = true;
-    Tensor known = l->variant == AS_MODEL ? evaluate(l, &c, frame->func, value) : (Tensor){ .data = NULL };
+    Tensor known = l->role == MODEL ? evaluate(l, &c, frame->func, value) : (Tensor){ .data = NULL };
     for (int64_t i = 0; known.data && good && i < element_count(&known.type); i++)
         good = is_within(l, known.data[i], dim, ignored, at);
     free(known.data);

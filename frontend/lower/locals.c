@@ -19,7 +19,7 @@ static bool may_name(Lower *l, const char *name, Loc loc)
 
 static void check_one(Lower *l, const Symbol *symbol)
 {
-    if (symbol->state && !symbol->updated && l->variant == AS_MODEL && !l->incomplete)
+    if (symbol->state && !symbol->updated && l->role == MODEL && !l->incomplete)
         complain(l, (Where){ .at = symbol->loc, .help = arena_text(l->arena, "update %s = ...", symbol->name) },
                  "the state '%s' has no update", symbol->name);
     static const char *const nouns[N_SYMBOLS] = {
@@ -30,7 +30,7 @@ static void check_one(Lower *l, const Symbol *symbol)
     Where where = { .at = symbol->loc, .help = "use it, or remove it" };
     const bool is_number = symbol->kind == S_CONST || symbol->kind == S_DIM;
     const bool is_wrong = is_number ? symbol->wrong : symbol->operand.kind == WRONG && !symbol->shared;
-    if (!symbol->used && !symbol->from_before && !is_wrong && l->variant == AS_MODEL && !l->incomplete)
+    if (!symbol->used && !symbol->from_before && !is_wrong && l->role == MODEL && !l->incomplete)
         complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
                  nouns[symbol->kind], symbol->name);
 }

@@ -29,7 +29,7 @@ bool begin_mean(Lower *l, Name full, Param *param)
     param->frozen = true;
     param->state = param->decay = false;
     param->like = like;
-    if (l->variant != AS_MODEL || find_param(l->m, like))
+    if (l->role != MODEL || find_param(l->m, like))
         return true;
     complain(l,
              (Where){ .at = l->now.calls[l->now.ncalls - 1].call->name_loc, .help = "call the other instance above" },

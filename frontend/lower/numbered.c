@@ -155,14 +155,14 @@ static const int *find_alike_silently(Lower *l, const Ast *ast, int copies)
     Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_memory(&unread, &size) },
           *diags = l->diags, *of_types = l->m->diags;
     Reported *reported = l->reports.reported;
-    const Variant variant = l->variant;
+    const FuncRole role = l->role;
     l->diags = l->m->diags = &silent;
-    l->variant = AS_MODEL;
+    l->role = MODEL;
     const int *alike = find_alike(l, ast, copies);
     l->diags = diags;
     l->m->diags = of_types;
     l->reports.reported = reported;
-    l->variant = variant;
+    l->role = role;
     fclose(silent.out);
     free(unread);
     return alike;

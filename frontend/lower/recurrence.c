@@ -49,7 +49,7 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
     good = good && has_places(l, ast, &body->copy);
     if (!good)
         body->copy = (Dim){ 0 }; /* so that nothing else is said of it */
-    if (good && l->variant == AS_MODEL)
+    if (good && l->role == MODEL)
         note_scanned(l, body->copy.name, ast->name_loc);
     return good;
 }

@@ -54,28 +54,28 @@ static void check_blocks_used(Lower *l)
                      s->name);
 }
 
-static void lower_variants(Lower *l)
+static void lower_functions(Lower *l)
 {
-    lower_model(l, AS_MODEL);
+    const Func *model = lower_model(l, MODEL);
     bool has_totals = l->now.total_count > 0, predicts = l->now.logits != NULL;
     check_blocks_used(l);
     check_layout(l);
     if (l->diags->errors)
         return;
-    check_sum_over_sequences(l);
+    check_sum_over_sequences(l, model);
     if (l->diags->errors)
         return;
     const bool is_compiled = !l->options->facts; /* an editor needs the model alone: others repeat its messages */
     if (is_compiled && has_totals)
-        lower_model(l, AS_TOTALS);
+        lower_model(l, TOTALS);
     decide_decay(l);
     freeze_params(l);
     match_groups(l);
     name_repeats(l);
-    if (is_compiled)
-        lower_model(l, AS_EVAL);
+    if (is_compiled || l->is_evaluated_otherwise)
+        check_sum_over_sequences(l, lower_model(l, EVAL));
     if (is_compiled && predicts)
-        lower_model(l, AS_PREDICT);
+        lower_model(l, PREDICT);
     name_routers(l->m);
     cut_pipeline(l);
     remove_uncalled(l->m);
@@ -96,7 +96,7 @@ static void lower_file(Lower *l)
     read_settings(l);
     if (l->diags->errors == 0)
         settle_overlap(l);
-    lower_variants(l);
+    lower_functions(l);
 }
 
 static Module *lower_once(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags,

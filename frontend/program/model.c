@@ -23,7 +23,7 @@ static bool read_next(Lower *l, const Ast *ast, Input *input)
             complain(l, (Where){ .at = of->loc }, "'%s' is not an input declared above", of->name);
         return false;
     }
-    if (l->variant == AS_MODEL && !type_equal(&other->type, &input->type)) {
+    if (l->role == MODEL && !type_equal(&other->type, &input->type)) {
         complain(l, (Where){ .at = of->loc }, "next(%s) is %s, not %s", of->name, type_words(l, &other->type),
                  type_words(l, &input->type));
         return false;
@@ -81,7 +81,7 @@ static void lower_input(Lower *l, const Ast *ast)
     push_named(l, l->frame, &l->frame->inputs, value);
     symbol->operand = tensor_operand(value);
     note_type(l, ast->name_loc, &input.type);
-    if (l->variant == AS_MODEL)
+    if (l->role == MODEL)
         add_input(l, &input);
 }
 
@@ -140,6 +140,7 @@ static Value *lower_statements(Lower *l)
         }
     }
     check_next(l);
+    l->now.loss = loss;
     if (loss && l->frame->observed)
         loss = EMIT(l, OP_add, NO_ATTRS, loss, l->frame->observed);
     l->incomplete |= !stated;
@@ -154,15 +155,7 @@ static Value *lower_statements(Lower *l)
     return loss;
 }
 
-/* --- Variants ------------------------------------------------------------------------------ */
-
-static const struct {
-    FuncRole role;
-    const char *name; /* NULL: the model's */
-} function_of[] = {
-    [AS_MODEL] = { MODEL, NULL },          [AS_TOTALS] = { TOTALS, "totals" }, [AS_EVAL] = { EVAL, "eval" },
-    [AS_PREDICT] = { PREDICT, "predict" }, [AS_CHECK] = { PLAIN, "check" },
-};
+/* --- Its functions ------------------------------------------------------------------------------ */
 
 /* Logits in the order for the trainer: [batch, S, vocab]. */
 static Value *logits_in_order(Lower *l)
@@ -175,9 +168,9 @@ static Value *logits_in_order(Lower *l)
 
 static void take_results(Lower *l, Func *f, Value *loss)
 {
-    if (l->variant == AS_PREDICT)
+    if (l->role == PREDICT)
         add_result(l->m, f, logits_in_order(l), (Port){ .kind = PORT_LOGITS });
-    else if (l->variant != AS_TOTALS && loss)
+    else if (l->role != TOTALS && loss)
         add_result(l->m, f, loss, (Port){ .kind = PORT_LOSS });
     for (int i = 0; i < l->now.counts.count; i++)
         add_result(l->m, f, l->now.counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
@@ -197,9 +190,9 @@ static void prune(Lower *l, Body *frame)
 {
     Map read = { .arena = l->arena };
     remove_dead_ops(frame->func, &read);
-    if (l->variant == AS_PREDICT)
+    if (l->role == PREDICT)
         keep_used(l, &read, &frame->inputs);
-    if (l->variant == AS_TOTALS)
+    if (l->role == TOTALS)
         keep_used(l, &read, &frame->params);
     if (frame->key && !map_get(&read, frame->key))
         frame->key = NULL;
@@ -207,37 +200,37 @@ static void prune(Lower *l, Body *frame)
         frame->origin = NULL;
 }
 
-static void start_variant(Lower *l, Variant variant, Body *frame, Scope *scope, Instance **instances)
+static void start_role(Lower *l, FuncRole role, Body *frame, Scope *scope, Instance **instances)
 {
-    l->variant = variant;
+    l->role = role;
     forget_slots(l);
-    l->batch_size = variant == AS_PREDICT ? 1 : l->m->train.microbatch;
+    l->batch_size = role == PREDICT ? 1 : l->m->train.microbatch;
     l->frame = frame;
     l->scope = scope;
     l->instances = instances;
     l->path = l->stars = NULL;
     l->use = NULL;
-    l->now = (InVariant){ .uses.arena = l->arena, .labelled.arena = l->arena };
+    l->now = (InFunction){ .uses.arena = l->arena, .labelled.arena = l->arena, .mixing.arena = l->arena };
     l->b = (Builder){ .module = l->m, .func = frame->func };
 }
 
-Func *lower_model(Lower *l, Variant variant)
+Func *lower_model(Lower *l, FuncRole role)
 {
     Instance *instances = NULL;
     Scope scope = { .outer = &l->globals };
     Func *f = NEW(l->arena, Func);
     Body frame = { .func = f };
-    start_variant(l, variant, &frame, &scope, &instances);
-    f->role = function_of[variant].role;
+    start_role(l, role, &frame, &scope, &instances);
+    f->role = role;
     Value *loss = lower_statements(l);
     check_used(l, &scope);
-    if (l->diags->errors == 0 && !(variant == AS_CHECK && l->check->mixes)) {
+    if (l->diags->errors == 0) {
         take_results(l, f, loss);
-        if (variant == AS_TOTALS || variant == AS_PREDICT)
+        if (role == TOTALS || role == PREDICT)
             prune(l, &frame);
     }
     finish_frame(l, &frame);
-    f->name = intern_text(l->m, function_of[variant].name ? function_of[variant].name : l->model->name);
+    f->name = role == MODEL ? intern_text(l->m, l->model->name) : intern_text(l->m, role_name[role]);
     append_func(l->m, f);
     l->frame = NULL;
     l->scope = &l->globals;

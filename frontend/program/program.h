@@ -1,4 +1,4 @@
-/* program.h -- a file as a whole: its declarations, the variants of its model. */
+/* program.h -- a file as a whole: its declarations, the functions of its model. */
 #ifndef MPC_PROGRAM_H
 #define MPC_PROGRAM_H
 
@@ -9,10 +9,11 @@ void declare_dim(Lower *l, const Ast *ast);
 void declare_made_dims(Lower *l); /* those that top_k and ranges declare: made_dims.c */
 void shrink_sizes(Lower *l);      /* for verification, if they are large */
 
-Func *lower_model(Lower *l, Variant variant);
+Func *lower_model(Lower *l, FuncRole role);
 
-/* Reports it if the loss of training, or of evaluation, is none and a step has several micro-batches.  Notes in the
- * module where the loss of evaluation mixes the sequences of a batch, and where it reads the balance of experts. */
-void check_sum_over_sequences(Lower *l);
+/* Of the function that was lowered last, MODEL or EVAL: reports it if its loss is no sum over sequences and a
+ * step has several micro-batches.  Notes in the module where the loss of evaluation mixes the sequences of a batch, and
+ * where it reads the balance of experts. */
+void check_sum_over_sequences(Lower *l, const Func *f);
 
 #endif

@@ -340,7 +340,7 @@ static Func *lower_optimizer(Update *u)
     u->f->role = OPTIMIZE;
     u->frame.func = u->f;
     u->scope.outer = u->group->text ? NULL : &l->globals;
-    l->variant = AS_MODEL;
+    l->role = MODEL;
     l->frame = &u->frame;
     l->scope = &u->scope;
     l->matrix = &u->matrix;

@@ -1,0 +1,18 @@
+/* sequences.h -- is a value of a lowered model a sum over sequences? */
+#ifndef MPC_SEQUENCES_H
+#define MPC_SEQUENCES_H
+
+#include "elaborate/lowering.h"
+
+typedef struct {
+    bool mixes;       /* it is not */
+    bool in_update;   /* or rather what an update reads is not */
+    Loc at;           /* where */
+    const char *help; /* NULL: none but another micro-batch */
+    Name auxiliary;   /* where the loss reads the balance of experts, "moe.mdl:24:9"; NULL: nowhere */
+} Sequences;
+
+/* Of the function that was lowered last, its loss, and, if `with_updates`, the sums that updates read. */
+Sequences find_sequences(Lower *l, const Func *f, bool with_updates);
+
+#endif
