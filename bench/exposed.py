@@ -29,14 +29,15 @@ LAYOUTS = [("Llama 8B", "llama", B8, "dp=1,tp=8", 1, 8), ("Llama 8B", "llama", B
            ("Llama 8B", "llama", B8, "dp=8,cp=8", 3, 64)]
 
 
-def report(example, sizes, mesh, zero, batch, mode, machine, edits=()):
-    """The JSON of a layout; `edits`: (old, new) text of the example."""
+def report(example, sizes, mesh, zero, batch, mode, machine, edits=(), settings=()):
+    """The JSON of a layout; `edits`: (old, new) text of the example; `settings`: "train.NAME=VALUE"."""
     text, changed = re.subn(r"^( *zero 1 over [^\n(]*[^\s(])$", rf"\1{MODES[mode]}", (ROOT / f"examples/{example}.mdl").read_text(), flags=re.M)
     assert changed == 1, f"examples/{example}.mdl has no line of zero to change"
     for old, new in edits:
         assert old in text
         text = text.replace(old, new)
     words = [word for name, value in sizes.items() for word in ("-D", f"{name}={value}")]
+    words += [word for setting in settings for word in ("--set", setting)]
     with tempfile.TemporaryDirectory() as folder:
         model = pathlib.Path(folder, f"{example}.mdl")
         model.write_text(text)

@@ -31,7 +31,7 @@
 typedef struct {
     Op **op;
     int count;
-    bool starts, waits, calls, listed; /* `calls`: calls a function that is not a kernel */
+    bool starts, waits, shows, calls, listed; /* `shows`: a view; `calls`: calls a function that is not a kernel */
 } Unit;
 
 /* The readers of a value, the last first. */
@@ -235,6 +235,7 @@ static void find_units(List *list)
             *last = (Unit){ .op = ops,
                             .starts = op->attrs.started,
                             .waits = info(op)->traits & WAITS,
+                            .shows = info(op)->family == VIEW && !(info(op)->traits & WAITS),
                             .calls = calls_function(list->m, op) };
         }
         *ops++ = op;
@@ -343,7 +344,8 @@ static bool keeps_place(const List *list, const Unit *wait)
     return !in_flight->def && info(flight_start(list->f, in_flight))->traits & CARRIES;
 }
 
-/* The next unit: a start, else any op but a wait, else a wait, first those that an op needs. */
+/* The next unit: a start, else any op but a wait, else a wait, first those that an op needs.  Views take no time: the
+ * message of one is as ready as that of a whole tensor behind it. */
 static Unit *next_unit(const List *list)
 {
     Unit *other = NULL, *wait = NULL, *last = NULL;
@@ -351,7 +353,7 @@ static Unit *next_unit(const List *list)
     for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
         if (unit->listed)
             continue;
-        if (unit->starts ? !is_behind_call && is_ready(list, unit) : false)
+        if ((unit->starts || unit->shows) && !is_behind_call && is_ready(list, unit))
             return unit;
         Unit **first = !unit->waits || keeps_place(list, unit) ? &other : is_only_returned(list, unit) ? &last : &wait;
         if (!unit->starts && !*first && is_ready(list, unit))
