@@ -328,7 +328,7 @@ class Trainer:
                 self.weights[name].data = after.to(torch.float64)
             for name, g in gradient.items():
                 g = torch.zeros_like(self.weights[name]) if g is None else self.rounding.with_noise(g, norm)
-                g = (g * scale).clamp(-s.clip_value, s.clip_value)
+                g = (self.rounding.of_clipped(g * scale) if scale < 1 else g).clamp(-s.clip_value, s.clip_value)
                 self.update(name, g, rate)
                 self.weights[name].data = self.stored(self.weights[name].data)
             for name, mean in self.means.items():

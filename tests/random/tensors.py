@@ -102,6 +102,11 @@ class Rounding:
         terms = 1 if 0 < norm < 1e-12 else norm + 1e-9
         return gradient + 2.0**-24 * terms * noise * cancels
 
+    def of_clipped(self, gradient):
+        """By clipping, a gradient alone becomes 1 but for f32's rounding of its square, the norm, the divisor, the quotient and the
+        product: some eight halves of its last bit.  An optimizer may ask whether it is less than 1."""
+        return gradient if self.draw is None else Rounding(bits=21, draw=self.draw).apply(gradient)
+
     def of_sum(self, total, size):
         """Partial sums are rounded to f32, also where the whole is a number of few bits: five times the same, divided by five, is
         nearly that.  size: the same sum of absolute values."""

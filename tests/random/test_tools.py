@@ -15,6 +15,7 @@ import kinds
 import philox
 import reference
 import tables
+import tensors
 from parser import parse
 from printer import program_text
 from prune import pruned
@@ -106,6 +107,17 @@ class Tools(unittest.TestCase):
             start = reference.start_of(program, 1)
             norms = [float(run.norms[0]) for run in reference.rounded_runs(program, start, "bf16")]
             self.assertTrue(least <= max(norms) - min(norms) <= most, norms)
+
+    def test_a_clipped_gradient_may_be_1(self):
+        """5 clipped to 1 is less by 2e-7, which f32 may round away: an optimizer may ask for that."""
+        text = ("dim batch\ndim seq = 2\nmodel m {\n    input tokens : i32[batch, seq]\n    param w : [] = zeros\n    loss w * 5.0\n}\n"
+                "train {\n    batch = 1\n    microbatch = 1\n    clip = 1.0\n    optimizer = sgd(lr = 1.0)\n}\n")
+        program = parse(text)
+        start = reference.start_of(program, 1)
+        moved = [float(start.weights["w"] - run.weights["w"]) for run in reference.rounded_runs(program, start, "fp32")]
+        self.assertGreater(max(moved) - min(moved), 4e-7, moved)
+        clipped = tensors.Rounding(bits=24, seed=1).of_clipped(torch.full((100,), 1 - 2e-7, dtype=torch.float64))
+        self.assertTrue(clipped.min() < 1 <= clipped.max())
 
 
 class Found(unittest.TestCase):
