@@ -99,10 +99,8 @@ static void settle(Module *m, Setup setup)
 /* Compiles the model again, without messages: the compilation of the model itself reports them. */
 static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup setup)
 {
-    char *unread = NULL;
-    size_t length;
     Arena arena = { 0 };
-    Diags silent = { .arena = &arena, .source = &run->source, .out = open_memory(&unread, &length) };
+    Diags silent = { .arena = &arena, .source = &run->source, .out = nowhere() };
     Module *m = lower_ast(run, file, shrink, NULL, &silent);
     if (m) {
         settle(m, setup);
@@ -111,8 +109,6 @@ static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup se
             m = NULL;
         }
     }
-    fclose(silent.out);
-    free(unread);
     arena_free(&arena);
     if (m)
         m->diags = &run->diags;

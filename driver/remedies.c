@@ -93,13 +93,9 @@ static const char *text_of(const Search *s, const Choice *choice)
 /* The model, lowered with these options and without messages; NULL: it cannot be. */
 static Module *lower_silently(Run *own, Run *run, const Options *options, Settings *settings)
 {
-    char *unread = NULL;
-    size_t length;
     *own = (Run){ .options = options, .source = run->source, .is_trial = true };
-    own->diags = (Diags){ .arena = &own->arena, .source = &own->source, .out = open_memory(&unread, &length) };
+    own->diags = (Diags){ .arena = &own->arena, .source = &own->source, .out = nowhere() };
     Module *m = lower_source(own, 0, settings);
-    fclose(own->diags.out);
-    free(unread);
     own->diags.out = stderr;
     return m;
 }

@@ -18,18 +18,12 @@ enum { MOST_SECONDS = 60, WAIT_MS = 500 }; /* of a processor; until an answer go
 
 /* --- The copy ----------------------------------------------------------------------------------- */
 
-static void hear_nothing(void *context, Where where, bool is_error, const char *message) {}
-
 static _Noreturn void send_layout(const Analysis *analysis, int file)
 {
     const struct rlimit limit = { MOST_SECONDS, MOST_SECONDS };
     Run run = { .options = analysis->run.options, .source = analysis->run.source };
     FILE *to = fdopen(file, "w");
-    char *unread = NULL;
-    size_t length;
-    run.diags = (Diags){
-        .arena = &run.arena, .source = &run.source, .out = open_memory(&unread, &length), .listen = hear_nothing
-    };
+    run.diags = (Diags){ .arena = &run.arena, .source = &run.source, .out = nowhere() };
     setrlimit(RLIMIT_CPU, &limit);
     cJSON *found = list_layout(&run);
     char *text = found ? cJSON_PrintUnformatted(found) : NULL;

@@ -54,9 +54,7 @@ static Func *function_of(Lower *l, Closure *c, const Func *f, Value *value)
 static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
 {
     Module *m = l->m;
-    char *unread = NULL;
-    size_t size;
-    Diags silent = { .arena = &c->arena, .source = l->diags->source, .out = open_memory(&unread, &size) };
+    Diags silent = { .arena = &c->arena, .source = l->diags->source, .out = nowhere() };
     Diags *of_types = m->diags;
     const int naxes = m->naxes;
     Tensor result = { .data = NULL };
@@ -66,8 +64,6 @@ static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
         result.data = NULL;
     m->naxes = naxes;
     m->diags = of_types;
-    fclose(silent.out);
-    free(unread);
     return result;
 }
 
