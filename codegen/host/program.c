@@ -171,27 +171,30 @@ void write_products(Host *h, FILE *out)
 static int64_t place_of(const Value *value) { return value ? value->storage->at : -1; }
 static int64_t place_fed(const Func *f, PortKind kind) { return place_of(param_for(f, kind, NULL)); }
 
+/* Fields that follow others, a line each. */
+static void write_fields(int indent, const Field fields[], FILE *out)
+{
+    for (; fields->name; fields++)
+        if (fields->value)
+            fprintf(out, "%*s.%s = %s,\n", indent, "", fields->name, fields->value);
+}
+
 static void write_scalars(Module *m, const Func *f, FILE *out)
 {
-    FILL(out,
-         "        .scalars = {\n"
-         "            .step = $step,\n"
-         "            .lr = $lr,\n"
-         "            .key = $key,\n"
-         "            .pending = $pending,\n"
-         "            .loss = $loss,\n"
-         "            .grad_norm = $norm,\n"
-         "            .loss_scale = $scale,\n"
-         "            .skipped_steps = $skipped,\n"
-         "        },\n",
-         { "step", integer_text(m, place_fed(f, PORT_STEP_NUMBER)) },
-         { "lr", integer_text(m, place_fed(f, PORT_LEARNING_RATE)) },
-         { "key", integer_text(m, place_fed(f, PORT_DROPOUT_KEY)) },
-         { "pending", integer_text(m, place_fed(f, PORT_PENDING)) },
-         { "loss", integer_text(m, place_of(result_for(f, PORT_LOSS))) },
-         { "norm", integer_text(m, place_of(result_for(f, PORT_GRADIENT_NORM))) },
-         { "scale", integer_text(m, place_fed(f, PORT_LOSS_SCALE)) },
-         { "skipped", integer_text(m, place_fed(f, PORT_SKIPPED_STEPS)) });
+    const Field fields[] = {
+        { "step", integer_text(m, place_fed(f, PORT_STEP_NUMBER)) },
+        { "lr", integer_text(m, place_fed(f, PORT_LEARNING_RATE)) },
+        { "key", integer_text(m, place_fed(f, PORT_DROPOUT_KEY)) },
+        { "pending", integer_text(m, place_fed(f, PORT_PENDING)) },
+        { "loss", integer_text(m, place_of(result_for(f, PORT_LOSS))) },
+        { "grad_norm", integer_text(m, place_of(result_for(f, PORT_GRADIENT_NORM))) },
+        { "loss_scale", integer_text(m, place_fed(f, PORT_LOSS_SCALE)) },
+        { "skipped_steps", integer_text(m, place_fed(f, PORT_SKIPPED_STEPS)) },
+        { NULL, NULL },
+    };
+    fputs("        .scalars = {\n", out);
+    write_fields(12, fields, out);
+    fputs("        },\n", out);
 }
 
 /* Elements between the logits of two positions: the stride of the sequence's dim. */
@@ -244,31 +247,32 @@ static void write_function(Host *h, FuncRole role, FILE *out)
         return;
     const InputShape shape = input_shape(m, f);
     int inputs = count_inputs(m, f);
-    bool is_predict = role == PREDICT;
-    FILL(out,
-         "    .$field = {\n"
-         "        .run = $run,\n"
-         "        .inputs = $inputs,\n"
-         "        .ninputs = $count,\n"
-         "        .kinds = $kinds,\n",
-         { "field", role_name[role] }, { "run", host_func(h, f)->name },
-         { "inputs", inputs ? arena_text(&m->arena, "%s_inputs", role_name[role]) : "NULL" },
-         { "count", integer_text(m, inputs) }, { "kinds", kinds_of(h, f) });
+    fprintf(out, "    .%s = {\n", role_name[role]);
+    const Field places[] = {
+        { "run", host_func(h, f)->name },
+        { "inputs", inputs ? arena_text(&m->arena, "%s_inputs", role_name[role]) : "NULL" },
+        { "ninputs", integer_text(m, inputs) },
+        { "kinds", kinds_of(h, f) },
+        { NULL, NULL },
+    };
+    write_fields(8, places, out);
     write_scalars(m, f, out);
-    FILL(out,
-         "        .micro = $micro,\n"
-         "        .batch = $batch,\n"
-         "        .seq = $seq,\n"
-         "        .logits = $logits,\n"
-         "        .logits_stride = $stride,\n",
-         { "micro", integer_text(m, shape.micro) }, { "batch", integer_text(m, shape.batch) },
-         { "seq", integer_text(m, shape.seq) }, { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
-         { "stride", integer_text(m, is_predict ? logits_stride(m, f) : 0) });
+    const Field sizes[] = {
+        { "micro", integer_text(m, shape.micro) },
+        { "batch", integer_text(m, shape.batch) },
+        { "seq", integer_text(m, shape.seq) },
+        { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
+        { "logits_stride", integer_text(m, role == PREDICT ? logits_stride(m, f) : 0) },
+        { NULL, NULL },
+    };
+    write_fields(8, sizes, out);
     write_totals(m, f, out);
-    if (role == EVAL && m->mixes)
-        fprintf(out, "        .mixes = %s,\n", string_text(m, m->mixes));
-    if (role == EVAL && m->auxiliary)
-        fprintf(out, "        .auxiliary = %s,\n", string_text(m, m->auxiliary));
+    const Field facts[] = {
+        { "mixes", role == EVAL && m->mixes ? string_text(m, m->mixes) : NULL },
+        { "auxiliary", role == EVAL && m->auxiliary ? string_text(m, m->auxiliary) : NULL },
+        { NULL, NULL },
+    };
+    write_fields(8, facts, out);
     write_measures(m, f, PORT_LOAD, "loads", out);
     write_measures(m, f, PORT_DROPPED, "dropped", out);
     fputs("    },\n", out);
@@ -319,17 +323,6 @@ static void write_axes(const Module *m, FILE *out)
     fputs("};\n\n", out);
 }
 
-static char *mesh_fields(const Host *h, TrainerTexts texts)
-{
-    Module *m = h->m;
-    if (m->naxes == 0)
-        return "";
-    return arena_text(&m->arena, "    .axes = axes,\n    .naxes = %d,\n    .comm = &rt_%s,\n%s", m->naxes, texts.comm,
-                      h->ncollectives ? "    .collectives = collectives,\n"
-                                        "    .ncollectives = sizeof collectives / sizeof *collectives,\n"
-                                      : "");
-}
-
 /* Products are created and shard offsets set when the program starts. */
 static void write_create(const Host *h, FILE *out)
 {
@@ -338,61 +331,55 @@ static void write_create(const Host *h, FILE *out)
                 h->products.count ? "    create_products(rt);\n" : "");
 }
 
-static char *far_fields(const Host *h)
+static const char *create_function(const Host *h)
 {
-    Module *m = h->m;
-    const int64_t bytes = far_bytes(m);
-    if (!bytes)
-        return "";
-    return arena_text(&m->arena,
-                      "    .far_begin = %" PRId64 ",\n    .far_bytes = %" PRId64 ",\n    .ntransfers = %d,\n%s",
-                      far_begin(func_with_role(m, STEP)->frame), bytes, h->ntransfers,
-                      m->train.offload_folder
-                          ? arena_text(&m->arena, "    .far_folder = %s,\n", string_text(m, m->train.offload_folder))
-                          : "");
+    return h->offsets.count ? "create" : h->products.count ? "create_products" : "NULL";
 }
 
 static void write_program(Host *h, TrainerTexts texts, FILE *out)
 {
     Module *m = h->m;
-    Totals totals = program_totals(m);
-    FILL(out,
-         "static const RtProgram program = {\n"
-         "    .name = $name,\n"
-         "    .source = $source,\n"
-         "$mesh"
-         "$target"
-         "    .tensors = tensors,\n"
-         "    .ntensors = sizeof tensors / sizeof *tensors,\n"
-         "    .kernels = kernels,\n"
-         "    .nkernels = sizeof kernels / sizeof *kernels,\n"
-         "    .arena_bytes = $arena,\n"
-         "    .state_bytes = $state,\n"
-         "$far"
-         "    .flops_per_step = $flops,\n"
-         "    .tokens_per_step = $tokens,\n"
-         "$records"
-         "    .vocab = $vocab,\n"
-         "    .schedule = $schedule,\n"
-         "    .seed = $seed,\n"
-         "    .precision = $precision,\n"
-         "    .is_causal_lm = $causal,\n",
-         { "name", string_text(m, m->name) }, { "source", string_text(m, m->source ? m->source : "IR") },
-         { "mesh", mesh_fields(h, texts) }, { "target", h->dialect->fields(h) },
-         { "arena", integer_text(m, func_with_role(m, STEP)->frame) }, { "state", integer_text(m, h->state_bytes) },
-         { "far", far_fields(h) }, { "flops", number_text(m, totals.flops) },
-         { "tokens", integer_text(m, totals.micro * totals.batch * totals.seq) },
-         { "records", is_fed_records(m) ? "    .takes_records = true,\n" : "" },
-         { "vocab", integer_text(m, vocabulary(m)) }, { "schedule", schedule_text(m) },
-         { "seed", integer_text(m, m->train.seed) },
-         { "precision", string_text(m, Precision_words[m->train.precision ? m->train.precision : PRECISION_FP32]) },
-         { "causal", func_with_role(m, PREDICT) ? "true" : "false" });
+    const Totals totals = program_totals(m);
+    const int64_t arena = func_with_role(m, STEP)->frame, far = far_bytes(m);
+    const bool has_mesh = m->naxes > 0, collects = has_mesh && h->ncollectives;
+    const Field names[] = {
+        { "name", string_text(m, m->name) },
+        { "source", string_text(m, m->source ? m->source : "IR") },
+        { "axes", has_mesh ? "axes" : NULL },
+        { "naxes", has_mesh ? integer_text(m, m->naxes) : NULL },
+        { "comm", has_mesh ? arena_text(&m->arena, "&rt_%s", texts.comm) : NULL },
+        { "collectives", collects ? "collectives" : NULL },
+        { "ncollectives", collects ? "sizeof collectives / sizeof *collectives" : NULL },
+        { NULL, NULL },
+    };
+    const Field facts[] = {
+        { "tensors", "tensors" },
+        { "ntensors", "sizeof tensors / sizeof *tensors" },
+        { "kernels", "kernels" },
+        { "nkernels", "sizeof kernels / sizeof *kernels" },
+        { "arena_bytes", integer_text(m, arena) },
+        { "state_bytes", integer_text(m, h->state_bytes) },
+        { "far_begin", far ? integer_text(m, far_begin(arena)) : NULL },
+        { "far_bytes", far ? integer_text(m, far) : NULL },
+        { "ntransfers", far ? integer_text(m, h->ntransfers) : NULL },
+        { "far_folder", far && m->train.offload_folder ? string_text(m, m->train.offload_folder) : NULL },
+        { "flops_per_step", number_text(m, totals.flops) },
+        { "tokens_per_step", integer_text(m, totals.micro * totals.batch * totals.seq) },
+        { "takes_records", is_fed_records(m) ? "true" : NULL },
+        { "vocab", integer_text(m, vocabulary(m)) },
+        { "schedule", schedule_text(m) },
+        { "seed", integer_text(m, m->train.seed) },
+        { "precision", string_text(m, Precision_words[m->train.precision ? m->train.precision : PRECISION_FP32]) },
+        { "is_causal_lm", func_with_role(m, PREDICT) ? "true" : "false" },
+        { NULL, NULL },
+    };
+    fputs("static const RtProgram program = {\n", out);
+    write_fields(4, names, out);
+    fputs(h->dialect->fields(h), out);
+    write_fields(4, facts, out);
     for (int i = 0; i < N_PROGRAMS; i++)
         write_function(h, programs[i], out);
-    FILL(out, "    .create = $create,\n    .plan = plan,\n    .needed = rt_needed,\n};\n",
-         { "create", h->offsets.count    ? "create"
-                     : h->products.count ? "create_products"
-                                         : "NULL" });
+    fprintf(out, "    .create = %s,\n    .plan = plan,\n    .needed = rt_needed,\n};\n", create_function(h));
 }
 
 void write_tables(Host *h, TrainerTexts texts, FILE *out)
