@@ -1,4 +1,5 @@
-/* report_room.c -- does a rank's memory suffice?  If not: what makes the peak, how much is missing, and what helps. */
+/* report_room.c -- says whether a rank's memory suffices, and if not, what makes the peak, how much is missing, and
+ * what helps. */
 #include "report.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* roles.h -- what an op does to a dim: keeps it, sums over it, needs all of it, exchanges it for another one. */
+/* roles.h -- the roles of dims: an op keeps a dim, sums over it, needs all of it, or exchanges it for another one. */
 #ifndef MPC_IR_ROLES_H
 #define MPC_IR_ROLES_H
 

@@ -1,4 +1,4 @@
-/* processor_has.h -- which instructions the processor has that this runs on. */
+/* processor_has.h -- finds the instructions of the processor that this runs on. */
 #ifndef MPC_RUNTIME_PROCESSOR_HAS_H
 #define MPC_RUNTIME_PROCESSOR_HAS_H
 

@@ -1,4 +1,4 @@
-/* refusal.c -- why layouts cannot be compiled: the first of each kind, with how many there are. */
+/* refusal.c -- collects the reasons for which layouts cannot be compiled: the first of each kind, and their number. */
 #include "planner.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* product_kernel.c -- which of oneDNN's kernels runs a product, where its first one is not the fastest.
+/* product_kernel.c -- chooses among oneDNN's kernels for a product, where its first one is not the fastest.
  *
  * oneDNN lists several implementations of a product, and takes the first that can run it: "brg", which multiplies
  * blocks of rows where they lie.  On Intel's processors with AVX-512 its other one, "gemm", which copies both operands

@@ -1,4 +1,4 @@
-/* deal.h -- which tensors a checkpoint in several files has in which, and which rank writes them. */
+/* deal.h -- deals the tensors of a checkpoint to its files, and to the ranks that write them. */
 #ifndef MPC_RUNTIME_DEAL_H
 #define MPC_RUNTIME_DEAL_H
 

@@ -1,4 +1,4 @@
-/* instructions.c -- does this processor have the instructions that the trainer is compiled with?  Else it would end
+/* instructions.c -- refuses a processor without the instructions that the trainer is compiled with.  Else it would end
  * with SIGILL somewhere in its first step. */
 #include "instructions.h"
 

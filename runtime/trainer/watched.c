@@ -1,4 +1,4 @@
-/* watched.c -- how far the run is, for the program that starts trainers again after a fault (mpc run): MPC_PROGRESS
+/* watched.c -- tells how far the run is to the program that starts trainers again after a fault (mpc run): MPC_PROGRESS
  * names a file of its own, in which the first rank keeps one line: the step from which it began, the last one that is
  * finished, the newest that is saved (-1: none), and the FLOPs per second of a rank that mfu is measured by.  It
  * outlives the rank. */
