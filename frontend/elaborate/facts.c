@@ -9,11 +9,11 @@
 #include <string.h>
 
 /* Parts of the module, which may be freed before the facts. */
-typedef struct Described {
+typedef struct Description {
     const Type *type;
     const Param *param;
-    const struct Described *next; /* of another instance */
-} Described;
+    const struct Description *next; /* of another instance */
+} Description;
 
 const Fact *fact_at(const Facts *facts, Loc at)
 {
@@ -67,7 +67,7 @@ void note_type(Lower *l, Loc at, const Type *type)
     }
     Arena *arena = l->options->facts->arena;
     Type *kept = NEW(l->arena, Type);
-    Described *described = NEW(l->arena, Described);
+    Description *described = NEW(l->arena, Description);
     *kept = *type;
     described->type = kept;
     fact->described = described;
@@ -104,8 +104,8 @@ void note_param(Lower *l, Loc at, const Param *param, const Type *type)
         return;
     note_type(l, at, type);
     Fact *fact = (Fact *)fact_at(l->options->facts, at);
-    Described *described = NEW(l->arena, Described);
-    *described = (Described){ fact->described->type, param, fact->described };
+    Description *described = NEW(l->arena, Description);
+    *described = (Description){ fact->described->type, param, fact->described };
     fact->described = described;
 }
 
@@ -128,7 +128,7 @@ void finish_facts(Lower *l)
         if (!s->wrong && (s->kind == S_CONST || (s->kind == S_DIM && s != l->batch && !s->is_slots)))
             note_operand(l, s->loc, (Operand){ .kind = NUMBER, .number = s->number });
     for (Fact *fact = facts->newest; fact; fact = fact->older) {
-        for (const Described *d = fact->described; d; d = d->next)
+        for (const Description *d = fact->described; d; d = d->next)
             if (d->param)
                 describe_param(facts, fact, d->param);
         fact->described = NULL;

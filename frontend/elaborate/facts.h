@@ -18,9 +18,9 @@ typedef struct Fact {
         bool decays;     /* known if `is_complete` */
         const char *path;
     } param;
-    const struct Described *described; /* the same during the lowering */
-    struct Fact *next;                 /* that begins at the same byte */
-    struct Fact *older;                /* in the list of all */
+    const struct Description *described; /* the same during the lowering */
+    struct Fact *next;                   /* that begins at the same byte */
+    struct Fact *older;                  /* in the list of all */
 } Fact;
 
 typedef struct Facts {

@@ -102,7 +102,7 @@ bool names_instance(const Lower *l, const Ast *ast)
     return block && block->kind == S_BLOCK;
 }
 
-Shared *name_instance(Lower *l, const Ast *name, Symbol *block)
+NamedInstance *name_instance(Lower *l, const Ast *name, Symbol *block)
 {
     const Symbol *other = find_symbol(l->scope, name->name);
     if (other)
@@ -111,8 +111,8 @@ Shared *name_instance(Lower *l, const Ast *name, Symbol *block)
                  position_text(l, other->loc));
     if (other || !is_free_instance(l, block, name->name, name->loc))
         return NULL;
-    Shared *shared = NEW(l->arena, Shared);
-    *shared = (Shared){
+    NamedInstance *shared = NEW(l->arena, NamedInstance);
+    *shared = (NamedInstance){
         .block = block, .path = instance_path(l, name->name), .stars = instance_stars(l, name->name), .frame = l->frame
     };
     declare(l, l->scope, S_INSTANCE, name->name, name->loc)->shared = shared;
@@ -151,7 +151,7 @@ typedef struct {
     Type type;
     Param param;
     bool trains; /* one that is not frozen has been there */
-} Declared;
+} Declaration;
 
 const Use *instance_around(const Use *use)
 {
@@ -171,7 +171,7 @@ const Body *where_named(const Body *frame, const Use **use)
 bool is_frozen_use(const Lower *l) { return l->use && l->use->frozen; }
 
 /* A state has one update, of one use. */
-static bool state_is_free(Lower *l, const Declared *before, const Use *use, Loc at)
+static bool state_is_free(Lower *l, const Declaration *before, const Use *use, Loc at)
 {
     const bool is_repeated = use->at != use->of->frame;
     if (!is_repeated && !(before && before->trains))
@@ -182,7 +182,7 @@ static bool state_is_free(Lower *l, const Declared *before, const Use *use, Loc 
     return false;
 }
 
-static bool is_same(Lower *l, const Declared *a, const Declared *b, Loc at)
+static bool is_same(Lower *l, const Declaration *a, const Declaration *b, Loc at)
 {
     const bool same_type = same_order(&a->type, &b->type) && type_equal(&a->type, &b->type);
     if (same_type && a->param.init == b->param.init && a->param.a == b->param.a && a->param.b == b->param.b)
@@ -198,17 +198,17 @@ bool share_param(Lower *l, Name full, const Type *type, Param *param, Loc at)
 {
     const Use *use = instance_around(l->use);
     const bool frozen = param->frozen;
-    Declared now = { *type, *param, !is_frozen_use(l) };
+    Declaration now = { *type, *param, !is_frozen_use(l) };
     param->frozen |= !now.trains;
     if (!use)
         return true;
-    Declared *before = map_get(&l->now.uses, full);
+    Declaration *before = map_get(&l->now.uses, full);
     if (before && !is_same(l, before, &now, at))
         return false;
     if (param->state && now.trains && !state_is_free(l, before, use, at))
         return false;
     if (!before) {
-        before = NEW(l->arena, Declared);
+        before = NEW(l->arena, Declaration);
         *before = now;
         map_put(&l->now.uses, full, before);
     }

@@ -5,25 +5,25 @@
 #include "lowering.h"
 
 /* An instance that has a name, and any number of uses. */
-struct Shared {
+struct NamedInstance {
     Symbol *block;
     Name path, stars;
-    Body *frame;           /* where it is named */
-    const Shared *mean_of; /* the instance whose weights its own are running means of; NULL: none */
-    double share;          /* of the old mean */
+    Body *frame;                  /* where it is named */
+    const NamedInstance *mean_of; /* the instance whose weights its own are running means of; NULL: none */
+    double share;                 /* of the old mean */
 };
 
 /* A call of such an instance, or a frozen call of a block, while the body is lowered. */
 struct Use {
-    const Shared *of; /* NULL: of a block */
-    Body *at;         /* where the call is */
-    bool frozen;      /* it, or one around it: parameters are constants, and states are not updated */
+    const NamedInstance *of; /* NULL: of a block */
+    Body *at;                /* where the call is */
+    bool frozen;             /* it, or one around it: parameters are constants, and states are not updated */
     const Use *outer;
 };
 
-bool names_instance(const Lower *l, const Ast *ast);             /* NAME = BLOCK */
-Shared *name_instance(Lower *l, const Ast *name, Symbol *block); /* NULL after reporting */
-void lower_named(Lower *l, const Ast *ast);                      /* such a statement */
+bool names_instance(const Lower *l, const Ast *ast);                    /* NAME = BLOCK */
+NamedInstance *name_instance(Lower *l, const Ast *name, Symbol *block); /* NULL after reporting */
+void lower_named(Lower *l, const Ast *ast);                             /* such a statement */
 Symbol *called_symbol(const Lower *l, const char *name); /* the block or instance of that name; NULL: there is none */
 Symbol *block_called(Symbol *called);
 void refuse_as_block(Lower *l, const Ast *call); /* reports what only a call of a block says */

@@ -28,7 +28,7 @@ struct Body {
     bool scans;               /* of a body: that of a scan, in which outer values have no such dim */
     bool reverse;             /* of a scan */
     Builder around;           /* of a scan: the end of the function that it is in */
-    Yielded *yielded;         /* of a scan, in order */
+    Yield *yielded;           /* of a scan, in order */
     Values inputs, totals;    /* of the model */
     Values carried;           /* of a body */
     Values params, stacks;    /* parameters here; of a body, their stacks outside */
@@ -50,24 +50,24 @@ struct Runs {
 };
 
 /* What a scan has at each place, and what that is outside: stacked along the dim. */
-struct Yielded {
+struct Yield {
     const char *name;
     Loc loc;
     Value *value; /* inside; NULL after an error */
-    struct Yielded *next;
+    struct Yield *next;
 };
 
 /* A cross_entropy, from which a `mean` of it finds its divisor. */
-typedef struct Labelled {
+typedef struct Entropy {
     const Value *entropy;
     Value *labels; /* NULL: from a repeat that computes the labels itself, or has others in other copies */
     Body *frame;   /* where they are */
     double ignore;
     bool is_entropy; /* no matter what labels it has */
     bool is_plain;   /* a carried value that is none, so far as the first copy knows, or one without labels to ignore */
-    bool is_averaged;      /* a mean of it was taken */
-    struct Labelled *from; /* the same, outside of a repeat */
-} Labelled;
+    bool is_averaged;     /* a mean of it was taken */
+    struct Entropy *from; /* the same, outside of a repeat */
+} Entropy;
 
 /* Names of the instances in a scope or in a `repeat`. */
 typedef struct Instance {
@@ -78,27 +78,27 @@ typedef struct Instance {
 } Instance;
 
 /* Valid names for `pipeline`: an instance inside a repeat, or the const that is its number of copies. */
-typedef struct Repeated {
+typedef struct RepeatName {
     const char *name;
     Name dim;   /* that counts the copies */
     Name whole; /* of a run: the dim of the repeat's first one; else `dim` */
     int64_t copies;
-    struct Repeated *next;
-} Repeated;
+    struct RepeatName *next;
+} RepeatName;
 
 /* A dim that is scanned: each rank goes through all of it. */
-typedef struct Scanned {
+typedef struct ScanDim {
     Name dim;
     Loc loc;
-    struct Scanned *next;
-} Scanned;
+    struct ScanDim *next;
+} ScanDim;
 
 /* A queue whose choices are counted. */
-typedef struct Counted {
+typedef struct Queue {
     const Value *chosen;
     Name slots;
-    struct Counted *next;
-} Counted;
+    struct Queue *next;
+} Queue;
 
 /* The place of a sum over the batch that an update reads. */
 typedef struct Statistic {
@@ -107,25 +107,25 @@ typedef struct Statistic {
 } Statistic;
 
 /* A tensor with an update, and where that is. */
-typedef struct Ruled {
+typedef struct UpdateRule {
     Loc at;
     Name of;
-    struct Ruled *next;
-} Ruled;
+    struct UpdateRule *next;
+} UpdateRule;
 
 /* An error that was reported: the blocks of a model are lowered once for each instance. */
-typedef struct Reported {
+typedef struct Complaint {
     Loc at;
     const char *message;
-    struct Reported *next;
-} Reported;
+    struct Complaint *next;
+} Complaint;
 
 /* A value and its origin: in the file, or text on the command line. */
 typedef struct {
     const Ast *value;          /* NULL: not given */
     const char *option, *text; /* NULL: in the file */
     Loc at;
-} Said;
+} ValueOrigin;
 
 /* The dims of a parameter as a matrix; in: none if it is no matrix.  Each may occur TWINS times more, as in' and in''.
  */
@@ -137,13 +137,13 @@ typedef struct {
 } Matrix;
 
 /* A value that mixes sequences: see program/sequences.c. */
-typedef struct Mixed {
+typedef struct Mixing {
     const Value *value;
     Loc at;
     const char *help; /* NULL: none */
     bool by_itself;   /* whatever its operands are */
-    struct Mixed *next;
-} Mixed;
+    struct Mixing *next;
+} Mixing;
 
 typedef struct {
     const Ast *block, *call;
@@ -151,7 +151,7 @@ typedef struct {
 
 /* Messages: those so far, and the text that they are about. */
 typedef struct {
-    Reported *reported;
+    Complaint *reported;
     int nreported;
     const struct Elsewhere *elsewhere; /* else NULL: see go_elsewhere() */
     Lines lines;                       /* of the last used source */
@@ -160,11 +160,11 @@ typedef struct {
 /* What the lowering MODEL notes for later steps. */
 typedef struct {
     Statistic *statistics;
-    Ruled *ruled;
-    Counted *counted;
-    Repeated *repeated;
-    Scanned *scanned;
-} Noted;
+    UpdateRule *ruled;
+    Queue *counted;
+    RepeatName *repeated;
+    ScanDim *scanned;
+} Notes;
 
 /* The dims that count copies: each repeat is lowered several times, and has the same one each time. */
 typedef struct {
@@ -180,11 +180,11 @@ typedef struct {
     int depth; /* of expressions */
     int instance_count, dropout_count, total_count;
     Map uses;        /* of the path of a parameter in one of several: what its first use has declared */
-    Map labelled;    /* a value -> Labelled: the last that was noted of it */
+    Map labelled;    /* a value -> Entropy: the last that was noted of it */
     Values counts;   /* TOTALS: the results */
     Value *logits;   /* of the loss's cross_entropy, if its labels are the next tokens */
     Value *loss;     /* without the statistics of updates; NULL after an error */
-    Map mixing;      /* what only a batch that is computed at once has -> Mixed */
+    Map mixing;      /* what only a batch that is computed at once has -> Mixing */
     Values balances; /* results of balance() */
 } InFunction;
 
@@ -230,7 +230,7 @@ struct Lower {
 
     bool is_evaluated_otherwise; /* training(a, b) may make the two differ */
     InFunction now;
-    Noted noted;
+    Notes noted;
     CopyDims copies;
 };
 

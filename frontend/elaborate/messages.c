@@ -53,13 +53,13 @@ static const char *instance_text(Lower *l)
 
 static bool already_reported(Lower *l, Loc at, const char *message)
 {
-    for (const Reported *r = l->reports.reported; r; r = r->next)
+    for (const Complaint *r = l->reports.reported; r; r = r->next)
         if (r->at.begin == at.begin && strcmp(r->message, message) == 0)
             return true;
     if (l->reports.nreported++ > MAX_MESSAGES) /* it is only counted */
         return false;
-    Reported *r = NEW(l->arena, Reported);
-    *r = (Reported){ at, message, l->reports.reported };
+    Complaint *r = NEW(l->arena, Complaint);
+    *r = (Complaint){ at, message, l->reports.reported };
     l->reports.reported = r;
     return false;
 }

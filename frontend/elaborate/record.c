@@ -1,4 +1,5 @@
-/* record.c -- what a lowering tells besides the module: effective settings, and dims that must keep their sizes. */
+/* record.c -- records what a lowering tells besides the module: effective settings, dims that must keep their sizes,
+ * values that mix sequences. */
 #include "lowering.h"
 
 #include <string.h>
@@ -17,8 +18,8 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 
 void note_mixing(Lower *l, const Value *value, Where where)
 {
-    Mixed *mixed = NEW(l->arena, Mixed);
-    *mixed = (Mixed){ .at = where.at, .help = where.help, .by_itself = true };
+    Mixing *mixed = NEW(l->arena, Mixing);
+    *mixed = (Mixing){ .at = where.at, .help = where.help, .by_itself = true };
     map_put(&l->now.mixing, value, mixed);
 }
 

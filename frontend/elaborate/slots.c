@@ -1,5 +1,5 @@
-/* slots.c -- what a file says as a whole: which dims are of slots, whose sizes calls of dispatch compute; is the model
- * fed records? */
+/* slots.c -- looks through a whole file: for dims of slots, whose sizes calls of dispatch compute, and whether the
+ * model is fed records. */
 #include "slots.h"
 
 #include <string.h>

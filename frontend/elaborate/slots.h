@@ -1,4 +1,4 @@
-/* slots.h -- what a file says as a whole: dims of slots, whose sizes calls compute; and is the model fed records? */
+/* slots.h -- looks through a whole file: for dims of slots, whose sizes calls compute, and for records. */
 #ifndef MPC_SLOTS_H
 #define MPC_SLOTS_H
 

@@ -51,9 +51,9 @@ typedef enum {
 } SymbolKind;
 
 typedef struct Body Body;
-typedef struct Shared Shared;
+typedef struct NamedInstance NamedInstance;
 typedef struct Use Use;
-typedef struct Yielded Yielded;
+typedef struct Yield Yield;
 typedef struct Runs Runs;
 enum { TRIALS = 3 };
 enum { MAX_COPIES = 100000, MAX_NUMBERED = 1024 }; /* of a repeat, and of one that numbers its copies */
@@ -83,7 +83,7 @@ typedef struct Symbol {
     Operand operand;                               /* of a local, argument, param, input: valid in `frame` */
     Value *state;                                  /* of a param that is a state: the tensor itself */
     bool updated;                                  /* and it has an update */
-    Shared *shared;                                /* of an instance */
+    NamedInstance *shared;                         /* of an instance */
     Body *frame;
     struct Symbol *next;        /* declared before it, in the same scope */
     struct Symbol *next_hashed; /* the same, of those in one list of the scope's table */

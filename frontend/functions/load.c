@@ -11,7 +11,7 @@
 
 static bool is_counted(const Lower *l, const Value *chosen, Name slots)
 {
-    const Counted *c = l->noted.counted;
+    const Queue *c = l->noted.counted;
     while (c && (c->chosen != chosen || c->slots != slots))
         c = c->next;
     return c != NULL;
@@ -36,9 +36,9 @@ void count_load(Lower *l, Value *chosen, Value *place, Dim experts, double room,
     int number = 1;
     if (l->role != MODEL || is_counted(l, chosen, slots))
         return;
-    Counted *counted = NEW(l->arena, Counted);
-    *counted = (Counted){ chosen, slots, l->noted.counted };
-    for (const Counted *c = l->noted.counted; c; c = c->next)
+    Queue *counted = NEW(l->arena, Queue);
+    *counted = (Queue){ chosen, slots, l->noted.counted };
+    for (const Queue *c = l->noted.counted; c; c = c->next)
         number++;
     l->noted.counted = counted;
     experts.name = intern_format(l->m, "%s.load", experts.name);

@@ -4,14 +4,14 @@
 
 Value *unlabelled(Lower *l, Value *value)
 {
-    const Labelled *known = find_labelled(l, value);
+    const Entropy *known = find_labelled(l, value);
     return known && !known->is_plain ? EMIT(l, OP_reorder, NO_ATTRS, value) : value;
 }
 
 /* --- By labels ---------------------------------------------------------------------------------- */
 
 /* The number of labels that are not ignored. */
-static Value *count_labels(Lower *l, const Labelled *entropy, Names dims)
+static Value *count_labels(Lower *l, const Entropy *entropy, Names dims)
 {
     Value *labels = import_value(l, l->frame, entropy->labels, entropy->frame);
     Value *counts = EMIT(l, OP_ne, NO_ATTRS, labels, emit_number(l, entropy->ignore, I32));
@@ -38,7 +38,7 @@ static bool is_over_batch(const Lower *l, Names dims)
 }
 
 /* Divides by the number of labels. */
-static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names dims, Loc at)
+static Value *mean_of_entropy(Lower *l, const Entropy *entropy, Value *x, Names dims, Loc at)
 {
     const bool over_batch = is_over_batch(l, dims);
     if (!entropy->labels) {
@@ -66,8 +66,8 @@ static Value *mean_of_entropy(Lower *l, const Labelled *entropy, Value *x, Names
 
 static Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at)
 {
-    Labelled *known = find_labelled(l, x);
-    for (Labelled *same = known; same; same = same->from)
+    Entropy *known = find_labelled(l, x);
+    for (Entropy *same = known; same; same = same->from)
         same->is_averaged = true;
     return known && !known->is_plain ? mean_of_entropy(l, known, x, dims, at) : mean_over(l, x, dims);
 }
@@ -138,7 +138,7 @@ static void warn_of_weights(Lower *l, const Arguments *a)
 {
     const Op *op = a->x[0]->def;
     for (int i = 0; op && op->kind == OP_mul && i < 2; i++) {
-        const Labelled *known = find_labelled(l, arg(op, i));
+        const Entropy *known = find_labelled(l, arg(op, i));
         if (known && known->is_entropy && is_input(l, arg(op, 1 - i)) && l->role == MODEL)
             warn_at(l->diags,
                     (Where){ .at = a->ast[0]->loc, .help = "mean(x, weight = w) divides by the sum of weights" },

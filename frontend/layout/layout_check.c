@@ -61,7 +61,7 @@ static void check_divides(Lower *l, const Ast *name, int axis)
 /* Each rank goes through all places of a scan. */
 static void check_scans(Lower *l, const Ast *name)
 {
-    const Scanned *scanned = l->noted.scanned;
+    const ScanDim *scanned = l->noted.scanned;
     while (scanned && strcmp(scanned->dim, name->name) != 0)
         scanned = scanned->next;
     if (scanned && axes_over(l->m, scanned->dim, false))

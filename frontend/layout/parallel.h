@@ -38,7 +38,7 @@ typedef struct {
 
 /* The repeats that `pipeline` names. */
 typedef struct {
-    const Repeated *at[MAX_REPEATS];
+    const RepeatName *at[MAX_REPEATS];
     int count;
     int64_t copies;   /* of all */
     const char *text; /* "h, g" */

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-static const Repeated *find_repeated(Layout *p, const Ast *ast)
+static const RepeatName *find_repeated(Layout *p, const Ast *ast)
 {
     NearMiss near = { .name = ast->name };
-    const Repeated *found = NULL;
-    for (const Repeated *r = p->l->noted.repeated; r; r = r->next) {
+    const RepeatName *found = NULL;
+    for (const RepeatName *r = p->l->noted.repeated; r; r = r->next) {
         if (strcmp(r->name, ast->name) != 0) {
             offer(&near, r->name);
         } else if (found && found->whole != r->whole) {
@@ -21,7 +21,7 @@ static const Repeated *find_repeated(Layout *p, const Ast *ast)
     }
     if (found && found->dim == found->whole)
         return found;
-    for (const Repeated *r = p->l->noted.repeated; found && r; r = r->next) /* the name is one of a later run only */
+    for (const RepeatName *r = p->l->noted.repeated; found && r; r = r->next) /* the name is one of a later run only */
         if (r->dim == found->whole)
             return r;
     const char *any = p->l->noted.repeated ? arena_text(p->l->arena, "'%s' is one", p->l->noted.repeated->name)
@@ -41,10 +41,10 @@ int place_in_model(const Module *m, Name copies)
 }
 
 /* Repeats that share the stages follow each other in the model. */
-static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const Repeated *next)
+static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const RepeatName *next)
 {
     Lower *l = p->l;
-    const Repeated *before = repeats->count ? repeats->at[repeats->count - 1] : NULL;
+    const RepeatName *before = repeats->count ? repeats->at[repeats->count - 1] : NULL;
     const int place = p->is_model_wrong ? 1 : place_in_model(l->m, next->dim);
     if (!before || p->is_model_wrong)
         return true;
@@ -65,11 +65,11 @@ static bool check_place(Layout *p, const Ast *ast, const Repeats *repeats, const
 
 /* The run of a repeat after this one; NULL: there is none.  Runs are listed last first, once for each name and function
  * of the model. */
-static const Repeated *run_after(const Module *m, const Repeated *list, const Repeated *run)
+static const RepeatName *run_after(const Module *m, const RepeatName *list, const RepeatName *run)
 {
-    const Repeated *next = NULL;
+    const RepeatName *next = NULL;
     const int from = place_in_model(m, run->dim);
-    for (const Repeated *r = list; r; r = r->next)
+    for (const RepeatName *r = list; r; r = r->next)
         if (r->whole == run->whole && place_in_model(m, r->dim) > from &&
             (!next || place_in_model(m, r->dim) < place_in_model(m, next->dim)))
             next = r;
@@ -81,7 +81,7 @@ bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)
     Lower *l = p->l;
     *repeats = (Repeats){ .text = "" };
     for (const Ast *name = names; name; name = name->next) {
-        const Repeated *next = find_repeated(p, name);
+        const RepeatName *next = find_repeated(p, name);
         if (!next || !check_place(p, name, repeats, next))
             return false;
         repeats->text = arena_text(l->arena, "%s%s%s", repeats->text, *repeats->text ? ", " : "", next->name);

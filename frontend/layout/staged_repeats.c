@@ -86,9 +86,9 @@ static bool counts_for_loss(const Module *m, Name copies)
 
 /* --- Names ------------------------------------------------------------------------------------------------------- */
 
-static bool is_of_one_repeat(const Lower *l, const Repeated *named)
+static bool is_of_one_repeat(const Lower *l, const RepeatName *named)
 {
-    for (const Repeated *r = l->noted.repeated; r; r = r->next)
+    for (const RepeatName *r = l->noted.repeated; r; r = r->next)
         if (strcmp(r->name, named->name) == 0 && r->whole != named->whole)
             return false;
     return true;
@@ -99,9 +99,9 @@ static bool is_word_of_file(const char *name) { return !strchr(name, '.') && str
 
 /* A name of the repeat whose copies a loop runs; NULL: there is none.  Of several that which was noted last: the
  * instance around the repeat, else the const, else its first instance. */
-static const Repeated *name_of_loop(const Lower *l, const Op *loop)
+static const RepeatName *name_of_loop(const Lower *l, const Op *loop)
 {
-    const Repeated *r = l->noted.repeated;
+    const RepeatName *r = l->noted.repeated;
     while (r && (r->dim != loop->attrs.dims.dim[0].name || !is_word_of_file(r->name) || !is_of_one_repeat(l, r)))
         r = r->next;
     return r;
@@ -120,7 +120,7 @@ void name_repeats(Lower *l)
     for (const Op *op = model->first; op; op = op->next) {
         const Dim *dim = op->attrs.callee && op->attrs.dims.count && !op->attrs.scan ? &op->attrs.dims.dim[0] : NULL;
         const bool divides = dim && hands_on(m, op, &trained, l->arena) && !counts_for_loss(m, dim->name);
-        const Repeated *r = divides ? name_of_loop(l, op) : NULL;
+        const RepeatName *r = divides ? name_of_loop(l, op) : NULL;
         if (r)
             add_name(&m->repeats, intern_text(m, r->name)); /* once: all runs of a repeat have the same name */
         m->copies += r ? dim->size : 0;

@@ -1,4 +1,4 @@
-/* suggest_split.c -- what a remedy says an axis could split, where the file does not say it. */
+/* suggest_split.c -- finds dims for a remedy that an axis could split, where the file names none. */
 #include "parallel.h"
 
 #include <string.h>

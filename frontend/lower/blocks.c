@@ -108,7 +108,7 @@ static void lower_assign(Lower *l, const Ast *ast)
 /* Of a scan: what a place has becomes a tensor outside. */
 static void lower_yield(Lower *l, const Ast *ast)
 {
-    Yielded **end = &l->frame->yielded;
+    Yield **end = &l->frame->yielded;
     Operand operand = lower_stated(l, ast, ast->name);
     for (; *end; end = &(*end)->next)
         if (strcmp((*end)->name, ast->name) == 0) {
@@ -116,8 +116,8 @@ static void lower_yield(Lower *l, const Ast *ast)
                      "'%s' is yielded twice: the first time at %s", ast->name, position_text(l, (*end)->loc));
             return;
         }
-    *end = NEW(l->arena, Yielded);
-    **end = (Yielded){ .name = ast->name, .loc = ast->name_loc };
+    *end = NEW(l->arena, Yield);
+    **end = (Yield){ .name = ast->name, .loc = ast->name_loc };
     set_place(l, ast->init->loc);
     if (operand.kind != WRONG)
         (*end)->value = value_of(l, operand, F32);
@@ -334,7 +334,7 @@ static void lower_mean(Lower *l, const Ast *ast)
     if (!is_instance)
         complain(l, (Where){ .at = ast->name_loc, .help = arena_text(l->arena, "%s = BLOCK above", ast->name) },
                  "'%s' is not an instance that is named here, by its block", ast->name);
-    Shared *shared = is_instance ? name_instance(l, ast->child, of->shared->block) : NULL;
+    NamedInstance *shared = is_instance ? name_instance(l, ast->child, of->shared->block) : NULL;
     if (!shared)
         return;
     shared->mean_of = of->shared;

@@ -237,8 +237,8 @@ static Results lower_body(Lower *l, const Symbol *block)
     return returned;
 }
 
-static Results lower_instance(Lower *l, const Call *call, const Symbol *block, const Shared *shared, Scope *scope,
-                              const char *name)
+static Results lower_instance(Lower *l, const Call *call, const Symbol *block, const NamedInstance *shared,
+                              Scope *scope, const char *name)
 {
     const struct {
         Name path, stars, of_ops;
@@ -272,7 +272,7 @@ static Results lower_instance(Lower *l, const Call *call, const Symbol *block, c
 /* `called`: the block, or an instance of one. */
 static Results lower_call(Lower *l, const Ast *call, Symbol *called)
 {
-    const Shared *shared = called->shared;
+    const NamedInstance *shared = called->shared;
     Symbol *block = block_called(called);
     const Call binding = { block->ast, call };
     const char *name = call->as ? call->as : block->name;

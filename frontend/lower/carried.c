@@ -7,26 +7,26 @@
 
 const char observed[] = "the statistics of updates"; /* no name that a file can have */
 
-static Carried *find_carried(Carried *list, const char *name)
+static LoopValue *find_carried(LoopValue *list, const char *name)
 {
     while (list && strcmp(list->name, name) != 0)
         list = list->next;
     return list;
 }
 
-static void note_assigned(Lower *l, const char *name, Loc loc, Carried **list)
+static void note_assigned(Lower *l, const char *name, Loc loc, LoopValue **list)
 {
     Symbol *symbol = find_symbol(l->scope, name);
-    Carried *known = find_carried(*list, name);
+    LoopValue *known = find_carried(*list, name);
     if (known)
         known->loc = loc;
     if (known || !symbol || (symbol->kind != S_LOCAL && symbol->kind != S_ARGUMENT))
         return;
-    Carried **end = list;
+    LoopValue **end = list;
     while (*end)
         end = &(*end)->next;
-    *end = NEW(l->arena, Carried);
-    **end = (Carried){ .name = name, .loc = loc };
+    *end = NEW(l->arena, LoopValue);
+    **end = (LoopValue){ .name = name, .loc = loc };
     symbol->used = true;
     (*end)->before = symbol->operand;
     if (symbol->operand.kind == TENSOR)
@@ -34,7 +34,7 @@ static void note_assigned(Lower *l, const char *name, Loc loc, Carried **list)
 }
 
 /* The existing values that these statements assign, in order.  What a scan yields, it assigns outside of it. */
-void collect_carried(Lower *l, const Ast *body, Carried **list)
+void collect_carried(Lower *l, const Ast *body, LoopValue **list)
 {
     for (const Ast *ast = body; ast; ast = ast->next) {
         if (ast->kind == A_REPEAT || ast->kind == A_SCAN)
@@ -48,7 +48,7 @@ void collect_carried(Lower *l, const Ast *body, Carried **list)
 }
 
 /* Of a scan: what it carries is of one place, and has one name afterwards. */
-void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *carried)
+void check_scanned(Lower *l, const Body *body, const Ast *ast, LoopValue *carried)
 {
     for (; carried; carried = carried->next) {
         const bool is_tensor = carried->before.kind == TENSOR && carried->before.value;
@@ -67,26 +67,26 @@ void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *carried)
 }
 
 /* Of a model with updates or experts: the statistics of the body and of what it calls. */
-void carry_observed(Lower *l, Loc at, Carried **list)
+void carry_observed(Lower *l, Loc at, LoopValue **list)
 {
     if (l->role != MODEL || !l->observes)
         return;
     Value *before = l->frame->observed ? l->frame->observed : emit_number(l, 0, F32);
     while (*list)
         list = &(*list)->next;
-    *list = NEW(l->arena, Carried);
-    **list = (Carried){ .name = observed, .loc = at, .before = tensor_operand(before) };
+    *list = NEW(l->arena, LoopValue);
+    **list = (LoopValue){ .name = observed, .loc = at, .before = tensor_operand(before) };
 }
 
 /* A carried number becomes a scalar, outside of the loop. */
-void make_tensors(Lower *l, Carried *carried)
+void make_tensors(Lower *l, LoopValue *carried)
 {
     for (; carried; carried = carried->next)
         if (carried->before.kind == NUMBER)
             carried->before = tensor_operand(value_of(l, carried->before, F32));
 }
 
-void enter_carried(Lower *l, Carried *carried)
+void enter_carried(Lower *l, LoopValue *carried)
 {
     for (; carried; carried = carried->next) {
         Symbol *symbol = declare(l, l->scope, S_LOCAL, carried->name, carried->loc);
@@ -112,7 +112,7 @@ static bool is_read(const Scope *scope, const char *name)
 }
 
 /* Carried results have the type of the carried parameters; only the memory order may differ. */
-bool leave_carried(Lower *l, Carried *carried)
+bool leave_carried(Lower *l, LoopValue *carried)
 {
     bool good = true;
     for (; carried; carried = carried->next) {
@@ -145,7 +145,7 @@ bool leave_carried(Lower *l, Carried *carried)
 }
 
 /* What the copy assigns to carried values, the next one has. */
-void hand_on(Lower *l, const Scope *copy, const Carried *carried)
+void hand_on(Lower *l, const Scope *copy, const LoopValue *carried)
 {
     for (; carried; carried = carried->next) {
         Symbol *after = find_symbol_here(copy, carried->name);
@@ -160,7 +160,7 @@ void hand_on(Lower *l, const Scope *copy, const Carried *carried)
 }
 
 /* What is carried has its last value after the loop. */
-void declare_carried(Lower *l, const Body *body, const Carried *carried, const Op *loop)
+void declare_carried(Lower *l, const Body *body, const LoopValue *carried, const Op *loop)
 {
     for (int i = 0; carried; carried = carried->next, i++) {
         if (carried->name == observed) {

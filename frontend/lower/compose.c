@@ -218,7 +218,7 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
         y = with_look(l, y, labels, along, ignore);
     if (!may_ignore(l, labels, ignore)) {
         if (y)
-            note_labels(l, (Labelled){ .entropy = y, .is_entropy = true, .is_plain = true });
+            note_labels(l, (Entropy){ .entropy = y, .is_entropy = true, .is_plain = true });
         return y;
     }
     y = EMIT(l, OP_where, NO_ATTRS, two(l, OP_eq, labels, emit_number(l, ignore, I32)), zero, y);
@@ -226,7 +226,7 @@ Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ig
     if (!y)
         return NULL;
     note_labels(l,
-                (Labelled){ .entropy = y, .labels = labels, .frame = l->frame, .ignore = ignore, .is_entropy = true });
+                (Entropy){ .entropy = y, .labels = labels, .frame = l->frame, .ignore = ignore, .is_entropy = true });
     return y;
 }
 

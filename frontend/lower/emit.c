@@ -62,7 +62,7 @@ static bool exceeds_rank(int nargs, Value *const args[])
 
 static bool reported_here(const Lower *l)
 {
-    for (const Reported *r = l->reports.reported; r; r = r->next)
+    for (const Complaint *r = l->reports.reported; r; r = r->next)
         if (r->at.begin == l->b.loc.begin)
             return true;
     return false;

@@ -68,16 +68,16 @@ bool index_fits(Lower *l, Value *index, const Dim *dim, const Constant *ignored,
 
 /* --- labels.c: the divisor of a mean of cross_entropy ------------------------------------------------ */
 
-Labelled *note_labels(Lower *l, Labelled labelled);
-Labelled *find_labelled(const Lower *l, const Value *value); /* NULL: it is no cross_entropy */
+Entropy *note_labels(Lower *l, Entropy labelled);
+Entropy *find_labelled(const Lower *l, const Value *value); /* NULL: it is no cross_entropy */
 void note_import(Lower *l, const Value *outside, const Value *inside);
 
 /* Of what a scan yields: its labels at all places, if all of them come from outside. */
 void stack_labels(Lower *l, const Body *body, const Value *inside, const Value *stacked);
 
 /* Of a value that a repeat carries: before the body, after it (false after an error), and after the repeat. */
-Labelled *enter_labels(Lower *l, const Value *before, const Value *inside);
-bool leave_labels(Lower *l, Labelled *entered, const Value *after, const char *name, Loc at);
+Entropy *enter_labels(Lower *l, const Value *before, const Value *inside);
+bool leave_labels(Lower *l, Entropy *entered, const Value *after, const char *name, Loc at);
 void keep_labels(Lower *l, const Body *body, const Value *inside, const Value *handed_on);
 
 #endif

@@ -4,22 +4,22 @@
  * mean of it inside must mean the same in all of them. */
 #include "emit.h"
 
-Labelled *note_labels(Lower *l, Labelled labelled)
+Entropy *note_labels(Lower *l, Entropy labelled)
 {
-    Labelled *noted = NEW(l->arena, Labelled);
+    Entropy *noted = NEW(l->arena, Entropy);
     *noted = labelled;
     map_put(&l->now.labelled, noted->entropy, noted);
     return noted;
 }
 
-Labelled *find_labelled(const Lower *l, const Value *value) { return value ? map_get(&l->now.labelled, value) : NULL; }
+Entropy *find_labelled(const Lower *l, const Value *value) { return value ? map_get(&l->now.labelled, value) : NULL; }
 
 void note_import(Lower *l, const Value *outside, const Value *inside)
 {
-    Labelled *known = find_labelled(l, outside);
+    Entropy *known = find_labelled(l, outside);
     if (!known)
         return;
-    Labelled own = *known;
+    Entropy own = *known;
     own.entropy = inside;
     own.from = known;
     note_labels(l, own);
@@ -27,10 +27,10 @@ void note_import(Lower *l, const Value *outside, const Value *inside)
 
 /* --- What a repeat carries ------------------------------------------------------------------------------ */
 
-Labelled *enter_labels(Lower *l, const Value *before, const Value *inside)
+Entropy *enter_labels(Lower *l, const Value *before, const Value *inside)
 {
-    const Labelled *known = find_labelled(l, before);
-    Labelled own = known ? *known : (Labelled){ .is_plain = true };
+    const Entropy *known = find_labelled(l, before);
+    Entropy own = known ? *known : (Entropy){ .is_plain = true };
     own.entropy = inside;
     own.from = NULL;
     own.is_averaged = false;
@@ -38,7 +38,7 @@ Labelled *enter_labels(Lower *l, const Value *before, const Value *inside)
 }
 
 /* The labels where they are computed: outside of the bodies that only read them. */
-static Labelled at_source(Labelled labelled)
+static Entropy at_source(Entropy labelled)
 {
     int at;
     while (labelled.labels && labelled.frame->outer &&
@@ -51,7 +51,7 @@ static Labelled at_source(Labelled labelled)
     return labelled;
 }
 
-static bool same_labels(const Labelled *a, const Labelled *b)
+static bool same_labels(const Entropy *a, const Entropy *b)
 {
     const bool plain = !b || b->is_plain;
     if (a->is_plain || plain)
@@ -59,7 +59,7 @@ static bool same_labels(const Labelled *a, const Labelled *b)
     return at_source(*a).labels == at_source(*b).labels && a->ignore == b->ignore;
 }
 
-bool leave_labels(Lower *l, Labelled *entered, const Value *after, const char *name, Loc at)
+bool leave_labels(Lower *l, Entropy *entered, const Value *after, const char *name, Loc at)
 {
     if (!entered || same_labels(entered, find_labelled(l, after)))
         return true;
@@ -76,10 +76,10 @@ bool leave_labels(Lower *l, Labelled *entered, const Value *after, const char *n
 
 void keep_labels(Lower *l, const Body *body, const Value *inside, const Value *handed_on)
 {
-    const Labelled *known = find_labelled(l, inside);
+    const Entropy *known = find_labelled(l, inside);
     if (!known || known->is_plain)
         return;
-    Labelled own = at_source(*known);
+    Entropy own = at_source(*known);
     if (own.frame == body)
         own.labels = NULL;
     own.entropy = handed_on;
@@ -89,10 +89,10 @@ void keep_labels(Lower *l, const Body *body, const Value *inside, const Value *h
 
 void stack_labels(Lower *l, const Body *body, const Value *inside, const Value *stacked)
 {
-    const Labelled *known = find_labelled(l, inside);
+    const Entropy *known = find_labelled(l, inside);
     if (!known || known->is_plain)
         return;
-    Labelled own = at_source(*known);
+    Entropy own = at_source(*known);
     const int at = own.labels && own.frame == body ? index_of(&body->captured, own.labels) : -1;
     own.labels = at >= 0 ? body->sources.at[at] : NULL;
     own.frame = body->outer;

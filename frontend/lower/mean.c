@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static const Shared *mean_around(const Use *use)
+static const NamedInstance *mean_around(const Use *use)
 {
     while (use && !(use->of && use->of->mean_of))
         use = use->outer;
@@ -24,7 +24,7 @@ bool is_mean(const Lower *l) { return mean_around(l->use) != NULL; }
 
 bool begin_mean(Lower *l, Name full, Param *param)
 {
-    const Shared *mean = mean_around(l->use);
+    const NamedInstance *mean = mean_around(l->use);
     const Name like = intern_format(l->m, "%s%s", mean->mean_of->path, full + strlen(mean->path));
     param->frozen = true;
     param->state = param->decay = false;
@@ -66,7 +66,7 @@ static Value *renamed(Builder *b, Value *value, const Type *type)
 
 void update_mean(Lower *l, const Param *param)
 {
-    const Shared *mean = mean_around(l->use);
+    const NamedInstance *mean = mean_around(l->use);
     const Param *other = find_param(l->m, param->like);
     const Port own = { .kind = PORT_PARAM, .of = param->name };
     if (!is_like(param, other)) {

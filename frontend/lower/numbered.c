@@ -98,7 +98,7 @@ static void collect_numbers(Numbers *numbers, const Ast *ast)
     if (called) {
         collect_call(numbers, ast, block_called(called)->ast);
     } else if (names_instance(l, ast) && !find_symbol(l->scope, ast->child->name)) {
-        Shared *shared = NEW(l->arena, Shared);
+        NamedInstance *shared = NEW(l->arena, NamedInstance);
         shared->block = find_symbol_here(&l->globals, ast->init->name);
         declare(l, l->scope, S_INSTANCE, ast->child->name, ast->child->loc)->shared = shared;
     } else if (ast->kind <= A_INDEX && is_constant(l, ast)) {
@@ -149,9 +149,9 @@ static const int *find_alike(Lower *l, const Ast *ast, int copies)
 /* Errors are reported by the bodies. */
 static const int *find_alike_silently(Lower *l, const Ast *ast, int copies)
 {
-    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = nowhere() },
-          *diags = l->diags, *of_types = l->m->diags;
-    Reported *reported = l->reports.reported;
+    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = nowhere() }, *diags = l->diags,
+          *of_types = l->m->diags;
+    Complaint *reported = l->reports.reported;
     const FuncRole role = l->role;
     l->diags = l->m->diags = &silent;
     l->role = MODEL;
@@ -213,7 +213,7 @@ static void note_instances(Lower *l, Numbering *numbering)
     *l->instances = numbering->before;
 }
 
-void lower_copy(Lower *l, const Ast *ast, Numbering *numbering, Body *body, const Carried *carried)
+void lower_copy(Lower *l, const Ast *ast, Numbering *numbering, Body *body, const LoopValue *carried)
 {
     Scope scope = { .outer = l->scope };
     Symbol *counter = declare(l, &scope, S_CONST, ast->as, ast->as_loc);

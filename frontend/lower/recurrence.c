@@ -14,8 +14,8 @@
 
 void note_scanned(Lower *l, Name dim, Loc at)
 {
-    Scanned *scanned = NEW(l->arena, Scanned);
-    *scanned = (Scanned){ dim, at, l->noted.scanned };
+    ScanDim *scanned = NEW(l->arena, ScanDim);
+    *scanned = (ScanDim){ dim, at, l->noted.scanned };
     l->noted.scanned = scanned;
 }
 
@@ -60,7 +60,7 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
 bool leave_yielded(Lower *l, Body *body)
 {
     bool good = true;
-    for (const Yielded *y = body->yielded; y; y = y->next) {
+    for (const Yield *y = body->yielded; y; y = y->next) {
         set_place(l, y->loc);
         const bool is_own = y->value && y->value->def && index_of(&body->func->results, y->value) < 0;
         Value *value = is_own ? y->value : EMIT(l, OP_reorder, NO_ATTRS, y->value);
@@ -74,7 +74,7 @@ bool leave_yielded(Lower *l, Body *body)
 void declare_yielded(Lower *l, const Body *body, const Op *loop)
 {
     int at = loop ? (int)loop->attrs.carried : 0;
-    for (const Yielded *y = body->yielded; y; y = y->next) {
+    for (const Yield *y = body->yielded; y; y = y->next) {
         Value *stacked = loop ? loop->results.at[at++] : NULL;
         if (stacked) {
             stack_labels(l, body, y->value, stacked);

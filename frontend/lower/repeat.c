@@ -57,7 +57,7 @@ static Value *copy_keys(Lower *l, const Body *body, int first)
     return EMIT(l, OP_fold_key, NO_ATTRS, dropout_key(l, l->frame), copy_numbers(l, body, first));
 }
 
-static Op *emit_loop(Lower *l, Body *body, const Carried *carried)
+static Op *emit_loop(Lower *l, Body *body, const LoopValue *carried)
 {
     Values args = { 0 };
     for (; carried; carried = carried->next)
@@ -97,7 +97,7 @@ static void keep_key(Lower *l, Body *body)
 
 /* --- Bodies --------------------------------------------------------------------------------- */
 
-static void lower_copies(Lower *l, const Ast *ast, Numbering *numbering, Body *body, const Carried *carried)
+static void lower_copies(Lower *l, const Ast *ast, Numbering *numbering, Body *body, const LoopValue *carried)
 {
     const int bodies = numbering ? body->run->bodies : 1;
     body->numbers = NEW_ARRAY(l->arena, int, bodies);
@@ -111,7 +111,7 @@ static void lower_copies(Lower *l, const Ast *ast, Numbering *numbering, Body *b
 }
 
 /* Lowers the body as a separate function; false if it has errors. */
-static bool lower_body(Lower *l, const Ast *ast, Numbering *numbering, Body *body, Carried *carried)
+static bool lower_body(Lower *l, const Ast *ast, Numbering *numbering, Body *body, LoopValue *carried)
 {
     Body *outer = l->frame;
     Scope scope = { .outer = l->scope };
@@ -136,8 +136,8 @@ static bool lower_body(Lower *l, const Ast *ast, Numbering *numbering, Body *bod
 
 static void note_repeated(Lower *l, const char *name, const Body *body)
 {
-    Repeated *repeated = NEW(l->arena, Repeated);
-    *repeated = (Repeated){ name, body->copy.name, body->whole, body->copy.size, l->noted.repeated };
+    RepeatName *repeated = NEW(l->arena, RepeatName);
+    *repeated = (RepeatName){ name, body->copy.name, body->whole, body->copy.size, l->noted.repeated };
     l->noted.repeated = repeated;
 }
 
@@ -248,7 +248,7 @@ void lower_loop(Lower *l, const Ast *ast, Numbering *numbering)
         note_unlowered(l, ast->body);
         return;
     }
-    Carried *carried = NULL;
+    LoopValue *carried = NULL;
     Name name = body_name(l, ast);
     const Instance *before = *l->instances;
     Body *body = NEW(l->arena, Body);

@@ -7,26 +7,26 @@
 
 /* --- carried.c --------------------------------------------------------------------------------- */
 
-typedef struct Carried {
+typedef struct LoopValue {
     const char *name;
-    Loc loc;          /* of the last assignment */
-    Operand before;   /* outside */
-    Symbol *after;    /* inside, at the end */
-    bool read;        /* inside: read in the same iteration or the next one */
-    Labelled *labels; /* inside, at the beginning */
-    struct Carried *next;
-} Carried;
+    Loc loc;         /* of the last assignment */
+    Operand before;  /* outside */
+    Symbol *after;   /* inside, at the end */
+    bool read;       /* inside: read in the same iteration or the next one */
+    Entropy *labels; /* inside, at the beginning */
+    struct LoopValue *next;
+} LoopValue;
 
 extern const char observed[]; /* the name of the statistics of updates */
 
-void collect_carried(Lower *l, const Ast *body, Carried **list);
-void check_scanned(Lower *l, const Body *body, const Ast *ast, Carried *carried);
-void carry_observed(Lower *l, Loc at, Carried **list);
-void make_tensors(Lower *l, Carried *carried);
-void enter_carried(Lower *l, Carried *carried);
-bool leave_carried(Lower *l, Carried *carried);
-void hand_on(Lower *l, const Scope *copy, const Carried *carried);
-void declare_carried(Lower *l, const Body *body, const Carried *carried, const Op *loop);
+void collect_carried(Lower *l, const Ast *body, LoopValue **list);
+void check_scanned(Lower *l, const Body *body, const Ast *ast, LoopValue *carried);
+void carry_observed(Lower *l, Loc at, LoopValue **list);
+void make_tensors(Lower *l, LoopValue *carried);
+void enter_carried(Lower *l, LoopValue *carried);
+bool leave_carried(Lower *l, LoopValue *carried);
+void hand_on(Lower *l, const Scope *copy, const LoopValue *carried);
+void declare_carried(Lower *l, const Body *body, const LoopValue *carried, const Op *loop);
 
 /* --- recurrence.c: what a scan has that a repeat has not ------------------------------------------------ */
 
@@ -46,7 +46,7 @@ typedef struct {
     bool used;                       /* is the number? */
 } Numbering;
 
-void lower_copy(Lower *l, const Ast *ast, Numbering *numbering, Body *body, const Carried *carried);
+void lower_copy(Lower *l, const Ast *ast, Numbering *numbering, Body *body, const LoopValue *carried);
 void lower_numbered(Lower *l, const Ast *ast);
 
 /* --- repeat.c ---------------------------------------------------------------------------------- */

@@ -224,8 +224,8 @@ void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *tensor,
         return;
     add_result(l->m, u.f, in_order(&u, made), tensor->port);
     append_func(l->m, u.f);
-    Ruled *ruled = NEW(l->arena, Ruled);
-    *ruled = (Ruled){ ast->name_loc, tensor->port.of, l->noted.ruled };
+    UpdateRule *ruled = NEW(l->arena, UpdateRule);
+    *ruled = (UpdateRule){ ast->name_loc, tensor->port.of, l->noted.ruled };
     l->noted.ruled = ruled;
     if (u.statistic)
         observe(l, symbol->state, symbol->operand.value, u.statistic);

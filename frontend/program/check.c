@@ -1,4 +1,4 @@
-/* check.c -- is the loss a sum over sequences?  If a step has several micro-batches, it must be.  The loss of
+/* check.c -- checks that the loss is a sum over sequences, if a step has several micro-batches.  The loss of
  * evaluation may differ from that of training, by training(a, b); if it is none, the trainer evaluates only whole
  * batches.
  */

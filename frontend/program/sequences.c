@@ -1,5 +1,5 @@
-/* sequences.c -- whether the loss of a lowered model is a sum over sequences, by types: of every value it is found what
- * its type were if the batch were split over an axis of ranks.  A sum over sequences is then pending over that axis.
+/* sequences.c -- finds whether the loss of a lowered model is a sum over sequences, by types: it infers of every value
+ * the type that it had if the batch were split over an axis of ranks.  A sum over sequences is then pending over it.
  *
  * An op that mixes sequences has no type then.  Its result counts as whole, and must not be read by the loss, nor by a
  * sum that an update reads.  Nor must the loss read such a sum itself.  The program stays as it is.
@@ -13,8 +13,8 @@ typedef struct {
     Module *m;
     Map types;   /* Value -> Type, where it is not the value's own */
     Names slots; /* of rows that depend on one sequence each: split as the batch is */
-    Mixed *mixed, *last;
-    Map mixes;     /* Value -> its Mixed */
+    Mixing *mixed, *last;
+    Map mixes;     /* Value -> its Mixing */
     Values summed; /* what updates read */
     Map read;      /* Value -> anything */
 } Look;
@@ -117,9 +117,9 @@ static const char *help_instead(const Look *k, const Op *op)
 
 /* --- Ops -------------------------------------------------------------------------------------------- */
 
-static void note_mixed(Look *k, const Value *value, Mixed noted)
+static void note_mixed(Look *k, const Value *value, Mixing noted)
 {
-    Mixed *mixed = NEW(k->l->arena, Mixed);
+    Mixing *mixed = NEW(k->l->arena, Mixing);
     *mixed = noted;
     mixed->value = value;
     mixed->next = NULL;
@@ -172,7 +172,7 @@ static bool is_statistic(const Look *k, const Op *op, const Type *type)
 static void look_at_op(Look *k, const Op *op)
 {
     Type rows;
-    const Mixed *mixed = map_get(&k->l->now.mixing, op->results.at[0]);
+    const Mixing *mixed = map_get(&k->l->now.mixing, op->results.at[0]);
     const Type **types = NEW_ARRAY(k->l->arena, const Type *, op->args.count + 1), *made = NULL;
     for (int i = 0; i < op->args.count; i++)
         types[i] = type_of(k, arg(op, i));
@@ -187,9 +187,9 @@ static void look_at_op(Look *k, const Op *op)
         if (mixed)
             note_mixed(k, op->results.at[i], *mixed);
         else if (is_summed)
-            note_mixed(k, op->results.at[i], (Mixed){ .at = op->loc, .by_itself = true });
+            note_mixed(k, op->results.at[i], (Mixing){ .at = op->loc, .by_itself = true });
         else if (!made)
-            note_mixed(k, op->results.at[i], (Mixed){ .at = op->loc, .help = help_instead(k, op) });
+            note_mixed(k, op->results.at[i], (Mixing){ .at = op->loc, .help = help_instead(k, op) });
         else
             set_type(k, op->results.at[i], &made[i]);
 }
@@ -215,7 +215,7 @@ static void look_at_loop(Look *k, const Op *loop)
         if (!carries || type_equal(type, type_of(k, arg(loop, i))))
             set_type(k, loop->results.at[i], &stacked);
         else
-            note_mixed(k, body->results.at[i], k->mixed ? *k->mixed : (Mixed){ .at = loop->loc });
+            note_mixed(k, body->results.at[i], k->mixed ? *k->mixed : (Mixing){ .at = loop->loc });
     }
 }
 
@@ -242,7 +242,7 @@ static bool is_split(const Type *type)
 }
 
 /* What of it can be what mixes: nothing that is right so far goes into an op that does. */
-static void mark_operands(Look *k, const Op *op, const Mixed *mixed)
+static void mark_operands(Look *k, const Op *op, const Mixing *mixed)
 {
     const int count = is_of_rows(k, op) ? 1 : op->args.count;
     for (int i = 0; i < count; i++)
@@ -287,9 +287,9 @@ static void mark_func(Look *k, const Func *f)
     }
 }
 
-static const Mixed *first_read(const Look *k)
+static const Mixing *first_read(const Look *k)
 {
-    const Mixed *mixed = k->mixed;
+    const Mixing *mixed = k->mixed;
     while (mixed && !is_read(k, mixed->value))
         mixed = mixed->next;
     return mixed;
@@ -298,19 +298,19 @@ static const Mixed *first_read(const Look *k)
 /* --- All of it ------------------------------------------------------------------------------------------ */
 
 /* What is read for the loss, and for updates, if they count. */
-static const Mixed *find_mixed(Look *k, const Func *f, bool with_updates, Sequences *found)
+static const Mixing *find_mixed(Look *k, const Func *f, bool with_updates, Sequences *found)
 {
     const Values *balances = &k->l->now.balances;
     mark(k, k->l->now.loss);
     mark_func(k, f);
-    const Mixed *by_loss = first_read(k);
+    const Mixing *by_loss = first_read(k);
     for (int i = 0; i < balances->count && !found->auxiliary; i++)
         if (is_read(k, balances->at[i]))
             found->auxiliary = where_text(k->l, balances->at[i]->def->loc);
     for (int i = 0; i < k->summed.count && with_updates; i++)
         mark_operands(k, k->summed.at[i]->def, NULL);
     mark_func(k, f);
-    const Mixed *mixed = by_loss || !with_updates ? by_loss : first_read(k);
+    const Mixing *mixed = by_loss || !with_updates ? by_loss : first_read(k);
     found->in_update = mixed && !by_loss;
     return mixed;
 }
@@ -330,7 +330,7 @@ Sequences find_sequences(Lower *l, const Func *f, bool with_updates)
         set_type(&k, f->params.at[i], &type);
     }
     look_at_func(&k, f);
-    const Mixed *mixed = find_mixed(&k, f, with_updates, &found);
+    const Mixing *mixed = find_mixed(&k, f, with_updates, &found);
     const Type *loss = type_of(&k, l->now.loss);
     if (mixed)
         found.at = mixed->at, found.help = mixed->help;

@@ -1,4 +1,4 @@
-/* sequences.h -- is a value of a lowered model a sum over sequences? */
+/* sequences.h -- finds whether the loss of a lowered model is a sum over sequences. */
 #ifndef MPC_SEQUENCES_H
 #define MPC_SEQUENCES_H
 

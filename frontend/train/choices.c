@@ -115,7 +115,7 @@ double read_argument(Lower *l, const Choice *choice, const Row *row, bool call_i
 {
     const Override *set = find_set(l, choice, row);
     const Ast *argument = find_argument(choice->said->value, row->key);
-    Said own = *choice->said;
+    ValueOrigin own = *choice->said;
     Elsewhere elsewhere;
     double value = row->otherwise;
     if (set)

@@ -13,24 +13,24 @@
 typedef struct {
     Module *m;
     Map made;       /* of values: NULL if they depend on data */
-    Map contracted; /* of values: Contracted */
+    Map contracted; /* of values: Contraction */
 } Decay;
 
 static void set_made(Decay *d, const Value *value, bool made) { map_put(&d->made, value, made ? d : NULL); }
 
 static bool is_made(const Decay *d, const Value *value) { return map_get(&d->made, value) != NULL; }
 
-static const Contracted *contracted(const Decay *d, const Value *value) { return map_get(&d->contracted, value); }
+static const Contraction *contracted(const Decay *d, const Value *value) { return map_get(&d->contracted, value); }
 
 static void contract(Decay *d, const Value *value, Name dim, bool kept)
 {
     if (find_dim(&value->type, dim) < 0) /* no longer: an operand may have another dim of that name */
         return;
-    for (const Contracted *c = contracted(d, value); c; c = c->next)
+    for (const Contraction *c = contracted(d, value); c; c = c->next)
         if (c->dim == dim && c->kept == kept)
             return;
-    Contracted *c = NEW(&d->m->arena, Contracted);
-    *c = (Contracted){ .dim = dim, .kept = kept, .next = map_get(&d->contracted, value) };
+    Contraction *c = NEW(&d->m->arena, Contraction);
+    *c = (Contraction){ .dim = dim, .kept = kept, .next = map_get(&d->contracted, value) };
     map_put(&d->contracted, value, c);
 }
 
@@ -88,7 +88,7 @@ static void pass_to_operands(Decay *d, const Op *op)
         if (info(op)->traits & CONTRACTS && !to)
             contract_operand(d, op, i);
         for (int j = 0; j < op->results.count && is_made(d, op->results.at[j]); j++)
-            for (const Contracted *c = contracted(d, op->results.at[j]); c; c = c->next)
+            for (const Contraction *c = contracted(d, op->results.at[j]); c; c = c->next)
                 contract_dim(d, op, i, to && c->dim == to ? op->attrs.dim : c->dim, c->kept);
     }
 }
@@ -105,7 +105,7 @@ static void visit_callee(Decay *d, const Op *op)
     }
     visit(d, callee);
     for (int i = (int)op->attrs.carried; i < op->args.count; i++)
-        for (const Contracted *c = contracted(d, callee->params.at[i]); c; c = c->next)
+        for (const Contraction *c = contracted(d, callee->params.at[i]); c; c = c->next)
             contract(d, arg(op, i), c->dim, c->kept);
 }
 
@@ -139,12 +139,12 @@ static bool is_table_of_positions(const Module *m, const Param *param)
 }
 
 /* For optimizers, which see parameters as matrices. */
-static void keep_contracted(Lower *l, const Param *param, const Contracted *list)
+static void keep_contracted(Lower *l, const Param *param, const Contraction *list)
 {
-    Contracted *first = NEW(l->arena, Contracted);
-    *first = (Contracted){ .at = -1, .is_table = is_table_of_positions(l->m, param) };
+    Contraction *first = NEW(l->arena, Contraction);
+    *first = (Contraction){ .at = -1, .is_table = is_table_of_positions(l->m, param) };
     for (; list; list = list->next) {
-        Contracted *kept = NEW(l->arena, Contracted);
+        Contraction *kept = NEW(l->arena, Contraction);
         *kept = *list;
         kept->at = find_dim(&param->type, list->dim);
         kept->next = first->next;
@@ -173,7 +173,7 @@ void decide_decay(Lower *l)
     for (int i = 0; i < model->params.count; i++) {
         const Value *value = model->params.at[i];
         Param *param = value->port.kind == PORT_PARAM ? find_param(m, value->port.of) : NULL;
-        for (const Contracted *c = contracted(&d, value); c && param; c = c->next)
+        for (const Contraction *c = contracted(&d, value); c && param; c = c->next)
             param->decay |= !c->kept && find_dim(&param->type, c->dim) >= 0;
         if (param)
             keep_contracted(l, param, contracted(&d, value));
@@ -195,12 +195,12 @@ static bool is_copy(const Param *param, int i)
 /* The dims of one matrix, of those that are contracted and those that are not. */
 Matrix matrix_of(const Lower *l, const Param *param)
 {
-    const Contracted *uses = map_get(&l->optimizing->contracted, param->path);
+    const Contraction *uses = map_get(&l->optimizing->contracted, param->path);
     Matrix matrix = { .type = &param->type };
     for (int i = 0; i < param->type.rank; i++) {
         const Name dim = param->type.dim[i].name;
         bool contracted = false, kept = false;
-        for (const Contracted *c = uses; c; c = c->next)
+        for (const Contraction *c = uses; c; c = c->next)
             if (c->at == i)
                 *(c->kept ? &kept : &contracted) = true;
         if (!is_copy(param, i) && (contracted || !kept))

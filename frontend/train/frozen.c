@@ -89,7 +89,7 @@ const Pattern *list_patterns(Lower *l, const Ast *list)
 }
 
 /* The patterns of a setting; NULL: it is not given, or is wrong. */
-static const Pattern *read_patterns(Lower *l, const char *key, const Said *said)
+static const Pattern *read_patterns(Lower *l, const char *key, const ValueOrigin *said)
 {
     if (!said->value)
         return NULL;
@@ -120,7 +120,7 @@ void freeze_params(Lower *l)
         some = param->frozen || param->state ? some : param;
         frozen = param->frozen ? param : frozen;
     }
-    for (const Ruled *ruled = l->noted.ruled; ruled; ruled = ruled->next)
+    for (const UpdateRule *ruled = l->noted.ruled; ruled; ruled = ruled->next)
         if (find_param(l->m, ruled->of)->frozen)
             complain(l, (Where){ .at = ruled->at, .help = "leave it out" },
                      "'%s' is frozen, so that no update changes it", find_param(l->m, ruled->of)->path);

@@ -173,7 +173,7 @@ void add_group(Lower *l, const Ast *ast)
     *end = group;
 }
 
-static void read_group(Lower *l, Group *group, const Said *said, const char *otherwise)
+static void read_group(Lower *l, Group *group, const ValueOrigin *said, const char *otherwise)
 {
     int declared_here = 0;
     for (const Ast *ast = l->file; ast; ast = ast->next)
@@ -215,7 +215,7 @@ static void check_rate(Lower *l, const Group *group)
                  "the rate of a group is in proportion to that of the optimizer, which is 0");
 }
 
-void read_optimizers(Lower *l, const Said *said, const char *otherwise)
+void read_optimizers(Lower *l, const ValueOrigin *said, const char *otherwise)
 {
     Group *all = NEW(l->arena, Group);
     *all = (Group){ .next = l->optimizing->groups };
@@ -225,7 +225,7 @@ void read_optimizers(Lower *l, const Said *said, const char *otherwise)
             check_declared(l, ast);
     read_group(l, all, said, otherwise);
     for (Group *group = all->next; group; group = group->next) {
-        const Said own = { .value = group->ast->child, .at = group->ast->name_loc };
+        const ValueOrigin own = { .value = group->ast->child, .at = group->ast->name_loc };
         read_group(l, group, &own, NULL);
         check_rate(l, group);
     }

@@ -1,22 +1,22 @@
-/* said.c -- values of settings: from the file or the command line. */
+/* origin.c -- values of settings: from the file or the command line. */
 #include "lower/expr.h"
 #include "settings.h"
 
 #include <math.h>
 
-const char *from_text(Lower *l, const Said *said)
+const char *from_text(Lower *l, const ValueOrigin *said)
 {
     return !said->value ? "default" : said->option ? "command line" : where_text(l, said->at);
 }
 
 /* Messages between these two refer to the location of the value. */
-void go_to(Lower *l, const Said *said, Elsewhere *elsewhere)
+void go_to(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
 {
     if (said->option)
         go_elsewhere(l, elsewhere, said->option, said->text);
 }
 
-void come_from(Lower *l, const Said *said, Elsewhere *elsewhere)
+void come_from(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
 {
     if (said->option)
         come_back(l, elsewhere);
@@ -27,10 +27,10 @@ const char *set_text(Lower *l, const Override *set)
     return arena_text(l->arena, "--set %s=%s", set->name, set->value);
 }
 
-Said said_on_command_line(Lower *l, const Override *set)
+ValueOrigin said_on_command_line(Lower *l, const Override *set)
 {
     Elsewhere elsewhere;
-    Said said = { .option = arena_text(l->arena, "--set %s", set->name), .text = set->value };
+    ValueOrigin said = { .option = arena_text(l->arena, "--set %s", set->name), .text = set->value };
     go_elsewhere(l, &elsewhere, said.option, said.text);
     said.value = parse_expression(l->source, l->diags, l->arena);
     come_back(l, &elsewhere);

@@ -58,7 +58,7 @@ static int find_key(const char *name)
 
 typedef struct {
     Lower *l;
-    Said said[N_KEYS];
+    ValueOrigin said[N_KEYS];
     Loc train; /* location for messages about several settings */
 } Reader;
 
@@ -89,7 +89,7 @@ static void read_block(Reader *r, const Ast *train)
             complain(r->l, (Where){ .at = ast->name_loc }, "'%s' is already set at %s", ast->name,
                      position_text(r->l, r->said[key].at));
         else
-            r->said[key] = (Said){ .value = ast->child, .at = ast->name_loc };
+            r->said[key] = (ValueOrigin){ .value = ast->child, .at = ast->name_loc };
     }
 }
 
@@ -144,7 +144,7 @@ static void read_single(Reader *r, int key)
 {
     Lower *l = r->l;
     const Row *row = rows_of_setting(keys[key]).at;
-    const Said *said = &r->said[key];
+    const ValueOrigin *said = &r->said[key];
     Elsewhere elsewhere;
     double value = row->otherwise;
     if (said->value) {
@@ -193,7 +193,7 @@ static void read_schedule(Reader *r)
 static void read_precision(Reader *r)
 {
     Lower *l = r->l;
-    const Said *said = &r->said[PRECISION];
+    const ValueOrigin *said = &r->said[PRECISION];
     const char *name = !said->value ? defaults[PRECISION] : said->value->kind == A_NAME ? said->value->name : "";
     NearMiss near = { .name = name };
     Elsewhere elsewhere;
@@ -216,7 +216,7 @@ static void read_grad_storage(Reader *r)
 {
     static const char *const dtypes[] = { "f32", "bf16", NULL };
     Lower *l = r->l;
-    const Said *said = &r->said[GRAD_STORAGE];
+    const ValueOrigin *said = &r->said[GRAD_STORAGE];
     const char *dtype = defaults[GRAD_STORAGE];
     Elsewhere elsewhere;
     if (said->value) {
@@ -252,7 +252,7 @@ static const char *loss_chunks_text(Lower *l, const Ast *ast, Int *count)
 static void read_loss_chunks(Reader *r)
 {
     Lower *l = r->l;
-    const Said *said = &r->said[LOSS_CHUNKS];
+    const ValueOrigin *said = &r->said[LOSS_CHUNKS];
     Int count = 0;
     Elsewhere elsewhere;
     go_to(l, said, &elsewhere);
@@ -270,7 +270,7 @@ static void read_loss_chunks(Reader *r)
 static void fail_at(Reader *r, int key, const char *help, const char *message)
 {
     Lower *l = r->l;
-    const Said *said = &r->said[key];
+    const ValueOrigin *said = &r->said[key];
     Elsewhere elsewhere;
     go_to(l, said, &elsewhere);
     complain(l, (Where){ .at = said->value ? said->value->loc : r->train, .help = help }, "%s", message);

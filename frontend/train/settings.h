@@ -1,4 +1,4 @@
-/* settings.h -- shared by settings.c, said.c, choices.c and optimizers.c: the rows of settings, and their values. */
+/* settings.h -- shared by settings.c, origin.c, choices.c and optimizers.c: the rows of settings, and their values. */
 #ifndef MPC_SETTINGS_H
 #define MPC_SETTINGS_H
 
@@ -24,17 +24,17 @@ Rows rows_of_setting(const char *setting);
 double read_setting(Lower *l, const Row *row, const Ast *ast); /* NAN after reporting */
 
 /* Messages between these two refer to the location of the value. */
-void go_to(Lower *l, const Said *said, Elsewhere *elsewhere);
-void come_from(Lower *l, const Said *said, Elsewhere *elsewhere);
-const char *from_text(Lower *l, const Said *said);
+void go_to(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
+void come_from(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
+const char *from_text(Lower *l, const ValueOrigin *said);
 const char *set_text(Lower *l, const Override *set);
-Said said_on_command_line(Lower *l, const Override *set);
+ValueOrigin said_on_command_line(Lower *l, const Override *set);
 
 /* A setting whose value is one of several names with arguments: cosine(warmup = 700). */
 typedef struct {
     const char *setting;
     IdiomKind idioms;
-    const Said *said;
+    const ValueOrigin *said;
     const char *const *names; /* n valid ones */
     int n;
     const char *name; /* the chosen one */

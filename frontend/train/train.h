@@ -5,13 +5,13 @@
 #include "elaborate/lowering.h"
 
 /* A dim of a parameter that a product contracts, or that both of its operands keep. */
-typedef struct Contracted {
+typedef struct Contraction {
     Name dim;
     int at; /* of a parameter: which of its dims, for names may change (router.c); -1: it has none like it */
     bool kept;
     bool is_table; /* the parameter is a table of positions */
-    struct Contracted *next;
-} Contracted;
+    struct Contraction *next;
+} Contraction;
 
 /* Names of parameters in a setting, with * for any text. */
 typedef struct Pattern {
@@ -32,14 +32,14 @@ typedef struct Group {
 
 /* What is known of parameters and their optimizers. */
 typedef struct Optimizing {
-    Said freeze, trained; /* settings of train, read when the parameters are known */
-    Group *groups;        /* the first is for all other parameters */
-    Map contracted;       /* of the path of a parameter: Contracted */
+    ValueOrigin freeze, trained; /* settings of train, read when the parameters are known */
+    Group *groups;               /* the first is for all other parameters */
+    Map contracted;              /* of the path of a parameter: Contraction */
 } Optimizing;
 
 void read_settings(Lower *l); /* before the model is lowered */
 void add_group(Lower *l, const Ast *ast);
-void read_optimizers(Lower *l, const Said *said, const char *otherwise);
+void read_optimizers(Lower *l, const ValueOrigin *said, const char *otherwise);
 
 /* When the parameters are known: */
 void decide_decay(Lower *l);
