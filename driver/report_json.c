@@ -118,6 +118,8 @@ static void add_traffic_row(const Report *r, cJSON *list, const TrafficRow *row)
     cJSON_AddNumberToObject(entry, "tensors", row->tensors);
     cJSON_AddNumberToObject(entry, "volume", row->volume);
     cJSON_AddNumberToObject(entry, "sent", row->sent);
+    if (m->target->is_gpu)
+        cJSON_AddNumberToObject(entry, "packed", row->packed);
     cJSON *first = cJSON_AddObjectToObject(entry, "first");
     add_text(first, "op", op->path);
     add_text(first, "where", op->where);

@@ -124,6 +124,15 @@ static double sent_over(const Report *r, Axes axes)
     return bytes;
 }
 
+/* ", and packs 1.20 GB": nothing, if all messages are contiguous. */
+static const char *packed_over(const Report *r, Axes axes)
+{
+    double packed = 0;
+    for (int i = 0; i < r->nrows; i++)
+        packed += r->row[i].axes == axes ? r->row[i].packed : 0;
+    return packed > 0 ? arena_text(&r->run->arena, ", and packs %s", bytes(r, packed)) : "";
+}
+
 static void print_traffic_row(const Report *r, const TrafficRow *row)
 {
     const Op *op = row->first;
@@ -155,8 +164,9 @@ static void print_traffic(const Report *r)
         if (!is_first_of_axes(r, i))
             continue;
         Axes axes = r->row[i].axes;
-        printf("  over %s (%s): sends %s\n", axes_list(&r->run->arena, r->m, axes),
-               counted(&r->run->arena, count_ranks(r->m, axes), "rank"), bytes(r, sent_over(r, axes)));
+        printf("  over %s (%s): sends %s%s\n", axes_list(&r->run->arena, r->m, axes),
+               counted(&r->run->arena, count_ranks(r->m, axes), "rank"), bytes(r, sent_over(r, axes)),
+               packed_over(r, axes));
         printf("    %-14s %-15s %-5s %8s %8s %12s  %-20s %s\n", "collective", "of", "dtype", "messages", "tensors",
                "sent", "cause", "first");
         for (int j = i; j < r->nrows; j++)

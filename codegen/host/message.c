@@ -237,6 +237,19 @@ static void add_stage_messages(Space on[], int kinds, const Op *loop)
     }
 }
 
+int64_t packed_bytes(Module *m, const Op *op)
+{
+    const RtCollectiveKind kind = info(op)->traits & MOVES ? RT_SEND : kind_of(op);
+    const RtType type = element_rt_type(arg(op, 0)->type.dtype);
+    if (!m->target->is_gpu || kind == RT_SEND)
+        return 0;
+    const RtPiece piece = piece_on(m, op, 0);
+    const RtSlots sent = rt_sent_slots(kind, &piece), received = rt_received_slots(kind, &piece);
+    const int64_t ranks = count_ranks(m, op->attrs.axis);
+    return (rt_slots_are_plain(sent) ? 0 : ranks * rt_slots_bytes(type, sent)) +
+           (rt_slots_are_plain(received) ? 0 : ranks * rt_slots_bytes(type, received));
+}
+
 int64_t product_space(const Module *m) { return m->target->is_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
 
 static int64_t space_bytes(const Space *s)
