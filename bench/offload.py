@@ -4,7 +4,8 @@
     python3 bench/offload.py --small             a model of a few seconds, to see that it works
     python3 bench/offload.py --folder /mnt/nvme  the file is there
 
-Trainers without offload, with `offload optimizer to disk`, with `just_in_time` behind it, and fio take turns.  `bound`: the larger of
+Trainers without offload, with `offload optimizer to disk`, with `just_in_time` behind it, with `just_in_time 2` where a step has several
+micro-batches, and fio take turns.  `bound`: the larger of
 the step without offload and of the disk's time; a step that hides one of them behind the other takes that long, one that hides
 nothing the sum of both.  The table is Markdown.  Needs fio.
 """
@@ -76,7 +77,7 @@ class Far(Trainer):
 def rows(sizes, micros, folder, data, turns, steps):
     with tempfile.TemporaryDirectory(dir=folder) as far, tempfile.TemporaryDirectory() as out:
         plain = Trainer(Path(out) / "plain", sizes, micros, "--offload=none")
-        trainers = [Far(out, when, sizes, micros) for when in ("", " just_in_time")]
+        trainers = [Far(out, when, sizes, micros) for when in ("", " just_in_time", *[" just_in_time 2"] * (micros > 1))]
         for _ in range(turns):
             plain.turn(data, [], steps)
             for trainer in trainers:
