@@ -187,16 +187,22 @@ static void refuse(Layout *p, const char *what, const char *help)
         complain(l, (Where){ .at = only_statement(p, A_OFFLOAD)->loc, .help = help }, "%s", what);
 }
 
-/* Activations of a pipeline's stages lie in slots, several micro-batches of them; what a step leaves lies elsewhere on
- * each stage. */
+/* Are weights whole before the first forward pass?  Then all updates come before it. */
+static bool gathers_first(const Train *t) { return t->zero && !(t->gather ? t->gather == GATHER_MICRO : t->zero >= 3); }
+
+/* Activations of a pipeline's stages lie in slots, several micro-batches of them. */
 void check_offload(Layout *p)
 {
     const Train *t = &p->l->m->train;
     if (t->offload_activations && p->pipeline.repeats)
         refuse(p, "activations of a pipeline cannot be offloaded",
                "recompute full: stages keep the inputs of layers alone");
-    if (t->offload_just_in_time && p->pipeline.repeats)
-        refuse(p, "updates of a pipeline's stages cannot wait for the next step", "leave just_in_time out");
+    if (t->offload_together > 1 && p->pipeline.repeats)
+        refuse(p, "a pipeline has an order of its own for its forward passes, and updates come before all of them",
+               "just_in_time");
+    else if (t->offload_together > 1 && gathers_first(t))
+        refuse(p, "weights are gathered before the first forward pass, and updates come before that",
+               "just_in_time; or gather = micro");
 }
 
 void read_offload(Layout *p)

@@ -49,8 +49,9 @@ def offload(case, tools):
     what = ", ".join(sorted(draw.sample(classes, draw.randint(1, len(classes))), key=classes.index))
     tier = "host" if case.how.target == "cuda" else "disk"
     kept = draw.choice(["", "", " keep 2000"])
-    waits = "optimizer" in what and "params" not in what and not has_pipeline and draw.random() < 0.7
-    together = draw.choice(["", " 2", " 3"])
+    waits = "optimizer" in what and "params" not in what and draw.random() < 0.7
+    comes_first = has_pipeline or any(isinstance(line, Zero) for line in [*case.program.parallel, *(case.then or [])])
+    together = draw.choice(["", " 2", " 3"]) * (not comes_first)
     case.how.options += (f"--offload={what} to {tier}{kept}{f' just_in_time{together}' * waits}",)
 
 

@@ -45,9 +45,9 @@ OVER = ["dp", "dp, cp", "dp (overlap_grads = false, overlap_params = false)"]
 EARLY = ["dp", "dp, cp (overlap_grads)", "dp (overlap_grads, grad_dtype = bf16)"]
 KEPT = ["f32", "bf16"]  # the dtypes of kept gradients, in turn
 LOSSES = ["none", "auto"]  # the loss in one piece, or in chunks wherever that can be: so it is in what is verified
-OFFLOADS_OF_PIPELINES = ["", "offload optimizer to disk", "offload optimizer, params to disk", "offload params to disk"]  # in turn
-OFFLOADS = [*OFFLOADS_OF_PIPELINES, "offload activations to disk", "offload optimizer, params, activations to disk",
-            "offload optimizer to disk just_in_time", "offload optimizer to disk just_in_time 2", "offload optimizer, activations to disk keep 100 just_in_time"]
+OFFLOADS_OF_PIPELINES = ["", "offload optimizer to disk", "offload optimizer, params to disk", "offload params to disk", "offload optimizer to disk just_in_time"]  # in turn
+OFFLOADS = [*OFFLOADS_OF_PIPELINES[:4], "offload activations to disk", "offload optimizer, params, activations to disk",
+            "offload optimizer to disk just_in_time", "offload optimizer, activations to disk keep 100 just_in_time"]
 CHUNKED = some([("interleaved", 2), ("zb", 2), ("gpipe", 3), ("naive", 2)], 0, 1, 2)  # schedules and stages of a rank
 
 
@@ -73,12 +73,18 @@ def time_of(layout):
             * (1 if layout.get("model", "llama") == "llama" else 2))
 
 
+def together(layout):
+    """Updates just in time run with the forward passes of two micro-batches, where these do not come behind all gathers."""
+    waits = layout["offload"].endswith("just_in_time") and layout["zero"] in (0, 3) and layout["accumulation"] > 1
+    return {**layout, "offload": layout["offload"] + " 2" * waits}
+
+
 def layouts():
     """Every pair of choices.  With ALL: every mesh three times, each time with another stage of zero and other settings."""
     draw = random.Random(3)
     if not ALL:
-        yield from ({**layout, "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
-                     "offload": OFFLOADS[number % 8]} for number, layout in enumerate(covering(CHOICES, is_small, time_of)))
+        yield from (together({**layout, "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
+                              "offload": OFFLOADS[number % 8]}) for number, layout in enumerate(covering(CHOICES, is_small, time_of)))
         return
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
         yield dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
@@ -94,7 +100,7 @@ def pipelines():
     if not ALL:
         for number, layout in enumerate(covering(CHOICES_OF_PIPELINES, is_small, time_of)):
             yield {**layout, "schedule": layout["how"][0], "chunks": layout["how"][1], "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
-                   "offload": OFFLOADS_OF_PIPELINES[number // 2 % 4]}
+                   "offload": OFFLOADS_OF_PIPELINES[number // 2 % 5]}
         return
     each = [(*case, 1) for case in itertools.product(PIPELINES, SCHEDULES)]
     each += [(mesh, *CHUNKED[number % 4]) for number, mesh in enumerate(2 * PIPELINES[:-1]) if mesh[0] == 2]
@@ -104,7 +110,7 @@ def pipelines():
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
             precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16", "fp8"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2],
-            kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2], offload=OFFLOADS_OF_PIPELINES[number // 3 % 4])
+            kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2], offload=OFFLOADS_OF_PIPELINES[number // 3 % 5])
 
 
 def parallel_text(model, layout):
