@@ -254,9 +254,10 @@ Value *build_rows(Builder *b, Value *x, const Value *place, const Names *over)
 
 Value *build_zeros(Builder *b, const Type *type)
 {
-    Attrs spread = { 0 }, zero = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
+    Attrs spread = { .axis = type->partial, .on = type->on };
+    Attrs zero = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
     Value *value = build_op(b, OP_constant, zero, 0, NULL);
     for (int i = 0; i < type->rank; i++)
         spread.dims.dim[spread.dims.count++] = type->dim[i];
-    return type->rank ? BUILD(b, OP_broadcast, spread, value) : value;
+    return type->rank || spread.axis || spread.on.at ? BUILD(b, OP_broadcast, spread, value) : value;
 }

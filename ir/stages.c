@@ -187,8 +187,11 @@ static const Func *plain_callee(const Module *m, const Op *op)
 
 uint64_t stages_written(const Module *m, const Value *value)
 {
-    const bool is_known = value->type.on.at && value->def && !plain_callee(m, value->def);
-    return is_known ? value->type.on.at : ALL_STAGES;
+    const Op *op = value->def;
+    const Func *callee = op ? plain_callee(m, op) : NULL;
+    if (callee && !runs_in_stages(op))
+        return stages_written(m, callee->results.at[index_of(&op->results, value)]);
+    return value->type.on.at && !callee ? value->type.on.at : ALL_STAGES;
 }
 
 /* What an op needs of its i-th operand, if the stages need its results. */

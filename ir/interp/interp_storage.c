@@ -364,7 +364,11 @@ static bool begin_carried(Interp *in, Iterations *t, int i)
     t->carried[i] = address_of(in, to);
     if (!is_inside(in, from, address_of(in, from), bytes) || !is_inside(in, to, t->carried[i], bytes))
         return false;
+    const Stages running = in->running;
+    if (from->type.on.at && !runs_in_stages(t->op)) /* the place may be that of another sum on other stages */
+        in->running = from->type.on;
     copy_bytes(in, address_of(in, from), t->carried[i], bytes);
+    in->running = running;
     return true;
 }
 

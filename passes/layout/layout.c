@@ -235,14 +235,6 @@ static void close_accumulator(const FuncLayout *frame, const Op *op)
     }
 }
 
-static Value *zeros_held_as(Layout *s, Func *f, Op *before, const Type *type)
-{
-    Builder b = builder_at(s->m, f, before);
-    Attrs zero = { .dtype = intern_text(s->m, dtype_name[type->dtype]) };
-    Value *number = build_op(&b, OP_constant, zero, 0, NULL);
-    return BUILD(&b, OP_broadcast, ((Attrs){ .dims = dims_of(type), .axis = type->partial, .on = type->on }), number);
-}
-
 /* --- Calls and loops -------------------------------------------------------------------------- */
 
 /* The type of a callee's parameter.  Weights are gathered before the call in a step, unless they stay split, and before
@@ -310,7 +302,8 @@ static void assign_call(Layout *s, Func *f, Op *op)
             wanted = with_dim_first(wanted, op->attrs.dims.dim[0]);
         wanted.on = stages_for_call(s, op, callee, i, to);
         bool from_zeros = !same_dims(&value->type, &wanted) && is_zeros(value);
-        op->args.at[i] = from_zeros ? zeros_held_as(s, f, op, &wanted)
+        Builder b = builder_at(s->m, f, op);
+        op->args.at[i] = from_zeros ? build_zeros(&b, &wanted)
                                     : reshard(s, f, op, value, &wanted, (Reader){ callee->name, ANY_PURPOSE });
     }
     retype_results(s, op);

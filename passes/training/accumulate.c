@@ -20,6 +20,7 @@
  * instead of zeros, also if more is added to it before.
  */
 #include "layout/accumulator.h"
+#include "layout/stage_sums.h"
 #include "map.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
@@ -231,16 +232,23 @@ static bool move_ops(Accumulate *a, Func *f)
     return any;
 }
 
+static void move_all(Accumulate *a)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (Func *f = a->m->funcs; f; f = f->next)
+            again |= f->role != KERNEL && f->role != MODEL && move_ops(a, f);
+    }
+}
+
 void pass_accumulate(Module *m);
 void pass_accumulate(Module *m)
 {
     Accumulate a = { .m = m };
     a.calls.arena = &a.scratch;
     count_calls(&a);
-    for (bool again = true; again;) {
-        again = false;
-        for (Func *f = m->funcs; f; f = f->next)
-            again |= f->role != KERNEL && f->role != MODEL && move_ops(&a, f);
-    }
+    move_all(&a);
+    sum_terms_apart(m);
+    move_all(&a);
     arena_free(&a.scratch);
 }

@@ -1,0 +1,192 @@
+/* stage_sums.c -- sums over micro-batches of gradients with terms on different stages, as those of tied embeddings.
+ *
+ *   func @bwd(%sum: ... partial(pp) on(pp=0+3))       func @bwd(%sum: ... on(pp=3), %1: ... on(pp=0))
+ *     %a = dot ... on(pp=3)                             %a = dot ... on(pp=3)
+ *     %b = scatter_add ... on(pp=0)                     %new = add %sum, %a
+ *     %dw = pend %a, %b                            =>   %b = scatter_add ... on(pp=0)
+ *     %new = add %sum, %dw                              %2 = add %1, %b
+ *     return %new                                       return %new, %2
+ *   %dw = loop %zeros {callee=bwd, dims=[micro]}      %3, %4 = loop %zeros, %5 {callee=bwd, dims=[micro]}
+ *                                                     %dw = pend %3, %4
+ *
+ * A term is then added where it is computed, in place; otherwise it would be kept from there to the sum, on a stage
+ * that meanwhile runs its layers, and all stages leave room for it at one address.
+ */
+#include "stage_sums.h"
+
+#include "stages.h"
+#include "uses.h"
+
+/* A function returns its parameter plus the gradient as its i-th result. */
+typedef struct {
+    Func *f;
+    Value *param;
+    int i;
+} Sum;
+
+static Value *made(const Sum *sum) { return sum->f->results.at[sum->i]; }
+
+static int count_calls(const Module *m, const Func *f)
+{
+    int count = 0;
+    for (const Func *caller = m->funcs; caller; caller = caller->next)
+        for (const Op *op = caller->first; op; op = op->next)
+            count += op->attrs.callee == f->name;
+    return count;
+}
+
+/* Is the sum in the function nothing but the parameter and what is added to it? */
+static bool is_plain_sum(const Sum *sum) { return uses_in(sum->f, sum->param) == 1 && uses_in(sum->f, made(sum)) == 1; }
+
+/* The same in the function that makes the result with a call. */
+static bool enter_call(Module *m, const Sum *sum, Sum *inner)
+{
+    const Op *call = made(sum)->def;
+    Func *callee = call && call->attrs.callee && !call->attrs.dims.count ? find_func(m, call->attrs.callee) : NULL;
+    const int at = callee ? index_of(&call->args, sum->param) : -1;
+    if (at < 0 || callee->role != PLAIN || count_calls(m, callee) != 1)
+        return false;
+    *inner = (Sum){ callee, callee->params.at[at], index_of(&call->results, made(sum)) };
+    return true;
+}
+
+/* The terms that the function adds; NULL: it adds none, or what they are added up to is read elsewhere, too. */
+static Op *terms_added(const Sum *sum)
+{
+    const Op *add = made(sum)->def && is_addition(made(sum)->def) ? made(sum)->def : NULL;
+    const int side = add ? index_of(&add->args, sum->param) : -1;
+    Op *pend = side < 0 ? NULL : arg(add, 1 - side)->def;
+    bool may = pend && pend->kind == OP_pend && pend->args.count > 1 && uses_in(sum->f, result(pend)) == 1 &&
+               type_equal(&result(pend)->type, &sum->param->type);
+    for (int i = 0; may && i < pend->args.count; i++)
+        may = arg(pend, i)->def != NULL;
+    return may ? pend : NULL;
+}
+
+/* The terms of a sum, wherever they are added; NULL: it has none that can be summed apart. */
+static const Op *find_terms(Module *m, const Sum *sum)
+{
+    Sum inner;
+    if (!is_plain_sum(sum))
+        return NULL;
+    return enter_call(m, sum, &inner) ? find_terms(m, &inner) : terms_added(sum);
+}
+
+/* A parameter and a result for each term, in place of the sum's and at these places. */
+static void take_each(Module *m, const Sum *sum, const Values *results, int param_at, int result_at, Values *params)
+{
+    sum->param->type = results->at[0]->type;
+    sum->f->results.at[sum->i] = results->at[0];
+    push_value(&m->arena, params, sum->param);
+    for (int k = 1; k < results->count; k++) {
+        Value *param = NEW(&m->arena, Value);
+        *param = (Value){ .name = fresh_name(m), .type = results->at[k]->type };
+        push_value(&m->arena, params, param);
+        insert_value(&m->arena, &sum->f->params, param_at + k - 1, param);
+        insert_result(m, sum->f, result_at + k - 1, results->at[k]);
+    }
+}
+
+/* Adds each term right where it is computed. */
+static void add_each(Module *m, const Sum *sum, Op *pend, int param_at, int result_at)
+{
+    Op *add = made(sum)->def;
+    const Name name = made(sum)->name;
+    Values params = { 0 };
+    take_each(m, sum, &pend->args, param_at, result_at, &params);
+    for (int k = 0; k < params.count; k++) {
+        Builder b = builder_at(m, sum->f, arg(pend, k)->def->next);
+        b.path = add->path, b.where = add->where, b.loc = add->loc;
+        Value *new = BUILD(&b, OP_add, NO_ATTRS, params.at[k], arg(pend, k));
+        new->name = k ? new->name : name;
+        replace_value(&sum->f->results, arg(pend, k), new);
+    }
+    remove_op(sum->f, add);
+    remove_op(sum->f, pend);
+}
+
+/* Sums up each of `count` terms apart; the function's new parameters and results are at these places. */
+static void split_sum(Module *m, const Sum *sum, int count, int param_at, int result_at)
+{
+    Sum inner;
+    if (!enter_call(m, sum, &inner)) {
+        add_each(m, sum, terms_added(sum), param_at, result_at);
+        return;
+    }
+    Op *call = made(sum)->def;
+    const int at[] = { inner.f->params.count, inner.i + 1 };
+    split_sum(m, &inner, count, at[0], at[1]);
+    Values results = { 0 }, params = { 0 };
+    made(sum)->type = made(&inner)->type;
+    push_value(&m->arena, &results, made(sum));
+    for (int k = 1; k < count; k++) {
+        Value *value = NEW(&m->arena, Value);
+        *value = (Value){ .name = fresh_name(m), .type = inner.f->results.at[inner.i + k]->type, .def = call };
+        insert_value(&m->arena, &call->results, inner.i + k, value);
+        push_value(&m->arena, &results, value);
+    }
+    take_each(m, sum, &results, param_at, result_at, &params);
+    for (int k = 1; k < count; k++)
+        push_value(&m->arena, &call->args, params.at[k]);
+}
+
+/* The loop carries one sum for each term, and the gradient is what they are together. */
+static void split_carried(Module *m, Func *step, Op *loop, int i, const Op *terms)
+{
+    Func *micro = find_func(m, loop->attrs.callee);
+    const Sum sum = { micro, micro->params.at[i], i };
+    const int carried = (int)loop->attrs.carried, count = terms->args.count;
+    const Attrs attrs = terms->attrs;
+    Value *whole = loop->results.at[i];
+    Builder before = builder_at(m, step, loop), behind = builder_at(m, step, loop->next);
+    Values sums = { 0 };
+    split_sum(m, &sum, count, carried, carried);
+    for (int k = 0; k < count; k++) {
+        const int at = k ? carried + k - 1 : i;
+        const Type *type = &micro->params.at[at]->type;
+        Value *value = NEW(&m->arena, Value), *zeros = build_zeros(&before, type);
+        *value = (Value){ .name = fresh_name(m), .type = *type, .def = loop };
+        push_value(&m->arena, &sums, value);
+        if (k) {
+            insert_value(&m->arena, &loop->args, at, zeros);
+            insert_value(&m->arena, &loop->results, at, value);
+        } else {
+            loop->args.at[i] = zeros;
+            loop->results.at[i] = value;
+        }
+    }
+    loop->attrs.carried += count - 1;
+    behind.path = loop->path, behind.where = loop->where, behind.loc = loop->loc;
+    Value *all = build_op(&behind, OP_pend, attrs, count, sums.at);
+    all->name = whole->name;
+    replace_uses(step, whole, all);
+}
+
+/* Would its messages over other axes start as soon as the last term is there, whatever else runs?  What is pending
+ * from several results of the loop waits for all of it. */
+static bool is_reduced_early(const Module *m, const Func *step, const Value *gradient)
+{
+    bool early = false;
+    for (const Op *op = step->first; op && m->train.overlap_grads; op = op->next)
+        early |= index_of(&op->args, gradient) >= 0 && !(op->attrs.axis >> pipeline_axis(m) & 1);
+    return early;
+}
+
+static void split_sums_of(Module *m, Func *step, Op *loop)
+{
+    Func *micro = find_func(m, loop->attrs.callee);
+    for (int i = (int)loop->attrs.carried - 1; i >= 0; i--) {
+        const Sum sum = { micro, micro->params.at[i], i };
+        const Op *terms = is_zeros(arg(loop, i)) ? find_terms(m, &sum) : NULL;
+        if (terms && !is_reduced_early(m, step, loop->results.at[i]))
+            split_carried(m, step, loop, i, terms);
+    }
+}
+
+void sum_terms_apart(Module *m)
+{
+    Func *step = pipeline_axis(m) >= 0 ? func_with_role(m, STEP) : NULL;
+    for (Op *op = step ? step->first : NULL; op; op = op->next)
+        if (op->attrs.carried && !runs_in_stages(op) && count_calls(m, find_func(m, op->attrs.callee)) == 1)
+            split_sums_of(m, step, op);
+}

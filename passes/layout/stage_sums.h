@@ -1,0 +1,11 @@
+/* stage_sums.h -- gradients with terms on different stages of a pipeline. */
+#ifndef MPC_STAGE_SUMS_H
+#define MPC_STAGE_SUMS_H
+
+#include "ir.h"
+
+/* Each term of such a gradient is summed over the micro-batches by itself: see stage_sums.c.  Additions are in the
+ * functions that compute the terms. */
+void sum_terms_apart(Module *m);
+
+#endif
