@@ -191,7 +191,7 @@ static void assign_op(Layout *s, Func *f, Op *op)
     split_keys(s->m, op, &space);
     split_folded(s->m, op, &space);
     Stages stages;
-    const bool moves = moves_operands(op, &space, &stages);
+    const bool moves = moves_operands(f, op, &space, &stages);
     for (int i = 0; i < op->args.count; i++) {
         if (pending && chooses_zeros(op, i))
             continue;
@@ -294,7 +294,7 @@ static void assign_call(Layout *s, Func *f, Op *op)
     note_pipeline(s->m, op);
     if (!map_get(&s->visited, callee))
         enter_callee(s, f, op, callee);
-    moves_operands(op, &(Type){ 0 }, &to);
+    moves_operands(f, op, &(Type){ 0 }, &to);
     for (int i = 0; i < op->args.count; i++) {
         Value *value = arg(op, i);
         Type wanted = callee->params.at[i]->type;

@@ -8,12 +8,26 @@
 
 int64_t bytes_of(const Type *type) { return element_count(type) * dtype_bytes(type->dtype); }
 
-bool moves_operands(const Op *op, const Type *space, Stages *to)
+static bool is_leaf(const Value *value) { return value->def && info(value->def)->family == LEAF; }
+
+/* A number of the step to which different stages add, as the norm of all gradients: all of them need it.  If only some
+ * had it, they alone could update what all hold, and would send that to the others. */
+static bool adds_numbers(const Func *f, const Op *op)
+{
+    if (f->role != STEP || !is_addition(op) || result(op)->type.rank || adds_stages(op))
+        return false;
+    const Value *a = arg(op, 0), *b = arg(op, 1);
+    return !is_leaf(a) && !is_leaf(b) && !same_stages(a->type.on, b->type.on);
+}
+
+bool moves_operands(const Func *f, const Op *op, const Type *space, Stages *to)
 {
     const Value *largest = NULL;
     Stages common = { 0 };
     bool splits_space = false;
     *to = (Stages){ 0 };
+    if (adds_numbers(f, op))
+        return true;
     for (int i = 0; i < op->args.count; i++) {
         const Stages on = arg(op, i)->type.on;
         splits_space |= on.at && axes_in_use(space) & 1u << on.axis;
@@ -52,10 +66,10 @@ bool has_pipeline(const LayoutRules *rules, const Func *f)
  * Where they are read is known before anything else of the layout: from the loops in stages, and where what these
  * carry goes. */
 
-static Stages stages_of_op(const Module *m, const Op *op)
+static Stages stages_of_op(const Module *m, const Func *f, const Op *op)
 {
     Stages to, on = { 0 };
-    if (moves_operands(op, &(Type){ 0 }, &to))
+    if (moves_operands(f, op, &(Type){ 0 }, &to))
         return to;
     for (int i = 0; i < op->args.count; i++) {
         const Stages given = arg(op, i)->type.on;
@@ -85,7 +99,7 @@ static void hold_values(const LayoutRules *rules, Map *seen, const Func *f)
             hold_values(rules, seen, callee);
         }
         const bool is_said = callee && is_staged(m, callee);
-        const Stages on = is_said || runs_in_stages(op) ? (Stages){ 0 } : stages_of_op(m, op);
+        const Stages on = is_said || runs_in_stages(op) ? (Stages){ 0 } : stages_of_op(m, f, op);
         for (int i = 0; i < op->results.count; i++)
             op->results.at[i]->type.on = is_said                                       ? callee->results.at[i]->type.on
                                          : runs_in_stages(op) && i < op->attrs.carried ? end_stage(m, op, true)

@@ -4,9 +4,10 @@
 
 #include "tensor_layout.h"
 
-/* The stages on which the op has to have all its operands, if it cannot run on those that hold them: all stages, if
- * these split its space; else those of the largest operand, if no stage holds all. */
-bool moves_operands(const Op *op, const Type *space, Stages *to);
+/* The stages on which an op of f has to have all its operands, if it cannot run on those that hold them: all stages, if
+ * these split its space, or if it adds numbers of the step; else those of the largest operand, if no stage holds all.
+ */
+bool moves_operands(const Func *f, const Op *op, const Type *space, Stages *to);
 
 Name looped_dim(const Op *op); /* NULL: no loop */
 
