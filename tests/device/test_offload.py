@@ -42,6 +42,18 @@ def test_just_in_time(option, compiled, data, tmp_path):
     assert (tmp_path / "1/saved").read_bytes() == (tmp_path / "0/saved").read_bytes()
 
 
+@pytest.mark.parametrize("mesh,together", [("dp=1", " 2"), ("pp=2", "")])
+def test_just_in_time_in_micro_batches(mesh, together, compiled, data, tmp_path):
+    """With the forward passes of both micro-batches, and on the stages of a pipeline."""
+    logs = []
+    for i, when in enumerate(("", f" just_in_time{together}")):
+        trainer = compiled("gpt2", "cuda", (("precision", "bf16"),), (f"--mesh={mesh}", f"--offload=optimizer to host{when}"))
+        run(trainer, mesh, data, tmp_path / str(i), "--save", "saved")
+        logs.append(read_log(tmp_path / str(i) / "log"))
+    assert [[line[key] for key in ("loss", "grad_norm")] for line in logs[1]] == [[line[key] for key in ("loss", "grad_norm")] for line in logs[0]]
+    assert (tmp_path / "1/saved").read_bytes() == (tmp_path / "0/saved").read_bytes()
+
+
 @pytest.mark.parametrize("option", some(["--no-graph", "--print-every=1"], 1))
 def test_resumed(option, compiled, data, tmp_path):
     """State is saved from the host, loaded to it, and read by evaluation, launch by launch or as a graph."""
