@@ -99,7 +99,7 @@ MODELS = ["llama", "gpt2", "bert"]
 
 # Without ALL some kinds, each for one of the models: every axis, stage of zero and policy, with and without micro-batches.
 @pytest.mark.parametrize("model, kind", some(itertools.product(MODELS, KINDS), *(number % 3 * len(KINDS) + number
-                                                                                 for number in (1, 2, 3, 4, 5, 8, 10, 11, 13, 14, 16, 17))))
+                                                                                 for number in (1, 2, 3, 4, 5, 8, 10, 11, 13, 14, 16, 17, 18))))
 def test_layout(compiled, train, reference, model, kind):
     ranks, accumulation, how = KINDS[kind]
     trainer = compiled(model, layout_of(model, ranks, **how), (), {"microbatch": microbatch(ranks, accumulation)}, *COMM[model])
