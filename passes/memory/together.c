@@ -23,19 +23,7 @@ typedef struct {
 
 /* --- Which --------------------------------------------------------------------------------------------- */
 
-/* The op before which all is put that the other loop needs of what is behind the first; false: some of that reads what
- * the first one makes. */
-static bool can_come_first(const Beside *p, const Map *needed)
-{
-    if (map_get(needed, p->loop))
-        return false;
-    for (const Op *op = p->loop->next; op != p->other; op = op->next)
-        for (int i = 0; map_get(needed, op) && i < op->args.count; i++)
-            if (arg(op, i)->def == p->loop)
-                return false;
-    return true;
-}
-
+/* The ops that the other loop needs beside the slices of what the first one makes. */
 static Map needs_of(const Beside *p)
 {
     Map needed = { .arena = &p->m->arena };
@@ -45,7 +33,8 @@ static Map needs_of(const Beside *p)
     return needed;
 }
 
-/* The loop over the same layers that is the next to read the slices of what the first one makes. */
+/* The loop over the same layers that is the next to read the slices of what the first one makes, if nothing else that
+ * it needs comes from there. */
 static bool find_other(Beside *p, const Map *caller)
 {
     p->body = body_of(p->m, caller, p->loop);
@@ -56,7 +45,7 @@ static bool find_other(Beside *p, const Map *caller)
             break;
     }
     const Map needed = p->other ? needs_of(p) : (Map){ 0 };
-    return p->body && p->other && can_come_first(p, &needed);
+    return p->body && p->other && !map_get(&needed, p->loop);
 }
 
 /* --- One loop ------------------------------------------------------------------------------------------ */
@@ -150,11 +139,13 @@ static bool is_joined(const Module *m, const Map *caller, const Op *loop)
 /* All that read what is updated, one after the other: those of a second repeat need the results of the first. */
 static void run_all_in_one(Module *m, Func *f)
 {
+    Map caller = note_callers(m);
     for (Op *op = f->first; op; op = op->next) {
-        const Map caller = note_callers(m);
         Beside p = { .m = m, .f = f, .loop = op };
-        if (is_joined(m, &caller, op) && find_other(&p, &caller))
-            run_in_one(&p);
+        if (!is_joined(m, &caller, op) || !find_other(&p, &caller))
+            continue;
+        run_in_one(&p);
+        caller = note_callers(m);
     }
 }
 
