@@ -31,7 +31,9 @@
 typedef struct {
     Op **op;
     int count;
-    bool starts, waits, shows, calls, listed; /* `shows`: a view; `calls`: calls a function that is not a kernel */
+    bool starts, waits, listed;
+    bool leads; /* a view that a message sends */
+    bool calls; /* a function that is not a kernel */
 } Unit;
 
 /* The readers of a value, the last first. */
@@ -235,7 +237,6 @@ static void find_units(List *list)
             *last = (Unit){ .op = ops,
                             .starts = op->attrs.started,
                             .waits = info(op)->traits & WAITS,
-                            .shows = info(op)->family == VIEW && !(info(op)->traits & WAITS),
                             .calls = calls_function(list->m, op) };
         }
         *ops++ = op;
@@ -260,6 +261,20 @@ static void find_readers(List *list)
             *reader = (Reader){ op, map_get(&list->shown, shown) };
             map_put(&list->shown, shown, reader);
         }
+}
+
+/* Not those that go to another tier: the sooner a tensor comes, the longer it takes memory. */
+static void find_leading_views(List *list)
+{
+    for (Op *op = list->f->last; op; op = op->prev) {
+        const bool is_view = info(op)->family == VIEW && !(info(op)->traits & WAITS);
+        const Users *users = is_view ? users_of(&list->uses, result(op)) : NULL;
+        for (int i = 0; users && i < users->count; i++) {
+            const Op *user = users->op[i];
+            unit_of(list, op)->leads |=
+                user->attrs.started ? (info(user)->traits & SENDS) != 0 : unit_of(list, user)->leads;
+        }
+    }
 }
 
 /* New state is written over the old state: readers of the old state come first. */
@@ -353,7 +368,7 @@ static Unit *next_unit(const List *list)
     for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
         if (unit->listed)
             continue;
-        if ((unit->starts || unit->shows) && !is_behind_call && is_ready(list, unit))
+        if ((unit->starts || unit->leads) && !is_behind_call && is_ready(list, unit))
             return unit;
         Unit **first = !unit->waits || keeps_place(list, unit) ? &other : is_only_returned(list, unit) ? &last : &wait;
         if (!unit->starts && !*first && is_ready(list, unit))
@@ -430,6 +445,7 @@ static void list_func(Module *m, Func *f)
     List list = { .m = m, .f = f, .number.arena = &m->arena, .over.arena = &m->arena, .shown.arena = &m->arena };
     find_units(&list);
     find_readers(&list);
+    find_leading_views(&list);
     find_updates(&list);
     list_anew(&list);
     join_idle(m, f);
