@@ -130,46 +130,75 @@ static void split_sum(Module *m, const Sum *sum, int count, int param_at, int re
         push_value(&m->arena, &call->args, params.at[k]);
 }
 
-/* The loop carries one sum for each term, and the gradient is what they are together. */
+/* --- In the step ----------------------------------------------------------------------------------- */
+
+static Op *only_reader(const Func *f, const Value *value)
+{
+    Op *op = uses_in(f, value) == 1 ? value->def->next : NULL;
+    while (op && index_of(&op->args, value) < 0)
+        op = op->next;
+    return op;
+}
+
+static bool is_over_stages(const Module *m, const Op *op) { return op->attrs.axis >> pipeline_axis(m) & 1; }
+
+/* Does it reduce the gradient over other axes, in a message of its own? */
+static bool reduces_alone(const Module *m, const Op *op)
+{
+    return info(op)->traits & SENDS && op->attrs.purpose == GRADIENT && !op->attrs.bucket && !is_over_stages(m, op);
+}
+
+/* With overlap_grads what reads the loop's result starts as soon as its last micro-batch is there, whatever else runs.
+ * What is pending from several results would wait for the loop. */
+static bool may_wait(const Module *m, const Op *reader)
+{
+    return !m->train.overlap_grads || (reader && (is_over_stages(m, reader) || reduces_alone(m, reader)));
+}
+
+/* What the loop carries there for a term: in place of the sum, or new. */
+static Value *carry_term(Module *m, Func *step, Op *loop, const Func *micro, int at, bool is_new)
+{
+    Builder b = builder_at(m, step, loop);
+    Value *value = NEW(&m->arena, Value), *zeros = build_zeros(&b, &micro->params.at[at]->type);
+    *value = (Value){ .name = fresh_name(m), .type = micro->params.at[at]->type, .def = loop };
+    if (is_new) {
+        insert_value(&m->arena, &loop->args, at, zeros);
+        insert_value(&m->arena, &loop->results, at, value);
+    } else {
+        loop->args.at[at] = zeros;
+        loop->results.at[at] = value;
+    }
+    return value;
+}
+
+/* The loop carries one sum for each term, and the gradient is what they are together, each reduced where it is. */
 static void split_carried(Module *m, Func *step, Op *loop, int i, const Op *terms)
 {
-    Func *micro = find_func(m, loop->attrs.callee);
-    const Sum sum = { micro, micro->params.at[i], i };
+    const Func *micro = find_func(m, loop->attrs.callee);
+    const Sum sum = { (Func *)micro, micro->params.at[i], i };
     const int carried = (int)loop->attrs.carried, count = terms->args.count;
     const Attrs attrs = terms->attrs;
     Value *whole = loop->results.at[i];
-    Builder before = builder_at(m, step, loop), behind = builder_at(m, step, loop->next);
+    Op *reader = only_reader(step, whole), *reduction = reader && reduces_alone(m, reader) ? reader : NULL;
+    Builder behind = builder_at(m, step, reduction ? reduction : loop->next);
     Values sums = { 0 };
     split_sum(m, &sum, count, carried, carried);
     for (int k = 0; k < count; k++) {
-        const int at = k ? carried + k - 1 : i;
-        const Type *type = &micro->params.at[at]->type;
-        Value *value = NEW(&m->arena, Value), *zeros = build_zeros(&before, type);
-        *value = (Value){ .name = fresh_name(m), .type = *type, .def = loop };
-        push_value(&m->arena, &sums, value);
-        if (k) {
-            insert_value(&m->arena, &loop->args, at, zeros);
-            insert_value(&m->arena, &loop->results, at, value);
-        } else {
-            loop->args.at[i] = zeros;
-            loop->results.at[i] = value;
+        Value *value = carry_term(m, step, loop, micro, k ? carried + k - 1 : i, k > 0);
+        if (reduction) {
+            value = result(clone_op(&behind, reduction, &value));
+            value->name = fresh_name(m);
         }
+        push_value(&m->arena, &sums, value);
     }
     loop->attrs.carried += count - 1;
     behind.path = loop->path, behind.where = loop->where, behind.loc = loop->loc;
+    whole = reduction ? result(reduction) : whole;
     Value *all = build_op(&behind, OP_pend, attrs, count, sums.at);
     all->name = whole->name;
     replace_uses(step, whole, all);
-}
-
-/* Would its messages over other axes start as soon as the last term is there, whatever else runs?  What is pending
- * from several results of the loop waits for all of it. */
-static bool is_reduced_early(const Module *m, const Func *step, const Value *gradient)
-{
-    bool early = false;
-    for (const Op *op = step->first; op && m->train.overlap_grads; op = op->next)
-        early |= index_of(&op->args, gradient) >= 0 && !(op->attrs.axis >> pipeline_axis(m) & 1);
-    return early;
+    if (reduction)
+        remove_op(step, reduction);
 }
 
 static void split_sums_of(Module *m, Func *step, Op *loop)
@@ -178,7 +207,7 @@ static void split_sums_of(Module *m, Func *step, Op *loop)
     for (int i = (int)loop->attrs.carried - 1; i >= 0; i--) {
         const Sum sum = { micro, micro->params.at[i], i };
         const Op *terms = is_zeros(arg(loop, i)) ? find_terms(m, &sum) : NULL;
-        if (terms && !is_reduced_early(m, step, loop->results.at[i]))
+        if (terms && may_wait(m, only_reader(step, loop->results.at[i])))
             split_carried(m, step, loop, i, terms);
     }
 }
