@@ -55,10 +55,12 @@ static bool is_gradient(const Layout *s, const Value *value)
 }
 
 /* The type of a reduced sum.  Within a micro-batch, gradients stay pending over stages, which must not wait for each
- * other but where the schedule says so. */
+ * other but where the schedule says so: those that micro-batches reduce are pending over these alone in the step. */
 static Type reduced_type(const Layout *s, const Func *f, const Value *value)
 {
-    Type reduced = is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
+    const bool is_left = f->role == STEP && value->type.rank > 0 && value->type.partial & s->rules.stages;
+    Type reduced =
+        is_left || is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
     reduced.partial = f->role == PLAIN && value->type.by == BY_SUM ? value->type.partial & s->rules.stages : 0;
     return reduced;
 }
