@@ -164,7 +164,6 @@ FunctionText naive_product_text(Module *m, const Product *product, const Op *cal
 /* The statements for one element of the result; the variable index_name(dim) is the index of each dim. */
 char *naive_product_point(Module *m, const Product *product, const Op *call);
 char *index_name(Module *m, Name dim);
-int64_t stride_of(const Value *value, Name dim); /* 0 where the value does not have the dim */
 Statement naive_product_call(Module *m, const Product *product, const char *name, const Op *call,
                              const char *const operand[]);
 

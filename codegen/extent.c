@@ -119,3 +119,9 @@ bool check_plan(Module *m)
     }
     return good;
 }
+
+int64_t stride_of(const Value *value, Name dim)
+{
+    int at = find_dim(&value->type, dim);
+    return at < 0 ? 0 : value->storage->stride[at];
+}

@@ -22,4 +22,6 @@ bool holds(Module *m, const Op *op, const Value *value, int64_t count);
 /* Are all values of the program inside their frames, and views inside the viewed values? */
 bool check_plan(Module *m);
 
+int64_t stride_of(const Value *value, Name dim); /* 0 where the value does not have the dim */
+
 #endif

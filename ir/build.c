@@ -187,6 +187,28 @@ Builder builder_at(Module *m, Func *f, Op *before)
     return b;
 }
 
+void note_read(Map *read, const Values *values)
+{
+    for (int i = 0; i < values->count; i++)
+        map_put(read, values->at[i], values->at[i]);
+}
+
+/* Backwards: readers of a value come after its op. */
+void remove_dead_ops(Func *f, Map *read)
+{
+    note_read(read, &f->results);
+    for (Op *op = f->last, *above; op; op = above) {
+        above = op->prev;
+        bool live = false;
+        for (int i = 0; i < op->results.count && !live; i++)
+            live = map_get(read, op->results.at[i]) != NULL;
+        if (live)
+            note_read(read, &op->args);
+        else
+            remove_op(f, op);
+    }
+}
+
 void replace_value(Values *values, const Value *old, Value *with)
 {
     for (int i = 0; i < values->count; i++)

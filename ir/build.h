@@ -34,6 +34,8 @@ void replace_value(Values *values, const Value *old, Value *with);
 void replace_uses(Func *f, const Value *old, Value *with);
 void insert_op(Func *f, Op *op, Op *before);
 void remove_op(Func *f, Op *op);
+void note_read(struct Map *read, const Values *values); /* each value -> itself */
+void remove_dead_ops(Func *f, struct Map *read);        /* adds remaining ops and their operands to `read` */
 bool is_used(const Func *f, const Value *value);
 bool is_zeros(const Value *value); /* the number 0, or copies of it */
 

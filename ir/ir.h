@@ -437,6 +437,7 @@ Name ruled_as(const Module *m, Name dim);    /* the dim whose layout rules apply
 bool has_name(const Names *names, Name name);
 bool names_equal(const Names *a, const Names *b);   /* in the same order */
 void add_name(Names *names, Name name);             /* of the dims of one value: there are no more than MAX_NAMES */
+Names dim_names(const Type *type);                  /* of its dims, in order */
 Names dims_lacking(const Type *of, const Type *in); /* the dims of `of` that `in` lacks */
 bool type_equal(const Type *a, const Type *b);
 bool split_equal(Split a, Split b);
@@ -477,6 +478,7 @@ Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
+int stars_of(const Param *param);                          /* the repeats around it */
 void insert_param(Module *m, Param *before, Param *param); /* after `before` */
 Input *find_input(const Module *m, Name name);
 bool is_fed_records(const Module *m); /* each input from an array of its own; else all from one stream of tokens */

@@ -165,6 +165,14 @@ Param *find_param(const Module *m, Name name)
     return map_get(&index->params, name);
 }
 
+int stars_of(const Param *param)
+{
+    int stars = 0;
+    for (const char *c = param->path; *c; c++)
+        stars += *c == '*';
+    return stars;
+}
+
 void insert_param(Module *m, Param *before, Param *param)
 {
     find_param(m, param->name);

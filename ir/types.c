@@ -107,6 +107,14 @@ void add_name(Names *names, Name name)
         names->name[names->count++] = name;
 }
 
+Names dim_names(const Type *type)
+{
+    Names names = { 0 };
+    for (int i = 0; i < type->rank; i++)
+        add_name(&names, type->dim[i].name);
+    return names;
+}
+
 Names dims_lacking(const Type *of, const Type *in)
 {
     Names names = { 0 };

@@ -67,19 +67,11 @@ static Names shared_dims(const Type *x, const Type *y, const Names *without)
     return names;
 }
 
-static Names dims_of(const Type *type)
-{
-    Names names = { 0 };
-    for (int i = 0; i < type->rank; i++)
-        add_name(&names, type->dim[i].name);
-    return names;
-}
-
 /* The gradient of one factor: the product of dy and the other factor, summed over all dims that the factor lacks, in
  * the memory order of the factor.  It is a product of 8 bits if `op` is. */
 static Value *factor_gradient(Builder *b, const Op *op, Value *dy, Value *other, Value *factor)
 {
-    Names own = dims_of(&factor->type);
+    Names own = dim_names(&factor->type);
     Attrs attrs = { .over = shared_dims(&dy->type, &other->type, &own), .order = own, .fp8 = op->attrs.fp8 };
     return BUILD(b, OP_dot, attrs, dy, other);
 }

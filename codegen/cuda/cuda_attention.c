@@ -34,7 +34,7 @@ static bool has_heads(const Operands *o, const DimGroup both[2], const DimGroup 
     for (int i = 0; i < o->count; i++) {
         const Type *type = &o->value[i]->type;
         const bool of_keys = find_dim(type, a->key) >= 0;
-        const int64_t row = stride_along(o->value[i], of_keys ? a->key : a->seq);
+        const int64_t row = stride_of(o->value[i], of_keys ? a->key : a->seq);
         if (!of_keys && both[1].size > 1 && group->size > 1 && both[1].stride[i] != group->stride[i] * group->size)
             return false;
         if (find_dim(type, a->feature) >= 0 &&
@@ -51,7 +51,7 @@ static bool has_rows(const Operands *o, const DimGroup both[2], const DimGroup *
     const Value *sums = o->value[at];
     const int64_t size[] = { both[0].size, both[1].size, group->size, size_along(o, sums, o->op->attrs.seq) };
     const int64_t stride[] = { both[0].stride[at], both[1].stride[at], group->stride[at],
-                               stride_along(sums, o->op->attrs.seq) };
+                               stride_of(sums, o->op->attrs.seq) };
     int64_t expected = 1;
     for (int i = 3; i >= 0; i--) {
         if (size[i] > 1 && stride[i] != expected)
@@ -70,7 +70,7 @@ static void put_heads(const Operands *o, const DimGroup both[2], const DimGroup 
             continue;
         const bool of_keys = find_dim(&value->type, a->key) >= 0;
         fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i], both[0].stride[i],
-                stride_along(value, of_keys ? a->key : a->seq),
+                stride_of(value, of_keys ? a->key : a->seq),
                 of_keys || group->size == 1 ? both[1].stride[i] : group->stride[i]);
     }
 }

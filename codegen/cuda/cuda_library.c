@@ -212,7 +212,7 @@ static char *numbers(const Operands *o, const Value *whole, const Value *of)
     char *text = "";
     for (int i = 0; i < whole->type.rank; i++) {
         const Dim *dim = &whole->type.dim[i];
-        const int64_t number = of ? stride_along(of, name_in(o, of, dim->name)) : loop_size(o->m, dim);
+        const int64_t number = of ? stride_of(of, name_in(o, of, dim->name)) : loop_size(o->m, dim);
         text = arena_text(&o->m->arena, "%s%s%" PRId64, text, i ? ", " : "", number);
     }
     return arena_text(&o->m->arena, "{ %s }", text);

@@ -25,12 +25,6 @@ char *refuse_layout(const Operands *o, const char *format, ...)
     return NULL;
 }
 
-int64_t stride_along(const Value *value, Name dim)
-{
-    int at = find_dim(&value->type, dim);
-    return at < 0 ? 0 : value->storage->stride[at];
-}
-
 int64_t size_along(const Operands *o, const Value *value, Name dim)
 {
     int at = find_dim(&value->type, dim);
@@ -50,7 +44,7 @@ static DimGroup one_dim(const Operands *o, Name dim)
     for (int i = 0; i < o->count; i++) {
         int64_t size = size_along(o, o->value[i], dim);
         group.size = size > group.size ? size : group.size;
-        group.stride[i] = stride_along(o->value[i], dim);
+        group.stride[i] = stride_of(o->value[i], dim);
     }
     return group;
 }

@@ -28,7 +28,6 @@ typedef struct {
     int64_t stride[MAX_OPERANDS]; /* by operand; 0 if it has none of them */
 } DimGroup;
 
-int64_t stride_along(const Value *value, Name dim); /* 0 if it does not have the dim */
 int64_t size_along(const Operands *o, const Value *value, Name dim);
 
 /* Reports an error if loops exceed the operand. */

@@ -17,7 +17,7 @@ static Box box_of(const Operands *o, const Value *to, const Value *from)
     for (int i = 0; i < from->type.rank; i++) {
         Name dim = from->type.dim[i].name;
         const Name there = find_dim(&to->type, dim) < 0 ? o->op->attrs.dims.dim[0].name : dim; /* pad may rename */
-        int64_t size = size_along(o, from, dim), a = stride_along(to, there), b = stride_along(from, dim);
+        int64_t size = size_along(o, from, dim), a = stride_of(to, there), b = stride_of(from, dim);
         int last = box.rank - 1;
         if (size == 1)
             continue;
@@ -87,7 +87,7 @@ static char *copy_text(const Operands *o, int operand, const Value *y, int64_t f
 char *call_pad(const Operands *o)
 {
     const Value *y = o->value[1];
-    int64_t first = o->op->attrs.index * stride_along(y, o->op->attrs.dims.dim[0].name);
+    int64_t first = o->op->attrs.index * stride_of(y, o->op->attrs.dims.dim[0].name);
     return arena_text(&o->m->arena, "%s%s", clear_text(o, y), copy_text(o, 0, y, first));
 }
 
@@ -98,7 +98,7 @@ char *call_concat(const Operands *o)
     Name dim = o->op->attrs.dims.dim[0].name;
     char *text = "";
     for (int64_t i = 0, first = 0; i < count; i++) {
-        text = arena_text(&o->m->arena, "%s%s", text, copy_text(o, (int)i, y, first * stride_along(y, dim)));
+        text = arena_text(&o->m->arena, "%s%s", text, copy_text(o, (int)i, y, first * stride_of(y, dim)));
         first += size_along(o, o->value[i], dim);
     }
     return text;

@@ -31,9 +31,9 @@ char *call_top_k(const Operands *o)
         const Name own = i ? to : from;
         const Access access = { 3,
                                 { groups[0].size, groups[1].size, size_along(o, v[i], own) },
-                                { groups[0].stride[i], groups[1].stride[i], stride_along(v[i], own) } };
+                                { groups[0].stride[i], groups[1].stride[i], stride_of(v[i], own) } };
         check_operand(o, i, &access);
-        put_strides(&fields, i ? "y" : "x", groups[0].stride[i], groups[1].stride[i], stride_along(v[i], own));
+        put_strides(&fields, i ? "y" : "x", groups[0].stride[i], groups[1].stride[i], stride_of(v[i], own));
     }
     put_text(&fields, "type", element_constant(v[0]->type.dtype));
     return call_with_shape(o, "RtTopK", "rt_top_k", arena_text(&o->m->arena, "x, chosen%s", o->more), &fields);
@@ -119,7 +119,7 @@ static void put_walked(const Operands *o, const RouteDims *r, int operand, const
 static void put_table(const Operands *o, const RouteDims *r, int by_slot, Name experts, Name slots, Text *fields)
 {
     const Value *table = o->value[by_slot];
-    const int64_t stride[] = { r->group.stride[by_slot], stride_along(table, experts), stride_along(table, slots) };
+    const int64_t stride[] = { r->group.stride[by_slot], stride_of(table, experts), stride_of(table, slots) };
     const int64_t nexperts = size_along(o, table, experts), nslots = size_along(o, table, slots);
     check_operand(o, by_slot,
                   &(const Access){

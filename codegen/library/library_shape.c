@@ -8,7 +8,7 @@ static bool is_contiguous(const Operands *o, Name dim, int first, int end)
 {
     for (int i = first; i < end; i++)
         if (find_dim(&o->value[i]->type, dim) >= 0 && size_along(o, o->value[i], dim) > 1 &&
-            stride_along(o->value[i], dim) != 1) {
+            stride_of(o->value[i], dim) != 1) {
             refuse_layout(o, "the stride of '%s' in %%%s is not 1", dim, o->value[i]->name);
             return false;
         }
@@ -69,7 +69,7 @@ static void check_gather(const Operands *o, int table, int picked, int64_t rows,
                       &(const Access){ 4,
                                        { pre, shared, rows, post },
                                        { g->pre.stride[sum], g->shared.stride[sum],
-                                         stride_along(o->value[sum], o->op->attrs.dims.dim[0].name), 1 } });
+                                         stride_of(o->value[sum], o->op->attrs.dims.dim[0].name), 1 } });
     check_operand(o, 1, &(const Access){ 2, { shared, count }, { g->shared.stride[1], g->count.stride[1] } });
 }
 
@@ -92,7 +92,7 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     if (t->type.dtype == BOOL || (t->type.dtype == I32) != (p->type.dtype == I32))
         return refuse_layout(o, "%s to %s", dtype_name[t->type.dtype], dtype_name[p->type.dtype]);
     const Dim *dim = &t->type.dim[find_dim(&t->type, rows)];
-    const int64_t size = size_along(o, t, rows), row = stride_along(t, rows);
+    const int64_t size = size_along(o, t, rows), row = stride_of(t, rows);
     check_gather(o, table, picked, size, row, &g);
     Text fields;
     open_text(&fields);
@@ -105,7 +105,7 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_gather_strides(&fields, "picked", picked, g.count.stride[picked], &g);
     put_gather_strides(&fields, "index", 1, g.count.stride[1], &g);
     if (sum >= 0)
-        put_gather_strides(&fields, "sum", sum, stride_along(o->value[sum], rows), &g);
+        put_gather_strides(&fields, "sum", sum, stride_of(o->value[sum], rows), &g);
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
     put_part(o, &fields, dim, "part");
@@ -139,7 +139,7 @@ char *call_rope(const Operands *o)
             &(const Access){ 4,
                              { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
                                size_along(o, o->value[i], a->feature) },
-                             { groups[0].stride[i], stride_along(o->value[i], a->seq), groups[1].stride[i], 1 } });
+                             { groups[0].stride[i], stride_of(o->value[i], a->seq), groups[1].stride[i], 1 } });
     Text fields;
     open_text(&fields);
     put_number(&fields, "outer", groups[0].size);
@@ -148,7 +148,7 @@ char *call_rope(const Operands *o)
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
     for (int i = 0; i < o->count; i++)
         fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i], groups[0].stride[i],
-                stride_along(o->value[i], a->seq), groups[1].stride[i]);
+                stride_of(o->value[i], a->seq), groups[1].stride[i]);
     put_text(&fields, "type", element_constant(x->dtype));
     put_text(&fields, "interleaved", a->interleaved ? "true" : "false");
     put_text(&fields, "inverse", a->inverse ? "true" : "false");
@@ -178,7 +178,7 @@ char *call_cumulative(const Operands *o)
     put_number(&fields, "middle", groups[1].size);
     put_number(&fields, "count", size_along(o, o->value[0], a->dim));
     for (int i = 0; i < 2; i++) {
-        const int64_t along = stride_along(o->value[i], a->dim);
+        const int64_t along = stride_of(o->value[i], a->dim);
         check_operand(o, i,
                       &(const Access){ 3,
                                        { groups[0].size, groups[1].size, size_along(o, o->value[i], a->dim) },
@@ -206,13 +206,13 @@ static void put_strides(const Operands *o, int i, const DimGroup both[2], const 
     const Access access = { 5,
                             { both[0].size, both[1].size, is_key ? 1 : group->size, size_along(o, value, row),
                               size_along(o, value, column) },
-                            { both[0].stride[i], both[1].stride[i], group->stride[i], stride_along(value, row),
-                              is_plane ? stride_along(value, column) : 1 } };
+                            { both[0].stride[i], both[1].stride[i], group->stride[i], stride_of(value, row),
+                              is_plane ? stride_of(value, column) : 1 } };
     check_operand(o, i, &access);
     fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64, o->name[i], both[0].stride[i],
-            stride_along(value, row), both[1].stride[i], group->stride[i]);
+            stride_of(value, row), both[1].stride[i], group->stride[i]);
     if (is_plane)
-        fprintf(fields->out, ", %" PRId64, stride_along(value, column));
+        fprintf(fields->out, ", %" PRId64, stride_of(value, column));
     fprintf(fields->out, " },\n");
 }
 

@@ -37,12 +37,6 @@ bool is_product_kernel(const Func *kernel)
 
 /* --- One dot ------------------------------------------------------------------------------------------ */
 
-int64_t stride_of(const Value *value, Name dim)
-{
-    int at = find_dim(&value->type, dim);
-    return at < 0 ? 0 : value->storage->stride[at];
-}
-
 static void add_axis(AxisList *list, Axis axis)
 {
     if (axis.size == 1)

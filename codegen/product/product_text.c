@@ -1,4 +1,5 @@
 /* product_text.c -- products as text: shapes, calls of rt_product, and loops for products outside the library. */
+#include "extent.h"
 #include "templates.h"
 #include "text/names.h"
 
@@ -172,9 +173,7 @@ static char *after_sum(Module *m, const Product *p, const Op *call, const Names 
 char *naive_product_point(Module *m, const Product *p, const Op *call)
 {
     const Value *a = arg(call, p->a), *b = arg(call, p->b), *c = call->results.at[p->c];
-    Names dims = { 0 };
-    for (int i = 0; i < c->type.rank; i++)
-        add_name(&dims, c->type.dim[i].name);
+    Names dims = dim_names(&c->type);
     int nouter = dims.count;
     for (int i = 0; i < p->dot->attrs.over.count; i++)
         add_name(&dims, p->dot->attrs.over.name[i]);

@@ -19,14 +19,6 @@ static int copies_of(const Param *param)
     return (int)copies;
 }
 
-int stars_of(const Param *param)
-{
-    int stars = 0;
-    for (const char *c = param->path; *c; c++)
-        stars += *c == '*';
-    return stars;
-}
-
 void count_copies(const Module *m, const Param *param, Vars *vars)
 {
     for (int i = 0; i < vars->count; i++) {

@@ -24,8 +24,6 @@ typedef struct {
 /* Adds the tensors that the line names for the parameter, each as often as its copies do; false after reporting. */
 bool list_tensors(LineUse *use, StoredList *list);
 
-int stars_of(const Param *param); /* the repeats around it */
-
 /* The numbers of its copies; the variables are those of its path. */
 void count_copies(const Module *m, const Param *param, Vars *vars);
 

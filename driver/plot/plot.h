@@ -68,6 +68,8 @@ typedef struct {
     double low, high; /* the range of numbers that is drawn */
 } PlotScale;
 
+int smaller_first(const void *a, const void *b); /* of doubles, for qsort */
+
 /* For all numbers of these charts, in all runs; of an axis of steps, PLOT_COLUMNS. */
 PlotScale scale_of(const Plot *plot, PlotColumn column, bool is_log);
 

@@ -38,12 +38,6 @@ static void write_switch(FILE *out, const char *id, const char *text, bool is_on
 
 /* --- Table ----------------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median_of(Arena *arena, const PlotRun *log, PlotColumn column)
 {
     double *sorted = NEW_ARRAY(arena, double, log->count);
@@ -51,7 +45,7 @@ static double median_of(Arena *arena, const PlotRun *log, PlotColumn column)
     for (int i = 0; i < log->count; i++)
         if (isfinite(log->value[column][i]))
             sorted[count++] = log->value[column][i];
-    qsort(sorted, (size_t)count, sizeof *sorted, compare);
+    qsort(sorted, (size_t)count, sizeof *sorted, smaller_first);
     return count ? sorted[count / 2] : (double)NAN;
 }
 

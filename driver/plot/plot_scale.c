@@ -7,7 +7,7 @@
 
 /* --- Ranges --------------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
+int smaller_first(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -35,7 +35,7 @@ static void widen_to_run(Arena *arena, PlotScale *scale, const PlotRun *log, Plo
         if (column == PLOT_LOSS)
             widen(scale, log->value[PLOT_EVAL][i]);
     }
-    qsort(sorted, (size_t)count, sizeof *sorted, compare);
+    qsort(sorted, (size_t)count, sizeof *sorted, smaller_first);
     const int cut = cuts ? count / EXTREME : 0;
     if (count > 0) {
         widen(scale, sorted[cut]);

@@ -34,6 +34,8 @@ typedef struct {
     Value *value; /* TENSOR: of the present function */
 } Operand;
 
+static const Operand wrong = { .kind = WRONG };
+
 /* --- Names ----------------------------------------------------------------------------------- */
 
 typedef enum {

@@ -6,8 +6,6 @@
 
 enum { CAUSAL, WINDOW, SCALE, SEGMENT, SOFTCAP, BIAS, SINKS, MASK }; /* keywords, as in builtins.def */
 
-static const Operand wrong = { .kind = WRONG };
-
 /* What attend does, beside its attributes. */
 typedef struct {
     Dim key;                       /* the sequence of the keys, as the file names it */

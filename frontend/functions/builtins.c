@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 /* --- Elementwise --------------------------------------------------------------------------- */
 
 static OpKind op_named(const char *name)

@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 /* --- Declarations, independent of the sizes in this file -------------------------------------- */
 
 static double trial_of(const Lower *l, const char *name, int trial)

@@ -5,8 +5,6 @@
  */
 #include "functions.h"
 
-static const Operand wrong = { .kind = WRONG };
-
 typedef struct {
     int64_t stride, padding, dilation;
     bool causal;
@@ -104,8 +102,6 @@ static bool find_window(Lower *l, const Arguments *a, const Steps *steps, Window
 /* --- Windows ----------------------------------------------------------------------------------- */
 
 static Value *integer(Lower *l, int64_t number) { return emit_number(l, (double)number, I32); }
-
-static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 
 /* x with its dim under a name of its own: two dims of one name may be split differently. */
 static Value *renamed_from(Lower *l, Value *x, Name dim, Name *from)

@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 /* --- top_k -------------------------------------------------------------------------------------- */
 
 CALL(top_k)

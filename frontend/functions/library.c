@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 /* --- Integers beside a tensor: segments, positions ------------------------------------------ */
 
 Value *integers_argument(Lower *l, const Arguments *a, int keyword, const Value *x, Name feature)

@@ -6,13 +6,10 @@
 
 #include <assert.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 enum { RANDOM = 1 << 20 }; /* in the hash of a key: above the copies of a repeat */
 
 static_assert((int)RANDOM > (int)MAX_COPIES, "a copy and a call of random have one number");
 
-static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 static Value *integer(Lower *l, double number) { return emit_number(l, number, I32); }
 
 /* The last 24 bits of an integer, which are exact in f32, as a fraction. */

@@ -5,8 +5,6 @@
  */
 #include "functions.h"
 
-static const Operand wrong = { .kind = WRONG };
-
 /* --- Padding ----------------------------------------------------------------------------------- */
 
 /* A dim of that size without padding, under a name of its own where there is some. */

@@ -7,15 +7,11 @@
  */
 #include "functions.h"
 
-static const Operand wrong = { .kind = WRONG };
-
 typedef struct {
     Lower *l;
     Dim row, column; /* of the matrix, and of t */
     Name third;      /* between two of them */
 } System;
-
-static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 
 /* The number of the block of so many elements that each element of the dim is in. */
 static Value *block_of(const System *s, Dim dim, int64_t size)

@@ -8,6 +8,7 @@
  *   shard (kv_heads, group), ff over tp    =>    shard kv_heads+ff over tp.kv_heads
  *   dim kv_heads = 2                             shard group+ff over tp.group
  */
+#include "cost/cost.h"
 #include "lower/expr.h"
 #include "parallel.h"
 
@@ -346,7 +347,7 @@ static void fit_shrunk_dims(Lower *l)
 {
     for (Symbol *s = l->globals.newest; s && l->options->shrink; s = s->next) {
         Name name = intern_text(l->m, s->name);
-        int64_t multiple = ranks_of(l->m, axes_over(l->m, name, true)) * most_blocks(l->m, name);
+        int64_t multiple = count_ranks(l->m, axes_over(l->m, name, true)) * most_blocks(l->m, name);
         if (s->kind != S_DIM || s == l->batch || multiple == 1)
             continue;
         bool is_padded = s->padded != s->number.integer;
@@ -389,7 +390,7 @@ void read_layout(Lower *l)
             read_shard(p, ast);
     fit_shrunk_dims(l);
     const Axes of_batch = l->batch ? axes_over(l->m, intern_text(l->m, l->batch->name), false) : 0;
-    l->data_ranks = l->declared_ranks = ranks_of(l->m, of_batch);
+    l->data_ranks = l->declared_ranks = count_ranks(l->m, of_batch);
     for (int i = 0; i < p->naxes; i++)
         if (of_batch >> p->axis[i].first & ((1u << p->axis[i].count) - 1))
             l->declared_ranks = l->declared_ranks / p->axis[i].size * p->axis[i].declared;

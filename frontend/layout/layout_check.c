@@ -1,5 +1,6 @@
 /* layout_check.c -- checks the rules of the layout against the lowered model: every dim that is split occurs in a
  * tensor and is divisible by its axes, and every axis is used. */
+#include "cost/cost.h"
 #include "operands.h"
 #include "parallel.h"
 
@@ -9,7 +10,7 @@
 /* Suggests valid sizes; for a short dim, to share the axis with another one. */
 static const char *size_help(Lower *l, const Dim *dim, Axes axes)
 {
-    int64_t ranks = ranks_of(l->m, axes), below = dim->size / ranks * ranks;
+    int64_t ranks = count_ranks(l->m, axes), below = dim->size / ranks * ranks;
     if (dim->size > 1 && ranks % dim->size == 0 && __builtin_popcount(axes) == 1)
         return arena_text(l->arena, "shard (%s, D) over it, with D a second dim of its tensors that takes the rest",
                           dim->name);
@@ -31,7 +32,7 @@ static const char *axes_text(Lower *l, Axes axes)
 /* The micro-batch is multiplied by the ranks over which `shard` splits it; those of `else` must divide it. */
 static void check_batch_divides(Lower *l, const Ast *name, Axes axes)
 {
-    int64_t ranks = ranks_of(l->m, axes), own = ranks / l->data_ranks;
+    int64_t ranks = count_ranks(l->m, axes), own = ranks / l->data_ranks;
     if (l->m->train.microbatch % ranks)
         complain(l, (Where){ .at = name->loc, .help = arena_text(l->arena, "microbatch = %" PRId64, own) },
                  "'%s' (%" PRId64 ") does not divide by %s", name->name, l->m->train.microbatch, axes_text(l, axes));
@@ -44,7 +45,7 @@ static void check_divides(Lower *l, const Ast *name, int axis)
     if (!find_dim_named(l, name->name, name->loc, &dim))
         return;
     Axes axes = axes_over(l->m, dim.name, true);
-    int64_t ranks = ranks_of(l->m, axes);
+    int64_t ranks = count_ranks(l->m, axes);
     int count = __builtin_popcount(axes);
     if (axes >> axis >> 1)
         return;
@@ -95,7 +96,7 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
                     !is_exchangeable(l->m, op, rule, dim->name, true))
                     continue;
                 const Axes axes = axes_over(l->m, dim->name, false) | 1u << rule->axis;
-                divides = dim->padded % ranks_of(l->m, axes) == 0;
+                divides = dim->padded % count_ranks(l->m, axes) == 0;
                 tried = arena_text(l->arena, "%s%s'%s' (%" PRId64 ") does not divide by %s", tried ? tried : "",
                                    tried ? ", and " : "", dim->name, dim->padded, axes_text(l, axes));
             }

@@ -67,7 +67,6 @@ MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL 
 const Ast *only_statement(Layout *p, AstKind kind);                     /* a second one is an error */
 const char *said_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
 const char *dims_to_split(Lower *l); /* suggest_split.c: "heads, ff", for a remedy; "D" if the weights have none */
-int64_t ranks_of(const Module *m, Axes axes);
 
 /* The axes over which rules split a dim; `otherwise`: including `else`. */
 Axes axes_over(const Module *m, Name dim, bool otherwise);

@@ -92,14 +92,6 @@ MeshAxis *use_axis(Layout *p, const Ast *name)
     return axis;
 }
 
-int64_t ranks_of(const Module *m, Axes axes)
-{
-    int64_t ranks = 1;
-    for (int i = 0; i < m->naxes; i++)
-        ranks *= axes >> i & 1 ? m->axis_size[i] : 1;
-    return ranks;
-}
-
 Axes axes_over(const Module *m, Name dim, bool otherwise)
 {
     Axes axes = 0;

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 static const Builtin *find_builtin(const Lower *l, const char *name)
 {
     const Builtin *f = l->functions;

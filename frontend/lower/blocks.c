@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 /* --- Assignments --------------------------------------------------------------------------- */
 
 /* Converts to a stated type. */

@@ -12,8 +12,6 @@
 
 enum { MOST_INSTANCES = 16384 };
 
-static const Operand wrong = { .kind = WRONG };
-
 /* --- Calls ------------------------------------------------------------------------------ */
 
 static bool may_call(Lower *l, const Ast *call, const Symbol *block)

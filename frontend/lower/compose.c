@@ -12,8 +12,6 @@
 #include <float.h>
 #include <math.h>
 
-static Value *one(Lower *l, OpKind kind, Value *a) { return EMIT(l, kind, NO_ATTRS, a); }
-static Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 static Value *times(Lower *l, Value *a, double b) { return two(l, OP_mul, a, emit_number(l, b, F32)); }
 
 static Names only(Name dim) { return (Names){ 1, { dim } }; }

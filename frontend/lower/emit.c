@@ -138,14 +138,6 @@ Value *emit_f32(Lower *l, Value *x)
     return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[F32]) }, x);
 }
 
-static Names order_of(const Type *type)
-{
-    Names order = { 0 };
-    for (int i = 0; i < type->rank; i++)
-        add_name(&order, type->dim[i].name);
-    return order;
-}
-
 Value *reorder(Lower *l, Value *value, const Type *like)
 {
     Op *op = value ? value->def : NULL;
@@ -153,8 +145,8 @@ Value *reorder(Lower *l, Value *value, const Type *like)
         return value;
     const Func *f = l->frame->func;
     if (op && op == f->last && index_of(&f->results, value) < 0 && op->kind == OP_dot && !op->attrs.order.count) {
-        op->attrs.order = order_of(like); /* it has no reader: the product can write that order itself */
+        op->attrs.order = dim_names(like); /* it has no reader: the product can write that order itself */
         return infer_op(l->m, op, &value->type) ? value : NULL;
     }
-    return EMIT(l, OP_reorder, (Attrs){ .order = order_of(like) }, value);
+    return EMIT(l, OP_reorder, (Attrs){ .order = dim_names(like) }, value);
 }

@@ -19,7 +19,6 @@ Value *dropout_key(Lower *l, Body *frame);
 Value *dropout_origin(Lower *l);
 void finish_frame(Lower *l, Body *frame); /* orders the parameters of a function */
 void push_all(Lower *l, Values *to, const Values *from);
-void remove_dead_ops(Func *f, Map *read); /* adds remaining ops and their operands to `read` */
 void push_named(Lower *l, Body *frame, Values *values, Value *value); /* to one of the frame's lists */
 Value *new_port(Lower *l, Name name, Type type, Port port);           /* a parameter of the model */
 Value *new_value(Lower *l, Name name, Type type);
@@ -30,6 +29,8 @@ Value *new_value(Lower *l, Name name, Type type);
 Value *emit(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 #define EMIT(l, kind, attrs, ...)                                                                                      \
     emit((l), (kind), (attrs), (int)(sizeof((Value *[]){ __VA_ARGS__ }) / sizeof(Value *)), (Value *[]){ __VA_ARGS__ })
+static inline Value *one(Lower *l, OpKind kind, Value *a) { return EMIT(l, kind, NO_ATTRS, a); }
+static inline Value *two(Lower *l, OpKind kind, Value *a, Value *b) { return EMIT(l, kind, NO_ATTRS, a, b); }
 Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]); /* of several results */
 Value *emit_number(Lower *l, double value, DType dtype);
 Value *emit_iota(Lower *l, Dim dim);

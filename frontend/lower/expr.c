@@ -8,8 +8,6 @@
 
 enum { MOST_NESTED = 600 }; /* the parser's limit is 500; blocks and repeats add to that */
 
-static const Operand wrong = { .kind = WRONG };
-
 static Operand number_operand(Constant number) { return (Operand){ .kind = NUMBER, .number = number }; }
 
 Value *lower_tensor(Lower *l, const Ast *ast)

@@ -206,25 +206,3 @@ void finish_frame(Lower *l, Body *frame)
         push_all(l, params, &frame->params);
     push_all(l, params, &frame->captured);
 }
-
-static void note_read(Map *read, const Values *values)
-{
-    for (int i = 0; i < values->count; i++)
-        map_put(read, values->at[i], values->at[i]);
-}
-
-/* Backwards: readers of a value come after its op. */
-void remove_dead_ops(Func *f, Map *read)
-{
-    note_read(read, &f->results);
-    for (Op *op = f->last, *before; op; op = before) {
-        before = op->prev;
-        bool used = false;
-        for (int i = 0; i < op->results.count && !used; i++)
-            used = map_get(read, op->results.at[i]) != NULL;
-        if (used)
-            note_read(read, &op->args);
-        else
-            remove_op(f, op);
-    }
-}

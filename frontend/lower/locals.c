@@ -1,8 +1,6 @@
 /* locals.c -- names of values in blocks: each is used, and is that of nothing else. */
 #include "expr.h"
 
-static const Operand wrong = { .kind = WRONG };
-
 /* May a value have this name here? */
 static bool may_name(Lower *l, const char *name, Loc loc)
 {

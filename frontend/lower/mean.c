@@ -37,21 +37,13 @@ bool begin_mean(Lower *l, Name full, Param *param)
     return false;
 }
 
-static int copies_of_path(const Param *param)
-{
-    int stars = 0;
-    for (const char *c = param->path; *c; c++)
-        stars += *c == '*';
-    return stars;
-}
-
 /* Have they the same dims, but for those that count copies? */
 static bool is_like(const Param *a, const Param *b)
 {
     bool alike = a->type.rank == b->type.rank;
     for (int i = 0; alike && i < a->type.rank; i++)
         alike = a->type.dim[i].size == b->type.dim[i].size &&
-                (i < copies_of_path(a) || a->type.dim[i].name == b->type.dim[i].name);
+                (i < stars_of(a) || a->type.dim[i].name == b->type.dim[i].name);
     return alike;
 }
 

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static const Operand wrong = { .kind = WRONG };
-
 Operand tensor_operand(Value *value) { return (Operand){ .kind = value ? TENSOR : WRONG, .value = value }; }
 
 void set_place(Lower *l, Loc loc)

@@ -173,9 +173,7 @@ static Value *copy_of(Update *u, Value *value)
 
 void observe(Lower *l, Value *state, Value *still, Value *statistic)
 {
-    Names all = { 0 };
-    for (int i = 0; i < state->type.rank; i++)
-        add_name(&all, state->type.dim[i].name);
+    const Names all = dim_names(&state->type);
     Value *moved = EMIT(l, OP_sub, NO_ATTRS, state, still);
     Value *seen = EMIT(l, OP_stop_gradient, NO_ATTRS, emit_f32(l, statistic));
     Value *term = sum_over(l, EMIT(l, OP_mul, NO_ATTRS, seen, moved), all);

@@ -24,14 +24,6 @@ static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || i
 
 /* --- Dims ---------------------------------------------------------------------------------- */
 
-static Names names_of(const Type *type)
-{
-    Names names = { 0 };
-    for (int i = 0; i < type->rank; i++)
-        add_name(&names, type->dim[i].name);
-    return names;
-}
-
 static bool subset(const Names *a, const Names *b)
 {
     for (int i = 0; i < a->count; i++)
@@ -72,7 +64,7 @@ static FusionGroup *new_group(Fusion *p, const Op *op, int index)
         return g;
     g->space = loop_space(p->m, op);
     g->space.partial = 0;
-    Names all = names_of(&g->space);
+    Names all = dim_names(&g->space);
     if (info(op)->family == REDUCTION && op->attrs.over.count < all.count) {
         g->has_inner = true; /* rows or columns? a reduction over the last dims is along rows */
         Name last = g->space.dim[g->space.rank - 1].name;
@@ -85,7 +77,7 @@ static FusionGroup *new_group(Fusion *p, const Op *op, int index)
 
 static bool same_space(const FusionGroup *a, const FusionGroup *b)
 {
-    Names x = names_of(&a->space), y = names_of(&b->space);
+    Names x = dim_names(&a->space), y = dim_names(&b->space);
     return same_names(&x, &y);
 }
 
@@ -94,7 +86,7 @@ static bool is_outer_part(const FusionGroup *small, const FusionGroup *large)
 {
     if (small->has_inner || !large->has_inner)
         return false;
-    Names all = names_of(&large->space), outer = without(&all, &large->inner), own = names_of(&small->space);
+    Names all = dim_names(&large->space), outer = without(&all, &large->inner), own = dim_names(&small->space);
     return same_names(&own, &outer) && outer.count > 0;
 }
 
@@ -167,12 +159,12 @@ static bool results_fit(const Fusion *p, const FusionGroup *g, const FusionGroup
 {
     if (!as->has_inner || (g->size > 1 && g->has_inner && same_names(&g->inner, &as->inner) && same_space(g, as)))
         return true; /* checked when its ops were merged */
-    Names all = names_of(&as->space), outer = without(&all, &as->inner);
+    Names all = dim_names(&as->space), outer = without(&all, &as->inner);
     for (int i = g->index; i >= 0; i = p->sibling[i]) {
         const Op *op = p->ops[i];
-        Names own = names_of(&result(op)->type);
+        Names own = dim_names(&result(op)->type);
         if (leaves_loop(op, as)) {
-            Names space = names_of(&arg(op, 0)->type), outer_here = without(&space, &as->inner);
+            Names space = dim_names(&arg(op, 0)->type), outer_here = without(&space, &as->inner);
             if (!subset(&outer_here, &op->attrs.over))
                 return false;
         } else if (!subset(&outer, &own)) {

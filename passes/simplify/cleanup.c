@@ -89,28 +89,10 @@ void share_equal(Func *f)
     arena_free(&scratch);
 }
 
-void note_read(Map *read, const Values *values)
-{
-    for (int i = 0; i < values->count; i++)
-        map_put(read, values->at[i], values->at[i]);
-}
-
-/* Backwards: readers of a value come after its op. */
 void drop_dead(Func *f)
 {
     Arena scratch = { 0 };
-    Map read = { .arena = &scratch }; /* by live ops */
-    note_read(&read, &f->results);
-    for (Op *op = f->last, *above; op; op = above) {
-        above = op->prev;
-        bool live = false;
-        for (int i = 0; i < op->results.count && !live; i++)
-            live = map_get(&read, op->results.at[i]) != NULL;
-        if (live)
-            note_read(&read, &op->args);
-        else
-            remove_op(f, op);
-    }
+    remove_dead_ops(f, &(Map){ .arena = &scratch });
     arena_free(&scratch);
 }
 
