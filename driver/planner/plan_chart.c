@@ -146,10 +146,10 @@ static const char *reasons(const Chart *c, const PlanResult *r)
 {
     Arena *a = c->p->arena;
     const PlanCells cells = plan_cells(c->p, r);
-    const char *text = cells.text[0], *limits = limits_text(c->p, r);
+    const char *text = cells.text[COLUMN_LAYOUT], *limits = limits_text(c->p, r);
     for (int k = 1; k < PLAN_COLUMNS; k++)
         if (strcmp(cells.text[k], "-") != 0)
-            text = arena_text(a, "%s%s%s %s", text, k == 6 ? "\n" : ", ", plan_title[k], cells.text[k]);
+            text = arena_text(a, "%s%s%s %s", text, k == COLUMN_SECONDS ? "\n" : ", ", plan_title[k], cells.text[k]);
     if (!fits(c, r))
         text = arena_text(a, "%s\ndoes not fit", text);
     text = arena_text(a, "%s\n%s%s", text, *limits ? "limited by " : "no message is waited for", limits);

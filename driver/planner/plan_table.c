@@ -44,25 +44,34 @@ const char *limits_text(const Planner *p, const PlanResult *r)
 
 /* --- Columns --------------------------------------------------------------------------------------------- */
 
-const char *const plan_title[PLAN_COLUMNS] = { "layout", "micro-batch", "zero",   "schedule", "attend",
-                                               "pieces", "recompute",   "s/step", "GB",       "MFU" };
-static const bool is_to_the_right[PLAN_COLUMNS] = { [1] = true, [5] = true, [7] = true, [8] = true, [9] = true };
+const char *const plan_title[PLAN_COLUMNS] = {
+    [COLUMN_LAYOUT] = "layout",       [COLUMN_MICRO_BATCH] = "micro-batch",
+    [COLUMN_ZERO] = "zero",           [COLUMN_SCHEDULE] = "schedule",
+    [COLUMN_ATTEND] = "attend",       [COLUMN_PIECES] = "pieces",
+    [COLUMN_RECOMPUTE] = "recompute", [COLUMN_SECONDS] = "s/step",
+    [COLUMN_MEMORY] = "GB",           [COLUMN_MFU] = "MFU",
+};
+
+static bool is_to_the_right(PlanColumn column)
+{
+    return column == COLUMN_MICRO_BATCH || column == COLUMN_PIECES || column >= COLUMN_SECONDS;
+}
 
 PlanCells plan_cells(const Planner *p, const PlanResult *r)
 {
     PlanCells cells;
     const char **cell = cells.text;
     const PlanLayout *l = &r->layout;
-    cell[0] = layout_name(p->arena, p, l);
-    cell[1] = arena_text(p->arena, "%" PRId64, l->microbatch);
-    cell[2] = zero_text(p, l);
-    cell[3] = schedule_text(p, l);
-    cell[4] = attend_text(p, l);
-    cell[5] = l->pieces > 1 ? arena_text(p->arena, "%d", l->pieces) : "-";
-    cell[6] = Recompute_words[l->recompute];
-    cell[7] = arena_text(p->arena, r->seconds < 0.1 ? "%.5f" : "%.3f", r->seconds);
-    cell[8] = arena_text(p->arena, "%.2f", (double)(r->arena + r->beside) / 1e9);
-    cell[9] = arena_text(p->arena, "%.1f %%", 100 * r->mfu);
+    cell[COLUMN_LAYOUT] = layout_name(p->arena, p, l);
+    cell[COLUMN_MICRO_BATCH] = arena_text(p->arena, "%" PRId64, l->microbatch);
+    cell[COLUMN_ZERO] = zero_text(p, l);
+    cell[COLUMN_SCHEDULE] = schedule_text(p, l);
+    cell[COLUMN_ATTEND] = attend_text(p, l);
+    cell[COLUMN_PIECES] = l->pieces > 1 ? arena_text(p->arena, "%d", l->pieces) : "-";
+    cell[COLUMN_RECOMPUTE] = Recompute_words[l->recompute];
+    cell[COLUMN_SECONDS] = arena_text(p->arena, r->seconds < 0.1 ? "%.5f" : "%.3f", r->seconds);
+    cell[COLUMN_MEMORY] = arena_text(p->arena, "%.2f", (double)(r->arena + r->beside) / 1e9);
+    cell[COLUMN_MFU] = arena_text(p->arena, "%.1f %%", 100 * r->mfu);
     return cells;
 }
 
@@ -99,7 +108,7 @@ static void print_cells(const char *const cell[PLAN_COLUMNS], const int width[PL
     printf("%s ", mark);
     for (int k = 0; k < PLAN_COLUMNS; k++)
         if (width[k])
-            printf("%*s  ", is_to_the_right[k] ? width[k] : -width[k], cell[k]);
+            printf("%*s  ", is_to_the_right((PlanColumn)k) ? width[k] : -width[k], cell[k]);
     puts(last);
 }
 

@@ -388,7 +388,19 @@ void note_refusal(Planner *p, Answer *answer, const PlanLayout *layout, double c
 
 /* --- plan_table.c, plan_json.c ----------------------------------------------------------------------- */
 
-enum { PLAN_COLUMNS = 10 };
+typedef enum {
+    COLUMN_LAYOUT,
+    COLUMN_MICRO_BATCH,
+    COLUMN_ZERO,
+    COLUMN_SCHEDULE,
+    COLUMN_ATTEND,
+    COLUMN_PIECES,
+    COLUMN_RECOMPUTE,
+    COLUMN_SECONDS,
+    COLUMN_MEMORY,
+    COLUMN_MFU,
+    PLAN_COLUMNS
+} PlanColumn;
 typedef struct {
     const char *text[PLAN_COLUMNS]; /* "-": nothing is said */
 } PlanCells;
