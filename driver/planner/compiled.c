@@ -88,16 +88,20 @@ static void add_time(const Planner *p, PlanResult *result, Arena *arena, Run *ru
     add_exposed(result, arena, m, &time);
 }
 
-/* As `mpc report` has them. */
-static void add_memory(PlanResult *result, const Run *run, Module *m)
+/* Of the kind of rank that needs most, as `mpc report` has it. */
+static void add_memory(PlanResult *result, Module *m)
 {
-    const Kinds *kinds = rank_kinds(m);
-    int64_t *messages = NEW_ARRAY(&m->arena, int64_t, kinds->count), most = 0;
+    Kinds *kinds = rank_kinds(m);
+    int64_t *messages = NEW_ARRAY(&m->arena, int64_t, kinds->count);
     message_space(m, kinds->count, messages);
-    for (int i = 0; i < kinds->count; i++)
-        most = messages[i] > most ? messages[i] : most;
-    result->arena = largest_arena(m);
-    result->beside = most + product_space(m);
+    for (int kind = 0; kind < kinds->count; kind++) {
+        const int64_t arena = arena_on(kinds, kind);
+        if (arena + messages[kind] <= result->arena + result->beside)
+            continue;
+        result->arena = arena;
+        result->beside = messages[kind];
+    }
+    result->beside += product_space(m);
 }
 
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena)
@@ -107,7 +111,7 @@ PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *ar
     const char *why;
     Module *m = compile_layout(p, layout, p->sequences, &(PassOptions){ .unchecked = true }, &run, &why);
     if (m) {
-        add_memory(&result, &run, m); /* first: it notes which stages run what */
+        add_memory(&result, m); /* first: it notes which stages run what */
         add_time(p, &result, arena, &run, m);
         free_module(m);
     } else {
