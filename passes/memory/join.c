@@ -74,11 +74,20 @@ bool reads_slices(const Op *loop, const Values *stacks, const Dim *dim)
     return dim_equal(&loop->attrs.dims.dim[0], dim);
 }
 
+/* Is any operand on some stages of a pipeline alone?  Values in the body of the reader do not say so. */
+static bool is_on_stages(const Op *loop)
+{
+    bool on = false;
+    for (int i = 0; i < loop->args.count; i++)
+        on |= arg(loop, i)->type.on.at != 0;
+    return on;
+}
+
 /* Does it make slices of what it moves? */
 static bool is_maker(const Pair *p, const Map *caller)
 {
     const Func *made = body_of(p->m, caller, p->maker);
-    return made && !p->maker->attrs.carried && fetches_any(made);
+    return made && !p->maker->attrs.carried && !is_on_stages(p->maker) && fetches_any(made);
 }
 
 /* The first reader of a loop's results is another loop, which it can be part of. */
