@@ -225,6 +225,8 @@ KINDS = {
     "wait_for_another": Kind("a transfer and a collective of the same number: the wait for the second is left out", "wrong: never waited for",
                              drawn=False, later=True),
     "rows_in_place": Kind("rows of a padded dim are added in place to a sum whose copy has no padding", "scatter_add adds to _", drawn=False, later=True),
+    "join_on_stages": Kind("what an update on stages of a pipeline makes is read in a body whose values are on none", "call gives .* on\\(|pass _ broke the module",
+                           drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
