@@ -11,23 +11,36 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NICE = 10 };
+enum { NICE = 10, MOST_NICE = 19 };
 
-/* On Linux a priority is that of a thread.  Without it the job is done all the same. */
+/* Each step of it takes a fifth of what the thread gets.  Where several threads compute on a processor, the thread
+ * would have a tenth of the part of one of them: then it has that of all. */
+static int niceness(double rivals)
+{
+    const double step = 1.25;
+    int nice = NICE;
+    for (double parts = step; nice > 0 && parts <= rivals; parts *= step)
+        nice--;
+    return nice;
+}
+
+/* On Linux a priority is that of a thread.  Without another one the job is done all the same. */
 static void *run_job(void *argument)
 {
     RtBackground *background = argument;
     omp_set_num_threads(1); /* of this thread: a team of its own would wait for processors that compute */
-    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    const int own = getpriority(PRIO_PROCESS, 0), nice = own + background->niceness;
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), nice < MOST_NICE ? nice : MOST_NICE);
     background->job(background->of);
     background->is_done = true;
     return NULL;
 }
 
-void rt_background_start(RtBackground *background, void (*job)(void *of), void *of, const char *what)
+void rt_background_start(RtBackground *background, void (*job)(void *of), void *of, double rivals, const char *what)
 {
     background->job = job;
     background->of = of;
+    background->niceness = niceness(rivals);
     background->is_done = false;
     background->is_running = true;
     if (pthread_create(&background->thread, NULL, run_job, background))

@@ -17,6 +17,7 @@
 #include "snapshot.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,7 +227,8 @@ static void replace_file(void *of)
 static void run_job(struct RtSaving *s, void (*job)(void *of), bool beside)
 {
     if (beside)
-        rt_background_start(&s->background, job, s, "that writes checkpoints");
+        rt_background_start(&s->background, job, s, s->rt->threads / fmax(s->rt->share.processors, 1e-3),
+                            "that writes checkpoints");
     else
         job(s);
 }
