@@ -195,6 +195,31 @@ static void refuse(Layout *p, const char *what, const char *help)
 /* Are weights whole before the first forward pass?  Then all updates come before it. */
 static bool gathers_first(const Train *t) { return t->zero && !(t->gather ? t->gather == GATHER_MICRO : t->zero >= 3); }
 
+static bool has_repeat(const Module *m)
+{
+    const Func *model = func_with_role(m, MODEL);
+    const Op *op = model ? model->first : NULL;
+    while (op && !(op->attrs.callee && op->attrs.dims.count))
+        op = op->next;
+    return op != NULL;
+}
+
+/* Small instances for --verify-passes have fewer micro-batches. */
+static void check_together(Layout *p)
+{
+    Lower *l = p->l;
+    const Train *t = &l->m->train;
+    const int64_t micros = t->batch / t->microbatch;
+    if (t->offload_together > micros && !l->options->shrink)
+        refuse(p,
+               arena_text(l->arena, "a step has %" PRId64 " micro-batch%s, and just_in_time wants %" PRId64, micros,
+                          micros == 1 ? "" : "es", t->offload_together),
+               micros == 1 ? "just_in_time" : arena_text(l->arena, "just_in_time %" PRId64, micros));
+    else if (!has_repeat(l->m))
+        refuse(p, "the model has no repeat, in whose loop forward passes of several micro-batches could run",
+               "just_in_time");
+}
+
 /* Activations of a pipeline's stages lie in slots, several micro-batches of them. */
 void check_offload(Layout *p)
 {
@@ -208,6 +233,8 @@ void check_offload(Layout *p)
     else if (t->offload_together > 1 && gathers_first(t))
         refuse(p, "weights are gathered before the first forward pass, and updates come before that",
                "just_in_time; or gather = micro");
+    else if (t->offload_together > 1)
+        check_together(p);
 }
 
 void read_offload(Layout *p)

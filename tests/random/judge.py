@@ -85,9 +85,16 @@ def lacks_dims(program, done):
     return errors and errors == done.output.count("by itself, and the product would have more than 8 dims")
 
 
+def lacks_forwards(program, done):
+    """Does mpc say that there are not so many forward passes to run together, or no loop for them?"""
+    errors = done.output.count(": error: ")
+    said = [f"offload [^\\n]*just_in_time {number}[^\\n]*: (a step has {few}|the model has no repeat)" for number, few in ((2, 1), (3, "[12]"))]
+    return errors == 1 and any(re.search(words, done.output) for words in said)
+
+
 def refusal(program, done):
     reasons = {"unstaged": lacks_schedule, "headless": lacks_heads, "unlayered": lacks_layers,
-               "unchunked": lacks_chunks, "wide": lacks_dims}
+               "unchunked": lacks_chunks, "wide": lacks_dims, "untogether": lacks_forwards}
     return next((status for status, is_reason in reasons.items() if is_reason(program, done)), "refused")
 
 

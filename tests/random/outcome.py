@@ -11,6 +11,7 @@ STATUSES = {
     "unchunked": "a loss that cannot be computed in chunks, and mpc says so",
     "wide": "an optimizer whose products would have more than 8 dims, and mpc says so",
     "unlayered": "no product in a repeat for fp8, and mpc says so",
+    "untogether": "not so many forward passes to run with the updates, and mpc says so",
     "refused": "refused by mpc check: is that right?",
     "late": "refused after mpc check had accepted it",
     "wrong": "other numbers than PyTorch's",
@@ -19,7 +20,7 @@ STATUSES = {
     "verifier": "--verify-passes objects",
     "sanitizer": "ASan or UBSan objects",
 }
-GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked", "wide")
+GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked", "wide", "untogether")
 
 
 @dataclass
