@@ -17,7 +17,7 @@
  * pieces are some of the sequences: whole ones lie next to each other, and so does what a message brings of them.
  *
  *   %2 = reshard %1 {seq:1024/tp -> seq:1024}        =>  %s = split %1 : [batch.rank:2/dp, batch.piece:4,
- * batch.block:1, seq:1024/tp, embed]
+ *                                                                          batch.block:1, seq:1024/tp, embed]
  */
 #include "pieces.h"
 

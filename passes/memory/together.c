@@ -6,9 +6,8 @@
  *   %x2 = gather ...                                =>  (the rest of the first micro-batch)
  *   %y2, %xs2 = loop %x2, %c {callee=h.fwd.next}        (the rest of the second)
  *
- * What a layer keeps for its backward pass is in memory for all of them.  Unless a number is given, there are so many
- * as keep no more than a part of what is offloaded.  Backward passes come one after the other, as before: so sums of
- * gradients are added in the same order.
+ * What a layer keeps for its backward pass is in memory for all of them.  Backward passes come one after the other, as
+ * before: so sums of gradients are added in the same order.
  */
 #include "join.h"
 #include "ports.h"
