@@ -11,8 +11,8 @@ enum { WITHIN, BETWEEN, TO_TIERS, N_LINKS }; /* within and between machines, and
 
 typedef struct {
     const CostItem *item;
-    double start,
-        left; /* when it began to go, NAN: it waits for those before it; seconds that it takes alone from here */
+    double start; /* when it began to go; NAN: it waits for those before it */
+    double left;  /* seconds that it takes alone from here */
 } Flight;
 
 typedef void (*Arrival)(void *context, const CostItem *item, double start, double end);
