@@ -1,4 +1,4 @@
-/* background.c -- see background.h.  Where all processors compute, the thread gets a tenth of one of them, and what
+/* background.c -- see background.h.  Where all processors compute, the thread gets a seventh of one of them, and what
  * they leave idle: writing a checkpoint takes little more than its checksums, which are to be done before the step
  * ends. */
 #include "background.h"
@@ -11,10 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NICE = 10, MOST_NICE = 19 };
+enum { NICE = 8, MOST_NICE = 19 };
 
 /* Each step of it takes a fifth of what the thread gets.  Where several threads compute on a processor, the thread
- * would have a tenth of the part of one of them: then it has that of all. */
+ * would have a seventh of the part of one of them: then it has that of all. */
 static int niceness(double rivals)
 {
     const double step = 1.25;

@@ -178,6 +178,7 @@ static void write_files(struct RtSaving *s, Which which)
 static void write_copy(void *of)
 {
     struct RtSaving *s = of;
+    rt_save_files_reserve(&s->files);
     write_files(s, (Which){ .from_copy = true, .has_copy = true });
     rt_save_files_finish(&s->files);
 }
@@ -288,6 +289,8 @@ bool rt_saving_start(RtSaving *s, const RtPlace *place, RtNames names, bool besi
     rt_save_files_begin(&s->files, place->step, (const char *const *)metadata);
     free_metadata(metadata);
     const bool is_readable = copies && rt_snapshot_start(&s->copy, s->rt, s->files.views, s->files.count, is_copied);
+    if (!copies)
+        rt_save_files_reserve(&s->files);
     write_files(s, (Which){ .has_copy = copies });
     if (!copies)
         rt_save_files_finish(&s->files);

@@ -104,7 +104,6 @@ static void begin_parts(RtSaveFiles *files, int64_t step)
         char *head = head_of_part(files, i, step, &files->head[i]);
         if (files->rt->rank == 0 && !files->output.error) {
             files->part = rt_output_beside(files->name[i], true);
-            rt_output_reserve(&files->part, files->head[i] + bytes_of(files, &files->share[i]));
             rt_output_write(&files->part, head, files->head[i]);
             rt_save_files_turned(files);
         }
@@ -138,8 +137,6 @@ void rt_save_files_begin(RtSaveFiles *files, int64_t step, const char *const *me
         begin_parts(files, step);
     else
         free(head_of(files, 0, metadata, files->head));
-    if (is_first && !files->has_index)
-        rt_output_reserve(&files->output, files->head[0] + bytes_of(files, &files->share[0]));
     rt_comm_barrier(files->rt);
     if (!is_first)
         files->output = rt_output_join(files->path, "--save");
@@ -147,6 +144,12 @@ void rt_save_files_begin(RtSaveFiles *files, int64_t step, const char *const *me
 }
 
 /* --- Writing ------------------------------------------------------------------------------------ */
+
+void rt_save_files_reserve(RtSaveFiles *files)
+{
+    if (files->rt->rank == 0 && !files->has_index)
+        rt_output_reserve(&files->output, files->head[0] + bytes_of(files, &files->share[0]));
+}
 
 /* A rank that cannot write removes the files and ends all ranks.  One that finds a file gone lets it say why. */
 enum { SECONDS_OF_ANOTHER = 5 };

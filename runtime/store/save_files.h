@@ -31,6 +31,10 @@ int64_t rt_save_files_most(const RtSaveFiles *files); /* the bytes of the tensor
  * length that they will have in rt_save_files_complete.  All ranks call it. */
 void rt_save_files_begin(RtSaveFiles *files, int64_t step, const char *const *metadata);
 
+/* First of all that is written, in the thread that writes, since it takes some time: the first rank finds a place for
+ * the file that all ranks write to.  Files of an index have one rank each, as a rule. */
+void rt_save_files_reserve(RtSaveFiles *files);
+
 /* Between these, one after the other: the output of a file. */
 RtOutput *rt_save_files_turn_to(RtSaveFiles *files, int number);
 void rt_save_files_turned(RtSaveFiles *files);
