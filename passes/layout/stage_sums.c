@@ -206,7 +206,8 @@ static void split_sums_of(Module *m, Func *step, Op *loop)
     Func *micro = find_func(m, loop->attrs.callee);
     for (int i = (int)loop->attrs.carried - 1; i >= 0; i--) {
         const Sum sum = { micro, micro->params.at[i], i };
-        const Op *terms = is_zeros(arg(loop, i)) ? find_terms(m, &sum) : NULL;
+        const bool has_terms = sum.param->type.partial >> pipeline_axis(m) & 1;
+        const Op *terms = has_terms && is_zeros(arg(loop, i)) ? find_terms(m, &sum) : NULL;
         if (terms && may_wait(m, only_reader(step, loop->results.at[i])))
             split_carried(m, step, loop, i, terms);
     }
