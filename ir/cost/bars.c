@@ -45,9 +45,9 @@ static void push_bar(Bars *bars, Bar bar)
     *last = ++bars->count;
 }
 
-void add_bar(Bars *bars, BarKind kind, const CostItem *item, double start, double end, double seconds)
+void add_bar(Bars *bars, BarKind kind, const CostItem *item, double start, double end)
 {
-    const Bar bar = { kind, item, start, end, seconds, seconds, 1 };
+    const Bar bar = { kind, item, start, end, end - start, end - start, 1 };
     if (end > start)
         push_bar(bars, bar);
 }

@@ -29,9 +29,8 @@ typedef struct {
 
 Bars new_bars(Arena *arena, double resolution);
 
-/* Does nothing where it takes no time.  seconds: of a message, those that it takes alone; it is under way for longer
- * where others share its links. */
-void add_bar(Bars *bars, BarKind kind, const CostItem *item, double start, double end, double seconds);
+/* Does nothing where it takes no time. */
+void add_bar(Bars *bars, BarKind kind, const CostItem *item, double start, double end);
 
 /* A turn of a loop, that is to be repeated: what begin_turn() returns goes to repeat_turn(), which appends that all
  * again, so often, each so many seconds after the one before. */

@@ -45,7 +45,7 @@ static LineTime *line_time(Clock *c, const Op *op)
 static void record(Clock *c, BarKind kind, const CostItem *item, double start, double end)
 {
     if (c->bars)
-        add_bar(c->bars, kind, item, start, end, kind == BAR_UNDER_WAY ? item->seconds : end - start);
+        add_bar(c->bars, kind, item, start, end);
 }
 
 /* The rank is busy with it, or waits for a message, for so long. */
