@@ -123,34 +123,23 @@ static void wait_for(Clock *c, const CostItem *item, double done)
         axes_time(c->time, item->axes)->exposed += seconds * c->scale;
 }
 
-static void note_arrival(void *context, const CostItem *item, double start, double end)
-{
-    Clock *c = context;
-    record(c, BAR_UNDER_WAY, item, start, end);
-    c->done[item->id] = end;
-}
-
-static void wait_for_arrival(Clock *c, const CostItem *item)
-{
-    run_links(&c->links, c->now);
-    run_until_arrived(&c->links, item);
-    wait_for(c, item, c->done[item->id]);
-}
-
 /* Computation beside a message loses what it takes of the GPU. */
 static void send(Clock *c, const CostItem *item)
 {
-    c->links.context = c;
-    start_message(&c->links, item, item->early ? c->chunk_end[item->early - 1] : c->now);
+    const int link = item->link;
+    const double seconds = item->seconds, ready = item->early ? c->chunk_end[item->early - 1] : c->now;
+    const double done = c->link[link] = fmax(ready, c->link[link]) + seconds;
+    record(c, BAR_UNDER_WAY, item, done - seconds, done);
     if (c->time) {
-        axes_time(c->time, item->axes)->sent += item->seconds * c->scale;
+        axes_time(c->time, item->axes)->sent += seconds * c->scale;
         axes_time(c->time, item->axes)->messages += c->scale;
     }
-    c->sent[item->id] = item;
-    if (!item->id)
-        wait_for_arrival(c, item);
-    else
-        wait_for(c, item, c->now + (1 - machine_overlap(c->machine)) * item->seconds);
+    if (!item->id) {
+        wait_for(c, item, done);
+        return;
+    }
+    c->done[item->id] = done, c->sent[item->id] = item;
+    wait_for(c, item, c->now + (1 - machine_overlap(c->machine)) * seconds);
 }
 
 /* --- Items ------------------------------------------------------------------------------------------- */
@@ -189,7 +178,8 @@ static void go_ahead(Clock *c, double seconds, double waited)
 {
     c->now += seconds;
     c->waited += waited;
-    put_off(&c->links, seconds);
+    for (int i = 0; i < N_LINKS; i++)
+        c->link[i] += seconds;
     for (int i = 1; i <= c->cost->messages; i++)
         c->done[i] += seconds;
 }
@@ -220,7 +210,7 @@ static void run_item(Clock *c, CostItem *item, bool last)
     if (item->kind == ITEM_REPEAT)
         run_turns(c, item);
     else if (item->kind == ITEM_WAIT && c->sent[item->id])
-        wait_for_arrival(c, c->sent[item->id]);
+        wait_for(c, c->sent[item->id], c->done[item->id]);
     else if (item->kind == ITEM_MESSAGE && !(last && item->ahead))
         send(c, item);
     else if (item->kind < ITEM_MESSAGE)
@@ -243,7 +233,6 @@ Clock new_clock(const StepCost *cost, const Machine *machine, Arena *arena)
                     .done = NEW_ARRAY(arena, double, cost->messages + 1),
                     .sent = NEW_ARRAY(arena, const CostItem *, cost->messages + 1),
                     .lines.arena = arena,
-                    .links = { .arrived = note_arrival, .arena = arena },
                     .arena = arena };
 }
 
@@ -252,11 +241,9 @@ void run_from(Clock *c, double now, const CostList *list, double times)
     c->scale = times;
     c->now = now;
     c->waited = 0;
-    c->links.now = 0;
-    c->links.count = 0;
+    for (int i = 0; i < N_LINKS; i++)
+        c->link[i] = 0;
     for (int i = 0; i <= c->cost->messages; i++)
         c->sent[i] = NULL;
     run_list(c, list, false);
-    while (c->links.count) /* what nothing waits for here arrives, too */
-        run_until_arrived(&c->links, c->links.flight[0].item);
 }

@@ -6,15 +6,15 @@
 #define MPC_CLOCK_H
 
 #include "bars.h"
-#include "links.h"
 #include "step_time.h"
 
-/* Its compute stream, and its messages. */
+enum { WITHIN, BETWEEN, TO_TIERS, N_LINKS }; /* within and between machines, and to other tiers of memory */
+
+/* Its compute stream, and the messages of each class of links. */
 typedef struct {
     const StepCost *cost;
     const Machine *machine;
-    double now;
-    Links links;
+    double now, link[N_LINKS];
     double waited;           /* of `now`, for messages */
     double *done;            /* by number of message: when it has arrived */
     const CostItem **sent;   /* likewise */

@@ -4,7 +4,7 @@
  *
  *   cost.c          execution counts of ops, their work, volumes of collectives
  *   step_cost.c     the step as a list of timed items: see step_cost.h
- *   step_time.c     how long it takes on a machine: see step_time.h, machine.h; parts: clock.c, links.c, bars.c
+ *   step_time.c     how long it takes on a machine: see step_time.h, machine.h; clock.c, bars.c are parts of it
  *   cost_class.c    classes of tensors: weights, gradients, activations, ...
  *   cost_memory.c   contents of the arena at the peak
  */

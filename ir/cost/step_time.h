@@ -1,13 +1,12 @@
 /* step_time.h -- the time of a step on a machine, and what it is spent on.
  *
  * Laws: a product, an attention, a kernel, a message takes what the machine says (machine.h).  A rank has two streams:
- * one computes, in the order of the program; messages go beside it, and those of several communicators share each class
- * of links.  A started message hides behind what runs until its wait; any other one does not.  Loops are run for a few
- * turns, and from then on each turn takes as long as the one before.  The actions of a pipeline take what their items
- * take, and run as simulate_schedule() says.
+ * one computes, in the order of the program; messages go one after the other over each class of links, beside it.  A
+ * started message hides behind what runs until its wait; any other one does not.  Loops are run for a few turns, and
+ * from then on each turn takes as long as the one before.  The actions of a pipeline take what their items take, and
+ * run as simulate_schedule() says.
  *
  *   clock.c      one rank that runs a list of items
- *   links.c      its messages that are under way
  *   bars.c       what it does when, for pictures
  *   step_time.c  all kinds of ranks, and what the time of the one that ends last goes to
  */
