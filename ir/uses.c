@@ -115,3 +115,28 @@ bool is_extreme_of(const Value *value, const Value *x)
     const Op *op = value->def && info(value->def)->family == REDUCTION ? value->def : NULL;
     return op && (info(op)->over == MAX || info(op)->over == MIN) && unrounded(arg(op, 0)) == unrounded(x);
 }
+
+static bool reads_any(const Op *op, const Values *values)
+{
+    for (int i = 0; i < op->args.count; i++)
+        if (index_of(values, arg(op, i)) >= 0)
+            return true;
+    return false;
+}
+
+Op *first_reader(Op *op, const Values *values)
+{
+    while (op && !reads_any(op, values))
+        op = op->next;
+    return op;
+}
+
+Map note_callers(Module *m)
+{
+    Map caller = { .arena = &m->arena };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee)
+                map_put(&caller, op->attrs.callee, map_get(&caller, op->attrs.callee) ? (void *)m : op);
+    return caller;
+}

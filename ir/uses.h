@@ -1,4 +1,4 @@
-/* uses.h -- the readers of each value of a function, collected in one walk. */
+/* uses.h -- the readers of each value of a function, collected in one walk; the callers of functions. */
 #ifndef MPC_USES_H
 #define MPC_USES_H
 
@@ -21,6 +21,12 @@ const Users *users_of(const Uses *uses, const Value *value);
 
 /* How often a value is read by ops of f, and returned. */
 int uses_in(const Func *f, const Value *value);
+
+/* The first op from this one on that reads any of the values; NULL: none does. */
+Op *first_reader(Op *op, const Values *values);
+
+/* Of a function by its name: the only op that calls it; of several, none of them. */
+Map note_callers(Module *m);
 
 /* Puts an op, and all those that it needs, into a set of keys. */
 void note_with_operands(Map *set, const Op *op);

@@ -194,13 +194,14 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
     Module *m = t->h->m;
     Product *products;
     int count = plan_products(m, kernel, op, &products);
+    const double flops = kernel_flops(m, kernel);
     double all = 0;
     for (int i = 0; i < count; i++)
         all += multiplications(&products[i]);
     for (int i = 0; i < count; i++) {
         Product *p = &products[i];
         const double share = all > 0 ? multiplications(p) / all : 1.0 / count;
-        int row = add_call_row(t, op, "product", kernel_flops(m, kernel) * share);
+        int row = add_call_row(t, op, "product", flops * share);
         const char **operands = operands_of_product(t, op, p);
         const char *unfused = t->h->dialect->unfused(t, op, i, p);
         write_copy(t, op, p, operands);

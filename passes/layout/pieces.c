@@ -231,13 +231,6 @@ static bool is_multiplied(const Func *f, const Value *whole, const Op *from, Nam
     return false;
 }
 
-static Op *first_reader(Op *from, const Value *value)
-{
-    while (from && index_of(&from->args, value) < 0)
-        from = from->next;
-    return from;
-}
-
 /* A reshard from blocks to the whole dim. */
 static void gather_pieces(Module *m, Func *f, Op *reshard, const Blocks *k)
 {
@@ -248,7 +241,7 @@ static void gather_pieces(Module *m, Func *f, Op *reshard, const Blocks *k)
         g.piece[i] = resharded(&b, reshard, piece_of(&b, k, from, i), &k->block);
     multiply_pieces(&g, whole, reshard->next);
     if (uses_in(f, whole)) {
-        b.before = first_reader(reshard->next, whole);
+        b.before = first_reader(reshard->next, &reshard->results);
         replace_uses(f, whole, joined(&b, k, g.piece));
     }
     remove_op(f, reshard);

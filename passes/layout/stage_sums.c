@@ -19,21 +19,13 @@
 
 /* A function returns its parameter plus the gradient as its i-th result. */
 typedef struct {
+    const Map *callers; /* see note_callers */
     Func *f;
     Value *param;
     int i;
 } Sum;
 
 static Value *made(const Sum *sum) { return sum->f->results.at[sum->i]; }
-
-static int count_calls(const Module *m, const Func *f)
-{
-    int count = 0;
-    for (const Func *caller = m->funcs; caller; caller = caller->next)
-        for (const Op *op = caller->first; op; op = op->next)
-            count += op->attrs.callee == f->name;
-    return count;
-}
 
 /* Is the sum in the function nothing but the parameter and what is added to it? */
 static bool is_plain_sum(const Sum *sum) { return uses_in(sum->f, sum->param) == 1 && uses_in(sum->f, made(sum)) == 1; }
@@ -44,9 +36,9 @@ static bool enter_call(Module *m, const Sum *sum, Sum *inner)
     const Op *call = made(sum)->def;
     Func *callee = call && call->attrs.callee && !call->attrs.dims.count ? find_func(m, call->attrs.callee) : NULL;
     const int at = callee ? index_of(&call->args, sum->param) : -1;
-    if (at < 0 || callee->role != PLAIN || count_calls(m, callee) != 1)
+    if (at < 0 || callee->role != PLAIN || map_get(sum->callers, callee->name) != call)
         return false;
-    *inner = (Sum){ callee, callee->params.at[at], index_of(&call->results, made(sum)) };
+    *inner = (Sum){ sum->callers, callee, callee->params.at[at], index_of(&call->results, made(sum)) };
     return true;
 }
 
@@ -132,12 +124,9 @@ static void split_sum(Module *m, const Sum *sum, int count, int param_at, int re
 
 /* --- In the step ----------------------------------------------------------------------------------- */
 
-static Op *only_reader(const Func *f, const Value *value)
+static Op *only_reader(const Func *f, Value *value)
 {
-    Op *op = uses_in(f, value) == 1 ? value->def->next : NULL;
-    while (op && index_of(&op->args, value) < 0)
-        op = op->next;
-    return op;
+    return uses_in(f, value) == 1 ? first_reader(value->def->next, &(Values){ 1, 1, &value }) : NULL;
 }
 
 static bool is_over_stages(const Module *m, const Op *op) { return op->attrs.axis >> pipeline_axis(m) & 1; }
@@ -172,19 +161,17 @@ static Value *carry_term(Module *m, Func *step, Op *loop, const Func *micro, int
 }
 
 /* The loop carries one sum for each term, and the gradient is what they are together, each reduced where it is. */
-static void split_carried(Module *m, Func *step, Op *loop, int i, const Op *terms)
+static void split_carried(Module *m, Func *step, Op *loop, const Sum *sum, const Op *terms)
 {
-    const Func *micro = find_func(m, loop->attrs.callee);
-    const Sum sum = { (Func *)micro, micro->params.at[i], i };
     const int carried = (int)loop->attrs.carried, count = terms->args.count;
     const Attrs attrs = terms->attrs;
-    Value *whole = loop->results.at[i];
+    Value *whole = loop->results.at[sum->i];
     Op *reader = only_reader(step, whole), *reduction = reader && reduces_alone(m, reader) ? reader : NULL;
     Builder behind = builder_at(m, step, reduction ? reduction : loop->next);
     Values sums = { 0 };
-    split_sum(m, &sum, count, carried, carried);
+    split_sum(m, sum, count, carried, carried);
     for (int k = 0; k < count; k++) {
-        Value *value = carry_term(m, step, loop, micro, k ? carried + k - 1 : i, k > 0);
+        Value *value = carry_term(m, step, loop, sum->f, k ? carried + k - 1 : sum->i, k > 0);
         if (reduction) {
             value = result(clone_op(&behind, reduction, &value));
             value->name = fresh_name(m);
@@ -201,22 +188,30 @@ static void split_carried(Module *m, Func *step, Op *loop, int i, const Op *term
         remove_op(step, reduction);
 }
 
-static void split_sums_of(Module *m, Func *step, Op *loop)
+/* False: none has several terms. */
+static bool split_sums_of(Module *m, const Map *callers, Func *step, Op *loop)
 {
     Func *micro = find_func(m, loop->attrs.callee);
+    bool any = false;
     for (int i = (int)loop->attrs.carried - 1; i >= 0; i--) {
-        const Sum sum = { micro, micro->params.at[i], i };
+        const Sum sum = { callers, micro, micro->params.at[i], i };
         const bool has_terms = sum.param->type.partial >> pipeline_axis(m) & 1;
         const Op *terms = has_terms && is_zeros(arg(loop, i)) ? find_terms(m, &sum) : NULL;
-        if (terms && may_wait(m, only_reader(step, loop->results.at[i])))
-            split_carried(m, step, loop, i, terms);
+        if (!terms || !may_wait(m, only_reader(step, loop->results.at[i])))
+            continue;
+        split_carried(m, step, loop, &sum, terms);
+        any = true;
     }
+    return any;
 }
 
-void sum_terms_apart(Module *m)
+bool sum_terms_apart(Module *m)
 {
     Func *step = pipeline_axis(m) >= 0 ? func_with_role(m, STEP) : NULL;
+    const Map callers = step ? note_callers(m) : (Map){ 0 };
+    bool any = false;
     for (Op *op = step ? step->first : NULL; op; op = op->next)
-        if (op->attrs.carried && !runs_in_stages(op) && count_calls(m, find_func(m, op->attrs.callee)) == 1)
-            split_sums_of(m, step, op);
+        if (op->attrs.carried && !runs_in_stages(op) && map_get(&callers, op->attrs.callee) == op)
+            any |= split_sums_of(m, &callers, step, op);
+    return any;
 }

@@ -5,7 +5,7 @@
 #include "ir.h"
 
 /* Each term of such a gradient is summed over the micro-batches by itself: see stage_sums.c.  Additions are in the
- * functions that compute the terms. */
-void sum_terms_apart(Module *m);
+ * functions that compute the terms.  False: there are none. */
+bool sum_terms_apart(Module *m);
 
 #endif

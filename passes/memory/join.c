@@ -23,16 +23,6 @@ typedef struct {
     Func *made, *body;  /* what they call */
 } Pair;
 
-Map note_callers(Module *m)
-{
-    Map caller = { .arena = &m->arena };
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (Op *op = f->first; op; op = op->next)
-            if (op->attrs.callee)
-                map_put(&caller, op->attrs.callee, map_get(&caller, op->attrs.callee) ? (void *)m : op);
-    return caller;
-}
-
 Func *body_of(const Module *m, const Map *caller, const Op *loop)
 {
     const Attrs *attrs = &loop->attrs;
@@ -46,21 +36,6 @@ bool fetches_any(const Func *body)
 {
     const Op *op = body->first;
     while (op && !(info(op)->traits & CARRIES && !op->attrs.tier))
-        op = op->next;
-    return op;
-}
-
-static bool reads_any(const Op *op, const Values *values)
-{
-    for (int i = 0; i < op->args.count; i++)
-        if (index_of(values, arg(op, i)) >= 0)
-            return true;
-    return false;
-}
-
-Op *first_reader(Op *op, const Values *values)
-{
-    while (op && !reads_any(op, values))
         op = op->next;
     return op;
 }

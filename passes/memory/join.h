@@ -5,14 +5,8 @@
 #include "ir.h"
 #include "map.h"
 
-/* Of a function by its name: the only op that calls it; of several, none of them. */
-Map note_callers(Module *m);
-
 /* The function of a plain loop over one dim, if nothing else calls it; else NULL. */
 Func *body_of(const Module *m, const Map *caller, const Op *loop);
-
-/* The first op from this one on that reads any of the values; NULL: none does. */
-Op *first_reader(Op *op, const Values *values);
 
 /* Does the loop read these stacks slice by slice along the dim, and nothing of them otherwise? */
 bool reads_slices(const Op *loop, const Values *stacks, const Dim *dim);

@@ -16,23 +16,13 @@
 #include "sizes.h"
 #include "storage.h"
 #include "target.h"
+#include "uses.h"
 
 #include <string.h>
 
 enum { MOST_PLANS = 12 };
 
 /* --- Requirements of ops -------------------------------------------------------------------------- */
-
-/* The name of each function -> how many ops call it. */
-static Map count_calls(Module *m)
-{
-    Map calls = { .arena = &m->arena };
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (op->attrs.callee)
-                map_put(&calls, op->attrs.callee, (void *)((intptr_t)map_get(&calls, op->attrs.callee) + 1));
-    return calls;
-}
 
 /* Has the argument the strides of the callee's parameter? */
 static bool lies_as(const Op *call, const Value *here, const Value *there)
@@ -51,7 +41,7 @@ static bool lies_as(const Op *call, const Value *here, const Value *there)
 static void want_carried(const Module *m, const Map *calls, const Op *op, Wanted wanted[])
 {
     const Func *callee = find_func(m, op->attrs.callee);
-    bool alone = (intptr_t)map_get(calls, callee->name) == 1;
+    bool alone = map_get(calls, callee->name) == op;
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         int number = i < op->args.count ? i : i - op->args.count;
         const Value *there = i < op->args.count ? callee->params.at[number] : callee->results.at[number];
@@ -315,7 +305,7 @@ static bool copy_for_func(Module *m, Func *f, const Map *calls, Planning *known,
 
 static bool copy_for_all(Module *m, Planning *known, bool views)
 {
-    const Map calls = count_calls(m);
+    const Map calls = note_callers(m);
     WantedRoom room = { 0 };
     bool changed = false;
     for (Func *f = m->funcs; f; f = f->next)

@@ -248,7 +248,7 @@ void pass_accumulate(Module *m)
     a.calls.arena = &a.scratch;
     count_calls(&a);
     move_all(&a);
-    sum_terms_apart(m);
-    move_all(&a);
+    if (sum_terms_apart(m))
+        move_all(&a);
     arena_free(&a.scratch);
 }
