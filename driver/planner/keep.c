@@ -105,7 +105,7 @@ static const char *without_effect(const Planner *p)
 bool read_kept(Planner *p)
 {
     const TextList *set = &p->run->options->set, *said = &p->run->options->keep;
-    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1, 1 }; /* pieces: see docs/plan.md */
+    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1, 1 };
     for (int i = 0; i < set->count; i++)
         if (!keep_set(p, set->at[i]))
             return false;

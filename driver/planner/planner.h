@@ -75,7 +75,7 @@ typedef struct {
     int64_t size; /* in memory */
 } PlanDim;
 
-/* --keep, but sizes of axes: -1: anything. */
+/* --keep, but sizes of axes: -1: anything, but of pieces, which are 1 unless it says otherwise. */
 typedef struct {
     int64_t microbatch;
     int attend, recompute, zero, schedule, chunks, overlaps, pieces;

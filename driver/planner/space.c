@@ -398,18 +398,14 @@ static bool can_cut(const Planner *p, const PlanLayout *layout, int pieces)
     return any && can;
 }
 
-enum { MOST_PIECES = 4 };
-
 bool has_pieces(const Planner *p, const PlanLayout *layout) { return can_cut(p, layout, 2); }
 
+/* Each number of pieces would be a space of its own: whole messages, unless --keep asks for others. */
 static void visit_pieces(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
 {
-    const bool may = has_pieces(p, &layout);
-    for (int pieces = 1; pieces <= MOST_PIECES; pieces *= 2)
-        if (may ? is_kept(p->kept.pieces, pieces) && can_cut(p, &layout, pieces) : pieces == 1) {
-            layout.pieces = pieces;
-            visit(context, &layout);
-        }
+    layout.pieces = has_pieces(p, &layout) ? p->kept.pieces : 1;
+    if (layout.pieces == 1 || can_cut(p, &layout, layout.pieces))
+        visit(context, &layout);
 }
 
 void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
