@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh -- every test, group by group, three beside each other, the dearest first; when one ends a line, with the output
-# if it failed; then the seconds of processors of all, beside their budget, the table in docs/develop.md (without ALL); one
-# summary line.
+# if it failed; at the end what failed once more (CI shows the end of a log), the seconds of processors of all, beside
+# their budget, the table in docs/develop.md (without ALL), and one summary line.
 #   T=NAME[,NAME...]   only these groups
 #   CHANGED=1          only those that can reach what has changed since the project's branch (CHANGED=REV: since REV)
 #   BLESS=1            rewrite golden files (read the diff afterwards)
@@ -64,6 +64,7 @@ group() # NAME
     } >"$log.said"
     cat "$log.said"
     echo "$((processors - before)) $(sed -n "s/^| \`$1\` | \([0-9]*\) |.*/\1/p" docs/develop.md)" >>"$work/seconds"
+    [ $said = ok ] || tail -n 20 "$log.said" >"$work/failure.$1"
     echo "$1" >>"$work/$said"
 }
 
@@ -108,6 +109,7 @@ done
 wait
 awk '{ used += $1; budget += $2 } END { printf "%d s of processors, of %d in docs/develop.md\n", used, budget }' "$work/seconds"
 count() { touch "$work/$1"; wc -l <"$work/$1"; }
+[ ! -e "$work/FAIL" ] || cat "$work"/failure.* # again: who reads a long log reads its end
 [ ! -e "$work/FAIL" ] || echo "failed: $(sort "$work/FAIL" | tr '\n' ' ')"
 echo "$(count ok) passed, $(count FAIL) failed"
 [ "$(count FAIL)" = 0 ] && [ "$(count ok)" -gt 0 ]
