@@ -1,16 +1,34 @@
-/* signals.c -- the flag that signal handlers set, and, before the first step, the end of the trainer. */
+/* signals.c -- the flag that signal handlers set, and, before the first step, the end of the trainer.
+ *
+ * Requests are handled by a thread that does nothing else; threads that compute block them.  A handler's frame is
+ * written below the stack pointer of the thread that it interrupts, and products of oneDNN use this register as an
+ * ordinary one: in 2.6.3 it points into a block of the heap, whose neighbours the frame then overwrites.  So a request
+ * interrupts the thread that trains, which may wait for a reader, by a signal that is handled on a stack of its own. */
+#define _DEFAULT_SOURCE /* sigaltstack */
 #include "signals.h"
 
 #include "state.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
-static volatile sig_atomic_t caught;
-static volatile sig_atomic_t has_begun; /* else there is nothing to save */
+#include <unistd.h>
+
+enum {
+    INTERRUPTS = SIGURG,    /* by default ignored, so that nobody is asked to send it */
+    STACK_BYTES = 128 << 10 /* a frame has all registers: 11 kB with AMX */
+};
+
+static const int requests[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU };
+static atomic_int caught;
+static atomic_bool has_begun; /* else there is nothing to save */
 static struct timespec caught_at;
+static pthread_t trains;
 
 static double seconds_since(struct timespec begin)
 {
@@ -38,28 +56,73 @@ static void note(int signal)
     errno = error;
 }
 
+static void handle_request(int signal)
+{
+    note(signal);
+    pthread_kill(trains, INTERRUPTS);
+}
+
 /* The reader of the output is gone: every further write repeats the signal, which is not a second request. */
-static void note_lost_reader(int signal)
+static void handle_lost_reader(int signal)
 {
     if (!caught)
         note(signal);
 }
 
+static void interrupt(int signal) { (void)signal; }
+
+static void *wait_for_requests(void *unused)
+{
+    (void)unused;
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static sigset_t all_requests(void)
+{
+    sigset_t all;
+    sigemptyset(&all);
+    for (unsigned i = 0; i < sizeof requests / sizeof *requests; i++)
+        sigaddset(&all, requests[i]);
+    return all;
+}
+
+/* Of the calling thread. */
+static void open_stack_for_interruption(void)
+{
+    static char memory[STACK_BYTES];
+    const stack_t stack = { .ss_sp = memory, .ss_size = sizeof memory };
+    /* No SA_RESTART: a write that is blocked since its reader has stopped (mpirun ending its ranks) is abandoned. */
+    const struct sigaction action = { .sa_handler = interrupt, .sa_flags = SA_ONSTACK };
+    sigaltstack(&stack, NULL);
+    sigaction(INTERRUPTS, &action, NULL);
+}
+
 void rt_signals_catch(void)
 {
-    static const int requests[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU };
-    /* No SA_RESTART: a write that is blocked since its reader has stopped (mpirun ending its ranks) is abandoned. */
-    struct sigaction action = { .sa_handler = note }, lost = { .sa_handler = note_lost_reader }, former;
-    for (unsigned i = 0; i < sizeof requests / sizeof *requests; i++)
-        sigaction(requests[i], &action, NULL);
-    if (!sigaction(SIGHUP, NULL, &former) && former.sa_handler != SIG_IGN) /* ignored under nohup */
-        sigaction(SIGHUP, &action, NULL);
+    const sigset_t all = all_requests();
+    const struct sigaction action = { .sa_handler = handle_request, .sa_mask = all },
+                           lost = { .sa_handler = handle_lost_reader };
+    struct sigaction former;
+    pthread_t waits;
+    trains = pthread_self();
+    open_stack_for_interruption();
+    for (unsigned i = 0; i < sizeof requests / sizeof *requests; i++) {
+        sigaction(requests[i], NULL, &former);
+        if (requests[i] != SIGHUP || former.sa_handler != SIG_IGN) /* ignored under nohup */
+            sigaction(requests[i], &action, NULL);
+    }
     sigaction(SIGPIPE, &lost, NULL);
     /* Exceeding the file size limit (ulimit -f) then is a reported write error. */
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigaction(SIGXFSZ, &ignore, NULL);
+    const int status = pthread_create(&waits, NULL, wait_for_requests, NULL);
+    if (status)
+        rt_fail("cannot start the thread that handles signals: %s", strerror(status));
+    pthread_sigmask(SIG_BLOCK, &all, NULL); /* here and in threads to come */
 }
 
-void rt_signals_keep(void) { has_begun = 1; }
+void rt_signals_keep(void) { has_begun = true; }
 
 int rt_signals_caught(void) { return caught; }

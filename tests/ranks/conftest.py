@@ -220,13 +220,17 @@ class Running:
 
     def __init__(self, trainer, directory, options):
         self.directory = directory
-        command = trainer.command("--steps", 10**6, "--print-every", 1, "--print-mesh", *options)
+        mesh = ["--print-mesh"] if trainer.ranks > 1 else []
+        command = trainer.command("--steps", 10**6, "--print-every", 1, *mesh, *options)
         self.launcher = subprocess.Popen(list(map(str, command)), cwd=directory, env={**os.environ, **quiet()}, text=True,
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert self.launcher.stdout.readline().split()[:2] == ["rank", "host"]
-        rows = [self.launcher.stdout.readline().split() for _ in range(trainer.ranks)]
-        self.processes = [int(row[3]) for row in rows]
+        self.processes = self.ranks_of_mesh(trainer.ranks) if mesh else [self.launcher.pid]
         self.await_steps(3)
+
+    def ranks_of_mesh(self, ranks):
+        assert self.launcher.stdout.readline().split()[:2] == ["rank", "host"]
+        rows = [self.launcher.stdout.readline().split() for _ in range(ranks)]
+        return [int(row[3]) for row in rows]
 
     def await_steps(self, count):
         for _ in range(count):
