@@ -286,3 +286,13 @@ def test_data_parallelism_of_a_model_without_a_layout(compiled, text, tmp_path):
         start(command if not logs else by_hand(2, *command), tmp_path)
         logs.append(read_log(tmp_path / "log"))
     np.testing.assert_allclose(*[[step["loss"] for step in log] for log in logs], rtol=1e-5)
+
+
+# --- Threads -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("variables", [dict(OMP_DYNAMIC="true"), dict(OMP_MAX_ACTIVE_LEVELS="0")], ids=lambda v: next(iter(v)))
+def test_openmp_that_would_run_fewer_threads(compiled, train, variables):
+    """Parts of products would be missing: oneDNN divides them before it knows how many threads there are."""
+    one = compiled("chars", (), dict(embed=128, seq=128))
+    losses = [[line["loss"] for line in train(one, 3, "--threads", 4, environment=more)] for more in ({}, variables)]
+    assert losses[0] == losses[1]

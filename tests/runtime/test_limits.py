@@ -1,5 +1,7 @@
 """What a trainer takes of its machine: processors of its affinity mask, what its cgroups grant, OMP_NUM_THREADS."""
 import os
+import re
+import resource
 
 import pytest
 from conftest import read_dump
@@ -96,6 +98,14 @@ def test_numbers_of_threads(run, refused, tmp_path, data):
     assert "--threads must be between 1 and 4096" in refused("--steps", 0, "--threads", 99999, status=2)
     assert "--threads 3: OMP_THREAD_LIMIT of the environment allows 2" in refused("--steps", 0, "--threads", 3, OMP_THREAD_LIMIT=2, status=2)
     assert "OMP_NUM_THREADS 3: OMP_THREAD_LIMIT" in refused("--steps", 0, OMP_NUM_THREADS=3, OMP_THREAD_LIMIT=2, status=2)
+
+
+def test_stacks_that_products_exceed(refused, data):
+    small = lambda: resource.setrlimit(resource.RLIMIT_STACK, (512 << 10, resource.getrlimit(resource.RLIMIT_STACK)[1]))  # noqa: E731
+    assert re.search(r"the stack may have \S+ kB, and products need 1 MiB; raise the limit \(ulimit -s\)",
+                     refused("--data", "data.txt", "--steps", 1, before=small))
+    assert "the stack of a thread has 524.29 kB, and products need 1 MiB; set OMP_STACKSIZE=4M" in refused(
+        "--data", "data.txt", "--steps", 1, "--threads", 2, OMP_STACKSIZE="512k")
 
 
 MEMORY = "/sys/fs/cgroup/memory"
