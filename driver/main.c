@@ -2,10 +2,13 @@
 #include "driver.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <unistd.h>
 
 int run_help(Run *run)
 {
@@ -52,6 +55,17 @@ static bool has_operand(const Options *o)
     return false;
 }
 
+/* Opens /dev/null for those of stdin, stdout and stderr that are closed (2>&-): the first files that are opened would
+ * have their numbers, and what mpc and the trainers that it starts print would go into them. */
+static void open_closed_files(void)
+{
+    int file = STDIN_FILENO;
+    while (file >= 0 && file <= STDERR_FILENO)
+        file = open("/dev/null", O_RDWR);
+    if (file > STDERR_FILENO)
+        close(file);
+}
+
 /* Output may still be buffered. */
 static int flush_output(int status)
 {
@@ -74,6 +88,7 @@ static void keep_freed_memory(void)
 
 int main(int argc, char **argv)
 {
+    open_closed_files();
     keep_freed_memory();
     Options options;
     Run run = { .options = &options };

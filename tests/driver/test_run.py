@@ -42,6 +42,13 @@ def test_trains_as_the_compiled_trainer(here, layout):
     assert first.startswith(f"{MODEL}: model chars, ") and first.endswith(" a rank planned" if layout else " planned")
 
 
+def test_trains_where_nobody_reads(here):
+    """Were the numbers of stdout and stderr free, the files of mpc and of the ranks would get them, and what is printed."""
+    words = [MPC, "run", *WORDS, "--mesh", "dp=2", "--data", "text", "--steps=3", "--log", "log", "-o", "out"]
+    start(["sh", "-c", '"$@" >&- 2>&-', "sh", *words], here, 0)
+    assert len(losses(here / "log")) == 3
+
+
 def test_named_folder_stays(here):
     run(here, "-o", "kept", "--mesh", "dp=2", "--data", "text", "--steps", "1")
     assert {path.name for path in (here / "kept").iterdir()} == {"trainer", "trainer.c", "plan.json"}

@@ -46,6 +46,14 @@ def test_an_empty_file_is_no_loss(run, tmp_path, data):
     assert read_checkpoint(tmp_path / "a")[0]["step"] == "3" and len(read_log(tmp_path / "b")) == 3
 
 
+@pytest.mark.parametrize("closed", [[1], [2], [1, 2], [0, 1, 2]])
+def test_nothing_is_printed_into_files(run, tmp_path, data, closed):
+    """The first files that are opened would have the numbers of stdout and stderr, were these closed."""
+    run(*TRAIN, "--save", "a", "--log", "log", before=lambda: [os.closerange(number, number + 1) for number in closed])
+    assert read_checkpoint(tmp_path / "a")[0]["step"] == "3"
+    assert [line["step"] for line in read_log(tmp_path / "log")] == [1, 2, 3]
+
+
 # --- One file for two uses ----------------------------------------------------------------------
 
 @pytest.fixture
