@@ -2,9 +2,9 @@
 #include "cc.h"
 
 #include "cuda_home.h"
+#include "unfinished.h"
 
 #include <errno.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -201,8 +201,7 @@ char *command_text(Run *run, const char *const argv[])
 /* Its status goes to *pid of a process; false after an error. */
 static bool start(Run *run, const char *const argv[], pid_t *pid)
 {
-    extern char **environ;
-    const int reason = posix_spawnp(pid, argv[0], NULL, NULL, (char *const *)argv, environ);
+    const int reason = start_writer(argv, pid);
     return reason == 0 ||
            run_failed(run, "cannot run the C compiler '%s': %s; give --cc CC", argv[0], strerror(reason));
 }
@@ -212,6 +211,7 @@ static bool wait_for(pid_t pid)
     int status;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
+    forget_writer(pid);
     return status == 0;
 }
 

@@ -3,6 +3,7 @@
 #include "cost/cost.h"
 #include "nvrtc.h"
 #include "plan.h"
+#include "unfinished.h"
 #include "units.h"
 
 #include "codegen/cuda/cuda.h"
@@ -207,10 +208,12 @@ static bool compile_c(Run *run, const Units *units, const char *program, const c
     else if (run->options->command == INDEX_COMPILE)
         printf("  cc     %s compiles %s/trainer.c%s\n", command[0], run->options->output, processor_text(run->options));
     fflush(stdout);
-    if (make_program(run, &runtime, units, aside, comm, command) && rename(aside, program) == 0)
-        return true;
-    unlink(aside);
-    return run->diags.errors ? false : run_failed(run, "cannot write %s", program);
+    note_unfinished(aside);
+    const bool good = make_program(run, &runtime, units, aside, comm, command) && rename(aside, program) == 0;
+    if (!good)
+        unlink(aside);
+    forget_unfinished(aside);
+    return good || (!run->diags.errors && run_failed(run, "cannot write %s", program));
 }
 
 /* --- The summary --------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* files.c -- reads files, and writes them atomically by renaming. */
 #include "driver.h"
+#include "unfinished.h"
 
 #include "paths.h"
 #include "runtime/store/partial.h"
@@ -154,6 +155,8 @@ bool open_new(Run *run, NewFile *file, const char *path)
         return false;
     file->out = !make_folders(path, true) ? NULL : file->aside ? open_aside(file->aside) : fopen(path, "w");
     const bool is_link = !file->out && file->aside && errno == ELOOP;
+    if (file->out && file->aside)
+        note_unfinished(file->aside);
     return file->out || run_failed(run, "cannot write %s: %s%s", path, is_link ? "remove the link " : strerror(errno),
                                    is_link ? file->aside : "");
 }
@@ -165,20 +168,23 @@ bool close_new(Run *run, NewFile *file)
     bool failed = fflush(file->out) != 0 || ferror(file->out);
     int reason = errno;
     fclose(file->out);
-    if (!failed && (!file->aside || rename(file->aside, file->path) == 0))
-        return true;
+    const bool is_done = !failed && (!file->aside || rename(file->aside, file->path) == 0);
     reason = failed ? reason : errno;
-    if (file->aside)
+    if (!is_done && file->aside)
         unlink(file->aside);
-    return run_failed(run, "cannot write %s: %s", file->path, strerror(reason));
+    if (file->aside)
+        forget_unfinished(file->aside);
+    return is_done || run_failed(run, "cannot write %s: %s", file->path, strerror(reason));
 }
 
 void drop_new(NewFile *file)
 {
     if (!file->is_stdout)
         fclose(file->out);
-    if (file->aside)
-        unlink(file->aside);
+    if (!file->aside)
+        return;
+    unlink(file->aside);
+    forget_unfinished(file->aside);
 }
 
 bool write_new(Run *run, const char *path, const char *text)

@@ -1,6 +1,7 @@
 /* object_cache.c -- the cache of compiled units: its folder, keys, and the eviction of objects. */
 #define _XOPEN_SOURCE 700 /* for realpath */
 #include "object_cache.h"
+#include "unfinished.h"
 
 #include "paths.h"
 
@@ -286,6 +287,7 @@ static bool copy_bytes(int from, int to)
 void store_object(Run *run, const ObjectCache *cache, const char *path, const char *object)
 {
     const char *aside = arena_text(&run->arena, "%s.%ld", path, (long)getpid());
+    note_unfinished(aside);
     const int from = open(object, O_RDONLY | O_CLOEXEC);
     const int to = from < 0 ? -1 : open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     const bool good = to >= 0 && copy_bytes(from, to) && fsync(to) == 0 && rename(aside, path) == 0;
@@ -296,6 +298,7 @@ void store_object(Run *run, const ObjectCache *cache, const char *path, const ch
     }
     if (from >= 0)
         close(from);
+    forget_unfinished(aside);
     if (good)
         evict_objects(run, cache->folder);
 }

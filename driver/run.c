@@ -1,6 +1,7 @@
 /* run.c -- mpc run: compiles a model, and trains it on this machine. */
 #include "compile.h"
 #include "launch.h"
+#include "unfinished.h"
 #include "watch.h"
 
 #include "codegen/host/totals.h"
@@ -9,6 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* What is in the folder of a trainer. */
+static const char *const files[] = { "trainer", "trainer.c", "kernels.cu", "plan.json" };
+
+static void note_temporary(Run *run, const char *folder)
+{
+    note_unfinished(folder);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        note_unfinished(arena_text(&run->arena, "%s/%s", folder, files[i]));
+}
 
 static char *temporary_folder(Run *run)
 {
@@ -22,10 +33,13 @@ static char *temporary_folder(Run *run)
 
 static void remove_temporary(Run *run, const char *folder)
 {
-    static const char *const files[] = { "trainer", "trainer.c", "kernels.cu", "plan.json" };
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        unlink(arena_text(&run->arena, "%s/%s", folder, files[i]));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *path = arena_text(&run->arena, "%s/%s", folder, files[i]);
+        unlink(path);
+        forget_unfinished(path);
+    }
     rmdir(folder);
+    forget_unfinished(folder);
 }
 
 /* Before anything is compiled. */
@@ -48,6 +62,7 @@ typedef struct {
     const char **folder;
     int count;
     int64_t batch; /* sequences of a step */
+    bool are_temporary;
 } Trainers;
 
 static const char *mesh_text(Run *run, const Module *m)
@@ -120,6 +135,8 @@ static bool add_smaller_trainers(Run *run, Trainers *t)
         smaller.mesh = arena_text(&run->arena, "%.*s", length, word);
         smaller.output = arena_text(&run->arena, "%s/%s", whole->output, smaller.mesh);
         run->options = &smaller;
+        if (t->are_temporary)
+            note_temporary(run, smaller.output);
         good = add_trainer(run, t);
     }
     run->options = whole;
@@ -149,6 +166,9 @@ int run_run(Run *run)
     status = STATUS_FAILED;
     if (read_source(run, options.operand) && (options.output || (options.output = temporary = temporary_folder(run)))) {
         run->options = &options;
+        trainers.are_temporary = temporary;
+        if (temporary)
+            note_temporary(run, temporary);
         if (add_trainer(run, &trainers) && add_smaller_trainers(run, &trainers))
             status = watch(run, trainers.at, trainers.count);
     }

@@ -2,6 +2,7 @@
 #include "units.h"
 
 #include "object_cache.h"
+#include "unfinished.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -83,13 +84,29 @@ static bool compile_and_link(Job *job, const char *program, const char *comm)
     return uses_cached(job) && compile_units(job, &(ObjectCache){ 0 }) && link_units(job, program, comm);
 }
 
+static void note_files(const Job *job, const char *folder)
+{
+    note_unfinished(folder);
+    for (int i = 0; i < job->count; i++) {
+        note_unfinished(job->unit[i].source);
+        note_unfinished(job->unit[i].object);
+    }
+}
+
+static void remove_file(const char *path)
+{
+    unlink(path);
+    forget_unfinished(path);
+}
+
 static void remove_files(const Job *job, const char *folder)
 {
-    for (int i = 0; i < job->count; i++) {
-        unlink(job->unit[i].source);
-        unlink(job->unit[i].object);
+    for (int i = job->count - 1; i >= 0; i--) {
+        remove_file(job->unit[i].object);
+        remove_file(job->unit[i].source);
     }
     rmdir(folder);
+    forget_unfinished(folder);
 }
 
 static bool make_of_units(Run *run, const Runtime *runtime, const Units *units, const char *program, const char *comm)
@@ -102,6 +119,7 @@ static bool make_of_units(Run *run, const Runtime *runtime, const Units *units, 
         job.unit[i] = (Unit){ .text = units->text[i],
                               .source = arena_text(&run->arena, "%s/%d.c", folder, i),
                               .object = arena_text(&run->arena, "%s/%d.o", folder, i) };
+    note_files(&job, folder);
     const bool good = compile_and_link(&job, program, comm);
     remove_files(&job, folder);
     return good;

@@ -3,6 +3,7 @@
 #include "new_folder.h"
 
 #include "member.h"
+#include "unfinished.h"
 
 #include "paths.h"
 
@@ -86,6 +87,22 @@ static bool is_current(const struct stat *status)
     return stat(".", &current) == 0 && current.st_ino == status->st_ino && current.st_dev == status->st_dev;
 }
 
+static void note_all(Run *run, const NewFolder *folder)
+{
+    note_unfinished(folder->aside);
+    for (int i = 0; i < folder->written.count; i++)
+        note_unfinished(path_in(&run->arena, folder->aside, folder->written.at[i]));
+}
+
+static void forget_all(const NewFolder *folder)
+{
+    Arena arena = { 0 };
+    for (int i = 0; i < folder->written.count; i++)
+        forget_unfinished(path_in(&arena, folder->aside, folder->written.at[i]));
+    forget_unfinished(folder->aside);
+    arena_free(&arena);
+}
+
 bool begin_folder(Run *run, NewFolder *folder, const char *path, TextList written)
 {
     struct stat status;
@@ -101,6 +118,7 @@ bool begin_folder(Run *run, NewFolder *folder, const char *path, TextList writte
     if (!make_folders(folder->path, true) || !mkdtemp(aside))
         return run_failed(run, "cannot make a folder beside %s: %s", path, strerror(errno));
     folder->aside = aside;
+    note_all(run, folder);
     const mode_t mask = umask(0);
     umask(mask);
     if (chmod(aside, folder->replaces ? status.st_mode & 07777 : 0777 & ~mask) == 0)
@@ -119,7 +137,11 @@ static void remove_written(const NewFolder *folder)
     rmdir(folder->aside);
 }
 
-void drop_folder(NewFolder *folder) { remove_written(folder); }
+void drop_folder(NewFolder *folder)
+{
+    remove_written(folder);
+    forget_all(folder);
+}
 
 /* File systems that cannot exchange two names: there is a moment without the folder. */
 static bool exchange_in_turn(Run *run, const NewFolder *folder)
@@ -158,9 +180,10 @@ static bool move_kept(Run *run, const NewFolder *folder)
 
 bool end_folder(Run *run, NewFolder *folder)
 {
+    forget_all(folder); /* what is aside may now be the old one */
     if (!take_place(run, folder)) {
         run_failed(run, "cannot put the new folder in the place of %s: %s", folder->path, strerror(errno));
-        drop_folder(folder);
+        remove_written(folder);
         return false;
     }
     if (folder->replaces) {
