@@ -149,10 +149,11 @@ static bool add_compiler(Run *run, Words *words, const Runtime *runtime)
 {
     const Options *o = run->options;
     const char *named = getenv("CC");
-    if (!add_words(run, words, o->cc ? "--cc" : "CC", o->cc ? o->cc : named && *named ? named : "cc"))
+    const char *const what = o->cc ? "--cc" : "CC";
+    if (!add_words(run, words, what, o->cc ? o->cc : named && *named ? named : "cc"))
         return false;
     if (!words->count)
-        return run_failed(run, "--cc: no C compiler is named");
+        return run_failed(run, "%s: no C compiler is named", what);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         add_word(words, flags[i]);
     if (*march_of(o))

@@ -186,6 +186,13 @@ def test_full_disk(mpc):
     assert "cannot write /dev/full: No space left on device" in done.stderr
 
 
+def test_limit_of_files(mpc):
+    done = subprocess.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", MPC, "compile", "tiny.mdl", "-o", "limited"], capture_output=True,
+                          text=True, cwd=mpc.directory)
+    assert done.returncode == 1 and "error: cannot write limited/trainer.c: File too large" in done.stderr
+    assert not (mpc.directory / "limited/trainer.c.tmp").exists()
+
+
 @pytest.mark.parametrize("words", [["check", "tiny.mdl"], ["help"], ["fmt", "tiny.mdl"], ["check", "--help"]])
 def test_full_standard_output(mpc, words):
     with open("/dev/full", "w") as full:
