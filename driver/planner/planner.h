@@ -164,10 +164,7 @@ void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit,
                     void *context);                                                      /* recompute, attend, pieces */
 void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* zero, overlaps */
 void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* schedule, chunks */
-
-/* The least of a figure over these; INFINITY: there are none. */
-typedef double (*LayoutFigure)(Planner *p, const PlanLayout *layout, const void *data);
-double least_of_schedules(Planner *p, const PlanLayout *layout, LayoutFigure figure, const void *data);
+enum { MOST_SCHEDULES = N_SCHEDULES + MAX_CHUNKS }; /* of a layout without them */
 
 /* --- layout_text.c --------------------------------------------------------------------------------- */
 
@@ -287,6 +284,7 @@ typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
     struct Pipeline *pipelines[PIPELINE_LISTS];  /* stage_copies.c */
+    struct LeanPipelines *lean[PIPELINE_LISTS];  /* likewise */
     struct Sized *sized[PROGRAM_LISTS];          /* sized.h */
     struct MessageTime *messages[MESSAGE_LISTS]; /* message_bound.c */
     struct MessageProgram *senders;

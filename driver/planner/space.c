@@ -473,23 +473,3 @@ void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, voi
                 visit(context, &layout);
         }
 }
-
-typedef struct {
-    Planner *p;
-    LayoutFigure figure;
-    const void *data;
-    double least;
-} LeastFigure;
-
-static void note_figure(void *context, const PlanLayout *layout)
-{
-    LeastFigure *least = context;
-    least->least = fmin(least->least, least->figure(least->p, layout, least->data));
-}
-
-double least_of_schedules(Planner *p, const PlanLayout *layout, LayoutFigure figure, const void *data)
-{
-    LeastFigure least = { p, figure, data, INFINITY };
-    visit_schedules(p, *layout, note_figure, &least);
-    return least.least;
-}

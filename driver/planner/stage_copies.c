@@ -149,15 +149,19 @@ static void count_copies(Planner *p, Pipeline *pipeline)
         }
 }
 
-/* Has a rank no more of anything than another one? */
-static bool has_no_more(const Pipeline *pipeline, int rank, int other)
+static double copies_kept(const Pipeline *pipeline, int kind, int rank, int repeat)
+{
+    return pipeline->kept[kind] ? pipeline->kept[kind][rank].copies[repeat] : 0;
+}
+
+/* Has a rank no more of anything than one of another pipeline, or of the same? */
+static bool has_no_more(const Pipeline *pipeline, int rank, const Pipeline *than, int other)
 {
     bool good = true;
     for (int i = 0; i < MAX_REPEATS; i++) {
-        good &= pipeline->held[rank].copies[i] <= pipeline->held[other].copies[i];
+        good &= pipeline->held[rank].copies[i] <= than->held[other].copies[i];
         for (int kind = 0; kind < N_KEPT; kind++)
-            good &=
-                !pipeline->kept[kind] || pipeline->kept[kind][rank].copies[i] <= pipeline->kept[kind][other].copies[i];
+            good &= copies_kept(pipeline, kind, rank, i) <= copies_kept(than, kind, other, i);
     }
     return good;
 }
@@ -169,7 +173,7 @@ static void find_fullest(Planner *p, Pipeline *pipeline)
     for (int rank = 0; rank < pipeline->ranks; rank++) {
         bool is_full = true;
         for (int i = 0; i < pipeline->nfullest; i++)
-            is_full = is_full && !has_no_more(pipeline, rank, pipeline->fullest[i]);
+            is_full = is_full && !has_no_more(pipeline, rank, pipeline, pipeline->fullest[i]);
         if (is_full)
             pipeline->fullest[pipeline->nfullest++] = rank;
     }
@@ -260,13 +264,9 @@ static double bytes_of_all(const StageWeights *w, const CopyBytes *bytes)
     return sum;
 }
 
-double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
+static double bytes_in_pipeline(const StageWeights *w, const Pipeline *pipeline, const CopyBytes *bytes)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
     double most = 0;
-    if (pipeline_ranks(p, layout) == 1)
-        return bytes_of_all(w, bytes);
-    const Pipeline *pipeline = find_pipeline(p, layout);
     for (int i = 0; i < pipeline->nfullest; i++) {
         const int rank = pipeline->fullest[i];
         double all = bytes_of(w, &pipeline->held[rank], bytes->held);
@@ -277,13 +277,86 @@ double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *byt
     return most;
 }
 
-static double copies_of_layout(Planner *p, const PlanLayout *layout, const void *bytes)
+double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
 {
-    return most_of_copies(p, layout, bytes);
+    const StageWeights *w = stage_weights(p, layout->recompute);
+    return pipeline_ranks(p, layout) == 1 ? bytes_of_all(w, bytes)
+                                          : bytes_in_pipeline(w, find_pipeline(p, layout), bytes);
+}
+
+/* --- Of any schedule -----------------------------------------------------------------------------------------------
+ */
+
+/* Of the pipelines that a layout can have with its ranks and micro-batches, those that others are not better than:
+ * whatever the bytes of a copy, one of them has the least on its fullest rank. */
+typedef struct LeanPipelines {
+    int ranks, micros;
+    bool is_even; /* micro-batches are a multiple of the ranks: see visit_schedules() */
+    Recompute recompute;
+    int count;
+    const Pipeline *pipeline[MOST_SCHEDULES];
+    struct LeanPipelines *next;
+} LeanPipelines;
+
+static bool is_no_fuller(const Pipeline *pipeline, const Pipeline *than)
+{
+    bool good = true;
+    for (int i = 0; i < pipeline->nfullest; i++) {
+        bool is_reached = false;
+        for (int k = 0; k < than->nfullest; k++)
+            is_reached = is_reached || has_no_more(pipeline, pipeline->fullest[i], than, than->fullest[k]);
+        good &= is_reached;
+    }
+    return good;
+}
+
+typedef struct {
+    Planner *p;
+    LeanPipelines *lean;
+} Leaning;
+
+static void note_pipeline(void *context, const PlanLayout *layout)
+{
+    const Leaning *leaning = context;
+    LeanPipelines *lean = leaning->lean;
+    const Pipeline *pipeline = find_pipeline(leaning->p, layout);
+    int kept = 0;
+    for (int i = 0; i < lean->count; i++)
+        if (is_no_fuller(lean->pipeline[i], pipeline))
+            return;
+    for (int i = 0; i < lean->count; i++)
+        if (!is_no_fuller(pipeline, lean->pipeline[i]))
+            lean->pipeline[kept++] = lean->pipeline[i];
+    lean->pipeline[kept++] = pipeline;
+    lean->count = kept;
+}
+
+static const LeanPipelines *find_lean(Planner *p, const PlanLayout *layout)
+{
+    const int ranks = (int)pipeline_ranks(p, layout), micros = micros_in_flight(p, layout);
+    const bool is_even = micro_batches(p, layout) % ranks == 0;
+    const unsigned hash = (unsigned)(micros * 131 + ranks * 8 + (int)layout->recompute * 2 + is_even) % PIPELINE_LISTS;
+    LeanPipelines **first = &p->blocks->lean[hash];
+    for (const LeanPipelines *known = *first; known; known = known->next)
+        if (known->ranks == ranks && known->micros == micros && known->is_even == is_even &&
+            known->recompute == layout->recompute)
+            return known;
+    LeanPipelines *made = NEW(p->arena, LeanPipelines);
+    *made = (LeanPipelines){
+        .ranks = ranks, .micros = micros, .is_even = is_even, .recompute = layout->recompute, .next = *first
+    };
+    visit_schedules(p, *layout, note_pipeline, &(Leaning){ p, made });
+    return *first = made;
 }
 
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
 {
-    const double least = least_of_schedules(p, layout, copies_of_layout, bytes);
+    const StageWeights *w = stage_weights(p, layout->recompute);
+    double least = INFINITY;
+    if (pipeline_ranks(p, layout) == 1)
+        return bytes_of_all(w, bytes);
+    const LeanPipelines *lean = find_lean(p, layout);
+    for (int i = 0; i < lean->count; i++)
+        least = fmin(least, bytes_in_pipeline(w, lean->pipeline[i], bytes));
     return isinf(least) ? 0 : least;
 }

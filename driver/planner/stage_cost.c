@@ -180,7 +180,10 @@ static double simulated(const Planner *p, const PlanLayout *layout, const Pipeli
     Timeline timeline;
     const int64_t micros = micro_batches(p, layout);
     const bool is_short = micros * pipeline->ranks * pipeline->chunks * N_ACTION_KINDS <= MOST_ACTIONS;
-    PipelineSchedule *schedule = is_short ? make_plan_schedule(&arena, layout, pipeline->ranks, (int)micros) : NULL;
+    PipelineSchedule *schedule = !is_short ? NULL
+                                 : micros == pipeline->micros
+                                     ? pipeline->schedule
+                                     : make_plan_schedule(&arena, layout, pipeline->ranks, (int)micros);
     const bool ends = schedule && simulate_schedule(&arena, schedule, costs, &timeline);
     const double seconds = ends ? end_of(p, layout, pipeline, schedule, &timeline, once) : 0;
     arena_free(&arena);
@@ -229,25 +232,52 @@ static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const Mi
            (ranks - 1) / 2 * copies / (double)p->copies * (forward + (divides ? 0 : backward));
 }
 
-double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time)
+/* The same, or what is no less than `enough`. */
+static double micros_if_less(Planner *p, const PlanLayout *layout, const MicroTime *time, double enough)
 {
     const bool divides = layout->schedule == ZB_H1 || layout->schedule == ZB_V;
     if (pipeline_ranks(p, layout) == 1)
         return time->whole * (double)micro_batches(p, layout);
-    const Pipeline *pipeline = find_pipeline(p, layout);
     const double mean = mean_of_ranks(p, layout, time, divides);
+    if (mean >= enough)
+        return mean;
+    const Pipeline *pipeline = find_pipeline(p, layout);
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return mean;
     fill_seconds(p, layout, pipeline, time, divides, pipeline->costs);
     return fmax(mean, longest_way(p, layout, pipeline, pipeline->costs, &time->once, 0));
 }
 
-static double micros_of_layout(Planner *p, const PlanLayout *layout, const void *time)
+double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time)
 {
-    return micros_in_schedule(p, layout, time);
+    return micros_if_less(p, layout, time, INFINITY);
 }
 
+typedef struct {
+    int count;
+    struct {
+        PlanSchedule schedule;
+        int chunks;
+    } at[MOST_SCHEDULES];
+} Schedules;
+
+static void note_schedule(void *context, const PlanLayout *layout)
+{
+    Schedules *all = context;
+    all->at[all->count].schedule = layout->schedule;
+    all->at[all->count++].chunks = layout->chunks;
+}
+
+/* Ranks wait least in the last ones: then it shows at once that others take longer. */
 double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time)
 {
-    return least_of_schedules(p, layout, micros_of_layout, time);
+    Schedules all = { 0 };
+    PlanLayout with = *layout;
+    double least = INFINITY;
+    visit_schedules(p, *layout, note_schedule, &all);
+    for (int i = all.count - 1; i >= 0; i--) {
+        with.schedule = all.at[i].schedule, with.chunks = all.at[i].chunks;
+        least = fmin(least, micros_if_less(p, &with, time, least));
+    }
+    return least;
 }

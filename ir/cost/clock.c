@@ -64,13 +64,16 @@ static void spend(Clock *c, ItemKind kind, Phase phase, const Op *op, double sec
 /* --- Messages ---------------------------------------------------------------------------------------- */
 
 /* Of the ranks that differ from the first along some axes: how many are below `below`.  The last axis counts fastest.
- */
+ * Ranks of axes from which a stride of `below` is reached are not; and where the next stride divides `below`, as many
+ * follow on each rank of the axis. */
 static int64_t ranks_below(const int64_t *size, Axes axes, int axis, int64_t stride, int64_t below)
 {
     int64_t count = 0;
-    if (axis < 0)
+    if (axis < 0 || stride >= below)
         return 1;
     const int64_t most = axes >> axis & 1 ? size[axis] : 1;
+    if (below % (stride * size[axis]) == 0)
+        return most * ranks_below(size, axes, axis - 1, stride * size[axis], below);
     for (int64_t i = 0; i < most && i * stride < below; i++)
         count += ranks_below(size, axes, axis - 1, stride * size[axis], below - i * stride);
     return count;
