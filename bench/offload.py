@@ -2,12 +2,12 @@
 
     python3 bench/offload.py                     GPT-2 124M, bf16: 1, 2, 4 and 8 micro-batches of 4 x 256 tokens a step
     python3 bench/offload.py --small             a model of a few seconds, to see that it works
+    python3 bench/offload.py --micros 4          only the rows of so many micro-batches; 1,4: of either
     python3 bench/offload.py --folder /mnt/nvme  the file is there
 
 Trainers without offload, with `offload optimizer to disk`, with `just_in_time` behind it, with `just_in_time 2` where a step has several
-micro-batches, and fio take turns.  `bound`: the larger of
-the step without offload and of the disk's time; a step that hides one of them behind the other takes that long, one that hides
-nothing the sum of both.  The table is Markdown.  Needs fio.
+micro-batches, and fio take turns.  `bound`: the larger of the step without offload and of the disk's time; a step that hides one of them behind
+the other takes that long, one that hides nothing the sum of both.  The table is Markdown.  Needs fio.
 """
 
 import argparse
@@ -90,6 +90,7 @@ def rows(sizes, micros, folder, data, turns, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--micros", type=lambda text: [int(count) for count in text.split(",")])
     parser.add_argument("--folder", default=".")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4)
@@ -102,7 +103,7 @@ def main():
     sizes = SMALL if args.small else FULL
     print(f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, bf16, on {CORES} cores; medians of {args.turns} turns.", "",
           "| tokens a step | updates | GB moved | step without, ms | disk alone, ms | step, ms | waited, ms | to the bound | to the sum |", "|" + " --- |" * 9, sep="\n")
-    for micros in MICROS[:1] if args.small else MICROS:
+    for micros in args.micros or (MICROS[:1] if args.small else MICROS):
         print(*rows(sizes, micros, args.folder, make_text(), args.turns, args.steps), sep="\n", flush=True)
 
 

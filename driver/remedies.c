@@ -8,8 +8,8 @@
  */
 #include "remedies.h"
 
-#include "report.h"
-#include "tier.h"
+#include "trial.h"
+#include "ways.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,18 +28,22 @@ typedef enum {
     N_REMEDIES
 } Kind;
 
-enum { MOST_LEVELS = 8 };
+enum { MOST_LEVELS = 16, MOST_VARIATIONS = N_AWAY * MOST_WAITS };
 
 /* What is said in place of what the program says. */
 typedef struct {
     const char *option; /* of the command line; a setting of --set */
     int count;
-    const char *value[MOST_LEVELS + 1];
-    bool has_finest; /* value[count]: between two levels, and found by compiling the program many times */
+    const char *value[MOST_LEVELS];
+    int nvariations; /* of levels: they need more memory, and may be faster */
+    struct {
+        int of; /* a level; 0: of any */
+        const char *value;
+    } variation[MOST_VARIATIONS];
 } Ladder;
 
 typedef struct {
-    int level[N_REMEDIES]; /* of each ladder; 0: as the program says */
+    int level[N_REMEDIES]; /* of each ladder; 0: as the program says; behind the levels: variations */
 } Choice;
 
 typedef struct {
@@ -64,12 +68,17 @@ static void set_option(Arena *arena, Options *o, const Ladder *ladder, const cha
             *(const char **)((char *)o + option_table[i].at) = value;
 }
 
+static const char *value_of(const Ladder *ladder, int level)
+{
+    return level > ladder->count ? ladder->variation[level - ladder->count - 1].value : ladder->value[level - 1];
+}
+
 static Options options_of(const Search *s, const Choice *choice)
 {
     Options options = *s->question.options;
     for (int i = 0; i < N_REMEDIES; i++)
         if (choice->level[i])
-            set_option(&s->run->arena, &options, &s->ladder[i], s->ladder[i].value[choice->level[i] - 1]);
+            set_option(&s->run->arena, &options, &s->ladder[i], value_of(&s->ladder[i], choice->level[i]));
     return options;
 }
 
@@ -82,7 +91,7 @@ static const char *text_of(const Search *s, const Choice *choice)
         const Ladder *ladder = &s->ladder[i];
         if (!choice->level[i])
             continue;
-        const char *value = ladder->value[choice->level[i] - 1];
+        const char *value = value_of(ladder, choice->level[i]);
         const char *word = is_setting(ladder) ? arena_text(arena, "--set %s=%s", ladder->option, value)
                                               : arena_text(arena, "--%s %s", ladder->option, shell_word(arena, value));
         text = text ? arena_text(arena, "%s %s", text, word) : word;
@@ -90,54 +99,13 @@ static const char *text_of(const Search *s, const Choice *choice)
     return text;
 }
 
-/* The model, lowered with these options and without messages; NULL: it cannot be. */
-static Module *lower_silently(Run *own, Run *run, const Options *options, Settings *settings)
-{
-    *own = (Run){ .options = options, .source = run->source, .is_trial = true };
-    own->diags = (Diags){ .arena = &own->arena, .source = &own->source, .out = nowhere() };
-    Module *m = lower_source(own, 0, settings);
-    own->diags.out = stderr;
-    return m;
-}
-
-static double seconds_on(const Machine *machine, const Report *r)
-{
-    if (!machine || (r->far && isnan(machine_tier(machine, far_tier(r->m)))))
-        return NAN;
-    const StepCost cost = step_cost(r->m, &r->classes, &r->run->arena);
-    return cost.unscheduled ? NAN : step_time(&cost, machine, &r->run->arena).seconds;
-}
-
-static Remedy measured(const Search *s, const Report *r)
-{
-    const RemedyQuestion *q = &s->question;
-    Remedy made = { .bytes = q->is_of_arena ? (double)r->memory.arena : bytes_needed(r),
-                    .seconds = seconds_on(q->machine, r),
-                    .moved = r->fetched + r->offloaded };
-    for (int i = 0; i < N_WORKS; i++)
-        made.work += r->work[i];
-    for (int i = 0; i < r->nrows; i++)
-        made.moved += r->row[i].sent;
-    made.fits = made.bytes <= q->room;
-    return made;
-}
-
 /* False: it cannot be compiled so. */
 static bool try_choice(const Search *s, const Choice *choice, Remedy *made)
 {
     const Options options = options_of(s, choice);
-    Run own;
-    Module *m = lower_silently(&own, s->run, &options, NULL);
-    const bool good = m && run_passes(m, &(PassOptions){ .unchecked = true });
-    if (good) {
-        const Report report = make_report(&own, m);
-        *made = measured(s, &report);
-        made->options = text_of(s, choice);
-        made->rounds = choice->level[NARROW_GRADIENTS] > 0;
-    }
-    if (m)
-        free_module(m);
-    arena_free(&own.arena);
+    const bool good = try_options(s->run, &s->question, &options, made);
+    made->options = good ? text_of(s, choice) : NULL;
+    made->rounds = choice->level[NARROW_GRADIENTS] > 0;
     return good;
 }
 
@@ -147,6 +115,14 @@ static void add_level(Ladder *ladder, const char *value)
 {
     if (ladder->count < MOST_LEVELS)
         ladder->value[ladder->count++] = value;
+}
+
+static void add_variation(Ladder *ladder, int of, const char *value)
+{
+    if (ladder->nvariations < MOST_VARIATIONS) {
+        ladder->variation[ladder->nvariations].of = of;
+        ladder->variation[ladder->nvariations++].value = value;
+    }
 }
 
 /* Halves of the sequences that a rank has in a micro-batch. */
@@ -180,30 +156,41 @@ static void add_recompute(const Search *s, Ladder *ladder, const Module *m, doub
     if (m->train.recompute == RECOMPUTE_NONE)
         add_level(ladder, "selective");
     add_level(ladder, "full");
-    ladder->has_finest = room >= 1 && count_ops(m) <= MOST_OPS;
-    if (ladder->has_finest)
-        ladder->value[ladder->count] =
-            arena_text(&s->run->arena, "auto(%" PRId64 ")", (int64_t)(floor(room / unit) * unit));
+    if (room >= 1 && count_ops(m) <= MOST_OPS)
+        add_variation(ladder, 0, arena_text(&s->run->arena, "auto(%" PRId64 ")", (int64_t)(floor(room / unit) * unit)));
 }
 
-/* What is offloaded, as bits: more of it than the program says, or all of that where some is kept. */
-static void add_offload(Arena *arena, Ladder *ladder, const Train *train, Tier tier)
+/* The parts that the program offloads, in less and less memory: nothing of them stays, fewer forward passes run with
+ * the updates. */
+static void add_own_ways(Arena *arena, Ladder *ladder, const Module *m)
 {
-    enum { STATE = 1, PARAMS = 2, ACTIVATIONS = 4 };
-    static const struct {
-        int parts;
-        const char *words;
-    } all[] = { { STATE, "optimizer" },
-                { ACTIVATIONS, "activations" },
-                { STATE | PARAMS, "optimizer, params" },
-                { STATE | ACTIVATIONS, "optimizer, activations" },
-                { STATE | PARAMS | ACTIVATIONS, "optimizer, params, activations" } };
-    const char *folder = train->offload_folder ? arena_text(arena, " \"%s\"", train->offload_folder) : "";
-    const int said = (train->offload_optimizer ? STATE : 0) | (train->offload_params ? PARAMS : 0) |
-                     (train->offload_activations ? ACTIVATIONS : 0);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if ((all[i].parts & said) == said && (all[i].parts != said || train->offload_keep))
-            add_level(ladder, arena_text(arena, "%s to %s%s", all[i].words, Tier_words[tier], folder));
+    Way way = way_of(&m->train);
+    if (way.parts && way.keep) {
+        way.keep = 0;
+        add_level(ladder, way_text(arena, m, &way));
+    }
+    while (way.forwards) {
+        way.forwards /= 2;
+        add_level(ladder, way_text(arena, m, &way));
+    }
+}
+
+/* More than the program offloads, with updates at once; variations have them wait. */
+static void add_offload(Arena *arena, Ladder *ladder, const Module *m)
+{
+    const int said = way_of(&m->train).parts;
+    add_own_ways(arena, ladder, m);
+    for (int i = 0; i < N_AWAY; i++) {
+        int64_t forwards[MOST_WAITS];
+        const int count = list_waits(m, away_sets[i], forwards);
+        if (away_sets[i] == said || (away_sets[i] & said) != said)
+            continue;
+        add_level(ladder, way_text(arena, m, &(Way){ .parts = away_sets[i] }));
+        for (int k = 0; k < count; k++) {
+            const Way way = { .parts = away_sets[i], .forwards = forwards[k] };
+            add_variation(ladder, ladder->count, way_text(arena, m, &way));
+        }
+    }
 }
 
 static void add_ladders(Search *s, const Module *m, const Settings *settings, double beside)
@@ -222,7 +209,7 @@ static void add_ladders(Search *s, const Module *m, const Settings *settings, do
         add_level(&s->ladder[MORE_ZERO], zeros[zero]);
     add_micros(&s->run->arena, &s->ladder[SMALLER_MICRO], settings);
     add_recompute(s, &s->ladder[MORE_RECOMPUTED], m, beside);
-    add_offload(&s->run->arena, &s->ladder[OFFLOADED], train, is_cuda(s->question.options) ? ON_HOST : ON_DISK);
+    add_offload(&s->run->arena, &s->ladder[OFFLOADED], m);
     if (!train->grad_storage)
         add_level(&s->ladder[NARROW_GRADIENTS], "bf16");
 }
@@ -236,7 +223,7 @@ static bool read_program(Search *s, Remedy *base)
     const bool good = m && run_passes(m, &(PassOptions){ .unchecked = true });
     if (good) {
         const Report report = make_report(&own, m);
-        *base = measured(s, &report);
+        *base = measured(&s->question, &report);
         add_ladders(s, m, &settings, base->bytes - (double)report.memory.arena);
     }
     if (m)
@@ -252,17 +239,34 @@ static bool is_less_costly(const Remedy *a, const Remedy *b)
     return a->rounds == b->rounds ? a->seconds < b->seconds : b->rounds;
 }
 
-/* Levels that are enough, with the finest one where that is less costly. */
+/* Without times: less work, for about as much fewer bytes that are moved, then less memory. */
+static bool is_better(const Remedy *made, const Remedy *than)
+{
+    const double SAME = 0.01; /* updates that wait select between old and new weights */
+    if (!isnan(made->seconds) || !isnan(than->seconds))
+        return is_less_costly(made, than);
+    if (fabs(made->work - than->work) > SAME * than->work)
+        return made->work < than->work;
+    return made->moved == than->moved ? made->bytes < than->bytes : made->moved < than->moved;
+}
+
+/* Levels that are enough, or the best variation of them that still is.  What updates leave is then for recomputation.
+ */
 static void refine(const Search *s, Choice choice, Remedy *enough)
 {
-    for (int kind = 0; kind < N_REMEDIES; kind++) {
-        Remedy made;
-        if (!choice.level[kind] || !s->ladder[kind].has_finest)
-            continue;
-        choice.level[kind] = s->ladder[kind].count + 1;
-        const bool is_made = try_choice(s, &choice, &made) && made.fits;
-        if (is_made && (isnan(made.seconds) ? made.work < enough->work : is_less_costly(&made, enough)))
-            *enough = made;
+    for (int kind = N_REMEDIES - 1; kind >= 0; kind--) {
+        const Ladder *ladder = &s->ladder[kind];
+        const int level = choice.level[kind];
+        int best = level;
+        for (int i = 0; level && i < ladder->nvariations; i++) {
+            Remedy made;
+            choice.level[kind] = ladder->count + 1 + i;
+            if (ladder->variation[i].of && ladder->variation[i].of != level)
+                continue;
+            if (try_choice(s, &choice, &made) && made.fits && is_better(&made, enough))
+                best = choice.level[kind], *enough = made;
+        }
+        choice.level[kind] = best;
     }
 }
 

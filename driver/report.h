@@ -115,6 +115,7 @@ typedef struct {
     TimeReport *time;               /* with --machine */
     const TimelinePicture *picture; /* of the pipeline, or of the step on --machine; NULL: neither */
     const Remedies *remedies; /* where memory does not suffice; NULL: it does, or nothing says how much there is */
+    const Remedies *faster;   /* where a step waits for what it offloads; NULL: it does not, or nothing is faster */
 } Report;
 
 Report make_report(Run *run, Module *m); /* the module has been through all passes */
@@ -156,8 +157,11 @@ const char *picture_title(const Report *report); /* "gpt2.mdl, mesh pp=4,dp=2" *
 double memory_room(const Report *report); /* bytes that a rank may use: --memory, or the machine's; INFINITY: neither */
 double bytes_needed(const Report *report); /* of the kind of rank that needs most: the arena and what is beside it */
 const Remedies *report_remedies(const Report *report);
+const Remedies *report_faster(const Report *report);
 void print_remedies(const Report *report);
+void print_faster(const Report *report);
 cJSON *remedies_json(const Report *report);
+cJSON *faster_json(const Report *report);
 
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);

@@ -66,6 +66,7 @@ static bool report_program(Run *run, Module *m)
     if (!report_costs(&r) || !report_picture(&r))
         return false;
     r.remedies = report_remedies(&r);
+    r.faster = report_faster(&r);
     if (run->options->html && !write_report_page(&r, run->options->html))
         return false;
     if (run->options->memory_svg && !write_memory_svg(&r, run->options->memory_svg))

@@ -311,5 +311,7 @@ cJSON *report_json(const Report *r)
         cJSON_AddItemToObject(json, "time", time_json(r));
     if (r->remedies)
         cJSON_AddItemToObject(json, "does_not_fit", remedies_json(r));
+    if (r->faster)
+        cJSON_AddItemToObject(json, "faster", faster_json(r));
     return json;
 }

@@ -2,6 +2,8 @@
  * what helps. */
 #include "report.h"
 
+#include "trial.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,15 +23,29 @@ double bytes_needed(const Report *r)
     return most;
 }
 
+static RemedyQuestion question_of(const Report *r)
+{
+    return (RemedyQuestion){ .options = r->run->options,
+                             .room = memory_room(r),
+                             .machine = r->time ? r->time->machine : NULL };
+}
+
 const Remedies *report_remedies(const Report *r)
 {
     if (bytes_needed(r) <= memory_room(r) || r->run->options->no_remedies)
         return NULL;
     Remedies *found = NEW(&r->run->arena, Remedies);
-    *found = find_remedies(r->run, (RemedyQuestion){ .options = r->run->options,
-                                                     .room = memory_room(r),
-                                                     .machine = r->time ? r->time->machine : NULL });
+    *found = find_remedies(r->run, question_of(r));
     return found;
+}
+
+const Remedies *report_faster(const Report *r)
+{
+    if (!r->time || !r->far || r->remedies || r->run->options->no_remedies)
+        return NULL;
+    Remedies *found = NEW(&r->run->arena, Remedies);
+    *found = find_faster(r, question_of(r));
+    return found->count ? found : NULL;
 }
 
 /* --- What makes the peak -------------------------------------------------------------------------------- */
@@ -122,6 +138,16 @@ void print_remedies(const Report *r)
     }
 }
 
+void print_faster(const Report *r)
+{
+    if (!r->faster)
+        return;
+    printf("the step waits for what is offloaded\n");
+    print_title(r, r->faster->count == 1 ? "this is faster" : "these are faster");
+    for (int i = 0; i < r->faster->count; i++)
+        print_remedy(r, &r->faster->at[i]);
+}
+
 /* --- JSON ----------------------------------------------------------------------------------------------- */
 
 static void add_remedy(cJSON *entry, const Remedy *remedy)
@@ -136,16 +162,27 @@ static void add_remedy(cJSON *entry, const Remedy *remedy)
     cJSON_AddBoolToObject(entry, "rounds", remedy->rounds);
 }
 
+static void add_list(cJSON *list, const Remedies *some)
+{
+    for (int i = 0; i < some->count; i++)
+        add_remedy(add_json_entry(list), &some->at[i]);
+}
+
 cJSON *remedies_json(const Report *r)
 {
     const Remedies *some = r->remedies;
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "room_bytes", memory_room(r));
     cJSON_AddNumberToObject(object, "needed_bytes", bytes_needed(r));
-    cJSON *list = cJSON_AddArrayToObject(object, "remedies");
-    for (int i = 0; i < some->count; i++)
-        add_remedy(add_json_entry(list), &some->at[i]);
+    add_list(cJSON_AddArrayToObject(object, "remedies"), some);
     if (some->together.options)
         add_remedy(cJSON_AddObjectToObject(object, "together"), &some->together);
     return object;
+}
+
+cJSON *faster_json(const Report *r)
+{
+    cJSON *list = cJSON_CreateArray();
+    add_list(list, r->faster);
+    return list;
 }

@@ -301,6 +301,7 @@ void print_report_tables(const Report *r)
     print_time(r);
     print_memory(r);
     print_remedies(r);
+    print_faster(r);
     print_traffic(r);
     print_precision(r);
     print_work(r);

@@ -4,6 +4,7 @@ import random
 
 import layouts
 from constants import is_large
+from tables import micro_batches
 from tree import Name, Number, Pipeline, Repeat, Zero
 
 
@@ -51,7 +52,8 @@ def offload(case, tools):
     kept = draw.choice(["", "", " keep 2000"])
     waits = "optimizer" in what and "params" not in what and draw.random() < 0.7
     comes_first = has_pipeline or any(isinstance(line, Zero) for line in [*case.program.parallel, *(case.then or [])])
-    together = draw.choice(["", " 2", " 3"]) * (not comes_first)
+    forwards = 1 if comes_first or not has_repeat(case.program) else draw.randint(1, min(micro_batches(case.program), 4))
+    together = f" {forwards}" if forwards > 1 else ""
     case.how.options += (f"--offload={what} to {tier}{kept}{f' just_in_time{together}' * waits}",)
 
 
