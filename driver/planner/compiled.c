@@ -5,6 +5,7 @@
 #include "codegen/host/host.h"
 #include "manager/pass.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,22 @@ static Options options_of(Arena *arena, const Planner *p, const PlanLayout *layo
     return options;
 }
 
+/* false: it cannot be compiled, and *why says why; the module is gone. */
+static bool run_more(Module *m, Run *run, const PassOptions *passes, const char **why)
+{
+    char *messages = NULL;
+    size_t length;
+    run->diags.out = open_memory(&messages, &length);
+    const bool good = run_passes(m, passes);
+    fclose(run->diags.out);
+    run->diags.out = stderr;
+    *why = good ? NULL : first_message(&run->arena, messages);
+    free(messages);
+    if (!good)
+        free_module(m);
+    return good;
+}
+
 Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
                        Run *run, const char **why)
 {
@@ -45,15 +62,11 @@ Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t seque
     run->diags = (Diags){ .arena = arena, .source = &run->source, .out = open_memory(&messages, &length) };
     const Ast *file = parse_mdl(&run->source, &run->diags, arena);
     Module *m = run->diags.errors ? NULL : lower_ast(run, file, 0, NULL, &run->diags);
-    if (m && !run_passes(m, passes)) {
-        free_module(m);
-        m = NULL;
-    }
     fclose(run->diags.out);
     run->diags.out = stderr;
     *why = m ? NULL : first_message(arena, messages);
     free(messages);
-    return m;
+    return m && run_more(m, run, passes, why) ? m : NULL;
 }
 
 /* --- The figures ------------------------------------------------------------------------------------------- */
@@ -104,13 +117,30 @@ static void add_memory(PlanResult *result, Module *m)
     result->beside += product_space(m);
 }
 
-PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena)
+/* Memory that is planned adds copies to a program, or nothing: it makes none faster. */
+static double least_seconds(const Planner *p, Module *m, Run *run)
 {
+    const Classes classes = classify_tensors(m);
+    rank_kinds(m); /* it notes which stages run what */
+    const StepCost cost = step_cost(m, &classes, &run->arena);
+    const double seconds = cost.unscheduled ? 0 : step_time(&cost, p->machine, &run->arena).seconds;
+    m->kinds = NULL, m->needed = NULL; /* of ops that may not be the last */
+    return seconds;
+}
+
+PlanResult compiled_result(const Planner *p, const PlanLayout *layout, double enough, Arena *arena)
+{
+    static const PassOptions first = { .unchecked = true, .stop_after = "overlap" };
+    static const PassOptions rest = { .unchecked = true, .start_after = "overlap" };
     Run run = { 0 };
     PlanResult result = { .layout = *layout };
     const char *why;
-    Module *m = compile_layout(p, layout, p->sequences, &(PassOptions){ .unchecked = true }, &run, &why);
-    if (m) {
+    Module *m = compile_layout(p, layout, p->sequences, &first, &run, &why);
+    result.seconds = m && !isinf(enough) ? least_seconds(p, m, &run) : 0;
+    result.is_slower = result.seconds > enough;
+    if (result.is_slower) {
+        free_module(m);
+    } else if (m && run_more(m, &run, &rest, &why)) {
         add_memory(&result, m); /* first: it notes which stages run what */
         add_time(p, &result, arena, &run, m);
         free_module(m);

@@ -14,6 +14,7 @@
  *   tasks.c        compiles many programs and layouts, in several processes
  *   workers.h      these processes
  *   search.c       the search: best bound first
+ *   queue.c        its nodes, by their bounds
  *   refusal.c      why layouts cannot be compiled
  *   plan_table.c   the answer as a table
  *   plan_json.c    the answer as JSON
@@ -126,6 +127,7 @@ typedef struct {
 typedef struct {
     PlanLayout layout;
     const char *refused; /* why it cannot be compiled; NULL: it can */
+    bool is_slower;      /* than `enough` seconds, at least: nothing else is known then */
     int64_t arena, beside;
     double seconds, tokens, mfu;                  /* of a step; tokens or records in a second; see TimeReport */
     double parts[N_ITEM_KINDS], idle, recomputed; /* seconds: see StepTime */
@@ -176,10 +178,11 @@ const char *layout_name(Arena *arena, const Planner *p, const PlanLayout *layout
 /* The module of a layout after all passes, with a run of its own; NULL: it cannot be, and *why says why. */
 Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
                        Run *run, const char **why); /* sequences: of a step */
-PlanResult compiled_result(const Planner *p, const PlanLayout *layout, Arena *arena);
+PlanResult compiled_result(const Planner *p, const PlanLayout *layout, double enough, Arena *arena);
 
 enum { COMPILED_AHEAD = 2 }; /* at once: as many on each machine, so that the answer counts the same */
-void compiled_results(Planner *p, const PlanLayout *layout, int count, PlanResult *result); /* tasks.c */
+void compiled_results(Planner *p, const PlanLayout *layout, const double *enough, int count,
+                      PlanResult *result); /* tasks.c */
 
 typedef struct {
     double seconds;      /* INFINITY: it cannot be compiled */

@@ -1,89 +1,25 @@
 /* search.c -- best bound first: see planner.h.
  *
  * A node is a mesh; then also the size of a micro-batch; what is recomputed, and how attention gets its keys; zero; the
- * schedule.  So the few choices that count most come first, and most nodes are never divided.  The queue is a heap. */
-#include "planner.h"
+ * schedule.  So the few choices that count most come first, and most nodes are never divided.  */
+#include "queue.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a node, in order. */
-typedef enum { MESH, MICROBATCH, POLICIES, ZERO, SCHEDULE, COMPILED } Level;
-
-/* By which bound a node of MICROBATCH is where it is; one of POLICIES; one of ZERO. */
-enum { BY_MESH, BY_SPLIT };
-enum { BY_MODEL, BY_ROUGH, BY_MICRO };
-enum { BY_TRAFFIC, BY_ITS_PROGRAM };
-
-typedef struct {
-    PlanLayout layout;
-    Level level;
-    double bound;             /* seconds */
-    int closeness;            /* of SCHEDULE: see schedule_bound(); else see above */
-    const PlanResult *result; /* of COMPILED */
-} Node;
-
 typedef struct {
     Planner *p;
-    Node *heap;
-    int count, room;
+    Queue queue;
     Answer answer;
-    Level next;   /* of the nodes that are being added */
-    double bound; /* of the node that is being divided */
+    int wanted; /* layouts, in the answer */
+    int nfastest, fastest_room;
+    const PlanResult **fastest; /* of each mesh, of those that have been compiled and fit */
+    Level next;                 /* of the nodes that are being added */
+    double bound;               /* of the node that is being divided */
 } Search;
 
 static bool is_exhaustive(const Search *s) { return s->p->run->options->exhaustive; }
-
-/* --- The queue --------------------------------------------------------------------------------------------- */
-
-/* Of layouts that are as fast: with less memory, or more of zero. */
-static bool is_smaller(const PlanResult *a, const PlanResult *b)
-{
-    const int64_t more = a->arena + a->beside - b->arena - b->beside;
-    return more < 0 || (more == 0 && a->layout.zero > b->layout.zero);
-}
-
-static bool is_before(const Node *a, const Node *b)
-{
-    if (a->bound != b->bound)
-        return a->bound < b->bound;
-    return a->level > b->level || (a->level == COMPILED && b->level == COMPILED && is_smaller(a->result, b->result));
-}
-
-static void swap(Node *a, Node *b)
-{
-    const Node c = *a;
-    *a = *b, *b = c;
-}
-
-static void push(Search *s, Node node)
-{
-    if (s->count == s->room) {
-        Node *grown = NEW_ARRAY(s->p->arena, Node, s->room = s->room * 2 + 1024);
-        for (int i = 0; i < s->count; i++)
-            grown[i] = s->heap[i];
-        s->heap = grown;
-    }
-    s->heap[s->count] = node;
-    for (int i = s->count++; i && is_before(&s->heap[i], &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        swap(&s->heap[i], &s->heap[(i - 1) / 2]);
-}
-
-static Node pop(Search *s)
-{
-    const Node first = s->heap[0];
-    s->heap[0] = s->heap[--s->count];
-    for (int i = 0;;) {
-        int least = i;
-        for (int k = 2 * i + 1; k <= 2 * i + 2 && k < s->count; k++)
-            least = is_before(&s->heap[k], &s->heap[least]) ? k : least;
-        if (least == i)
-            return first;
-        swap(&s->heap[i], &s->heap[least]);
-        i = least;
-    }
-}
 
 /* --- How many layouts a node stands for ---------------------------------------------------------------------- */
 
@@ -136,7 +72,7 @@ static void does_not_fit(Search *s, const PlanLayout *layout, double memory)
 
 static void add(Search *s, const PlanLayout *layout, double bound, int closeness)
 {
-    push(s, (Node){ .layout = *layout, .level = s->next, .bound = bound, .closeness = closeness });
+    push_node(&s->queue, (Node){ .layout = *layout, .level = s->next, .bound = bound, .closeness = closeness });
 }
 
 static void add_bounded(Search *s, const PlanLayout *layout, BlockBound bound, double memory, int closeness)
@@ -284,18 +220,38 @@ static void note_too_large(Search *s, const PlanResult *result)
         answer->too_large = result;
 }
 
+static const PlanResult **with_room(Arena *arena, const PlanResult **results, int count, int *room)
+{
+    if (count < *room)
+        return results;
+    const PlanResult **grown = NEW_ARRAY(arena, const PlanResult *, *room = *room * 2 + 64);
+    for (int i = 0; i < count; i++)
+        grown[i] = results[i];
+    return grown;
+}
+
 /* All that have been compiled, for the page. */
 static void keep_compiled(Search *s, const PlanResult *result)
 {
     Answer *answer = &s->answer;
-    if (answer->ncompiled == answer->compiled_room) {
-        const PlanResult **grown =
-            NEW_ARRAY(s->p->arena, const PlanResult *, answer->compiled_room = answer->compiled_room * 2 + 64);
-        for (int i = 0; i < answer->ncompiled; i++)
-            grown[i] = answer->compiled[i];
-        answer->compiled = grown;
-    }
+    answer->compiled = with_room(s->p->arena, answer->compiled, answer->ncompiled, &answer->compiled_room);
     answer->compiled[answer->ncompiled++] = result;
+}
+
+static bool same_mesh(const Planner *p, const PlanLayout *a, const PlanLayout *b)
+{
+    return memcmp(a->size, b->size, (size_t)p->naxes * sizeof *a->size) == 0;
+}
+
+static void note_fastest(Search *s, const PlanResult *result)
+{
+    for (int i = 0; i < s->nfastest; i++)
+        if (same_mesh(s->p, &s->fastest[i]->layout, &result->layout)) {
+            s->fastest[i] = result->seconds < s->fastest[i]->seconds ? result : s->fastest[i];
+            return;
+        }
+    s->fastest = with_room(s->p->arena, s->fastest, s->nfastest, &s->fastest_room);
+    s->fastest[s->nfastest++] = result;
 }
 
 /* The first layout of the answer is proved to be the fastest.  Of the others those come first that are the fastest if
@@ -312,6 +268,10 @@ static void note_result(Search *s, const Node *node, PlanResult *result)
     const double memory = (double)(result->arena + result->beside);
     result->bound = node->bound;
     s->answer.tally.compiled++;
+    if (result->is_slower) {
+        s->answer.tally.slower++;
+        return;
+    }
     if (result->refused) {
         note_refusal(p, &s->answer, &node->layout, 1, result->refused);
         return;
@@ -323,18 +283,16 @@ static void note_result(Search *s, const Node *node, PlanResult *result)
         s->answer.overrun_memory = fmax(s->answer.overrun_memory, bound.memory / memory - 1);
     }
     note_overrun(&s->answer, result);
-    if (memory > p->memory)
+    if (memory > p->memory) {
         note_too_large(s, result);
-    else
-        push(s, (Node){ .layout = node->layout, .level = COMPILED, .bound = key_of(s, result), .result = result });
+    } else {
+        note_fastest(s, result);
+        push_node(&s->queue,
+                  (Node){ .layout = node->layout, .level = COMPILED, .bound = key_of(s, result), .result = result });
+    }
 }
 
 /* --- The search ------------------------------------------------------------------------------------------------ */
-
-static bool same_mesh(const Planner *p, const PlanLayout *a, const PlanLayout *b)
-{
-    return memcmp(a->size, b->size, (size_t)p->naxes * sizeof *a->size) == 0;
-}
 
 static void take(Search *s, const Node *node)
 {
@@ -389,20 +347,37 @@ static Means means_of(Planner *p, const Node *node)
     return BY_ARITHMETIC;
 }
 
+/* A layout that takes longer is not listed: one of its mesh is faster, or as many others as are listed.  But a page
+ * shows all that are compiled, and all bounds can be held against them. */
+static double enough_seconds(const Search *s, const PlanLayout *layout)
+{
+    double enough = INFINITY;
+    for (int i = 0; i < s->nfastest && !is_exhaustive(s) && !s->p->run->options->html; i++) {
+        int as_fast = 0;
+        for (int k = 0; k < s->nfastest; k++)
+            as_fast += s->fastest[k]->seconds <= s->fastest[i]->seconds;
+        if (as_fast >= s->wanted || same_mesh(s->p, &s->fastest[i]->layout, layout))
+            enough = fmin(enough, s->fastest[i]->seconds);
+    }
+    return enough;
+}
+
 /* With the next one, if it is exact and will be looked at soon: another process has nothing else to do. */
 static void compile(Search *s, const Node *first)
 {
     static const double soon = 1.01;
     Node node[COMPILED_AHEAD] = { *first };
     PlanLayout layout[COMPILED_AHEAD];
+    double enough[COMPILED_AHEAD];
     PlanResult *result = NEW_ARRAY(s->p->arena, PlanResult, COMPILED_AHEAD);
     int count = 1;
-    while (count < COMPILED_AHEAD && s->count && s->heap[0].bound <= first->bound * soon &&
-           s->heap[0].level != COMPILED && !is_done(s, &s->heap[0].layout) && means_of(s->p, &s->heap[0]) == EXACTLY)
-        node[count++] = pop(s);
+    while (count < COMPILED_AHEAD && s->queue.count && s->queue.node[0].bound <= first->bound * soon &&
+           s->queue.node[0].level != COMPILED && !is_done(s, &s->queue.node[0].layout) &&
+           means_of(s->p, &s->queue.node[0]) == EXACTLY)
+        node[count++] = pop_node(&s->queue);
     for (int i = 0; i < count; i++)
-        layout[i] = node[i].layout;
-    compiled_results(s->p, layout, count, result);
+        layout[i] = node[i].layout, enough[i] = enough_seconds(s, &layout[i]);
+    compiled_results(s->p, layout, enough, count, result);
     for (int i = 0; i < count; i++)
         note_result(s, &node[i], &result[i]);
 }
@@ -453,9 +428,9 @@ static void look_at_programs(Search *s, Node first)
 {
     static const double soon = 1.05;
     Batch batch = { 0 };
-    push(s, first);
-    while (s->count && s->heap[0].bound <= first.bound * soon && !are_enough(&batch.asks)) {
-        const Node next = pop(s);
+    push_node(&s->queue, first);
+    while (s->queue.count && s->queue.node[0].bound <= first.bound * soon && !are_enough(&batch.asks)) {
+        const Node next = pop_node(&s->queue);
         if (means_of(s->p, &next) == BY_ARITHMETIC)
             look_closer(s, &next);
         else
@@ -464,7 +439,7 @@ static void look_at_programs(Search *s, Node first)
     find_programs(s->p, &batch.asks);
     for (int i = 0; i < batch.nodes; i++)
         if (means_of(s->p, &batch.node[i]) == EXACTLY)
-            push(s, batch.node[i]);
+            push_node(&s->queue, batch.node[i]);
         else
             look_closer(s, &batch.node[i]);
     free(batch.node);
@@ -472,7 +447,7 @@ static void look_at_programs(Search *s, Node first)
 
 Answer search_layouts(Planner *p, int top)
 {
-    Search s = { .p = p, .next = MESH };
+    Search s = { .p = p, .queue.arena = p->arena, .next = MESH, .wanted = top };
     const int programs = p->programs;
     s.answer.best = NEW_ARRAY(p->arena, PlanResult, top);
     s.answer.least = INFINITY;
@@ -482,8 +457,8 @@ Answer search_layouts(Planner *p, int top)
         s.answer.tally.meshes = count_meshes(p, 0, p->ranks);
         s.answer.tally.indivisible = s.answer.tally.meshes - divisible;
     }
-    while (s.count && s.answer.count < top) {
-        const Node node = pop(&s);
+    while (s.queue.count && s.answer.count < top) {
+        const Node node = pop_node(&s.queue);
         if (node.level == COMPILED)
             take(&s, &node);
         else if (means_of(p, &node) == BY_PROGRAM && !is_exhaustive(&s))
@@ -493,8 +468,9 @@ Answer search_layouts(Planner *p, int top)
     }
     end_tasks(p);
     s.answer.tally.programs = p->programs - programs;
-    for (int i = 0; i < s.count; i++)
-        s.answer.tally.slower += s.heap[i].level == COMPILED ? 1 : layouts_of(p, &s.heap[i].layout, s.heap[i].level);
+    for (int i = 0; i < s.queue.count; i++)
+        s.answer.tally.slower +=
+            s.queue.node[i].level == COMPILED ? 1 : layouts_of(p, &s.queue.node[i].layout, s.queue.node[i].level);
     qsort(s.answer.best, (size_t)s.answer.count, sizeof *s.answer.best, faster_first);
     return s.answer;
 }

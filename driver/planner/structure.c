@@ -7,6 +7,7 @@
 #include "structure.h"
 
 #include "filled.h"
+#include "memory/memory.h"
 
 #include <string.h>
 
@@ -72,16 +73,26 @@ int64_t in_micro_batch(const Planner *p, const PlanLayout *layout)
     return layout->microbatch * data_ranks(p, layout);
 }
 
+/* Without the copies for readers that need another memory order: they are in no memory of their own for long. */
+static void plan_once(Module *m)
+{
+    const Map apart = { .arena = &m->arena };
+    Map scratch = { .arena = &m->arena };
+    plan_memory(m, &apart, &scratch);
+}
+
 static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const PlanProgram *key)
 {
     Structure *s = NEW(p->arena, Structure);
     const bool divides = key->schedule == ZB_H1 || key->schedule == ZB_V; /* what has memory of its own is asked */
-    const PassOptions passes = { .unchecked = true, .stop_after = divides ? NULL : "overlap" };
+    const PassOptions passes = { .unchecked = true, .stop_after = "overlap" };
     *s = (Structure){ .key = *key, .layout = *layout, .sequences = in_micro_batch(p, layout) };
     s->m = compile_layout(p, layout, key->micros * s->sequences, &passes, &s->run, &s->why);
     if (!s->m)
         s->why = arena_text(p->arena, "%s", s->why);
     if (s->m) {
+        if (divides)
+            plan_once(s->m);
         rank_kinds(s->m); /* it notes which stages run what */
         s->classes = classify_tensors(s->m);
         s->in_micro.arena = &s->run.arena;

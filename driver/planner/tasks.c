@@ -19,7 +19,8 @@ typedef struct {
     PlanLayout layout;
     BlockOf of;
     bool is_exact;
-    int number; /* of the result */
+    double enough; /* seconds from which a layout is too slow to be looked at closer */
+    int number;    /* of the result */
 } PlanTask;
 
 /* Where the planner has what it finds itself, and what processes send; results: of layouts. */
@@ -88,7 +89,7 @@ static void do_task(void *context, const void *task, FILE *to)
     if (to)
         fwrite(t, sizeof *t, 1, to);
     if (t->is_exact) {
-        const PlanResult result = compiled_result(p, &t->layout, p->arena);
+        const PlanResult result = compiled_result(p, &t->layout, t->enough, p->arena);
         if (to)
             send_result(&result, to);
         else
@@ -134,19 +135,19 @@ void end_tasks(Planner *p)
 
 /* --- Layouts ------------------------------------------------------------------------------------------------------ */
 
-void compiled_results(Planner *p, const PlanLayout *layout, int count, PlanResult *result)
+void compiled_results(Planner *p, const PlanLayout *layout, const double *enough, int count, PlanResult *result)
 {
     PlanTask task[COMPILED_AHEAD];
     bool is_known[COMPILED_AHEAD] = { false };
     int group[COMPILED_AHEAD];
     for (int i = 0; i < count; i++) {
-        task[i] = (PlanTask){ .layout = layout[i], .is_exact = true, .number = i };
+        task[i] = (PlanTask){ .layout = layout[i], .is_exact = true, .enough = enough[i], .number = i };
         group[i] = i;
     }
     do_tasks(p, task, group, count, count, (Found){ p, result, is_known });
     for (int i = 0; i < count; i++)
         if (!is_known[i])
-            result[i] = compiled_result(p, &layout[i], p->arena);
+            result[i] = compiled_result(p, &layout[i], enough[i], p->arena);
 }
 
 /* --- Programs ----------------------------------------------------------------------------------------------------- */

@@ -332,6 +332,8 @@ PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, Mic
     *why = refusal(m, *loop, parts);
     if (*why)
         return NULL;
+    if ((*loop)->attrs.stages && !parts->part[0].call->results.at[0]->storage) /* its slots are not placed yet */
+        return schedule_of_loop(m, *loop, (*loop)->attrs.stages, parts->chunks);
     if ((*loop)->attrs.stages)
         return pipeline_slots(m, *loop)->schedule;
     PipelineSchedule *schedule = make_schedule(arena, "naive", (int)m->axis_size[pipeline_axis(m)], parts->chunks,
