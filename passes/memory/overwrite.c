@@ -39,14 +39,21 @@ static bool is_last_over(const Module *m, Map *lifetimes, const Func *f, const V
            may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
 }
 
+static bool calls_kernel(const Module *m, const Op *op)
+{
+    const Func *callee = op && op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    return callee && callee->role == KERNEL;
+}
+
 Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
 {
     for (int i = 0; result->def && i < result->def->args.count; i++) {
         Value *sum = arg(result->def, i);
         const Op *loop = sum->def && sum->def->attrs.dims.count ? sum->def : NULL;
         const bool is_carried = loop && index_of(&loop->results, sum) < loop->attrs.carried;
-        if ((is_carried || sum_before(result->def) == sum) && is_last_over(m, lifetimes, f, result, sum) &&
-            may_return_over(m, lifetimes, f, sum, param))
+        const bool is_kernels = calls_kernel(m, sum->def) && calls_kernel(m, result->def);
+        if ((is_carried || is_kernels || sum_before(result->def) == sum) &&
+            is_last_over(m, lifetimes, f, result, sum) && may_return_over(m, lifetimes, f, sum, param))
             return sum;
     }
     return NULL;
