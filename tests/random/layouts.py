@@ -182,6 +182,9 @@ class Layout:
             unit = math.lcm(together, *units, *[splits.get(name, 1) for name in twins for splits in (self.split, self.before)])
             for name in twins:
                 self.program.dims[name].padded = Number(str(unit))
+            for line in self.program.parallel:  # of another layout: pieces are of dims without padding
+                if getattr(line, "otherwise", None) in twins:
+                    line.options.pop("overlap", None)
         self.split[dim] = together
         return True
 
