@@ -354,12 +354,13 @@ static bool has_windows(const Module *m)
 
 static bool read_program(Planner *p, Recompute policy, bool is_first)
 {
-    Run run = { 0 };
+    Run run = { .trains_alone = true };
     const char *why;
     PlanLayout one = { .microbatch = 1, .recompute = policy, .zero = -1, .chunks = 1 };
     for (int i = 0; i < p->naxes; i++)
         one.size[i] = 1;
-    Module *m = compile_layout(p, &one, 2, &(PassOptions){ .unchecked = true }, &run, &why);
+    const PassOptions passes = { .unchecked = true, .stop_after = "overlap" };
+    Module *m = compile_layout(p, &one, 2, &passes, &run, &why);
     if (!m) {
         run_failed(p->run, "the model cannot be compiled on one rank, with micro-batches of one sequence: %s", why);
         arena_free(&run.arena);

@@ -10,7 +10,7 @@
 
 static void read_weights(Planner *p, Recompute policy)
 {
-    Run run = { 0 };
+    Run run = { .trains_alone = true };
     const char *why;
     StageWeights *weights = &p->blocks->weights[policy];
     PlanLayout two = { .microbatch = 1, .recompute = policy, .zero = -1, .chunks = 1 };

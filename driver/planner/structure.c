@@ -86,7 +86,8 @@ static Structure *compiled_structure(const Planner *p, const PlanLayout *layout,
     Structure *s = NEW(p->arena, Structure);
     const bool divides = key->schedule == ZB_H1 || key->schedule == ZB_V; /* what has memory of its own is asked */
     const PassOptions passes = { .unchecked = true, .stop_after = "overlap" };
-    *s = (Structure){ .key = *key, .layout = *layout, .sequences = in_micro_batch(p, layout) };
+    *s = (Structure){ .key = *key, .layout = *layout, .run.trains_alone = true };
+    s->sequences = in_micro_batch(p, layout);
     s->m = compile_layout(p, layout, key->micros * s->sequences, &passes, &s->run, &s->why);
     if (!s->m)
         s->why = arena_text(p->arena, "%s", s->why);

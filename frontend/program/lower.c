@@ -71,9 +71,9 @@ static void lower_functions(Lower *l)
     freeze_params(l);
     match_groups(l);
     name_repeats(l);
-    if (is_compiled || l->is_evaluated_otherwise)
+    if ((is_compiled && !l->options->trains_alone) || l->is_evaluated_otherwise)
         check_sum_over_sequences(l, lower_model(l, EVAL));
-    if (is_compiled && predicts)
+    if (is_compiled && predicts && !l->options->trains_alone)
         lower_model(l, PREDICT);
     name_routers(l->m);
     cut_pipeline(l);
@@ -121,7 +121,8 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     lower_file(&l);
     if (options->facts)
         finish_facts(&l);
-    if (diags->errors == 0 && (options->facts || verify_module(m))) /* for an editor it is not compiled */
+    const bool is_whole = !options->facts && !options->trains_alone; /* else nobody will run it */
+    if (diags->errors == 0 && (!is_whole || verify_module(m)))
         return m;
     free_module(m);
     return NULL;
