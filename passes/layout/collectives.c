@@ -329,6 +329,14 @@ static int count_together(Op *first, Way ways[], const Map *instead)
     return n;
 }
 
+/* An operand of an addition as its result's type. */
+static Value *term_of(Builder *b, Value *operand, const Type *type)
+{
+    Value *term = build_like(b, operand, type);
+    const Attrs attrs = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
+    return term->type.dtype == type->dtype ? term : BUILD(b, OP_cast, attrs, term);
+}
+
 /* Terms of a sum on different stages: if no stage has two, nothing is added before the stages' sum.  Else each is zero
  * where only the other is. */
 static void write_terms(Module *m, Func *f, Op *add, Map *instead)
@@ -337,8 +345,8 @@ static void write_terms(Module *m, Func *f, Op *add, Map *instead)
     Builder b = builder_at(m, f, add);
     if (own[0].at && own[1].at && !(own[0].at & own[1].at)) {
         const Attrs attrs = { .axis = 1u << own[0].axis, .on = on };
-        Value *terms = BUILD(&b, OP_pend, attrs, build_like(&b, arg(add, 0), &result(add)->type),
-                             build_like(&b, arg(add, 1), &result(add)->type));
+        Value *terms = BUILD(&b, OP_pend, attrs, term_of(&b, arg(add, 0), &result(add)->type),
+                             term_of(&b, arg(add, 1), &result(add)->type));
         terms->name = result(add)->name;
         map_put(instead, result(add), terms);
         remove_op(f, add);
