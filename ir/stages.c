@@ -189,8 +189,10 @@ uint64_t stages_written(const Module *m, const Value *value)
 {
     const Op *op = value->def;
     const Func *callee = op ? plain_callee(m, op) : NULL;
-    if (callee && !runs_in_stages(op))
-        return stages_written(m, callee->results.at[index_of(&op->results, value)]);
+    if (callee && !runs_in_stages(op)) {
+        const uint64_t calling = stages_calling(m, op).at;
+        return stages_written(m, callee->results.at[index_of(&op->results, value)]) & (calling ? calling : ALL_STAGES);
+    }
     return value->type.on.at && !callee ? value->type.on.at : ALL_STAGES;
 }
 

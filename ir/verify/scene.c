@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-Scene scene_in(LivingPool *pool, const Scene *around) { return (Scene){ .pool = pool, .around = around }; }
+Scene scene_in(LivingPool *pool, const Scene *around)
+{
+    return (Scene){ .pool = pool, .stages = around ? around->stages : UINT64_MAX, .around = around };
+}
 
 Scene scene_of(LivingPool *pool, const Scene *around, const Func *f)
 {

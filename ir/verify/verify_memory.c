@@ -100,7 +100,7 @@ static bool is_harmed(const void *data, const Scene *scene, const Living *other)
                is_own = other->value == w->written; /* arrives early, into its buffers */
     if (is_own || other->last < scene->now || (scene != w->scene && dies))
         return false;
-    if (w->written && !(stages_written(w->c->m, w->written) & stages_written(w->c->m, other->value)))
+    if (w->written && !(w->scene->stages & stages_written(w->c->m, w->written) & stages_written(w->c->m, other->value)))
         return false;
     return regions_meet(w->region, &other->region) && !(dies && is_harmless(w->c, w->place, w->op, other, w->written));
 }
@@ -292,6 +292,7 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     bool good = true;
     for (int i = 0; good && i < nargs + nresults; i++)
         good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
+    others.stages &= stages_calling(c->m, op).at ? stages_calling(c->m, op).at : UINT64_MAX;
     add_other_iterations(c, &others, t, iteration);
     good = good && check_func(c, &inner, &others);
     end_scene(&others);
