@@ -14,35 +14,44 @@ typedef struct MessageTime {
     struct MessageTime *next;
 } MessageTime;
 
+/* A message of a micro-batch, and how often it is sent. */
 typedef struct {
-    const Planner *p;
-    const Sized *s;
-    Sizing sizing;
-    RankMesh mesh;
-    bool gathers;
-} Walk;
+    const SizedItem *item;
+    double times;
+} Sent;
 
-static double volume_of(const Walk *w, Range terms)
+/* Programs of messages, those of few ranks first: with many, there may be no dims that zero can split. */
+typedef struct MessageProgram {
+    const Sized *s;
+    int count, room;
+    Sent *sent;
+    struct MessageProgram *next;
+} MessageProgram;
+
+static double volume_of(const Sizing *z, Range terms)
 {
     double sum = 0;
     for (int i = 0; i < terms.count; i++)
-        if (w->s->term[terms.first + i].scale.grows)
-            sum += sum_of(&w->sizing, (Range){ terms.first + i, 1 });
+        if (z->s->term[terms.first + i].scale.grows)
+            sum += sum_of(z, (Range){ terms.first + i, 1 });
     return sum;
 }
 
-static void add_messages(const Walk *w, Range items, double times, PlaceTime *time)
+static void note_sent(Planner *p, MessageProgram *program, Range items, double times)
 {
-    const Machine *machine = w->p->machine;
     for (int i = 0; i < items.count; i++) {
-        const SizedItem *item = &w->s->item[items.first + i];
+        const SizedItem *item = &program->s->item[items.first + i];
         if (item->item.kind == ITEM_REPEAT)
-            add_messages(w, item->body, times * item->item.turns, time);
-        if (item->item.kind != ITEM_MESSAGE || (item->is_of_keys && !w->gathers))
+            note_sent(p, program, item->body, times * item->item.turns);
+        if (item->item.kind != ITEM_MESSAGE)
             continue;
-        const Group group = group_in_mesh(machine, &w->mesh, item->item.axes);
-        time->seconds[group.on_one_machine < group.ranks ? OUTSIDE : INSIDE] +=
-            times * message_seconds(machine, (int)item->item.collective, volume_of(w, item->sum[SUM_VOLUME]), group);
+        if (program->count == program->room) {
+            Sent *grown = NEW_ARRAY(p->arena, Sent, program->room = 2 * program->room + 16);
+            for (int k = 0; k < program->count; k++)
+                grown[k] = program->sent[k];
+            program->sent = grown;
+        }
+        program->sent[program->count++] = (Sent){ item, times };
     }
 }
 
@@ -64,32 +73,28 @@ static int64_t least_divisor(int64_t number)
     return divisor;
 }
 
-/* Programs of messages, those of few ranks first: with many, there may be no dims that zero can split. */
-typedef struct MessageProgram {
-    const Sized *s;
-    struct MessageProgram *next;
-} MessageProgram;
-
 enum { MANY = 2 }; /* sequences: of one alone, dims are moved for nothing */
 static const BlockOf summed = { .is_summed = true };
 
-static const Sized *serving(const Planner *p, const PlanLayout *layout)
+static const MessageProgram *serving(const Planner *p, const PlanLayout *layout)
 {
     const PlanProgram key = structure_key(p, layout, summed);
     for (const MessageProgram *known = p->blocks->senders; known; known = known->next)
         if (memcmp(&known->s->key, &key, sizeof key) == 0 && serves_sizes(p, known->s, layout, summed))
-            return known->s;
+            return known;
     return NULL;
 }
 
-static const Sized *add_program(Planner *p, const PlanLayout *layout)
+static const MessageProgram *add_program(Planner *p, const PlanLayout *layout)
 {
     MessageProgram *added = NEW(p->arena, MessageProgram), **at = &p->blocks->senders;
     while (*at)
         at = &(*at)->next;
     added->s = find_sized(p, layout, summed);
     *at = added;
-    return added->s;
+    if (!added->s->refused && !added->s->is_irregular)
+        note_sent(p, added, micro_body(added->s), 1);
+    return added;
 }
 
 /* With the least number of ranks to that power along each axis, if there are more. */
@@ -106,9 +111,9 @@ static PlanLayout with_few_ranks(const Planner *p, const PlanLayout *layout, int
     return few;
 }
 
-static const Sized *program_of(Planner *p, const PlanLayout *layout)
+static const MessageProgram *program_of(Planner *p, const PlanLayout *layout)
 {
-    const Sized *found = serving(p, layout);
+    const MessageProgram *found = serving(p, layout);
     for (int power = 1; power <= 2 && !found; power++) {
         const PlanLayout few = with_few_ranks(p, layout, power);
         if (!serving(p, &few))
@@ -124,13 +129,20 @@ static PlaceTime time_of_messages(Planner *p, const PlanLayout *layout, const Pl
     PlanLayout program = *sender;
     PlaceTime time = { 0 };
     program.microbatch = MANY;
-    const Sized *s = program_of(p, &program);
-    if (s->refused || s->is_irregular)
-        return time;
+    const MessageProgram *from = program_of(p, &program);
+    const RankMesh mesh = mesh_around(p, layout, from->s->naxes, from->s->axis);
     Arena arena = { 0 };
-    Walk w = { .p = p, .s = s, .mesh = mesh_around(p, layout, s->naxes, s->axis), .gathers = gathers };
-    start_sizing(&w.sizing, p, s, sender, &arena);
-    add_messages(&w, micro_body(s), 1, &time);
+    Sizing sizing;
+    start_sizing(&sizing, p, from->s, sender, &arena);
+    for (int i = 0; i < from->count; i++) {
+        const SizedItem *item = from->sent[i].item;
+        if (item->is_of_keys && !gathers)
+            continue;
+        const Group group = group_in_mesh(p->machine, &mesh, item->item.axes);
+        const double volume = volume_of(&sizing, item->sum[SUM_VOLUME]);
+        time.seconds[group.on_one_machine < group.ranks ? OUTSIDE : INSIDE] +=
+            from->sent[i].times * message_seconds(p->machine, (int)item->item.collective, volume, group);
+    }
     arena_free(&arena);
     for (int place = 0; place < N_PLACES; place++)
         time.seconds[place] *= JOINED_SHARE;
