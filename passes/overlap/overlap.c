@@ -7,7 +7,8 @@
  *
  * A collective starts as soon as its operands are available, and is waited for as late as possible: ops keep their
  * order, except that starts move up and waits down.  A start does not move before a loop or call, since its result
- * would take memory during that.  If nothing is left between start and wait, they become one op again.
+ * would take memory during that.  If only short ops are between a wait and the next start, the wait comes as soon as a
+ * product has been computed beside its message.  If nothing is left between start and wait, they become one op again.
  *
  * Reductions of the gradients that a pipeline's loop over micro-batches returns are {early}: the schedule starts them,
  * in the loop, when all micro-batches have passed the chunk that they belong to.
@@ -19,7 +20,6 @@
 #include "overlap.h"
 #include "flight.h"
 #include "map.h"
-#include "schedule/slots.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
 #include "storage.h"
@@ -32,8 +32,11 @@ typedef struct {
     Op **op;
     int count;
     bool starts, waits, listed;
-    bool leads; /* a view that a message sends */
-    bool calls; /* a function that is not a kernel */
+    bool leads;  /* a view that a message sends */
+    bool relays; /* takes little time between a message and the next one: a wait, or what it makes ready */
+    bool calls;  /* a function that is not a kernel */
+    bool works;  /* takes time: a product, a call, an op of the library */
+    int behind;  /* of a start: how many units that work were listed before it */
 } Unit;
 
 /* The readers of a value, the last first. */
@@ -51,7 +54,8 @@ typedef struct {
     Map over;   /* of an op: the old state (Values) that it overwrites, or starts to overwrite */
     Map shown;  /* of a value: the ops (Reader) that read it, or a view of it */
     Uses uses;
-    int begin; /* the units before it are listed */
+    int begin;  /* the units before it are listed */
+    int worked; /* how many of those that are listed take time */
 } List;
 
 /* --- Which collectives ------------------------------------------------------------------------- */
@@ -102,7 +106,7 @@ Op *after_message(const Op *first)
     return after;
 }
 
-static int64_t last_bucket(const Module *m)
+int64_t last_bucket(const Module *m)
 {
     int64_t last = 0;
     for (const Func *f = m->funcs; f; f = f->next)
@@ -154,60 +158,6 @@ static bool split_collectives(Module *m, Func *f)
     return any;
 }
 
-/* --- Gradients of a pipeline's chunk --------------------------------------------------------------- */
-
-/* Has the function only kernels that compute element by element?  They have no memory of their own. */
-static bool is_elementwise(const Module *m, const Func *f)
-{
-    bool good = true;
-    for (const Op *op = f->first; op && good; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        good = callee ? is_elementwise(m, callee) : info(op)->family == POINTWISE || info(op)->family == LEAF;
-    }
-    return good;
-}
-
-/* The cast of what the loop returns to the dtype in which it is sent, of all copies or of each; NULL: there is none. */
-static Op *cast_before(const Module *m, const Op *loop, const Op *op)
-{
-    Op *cast = arg(op, 0)->def;
-    const bool may = cast && cast->attrs.callee && cast->args.count == 1 && cast->results.count == 1 &&
-                     arg(cast, 0)->def == loop && is_elementwise(m, find_func(m, cast->attrs.callee));
-    return may ? cast : NULL;
-}
-
-/* The chunk whose parts make the operand of a reduction complete; -1: none, or the reduction is one over stages. */
-static int chunk_of(Module *m, const MicroParts *parts, const Op *loop, const Op *op)
-{
-    if (!op->attrs.started || op->attrs.purpose != GRADIENT || op->attrs.axis >> pipeline_axis(m) & 1)
-        return -1;
-    const Op *cast = cast_before(m, loop, op);
-    const Value *sum = arg(cast ? cast : op, 0);
-    return sum->def == loop ? chunk_of_result(parts, index_of(&loop->results, sum)) : -1;
-}
-
-/* A message whose operands one chunk makes starts as soon as this chunk has ended on the rank, others have not; what is
- * sent in another dtype is cast then. */
-static void start_early(Module *m, Func *step)
-{
-    const Op *loop = step ? micro_loop(m) : NULL;
-    MicroParts parts;
-    const bool may_any = loop && loop->attrs.stages && find_parts(m, find_func(m, loop->attrs.callee), &parts);
-    for (Op *first = may_any ? loop->next : NULL, *after; first; first = after) {
-        after = after_message(first);
-        const int chunk = chunk_of(m, &parts, loop, first);
-        bool may = chunk >= 0;
-        for (const Op *op = first; op != after; op = op->next)
-            may = may && chunk_of(m, &parts, loop, op) == chunk;
-        for (Op *op = first; may && op != after; op = op->next) {
-            Op *cast = cast_before(m, loop, op);
-            op->attrs.early = true;
-            if (cast)
-                cast->attrs.early = true;
-        }
-    }
-}
-
 /* --- Units -------------------------------------------------------------------------------------- */
 
 static bool belongs_to(const Func *f, const Op *op, const Op *first)
@@ -221,6 +171,15 @@ static bool calls_function(const Module *m, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     return callee && callee->role != KERNEL;
+}
+
+static bool takes_time(const Module *m, const Op *op)
+{
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Op *inner = callee && callee->role == KERNEL ? callee->first : NULL;
+    while (inner && info(inner)->family != PRODUCT)
+        inner = inner->next;
+    return inner || info(op)->family == LIBRARY || calls_function(m, op);
 }
 
 static void find_units(List *list)
@@ -237,7 +196,8 @@ static void find_units(List *list)
             *last = (Unit){ .op = ops,
                             .starts = op->attrs.started,
                             .waits = info(op)->traits & WAITS,
-                            .calls = calls_function(list->m, op) };
+                            .calls = calls_function(list->m, op),
+                            .works = takes_time(list->m, op) };
         }
         *ops++ = op;
         last->count++;
@@ -275,6 +235,33 @@ static void find_leading_views(List *list)
                 user->attrs.started ? (info(user)->traits & SENDS) != 0 : unit_of(list, user)->leads;
         }
     }
+}
+
+static bool is_short(const Unit *unit)
+{
+    return !unit->works && !unit->starts && !(info(unit->op[0])->traits & (SENDS | CARRIES));
+}
+
+/* From a wait to a start with nothing between that takes time: a norm, between a sum and a gather. */
+static void find_relays(List *list)
+{
+    Map from_wait = { .arena = &list->m->arena };
+    for (const Op *op = list->f->first; op; op = op->next) {
+        bool any = info(op)->traits & WAITS;
+        for (int i = 0; i < op->args.count && !any; i++)
+            any = arg(op, i)->def && map_get(&from_wait, arg(op, i)->def);
+        if (any && is_short(unit_of(list, op)))
+            map_put(&from_wait, op, list);
+    }
+    for (const Op *op = list->f->last; op; op = op->prev)
+        for (int i = 0; map_get(&from_wait, op) && i < op->results.count; i++) {
+            const Users *users = users_of(&list->uses, op->results.at[i]);
+            for (int j = 0; j < users->count; j++) {
+                const Op *user = users->op[j];
+                const bool is_start = user->attrs.started && info(user)->traits & SENDS;
+                unit_of(list, op)->relays |= is_start || unit_of(list, user)->relays;
+            }
+        }
 }
 
 /* New state is written over the old state: readers of the old state come first. */
@@ -359,8 +346,17 @@ static bool keeps_place(const List *list, const Unit *wait)
     return !in_flight->def && info(flight_start(list->f, in_flight))->traits & CARRIES;
 }
 
+/* Has the message been under way beside something that takes time, and is the next one ready soon behind it? */
+static bool is_due(const List *list, const Unit *wait)
+{
+    const Op *start = arg(wait->op[0], 0)->def;
+    return wait->waits && wait->relays && start && unit_of(list, start)->listed &&
+           list->worked > unit_of(list, start)->behind;
+}
+
 /* The next unit: a start, else any op but a wait, else a wait, first those that an op needs.  Views take no time: the
- * message of one is as ready as that of a whole tensor behind it. */
+ * message of one is as ready as that of a whole tensor behind it.  So is, nearly, one behind a message that has been
+ * under way long enough, if only short ops are between the two. */
 static Unit *next_unit(const List *list)
 {
     Unit *other = NULL, *wait = NULL, *last = NULL;
@@ -368,7 +364,8 @@ static Unit *next_unit(const List *list)
     for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
         if (unit->listed)
             continue;
-        if ((unit->starts || unit->leads) && !is_behind_call && is_ready(list, unit))
+        const bool is_first = unit->starts || unit->leads || (unit->waits ? is_due(list, unit) : unit->relays);
+        if (is_first && !is_behind_call && is_ready(list, unit))
             return unit;
         Unit **first = !unit->waits || keeps_place(list, unit) ? &other : is_only_returned(list, unit) ? &last : &wait;
         if (!unit->starts && !*first && is_ready(list, unit))
@@ -397,6 +394,8 @@ static void list_anew(List *list)
     for (int done = 0; done < list->n; done++) {
         Unit *unit = next_unit(list);
         unit->listed = true;
+        unit->behind = list->worked;
+        list->worked += unit->works;
         while (list->begin < list->n && list->unit[list->begin].listed)
             list->begin++;
         for (int i = 0; i < unit->count; i++)
@@ -446,6 +445,7 @@ static void list_func(Module *m, Func *f)
     find_units(&list);
     find_readers(&list);
     find_leading_views(&list);
+    find_relays(&list);
     find_updates(&list);
     list_anew(&list);
     join_idle(m, f);
