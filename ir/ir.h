@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 8, MAX_ZIGZAG = 64 };
-enum { MAX_CONCAT = 8 };
+enum { MAX_CONCAT = 8, MAX_ABREAST = 4 };
 
 enum { MAX_STAGE_RANKS = 64 }; /* of a pipeline: sets of them have a bit for each */
 

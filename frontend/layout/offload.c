@@ -227,6 +227,13 @@ void check_offload(Layout *p)
     if (t->offload_activations && p->pipeline.repeats)
         refuse(p, "activations of a pipeline cannot be offloaded",
                "recompute full: stages keep the inputs of layers alone");
+    if (t->abreast > 1 && (t->offload_activations || t->offload_just_in_time))
+        refuse(p,
+               arena_text(p->l->arena, "%s, so train.abreast = %" PRId64 " does not apply",
+                          t->offload_activations ? "activations are put away for one micro-batch at a time"
+                                                 : "just_in_time gives the first micro-batch a loop of its own",
+                          t->abreast),
+               "abreast = 1");
     if (t->offload_together > 1 && p->pipeline.repeats)
         refuse(p, "a pipeline has an order of its own for its forward passes, and updates come before all of them",
                "just_in_time");

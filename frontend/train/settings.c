@@ -152,7 +152,7 @@ static void read_single(Reader *r, int key)
         value = read_setting(l, row, said->value);
         come_from(l, said, &elsewhere);
     }
-    if (!isnan(value) && key != BATCH && key != MICROBATCH)
+    if (!isnan(value) && key != BATCH && key != MICROBATCH && key != ABREAST)
         store(l, row, value, from_text(l, said));
     else if (!isnan(value))
         *(Int *)((char *)&l->m->train + row->offset) = (Int)value;
@@ -304,6 +304,26 @@ static void check_batch(Reader *r)
     add_setting(l, "train.microbatch", arena_text(l->arena, "%" PRId64, t->microbatch), "sequences", from[1]);
 }
 
+/* All of a step's micro-batches are computed so many at a time. */
+static void check_abreast(Reader *r)
+{
+    Lower *l = r->l;
+    const Train *t = &l->m->train;
+    const int64_t micros = t->batch / (t->microbatch * l->declared_ranks);
+    int64_t most = t->abreast > 1 ? t->abreast : 1;
+    while (micros % most)
+        most--;
+    if (most < t->abreast)
+        fail_at(r, ABREAST,
+                most > 1 ? arena_text(l->arena, "abreast = %" PRId64, most)
+                         : arena_text(l->arena, "batch = %" PRId64, t->batch * t->abreast),
+                arena_text(l->arena,
+                           "a step has %" PRId64 " micro-batch%s, which abreast = %" PRId64 " does not divide", micros,
+                           micros == 1 ? "" : "es", t->abreast));
+    add_setting(l, "train.abreast", arena_text(l->arena, "%" PRId64, t->abreast ? t->abreast : 1), "micro-batches",
+                from_text(l, &r->said[ABREAST]));
+}
+
 static void check_schedule(Reader *r)
 {
     Lower *l = r->l;
@@ -317,12 +337,13 @@ static void check_schedule(Reader *r)
                 arena_text(l->arena, "min_lr = %g is above lr = %g", t->min_lr, t->lr));
 }
 
-/* For verification: at most two micro-batches of two sequences per rank; one, if there is one. */
+/* For verification: at most two micro-batches of two sequences per rank, or twice those that run abreast; one, if there
+ * is one. */
 static void shrink_batch(Train *t, int64_t ranks, int64_t declared_ranks)
 {
-    int64_t micros = t->batch / (t->microbatch * declared_ranks);
+    const int64_t micros = t->batch / (t->microbatch * declared_ranks), most = t->abreast ? 2 * t->abreast : 2;
     t->microbatch = t->microbatch < 2 ? t->microbatch : 2;
-    t->batch = t->microbatch * ranks * (micros < 2 ? micros : 2);
+    t->batch = t->microbatch * ranks * (micros < most ? micros : most);
 }
 
 void read_settings(Lower *l)
@@ -341,6 +362,7 @@ void read_settings(Lower *l)
     read_single(&r, SKIP_SPIKES);
     read_single(&r, BATCH);
     read_single(&r, MICROBATCH);
+    read_single(&r, ABREAST);
     read_single(&r, SEED);
     read_precision(&r);
     read_grad_storage(&r);
@@ -353,8 +375,10 @@ void read_settings(Lower *l)
     if (good && l->m->train.skip_spikes > 0 && l->m->train.skip_spikes <= 1)
         fail_at(&r, SKIP_SPIKES, "skip_spikes = 4, or 0 to skip none",
                 "skip_spikes must be above 1: it is how many times its usual size a gradient norm may have");
-    if (good)
+    if (good) {
         check_batch(&r);
+        check_abreast(&r);
+    }
     if (l->options->shrink && good)
         shrink_batch(&l->m->train, l->data_ranks, l->declared_ranks);
     if (l->m->train.microbatch < 1)

@@ -16,7 +16,8 @@ ring.py --small --steps 3
 saving.py --small --only 2
 exposed.py --small --lines 1
 pieces.py --small
+abreast.py --small
 predict.py --only chars --layout dp=2 --turns 1 --seconds 0.5 --steps 2
 END
 sh bench/kernels/run.sh nothing >/dev/null
-echo "twelve benchmarks ran"
+echo "thirteen benchmarks ran"

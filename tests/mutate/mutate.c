@@ -43,7 +43,7 @@ typedef struct {
     Slopes slopes;   /* of `before` */
 } Original;
 
-static const PlantList *const lists[] = { &plants_of_ranks, &plants_of_memory, &plants_of_kernels,
+static const PlantList *const lists[] = { &plants_of_ranks, &plants_of_memory, &plants_of_kernels, &plants_of_lanes,
                                           &plants_of_schedules };
 
 static void give_up(const char *message)

@@ -20,6 +20,7 @@ extern const PlantList plants_of_ranks;     /* plant.c */
 extern const PlantList plants_of_gradients; /* plant_gradient.c: the only ones checked by slopes */
 extern const PlantList plants_of_memory;    /* plant_memory.c */
 extern const PlantList plants_of_kernels;   /* plant_kernel.c */
+extern const PlantList plants_of_lanes;     /* plant_lanes.c */
 extern const PlantList plants_of_schedules; /* plant_schedule.c */
 
 /* --- ways.c: which ops ... --- */

@@ -79,19 +79,26 @@ def together(layout):
     return {**layout, "offload": layout["offload"] + " 2" * waits}
 
 
+def abreast(layout, number):
+    """So many micro-batches beside each other, in layouts that have four; some ways to offload refuse it."""
+    fits = layout["accumulation"] == 4 and "pp" not in layout and not re.search("activations|just_in_time", layout["offload"])
+    return {**layout, "abreast": (2, 4)[number % 2] if fits else 1}
+
+
 def layouts():
     """Every pair of choices.  With ALL: every mesh three times, each time with another stage of zero and other settings."""
     draw = random.Random(3)
     if not ALL:
-        yield from (together({**layout, "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
-                              "offload": OFFLOADS[number % 8]}) for number, layout in enumerate(covering(CHOICES, is_small, time_of)))
+        for number, layout in enumerate(covering(CHOICES, is_small, time_of)):
+            drawn = {**layout, "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2], "offload": OFFLOADS[number % 8]}
+            yield abreast(together(drawn), number)
         return
     for number, (dp, cp, tp) in enumerate(MESHES * ROUNDS):
-        yield dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
-                   otherwise=draw.random() < 0.5, accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
-                   precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(OVER),
-                   attend=ATTENDS[number // 4 % 2], kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2],
-                   offload=OFFLOADS[number // 3 % 8])
+        yield abreast(dict(model=list(SIZES)[(number + number // len(MESHES)) % len(SIZES)], dp=dp, cp=cp, tp=tp, zero=number % 4,
+                           otherwise=draw.random() < 0.5, accumulation=draw.choice([1, 4]), recompute=draw.choice(["none", "full", "selective"]),
+                           precision=draw.choice(["fp32", "fp32", "bf16", "fp16", "fp8"]), over=draw.choice(OVER),
+                           attend=ATTENDS[number // 4 % 2], kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2],
+                           offload=OFFLOADS[number // 3 % 8]), number)
 
 
 def pipelines():
@@ -142,7 +149,7 @@ def settings(model, layout, **sizes):
     batch = microbatch * layout["dp"] * layout["accumulation"]
     said = [f"-D{name}={value}" for name, value in {**SIZES[model], **sizes}.items()]
     for setting in (f"batch={batch}", f"microbatch={microbatch}", f"precision={precision}", f"grad_storage={layout.get('kept', 'f32')}",
-                    f"loss_chunks={layout.get('loss', 'none')}", "clip=0.01"):
+                    f"loss_chunks={layout.get('loss', 'none')}", "clip=0.01", f"abreast={layout.get('abreast', 1)}"):
         said += ["--set", f"train.{setting}"]
     return said
 
@@ -182,6 +189,7 @@ def name_of(model, layout):
     parts = [f"pp{layout['pp']}x{layout['chunks']}-{layout['schedule']}"] if "pp" in layout else []
     parts += [f"{axis}{layout[axis]}" for axis in ("dp", "cp", "tp", "zero")]
     parts += ["else"] * layout["otherwise"] + [f"acc{layout['accumulation']}", layout["recompute"], layout["precision"]]
+    parts += [f"abreast{layout.get('abreast')}"] * (layout.get("abreast", 1) > 1)
     return "-".join([model, *parts])
 
 
