@@ -369,6 +369,9 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
                                           : "share-gpu");
     if (result->no_fp8 && strcmp(program->precision, "fp8") != 0)
         rt_end(RT_EXIT_USAGE, "--no-fp8 has no effect: the model was compiled with precision = %s", program->precision);
+    if (result->offload_folder && (!program->far_bytes || program->code))
+        rt_end(RT_EXIT_USAGE, "--offload-folder has no effect: the model was compiled without anything that is "
+                              "offloaded to disk; leave it out, or compile with --offload 'optimizer to disk'");
     if (result->data_format && !result->data && !result->eval_data)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
     if (result->overwrite && !result->save && !result->log && !result->trace && !result->probe)

@@ -1,6 +1,7 @@
 /* offload.c -- `parallel { }`: offload, which tensors are in another tier of memory than the device's. */
 #include "lower/expr.h"
 #include "parallel.h"
+#include "ports.h"
 #include "target.h"
 
 #include <inttypes.h>
@@ -220,6 +221,29 @@ static void check_together(Layout *p)
                "just_in_time");
 }
 
+static bool has_weights_of_repeat(const Module *m)
+{
+    const Param *param = m->params;
+    while (param && (param->state || !is_of_repeat(m, (Port){ .kind = PORT_PARAM, .of = param->name })))
+        param = param->next;
+    return param != NULL;
+}
+
+/* What only a repeat has. */
+static void check_classes(Layout *p)
+{
+    const Module *m = p->l->m;
+    const Train *t = &m->train;
+    const bool lacks_weights = t->offload_params && !has_weights_of_repeat(m);
+    if (p->l->options->shrink || p->l->diags->errors || (!lacks_weights && (!t->offload_activations || has_repeat(m))))
+        return;
+    refuse(p,
+           lacks_weights ? "the model has no weights in a repeat, and others stay where they are"
+                         : "the model has no repeat, and other activations than those of one stay where they are",
+           arena_text(p->l->arena, "optimizer to %s, or none",
+                      Tier_words[lacks_weights ? t->offload_params : t->offload_activations]));
+}
+
 /* Activations of a pipeline's stages lie in slots, several micro-batches of them. */
 void check_offload(Layout *p)
 {
@@ -242,6 +266,7 @@ void check_offload(Layout *p)
                "just_in_time; or gather = micro");
     else if (t->offload_together > 1)
         check_together(p);
+    check_classes(p);
 }
 
 void read_offload(Layout *p)

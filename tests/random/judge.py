@@ -92,9 +92,15 @@ def lacks_forwards(program, done):
     return errors == 1 and any(re.search(words, done.output) for words in said)
 
 
+def lacks_repeat(program, done):
+    """Does mpc say that it offloads nothing of what is asked for, since that is of repeats?"""
+    errors = done.output.count(": error: ")
+    return errors == 1 and re.search(r"offload [^\n]*(params|activations)[^\n]*: the model has no (repeat|weights in a repeat), and other", done.output)
+
+
 def refusal(program, done):
     reasons = {"unstaged": lacks_schedule, "headless": lacks_heads, "unlayered": lacks_layers,
-               "unchunked": lacks_chunks, "wide": lacks_dims, "untogether": lacks_forwards}
+               "unchunked": lacks_chunks, "wide": lacks_dims, "untogether": lacks_forwards, "unrepeated": lacks_repeat}
     return next((status for status, is_reason in reasons.items() if is_reason(program, done)), "refused")
 
 

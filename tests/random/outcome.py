@@ -12,6 +12,7 @@ STATUSES = {
     "wide": "an optimizer whose products would have more than 8 dims, and mpc says so",
     "unlayered": "no product in a repeat for fp8, and mpc says so",
     "untogether": "not so many forward passes to run with the updates, and mpc says so",
+    "unrepeated": "nothing of a repeat to offload, and mpc says so",
     "refused": "refused by mpc check: is that right?",
     "late": "refused after mpc check had accepted it",
     "wrong": "other numbers than PyTorch's",
@@ -20,7 +21,7 @@ STATUSES = {
     "verifier": "--verify-passes objects",
     "sanitizer": "ASan or UBSan objects",
 }
-GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked", "wide", "untogether")
+GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked", "wide", "untogether", "unrepeated")
 
 
 @dataclass

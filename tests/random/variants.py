@@ -46,7 +46,7 @@ def offload(case, tools):
     the next step."""
     draw = random_of(case, "offload")
     has_pipeline = any(isinstance(line, Pipeline) for line in [*case.program.parallel, *(case.then or [])])
-    classes = ["optimizer", "params"] + ["activations"] * (not has_pipeline)
+    classes = ["optimizer"] + (["params"] + ["activations"] * (not has_pipeline)) * has_repeat(case.program)
     what = ", ".join(sorted(draw.sample(classes, draw.randint(1, len(classes))), key=classes.index))
     tier = "host" if case.how.target == "cuda" else "disk"
     kept = draw.choice(["", "", " keep 2000"])

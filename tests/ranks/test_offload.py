@@ -250,3 +250,9 @@ def test_nothing_is_left(compiled, train, tmp_path):
 def test_the_model_names_the_folder(compiled, refused, text):
     trainer = compiled("gpt2", (*layout_of("gpt2", **LAYOUTS[0]), 'offload optimizer to disk "elsewhere"'), (), SETTINGS)
     assert "in 'elsewhere'" in refused(trainer, "--data", text, "--data-format", "bytes", "--steps", 1)
+
+
+def test_nothing_for_the_folder(compiled, refused, text):
+    trainer = pair(compiled, "gpt2", LAYOUTS[0], "bf16", OPTIMIZER)[0]
+    said = refused(trainer, "--offload-folder", ".", "--data", text, "--data-format", "bytes", "--steps", 1, status=2)
+    assert said.startswith("error: --offload-folder has no effect")
