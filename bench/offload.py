@@ -5,8 +5,8 @@
     python3 bench/offload.py --micros 4          only the rows of so many micro-batches; 1,4: of either
     python3 bench/offload.py --folder /mnt/nvme  the file is there
 
-Trainers without offload, with `offload optimizer to disk`, with `just_in_time` behind it, with `just_in_time 2` where a step has several
-micro-batches, and fio take turns.  `bound`: the larger of the step without offload and of the disk's time; a step that hides one of them behind
+Trainers without offload, with `offload optimizer to disk`, with `just_in_time` behind it, with `just_in_time` of two and of all
+micro-batches where a step has several, and fio take turns.  `bound`: the larger of the step without offload and of the disk's time; a step that hides one of them behind
 the other takes that long, one that hides nothing the sum of both.  The table is Markdown.  Needs fio.
 """
 
@@ -77,7 +77,8 @@ class Far(Trainer):
 def rows(sizes, micros, folder, data, turns, steps):
     with tempfile.TemporaryDirectory(dir=folder) as far, tempfile.TemporaryDirectory() as out:
         plain = Trainer(Path(out) / "plain", sizes, micros, "--offload=none")
-        trainers = [Far(out, when, sizes, micros) for when in ("", " just_in_time", *[" just_in_time 2"] * (micros > 1))]
+        together = sorted({2, micros}) if micros > 1 else []
+        trainers = [Far(out, when, sizes, micros) for when in ("", " just_in_time", *(f" just_in_time {count}" for count in together))]
         for _ in range(turns):
             plain.turn(data, [], steps)
             for trainer in trainers:
