@@ -129,13 +129,19 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
     return most + before_all(w, pipeline, once, layout->overlaps);
 }
 
-/* Of copies whose messages of zero overlap: a stage takes at least as long as if those of one copy were for nothing. */
+/* Of copies whose messages of zero overlap: a stage takes at least as long as if those of one copy were for nothing.
+ * Those of what is beside copies may end in another part than that which starts them, so of another stage: they are for
+ * nothing; a program with stages has each where it is. */
 static MicroTime with_carried(const Block *with, const Block *without)
 {
     MicroTime time = with->time;
+    const bool is_elsewhere = with->like.overlaps && !with->of.is_divided;
     for (int kind = 0; kind < N_ACTION_KINDS; kind++)
         for (int i = 0; i < MAX_REPEATS; i++)
             time.carried[kind][i] = fmax(0, with->time.copy[kind][i] - without->time.copy[kind][i]);
+    for (int kind = 0; kind < N_ACTION_KINDS && is_elsewhere; kind++)
+        for (int i = 0; i <= MAX_REPEATS; i++)
+            time.beside[kind][i] = fmin(time.beside[kind][i], without->time.beside[kind][i]);
     return time;
 }
 

@@ -48,6 +48,7 @@ SPACES = [
     Space("all axes of a dense model", "llama", LLAMA_2, 4, "h100", 4, "zero=1 overlap=0 recompute=none attend=gather"),
     Space("messages in pieces", "llama", "layers=2 seq=4096", 8, "h100", 16, "dp=2 tp=4 recompute=selective overlap=1 pieces=4", memory=1e15),
     Space("messages in pieces in stages", "llama", "layers=4 seq=2048", 8, "h100", 16, "pp=2 tp=2 recompute=selective overlap=0 schedule=1f1b pieces=4", memory=1e15),
+    Space("messages of zero in stages", "llama", "layers=4 seq=2048", 8, "h100", 16, "pp=2 tp=2 recompute=selective microbatch=1 chunks=1", memory=1e15),
     Space("attention by all means", "llama", LLAMA_2, 2, "a100", 2, "cp=2 zero=3"),
     Space("a ring of many turns", "llama", LLAMA_2, 8, "h100", 2, "cp=8 attend=ring zero=1 overlap=0"),
     Space("rings in stages", "llama", "layers=4", 16, "h100", 16, "cp=8 pp=2 attend=ring microbatch=1 overlap=1 zero=1", memory=1e15),
