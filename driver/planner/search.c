@@ -426,7 +426,7 @@ static void add_to_batch(Planner *p, Batch *batch, const Node *node)
  * that of the first one look at theirs now.  What is exact waits for its turn. */
 static void look_at_programs(Search *s, Node first)
 {
-    static const double soon = 1.05;
+    static const double soon = 1.02;
     Batch batch = { 0 };
     push_node(&s->queue, first);
     while (s->queue.count && s->queue.node[0].bound <= first.bound * soon && !are_enough(&batch.asks)) {

@@ -13,6 +13,11 @@ void *room_for(Arena *arena, void *array, size_t size, int count, int more, int 
     return count ? memcpy(grown, array, size * (size_t)count) : grown;
 }
 
+bool kernels_compute(const Reader *r)
+{
+    return fused_seconds(r->p->machine, 1, 1e30, 1) > fused_seconds(r->p->machine, 1, 0, 1);
+}
+
 void number_list(Reader *r, const CostList *list, int rank)
 {
     for (int i = 0; i < list->count; i++) {
@@ -54,7 +59,7 @@ static void probe_items(const Reader *r, Probe *probe)
         const bool is_work = n->item->kind < ITEM_MESSAGE;
         if (is_work && n->item->op != op) {
             own = (CostList){ 0 };
-            push_cost(r->m, r->arena, &own, n->item->op, n->rank);
+            push_cost(r->m, r->arena, &own, n->item->op, n->rank, kernels_compute(r));
             at = 0;
         }
         op = is_work ? n->item->op : NULL;

@@ -112,12 +112,7 @@ static double quantity(const CostItem *item, int which)
                                     : item->flops;
 }
 
-/* Does it matter to a kernel's time?  On a GPU it moves bytes. */
-static bool computes(const Reader *r, const CostItem *item)
-{
-    return item->kind != ITEM_KERNEL ||
-           fused_seconds(r->p->machine, 1, 1e30, 1) > fused_seconds(r->p->machine, 1, 0, 1);
-}
+static bool computes(const Reader *r, const CostItem *item) { return item->kind != ITEM_KERNEL || kernels_compute(r); }
 
 static void read_terms(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
 {

@@ -37,6 +37,9 @@ typedef struct {
 /* An array with room for so many more, of which the first ones are kept. */
 void *room_for(Arena *arena, void *array, size_t size, int count, int more, int *room);
 
+/* Do FLOPs matter to a kernel's time?  On a GPU it moves bytes. */
+bool kernels_compute(const Reader *r);
+
 /* sized_probe.c: numbers the items of a list of that kind of rank; then looks at all of them with other sizes. */
 void number_list(Reader *r, const CostList *list, int rank);
 void probe_sizes(Reader *r);

@@ -248,7 +248,7 @@ static bool is_in_place(const Module *m, const Op *op)
     return lies_in_place(m, op) || (joins_in_order(m, op) && !result(op)->storage);
 }
 
-void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank)
+void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank, bool computes)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const Family family = info(op)->family;
@@ -260,7 +260,7 @@ void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank)
         item = attention_item(m, op);
     item.op = op;
     item.bytes = bytes_moved(m, op, rank);
-    if (item.kind == ITEM_KERNEL)
+    if (item.kind == ITEM_KERNEL && computes)
         item.flops = kernel ? flops_run(m, kernel) : op_work(m, NULL, op).rank;
     push_item(arena, list, item);
 }

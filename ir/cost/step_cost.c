@@ -189,7 +189,7 @@ static void add_work(Walk *w, const Op *op, CostList *list)
     CostList *items = map_get(&w->known, op);
     if (!items) {
         items = NEW(w->arena, CostList);
-        push_cost(w->m, w->arena, items, op, w->rank);
+        push_cost(w->m, w->arena, items, op, w->rank, true);
         for (int i = 0; i < items->count; i++)
             items->item[i].phase = phase_of(w, op);
         if (!differs_by_rank(w->m, op))

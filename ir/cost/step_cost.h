@@ -98,8 +98,9 @@ double bytes_between_stages(const Module *m, const MicroParts *parts,
 
 CostItem *push_item(Arena *arena, CostList *list, CostItem item);
 
-/* Appends what one op costs on that kind of rank; nothing, of views and of calls that are no kernels. */
-void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank);
+/* Appends what one op costs on that kind of rank; nothing, of views and of calls that are no kernels.  computes: else
+ * the FLOPs of kernels are not wanted. */
+void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank, bool computes);
 
 /* The types of what it reads and writes, whose bytes are those of its item.  Of a table, only the rows are read that
  * are picked, and no more than are written: that is not visited.  NULL: it picks from none. */
