@@ -110,6 +110,15 @@ static Op *put_update_first(Defer *d)
     return first;
 }
 
+/* New state that is nothing but a value of the step, such as its gradient. */
+static void return_later(Defer *d, const StepState *state)
+{
+    const int first = d->f->results.count - state->count;
+    for (int i = 0; i < state->count; i++)
+        if (is_deferred(state, i))
+            d->f->results.at[first + i] = read_later(d, state->after[i]);
+}
+
 /* What is no result of an op of the step gets memory of its own. */
 static void return_what_is_left(Defer *d)
 {
@@ -193,7 +202,9 @@ void pass_defer(Module *m)
     Defer d = { .m = m, .f = step, .now.arena = &m->arena, .later.arena = &m->arena };
     drop_dead(step);
     find_what_does_not_wait(&d);
+    const StepState state = state_of(step); /* before there is what is left */
     Op *end = put_update_first(&d);
+    return_later(&d, &state);
     return_what_is_left(&d);
     write_finish(&d, end);
     update_if_pending(&d, end);
