@@ -33,6 +33,7 @@ typedef struct {
     int64_t buckets; /* of the whole program, before */
     const Func *from;
     Func *to;
+    int64_t carried;          /* how many of the results of `from` a loop carries */
     int *next;                /* of a parameter of `from`: its result that the next lane gets there; -1: none */
     Map own[MAX_ABREAST];     /* of a value of `from`: that of a lane in `to` */
     Map is_done[MAX_ABREAST]; /* of an op of `from` */
@@ -131,10 +132,19 @@ static void copy_op(Lanes *l, int lane, const Op *op)
     }
 }
 
+/* Each lane has its own of what a loop carries, also where the first iteration begins with the same. */
+static bool is_carried_on(const Lanes *l, const Op *op)
+{
+    bool any = false;
+    for (int i = 0; i < l->carried && !any; i++)
+        any = l->from->results.at[i]->def == op;
+    return any;
+}
+
 /* What the first lane has computed from the same operands is there. */
 static void write_op(Lanes *l, int lane, const Op *op)
 {
-    bool alike = lane > 0;
+    bool alike = lane > 0 && !is_carried_on(l, op);
     for (int i = 0; i < op->args.count && alike; i++)
         alike = value_of(l, lane, arg(op, i)) == value_of(l, 0, arg(op, i));
     map_put(&l->is_done[lane], op, l);
@@ -191,6 +201,9 @@ static bool has_lanes(const Lanes *l, const Value *value)
 static bool can_be_one(const Lanes *l, const Op *call)
 {
     bool can = true;
+    const Func *callee = find_func(l->m, call->attrs.callee);
+    for (int i = 0; i < call->attrs.carried && can; i++) /* else all lanes would return one operand */
+        can = callee->results.at[i]->def || index_of(&callee->params, callee->results.at[i]) < call->attrs.carried;
     for (int i = 0; i < call->args.count && can; i++)
         can = has_lanes(l, arg(call, i)) || goes_on_slice_by_slice(l, call, i);
     for (int lane = 0; lane < l->lanes; lane++)
@@ -232,10 +245,10 @@ static int last_lane(const Lanes *inner, int result, bool is_carried)
     return is_one ? first_lane(inner, result) : inner->lanes - 1;
 }
 
-static void add_results(Lanes *inner, int64_t carried)
+static void add_results(Lanes *inner)
 {
     for (int i = 0; i < inner->from->results.count; i++)
-        for (int lane = first_lane(inner, i); lane <= last_lane(inner, i, i < carried); lane++)
+        for (int lane = first_lane(inner, i); lane <= last_lane(inner, i, i < inner->carried); lane++)
             add_result(inner->m, inner->to, value_of(inner, lane, inner->from->results.at[i]),
                        result_port(inner->from, i));
 }
@@ -262,10 +275,11 @@ static void write_one(Lanes *l, const Op *call)
 {
     Func *callee = find_func(l->m, call->attrs.callee);
     Lanes inner = lanes_of(l->m, l, callee);
+    inner.carried = call->attrs.carried;
     Values args = { 0 };
     add_operands(l, &inner, call, &args);
     write_lanes(&inner);
-    add_results(&inner, call->attrs.carried);
+    add_results(&inner);
     Builder b = { .module = l->m, .func = l->to, .loc = call->loc, .path = call->path, .where = call->where };
     Attrs attrs = call->attrs;
     attrs.callee = finish_lanes(&inner, callee);
