@@ -242,12 +242,19 @@ static bool is_short(const Unit *unit)
     return !unit->works && !unit->starts && !(info(unit->op[0])->traits & (SENDS | CARRIES));
 }
 
+/* Of an activation: gradients and weights are under way for longer than one product, and nothing needs them soon. */
+static bool waits_for_activation(const Op *op)
+{
+    const Op *start = info(op)->traits & WAITS ? arg(op, 0)->def : NULL;
+    return start && !start->attrs.purpose;
+}
+
 /* From a wait to a start with nothing between that takes time: a norm, between a sum and a gather. */
 static void find_relays(List *list)
 {
     Map from_wait = { .arena = &list->m->arena };
     for (const Op *op = list->f->first; op; op = op->next) {
-        bool any = info(op)->traits & WAITS;
+        bool any = waits_for_activation(op);
         for (int i = 0; i < op->args.count && !any; i++)
             any = arg(op, i)->def && map_get(&from_wait, arg(op, i)->def);
         if (any && is_short(unit_of(list, op)))
