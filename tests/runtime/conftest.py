@@ -16,6 +16,25 @@ OBJECTS = ROOT / os.environ.get("BUILD", "build") / "runtime"
 BATCH, SEQ = 4, 8  # sequences a step, tokens a sequence: as in tiny.c
 DTYPES = {"F32": np.float32, "I32": np.int32, "F16": np.float16, "BF16": np.uint16}
 
+# Under sanitizers, which start in ten times the time: tests of whose cases those with these parameters in common go the same
+# way through the runtime, with another option, name or number, and one of them is run.
+IS_SANITIZED = "-fsanitize" in os.environ.get("EXTRA_CFLAGS", "") and os.environ.get("ALL") != "1"
+ALIKE = {"test_numbers_have_a_range": ["lowest"], "test_counts_are_whole": [], "test_an_option_without_effect_is_refused": ["kind"],
+         "test_files_that_are_no_tokens": ["begin"], "test_numpy_arrays": ["dtype"], "test_one_file_for_two_uses": ["options"],
+         "test_integers_of_more_bytes_than_the_name_says": ["name", "dtype"], "test_tokens_that_are_as_their_name_says": ["make", "dtype"]}
+
+
+def pytest_collection_modifyitems(items):
+    seen = set()
+
+    def is_first(item):
+        name = getattr(item, "originalname", item.name)
+        case = (name, *(repr(item.callspec.params[word]) for word in ALIKE[name])) if name in ALIKE else item.nodeid
+        return case not in seen and not seen.add(case)
+
+    if IS_SANITIZED:
+        items[:] = [item for item in items if is_first(item)]
+
 
 def compile_program(directory, name, parts):
     """Of the source of that name and these sources of the runtime; with CC, and EXTRA_CFLAGS of the environment."""

@@ -8,9 +8,10 @@ set -eu
 cd "$(dirname "$0")/../.."
 CC=${CC:-gcc}
 export BUILD="${BUILD:-build}"
-FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -Wno-missing-field-initializers -O1 -g -I. -Iir -Ipasses -Icodegen -Idriver"
+FLAGS="-std=gnu17 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Wno-unused-parameter -Wno-missing-field-initializers -I. -Iir -Ipasses -Icodegen -Idriver" optimize='-O1 -g'
 if [ "${SANITIZE:-0}" = 1 ]; then
     FLAGS="$FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -DARENA_DEBUG"
+    optimize='-O0 -g1' # like the objects: compiling took longer than the tests
     [ "${ALL:-}" = 1 ] || FLAGS="$FLAGS -DSLOW"
     BUILD=$BUILD/sanitize
 fi
@@ -32,6 +33,6 @@ beside() # NAME
 
 for name in ${*:-amount interp region storage extent message exact operands gradients tangents sharding print_parse verify autodiff rules schedule share table timeline machine}; do
     # shellcheck disable=SC2046,SC2086
-    $CC $FLAGS "tests/unit/test_$name.c" $(sh tests/objects.sh ir $(beside "$name")) -o "$BUILD/unit/test_$name" -lcmocka -lm
+    $CC $FLAGS $optimize "tests/unit/test_$name.c" $(sh tests/objects.sh ir $(beside "$name")) -o "$BUILD/unit/test_$name" -lcmocka -lm
     "$BUILD/unit/test_$name"
 done
