@@ -6,8 +6,8 @@ import pytest
 from common import MPC, compile_as_said, import_folder, run, train
 from test_families import SETTINGS, TOLERANCE
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
+torch = pytest.importorskip("torch")
 
 SEQ, VOCAB, CLASSES, BATCH, RECORDS, STEPS, RATE = 18, 60, 3, 4, 40, 10, 0.1
 

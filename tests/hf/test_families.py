@@ -16,8 +16,8 @@ from families import FAMILIES, SEQ, VOCAB
 sys.path.insert(0, str(ROOT / "tests"))
 from cover import ALL, some  # noqa: E402
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
+torch = pytest.importorskip("torch")
 
 BATCH, STEPS = 4, 10
 TOLERANCE = 1e-5

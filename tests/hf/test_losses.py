@@ -15,8 +15,8 @@ from test_keys import left_over, map_of, refused_keys
 sys.path.insert(0, str(ROOT / "tests"))
 import cover  # noqa: E402
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
+torch = pytest.importorskip("torch")
 
 ALL = [*FAMILIES, *OTHERS]
 SAMPLE = cover.some(["GPT-2", "Mistral", "Gemma 3 from 4B", "Mixtral"], 0, 2)

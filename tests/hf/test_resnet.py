@@ -8,8 +8,8 @@ import pytest
 from common import MPC, ROOT, compile_as_said, import_folder, run, train
 from test_families import SETTINGS
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
+torch = pytest.importorskip("torch")
 
 ROW, CLASSES, BATCH, RECORDS, STEPS, RATE, TOLERANCE = 64, 5, 8, 24, 3, 0.001, 2e-5
 MODEL = "tests/models/resnet.mdl"

@@ -6,8 +6,8 @@ import pytest
 from common import MPC, compile_as_said, import_folder, run, train
 from test_families import SETTINGS, TOLERANCE
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="no transformers: make hf")
+torch = pytest.importorskip("torch")
 
 SOURCE, SEQ, VOCAB, BATCH, RECORDS, STEPS, RATE = 30, 14, 60, 4, 40, 10, 0.1
 
