@@ -1,8 +1,8 @@
 /* plans.c -- has the real cuDNN plans for attention on a GPU that is not here?  Its properties are given as text, and
  * cuDNN compiles for it; what would load the result is a driver that says that it did (test_cudnn.py makes one).
  *
- *   plans VERSION      of compute capability, as 900: prints for each shape how many engines there are, and the
- * workspace
+ *   plans VERSION [SHAPE ...]      of compute capability, as 900: prints for each of these shapes, or for all, how many
+ *                                  engines there are, and the workspace
  */
 #include "cuda/attention.h"
 
@@ -85,15 +85,26 @@ static bool open_cudnn(RtCudnn *cudnn, int version)
            cudnn->call.cudnnBackendFinalize(cudnn->device) == 0;
 }
 
+/* Are these words, NULL after the last, none, or is this one of them? */
+static bool is_among(char *const words[], const char *word)
+{
+    int i = 0;
+    while (words[i] && strcmp(words[i], word) != 0)
+        i++;
+    return !words[0] || words[i];
+}
+
 int main(int argc, char **argv)
 {
     RtCudnn cudnn = { .handle = NULL };
-    if (argc != 2 || !open_cudnn(&cudnn, atoi(argv[1]))) {
+    if (argc < 2 || !open_cudnn(&cudnn, atoi(argv[1]))) {
         fprintf(stderr, "plans: cuDNN does not take the properties of a GPU\n");
         return 1;
     }
     printf("cuDNN %zu\n", cudnn.call.cudnnGetVersion());
     for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+        if (!is_among(argv + 2, shapes[i / 2].name))
+            continue;
         const RtAttentionShape s = shape_of(&shapes[i / 2], i % 2);
         RtCudnnGraph graph = rt_cudnn_graph(&cudnn);
         rt_attention_describe(&graph, &s);
