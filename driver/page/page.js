@@ -276,6 +276,7 @@ function show_peak() {
     if (memory.offloaded)
         at('peak').append(tag('p', {}, `${bytes(memory.offloaded.bytes)} more are on the ${memory.offloaded.tier}; a step reads ${bytes(memory.offloaded.read)} of them and writes ${bytes(memory.offloaded.written)}`));
     show_remedies();
+    show_faster();
     show_kinds();
     show_tensors();
 }
@@ -287,6 +288,14 @@ function show_remedies() {
     at('peak').append(tag('h3', {}, `It does not fit: ${bytes(lack.needed_bytes)} of ${bytes(lack.room_bytes)}`),
         tag('div', { class: 'rows' }, lack.remedies.map(one => row('', {}, tag('div', { class: 'name' }, tag('b', {}, one.options)),
             meter(one.memory_bytes, lack.needed_bytes, bytes(one.memory_bytes))))));
+}
+
+function show_faster() {
+    const all = report.faster || [];
+    if (all.length)
+        at('peak').append(tag('h3', {}, `The step of ${seconds(report.time.seconds)} waits for what is offloaded; faster`),
+            tag('div', { class: 'rows', id: 'faster' }, all.map(one => row('', {}, tag('div', { class: 'name' }, tag('b', {}, one.options)),
+                meter(one.seconds, report.time.seconds, `${seconds(one.seconds)}, ${bytes(one.memory_bytes)}`)))));
 }
 
 /* --- Layers --------------------------------------------------------------------------------------------------------- */

@@ -210,6 +210,7 @@ window.addEventListener('load', () => setTimeout(() => {
     found.id = 'found';
     found.textContent = JSON.stringify({ wrong: wrong.slice(0, 20), width: document.documentElement.scrollWidth, inner: innerWidth, bars: bars.length,
         chart: document.querySelectorAll('#memory .bar').length, rows: [...document.querySelectorAll('#messages .row')].map(row => Number(row.dataset.line || 0)),
+        faster: [...document.querySelectorAll('#faster b')].map(name => name.textContent),
         memory: [...document.querySelectorAll('#memory .bar')].map(bar => Number(bar.dataset.line || 0)),
         text: light(color('color')), page: light(color('backgroundColor')), lines: source.length });
 }, 50));
@@ -244,6 +245,7 @@ def in_browser(tmp_path, pages, width, dark=False):
 @pytest.mark.parametrize("width, dark", [(1280, False), (480, True)])
 def test_in_browser(made, tmp_path, width, dark):
     pages = [made(words) for words in CASES]
+    assert any("faster" in report for _, report in pages)
     for (page, report), found, words in zip(pages, in_browser(tmp_path, [page for page, _ in pages], width, dark), CASES, strict=True):
         assert found["wrong"] == [], words
         assert found["inner"] == width and found["width"] <= width, words
@@ -251,6 +253,7 @@ def test_in_browser(made, tmp_path, width, dark):
         assert sorted(found["rows"]) == sorted(line_of(row["first"]["where"]) for row in report["communication"]["collectives"]), words
         for line, op in zip(found["memory"], report["memory_over_step"]["ops"], strict=True):
             assert line == line_of(op["where"]) or not op["where"], (op, words)  # without a place, it may have that of its weight
+        assert found["faster"] == [way["options"] for way in report.get("faster", [])], words
         assert found["bars"] >= found["chart"] / 2 + len(report["weights"]), words
         assert found["lines"] == data_of(page)["text"].rstrip("\n").count("\n") + 1, words
         assert (found["text"] > found["page"] + 100) if dark else (found["page"] > found["text"] + 100), words
