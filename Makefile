@@ -9,7 +9,7 @@ CFLAGS   ?= -O2 -g1
 WARNINGS  = -Wall -Wextra -Wpedantic -Wno-unused-parameter $(if $(GCC),-Wshadow=local)
 GCC      := $(findstring Free Software,$(shell $(CC) --version))
 CPPFLAGS += -D_POSIX_C_SOURCE=200809L -Iir -Ifrontend -Ipasses -Icodegen -Idriver -I. -I$(BUILD)/gen
-ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(EXTRA_CFLAGS) -MMD -MP
+ALL_CFLAGS = -std=gnu17 $(WARNINGS) $(CFLAGS) $(SHORTER) $(EXTRA_CFLAGS) -MMD -MP
 # What the compiler says stays beside the object: tests/build/run.sh accepts nothing.
 NOTED = 2>$@.said; status=$$?; cat $@.said >&2; [ -s $@.said ] || rm $@.said; exit $$status
 
@@ -47,7 +47,8 @@ GPU_OBJECTS = $(filter-out $(BUILD)/runtime/cpu/% $(BUILD)/runtime/net/comm_mpi.
 SECONDS ?= 3600
 .PHONY: all deps hf lsp-client tensorboard bridges clang-format onednn3 aarch64-libraries check check-all check-gpu gpu-bundle fuzz-models demo bench bench-gpu format clean install deb uninstall help always without-mpi
 
-all: $(if $(filter no,$(MPI)),$(if $(filter file,$(origin MPI)),without-mpi)) $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
+# The objects that take longest are made first, so that no processor is idle at the end.
+all: $(if $(filter no,$(MPI)),$(if $(filter file,$(origin MPI)),without-mpi)) $(KERNEL_OBJECTS) $(BUILD)/mpc $(BUILD)/libmpcrt.a $(if $(GPU),$(BUILD)/libmpcrt_cuda.a)
 
 without-mpi:
 	@echo 'without MPI: trainers of several ranks need --comm=tcp (where there is an mpicc: make MPI=yes; no note: make MPI=no)'
@@ -165,6 +166,10 @@ $(BUILD)/gen/charts.h: driver/page/embed.sh $(CHARTS)
 $(BUILD)/gen/pages_of_docs.h: driver/lsp/pages.sh $(PAGES)
 	@mkdir -p $(@D)
 	sh driver/lsp/pages.sh $(PAGES) > $@
+
+# These run for a moment, and -O2 takes gcc twice as long.  CFLAGS that are given hold for all.
+$(BUILD)/frontend/%.o $(BUILD)/codegen/%.o $(BUILD)/driver/%.o: SHORTER = $(if $(filter file,$(origin CFLAGS)),-O1)
+$(BUILD)/driver/planner/%.o: SHORTER =
 
 # Output of bison and flex, with fewer warnings.
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/grammar.h
