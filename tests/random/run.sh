@@ -3,11 +3,9 @@
 # 60; from RANDOM_SEED= on).
 # reaches: compiler codegen/cuda trainers runtime/cuda examples tests/cuda tests/device
 cd "$(dirname "$0")/../.." || exit 2
-BUILD=${BUILD:-build}
-mpc=$BUILD/mpc
-count=10 status=0
+mpc=$(cd "${BUILD:-build}" && pwd)/mpc
+count=10
 [ "${ALL:-}" != 1 ] || count=60
-/usr/bin/python3 tests/random/test_tools.py || status=1
-/usr/bin/python3 tests/random/found.py --mpc "$mpc" || status=1
-nice /usr/bin/python3 tests/random/fuzz.py --mpc "$mpc" --seed "${RANDOM_SEED:-1}" --count "${RANDOM_COUNT:-$count}" --jobs 2 || status=1
-exit $status
+cd tests/random || exit 2 # PyTorch is read once
+exec nice /usr/bin/python3 forked.py test_tools.py + found.py --mpc "$mpc" + \
+    fuzz.py --mpc "$mpc" --seed "${RANDOM_SEED:-1}" --count "${RANDOM_COUNT:-$count}" --jobs 2
