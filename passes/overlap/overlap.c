@@ -7,8 +7,9 @@
  *
  * A collective starts as soon as its operands are available, and is waited for as late as possible: ops keep their
  * order, except that starts move up and waits down.  A start does not move before a loop or call, since its result
- * would take memory during that.  If only short ops are between a wait and the next start, the wait comes as soon as a
- * product has been computed beside its message.  If nothing is left between start and wait, they become one op again.
+ * would take memory during that.  If nothing is left between start and wait, they become one op again.  With
+ * train.abreast, if only short ops are between a wait and the next start, the wait comes as soon as a product has been
+ * computed beside its message.
  *
  * Reductions of the gradients that a pipeline's loop over micro-batches returns are {early}: the schedule starts them,
  * in the loop, when all micro-batches have passed the chunk that they belong to.
@@ -249,7 +250,8 @@ static bool waits_for_activation(const Op *op)
     return start && !start->attrs.purpose;
 }
 
-/* From a wait to a start with nothing between that takes time: a norm, between a sum and a gather. */
+/* From a wait to a start with nothing between that takes time: a norm, between a sum and a gather.  Only micro-batches
+ * abreast have products enough for both messages: elsewhere an early wait exposes the rest of a long one. */
 static void find_relays(List *list)
 {
     Map from_wait = { .arena = &list->m->arena };
@@ -452,7 +454,8 @@ static void list_func(Module *m, Func *f)
     find_units(&list);
     find_readers(&list);
     find_leading_views(&list);
-    find_relays(&list);
+    if (m->train.abreast > 1)
+        find_relays(&list);
     find_updates(&list);
     list_anew(&list);
     join_idle(m, f);
