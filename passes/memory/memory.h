@@ -43,8 +43,8 @@ bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, in
  * element, or of what has been added to the parameter? */
 bool may_return_over(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param);
 
-/* The parameter plus what a loop adds to it, or a sum that a scatter_add goes on with, over which f may write its
- * result: then it lies there, too.  NULL: there is none. */
+/* The parameter plus what a loop adds to it, or a sum that a scatter_add or another kernel alone goes on with, over
+ * which f may write its result: then it lies there, too.  NULL: there is none. */
 Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param);
 
 #endif

@@ -39,10 +39,14 @@ static bool is_last_over(const Module *m, Map *lifetimes, const Func *f, const V
            may_overwrite(m, lifetimes, op, index_of(&op->results, result), at);
 }
 
-static bool calls_kernel(const Module *m, const Op *op)
+/* Is the value, which a kernel computes, an operand of it plus something else? */
+static bool is_sum_in_kernel(const Module *m, const Value *value, const Value *operand)
 {
-    const Func *callee = op && op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role == KERNEL;
+    const Op *op = value->def;
+    const Func *kernel = op && op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Op *last = kernel && kernel->role == KERNEL ? kernel->results.at[index_of(&op->results, value)]->def : NULL;
+    const int at = last ? index_of(&op->args, operand) : -1;
+    return at >= 0 && is_addition(last) && index_of(&last->args, kernel->params.at[at]) >= 0;
 }
 
 Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
@@ -51,7 +55,8 @@ Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *
         Value *sum = arg(result->def, i);
         const Op *loop = sum->def && sum->def->attrs.dims.count ? sum->def : NULL;
         const bool is_carried = loop && index_of(&loop->results, sum) < loop->attrs.carried;
-        const bool is_kernels = calls_kernel(m, sum->def) && calls_kernel(m, result->def);
+        const bool is_kernels = uses_in(f, sum) == 1 && is_sum_in_kernel(m, result, sum) &&
+                                (is_sum_in_kernel(m, sum, param) || sum_between(m, lifetimes, f, sum, param));
         if ((is_carried || is_kernels || sum_before(result->def) == sum) &&
             is_last_over(m, lifetimes, f, result, sum) && may_return_over(m, lifetimes, f, sum, param))
             return sum;
