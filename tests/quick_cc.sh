@@ -5,7 +5,8 @@
 gold=$(! command -v ld.gold >/dev/null || echo -fuse-ld=gold) # links in a third of the time
 
 # A trainer for GPUs: tcc, which has no .incbin, makes the object of its code, `as` that of its kernels, which lie in the last
-# folder of -I; gcc links them, with the symbols that the emulated device gives to kernels.
+# folder of -I; gcc links them, with the symbols that the emulated device gives to kernels.  What has words that may change the
+# code, such as -D and -include, is left to gcc.
 make_for_gpu() # ARGUMENT...
 (
     work=$(mktemp -d) source='' runtime='' folder=''
@@ -13,9 +14,10 @@ make_for_gpu() # ARGUMENT...
     for word; do
         shift
         case $word in
-        -c) exit 1 ;;
         -I*) folder=${word#-I} runtime=${runtime:-$folder} ;;
         *.c) source=$word word=$work/trainer.o ;;
+        -std=* | -O* | -f* | -march=* | -rdynamic | -o | -l*) ;;
+        -*) exit 1 ;;
         esac
         set -- "$@" "$word"
     done
