@@ -177,15 +177,17 @@ static void end_message(Rt *rt, RtTraceMessage *message)
 
 static bool overlap(const RtTraceEvent *a, const RtTraceEvent *b) { return a->begin < b->end && b->begin < a->end; }
 
-/* One message goes after the other from a rank to another; those that are under way at once have rows of their own. */
+/* Messages from a rank to another arrive one after the other: a receive, which is started ahead, is shown from where
+ * the one before has ended.  A send is shown from its start, since its end is noticed late: by then the next one may
+ * have arrived.  Those that are under way at once have rows of their own. */
 static void place_message(const struct RtTrace *trace, int64_t number)
 {
     RtTraceMessage *message = trace->messages[number], **before = &trace->messages[trace->first_message_of_step];
     RtTraceEvent *event = &message->event;
     const int64_t count = number - trace->first_message_of_step;
-    for (int64_t i = 0; i < count; i++)
-        if (before[i]->other == message->other && before[i]->sends == message->sends)
-            event->begin = fmax(event->begin, before[i]->event.end);
+    for (int64_t i = 0; i < count && !message->sends; i++)
+        if (before[i]->other == message->other && !before[i]->sends)
+            event->begin = fmin(fmax(event->begin, before[i]->event.end), event->end);
     for (int64_t i = 0; i < count && event->row < RT_TRACE_ROWS - 1;) {
         const bool is_taken = before[i]->event.row == event->row && overlap(&before[i]->event, event);
         event->row += is_taken;
