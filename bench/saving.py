@@ -7,10 +7,11 @@
 Ranks talk over TCP, which wakes who waits: over MPI each looks again and again, with processors that the writing needs.  Three
 minutes for each number of ranks on a machine that does nothing else.
 
-A run saves once, in its middle.  What the ten steps after it take, saves included, is compared with ten times the median of those
-before; `stands still` is what the trainer logs: between steps, and in the next one, which waits for the copy.  That comparison
-differs by percents from run to run, so `writing` has what the threads that write took of the processors in these steps: what a
-save costs if nothing else differs.
+A run saves every four steps, six times: within seconds a machine is as fast before a save as after it, and over minutes it is not.
+The four steps behind a save (medians over the saves, with what training waits for) are compared with four times the later two of
+them; what they take more is the share of ten steps that `after` has.  `stands still` is what the trainer logs: between steps, and in
+the next one, which waits for the copy.  `writing` has what the threads that write took of the processors in ten steps: what a save
+costs if nothing else differs.
 """
 
 import json
@@ -23,8 +24,7 @@ from layouts import ROOT, model_text
 from ranks import BATCH, CORES, FULL, SMALL, run, stand_alone
 
 RANKS = (1, 2, 4)
-AFTER = 10
-TURNS = 2
+AFTER, EVERY = 10, 4
 
 
 class Writers:
@@ -86,19 +86,20 @@ class Saving:
         self.wrote = []
 
     def turn(self, data, steps, waits):
-        log, middle = self.out / "log.jsonl", steps - AFTER
+        log = self.out / "log.jsonl"
         launch = [] if self.ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", self.ranks]
         with Writers(self.out / "trainer") as writers:
             run([*launch, self.out / "trainer", "--data", data, "--steps", steps, "--log", log, "--overwrite", "--save",
-                 self.out / "saved.safetensors", "--save-every", middle, *(["--save-wait"] if waits else [])], max(1, CORES // self.ranks))
+                 self.out / "saved.safetensors", "--save-every", EVERY, *(["--save-wait"] if waits else [])], max(1, CORES // self.ranks))
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        usual = statistics.median(line["step_ms"] for line in lines[2:middle])
-        after = lines[middle:]
+        behind = [lines[at:at + EVERY] for at in range(EVERY, steps - EVERY + 1, EVERY)]
+        took = [statistics.median(of[i]["step_ms"] + of[i]["save_ms"] for of in behind) for i in range(EVERY)]
+        usual = statistics.median(line["step_ms"] for of in behind for line in of[EVERY // 2:])
         self.before.append(usual)
-        self.stood[waits].append(sum(line["save_ms"] + line["save_wait_ms"] for line in after))
-        self.slower[waits].append(sum(line["step_ms"] + line["save_ms"] for line in after) / (AFTER * usual) - 1)
+        self.stood[waits].append(statistics.median(sum(line["save_ms"] + line["save_wait_ms"] for line in of) for of in behind))
+        self.slower[waits].append((sum(took) - EVERY * usual) / (AFTER * usual))
         if not waits:
-            self.wrote.append(1000 * writers.seconds() / CORES / (AFTER * usual))
+            self.wrote.append(1000 * writers.seconds() / CORES / (AFTER * usual) / len(behind))
 
     def row(self):
         step = statistics.median(self.before)
@@ -111,18 +112,17 @@ class Saving:
         return "| " + " | ".join(cells) + " |"
 
 
-def table(say, folder, data, steps=21, small=False, only=""):
+def table(say, folder, data, steps=7 * EVERY, small=False, only=""):
     """Markdown."""
     sizes = SMALL if small else FULL
     savings = [Saving(folder / f"saving-{ranks}", sizes, ranks) for ranks in RANKS if only in str(ranks)]
-    for turn in range(1 if small else TURNS):
-        for saving in savings:
-            for waits in (False,) if turn else (False, True):
-                saving.turn(data, steps, waits)
-            say(f"   {saving.ranks} ranks: {saving.row()}")
+    for saving in savings:
+        for waits in (False, True):
+            saving.turn(data, 2 * EVERY if small else steps, waits)
+        say(f"   {saving.ranks} ranks: {saving.row()}")
     return ["## A checkpoint while training", "",
-            f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, batch {BATCH} x {sizes['seq']} over all ranks, fp32, on {CORES} cores; medians of",
-            f"{TURNS} runs, with --save-wait of one. `stands still`: milliseconds, and the share of a step; `after`: how much longer the {AFTER} steps after it took;",
+            f"GPT-2, {sizes['layers']} layers of {sizes['embed']}, batch {BATCH} x {sizes['seq']} over all ranks, fp32, on {CORES} cores; {steps // EVERY - 1} saves.",
+            f"`stands still`: milliseconds, and the share of a step; `after`: how much longer the {AFTER} steps behind a save took;",
             "`writing`: the processors' time of the threads that wrote, of these steps.", "",
             "| ranks | step ms | stands still | of a step | after | writing | with --save-wait | of a step | after |", "|" + " --- |" * 9,
             *[saving.row() for saving in savings], ""]
