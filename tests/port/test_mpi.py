@@ -11,11 +11,14 @@ ROOT_MAY = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 
 
 @pytest.fixture(scope="module")
-def mpich(tmp_path_factory):
+def runtime(tmp_path_factory):
+    return make_runtime(tmp_path_factory.mktemp("mpich") / "runtime", "MPICC=mpicc.mpich")
+
+
+@pytest.fixture(scope="module")
+def mpich(runtime):
     """A trainer of two ranks."""
-    folder = tmp_path_factory.mktemp("mpich")
-    runtime = make_runtime(folder / "runtime", "MPICC=mpicc.mpich")
-    return compile_chars(folder / "out", "--mesh=dp=2", MPC_RUNTIME=str(runtime))
+    return compile_chars(runtime.parent / "out", "--mesh=dp=2", MPC_RUNTIME=str(runtime))
 
 
 def test_a_training_under_mpich(mpich, tmp_path):
@@ -25,9 +28,9 @@ def test_a_training_under_mpich(mpich, tmp_path):
     assert train(tmp_path, *MPICH, mpich) == train(tmp_path, *OPENMPI, tcp, **ROOT_MAY)
 
 
-def test_collectives_under_mpich():
+def test_collectives_under_mpich(runtime):
     said = start("sh", "tests/pytest.sh", "-n", "0", "tests/ranks/test_collectives.py", "-k", "mpi-2 or pieces",
-                 MPICC="mpicc.mpich", MPIRUN="mpirun.mpich").stdout
+                 MPICC="mpicc.mpich", MPIRUN="mpirun.mpich", MPC_RUNTIME=str(runtime)).stdout
     assert "2 passed" in said, said
 
 

@@ -1,5 +1,6 @@
 """Collectives alone: every kind, type and shape, against what each is for; and messages between two ranks."""
 import os
+import pathlib
 import shlex
 
 import pytest
@@ -18,10 +19,11 @@ def program(tmp_path_factory):
         if (source, comm, *flags) not in made:
             path = tmp_path_factory.mktemp(source) / source
             runtime = ROOT / "runtime"
+            library = pathlib.Path(os.environ.get("MPC_RUNTIME", MPC.parent)) / "libmpcrt.a"
             sources = [runtime / f"{name}.c" for flag in flags for name in CHANGED[flag.split("=")[0]]]
             start([os.environ.get("MPICC", "mpicc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
                    "-Wno-unused-parameter", f"-I{runtime}", f"-DCOMM=rt_{comm}", *shlex.split(EXTRA), *flags,
-                   ROOT / f"tests/ranks/{source}.c", *sources, MPC.parent / "libmpcrt.a", "-o", path, "-fopenmp", "-lcjson", "-lcrypto", "-lm"], path.parent)
+                   ROOT / f"tests/ranks/{source}.c", *sources, library, "-o", path, "-fopenmp", "-lcjson", "-lcrypto", "-lm"], path.parent)
             made[source, comm, *flags] = path
         return made[source, comm, *flags]
     return make
