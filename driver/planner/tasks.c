@@ -137,9 +137,9 @@ void end_tasks(Planner *p)
 
 void compiled_results(Planner *p, const PlanLayout *layout, const double *enough, int count, PlanResult *result)
 {
-    PlanTask task[COMPILED_AHEAD];
+    PlanTask task[COMPILED_AHEAD] = { 0 };
     bool is_known[COMPILED_AHEAD] = { false };
-    int group[COMPILED_AHEAD];
+    int group[COMPILED_AHEAD] = { 0 };
     for (int i = 0; i < count; i++) {
         task[i] = (PlanTask){ .layout = layout[i], .is_exact = true, .enough = enough[i], .number = i };
         group[i] = i;
