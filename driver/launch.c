@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* for prctl */
 #include "launch.h"
 
+#include "runtime/process.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -169,9 +171,7 @@ void launch_open(Launcher *launcher)
 {
     static const int watched[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 };
     launcher->has_secret = getenv("MPC_SECRET");
-    sigemptyset(&launcher->watched);
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        sigaddset(&launcher->watched, watched[i]);
+    launcher->watched = rt_signal_set(watched, sizeof watched / sizeof *watched);
     sigprocmask(SIG_BLOCK, &launcher->watched, &launcher->before);
 }
 

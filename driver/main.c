@@ -1,15 +1,14 @@
 /* main.c -- the mpc command: selects the command and returns its exit status. */
 #include "driver.h"
 
+#include "runtime/process.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <unistd.h>
 
 int run_help(Run *run)
 {
@@ -56,17 +55,6 @@ static bool has_operand(const Options *o)
     return false;
 }
 
-/* Opens /dev/null for those of stdin, stdout and stderr that are closed (2>&-): the first files that are opened would
- * have their numbers, and what mpc and the trainers that it starts print would go into them. */
-static void open_closed_files(void)
-{
-    int file = STDIN_FILENO;
-    while (file >= 0 && file <= STDERR_FILENO)
-        file = open("/dev/null", O_RDWR);
-    if (file > STDERR_FILENO)
-        close(file);
-}
-
 /* Output may still be buffered. */
 static int flush_output(int status)
 {
@@ -89,7 +77,7 @@ static void keep_freed_memory(void)
 
 int main(int argc, char **argv)
 {
-    open_closed_files();
+    rt_open_closed_files();
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the limit (ulimit -f) is an error that is reported */
     keep_freed_memory();
     Options options;

@@ -3,6 +3,7 @@
 #include "unfinished.h"
 
 #include "arena.h"
+#include "runtime/process.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -25,14 +26,7 @@ static struct {
 
 static const int requests[] = { SIGINT, SIGTERM, SIGHUP };
 
-static sigset_t all_requests(void)
-{
-    sigset_t all;
-    sigemptyset(&all);
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
-        sigaddset(&all, requests[i]);
-    return all;
-}
+static sigset_t all_requests(void) { return rt_signal_set(requests, sizeof requests / sizeof *requests); }
 
 static void end(const Entry *entry)
 {

@@ -7,6 +7,7 @@
 #include "mesh/comm.h"
 #include "outputs.h"
 #include "probe.h"
+#include "process.h"
 #include "schedule.h"
 #include "signals.h"
 #include "store/map.h"
@@ -446,7 +447,7 @@ static int probe(RtRun *run)
 
 int rt_main(int argc, char **argv, const RtProgram *program)
 {
-    rt_outputs_open_closed();
+    rt_open_closed_files();
     rt_instructions_check(program);
     RtRun run = { .rt = { .program = program }, .lock.file = -1, .progress_file = -1 };
     bool only_answers = rt_options_only_ask(argc, argv); /* done by a single rank */

@@ -4,10 +4,6 @@
 
 #include "options.h"
 
-/* Opens /dev/null for those of stdin, stdout and stderr that are closed (2>&-): the first files that are opened would
- * have their numbers, and what is printed would go into a checkpoint. */
-void rt_outputs_open_closed(void);
-
 /* Ends the trainer if one file has two uses, except a checkpoint that is loaded and saved, or if an existing file would
  * be overwritten without --overwrite.  The log is checked by rt_log_open, since a resumed run appends to it. */
 void rt_outputs_check(const RtOptions *options, int rank);

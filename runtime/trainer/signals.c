@@ -7,6 +7,7 @@
 #define _DEFAULT_SOURCE /* sigaltstack */
 #include "signals.h"
 
+#include "process.h"
 #include "state.h"
 
 #include <errno.h>
@@ -79,15 +80,6 @@ static void *wait_for_requests(void *unused)
     return NULL;
 }
 
-static sigset_t all_requests(void)
-{
-    sigset_t all;
-    sigemptyset(&all);
-    for (unsigned i = 0; i < sizeof requests / sizeof *requests; i++)
-        sigaddset(&all, requests[i]);
-    return all;
-}
-
 /* Of the calling thread. */
 static void open_stack_for_interruption(void)
 {
@@ -101,7 +93,7 @@ static void open_stack_for_interruption(void)
 
 void rt_signals_catch(void)
 {
-    const sigset_t all = all_requests();
+    const sigset_t all = rt_signal_set(requests, sizeof requests / sizeof *requests);
     const struct sigaction action = { .sa_handler = handle_request, .sa_mask = all },
                            lost = { .sa_handler = handle_lost_reader };
     struct sigaction former;
