@@ -4,6 +4,7 @@
  * splits the same dims along the same axes.  So a few programs serve all meshes.  What grows with the batch counts
  * alone, since gradients of weights may be sent once a step.  Messages may hide behind computation, but within a
  * machine, or between machines, they follow each other. */
+#include "room.h"
 #include "sized.h"
 
 #include <string.h>
@@ -45,12 +46,7 @@ static void note_sent(Planner *p, MessageProgram *program, Range items, double t
             note_sent(p, program, item->body, times * item->item.turns);
         if (item->item.kind != ITEM_MESSAGE)
             continue;
-        if (program->count == program->room) {
-            Sent *grown = NEW_ARRAY(p->arena, Sent, program->room = 2 * program->room + 16);
-            for (int k = 0; k < program->count; k++)
-                grown[k] = program->sent[k];
-            program->sent = grown;
-        }
+        program->sent = room_for(p->arena, program->sent, sizeof(Sent), program->count, 1, &program->room);
         program->sent[program->count++] = (Sent){ item, times };
     }
 }

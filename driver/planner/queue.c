@@ -1,5 +1,6 @@
 /* queue.c -- the nodes of the search, as a heap. */
 #include "queue.h"
+#include "room.h"
 
 /* Of layouts that are as fast: with less memory, or more of zero. */
 static bool is_smaller(const PlanResult *a, const PlanResult *b)
@@ -23,12 +24,7 @@ static void swap(Node *a, Node *b)
 
 void push_node(Queue *q, Node node)
 {
-    if (q->count == q->room) {
-        Node *grown = NEW_ARRAY(q->arena, Node, q->room = q->room * 2 + 1024);
-        for (int i = 0; i < q->count; i++)
-            grown[i] = q->node[i];
-        q->node = grown;
-    }
+    q->node = room_for(q->arena, q->node, sizeof node, q->count, 1, &q->room);
     q->node[q->count] = node;
     for (int i = q->count++; i && is_before(&q->node[i], &q->node[(i - 1) / 2]); i = (i - 1) / 2)
         swap(&q->node[i], &q->node[(i - 1) / 2]);

@@ -1,8 +1,9 @@
 /* search.c -- best bound first: see planner.h.
  *
  * A node is a mesh; then also the size of a micro-batch; what is recomputed, and how attention gets its keys; zero; the
- * schedule.  So the few choices that count most come first, and most nodes are never divided.  */
+ * schedule.  So the few choices that count most come first, and most nodes are never divided. */
 #include "queue.h"
+#include "room.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -220,21 +221,12 @@ static void note_too_large(Search *s, const PlanResult *result)
         answer->too_large = result;
 }
 
-static const PlanResult **with_room(Arena *arena, const PlanResult **results, int count, int *room)
-{
-    if (count < *room)
-        return results;
-    const PlanResult **grown = NEW_ARRAY(arena, const PlanResult *, *room = *room * 2 + 64);
-    for (int i = 0; i < count; i++)
-        grown[i] = results[i];
-    return grown;
-}
-
 /* All that have been compiled, for the page. */
 static void keep_compiled(Search *s, const PlanResult *result)
 {
     Answer *answer = &s->answer;
-    answer->compiled = with_room(s->p->arena, answer->compiled, answer->ncompiled, &answer->compiled_room);
+    answer->compiled =
+        room_for(s->p->arena, answer->compiled, sizeof result, answer->ncompiled, 1, &answer->compiled_room);
     answer->compiled[answer->ncompiled++] = result;
 }
 
@@ -250,7 +242,7 @@ static void note_fastest(Search *s, const PlanResult *result)
             s->fastest[i] = result->seconds < s->fastest[i]->seconds ? result : s->fastest[i];
             return;
         }
-    s->fastest = with_room(s->p->arena, s->fastest, s->nfastest, &s->fastest_room);
+    s->fastest = room_for(s->p->arena, s->fastest, sizeof result, s->nfastest, 1, &s->fastest_room);
     s->fastest[s->nfastest++] = result;
 }
 

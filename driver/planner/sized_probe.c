@@ -2,16 +2,7 @@
  * those of each axis.  Only the items are looked at again: which ops run, and in which order, sizes do not change. */
 #include "sized_read.h"
 
-#include <string.h>
-
-void *room_for(Arena *arena, void *array, size_t size, int count, int more, int *room)
-{
-    if (count + more <= *room)
-        return array;
-    *room = 2 * (count + more);
-    void *grown = arena_alloc(arena, (size_t)*room, size);
-    return count ? memcpy(grown, array, size * (size_t)count) : grown;
-}
+#include "room.h"
 
 bool kernels_compute(const Reader *r)
 {

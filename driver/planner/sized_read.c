@@ -5,6 +5,7 @@
  * as large as before nor as many times as large is irregular; so are bytes that are not what their terms say. */
 #include "sized_read.h"
 
+#include "room.h"
 #include "stages.h"
 #include "storage.h"
 

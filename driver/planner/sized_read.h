@@ -34,9 +34,6 @@ typedef struct {
     Name copies[MAX_REPEATS]; /* the dims that count them */
 } Reader;
 
-/* An array with room for so many more, of which the first ones are kept. */
-void *room_for(Arena *arena, void *array, size_t size, int count, int more, int *room);
-
 /* Do FLOPs matter to a kernel's time?  On a GPU it moves bytes. */
 bool kernels_compute(const Reader *r);
 
