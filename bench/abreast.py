@@ -5,8 +5,6 @@
 
 Nothing is measured: steps are simulated with the laws and figures of the machine (docs/report.md).
 """
-import argparse
-
 import exposed
 
 DEEP = dict(dense_layers=1, layers=15)  # DeepSeek's sizes, a quarter of its layers
@@ -21,10 +19,7 @@ COUNTS = (1, 2, 4)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--machine", default="h100")
-    parser.add_argument("--small", action="store_true", help="two layers")
-    options = parser.parse_args()
+    options = exposed.parser_of(__doc__).parse_args()
     print("| model | mesh | zero | sequences | abreast | s/step | messages take, s | not hidden, s | of these ep or tp | GB |")
     print("| --- | --- | ---: | ---: | ---: |" + 5 * " ---: |")
     for name, example, sizes, mesh, zero, batch, edits in ROWS:

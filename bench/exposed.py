@@ -60,10 +60,16 @@ def longest(said, count):
     return [f"{1e3 * row['messages']:.0f} ms at `{row['op']} {row['where']}`" for row in lines[:count]]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def parser_of(description):
+    """Of the options that all tables of simulated steps have; `description`: the script's, whose first line is shown."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--machine", default="h100")
     parser.add_argument("--small", action="store_true", help="two layers a stage")
+    return parser
+
+
+def main():
+    parser = parser_of(__doc__)
     parser.add_argument("--lines", type=int, default=0, help="so many lines of each model")
     options = parser.parse_args()
     print("| model | mesh | zero | sequences | messages take, s | not hidden, s: off | default | on | a step, s: off | default | on "

@@ -5,7 +5,6 @@
 
 Nothing is measured: steps are simulated with the laws and figures of the machine (docs/report.md).
 """
-import argparse
 import re
 
 import exposed
@@ -21,10 +20,7 @@ def data_ranks(mesh):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--machine", default="h100")
-    parser.add_argument("--small", action="store_true", help="two layers a stage")
-    options = parser.parse_args()
+    options = exposed.parser_of(__doc__).parse_args()
     print("| model | mesh | micro-batch | pieces | s/step | messages take, s | not hidden, s | products, s | kernels, s | GB |")
     print("| --- | --- | ---: | ---: |" + 6 * " ---: |")
     for (name, example, sizes, mesh, zero, batch), sequences in ROWS:
