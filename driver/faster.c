@@ -1,5 +1,5 @@
-/* faster.c -- where a step waits for what it offloads: other ways to offload, or none, with which it takes less time
- * and still fits.  The program is compiled with each. */
+/* faster.c -- faster ways to offload.  If a step waits for transfers, the program is compiled with other options of
+ * offload, and without any; those that fit and take less time are listed. */
 #include "trial.h"
 #include "ways.h"
 

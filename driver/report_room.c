@@ -142,7 +142,7 @@ void print_faster(const Report *r)
 {
     if (!r->faster)
         return;
-    printf("the step waits for what is offloaded\n");
+    printf("the step waits for offloaded tensors\n");
     print_title(r, r->faster->count == 1 ? "this is faster" : "these are faster");
     for (int i = 0; i < r->faster->count; i++)
         print_remedy(r, &r->faster->at[i]);

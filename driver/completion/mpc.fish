@@ -146,7 +146,7 @@ complete -c mpc -n '__mpc_has report' -l memory-svg -r -F -d 'write a picture of
 complete -c mpc -n '__mpc_has report' -l gpu-flops -x -d 'with a pipeline: the FLOPs that a rank computes in a second, 4e14 or a measured speed, for times in seconds'
 complete -c mpc -n '__mpc_has report' -l link -x -d 'with --gpu-flops: bytes that a stage sends to the next one in a second'
 complete -c mpc -n '__mpc_has report' -l model-explorer -r -F -d 'also write the program for Google'\''s Model Explorer'
-complete -c mpc -n '__mpc_has report' -l no-remedies -d 'do not look for options that help where memory is not enough, or where a step waits for what is offloaded'
+complete -c mpc -n '__mpc_has report' -l no-remedies -d 'do not search for options that make the model fit or, if a step waits for offloaded tensors, make it faster'
 complete -c mpc -n '__mpc_has report' -l machine -r -F -d 'the machines of the mesh, by the name of one that mpc knows or by a file'
 complete -c mpc -n '__mpc_has report' -l costs -r -F -d 'also write the step as a list of what each kind of rank computes and sends, in order'
 complete -c mpc -n '__mpc_has report' -l actions -d 'with --json and a pipeline'

@@ -165,7 +165,7 @@ case $command in
             '--gpu-flops=''[with a pipeline: the FLOPs that a rank computes in a second, 4e14 or a measured speed, for times in seconds]:FLOPS:' \
             '--link=''[with --gpu-flops: bytes that a stage sends to the next one in a second]:BYTES:' \
             '--model-explorer=''[also write the program for Google'\''s Model Explorer]:FILE.json:_files' \
-            '--no-remedies''[do not look for options that help where memory is not enough, or where a step waits for what is offloaded]' \
+            '--no-remedies''[do not search for options that make the model fit or, if a step waits for offloaded tensors, make it faster]' \
             '--machine=''[the machines of the mesh, by the name of one that mpc knows or by a file]:NAME|FILE:_files' \
             '--costs=''[also write the step as a list of what each kind of rank computes and sends, in order]:FILE.json:_files' \
             '--actions''[with --json and a pipeline]' \

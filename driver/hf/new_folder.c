@@ -180,7 +180,7 @@ static bool move_kept(Run *run, const NewFolder *folder)
 
 bool end_folder(Run *run, NewFolder *folder)
 {
-    forget_all(folder); /* what is aside may now be the old one */
+    forget_all(folder); /* once names are exchanged, `aside` is the old folder, which nothing may remove */
     if (!take_place(run, folder)) {
         run_failed(run, "cannot put the new folder in the place of %s: %s", folder->path, strerror(errno));
         remove_written(folder);

@@ -293,7 +293,7 @@ function show_remedies() {
 function show_faster() {
     const all = report.faster || [];
     if (all.length)
-        at('peak').append(tag('h3', {}, `The step of ${seconds(report.time.seconds)} waits for what is offloaded; faster`),
+        at('peak').append(tag('h3', {}, `The step of ${seconds(report.time.seconds)} waits for offloaded tensors; faster`),
             tag('div', { class: 'rows', id: 'faster' }, all.map(one => row('', {}, tag('div', { class: 'name' }, tag('b', {}, one.options)),
                 meter(one.seconds, report.time.seconds, `${seconds(one.seconds)}, ${bytes(one.memory_bytes)}`)))));
 }

@@ -284,8 +284,7 @@ double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *byt
                                           : bytes_in_pipeline(w, find_pipeline(p, layout), bytes);
 }
 
-/* --- Of any schedule -----------------------------------------------------------------------------------------------
- */
+/* --- Of any schedule ---------------------------------------------------------------------------------------------- */
 
 /* Of the pipelines that a layout can have with its ranks and micro-batches, those that others are not better than:
  * whatever the bytes of a copy, one of them has the least on its fullest rank. */

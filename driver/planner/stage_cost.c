@@ -130,8 +130,8 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
 }
 
 /* Of copies whose messages of zero overlap: a stage takes at least as long as if those of one copy were for nothing.
- * Those of what is beside copies may end in another part than that which starts them, so of another stage: they are for
- * nothing; a program with stages has each where it is. */
+ * A message of weights outside of copies, such as an embedding, may be started in one part of a micro-batch and end in
+ * another, which runs on another stage: it counts for nothing.  In a program with stages, each is on its stage. */
 static MicroTime with_carried(const Block *with, const Block *without)
 {
     MicroTime time = with->time;
@@ -238,7 +238,8 @@ static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const Mi
            (ranks - 1) / 2 * copies / (double)p->copies * (forward + (divides ? 0 : backward));
 }
 
-/* The same, or what is no less than `enough`. */
+/* As micros_in_schedule(), but the schedule is not timed if already a lower bound is `enough` seconds: this is returned
+ * then. */
 static double micros_if_less(Planner *p, const PlanLayout *layout, const MicroTime *time, double enough)
 {
     const bool divides = layout->schedule == ZB_H1 || layout->schedule == ZB_V;

@@ -143,7 +143,7 @@ def test_nothing_is_faster():
 
 def test_faster_ways_as_text():
     said = run(MPC, "report", LLAMA, *words_of(**WAITING), *GPU, "--recompute=full", "--offload=optimizer to host", "--memory=120e6").stdout
-    [first, title, *ways] = said[said.index("the step waits for what is offloaded"):said.index("communication of a rank")].strip().split("\n")
+    [first, title, *ways] = said[said.index("the step waits for offloaded tensors"):said.index("communication of a rank")].strip().split("\n")
     assert title.split("  ")[-1] in ("this is faster", "these are faster")
     assert ways and all(re.fullmatch(r" +[\d.]+ MB +[\d.]+ ms  --offload '.*'", way) for way in ways)
 
