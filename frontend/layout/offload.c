@@ -221,12 +221,20 @@ static void check_together(Layout *p)
                "just_in_time");
 }
 
-static bool has_weights_of_repeat(const Module *m)
+static bool has_weights_of_repeat(const Module *m, bool trained)
 {
     const Param *param = m->params;
-    while (param && (param->state || !is_of_repeat(m, (Port){ .kind = PORT_PARAM, .of = param->name })))
+    while (param && (param->state || (trained && param->frozen) ||
+                     !is_of_repeat(m, (Port){ .kind = PORT_PARAM, .of = param->name })))
         param = param->next;
     return param != NULL;
+}
+
+void check_trained_offload(Lower *l)
+{
+    if (l->m->train.offload_together > 1 && !l->options->shrink && !has_weights_of_repeat(l->m, true))
+        refuse(l->layout, "no weights of a repeat are trained, and only their updates run beside forward passes",
+               "just_in_time");
 }
 
 /* What only a repeat has. */
@@ -234,7 +242,7 @@ static void check_classes(Layout *p)
 {
     const Module *m = p->l->m;
     const Train *t = &m->train;
-    const bool lacks_weights = t->offload_params && !has_weights_of_repeat(m);
+    const bool lacks_weights = t->offload_params && !has_weights_of_repeat(m, false);
     if (p->l->options->shrink || p->l->diags->errors || (!lacks_weights && (!t->offload_activations || has_repeat(m))))
         return;
     refuse(p,

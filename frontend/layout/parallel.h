@@ -53,12 +53,13 @@ struct Layout {
     bool is_model_wrong; /* tensors are missing: unknown dims are not reported */
 };
 
-void read_layout(Lower *l);    /* before the settings, which count its ranks */
-void settle_overlap(Lower *l); /* of messages of zero, if the file does not say it: after the settings */
-void check_layout(Lower *l);   /* after the model */
-void name_repeats(Lower *l);   /* those that `pipeline` can divide */
-void name_routers(Module *m);  /* after all functions, see router.c */
-void cut_pipeline(Lower *l);   /* after all functions: what a pipeline's repeats and chunks need */
+void read_layout(Lower *l);           /* before the settings, which count its ranks */
+void settle_overlap(Lower *l);        /* of messages of zero, if the file does not say it: after the settings */
+void check_layout(Lower *l);          /* after the model */
+void check_trained_offload(Lower *l); /* after freeze_params() */
+void name_repeats(Lower *l);          /* those that `pipeline` can divide */
+void name_routers(Module *m);         /* after all functions, see router.c */
+void cut_pipeline(Lower *l);          /* after all functions: what a pipeline's repeats and chunks need */
 
 MeshAxis *find_axis(Layout *p, const char *name);
 /* What is meant by an axis that there is not.  `new`: what to write if it is none of those there. */

@@ -69,6 +69,7 @@ static void lower_functions(Lower *l)
         lower_model(l, TOTALS);
     decide_decay(l);
     freeze_params(l);
+    check_trained_offload(l);
     match_groups(l);
     name_repeats(l);
     if ((is_compiled && !l->options->trains_alone) || l->is_evaluated_otherwise)
