@@ -86,9 +86,10 @@ def lacks_dims(program, done):
 
 
 def lacks_forwards(program, done):
-    """Does mpc say that there are not so many forward passes to run together, or no loop for them?"""
+    """Does mpc say that there are not so many forward passes to run together, no loop for them, or no updates in it?"""
     errors = done.output.count(": error: ")
     said = [f"offload [^\\n]*just_in_time {number}[^\\n]*: (a step has {few}|the model has no repeat)" for number, few in ((2, 1), (3, "[12]"))]
+    said.append(r"offload [^\n]*just_in_time [2-9][^\n]*: no weights of a repeat are trained")
     return errors == 1 and any(re.search(words, done.output) for words in said)
 
 
