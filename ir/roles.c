@@ -21,6 +21,15 @@ void folded_dims(const Op *op, Name *one, Name *outermost)
     *outermost = a->dim ? made : a->over.count ? a->over.name[0] : NULL;
 }
 
+Name free_dim(const Op *dot, int operand)
+{
+    const Type *type = &arg(dot, operand)->type, *other = &arg(dot, 1 - operand)->type;
+    for (int i = type->rank - 1; i >= 0; i--)
+        if (find_dim(other, type->dim[i].name) < 0)
+            return type->dim[i].name;
+    return NULL;
+}
+
 /* split and merge: blocks of the one dim are blocks of the outermost one of the several. */
 Role role_folded(const Op *op, Name dim)
 {

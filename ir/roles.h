@@ -9,6 +9,8 @@ Role op_role(const Op *op, Name dim); /* SUM: of at least one result */
 /* Of an op that FOLDS: the one dim, and the outermost of the several, which ranks split alike. */
 void folded_dims(const Op *op, Name *one, Name *outermost);
 bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
+/* The innermost dim that one operand of a product has alone, and that is not summed; NULL: it has none. */
+Name free_dim(const Op *dot, int operand);
 /* Of a table's index: is it not one that both have, of which gather takes the same element of both? */
 bool indexes_alone(const Type *table, const Dim *dim, Name row);
 /* Do the keys of an op pass by, by a rule? */

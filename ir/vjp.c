@@ -4,6 +4,7 @@
  * dims and broadcasting over missing ones.  An operand that has no gradient is left NULL.
  */
 #include "operands.h"
+#include "roles.h"
 #include "stages.h"
 #include "term.h"
 
@@ -71,9 +72,14 @@ static Names shared_dims(const Type *x, const Type *y, const Names *without)
  * the memory order of the factor.  It is a product of 8 bits if `op` is. */
 static Value *factor_gradient(Builder *b, const Op *op, Value *dy, Value *other, Value *factor)
 {
+    enum { OTHER = 1 };
     Names own = dim_names(&factor->type);
     Attrs attrs = { .over = shared_dims(&dy->type, &other->type, &own), .order = own, .fp8 = op->attrs.fp8 };
-    return BUILD(b, OP_dot, attrs, dy, other);
+    Value *gradient = BUILD(b, OP_dot, attrs, dy, other);
+    const bool is_weight = op->attrs.across && find_dim(&other->type, op->attrs.across) >= 0;
+    if (is_weight)
+        gradient->def->attrs.across = free_dim(gradient->def, OTHER);
+    return gradient;
 }
 
 /* y = dot a b over d:  da = dot dy b over what only b has, and the same for b */

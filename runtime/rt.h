@@ -313,6 +313,7 @@ typedef enum { RT_NOT_COUNTED, RT_COUNTED_M, RT_COUNTED_N, RT_COUNTED_K } RtCoun
 
 /* With a product: of each of A's rows, or of each of B's columns, the sum. */
 typedef enum { RT_NO_SUMS, RT_SUMS_A, RT_SUMS_B } RtSums;
+typedef enum { RT_NO_SQUARES, RT_SQUARES_A, RT_SQUARES_B } RtSquares;
 enum { RT_MOST_SUMS = 8 }; /* matrices of a batch with sums */
 
 typedef struct {
@@ -323,6 +324,7 @@ typedef struct {
     } a, b, c;
     int64_t block;     /* of A and B so many neighbours along k are numbers of e4m3 times one power of two; 0: they are
                           not */
+    RtSquares squares; /* of that operand as many rows of A, or columns of B, share the power of two, too */
     bool accumulate;   /* C += A B instead of C = A B; or A B is added to another matrix, see rt_product_added */
     RtCounted counted; /* without bias and activation */
     bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */

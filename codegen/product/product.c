@@ -159,14 +159,30 @@ static RtCounted counted_size(Module *m, const AxisList kinds[], int at_m, int a
     return is_counted(m, &kinds[KIND_K], 0) && (s->a.row == 1 || s->b.column == 1) ? RT_COUNTED_K : RT_NOT_COUNTED;
 }
 
+enum { BLOCK = 128 }; /* the elements with one scale for which GPUs have products of 8 bits */
+
+/* Are blocks along this dim of an operand so long, on each rank, and do they follow one another along the axis? */
+static bool is_in_blocks(Module *m, const Value *operand, Name name, const Axis *axis)
+{
+    const int at = find_dim(&operand->type, name);
+    const Dim *dim = at < 0 ? NULL : &operand->type.dim[at];
+    return dim && axis->name == name && dim->size % BLOCK == 0 && loop_size(m, dim) % BLOCK == 0;
+}
+
 /* The neighbours along k that quantize.c has given a scale of their own, if GPUs have products for so many. */
 static int64_t block_along(Module *m, const Op *dot, const AxisList *sum)
 {
-    enum { BLOCK = 128 };
-    const int at = dot->attrs.fp8 == FP8_ROUNDED ? find_dim(&arg(dot, 0)->type, dot->attrs.dim) : -1;
-    const Dim *dim = at < 0 ? NULL : &arg(dot, 0)->type.dim[at];
-    const bool is_inside = dim && sum->count == 1 && sum->at[0].name == dim->name;
-    return is_inside && dim->size % BLOCK == 0 && loop_size(m, dim) % BLOCK == 0 ? BLOCK : 0;
+    const bool is_rounded = dot->attrs.fp8 == FP8_ROUNDED && sum->count == 1;
+    return is_rounded && is_in_blocks(m, arg(dot, 0), dot->attrs.dim, &sum->at[0]) ? BLOCK : 0;
+}
+
+/* Of which operand are the blocks squares? */
+static RtSquares squares_of(Module *m, const Op *dot, const Axis *rows, const Axis *columns)
+{
+    const Name across = dot->attrs.across;
+    if (across && rows && is_in_blocks(m, arg(dot, 0), across, rows))
+        return RT_SQUARES_A;
+    return across && columns && is_in_blocks(m, arg(dot, 1), across, columns) ? RT_SQUARES_B : RT_NO_SQUARES;
 }
 
 /* The largest product that rt_product supports among all choices of one m and one n. */
@@ -188,6 +204,9 @@ static void choose_shape(Module *m, const AxisList kinds[N_KINDS], Product *p)
         return;
     shape_of(kinds, best_m, best_n, &p->shape);
     p->shape.block = block_along(m, p->dot, &kinds[KIND_K]);
+    if (p->shape.block)
+        p->shape.squares = squares_of(m, p->dot, best_m < 0 ? NULL : &kinds[KIND_M].at[best_m],
+                                      best_n < 0 ? NULL : &kinds[KIND_N].at[best_n]);
     p->shape.counted = counted_size(m, kinds, best_m, best_n, &p->shape);
     AxisList left = kinds[KIND_BATCH];
     for (int i = 0; i < kinds[KIND_M].count; i++)

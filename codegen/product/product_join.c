@@ -92,8 +92,8 @@ static bool join(Module *m, const Op *call, Product *p, const Product *q)
     const RtProductShape *t = &q->shape;
     const bool is_sum = p->c == q->c;
     Distances d;
-    if (!is_plain(p) || !is_plain(q) || !lie_alike(s, t) || s->block != t->block || s->counted != t->counted ||
-        s->accumulate != t->accumulate || (!is_sum && (p->copied >= 0 || q->copied >= 0)) ||
+    if (!is_plain(p) || !is_plain(q) || !lie_alike(s, t) || s->block != t->block || s->squares != t->squares ||
+        s->counted != t->counted || s->accumulate != t->accumulate || (!is_sum && (p->copied >= 0 || q->copied >= 0)) ||
         !find_distances(m, call, p, q, &d))
         return false;
     const bool same_m = s->m == t->m, same_n = s->n == t->n, same_k = s->k == t->k, whole = same_batch(s, t);

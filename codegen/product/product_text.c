@@ -22,6 +22,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
         [RT_RELU] = "RT_RELU", [RT_GELU_TANH] = "RT_GELU_TANH", [RT_GELU_TANH_SLOPE] = "RT_GELU_TANH_SLOPE"
     };
     static const char *const sums[] = { NULL, "RT_SUMS_A", "RT_SUMS_B" };
+    static const char *const squares[] = { NULL, "RT_SQUARES_A", "RT_SQUARES_B" };
     static const char *const counted[] = { NULL, "RT_COUNTED_M", "RT_COUNTED_N", "RT_COUNTED_K" };
     const Field fields[] = {
         { "m", number(m, s->m) },
@@ -32,6 +33,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
         { "b", matrix_text(m, s->b.type, s->b.row, s->b.column, s->b.batch) },
         { "c", matrix_text(m, s->c.type, s->c.row, s->c.column, s->c.batch) },
         { "block", s->block ? number(m, s->block) : NULL },
+        { "squares", squares[s->squares] },
         { "accumulate", s->accumulate ? "true" : NULL },
         { "counted", counted[s->counted] },
         { "has_bias", s->has_bias ? "true" : NULL },

@@ -16,6 +16,7 @@
 #include "autodiff.h"
 
 #include "operands.h"
+#include "roles.h"
 #include "simplify/cleanup.h"
 
 #include <string.h>
@@ -98,8 +99,10 @@ static void mark_products(Module *m, const Func *layer)
     Map made = { .arena = &m->arena };
     for (Op *op = layer->first; op; op = op->next) {
         note_weight(m, &made, op);
-        if (is_linear(m, &made, op))
-            op->attrs.fp8 = FP8_WANTED;
+        if (!is_linear(m, &made, op))
+            continue;
+        op->attrs.fp8 = FP8_WANTED;
+        op->attrs.across = free_dim(op, is_weight(m, &made, arg(op, 0)) ? 0 : 1);
     }
 }
 

@@ -6,15 +6,23 @@
  * themselves remain as they are.  Each operand x of a sum over embed:768 becomes
  *
  *   %1 = split %x {dim=embed, dims=[embed.block:6, embed.inside:128]}
- *   %2 = abs %1                                                                    : bf16[..., embed.block:6,
- * embed.inside:128] %3 = max %2 {over=embed.inside}                                                : f32[...,
- * embed.block:6] %4 = scale_e4m3 %3 %5 = mul %1, %4 %6 = round_e4m3 %5 %7 = div %6, %4 %8 = cast %7 {dtype=bf16} %9 =
- * merge %8 {over=embed.block+embed.inside, dims=[embed:768]}
+ *   %2 = abs %1
+ *   %3 = max %2 {over=embed.inside}
+ *   %4 = scale_e4m3 %3
+ *   %5 = mul %1, %4
+ *   %6 = round_e4m3 %5
+ *   %7 = div %6, %4
+ *   %8 = cast %7 {dtype=bf16}
+ *   %9 = merge %8 {over=embed.block+embed.inside, dims=[embed:768]}
  *
- * The two gradients of such a product are sums over other dims, for which both operands are rounded again, from 16
- * bits. Gradients are e4m3 too: a scale for each block makes up for the smaller range of its exponents (DeepSeek-V3,
- * section 3.3).  A product stays in 16 bits if its sum is over the micro-batch or slots of experts alone, whose size
- * says how the work is divided, or if no number from 16 to 128 divides the dim.
+ * A weight, which has the dim {across} besides, is cut along that one, too, and the maximum is over both insides: its
+ * blocks are squares.  So it is rounded to the same numbers for the forward product and for the gradient of the
+ * activations, which sums over {across}; and GPUs multiply squares faster than runs (docs/cuda.md).
+ *
+ * The gradient of the weight is a sum over other dims, for which both operands are rounded again, from 16 bits.
+ * Gradients are e4m3, too: a scale for each block makes up for the smaller range of its exponents (DeepSeek-V3, section
+ * 3.3).  A product stays in 16 bits if its sum is over the micro-batch or slots of experts alone, whose size says how
+ * the work is divided, or if no number from 16 to 128 divides the dim.
  */
 #include "remark.h"
 #include "simplify/cleanup.h"
@@ -40,22 +48,31 @@ static bool is_declared(const Module *m, Name name)
     return is_found;
 }
 
+/* Can the dim of this type be divided into blocks? */
+static bool has_blocks(const Module *m, const Dim *dim)
+{
+    return dim->name != m->batch && dim->padded == dim->size && block_of(dim->size) && is_declared(m, dim->name);
+}
+
 /* The innermost dim of the sum that can be divided into blocks, or NULL. */
 static const Dim *dim_of_blocks(const Module *m, const Op *op)
 {
     for (int i = op->attrs.over.count - 1; i >= 0; i--) {
         const Type *type = &arg(op, 0)->type;
         const Dim *dim = &type->dim[find_dim(type, op->attrs.over.name[i])];
-        if (dim->name != m->batch && dim->padded == dim->size && block_of(dim->size) && is_declared(m, dim->name))
+        if (has_blocks(m, dim))
             return dim;
     }
     return NULL;
 }
 
-/* The dim as its blocks, which ranks split as they split the dim, and their elements. */
+/* The dim as its blocks, which ranks split as they split the dim, and their elements; or as it is, if it is one block.
+ */
 static Dims blocks_of(Module *m, const Dim *dim)
 {
     const int64_t inside = block_of(dim->size), blocks = dim->size / inside;
+    if (blocks == 1)
+        return (Dims){ 1, { *dim } };
     const Name outer = intern_format(m, "%s.block", dim->name), inner = intern_format(m, "%s.inside", dim->name);
     add_made_dim(m, outer, MADE_LIKE, ruled_as(m, dim->name));
     return (Dims){ .count = 2,
@@ -63,41 +80,73 @@ static Dims blocks_of(Module *m, const Dim *dim)
                             { .name = inner, .size = inside, .padded = inside } } };
 }
 
-static Value *rounded_along(Builder *b, Value *x, Name inside)
+/* Each block of elements along `insides` has a scale of its own. */
+static Value *rounded_blocks(Builder *b, Value *x, Names insides)
 {
-    Value *size = BUILD(b, OP_max, ((Attrs){ .over = { 1, { inside } } }), BUILD(b, OP_abs, NO_ATTRS, x));
+    Value *size = BUILD(b, OP_max, ((Attrs){ .over = insides }), BUILD(b, OP_abs, NO_ATTRS, x));
     Value *scale = BUILD(b, OP_scale_e4m3, NO_ATTRS, size);
     Value *scaled = BUILD(b, OP_round_e4m3, NO_ATTRS, BUILD(b, OP_mul, NO_ATTRS, x, scale));
     Attrs narrow = { .dtype = intern_text(b->module, dtype_name[x->type.dtype]) };
     return BUILD(b, OP_cast, narrow, BUILD(b, OP_div, NO_ATTRS, scaled, scale));
 }
 
-static Value *rounded(Builder *b, Value *x, Dim dim)
+/* x rounded in blocks along those of its dims that are cut: in their order in x, so that a weight is rounded alike
+ * whichever of them is summed. */
+static Value *rounded(Builder *b, Value *x, const Names *cut)
 {
-    if (block_of(dim.size) == dim.size)
-        return rounded_along(b, x, dim.name);
-    const Dims blocks = blocks_of(b->module, &dim);
-    const Names names = { 2, { blocks.dim[0].name, blocks.dim[1].name } };
-    Value *divided = BUILD(b, OP_split, ((Attrs){ .dim = dim.name, .dims = blocks }), x);
-    Value *y = rounded_along(b, divided, blocks.dim[1].name);
-    return BUILD(b, OP_merge, ((Attrs){ .over = names, .dims = { 1, { dim } } }), y);
+    Names insides = { 0 };
+    Value *y = x;
+    for (int i = 0; i < x->type.rank; i++) {
+        const Dim *dim = &x->type.dim[i];
+        if (!has_name(cut, dim->name))
+            continue;
+        const Dims blocks = blocks_of(b->module, dim);
+        add_name(&insides, blocks.dim[blocks.count - 1].name);
+        if (blocks.count > 1)
+            y = BUILD(b, OP_split, ((Attrs){ .dim = dim->name, .dims = blocks }), y);
+    }
+    y = rounded_blocks(b, y, insides);
+    for (int i = x->type.rank - 1; i >= 0; i--) {
+        const Dim *dim = &x->type.dim[i];
+        const Dims blocks = has_name(cut, dim->name) ? blocks_of(b->module, dim) : (Dims){ 0 };
+        const Names halves = { 2, { blocks.dim[0].name, blocks.dim[1].name } };
+        if (blocks.count > 1)
+            y = BUILD(b, OP_merge, ((Attrs){ .over = halves, .dims = { 1, { *dim } } }), y);
+    }
+    return y;
+}
+
+/* The dim {across} of the weight, or NULL if there is none, or one that has no blocks. */
+static Name dim_across(const Module *m, const Op *op)
+{
+    for (int i = 0; i < op->args.count && op->attrs.across; i++) {
+        const int at = find_dim(&arg(op, i)->type, op->attrs.across);
+        if (at >= 0 && has_blocks(m, &arg(op, i)->type.dim[at]))
+            return op->attrs.across;
+    }
+    return NULL;
 }
 
 /* False: it stays in 16 bits. */
 static bool quantize(Module *m, Func *f, Op *op)
 {
-    const Dim *dim = dim_of_blocks(m, op);
-    op->attrs.fp8 = dim ? FP8_ROUNDED : NO_FP8;
-    if (!dim) {
+    const Dim *along = dim_of_blocks(m, op);
+    op->attrs.fp8 = along ? FP8_ROUNDED : NO_FP8;
+    op->attrs.dim = along ? along->name : NULL;
+    op->attrs.across = along ? dim_across(m, op) : NULL;
+    if (!along) {
         remark(m, op, "stays in 16 bits: no dim of its sum can be divided into blocks");
         return false;
     }
-    const Dim along = *dim;
-    op->attrs.dim = along.name;
+    const int64_t block = block_of(along->size);
+    Names cut = { 1, { op->attrs.dim } };
+    if (op->attrs.across)
+        add_name(&cut, op->attrs.across);
     Builder b = builder_at(m, f, op);
     for (int i = 0; i < op->args.count; i++)
-        op->args.at[i] = rounded(&b, arg(op, i), along);
-    remark(m, op, "in 8 bits: blocks of %lld along %s", (long long)block_of(along.size), along.name);
+        op->args.at[i] = rounded(&b, arg(op, i), &cut);
+    remark(m, op, "in 8 bits: blocks of %lld along %s%s%s", (long long)block, op->attrs.dim,
+           op->attrs.across ? ", of the weight also along " : "", op->attrs.across ? op->attrs.across : "");
     return true;
 }
 

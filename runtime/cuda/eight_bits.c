@@ -2,9 +2,10 @@
  *
  * Operands of `block` are bf16 numbers, of which each block of terms is numbers of e4m3 times a power of two.  Before a
  * product, a kernel writes both operands as such numbers and scales (encode.cuh); nothing is rounded, so results are
- * those of the product in 16 bits, but for the order of sums.
+ * those of the product in 16 bits, but for the order of sums.  cuBLASLt takes a scale for each line of a block, or, for
+ * the operand of `squares`, one for 128 lines, which is usually faster: two ways to compute the same.
  *
- * Both are tried once, on random operands, when a trainer starts: 8 bits, by the fastest of cuBLASLt's kernels, are
+ * All are tried once, on random operands, when a trainer starts: 8 bits, by the fastest of cuBLASLt's kernels, are
  * taken if results are equal but for rounding, the same bits twice, and faster, with the encoding.  The answer is kept
  * in the cache of kernels by GPU, version of cuBLASLt and shape.  The memory for encoded operands, as large as the
  * largest pair, is not in the plan: it is taken from what is free, or 16 bits are. */
@@ -16,19 +17,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum { BY_SQUARES, BY_LINES, N_WAYS } Way;
+
 /* cuBLASLt's A or B, which are B and A of a product whose result is transposed. */
 typedef struct {
     cublasLtMatrixLayout_t layout;
     RtEncoding encoding;
+    bool is_square;
     cudaKernel_t kernel;
     int64_t codes, scales; /* where they are in the memory for encoded operands */
 } Encoded;
 
-typedef struct RtEightBits {
+typedef struct {
     Encoded operand[2];
-    Request request;
+    Request request; /* without a description: the product has no such way */
+    int64_t bytes;   /* of encoded operands */
+} Description;
+
+typedef struct RtEightBits {
+    Description by[N_WAYS];
+    Way way;
     cublasLtMatmulAlgo_t algorithm;
-    int64_t bytes; /* of encoded operands */
     bool is_used;
 } EightBits;
 
@@ -60,34 +69,52 @@ static bool may_be_eight(const Product *p)
 }
 
 /* In columns of terms; false if this version of cuBLASLt does not know such numbers. */
-static bool describe_operand(Rt *rt, EightBits *eight, int number, RtEncoding encoding)
+static bool describe_operand(Rt *rt, Description *d, int number, RtEncoding encoding, bool is_square)
 {
     static const cublasLtMatmulDescAttributes_t modes[] = { CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
                                                             CUBLASLT_MATMUL_DESC_B_SCALE_MODE };
+    static const char *const kernels[2][2] = { { "rt_encode_by_lines", "rt_encode_by_terms" },
+                                               { "rt_encode_squares_by_lines", "rt_encode_squares_by_terms" } };
     const struct RtGpuProducts *all = rt->gpu->products;
-    const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
-    Encoded *operand = &eight->operand[number];
+    const int32_t mode =
+        is_square ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    const int64_t blocks = encoding.terms / RT_ENCODE_BLOCK,
+                  scales =
+                      is_square ? encoding.lines / RT_ENCODE_BLOCK * RT_ENCODE_ROW(blocks) : encoding.lines * blocks;
+    Encoded *operand = &d->operand[number];
     operand->encoding = encoding;
-    operand->kernel = rt_gpu_kernel(rt, is_by_terms(&encoding) ? "rt_encode_by_terms" : "rt_encode_by_lines");
-    operand->codes = eight->bytes;
+    operand->is_square = is_square;
+    operand->kernel = rt_gpu_kernel(rt, kernels[is_square][is_by_terms(&encoding)]);
+    operand->codes = d->bytes;
     operand->scales = operand->codes + rt_gpu_aligned(encoding.lines * encoding.terms);
-    eight->bytes =
-        operand->scales + rt_gpu_aligned(encoding.lines * (encoding.terms / RT_ENCODE_BLOCK) * (int64_t)sizeof(float));
+    d->bytes = operand->scales + rt_gpu_aligned(scales * (int64_t)sizeof(float));
     return all->cublasLtMatrixLayoutCreate(&operand->layout, CUDA_R_8F_E4M3, (uint64_t)encoding.terms,
                                            (uint64_t)encoding.lines, encoding.terms) == CUBLAS_STATUS_SUCCESS &&
-           rt_product_set(all, &eight->request, modes[number], &mode, sizeof mode);
+           rt_product_set(all, &d->request, modes[number], &mode, sizeof mode);
 }
 
-static bool describe(Rt *rt, const Product *p, EightBits *eight)
+static bool describe(Rt *rt, const Product *p, Way way, Description *d)
 {
     const struct RtGpuProducts *all = rt->gpu->products;
     const cublasOperation_t operation[] = { CUBLAS_OP_T, CUBLAS_OP_N };
-    return all->cublasLtMatmulDescCreate(&eight->request.description, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
+    const bool squares_a = way == BY_SQUARES && p->shape.squares == RT_SQUARES_A,
+               squares_b = way == BY_SQUARES && p->shape.squares == RT_SQUARES_B, swapped = p->swapped;
+    return all->cublasLtMatmulDescCreate(&d->request.description, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
                CUBLAS_STATUS_SUCCESS &&
-           rt_product_set(all, &eight->request, CUBLASLT_MATMUL_DESC_TRANSA, &operation[A], sizeof *operation) &&
-           rt_product_set(all, &eight->request, CUBLASLT_MATMUL_DESC_TRANSB, &operation[B], sizeof *operation) &&
-           describe_operand(rt, eight, A, encoding_of(&p->shape, !p->swapped)) &&
-           describe_operand(rt, eight, B, encoding_of(&p->shape, p->swapped));
+           rt_product_set(all, &d->request, CUBLASLT_MATMUL_DESC_TRANSA, &operation[A], sizeof *operation) &&
+           rt_product_set(all, &d->request, CUBLASLT_MATMUL_DESC_TRANSB, &operation[B], sizeof *operation) &&
+           describe_operand(rt, d, A, encoding_of(&p->shape, !swapped), swapped ? squares_b : squares_a) &&
+           describe_operand(rt, d, B, encoding_of(&p->shape, swapped), swapped ? squares_a : squares_b);
+}
+
+static void forget(const struct RtGpuProducts *all, Description *d)
+{
+    for (int i = 0; i < 2; i++)
+        if (d->operand[i].layout)
+            all->cublasLtMatrixLayoutDestroy(d->operand[i].layout);
+    if (d->request.description)
+        all->cublasLtMatmulDescDestroy(d->request.description);
+    *d = (Description){ 0 };
 }
 
 void rt_eight_create(Rt *rt, Product *p)
@@ -95,19 +122,22 @@ void rt_eight_create(Rt *rt, Product *p)
     if (rt->gpu->options.no_fp8 || !may_be_eight(p))
         return;
     p->eight = rt_allocate(1, sizeof *p->eight);
-    if (!describe(rt, p, p->eight))
+    bool any = false;
+    for (Way way = p->shape.squares ? BY_SQUARES : BY_LINES; way < N_WAYS; way++) {
+        const bool is_known = describe(rt, p, way, &p->eight->by[way]);
+        if (!is_known)
+            forget(rt->gpu->products, &p->eight->by[way]);
+        any |= is_known;
+    }
+    if (!any)
         rt_eight_free(rt->gpu->products, p);
 }
 
 void rt_eight_free(const struct RtGpuProducts *all, Product *p)
 {
-    EightBits *eight = p->eight;
-    for (int i = 0; i < 2 && eight; i++)
-        if (eight->operand[i].layout)
-            all->cublasLtMatrixLayoutDestroy(eight->operand[i].layout);
-    if (eight && eight->request.description)
-        all->cublasLtMatmulDescDestroy(eight->request.description);
-    free(eight);
+    for (Way way = 0; way < N_WAYS && p->eight; way++)
+        forget(all, &p->eight->by[way]);
+    free(p->eight);
     p->eight = NULL;
 }
 
@@ -123,18 +153,18 @@ bool rt_eight_is_used(const Product *p, const Pointers *at)
 static void encode(Rt *rt, const Encoded *operand, const void *x)
 {
     const RtEncoding *e = &operand->encoding;
-    const int64_t blocks = e->terms / RT_ENCODE_BLOCK, tiles = (e->lines + RT_ENCODE_LINES - 1) / RT_ENCODE_LINES;
-    const bool by_terms = is_by_terms(e);
-    const int64_t step = by_terms ? e->line : e->term,
-                  count = by_terms ? (e->lines * blocks + RT_ENCODE_WARPS - 1) / RT_ENCODE_WARPS : tiles * blocks;
+    const bool by_terms = is_by_terms(e), by_warps = by_terms && !operand->is_square;
+    const int64_t lines = operand->is_square ? RT_ENCODE_BLOCK : RT_ENCODE_LINES, blocks = e->terms / RT_ENCODE_BLOCK,
+                  step = by_terms ? e->line : e->term,
+                  count = by_warps ? (e->lines * blocks + RT_ENCODE_WARPS - 1) / RT_ENCODE_WARPS
+                                   : (e->lines + lines - 1) / lines * blocks;
     const void *codes = rt->gpu->encode_space + operand->codes, *scales = rt->gpu->encode_space + operand->scales;
     void *arguments[] = { (void *)&x,        (void *)&codes,    (void *)&scales,
                           (void *)&e->lines, (void *)&e->terms, (void *)&step };
     rt_gpu_check(rt,
                  cudaLaunchKernel((const void *)operand->kernel, (dim3){ (unsigned)count, 1, 1 },
                                   (dim3){ 32 * RT_ENCODE_WARPS, 1, 1 }, arguments,
-                                  by_terms ? 0 : RT_ENCODE_LINES * RT_ENCODE_PITCH * sizeof(uint16_t),
-                                  rt->gpu->compute),
+                                  by_terms ? 0 : (size_t)lines * RT_ENCODE_PITCH * sizeof(uint16_t), rt->gpu->compute),
                  "write numbers of 8 bits");
 }
 
@@ -142,41 +172,46 @@ cublasStatus_t rt_eight_run(Rt *rt, const Product *p, const Pointers *at)
 {
     const struct RtGpuProducts *all = rt->gpu->products;
     const EightBits *eight = p->eight;
+    const Description *d = &eight->by[eight->way];
     const float one = 1, zero = 0;
-    encode(rt, &eight->operand[A], p->swapped ? at->b : at->a);
-    encode(rt, &eight->operand[B], p->swapped ? at->a : at->b);
-    return all->cublasLtMatmul(all->handle, eight->request.description, &one,
-                               rt->gpu->encode_space + eight->operand[A].codes, eight->operand[A].layout,
-                               rt->gpu->encode_space + eight->operand[B].codes, eight->operand[B].layout,
+    encode(rt, &d->operand[A], p->swapped ? at->b : at->a);
+    encode(rt, &d->operand[B], p->swapped ? at->a : at->b);
+    return all->cublasLtMatmul(all->handle, d->request.description, &one, rt->gpu->encode_space + d->operand[A].codes,
+                               d->operand[A].layout, rt->gpu->encode_space + d->operand[B].codes, d->operand[B].layout,
                                p->shape.accumulate ? &one : &zero, at->to ? at->to : at->c, p->layout[C], at->c,
                                p->layout[C], &eight->algorithm, rt->gpu->product_space, WORKSPACE, rt->gpu->compute);
 }
 
 /* Sets where scales are; false if cuBLASLt does not support that. */
-static bool point_to_scales(Rt *rt, const Product *p)
+static bool point_to_scales(Rt *rt, Description *d)
 {
-    EightBits *eight = p->eight;
     bool good = true;
     for (int i = 0; i < 2; i++) {
-        const Encoded *operand = &eight->operand[i];
-        const void *scales = rt->gpu->encode_space + operand->scales;
+        const void *scales = rt->gpu->encode_space + d->operand[i].scales;
         good =
-            good && rt_product_set(rt->gpu->products, &eight->request,
+            good && rt_product_set(rt->gpu->products, &d->request,
                                    i == A ? CUBLASLT_MATMUL_DESC_A_SCALE_POINTER : CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
                                    &scales, sizeof scales);
     }
     return good;
 }
 
+enum { CANDIDATES = 8 };
+
+typedef struct {
+    int count;
+    cublasLtMatmulHeuristicResult_t result[CANDIDATES];
+} Kernels;
+
 /* The number of kernels found. */
-static int find_kernels(Rt *rt, const Product *p, int most, cublasLtMatmulHeuristicResult_t found[])
+static int find_kernels(Rt *rt, const Product *p, Description *d, Kernels *found)
 {
     enum { ALIGNED = 3 }; /* the number of operands' alignment to 16 bytes */
-    const EightBits *eight = p->eight;
-    const cublasLtMatrixLayout_t layout[] = { eight->operand[A].layout, eight->operand[B].layout, p->layout[C] };
-    return point_to_scales(rt, p)
-               ? rt_product_kernels(rt->gpu->products, p, &eight->request, layout, ALIGNED, most, found, NULL)
-               : 0;
+    const cublasLtMatrixLayout_t layout[] = { d->operand[A].layout, d->operand[B].layout, p->layout[C] };
+    if (d->request.description && point_to_scales(rt, d))
+        found->count =
+            rt_product_kernels(rt->gpu->products, p, &d->request, layout, ALIGNED, CANDIDATES, found->result, NULL);
+    return found->count;
 }
 
 /* --- A trial -------------------------------------------------------------------------------- */
@@ -188,28 +223,36 @@ typedef struct {
     int64_t bytes;
 } Trial;
 
-/* Numbers of e4m3 times powers of two, as bf16.  Runs have a size of their own, of which large ones are rare, so that
- * blocks along either stride have scales that differ. */
-static void fill(Rt *rt, char *to, int64_t bytes)
+/* A strip of 128 lines of a matrix: numbers of e4m3 times powers of two, as bf16.  A run of 128 has a size of its own,
+ * of which large ones are rare, times one of its square of 128 lines: so scales differ from those of their neighbours
+ * along either stride, be they of runs or of squares. */
+static void fill_strip(uint16_t *lines, int64_t pitch, int strip, uint32_t *state)
 {
-    enum { RUN = 128, RUNS = 1021, SOME = RUN * RUNS, MOST = 9 };
-    uint16_t *some = rt_allocate(SOME, sizeof *some);
-    uint32_t state = 2463534242u;
-    for (int run = 0; run < RUNS; run++) {
-        int exponent = 0;
-        while (exponent < MOST && rt_gpu_random(&state) >> 31)
-            exponent++;
-        for (int i = 0; i < RUN; i++) {
-            const uint32_t bits = rt_gpu_random(&state);
-            some[run * RUN + i] =
-                (uint16_t)((bits & 0x8000) | (uint32_t)(127 - 8 + exponent) << 7 | (bits >> 16 & 0x70));
+    enum { RUN = RT_ENCODE_BLOCK, MOST = 9, SIZES = 4, STEP = 3 };
+    uint32_t exponent = 0;
+    for (int64_t i = 0; i < RUN * pitch; i++) {
+        if (i % pitch % RUN == 0) {
+            exponent = 127 - 8 + STEP * (uint32_t)((strip + i % pitch / RUN) % SIZES);
+            for (int more = 0; more < MOST && rt_gpu_random(state) >> 31; more++)
+                exponent++;
         }
+        const uint32_t bits = rt_gpu_random(state);
+        lines[i] = (uint16_t)((bits & 0x8000) | exponent << 7 | (bits >> 16 & 0x70));
     }
-    for (int64_t done = 0; done < bytes; done += SOME * 2) {
-        const int64_t next = bytes - done < SOME * 2 ? bytes - done : SOME * 2;
-        rt_gpu_upload(rt, to + done, some, next);
-    }
-    free(some);
+}
+
+/* A matrix whose lines are `pitch` elements apart. */
+static void fill(Rt *rt, char *to, int64_t bytes, int64_t pitch)
+{
+    enum { STRIPS = 4 }; /* that are different: they take turns */
+    const int64_t elements = RT_ENCODE_BLOCK * pitch, strip = elements * (int64_t)sizeof(uint16_t);
+    uint16_t *lines = rt_allocate(STRIPS * elements, sizeof *lines);
+    uint32_t state = 2463534242u;
+    for (int i = 0; i < STRIPS && i * strip < bytes; i++)
+        fill_strip(lines + i * elements, pitch, i, &state);
+    for (int64_t done = 0; done < bytes; done += STRIPS * strip)
+        rt_gpu_upload(rt, to + done, lines, bytes - done < STRIPS * strip ? bytes - done : STRIPS * strip);
+    free(lines);
 }
 
 /* False if it does not fit in the arena. */
@@ -220,7 +263,11 @@ static bool open_trial(Rt *rt, Product *p, Trial *t)
     t->other = rest;
     if (!rest || rest + t->bytes > rt->arena + rt_arena_bytes(rt))
         return false;
-    fill(rt, rt->arena, rest - rt->arena);
+    const RtProductShape *shape = &p->shape;
+    char *const a = (char *)t->at.a, *const b = (char *)t->at.b, *const c = t->at.c;
+    fill(rt, a, b - a, shape->a.row * shape->a.column);
+    fill(rt, b, c - b, shape->b.row * shape->b.column);
+    fill(rt, c, rest - c, RT_ENCODE_BLOCK);
     return true;
 }
 
@@ -287,18 +334,25 @@ static bool is_right(Rt *rt, const Trial *t)
 
 typedef struct {
     bool is_better;
+    Way way;
     cublasLtMatmulAlgo_t algorithm;
 } Choice;
 
-/* The time of the product with its epilogue in 8 bits, by the fastest kernel, which is taken. */
-static double time_of_fastest(Rt *rt, Trial *t, int count, const cublasLtMatmulHeuristicResult_t found[])
+static void choose_kernel(EightBits *eight, Way way, const cublasLtMatmulAlgo_t *algorithm)
+{
+    eight->way = way;
+    eight->algorithm = *algorithm;
+}
+
+/* The time of the product with its epilogue in 8 bits in one way, by the fastest kernel, which is taken. */
+static double time_of_fastest(Rt *rt, Trial *t, Way way, const Kernels *found)
 {
     EightBits *eight = t->product->eight;
     double least = INFINITY;
     int best = 0;
     eight->is_used = true;
-    for (int i = 0; i < count; i++) {
-        eight->algorithm = found[i].algo;
+    for (int i = 0; i < found->count; i++) {
+        choose_kernel(eight, way, &found->result[i].algo);
         const double time = rt_gpu_time(rt, queue, t);
         if (time < least) {
             best = i;
@@ -306,42 +360,61 @@ static double time_of_fastest(Rt *rt, Trial *t, int count, const cublasLtMatmulH
         }
     }
     eight->is_used = false;
-    eight->algorithm = found[best].algo;
+    choose_kernel(eight, way, &found->result[best].algo);
+    return least;
+}
+
+/* Takes the fastest way that is right, and its time; INFINITY: none is. */
+static double time_of_best(Rt *rt, Trial *t, const Kernels found[N_WAYS])
+{
+    EightBits *eight = t->product->eight;
+    double least = INFINITY;
+    EightBits best = *eight;
+    for (Way way = 0; way < N_WAYS; way++) {
+        const double time = found[way].count ? time_of_fastest(rt, t, way, &found[way]) : INFINITY;
+        if (time < least && is_right(rt, t)) {
+            best = *eight;
+            least = time;
+        }
+    }
+    *eight = best;
     return least;
 }
 
 /* Are 8 bits right, and faster, as the product is computed with its epilogue?  Said for those who read it. */
-static bool is_better(Rt *rt, Trial *t, int count, const cublasLtMatmulHeuristicResult_t found[])
+static bool is_better(Rt *rt, Trial *t, const Kernels found[N_WAYS])
 {
     const double least_gain = 0.97;
     const RtProductShape *s = &t->product->shape;
-    const double in_8 = time_of_fastest(rt, t, count, found);
-    if (!is_right(rt, t)) {
+    const double in_8 = time_of_best(rt, t, found);
+    if (isinf(in_8)) {
         rt_note("products: %lld x %lld x %lld in 8 bits is not what it is in 16 bits: 16 bits are used",
                 (long long)s->m, (long long)s->n, (long long)s->k);
         return false;
     }
     const double in_16 = rt_gpu_time(rt, queue, t);
-    rt_note("products: %lld x %lld x %lld: %.3f ms in 8 bits, %.3f ms in 16", (long long)s->m, (long long)s->n,
-            (long long)s->k, in_8, in_16);
+    rt_note("products: %lld x %lld x %lld: %.3f ms in 8 bits%s, %.3f ms in 16", (long long)s->m, (long long)s->n,
+            (long long)s->k, in_8, t->product->eight->way == BY_SQUARES ? " by squares" : "", in_16);
     return in_8 < least_gain * in_16;
 }
 
 static Choice choose(Rt *rt, const char *folder, Product *p, int *tried)
 {
-    enum { CANDIDATES = 8 };
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    Kernels found[N_WAYS] = { 0 };
     char *text = rt_product_text(rt, &p->shape, true), *key = rt_cache_key(1, (const char *const[]){ text }, "fp8");
     size_t bytes = 0;
     Choice *kept = rt_cache_find(folder, key, &bytes), choice = { .is_better = false };
-    const bool is_kept = kept && bytes == sizeof choice;
+    const bool is_kept = kept && bytes == sizeof choice && kept->way < N_WAYS;
     Trial t;
     if (is_kept)
         choice = *kept;
-    const int count = is_kept ? 0 : find_kernels(rt, p, CANDIDATES, found);
+    int count = 0;
+    for (Way way = 0; way < N_WAYS && !is_kept; way++)
+        count += find_kernels(rt, p, &p->eight->by[way], &found[way]);
     if (count > 0 && open_trial(rt, p, &t)) {
         (*tried)++;
-        choice.is_better = is_better(rt, &t, count, found);
+        choice.is_better = is_better(rt, &t, found);
+        choice.way = p->eight->way;
         choice.algorithm = p->eight->algorithm;
         rt_cache_keep(folder, key, &choice, sizeof choice);
     }
@@ -351,6 +424,16 @@ static Choice choose(Rt *rt, const char *folder, Product *p, int *tried)
     return choice;
 }
 
+/* Of encoded operands, if the product is computed in 8 bits: in the way of `choice`, or in any. */
+static int64_t bytes_of(const Product *p, const Choice *choice)
+{
+    int64_t most = 0;
+    for (Way way = 0; way < N_WAYS && p->eight && (!choice || choice->is_better); way++)
+        if ((!choice || choice->way == way) && p->eight->by[way].bytes > most)
+            most = p->eight->by[way].bytes;
+    return most;
+}
+
 /* Takes memory for the largest pair of operands of those that are `wanted`, or of all; false, on all ranks and with
  * none taken, if one has too little. */
 static bool take_memory(Rt *rt, const Choice wanted[])
@@ -358,8 +441,8 @@ static bool take_memory(Rt *rt, const Choice wanted[])
     const struct RtGpuProducts *all = rt->gpu->products;
     int64_t bytes = 0;
     for (int i = 0; i < all->count; i++)
-        if (all->product[i].eight && (!wanted || wanted[i].is_better) && all->product[i].eight->bytes > bytes)
-            bytes = all->product[i].eight->bytes;
+        if (bytes_of(&all->product[i], wanted ? &wanted[i] : NULL) > bytes)
+            bytes = bytes_of(&all->product[i], wanted ? &wanted[i] : NULL);
     rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
     void *memory = NULL;
     if (rt_gpu_free_memory(rt) < bytes || bytes == 0 || cudaMalloc(&memory, (size_t)bytes) != cudaSuccess)
@@ -380,10 +463,12 @@ static int use(Rt *rt, const Choice chosen[])
     int used = 0;
     for (int i = 0; i < all->count; i++) {
         const Product *p = &all->product[i];
-        const bool is_ready = has_memory && chosen[i].is_better && point_to_scales(rt, p);
+        const Way way = chosen[i].way;
+        const bool is_ready = has_memory && chosen[i].is_better && p->eight->by[way].request.description &&
+                              point_to_scales(rt, &p->eight->by[way]);
         if (rt_comm_max(rt, is_ready ? 0 : 1) > 0)
             continue;
-        p->eight->algorithm = chosen[i].algorithm;
+        choose_kernel(p->eight, way, &chosen[i].algorithm);
         p->eight->is_used = true;
         used++;
     }

@@ -12,6 +12,9 @@ enum {
     RT_ENCODE_PITCH = RT_ENCODE_BLOCK + 2 /* elements between lines of a tile: two of them are in each bank */
 };
 
+/* The numbers from one row of the scales of squares to the next: of so many blocks, and to a multiple of 16 bytes. */
+#define RT_ENCODE_ROW(blocks) (((blocks) + 3) / 4 * 4)
+
 /* Rows of A or columns of B: `lines` of `terms`, with these strides, of which one is 1. */
 typedef struct {
     int64_t lines, terms;

@@ -8,9 +8,13 @@
  * EMULATED_EPILOGUES=residuals they add what is elsewhere twice.
  *
  * Numbers of 8 bits, e4m3, have a scale for each 128 terms of a row or column
- * (CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F). With EMULATED_FP8=none no kernel takes them, with EMULATED_FP8=unknown the
- * library does not know them, with EMULATED_FP8=wrong scales are those of the next row, with EMULATED_FP8=varies a
- * result differs each time, and with EMULATED_FP8=slow they take 1000 seconds longer, by events.
+ * (CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F), or one operand has one for each square of 128 x 128
+ * (CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F). With EMULATED_SQUARES=none no kernel takes squares, with
+ * EMULATED_SQUARES=wrong their scales are those of the next square, with EMULATED_SQUARES=slow they take 100 seconds
+ * longer than other products of 8 bits, with EMULATED_SQUARES=fast less by as much. With EMULATED_FP8=none no kernel
+ * takes them, with EMULATED_FP8=unknown the library does not know them, with EMULATED_FP8=wrong scales are those of the
+ * next row, with EMULATED_FP8=varies a result differs each time, and with EMULATED_FP8=slow they take 1000 seconds
+ * longer, by events.
  *
  * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW seconds slower, by events, than
  * number EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a
@@ -70,6 +74,19 @@ static bool epilogues_are(const char *how)
     if (!said)
         said = getenv("EMULATED_EPILOGUES") ? getenv("EMULATED_EPILOGUES") : "";
     return strcmp(said, how) == 0;
+}
+
+static bool squares_are(const char *how)
+{
+    static const char *said;
+    if (!said)
+        said = getenv("EMULATED_SQUARES") ? getenv("EMULATED_SQUARES") : "";
+    return strcmp(said, how) == 0;
+}
+
+static bool has_squares(const Description *d, int operand)
+{
+    return d->scale_mode[operand] == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
 }
 
 static bool fp8_is(const char *how)
@@ -236,9 +253,10 @@ static void check_eight_bits(const Description *d, const Layout *const layout[3]
                  layout[i]->leading * element_bytes(layout[i]->type) % 16 == 0 && layout[i]->batch == 1,
              "of numbers of 8 bits sizes are multiples of 16, and so are bytes between columns");
     for (int i = 0; i < 2; i++)
-        must(d->scale_mode[i] == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F && d->scales[i] &&
+        must((d->scale_mode[i] == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F || has_squares(d, i)) && d->scales[i] &&
                  (uintptr_t)d->scales[i] % 16 == 0,
              "the scales of blocks have a place");
+    must(!has_squares(d, 0) || !has_squares(d, 1), "one operand at most has squares");
 }
 
 /* Of cuBLASLt's table of types, sums in f32: both operands alike, and a result of their type or f32; of 8 bits a
@@ -248,7 +266,9 @@ static bool has_kernel(const Description *d, const Layout *a, const Layout *b, c
     if (a->type != CUDA_R_8F_E4M3)
         return a->type == b->type && (c->type == a->type || c->type == CUDA_R_32F);
     check_eight_bits(d, (const Layout *const[]){ a, b, c });
-    return b->type == CUDA_R_8F_E4M3 && (c->type == CUDA_R_16BF || c->type == CUDA_R_32F) && !fp8_is("none");
+    const bool no_squares = squares_are("none") && (has_squares(d, 0) || has_squares(d, 1));
+    return b->type == CUDA_R_8F_E4M3 && (c->type == CUDA_R_16BF || c->type == CUDA_R_32F) && !fp8_is("none") &&
+           !no_squares;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
@@ -321,11 +341,17 @@ static void store(const Layout *l, char *at, int64_t i, float value)
     memcpy(at + 2 * i, &bits, 2);
 }
 
-/* Scales are [block, line], the lines of a block next to each other. */
-static float scale_of(const Product *p, int operand, int64_t line, int64_t lines, int64_t term)
+/* Scales are [block, line], the lines of a block next to each other; of squares [square, block], the blocks of 128
+ * lines next to each other, with rows of a multiple of four. */
+static float scale_of(const Product *p, int operand, int64_t line, int64_t lines, int64_t terms, int64_t term)
 {
     if (p->layout[operand].type != CUDA_R_8F_E4M3)
         return 1;
+    if (has_squares(&p->description, operand)) {
+        const int64_t blocks = (terms + 127) / 128, squares = (lines + 127) / 128, row = (blocks + 3) / 4 * 4,
+                      i = (line / 128 * blocks + term / 128 + squares_are("wrong")) % (squares * blocks);
+        return p->description.scales[operand][i / blocks * row + i % blocks];
+    }
     return p->description.scales[operand][term / 128 * lines + (line + fp8_is("wrong")) % lines];
 }
 
@@ -340,7 +366,7 @@ static float *lines_of(const Product *p, int operand, const char *at, int64_t li
         for (int64_t i = 0; i < k; i++)
             values[operand ? line * k + i : i * lines + line] =
                 load(l, at, line_is_row ? line + i * l->leading : i + line * l->leading) *
-                scale_of(p, operand, line, lines, i);
+                scale_of(p, operand, line, lines, k, i);
     return values;
 }
 
@@ -428,8 +454,12 @@ static void vary(const Product *p)
 static bool work_product(void *data)
 {
     const Product *p = data;
-    if (p->layout[0].type == CUDA_R_8F_E4M3 ? fp8_is("slow") : fp8_is("fast"))
+    const bool in_eight = p->layout[0].type == CUDA_R_8F_E4M3,
+               by_squares = has_squares(&p->description, 0) || has_squares(&p->description, 1);
+    if (in_eight ? fp8_is("slow") : fp8_is("fast"))
         emulated_take_longer(1000);
+    if (in_eight && (by_squares ? squares_are("slow") : squares_are("fast")))
+        emulated_take_longer(100);
     if (p->kernel != emulated_number("EMULATED_FASTEST", 0))
         emulated_take_longer((double)emulated_number("EMULATED_SLOW", 0));
     for (int64_t turn = 0; turn < p->layout[2].batch; turn++)

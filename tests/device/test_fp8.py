@@ -97,12 +97,28 @@ def test_training(ff, made, data, tmp_path, own_cache):
     notes, _, log = said(trainer, data, tmp_path / "cuda")
     used, described = in_eight_bits(notes)
     assert used == described == (6 if ff == 208 else 9) and len(notes) == described + 1
-    assert all(re.search(r"\d+ x \d+ x \d+: \S+ ms in 8 bits, \S+ ms in 16$", note) for note in notes[:-1]), notes
+    assert all(re.search(r"\d+ x \d+ x \d+: \S+ ms in 8 bits( by squares)?, \S+ ms in 16$", note) for note in notes[:-1]), notes
     assert_same(log, reference, "fp8")
     assert bits(said(trainer, data, tmp_path / "graphless", "--no-graph")[2]) == bits(log)
     own = said(trainer, data, tmp_path / "own", "--no-fp8")
     assert not own[0]
     assert_same(own[2], reference, "fp8")
+
+
+@emulated
+@pytest.mark.parametrize("ff, products", [(256, 7), (208, 0)])  # 208: squares would be of 104 x 128
+def test_squares(ff, products, made, data, tmp_path, own_cache):
+    """Weights have a scale for 128 x 128 elements where that is the fastest way that is right: in both products with a
+    weight, not in its gradient.  The other way gives the same."""
+    trainer = Trainer(made("cuda", ff=ff).folder, "cuda", own_cache)
+    reference = train(made("c", ff=ff), data, tmp_path / "c")
+    for how, expected in (("fast", products), ("slow", 0), ("none", 0), ("wrong", 0)):
+        for path in own_cache.glob("*.fp8"):
+            path.unlink()
+        notes, _, log = said(trainer, data, tmp_path / how, environment={**FAST, "EMULATED_SQUARES": how})
+        used, described = in_eight_bits(notes)
+        assert used == described and sum("by squares" in note for note in notes) == expected, (how, notes)
+        assert_same(log, reference, "fp8")
 
 
 @emulated

@@ -64,6 +64,15 @@ def read_safetensors(path):
     }
 
 
+def write_safetensors(path, arrays):
+    words = {"float16": "F16", "float32": "F32", "float64": "F64", "int16": "I16", "uint64": "U64", "bool": "BOOL"}
+    header, at = {}, 0
+    for name, array in arrays.items():
+        header[name] = {"dtype": words[str(array.dtype)], "shape": array.shape, "data_offsets": [at, at := at + array.nbytes]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in arrays.values()))
+
+
 def initial_weights(out, data):
     path = out / "init.safetensors"
     train(out, "--data", data, "--steps", 0, "--save", path)

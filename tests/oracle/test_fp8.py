@@ -5,13 +5,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from common import compile_model, read_safetensors, train, write_text
+from common import compile_model, read_safetensors, train, write_safetensors, write_text
 
 MODEL = """
 dim batch
 dim place = 32
 dim embed = 256      # two blocks
-dim ff    = 96       # one
+dim ff    = 96       # one, so squares of weights are of 128 x 96
 
 model residual {
     input x : f32[batch, place, embed]
@@ -35,30 +35,41 @@ train {
 """
 
 
-def rounded(x, dim):
-    """x with the elements of each block of up to 128 along dim as numbers with 3 bits of fraction and exponents from -6 on,
-    of which the largest is 448, times a power of two."""
+def rounded(x, size):
+    """x as numbers with 3 bits of fraction and exponents from -6 on, of which the largest is 448, times a power of two,
+    which brings the largest of the numbers that share `size` below that."""
+    scale = torch.exp2(torch.floor(torch.log2(448 / size.clamp(min=1e-300))))
+    scaled = x * scale
+    unit = torch.exp2(torch.floor(torch.log2(scaled.abs().clamp(min=2.0**-6))) - 3)
+    return torch.round(scaled / unit) * unit / scale
+
+
+def in_blocks(x, dim):
+    """Rounded in blocks of up to 128 elements along dim."""
     moved = x.movedim(dim, -1)
     blocks = moved.reshape(*moved.shape[:-1], -1, min(128, moved.shape[-1]))
-    size = blocks.abs().amax(-1, keepdim=True).clamp(min=1e-300)
-    scale = torch.exp2(torch.floor(torch.log2(448 / size)))
-    scaled = blocks * scale
-    unit = torch.exp2(torch.floor(torch.log2(scaled.abs().clamp(min=2.0**-6))) - 3)
-    return (torch.round(scaled / unit) * unit / scale).reshape(moved.shape).movedim(-1, dim)
+    return rounded(blocks, blocks.abs().amax(-1, keepdim=True)).reshape(moved.shape).movedim(-1, dim)
+
+
+def in_squares(w):
+    """Rounded in squares of up to 128 x 128."""
+    rows, columns = (min(128, size) for size in w.shape)
+    squares = w.reshape(w.shape[0] // rows, rows, w.shape[1] // columns, columns)
+    return rounded(squares, squares.abs().amax((1, 3), keepdim=True)).reshape(w.shape)
 
 
 class Product(torch.autograd.Function):
-    """x [batch, place, in] times w [in, out]: three products, each of operands that are rounded along its sum."""
+    """x [batch, place, in] times w [in, out]: three products of operands that are rounded along their sums, w in squares."""
 
     @staticmethod
     def forward(context, x, w):
         context.save_for_backward(x, w)
-        return rounded(x, 2) @ rounded(w, 0)
+        return in_blocks(x, 2) @ in_squares(w)
 
     @staticmethod
     def backward(context, dy):
         x, w = context.saved_tensors
-        return rounded(dy, 2) @ rounded(w, 1).T, torch.einsum("bsi,bso->io", rounded(x, 1), rounded(dy, 1))
+        return in_blocks(dy, 2) @ in_squares(w).T, torch.einsum("bsi,bso->io", in_blocks(x, 1), in_blocks(dy, 1))
 
 
 class Narrow(torch.autograd.Function):
@@ -106,6 +117,21 @@ def test_products_of_blocks(tmp_path):
         far, near = (np.linalg.norm(found - other[name]) / np.linalg.norm(exact[name]) for other in (exact, narrow))
         assert 0.005 < far < 0.1, (name, far)
         assert near < 0.6 * far, (name, near, far)
+
+
+def test_squares(tmp_path):
+    """A weight far below the largest one of its square, of other lines, is rounded to zero: nothing depends on it any more."""
+    out = compile_model(MODEL.replace("lr = 100", "lr = 1e6"), tmp_path / "fp8")
+    for name, seed in (("x", 5), ("y", 6)):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(seed).normal(0, 1, (8, 32, 256)).astype(np.float32))
+    options = ["--data", f"x={tmp_path / 'x.npy'}", "--data", f"y={tmp_path / 'y.npy'}", "--no-shuffle", "--save"]
+    train(out, "--steps", 0, *options, tmp_path / "start.safetensors")
+    weights = {name: value for name, value in read_safetensors(tmp_path / "start.safetensors").items() if name.startswith("h.")}
+    weights["h.1.up"][:, 1::2] *= 2.0**-20
+    write_safetensors(tmp_path / "uneven.safetensors", weights)
+    train(out, "--steps", 1, "--load", tmp_path / "uneven.safetensors", *options, tmp_path / "end.safetensors")
+    change = np.abs(weights["h.1.down"] - read_safetensors(tmp_path / "end.safetensors")["h.1.down"])
+    assert np.all(change[1::2] == 0) and np.all(change[::2].max(1) > 1e-3)
 
 
 def test_small_model(tmp_path):

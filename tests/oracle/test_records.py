@@ -1,13 +1,11 @@
 """Records: a vision transformer, a regression with masks, and sequence-to-sequence pairs, each input from an array of its
 own, train as PyTorch's own modules do."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from common import compile_model, largest_difference, read_safetensors, train, Reference
+from common import compile_model, largest_difference, read_safetensors, train, write_safetensors, Reference
 
 STEPS, BATCH, RECORDS = 10, 6, 48
 SMALL_VIT = [f"-D{name}={value}" for name, value in
@@ -34,15 +32,6 @@ def gives(out, arrays):
     for name, array in arrays.items():
         np.save(out / f"{name}.npy", array)
     return [word for name in arrays for word in ("--data", f"{name}={out / name}.npy")]
-
-
-def write_safetensors(path, arrays):
-    words = {"float16": "F16", "float32": "F32", "float64": "F64", "int16": "I16", "uint64": "U64", "bool": "BOOL"}
-    header, at = {}, 0
-    for name, array in arrays.items():
-        header[name] = {"dtype": words[str(array.dtype)], "shape": array.shape, "data_offsets": [at, at := at + array.nbytes]}
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in arrays.values()))
 
 
 def given(out, arrays, file):
