@@ -117,9 +117,6 @@ bool write_costs(const Report *r, const char *path)
     add_ranks(r, json, cost);
     if (cost->schedule)
         add_schedule(r, json, cost);
-    char *text = cJSON_Print(json);
-    cJSON_Delete(json);
-    const bool good = write_new(r->run, path, arena_text(&r->run->arena, "%s\n", text));
-    cJSON_free(text);
-    return good;
+    Arena *arena = &r->run->arena;
+    return write_new(r->run, path, arena_text(arena, "%s\n", json_text(arena, json, true)));
 }

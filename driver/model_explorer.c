@@ -6,8 +6,8 @@
 #include "model_explorer.h"
 
 #include "cost/cost.h"
+#include "json.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,9 +165,5 @@ bool write_model_explorer(Run *run, Module *m, const char *path)
     for (const Func *f = m->funcs; f; f = f->next)
         if (f != entry)
             add_function(&p, graphs, f);
-    char *text = cJSON_PrintUnformatted(file);
-    const bool good = write_new(run, path, text);
-    free(text);
-    cJSON_Delete(file);
-    return good;
+    return write_new(run, path, json_text(&run->arena, file, false));
 }

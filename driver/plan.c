@@ -202,9 +202,5 @@ const char *plan_text(const Report *report, const Settings *settings)
     add_work(plan, &report->totals);
     add_recompute(plan, report->m);
     add_files(plan, run->options);
-    char *printed = cJSON_Print(plan);
-    const char *text = arena_text(&run->arena, "%s\n", printed);
-    cJSON_free(printed);
-    cJSON_Delete(plan);
-    return text;
+    return arena_text(&run->arena, "%s\n", json_text(&run->arena, plan, true));
 }

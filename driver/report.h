@@ -18,14 +18,13 @@
 #define MPC_REPORT_H
 
 #include "driver.h"
+#include "json.h"
 #include "remedies.h"
 #include "timeline.h"
 
 #include "codegen/host/totals.h"
 #include "cost/step_time.h"
 #include "filled.h"
-
-#include <cjson/cJSON.h>
 
 /* Collectives of one kind over the same axes, of tensors of one class, with one cause; or what stages hand on. */
 typedef struct {
@@ -171,7 +170,5 @@ cJSON *memory_json(const Report *report);
 bool write_report_page(const Report *report, const char *path);
 bool write_memory_svg(const Report *report, const char *path);
 void add_lines_json(const Report *report, cJSON *json); /* report_lines.c */
-cJSON *add_json_entry(cJSON *list);                     /* a new object at the end of the list, which owns it */
-void add_json_integer(cJSON *object, const char *key, int64_t value); /* exact for any size */
 
 #endif

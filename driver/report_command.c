@@ -6,11 +6,7 @@
 
 static void print_json(const Report *r)
 {
-    cJSON *json = report_json(r);
-    char *text = cJSON_Print(json);
-    puts(text);
-    cJSON_free(text);
-    cJSON_Delete(json);
+    puts(json_text(&r->run->arena, report_json(r), true));
 }
 
 /* Options that only a picture obeys, of a pipeline or at least of the step on a machine, where there is none. */

@@ -134,12 +134,9 @@ static void write_data(const Report *r, FILE *out)
         add_timeline(r, json);
     else if (r->no_picture)
         cJSON_AddStringToObject(json, "no_timeline", r->no_picture);
-    char *text = cJSON_PrintUnformatted(json);
-    for (const char *at = text; *at; at++)
+    for (const char *at = json_text(&r->run->arena, json, false); *at; at++)
         fputs(*at == '<' ? "\\u003c" : (char[]){ *at, '\0' }, out);
     fputc('\n', out);
-    free(text);
-    cJSON_Delete(json);
 }
 
 bool write_report_page(const Report *r, const char *path)

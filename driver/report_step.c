@@ -20,7 +20,7 @@ typedef struct {
 const char *picture_title(const Report *r)
 {
     const Module *m = r->m;
-    const char *slash = strrchr(r->run->source.path, '/'), *file = slash ? slash + 1 : r->run->source.path;
+    const char *file = file_name(&r->run->arena, &r->run->source);
     const char *text = arena_text(&r->run->arena, "%s%s", file, m->naxes ? ", mesh" : "");
     for (int i = 0; i < m->naxes; i++)
         text = arena_text(&r->run->arena, "%s%s%s=%" PRId64, text, i ? "," : " ", m->axis[i], m->axis_size[i]);

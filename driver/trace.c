@@ -1,7 +1,8 @@
 /* trace.c -- mpc trace merge: one trace of all ranks of a run, from the file of each. */
 #include "trace.h"
 
-#include <cjson/cJSON.h>
+#include "json.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,10 +108,8 @@ static void write_head(const Merge *merge, FILE *out)
     cJSON_AddStringToObject(facts, "model", merge->file[0].model);
     cJSON_AddStringToObject(facts, "run", merge->file[0].run);
     cJSON_AddNumberToObject(facts, "ranks", merge->ranks);
-    char *text = cJSON_PrintUnformatted(facts);
-    fprintf(out, "{\"displayTimeUnit\": \"ms\", \"otherData\": %s, \"traceEvents\": [\n", text);
-    cJSON_free(text);
-    cJSON_Delete(facts);
+    fprintf(out, "{\"displayTimeUnit\": \"ms\", \"otherData\": %s, \"traceEvents\": [\n",
+            json_text(&merge->run->arena, facts, false));
 }
 
 static bool write_merged(const Merge *merge, FILE *out)

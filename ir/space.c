@@ -6,8 +6,8 @@
 
 const char *origin_text(Module *m, const Op *op)
 {
-    const char *path = m->diags->source->path, *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-    size_t length = strlen(file);
+    const char *file = file_name(&m->arena, m->diags->source);
+    const size_t length = strlen(file);
     if (!op->where || (strncmp(op->where, file, length) == 0 && op->where[length] == ':'))
         return NULL;
     return arena_text(&m->arena, "%s%s%s", op->path ? op->path : "", op->path ? ", " : "", op->where);

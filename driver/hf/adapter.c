@@ -3,10 +3,10 @@
  * are added to the weights, or written as a folder of their own. */
 #include "export.h"
 
+#include "json.h"
 #include "line.h"
 #include "new_folder.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,11 +168,7 @@ static bool write_configuration(Run *run, const Export *e, const char *path)
     cJSON *modules = cJSON_AddArrayToObject(config, "target_modules");
     for (int i = 0; i < e->adapters->folder->count; i++)
         add_module(run, modules, e->adapters->folder->tensor[i]);
-    char *text = cJSON_Print(config);
-    const bool good = write_new(run, path, arena_text(&run->arena, "%s\n", text));
-    cJSON_free(text);
-    cJSON_Delete(config);
-    return good;
+    return write_new(run, path, arena_text(&run->arena, "%s\n", json_text(&run->arena, config, true)));
 }
 
 bool write_adapter(Run *run, const Export *e)

@@ -98,8 +98,5 @@ void print_plan_json(const Planner *p, const Answer *answer, const PlanResult *a
         add_plan(p, add_json_entry(best), &answer->best[i]);
     if (answer->too_large)
         add_plan(p, cJSON_AddObjectToObject(json, "too_large"), answer->too_large);
-    char *text = cJSON_Print(json);
-    puts(text);
-    cJSON_free(text);
-    cJSON_Delete(json);
+    puts(json_text(p->arena, json, true));
 }

@@ -16,8 +16,7 @@ const char *position_text(Lower *l, Loc loc)
 
 Name where_text(Lower *l, Loc loc)
 {
-    const char *slash = strrchr(l->source->path, '/');
-    return intern_format(l->m, "%s:%s", slash ? slash + 1 : l->source->path, position_text(l, loc));
+    return intern_format(l->m, "%s:%s", file_name(l->arena, l->source), position_text(l, loc));
 }
 
 const char *dims_text(Lower *l, const Type *type)

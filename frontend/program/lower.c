@@ -90,7 +90,7 @@ static void lower_file(Lower *l)
         return;
     l->observes = has_updates(l, NULL) || holds_slots(l, NULL);
     l->m->name = intern_text(l->m, l->model->name);
-    l->m->source = intern_text(l->m, l->source->path);
+    l->m->source = intern_text(l->m, visible_text(l->arena, l->source->path));
     l->m->batch = l->batch ? intern_text(l->m, l->batch->name) : NULL;
     read_layout(l);
     read_settings(l);
