@@ -415,6 +415,7 @@ void pass_fuse(Module *m)
         drop_dead(f);
         last = f;
     }
+    return_shown_by_views(m);
     note_stages(m);
     for (Func *f = m->funcs; f; f = f->next) {
         fuse_func(m, f);

@@ -129,4 +129,7 @@ void collect_rows(Module *m, Func *f);
 /* widen.c: lets each op that reads a value of 16 bits in f32 cast it itself. */
 void widen_in_readers(Module *m, Func *f);
 
+/* returned.c: lets functions return what views show, rather than views, which would be copied. */
+void return_shown_by_views(Module *m);
+
 #endif

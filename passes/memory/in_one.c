@@ -68,7 +68,7 @@ static bool is_free(const Func *f, const Map *apart, const Value *value)
 
 void place_in_results(Module *m, const Func *f, const Map *apart)
 {
-    for (const Op *op = f->first; op; op = op->next) {
+    for (const Op *op = f->last; op; op = op->prev) { /* an operand may be a concat, too */
         const Value *y = info(op)->traits & JOINS ? result(op) : NULL;
         bool may = y && y->storage && is_row_major(m, y) && may_be_one(m, op);
         for (int i = 0; may && i < op->args.count; i++)
