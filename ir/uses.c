@@ -140,3 +140,9 @@ Map note_callers(Module *m)
                 map_put(&caller, op->attrs.callee, map_get(&caller, op->attrs.callee) ? (void *)m : op);
     return caller;
 }
+
+Op *only_caller(const Module *m, const Map *callers, const Func *f)
+{
+    void *caller = map_get(callers, f->name);
+    return caller == m ? NULL : caller;
+}

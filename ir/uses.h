@@ -27,6 +27,7 @@ Op *first_reader(Op *op, const Values *values);
 
 /* Of a function by its name: the only op that calls it; of several, none of them. */
 Map note_callers(Module *m);
+Op *only_caller(const Module *m, const Map *callers, const Func *f); /* NULL: none calls it, or several do */
 
 /* Puts an op, and all those that it needs, into a set of keys. */
 void note_with_operands(Map *set, const Op *op);

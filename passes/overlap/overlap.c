@@ -473,11 +473,11 @@ void pass_overlap(Module *m);
 void pass_overlap(Module *m)
 {
     int64_t buckets = last_bucket(m);
-    const Map only_calls = find_only_calls(m);
+    const Map callers = note_callers(m);
     for (Func *f = m->funcs; f; f = f->next) {
         part_buckets(f, &buckets);
         if (split_collectives(m, f))
-            prefetch_weights(m, f, &only_calls);
+            prefetch_weights(m, f, &callers);
     }
     start_early(m, func_with_role(m, STEP));
     for (Func *f = m->funcs; f; f = f->next)

@@ -15,7 +15,6 @@ int64_t last_bucket(const Module *m);
 void start_early(Module *m, Func *step);
 
 /* Starts the gathers of weights in the body f of a loop one iteration early: prefetch.c. */
-Map find_only_calls(Module *m); /* of functions, by their names */
-void prefetch_weights(Module *m, Func *f, const Map *only_calls);
+void prefetch_weights(Module *m, Func *f, const Map *callers);
 
 #endif

@@ -17,6 +17,7 @@
 #include "overlap.h"
 #include "stages.h"
 #include "storage.h"
+#include "uses.h"
 
 typedef struct {
     Module *m;
@@ -99,35 +100,28 @@ static void prefetch_message(Prefetch *p, Op *first, Op *end)
     }
 }
 
-/* The only op that calls a function; NULL: several do. */
-typedef struct {
-    Op *op;
-    Func *caller;
-} OnlyCall;
-
-Map find_only_calls(Module *m)
+static bool has_op(const Func *f, const Op *op)
 {
-    Map calls = { .arena = &m->arena };
-    for (Func *f = m->funcs; f; f = f->next)
-        for (Op *op = f->first; op; op = op->next) {
-            OnlyCall *call = op->attrs.callee ? map_get(&calls, op->attrs.callee) : NULL;
-            if (call)
-                call->op = NULL;
-            else if (op->attrs.callee) {
-                call = NEW(&m->arena, OnlyCall);
-                *call = (OnlyCall){ op, f };
-                map_put(&calls, op->attrs.callee, call);
-            }
-        }
-    return calls;
+    const Op *own = f->first;
+    while (own && own != op)
+        own = own->next;
+    return own != NULL;
 }
 
-void prefetch_weights(Module *m, Func *f, const Map *only_calls)
+static Func *caller_of(const Module *m, const Op *call)
 {
-    const OnlyCall *call = map_get(only_calls, f->name);
+    Func *f = m->funcs;
+    while (!has_op(f, call))
+        f = f->next;
+    return f;
+}
+
+void prefetch_weights(Module *m, Func *f, const Map *callers)
+{
+    Op *call = only_caller(m, callers, f);
     Prefetch p = { .m = m, .f = f };
-    if (call && call->op && call->op->attrs.dims.count)
-        p.loop = call->op, p.caller = call->caller;
+    if (call && call->attrs.dims.count)
+        p.loop = call, p.caller = caller_of(m, call);
     for (Op *first = f->first, *end; first && p.loop; first = end) {
         end = after_message(first);
         const Op *wait = end;

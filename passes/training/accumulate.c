@@ -29,7 +29,7 @@
 typedef struct {
     Module *m;
     Arena scratch;
-    Map calls;  /* of a function: number of calls */
+    Map calls;  /* see note_callers() */
     Map uses;   /* of a value of the present function */
     Map number; /* of an op of it: its index */
     Map names;  /* of a called function: the names of its values */
@@ -38,14 +38,6 @@ typedef struct {
 static int count_of(const Map *map, const void *key) { return (int)(intptr_t)map_get(map, key); }
 
 static void count(Map *map, const void *key) { map_put(map, key, (void *)(intptr_t)(count_of(map, key) + 1)); }
-
-static void count_calls(Accumulate *a)
-{
-    for (const Func *f = a->m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (op->attrs.callee)
-                count(&a->calls, find_func(a->m, op->attrs.callee));
-}
 
 static void look_at(Accumulate *a, const Func *f)
 {
@@ -82,7 +74,7 @@ static Func *maker(const Accumulate *a, const Op *op, int side)
     const Value *made = arg(op, side), *sum = is_addition(op) ? arg(op, 1 - side) : NULL;
     const Op *call = made->def;
     Func *callee = call && call->attrs.callee ? find_func(a->m, call->attrs.callee) : NULL;
-    bool may = callee && callee->role == PLAIN && count_of(&a->calls, callee) == 1 &&
+    bool may = callee && callee->role == PLAIN && map_get(&a->calls, callee->name) == call &&
                index_of(&call->results, made) >= call->attrs.carried && count_of(&a->uses, made) == 1 &&
                same_but_dtype(made->type, &result(op)->type) &&
                dtype_bytes(result(op)->type.dtype) <= dtype_bytes(made->type.dtype) &&
@@ -244,9 +236,7 @@ static void move_all(Accumulate *a)
 void pass_accumulate(Module *m);
 void pass_accumulate(Module *m)
 {
-    Accumulate a = { .m = m };
-    a.calls.arena = &a.scratch;
-    count_calls(&a);
+    Accumulate a = { .m = m, .calls = note_callers(m) };
     move_all(&a);
     if (sum_terms_apart(m))
         move_all(&a);
