@@ -128,8 +128,8 @@ static Value *read_tensor(Update *u, const Value *tensor)
 static bool may_compute(const Op *op)
 {
     return op && op->results.count == 1 &&
-           (info(op)->family == LEAF || info(op)->family == POINTWISE || op->kind == OP_sum || op->kind == OP_max ||
-            op->kind == OP_min);
+           (info(op)->family == LEAF || info(op)->family == POINTWISE || info(op)->family == PRODUCT ||
+            info(op)->family == REDUCTION || op->kind == OP_rename);
 }
 
 static Value *copy_of(Update *u, Value *value);
@@ -160,7 +160,7 @@ static Value *copy_of(Update *u, Value *value)
                                           : "it may read numbers, states and parameters, and one sum, mean or max over "
                                             "the batch",
                       fed ? "reads more than tensors of its block and a sum or maximum over the batch"
-                          : "takes functions of single elements, sum, mean, max and min");
+                          : "takes functions of single elements, sum, mean, max, min, dot and rename");
     if (tensor)
         own = tensor->port.of == u->of->port.of ? u->f->params.at[0] : read_tensor(u, tensor);
     else if (reduces)

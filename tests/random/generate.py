@@ -284,10 +284,21 @@ class Drawing:
             weight = scope.param(frozenset(dims), 0.5)
             seen = self.draw.choice([weight.expression, binary("*", weight.expression, seen)])
             mover = binary("+", weight.expression, mover)
+        elif self.draw.random() < 0.25 and dims:
+            product = self.turned(scope, name, dims)
+            seen = self.draw.choice([product, binary("*", product, seen)])
+            mover = binary("+", product, mover)
         seen = call("tanh", seen) if self.draw.random() < 0.5 else binary("*", seen, 0.25)
         moved = binary(self.draw.choice("+-*"), scope.read(local).expression, mover)
         scope.body.append(Update(name, binary("+", binary("*", Name(name), 0.5), seen)))
         scope.assign(self.state.fresh("v"), Value(moved, local.dims, "f32", local.scale + 1))
+
+    def turned(self, scope, name, dims):
+        """The state times a matrix, as in power iteration."""
+        along = self.draw.choice(sorted(dims))
+        twin = self.state.twin(along)
+        product = call("dot", scope.param(frozenset(dims) | {twin}, 0.3).expression, name, along)
+        return Call("rename", [product], {}, (twin, along))
 
 
 def moving(program, declaration=None, seen=()):
