@@ -34,9 +34,11 @@ CALL(pair) { return combine(l, op_named(a->call->name), a->call->name_loc, "comp
 CALL(where)
 {
     Value *x[3];
-    if (a->operand[0].kind == NUMBER || a->operand[0].value->type.dtype != BOOL) {
+    const bool is_number = a->operand[0].kind == NUMBER;
+    if (is_number || a->operand[0].value->type.dtype != BOOL) {
         complain(l, (Where){ .at = a->ast[0]->loc, .help = "a comparison gives one" },
-                 "the first argument of where is a bool tensor");
+                 "the first argument of where is a bool tensor, not %s",
+                 is_number ? "a number" : type_words(l, &a->operand[0].value->type));
         return wrong;
     }
     x[0] = a->operand[0].value;

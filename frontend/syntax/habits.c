@@ -84,6 +84,19 @@ static const char *operator_habit(const char *text, int at)
 
 bool brace_below(const char *text, int at) { return text[at] == '\n' && text[skip_blanks(text, at + 1)] == '{'; }
 
+/* A sign in a line of the layout or between [ ] that another one should precede or follow. */
+static const char *sign_habit(const char *text, int at, const char *first, int length)
+{
+    const char *over = strstr(first, " over ");
+    if (text[at] == ',' && length == 5 && !strncmp(first, "shard", 5) && over && over < text + at)
+        return "a line for each axis: shard d over a, and below it shard d over b";
+    if (!strncmp(text + at, "->", 2) && text[before_blanks(text, at) - 1] == ':')
+        return "a range has an end: x[d = 2 : d -> e]";
+    if (text[at] == '(' && first == text + at)
+        return "several results have no parentheses: a, b = f(x)";
+    return NULL;
+}
+
 /* The end of the line, or of an argument, where more is needed. */
 static const char *missing_habit(const char *text, int at, const char *first, int length)
 {
@@ -102,6 +115,7 @@ const char *syntax_habit(const char *text, int at)
     const int start = line_start(text, at), length = word_length(text + start), here = word_length(text + at);
     const int after = skip_blanks(text, start + length);
     const bool is_assigned = text[after] == '=' && text[after + 1] != '=';
+    help = help ? help : sign_habit(text, at, text + start, length);
     help = help ? help : missing_habit(text, at, text + start, length);
     if (!help && after == at && is_assigned)
         help = find(IDIOM_STATED, text + start, length);
