@@ -28,7 +28,7 @@ typedef struct {
     FILE *out;
     int braces, nopen, open[DEEPEST]; /* start columns of lines inside open brackets */
     int column;
-    Token last; /* of the line */
+    Token first, before, last; /* of the line; `before` stands before the last */
 } Layout;
 
 /* --- Tokens -------------------------------------------------------------------------------- */
@@ -142,10 +142,22 @@ static bool ends_operand(const Token *token)
     return (token->kind == WORD && !is_keyword(token)) || token->kind == CLOSING;
 }
 
+/* Options of a statement, (reverse = true) of `scan d`, and a value in parentheses: no arguments of the word before. */
+static bool stands_apart(const Layout *l)
+{
+    static const char *const words[] = { "scan", "over", "else", "of" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (is_text(&l->before, words[i]))
+            return true;
+    const bool begins = l->before.kind == NOTHING || is_text(&l->before, "{");
+    return !l->nopen && (is_text(&l->first, "zero") || *l->last.text == '"' || (begins && is_text(&l->last, "update")));
+}
+
 static int at_least(int least, int spaces) { return spaces > least ? spaces : least; }
 
-static int spaces_between(const Token *left, const Token *right)
+static int spaces_between(const Layout *l, const Token *right)
 {
+    const Token *left = &l->last;
     if (right->kind == COMMENT)
         return at_least(1, right->spaces);
     if (right->kind == COLON)
@@ -153,7 +165,7 @@ static int spaces_between(const Token *left, const Token *right)
     if (left->kind == OPENING || right->kind == CLOSING || right->kind == COMMA || left->is_unary)
         return 0;
     if (right->kind == OPENING && ends_operand(left))
-        return 0;
+        return stands_apart(l);
     if ((right->kind == OPERATOR && is_text(right, "=")) || (left->kind == WORD && right->kind == WORD))
         return at_least(1, right->spaces);
     return 1;
@@ -194,7 +206,7 @@ static int indentation(const Layout *l, const Token *first)
 static void put_token(Layout *l, Token *token)
 {
     bool is_first = l->last.kind == NOTHING;
-    int spaces = is_first ? indentation(l, token) : spaces_between(&l->last, token);
+    int spaces = is_first ? indentation(l, token) : spaces_between(l, token);
     token->is_unary = token->kind == OPERATOR && is_text(token, "-") && !(ends_operand(&l->last) && !is_first);
     fprintf(l->out, "%*s%.*s", spaces, "", token->length, token->text);
     l->column += spaces + width_of(token);
@@ -204,13 +216,15 @@ static void put_token(Layout *l, Token *token)
         l->nopen--;
     else if (token->kind == BRACE)
         l->braces += is_text(token, "{") ? 1 : l->braces ? -1 : 0;
+    l->first = is_first ? *token : l->first;
+    l->before = l->last;
     l->last = *token;
 }
 
 /* One line; false if it was empty. */
 static bool put_line(Layout *l)
 {
-    l->last = (Token){ .kind = NOTHING };
+    l->first = l->before = l->last = (Token){ .kind = NOTHING };
     l->column = 0;
     for (Token token = next_token(l); token.kind != NOTHING; token = next_token(l))
         put_token(l, &token);

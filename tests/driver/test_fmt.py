@@ -18,14 +18,21 @@ param w:[embed]=normal( 1e-2 )   # kept
     z = dot(x,
    y,
         embed)
+    state t = mean of  b (0.9)
+    scan batch(reverse = true) { yield y = (w+1)/2 }
         return  (x+y)/-2
 }
 
-
+optimizer o(){ update(param-grad)/2 }
 train { batch=8
 lr = -1e+5 # µ stays
+group "w"(lr=1)
+group "w" sgd (lr=1)
 }
 parallel { shard (batch,embed) over dp else embed
+shard seq over cp(blocks=2)
+shard ff over tp else seq(overlap = 2)
+zero 1 over dp,cp (bucket=2)
 }
 
 
@@ -43,13 +50,21 @@ block  b(x: [batch, embed]) {
     z = dot(x,
             y,
             embed)
+    state t = mean of  b (0.9)
+    scan batch (reverse = true) { yield y = (w + 1) / 2 }
     return (x + y) / -2
 }
 
+optimizer o() { update (param - grad) / 2 }
 train { batch = 8
     lr = -1e+5 # µ stays
+    group "w" (lr = 1)
+    group "w" sgd(lr = 1)
 }
 parallel { shard (batch, embed) over dp else embed
+    shard seq over cp (blocks = 2)
+    shard ff over tp else seq (overlap = 2)
+    zero 1 over dp, cp (bucket = 2)
 }
 """
 
