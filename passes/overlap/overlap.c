@@ -8,8 +8,8 @@
  * A collective starts as soon as its operands are available, and is waited for as late as possible: ops keep their
  * order, except that starts move up and waits down.  A start does not move before a loop or call, since its result
  * would take memory during that.  If nothing is left between start and wait, they become one op again.  With
- * train.abreast, if only short ops are between a wait and the next start, the wait comes as soon as a product has been
- * computed beside its message.
+ * relays (relays.c), ops between two messages that take little time, the wait comes as soon as a product has been
+ * computed beside the first message.
  *
  * Reductions of the gradients that a pipeline's loop over micro-batches returns are {early}: the schedule starts them,
  * in the loop, when all micro-batches have passed the chunk that they belong to.
@@ -27,37 +27,6 @@
 #include "uses.h"
 
 #include <string.h>
-
-/* Ops that stay adjacent: the collectives of a bucket, or their waits; else a single op. */
-typedef struct {
-    Op **op;
-    int count;
-    bool starts, waits, listed;
-    bool leads;  /* a view that a message sends */
-    bool relays; /* takes little time between a message and the next one: a wait, or what it makes ready */
-    bool calls;  /* a function that is not a kernel */
-    bool works;  /* takes time: a product, a call, an op of the library */
-    int behind;  /* of a start: how many units that work were listed before it */
-} Unit;
-
-/* The readers of a value, the last first. */
-typedef struct Reader {
-    const Op *op;
-    const struct Reader *next;
-} Reader;
-
-typedef struct {
-    Module *m;
-    Func *f;
-    int n;
-    Unit *unit;
-    Map number; /* of an op: its unit, from 1 */
-    Map over;   /* of an op: the old state (Values) that it overwrites, or starts to overwrite */
-    Map shown;  /* of a value: the ops (Reader) that read it, or a view of it */
-    Uses uses;
-    int begin;  /* the units before it are listed */
-    int worked; /* how many of those that are listed take time */
-} List;
 
 /* --- Which collectives ------------------------------------------------------------------------- */
 
@@ -206,7 +175,7 @@ static void find_units(List *list)
     }
 }
 
-static Unit *unit_of(const List *list, const Op *op)
+Unit *unit_of(const List *list, const Op *op)
 {
     int number = (int)(intptr_t)map_get(&list->number, op);
     return number ? &list->unit[number - 1] : NULL;
@@ -236,41 +205,6 @@ static void find_leading_views(List *list)
                 user->attrs.started ? (info(user)->traits & SENDS) != 0 : unit_of(list, user)->leads;
         }
     }
-}
-
-static bool is_short(const Unit *unit)
-{
-    return !unit->works && !unit->starts && !(info(unit->op[0])->traits & (SENDS | CARRIES));
-}
-
-/* Of an activation: gradients and weights are under way for longer than one product, and nothing needs them soon. */
-static bool waits_for_activation(const Op *op)
-{
-    const Op *start = info(op)->traits & WAITS ? arg(op, 0)->def : NULL;
-    return start && !start->attrs.purpose;
-}
-
-/* From a wait to a start with nothing between that takes time: a norm, between a sum and a gather.  Only micro-batches
- * abreast have products enough for both messages: elsewhere an early wait exposes the rest of a long one. */
-static void find_relays(List *list)
-{
-    Map from_wait = { .arena = &list->m->arena };
-    for (const Op *op = list->f->first; op; op = op->next) {
-        bool any = waits_for_activation(op);
-        for (int i = 0; i < op->args.count && !any; i++)
-            any = arg(op, i)->def && map_get(&from_wait, arg(op, i)->def);
-        if (any && is_short(unit_of(list, op)))
-            map_put(&from_wait, op, list);
-    }
-    for (const Op *op = list->f->last; op; op = op->prev)
-        for (int i = 0; map_get(&from_wait, op) && i < op->results.count; i++) {
-            const Users *users = users_of(&list->uses, op->results.at[i]);
-            for (int j = 0; j < users->count; j++) {
-                const Op *user = users->op[j];
-                const bool is_start = user->attrs.started && info(user)->traits & SENDS;
-                unit_of(list, op)->relays |= is_start || unit_of(list, user)->relays;
-            }
-        }
 }
 
 /* New state is written over the old state: readers of the old state come first. */
@@ -454,8 +388,7 @@ static void list_func(Module *m, Func *f)
     find_units(&list);
     find_readers(&list);
     find_leading_views(&list);
-    if (m->train.abreast > 1)
-        find_relays(&list);
+    find_relays(&list);
     find_updates(&list);
     list_anew(&list);
     join_idle(m, f);
