@@ -54,7 +54,7 @@ const char *way_text(Arena *arena, const Module *m, const Way *way)
 
 int list_waits(const Module *m, int parts, int64_t forwards[MOST_WAITS])
 {
-    const int64_t micros = m->train.batch / m->train.microbatch;
+    const int64_t micros = m->train.abreast > 1 ? 1 : m->train.batch / m->train.microbatch; /* abreast run together */
     int count = 0;
     if (!(parts & AWAY_STATE) || parts & AWAY_PARAMS)
         return 0;

@@ -211,7 +211,12 @@ static void check_together(Layout *p)
     Lower *l = p->l;
     const Train *t = &l->m->train;
     const int64_t micros = t->batch / t->microbatch;
-    if (t->offload_together > micros && !l->options->shrink)
+    if (t->abreast > 1)
+        refuse(p,
+               arena_text(l->arena, "with train.abreast = %" PRId64 ", so many forward passes run together anyway",
+                          t->abreast),
+               "just_in_time");
+    else if (t->offload_together > micros && !l->options->shrink)
         refuse(p,
                arena_text(l->arena, "a step has %" PRId64 " micro-batch%s, and just_in_time wants %" PRId64, micros,
                           micros == 1 ? "" : "es", t->offload_together),
@@ -259,13 +264,6 @@ void check_offload(Layout *p)
     if (t->offload_activations && p->pipeline.repeats)
         refuse(p, "activations of a pipeline cannot be offloaded",
                "recompute full: stages keep the inputs of layers alone");
-    if (t->abreast > 1 && (t->offload_activations || t->offload_just_in_time))
-        refuse(p,
-               arena_text(p->l->arena, "%s, so train.abreast = %" PRId64 " does not apply",
-                          t->offload_activations ? "activations are put away for one micro-batch at a time"
-                                                 : "just_in_time gives the first micro-batch a loop of its own",
-                          t->abreast),
-               "abreast = 1");
     if (t->offload_together > 1 && p->pipeline.repeats)
         refuse(p, "a pipeline has an order of its own for its forward passes, and updates come before all of them",
                "just_in_time");

@@ -135,7 +135,7 @@ bool peel_reader(Module *m, Func *f, const Map *caller, const Op *maker)
 {
     Peel p = { .m = m, .f = f, .loop = first_reader(maker->next, &maker->results) };
     p.body = p.loop ? body_of(m, caller, p.loop) : NULL;
-    if (!p.loop || !find_reader(&p, caller, maker) || p.loop->attrs.dims.dim[0].size < 2)
+    if (!p.loop || !find_reader(&p, caller, maker))
         return false;
     peel_first(&p, ".first");
     return true;

@@ -52,7 +52,7 @@ def offload(case, tools):
     kept = draw.choice(["", "", " keep 2000"])
     waits = "optimizer" in what and "params" not in what and draw.random() < 0.7
     comes_first = has_pipeline or any(isinstance(line, Zero) for line in [*case.program.parallel, *(case.then or [])])
-    forwards = 1 if comes_first or not has_repeat(case.program) else draw.randint(1, min(micro_batches(case.program), 4))
+    forwards = 1 if comes_first or "abreast" in case.program.train or not has_repeat(case.program) else draw.randint(1, min(micro_batches(case.program), 4))
     together = f" {forwards}" if forwards > 1 else ""
     case.how.options += (f"--offload={what} to {tier}{kept}{f' just_in_time{together}' * waits}",)
 
@@ -138,7 +138,7 @@ JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exa
           "tcp+chunks": 1, "chunks+exact": 1, "chunks+verify": 0.5, "chunks+bf16": 0.5, "chunks+full": 0.5, "stages+chunks": 0.5, "tcp+chunks+verify": 0.5,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
           "auto+exact": 1, "auto+offload": 0.5, "auto+offload+verify": 0.3, "tcp+offload": 2, "offload+verify": 1, "offload+exact": 1, "tcp+offload+verify": 0.5, "bf16+offload": 1, "fp16+offload": 0.5,
-          "stages+offload": 1, "cuda+offload": 0.7, "checkpoint+offload": 0.5, "offload+full": 0.5, "tcp+bf16+offload": 0.5}
+          "stages+offload": 1, "cuda+offload": 0.7, "abreast+offload": 0.5, "tcp+abreast+offload": 0.5, "checkpoint+offload": 0.5, "offload+full": 0.5, "tcp+bf16+offload": 0.5}
 
 
 def apply(name, case, tools):

@@ -12,6 +12,10 @@ CASES = {  # model, lines of the layout, micro-batches of a step, of these besid
     "bert-tp2-zero1": ("bert", layout_of("bert", dict(dp=2, tp=2), zero=1), 6, 3, 1, "bf16"),
     "mixtral-ep2": ("mixtral", EXPERTS, 2, 2, 2, "bf16"),
     "deepseek-dp2-ep2": ("deepseek", MORE_EXPERTS, 4, 2, 1, "fp32"),
+    "llama-params-away": ("llama", ("mesh dp = 1", "shard batch over dp", "offload optimizer, params, activations to disk"), 4, 2, 1, "fp32"),
+    "gpt2-just-in-time": ("gpt2", ("mesh dp = 1", "shard batch over dp", "offload optimizer, activations to disk just_in_time"), 6, 2, 1, "bf16"),
+    "llama-just-in-time-all": ("llama", ("mesh dp = 1", "shard batch over dp", "offload optimizer to disk just_in_time"), 4, 4, 1, "fp32"),
+    "llama-tp2-zero1-away": ("llama", (*layout_of("llama", dict(dp=2, tp=2), zero=1, otherwise=" else seq"), "offload optimizer, activations to disk just_in_time"), 4, 2, 1, "bf16"),
     "llama-one-rank": ("llama", ("mesh dp = 1", "shard batch over dp"), 4, 2, 1, "bf16"),
 }
 
