@@ -14,7 +14,7 @@
 static void print_totals(Run *run, const Module *m, Totals totals)
 {
     Arena *arena = &run->arena;
-    printf("%s: ok: model %s, %s in %s, %s a step of %s\n", run->source.path, m->name,
+    printf("%s: ok: model %s, %s in %s, %s a step of %s\n", shown_path(run), m->name,
            counted(arena, totals.parameters, "parameter"), counted(arena, totals.tensors, "tensor"),
            flops_text(arena, totals.flops), step_text(m, totals));
 }

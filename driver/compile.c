@@ -232,7 +232,7 @@ static void print_summary(const Report *report)
 {
     const Totals *totals = &report->totals;
     Arena *arena = &report->run->arena;
-    printf("%s: model %s, %s in %s\n", report->run->source.path, report->m->name,
+    printf("%s: model %s, %s in %s\n", shown_path(report->run), report->m->name,
            counted(arena, totals->parameters, "parameter"), counted(arena, totals->tensors, "tensor"));
     printf("  memory %s%s%s, planned to the byte%s:\n", report->kinds->count > 1 ? "up to " : "",
            bytes_text(arena, (double)report->memory.arena), report->ranks > 1 ? " a rank" : "", beside_text(report));
@@ -292,7 +292,7 @@ static bool write_files(Run *run, Module *m, const CudaProgram *cuda, const char
 static void print_line(const Report *report)
 {
     Arena *arena = &report->run->arena;
-    printf("%s: model %s, %s, %s%s planned\n", report->run->source.path, report->m->name,
+    printf("%s: model %s, %s, %s%s planned\n", shown_path(report->run), report->m->name,
            counted(arena, report->totals.parameters, "parameter"), bytes_text(arena, (double)report->memory.arena),
            report->ranks > 1 ? " a rank" : "");
 }

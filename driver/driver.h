@@ -38,8 +38,15 @@ bool run_failed(Run *run, const char *format, ...) __attribute__((format(printf,
 /* The text of a file ("-": standard input) into run->source, and diagnostics for it. */
 bool read_source(Run *run, const char *path);
 
+const char *shown_path(Run *run); /* of run->source, see visible_text */
+
 /* A file that the model names; `context` is the Run.  NULL: *why says why it cannot be read. */
 Source *read_text(void *context, const char *path, const char **why);
+
+/* The next line, its end included, with a byte 0 behind it; its length, 0 at the end of the file.  `*line` begins as
+ * NULL and is freed by the caller.  A line is cut after LONGEST_LINE bytes, so that no endless file fills the memory. */
+enum { LONGEST_LINE = 1 << 24 };
+size_t next_text_line(FILE *in, char **line, size_t *room);
 
 /* An atomically created file: written under a temporary name, then renamed. */
 typedef struct {

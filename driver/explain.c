@@ -352,7 +352,7 @@ static bool run_and_explain(Explain *e)
 static void print_head(const Explain *e)
 {
     if (!e->param) {
-        printf("%s: a value of %s\n", e->path, e->run->source.path);
+        printf("%s: a value of %s\n", e->path, shown_path(e->run));
         return;
     }
     printf("%s: parameter %s, declared at %s", e->run->options->name, e->param->path, e->param->where);

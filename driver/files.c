@@ -74,6 +74,8 @@ bool read_source(Run *run, const char *path)
     return true;
 }
 
+const char *shown_path(Run *run) { return visible_text(&run->arena, run->source.path); }
+
 /* Opening must not wait for the writer of a pipe, as a model or a folder of others may name one; reading does, for
  * `<(command)` of a shell. */
 static FILE *open_named(const char *path)
@@ -100,6 +102,21 @@ Source *read_text(void *context, const char *path, const char **why)
             (Source){ arena_text(&run->arena, "%s", path), arena_text(&run->arena, "%s", text), (int)strlen(text) };
     free(text);
     return source;
+}
+
+size_t next_text_line(FILE *in, char **line, size_t *room)
+{
+    size_t length = 0;
+    for (int c = 0; c != '\n' && length < LONGEST_LINE && (c = getc_unlocked(in)) != EOF;) {
+        if (length + 2 > *room) {
+            *room = 2 * *room + 512;
+            if (!(*line = realloc(*line, *room)))
+                out_of_memory(*room);
+        }
+        (*line)[length++] = (char)c;
+        (*line)[length] = '\0';
+    }
+    return length;
 }
 
 const char *program_on_path(Arena *arena, const char *name)

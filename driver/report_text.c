@@ -290,7 +290,7 @@ void print_report_tables(const Report *r)
 {
     const Module *m = r->m;
     Arena *arena = &r->run->arena;
-    printf("%s: model %s, %s, on %s%s", r->run->source.path, m->name, counted(arena, r->totals.parameters, "parameter"),
+    printf("%s: model %s, %s, on %s%s", shown_path(r->run), m->name, counted(arena, r->totals.parameters, "parameter"),
            counted(arena, r->ranks, "rank"),
            r->ranks == 1         ? ""
            : r->kinds->count > 1 ? arena_text(arena, " of %d kinds:", r->kinds->count)

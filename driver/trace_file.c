@@ -23,11 +23,11 @@ typedef struct {
 
 static bool next_line(Reader *reader)
 {
-    const ssize_t length = getline(&reader->text, &reader->room, reader->in);
-    if (length < 0)
+    const size_t length = next_text_line(reader->in, &reader->text, &reader->room);
+    if (length == 0)
         return false;
     reader->file->line++;
-    if (length > 0 && reader->text[length - 1] == '\n')
+    if (reader->text[length - 1] == '\n')
         reader->text[length - 1] = '\0';
     return true;
 }

@@ -207,7 +207,7 @@ const char *plan_space(const Planner *p, const Answer *answer)
 
 void print_plan(const Planner *p, const Answer *answer)
 {
-    printf("%s on %s\n", p->run->source.path, plan_question(p));
+    printf("%s on %s\n", shown_path(p->run), plan_question(p));
     print_rows(p, answer);
     puts(plan_error(p, answer));
     puts(plan_proof(p, answer));

@@ -125,10 +125,11 @@ bool read_log(Run *run, PlotRun *log, const char *path)
     char *text = NULL;
     size_t room = 0;
     bool good = true;
-    ssize_t length;
-    for (int64_t line = 1; good && (length = getline(&text, &room, in)) > 0; line++)
-        if (line == 1 || text[length - 1] == '\n') /* of a run that goes on, or was killed, the last may be half */
-            good = take_line(run, log, text, (size_t)length, line);
+    size_t length;
+    for (int64_t line = 1; good && (length = next_text_line(in, &text, &room)) > 0; line++)
+        if (line == 1 || text[length - 1] == '\n' ||
+            length == LONGEST_LINE) /* of a run that goes on, or was killed, the last may be half */
+            good = take_line(run, log, text, length, line);
     if (good && ferror(in))
         good = run_failed(run, "cannot read %s: %s", path, strerror(errno));
     free(text);

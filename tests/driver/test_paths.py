@@ -2,8 +2,12 @@
 import json
 import os
 import pathlib
+import resource
+import subprocess
 
 import pytest
+
+from conftest import MPC
 
 NAME = b"caf\xe9.mdl"  # Latin-1
 
@@ -27,7 +31,7 @@ def test_reports(mpc, model):
                "--html", files[2], "--svg", files[3], "--memory-svg", files[4])
     report = json.loads(done.stdout)
     assert report["source"].endswith(r"/\xFF/caf\xE9.mdl")
-    assert r"caf\xE9.mdl:" in str(report)
+    assert r'"caf\\xE9.mdl:' in done.stdout
     for name in files:
         text = text_of(mpc.directory / name)
         assert "caf" in text
@@ -44,6 +48,16 @@ def test_plan(mpc, model):
 def test_trainer(mpc, model):
     mpc("compile", model, "-o", "out", "--cflags=-O0")
     plan = json.loads(text_of(mpc.directory / "out" / "plan.json"))
-    assert plan["source"].endswith(r"/\xFF/caf\xE9.mdl")
+    assert plan["model"]["source"].endswith(r"/\xFF/caf\xE9.mdl")
     text_of(mpc.directory / "out" / "trainer.c")
 
+
+
+@pytest.mark.parametrize("words", [("plot", "-o", "p.html"), ("trace", "merge", "-o", "t.json")])
+def test_endless(mpc, words):
+    """A line without end, as of a device, must not fill the memory."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
+    done = subprocess.run([MPC, *words[:-2], "/dev/zero", *words[-2:]], cwd=mpc.directory, capture_output=True,
+                          text=True, timeout=60, preexec_fn=limit)
+    assert (done.returncode, done.stderr[:23]) == (1, "mpc: error: /dev/zero:1")
