@@ -12,7 +12,7 @@
 #include "runtime/rt.h"
 
 /* takes.c, for Module.takes: does a kernel for the op exist that works on memory as it lies? */
-bool kernels_take(Module *m, const Op *op, Wanted wanted[]);
+bool kernels_accept(Module *m, const Op *op, Wanted wanted[]);
 
 /* --- names.c: texts that several parts use -------------------------------------------------- */
 
@@ -111,8 +111,8 @@ int64_t row_kernel_scratch(Module *m, const Func *kernel);
 Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
                           const char *scratch);
 
-/* For kernels_take: does no result overwrite an operand before its last read? */
-bool row_kernel_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+/* For kernels_accept: does no result overwrite an operand before its last read? */
+bool row_kernel_accepts(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 bool row_kernel_shares(const Module *m, const Op *call); /* may a result be where an operand is?  Else it takes all */
 
 /* --- product.c: kernels made of dots ---------------------------------------------------------- */
@@ -142,8 +142,8 @@ typedef struct {
  * result are in the order in which they are added up.  Returns their number; 0 after an error. */
 int plan_products(Module *m, const Func *kernel, const Op *call, Product **products);
 
-/* For kernels_take: the layout required of a running sum that is updated in the result. */
-bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+/* For kernels_accept: the layout required of a running sum that is updated in the result. */
+bool products_accept(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
 
 /* --- product_text.c: the same as text ------------------------------------------------------------ */
 

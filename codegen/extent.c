@@ -32,7 +32,8 @@ static bool too_far(Module *m, const Op *op, Name name, int64_t reached, int64_t
     return false;
 }
 
-bool stays_inside(Module *m, const Op *op, Name name, const Type *type, const Storage *storage, const Access *access)
+bool access_stays_inside(Module *m, const Op *op, Name name, const Type *type, const Storage *storage,
+                         const Access *access)
 {
     const Value value = { .type = *type, .storage = (Storage *)storage };
     int64_t room = span_bytes(m, &value) / dtype_bytes(type->dtype), reached = reach(access);
@@ -43,7 +44,7 @@ bool holds(Module *m, const Op *op, const Value *value, int64_t count)
 {
     Access access = { 0 };
     add_access(&access, count, 1);
-    return stays_inside(m, op, value->name, &value->type, value->storage, &access);
+    return access_stays_inside(m, op, value->name, &value->type, value->storage, &access);
 }
 
 /* --- ShardOffsets ------------------------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ static bool is_misplaced(Module *m, const Op *op, const Value *value, const char
 static bool is_in_frame(Module *m, const Func *f, const Op *op, const Value *value)
 {
     const Storage *s = value->storage;
-    bool good = s->base != IN_FRAME || overhangs(m, value) || s->at + span_bytes(m, value) <= f->frame;
+    bool good = s->base != IN_FRAME || padding_overhangs(m, value) || s->at + span_bytes(m, value) <= f->frame;
     return good || is_misplaced(m, op, value, "its frame");
 }
 
@@ -108,7 +109,7 @@ static bool check_op(Module *m, const Func *f, const Op *op)
     return good;
 }
 
-bool check_plan(Module *m)
+bool check_frames(Module *m)
 {
     bool good = true;
     for (const Func *f = m->funcs; f; f = f->next) {

@@ -14,13 +14,14 @@ typedef struct {
 void add_access(Access *access, int64_t size, int64_t stride);
 
 /* Does the access, from the first element of a value with this type and storage, stay inside of the value? */
-bool stays_inside(Module *m, const Op *op, Name name, const Type *type, const Storage *storage, const Access *access);
+bool access_stays_inside(Module *m, const Op *op, Name name, const Type *type, const Storage *storage,
+                         const Access *access);
 
 /* Has the value `count` contiguous elements? */
 bool holds(Module *m, const Op *op, const Value *value, int64_t count);
 
 /* Are all values of the program inside their frames, and views inside the viewed values? */
-bool check_plan(Module *m);
+bool check_frames(Module *m);
 
 int64_t stride_of(const Value *value, Name dim); /* 0 where the value does not have the dim */
 

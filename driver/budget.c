@@ -100,7 +100,7 @@ static void settle(Module *m, Setup setup)
 static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup setup)
 {
     Arena arena = { 0 };
-    Diags silent = { .arena = &arena, .source = &run->source, .out = nowhere() };
+    Diags silent = { .arena = &arena, .source = &run->source, .out = open_discarding() };
     Module *m = lower_ast(run, file, shrink, NULL, &silent);
     if (m) {
         settle(m, setup);
@@ -296,7 +296,7 @@ static const Saved *copied(Run *run, const Saved *saved)
     return first;
 }
 
-void settle_saved(Module *m, const Run *run)
+void apply_saved_choice(Module *m, const Run *run)
 {
     settle(m, (Setup){ .policy = run->policy, .saved = run->saved, .puts_away = run->puts_away });
 }
@@ -319,7 +319,7 @@ static void drop_unknown(Saved *saved, Module *known)
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m)
 {
     Module *known = compile_again(run, file, shrink, (Setup){ .policy = RECOMPUTE_NONE, .last = "autodiff" });
-    settle_saved(m, run);
+    apply_saved_choice(m, run);
     for (Saved *saved = m->saved; saved && known; saved = saved->next)
         drop_unknown(saved, known);
     if (known)

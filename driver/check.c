@@ -62,7 +62,7 @@ static bool has_trainer(Run *run, Module *m)
     if (is_cuda(run->options) && !cuda)
         return false;
     TrainerTexts texts = { .plan = "", .version = MPC_VERSION, .cuda = cuda, .comm = comm_of(run->options) };
-    return emit_trainer(m, texts, nowhere(), NULL);
+    return emit_trainer(m, texts, open_discarding(), NULL);
 }
 
 static bool is_machine(const char *path)

@@ -107,7 +107,7 @@ static Module *small_instance(Run *run)
         Name outside;
         if (!small || make_runnable(small, &outside))
             return small;
-        bool keeps_more = outside && keep_whole(&run->whole, &run->arena, outside);
+        bool keeps_more = outside && add_whole_dim(&run->whole, &run->arena, outside);
         if (!keeps_more && !shrink_less(&size))
             return small;
         free_module(small);
@@ -235,7 +235,7 @@ static void print_summary(const Report *report)
     printf("%s: model %s, %s in %s\n", shown_path(report->run), report->m->name,
            counted(arena, totals->parameters, "parameter"), counted(arena, totals->tensors, "tensor"));
     printf("  memory %s%s%s, planned to the byte%s:\n", report->kinds->count > 1 ? "up to " : "",
-           bytes_text(arena, (double)report->memory.arena), report->ranks > 1 ? " a rank" : "", beside_text(report));
+           bytes_text(arena, (double)report->memory.arena), report->ranks > 1 ? " a rank" : "", workspace_text(report));
     print_memory_table(report);
     printf("  work   %s a step of %s\n", flops_text(arena, totals->flops), step_text(report->m, *totals));
 }

@@ -44,7 +44,8 @@ const char *shown_path(Run *run); /* of run->source, see visible_text */
 Source *read_text(void *context, const char *path, const char **why);
 
 /* The next line, its end included, with a byte 0 behind it; its length, 0 at the end of the file.  `*line` begins as
- * NULL and is freed by the caller.  A line is cut after LONGEST_LINE bytes, so that no endless file fills the memory. */
+ * NULL and is freed by the caller.  A line is cut after LONGEST_LINE bytes, so that no endless file fills the memory.
+ */
 enum { LONGEST_LINE = 1 << 24 };
 size_t next_text_line(FILE *in, char **line, size_t *room);
 
@@ -81,7 +82,6 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
 void note_unset_batch(Run *run, const Module *m, const Settings *settings);
 
 /* The target of --target. */
-const Target *chosen_target(const Options *o);
 bool is_cuda(const Options *o);
 
 /* The IR in run->source, verified; NULL after errors. */
@@ -98,7 +98,7 @@ const char *step_text(const Module *m, Totals totals);
 /* Chooses for recompute auto: run->policy, run->saved.  m: the model, lowered.  False after reporting that
  * nothing fits. */
 bool choose_saved(Run *run, const Ast *file, const Module *m);
-void settle_saved(Module *m, const Run *run); /* what has been chosen */
+void apply_saved_choice(Module *m, const Run *run); /* what has been chosen */
 
 /* run->saved for a small instance: where sizes have become 0 or 1, values may be missing, which then are not saved. */
 void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m);

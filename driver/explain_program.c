@@ -86,7 +86,7 @@ static bool is_listed_already(const Listing *l, const Value *value)
 {
     for (int i = 0; i < l->seen.count; i++) {
         const Value *seen = l->seen.at[i];
-        if (coincide(seen, value) && type_equal(&seen->type, &value->type))
+        if (have_same_address(seen, value) && type_equal(&seen->type, &value->type))
             return true;
     }
     return false;

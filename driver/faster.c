@@ -94,7 +94,7 @@ Remedies find_faster(const Report *r, RemedyQuestion question)
 {
     enum { MOST = 2 * N_AWAY * (MOST_WAITS + 1) };
     Arena *arena = &r->run->arena;
-    Ways ways = { .run = r->run, .question = &question, .m = r->m, .now = measured(&question, r) };
+    Ways ways = { .run = r->run, .question = &question, .m = r->m, .now = remedy_without_options(&question, r) };
     ways.list = NEW_ARRAY(arena, Remedy, MOST), ways.way = NEW_ARRAY(arena, Way, MOST);
     if (share_of_waits(r) >= LEAST_SHARE)
         try_all(&ways);

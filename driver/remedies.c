@@ -223,7 +223,7 @@ static bool read_program(Search *s, Remedy *base)
     const bool good = m && run_passes(m, &(PassOptions){ .unchecked = true });
     if (good) {
         const Report report = make_report(&own, m);
-        *base = measured(&s->question, &report);
+        *base = remedy_without_options(&s->question, &report);
         add_ladders(s, m, &settings, base->bytes - (double)report.memory.arena);
     }
     if (m)

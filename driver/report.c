@@ -178,13 +178,13 @@ static void find_memory(Report *r)
     r->of_kind = NEW_ARRAY(&r->run->arena, MemoryUse, r->kinds->count);
     for (int kind = 0; kind < r->kinds->count; kind++)
         r->of_kind[kind] = memory_use(&r->classes, r->kinds, kind);
-    r->memory = r->of_kind[fullest_kind(r)];
+    r->memory = r->of_kind[kind_of_peak(r)];
     for (FuncRole role = 0; role < N_ROLES; role++)
         if (role == STEP || role == EVAL || role == PREDICT || role == FINISH)
-            r->peak[role] = program_peak(&r->classes, r->kinds, fullest_kind(r), role);
+            r->peak[role] = program_peak(&r->classes, r->kinds, kind_of_peak(r), role);
 }
 
-int fullest_kind(const Report *r)
+int kind_of_peak(const Report *r)
 {
     int fullest = 0;
     for (int kind = 1; kind < r->kinds->count; kind++)
@@ -256,7 +256,7 @@ Report make_report(Run *run, Module *m)
     return r;
 }
 
-const char *held_name(const Report *r, const Stretch *held)
+const char *held_tensor_name(const Report *r, const Stretch *held)
 {
     const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
     if (param)
@@ -267,7 +267,7 @@ const char *held_name(const Report *r, const Stretch *held)
     return op->path ? op->path : info(op)->name;
 }
 
-const char *held_where(const Report *r, const Stretch *held)
+const char *held_tensor_place(const Report *r, const Stretch *held)
 {
     const Op *op = held->op && held->value ? origin_of(r->m, held->value) : held->op;
     const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;

@@ -128,15 +128,15 @@ typedef struct {
 } MemoryParts;
 MemoryParts parts_of(const MemoryUse *use);
 const char *kind_name(const Report *report, int kind); /* "pp=2"; "all" */
-int fullest_kind(const Report *report);                /* whose memory is report->memory */
+int kind_of_peak(const Report *report);                /* whose memory is report->memory */
 
 double stage_share(const PipelineReport *pipeline, int stage); /* of all FLOPs of a micro-batch */
 
 const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" */
 
 /* The name of a tensor for users: that in the .mdl, if there is one. */
-const char *held_name(const Report *report, const Stretch *held);
-const char *held_where(const Report *report, const Stretch *held); /* "gpt2.mdl:24:9", or "" */
+const char *held_tensor_name(const Report *report, const Stretch *held);
+const char *held_tensor_place(const Report *report, const Stretch *held); /* "gpt2.mdl:24:9", or "" */
 
 int precision_of(const Module *m); /* what the products of the model run in */
 
@@ -164,7 +164,7 @@ cJSON *faster_json(const Report *report);
 
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);
-const char *beside_text(const Report *report); /* "; beside it 33.55 MB for products", or "" */
+const char *workspace_text(const Report *report); /* "; beside it 33.55 MB for products", or "" */
 cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
 bool write_report_page(const Report *report, const char *path);

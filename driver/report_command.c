@@ -4,10 +4,7 @@
 #include "manager/pass.h"
 #include "model_explorer.h"
 
-static void print_json(const Report *r)
-{
-    puts(json_text(&r->run->arena, report_json(r), true));
-}
+static void print_json(const Report *r) { puts(json_text(&r->run->arena, report_json(r), true)); }
 
 /* Options that only a picture obeys, of a pipeline or at least of the step on a machine, where there is none. */
 static bool refuse_picture(const Report *r)

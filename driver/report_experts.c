@@ -43,6 +43,6 @@ void find_experts(Report *r, const Func *step)
         const Stretch *held = &r->memory.held[i];
         ExpertRow *row = held->value ? row_of(r, &held->value->type) : NULL;
         if (row)
-            *(held->kind == ACTIVATIONS ? &row->saved : &row->passing) += bytes_of_held(r->m, held, fullest_kind(r));
+            *(held->kind == ACTIVATIONS ? &row->saved : &row->passing) += bytes_of_held(r->m, held, kind_of_peak(r));
     }
 }

@@ -32,14 +32,14 @@ static void add_held(const Report *r, cJSON *list, const Stretch *held)
 {
     const Param *param = held->value ? param_behind(&r->classes, held->value) : NULL;
     cJSON *entry = add_json_entry(list);
-    add_text(entry, "name", held_name(r, held));
+    add_text(entry, "name", held_tensor_name(r, held));
     add_text(entry, "value", held->value ? held->value->name : "scratch");
-    add_text(entry, "where", held_where(r, held));
+    add_text(entry, "where", held_tensor_place(r, held));
     add_text(entry, "parameter", param ? param->path : "");
     add_text(entry, "class", class_name[held->kind]);
     add_text(entry, "type", held->value ? type_text(r->m, &held->value->type) : "");
     add_json_integer(entry, "offset", held->begin);
-    add_json_integer(entry, "bytes", bytes_of_held(r->m, held, fullest_kind(r)));
+    add_json_integer(entry, "bytes", bytes_of_held(r->m, held, kind_of_peak(r)));
 }
 
 /* A kind of rank, with its memory by what it is for. */

@@ -154,12 +154,12 @@ static void add_memory_over_step(LineRows *l, cJSON *json)
     const Report *r = l->r;
     cJSON *object = cJSON_AddObjectToObject(json, "memory_over_step");
     cJSON_AddStringToObject(object, "unit", "bytes");
-    cJSON_AddStringToObject(object, "rank_kind", kind_name(r, fullest_kind(r)));
+    cJSON_AddStringToObject(object, "rank_kind", kind_name(r, kind_of_peak(r)));
     cJSON *classes = cJSON_AddArrayToObject(object, "classes");
     for (int i = 0; i < N_CLASSES; i++)
         cJSON_AddItemToArray(classes, cJSON_CreateString(class_name[i]));
     MemoryRows rows = { .lines = l, .list = cJSON_AddArrayToObject(object, "ops") };
-    visit_memory((Classes *)&r->classes, r->kinds, fullest_kind(r), add_moment, &rows);
+    visit_memory((Classes *)&r->classes, r->kinds, kind_of_peak(r), add_moment, &rows);
     end_row(&rows);
 }
 

@@ -62,11 +62,11 @@ static TensorClass largest_class(const MemoryUse *use)
 static const Stretch *largest_of(const Report *r, TensorClass kind)
 {
     const MemoryUse *use = &r->memory;
-    const int rank = fullest_kind(r);
+    const int rank = kind_of_peak(r);
     const Stretch *largest = NULL;
     for (int i = 0; i < use->nheld; i++) {
         const Stretch *held = &use->held[i];
-        if (held->kind == kind && *held_where(r, held) &&
+        if (held->kind == kind && *held_tensor_place(r, held) &&
             (!largest || bytes_of_held(r->m, held, rank) > bytes_of_held(r->m, largest, rank)))
             largest = held;
     }
@@ -94,7 +94,7 @@ static void print_shortage(const Report *r)
            placed(arena, use->op->path ? use->op->path : info(use->op)->name, use->op->where),
            bytes_text(arena, (double)use->bytes[kind]), class_name[kind]);
     if (held)
-        printf(", the largest %s", placed(arena, held_name(r, held), held_where(r, held)));
+        printf(", the largest %s", placed(arena, held_tensor_name(r, held), held_tensor_place(r, held)));
     puts("");
 }
 

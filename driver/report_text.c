@@ -31,7 +31,7 @@ static void print_kinds(const Report *r)
                bytes(r, (double)parts.gradients), bytes(r, (double)parts.optimizer), bytes(r, (double)parts.slots),
                bytes(r, (double)parts.rest), bytes(r, (double)use->arena));
     }
-    printf("  of %s, which needs most:\n", kind_name(r, fullest_kind(r)));
+    printf("  of %s, which needs most:\n", kind_name(r, kind_of_peak(r)));
 }
 
 void print_memory_table(const Report *r)
@@ -56,7 +56,7 @@ void print_memory_table(const Report *r)
 
 static bool is_larger(const Report *r, const Stretch *a, const Stretch *b)
 {
-    return bytes_of_held(r->m, a, fullest_kind(r)) > bytes_of_held(r->m, b, fullest_kind(r));
+    return bytes_of_held(r->m, a, kind_of_peak(r)) > bytes_of_held(r->m, b, kind_of_peak(r));
 }
 
 /* The largest one that is not listed yet; ties are in the order of addresses. */
@@ -79,12 +79,12 @@ static void print_largest(const Report *r)
     const Stretch *held = NULL;
     printf("  largest at that time\n");
     for (int i = 0; i < LISTED && (held = next_largest(r, held)); i++)
-        printf("    %12s  %-15s %-24s %-40s %s\n", bytes(r, (double)bytes_of_held(r->m, held, fullest_kind(r))),
-               class_name[held->kind], held_name(r, held),
-               held->value ? type_text(r->m, &held->value->type) : "scratch", held_where(r, held));
+        printf("    %12s  %-15s %-24s %-40s %s\n", bytes(r, (double)bytes_of_held(r->m, held, kind_of_peak(r))),
+               class_name[held->kind], held_tensor_name(r, held),
+               held->value ? type_text(r->m, &held->value->type) : "scratch", held_tensor_place(r, held));
 }
 
-const char *beside_text(const Report *r)
+const char *workspace_text(const Report *r)
 {
     const struct {
         int64_t bytes;
@@ -102,7 +102,7 @@ static void print_memory(const Report *r)
 {
     const MemoryUse *use = &r->memory;
     printf("memory of a rank: %s%s, planned to the byte%s\n", r->kinds->count > 1 ? "up to " : "",
-           bytes(r, (double)use->arena), beside_text(r));
+           bytes(r, (double)use->arena), workspace_text(r));
     print_memory_table(r);
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)

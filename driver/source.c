@@ -20,7 +20,7 @@ static Override *read_overrides(Run *run, const TextList *list)
     return overrides;
 }
 
-const Target *chosen_target(const Options *o)
+static const Target *chosen_target(const Options *o)
 {
     return o->target && strcmp(o->target, cuda_target.name) == 0 ? &cuda_target : &c_target;
 }
@@ -61,7 +61,7 @@ static bool settle_recompute(Run *run, const Ast *file, int64_t shrink, Module *
     if (shrink && run->saved)
         set_saved_of_small(run, file, shrink, m);
     else
-        settle_saved(m, run);
+        apply_saved_choice(m, run);
     return true;
 }
 
@@ -71,7 +71,7 @@ static Module *lower_without_overlap(Run *run, const Ast *file, Module *m, Setti
     free_module(m);
     m = lower_ast(run, file, 0, settings, &run->diags);
     if (m)
-        settle_saved(m, run);
+        apply_saved_choice(m, run);
     return m;
 }
 

@@ -8,7 +8,7 @@
 Module *lower_silently(Run *own, Run *run, const Options *options, Settings *settings)
 {
     *own = (Run){ .options = options, .source = run->source, .is_trial = true };
-    own->diags = (Diags){ .arena = &own->arena, .source = &own->source, .out = nowhere() };
+    own->diags = (Diags){ .arena = &own->arena, .source = &own->source, .out = open_discarding() };
     Module *m = lower_source(own, 0, settings);
     own->diags.out = stderr;
     return m;
@@ -22,7 +22,7 @@ static double seconds_on(const Machine *machine, const Report *r)
     return cost.unscheduled ? NAN : step_time(&cost, machine, &r->run->arena).seconds;
 }
 
-Remedy measured(const RemedyQuestion *question, const Report *r)
+Remedy remedy_without_options(const RemedyQuestion *question, const Report *r)
 {
     Remedy made = { .bytes = question->is_of_arena ? (double)r->memory.arena : bytes_needed(r),
                     .seconds = seconds_on(question->machine, r),
@@ -42,7 +42,7 @@ bool try_options(Run *run, const RemedyQuestion *question, const Options *option
     const bool good = m && run_passes(m, &(PassOptions){ .unchecked = true });
     if (good) {
         const Report report = make_report(&own, m);
-        *made = measured(question, &report);
+        *made = remedy_without_options(question, &report);
     }
     if (m)
         free_module(m);

@@ -9,7 +9,7 @@
  * it cannot be. */
 Module *lower_silently(Run *own, Run *run, const Options *options, Settings *settings);
 
-Remedy measured(const RemedyQuestion *question, const Report *r); /* without options */
+Remedy remedy_without_options(const RemedyQuestion *question, const Report *r); /* without options */
 
 /* False: it cannot be compiled so. */
 bool try_options(Run *run, const RemedyQuestion *question, const Options *options, Remedy *made);

@@ -51,9 +51,9 @@ typedef struct {
     Setting *at;
 } Settings;
 
-bool is_whole(const WholeDims *whole, const char *dim); /* is it one of them? */
+bool is_whole_dim(const WholeDims *whole, const char *dim); /* is it one of them? */
 /* False if it is one of them already, or if there is no room. */
-bool keep_whole(WholeDims *whole, Arena *arena, const char *dim);
+bool add_whole_dim(WholeDims *whole, Arena *arena, const char *dim);
 
 /* A verified module, or NULL after reporting.  `settings`, if not NULL, receives every effective setting; valid as long
  * as the module. */

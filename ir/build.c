@@ -105,7 +105,7 @@ Op *try_build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args
     return try_build_like(b, kind, &attrs, nargs, args, NULL);
 }
 
-void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[])
+void report_ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[])
 {
     fprintf(stderr, "mpc: internal error: a pass built an ill-typed %s in @%s", op_table[kind].name, f->name);
     for (int i = 0; i < nargs; i++)
@@ -118,7 +118,7 @@ static Op *build_as(Builder *b, OpKind kind, const Attrs *attrs, int nargs, Valu
 {
     Op *op = try_build_like(b, kind, attrs, nargs, args, like);
     if (!op)
-        ill_typed(b->module, b->func, kind, nargs, args);
+        report_ill_typed(b->module, b->func, kind, nargs, args);
     return op;
 }
 

@@ -5,7 +5,7 @@
 #include "ir.h"
 
 /* Aborts: a pass has built an invalid op. */
-_Noreturn void ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);
+_Noreturn void report_ill_typed(Module *m, const Func *f, OpKind kind, int nargs, Value *const args[]);
 /* An ill-typed op is a bug of the caller: build() reports it and aborts.  For operands from user input, use
  * try_build. */
 Op *build(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const args[]);

@@ -297,7 +297,7 @@ static const Value *residual_of(const Readers *readers, const Value *product)
     return is_residual ? term : NULL;
 }
 
-const Op *product_continued(const Func *f, const Uses *uses, const Op *op)
+const Op *product_before(const Func *f, const Uses *uses, const Op *op)
 {
     for (int i = 0; is_addition(op) && i < 2; i++) {
         const Op *before = arg(op, i)->def;

@@ -39,7 +39,7 @@ const char *wrong_terms(const Value *result);
 
 /* If the op adds a bias or a residual to a product that nothing else in f reads: the op before it, a dot or the
  * addition of a bias.  NULL: it does not.  uses: those of f. */
-const Op *product_continued(const Func *f, const Uses *uses, const Op *op);
+const Op *product_before(const Func *f, const Uses *uses, const Op *op);
 
 /* The ops of f after a dot that its product should compute; a residual only if it and the sum are stored anyway. */
 typedef struct {

@@ -211,7 +211,7 @@ INFER(concat)
 
 /* --- gather and scatter_add: [before the row, shared with the index, the row or the index's own, others] --- */
 
-bool indexes_alone(const Type *table, const Dim *dim, Name row)
+bool is_dim_of_index_alone(const Type *table, const Dim *dim, Name row)
 {
     return dim->name == row || find_dim(table, dim->name) < 0;
 }
@@ -262,7 +262,7 @@ INFER(gather)
     *y = (Type){ .dtype = table->dtype, .partial = table->partial | split_axes(table->dim[at].split) };
     bool good = append_dims(m, op, y, 0, at, row, false) && append_dims(m, op, y, 0, table->rank, row, true);
     for (int i = 0; i < index->rank && good; i++)
-        good = indexes_alone(table, &index->dim[i], row)
+        good = is_dim_of_index_alone(table, &index->dim[i], row)
                    ? append_dim(m, op, y, &index->dim[i])
                    : agree_on(m, op, &table->dim[find_dim(table, index->dim[i].name)], &index->dim[i]);
     if (!good || !append_dims(m, op, y, at + 1, table->rank, row, false))

@@ -478,7 +478,7 @@ Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
-int stars_of(const Param *param);                          /* the repeats around it */
+int repeats_around(const Param *param);                    /* the repeats around it */
 void insert_param(Module *m, Param *before, Param *param); /* after `before` */
 Input *find_input(const Module *m, Name name);
 bool is_fed_records(const Module *m); /* each input from an array of its own; else all from one stream of tokens */
@@ -497,7 +497,6 @@ extern const FuncRole programs[N_PROGRAMS]; /* FINISH last: it takes what STEP l
 bool is_program(const Func *f);
 extern const char *const init_name[N_INITS];
 void print_module(Module *m, FILE *out);
-void print_type(Module *m, const Type *type, FILE *out);
 char *module_text(Module *m); /* to be freed with free() */
 Module *new_module(Diags *diags);
 void free_module(Module *m);

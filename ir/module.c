@@ -165,7 +165,7 @@ Param *find_param(const Module *m, Name name)
     return map_get(&index->params, name);
 }
 
-int stars_of(const Param *param)
+int repeats_around(const Param *param)
 {
     int stars = 0;
     for (const char *c = param->path; *c; c++)

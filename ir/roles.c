@@ -102,7 +102,7 @@ bool exchanges(const Module *m, const Op *op, const ShardRule *rule)
     return rule->exchange && needs_all_keys(m, op, rule);
 }
 
-bool rings(const Module *m, const Op *op, const ShardRule *rule)
+bool passes_keys_around(const Module *m, const Op *op, const ShardRule *rule)
 {
     return rule->ring && info(op)->traits & IN_BLOCKS && needs_all_keys(m, op, rule);
 }

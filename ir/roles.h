@@ -12,9 +12,9 @@ bool needs_whole(const Op *op, Name dim); /* each rank needs the whole dim */
 /* The innermost dim that one operand of a product has alone, and that is not summed; NULL: it has none. */
 Name free_dim(const Op *dot, int operand);
 /* Of a table's index: is it not one that both have, of which gather takes the same element of both? */
-bool indexes_alone(const Type *table, const Dim *dim, Name row);
+bool is_dim_of_index_alone(const Type *table, const Dim *dim, Name row);
 /* Do the keys of an op pass by, by a rule? */
-bool rings(const Module *m, const Op *op, const ShardRule *rule);
+bool passes_keys_around(const Module *m, const Op *op, const ShardRule *rule);
 /* Does an op exchange the dims of a rule for another one, and may that be `dim`?  `repeats`: one that keys lack, which
  * each rank then has whole: the heads of queries that share one of keys. */
 bool exchanges(const Module *m, const Op *op, const ShardRule *rule);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-int64_t checked_product(int64_t a, int64_t b)
+static int64_t checked_product(int64_t a, int64_t b)
 {
     int64_t product;
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;

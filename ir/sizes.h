@@ -15,7 +15,6 @@ enum { MAX_TENSORS = 1 << 24 };
 #define MAX_BYTES (INT64_C(1) << 46)
 
 /* Of numbers from 0; INT64_MAX if it is larger. */
-int64_t checked_product(int64_t a, int64_t b);
 int64_t checked_sum(int64_t a, int64_t b);
 
 /* One for each copy of the repeats around it; INT64_MAX if there are more. */

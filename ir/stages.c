@@ -51,7 +51,7 @@ bool runs_in_stages(const Op *op)
     return info(op)->family == CONTROL && op->attrs.dims.count && op->attrs.dims.dim[0].split.count > 0;
 }
 
-int64_t carried_on(const Op *loop)
+int64_t count_passed_on(const Op *loop)
 {
     int64_t count = loop->attrs.carried;
     while (count > 0 && arg(loop, (int)count - 1)->type.in_flight)
@@ -71,7 +71,7 @@ void note_pipeline(Module *m, const Op *op)
         m->stage_axis = op->attrs.dims.dim[0].split.axis[0];
 }
 
-bool runs_up(const Op *loop) { return !loop->attrs.reverse == !loop->attrs.dims.dim[0].split.reversed; }
+bool runs_to_last_stage(const Op *loop) { return !loop->attrs.reverse == !loop->attrs.dims.dim[0].split.reversed; }
 
 Stages stages_passed(const Module *m, const Op *loop)
 {
@@ -84,19 +84,20 @@ Stages stages_passed(const Module *m, const Op *loop)
 Stages end_stage(const Module *m, const Op *loop, bool last)
 {
     const Stages passed = stages_passed(m, loop);
-    const int at = last == runs_up(loop) ? 63 - __builtin_clzll(passed.at) : __builtin_ctzll(passed.at);
+    const int at = last == runs_to_last_stage(loop) ? 63 - __builtin_clzll(passed.at) : __builtin_ctzll(passed.at);
     return (Stages){ UINT64_C(1) << at, passed.axis };
 }
 
-bool crosses(const Module *m, const Op *loop, int from, int to)
+bool crosses_stages(const Module *m, const Op *loop, int from, int to)
 {
     const Stages passed = stages_passed(m, loop);
-    return is_on(passed, from) && is_on(passed, to) && to - from == (runs_up(loop) ? 1 : -1);
+    return is_on(passed, from) && is_on(passed, to) && to - from == (runs_to_last_stage(loop) ? 1 : -1);
 }
 
 bool begins_chunk(const Module *m, const Op *before, const Op *loop)
 {
-    return runs_up(before) != runs_up(loop) || !same_stages(end_stage(m, before, true), end_stage(m, loop, false));
+    return runs_to_last_stage(before) != runs_to_last_stage(loop) ||
+           !same_stages(end_stage(m, before, true), end_stage(m, loop, false));
 }
 
 void cut_repeats(const int64_t *copies, int repeats, const int64_t *stage, int64_t part[][MAX_STAGE_RANKS])

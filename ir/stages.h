@@ -18,13 +18,15 @@ bool runs_in_stages(const Op *op); /* a loop along a dim that is split: the stag
 static inline int pipeline_axis(const Module *m) { return m->stage_axis; } /* -1: no loop runs in stages */
 void note_pipeline(Module *m, const Op *op); /* an op that may be a loop in stages has been made, or been split */
 int64_t rank_iterations(const Module *m, const Op *op); /* of a call or loop, on the rank that has most */
-bool runs_up(const Op *loop);                           /* does a loop in stages go from the first rank to the last? */
+bool runs_to_last_stage(const Op *loop);                /* does a loop in stages go from the first rank to the last? */
 Stages stages_passed(const Module *m, const Op *loop);  /* by what a loop in stages carries */
-Stages end_stage(const Module *m, const Op *loop, bool last);    /* of those, in the order in which they run */
-bool crosses(const Module *m, const Op *loop, int from, int to); /* does what it carries go from one to the next? */
+Stages end_stage(const Module *m, const Op *loop, bool last); /* of those, in the order in which they run */
+bool crosses_stages(const Module *m, const Op *loop, int from,
+                    int to); /* does what it carries go from one to the next? */
 bool begins_chunk(const Module *m, const Op *before, const Op *loop); /* or does it go on where that loop has ended? */
-int64_t carried_on(const Op *loop); /* how many carried values: what is in flight, after them, begins on each stage */
-bool is_send(const Op *op);         /* from one stage to another */
+int64_t
+count_passed_on(const Op *loop); /* how many carried values: what is in flight, after them, begins on each stage */
+bool is_send(const Op *op);      /* from one stage to another */
 bool is_staged(const Module *m, const Func *f); /* do its types say on which stages they are, or does it lead through
                                                    the stages of a pipeline?  Others run where one op would. */
 

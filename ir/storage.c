@@ -3,7 +3,7 @@
 #include "stages.h"
 #include "target.h"
 
-bool coincide(const Value *a, const Value *b)
+bool have_same_address(const Value *a, const Value *b)
 {
     const Storage *x = a->storage, *y = b->storage;
     return x && y && same_base(x, y) && x->at == y->at;
@@ -55,7 +55,7 @@ bool strides_of_view(const Module *m, const Op *view, int64_t stride[])
 
 static int64_t end_of(const Module *m, const Value *value) { return value->storage->at + span_bytes(m, value); }
 
-bool overhangs(const Module *m, const Value *value)
+bool padding_overhangs(const Module *m, const Value *value)
 {
     const Value *root = shown_by(value);
     return root != value && end_of(m, value) > end_of(m, root);
@@ -111,7 +111,7 @@ bool is_written_behind(const Op *loop, int i, int64_t iteration, int64_t iterati
     return loop->results.at[i]->type.in_flight ? iteration % 2 == 0 : left % 2 == 1;
 }
 
-bool lie_alike(const Module *m, const Value *a, const Value *b)
+bool have_same_strides(const Module *m, const Value *a, const Value *b)
 {
     bool alike = a->type.rank == b->type.rank && dtype_bytes(a->type.dtype) == dtype_bytes(b->type.dtype);
     for (int i = 0; alike && i < a->type.rank; i++) {
@@ -123,7 +123,7 @@ bool lie_alike(const Module *m, const Value *a, const Value *b)
     return alike;
 }
 
-bool folds_rightly(const Module *m, const Op *op)
+bool has_strides_of_fold(const Module *m, const Op *op)
 {
     const Value *one = op->attrs.dim ? arg(op, 0) : result(op), *several = op->attrs.dim ? result(op) : arg(op, 0);
     const Name name = op->attrs.dim ? op->attrs.dim : op->attrs.dims.dim[0].name;

@@ -21,20 +21,21 @@ static inline int64_t base_address(const Storage *s, int64_t frame, const int64_
     return s->base == BY_POINTER ? pointer[s->pointer] : s->base == IN_TIER ? 0 : frame;
 }
 
-bool coincide(const Value *a, const Value *b); /* are both placed, at the same address? */
+bool have_same_address(const Value *a, const Value *b); /* are both placed, at the same address? */
 
-bool lie_alike(const Module *m, const Value *a, const Value *b); /* of the same dims: have they the same strides? */
+bool have_same_strides(const Module *m, const Value *a,
+                       const Value *b); /* of the same dims: have they the same strides? */
 
 /* Has an op that FOLDS, placed, the right strides: is a step along the innermost of several dims one along the dim that
  * they are, and one along the next a step past all of it? */
-bool folds_rightly(const Module *m, const Op *op);
+bool has_strides_of_fold(const Module *m, const Op *op);
 
 /* Is a placed value without gaps, in the order of its type's dims?  Dims of one element may have any stride. */
 bool is_row_major(const Module *m, const Value *value);
 
 /* Is a placed value a view whose padding extends beyond the end of the viewed value?  Readers of padding need a copy.
  */
-bool overhangs(const Module *m, const Value *value);
+bool padding_overhangs(const Module *m, const Value *value);
 
 /* The value that a view shows, through all views in between; for any other value, the value itself. */
 const Value *shown_by(const Value *value);

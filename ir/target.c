@@ -3,8 +3,8 @@
 
 static int64_t no_bytes(Module *m, const Op *op) { return 0; }
 
-int no_later_ops(Module *m, const Op *op) { return 0; }
+int no_scratch_stays(Module *m, const Op *op) { return 0; }
 
 static bool takes_all(Module *m, const Op *op, Wanted wanted[]) { return true; }
 
-const Target no_target = { .scratch_bytes = no_bytes, .scratch_stays = no_later_ops, .takes = takes_all };
+const Target no_target = { .scratch_bytes = no_bytes, .scratch_stays = no_scratch_stays, .takes = takes_all };

@@ -24,7 +24,7 @@ typedef struct Target {
 } Target;
 
 /* Of a target that runs one op after the other: no scratch stays in use. */
-int no_later_ops(Module *m, const Op *op);
+int no_scratch_stays(Module *m, const Op *op);
 
 /* Of a module that no back end reads: no kernel needs anything. */
 extern const Target no_target;

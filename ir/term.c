@@ -140,7 +140,7 @@ bool match(const Term *term, Value *value, Binding *binding)
            (info(def)->traits & COMMUTES && match_args(term, def, true, binding));
 }
 
-Value *construct(Builder *b, const Term *term, const Binding *binding)
+Value *build_term(Builder *b, const Term *term, const Binding *binding)
 {
     if (term->is == VARIABLE)
         return binding->value[term->letter - 'a'];
@@ -148,6 +148,6 @@ Value *construct(Builder *b, const Term *term, const Binding *binding)
         return build_number(b, term->number);
     Value *args[3] = { NULL };
     for (int i = 0; i < op_table[term->kind].args; i++)
-        args[i] = construct(b, term->arg[i], binding);
+        args[i] = build_term(b, term->arg[i], binding);
     return build_op(b, term->kind, NO_ATTRS, op_table[term->kind].args, args);
 }

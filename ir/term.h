@@ -23,6 +23,6 @@ typedef struct {
 Term *read_term(Arena *arena, const char *text);
 
 bool match(const Term *term, Value *value, Binding *binding);
-Value *construct(Builder *b, const Term *term, const Binding *binding);
+Value *build_term(Builder *b, const Term *term, const Binding *binding);
 
 #endif

@@ -85,7 +85,7 @@ static bool reduces_rows(const Func *kernel, const Op *op, const Value *param)
     return good;
 }
 
-bool is_read_again(Arena *arena, const Func *kernel, const Value *param)
+bool is_read_after_results(Arena *arena, const Func *kernel, const Value *param)
 {
     Map derived = { .arena = arena };
     map_put(&derived, param, (void *)param);
@@ -102,7 +102,7 @@ bool is_read_again(Arena *arena, const Func *kernel, const Value *param)
     return false;
 }
 
-const Value *unrounded(const Value *value)
+const Value *value_before_casts(const Value *value)
 {
     while (value->def && value->def->args.count == 1 && info(value->def)->traits & (ROUNDS | COPIES))
         value = arg(value->def, 0);
@@ -111,9 +111,10 @@ const Value *unrounded(const Value *value)
 
 bool is_extreme_of(const Value *value, const Value *x)
 {
-    value = unrounded(value);
+    value = value_before_casts(value);
     const Op *op = value->def && info(value->def)->family == REDUCTION ? value->def : NULL;
-    return op && (info(op)->over == MAX || info(op)->over == MIN) && unrounded(arg(op, 0)) == unrounded(x);
+    return op && (info(op)->over == MAX || info(op)->over == MIN) &&
+           value_before_casts(arg(op, 0)) == value_before_casts(x);
 }
 
 static bool reads_any(const Op *op, const Values *values)

@@ -40,10 +40,10 @@ void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with);
 
 /* Is the parameter, or a value computed from it, reduced or broadcast?  Then it may be read again after results have
  * been written; but not where rows are reduced, which kernels read before they write them. */
-bool is_read_again(Arena *arena, const Func *kernel, const Value *param);
+bool is_read_after_results(Arena *arena, const Func *kernel, const Value *param);
 
 /* The value that it is but for casts, rounding and copies. */
-const Value *unrounded(const Value *value);
+const Value *value_before_casts(const Value *value);
 
 /* Is it the largest or the smallest element of x along some dims?  Both but for rounding. */
 bool is_extreme_of(const Value *value, const Value *x);

@@ -27,7 +27,7 @@ VJP(by_text)
     names.value['d' - 'a'] = dy[0];
     for (int i = 0; i < op->args.count; i++)
         if (info(op)->gradient[i] && is_float(arg(op, i)->type.dtype))
-            dx[i] = construct(b, read_term(&b->module->arena, info(op)->gradient[i]), &names);
+            dx[i] = build_term(b, read_term(&b->module->arena, info(op)->gradient[i]), &names);
 }
 
 /* Constants, indices, calls (handled by autodiff), and ops that occur only in gradients. */
@@ -176,7 +176,7 @@ VJP(gather)
 {
     Attrs attrs = { .dims = one_dim(dim_of(A, op->attrs.dim)) };
     for (int i = 0; i < B->type.rank; i++)
-        if (indexes_alone(&A->type, &B->type.dim[i], op->attrs.dim))
+        if (is_dim_of_index_alone(&A->type, &B->type.dim[i], op->attrs.dim))
             add_name(&attrs.over, B->type.dim[i].name);
     dx[0] = BUILD(b, OP_scatter_add, attrs, dy[0], B);
 }

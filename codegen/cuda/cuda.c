@@ -12,13 +12,14 @@
 
 #include <string.h>
 
-bool is_cuda_kernel(Module *m, const Op *op) { return info(op)->family == LIBRARY || row_kernel_of(m, op); }
+/* Is the op a kernel of mpc, and not a product of the library? */
+static bool is_cuda_kernel(Module *m, const Op *op) { return info(op)->family == LIBRARY || row_kernel_of(m, op); }
 
-/* kernels_take, and the requirements of several launches of one kernel. */
+/* kernels_accept, and the requirements of several launches of one kernel. */
 static bool cuda_takes(Module *m, const Op *op, Wanted wanted[])
 {
     const Func *kernel = row_kernel_of(m, op);
-    return kernels_take(m, op, wanted) && (!kernel || cuda_row_takes(m, kernel, op, wanted));
+    return kernels_accept(m, op, wanted) && (!kernel || cuda_row_accepts(m, kernel, op, wanted));
 }
 
 int64_t cuda_scratch_bytes(Module *m, const Op *op)

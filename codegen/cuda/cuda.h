@@ -29,9 +29,6 @@ void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m);
 bool same_launches(const CudaLaunches *a,
                    const CudaLaunches *b); /* except for names: the code may not depend on the number of blocks */
 
-/* Is the op a kernel of mpc, and not a product of the library? */
-bool is_cuda_kernel(Module *m, const Op *op);
-
 extern const Target cuda_target;
 
 /* Bytes of scratch of such a call, from types only. */

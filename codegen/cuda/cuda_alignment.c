@@ -57,7 +57,7 @@ static int64_t begin_of(const Module *m, const Func *f, const Value *value)
     return boundary(s->at, s->base == BY_POINTER ? begin_of_pointer(m, f, s->pointer) : 0);
 }
 
-bool begins_on(const Module *m, const Op *reader, const Value *value, int64_t bytes)
+bool is_address_aligned(const Module *m, const Op *reader, const Value *value, int64_t bytes)
 {
     return begin_of(m, function_of(m, reader), value) % bytes == 0;
 }

@@ -59,8 +59,8 @@ static const Side *counted_side(const Sides *s, int64_t *lines, int64_t *length)
 static bool lines_begin_on(const Module *m, const Op *call, const Value *value, int elements, int64_t line,
                            int64_t batch)
 {
-    return begins_on(m, call, value, (int64_t)elements * dtype_bytes(value->type.dtype)) && line % elements == 0 &&
-           batch % elements == 0;
+    return is_address_aligned(m, call, value, (int64_t)elements * dtype_bytes(value->type.dtype)) &&
+           line % elements == 0 && batch % elements == 0;
 }
 
 static bool loops_keep_boundaries(const Product *p)

@@ -19,13 +19,13 @@ static CudaMember member_kind(Module *m, const Op *op)
     return kernel ? cuda_member(m, kernel) : NO_MEMBER;
 }
 
-bool does_nothing(const Op *op) { return info(op)->family == VIEW && !(info(op)->traits & WAITS); }
+bool is_view_only(const Op *op) { return info(op)->family == VIEW && !(info(op)->traits & WAITS); }
 
 static const Op *next_of(const Op *op)
 {
     do
         op = op->next;
-    while (op && does_nothing(op));
+    while (op && is_view_only(op));
     return op;
 }
 
@@ -139,7 +139,7 @@ int cuda_scratch_stays(Module *m, const Op *op)
         return 0;
     for (const Op *next = op->next; next && number < MAX_GROUP; next = next->next) {
         stays++;
-        if (does_nothing(next))
+        if (is_view_only(next))
             continue;
         if (member_kind(m, next) != MEMBER_OF_SUMS)
             return stays - 1;

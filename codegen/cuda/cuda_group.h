@@ -13,7 +13,7 @@
 enum { MAX_GROUP = 64 };
 
 /* Is it a view, for which nothing is queued? */
-bool does_nothing(const Op *op);
+bool is_view_only(const Op *op);
 
 /* The number of later ops that may share its launch. */
 int cuda_scratch_stays(Module *m, const Op *op);

@@ -17,7 +17,7 @@ static bool fits_width(const Operands *o, const Value *value, int width)
 {
     int64_t bytes = (int64_t)width * dtype_bytes(value->type.dtype);
     const Storage *s = value->storage;
-    if (bytes > PACK_BYTES || !begins_on(o->m, o->op, value, bytes))
+    if (bytes > PACK_BYTES || !is_address_aligned(o->m, o->op, value, bytes))
         return false;
     for (int i = 0; i < value->type.rank; i++)
         if (s->stride[i] != 1 && s->stride[i] % width && loop_size(o->m, &value->type.dim[i]) > 1)
@@ -117,7 +117,7 @@ static void write_scatter_add(Operands *o, const char *name, CudaLaunches *launc
     o->more = ", scratch";
     const char *names[] = { name, arena_text(&o->m->arena, "%s_2", name), arena_text(&o->m->arena, "%s_3", name) };
     int next = 0;
-    if (!sum || !coincide(sum, table)) {
+    if (!sum || !have_same_address(sum, table)) {
         write_variant(o, arena_text(&o->m->arena, "_begin<%d>", width),
                       (CudaLaunch){ .name = names[next++],
                                     .blocks = blocks_of(rows, WARPS),

@@ -29,7 +29,7 @@ void write_cuda_route(Operands *o, const char *name, CudaLaunches *launches, FIL
 void write_cuda_collect(Operands *o, const char *name, CudaLaunches *launches, FILE *out);
 
 /* cuda_alignment.c: is the address of this operand or result of an op a multiple of so many bytes, in all calls? */
-bool begins_on(const Module *m, const Op *reader, const Value *value, int64_t bytes);
+bool is_address_aligned(const Module *m, const Op *reader, const Value *value, int64_t bytes);
 
 /* The widest pack, in elements, to which all rows of these operands are aligned. */
 int library_width(const Operands *o, int first, int end, int widest);

@@ -178,7 +178,7 @@ int64_t cuda_row_scratch(Module *m, const Func *kernel)
     return plan_kernel(m, kernel, NULL, NULL, true, &launch, &count)->scratch;
 }
 
-bool cuda_row_takes(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+bool cuda_row_accepts(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
 {
     Launch *launch;
     int count;

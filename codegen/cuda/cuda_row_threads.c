@@ -115,7 +115,7 @@ static bool is_aligned(const Launch *p, const Array *array, int width)
         if (loop != p->vector && loop->dims & array->dims && array->stride[loop->last] % width)
             return false;
     }
-    return begins_on(p->k->m, p->k->call, array->given, (int64_t)width * element_bytes(array));
+    return is_address_aligned(p->k->m, p->k->call, array->given, (int64_t)width * element_bytes(array));
 }
 
 bool is_packed(const Launch *p, int array)

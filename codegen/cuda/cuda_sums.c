@@ -20,7 +20,7 @@ static const Op *neighbour_of(const Op *op, bool before)
 {
     do
         op = before ? op->prev : op->next;
-    while (op && does_nothing(op));
+    while (op && is_view_only(op));
     return op;
 }
 

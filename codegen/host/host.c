@@ -102,7 +102,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
                .identifiers.arena = &m->arena,
                .started.arena = &m->arena };
     int errors = m->diags->errors;
-    if (!check_plan(m))
+    if (!check_frames(m))
         return false;
     note_identifiers(&h);
     open_text(&h.functions);

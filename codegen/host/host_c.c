@@ -133,6 +133,6 @@ const Target c_target = {
     .name = "c",
     .largest_head = 1024, /* attention holds tiles of whole heads on the stack of a thread */
     .scratch_bytes = scratch_bytes_of,
-    .scratch_stays = no_later_ops,
-    .takes = kernels_take,
+    .scratch_stays = no_scratch_stays,
+    .takes = kernels_accept,
 };

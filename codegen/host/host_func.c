@@ -42,7 +42,7 @@ const char *place_text(Module *m, const Op *op)
 
 const Value *viewed(const Value *value)
 {
-    while (value->def && info(value->def)->family == VIEW && coincide(value, arg(value->def, 0)))
+    while (value->def && info(value->def)->family == VIEW && have_same_address(value, arg(value->def, 0)))
         value = arg(value->def, 0);
     return value;
 }

@@ -111,8 +111,8 @@ static void pass_on(LoopText *l, int i, const char *at, const char *left)
     const RtCollective c = stage_message(m, &value->type, first.axis);
     const char *cause = arena_text(&m->arena, "pipeline.%s: %s", l->callee->name, type_text(m, &arg(l->op, i)->type));
     const int id = add_message(t->h, &c, value->type.dtype, l->op, cause);
-    const char *stage = rank_stage(t, first.axis), *ahead = runs_up(l->op) ? "+ 1" : "- 1",
-               *behind = runs_up(l->op) ? "- 1" : "+ 1";
+    const char *stage = rank_stage(t, first.axis), *ahead = runs_to_last_stage(l->op) ? "+ 1" : "- 1",
+               *behind = runs_to_last_stage(l->op) ? "- 1" : "+ 1";
     fprintf(l->before.out, "if (%s != %d)\n    rt_receive(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(first.at), id,
             stage, behind, at);
     fprintf(l->after.out, "if (%s != %d)\n    rt_send(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(last.at), id,
@@ -123,7 +123,7 @@ static void pass_on(LoopText *l, int i, const char *at, const char *left)
 
 void copy_initial(LoopText *l, const Value *from, const Value *to)
 {
-    if (coincide(from, to))
+    if (have_same_address(from, to))
         return;
     Module *m = l->t->h->m;
     int64_t count = local_bytes(m, &to->type) / dtype_bytes(to->type.dtype);

@@ -195,7 +195,7 @@ static const char *write_inner(Host *h, const PipelineSlots *slots, const StageP
 {
     Messages t = { h, slots, .count = 0 };
     open_text(&t.rows);
-    for (int i = 0; i < carried_on(loop); i++)
+    for (int i = 0; i < count_passed_on(loop); i++)
         add_row(&t, loop, result_of_part(h->m, part->call, loop->results.at[i]),
                 result_of_part(h->m, part->call, arg(loop, i)));
     return write_messages(&t, messages_name(h->m, part, "in", number));

@@ -91,7 +91,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
         { "state", stored_as(port) ? string_text(m, stored_as(port)) : NULL },
         { "type", element_constant(value->type.dtype) },
         { "rank", integer_text(m, value->type.rank) },
-        { "copies", integer_text(m, param ? stars_of(param) : 0) },
+        { "copies", integer_text(m, param ? repeats_around(param) : 0) },
         { "first_copy", param && param->first ? integer_text(m, param->first) : NULL },
         { "skipped_copies", param && param->skips ? integer_text(m, param->skips) : NULL },
         { "dim", dim_list(m, value, 0) },

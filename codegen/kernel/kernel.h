@@ -55,8 +55,8 @@ typedef struct {
     int64_t stride[MAX_RANK]; /* by dim of the space */
     const Storage *storage;
     const char *name;
-    bool overhangs; /* other data may be in its padding: loops end at the logical size */
-    bool shared;    /* some result and some parameter may be the same memory: no `restrict` */
+    bool padding_overhangs; /* other data may be in its padding: loops end at the logical size */
+    bool shared;            /* some result and some parameter may be the same memory: no `restrict` */
 } Array;
 
 /* A value of the kernel; operands precede it. */

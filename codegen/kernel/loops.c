@@ -15,7 +15,7 @@ static void add_array(RowKernel *k, const Value *value, const Value *given)
 {
     Array *array = &k->array[k->narrays++];
     *array = (Array){ .value = value, .given = given, .storage = given->storage };
-    array->overhangs = given->storage && overhangs(k->m, given);
+    array->padding_overhangs = given->storage && padding_overhangs(k->m, given);
     if (!given->storage) {
         error_at(k->m->diags, (Where){ .at = k->call->loc }, "internal: '%s' has no storage", given->name);
         array->storage = NEW(&k->m->arena, Storage);
@@ -144,7 +144,7 @@ static int64_t flat_count(const RowKernel *k, const Region *region)
         int64_t step = 1;
         if (!k->array[i].dims)
             continue;
-        if (k->array[i].dims != region->dims || k->array[i].overhangs)
+        if (k->array[i].dims != region->dims || k->array[i].padding_overhangs)
             return 0;
         for (int j = type->rank - 1; j >= 0; j--) {
             if (k->array[i].storage->stride[j] != step)
@@ -193,7 +193,7 @@ static void check_loops(const RowKernel *k, const Region *region)
         for (int l = 0; l < region->nloops; l++)
             if (region->loop[l].dims & array->dims)
                 add_access(&access, region->loop[l].size, array->stride[region->loop[l].last]);
-        stays_inside(k->m, k->call, array->value->name, &array->value->type, array->storage, &access);
+        access_stays_inside(k->m, k->call, array->value->name, &array->value->type, array->storage, &access);
     }
 }
 

@@ -21,7 +21,7 @@ static const char *last_word(const char *name)
 static const Array *replaced_by(const RowKernel *k, const Value *given)
 {
     for (int i = 0; i < k->f->params.count; i++)
-        if (port_is_state(arg(k->call, i)->port.kind) && coincide(arg(k->call, i), given))
+        if (port_is_state(arg(k->call, i)->port.kind) && have_same_address(arg(k->call, i), given))
             return &k->array[i];
     return NULL;
 }
@@ -29,7 +29,7 @@ static const Array *replaced_by(const RowKernel *k, const Value *given)
 static bool is_replaced(const RowKernel *k, const Value *given)
 {
     for (int i = 0; i < k->call->results.count && port_is_state(given->port.kind); i++)
-        if (coincide(k->call->results.at[i], given))
+        if (have_same_address(k->call->results.at[i], given))
             return true;
     return false;
 }

@@ -35,7 +35,7 @@ void check_operand(const Operands *o, int operand, const Access *access)
 {
     const Value *value = o->value[operand];
     if (!o->asks)
-        stays_inside(o->m, o->op, value->name, &value->type, value->storage, access);
+        access_stays_inside(o->m, o->op, value->name, &value->type, value->storage, access);
 }
 
 static DimGroup one_dim(const Operands *o, Name dim)

@@ -33,7 +33,7 @@ static Names gather_order(const Type *table, const Type *index, Name row, const 
         if (i != at && find_dim(index, table->dim[i].name) >= 0)
             add_those_of(value, &names, table->dim[i].name);
     for (int i = 0; i < index->rank; i++)
-        if (indexes_alone(table, &index->dim[i], row))
+        if (is_dim_of_index_alone(table, &index->dim[i], row))
             add_those_of(value, &names, index->dim[i].name);
     if (!has_name(&names, row))
         add_those_of(value, &names, row);
@@ -159,7 +159,7 @@ static bool is_padded(const Type *type)
 }
 
 /* Tries other orders of operands first; then of results, then removal of padding between rows. */
-bool library_takes(Module *m, const Op *op, Wanted wanted[])
+bool library_accepts(Module *m, const Op *op, Wanted wanted[])
 {
     Operands o;
     int count = 0;

@@ -45,7 +45,7 @@ static bool find_gather_groups(const Operands *o, int table, Name rows, GatherGr
         if (i != at)
             add_name(find_dim(index, t->dim[i].name) >= 0 ? &shared : i < at ? &pre : &post, t->dim[i].name);
     for (int i = 0; i < index->rank; i++)
-        if (indexes_alone(t, &index->dim[i], rows))
+        if (is_dim_of_index_alone(t, &index->dim[i], rows))
             add_name(&counted, index->dim[i].name);
     Operands places = *o; /* a dim of the index may have the name of the row dim, which it replaces */
     places.value[table] = o->value[1];

@@ -2,12 +2,12 @@
  * others. */
 #include "library.h"
 
-bool kernels_take(Module *m, const Op *op, Wanted wanted[])
+bool kernels_accept(Module *m, const Op *op, Wanted wanted[])
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (info(op)->family == LIBRARY)
-        return library_takes(m, op, wanted);
+        return library_accepts(m, op, wanted);
     if (kernel && is_product_kernel(kernel))
-        return products_take(m, kernel, op, wanted);
-    return !row_kernel_of(m, op) || row_kernel_takes(m, kernel, op, wanted);
+        return products_accept(m, kernel, op, wanted);
+    return !row_kernel_of(m, op) || row_kernel_accepts(m, kernel, op, wanted);
 }

@@ -234,9 +234,9 @@ static bool same_strides(const Value *x, const Value *y)
     return true;
 }
 
-bool product_goes_on(const Module *m, const Value *added, const Value *c)
+bool sums_in_result(const Module *m, const Value *added, const Value *c)
 {
-    return same_strides(added, c) && (coincide(added, c) || is_row_major(m, c));
+    return same_strides(added, c) && (have_same_address(added, c) || is_row_major(m, c));
 }
 
 static bool refuse(Module *m, const Op *op, const char *why)
@@ -271,7 +271,7 @@ static bool covers(Module *m, const Op *call, const Value *value, const Product 
     Access access = *matrix;
     for (int i = 0; i < p->nloops; i++)
         add_access(&access, p->loop[i].count, around[i]);
-    return stays_inside(m, call, value->name, &value->type, value->storage, &access);
+    return access_stays_inside(m, call, value->name, &value->type, value->storage, &access);
 }
 
 static bool check_product(Module *m, const Op *call, const Product *p)
@@ -311,10 +311,10 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int c, c
         return refuse(m, call, "the result has a dim that the product lacks");
     if (term->added) {
         int added = index_of(&kernel->params, term->added);
-        if (!product_goes_on(m, arg(call, added), made))
+        if (!sums_in_result(m, arg(call, added), made))
             return refuse(m, call, "the accumulator and the result have different memory orders");
         p->shape.accumulate = true;
-        p->copied = coincide(arg(call, added), made) ? -1 : added;
+        p->copied = have_same_address(arg(call, added), made) ? -1 : added;
     }
     p->shape.a.type = element_rt_type(a->type.dtype);
     p->shape.b.type = element_rt_type(b->type.dtype);
@@ -325,7 +325,8 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int c, c
     return check_product(m, call, p);
 }
 
-bool is_kept_operand(const Func *kernel, const Value *result)
+/* Is it the operand of an activation, written together with another result? */
+static bool is_kept_operand(const Func *kernel, const Value *result)
 {
     for (int i = 0; i < kernel->results.count; i++)
         if (epilogue_of(kernel->results.at[i]).before == result)

@@ -18,9 +18,6 @@ int plan_each_product(Module *m, const Func *kernel, const Op *call, Product **p
 void shape_product(Module *m, Product *p, const ProductValues *values);
 
 /* Can a running sum be updated in the result: in place, or after a bytewise copy? */
-bool product_goes_on(const Module *m, const Value *added, const Value *c);
-
-/* Is it the operand of an activation, written together with another result? */
-bool is_kept_operand(const Func *kernel, const Value *result);
+bool sums_in_result(const Module *m, const Value *added, const Value *c);
 
 #endif

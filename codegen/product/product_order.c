@@ -230,7 +230,7 @@ static bool want_running_sums(const Module *m, const Func *kernel, const Op *cal
         if (!terms_of(kernel->results.at[i], term) || !term[0].added)
             continue;
         int at = index_of(&kernel->params, term[0].added), to = call->args.count + i;
-        if (product_goes_on(m, arg(call, at), call->results.at[i]))
+        if (sums_in_result(m, arg(call, at), call->results.at[i]))
             continue;
         wanted[at].copied = !is_row_major(m, arg(call, at));
         wanted[to].copied = !is_row_major(m, call->results.at[i]);
@@ -239,7 +239,7 @@ static bool want_running_sums(const Module *m, const Func *kernel, const Op *cal
     return good;
 }
 
-bool products_take(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+bool products_accept(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
 {
     return want_running_sums(m, kernel, call, wanted) && want_matrices(m, kernel, call, wanted);
 }

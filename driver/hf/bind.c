@@ -14,7 +14,7 @@
 static int copies_of(const Param *param)
 {
     int64_t copies = 1;
-    for (int d = 0; d < stars_of(param); d++)
+    for (int d = 0; d < repeats_around(param); d++)
         copies *= param->type.dim[d].size;
     return (int)copies;
 }

@@ -101,8 +101,8 @@ static void print_counts(Run *run, const Exchange *x)
     for (int i = 0; i < x->folder.count; i++)
         ignored += b->use[i].is_ignored;
     printf("%s: model %s of %s, %s parameters (%s) in %d tensors, from %d tensors",
-           visible_text(&run->arena, x->folder.path), x->m->name, shown_path(run),
-           grouped(&run->arena, elements), b->copy[0].dtype, fed, x->folder.count - x->folder.nlists);
+           visible_text(&run->arena, x->folder.path), x->m->name, shown_path(run), grouped(&run->arena, elements),
+           b->copy[0].dtype, fed, x->folder.count - x->folder.nlists);
     if (ignored)
         printf(", %d of them ignored", ignored);
     if (fed < b->ncopies)

@@ -18,11 +18,11 @@ static bool refuse(const LineUse *use, Loc loc, const char *message, const char 
 /* A dim of a parameter, not of its copies; -1: none. */
 static int dim_of(const Param *param, const char *name)
 {
-    for (int d = stars_of(param); d < param->type.rank; d++)
+    for (int d = repeats_around(param); d < param->type.rank; d++)
         if (strcmp(param->type.dim[d].name, name) == 0)
             return d;
     const size_t length = strlen(name);
-    for (int d = stars_of(param); d < param->type.rank; d++)
+    for (int d = repeats_around(param); d < param->type.rank; d++)
         if (strncmp(param->type.dim[d].name, name, length) == 0 && param->type.dim[d].name[length] == '.')
             return d; /* the router's `experts` is "experts.router" in the IR */
     return -1;
@@ -31,7 +31,7 @@ static int dim_of(const Param *param, const char *name)
 static const char *dims_text(Arena *arena, const Param *param)
 {
     const char *text = "";
-    for (int d = stars_of(param); d < param->type.rank; d++)
+    for (int d = repeats_around(param); d < param->type.rank; d++)
         text = arena_text(arena, "%s%s%s", text, *text ? ", " : "", param->type.dim[d].name);
     return text;
 }
@@ -40,7 +40,7 @@ static bool no_dim(const LineUse *use, Loc loc, const Param *param, const char *
 {
     Arena *arena = &use->b->run->arena;
     NearMiss near = { .name = name };
-    for (int d = stars_of(param); d < param->type.rank; d++)
+    for (int d = repeats_around(param); d < param->type.rank; d++)
         offer(&near, param->type.dim[d].name);
     return refuse(use, loc,
                   arena_text(arena, "parameter '%s' [%s] has no dim '%s'", param->path, dims_text(arena, param), name),
@@ -214,7 +214,7 @@ static bool make_box(const LineUse *use, Box *box)
     if (box->splits != (line->ntargets > 1))
         return refuse(use, line->axes_loc, "only one axis may tell the parameters on the right apart",
                       "[a + b, c] = x, y: one after the other; [a 2 b, c] or [a (b + d), c]: in turn");
-    for (int d = stars_of(use->param); d < use->param->type.rank; d++)
+    for (int d = repeats_around(use->param); d < use->param->type.rank; d++)
         if (!box->is_used[d])
             return refuse(use, line->axes_loc,
                           arena_text(&use->b->run->arena, "dim '%s' of parameter '%s' is not there",
@@ -339,7 +339,7 @@ static void size_vars(LineUse *use)
     count_copies(use->b->m, param, &use->vars);
     for (int i = 0; i < use->vars.count; i++)
         use->vars.var[i].dim = i;
-    for (int d = stars_of(param); d < param->type.rank; d++)
+    for (int d = repeats_around(param); d < param->type.rank; d++)
         if (is_counted(&use->b->run->arena, use->line->name, param->type.dim[d].name))
             use->vars.var[use->vars.count++] =
                 (Var){ .name = param->type.dim[d].name, .dim = d, .step = 1, .size = param->type.dim[d].size };

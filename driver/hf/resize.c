@@ -8,7 +8,7 @@
 
 int resized_dim(const Binding *b, const Param *param)
 {
-    for (int d = stars_of(param); d < param->type.rank && b->resize.dim; d++)
+    for (int d = repeats_around(param); d < param->type.rank && b->resize.dim; d++)
         if (strcmp(param->type.dim[d].name, b->resize.dim) == 0)
             return d;
     return -1;
@@ -68,7 +68,7 @@ void fill_resized(const Binding *b, const ParamCopy *copy, char *elements)
     if (d < 0 || b->resize.wanted <= b->resize.old)
         return;
     int64_t inside = 1;
-    for (int i = d - stars_of(copy->param) + 1; i < copy->rank; i++)
+    for (int i = d - repeats_around(copy->param) + 1; i < copy->rank; i++)
         inside *= copy->size[i];
     const int64_t block = b->resize.wanted * inside;
     float *numbers = malloc((size_t)copy->count * sizeof *numbers);

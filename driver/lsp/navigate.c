@@ -84,7 +84,7 @@ static bool is_free_word(Request *r, const char *name)
         return false;
     const char *text = arena_text(r->arena, "const %s = 1\n", name);
     const Source source = { .path = "", .text = text, .length = (int)strlen(text) };
-    Diags diags = { .arena = r->arena, .source = &source, .out = nowhere() };
+    Diags diags = { .arena = r->arena, .source = &source, .out = open_discarding() };
     parse_mdl(&source, &diags, r->arena);
     return diags.errors == 0;
 }

@@ -23,7 +23,7 @@ static _Noreturn void send_layout(const Analysis *analysis, int file)
     const struct rlimit limit = { MOST_SECONDS, MOST_SECONDS };
     Run run = { .options = analysis->run.options, .source = analysis->run.source };
     FILE *to = fdopen(file, "w");
-    run.diags = (Diags){ .arena = &run.arena, .source = &run.source, .out = nowhere() };
+    run.diags = (Diags){ .arena = &run.arena, .source = &run.source, .out = open_discarding() };
     setrlimit(RLIMIT_CPU, &limit);
     cJSON *found = list_layout(&run);
     char *text = found ? cJSON_PrintUnformatted(found) : NULL;

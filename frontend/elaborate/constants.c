@@ -182,7 +182,7 @@ static int find_fold(const char *name)
     return i;
 }
 
-bool folds(const char *name) { return find_fold(name) < N_FOLDS; }
+bool may_be_folded(const char *name) { return find_fold(name) < N_FOLDS; }
 
 /* The error for a result that is NaN or infinite. */
 static const char *no_number(Arena *arena, const char *op, int n, const Constant args[], Constant result)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-bool varies(const Lower *l, Name dim)
+bool varies_by_micro_batch(const Lower *l, Name dim)
 {
     const Symbol *symbol = find_symbol_here(&l->globals, dim);
     return dim == l->m->batch || (symbol && (symbol->is_slots || symbol->is_others));
@@ -14,7 +14,7 @@ bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
     Symbol *symbol = find_symbol(l->scope, name);
     if (symbol)
         symbol->used = true;
-    symbol = meant_by(symbol);
+    symbol = symbol_in_call(symbol);
     if (!symbol || symbol->kind != S_DIM) {
         NearMiss near = { .name = name };
         for (const Symbol *s = l->globals.newest; s; s = s->next)
@@ -84,7 +84,7 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type)
 /* Has it a size that is the same for every micro-batch? */
 bool is_constant_size(Lower *l, Name name, Loc at)
 {
-    const bool good = !varies(l, name);
+    const bool good = !varies_by_micro_batch(l, name);
     if (!good)
         complain(l, (Where){ .at = at }, "the size of '%s' %s the micro-batch: it cannot be split or merged", name,
                  name == l->m->batch ? "is" : "depends on");
@@ -93,7 +93,7 @@ bool is_constant_size(Lower *l, Name name, Loc at)
 
 /* --- Dims that are declared where they are made ------------------------------------------------- */
 
-void excuse_made_dim(Lower *l, const Ast *made)
+void excuse_dim(Lower *l, const Ast *made)
 {
     if (!made->name || find_symbol(l->scope, made->name))
         return;
@@ -109,7 +109,7 @@ bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim)
     const char *help = arena_text(l->arena, "dim %s = %s, in the file", made->name, constant_text(l->arena, size));
     complain(l, (Where){ .at = made->name_loc, .help = help },
              "no dim is named '%s': with numbers of a call or a copy, none is declared here", made->name);
-    excuse_made_dim(l, made);
+    excuse_dim(l, made);
     return false;
 }
 

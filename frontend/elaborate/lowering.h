@@ -153,7 +153,7 @@ typedef struct {
 typedef struct {
     Complaint *reported;
     int nreported;
-    const struct Elsewhere *elsewhere; /* else NULL: see go_elsewhere() */
+    const struct Elsewhere *elsewhere; /* else NULL: see enter_other_text() */
     Lines lines;                       /* of the last used source */
 } Reports;
 
@@ -257,21 +257,21 @@ typedef struct Elsewhere {
     const Source *file;
     const struct Elsewhere *around;
 } Elsewhere;
-void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *text);
-void come_back(Lower *l, Elsewhere *elsewhere);
+void enter_other_text(Lower *l, Elsewhere *elsewhere, const char *what, const char *text);
+void leave_other_text(Lower *l, Elsewhere *elsewhere);
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 
 /* --- Dims and types by name -------------------------------------------------------------------- */
 
 bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim);
 bool type_of_ast(Lower *l, const Ast *ast, Type *type); /* of an A_TYPE; `...` is the caller's */
-bool varies(const Lower *l, Name dim);                  /* does its size depend on the micro-batch? */
+bool varies_by_micro_batch(const Lower *l, Name dim);   /* does its size depend on the micro-batch? */
 bool is_constant_size(Lower *l, Name dim, Loc at);      /* that of a dim which is split or merged; else reports */
 
 bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim); /* named by a range or choice of that size */
 bool find_choice_dim(Lower *l, const Ast *choice, Constant size, Dim *dim); /* `2 -> k`, with this number */
-bool is_local(const Lower *l, const Ast *expr);  /* does it name what no declaration of the file does? */
-void excuse_made_dim(Lower *l, const Ast *made); /* what makes it is wrong: what names it is not */
+bool is_local(const Lower *l, const Ast *expr); /* does it name what no declaration of the file does? */
+void excuse_dim(Lower *l, const Ast *made);     /* what makes it is wrong: what names it is not */
 
 /* --- What is recorded ---------------------------------------------------------------------------- */
 

@@ -42,7 +42,7 @@ static const char *instance_text(Lower *l)
         return NULL;
     const char *dims = "";
     for (const Ast *own = last->block->dims; own; own = own->next) {
-        const Symbol *dim = meant_by(find_symbol(l->scope, own->name));
+        const Symbol *dim = symbol_in_call(find_symbol(l->scope, own->name));
         dims = arena_text(l->arena, "%s%s%s", dims, *dims ? ", " : "", dim ? dim->name : own->name);
     }
     return arena_text(l->arena, "in %s[%s], called at %s", last->block->name, dims, position_text(l, last->call->loc));
@@ -89,7 +89,7 @@ void fail_command(Lower *l, const char *said, const char *help, const char *form
     l->diags->errors++;
 }
 
-void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *text)
+void enter_other_text(Lower *l, Elsewhere *elsewhere, const char *what, const char *text)
 {
     elsewhere->text = (Source){ .path = what, .text = text, .length = (int)strlen(text) };
     elsewhere->diags = (Diags){ .arena = l->arena, .source = &elsewhere->text, .out = l->diags->out };
@@ -101,7 +101,7 @@ void go_elsewhere(Lower *l, Elsewhere *elsewhere, const char *what, const char *
     l->source = &elsewhere->text;
 }
 
-void come_back(Lower *l, Elsewhere *elsewhere)
+void leave_other_text(Lower *l, Elsewhere *elsewhere)
 {
     elsewhere->outer->errors += elsewhere->diags.errors;
     l->diags = elsewhere->outer;

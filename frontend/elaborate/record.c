@@ -23,7 +23,7 @@ void note_mixing(Lower *l, const Value *value, Where where)
     map_put(&l->now.mixing, value, mixed);
 }
 
-bool is_whole(const WholeDims *whole, const char *dim)
+bool is_whole_dim(const WholeDims *whole, const char *dim)
 {
     for (int i = 0; whole && i < whole->count; i++)
         if (strcmp(whole->at[i], dim) == 0)
@@ -31,9 +31,9 @@ bool is_whole(const WholeDims *whole, const char *dim)
     return false;
 }
 
-bool keep_whole(WholeDims *whole, Arena *arena, const char *dim)
+bool add_whole_dim(WholeDims *whole, Arena *arena, const char *dim)
 {
-    if (is_whole(whole, dim) || whole->count == MAX_WHOLE)
+    if (is_whole_dim(whole, dim) || whole->count == MAX_WHOLE)
         return false;
     whole->at[whole->count++] = arena_text(arena, "%s", dim);
     return true;
@@ -42,5 +42,5 @@ bool keep_whole(WholeDims *whole, Arena *arena, const char *dim)
 void note_element(Lower *l, const Dim *dim)
 {
     if (l->options->shrink)
-        keep_whole(l->options->whole, l->diags->arena, dim->name);
+        add_whole_dim(l->options->whole, l->diags->arena, dim->name);
 }

@@ -51,7 +51,7 @@ Symbol *find_symbol(const Scope *scope, const char *name)
     return symbol;
 }
 
-Symbol *meant_by(Symbol *symbol)
+Symbol *symbol_in_call(Symbol *symbol)
 {
     while (symbol && symbol->meant)
         symbol = symbol->meant;

@@ -22,7 +22,7 @@ const char *constant_text(Arena *arena, Constant c);
 /* Applies `op` ("+", "sqrt", ...) to n numbers.  NULL on success, else the error. */
 const char *fold_constants(Arena *arena, const char *op, int n, const Constant args[], Constant *result);
 const char *division_help(Arena *arena, Constant a, Constant b); /* of integers that do not divide; or NULL */
-bool folds(const char *name); /* is this function permitted in constant expressions? */
+bool may_be_folded(const char *name); /* is this function permitted in constant expressions? */
 
 /* --- Operands -------------------------------------------------------------------------------- */
 
@@ -104,7 +104,7 @@ typedef struct Layout Layout;
 Symbol *find_symbol(const Scope *scope, const char *name);      /* in this or an outer scope; or NULL */
 Symbol *find_symbol_here(const Scope *scope, const char *name); /* NULL */
 Symbol *declare(Lower *l, Scope *scope, SymbolKind kind, const char *name, Loc loc);
-Symbol *meant_by(Symbol *symbol);            /* the dim or const that a block's is in this call; else itself */
+Symbol *symbol_in_call(Symbol *symbol);      /* the dim or const that a block's is in this call; else itself */
 const char *symbol_noun(SymbolKind kind);    /* "a dim" */
 void unknown_name(Lower *l, const Ast *ast); /* these report it, with what may be meant */
 void unknown_call(Lower *l, const Ast *ast);

@@ -266,7 +266,7 @@ CALL(concat)
     Name *stretch = NEW_ARRAY(l->arena, Name, a->count);
     Value *y = NULL;
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &to);
-    if (varies(l, to.name)) {
+    if (varies_by_micro_batch(l, to.name)) {
         complain(l, (Where){ .at = a->dim_ast[0]->loc },
                  "'%s' is %sthe micro-batch, along which tensors cannot be joined", to.name,
                  to.name == l->m->batch ? "" : "a part of ");

@@ -18,7 +18,7 @@ CALL(top_k)
     if (!find_dim_named(l, a->dims.name[1], a->dim_ast[1]->loc, &to))
         return wrong;
     Where at = { .at = a->dim_ast[1]->loc, .also = { a->ast[0]->loc } };
-    if (varies(l, from->name) || varies(l, to.name))
+    if (varies_by_micro_batch(l, from->name) || varies_by_micro_batch(l, to.name))
         complain(l, at, "a model cannot depend on positions in the micro-batch");
     else if (find_dim(x, to.name) >= 0)
         complain(l, at, "%s already has a dim '%s'", type_words(l, x), to.name);

@@ -39,7 +39,7 @@ void try_sizes(Lower *l, Symbol *dim); /* fills in dim->trial */
 /* --- matrices.c: parameters as matrices, in optimizers ---------------------------------------------- */
 
 bool counts_matrices(const Lower *l, Name dim);               /* in an optimizer: copies of a repeat, or experts? */
-Names again(Lower *l, const Names *dims, int times);          /* in' (1) or in'' (2) of in */
+Names primed_dims(Lower *l, const Names *dims, int times);    /* in' (1) or in'' (2) of in */
 Dim dim_of_matrix(Lower *l, const Matrix *matrix, Name name); /* also of such a name */
 const Names *dims_named(const Lower *l, const char *name); /* of in, out', ...; NULL: that is no name of several dims */
 

@@ -251,8 +251,9 @@ CALL(rename)
     if (name == l->m->batch)
         at.help = "others(x, batch -> d), with a new name d, has all records of the batch; or let a record be a group: "
                   "input x : [batch, pair, ...], and rename 'pair'";
-    if (varies(l, name) || varies(l, to.name))
-        complain(l, at, "the size of '%s' %s the micro-batch: it cannot be renamed", varies(l, name) ? name : to.name,
+    if (varies_by_micro_batch(l, name) || varies_by_micro_batch(l, to.name))
+        complain(l, at, "the size of '%s' %s the micro-batch: it cannot be renamed",
+                 varies_by_micro_batch(l, name) ? name : to.name,
                  name == l->m->batch || to.name == l->m->batch ? "is" : "depends on");
     else if (find_dim(x, to.name) >= 0)
         complain(l, at, "%s already has a dim '%s'", type_words(l, x), to.name);

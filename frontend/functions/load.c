@@ -28,7 +28,7 @@ static void measure(Lower *l, Body *body, PortKind kind, Name of, Value *count)
     const Name name = intern_format(l->m, "%s.%s", of, port_word(kind));
     Value *zeros = import_param(l, NULL, body, name, count->type, (Port){ .kind = kind, .of = of });
     zeros = import_value(l, l->frame, zeros, body);
-    observe(l, zeros, EMIT(l, OP_stop_gradient, NO_ATTRS, zeros), count);
+    add_statistic(l, zeros, EMIT(l, OP_stop_gradient, NO_ATTRS, zeros), count);
 }
 
 void count_load(Lower *l, Value *chosen, Value *place, Dim experts, double room, Name slots, bool rounds, bool drops)

@@ -19,7 +19,7 @@ bool counts_matrices(const Lower *l, Name dim)
 
 /* --- Second names ----------------------------------------------------------------------------- */
 
-Names again(Lower *l, const Names *dims, int times)
+Names primed_dims(Lower *l, const Names *dims, int times)
 {
     Names others = { 0 };
     for (int i = 0; i < dims->count; i++)
@@ -27,13 +27,13 @@ Names again(Lower *l, const Names *dims, int times)
     return others;
 }
 
-/* The dim of the matrix with that name, or again(). */
+/* The dim of the matrix with that name, or primed_dims(). */
 static Name own_dim(Lower *l, const Matrix *matrix, Name name)
 {
     const Names *const sides[] = { &matrix->in, &matrix->out };
     for (int side = 0; side < 2; side++)
         for (int times = 1; times <= TWINS; times++) {
-            const Names others = again(l, sides[side], times);
+            const Names others = primed_dims(l, sides[side], times);
             for (int i = 0; i < others.count; i++)
                 if (others.name[i] == name)
                     return sides[side]->name[i];
@@ -126,7 +126,7 @@ static Value *product(Lower *l, Value *a, Value *b, Names over)
 static Value *iterate(Lower *l, Value *x, const Names *rows, Names columns)
 {
     static const double a = 3.4445, b = -4.7750, c = 2.0315;
-    const Names others = again(l, rows, 1);
+    const Names others = primed_dims(l, rows, 1);
     Value *other = renamed(l, x, rows, "", ".1");
     Value *gram = product(l, x, other, columns); /* [rows, rows.1] */
     Value *right = renamed(l, renamed(l, gram, rows, ".1", ".2"), rows, "", ".1");

@@ -130,7 +130,7 @@ static bool is_input(Lower *l, Value *value)
 {
     while (value->def && value->def->kind == OP_cast)
         value = arg(value->def, 0);
-    return fed_as(l, value) != NULL;
+    return input_viewed_by(l, value) != NULL;
 }
 
 /* A mean of a cross_entropy times weights of the data divides by the number of all, which may not be meant. */
@@ -150,7 +150,7 @@ CALL(mean)
 {
     Names over = dims_or_all(l, a);
     for (int i = 0; i < over.count; i++)
-        if (over.name[i] != l->m->batch && varies(l, over.name[i])) {
+        if (over.name[i] != l->m->batch && varies_by_micro_batch(l, over.name[i])) {
             complain(l, (Where){ .at = a->call->name_loc, .help = "sum(...)" },
                      "a mean over '%s' would depend on the size of the micro-batch", over.name[i]);
             return (Operand){ .kind = WRONG };

@@ -60,7 +60,7 @@ static MeshAxis *add_data_axis(Layout *p)
 static void override_axis(Layout *p, const char *at, const char *end)
 {
     Lower *l = p->l;
-    const char *said = said_text(l, "--mesh", arena_text(l->arena, "%.*s", (int)(end - at), at));
+    const char *said = override_text(l, "--mesh", arena_text(l->arena, "%.*s", (int)(end - at), at));
     const char *equals = memchr(at, '=', (size_t)(end - at));
     char *after = NULL;
     long long size = equals ? strtoll(equals + 1, &after, 10) : 0;
@@ -110,7 +110,7 @@ static void check_rank_count(Layout *p, const Ast *mesh)
     if (ranks <= MOST_RANKS)
         return;
     if (l->options->mesh)
-        fail_command(l, said_text(l, "--mesh", l->options->mesh), "make an axis smaller",
+        fail_command(l, override_text(l, "--mesh", l->options->mesh), "make an axis smaller",
                      "the mesh has more than %d ranks", MOST_RANKS);
     else
         complain(l, (Where){ .at = mesh->loc, .help = "make an axis smaller" }, "the mesh has more than %d ranks",

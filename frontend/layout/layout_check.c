@@ -137,7 +137,7 @@ static void check_ring(Lower *l, const Ast *ast, const ShardRule *rule)
     bool any = false;
     for (const Func *f = l->m->funcs; f && rule->ring; f = f->next)
         for (const Op *op = f->first; op; op = op->next) {
-            const Type *q = rings(l->m, op, rule) ? &arg(op, 0)->type : NULL;
+            const Type *q = passes_keys_around(l->m, op, rule) ? &arg(op, 0)->type : NULL;
             any |= q != NULL;
             if (q && !check_ring_along(l, ast, rule, op, &q->dim[find_dim(q, op->attrs.seq)]))
                 return;

@@ -176,11 +176,11 @@ static void read_option(Lower *l, const char *said)
     Elsewhere elsewhere;
     if (strcmp(said, "none") == 0)
         return;
-    go_elsewhere(l, &elsewhere, "--offload", arena_text(l->arena, "parallel {\noffload %s\n}\n", said));
+    enter_other_text(l, &elsewhere, "--offload", arena_text(l->arena, "parallel {\noffload %s\n}\n", said));
     const Ast *file = parse_mdl(l->source, l->diags, l->arena), *ast = file && !l->diags->errors ? file->body : NULL;
     if (ast)
         read_statement(l, ast, true);
-    come_back(l, &elsewhere);
+    leave_other_text(l, &elsewhere);
 }
 
 static void refuse(Layout *p, const char *what, const char *help)
@@ -188,7 +188,7 @@ static void refuse(Layout *p, const char *what, const char *help)
     Lower *l = p->l;
     const char *said = l->options->offload;
     if (said)
-        fail_command(l, said_text(l, "--offload", said), help, "%s", what);
+        fail_command(l, override_text(l, "--offload", said), help, "%s", what);
     else
         complain(l, (Where){ .at = only_statement(p, A_OFFLOAD)->loc, .help = help }, "%s", what);
 }

@@ -64,9 +64,9 @@ void cut_pipeline(Lower *l);          /* after all functions: what a pipeline's 
 MeshAxis *find_axis(Layout *p, const char *name);
 /* What is meant by an axis that there is not.  `new`: what to write if it is none of those there. */
 const char *axis_help(Layout *p, const char *name, const char *new);
-MeshAxis *use_axis(Layout *p, const Ast *name);                         /* NULL after reporting an unknown axis */
-const Ast *only_statement(Layout *p, AstKind kind);                     /* a second one is an error */
-const char *said_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
+MeshAxis *use_axis(Layout *p, const Ast *name);                             /* NULL after reporting an unknown axis */
+const Ast *only_statement(Layout *p, AstKind kind);                         /* a second one is an error */
+const char *override_text(Lower *l, const char *option, const char *value); /* "--mesh dp=2" */
 const char *dims_to_split(Lower *l); /* suggest_split.c: "heads, ff", for a remedy; "D" if the weights have none */
 
 /* The axes over which rules split a dim; `otherwise`: including `else`. */

@@ -57,7 +57,7 @@ static const char *schedule_file(Lower *l, const Ast *schedule)
 static bool bad_parts(Lower *l, const Ast *ast, const char *example, const char *why)
 {
     if (l->options->stages)
-        fail_command(l, said_text(l, "--stages", l->options->stages),
+        fail_command(l, override_text(l, "--stages", l->options->stages),
                      arena_text(l->arena, "--stages=%s", example ? example : "7,8,8,9"), "%s", why);
     else
         complain(
@@ -285,8 +285,8 @@ static void complain_of_schedule(Lower *l, const Ast *ast, const char *help, con
 {
     if (l->options->schedule || l->options->chunks)
         fail_command(l,
-                     l->options->schedule ? said_text(l, "--schedule", l->options->schedule)
-                                          : said_text(l, "--chunks", l->options->chunks),
+                     l->options->schedule ? override_text(l, "--schedule", l->options->schedule)
+                                          : override_text(l, "--chunks", l->options->chunks),
                      help, "%s", why);
     else
         complain(l, (Where){ .at = ast->loc, .help = help }, "%s", why);
@@ -327,7 +327,7 @@ static void use_table(Layout *p, const Ast *schedule, const char *path, const Me
     const bool has_stages = axis && axis->size > 1;
     Source *table = l->options->read_text(l->options->context, path, &why);
     if (!table && l->options->schedule)
-        fail_command(l, said_text(l, "--schedule", l->options->schedule), NULL, "cannot read %s: %s", path, why);
+        fail_command(l, override_text(l, "--schedule", l->options->schedule), NULL, "cannot read %s: %s", path, why);
     else if (!table)
         complain(l, (Where){ .at = schedule->loc }, "cannot read %s: %s", path, why);
     if (!table || !has_stages)
@@ -370,7 +370,7 @@ static int read_chunks(Lower *l, const Ast *pipeline)
     int64_t count = default_chunks(l, option_named(pipeline->type, "schedule"));
     char *end = NULL;
     if (said && ((count = strtoll(said, &end, 10)) < 1 || count > MAX_CHUNKS || *end))
-        fail_command(l, said_text(l, "--chunks", said), "--chunks=2", "a rank has from 1 to %d chunks", MAX_CHUNKS);
+        fail_command(l, override_text(l, "--chunks", said), "--chunks=2", "a rank has from 1 to %d chunks", MAX_CHUNKS);
     else if (!said && chunks)
         integer_of(l, chunks->child, "'chunks'", 1, MAX_CHUNKS, &count);
     return count < 1 || count > MAX_CHUNKS ? 1 : (int)count;
@@ -468,7 +468,7 @@ void check_pipeline(Layout *p)
         check_stages(p, pipeline);
     for (int i = 0; i < 3 && !pipeline; i++)
         if (said[i].said) {
-            fail_command(l, said_text(l, said[i].option, said[i].said), "pipeline h over pp",
+            fail_command(l, override_text(l, said[i].option, said[i].said), "pipeline h over pp",
                          "the file has no 'pipeline'");
             return;
         }

@@ -137,7 +137,7 @@ static void read_zero_alone(Layout *p)
     const char *stage = read_word(l, "stage of zero", stages, NULL, "--zero", l->options->zero);
     const Axes axes = l->batch ? axes_over(l->m, intern_text(l->m, l->batch->name), false) : 0;
     if (stage && !axes)
-        fail_command(l, said_text(l, "--zero", l->options->zero), "give --mesh dp=2 as well",
+        fail_command(l, override_text(l, "--zero", l->options->zero), "give --mesh dp=2 as well",
                      "no axis splits the batch over several ranks, so that nothing can be partitioned");
     if (!stage || !axes)
         return;
@@ -216,10 +216,10 @@ static bool read_auto(Lower *l, const Ast *value)
 static bool read_auto_option(Lower *l, const char *said)
 {
     Elsewhere elsewhere;
-    go_elsewhere(l, &elsewhere, "--recompute", said);
+    enter_other_text(l, &elsewhere, "--recompute", said);
     const Ast *value = parse_expression(l->source, l->diags, l->arena);
     bool good = value && says_auto(value) && read_auto(l, value);
-    come_back(l, &elsewhere);
+    leave_other_text(l, &elsewhere);
     return good;
 }
 

@@ -21,7 +21,7 @@ const char *word_list(Lower *l, const char *const words[])
     return list;
 }
 
-const char *said_text(Lower *l, const char *option, const char *value)
+const char *override_text(Lower *l, const char *option, const char *value)
 {
     return arena_text(l->arena, "%s %s", option, value);
 }
@@ -36,7 +36,7 @@ const char *read_word(Lower *l, const char *what, const char *const words[], con
     const char *help = did_you_mean(l->arena, &near);
     help = help ? help : word_list(l, words);
     if (said)
-        fail_command(l, said_text(l, option, said), help, "'%s' is not a valid %s", said, what);
+        fail_command(l, override_text(l, option, said), help, "'%s' is not a valid %s", said, what);
     else
         complain(l, (Where){ .at = ast->kind == A_ZERO ? ast->name_loc : ast->loc, .help = help },
                  "%s is not a valid %s", quoted(l, ast), what);

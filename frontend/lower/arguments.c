@@ -102,7 +102,7 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
         return false;
     }
     Symbol *named = find_symbol(l->scope, ast->name);
-    const Symbol *symbol = meant_by(named);
+    const Symbol *symbol = symbol_in_call(named);
     const bool is_tensor = symbol && (symbol->kind == S_LOCAL || symbol->kind == S_ARGUMENT ||
                                       symbol->kind == S_PARAM || symbol->kind == S_INPUT);
     if (is_tensor) {
@@ -246,7 +246,7 @@ bool is_constant(const Lower *l, const Ast *ast)
         return symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS ||
                symbol->operand.kind == NUMBER;
     if (ast->kind != A_UNARY && ast->kind != A_BINARY &&
-        !(ast->kind == A_CALL && (folds(ast->name) || strcmp(ast->name, "if") == 0)))
+        !(ast->kind == A_CALL && (may_be_folded(ast->name) || strcmp(ast->name, "if") == 0)))
         return ast->kind == A_NUMBER;
     for (const Ast *child = ast->child; child; child = child->next)
         if (!is_constant(l, child))

@@ -190,7 +190,7 @@ static bool param_type(Lower *l, const Ast *ast, Type *type)
         return false;
     for (int i = 0; i < type->rank; i++) {
         const Name dim = type->dim[i].name;
-        if (!varies(l, dim))
+        if (!varies_by_micro_batch(l, dim))
             continue;
         complain(l, (Where){ .at = ast->loc }, "a parameter cannot have the dim '%s', which is %sthe micro-batch", dim,
                  dim == l->m->batch ? "" : "a part of ");

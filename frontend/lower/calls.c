@@ -63,7 +63,7 @@ static Symbol *declare_own(Lower *l, Scope *scope, SymbolKind kind, const Ast *o
 /* The dim that a call gives: also one of slots, which may have no size yet; NULL after reporting. */
 static Symbol *given_dim(Lower *l, const Ast *given)
 {
-    Symbol *named = find_symbol(l->scope, given->name), *symbol = meant_by(named);
+    Symbol *named = find_symbol(l->scope, given->name), *symbol = symbol_in_call(named);
     Dim dim;
     if (!(symbol && symbol->is_slots) && !find_dim_named(l, given->name, given->loc, &dim))
         return NULL;
@@ -103,7 +103,7 @@ static bool bind_const(Lower *l, const Ast *arg, const Ast *given, Scope *scope)
         symbol->wrong = true;
     Symbol *named = given && given->kind == A_NAME ? find_symbol(l->scope, given->name) : NULL;
     if (named && named->kind == S_CONST && !symbol->wrong)
-        symbol->meant = meant_by(named);
+        symbol->meant = symbol_in_call(named);
     if (!symbol->wrong)
         note_operand(l, arg->name_loc, (Operand){ .kind = NUMBER, .number = symbol->number });
     return !symbol->wrong;

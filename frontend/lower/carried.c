@@ -145,7 +145,7 @@ bool leave_carried(Lower *l, LoopValue *carried)
 }
 
 /* What the copy assigns to carried values, the next one has. */
-void hand_on(Lower *l, const Scope *copy, const LoopValue *carried)
+void pass_to_next_copy(Lower *l, const Scope *copy, const LoopValue *carried)
 {
     for (; carried; carried = carried->next) {
         Symbol *after = find_symbol_here(copy, carried->name);

@@ -148,7 +148,7 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Val
 /* Tokens are never negative. */
 static bool may_ignore(Lower *l, Value *labels, double ignore)
 {
-    return labels && (ignore >= 0 || declares_records(l) || !fed_as(l, labels));
+    return labels && (ignore >= 0 || declares_records(l) || !input_viewed_by(l, labels));
 }
 
 /* Can the trainer check its range in the data?  See index_fits. */
@@ -157,7 +157,7 @@ static bool is_of_data(Lower *l, Value *index)
     const Op *op = index->def;
     if (op && op->kind == OP_where)
         return is_of_data(l, arg(op, 1)) && is_of_data(l, arg(op, 2));
-    return (op && op->kind == OP_constant) || fed_as(l, index);
+    return (op && op->kind == OP_constant) || input_viewed_by(l, index);
 }
 
 /* y, with a check of the labels: a gather from zeros detects a label out of range like any gather.  Otherwise such a
@@ -192,7 +192,7 @@ Value *one_hot(Lower *l, Value *index, Dim along)
 }
 
 /* Ranks and micro-batches need no messages for it, unlike for a gather. */
-Value *pick(Lower *l, Value *x, Value *index, Dim along)
+Value *gather_along(Lower *l, Value *x, Value *index, Dim along)
 {
     const DType dtype = x->type.dtype;
     x = dtype == BOOL ? emit_cast(l, x, I32) : x;
@@ -234,5 +234,5 @@ Operand largest_of(Lower *l, Operand chosen)
     if (!op || op->kind != OP_top_k || op != l->b.func->last)
         return (Operand){ .kind = WRONG };
     const Type *x = &arg(op, 0)->type;
-    return tensor_operand(pick(l, arg(op, 0), chosen.value, x->dim[find_dim(x, op->attrs.dim)]));
+    return tensor_operand(gather_along(l, arg(op, 0), chosen.value, x->dim[find_dim(x, op->attrs.dim)]));
 }

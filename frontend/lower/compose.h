@@ -16,7 +16,8 @@ Value *attention(Lower *l, const Attrs *attrs, Value *q, Value *k, Value *v, Val
                  Value *sinks); /* as by the op attend */
 Value *cross_entropy(Lower *l, Value *logits, Value *labels, Name dim, double ignore);
 Value *one_hot(Lower *l, Value *index, Dim along);
-Value *pick(Lower *l, Value *x, Value *index, Dim along); /* x[along = index], for each element of the shared dims */
+Value *gather_along(Lower *l, Value *x, Value *index,
+                    Dim along);               /* x[along = index], for each element of the shared dims */
 Operand largest_of(Lower *l, Operand chosen); /* the elements that a call of top_k chose; WRONG: it is none */
 
 #endif

@@ -131,7 +131,7 @@ static Operand lower_unary(Lower *l, const Ast *ast)
 
 static Operand lower_name(Lower *l, const Ast *ast)
 {
-    Symbol *named = find_symbol(l->scope, ast->name), *symbol = meant_by(named);
+    Symbol *named = find_symbol(l->scope, ast->name), *symbol = symbol_in_call(named);
     if (!symbol && (strcmp(ast->name, "inf") == 0 || (l->in_constant && strcmp(ast->name, "none") == 0)))
         return number_operand(real_constant(INFINITY));
     if (!symbol) {
@@ -198,7 +198,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
     if (!index_fits(l, index, dim, NULL, at->loc))
         return wrong;
     if (is_picked(l, x, index, dim->name))
-        return tensor_operand(pick(l, x, index, *dim));
+        return tensor_operand(gather_along(l, x, index, *dim));
     Name from = dim->name;
     if (find_dim(&index->type, from) >=
         0) { /* x[seq = iota(seq) - 1]: two dims of one name, which may be split differently */
@@ -245,7 +245,7 @@ static Operand lower_index(Lower *l, const Ast *ast)
     Operand x = lower_expr(l, ast->child), at = is_range ? number_operand(integer_constant(0)) : lower_expr(l, index);
     Name name;
     if (is_range && x.kind == WRONG)
-        excuse_made_dim(l, index);
+        excuse_dim(l, index);
     if (x.kind == WRONG || at.kind == WRONG)
         return wrong;
     if (x.kind == NUMBER) {
@@ -273,7 +273,7 @@ static Operand lower_call(Lower *l, const Ast *ast)
     refuse_as_block(l, ast);
     if (strcmp(ast->name, "if") == 0)
         return choose(l, ast);
-    if (!is_function(l, ast->name) && !folds(ast->name)) {
+    if (!is_function(l, ast->name) && !may_be_folded(ast->name)) {
         unknown_call(l, ast);
         look_at_arguments(l, ast->child);
         return wrong;

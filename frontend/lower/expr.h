@@ -37,7 +37,7 @@ bool has_update(const Lower *l, Port tensor);   /* of an instance with several u
 void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *tensor, Value *after);
 /* Adds a term to the loss that is zero, and whose gradient by the state is the statistic.  still: the state, constant.
  */
-void observe(Lower *l, Value *state, Value *still, Value *statistic);
+void add_statistic(Lower *l, Value *state, Value *still, Value *statistic);
 bool has_updates(const Lower *l, const Ast *body); /* also in the blocks that it calls */
 
 /* --- locals.c: names of values ---------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ static Func *function_of(Lower *l, Closure *c, const Func *f, Value *value)
 static Tensor evaluate(Lower *l, Closure *c, const Func *f, Value *value)
 {
     Module *m = l->m;
-    Diags silent = { .arena = &c->arena, .source = l->diags->source, .out = nowhere() };
+    Diags silent = { .arena = &c->arena, .source = l->diags->source, .out = open_discarding() };
     Diags *of_types = m->diags;
     const int naxes = m->naxes;
     Tensor result = { .data = NULL };
@@ -73,7 +73,7 @@ static bool hands_on(const Op *op)
     return info(op)->family == VIEW || op->kind == OP_gather || op->kind == OP_reorder;
 }
 
-Input *fed_as(Lower *l, Value *value)
+Input *input_viewed_by(Lower *l, Value *value)
 {
     Body *frame = l->frame;
     value = outside_bodies(&frame, value, true);
@@ -109,7 +109,7 @@ static void note_bound(Input *input, int64_t size, const Constant *ignored)
 static bool note_data(Lower *l, Value *index, const Dim *dim, const Constant *ignored, Loc at)
 {
     const Op *op = index->def;
-    Input *input = fed_as(l, index);
+    Input *input = input_viewed_by(l, index);
     if (input)
         note_bound(input, dim->size, ignored);
     if (op && op->kind == OP_where)

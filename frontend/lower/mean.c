@@ -43,7 +43,7 @@ static bool is_like(const Param *a, const Param *b)
     bool alike = a->type.rank == b->type.rank;
     for (int i = 0; alike && i < a->type.rank; i++)
         alike = a->type.dim[i].size == b->type.dim[i].size &&
-                (i < stars_of(a) || a->type.dim[i].name == b->type.dim[i].name);
+                (i < repeats_around(a) || a->type.dim[i].name == b->type.dim[i].name);
     return alike;
 }
 

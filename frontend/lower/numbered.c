@@ -75,7 +75,7 @@ static void collect_call(Numbers *numbers, const Ast *call, const Ast *block)
     const Ast *given = call->child, *dim = call->dims;
     bool of_copy = false;
     for (const Ast *own = block->dims; own && dim; own = own->next, dim = dim->next)
-        declare(l, &scope, S_DIM, own->name, own->name_loc)->meant = meant_by(find_symbol(l->scope, dim->name));
+        declare(l, &scope, S_DIM, own->name, own->name_loc)->meant = symbol_in_call(find_symbol(l->scope, dim->name));
     for (const Ast *arg = block->child; arg && given; arg = arg->next, given = given->next)
         if (arg->type)
             collect_numbers(numbers, given);
@@ -149,7 +149,7 @@ static const int *find_alike(Lower *l, const Ast *ast, int copies)
 /* Errors are reported by the bodies. */
 static const int *find_alike_silently(Lower *l, const Ast *ast, int copies)
 {
-    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = nowhere() }, *diags = l->diags,
+    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_discarding() }, *diags = l->diags,
           *of_types = l->m->diags;
     Complaint *reported = l->reports.reported;
     const FuncRole role = l->role;
@@ -225,7 +225,7 @@ void lower_copy(Lower *l, const Ast *ast, Numbering *numbering, Body *body, cons
     l->scope = scope.outer;
     numbering->used |= counter->used;
     counter->used = true;
-    hand_on(l, &scope, carried);
+    pass_to_next_copy(l, &scope, carried);
     check_used(l, &scope);
     note_instances(l, numbering);
     if (l->now.dropout_count > numbering->last_dropout)

@@ -97,7 +97,7 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
 
 bool has_no_positions(Lower *l, Name dim, Loc at)
 {
-    const bool varying = varies(l, dim);
+    const bool varying = varies_by_micro_batch(l, dim);
     if (varying)
         complain(l, (Where){ .at = at }, "'%s' is %s: a model cannot depend on positions in it", dim,
                  dim == l->m->batch ? "the micro-batch" : "a part of the micro-batch");

@@ -25,7 +25,7 @@ void note_scanned(Lower *l, Name dim, Loc at)
 static bool has_places(Lower *l, const Ast *ast, const Dim *dim)
 {
     const char *why = NULL, *help = NULL;
-    if (varies(l, dim->name))
+    if (varies_by_micro_batch(l, dim->name))
         why = "is the micro-batch, or a part of it: its elements do not depend on each other",
         help = "scan another dim";
     else if (dim->padded != dim->size)
@@ -41,7 +41,7 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
 {
     body->scans = true;
     body->around = l->b;
-    const Symbol *symbol = meant_by(find_symbol(l->scope, ast->name));
+    const Symbol *symbol = symbol_in_call(find_symbol(l->scope, ast->name));
     const bool is_slots = symbol && symbol->is_slots;
     bool good = is_slots || find_dim_named(l, ast->name, ast->name_loc, &body->copy);
     if (is_slots)

@@ -144,7 +144,7 @@ static void note_repeated(Lower *l, const char *name, const Body *body)
 /* The const of the file that is the number of copies; that of a block stands for it. */
 static void note_count(Lower *l, const Ast *count, const Body *body)
 {
-    const Symbol *symbol = count->kind == A_NAME ? meant_by(find_symbol(l->scope, count->name)) : NULL;
+    const Symbol *symbol = count->kind == A_NAME ? symbol_in_call(find_symbol(l->scope, count->name)) : NULL;
     if (symbol && symbol == find_symbol_here(&l->globals, symbol->name))
         note_repeated(l, symbol->name, body);
 }

@@ -25,7 +25,7 @@ void carry_observed(Lower *l, Loc at, LoopValue **list);
 void make_tensors(Lower *l, LoopValue *carried);
 void enter_carried(Lower *l, LoopValue *carried);
 bool leave_carried(Lower *l, LoopValue *carried);
-void hand_on(Lower *l, const Scope *copy, const LoopValue *carried);
+void pass_to_next_copy(Lower *l, const Scope *copy, const LoopValue *carried);
 void declare_carried(Lower *l, const Body *body, const LoopValue *carried, const Op *loop);
 
 /* --- recurrence.c: what a scan has that a repeat has not ------------------------------------------------ */

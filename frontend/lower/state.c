@@ -171,7 +171,7 @@ static Value *copy_of(Update *u, Value *value)
     return own;
 }
 
-void observe(Lower *l, Value *state, Value *still, Value *statistic)
+void add_statistic(Lower *l, Value *state, Value *still, Value *statistic)
 {
     const Names all = dim_names(&state->type);
     Value *moved = EMIT(l, OP_sub, NO_ATTRS, state, still);
@@ -226,7 +226,7 @@ void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *tensor,
     *ruled = (UpdateRule){ ast->name_loc, tensor->port.of, l->noted.ruled };
     l->noted.ruled = ruled;
     if (u.statistic)
-        observe(l, symbol->state, symbol->operand.value, u.statistic);
+        add_statistic(l, symbol->state, symbol->operand.value, u.statistic);
 }
 
 Symbol *find_updated(Lower *l, const Ast *ast)

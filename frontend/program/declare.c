@@ -20,10 +20,10 @@ static const Override *find_define(const Lower *l, const char *name)
 static bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number)
 {
     Elsewhere elsewhere;
-    go_elsewhere(l, &elsewhere, option, text);
+    enter_other_text(l, &elsewhere, option, text);
     Ast *expr = parse_expression(l->source, l->diags, l->arena);
     bool good = expr && constant_of(l, expr, number);
-    come_back(l, &elsewhere);
+    leave_other_text(l, &elsewhere);
     return good;
 }
 

@@ -138,7 +138,7 @@ static Module *lower_shrunk(const Ast *file, const Source *source, const LowerOp
     for (int64_t size = options->shrink; size <= LARGEST;) {
         LowerOptions smaller = *options;
         const int known = options->whole->count;
-        Diags silent = { .arena = diags->arena, .source = diags->source, .out = nowhere() };
+        Diags silent = { .arena = diags->arena, .source = diags->source, .out = open_discarding() };
         smaller.shrink = size;
         Module *m = lower_once(file, source, &smaller, &silent, settings);
         if (m) {

@@ -320,7 +320,7 @@ Sequences find_sequences(Lower *l, const Func *f, bool with_updates)
     Module *m = l->m;
     Look k = { .l = l, .m = m, .types.arena = l->arena, .mixes.arena = l->arena, .read.arena = l->arena };
     Sequences found = { .at = l->model->name_loc };
-    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = nowhere() };
+    Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_discarding() };
     m->diags = &silent;
     m->axis[SEQUENCES] = m->batch;
     m->axis_size[SEQUENCES] = 1;

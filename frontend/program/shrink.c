@@ -87,7 +87,7 @@ static void shrink_const(Lower *l, const Ast *ast, const Shrinking *to)
 static void shrink_dim(Lower *l, const Ast *ast, const Shrinking *to)
 {
     Symbol *dim = find_symbol_here(&l->globals, ast->name);
-    if (!dim || !ast->child || dim->ast != ast || is_whole(l->options->whole, ast->name))
+    if (!dim || !ast->child || dim->ast != ast || is_whole_dim(l->options->whole, ast->name))
         return;
     bool had_padding = dim->padded != dim->number.integer;
     Constant number = dim->number;

@@ -18,13 +18,13 @@ const char *read_choice_name(Lower *l, Choice *choice, const char *otherwise)
             choice->name = choice->names[i];
     }
     const char *help = help_with(l->arena, choice->idioms, &near);
-    go_to(l, choice->said, &elsewhere);
+    enter_origin(l, choice->said, &elsewhere);
     if (!choice->name)
         complain(l,
                  (Where){ .at = ast->name_loc.end ? ast->name_loc : ast->loc,
                           .help = help ? help : arena_text(l->arena, "one of %s", list) },
                  "%s is not a valid %s", quoted(l, ast), choice->setting);
-    come_from(l, choice->said, &elsewhere);
+    leave_origin(l, choice->said, &elsewhere);
     if (choice->name && !choice->has_no_sets)
         add_setting(l, arena_text(l->arena, "train.%s", choice->setting), choice->name, "", from_text(l, choice->said));
     return choice->name;
@@ -84,10 +84,10 @@ bool check_choice(Lower *l, const Choice *choice)
 {
     const int before = l->diags->errors;
     Elsewhere elsewhere;
-    go_to(l, choice->said, &elsewhere);
+    enter_origin(l, choice->said, &elsewhere);
     if (choice->said->value)
         check_arguments(l, choice, choice->said->value);
-    come_from(l, choice->said, &elsewhere);
+    leave_origin(l, choice->said, &elsewhere);
     if (!choice->has_no_sets)
         check_sets(l, choice);
     return l->diags->errors == before;
@@ -119,10 +119,10 @@ double read_argument(Lower *l, const Choice *choice, const Row *row, bool call_i
     Elsewhere elsewhere;
     double value = row->otherwise;
     if (set)
-        own = said_on_command_line(l, set);
+        own = origin_on_command_line(l, set);
     else
         own.value = argument ? argument->child : NULL;
-    go_to(l, &own, &elsewhere);
+    enter_origin(l, &own, &elsewhere);
     if (own.value)
         value = read_setting(l, row, own.value);
     else if (isnan(value) && call_is_good && !set)
@@ -130,7 +130,7 @@ double read_argument(Lower *l, const Choice *choice, const Row *row, bool call_i
                  (Where){ .at = choice->said->value ? choice->said->value->loc : (Loc){ 0 },
                           .help = arena_text(l->arena, "%s(%s = ...)", choice->name, row->key) },
                  "%s needs '%s'", choice->name, row->key);
-    come_from(l, &own, &elsewhere);
+    leave_origin(l, &own, &elsewhere);
     if (argument && !set)
         own.at = argument->name_loc;
     *from = from_text(l, &own);

@@ -96,14 +96,14 @@ static const Pattern *read_patterns(Lower *l, const char *key, const ValueOrigin
     Elsewhere elsewhere;
     const Pattern *patterns = NULL;
     if (said->option)
-        go_elsewhere(l, &elsewhere, said->option, said->text);
+        enter_other_text(l, &elsewhere, said->option, said->text);
     if (said->value->kind == A_STRING)
         patterns = list_patterns(l, said->value);
     else
         complain(l, (Where){ .at = said->value->loc, .help = "with commas; * is any text" },
                  "'%s' must be names of parameters in quotes", key);
     if (said->option)
-        come_back(l, &elsewhere);
+        leave_other_text(l, &elsewhere);
     if (patterns)
         add_setting(l, arena_text(l->arena, "train.%s", key), said->value->name, "",
                     said->option ? "command line" : where_text(l, said->at));

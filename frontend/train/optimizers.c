@@ -37,7 +37,8 @@ static const struct {
 
 /* --- Declarations ---------------------------------------------------------------------------- */
 
-int argument_at(const Ast *optimizer, const char *name)
+/* -1 */
+static int argument_at(const Ast *optimizer, const char *name)
 {
     int i = 0;
     for (const Ast *ast = optimizer->child; ast; ast = ast->next, i++)

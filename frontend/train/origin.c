@@ -10,16 +10,16 @@ const char *from_text(Lower *l, const ValueOrigin *said)
 }
 
 /* Messages between these two refer to the location of the value. */
-void go_to(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
+void enter_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
 {
     if (said->option)
-        go_elsewhere(l, elsewhere, said->option, said->text);
+        enter_other_text(l, elsewhere, said->option, said->text);
 }
 
-void come_from(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
+void leave_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
 {
     if (said->option)
-        come_back(l, elsewhere);
+        leave_other_text(l, elsewhere);
 }
 
 const char *set_text(Lower *l, const Override *set)
@@ -27,13 +27,13 @@ const char *set_text(Lower *l, const Override *set)
     return arena_text(l->arena, "--set %s=%s", set->name, set->value);
 }
 
-ValueOrigin said_on_command_line(Lower *l, const Override *set)
+ValueOrigin origin_on_command_line(Lower *l, const Override *set)
 {
     Elsewhere elsewhere;
     ValueOrigin said = { .option = arena_text(l->arena, "--set %s", set->name), .text = set->value };
-    go_elsewhere(l, &elsewhere, said.option, said.text);
+    enter_other_text(l, &elsewhere, said.option, said.text);
     said.value = parse_expression(l->source, l->diags, l->arena);
-    come_back(l, &elsewhere);
+    leave_other_text(l, &elsewhere);
     return said;
 }
 

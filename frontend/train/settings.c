@@ -20,7 +20,7 @@ static const Row settings[] = {
 /* clang-format on */
 enum { N_SETTINGS = sizeof settings / sizeof settings[0] };
 
-Rows rows_of_setting(const char *setting)
+static Rows rows_of_setting(const char *setting)
 {
     Rows rows = { 0 };
     for (int i = 0; i < N_SETTINGS; i++)
@@ -122,7 +122,7 @@ static void read_sets(Reader *r)
         else if (key == N_KEYS || (point && key != OPTIMIZER && key != SCHEDULE))
             fail_command(l, set_text(l, set), help_with_key(l, name), "train has no setting '%s'", name);
         else if (!point)
-            r->said[key] = said_on_command_line(l, set);
+            r->said[key] = origin_on_command_line(l, set);
     }
 }
 
@@ -148,9 +148,9 @@ static void read_single(Reader *r, int key)
     Elsewhere elsewhere;
     double value = row->otherwise;
     if (said->value) {
-        go_to(l, said, &elsewhere);
+        enter_origin(l, said, &elsewhere);
         value = read_setting(l, row, said->value);
-        come_from(l, said, &elsewhere);
+        leave_origin(l, said, &elsewhere);
     }
     if (!isnan(value) && key != BATCH && key != MICROBATCH && key != ABREAST)
         store(l, row, value, from_text(l, said));
@@ -205,10 +205,10 @@ static void read_precision(Reader *r)
         return;
     }
     const char *help = did_you_mean(l->arena, &near);
-    go_to(l, said, &elsewhere);
+    enter_origin(l, said, &elsewhere);
     complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16, fp16 or fp8" },
              "%s is not a valid precision", quoted(l, said->value));
-    come_from(l, said, &elsewhere);
+    leave_origin(l, said, &elsewhere);
 }
 
 /* Not in f16: without a scale of their own, small gradients would be zeros in it. */
@@ -220,9 +220,9 @@ static void read_grad_storage(Reader *r)
     const char *dtype = defaults[GRAD_STORAGE];
     Elsewhere elsewhere;
     if (said->value) {
-        go_to(l, said, &elsewhere);
+        enter_origin(l, said, &elsewhere);
         dtype = read_word(l, "dtype to keep gradients in", dtypes, said->value, NULL, NULL);
-        come_from(l, said, &elsewhere);
+        leave_origin(l, said, &elsewhere);
     }
     if (!dtype)
         return;
@@ -255,9 +255,9 @@ static void read_loss_chunks(Reader *r)
     const ValueOrigin *said = &r->said[LOSS_CHUNKS];
     Int count = 0;
     Elsewhere elsewhere;
-    go_to(l, said, &elsewhere);
+    enter_origin(l, said, &elsewhere);
     const char *text = said->value ? loss_chunks_text(l, said->value, &count) : defaults[LOSS_CHUNKS];
-    come_from(l, said, &elsewhere);
+    leave_origin(l, said, &elsewhere);
     if (!text)
         return;
     count = strcmp(text, "auto") == 0 ? LOSS_CHUNKS_AUTO : count > 1 ? count : 0;
@@ -272,9 +272,9 @@ static void fail_at(Reader *r, int key, const char *help, const char *message)
     Lower *l = r->l;
     const ValueOrigin *said = &r->said[key];
     Elsewhere elsewhere;
-    go_to(l, said, &elsewhere);
+    enter_origin(l, said, &elsewhere);
     complain(l, (Where){ .at = said->value ? said->value->loc : r->train, .help = help }, "%s", message);
-    come_from(l, said, &elsewhere);
+    leave_origin(l, said, &elsewhere);
 }
 
 static void check_batch(Reader *r)

@@ -20,15 +20,14 @@ typedef struct {
     int count;
 } Rows;
 
-Rows rows_of_setting(const char *setting);
 double read_setting(Lower *l, const Row *row, const Ast *ast); /* NAN after reporting */
 
 /* Messages between these two refer to the location of the value. */
-void go_to(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
-void come_from(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
+void enter_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
+void leave_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
 const char *from_text(Lower *l, const ValueOrigin *said);
 const char *set_text(Lower *l, const Override *set);
-ValueOrigin said_on_command_line(Lower *l, const Override *set);
+ValueOrigin origin_on_command_line(Lower *l, const Override *set);
 
 /* A setting whose value is one of several names with arguments: cosine(warmup = 700). */
 typedef struct {

@@ -48,8 +48,7 @@ void match_groups(Lower *l);
 void lower_updates(Lower *l); /* after all functions */
 
 Group *group_for(const Lower *l, const Param *param);
-int argument_at(const Ast *optimizer, const char *name); /* -1 */
-double rate_argument(const Group *group);                /* its lr */
+double rate_argument(const Group *group); /* its lr */
 bool matches_any(const Pattern *pattern, const Param *param);
 const Pattern *list_patterns(Lower *l, const Ast *list); /* of text with commas; reports those that match nothing */
 Matrix matrix_of(const Lower *l, const Param *param);    /* by what contracts it */

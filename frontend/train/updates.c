@@ -315,7 +315,7 @@ static void build_update(Update *u)
         const Names *dims = side ? &u->matrix.out : &u->matrix.in;
         name_dims(u, sides[side][0], dims, dims);
         for (int times = 1; times <= TWINS; times++) {
-            const Names others = again(l, dims, times);
+            const Names others = primed_dims(l, dims, times);
             name_dims(u, sides[side][times], &others, dims);
         }
     }

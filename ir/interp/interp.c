@@ -189,7 +189,7 @@ static void show(Interp *in, const Op *op, int result, const Sharded *held)
 {
     if (!in->options->observer || in->staged)
         return;
-    Tensor whole = put_together(in, held);
+    Tensor whole = whole_tensor(in, held);
     Seen seen = { .func = in->func, .op = op, .result = result, .iteration = in->iteration, .value = whole };
     in->options->observer->see(in->options->observer->context, &seen);
     free_tensors(&whole, 1);
@@ -213,7 +213,7 @@ static void spoil(Interp *in, Sharded *held)
 {
     if (!is_float(held->type->dtype) || !stages_of(in, held->type).at)
         return;
-    const Sharded own = hold(in, held->type);
+    const Sharded own = new_sharded(in, held->type);
     for (int rank = 0; rank < in->ranks; rank++)
         if (rank_holds(in, held->type, rank))
             own.part[rank] = held->part[rank];
@@ -229,7 +229,7 @@ static void shake_results(Interp *in, const Op *op, const Sharded args[], const 
     for (int i = 0; i < op->results.count && op->args.count && info(op)->family != CONTROL; i++) {
         const bool is_shared = args[0].part && results[i].part && args[0].part[0].data == results[i].part[0].data;
         if (results[i].part && is_float(op->results.at[i]->type.dtype) && !is_shared)
-            shake(in, &in->options->shaking, &results[i]);
+            perturb(in, &in->options->shaking, &results[i]);
     }
 }
 
@@ -252,7 +252,7 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         return true;
     }
     for (int i = 0; i < op->results.count; i++) {
-        value[first + i] = hold(in, &op->results.at[i]->type);
+        value[first + i] = new_sharded(in, &op->results.at[i]->type);
         if (!value[first + i].part)
             return false;
     }
@@ -318,7 +318,7 @@ static bool take_args(Interp *in, const Func *f, const Tensor args[], Sharded he
             fits = args[i].type.dim[d].size == param->type.dim[d].size;
         if (!fits)
             return cannot_run(in, "the tensor given for %%%s has different dims", param->name);
-        held[i] = deal_out(in, &args[i], &param->type, hash_of_text(param->name));
+        held[i] = shard_tensor(in, &args[i], &param->type, hash_of_text(param->name));
         if (!held[i].part || !check_value(in, &held[i], param->name))
             return false;
     }
@@ -336,7 +336,7 @@ static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, S
             if (type->dim[d].split.count)
                 return cannot_run(in, "%%%s is split: derivatives need a program without layout",
                                   f->params.at[i]->name);
-        held[i].tangent = deal_out(in, &tangents->args[i], type, 0).part;
+        held[i].tangent = shard_tensor(in, &tangents->args[i], type, 0).part;
     }
     return true;
 }
@@ -345,7 +345,7 @@ static void return_tangents(Interp *in, const Sharded out[], int count, Tensor r
 {
     for (int i = 0; i < count; i++) {
         Sharded tangent = { .type = out[i].type, .part = out[i].tangent };
-        results[i] = tangent.part ? put_together(in, &tangent) : (Tensor){ .type = *out[i].type };
+        results[i] = tangent.part ? whole_tensor(in, &tangent) : (Tensor){ .type = *out[i].type };
     }
 }
 
@@ -360,7 +360,7 @@ static bool run_on_all_ranks(Interp *in, const Func *f, const Tensor args[], Ten
     if (!run_func(in, f, held, out) || (in->memory && !end_memory(in, f, held, out)))
         return false;
     for (int i = 0; i < f->results.count; i++)
-        results[i] = put_together(in, &out[i]);
+        results[i] = whole_tensor(in, &out[i]);
     if (tangents)
         return_tangents(in, out, f->results.count, tangents->results);
     return true;

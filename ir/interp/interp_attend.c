@@ -189,7 +189,8 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
         ds[j] += x->at[BIAS] ? *bias_at(x, DBIAS, i, j) : 0;
         *dlse += exp(score - lse) * ds[j];
     }
-    *dlse *= shaken(&x->tangents->shaking, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
+    *dlse *=
+        perturbation(&x->tangents->shaking, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
     for (int64_t j = 0; j < x->keys; j++) {
         const double score = is_visible(x, i, j) ? score_of(x, i, j) : -INFINITY;
         if (score == -INFINITY)
@@ -273,7 +274,7 @@ static Sharded hold_all_keys(Interp *in, const Op *op, const Sharded *keys, Axes
     dim->split = (Split){ 0 };
     dim->zigzag = 0;
     type->partial |= pending;
-    return hold(in, type);
+    return new_sharded(in, type);
 }
 
 /* Every rank of a ring sees all keys, so they are gathered. */
@@ -339,8 +340,8 @@ bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded 
     for (size_t i = 0; i < sizeof tangent / sizeof *tangent; i++)
         if (held[tangent[i][0]].type)
             held[tangent[i][1]] = tangent_of(in, &held[tangent[i][0]]);
-    held[DY] = hold(in, y[0].type);
-    held[DLSE] = hold(in, y[1].type);
+    held[DY] = new_sharded(in, y[0].type);
+    held[DLSE] = new_sharded(in, y[1].type);
     for (int rank = 0; rank < in->ranks; rank++)
         run_rank(in, op, held, rank, attend_tangent_row);
     y[0].tangent = held[DY].part;

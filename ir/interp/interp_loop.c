@@ -65,7 +65,7 @@ static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
 {
     stack_parts(in, x->part, at, y->part);
     if (x->tangent && !y->tangent)
-        y->tangent = hold(in, y->type).part;
+        y->tangent = new_sharded(in, y->type).part;
     if (x->tangent)
         stack_parts(in, x->tangent, at, y->tangent);
 }
@@ -106,7 +106,7 @@ static bool run_own_copies(Interp *in, Turns *t)
             return false;
     t->memory.iterations = slices;
     for (int i = 0; !slices && i < t->op->attrs.carried; i++) /* it only passes by */
-        if (!arrive(in, &t->memory, i, &t->now[i]))
+        if (!receive_operand(in, &t->memory, i, &t->now[i]))
             return false;
     note_leaving(in, t->op, t->now);
     return true;
@@ -116,13 +116,13 @@ static bool run_own_copies(Interp *in, Turns *t)
 static bool go_on(Interp *in, Turns *t, int stage)
 {
     const int carried = (int)t->op->attrs.carried;
-    const int sent = (int)carried_on(t->op);
+    const int sent = (int)count_passed_on(t->op);
     bool good = true;
     for (int i = sent; i < carried; i++)
         t->now[i] = t->args[i];
     enter_stage(in, &t->op->attrs.dims.dim[0], stage, t->now, sent);
     for (int i = 0; in->memory && good && i < carried; i++)
-        good = arrive(in, &t->memory, i, &t->now[i]);
+        good = receive_operand(in, &t->memory, i, &t->now[i]);
     return good;
 }
 

@@ -34,7 +34,11 @@ int coordinate(const Interp *in, int rank, int axis)
     return rank / in->axis_step[axis] % (int)in->m->axis_size[axis];
 }
 
-bool is_splittable(const Interp *in, const Dim *dim) { return dim->split.count == 0 || splits_evenly(in->m, dim); }
+/* its blocks have equal sizes */
+static bool is_splittable(const Interp *in, const Dim *dim)
+{
+    return dim->split.count == 0 || splits_evenly(in->m, dim);
+}
 
 bool same_place(const Dim *a, const Dim *b)
 {
@@ -233,7 +237,7 @@ static Part make_part(Interp *in, const Type *type, int rank)
     return part;
 }
 
-Sharded hold(Interp *in, const Type *type)
+Sharded new_sharded(Interp *in, const Type *type)
 {
     Sharded held = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
     for (int i = 0; i < type->rank; i++)
@@ -346,9 +350,9 @@ static int term_of(const Interp *in, const Type *type, int rank)
     return term;
 }
 
-Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed)
+Sharded shard_tensor(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed)
 {
-    Sharded held = hold(in, type);
+    Sharded held = new_sharded(in, type);
     Dealing d = {
         .numbers = in->numbers, .padding = padding_number(in, type->dtype), .whole = tensor, .type = type, .seed = seed
     };
@@ -404,7 +408,7 @@ static void place_element(void *context, double *element, int64_t index)
         ((double *)context)[index] = *element;
 }
 
-Tensor put_together(Interp *in, const Sharded *held)
+Tensor whole_tensor(Interp *in, const Sharded *held)
 {
     int terms, *distance = ranks_along(in, held->type->partial, stages_of(in, held->type), &terms);
     Axes splits = splitting_axes(held->type);
@@ -452,17 +456,17 @@ bool copies_agree(Interp *in, const Sharded *held, Name name)
 
 /* --- Simulated rounding --------------------------------------------------------------------------------- */
 
-double shaken(const Shaking *shaking, uint64_t value, uint64_t number)
+double perturbation(const Shaking *shaking, uint64_t value, uint64_t number)
 {
     return 1 + shaking->by * (2 * hashed_number(shaking->seed + value * 1000003, number) - 1);
 }
 
-void shake(Interp *in, const Shaking *shaking, const Sharded *held)
+void perturb(Interp *in, const Shaking *shaking, const Sharded *held)
 {
     in->shaken++;
     for (int rank = 0; rank < in->ranks && shaking->by != 0; rank++)
         for (int64_t i = 0; i < held->part[rank].count; i++)
-            held->part[rank].data[i] *= shaken(shaking, in->shaken, (uint64_t)i);
+            held->part[rank].data[i] *= perturbation(shaking, in->shaken, (uint64_t)i);
 }
 
 /* --- Stages --------------------------------------------------------------------------------------------- */

@@ -58,8 +58,7 @@ bool cannot_run(Interp *in, const char *format, ...) __attribute__((format(print
 
 /* --- Ranks and parts: interp_parts.c ------------------------------------------------------ */
 int coordinate(const Interp *in, int rank, int axis);
-bool is_splittable(const Interp *in, const Dim *dim); /* its blocks have equal sizes */
-bool same_place(const Dim *a, const Dim *b);          /* does every rank hold the same elements of both? */
+bool same_place(const Dim *a, const Dim *b); /* does every rank hold the same elements of both? */
 
 /* The block of a dim that a rank holds: its index among the ranks along the dim's axes. */
 int64_t block_of(const Interp *in, const Dim *dim, int rank);
@@ -76,9 +75,9 @@ Stages stages_of(const Interp *in, const Type *type);
 int first_stage(Stages on, int axis); /* 0 on other axes */
 bool rank_holds(const Interp *in, const Type *type, int rank);
 
-Sharded hold(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
-Sharded deal_out(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
-Tensor put_together(Interp *in, const Sharded *held);                                /* malloc'ed */
+Sharded new_sharded(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
+Sharded shard_tensor(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
+Tensor whole_tensor(Interp *in, const Sharded *held);                                    /* malloc'ed */
 bool copies_agree(Interp *in, const Sharded *held, Name name);
 double unwritten_number(const Interp *in, DType dtype); /* the contents of padding that no op wrote */
 
@@ -96,7 +95,6 @@ typedef struct {
     int64_t row, step[MAX_WALKERS];
 } Walk;
 
-void walk_dim(Walk *w, Name name, int64_t size); /* unless the space has it already; first all dims ... */
 void walk_dims(Walk *w, const Type *type, const Part *part);
 void walk_rest(Walk *w, const Type *type, const Part *part, Name but, Name and_but); /* all but two, then a row of 1 */
 int walk_tensor(Walk *w, const Type *type, const Part *part); /* ... then all tensors: its number */
@@ -147,7 +145,7 @@ typedef struct {
     struct Flight **first; /* of those that are in flight before the loop; NULL: of others */
 } Iterations;
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t);
-bool arrive(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another stage */
+bool receive_operand(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another stage */
 void begin_iteration(Interp *in, Iterations *t, int64_t at);
 void end_iteration(Interp *in, Iterations *t);
 
@@ -201,8 +199,9 @@ bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 bool is_read_after_writing(Interp *in, const Func *kernel, Value *param);
 
 /* 1, or a random number close to it: the number-th of value `value`. */
-double shaken(const Shaking *shaking, uint64_t value, uint64_t number);
-void shake(Interp *in, const Shaking *shaking, const Sharded *held); /* all elements, equally where ranks have copies */
+double perturbation(const Shaking *shaking, uint64_t value, uint64_t number);
+void perturb(Interp *in, const Shaking *shaking,
+             const Sharded *held); /* all elements, equally where ranks have copies */
 
 /* --- Forward mode ------------------------------------------------------------------------- */
 

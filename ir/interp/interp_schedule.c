@@ -38,7 +38,7 @@ struct Staged {
 
 static Sharded nothing(Interp *in, const Type *type)
 {
-    const Sharded held = hold(in, type);
+    const Sharded held = new_sharded(in, type);
     for (int rank = 0; held.part && rank < in->ranks; rank++)
         for (int64_t i = 0; i < held.part[rank].count && is_float(type->dtype); i++)
             held.part[rank].data[i] = unwritten_number(in, type->dtype);
@@ -132,7 +132,7 @@ static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
     for (int k = 0; k < part->nloops; k++) {
         const Op *loop = part->loop[k];
         const Sharded *leaving = map_get(&action->leaving, loop);
-        for (int i = 0; leaving && i < carried_on(loop); i++)
+        for (int i = 0; leaving && i < count_passed_on(loop); i++)
             take(p->in, held(p, result_of_part(part, action->func, loop->results.at[i]), action->micro), &leaving[i]);
     }
 }
@@ -227,7 +227,7 @@ static bool pass_values(Pipeline *p, const Message *m)
     const Op *loop = is_inside_chunk ? crossing_loop(p->in->m, part, ranks[0], ranks[1]) : NULL;
     bool good = true;
     p->in->op = part->call;
-    for (int i = 0; good && loop && i < carried_on(loop); i++)
+    for (int i = 0; good && loop && i < count_passed_on(loop); i++)
         good = pass_value(p, m, result_of_part(part, f, loop->results.at[i]), result_of_part(part, f, arg(loop, i)));
     for (const Op *op = f->first; good && !is_inside_chunk && op; op = op->next)
         if (is_send(op))
@@ -332,7 +332,7 @@ static void give_params(Pipeline *p, const Sharded args[])
     p->sum = NEW_ARRAY(&in->arena, Sharded, p->loop->attrs.carried + 1);
     p->held = NEW_ARRAY(&in->arena, Map, dim->size);
     for (int i = 0; i < p->loop->attrs.carried; i++) {
-        p->sum[i] = hold(in, &p->micro->params.at[i]->type);
+        p->sum[i] = new_sharded(in, &p->micro->params.at[i]->type);
         take(in, &p->sum[i], &args[i]);
     }
     for (int64_t micro = 0; micro < dim->size; micro++) {
@@ -357,7 +357,7 @@ static bool is_cut(Pipeline *p)
         const StagePart *part = &p->slots->parts.part[k];
         const Func *f = find_func(in->m, part->call->attrs.callee);
         for (int n = 0; n < part->nloops; n++)
-            for (int i = 0; i < carried_on(part->loop[n]); i++)
+            for (int i = 0; i < count_passed_on(part->loop[n]); i++)
                 if (!result_of_part(part, f, arg(part->loop[n], i)) ||
                     !result_of_part(part, f, part->loop[n]->results.at[i]))
                     return cannot_run(in, "@%s does not return what its loop carries", f->name);

@@ -429,7 +429,7 @@ void begin_iteration(Interp *in, Iterations *t, int64_t at)
 }
 
 /* A carried value comes from the stage before: where the callee reads it, in the buffer that it does not write. */
-bool arrive(Interp *in, Iterations *t, int i, const Sharded *value)
+bool receive_operand(Interp *in, Iterations *t, int i, const Sharded *value)
 {
     const Op *op = t->op;
     int64_t buffer = in->now.base + op->attrs.frame + aligned_bytes(t->callee->frame);
@@ -469,7 +469,7 @@ static bool guard_state(Interp *in, bool begins)
         const Value *state = step->params.at[i];
         if (!port_is_state(state->port.kind) || state->port.kind == PORT_LEFT || param_with(in->func, state->port))
             continue;
-        Sharded held = hold(in, &state->type);
+        Sharded held = new_sharded(in, &state->type);
         good = held.part && (begins ? write_value : read_value)(in, state, state->storage->at, &held);
     }
     return good;

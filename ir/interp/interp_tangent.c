@@ -134,7 +134,7 @@ static double tangent_at(OpKind kind, const double x[3], const double dx[3], dou
 
 Sharded tangent_of(Interp *in, const Sharded *x)
 {
-    return x->tangent ? (Sharded){ .type = x->type, .part = x->tangent } : hold(in, x->type);
+    return x->tangent ? (Sharded){ .type = x->type, .part = x->tangent } : new_sharded(in, x->type);
 }
 
 static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], const Sharded *y, const Sharded *dy)
@@ -162,7 +162,7 @@ static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], co
                 dy->part[rank].data[at] = tangent_at(op->kind, x, d, y->part[rank].data[at]);
                 if (saturates(op->kind))
                     dy->part[rank].data[at] +=
-                        (shaken(&in->options->tangents->shaking, in->shaken, (uint64_t)at) - 1) * d[0];
+                        (perturbation(&in->options->tangents->shaking, in->shaken, (uint64_t)at) - 1) * d[0];
             }
     }
 }
@@ -172,7 +172,7 @@ static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], co
 /* The tangent of a maximum is the mean of the tangents of the elements equal to it. */
 static void extreme_tangent(Interp *in, const Sharded *x, const Sharded *y, const Sharded *dy)
 {
-    Sharded count = hold(in, y->type);
+    Sharded count = new_sharded(in, y->type);
     for (int rank = 0; rank < in->ranks; rank++) {
         const double *from = x->part[rank].data, *moved = x->tangent[rank].data, *to = y->part[rank].data;
         Walk w = { 0 };
@@ -249,14 +249,14 @@ bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results
         return true;
     if (op->kind == OP_attend) {
         bool good = run_attend_tangent(in, op, args, results);
-        shake(in, &in->options->tangents->shaking, &(Sharded){ .type = results[0].type, .part = results[0].tangent });
+        perturb(in, &in->options->tangents->shaking, &(Sharded){ .type = results[0].type, .part = results[0].tangent });
         return good;
     }
-    Sharded dy = hold(in, results[0].type);
+    Sharded dy = new_sharded(in, results[0].type);
     if (!find_tangent(in, op, args, &results[0], &dy))
         return false;
     if (op->kind != OP_rename) /* which shares its operand's */
-        shake(in, &in->options->tangents->shaking, &dy);
+        perturb(in, &in->options->tangents->shaking, &dy);
     results[0].tangent = dy.part;
     return true;
 }

@@ -1,7 +1,8 @@
 /* interp_walk.c -- iteration over a space of named dims with several tensors at once. */
 #include "interp_parts.h"
 
-void walk_dim(Walk *w, Name name, int64_t size)
+/* unless the space has it already; first all dims ... */
+static void walk_dim(Walk *w, Name name, int64_t size)
 {
     for (int i = 0; i < w->dims; i++)
         if (name && w->name[i] == name)

@@ -413,7 +413,7 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     return frame;
 }
 
-Kinds *kinds_again(Module *m)
+Kinds *plan_kinds_again(Module *m)
 {
     const int axis = pipeline_axis(m);
     Kinds *kinds = m->kinds = NEW(&m->arena, Kinds);
@@ -424,7 +424,7 @@ Kinds *kinds_again(Module *m)
     return kinds;
 }
 
-Kinds *rank_kinds(Module *m) { return m->kinds ? m->kinds : kinds_again(m); }
+Kinds *rank_kinds(Module *m) { return m->kinds ? m->kinds : plan_kinds_again(m); }
 
 /* How many gaps begin before an address: they are in order. */
 static int gaps_before(const KindFrame *frame, int kind, int64_t at)
@@ -493,7 +493,7 @@ int64_t arena_on(Kinds *kinds, int kind)
 
 int64_t largest_arena(Module *m)
 {
-    Kinds *kinds = kinds_again(m);
+    Kinds *kinds = plan_kinds_again(m);
     int64_t most = 0;
     for (int kind = 0; kind < kinds->count; kind++)
         most = arena_on(kinds, kind) > most ? arena_on(kinds, kind) : most;

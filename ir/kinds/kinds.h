@@ -38,9 +38,10 @@ typedef struct Kinds {
     struct FrameUses *outer; /* of the arena, by what is in the frames of all programs; NULL: not found yet */
 } Kinds;
 
-/* Of a placed program that does not change while they are used; kinds_again: found anew, for those who ask later. */
+/* Of a placed program that does not change while they are used; plan_kinds_again: found anew, for those who ask later.
+ */
 Kinds *rank_kinds(Module *m);
-Kinds *kinds_again(Module *m);
+Kinds *plan_kinds_again(Module *m);
 
 const KindFrame *kind_frame(Kinds *kinds, const Func *f);
 int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; of what is in a gap, its beginning */

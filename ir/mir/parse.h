@@ -25,7 +25,6 @@ Name read_quoted(Parser *p); /* "text", of one line; \xNN is the byte of that nu
 double read_number(Parser *p);
 int64_t read_int(Parser *p);
 int64_t read_natural(Parser *p); /* not negative */
-Axes read_axes(Parser *p);
 Names read_names(Parser *p);
 Name read_parts(Parser *p); /* of a split: see Split */
 int read_blocks(Parser *p); /* of zig-zag, for each rank */

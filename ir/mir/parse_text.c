@@ -140,7 +140,7 @@ static int read_axis(Parser *p)
     return 0;
 }
 
-Axes read_axes(Parser *p)
+static Axes read_axes(Parser *p)
 {
     Axes set = 0;
     do

@@ -104,7 +104,7 @@ static void print_attrs(Module *m, const Attrs *attrs, FILE *out)
         fputc('}', out);
 }
 
-void print_type(Module *m, const Type *type, FILE *out) { fputs(type_text(m, type), out); }
+static void print_type(Module *m, const Type *type, FILE *out) { fputs(type_text(m, type), out); }
 
 /* at 4096 strides(2304, 64, 1): a stride for each dim; at p2+128: 128 bytes from pointer 2. */
 static void print_storage(const Value *value, FILE *out)

@@ -138,7 +138,7 @@ const StagePart *part_called(const MicroParts *parts, const Op *call)
 const Op *crossing_loop(const Module *m, const StagePart *part, int from, int to)
 {
     for (int i = 0; i < part->nloops; i++)
-        if (crosses(m, part->loop[i], from, to))
+        if (crosses_stages(m, part->loop[i], from, to))
             return part->loop[i];
     return NULL;
 }

@@ -74,7 +74,7 @@ static int64_t bytes_of_part(const Check *c, const Value *value, int64_t whole, 
  * iterations is checked in the first. */
 static bool check_value(const Check *c, const Call *call, const Op *op, const Value *value, uint64_t on, bool own)
 {
-    value = overhangs(c->m, value) ? shown_by(value) : value; /* whose padding is not visited */
+    value = padding_overhangs(c->m, value) ? shown_by(value) : value; /* whose padding is not visited */
     const Ring *ring = ring_holding(c, value);
     if (c->last && !ring && value->storage->base == IN_FRAME)
         return true;
@@ -314,7 +314,7 @@ bool verify_kinds(Module *m)
     if (pipeline_axis(m) < 0 || !is_placed(func_with_role(m, STEP)))
         return true;
     const Op *loop = micro_loop(m);
-    Check c = { .m = m, .kinds = kinds_again(m) };
+    Check c = { .m = m, .kinds = plan_kinds_again(m) };
     c.arena = kind_frame(c.kinds, func_with_role(m, STEP));
     if (loop && loop->attrs.stages) {
         const Func *micro = find_func(m, loop->attrs.callee);

@@ -63,12 +63,12 @@ static Region written_at(const Check *c, const Place *place, const Value *value)
 static bool may_write_over(const Check *c, const Op *op, const Value *operand, const Value *written)
 {
     const Func *kernel = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
-    if (!lie_alike(c->m, operand, written))
+    if (!have_same_strides(c->m, operand, written))
         return false;
     if (!kernel)
         return sum_before(op) == operand ||
                (info(op)->traits & IN_PLACE && (!op->attrs.started || replaces(op, operand)));
-    return !is_read_again(&c->m->arena, kernel, kernel->params.at[index_of(&op->args, operand)]);
+    return !is_read_after_results(&c->m->arena, kernel, kernel->params.at[index_of(&op->args, operand)]);
 }
 
 /* --- One op --------------------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ static bool check_view(const Check *c, const Place *place, const Op *op)
     int64_t first = at < 0 ? 0 : op->attrs.index * x->storage->stride[at] * dtype_bytes(x->type.dtype);
     bool good = address_of(place, y) == address_of(place, x) + first;
     if (info(op)->traits & FOLDS)
-        return (good && folds_rightly(c->m, op)) ||
+        return (good && has_strides_of_fold(c->m, op)) ||
                BROKEN("internal: %%%s is not at the address of its part of %%%s", y->name, x->name);
     for (int i = 0; i < y->type.rank; i++) {
         int own = find_dim(&x->type, y->type.dim[i].name), from = own < 0 ? at : own;
@@ -482,7 +482,7 @@ static bool state_stays(const Check *c, const Func *f)
     const StepState state = state_of(f);
     for (int i = 0; i < state.count; i++) {
         const Value *old = state.before[i], *new = state.after[i];
-        if (old->storage->at != new->storage->at || !lie_alike(c->m, old, new))
+        if (old->storage->at != new->storage->at || !have_same_strides(c->m, old, new))
             return BROKEN("internal: the new %%%s is at byte %lld, the old one at %lld", old->name,
                           (long long)new->storage->at, (long long)old->storage->at);
     }

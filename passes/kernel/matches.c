@@ -15,7 +15,7 @@ static int made_of_match(const Fusion *p, const Op *op)
 {
     for (int side = 0; side < 2; side++)
         if (is_extreme_of(arg(op, !side), arg(op, side))) {
-            const Value *x = unrounded(arg(op, side));
+            const Value *x = value_before_casts(arg(op, side));
             return x->def ? op_number(p, x->def) : -1;
         }
     return -1;

@@ -281,7 +281,7 @@ static bool check_placement(const Cut *cut, const PipelineSchedule *s)
 {
     for (int chunk = 0; chunk < cut->parts.chunks; chunk++) {
         const Op *loop = part_doing(&cut->parts, FORWARD_ACTION, chunk)->loop[0];
-        if (runs_up(loop) != (s->placement != VEE || chunk == 0))
+        if (runs_to_last_stage(loop) != (s->placement != VEE || chunk == 0))
             return refuse_cut(cut->m, loop, "this goes through the ranks in another order than the schedule");
     }
     return true;

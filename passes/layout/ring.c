@@ -168,7 +168,7 @@ void split_keys(const Module *m, Op *op, Type *space)
     const int at = op->attrs.seq ? find_dim(space, op->attrs.seq) : -1;
     for (const ShardRule *rule = m->rules; rule && at >= 0; rule = rule->next) {
         const Dim *seq = &space->dim[at];
-        if (!rings(m, op, rule) || !seq->split.count || seq->split.axis[0] != rule->axis)
+        if (!passes_keys_around(m, op, rule) || !seq->split.count || seq->split.axis[0] != rule->axis)
             continue;
         Dim *key = &space->dim[find_dim(space, op->attrs.key)];
         key->split = (Split){ .count = 1, .axis = { seq->split.axis[0] } };

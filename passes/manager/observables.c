@@ -41,7 +41,8 @@ void forget_observables(Observables *observables)
     observables->count = 0;
 }
 
-const Tensor *find_tensor(const Observables *observables, const char *name)
+/* or NULL */
+static const Tensor *find_tensor(const Observables *observables, const char *name)
 {
     for (int i = 0; i < observables->count; i++)
         if (strcmp(observables->at[i].name, name) == 0)

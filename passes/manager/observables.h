@@ -27,7 +27,6 @@ typedef struct Named {
 /* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime. */
 bool find_observables(Module *m, bool exact, Observables *observables);
 void forget_observables(Observables *observables);
-const Tensor *find_tensor(const Observables *observables, const char *name); /* or NULL */
 
 /* How rounding errors are measured that cancelling terms leave, or that the program magnifies, since a result does not
  * show their size: intermediate numbers get random relative errors of 1e-9, SHAKINGS times, and the effect is scaled to

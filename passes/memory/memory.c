@@ -197,7 +197,7 @@ static void place_pointer(const Frame *frame, Value *there, const Value *here, i
 static Value *param_in_place(const Func *f, const Op *call, int i)
 {
     for (int j = (int)call->attrs.carried; j < f->params.count; j++)
-        if (coincide(arg(call, j), call->results.at[i]))
+        if (have_same_address(arg(call, j), call->results.at[i]))
             return f->params.at[j];
     return NULL;
 }

@@ -47,7 +47,7 @@ static void want_carried(const Module *m, const Map *calls, const Op *op, Wanted
         const Value *there = i < op->args.count ? callee->params.at[number] : callee->results.at[number];
         bool as_it_lies = alone && number >= op->attrs.carried && lies_as(op, arg_or_result(op, i), there);
         wanted[i].copied =
-            (!as_it_lies && !is_row_major(m, arg_or_result(op, i))) || overhangs(m, arg_or_result(op, i));
+            (!as_it_lies && !is_row_major(m, arg_or_result(op, i))) || padding_overhangs(m, arg_or_result(op, i));
     }
 }
 
@@ -55,7 +55,7 @@ static void want_carried(const Module *m, const Map *calls, const Op *op, Wanted
 static void want_sent(const Module *m, const Op *op, Wanted wanted[])
 {
     for (int i = 0; i < op->args.count + op->results.count; i++)
-        wanted[i].copied = !is_row_major(m, arg_or_result(op, i)) || overhangs(m, arg_or_result(op, i));
+        wanted[i].copied = !is_row_major(m, arg_or_result(op, i)) || padding_overhangs(m, arg_or_result(op, i));
 }
 
 /* Dims that become one are nested in memory. */
@@ -226,7 +226,7 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
         if (wanted[i].copied)
             copy_operand(m, f, op, i, &wanted[i]);
     if (is_library && !infer_op(m, op, types))
-        ill_typed(m, f, op->kind, op->args.count, op->args.at);
+        report_ill_typed(m, f, op->kind, op->args.count, op->args.at);
     for (int i = 0; i < op->results.count; i++) {
         Type type = is_library ? types[i] : wanted_type(op, op->results.at[i], &wanted[op->args.count + i]);
         if (!is_library && !type_equal(&type, &op->results.at[i]->type))

@@ -103,7 +103,8 @@ bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, in
         return local_bytes(m, written) == local_bytes(m, read);
     return kernel && kernel->role == KERNEL && !op->attrs.early && same_dims(written, read) &&
            dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
-           (has_family(kernel, PRODUCT) ? adds_to(kernel, result, operand)
-                                        : !has_family(kernel, REDUCTION) ||
-                                              !is_read_again(lifetimes->arena, kernel, kernel->params.at[operand]));
+           (has_family(kernel, PRODUCT)
+                ? adds_to(kernel, result, operand)
+                : !has_family(kernel, REDUCTION) ||
+                      !is_read_after_results(lifetimes->arena, kernel, kernel->params.at[operand]));
 }

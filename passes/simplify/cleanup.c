@@ -20,14 +20,15 @@ static bool is_own_copy(const Op *op)
     return op->kind == OP_reorder && !op->attrs.order.count && !op->attrs.dims.count;
 }
 
-bool same_op(const Op *a, const Op *b)
+/* the same computation on the same operands */
+static bool same_op(const Op *a, const Op *b)
 {
     return a->kind == b->kind && !is_own_copy(a) && a->args.count == b->args.count &&
            (a->args.count == 0 || memcmp(a->args.at, b->args.at, (size_t)a->args.count * sizeof *a->args.at) == 0) &&
            same_attrs(a, b);
 }
 
-Value *resolve(const Map *instead, Value *value)
+static Value *resolve(const Map *instead, Value *value)
 {
     for (Value *with; (with = map_get(instead, value));)
         value = with;

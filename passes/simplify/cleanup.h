@@ -7,10 +7,8 @@
 
 /* The replacement of a value.  A pass that replaces many values in one walk over a function resolves each operand as it
  * reaches it: replace_uses would traverse the whole function for each. */
-Value *resolve(const Map *instead, Value *value);
 void resolve_all(const Map *instead, Values *values);
 
-bool same_op(const Op *a, const Op *b); /* the same computation on the same operands */
 void share_equal(Func *f);
 void note_equal(Func *f, Map *instead); /* the same; notes what replaces each value that goes */
 void drop_dead(Func *f);                /* ops without a reader */

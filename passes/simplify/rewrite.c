@@ -24,7 +24,7 @@ Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
         Binding binding = { 0 };
         if (!match(rules[i].when, result(op), &binding))
             continue;
-        Value *value = construct(b, rules[i].write, &binding);
+        Value *value = build_term(b, rules[i].write, &binding);
         if (type_equal(&value->type, &result(op)->type))
             return value;
     }

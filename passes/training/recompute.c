@@ -66,7 +66,7 @@ static void note_param(Pair *p, Value *param)
 /* The value of fwd that a value of bwd is, but for rounding; NULL: it is none. */
 static const Value *forward_value(const Pair *p, const Value *value)
 {
-    value = unrounded(value);
+    value = value_before_casts(value);
     return value->port.kind == PORT_FORWARD && !value->def ? map_get(&p->forward, value->port.of) : NULL;
 }
 
@@ -77,7 +77,7 @@ static void note_extreme(Pair *p, const Op *op)
         const Value *x = arg(op, side), *y = arg(op, !side);
         const Value *of_fwd = forward_value(p, x), *extreme = forward_value(p, y);
         x = of_fwd ? of_fwd : x;
-        y = extreme ? extreme : unrounded(y);
+        y = extreme ? extreme : value_before_casts(y);
         if (is_extreme_of(y, x))
             map_put(&p->extreme, x, (void *)y);
     }
@@ -140,7 +140,7 @@ int carried_of(const Module *m, const Func *f)
 
 Family family_for_cost(const Func *f, const Uses *uses, const Op *op)
 {
-    return product_continued(f, uses, op) ? PRODUCT : info(op)->family;
+    return product_before(f, uses, op) ? PRODUCT : info(op)->family;
 }
 
 static bool is_loop(const Op *op) { return info(op)->family == CONTROL && op->attrs.dims.count; }

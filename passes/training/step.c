@@ -31,7 +31,7 @@ Value *compute_term(Step *s, const char *text, int n, Value *const values[])
     Binding binding = { 0 };
     for (int i = 0; i < n; i++)
         binding.value[i] = values[i];
-    return construct(&s->b, read_term(&s->m->arena, text), &binding);
+    return build_term(&s->b, read_term(&s->m->arena, text), &binding);
 }
 
 Value *number(Step *s, double value) { return build_number(&s->b, value); }

@@ -160,7 +160,7 @@ static void add_op(Space *space, Module *m, const RankFunc *split, const Uses *u
                         times * flops_of(m, split, op),
                         family != CONTROL && (!costly || is_layer(m, space->fwd)),
                         true };
-    const Op *before = choice->repeats ? product_continued(space->fwd, uses, op) : NULL;
+    const Op *before = choice->repeats ? product_before(space->fwd, uses, op) : NULL;
     for (int j = 0; j < space->nchoices && before; j++)
         if (space->choice[j].op == before)
             space->choice[j].saves = false; /* the product stores only the sum */

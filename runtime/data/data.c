@@ -157,7 +157,8 @@ typedef struct {
     int64_t begin;
 } Spot;
 
-int rt_shard_with(const RtShard *shard, int count, int64_t number)
+/* The last shard that begins at or before this sequence or record: of those without any, several begin there. */
+static int rt_shard_with(const RtShard *shard, int count, int64_t number)
 {
     int low = 0, high = count - 1;
     while (low < high) {

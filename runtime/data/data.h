@@ -117,9 +117,6 @@ void rt_data_put(const RtData *data, Rt *rt);
 /* Both at once, of sequences already checked with rt_data_fault. */
 void rt_data_fill(const RtData *data, Rt *rt, const int64_t *sequence);
 
-/* The last shard that begins at or before this sequence or record: of those without any, several begin there. */
-int rt_shard_with(const RtShard *shard, int count, int64_t number);
-
 /* --- array.c: numbers of any type -------------------------------------------------------------------- */
 
 /* What a format of files calls a type. */

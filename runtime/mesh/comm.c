@@ -162,8 +162,6 @@ static RtGroup form_world(Rt *rt)
 
 const RtGroup *rt_comm_group(const Rt *rt, const RtCollective *collective) { return find_group(rt->mesh, collective); }
 
-const RtGroup *rt_comm_world(const Rt *rt) { return &rt->mesh->world; }
-
 /* --- Start and end ---------------------------------------------------------------------------- */
 
 static char *mesh_text(const RtProgram *program)

@@ -27,7 +27,6 @@ void rt_comm_form_groups(Rt *rt);
 void rt_comm_close(Rt *rt); /* all ranks have finished */
 
 const RtGroup *rt_comm_group(const Rt *rt, const RtCollective *collective);
-const RtGroup *rt_comm_world(const Rt *rt);
 
 int64_t rt_part_size(const Rt *rt, RtSplit split, int64_t padded); /* elements of a rank's part */
 char *rt_comm_place(const Rt *rt, int rank);                       /* "rank 3 (dp 1, tp 1)"; owned by the caller */

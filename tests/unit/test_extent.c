@@ -37,7 +37,7 @@ static const Value *value_named(const Module *m, const char *name)
 static bool runs(Text *t, const char *name, Access access)
 {
     const Value *value = value_named(t->m, name);
-    return stays_inside(t->m, value_named(t->m, "t")->def, value->name, &value->type, value->storage, &access);
+    return access_stays_inside(t->m, value_named(t->m, "t")->def, value->name, &value->type, value->storage, &access);
 }
 
 static void test_accesses(void **state)
@@ -99,7 +99,7 @@ static void test_places(void **state)
         snprintf(text, sizeof text, "%.*s%s%s", (int)(at - plan), plan, cases[i].wrong, at + strlen(cases[i].old));
         Text *t = read_text(text);
         assert_int_equal(t->diags.errors, 0);
-        bool good = check_plan(t->m);
+        bool good = check_frames(t->m);
         if (good != !cases[i].said || (!good && !strstr(said(t), cases[i].said)))
             fail_msg("case %zu: %s: %s", i, good ? "accepted" : "refused", said(t));
         free_text(t);

@@ -25,7 +25,7 @@ static Func *side_of(Module *m, const char *name, const Term *term)
     Binding binding = { 0 };
     binding.value['x' - 'a'] = letter(m, f, "x");
     binding.value['y' - 'a'] = letter(m, f, "y");
-    push_value(&m->arena, &f->results, construct(&b, term, &binding));
+    push_value(&m->arena, &f->results, build_term(&b, term, &binding));
     return f;
 }
 
