@@ -66,12 +66,12 @@ static void try_way(Ways *w, const Way *way)
 static void try_with_rest(Ways *w, const Way *way, double bytes)
 {
     const double rest = w->question->room - bytes, unit = pow(10, floor(log10(rest)) - 3);
-    if (!way->parts || !(rest >= LEAST_SHARE * bytes) || isinf(rest))
+    if (!way->away || !(rest >= LEAST_SHARE * bytes) || isinf(rest))
         return;
-    try_way(w, &(Way){ way->parts, way->forwards, way->keep + (int64_t)(floor(rest / unit) * unit) });
+    try_way(w, &(Way){ way->away, way->forwards, way->keep + (int64_t)(floor(rest / unit) * unit) });
 }
 
-/* No more parts than the program offloads. */
+/* No more than the program offloads. */
 static void try_all(Ways *w)
 {
     const Way own = way_of(&w->m->train);
@@ -79,9 +79,9 @@ static void try_all(Ways *w)
     for (int i = 0; i < N_AWAY; i++) {
         int64_t forwards[MOST_WAITS];
         const int count = list_waits(w->m, away_sets[i], forwards);
-        if ((away_sets[i] & own.parts) != away_sets[i])
+        if ((away_sets[i] & own.away) != away_sets[i])
             continue;
-        try_way(w, &(Way){ .parts = away_sets[i], .keep = own.keep });
+        try_way(w, &(Way){ .away = away_sets[i], .keep = own.keep });
         for (int k = 0; k < count; k++)
             try_way(w, &(Way){ away_sets[i], forwards[k], own.keep });
     }

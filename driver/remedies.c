@@ -165,7 +165,7 @@ static void add_recompute(const Search *s, Ladder *ladder, const Module *m, doub
 static void add_own_ways(Arena *arena, Ladder *ladder, const Module *m)
 {
     Way way = way_of(&m->train);
-    if (way.parts && way.keep) {
+    if (way.away && way.keep) {
         way.keep = 0;
         add_level(ladder, way_text(arena, m, &way));
     }
@@ -178,16 +178,16 @@ static void add_own_ways(Arena *arena, Ladder *ladder, const Module *m)
 /* More than the program offloads, with updates at once; variations have them wait. */
 static void add_offload(Arena *arena, Ladder *ladder, const Module *m)
 {
-    const int said = way_of(&m->train).parts;
+    const int said = way_of(&m->train).away;
     add_own_ways(arena, ladder, m);
     for (int i = 0; i < N_AWAY; i++) {
         int64_t forwards[MOST_WAITS];
         const int count = list_waits(m, away_sets[i], forwards);
         if (away_sets[i] == said || (away_sets[i] & said) != said)
             continue;
-        add_level(ladder, way_text(arena, m, &(Way){ .parts = away_sets[i] }));
+        add_level(ladder, way_text(arena, m, &(Way){ .away = away_sets[i] }));
         for (int k = 0; k < count; k++) {
-            const Way way = { .parts = away_sets[i], .forwards = forwards[k] };
+            const Way way = { .away = away_sets[i], .forwards = forwards[k] };
             add_variation(ladder, ladder->count, way_text(arena, m, &way));
         }
     }

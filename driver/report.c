@@ -212,15 +212,15 @@ static int64_t copied_state(const Report *r)
     return most + (r->m->target->is_gpu ? r->far : 0);
 }
 
-MemoryParts parts_of(const MemoryUse *use)
+MemoryGroups memory_groups(const MemoryUse *use)
 {
     const int64_t *bytes = use->bytes;
-    MemoryParts parts = { .weights = bytes[MASTER_WEIGHTS] + bytes[WEIGHTS],
-                          .gradients = bytes[GRADIENTS],
-                          .optimizer = bytes[OPTIMIZER_STATE],
-                          .slots = use->slots };
-    parts.rest = use->arena - parts.weights - parts.gradients - parts.optimizer - parts.slots;
-    return parts;
+    MemoryGroups groups = { .weights = bytes[MASTER_WEIGHTS] + bytes[WEIGHTS],
+                            .gradients = bytes[GRADIENTS],
+                            .optimizer = bytes[OPTIMIZER_STATE],
+                            .slots = use->slots };
+    groups.rest = use->arena - groups.weights - groups.gradients - groups.optimizer - groups.slots;
+    return groups;
 }
 
 const char *kind_name(const Report *r, int kind)

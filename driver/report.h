@@ -125,8 +125,8 @@ PipelineReport *report_pipeline(const Report *report, const char **why); /* NULL
 /* The arena, by what is in it at the peak. */
 typedef struct {
     int64_t weights, gradients, optimizer, slots, rest; /* bytes; weights: f32 copies too; rest: what is idle, too */
-} MemoryParts;
-MemoryParts parts_of(const MemoryUse *use);
+} MemoryGroups;
+MemoryGroups memory_groups(const MemoryUse *use);
 const char *kind_name(const Report *report, int kind); /* "pp=2"; "all" */
 int kind_of_peak(const Report *report);                /* whose memory is report->memory */
 

@@ -46,14 +46,14 @@ static void add_held(const Report *r, cJSON *list, const Stretch *held)
 static void add_kind(const Report *r, cJSON *object, int kind)
 {
     const MemoryUse *use = &r->of_kind[kind];
-    const MemoryParts parts = parts_of(use);
+    const MemoryGroups groups = memory_groups(use);
     add_text(object, "name", kind_name(r, kind));
     add_json_integer(object, "arena", use->arena);
-    add_json_integer(object, "weights", parts.weights);
-    add_json_integer(object, "gradients", parts.gradients);
-    add_json_integer(object, "optimizer", parts.optimizer);
-    add_json_integer(object, "slots", parts.slots);
-    add_json_integer(object, "rest", parts.rest);
+    add_json_integer(object, "weights", groups.weights);
+    add_json_integer(object, "gradients", groups.gradients);
+    add_json_integer(object, "optimizer", groups.optimizer);
+    add_json_integer(object, "slots", groups.slots);
+    add_json_integer(object, "rest", groups.rest);
     add_json_integer(object, "messages", r->messages_on[kind]);
 }
 

@@ -26,10 +26,10 @@ static void print_kinds(const Report *r)
            "rest", "all");
     for (int kind = 0; kind < r->kinds->count; kind++) {
         const MemoryUse *use = &r->of_kind[kind];
-        const MemoryParts parts = parts_of(use);
-        printf("    %-*s %12s %12s %12s %12s %12s %12s\n", width, kind_name(r, kind), bytes(r, (double)parts.weights),
-               bytes(r, (double)parts.gradients), bytes(r, (double)parts.optimizer), bytes(r, (double)parts.slots),
-               bytes(r, (double)parts.rest), bytes(r, (double)use->arena));
+        const MemoryGroups groups = memory_groups(use);
+        printf("    %-*s %12s %12s %12s %12s %12s %12s\n", width, kind_name(r, kind), bytes(r, (double)groups.weights),
+               bytes(r, (double)groups.gradients), bytes(r, (double)groups.optimizer), bytes(r, (double)groups.slots),
+               bytes(r, (double)groups.rest), bytes(r, (double)use->arena));
     }
     printf("  of %s, which needs most:\n", kind_name(r, kind_of_peak(r)));
 }

@@ -19,8 +19,8 @@ static Tier tier_of(const Module *m)
 
 Way way_of(const Train *t)
 {
-    return (Way){ .parts = (t->offload_optimizer ? AWAY_STATE : 0) | (t->offload_params ? AWAY_PARAMS : 0) |
-                           (t->offload_activations ? AWAY_ACTIVATIONS : 0),
+    return (Way){ .away = (t->offload_optimizer ? AWAY_STATE : 0) | (t->offload_params ? AWAY_PARAMS : 0) |
+                          (t->offload_activations ? AWAY_ACTIVATIONS : 0),
                   .forwards = t->offload_together ? t->offload_together : t->offload_just_in_time,
                   .keep = t->offload_keep };
 }
@@ -38,9 +38,9 @@ const char *way_text(Arena *arena, const Module *m, const Way *way)
     static const char *const words[] = { "optimizer", "params", "activations" };
     const char *text = "", *folder = m->train.offload_folder;
     for (int i = 0; i < 3; i++)
-        if (way->parts >> i & 1)
+        if (way->away >> i & 1)
             text = arena_text(arena, "%s%s%s", text, *text ? ", " : "", words[i]);
-    if (!way->parts)
+    if (!way->away)
         return "none";
     text = arena_text(arena, "%s to %s", text, Tier_words[tier_of(m)]);
     if (folder)
@@ -52,11 +52,11 @@ const char *way_text(Arena *arena, const Module *m, const Way *way)
     return way->forwards > 1 ? arena_text(arena, "%s %" PRId64, text, way->forwards) : text;
 }
 
-int list_waits(const Module *m, int parts, int64_t forwards[MOST_WAITS])
+int list_waits(const Module *m, int away, int64_t forwards[MOST_WAITS])
 {
     const int64_t micros = m->train.abreast > 1 ? 1 : m->train.batch / m->train.microbatch; /* abreast run together */
     int count = 0;
-    if (!(parts & AWAY_STATE) || parts & AWAY_PARAMS)
+    if (!(away & AWAY_STATE) || away & AWAY_PARAMS)
         return 0;
     for (int64_t n = micros < MOST_FORWARDS ? micros : MOST_FORWARDS; n > 0; n /= 2)
         forwards[count++] = n;

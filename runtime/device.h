@@ -51,10 +51,10 @@ void rt_copies_free(Rt *rt, char *memory);
 int64_t rt_copies_bytes(const Rt *rt); /* of these, on the device itself */
 double rt_copies_waited(const Rt *rt); /* seconds that steps have waited for a copy; on a GPU NAN */
 
-enum { RT_COPY_PIECE = 4 << 20 }; /* bytes */
+enum { RT_COPY_CHUNK = 4 << 20 }; /* bytes */
 
 /* Copies these bytes to host memory: spans and copy are left alone until rt_copy_wait.  A GPU copies beside what it
- * computes; a processor copies in rt_copy_wait, which a step calls before it changes them, only the pieces that
+ * computes; a processor copies in rt_copy_wait, which a step calls before it changes them, only the chunks that
  * somebody still needs: needed[i] > 0, or all if it is NULL.  True: until then they are read by rt_copy_hold. */
 bool rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to, const atomic_int *needed);
 void rt_copy_wait(Rt *rt); /* also without one under way */

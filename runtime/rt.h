@@ -26,13 +26,13 @@ typedef struct {
 
 /* How a dim is split over ranks: along `count` axes, the outermost block first.  All blocks have the same size: of a
  * dim of `padded` elements each rank has padded / ranks; those at or beyond `size` are padding. zigzag: the first axis,
- * of n ranks, makes n times as many pieces, dealt forth and back, so that rank r holds pieces r, 2n-1-r, 2n+r, ... in
- * this order; the other axes split the pieces of a rank of the first. */
+ * of n ranks, makes n times as many chunks, dealt forth and back, so that rank r holds chunks r, 2n-1-r, 2n+r, ... in
+ * this order; the other axes split the chunks of a rank of the first. */
 typedef struct {
     int count;
     int axis[RT_MAX_SPLIT]; /* numbers of RtProgram.axes */
-    int zigzag;             /* pieces of each rank of the first axis, an even number; 0: one */
-    int dealt;              /* along one axis of n: pieces of each rank, r, n + r, 2n + r, ...; 0: one */
+    int zigzag;             /* chunks of each rank of the first axis, an even number; 0: one */
+    int dealt;              /* along one axis of n: blocks of each rank, r, n + r, 2n + r, ...; 0: one */
     const int64_t *parts;   /* along one axis: each rank's elements, in memory for the most; NULL: as above */
     bool reversed;          /* with `parts`: the last rank has the first elements */
     int turn;               /* along one axis of n: rank r has the block of rank (r + turn) mod n */
@@ -176,8 +176,8 @@ typedef struct {
  *                   [outer, block, middle, n, cut, inner] -> [outer, n, block, middle, cut, inner], or
  *                   [outer, n, cut, middle, block, inner] -> [outer, cut, middle, n, block, inner]
  *
- * If the split is zig-zag, n is a number of pieces (see RtSplit): block (or cut) is two pieces, at positions r and
- * 2n-1-r of 2n.  More pieces for each rank are that many times more rows (`outer`, or `middle`). */
+ * If the split is zig-zag, n is a number of chunks (see RtSplit): block (or cut) is two chunks, at positions r and
+ * 2n-1-r of 2n.  More chunks for each rank are that many times more rows (`outer`, or `middle`). */
 typedef struct {
     int64_t outer, block, middle, cut, inner; /* elements; the last three of all_to_all only */
     const int64_t *copies; /* NULL, or of a stack: `outer` is that of one copy, and the ranks of stage i along ... */

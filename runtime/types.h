@@ -11,8 +11,8 @@ enum { RT_MAX_RANK = 8 };
 typedef enum { RT_F32, RT_BF16, RT_F16, RT_I32, RT_BOOL } RtType;
 
 /* This rank's elements of a split dim.  Element i of its part is element first + i of the whole; with j = begin + i,
- * those whose j is at least `jump_from` are `jump` further (two pieces in zig-zag).  If `period` is not 0, j begins
- * anew after each period, and the elements of the next one are `skip` further (more pieces). */
+ * those whose j is at least `jump_from` are `jump` further (two chunks in zig-zag).  If `period` is not 0, j begins
+ * anew after each period, and the elements of the next one are `skip` further (more chunks). */
 typedef struct {
     int64_t first, jump_from, jump;
     int64_t begin, period, skip;
@@ -31,7 +31,7 @@ static inline int64_t rt_elements_before(RtPart part, int64_t position, int64_t 
     const int64_t ahead = position - part.first + part.begin;
     const int64_t turn = part.period && ahead > 0 ? ahead / (part.period + part.skip) : 0;
     int64_t rest = ahead - turn * (part.period + part.skip);
-    if (rest > part.jump_from) /* in or behind the gap between two pieces */
+    if (rest > part.jump_from) /* in or behind the gap between two chunks */
         rest = rest - part.jump > part.jump_from ? rest - part.jump : part.jump_from;
     if (part.period && rest > part.period) /* in the gap between two periods */
         rest = part.period;

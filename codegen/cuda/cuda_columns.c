@@ -241,12 +241,12 @@ static CudaLaunch write_total(Launch *p, const Column *column, const char *name,
          { "head", launch_head(p, name, BLOCK) }, { "block", block_index(p) }, { "type", type_of(column) },
          { "name", sink->name }, { "parts", sink->parts }, { "start", start_of(sink->node) },
          { "functor", functor_of(sink->node) }, { "scratch", scratch_text(p, column) },
-         { "count", number(p, p->parts) }, { "results", number(p, results) }, { "add", add },
+         { "count", number(p, p->row_blocks) }, { "results", number(p, results) }, { "add", add },
          { "store", with_indices(p, p->item, dims, false, close_text(&p->k->m->arena, &store)) });
     return (CudaLaunch){ .name = name,
                          .blocks = (results + at_once - 1) / at_once,
                          .threads = BLOCK,
-                         .bytes = p->parts * sums_of(p, column) * dtype_bytes(F32) +
+                         .bytes = p->row_blocks * sums_of(p, column) * dtype_bytes(F32) +
                                   results * dtype_bytes(array->value->type.dtype) };
 }
 

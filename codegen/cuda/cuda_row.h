@@ -45,8 +45,8 @@ typedef struct {
     bool *has;     /* by sink of k */
     int ncolumns;
     Column *column;
-    DimSet own, items; /* outer dims: those that column sums keep; those of rows, or of packs of all points */
-    int64_t parts;     /* column sums: blocks that share the same results */
+    DimSet own, items;  /* outer dims: those that column sums keep; those of rows, or of packs of all points */
+    int64_t row_blocks; /* column sums: blocks of rows with the same results, each summed by a block of threads */
 
     const char *index_type; /* int, or int64_t for tensors of 2^31 elements */
     Loop *vector;           /* the innermost loop, in packs; NULL: no loop */

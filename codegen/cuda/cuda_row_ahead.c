@@ -80,5 +80,5 @@ void write_next_row(const Launch *p, FILE *out)
                  { "from", p->next_name[i] });
     FILL(out, cuda_next_template, { "iterations", number(p, p->iterations) },
          { "copies", close_text(&p->k->m->arena, &copies) }, { "name", p->read_name },
-         { "step", number(p, p->parts * rows_at_once(p)) }, { "rows", number(p, iterations_of(p, p->items)) });
+         { "step", number(p, p->row_blocks * rows_at_once(p)) }, { "rows", number(p, iterations_of(p, p->items)) });
 }

@@ -225,7 +225,7 @@ static void print_items(Launch *p, const Step *step, FILE *out)
     open_text(&loop);
     FILL(loop.out, cuda_items_template, { "type", p->index_type }, { "part", part_text(p) },
          { "at_once", number(p, rows_at_once(p)) }, { "place", place_in_block(p) }, { "items", number(p, items_of(p)) },
-         { "step", number(p, p->parts * rows_at_once(p)) }, { "side", p->takes_sides ? "int side = 0;" : "" },
+         { "step", number(p, p->row_blocks * rows_at_once(p)) }, { "side", p->takes_sides ? "int side = 0;" : "" },
          { "body", body }, { "next_side", p->takes_sides ? "side ^= 1;" : "" });
     const char *tile = "";
     if (p->mapping == MAP_COLUMNS) {

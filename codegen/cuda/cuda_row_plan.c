@@ -22,7 +22,7 @@ static DimSet kept_suffix(const Region *r, DimSet kept)
 
 static Launch new_launch(RowKernel *k, int region)
 {
-    Launch p = { .k = k, .region = k->region[region], .mapping = MAP_POINTS, .parts = 1 };
+    Launch p = { .k = k, .region = k->region[region], .mapping = MAP_POINTS, .row_blocks = 1 };
     p.has = NEW_ARRAY(&k->m->arena, bool, k->nsinks);
     p.column = NEW_ARRAY(&k->m->arena, Column, k->nsinks);
     p.region.inner = p.items = p.region.dims;
@@ -37,9 +37,9 @@ static Launch new_launch(RowKernel *k, int region)
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t at_least_one(int64_t a) { return a > 1 ? a : 1; }
 
-/* The number of parts into which the rows of the same results are divided: enough for a whole device, and no more,
- * since each part writes its sums. */
-static int64_t parts_of(const Launch *p)
+/* The number of row blocks into which the rows of the same results are divided: enough for a whole device, and no more,
+ * since each of them writes its sums. */
+static int64_t row_blocks_of(const Launch *p)
 {
     int64_t rows = count_points(p->k, p->items), results = count_points(p->k, p->own);
     if (p->mapping == MAP_ROWS)
@@ -59,15 +59,15 @@ int64_t sums_of(const Launch *p, const Column *column)
 
 static void place_columns(Launch *p, int64_t *scratch)
 {
-    p->parts = parts_of(p);
+    p->row_blocks = row_blocks_of(p);
     for (int i = 0; i < p->ncolumns; i++) {
         Column *column = &p->column[i];
         column->is_wide = p->mapping == MAP_COLUMNS || column->sink->node->dims & p->region.inner;
         column->at = -1;
-        if (p->parts == 1 && p->mapping != MAP_ROWS)
+        if (p->row_blocks == 1 && p->mapping != MAP_ROWS)
             continue;
         column->at = *scratch / 4;
-        *scratch += (p->parts * sums_of(p, column) * 4 + 63) / 64 * 64;
+        *scratch += (p->row_blocks * sums_of(p, column) * 4 + 63) / 64 * 64;
     }
 }
 
@@ -157,7 +157,7 @@ int64_t launch_bytes(const Launch *p)
     for (int i = 0; i < p->ncolumns; i++) {
         const Column *column = &p->column[i];
         const Node *sum = column->sink->node;
-        const int64_t parts = p->parts * sums_of(p, column) * dtype_bytes(F32);
+        const int64_t parts = p->row_blocks * sums_of(p, column) * dtype_bytes(F32);
         bytes += column->at < 0 ? count_points(k, sum->dims) * dtype_bytes(sum->value->type.dtype)
                                 : (is_in_scratch(p, column) ? 2 : 1) * parts;
     }

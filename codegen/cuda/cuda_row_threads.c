@@ -254,7 +254,7 @@ static bool may_read_ahead(const Launch *p)
 {
     const int64_t packs = pack_registers(p, p->iterations),
                   all = packs + row_registers(p, p->iterations) + other_registers(p);
-    return packs && all <= REGISTERS / (2 * p->threads) && iterations_of(p, p->items) > p->parts * rows_at_once(p);
+    return packs && all <= REGISTERS / (2 * p->threads) && iterations_of(p, p->items) > p->row_blocks * rows_at_once(p);
 }
 
 static int64_t blocks_of_items(const Launch *p) { return (items_of(p) + rows_at_once(p) - 1) / rows_at_once(p); }
@@ -277,7 +277,7 @@ static void plan_row_threads(Launch *p)
     for (int i = 0; i < p->k->narrays; i++)
         p->in_registers[i] = p->iterations && fits_registers(p, i);
     p->reads_ahead = p->ncolumns && p->iterations && may_read_ahead(p);
-    p->blocks = p->ncolumns ? p->parts * iterations_of(p, p->own) : blocks_of_items(p);
+    p->blocks = p->ncolumns ? p->row_blocks * iterations_of(p, p->own) : blocks_of_items(p);
 }
 
 static void plan_column_threads(Launch *p)
@@ -285,14 +285,14 @@ static void plan_column_threads(Launch *p)
     p->packs = packs_of(p, p->region.inner);
     p->threads = BLOCK;
     p->row_threads = WARP;
-    p->blocks = p->parts * iterations_of(p, p->own) * ((p->packs + WARP - 1) / WARP);
+    p->blocks = p->row_blocks * iterations_of(p, p->own) * ((p->packs + WARP - 1) / WARP);
 }
 
 static void plan_sum_threads(Launch *p)
 {
     p->packs = packs_of(p, p->items);
     p->threads = BLOCK;
-    p->blocks = p->parts * iterations_of(p, p->own);
+    p->blocks = p->row_blocks * iterations_of(p, p->own);
 }
 
 static void plan_point_threads(Launch *p)

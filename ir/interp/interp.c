@@ -1,5 +1,5 @@
 /* interp.c -- the reference interpreter: functions, ops and calls, on all ranks at once. */
-#include "interp_parts.h"
+#include "interp_shards.h"
 #include "stages.h"
 
 /* The slots of a function's values: parameters first, then the results of its ops in order.  `arg` lists the slots of
@@ -157,7 +157,7 @@ bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     RunOp *run = by_kind[op->kind] ? by_kind[op->kind] : by_family[info(op)->family];
     bool good = true;
-    if (info(op)->traits & MOVES) { /* each operand fills the parts of its stages */
+    if (info(op)->traits & MOVES) { /* each operand fills the shards of its stages */
         for (int i = 0; i < op->args.count && good; i++)
             good = run_collective(in, op, &args[i], results);
         return good;
@@ -172,15 +172,15 @@ static bool differs_by_stage(const Op *op)
     return of && of->attrs.own;
 }
 
-/* Is every element a value of the dtype, and are replicated parts equal? */
+/* Is every element a value of the dtype, and are replicated shards equal? */
 static bool check_value(Interp *in, const Sharded *held, Name name)
 {
     DType dtype = held->type->dtype;
     for (int rank = 0; rank < in->ranks && !is_float(dtype); rank++)
-        for (int64_t i = 0; rank_runs(in, rank) && i < held->part[rank].count; i++)
-            if (!number_fits(dtype, held->part[rank].data[i]))
-                return cannot_run(in, "%g, element %lld of rank %d's part of %%%s, is not a valid %s",
-                                  held->part[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);
+        for (int64_t i = 0; rank_runs(in, rank) && i < held->shard[rank].count; i++)
+            if (!number_fits(dtype, held->shard[rank].data[i]))
+                return cannot_run(in, "%g, element %lld of rank %d's shard of %%%s, is not a valid %s",
+                                  held->shard[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);
     return in->ranks == 1 || differs_by_stage(in->op) || copies_agree(in, held, name);
 }
 
@@ -198,11 +198,11 @@ static void show(Interp *in, const Op *op, int result, const Sharded *held)
 /* The operand of a sum of terms on several stages, which is zero on the others. */
 static Sharded with_zeros(Interp *in, const Sharded *x)
 {
-    Sharded padded = { .type = x->type, .part = NEW_ARRAY(&in->arena, Part, in->ranks), .tangent = x->tangent };
+    Sharded padded = { .type = x->type, .shard = NEW_ARRAY(&in->arena, Shard, in->ranks), .tangent = x->tangent };
     for (int rank = 0; rank < in->ranks; rank++) {
-        padded.part[rank] = x->part[rank];
+        padded.shard[rank] = x->shard[rank];
         if (!rank_holds(in, x->type, rank))
-            padded.part[rank].data = NEW_ARRAY(&in->arena, double, x->part[rank].count + 1);
+            padded.shard[rank].data = NEW_ARRAY(&in->arena, double, x->shard[rank].count + 1);
     }
     return padded;
 }
@@ -216,19 +216,19 @@ static void spoil(Interp *in, Sharded *held)
     const Sharded own = new_sharded(in, held->type);
     for (int rank = 0; rank < in->ranks; rank++)
         if (rank_holds(in, held->type, rank))
-            own.part[rank] = held->part[rank];
+            own.shard[rank] = held->shard[rank];
         else
-            for (int64_t i = 0; i < own.part[rank].count; i++)
-                own.part[rank].data[i] = NAN;
-    held->part = own.part;
+            for (int64_t i = 0; i < own.shard[rank].count; i++)
+                own.shard[rank].data[i] = NAN;
+    held->shard = own.shard;
 }
 
 /* The floats that an op computes: constants are exact, and what is renamed shares its operand's memory. */
 static void shake_results(Interp *in, const Op *op, const Sharded args[], const Sharded results[])
 {
     for (int i = 0; i < op->results.count && op->args.count && info(op)->family != CONTROL; i++) {
-        const bool is_shared = args[0].part && results[i].part && args[0].part[0].data == results[i].part[0].data;
-        if (results[i].part && is_float(op->results.at[i]->type.dtype) && !is_shared)
+        const bool is_shared = args[0].shard && results[i].shard && args[0].shard[0].data == results[i].shard[0].data;
+        if (results[i].shard && is_float(op->results.at[i]->type.dtype) && !is_shared)
             perturb(in, &in->options->shaking, &results[i]);
     }
 }
@@ -247,13 +247,13 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         leave_results(in, op, &value[first]);
         return true;
     }
-    if (op->attrs.started && !args[0].part) { /* the last iteration has nothing to start */
+    if (op->attrs.started && !args[0].shard) { /* the last iteration has nothing to start */
         value[first] = (Sharded){ 0 };
         return true;
     }
     for (int i = 0; i < op->results.count; i++) {
         value[first + i] = new_sharded(in, &op->results.at[i]->type);
-        if (!value[first + i].part)
+        if (!value[first + i].shard)
             return false;
     }
     const Stages around = in->running;
@@ -271,7 +271,7 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     if (in->memory && !write_results(in, op, &value[first]))
         return false;
     for (int i = 0; i < op->results.count; i++) {
-        if (!value[first + i].part)
+        if (!value[first + i].shard)
             continue;
         value[first + i].type = &op->results.at[i]->type; /* a callee does not know its stages */
         spoil(in, &value[first + i]);
@@ -291,7 +291,7 @@ bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[]
     const Func *caller = in->func;
     Sharded *value = NEW_ARRAY(&in->arena, Sharded, plan->values + 1);
     for (int i = 0; i < f->params.count; i++)
-        value[i] = (Sharded){ .type = &f->params.at[i]->type, .part = args[i].part, .tangent = args[i].tangent };
+        value[i] = (Sharded){ .type = &f->params.at[i]->type, .shard = args[i].shard, .tangent = args[i].tangent };
     in->func = f;
     in->depth++;
     const int *arg_at = plan->arg;
@@ -319,7 +319,7 @@ static bool take_args(Interp *in, const Func *f, const Tensor args[], Sharded he
         if (!fits)
             return cannot_run(in, "the tensor given for %%%s has different dims", param->name);
         held[i] = shard_tensor(in, &args[i], &param->type, hash_of_text(param->name));
-        if (!held[i].part || !check_value(in, &held[i], param->name))
+        if (!held[i].shard || !check_value(in, &held[i], param->name))
             return false;
     }
     return true;
@@ -336,7 +336,7 @@ static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, S
             if (type->dim[d].split.count)
                 return cannot_run(in, "%%%s is split: derivatives need a program without layout",
                                   f->params.at[i]->name);
-        held[i].tangent = shard_tensor(in, &tangents->args[i], type, 0).part;
+        held[i].tangent = shard_tensor(in, &tangents->args[i], type, 0).shard;
     }
     return true;
 }
@@ -344,8 +344,8 @@ static bool take_tangents(Interp *in, const Func *f, const Tangents *tangents, S
 static void return_tangents(Interp *in, const Sharded out[], int count, Tensor results[])
 {
     for (int i = 0; i < count; i++) {
-        Sharded tangent = { .type = out[i].type, .part = out[i].tangent };
-        results[i] = tangent.part ? whole_tensor(in, &tangent) : (Tensor){ .type = *out[i].type };
+        Sharded tangent = { .type = out[i].type, .shard = out[i].tangent };
+        results[i] = tangent.shard ? whole_tensor(in, &tangent) : (Tensor){ .type = *out[i].type };
     }
 }
 

@@ -31,11 +31,11 @@ typedef struct {
     void *context;
 } Observer;
 
-/* Runs `f`: args[i] is a whole tensor and is split into parts according to the type of f's i-th parameter (a partial
+/* Runs `f`: args[i] is a whole tensor and is split into shards according to the type of f's i-th parameter (a partial
  * one into terms that differ between ranks); results[i] is assembled from all ranks, with pending sums and maxima
- * reduced.  Replicated parts must be equal on all ranks (1e-12, relative), for every value of every op.  False, with
+ * reduced.  Replicated shards must be equal on all ranks (1e-12, relative), for every value of every op.  False, with
  * results[] unset, after reporting to m->diags the op that could not be run, the value outside its dtype, or the
- * replicated part that differs.  The program must have passed verify_module.  The caller frees results[] with
+ * replicated shard that differs.  The program must have passed verify_module.  The caller frees results[] with
  * free_tensors(). */
 bool interpret(Module *m, const Func *f, const Tensor args[], Tensor results[]);
 

@@ -10,7 +10,7 @@
  * for each point of the dims that q has besides sequence and feature; k and v lack some of them.  With segments, query
  * i sees key j only if theirs are equal.
  */
-#include "interp_parts.h"
+#include "interp_shards.h"
 #include "operands.h"
 
 enum { /* D: gradients; in forward mode, tangents */
@@ -39,7 +39,7 @@ typedef struct {
     const Numbers *n;
     const Attrs *attrs;
     double scale, softcap;
-    const Part *part[TENSORS];
+    const Shard *shard[TENSORS];
     double *at[TENSORS];                   /* element (0, 0) of the matrix */
     int64_t row[TENSORS], column[TENSORS]; /* strides of sequence and feature; of a bias, of both sequences */
     int64_t queries, keys, features;
@@ -105,8 +105,8 @@ static double slope_of(const Attention *x, int64_t i, int64_t j)
     const Numbers *n = x->n;
     if (!x->attrs->softcap)
         return x->scale;
-    const double part = n->map(OP_div, capped_score(x, i, j), x->softcap);
-    return n->map(OP_mul, x->scale, n->map(OP_sub, n->of(1), n->map(OP_mul, part, part)));
+    const double ratio = n->map(OP_div, capped_score(x, i, j), x->softcap);
+    return n->map(OP_mul, x->scale, n->map(OP_sub, n->of(1), n->map(OP_mul, ratio, ratio)));
 }
 
 static double weight(const Attention *x, double score, double from)
@@ -190,7 +190,7 @@ static void attend_tangent_row(const Attention *x, int64_t i, double *ds)
         *dlse += exp(score - lse) * ds[j];
     }
     *dlse *=
-        perturbation(&x->tangents->shaking, 0, (uint64_t)(dlse - x->part[DLSE]->data)); /* subtracted from ds below */
+        perturbation(&x->tangents->shaking, 0, (uint64_t)(dlse - x->shard[DLSE]->data)); /* subtracted from ds below */
     for (int64_t j = 0; j < x->keys; j++) {
         const double score = is_visible(x, i, j) ? score_of(x, i, j) : -INFINITY;
         if (score == -INFINITY)
@@ -213,30 +213,30 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
                     .tangents = in->options->tangents };
     Walk w = { 0 };
     int walker[TENSORS];
-    walk_rest(&w, held[Q].type, &held[Q].part[rank], attrs->seq, attrs->feature);
+    walk_rest(&w, held[Q].type, &held[Q].shard[rank], attrs->seq, attrs->feature);
     for (int t = 0; t < TENSORS; t++) {
         if (!held[t].type)
             continue;
-        const Part *part = x.part[t] = &held[t].part[rank];
+        const Shard *shard = x.shard[t] = &held[t].shard[rank];
         const bool by_both = t == BIAS || t == DBIAS;
         int seq = find_dim(held[t].type, attrs->seq);
         int column = find_dim(held[t].type, by_both ? attrs->key : attrs->feature);
         seq = seq < 0 && !by_both ? find_dim(held[t].type, attrs->key) : seq;
-        x.row[t] = seq < 0 ? 0 : part->stride[seq];
-        x.column[t] = column < 0 ? 0 : part->stride[column];
-        walker[t] = walk_tensor(&w, held[t].type, part);
+        x.row[t] = seq < 0 ? 0 : shard->stride[seq];
+        x.column[t] = column < 0 ? 0 : shard->stride[column];
+        walker[t] = walk_tensor(&w, held[t].type, shard);
     }
     int seq = find_dim(held[Q].type, attrs->seq), feature = find_dim(held[Q].type, attrs->feature);
-    x.queries = x.part[Q]->size[seq];
-    x.features = x.part[Q]->size[feature];
+    x.queries = x.shard[Q]->size[seq];
+    x.features = x.shard[Q]->size[feature];
     int key = find_dim(held[K].type, attrs->key);
-    x.keys = x.part[K]->size[key];
+    x.keys = x.shard[K]->size[key];
     x.position = positions_of(in, &held[Q].type->dim[seq], rank);
     x.key_position = positions_of(in, &held[K].type->dim[key], rank);
     double *score = NEW_ARRAY(&in->arena, double, x.keys + 1);
     for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
         for (int t = 0; t < TENSORS; t++)
-            x.at[t] = held[t].type ? x.part[t]->data + w.offset[walker[t]] : NULL;
+            x.at[t] = held[t].type ? x.shard[t]->data + w.offset[walker[t]] : NULL;
         for (int64_t i = 0; i < x.queries; i++)
             run_row(&x, i, score);
     }
@@ -285,7 +285,7 @@ static bool gather_keys(Interp *in, const Op *op, Sharded *keys)
     const Op gather = { .kind = OP_all_gather, .attrs = { .dim = op->attrs.key, .axis = op->attrs.axis } };
     const Sharded blocks = *keys;
     *keys = hold_all_keys(in, op, &blocks, 0);
-    return keys->part && run_collective(in, &gather, &blocks, keys);
+    return keys->shard && run_collective(in, &gather, &blocks, keys);
 }
 
 /* The sum of the ranks' gradients of all keys, to where the keys are. */
@@ -344,7 +344,7 @@ bool run_attend_tangent(Interp *in, const Op *op, const Sharded args[], Sharded 
     held[DLSE] = new_sharded(in, y[1].type);
     for (int rank = 0; rank < in->ranks; rank++)
         run_rank(in, op, held, rank, attend_tangent_row);
-    y[0].tangent = held[DY].part;
-    y[1].tangent = held[DLSE].part;
+    y[0].tangent = held[DY].shard;
+    y[1].tangent = held[DLSE].shard;
     return true;
 }

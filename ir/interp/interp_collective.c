@@ -1,14 +1,14 @@
 /* interp_collective.c -- the reference interpreter's collectives.
  *
- * One function implements all of them: each rank's new part is fetched, element by element, from the rank of its group
+ * One function implements all of them: each rank's new shard is fetched, element by element, from the rank of its group
  * (the ranks that differ from it only on the collective's axes) that holds the element, and where a pending sum or
- * maximum is reduced, from all ranks of the group that hold a term.  A reduction sums the parts of its group, whether
+ * maximum is reduced, from all ranks of the group that hold a term.  A reduction sums the shards of its group, whether
  * pending or not, like that of the trainer.  An element that no rank of the group holds is reported.
  */
-#include "interp_parts.h"
+#include "interp_shards.h"
 #include "stages.h"
 
-/* For each element of a rank's new part along one dim: the distance to the rank that held it, and its index there. */
+/* For each element of a rank's new shard along one dim: the distance to the rank that held it, and its index there. */
 typedef struct {
     int *distance;
     int64_t *place; /* -1: nowhere, since a whole dim has no padding */
@@ -47,30 +47,30 @@ static double fetch(const Interp *in, const Sharded *x, int rank, const int64_t 
 {
     double y = 0;
     for (int t = 0; t < nterms; t++) {
-        const Part *part = &x->part[rank + terms[t]];
+        const Shard *shard = &x->shard[rank + terms[t]];
         int64_t at = 0;
         for (int i = 0; i < x->type->rank; i++)
-            at += place[i] * part->stride[i];
-        y = t ? number_reduce(in->numbers, pending(x->type), x->type->dtype, y, part->data[at]) : part->data[at];
+            at += place[i] * shard->stride[i];
+        y = t ? number_reduce(in->numbers, pending(x->type), x->type->dtype, y, shard->data[at]) : shard->data[at];
     }
     return y;
 }
 
-static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, Axes group, Axes reduced)
+static bool fill_shard(Interp *in, const Sharded *x, const Sharded *y, int rank, Axes group, Axes reduced)
 {
     Fetch source[MAX_RANK];
-    Part *part = &y->part[rank];
+    Shard *shard = &y->shard[rank];
     const Stages on = stages_of(in, x->type);
     int nterms, *terms = ranks_along(in, reduced, on, &nterms), first = rank;
     for (int i = 0; i < y->type->rank; i++)
-        if (!find_source(in, &x->type->dim[i], &y->type->dim[i], rank, group, part->size[i], &source[i]))
+        if (!find_source(in, &x->type->dim[i], &y->type->dim[i], rank, group, shard->size[i], &source[i]))
             return false;
     for (int axis = 0; axis < in->m->naxes; axis++)
         if (reduced & 1u << axis || (on.at && axis == on.axis && !rank_holds(in, x->type, rank)))
             first -= (coordinate(in, rank, axis) - first_stage(on, axis)) * in->axis_step[axis];
 
     int64_t at[MAX_RANK] = { 0 }, place[MAX_RANK];
-    for (int64_t n = 0; n < part->count; n++) {
+    for (int64_t n = 0; n < shard->count; n++) {
         int from = first;
         bool is_there = true;
         for (int i = 0; i < y->type->rank; i++) {
@@ -78,8 +78,8 @@ static bool fill_part(Interp *in, const Sharded *x, const Sharded *y, int rank, 
             place[i] = source[i].place[at[i]];
             is_there &= place[i] >= 0;
         }
-        part->data[n] = is_there ? fetch(in, x, from, place, terms, nterms) : unwritten_number(in, y->type->dtype);
-        for (int i = y->type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
+        shard->data[n] = is_there ? fetch(in, x, from, place, terms, nterms) : unwritten_number(in, y->type->dtype);
+        for (int i = y->type->rank - 1; i >= 0 && ++at[i] == shard->size[i]; i--)
             at[i] = 0;
     }
     return true;
@@ -106,7 +106,7 @@ bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
             continue;
         if (!moves && !rank_holds(in, x->type, rank))
             return cannot_run(in, "rank %d does not hold its operand", rank);
-        if (!fill_part(in, x, y, rank, group, reduces ? group : reduced))
+        if (!fill_shard(in, x, y, rank, group, reduces ? group : reduced))
             return false;
     }
     return true;

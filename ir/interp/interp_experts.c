@@ -1,5 +1,5 @@
 /* interp_experts.c -- the reference interpreter's top_k, place, dispatch, combine and collect. */
-#include "interp_parts.h"
+#include "interp_shards.h"
 
 #include <string.h>
 
@@ -31,14 +31,14 @@ bool run_top_k(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     if (x->type->dim[at].split.count)
         return cannot_run(in, "'%s' is split", op->attrs.dim);
     for (int rank = 0; rank < in->ranks; rank++) {
-        const Part *from = &x->part[rank], *part = &y->part[rank];
+        const Shard *from = &x->shard[rank], *shard = &y->shard[rank];
         Walk w = { 0 };
         walk_rest(&w, x->type, from, op->attrs.dim, NULL);
         walk_tensor(&w, x->type, from);
-        walk_tensor(&w, y->type, part);
+        walk_tensor(&w, y->type, shard);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             choose(in->numbers, from->data + w.offset[0], from->stride[at], x->type->dim[at].size,
-                   part->data + w.offset[1], part->stride[to], op->attrs.dims.dim[0].size);
+                   shard->data + w.offset[1], shard->stride[to], op->attrs.dims.dim[0].size);
     }
     return true;
 }
@@ -54,22 +54,22 @@ bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_runs(in, rank))
             continue;
-        int64_t queue = y->part[rank].count, number = 0;
+        int64_t queue = y->shard[rank].count, number = 0;
         Walk w = { 0 };
-        walk_dims(&w, y->type, &y->part[rank]); /* whose last dims are those of {over}, in order */
-        walk_tensor(&w, x->type, &x->part[rank]);
-        walk_tensor(&w, y->type, &y->part[rank]);
+        walk_dims(&w, y->type, &y->shard[rank]); /* whose last dims are those of {over}, in order */
+        walk_tensor(&w, x->type, &x->shard[rank]);
+        walk_tensor(&w, y->type, &y->shard[rank]);
         for (int i = 0; i < y->type->rank; i++)
-            if (!has_name(&op->attrs.over, y->type->dim[i].name) && y->part[rank].size[i])
-                queue /= y->part[rank].size[i];
+            if (!has_name(&op->attrs.over, y->type->dim[i].name) && y->shard[rank].size[i])
+                queue /= y->shard[rank].size[i];
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
                 if (number++ % queue == 0)
                     memset(count, 0, (size_t)experts * sizeof *count);
-                const double expert = x->part[rank].data[w.offset[0] + i * w.step[0]];
+                const double expert = x->shard[rank].data[w.offset[0] + i * w.step[0]];
                 if (!(expert >= 0 && expert < (double)experts))
                     return cannot_run(in, "expert %g on rank %d, of %lld", expert, rank, (long long)experts);
-                y->part[rank].data[w.offset[1] + i * w.step[1]] = (double)count[(int64_t)expert]++;
+                y->shard[rank].data[w.offset[1] + i * w.step[1]] = (double)count[(int64_t)expert]++;
             }
     }
     return true;
@@ -82,7 +82,7 @@ typedef struct {
     Name experts, slots;
 } Routes;
 
-/* The same parts, without the names of two dims. */
+/* The same shards, without the names of two dims. */
 static Sharded without(Interp *in, const Sharded *x, Name a, Name b)
 {
     Type *type = NEW(&in->arena, Type);
@@ -90,10 +90,10 @@ static Sharded without(Interp *in, const Sharded *x, Name a, Name b)
     for (int i = 0; i < type->rank; i++)
         if (type->dim[i].name == a || type->dim[i].name == b)
             type->dim[i].name = NULL;
-    return (Sharded){ .type = type, .part = x->part };
+    return (Sharded){ .type = type, .shard = x->shard };
 }
 
-/* The offset of the row (expert, slot) in a rank's part; -1: another rank has it, or it is dropped. */
+/* The offset of the row (expert, slot) in a rank's shard; -1: another rank has it, or it is dropped. */
 static int64_t row_at(const Interp *in, const Routes *r, int rank, double expert, double slot)
 {
     const Type *type = r->by_slot.type;
@@ -106,7 +106,7 @@ static int64_t row_at(const Interp *in, const Routes *r, int rank, double expert
         if (!(position[i] >= 0 && position[i] < (double)dim->size) ||
             block_with(in, dim, (int64_t)position[i], &place) != block_of(in, dim, rank))
             return -1;
-        offset += place * r->by_slot.part[rank].stride[at[i]];
+        offset += place * r->by_slot.shard[rank].stride[at[i]];
     }
     return offset;
 }
@@ -116,18 +116,18 @@ static void route(Interp *in, const Routes *r, int rank, bool to_slots)
     const Sharded rest = without(in, &r->by_slot, r->experts, r->slots);
     const Sharded *const walked[] = { &r->by_token, r->chosen, r->place, &rest };
     Walk w = { 0 };
-    walk_dims(&w, r->chosen->type, &r->chosen->part[rank]);
-    walk_dims(&w, r->by_token.type, &r->by_token.part[rank]);
+    walk_dims(&w, r->chosen->type, &r->chosen->shard[rank]);
+    walk_dims(&w, r->by_token.type, &r->by_token.shard[rank]);
     for (int i = 0; i < 4; i++)
-        walk_tensor(&w, walked[i]->type, &walked[i]->part[rank]);
+        walk_tensor(&w, walked[i]->type, &walked[i]->shard[rank]);
     for (bool more = walk_begin(&w); more; more = walk_next(&w))
         for (int64_t i = 0; i < w.row; i++) {
-            int64_t row = row_at(in, r, rank, r->chosen->part[rank].data[w.offset[1] + i * w.step[1]],
-                                 r->place->part[rank].data[w.offset[2] + i * w.step[2]]);
+            int64_t row = row_at(in, r, rank, r->chosen->shard[rank].data[w.offset[1] + i * w.step[1]],
+                                 r->place->shard[rank].data[w.offset[2] + i * w.step[2]]);
             if (row < 0)
                 continue;
-            double *token = &r->by_token.part[rank].data[w.offset[0] + i * w.step[0]];
-            double *slot = &rest.part[rank].data[w.offset[3] + i * w.step[3] + row];
+            double *token = &r->by_token.shard[rank].data[w.offset[0] + i * w.step[0]];
+            double *slot = &rest.shard[rank].data[w.offset[3] + i * w.step[3] + row];
             if (to_slots)
                 *slot = number_reduce(in->numbers, OP_sum, rest.type->dtype, *slot, *token);
             else
@@ -161,11 +161,11 @@ static void collect(Interp *in, const Routes *r, int rank, const Sharded *weight
     const Sharded *const walked[] = { &r->by_token, r->chosen, r->place, &rest, by };
     double *data[5];
     Walk w = { 0 };
-    walk_dims(&w, r->chosen->type, &r->chosen->part[rank]);
-    walk_dims(&w, r->by_token.type, &r->by_token.part[rank]);
+    walk_dims(&w, r->chosen->type, &r->chosen->shard[rank]);
+    walk_dims(&w, r->by_token.type, &r->by_token.shard[rank]);
     for (int i = 0; i < 5; i++) {
-        walk_tensor(&w, walked[i]->type, &walked[i]->part[rank]);
-        data[i] = walked[i]->part[rank].data;
+        walk_tensor(&w, walked[i]->type, &walked[i]->shard[rank]);
+        data[i] = walked[i]->shard[rank].data;
     }
     for (bool more = walk_begin(&w); more; more = walk_next(&w))
         for (int64_t i = 0; i < w.row; i++) {

@@ -1,5 +1,5 @@
 /* interp_library.c -- the reference interpreter's views, pad and concat, gather and scatter_add, rope. */
-#include "interp_parts.h"
+#include "interp_shards.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,21 +15,21 @@ static bool copy_stretch(Interp *in, const Sharded *small, const Sharded *large,
         return cannot_run(in, "'%s' is split", dim);
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };
-        walk_dims(&w, small->type, &small->part[rank]);
-        walk_tensor(&w, small->type, &small->part[rank]);
-        walk_tensor(&w, large->type, &large->part[rank]);
-        w.offset[1] = first * large->part[rank].stride[at];
+        walk_dims(&w, small->type, &small->shard[rank]);
+        walk_tensor(&w, small->type, &small->shard[rank]);
+        walk_tensor(&w, large->type, &large->shard[rank]);
+        w.offset[1] = first * large->shard[rank].stride[at];
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
-                double *s = &small->part[rank].data[w.offset[0] + i * w.step[0]];
-                double *l = &large->part[rank].data[w.offset[1] + i * w.step[1]];
+                double *s = &small->shard[rank].data[w.offset[0] + i * w.step[0]];
+                double *l = &large->shard[rank].data[w.offset[1] + i * w.step[1]];
                 *(to_large ? l : s) = *(to_large ? s : l);
             }
     }
     return true;
 }
 
-/* The same parts, with one dim renamed in the type. */
+/* The same shards, with one dim renamed in the type. */
 static Sharded renamed(Interp *in, const Sharded *x, Name from, Name to)
 {
     Type *type = NEW(&in->arena, Type);
@@ -37,19 +37,19 @@ static Sharded renamed(Interp *in, const Sharded *x, Name from, Name to)
     int at = from ? find_dim(type, from) : -1;
     if (at >= 0)
         type->dim[at].name = to;
-    return (Sharded){ .type = type, .part = x->part };
+    return (Sharded){ .type = type, .shard = x->shard };
 }
 
-/* The parts of `x`, with the one dim of an op that folds as the several of `like`. */
+/* The shards of `x`, with the one dim of an op that folds as the several of `like`. */
 static Sharded unfolded(Interp *in, const Sharded *x, const Type *like)
 {
-    Sharded view = { .type = like, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    Sharded view = { .type = like, .shard = NEW_ARRAY(&in->arena, Shard, in->ranks) };
     for (int rank = 0; rank < in->ranks; rank++) {
-        const Part *from = &x->part[rank];
-        Part *to = &view.part[rank];
+        const Shard *from = &x->shard[rank];
+        Shard *to = &view.shard[rank];
         const Name one = in->op->attrs.dim ? in->op->attrs.dim : in->op->attrs.dims.dim[0].name;
         int64_t step = from->stride[find_dim(x->type, one)], left = from->size[find_dim(x->type, one)];
-        *to = (Part){ .count = from->count, .data = from->data };
+        *to = (Shard){ .count = from->count, .data = from->data };
         for (int i = like->rank - 1; i >= 0; i--) {
             const int at = find_dim(x->type, like->dim[i].name);
             const int64_t inner = local_size(in->m, &like->dim[i]); /* without padding */
@@ -70,16 +70,16 @@ static Sharded with_padding(Interp *in, const Sharded *x, Name dim)
     *type = *x->type;
     Dim *padded = &type->dim[find_dim(type, dim)];
     padded->size = padded->padded;
-    Sharded wide = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    Sharded wide = { .type = type, .shard = NEW_ARRAY(&in->arena, Shard, in->ranks) };
     for (int rank = 0; rank < in->ranks; rank++) {
-        Part *part = &wide.part[rank];
-        part->count = 1;
+        Shard *shard = &wide.shard[rank];
+        shard->count = 1;
         for (int i = type->rank - 1; i >= 0; i--) {
-            part->size[i] = &type->dim[i] == padded ? padded->size : x->part[rank].size[i];
-            part->stride[i] = part->count;
-            part->count *= part->size[i];
+            shard->size[i] = &type->dim[i] == padded ? padded->size : x->shard[rank].size[i];
+            shard->stride[i] = shard->count;
+            shard->count *= shard->size[i];
         }
-        part->data = NEW_ARRAY(&in->arena, double, part->count + 1);
+        shard->data = NEW_ARRAY(&in->arena, double, shard->count + 1);
     }
     return wide;
 }
@@ -91,12 +91,12 @@ static bool fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
                   to = op->attrs.dim ? *y : unfolded(in, y, several);
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };
-        walk_dims(&w, several, &from.part[rank]);
-        walk_tensor(&w, several, &from.part[rank]);
-        walk_tensor(&w, several, &to.part[rank]);
+        walk_dims(&w, several, &from.shard[rank]);
+        walk_tensor(&w, several, &from.shard[rank]);
+        walk_tensor(&w, several, &to.shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++)
-                to.part[rank].data[w.offset[1] + i * w.step[1]] = from.part[rank].data[w.offset[0] + i * w.step[0]];
+                to.shard[rank].data[w.offset[1] + i * w.step[1]] = from.shard[rank].data[w.offset[0] + i * w.step[0]];
     }
     return true;
 }
@@ -117,7 +117,7 @@ static bool run_fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 bool run_view(Interp *in, const Op *op, const Sharded *x, Sharded *y)
 {
     if (op->kind == OP_rename || op->kind == OP_wait) {
-        y->part = x->part;
+        y->shard = x->shard;
         return true;
     }
     if (info(op)->traits & FOLDS)
@@ -145,7 +145,7 @@ bool run_concat(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return good;
 }
 
-/* The index in a rank's part of an element of a dim, or -1 if another rank holds it. */
+/* The index in a rank's shard of an element of a dim, or -1 if another rank holds it. */
 static int64_t own_place(const Interp *in, const Dim *dim, int rank, int64_t position)
 {
     int64_t place;
@@ -185,27 +185,27 @@ bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_runs(in, rank))
             continue;
-        const int64_t stride = table->part[rank].stride[at];
+        const int64_t stride = table->shard[rank].stride[at];
         Walk w = { 0 };
-        walk_dims(&w, y->type, &y->part[rank]);
-        walk_tensor(&w, rest.type, &rest.part[rank]);
-        walk_tensor(&w, index->type, &index->part[rank]);
-        walk_tensor(&w, y->type, &y->part[rank]);
+        walk_dims(&w, y->type, &y->shard[rank]);
+        walk_tensor(&w, rest.type, &rest.shard[rank]);
+        walk_tensor(&w, index->type, &index->shard[rank]);
+        walk_tensor(&w, y->type, &y->shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
-                double t = index->part[rank].data[w.offset[1] + i * w.step[1]];
+                double t = index->shard[rank].data[w.offset[1] + i * w.step[1]];
                 if (!check_index(in, t, dim, rank))
                     return false;
                 int64_t place = own_place(in, dim, rank, (int64_t)t);
                 if (place >= 0)
-                    y->part[rank].data[w.offset[2] + i * w.step[2]] =
-                        table->part[rank].data[w.offset[0] + i * w.step[0] + place * stride];
+                    y->shard[rank].data[w.offset[2] + i * w.step[2]] =
+                        table->shard[rank].data[w.offset[0] + i * w.step[0] + place * stride];
             }
     }
     return true;
 }
 
-static void copy_part(const Type *type, const Part *from, const Part *to)
+static void copy_shard(const Type *type, const Shard *from, const Shard *to)
 {
     Walk w = { 0 };
     walk_dims(&w, type, to);
@@ -228,24 +228,24 @@ bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
         if (!rank_runs(in, rank))
             continue;
         if (sum_before(op))
-            copy_part(y->type, &args[2].part[rank], &y->part[rank]);
-        const int64_t stride = y->part[rank].stride[at];
+            copy_shard(y->type, &args[2].shard[rank], &y->shard[rank]);
+        const int64_t stride = y->shard[rank].stride[at];
         Walk w = { 0 };
-        walk_dims(&w, x->type, &x->part[rank]);
-        walk_tensor(&w, x->type, &x->part[rank]);
-        walk_tensor(&w, index->type, &index->part[rank]);
-        walk_tensor(&w, rest.type, &rest.part[rank]);
+        walk_dims(&w, x->type, &x->shard[rank]);
+        walk_tensor(&w, x->type, &x->shard[rank]);
+        walk_tensor(&w, index->type, &index->shard[rank]);
+        walk_tensor(&w, rest.type, &rest.shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
-                double t = index->part[rank].data[w.offset[1] + i * w.step[1]];
+                double t = index->shard[rank].data[w.offset[1] + i * w.step[1]];
                 if (!check_index(in, t, dim, rank))
                     return false;
                 int64_t place = own_place(in, dim, rank, (int64_t)t);
                 if (place < 0)
                     continue;
-                double *sum = &y->part[rank].data[w.offset[2] + i * w.step[2] + place * stride];
+                double *sum = &y->shard[rank].data[w.offset[2] + i * w.step[2] + place * stride];
                 *sum = number_reduce(in->numbers, OP_sum, y->type->dtype, *sum,
-                                     x->part[rank].data[w.offset[0] + i * w.step[0]]);
+                                     x->shard[rank].data[w.offset[0] + i * w.step[0]]);
             }
     }
     return true;
@@ -275,21 +275,21 @@ bool run_rope(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     if (x->type->dim[feature].split.count)
         return cannot_run(in, "'%s' is split", attrs->feature);
     for (int rank = 0; rank < in->ranks; rank++) {
-        const Part *part = &x->part[rank];
+        const Shard *shard = &x->shard[rank];
         const int64_t *position = positions_of(in, &x->type->dim[seq], rank);
         const int given_seq = given ? find_dim(given->type, attrs->seq) : -1;
-        const int64_t given_step = given_seq < 0 ? 0 : given->part[rank].stride[given_seq];
+        const int64_t given_step = given_seq < 0 ? 0 : given->shard[rank].stride[given_seq];
         Walk w = { 0 };
-        walk_rest(&w, x->type, part, attrs->seq, attrs->feature);
-        walk_tensor(&w, x->type, part);
+        walk_rest(&w, x->type, shard, attrs->seq, attrs->feature);
+        walk_tensor(&w, x->type, shard);
         if (given)
-            walk_tensor(&w, given->type, &given->part[rank]);
+            walk_tensor(&w, given->type, &given->shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
-            for (int64_t i = 0; i < part->size[seq]; i++) {
-                int64_t at = w.offset[0] + i * part->stride[seq];
-                int64_t p = given ? (int64_t)given->part[rank].data[w.offset[1] + i * given_step] : position[i];
-                rotate(in->numbers, attrs, p, part->size[feature], part->data + at, y->part[rank].data + at,
-                       part->stride[feature]);
+            for (int64_t i = 0; i < shard->size[seq]; i++) {
+                int64_t at = w.offset[0] + i * shard->stride[seq];
+                int64_t p = given ? (int64_t)given->shard[rank].data[w.offset[1] + i * given_step] : position[i];
+                rotate(in->numbers, attrs, p, shard->size[feature], shard->data + at, y->shard[rank].data + at,
+                       shard->stride[feature]);
             }
     }
     return true;
@@ -304,7 +304,7 @@ bool run_cumulative(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     if (x->type->dim[along].split.count)
         return cannot_run(in, "'%s' is split", attrs->dim);
     for (int rank = 0; rank < in->ranks; rank++) {
-        const Part *from = &x->part[rank], *to = &y->part[rank];
+        const Shard *from = &x->shard[rank], *to = &y->shard[rank];
         const int64_t count = from->size[along];
         Walk w = { 0 };
         walk_rest(&w, x->type, from, attrs->dim, NULL);

@@ -3,14 +3,14 @@
  * A loop in stages passes them one after the other: what is carried goes from rank to rank.  In an action of a schedule
  * (interp_schedule.c) a stage runs its own copies alone. */
 #include "flight.h"
-#include "interp_parts.h"
+#include "interp_shards.h"
 #include "stages.h"
 
 #include <math.h>
 
-static Part *parts_at(Interp *in, const Part *from, int rank_of_type, int64_t at)
+static Shard *parts_at(Interp *in, const Shard *from, int rank_of_type, int64_t at)
 {
-    Part *to = from ? NEW_ARRAY(&in->arena, Part, in->ranks) : NULL;
+    Shard *to = from ? NEW_ARRAY(&in->arena, Shard, in->ranks) : NULL;
     for (int rank = 0; from && rank < in->ranks; rank++) {
         for (int i = 0; i + 1 < rank_of_type; i++) {
             to[rank].size[i] = from[rank].size[i + 1];
@@ -27,7 +27,7 @@ Sharded element_of(Interp *in, const Sharded *x, int64_t at)
 {
     Type *type = NEW(&in->arena, Type);
     *type = without_dim(*x->type, x->type->dim[0].name);
-    return (Sharded){ type, parts_at(in, x->part, x->type->rank, at), parts_at(in, x->tangent, x->type->rank, at) };
+    return (Sharded){ type, parts_at(in, x->shard, x->type->rank, at), parts_at(in, x->tangent, x->type->rank, at) };
 }
 
 /* Is it sliced by a loop?  Then the dim is the first one and is whole on every rank. */
@@ -53,7 +53,7 @@ static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t 
     return good;
 }
 
-static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
+static void stack_shards(const Interp *in, const Shard *x, int64_t at, Shard *y)
 {
     for (int rank = 0; rank < in->ranks; rank++)
         for (int64_t i = 0; i < x[rank].count && rank_runs(in, rank); i++)
@@ -63,11 +63,11 @@ static void stack_parts(const Interp *in, const Part *x, int64_t at, Part *y)
 /* Copies the result of an iteration to its index along the first dim of a stacked result. */
 static void stack(Interp *in, const Sharded *x, int64_t at, Sharded *y)
 {
-    stack_parts(in, x->part, at, y->part);
+    stack_shards(in, x->shard, at, y->shard);
     if (x->tangent && !y->tangent)
-        y->tangent = new_sharded(in, y->type).part;
+        y->tangent = new_sharded(in, y->type).shard;
     if (x->tangent)
-        stack_parts(in, x->tangent, at, y->tangent);
+        stack_shards(in, x->tangent, at, y->tangent);
 }
 
 /* A run of a loop. */
@@ -176,6 +176,6 @@ bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
     if (!(in->staged && runs_in_stages(op) ? run_own_copies : run_turns)(in, &t))
         return false;
     for (int i = 0; i < carried; i++)
-        results[i].part = t.now[i].part, results[i].tangent = t.now[i].tangent;
+        results[i].shard = t.now[i].shard, results[i].tangent = t.now[i].tangent;
     return true;
 }

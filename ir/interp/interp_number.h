@@ -30,7 +30,7 @@ typedef struct {
     void (*multiply_add_row)(Row sum, Row a, Row b, int64_t count);
     double (*scattered)(double u); /* an arbitrary number, from one in [0, 1) */
     bool keeps_sums;               /* a log-sum-exp is represented by its sum: exp has no algebra */
-    double tolerance;              /* permitted relative difference of replicated parts */
+    double tolerance;              /* permitted relative difference of replicated shards */
 } Numbers;
 
 extern const Numbers reals, rounding_reals, residues;

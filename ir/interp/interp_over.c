@@ -1,5 +1,5 @@
 /* interp_over.c -- the reference interpreter's rule for a kernel whose result lies where its operand does. */
-#include "interp_parts.h"
+#include "interp_shards.h"
 
 /* Is it a reduction along the kernel's rows, and does the kernel visit each row of the parameter once, since it has no
  * other dims? */

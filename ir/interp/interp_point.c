@@ -1,5 +1,5 @@
 /* interp_point.c -- the reference interpreter's pointwise ops, leaves, reductions and products. */
-#include "interp_parts.h"
+#include "interp_shards.h"
 
 /* Dims of operands are matched with the result by name; each rank must hold the same elements of a shared dim. */
 static bool operands_meet(Interp *in, const Sharded args[], int nargs, const Type *y)
@@ -23,15 +23,15 @@ bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
         return false;
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };
-        walk_dims(&w, y->type, &y->part[rank]);
+        walk_dims(&w, y->type, &y->shard[rank]);
         for (int a = 0; a < n; a++)
-            walk_tensor(&w, args[a].type, &args[a].part[rank]);
-        walk_tensor(&w, y->type, &y->part[rank]);
+            walk_tensor(&w, args[a].type, &args[a].shard[rank]);
+        walk_tensor(&w, y->type, &y->shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
             Row x[3] = { { &zero, 0 }, { &zero, 0 }, { &zero, 0 } };
             for (int a = 0; a < n; a++)
-                x[a] = (Row){ args[a].part[rank].data + w.offset[a], w.step[a] };
-            const Row to = { y->part[rank].data + w.offset[n], w.step[n] };
+                x[a] = (Row){ args[a].shard[rank].data + w.offset[a], w.step[a] };
+            const Row to = { y->shard[rank].data + w.offset[n], w.step[n] };
             number_map_row(in->numbers, op->kind, y->type->dtype, from, to, x, w.row);
         }
     }
@@ -40,7 +40,7 @@ bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 
 /* The contribution of each position along each dim to the index of dropout: row-major over the whole tensor with the
  * batch dim outermost, its positions counted from `origin`. */
-static void index_terms(Interp *in, const Type *type, int rank, const Part *part, int64_t origin, int64_t *term[])
+static void index_terms(Interp *in, const Type *type, int rank, const Shard *shard, int64_t origin, int64_t *term[])
 {
     int64_t weight[MAX_RANK], others = 1;
     int batch = in->m->batch ? find_dim(type, in->m->batch) : -1;
@@ -52,7 +52,7 @@ static void index_terms(Interp *in, const Type *type, int rank, const Part *part
         weight[batch] = others;
     for (int i = 0; i < type->rank; i++) {
         term[i] = positions_of(in, &type->dim[i], rank);
-        for (int64_t n = 0; n < part->size[i]; n++)
+        for (int64_t n = 0; n < shard->size[i]; n++)
             term[i][n] = (term[i][n] + (i == batch ? origin : 0)) * weight[i];
     }
 }
@@ -61,16 +61,16 @@ bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     const double kept = in->numbers->map(OP_div, in->numbers->of(1), in->numbers->of(1 - op->attrs.rate));
     for (int rank = 0; rank < in->ranks; rank++) {
-        const Part *x = &args[0].part[rank];
-        uint32_t key = (uint32_t)(int32_t)args[1].part[rank].data[0];
+        const Shard *x = &args[0].shard[rank];
+        uint32_t key = (uint32_t)(int32_t)args[1].shard[rank].data[0];
         int64_t *term[MAX_RANK], at[MAX_RANK] = { 0 };
-        index_terms(in, y->type, rank, x, (int64_t)args[2].part[rank].data[0], term);
+        index_terms(in, y->type, rank, x, (int64_t)args[2].shard[rank].data[0], term);
         for (int64_t n = 0; n < x->count; n++) {
             uint64_t index = 0;
             for (int i = 0; i < y->type->rank; i++)
                 index += (uint64_t)term[i][at[i]];
             bool drop = is_dropped(key, (uint32_t)op->attrs.instance, index, op->attrs.rate);
-            y->part[rank].data[n] = drop ? 0 : in->numbers->map(OP_mul, x->data[n], kept);
+            y->shard[rank].data[n] = drop ? 0 : in->numbers->map(OP_mul, x->data[n], kept);
             for (int i = y->type->rank - 1; i >= 0 && ++at[i] == x->size[i]; i--)
                 at[i] = 0;
         }
@@ -83,10 +83,10 @@ bool run_leaf(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     (void)args; /* as other ops */
     const double value = is_float(y->type->dtype) ? in->numbers->of(op->attrs.value) : op->attrs.value;
     for (int rank = 0; rank < in->ranks; rank++) {
-        Part *part = &y->part[rank];
+        Shard *shard = &y->shard[rank];
         int64_t *position = op->kind == OP_iota ? positions_of(in, &y->type->dim[0], rank) : NULL;
-        for (int64_t i = 0; i < part->count; i++)
-            part->data[i] = position ? (double)position[i] : value;
+        for (int64_t i = 0; i < shard->count; i++)
+            shard->data[i] = position ? (double)position[i] : value;
     }
     return true;
 }
@@ -104,15 +104,15 @@ bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     }
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };
-        walk_dims(&w, y->type, &y->part[rank]);
-        walk_dims(&w, args[0].type, &args[0].part[rank]);
+        walk_dims(&w, y->type, &y->shard[rank]);
+        walk_dims(&w, args[0].type, &args[0].shard[rank]);
         for (int a = 0; a < 2; a++)
-            walk_tensor(&w, args[a].type, &args[a].part[rank]);
-        walk_tensor(&w, y->type, &y->part[rank]);
+            walk_tensor(&w, args[a].type, &args[a].shard[rank]);
+        walk_tensor(&w, y->type, &y->shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
-            const Row a = { args[0].part[rank].data + w.offset[0], w.step[0] };
-            const Row b = { args[1].part[rank].data + w.offset[1], w.step[1] };
-            const Row c = { y->part[rank].data + w.offset[2], w.step[2] };
+            const Row a = { args[0].shard[rank].data + w.offset[0], w.step[0] };
+            const Row b = { args[1].shard[rank].data + w.offset[1], w.step[1] };
+            const Row c = { y->shard[rank].data + w.offset[2], w.step[2] };
             number_product_row(in->numbers, dtype, c, a, b, w.row);
         }
     }
@@ -125,18 +125,18 @@ bool run_reduction(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     if (!operands_meet(in, x, 1, y->type))
         return false;
     for (int rank = 0; rank < in->ranks; rank++) {
-        Part *to = &y->part[rank];
+        Shard *to = &y->shard[rank];
         for (int64_t i = 0; i < to->count; i++)
             to->data[i] = number_start(op->kind, dtype);
         Walk w = { 0 };
-        walk_dims(&w, x->type, &x->part[rank]);
-        walk_tensor(&w, x->type, &x->part[rank]);
+        walk_dims(&w, x->type, &x->shard[rank]);
+        walk_tensor(&w, x->type, &x->shard[rank]);
         walk_tensor(&w, y->type, to);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
                 double *sum = &to->data[w.offset[1] + i * w.step[1]];
                 *sum =
-                    number_reduce(in->numbers, op->kind, dtype, *sum, x->part[rank].data[w.offset[0] + i * w.step[0]]);
+                    number_reduce(in->numbers, op->kind, dtype, *sum, x->shard[rank].data[w.offset[0] + i * w.step[0]]);
             }
     }
     return true;

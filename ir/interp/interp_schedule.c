@@ -9,7 +9,7 @@
  *
  * What is computed is that of the stage at hand alone: on other ranks it is no number.
  */
-#include "interp_parts.h"
+#include "interp_shards.h"
 #include "map.h"
 #include "schedule/slots.h"
 #include "stages.h"
@@ -39,9 +39,9 @@ struct Staged {
 static Sharded nothing(Interp *in, const Type *type)
 {
     const Sharded held = new_sharded(in, type);
-    for (int rank = 0; held.part && rank < in->ranks; rank++)
-        for (int64_t i = 0; i < held.part[rank].count && is_float(type->dtype); i++)
-            held.part[rank].data[i] = unwritten_number(in, type->dtype);
+    for (int rank = 0; held.shard && rank < in->ranks; rank++)
+        for (int64_t i = 0; i < held.shard[rank].count && is_float(type->dtype); i++)
+            held.shard[rank].data[i] = unwritten_number(in, type->dtype);
     return held;
 }
 
@@ -61,7 +61,7 @@ static void take(const Interp *in, Sharded *to, const Sharded *from)
 {
     for (int rank = 0; rank < in->ranks; rank++)
         if (rank_runs(in, rank))
-            to->part[rank] = from->part[rank];
+            to->shard[rank] = from->shard[rank];
 }
 
 /* The call's result that is this value of its function. */
@@ -208,8 +208,8 @@ static bool pass_value(Pipeline *p, const Message *m, const Value *left, const V
             continue;
         ends[0].rank = rank;
         ends[1].rank = rank + (to - from) * in->axis_step[p->axis];
-        got->part[ends[1].rank] = sent->part[rank];
-        if (!pass_message(in, &ends[0], &ends[1], &sent->part[rank]))
+        got->shard[ends[1].rank] = sent->shard[rank];
+        if (!pass_message(in, &ends[0], &ends[1], &sent->shard[rank]))
             return false;
     }
     return true;
@@ -317,8 +317,8 @@ static bool share_sum(Pipeline *p, int i)
             continue;
         ends[0].rank = rank + (__builtin_ctzll(on) - stage) * in->axis_step[p->axis];
         ends[1].rank = rank;
-        p->sum[i].part[rank] = p->sum[i].part[ends[0].rank];
-        if (!pass_message(in, &ends[0], &ends[1], &p->sum[i].part[rank]))
+        p->sum[i].shard[rank] = p->sum[i].shard[ends[0].rank];
+        if (!pass_message(in, &ends[0], &ends[1], &p->sum[i].shard[rank]))
             return false;
     }
     return true;
@@ -386,7 +386,7 @@ bool run_schedule(Interp *in, const Op *loop, const Func *micro, const Sharded a
     in->iteration = around;
     for (int i = 0; good && i < loop->attrs.carried; i++) {
         good = share_sum(&p, i);
-        results[i].part = p.sum[i].part;
+        results[i].shard = p.sum[i].shard;
     }
     in->m->needed = needed;
     return good;

@@ -5,10 +5,10 @@
  * computed value.  This detects overlap of two live values, a wrong stride, or state that is overwritten too early, at
  * the first op that would read something else.
  *
- * Addresses are bytes from the arena's start, the same on all ranks: parts are of one size in memory.
+ * Addresses are bytes from the arena's start, the same on all ranks: shards are of one size in memory.
  */
 #include "flight.h"
-#include "interp_parts.h"
+#include "interp_shards.h"
 #include "stages.h"
 #include "storage.h"
 #include "target.h"
@@ -56,16 +56,16 @@ int64_t address_of(const Interp *in, const Value *value)
     return base_address(storage, in->now.base, in->now.pointer) + storage->at;
 }
 
-/* The address of each element of a rank's part, in order, for a tensor at `address` with the strides of `value`. */
+/* The address of each element of a rank's shard, in order, for a tensor at `address` with the strides of `value`. */
 typedef struct {
-    const Part *part;
+    const Shard *shard;
     const Value *value;
     int64_t at[MAX_RANK], address;
 } Cursor;
 
-static Cursor first_element(const Part *part, const Value *value, int64_t address)
+static Cursor first_element(const Shard *shard, const Value *value, int64_t address)
 {
-    return (Cursor){ .part = part, .value = value, .address = address };
+    return (Cursor){ .shard = shard, .value = value, .address = address };
 }
 
 static void next_element(Cursor *c)
@@ -74,9 +74,9 @@ static void next_element(Cursor *c)
     const int width = dtype_bytes(c->value->type.dtype);
     for (int i = c->value->type.rank - 1; i >= 0; i--) {
         c->address += stride[i] * width;
-        if (++c->at[i] < c->part->size[i])
+        if (++c->at[i] < c->shard->size[i])
             return;
-        c->address -= stride[i] * width * c->part->size[i];
+        c->address -= stride[i] * width * c->shard->size[i];
         c->at[i] = 0;
     }
 }
@@ -118,17 +118,17 @@ static bool is_unwritten(const Interp *in, const Cursor *c, int rank)
     return false;
 }
 
-static bool read_part(Interp *in, const Value *value, int64_t address, const Part *part, int rank)
+static bool read_shard(Interp *in, const Value *value, int64_t address, const Shard *shard, int rank)
 {
     const int width = dtype_bytes(value->type.dtype);
-    Cursor c = first_element(part, value, address);
-    for (int64_t n = 0; n < part->count; n++, next_element(&c)) {
+    Cursor c = first_element(shard, value, address);
+    for (int64_t n = 0; n < shard->count; n++, next_element(&c)) {
         if (!is_inside(in, value, c.address, width))
             return false;
         Cell *cell = &in->memory->rank[rank][c.address];
         cell->when = in->memory->when;
         cell->reader = value;
-        if ((cell->width == width && same_bits(cell->value, part->data[n])) || is_unwritten(in, &c, rank))
+        if ((cell->width == width && same_bits(cell->value, shard->data[n])) || is_unwritten(in, &c, rank))
             continue;
         const Value *other = other_writer(cell, value, width);
         return cannot_run(in, "element %lld of %%%s is not at byte %lld of rank %d: %s%s", (long long)n, value->name,
@@ -143,7 +143,7 @@ static bool read_value(Interp *in, const Value *value, int64_t address, const Sh
 {
     bool good = has_place(in, value);
     for (int rank = 0; good && rank < in->ranks; rank++)
-        good = !rank_holds(in, &value->type, rank) || read_part(in, value, address, &held->part[rank], rank);
+        good = !rank_holds(in, &value->type, rank) || read_shard(in, value, address, &held->shard[rank], rank);
     return good;
 }
 
@@ -190,11 +190,11 @@ static bool may_write_over(Interp *in, const Value *read, const Value *written, 
     return memory->over.may;
 }
 
-static bool write_part(Interp *in, const Value *value, int64_t address, const Part *part, int rank)
+static bool write_shard(Interp *in, const Value *value, int64_t address, const Shard *shard, int rank)
 {
     const int width = dtype_bytes(value->type.dtype);
-    Cursor c = first_element(part, value, address);
-    for (int64_t n = 0; n < part->count; n++, next_element(&c)) {
+    Cursor c = first_element(shard, value, address);
+    for (int64_t n = 0; n < shard->count; n++, next_element(&c)) {
         if (!is_inside(in, value, c.address, width))
             return false;
         Cell *cells = in->memory->rank[rank];
@@ -204,7 +204,7 @@ static bool write_part(Interp *in, const Value *value, int64_t address, const Pa
                 return cannot_run(in, "it writes %%%s at byte %lld of rank %d, where it reads %%%s", value->name,
                                   (long long)at, rank, cells[at].reader->name);
         forget_bytes(cells, c.address, width);
-        cells[c.address].value = part->data[n];
+        cells[c.address].value = shard->data[n];
         cells[c.address].width = (int8_t)width;
         for (int i = 0; i < width; i++)
             cells[c.address + i].writer = value;
@@ -216,7 +216,7 @@ static bool write_value(Interp *in, const Value *value, int64_t address, const S
 {
     bool good = has_place(in, value);
     for (int rank = 0; good && rank < in->ranks; rank++)
-        good = !rank_holds(in, &value->type, rank) || write_part(in, value, address, &held->part[rank], rank);
+        good = !rank_holds(in, &value->type, rank) || write_shard(in, value, address, &held->shard[rank], rank);
     return good;
 }
 
@@ -325,7 +325,7 @@ bool write_results(Interp *in, const Op *op, const Sharded results[])
         good = has_place(in, value);
         if (good && info(op)->family == VIEW)
             good = write_padding(in, op, &results[i]);
-        else if (good && !shows_memory(in, op) && results[i].part && !(is_call && is_left_out(in, value)))
+        else if (good && !shows_memory(in, op) && results[i].shard && !(is_call && is_left_out(in, value)))
             good = (is_call ? read_value : write_value)(in, value, address_of(in, value), &results[i]);
     }
     return good && (is_call || use_scratch(in, op));
@@ -450,11 +450,11 @@ bool receive_operand(Interp *in, Iterations *t, int i, const Sharded *value)
 
 void end_iteration(Interp *in, Iterations *t) { in->now = t->outer; }
 
-bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Part *part)
+bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Shard *shard)
 {
     in->memory->when++;
-    return read_part(in, from->value, from->address, part, from->rank) &&
-           write_part(in, to->value, to->address, part, to->rank);
+    return read_shard(in, from->value, from->address, shard, from->rank) &&
+           write_shard(in, to->value, to->address, shard, to->rank);
 }
 
 /* --- Whole programs ---------------------------------------------------------------------------------- */
@@ -470,7 +470,7 @@ static bool guard_state(Interp *in, bool begins)
         if (!port_is_state(state->port.kind) || state->port.kind == PORT_LEFT || param_with(in->func, state->port))
             continue;
         Sharded held = new_sharded(in, &state->type);
-        good = held.part && (begins ? write_value : read_value)(in, state, state->storage->at, &held);
+        good = held.shard && (begins ? write_value : read_value)(in, state, state->storage->at, &held);
     }
     return good;
 }

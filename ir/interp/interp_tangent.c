@@ -5,7 +5,7 @@
  * ops.def and vjp.c that they check.  (Squire and Trapp, Using complex variables to estimate derivatives of real
  * functions, SIAM Review 40, 1998: f'(x) = Im f(x + ih) / h, without cancellation, so to the last bits for a tiny h.)
  */
-#include "interp_parts.h"
+#include "interp_shards.h"
 
 #include <complex.h>
 
@@ -134,7 +134,7 @@ static double tangent_at(OpKind kind, const double x[3], const double dx[3], dou
 
 Sharded tangent_of(Interp *in, const Sharded *x)
 {
-    return x->tangent ? (Sharded){ .type = x->type, .part = x->tangent } : new_sharded(in, x->type);
+    return x->tangent ? (Sharded){ .type = x->type, .shard = x->tangent } : new_sharded(in, x->type);
 }
 
 static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], const Sharded *y, const Sharded *dy)
@@ -145,23 +145,23 @@ static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], co
         dx[a] = tangent_of(in, &args[a]);
     for (int rank = 0; rank < in->ranks; rank++) {
         Walk w = { 0 };
-        walk_dims(&w, y->type, &y->part[rank]);
+        walk_dims(&w, y->type, &y->shard[rank]);
         for (int a = 0; a < n; a++)
-            walk_tensor(&w, args[a].type, &args[a].part[rank]);
+            walk_tensor(&w, args[a].type, &args[a].shard[rank]);
         for (int a = 0; a < n; a++)
-            walk_tensor(&w, dx[a].type, &dx[a].part[rank]);
-        walk_tensor(&w, y->type, &y->part[rank]);
+            walk_tensor(&w, dx[a].type, &dx[a].shard[rank]);
+        walk_tensor(&w, y->type, &y->shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
                 double x[3] = { 0 }, d[3] = { 0 };
                 for (int a = 0; a < n; a++) {
-                    x[a] = args[a].part[rank].data[w.offset[a] + i * w.step[a]];
-                    d[a] = dx[a].part[rank].data[w.offset[n + a] + i * w.step[n + a]];
+                    x[a] = args[a].shard[rank].data[w.offset[a] + i * w.step[a]];
+                    d[a] = dx[a].shard[rank].data[w.offset[n + a] + i * w.step[n + a]];
                 }
                 int64_t at = w.offset[2 * n] + i * w.step[2 * n];
-                dy->part[rank].data[at] = tangent_at(op->kind, x, d, y->part[rank].data[at]);
+                dy->shard[rank].data[at] = tangent_at(op->kind, x, d, y->shard[rank].data[at]);
                 if (saturates(op->kind))
-                    dy->part[rank].data[at] +=
+                    dy->shard[rank].data[at] +=
                         (perturbation(&in->options->tangents->shaking, in->shaken, (uint64_t)at) - 1) * d[0];
             }
     }
@@ -174,22 +174,22 @@ static void extreme_tangent(Interp *in, const Sharded *x, const Sharded *y, cons
 {
     Sharded count = new_sharded(in, y->type);
     for (int rank = 0; rank < in->ranks; rank++) {
-        const double *from = x->part[rank].data, *moved = x->tangent[rank].data, *to = y->part[rank].data;
+        const double *from = x->shard[rank].data, *moved = x->tangent[rank].data, *to = y->shard[rank].data;
         Walk w = { 0 };
-        walk_dims(&w, x->type, &x->part[rank]);
-        walk_tensor(&w, x->type, &x->part[rank]);
+        walk_dims(&w, x->type, &x->shard[rank]);
+        walk_tensor(&w, x->type, &x->shard[rank]);
         walk_tensor(&w, x->type, &x->tangent[rank]);
-        walk_tensor(&w, y->type, &y->part[rank]);
+        walk_tensor(&w, y->type, &y->shard[rank]);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
                 int64_t at = w.offset[2] + i * w.step[2];
                 if (from[w.offset[0] + i * w.step[0]] != to[at])
                     continue;
-                dy->part[rank].data[at] += moved[w.offset[1] + i * w.step[1]];
-                count.part[rank].data[at]++;
+                dy->shard[rank].data[at] += moved[w.offset[1] + i * w.step[1]];
+                count.shard[rank].data[at]++;
             }
-        for (int64_t i = 0; i < dy->part[rank].count; i++)
-            dy->part[rank].data[i] /= fmax(1, count.part[rank].data[i]);
+        for (int64_t i = 0; i < dy->shard[rank].count; i++)
+            dy->shard[rank].data[i] /= fmax(1, count.shard[rank].data[i]);
     }
 }
 
@@ -249,7 +249,8 @@ bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results
         return true;
     if (op->kind == OP_attend) {
         bool good = run_attend_tangent(in, op, args, results);
-        perturb(in, &in->options->tangents->shaking, &(Sharded){ .type = results[0].type, .part = results[0].tangent });
+        perturb(in, &in->options->tangents->shaking,
+                &(Sharded){ .type = results[0].type, .shard = results[0].tangent });
         return good;
     }
     Sharded dy = new_sharded(in, results[0].type);
@@ -257,6 +258,6 @@ bool run_tangent(Interp *in, const Op *op, const Sharded args[], Sharded results
         return false;
     if (op->kind != OP_rename) /* which shares its operand's */
         perturb(in, &in->options->tangents->shaking, &dy);
-    results[0].tangent = dy.part;
+    results[0].tangent = dy.shard;
     return true;
 }

@@ -1,5 +1,5 @@
 /* interp_walk.c -- iteration over a space of named dims with several tensors at once. */
-#include "interp_parts.h"
+#include "interp_shards.h"
 
 /* unless the space has it already; first all dims ... */
 static void walk_dim(Walk *w, Name name, int64_t size)
@@ -11,25 +11,25 @@ static void walk_dim(Walk *w, Name name, int64_t size)
     w->size[w->dims++] = size;
 }
 
-void walk_dims(Walk *w, const Type *type, const Part *part)
+void walk_dims(Walk *w, const Type *type, const Shard *shard)
 {
     for (int i = 0; i < type->rank; i++)
-        walk_dim(w, type->dim[i].name, part->size[i]);
+        walk_dim(w, type->dim[i].name, shard->size[i]);
 }
 
-void walk_rest(Walk *w, const Type *type, const Part *part, Name but, Name and_but)
+void walk_rest(Walk *w, const Type *type, const Shard *shard, Name but, Name and_but)
 {
     for (int i = 0; i < type->rank; i++)
         if (type->dim[i].name != but && type->dim[i].name != and_but)
-            walk_dim(w, type->dim[i].name, part->size[i]);
+            walk_dim(w, type->dim[i].name, shard->size[i]);
     walk_dim(w, NULL, 1);
 }
 
-int walk_tensor(Walk *w, const Type *type, const Part *part)
+int walk_tensor(Walk *w, const Type *type, const Shard *shard)
 {
     for (int i = 0; i < w->dims; i++) {
         int at = w->name[i] ? find_dim(type, w->name[i]) : -1;
-        w->stride[w->walkers][i] = at < 0 ? 0 : part->stride[at];
+        w->stride[w->walkers][i] = at < 0 ? 0 : shard->stride[at];
     }
     return w->walkers++;
 }

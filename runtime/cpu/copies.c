@@ -39,8 +39,8 @@ struct RtCopies {
 static void touch(char *memory, int64_t bytes)
 {
 #pragma omp parallel for
-    for (int64_t at = 0; at < bytes; at += RT_COPY_PIECE)
-        memset(memory + at, 0, (size_t)(bytes - at < RT_COPY_PIECE ? bytes - at : RT_COPY_PIECE));
+    for (int64_t at = 0; at < bytes; at += RT_COPY_CHUNK)
+        memset(memory + at, 0, (size_t)(bytes - at < RT_COPY_CHUNK ? bytes - at : RT_COPY_CHUNK));
 }
 
 static void open_lock(struct RtCopies *c)
@@ -89,7 +89,7 @@ double rt_copies_waited(const Rt *rt) { return rt->copies ? rt->copies->waited :
 
 /* --- Copying ------------------------------------------------------------------------------------ */
 
-/* Of a piece of the copy, the part that lies in this span. */
+/* The part of a chunk of the copy that lies in this span. */
 static void copy_part(const struct RtCopies *c, const RtSpan *span, int64_t begin, int64_t end)
 {
     const int64_t from = begin > span->at ? begin : span->at,
@@ -101,10 +101,10 @@ static void copy_part(const struct RtCopies *c, const RtSpan *span, int64_t begi
 static void copy_needed(const struct RtCopies *c)
 {
 #pragma omp parallel for schedule(dynamic)
-    for (int64_t begin = 0; begin < c->total; begin += RT_COPY_PIECE)
-        if (!c->needed || c->needed[begin / RT_COPY_PIECE] > 0)
+    for (int64_t begin = 0; begin < c->total; begin += RT_COPY_CHUNK)
+        if (!c->needed || c->needed[begin / RT_COPY_CHUNK] > 0)
             for (const RtSpan *span = c->span; span < c->span + c->count; span++)
-                copy_part(c, span, begin, begin + RT_COPY_PIECE);
+                copy_part(c, span, begin, begin + RT_COPY_CHUNK);
 }
 
 bool rt_copy_start(Rt *rt, int count, const RtSpan *span, char *to, const atomic_int *needed)
@@ -187,7 +187,7 @@ void rt_copy_back(Rt *rt, int count, const RtSpan *span, const char *from)
     rt_copy_wait(rt);
     for (; count > 0; count--, span++)
 #pragma omp parallel for
-        for (int64_t at = 0; at < span->bytes; at += RT_COPY_PIECE)
+        for (int64_t at = 0; at < span->bytes; at += RT_COPY_CHUNK)
             memcpy(rt->arena + span->offset + at, from + span->at + at,
-                   (size_t)(span->bytes - at < RT_COPY_PIECE ? span->bytes - at : RT_COPY_PIECE));
+                   (size_t)(span->bytes - at < RT_COPY_CHUNK ? span->bytes - at : RT_COPY_CHUNK));
 }

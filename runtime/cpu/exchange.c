@@ -1,7 +1,7 @@
 /* exchange.c -- runs a collective as messages between the ranks of its group, and sums received ones.
  *
  * slots.h defines the parts of tensors in messages.  An all_reduce is a reduce_scatter and an all_gather, on the
- * concatenation of the tensors in n pieces.  Sums are in rank order, so they are bitwise determined by the number of
+ * concatenation of the tensors in n chunks.  Sums are in rank order, so they are bitwise determined by the number of
  * ranks, independent of a library's algorithm. */
 #include "convert.h"
 #include "gaps.h"
@@ -266,7 +266,7 @@ static void gather_or_scatter(Exchange *x, const void *const in[], void *const o
         unpack(x, q, x->from[q].data, out);
 }
 
-/* The q-th of n pieces of an array of `count` elements. */
+/* The q-th of n chunks of an array of `count` elements. */
 static RtMessage piece_of(char *data, int64_t count, int64_t element, int n, int q)
 {
     int64_t begin = count * q / n, end = count * (q + 1) / n;

@@ -5,7 +5,7 @@
  * supports it; otherwise, and for f16, operands are converted to f32 in the workspace and the result is rounded once.
  *
  * All products share one workspace, since they run one at a time.  A product that needs a large workspace is split into
- * pieces of rows or columns of the result: for logits in bf16 oneDNN needs an f32 copy of all of them for each thread.
+ * chunks of rows or columns of the result: for logits in bf16 oneDNN needs an f32 copy of all of them for each thread.
  * The number of OpenMP threads must not grow between creation and run.
  *
  * Bias and activation are oneDNN post-ops, applied in registers.  The operand of the activation is not written.
@@ -20,7 +20,7 @@
 #include <string.h>
 
 enum { A, B, C, BIAS, OPERANDS };
-enum { PIECE_BYTES = 32 << 20, APART_BYTES = 8 << 20, LEAST_PIECE = 512, ALIGNMENT = 4096 };
+enum { CHUNK_BYTES = 32 << 20, APART_BYTES = 8 << 20, LEAST_CHUNK = 512, ALIGNMENT = 4096 };
 
 /* One of the operands: `count` matrices of rows x columns; batch, row, column are strides. */
 typedef struct {
@@ -28,7 +28,7 @@ typedef struct {
     int64_t count, rows, columns, batch, row, column;
 } Matrix;
 
-/* The oneDNN objects of a product, or of a piece of one. */
+/* The oneDNN objects of a product, or of a chunk of one. */
 typedef struct {
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[OPERANDS], scratch;
@@ -42,9 +42,9 @@ typedef struct RtOneProduct {
     bool converted;            /* through f32 copies in the workspace */
     bool apart;                /* the result, without gaps, to the workspace first */
     int64_t turns;             /* matrices run one after the other; 1: oneDNN runs the batch */
-    bool by_rows;              /* pieces are rows of A and C, else columns of B and C */
-    int64_t piece;             /* rows or columns at a time */
-    Call whole, last;          /* a whole piece; the smaller last one, if any */
+    bool by_rows;              /* chunks are rows of A and C, else columns of B and C */
+    int64_t chunk;             /* rows or columns at a time */
+    Call whole, last;          /* a whole chunk; the smaller last one, if any */
     int64_t scratch_bytes;     /* of both, at the start of the workspace; copies follow */
     RtCountedProduct *counted; /* instead of all this; NULL: not counted */
 } Product;
@@ -162,7 +162,7 @@ static int64_t copies_bytes(const Product *p, const RtProductShape *s)
     return bytes;
 }
 
-static RtProductShape piece_of(const Product *p, int64_t size)
+static RtProductShape chunk_of(const Product *p, int64_t size)
 {
     RtProductShape s = p->shape;
     *(p->by_rows ? &s.m : &s.n) = size;
@@ -247,21 +247,21 @@ static void destroy_call(Call *call)
     dnnl_primitive_destroy(call->primitive);
 }
 
-/* Halves the pieces until their workspace is small enough. */
+/* Halves the chunks until their workspace is small enough. */
 static void create_calls(struct RtProducts *all, Product *p)
 {
     p->by_rows = p->shape.m > p->shape.n;
     const int64_t size = split_size(p);
-    for (p->piece = size;; p->piece = round_up(p->piece / 2 * 64) / 64) {
-        const RtProductShape s = piece_of(p, p->piece);
+    for (p->chunk = size;; p->chunk = round_up(p->chunk / 2 * 64) / 64) {
+        const RtProductShape s = chunk_of(p, p->chunk);
         p->whole = create_call(all, p, &s);
-        const int64_t most = p->apart ? APART_BYTES : PIECE_BYTES;
-        if (p->piece < 2 * LEAST_PIECE || p->whole.scratch_bytes + copies_bytes(p, &s) <= most)
+        const int64_t most = p->apart ? APART_BYTES : CHUNK_BYTES;
+        if (p->chunk < 2 * LEAST_CHUNK || p->whole.scratch_bytes + copies_bytes(p, &s) <= most)
             break;
         destroy_call(&p->whole);
     }
-    if (size % p->piece) {
-        const RtProductShape s = piece_of(p, size % p->piece);
+    if (size % p->chunk) {
+        const RtProductShape s = chunk_of(p, size % p->chunk);
         p->last = create_call(all, p, &s);
     }
 }
@@ -314,7 +314,7 @@ static void create_product(struct RtProducts *all, Product *p, RtProductShape sh
         p->turns = shape.batch;
         create_calls(all, p);
     }
-    const RtProductShape s = piece_of(p, p->piece);
+    const RtProductShape s = chunk_of(p, p->chunk);
     const int64_t last = p->last.primitive ? p->last.scratch_bytes : 0;
     p->scratch_bytes = round_up(last > p->whole.scratch_bytes ? last : p->whole.scratch_bytes);
     const int64_t bytes = p->scratch_bytes + copies_bytes(p, &s);
@@ -375,12 +375,12 @@ static void execute(struct RtProducts *all, const Product *p, const Call *call, 
     check(dnnl_primitive_execute(call->primitive, all->stream, count + 1, args), "run", &p->shape);
 }
 
-/* The same with copies; the operand that is not split is converted with the first piece. */
+/* The same with copies; the operand that is not split is converted with the first chunk. */
 static void execute_copied(struct RtProducts *all, const Product *p, const Call *call, const RtProductShape *s,
                            char *const operand[], bool is_first)
 {
     const int unsplit = p->by_rows ? B : A;
-    const RtProductShape whole = piece_of(p, p->piece);
+    const RtProductShape whole = chunk_of(p, p->chunk);
     char *used[OPERANDS], *at = all->workspace + p->scratch_bytes;
     for (int i = 0; i < operand_count(s); i++) {
         used[i] = is_copied(p, i) ? at : operand[i];
@@ -396,9 +396,9 @@ static void run_matrices(struct RtProducts *all, const Product *p, char *const s
 {
     const RtProductShape *s = &p->shape;
     const int64_t size = split_size(p);
-    for (int64_t at = 0; at < size; at += p->piece) {
-        const bool is_last = size - at < p->piece;
-        const RtProductShape piece = piece_of(p, is_last ? size - at : p->piece);
+    for (int64_t at = 0; at < size; at += p->chunk) {
+        const bool is_last = size - at < p->chunk;
+        const RtProductShape chunk = chunk_of(p, is_last ? size - at : p->chunk);
         const Call *call = is_last ? &p->last : &p->whole;
         char *const operand[OPERANDS] = {
             start[A] + (p->by_rows ? at * s->a.row : 0) * type_bytes(s->a.type),
@@ -407,7 +407,7 @@ static void run_matrices(struct RtProducts *all, const Product *p, char *const s
             s->has_bias ? start[BIAS] + (p->by_rows == p->swapped ? at : 0) * type_bytes(s->c.type) : NULL,
         };
         if (p->converted || p->apart)
-            execute_copied(all, p, call, &piece, operand, at == 0);
+            execute_copied(all, p, call, &chunk, operand, at == 0);
         else
             execute(all, p, call, operand);
     }

@@ -76,10 +76,10 @@ RtPart rt_part(const Rt *rt, RtSplit split, int64_t padded)
                          .skip = (blocks - 1) * block_length };
     }
     int64_t n = rt->program->axes[split.axis[0]].size, r = (rt_coordinate(rt, split.axis[0]) + split.turn) % n;
-    int64_t piece = padded / (split.zigzag * n), begin = length * (block % (blocks / n));
-    RtPart part = { .first = r * piece + begin, .jump_from = piece, .jump = 2 * (n - 1 - r) * piece, .begin = begin };
+    int64_t chunk = padded / (split.zigzag * n), begin = length * (block % (blocks / n));
+    RtPart part = { .first = r * chunk + begin, .jump_from = chunk, .jump = 2 * (n - 1 - r) * chunk, .begin = begin };
     if (split.zigzag > 2)
-        part.period = 2 * piece, part.skip = 2 * (n - 1) * piece;
+        part.period = 2 * chunk, part.skip = 2 * (n - 1) * chunk;
     return part;
 }
 

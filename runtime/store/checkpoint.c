@@ -318,9 +318,9 @@ static void start_missing_state(const RtSafetensors *file, const Rt *rt, const R
 
 static void agree_on(Rt *rt, const RtSafetensors *file)
 {
-    rt_agree_on_file(rt, file->option, file->path, file->parts ? "index" : "safetensors", file->map, file->bytes);
-    for (const RtSafetensors *part = file->part; part < file->part + file->parts; part++)
-        rt_agree_on_file(rt, part->option, part->path, "safetensors", part->map, part->bytes);
+    rt_agree_on_file(rt, file->option, file->path, file->shard_files ? "index" : "safetensors", file->map, file->bytes);
+    for (const RtSafetensors *each = file->shard_file; each < file->shard_file + file->shard_files; each++)
+        rt_agree_on_file(rt, each->option, each->path, "safetensors", each->map, each->bytes);
 }
 
 bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)

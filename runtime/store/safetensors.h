@@ -20,8 +20,8 @@ typedef struct RtSafetensors {
     struct cJSON *header, *metadata; /* of these it is a part; NULL: there are none */
     RtStored *tensors;               /* sorted by name */
     int count;
-    struct RtSafetensors *part; /* of an index (weights.h): the files that it names, which have the tensors */
-    int parts;
+    struct RtSafetensors *shard_file; /* of an index (weights.h): the files that it names, which have the tensors */
+    int shard_files;
     char *fault; /* NULL: the file is complete */
 } RtSafetensors;
 

@@ -94,7 +94,7 @@ static char *head_of_part(const RtSaveFiles *files, int number, int64_t step, in
 static void take_part_error(RtSaveFiles *files)
 {
     if (!files->output.error)
-        files->output.error = files->part.error;
+        files->output.error = files->shard_file.error;
 }
 
 /* The first rank creates each with its head. */
@@ -103,8 +103,8 @@ static void begin_parts(RtSaveFiles *files, int64_t step)
     for (int i = 0; i < files->shares; i++) {
         char *head = head_of_part(files, i, step, &files->head[i]);
         if (files->rt->rank == 0 && !files->output.error) {
-            files->part = rt_output_beside(files->name[i], true);
-            rt_output_write(&files->part, head, files->head[i]);
+            files->shard_file = rt_output_beside(files->name[i], true);
+            rt_output_write(&files->shard_file, head, files->head[i]);
             rt_save_files_turned(files);
         }
         free(head);
@@ -158,17 +158,17 @@ RtOutput *rt_save_files_turn_to(RtSaveFiles *files, int number)
 {
     if (!files->has_index)
         return &files->output;
-    files->part = rt_output_beside(files->name[number], false);
-    if (files->part.error == ENOENT)
+    files->shard_file = rt_output_beside(files->name[number], false);
+    if (files->shard_file.error == ENOENT)
         sleep(SECONDS_OF_ANOTHER);
-    return &files->part;
+    return &files->shard_file;
 }
 
 void rt_save_files_turned(RtSaveFiles *files)
 {
     if (!files->has_index)
         return;
-    rt_output_finish(&files->part);
+    rt_output_finish(&files->shard_file);
     take_part_error(files);
 }
 

@@ -15,10 +15,10 @@ typedef struct {
     RtShare *share; /* of each file with tensors */
     int shares;
     /* Of the present save: */
-    RtOutput output; /* the file, or the index */
-    RtOutput part;   /* with an index: the file that is being written */
-    char **name;     /* with an index: of each file its path, then NULL */
-    int64_t *head;   /* of each file: the bytes before the first tensor */
+    RtOutput output;     /* the file, or the index */
+    RtOutput shard_file; /* with an index: the file that is being written */
+    char **name;         /* with an index: of each file its path, then NULL */
+    int64_t *head;       /* of each file: the bytes before the first tensor */
 } RtSaveFiles;
 
 /* `files`: about how many, with an index.  All ranks call it. */

@@ -38,7 +38,7 @@ RtSnapshot rt_snapshot_open(Rt *rt, const RtView *views, int count, bool (*takes
         snapshot.bytes += span->bytes;
     }
     snapshot.memory = rt_copies_allocate(rt, snapshot.bytes);
-    snapshot.needed = rt_allocate(snapshot.bytes / RT_COPY_PIECE + 1, sizeof *snapshot.needed);
+    snapshot.needed = rt_allocate(snapshot.bytes / RT_COPY_CHUNK + 1, sizeof *snapshot.needed);
     return snapshot;
 }
 
@@ -64,8 +64,8 @@ static int64_t place_of(const RtSnapshot *snapshot, const RtView *view)
 static void count_readers(RtSnapshot *snapshot, const RtView *view, int more)
 {
     const int64_t begin = place_of(snapshot, view), end = begin + rt_view_bytes(view);
-    for (int64_t piece = begin / RT_COPY_PIECE; piece * RT_COPY_PIECE < end; piece++)
-        atomic_fetch_add(&snapshot->needed[piece], more);
+    for (int64_t chunk = begin / RT_COPY_CHUNK; chunk * RT_COPY_CHUNK < end; chunk++)
+        atomic_fetch_add(&snapshot->needed[chunk], more);
 }
 
 bool rt_snapshot_start(RtSnapshot *snapshot, Rt *rt, const RtView *views, int count,

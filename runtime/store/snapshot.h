@@ -10,7 +10,7 @@ typedef struct {
     RtSpan *span; /* by offset, with none in another: neighbours are one */
     int64_t bytes;
     char *memory;       /* NULL: there is no room for it */
-    atomic_int *needed; /* for each RT_COPY_PIECE bytes: by how many views that have not been dropped */
+    atomic_int *needed; /* for each RT_COPY_CHUNK bytes: by how many views that have not been dropped */
     bool is_held;
 } RtSnapshot;
 

@@ -66,18 +66,18 @@ static const char *text_in(const RtSafetensors *file, const char *key)
     return text ? text : "";
 }
 
-static const char *name_of(const RtSafetensors *part)
+static const char *name_of(const RtSafetensors *shard_file)
 {
-    const char *slash = strrchr(part->path, '/');
-    return slash ? slash + 1 : part->path;
+    const char *slash = strrchr(shard_file->path, '/');
+    return slash ? slash + 1 : shard_file->path;
 }
 
 /* A file of the trainer says of which step it is; one of another program need not. */
-static bool check_step(RtSafetensors *index, const RtSafetensors *part)
+static bool check_step(RtSafetensors *index, const RtSafetensors *shard_file)
 {
-    const char *here = text_in(index, "step"), *there = text_in(part, "step");
+    const char *here = text_in(index, "step"), *there = text_in(shard_file, "step");
     return !*here || !strcmp(here, there) ||
-           rt_safetensors_refuse(index, rt_text("it is of step %s, and %s of %s%s", here, name_of(part),
+           rt_safetensors_refuse(index, rt_text("it is of step %s, and %s of %s%s", here, name_of(shard_file),
                                                 *there ? "step " : "no step", there));
 }
 
@@ -92,9 +92,10 @@ static bool look_at_part(RtSafetensors *index, const char *folder, const char *n
         return rt_safetensors_refuse(index, is_there ? rt_text("it names %s, which is empty", name)
                                                      : rt_text("it names %s, which cannot be read: %s", name, why));
     }
-    RtSafetensors *part = &index->part[index->parts++];
-    *part = rt_safetensors_look(path, index->option);
-    return part->fault ? rt_safetensors_refuse(index, rt_text("%s: %s", name, part->fault)) : check_step(index, part);
+    RtSafetensors *shard_file = &index->shard_file[index->shard_files++];
+    *shard_file = rt_safetensors_look(path, index->option);
+    return shard_file->fault ? rt_safetensors_refuse(index, rt_text("%s: %s", name, shard_file->fault))
+                             : check_step(index, shard_file);
 }
 
 static bool look_at_parts(RtSafetensors *index)
@@ -105,7 +106,7 @@ static bool look_at_parts(RtSafetensors *index)
     bool good =
         files || rt_safetensors_refuse(index, rt_text("its weight_map does not name a file beside it for each tensor"));
     *(slash ? slash + 1 : target) = '\0';
-    index->part = rt_allocate(count + 1, sizeof *index->part);
+    index->shard_file = rt_allocate(count + 1, sizeof *index->shard_file);
     for (int i = 0; i < count && good; i++)
         good = look_at_part(index, target, files[i]);
     rt_index_files_free(files, count);
@@ -116,16 +117,16 @@ static bool look_at_parts(RtSafetensors *index)
 static bool take_tensors(RtSafetensors *index)
 {
     int room = 0;
-    for (int i = 0; i < index->parts; i++)
-        room += index->part[i].count;
+    for (int i = 0; i < index->shard_files; i++)
+        room += index->shard_file[i].count;
     index->tensors = rt_allocate(room, sizeof *index->tensors);
-    for (int i = 0; i < index->parts; index->count += index->part[i++].count)
-        memcpy(index->tensors + index->count, index->part[i].tensors,
-               (size_t)index->part[i].count * sizeof *index->tensors);
+    for (int i = 0; i < index->shard_files; index->count += index->shard_file[i++].count)
+        memcpy(index->tensors + index->count, index->shard_file[i].tensors,
+               (size_t)index->shard_file[i].count * sizeof *index->tensors);
     return rt_safetensors_sort(index);
 }
 
-static int compare_to_part(const void *name, const void *part) { return strcmp(name, name_of(part)); }
+static int compare_to_file(const void *name, const void *shard_file) { return strcmp(name, name_of(shard_file)); }
 
 /* Each tensor is in the file that the index names, and there are no more than it has. */
 static bool check_map(RtSafetensors *index)
@@ -134,11 +135,11 @@ static bool check_map(RtSafetensors *index)
     int entries = 0;
     cJSON_ArrayForEach(entry, map)
     {
-        const RtSafetensors *part =
-            bsearch(entry->valuestring, index->part, (size_t)index->parts, sizeof *index->part, compare_to_part);
-        if (!rt_safetensors_find(part, entry->string))
+        const RtSafetensors *shard_file = bsearch(entry->valuestring, index->shard_file, (size_t)index->shard_files,
+                                                  sizeof *index->shard_file, compare_to_file);
+        if (!rt_safetensors_find(shard_file, entry->string))
             return rt_safetensors_refuse(
-                index, rt_text("tensor '%s' is not in %s, which it names for it", entry->string, name_of(part)));
+                index, rt_text("tensor '%s' is not in %s, which it names for it", entry->string, name_of(shard_file)));
         entries++;
     }
     return entries == index->count ||
@@ -184,11 +185,11 @@ RtSafetensors rt_weights_open(const char *path, const char *option)
 
 void rt_weights_close(RtSafetensors *weights)
 {
-    for (int i = 0; i < weights->parts; i++) {
-        free((void *)(uintptr_t)weights->part[i].path);
-        rt_safetensors_close(&weights->part[i]);
+    for (int i = 0; i < weights->shard_files; i++) {
+        free((void *)(uintptr_t)weights->shard_file[i].path);
+        rt_safetensors_close(&weights->shard_file[i]);
     }
-    free(weights->part);
+    free(weights->shard_file);
     rt_safetensors_close(weights);
 }
 

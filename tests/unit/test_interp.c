@@ -403,7 +403,7 @@ static void test_refusals(void **state)
 {
     const double given[16] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     refuses("module @m { mesh dp=2 func @f(%x: f32[i:4/dp]) { %y = sum %x {over=i} : f32[] return %y } }", given,
-            "@f: sum %y at : the copies of %y differ: element 0 of its part is 3 on rank 0, 7 on rank 1");
+            "@f: sum %y at : the copies of %y differ: element 0 of its shard is 3 on rank 0, 7 on rank 1");
     refuses("module @m { mesh dp=2 func @f(%x: f32[i:2] partial(dp)) { %y = neg %x : f32[i:2] return %y } }", given,
             "the copies of %y differ");
     refuses("module @m { mesh a=2, b=2 func @f(%x: f32[i:4/a]) {"

@@ -1,10 +1,10 @@
-/* interp_parts.c -- the elements that each rank holds; splits tensors into parts and joins parts.
+/* interp_shards.c -- the elements that each rank holds; splits tensors into shards and joins shards.
  *
- * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag cuts it into pieces,
+ * A dim split over axes [a][b] has |a| |b| blocks, numbered with the last axis fastest.  Zig-zag cuts it into chunks,
  * as many times |a| as each rank of the first axis gets, and deals them forth and back; the other axes split what each
  * got.
  */
-#include "interp_parts.h"
+#include "interp_shards.h"
 #include "stages.h"
 
 #include <math.h>
@@ -88,10 +88,10 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static bool is_dealt(const Dim *dim) { return dim->zigzag || dim->split.dealt; }
 
-/* Of a split dim: the length of a block; for zig-zag and straight dealing, of the pieces that the `outer` ranks of the
+/* Of a split dim: the length of a block; for zig-zag and straight dealing, of the chunks that the `outer` ranks of the
  * first axis get. */
 typedef struct {
-    int64_t block, piece, outer, inner; /* inner: blocks on one rank of the first axis */
+    int64_t block, chunk, outer, inner; /* inner: blocks on one rank of the first axis */
 } Cut;
 
 static Cut cut_of(const Interp *in, const Dim *dim)
@@ -100,14 +100,14 @@ static Cut cut_of(const Interp *in, const Dim *dim)
     return (Cut){ dim->padded / n, is_dealt(dim) ? dim->padded / dealt_blocks(in->m, dim) : 0, outer, n / outer };
 }
 
-/* Adds what of the pieces of the first axis's rank is in its block of that number. */
+/* Adds what of the chunks of the first axis's rank is in its block of that number. */
 static void add_pieces(Stretch *s, const Dim *dim, Cut cut, int64_t number)
 {
     const int64_t holder = number / cut.inner, begin = number % cut.inner * cut.block, end = begin + cut.block;
     for (int i = 0; i < dim->zigzag + dim->split.dealt; i++) {
         const int64_t place = i % 2 && dim->zigzag ? cut.outer - 1 - holder : holder; /* back, or forth */
-        const int64_t first = (i * cut.outer + place) * cut.piece, own = i * cut.piece;
-        const int64_t from = larger(begin, own), to = smaller(end, own + cut.piece);
+        const int64_t first = (i * cut.outer + place) * cut.chunk, own = i * cut.chunk;
+        const int64_t from = larger(begin, own), to = smaller(end, own + cut.chunk);
         if (from < to)
             add_range(s, first + from - own, first + to - own);
     }
@@ -139,7 +139,7 @@ static void find_stretch(const Interp *in, const Dim *dim, int rank, Stretch *s)
     }
 }
 
-static int64_t size_of_part(const Interp *in, const Dim *dim, int rank)
+static int64_t size_of_shard(const Interp *in, const Dim *dim, int rank)
 {
     if (dim->split.count == 0)
         return dim->size;
@@ -155,7 +155,7 @@ int64_t *positions_of(Interp *in, const Dim *dim, int rank)
 {
     Stretch s;
     find_stretch(in, dim, rank, &s);
-    int64_t *position = NEW_ARRAY(&in->arena, int64_t, size_of_part(in, dim, rank) + 1), n = 0;
+    int64_t *position = NEW_ARRAY(&in->arena, int64_t, size_of_shard(in, dim, rank) + 1), n = 0;
     for (int i = 0; i < s.count; i++)
         for (int64_t p = s.begin[i]; p < s.end[i]; p++)
             position[n++] = p;
@@ -169,9 +169,9 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
     Cut cut = cut_of(in, dim);
     int64_t first = 0; /* first block of the holder */
     if (is_dealt(dim)) {
-        const int64_t piece = position / cut.piece, turn = piece / cut.outer, column = piece % cut.outer;
+        const int64_t chunk = position / cut.chunk, turn = chunk / cut.outer, column = chunk % cut.outer;
         first = (turn % 2 && dim->zigzag ? cut.outer - 1 - column : column) * cut.inner;
-        position = turn * cut.piece + position % cut.piece; /* among the holder's */
+        position = turn * cut.chunk + position % cut.chunk; /* among the holder's */
     }
     if (dim->split.parts && position >= dim->padded) {
         const int64_t most = local_size(in->m, dim), behind = position - dim->padded;
@@ -225,28 +225,28 @@ int *ranks_along(Interp *in, Axes axes, Stages on, int *count)
     return distance;
 }
 
-static Part make_part(Interp *in, const Type *type, int rank)
+static Shard new_shard(Interp *in, const Type *type, int rank)
 {
-    Part part = { .count = 1 };
+    Shard shard = { .count = 1 };
     for (int i = type->rank - 1; i >= 0; i--) {
-        part.size[i] = size_of_part(in, &type->dim[i], rank);
-        part.stride[i] = part.count;
-        part.count *= part.size[i];
+        shard.size[i] = size_of_shard(in, &type->dim[i], rank);
+        shard.stride[i] = shard.count;
+        shard.count *= shard.size[i];
     }
-    part.data = NEW_ARRAY(&in->arena, double, part.count + 1);
-    return part;
+    shard.data = NEW_ARRAY(&in->arena, double, shard.count + 1);
+    return shard;
 }
 
 Sharded new_sharded(Interp *in, const Type *type)
 {
-    Sharded held = { .type = type, .part = NEW_ARRAY(&in->arena, Part, in->ranks) };
+    Sharded held = { .type = type, .shard = NEW_ARRAY(&in->arena, Shard, in->ranks) };
     for (int i = 0; i < type->rank; i++)
         if (!is_splittable(in, &type->dim[i])) {
             cannot_run(in, "'%s' does not divide into its blocks", type->dim[i].name);
             return (Sharded){ 0 };
         }
     for (int rank = 0; rank < in->ranks; rank++)
-        held.part[rank] = make_part(in, type, rank);
+        held.shard[rank] = new_shard(in, type, rank);
     return held;
 }
 
@@ -264,22 +264,22 @@ double unwritten_number(const Interp *in, DType dtype)
     return in->options->exact ? in->numbers->scattered(0.8) : NAN; /* residues are all numbers */
 }
 
-/* Calls `copy` for every element of a rank's part and its index in the whole tensor; -1: padding. */
-static void each_element(Interp *in, const Type *type, int rank, Part *part,
+/* Calls `copy` for every element of a rank's shard and its index in the whole tensor; -1: padding. */
+static void each_element(Interp *in, const Type *type, int rank, Shard *shard,
                          void (*copy)(void *context, double *element, int64_t index), void *context)
 {
     int64_t *position[MAX_RANK], at[MAX_RANK] = { 0 };
     for (int i = 0; i < type->rank; i++)
         position[i] = positions_of(in, &type->dim[i], rank);
-    for (int64_t n = 0; n < part->count; n++) {
+    for (int64_t n = 0; n < shard->count; n++) {
         int64_t index = 0;
         bool inside = true;
         for (int i = 0; i < type->rank; i++) {
             index = index * type->dim[i].size + position[i][at[i]];
             inside &= position[i][at[i]] < type->dim[i].size;
         }
-        copy(context, &part->data[n], inside ? index : -1);
-        for (int i = type->rank - 1; i >= 0 && ++at[i] == part->size[i]; i--)
+        copy(context, &shard->data[n], inside ? index : -1);
+        for (int i = type->rank - 1; i >= 0 && ++at[i] == shard->size[i]; i--)
             at[i] = 0;
     }
 }
@@ -357,9 +357,9 @@ Sharded shard_tensor(Interp *in, const Tensor *tensor, const Type *type, uint64_
         .numbers = in->numbers, .padding = padding_number(in, type->dtype), .whole = tensor, .type = type, .seed = seed
     };
     ranks_along(in, type->partial, stages_of(in, type), &d.terms);
-    for (int rank = 0; held.part && rank < in->ranks; rank++) {
+    for (int rank = 0; held.shard && rank < in->ranks; rank++) {
         d.term = term_of(in, type, rank);
-        each_element(in, type, rank, &held.part[rank], deal_element, &d);
+        each_element(in, type, rank, &held.shard[rank], deal_element, &d);
     }
     return held;
 }
@@ -385,7 +385,7 @@ static bool stands_for_others(const Interp *in, int rank, Stages on, Axes axes)
 /* The terms of all ranks at these distances; sets scale to their magnitude. */
 static double *combine(Interp *in, const Sharded *held, int rank, const int *distance, int terms, double *scale)
 {
-    const Part *first = &held->part[rank];
+    const Shard *first = &held->shard[rank];
     OpKind by = pending(held->type);
     if (terms == 1)
         return first->data;
@@ -394,7 +394,7 @@ static double *combine(Interp *in, const Sharded *held, int rank, const int *dis
         sum[i] = first->data[i];
         scale[i] = fabs(sum[i]);
         for (int t = 1; t < terms; t++) {
-            double term = held->part[rank + distance[t]].data[i];
+            double term = held->shard[rank + distance[t]].data[i];
             sum[i] = number_reduce(in->numbers, by, held->type->dtype, sum[i], term);
             scale[i] += fabs(term);
         }
@@ -416,9 +416,9 @@ Tensor whole_tensor(Interp *in, const Sharded *held)
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!stands_for_others(in, rank, stages_of(in, held->type), splits))
             continue;
-        Part part = held->part[rank];
-        part.data = combine(in, held, rank, distance, terms, NEW_ARRAY(&in->arena, double, part.count + 1));
-        each_element(in, held->type, rank, &part, place_element, whole.data);
+        Shard shard = held->shard[rank];
+        shard.data = combine(in, held, rank, distance, terms, NEW_ARRAY(&in->arena, double, shard.count + 1));
+        each_element(in, held->type, rank, &shard, place_element, whole.data);
     }
     return whole;
 }
@@ -436,7 +436,7 @@ bool copies_agree(Interp *in, const Sharded *held, Name name)
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_holds(in, held->type, rank) || !stands_for_others(in, rank, stages_of(in, held->type), ~pending_axes))
             continue; /* it holds nothing, or a term other than the first */
-        int64_t count = held->part[rank].count;
+        int64_t count = held->shard[rank].count;
         double *scale = NEW_ARRAY(&in->arena, double, terms > 1 ? count + 1 : 1);
         sum[rank] = combine(in, held, rank, distance, terms, scale);
         int like = rank; /* the first rank that holds the same elements */
@@ -448,7 +448,7 @@ bool copies_agree(Interp *in, const Sharded *held, Name name)
             if (!equal_copies(sum[rank][i], sum[like][i], terms > 1 ? scale[i] : fabs(sum[like][i]),
                               in->numbers->tolerance))
                 return cannot_run(
-                    in, "the copies of %%%s differ: element %lld of its part is %.17g on rank %d, %.17g on rank %d",
+                    in, "the copies of %%%s differ: element %lld of its shard is %.17g on rank %d, %.17g on rank %d",
                     name, (long long)i, sum[like][i], like, sum[rank][i], rank);
     }
     return true;
@@ -465,8 +465,8 @@ void perturb(Interp *in, const Shaking *shaking, const Sharded *held)
 {
     in->shaken++;
     for (int rank = 0; rank < in->ranks && shaking->by != 0; rank++)
-        for (int64_t i = 0; i < held->part[rank].count; i++)
-            held->part[rank].data[i] *= perturbation(shaking, in->shaken, (uint64_t)i);
+        for (int64_t i = 0; i < held->shard[rank].count; i++)
+            held->shard[rank].data[i] *= perturbation(shaking, in->shaken, (uint64_t)i);
 }
 
 /* --- Stages --------------------------------------------------------------------------------------------- */
@@ -476,16 +476,16 @@ void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int c
     const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
     in->running = (Stages){ UINT64_C(1) << stage, axis };
     for (int i = 0; i < count && stage != before; i++) {
-        const Part *from = carried[i].part;
-        carried[i].part = NEW_ARRAY(&in->arena, Part, in->ranks);
+        const Shard *from = carried[i].shard;
+        carried[i].shard = NEW_ARRAY(&in->arena, Shard, in->ranks);
         for (int rank = 0; rank < in->ranks; rank++)
-            carried[i].part[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
+            carried[i].shard[rank] = from[rank + (before - coordinate(in, rank, axis)) * in->axis_step[axis]];
     }
 }
 
 void fill_unwritten(const Interp *in, Sharded *held)
 {
     for (int rank = 0; rank < in->ranks; rank++)
-        for (int64_t i = 0; i < held->part[rank].count; i++)
-            held->part[rank].data[i] = unwritten_number(in, held->type->dtype);
+        for (int64_t i = 0; i < held->shard[rank].count; i++)
+            held->shard[rank].data[i] = unwritten_number(in, held->type->dtype);
 }

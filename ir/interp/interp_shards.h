@@ -1,13 +1,13 @@
-/* interp_parts.h -- tensors of the reference interpreter, on many ranks at once, and how it
+/* interp_shards.h -- tensors of the reference interpreter, on many ranks at once, and how it
  * walks over it.  Shared by the files interp*.c.
  *
- * A rank's part is row-major over the rank's own elements, without padding, so the parts of a dim whose size its axes
- * do not divide differ in size (some may be empty).  In a placed run, however, a part includes the padding of split
+ * A rank's shard is row-major over the rank's own elements, without padding, so the shards of a dim whose size its axes
+ * do not divide differ in size (some may be empty).  In a placed run, however, a shard includes the padding of split
  * dims, as in the generated loops, with arbitrary numbers that must not affect results.  Along every dim the elements
- * are in ascending global order.  Parts are never changed once computed, so they may be shared.
+ * are in ascending global order.  Shards are never changed once computed, so they may be shared.
  */
-#ifndef MPC_INTERP_PARTS_H
-#define MPC_INTERP_PARTS_H
+#ifndef MPC_INTERP_SHARDS_H
+#define MPC_INTERP_SHARDS_H
 
 #include "interp.h"
 #include "interp_number.h"
@@ -16,12 +16,12 @@ typedef struct {
     int64_t size[MAX_RANK], stride[MAX_RANK];
     int64_t count;
     double *data;
-} Part;
+} Shard;
 
 typedef struct {
     const Type *type;
-    Part *part;    /* one for each rank */
-    Part *tangent; /* in forward mode, tangents that are not zero, in parts of the same sizes; else NULL */
+    Shard *shard;   /* one for each rank */
+    Shard *tangent; /* in forward mode, tangents that are not zero, in shards of the same sizes; else NULL */
 } Sharded;
 
 typedef struct Slots Slots;
@@ -56,18 +56,18 @@ typedef struct {
 /* Reports why the op cannot be run; false. */
 bool cannot_run(Interp *in, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* --- Ranks and parts: interp_parts.c ------------------------------------------------------ */
+/* --- Ranks and shards: interp_shards.c ------------------------------------------------------ */
 int coordinate(const Interp *in, int rank, int axis);
 bool same_place(const Dim *a, const Dim *b); /* does every rank hold the same elements of both? */
 
 /* The block of a dim that a rank holds: its index among the ranks along the dim's axes. */
 int64_t block_of(const Interp *in, const Dim *dim, int rank);
 bool rank_runs(const Interp *in, int rank); /* in a loop in stages: is its stage the one that runs? */
-/* The block that holds an element of a dim, and the element's index in that part. */
+/* The block that holds an element of a dim, and the element's index in that shard. */
 int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *place);
 /* The rank that holds a block and has coordinate 0 on all other axes. */
 int rank_of_block(const Interp *in, const Dim *dim, int64_t block);
-/* The positions in the whole tensor of a part's elements along a dim, ascending. */
+/* The positions in the whole tensor of a shard's elements along a dim, ascending. */
 int64_t *positions_of(Interp *in, const Dim *dim, int rank);
 /* All sums of one coordinate on each of the axes, as distances between ranks; the first is 0. */
 int *ranks_along(Interp *in, Axes axes, Stages on, int *count);
@@ -76,7 +76,7 @@ int first_stage(Stages on, int axis); /* 0 on other axes */
 bool rank_holds(const Interp *in, const Type *type, int rank);
 
 Sharded new_sharded(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
-Sharded shard_tensor(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the parts */
+Sharded shard_tensor(Interp *in, const Tensor *tensor, const Type *type, uint64_t seed); /* makes the shards */
 Tensor whole_tensor(Interp *in, const Sharded *held);                                    /* malloc'ed */
 bool copies_agree(Interp *in, const Sharded *held, Name name);
 double unwritten_number(const Interp *in, DType dtype); /* the contents of padding that no op wrote */
@@ -95,10 +95,11 @@ typedef struct {
     int64_t row, step[MAX_WALKERS];
 } Walk;
 
-void walk_dims(Walk *w, const Type *type, const Part *part);
-void walk_rest(Walk *w, const Type *type, const Part *part, Name but, Name and_but); /* all but two, then a row of 1 */
-int walk_tensor(Walk *w, const Type *type, const Part *part); /* ... then all tensors: its number */
-bool walk_begin(Walk *w);                                     /* false if there is no point */
+void walk_dims(Walk *w, const Type *type, const Shard *shard);
+void walk_rest(Walk *w, const Type *type, const Shard *shard, Name but,
+               Name and_but);                                   /* all but two, then a row of 1 */
+int walk_tensor(Walk *w, const Type *type, const Shard *shard); /* ... then all tensors: its number */
+bool walk_begin(Walk *w);                                       /* false if there is no point */
 bool walk_next(Walk *w);
 
 /* --- Functions: interp.c ------------------------------------------------------------------ */
@@ -163,7 +164,7 @@ typedef struct {
     int64_t address;
     int rank;
 } MessageEnd;
-bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Part *part);
+bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Shard *shard);
 
 /* What is carried, `count` values, goes to the stage that runs from now on. */
 void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count);
@@ -171,7 +172,7 @@ void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int c
 /* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
 void fill_unwritten(const Interp *in, Sharded *held);
 
-/* --- Ops, by family: each computes one rank's part of the results, or all parts ------------ */
+/* --- Ops, by family: each computes one rank's shard of the results, or all shards ------------ */
 bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_dropout(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_leaf(Interp *in, const Op *op, const Sharded args[], Sharded *y);
