@@ -73,7 +73,7 @@ PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of
 static unsigned hash_of(const PlanLayout *l)
 {
     uint64_t hash = (uint64_t)l->microbatch * 31 + l->attend * 7 + l->recompute * 5 + (uint64_t)(l->zero + 1) * 3 +
-                    l->overlaps + (uint64_t)l->pieces * 64;
+                    l->overlaps + (uint64_t)l->pieces * 64 + (uint64_t)lanes_of(l) * 512;
     for (int i = 0; i < MAX_AXES; i++)
         hash = (hash ^ (uint64_t)l->size[i]) * 0x9E3779B97F4A7C15u;
     return (unsigned)(hash >> 40) % BLOCK_LISTS;
@@ -92,7 +92,7 @@ static bool is_alike(const PlanLayout *a, const PlanLayout *b)
 {
     return memcmp(a->size, b->size, sizeof a->size) == 0 && a->microbatch == b->microbatch && a->attend == b->attend &&
            a->recompute == b->recompute && a->zero == b->zero && a->overlaps == b->overlaps && a->pieces == b->pieces &&
-           a->schedule == b->schedule;
+           a->schedule == b->schedule && lanes_of(a) == lanes_of(b);
 }
 
 static const Block *kept_block(const Planner *p, const PlanLayout *like, BlockOf of)
@@ -117,11 +117,11 @@ bool is_known(const Planner *p, const PlanLayout *layout, BlockOf of)
  * takes longer than the shorter one, turn by turn. */
 
 /* Has the ring of the layout more turns than these?  With windows, turns differ; with zero, what the messages of zero
- * hide behind has as many turns. */
+ * hide behind has as many turns; and those of a micro-batch behind others. */
 static bool has_more_turns(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     bool has = false;
-    const bool may = layout->attend == RING && !of.with_zero && !p->has_windows;
+    const bool may = layout->attend == RING && !of.with_zero && !p->has_windows && lanes_of(layout) == 1;
     for (int i = 0; i < p->naxes && !of.turns && may; i++) {
         const int64_t size = layout->size[i];
         has |= p->axis[i].attends && size > MORE_TURNS && deals_blocks(p, i, size) && deals_blocks(p, i, MORE_TURNS);

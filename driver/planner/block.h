@@ -64,8 +64,8 @@ typedef struct PlanProgram {
     Recompute recompute;
     PlanSchedule schedule;
     int zero, overlaps;
-    int singles, micros; /* see singles_of(); micro-batches: 1, or 2 for any other number */
-    int pieces;
+    int singles, micros; /* see singles_of(); micro-batches: 1, or 2 for any other number, times those abreast */
+    int pieces, abreast;
 } PlanProgram;
 
 /* block_parts.c: into a Block; context: BlockReading. */

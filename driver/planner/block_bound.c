@@ -270,7 +270,7 @@ static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
     if (!with || without->refused)
         return (BlockBound){ 0 };
     const double in_micros = fmax(0, with->time.whole - without->time.whole) * micros * JOINED_SHARE;
-    const double seconds = layout->overlaps || !is_summed ? 0 : in_micros + once_seconds(p, layout, with);
+    const double seconds = hides(layout) || !is_summed ? 0 : in_micros + once_seconds(p, layout, with);
     return (BlockBound){ seconds / stages, with->rest / stages, NULL };
 }
 

@@ -104,12 +104,12 @@ static void read_micro(const Parts *parts, const CostList *list, const SizedItem
 
 /* The loop that trains on micro-batches, among the items of the step: one that counts labels is before it; -1: there is
  * none. */
-static int micro_item(const CostList *step, const SizedItem *sized, double micros)
+static int micro_item(const CostList *step, const SizedItem *sized, double turns)
 {
     int last = -1;
     for (int i = 0; i < step->count; i++)
         if (sized[i].is_micro) {
-            step->item[i].turns = micros;
+            step->item[i].turns = turns;
             last = i;
         }
     return last;
@@ -180,8 +180,8 @@ static void add_links(const Parts *parts, const CostList *list, const SizedItem 
         const CostItem *item = &list->item[i];
         const bool is_micro = sized[i].is_micro, grows = grows_with_sequences(parts, sized[i].sum[SUM_VOLUME]);
         if (item->kind == ITEM_REPEAT)
-            add_links(parts, item->body, parts->s->item + sized[i].body.first, times * (is_micro ? 1 : item->turns),
-                      once && !is_micro, bytes);
+            add_links(parts, item->body, parts->s->item + sized[i].body.first,
+                      times * (is_micro ? 1.0 / lanes_of(&parts->block->like) : item->turns), once && !is_micro, bytes);
         if (item->kind != ITEM_MESSAGE || !(grows || sized[i].is_zero))
             continue;
         bytes[0] += grows ? 0 : times * item->volume;
@@ -221,13 +221,28 @@ static void leave_out_keys(const Parts *parts, const CostList *list, const Sized
             leave_out_keys(parts, list->item[i].body, parts->s->item + sized[i].body.first);
 }
 
+/* What was timed are so many micro-batches. */
+static void share_time(Block *block, int lanes)
+{
+    MicroTime *time = &block->time;
+    time->whole /= lanes, block->apart /= lanes;
+    for (int i = 0; i <= MAX_REPEATS; i++)
+        for (int kind = 0; kind < N_ACTION_KINDS; kind++) {
+            time->beside[kind][i] /= lanes;
+            if (i < MAX_REPEATS)
+                time->copy[kind][i] /= lanes;
+        }
+    for (int i = 0; i < MAX_REPEATS; i++)
+        time->back[i] /= lanes;
+}
+
 static void read_undivided(const Parts *parts)
 {
     Block *block = parts->block;
     const Range items = parts->s->list[0];
     const SizedItem *sized = parts->s->item + items.first;
     const CostList *step = sized_list(parts->sizing, items);
-    const int at = micro_item(step, sized, (double)block->micros);
+    const int lanes = lanes_of(&block->like), at = micro_item(step, sized, (double)(block->micros / lanes));
     note_links(parts, step, sized, at >= 0);
     block->step = seconds_of(parts, step->item, step->count);
     if (at >= 0) {
@@ -245,6 +260,8 @@ static void read_undivided(const Parts *parts)
     block->apart = seconds_of(parts, micro->item, micro->count);
     block->saved_whole = saved_by_loops(parts, own);
     block->rest = sum_of(parts->sizing, parts->s->held);
+    if (lanes > 1)
+        share_time(block, lanes);
 }
 
 /* The first and the last repeat whose copies a list runs. */

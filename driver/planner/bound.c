@@ -507,7 +507,7 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     for (int i = 0; i < cost->nsaved[policy]; i++) {
         const Saving *saving = &cost->saved[policy][i];
         *(saving->in_stages ? &bytes.kept[FOR_BACKWARD][saving->in_stages - 1] : &whole) +=
-            saving->bytes * (double)layout->microbatch / ranks_along(p, layout, saving->split);
+            saving->bytes * (double)(layout->microbatch * lanes_of(layout)) / ranks_along(p, layout, saving->split);
     }
     for (int i = 0; i < w->repeats; i++) {
         bytes.held[i] /= (double)w->copies[i];

@@ -17,18 +17,20 @@ static const char *first_message(Arena *arena, const char *messages)
     return *from ? arena_text(arena, "%.*s", (int)strcspn(from, "\n"), from) : "it cannot be compiled";
 }
 
-/* The options of the command, with the micro-batch of the layout. */
+/* The options of the command, with the micro-batches of the layout. */
 static Options options_of(Arena *arena, const Planner *p, const PlanLayout *layout, int64_t sequences)
 {
     Options options = *p->run->options;
     const TextList without_batch = sets_without(arena, &options.set, "train.batch");
-    TextList set = sets_without(arena, &without_batch, "train.microbatch");
-    const char **all = NEW_ARRAY(arena, const char *, set.count + 2);
+    const TextList without_micro = sets_without(arena, &without_batch, "train.microbatch");
+    const TextList set = sets_without(arena, &without_micro, "train.abreast");
+    const char **all = NEW_ARRAY(arena, const char *, set.count + 3);
     for (int i = 0; i < set.count; i++)
         all[i] = set.at[i];
     all[set.count] = arena_text(arena, "train.batch=%lld", (long long)sequences);
     all[set.count + 1] = arena_text(arena, "train.microbatch=%lld", (long long)layout->microbatch);
-    options.set = (TextList){ .count = set.count + 2, .room = set.count + 2, .at = all };
+    all[set.count + 2] = arena_text(arena, "train.abreast=%d", lanes_of(layout));
+    options.set = (TextList){ .count = set.count + 3, .room = set.count + 3, .at = all };
     return options;
 }
 

@@ -1,6 +1,7 @@
 /* keep.c -- mpc plan --keep: what all layouts of the space have. */
 #include "planner.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +10,14 @@ static bool bad_keep(Planner *p, const char *said, const char *why)
     const char *axes = "";
     for (int i = 0; i < p->naxes; i++)
         axes = arena_text(p->arena, "%s%s=N, ", axes, p->axis[i].name);
-    report_error(stderr,
-                 arena_text(p->arena,
-                            "%smicrobatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, "
-                            "attend=gather|ring|all_to_all, pieces=1|2|4, schedule=1f1b|interleaved|zb, chunks=N",
-                            axes),
-                 "--keep=%s: %s", said, why);
+    report_error(
+        stderr,
+        arena_text(
+            p->arena,
+            "%smicrobatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, "
+            "attend=gather|ring|all_to_all, pieces=1|2|4, abreast=1|2|3|4, schedule=1f1b|interleaved|zb, chunks=N",
+            axes),
+        "--keep=%s: %s", said, why);
     p->run->diags.errors++;
     return false;
 }
@@ -33,7 +36,11 @@ static int64_t kept_value(const char *name, const char *value)
     static const struct {
         const char *name;
         int64_t least, most;
-    } numbers[] = { { "zero", 0, 3 }, { "overlap", 0, 1 }, { "pieces", 1, 4 }, { "chunks", 1, MAX_CHUNKS } };
+    } numbers[] = { { "zero", 0, 3 },
+                    { "overlap", 0, 1 },
+                    { "pieces", 1, 4 },
+                    { "abreast", 1, MAX_ABREAST },
+                    { "chunks", 1, MAX_CHUNKS } };
     int64_t least = 1, most = INT32_MAX;
     char *end = NULL;
     const int64_t number = strtoll(value, &end, 10);
@@ -61,7 +68,7 @@ static bool keep(Planner *p, const char *said)
         int *field;
     } fields[] = { { "zero", &kept->zero },     { "overlap", &kept->overlaps },  { "recompute", &kept->recompute },
                    { "attend", &kept->attend }, { "schedule", &kept->schedule }, { "chunks", &kept->chunks },
-                   { "pieces", &kept->pieces } };
+                   { "pieces", &kept->pieces }, { "abreast", &kept->abreast } };
     const int64_t value = equals ? kept_value(name, equals + 1) : -1;
     if (value < 0)
         return bad_keep(p, said, equals ? "that is no value of it" : "a name and a value are needed");
@@ -102,10 +109,25 @@ static const char *without_effect(const Planner *p)
                                                                            : NULL;
 }
 
-bool read_kept(Planner *p)
+/* In some of the layouts.  Those with stages or a single micro-batch have none abreast. */
+static bool accepts_abreast(Planner *p)
+{
+    const int abreast = p->kept.abreast;
+    for (int i = 0; i < p->naxes && abreast > 1; i++)
+        if (p->axis[i].is_pipeline && p->axis[i].kept > 1)
+            return run_failed(p->run,
+                              "--keep %s=%" PRId64 " and abreast=%d: a pipeline has an order of its own for its "
+                              "micro-batches; keep %s=1, or abreast=1",
+                              p->axis[i].name, p->axis[i].kept, abreast, p->axis[i].name);
+    return p->sequences % abreast == 0 ||
+           run_failed(p->run, "--keep abreast=%d: it does not divide the %" PRId64 " sequences of a step", abreast,
+                      p->sequences);
+}
+
+bool read_kept(Planner *p, int abreast)
 {
     const TextList *set = &p->run->options->set, *said = &p->run->options->keep;
-    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1, 1 };
+    p->kept = (Kept){ 0, -1, -1, -1, -1, -1, -1, 1, abreast };
     for (int i = 0; i < set->count; i++)
         if (!keep_set(p, set->at[i]))
             return false;
@@ -113,5 +135,6 @@ bool read_kept(Planner *p)
         if (!keep(p, said->at[i]))
             return false;
     const char *what = without_effect(p);
-    return !what || run_failed(p->run, "--keep of %s has no effect: no axis of the layout has any", what);
+    return what ? run_failed(p->run, "--keep of %s has no effect: no axis of the layout has any", what)
+                : accepts_abreast(p);
 }

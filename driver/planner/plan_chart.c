@@ -129,7 +129,7 @@ static bool is_same(const Planner *p, const PlanLayout *a, const PlanLayout *b)
 {
     return memcmp(a->size, b->size, (size_t)p->naxes * sizeof *a->size) == 0 && a->microbatch == b->microbatch &&
            a->attend == b->attend && a->recompute == b->recompute && a->zero == b->zero && a->overlaps == b->overlaps &&
-           a->schedule == b->schedule && a->chunks == b->chunks && a->pieces == b->pieces;
+           a->schedule == b->schedule && a->chunks == b->chunks && a->pieces == b->pieces && a->abreast == b->abreast;
 }
 
 /* Its place in the answer, from 1 on; 0: it is not listed. */

@@ -21,6 +21,8 @@ static void add_layout(const Planner *p, cJSON *object, const PlanLayout *l)
             cJSON_AddStringToObject(object, "attend", attend_name[l->attend]);
     if (has_pieces(p, l))
         add_json_integer(object, "pieces", l->pieces);
+    if (may_be_abreast(p, l))
+        add_json_integer(object, "abreast", l->abreast);
     if (pipeline_ranks(p, l) > 1) {
         cJSON_AddStringToObject(object, "schedule", schedule_word[l->schedule]);
         add_json_integer(object, "chunks", l->chunks);

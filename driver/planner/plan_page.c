@@ -143,11 +143,12 @@ static const char *with_word(Arena *arena, const char *text, const char *option,
     return arena_text(arena, "%s %s %s", text, option, shell_word(arena, value));
 }
 
-/* What the model was planned with, but the micro-batch, which a layout has. */
+/* What the model was planned with, but what a layout has of micro-batches. */
 static const char *model_words(const Planner *p)
 {
     const Options *o = p->run->options;
-    const TextList set = sets_without(p->arena, &o->set, "train.microbatch");
+    const TextList without_micro = sets_without(p->arena, &o->set, "train.microbatch");
+    const TextList set = sets_without(p->arena, &without_micro, "train.abreast");
     const char *text = shell_word(p->arena, o->operand);
     for (int i = 0; i < o->define.count; i++)
         text = with_word(p->arena, text, "-D", o->define.at[i]);
@@ -171,6 +172,8 @@ static const char *kept_words(const Planner *p, const PlanLayout *l)
             text = arena_text(a, "%s --keep attend=%s", text, attend_name[l->attend]);
     if (has_pieces(p, l))
         text = arena_text(a, "%s --keep pieces=%d", text, l->pieces);
+    if (may_be_abreast(p, l))
+        text = arena_text(a, "%s --keep abreast=%d", text, l->abreast);
     return pipeline_ranks(p, l) == 1
                ? text
                : arena_text(a, "%s --keep schedule=%s --keep chunks=%d", text, schedule_word[l->schedule], l->chunks);

@@ -45,16 +45,18 @@ const char *limits_text(const Planner *p, const PlanResult *r)
 /* --- Columns --------------------------------------------------------------------------------------------- */
 
 const char *const plan_title[PLAN_COLUMNS] = {
-    [COLUMN_LAYOUT] = "layout",       [COLUMN_MICRO_BATCH] = "micro-batch",
-    [COLUMN_ZERO] = "zero",           [COLUMN_SCHEDULE] = "schedule",
-    [COLUMN_ATTEND] = "attend",       [COLUMN_PIECES] = "pieces",
-    [COLUMN_RECOMPUTE] = "recompute", [COLUMN_SECONDS] = "s/step",
-    [COLUMN_MEMORY] = "GB",           [COLUMN_MFU] = "MFU",
+    [COLUMN_LAYOUT] = "layout",   [COLUMN_MICRO_BATCH] = "micro-batch",
+    [COLUMN_ZERO] = "zero",       [COLUMN_SCHEDULE] = "schedule",
+    [COLUMN_ATTEND] = "attend",   [COLUMN_PIECES] = "pieces",
+    [COLUMN_ABREAST] = "abreast", [COLUMN_RECOMPUTE] = "recompute",
+    [COLUMN_SECONDS] = "s/step",  [COLUMN_MEMORY] = "GB",
+    [COLUMN_MFU] = "MFU",
 };
 
 static bool is_to_the_right(PlanColumn column)
 {
-    return column == COLUMN_MICRO_BATCH || column == COLUMN_PIECES || column >= COLUMN_SECONDS;
+    return column == COLUMN_MICRO_BATCH || column == COLUMN_PIECES || column == COLUMN_ABREAST ||
+           column >= COLUMN_SECONDS;
 }
 
 PlanCells plan_cells(const Planner *p, const PlanResult *r)
@@ -68,6 +70,7 @@ PlanCells plan_cells(const Planner *p, const PlanResult *r)
     cell[COLUMN_SCHEDULE] = schedule_text(p, l);
     cell[COLUMN_ATTEND] = attend_text(p, l);
     cell[COLUMN_PIECES] = l->pieces > 1 ? arena_text(p->arena, "%d", l->pieces) : "-";
+    cell[COLUMN_ABREAST] = l->abreast > 1 ? arena_text(p->arena, "%d", l->abreast) : "-";
     cell[COLUMN_RECOMPUTE] = Recompute_words[l->recompute];
     cell[COLUMN_SECONDS] = arena_text(p->arena, r->seconds < 0.1 ? "%.5f" : "%.3f", r->seconds);
     cell[COLUMN_MEMORY] = arena_text(p->arena, "%.2f", (double)(r->arena + r->beside) / 1e9);

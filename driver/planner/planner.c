@@ -155,20 +155,6 @@ static void refuse_offload(Planner *p)
                      "mpc plan does not choose what is offloaded");
 }
 
-/* Its messages hide behind another micro-batch, which no bound knows. */
-static bool accepts_abreast(Planner *p, const Module *m, const Settings *settings)
-{
-    const char *from = "";
-    for (int i = 0; i < settings->count; i++)
-        if (strcmp(settings->at[i].name, "train.abreast") == 0)
-            from = settings->at[i].from;
-    return m->train.abreast <= 1 ||
-           run_failed(p->run,
-                      "mpc plan does not choose how many micro-batches are computed abreast (train.abreast, %s): leave "
-                      "it out, and try the layout with 'mpc report --set train.abreast=%" PRId64 "'",
-                      from, m->train.abreast);
-}
-
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
@@ -182,8 +168,7 @@ static bool read_model(Planner *p)
     p->layout_text = run->source.text;
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
-    bool good = accepts_abreast(p, m, &settings) && (!m->batch || has_batch(p, &settings)) &&
-                (p->parallel || derive(p, p->file, m));
+    bool good = (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
     good = good && read_space(p, m);
     free_module(m);
     if (!good)
@@ -208,7 +193,7 @@ static bool write_layout(Planner *p, const Answer *answer)
                                      counted(p->arena, mesh_ranks(p, &best->layout), "rank"), o->machine, best->seconds,
                                      bytes_text(p->arena, (double)(best->arena + best->beside)));
     const char *text = with_layout(p->arena, &p->run->source, p->file, layout_block(p->arena, p, &best->layout),
-                                   comment, best->layout.microbatch);
+                                   comment, best->layout.microbatch, best->layout.abreast);
     p->run->input = (struct stat){ 0 }; /* the file to be overwritten */
     if (!write_new(p->run, o->operand, text))
         return false;

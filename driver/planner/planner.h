@@ -51,6 +51,7 @@ typedef struct {
     PlanAttend attend;
     Recompute recompute;
     int pieces;    /* in which messages along `else` go */
+    int abreast;   /* micro-batches that are computed beside each other: see lanes_of() */
     int zero;      /* -1: nothing says it, there are no axes to split over */
     bool overlaps; /* messages of zero with computation */
     PlanSchedule schedule;
@@ -76,10 +77,11 @@ typedef struct {
     int64_t size; /* in memory */
 } PlanDim;
 
-/* --keep, but sizes of axes: -1: anything, but of pieces, which are 1 unless it says otherwise. */
+/* --keep, but sizes of axes: -1: anything, but of pieces and micro-batches abreast, which are 1 unless it, or the model
+ * of these, says otherwise. */
 typedef struct {
     int64_t microbatch;
-    int attend, recompute, zero, schedule, chunks, overlaps, pieces;
+    int attend, recompute, zero, schedule, chunks, overlaps, pieces, abreast;
 } Kept;
 
 typedef struct Structure Structure;
@@ -142,7 +144,7 @@ typedef struct {
 /* --- space.c --------------------------------------------------------------------------------------- */
 
 bool read_space(Planner *p, const Module *m);       /* m: the model on one rank; false after reporting */
-bool read_kept(Planner *p);                         /* keep.c; false after reporting */
+bool read_kept(Planner *p, int abreast);            /* keep.c; as the model has it; false after reporting */
 PlanAxis *axis_named(Planner *p, const char *name); /* NULL: there is none */
 int64_t copies_along(const Module *m, Name dim);    /* that loops of the module count along it; 0: none do */
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
@@ -156,6 +158,9 @@ int64_t first_of_pair(const Planner *p, int axis, int64_t size); /* ranks that s
 bool deals_blocks(const Planner *p, int axis, int64_t size);     /* two to each rank, of a sequence */
 bool divides(const Planner *p, const PlanLayout *layout);        /* do the axes divide the dims? */
 bool has_pieces(const Planner *p, const PlanLayout *layout);     /* may messages go in some? */
+bool may_be_abreast(const Planner *p, const PlanLayout *layout); /* may micro-batches be? */
+int lanes_of(const PlanLayout *layout);                          /* that are abreast, 1 or more */
+bool hides(const PlanLayout *layout); /* may what zero sends in a micro-batch hide behind computation? */
 
 /* Calls it for each layout of a mesh with what is not known yet at its first value; see search.c. */
 typedef void (*LayoutVisit)(void *context, const PlanLayout *layout);
@@ -163,8 +168,8 @@ void visit_meshes(const Planner *p, LayoutVisit visit, void *context); /* whose 
 double count_meshes(const Planner *p, int axis, int64_t left);         /* all, of the axes from this one on */
 void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);
 void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit,
-                    void *context);                                                      /* recompute, attend, pieces */
-void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* zero, overlaps */
+                    void *context); /* recompute, attend, pieces, abreast */
+void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);     /* zero, overlaps */
 void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* schedule, chunks */
 enum { MOST_SCHEDULES = N_SCHEDULES + MAX_CHUNKS }; /* of a layout without them */
 
@@ -396,6 +401,7 @@ typedef enum {
     COLUMN_SCHEDULE,
     COLUMN_ATTEND,
     COLUMN_PIECES,
+    COLUMN_ABREAST,
     COLUMN_RECOMPUTE,
     COLUMN_SECONDS,
     COLUMN_MEMORY,

@@ -21,7 +21,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_EDITS = 4 };
+enum { MOST_EDITS = 5 };
 static const char INDENT[] = "    ", CONTINUED[] = "#   ", WORD_ENDS[] = " ,:\r\n";
 
 /* The bytes from `begin` to `end` become `text`. */
@@ -29,6 +29,14 @@ typedef struct {
     int begin, end;
     const char *text;
 } Edit;
+
+/* One of `train { }`; is_default: so it is without being said. */
+typedef struct {
+    const char *name;
+    int64_t value;
+    bool is_default;
+} Setting;
+enum { MOST_SETTINGS = 2 };
 
 typedef struct {
     Arena *arena;
@@ -173,7 +181,7 @@ static void remove_old_comment(Rewrite *r, int line, const char *comment)
     add_edit(r, begin, end, "");
 }
 
-/* --- train.microbatch ------------------------------------------------------------------------------------------- */
+/* --- Settings of train ------------------------------------------------------------------------------------------- */
 
 static const Ast *statement_of(const Ast *list, AstKind kind, const char *name)
 {
@@ -183,37 +191,45 @@ static const Ast *statement_of(const Ast *list, AstKind kind, const char *name)
 }
 
 /* "    microbatch = 8", with the sign below that of the setting before. */
-static const char *setting_line(Rewrite *r, const Ast *before, int64_t microbatch)
+static const char *setting_line(Rewrite *r, const Ast *before, const Setting *setting)
 {
-    static const char name[] = "microbatch";
     const Source *source = r->source;
     const char *sign =
         before ? memchr(source->text + before->loc.begin, '=', (size_t)(before->loc.end - before->loc.begin)) : NULL;
     const int column = sign && before->kind == A_SETTING ? (int)(sign - source->text) - before->loc.begin : 0;
-    const int least = (int)sizeof name;
-    return arena_text(r->arena, "%-*s= %" PRId64, column > least ? column : least, name, microbatch);
+    const int least = (int)strlen(setting->name) + 1;
+    return arena_text(r->arena, "%-*s= %" PRId64, column > least ? column : least, setting->name, setting->value);
+}
+
+static const char *setting_lines(Rewrite *r, const Ast *before, const Setting *setting, int count, const char *between)
+{
+    const char *lines = "";
+    for (int i = 0; i < count; i++)
+        lines = arena_text(r->arena, "%s%s%s", lines, i ? between : "", setting_line(r, before, &setting[i]));
+    return lines;
 }
 
 /* Behind a statement, or behind the brace. */
-static void insert_setting(Rewrite *r, const Ast *train, const Ast *before, int64_t microbatch)
+static void insert_settings(Rewrite *r, const Ast *train, const Ast *before, const Setting *setting, int count)
 {
     const Source *source = r->source;
     const char *brace = memchr(source->text + train->loc.begin, '{', (size_t)(train->loc.end - train->loc.begin));
     const int opened = (int)(brace - source->text) + 1, at = before ? before->loc.end : opened;
     const bool is_one_line = end_of_line(source, opened) >= train->loc.end;
     const int next = skip_blanks(source, at);
-    const char *outer = indentation_at(r, train->loc.begin), *setting = setting_line(r, before, microbatch);
+    const char *outer = indentation_at(r, train->loc.begin);
     const char *indent = before && !is_one_line && begin_of_line(source, before->loc.begin) > opened
                              ? indentation_at(r, before->loc.begin)
                              : arena_text(r->arena, "%s%s", outer, INDENT);
+    const char *lines = setting_lines(r, before, setting, count, arena_text(r->arena, "%s%s", r->newline, indent));
     if (source->text[next] == '\n' || source->text[next] == '#') {
         const int line = end_of_line(source, at) + 1;
-        add_edit(r, line, line, arena_text(r->arena, "%s%s%s", indent, setting, r->newline));
+        add_edit(r, line, line, arena_text(r->arena, "%s%s%s", indent, lines, r->newline));
         return;
     }
     if (before && is_one_line)
         add_edit(r, opened, before->loc.begin, arena_text(r->arena, "%s%s", r->newline, indent));
-    add_edit(r, at, next, arena_text(r->arena, "%s%s%s%s%s", r->newline, indent, setting, r->newline, outer));
+    add_edit(r, at, next, arena_text(r->arena, "%s%s%s%s%s", r->newline, indent, lines, r->newline, outer));
 }
 
 static const Ast *last_of(const Ast *list)
@@ -223,14 +239,22 @@ static const Ast *last_of(const Ast *list)
     return list;
 }
 
-static void set_microbatch(Rewrite *r, const Ast *train, int64_t microbatch)
+/* In place of old values; new ones behind those that they belong to. */
+static void set_settings(Rewrite *r, const Ast *train, const Setting *setting, int count)
 {
-    const Ast *old = statement_of(train->body, A_SETTING, "microbatch"),
-              *batch = statement_of(train->body, A_SETTING, "batch");
-    if (old)
-        add_edit(r, old->child->loc.begin, old->child->loc.end, arena_text(r->arena, "%" PRId64, microbatch));
-    else
-        insert_setting(r, train, batch ? batch : last_of(train->body), microbatch);
+    const Ast *behind = statement_of(train->body, A_SETTING, "batch");
+    Setting added[MOST_SETTINGS];
+    int nadded = 0;
+    for (int i = 0; i < count; i++) {
+        const Ast *old = statement_of(train->body, A_SETTING, setting[i].name);
+        behind = old ? old : behind;
+        if (old)
+            add_edit(r, old->child->loc.begin, old->child->loc.end, arena_text(r->arena, "%" PRId64, setting[i].value));
+        else if (!setting[i].is_default)
+            added[nadded++] = setting[i];
+    }
+    if (nadded)
+        insert_settings(r, train, behind ? behind : last_of(train->body), added, nadded);
 }
 
 /* --- The whole --------------------------------------------------------------------------------------------------- */
@@ -243,12 +267,13 @@ static const char *without_end(Rewrite *r, const char *block)
     return arena_text(r->arena, "%.*s", length, block);
 }
 
-/* A `train { }` of its own, where the file has none; "": it has one, or the micro-batch stays. */
-static const char *new_train(Rewrite *r, const Ast *train, int64_t microbatch)
+/* A `train { }` of its own, where the file has none; "": there is nothing to say. */
+static const char *new_train(Rewrite *r, const Setting *setting, int count)
 {
-    return train || microbatch <= 0
-               ? ""
-               : arena_text(r->arena, "train {\n%s%s\n}\n\n", INDENT, setting_line(r, NULL, microbatch));
+    while (count && setting[count - 1].is_default)
+        count--;
+    const char *lines = setting_lines(r, NULL, setting, count, arena_text(r->arena, "\n%s", INDENT));
+    return *lines ? arena_text(r->arena, "train {\n%s%s\n}\n\n", INDENT, lines) : "";
 }
 
 static void replace_block(Rewrite *r, const Ast *parallel, const char *train, const char *block, const char *comment)
@@ -295,16 +320,22 @@ static const char *edited(Rewrite *r)
 }
 
 const char *with_layout(Arena *arena, const Source *source, const Ast *file, const char *block, const char *comment,
-                        int64_t microbatch)
+                        int64_t microbatch, int64_t abreast)
 {
     const char *first = memchr(source->text, '\n', (size_t)source->length);
     Rewrite r = { .arena = arena,
                   .source = source,
                   .newline = first && first > source->text && first[-1] == '\r' ? "\r\n" : "\n" };
     const Ast *parallel = statement_of(file, A_PARALLEL, NULL), *train = statement_of(file, A_TRAIN, NULL);
-    const char *added = new_train(&r, train, microbatch);
-    if (train && microbatch > 0)
-        set_microbatch(&r, train, microbatch);
+    Setting setting[MOST_SETTINGS];
+    int count = 0;
+    if (microbatch > 0)
+        setting[count++] = (Setting){ "microbatch", microbatch, false };
+    if (abreast > 0)
+        setting[count++] = (Setting){ "abreast", abreast, abreast == 1 };
+    const char *added = train ? "" : new_train(&r, setting, count);
+    if (train)
+        set_settings(&r, train, setting, count);
     if (parallel)
         replace_block(&r, parallel, added, block, comment);
     else

@@ -141,8 +141,8 @@ static void look_at_microbatch(Search *s, const Node *node)
     add(s, &node->layout, fmax(node->bound, split_bound(s->p, &node->layout)), BY_SPLIT);
 }
 
-/* A rough program waits for whole messages. */
-static bool has_rough_bound(const PlanLayout *layout) { return layout->pieces == 1; }
+/* A rough program waits for whole messages, of one micro-batch. */
+static bool has_rough_bound(const PlanLayout *layout) { return layout->pieces == 1 && lanes_of(layout) == 1; }
 
 static void look_at_policies(Search *s, const Node *node)
 {

@@ -209,13 +209,20 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
     to->is_late = is_late(item->op);
 }
 
+/* Also several abreast. */
+static bool runs_micros(const Op *loop)
+{
+    const char *dim = loop->attrs.dims.dim[0].name;
+    return strcmp(dim, "micro") == 0 || strcmp(dim, "micro.turn") == 0;
+}
+
 static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
 {
     const Op *op = item->op;
     to->repeat = repeat_of(r, op->attrs.dims.dim[0].name);
     to->copies = op->attrs.dims.dim[0].size;
     to->reverse = op->attrs.reverse;
-    to->is_micro = strcmp(op->attrs.dims.dim[0].name, "micro") == 0;
+    to->is_micro = runs_micros(op);
     for (int i = 0; i < op->results.count; i++) {
         Range *sum = &to->sum[i < op->attrs.carried ? SUM_CARRIED : SUM_SAVED];
         add_type(&(Adding){ r, sum }, &op->results.at[i]->type);
@@ -296,6 +303,12 @@ static void note_dims(Reader *r, const Values *values, bool is_once)
 
 /* --- Bytes -------------------------------------------------------------------------------------------------------- */
 
+/* Micro-batches abreast get a parameter of the step as a view. */
+static bool is_split_param(const Value *value)
+{
+    return value->def && value->def->kind == OP_split && !arg(value->def, 0)->def;
+}
+
 /* What is in memory when the last micro-batch ends: what the loop has read, its sums, and the state.  Of one
  * micro-batch alone: the state. */
 static void read_held(Reader *r, const Func *step, const Op *micro)
@@ -305,7 +318,7 @@ static void read_held(Reader *r, const Func *step, const Op *micro)
         if (!micro || index_of(&micro->args, step->params.at[i]) < 0)
             add_type((void *)&held, &step->params.at[i]->type);
     for (int i = micro ? micro->attrs.carried : 0; micro && i < micro->args.count; i++)
-        if (index_of(&micro->args, arg(micro, i)) == i)
+        if (index_of(&micro->args, arg(micro, i)) == i && !is_split_param(arg(micro, i)))
             add_type((void *)&held, &arg(micro, i)->type);
     for (int i = 0; micro && i < micro->results.count; i++)
         add_type((void *)&held, &micro->results.at[i]->type);
@@ -364,7 +377,7 @@ static void read_undivided(Reader *r)
     probe_sizes(r);
     r->s->list[0] = read_list(r, step);
     for (int i = 0; i < step->count; i++)
-        if (step->item[i].kind == ITEM_REPEAT && strcmp(step->item[i].op->attrs.dims.dim[0].name, "micro") == 0)
+        if (step->item[i].kind == ITEM_REPEAT && runs_micros(step->item[i].op))
             micro = step->item[i].op;
     read_held(r, func_with_role(r->m, STEP), micro);
 }

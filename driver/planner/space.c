@@ -172,7 +172,7 @@ bool read_space(Planner *p, const Module *m)
         if (ast->kind == A_SHARD)
             note_split(p, ast);
     p->sequences = m->train.batch;
-    return read_kept(p);
+    return read_kept(p, m->train.abreast > 1 ? (int)m->train.abreast : 1);
 }
 
 /* --- Counts of a layout ------------------------------------------------------------------------------------- */
@@ -400,12 +400,29 @@ static bool can_cut(const Planner *p, const PlanLayout *layout, int pieces)
 
 bool has_pieces(const Planner *p, const PlanLayout *layout) { return can_cut(p, layout, 2); }
 
+bool may_be_abreast(const Planner *p, const PlanLayout *layout)
+{
+    return pipeline_ranks(p, layout) == 1 && micro_batches(p, layout) > 1;
+}
+
+int lanes_of(const PlanLayout *layout) { return layout->abreast > 1 ? layout->abreast : 1; }
+
+bool hides(const PlanLayout *layout) { return layout->overlaps || layout->abreast > 1; }
+
+/* Each number of them would be a space of its own, too. */
+static void visit_abreast(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
+{
+    layout.abreast = may_be_abreast(p, &layout) ? p->kept.abreast : 1;
+    if (micro_batches(p, &layout) % layout.abreast == 0)
+        visit(context, &layout);
+}
+
 /* Each number of pieces would be a space of its own: whole messages, unless --keep asks for others. */
 static void visit_pieces(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
 {
     layout.pieces = has_pieces(p, &layout) ? p->kept.pieces : 1;
     if (layout.pieces == 1 || can_cut(p, &layout, layout.pieces))
-        visit(context, &layout);
+        visit_abreast(p, layout, visit, context);
 }
 
 void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)

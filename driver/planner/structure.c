@@ -64,7 +64,8 @@ PlanProgram structure_key(const Planner *p, const PlanLayout *layout, BlockOf of
     key.singles = singles_of(p, layout);
     key.pieces = layout->pieces;
     key.cut = cut_sequences(layout) ? in_micro_batch(p, layout) : 0;
-    key.micros = of.is_summed ? 2 : 1;
+    key.abreast = lanes_of(layout);
+    key.micros = (of.is_summed ? 2 : 1) * key.abreast;
     return key;
 }
 

@@ -104,8 +104,8 @@ static void add_sent(const Planner *p, const PlanLayout *layout, const Sent *sen
     add_along(p, layout, OP_all_gather, gathered, sent->axes, 1, traffic);
     if (layout->zero >= 2)
         add_along(p, layout, OP_reduce_scatter, sent->repeated_gradients, sent->axes, micros, traffic);
-    if (layout->zero >= 3) /* forward and backward */
-        add_along(p, layout, OP_all_gather, sent->repeated_weights, sent->axes, 2 * micros, traffic);
+    if (layout->zero >= 3) /* forward and backward, once for all that are abreast */
+        add_along(p, layout, OP_all_gather, sent->repeated_weights, sent->axes, 2 * micros / lanes_of(layout), traffic);
 }
 
 /* Of experts, ranks that share a sequence gather operands: each has the gradient of some of them, and sends it along
@@ -160,7 +160,7 @@ static ZeroTime zero_traffic(const Planner *p, const PlanLayout *layout)
 static double seconds_beside(const PlanLayout *layout, const StepBound *without, const ZeroTime *traffic)
 {
     const double all = traffic->all * TRAFFIC_SHARE;
-    double least = layout->overlaps ? fmax(without->seconds, all) : without->seconds + all;
+    double least = hides(layout) ? fmax(without->seconds, all) : without->seconds + all;
     for (int place = 0; place < N_PLACES; place++)
         least = fmax(least, without->sent.seconds[place] + traffic->at.seconds[place] * TRAFFIC_SHARE);
     return least;

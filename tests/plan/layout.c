@@ -1,7 +1,7 @@
 /* layout.c -- what mpc plan does to the text of a model, for test_derive.py and test_rewrite.py.
  *
  *   layout derive FILE.mdl [NAME=VALUE ...]             prints the derived layout; sizes: as -D gives them
- *   layout write FILE.mdl BLOCK COMMENT MICROBATCH      prints the file with that layout
+ *   layout write FILE.mdl BLOCK COMMENT MICROBATCH [ABREAST]   prints the file with that layout
  */
 #include "planner/derive.h"
 #include "planner/rewrite.h"
@@ -51,7 +51,8 @@ static int rewrite(Arena *arena, Source *source, Diags *diags, char **words)
     const Ast *file = parse_mdl(source, diags, arena);
     if (diags->errors)
         return 1;
-    const char *text = with_layout(arena, source, file, words[0], words[1], strtoll(words[2], NULL, 10));
+    const char *text = with_layout(arena, source, file, words[0], words[1], strtoll(words[2], NULL, 10),
+                                   words[3] ? strtoll(words[3], NULL, 10) : 0);
     fwrite(text, 1, strlen(text), stdout);
     return 0;
 }
@@ -64,7 +65,7 @@ int main(int argc, char **argv)
     Source source = read_file(argv[2]);
     Diags diags = { .arena = &arena, .source = &source, .out = stderr };
     const int status = strcmp(argv[1], "derive") == 0 ? derive(&arena, &source, &diags, argv + 3, argc - 3)
-                       : argc == 6                    ? rewrite(&arena, &source, &diags, argv + 3)
+                       : argc == 6 || argc == 7       ? rewrite(&arena, &source, &diags, argv + 3)
                                                       : 2;
     arena_free(&arena);
     return status;

@@ -34,7 +34,7 @@ def mpc_plan(*words, text=None, status=0):
     ("dp=2", ("mesh", "dp"), {2}), ("pp=2", ("mesh", "pp"), {2}), ("microbatch=1", ("microbatch",), {1}), ("recompute=full", ("recompute",), {"full"}),
     ("zero=2", ("zero",), {None, 2}), ("overlap=1", ("overlap",), {None, True}), ("schedule=zb", ("schedule",), {None, "zb"}),
     ("schedule=interleaved", ("schedule",), {None, "interleaved"}), ("chunks=2", ("chunks",), {None, 2}),
-    ("pieces=4", ("pieces",), {None, 4})])
+    ("pieces=4", ("pieces",), {None, 4}), ("abreast=2", ("abreast",), {None, 2})])
 def test_what_is_kept(kept, key, values):
     """In all rows; None: of what makes no difference to the layout."""
     rows = plan(*GPT2, f"--keep={kept}", *(["--keep=microbatch=1"] if key != ("microbatch",) else []))["best"]
@@ -54,7 +54,7 @@ def test_how_attention_is_kept(attend):
     assert row["attend"] == attend and f"attend = {attend}" in row["parallel"]
 
 
-KEPT = "dp=N, tp=N, pp=N, microbatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, attend=gather|ring|all_to_all, pieces=1|2|4, schedule="
+KEPT = "dp=N, tp=N, pp=N, microbatch=N, zero=0|1|2|3, overlap=0|1, recompute=none|selective|full, attend=gather|ring|all_to_all, pieces=1|2|4, abreast=1|2|3|4, schedule="
 
 
 @pytest.mark.parametrize("options, status, message", [
@@ -64,6 +64,9 @@ KEPT = "dp=N, tp=N, pp=N, microbatch=N, zero=0|1|2|3, overlap=0|1, recompute=non
     (["--keep=overlap=2"], 1, "--keep=overlap=2: that is no value of it"), (["--keep=recompute=auto"], 1, "--keep=recompute=auto: that is no"),
     (["--keep=schedule=gpipe"], 1, "--keep=schedule=gpipe: that is no"), (["--keep=attend=round"], 1, "--keep=attend=round: that is no"),
     (["--keep=pieces=3"], 1, "--keep=pieces=3: that is no"), (["--keep=chunks=1000"], 1, "--keep=chunks=1000: that is no"), (["--keep=tp=4"], 1, "the model has no layout of 2 ranks\n"),
+    (["--keep=abreast=5"], 1, "--keep=abreast=5: that is no"), (["--keep=abreast=3"], 1, "--keep abreast=3: it does not divide the "),
+    (["--keep=pp=2", "--keep=abreast=2"], 1, "--keep pp=2 and abreast=2: a pipeline has an order of its own"),
+    (["--keep=pp=2", "--set=train.abreast=2"], 1, "--keep pp=2 and abreast=2: a pipeline has an order of its own"),
     (["--keep=microbatch=3"], 1, "the model has no layout of 2 ranks\n"), (["--top=0"], 2, "--top needs a number above 0"),
     (["--memory=few"], 2, "--memory needs a number above 0"), (["--memory=-1"], 2, "--memory needs a number above 0"),
     (["--mesh=dp=2"], 2, "--mesh is an option of")])

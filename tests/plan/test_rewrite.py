@@ -59,6 +59,22 @@ def test_texts(before, after, ending, tmp_path):
     assert written(write_bytes(path, made), BLOCK, COMMENT, 4) == made
 
 
+@pytest.mark.parametrize("before, abreast, after", [
+    ("train {\n    batch = 8  # much\n    seed = 1\n}\n", 2, "train {\n    batch = 8  # much\n    microbatch = 4\n    abreast = 2\n    seed = 1\n}\n"),
+    ("train {\n    microbatch = 8\n    seed = 1\n}\n", 2, "train {\n    microbatch = 4\n    abreast    = 2\n    seed = 1\n}\n"),
+    ("train {\n    abreast = 3  # at once\n}\n", 1, "train {\n    abreast = 1  # at once\n    microbatch = 4\n}\n"),
+    ("train {\n    batch = 8\n}\n", 1, "train {\n    batch = 8\n    microbatch = 4\n}\n"),
+    ("train { batch = 8 }\n", 2, "train {\n    batch = 8\n    microbatch = 4\n    abreast = 2\n}\n"),
+    ("dim batch\n", 2, "dim batch\n\ntrain {\n    microbatch = 4\n    abreast = 2\n}\n"),
+    ("dim batch\n", 1, "dim batch\n\ntrain {\n    microbatch = 4\n}\n")])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_micro_batches_abreast(before, abreast, after, ending, tmp_path):
+    path = write_bytes(tmp_path / "m.mdl", before.replace("\n", ending))
+    made = written(path, BLOCK, COMMENT, 4, abreast)
+    assert made == f"{after}\n{ABOVE}{BLOCK}".replace("\n", ending)
+    assert written(write_bytes(path, made), BLOCK, COMMENT, 4, abreast) == made
+
+
 def test_without_a_comment_or_a_micro_batch(tmp_path):
     path = write_bytes(tmp_path / "m.mdl", f"train {{ seed = 1 }}\n{ABOVE}parallel {{\n}}\n")
     assert written(path, BLOCK) == f"train {{ seed = 1 }}\n{ABOVE}{BLOCK}"

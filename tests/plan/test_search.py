@@ -60,7 +60,7 @@ def test_bounds_of_experts_are_close(keep, share):
 
 
 REPORTED = [space for space in SPACES if space.name in ("all axes of a dense model", "more stages than a machine has ranks", "experts",
-                                                         "records", "derived, with pairs", "little memory, stages", "messages in pieces")]
+                                                         "records", "derived, with pairs", "little memory, stages", "messages in pieces", "micro-batches abreast")]
 
 
 def test_pieces_where_they_pay(tmp_path):
@@ -71,6 +71,20 @@ def test_pieces_where_they_pay(tmp_path):
     (row,), (whole,) = (each.plan(tmp_path)["best"] for each in (space, without))
     assert row["pieces"] == 4 and f"else seq (overlap = {row['pieces']})" in row["parallel"]
     assert whole["pieces"] == 1 and "(overlap =" not in whole["parallel"] and row["seconds"] < whole["seconds"]
+
+
+def test_abreast_where_it_pays(tmp_path):
+    """As --keep says, --set or the file; with it a step takes less; other layouts stay as they are."""
+    space = next(space for space in SPACES if space.name == "micro-batches abreast")
+    without, set_so, written = copy.copy(space), copy.copy(space), copy.copy(space)
+    for other in without, set_so, written:
+        other.options = [option for option in space.options if option != "--keep=abreast=2"]
+    set_so.sizes = space.sizes + ["--set=train.abreast=2"]
+    written.edit = "train {", "train {\n    abreast = 2"
+    rows = [each.plan(tmp_path)["best"] for each in (space, without, set_so, written)]
+    assert rows[0][0]["abreast"] == 2 and rows[1][0]["abreast"] == 1 and rows[0][0]["seconds"] < rows[1][0]["seconds"]
+    assert rows[2] == rows[3] == rows[0]
+    assert "abreast" not in plan(space.path(tmp_path), *space.sizes[:-1], "--set=train.batch=2", *space.options)["best"][0]
 
 
 def with_layout(path, row, folder):
@@ -89,7 +103,7 @@ def test_rows_are_as_reported(space, tmp_path):
     machine = next(option for option in space.options if option.startswith("--machine"))
     for row in answer["best"]:
         path = with_layout(space.path(tmp_path), row, tmp_path)
-        found = report(path, *space.sizes, f"--set=train.microbatch={row['microbatch']}", f"--target={answer['target']}", machine)
+        found = report(path, *space.sizes, f"--set=train.microbatch={row['microbatch']}", f"--set=train.abreast={row.get('abreast', 1)}", f"--target={answer['target']}", machine)
         memory, time = found["memory"], found["time"]
         assert row["arena_bytes"] <= memory["arena"]  # the largest, which the kind of rank that needs most in all need not have
         assert row["beside_bytes"] <= memory["messages"] + memory.get("products", 0)

@@ -33,8 +33,8 @@ def derived(path, *sizes):
     return run(BUILD / "plan_layout", "derive", path, *sizes)
 
 
-def written(path, block, comment="", microbatch=0):
-    return run(BUILD / "plan_layout", "write", path, block, comment, microbatch)
+def written(path, block, comment="", microbatch=0, abreast=0):
+    return run(BUILD / "plan_layout", "write", path, block, comment, microbatch, abreast)
 
 
 def with_derived(path, text, *sizes):
