@@ -1,8 +1,10 @@
-/* convert.h -- bf16 and f16 from and to f32, exactly and rounded to nearest even; all as bits. */
+/* convert.h -- bf16 and f16 from and to f32, exactly and rounded to nearest even: single numbers, as bits, and arrays.
+ */
 #ifndef MPC_RUNTIME_CONVERT_H
 #define MPC_RUNTIME_CONVERT_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -53,6 +55,27 @@ static inline uint16_t rt_f16_of_float(float value)
     uint32_t bits = rt_bits_of_float(magnitude);
     bits += 0xFFF + (bits >> 13 & 1);
     return sign | (uint16_t)((bits >> 13) - (112 << 10));
+}
+
+/* `count` numbers of 16 bits, bf16 or else f16, from and to f32; neither address needs an alignment. */
+static inline void rt_widen(bool is_bf16, const char *from, int64_t count, char *to)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * i, 2);
+        const float value = is_bf16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
+        memcpy(to + 4 * i, &value, 4);
+    }
+}
+
+static inline void rt_narrow(bool is_bf16, const char *from, int64_t count, char *to)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float value;
+        memcpy(&value, from + 4 * i, 4);
+        const uint16_t bits = is_bf16 ? rt_bf16_of_float(value) : rt_f16_of_float(value);
+        memcpy(to + 2 * i, &bits, 2);
+    }
 }
 
 #endif

@@ -295,12 +295,18 @@ static bool scatter_keys(Interp *in, const Op *op, const Sharded *all, Sharded *
     return !op->attrs.axis || run_collective(in, &scatter, all, to);
 }
 
+/* The operands and results of an attention, with all keys on each rank. */
+static bool hold_attention(Interp *in, const Op *op, const Sharded args[], Sharded y[], Sharded held[TENSORS])
+{
+    hold_each(op, args, y, held);
+    return gather_keys(in, op, &held[K]) && gather_keys(in, op, &held[V]) && gather_keys(in, op, &held[OF_KEY]) &&
+           is_attention(in, op, &held[Q], &held[K]) && is_attention(in, op, &held[Q], &held[V]);
+}
+
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 {
     Sharded held[TENSORS] = { 0 };
-    hold_each(op, args, y, held);
-    if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
-        !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
+    if (!hold_attention(in, op, args, y, held))
         return false;
     for (int rank = 0; rank < in->ranks; rank++)
         run_rank(in, op, held, rank, attend_row);
@@ -310,9 +316,7 @@ bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2])
 bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3])
 {
     Sharded held[TENSORS] = { 0 };
-    hold_each(op, args, y, held);
-    if (!gather_keys(in, op, &held[K]) || !gather_keys(in, op, &held[V]) || !gather_keys(in, op, &held[OF_KEY]) ||
-        !is_attention(in, op, &held[Q], &held[K]) || !is_attention(in, op, &held[Q], &held[V]))
+    if (!hold_attention(in, op, args, y, held))
         return false;
     for (int t = DK; op->attrs.axis && t <= DV; t++)
         held[t] = hold_all_keys(in, op, &held[t], op->attrs.axis);

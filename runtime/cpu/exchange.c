@@ -42,27 +42,18 @@ enum { BLOCK = 1024 }; /* elements added at a time: they stay in the first-level
 
 static void load(RtType type, const char *from, int64_t count, float *to)
 {
-    if (type == RT_F32) {
+    if (type == RT_F32)
         memcpy(to, from, (size_t)count * sizeof *to);
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t bits;
-        memcpy(&bits, from + 2 * i, 2);
-        to[i] = type == RT_BF16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
-    }
+    else
+        rt_widen(type == RT_BF16, from, count, (char *)to);
 }
 
 static void store(RtType type, const float *from, int64_t count, char *to)
 {
-    if (type == RT_F32) {
+    if (type == RT_F32)
         memcpy(to, from, (size_t)count * sizeof *from);
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t bits = type == RT_BF16 ? rt_bf16_of_float(from[i]) : rt_f16_of_float(from[i]);
-        memcpy(to + 2 * i, &bits, 2);
-    }
+    else
+        rt_narrow(type == RT_BF16, (const char *)from, count, to);
 }
 
 static float greater(float a, float b) { return a > b || a != a ? a : b; }

@@ -85,11 +85,7 @@ static void load_range(const RtView *view, char *window, const RtStored *stored,
     bool is_bf16 = !strcmp(stored->dtype, "BF16");
     for (int64_t first = 0; first < range.count; first += PART) {
         int64_t count = range.count - first < PART ? range.count - first : PART;
-        for (int64_t i = 0; i < count; i++) {
-            uint16_t bits;
-            memcpy(&bits, stored->data + 2 * (range.whole + first + i), 2);
-            part[i] = is_bf16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
-        }
+        rt_widen(is_bf16, stored->data + 2 * (range.whole + first), count, (char *)part);
         rt_view_write(view, window, range.own + first, count, part);
     }
 }

@@ -298,26 +298,6 @@ static void advance(const RtView *view, Cursor *cursor, int64_t run)
 
 static bool is_wide(RtType type) { return type == RT_F32 || type == RT_I32; }
 
-static void widen(RtType type, const char *from, char *to, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t bits;
-        memcpy(&bits, from + 2 * i, 2);
-        float value = type == RT_BF16 ? rt_float_of_bf16(bits) : rt_float_of_f16(bits);
-        memcpy(to + 4 * i, &value, 4);
-    }
-}
-
-static void narrow(RtType type, const char *from, char *to, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        float value;
-        memcpy(&value, from + 4 * i, 4);
-        uint16_t bits = type == RT_BF16 ? rt_bf16_of_float(value) : rt_f16_of_float(value);
-        memcpy(to + 2 * i, &bits, 2);
-    }
-}
-
 void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values)
 {
     char *to = values;
@@ -327,7 +307,7 @@ void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t
         if (is_wide(view->type))
             memcpy(to + 4 * i, window + 4 * cursor.at, (size_t)(4 * run));
         else
-            widen(view->type, window + 2 * cursor.at, to + 4 * i, run);
+            rt_widen(view->type == RT_BF16, window + 2 * cursor.at, run, to + 4 * i);
     }
 }
 
@@ -349,6 +329,6 @@ void rt_view_write(const RtView *view, char *window, int64_t first, int64_t coun
         if (is_wide(view->type))
             memcpy(window + 4 * cursor.at, from + 4 * i, (size_t)(4 * run));
         else
-            narrow(view->type, from + 4 * i, window + 2 * cursor.at, run);
+            rt_narrow(view->type == RT_BF16, from + 4 * i, run, window + 2 * cursor.at);
     }
 }
