@@ -58,6 +58,9 @@ static bool find_keys(Lower *l, const Arguments *a, Sides *sides)
     if (!find_dim_named(l, arrow->name, arrow->name_loc, &sides->key) ||
         has_no_positions(l, sides->key.name, arrow->name_loc))
         return false;
+    if (sides->key.name == seq.name && !a->keyword[BIAS] &&
+        !a->keyword[MASK]) /* a block of s and t attends to itself */
+        return true;
     sides->is_own = find_dim(&a->x[1]->type, sides->key.name) >= 0 || find_dim(&a->x[2]->type, sides->key.name) >= 0;
     if (find_dim(q, sides->key.name) >= 0) {
         complain(l, (Where){ .at = arrow->name_loc, .also = { a->ast[0]->loc }, .help = "name another dim" },

@@ -172,7 +172,8 @@ static bool set_slots(Lower *l, const Arguments *a, double size, Dim *slots)
         return false;
     }
     if (size > INT32_MAX || (symbol->number.integer && (double)symbol->number.integer != size)) {
-        complain(l, (Where){ .at = at, .help = "declare another dim for these slots" },
+        complain(l,
+                 (Where){ .at = at, .help = "declare another dim for these slots; a block takes it in its brackets" },
                  "'%s' has %lld elements, not %.0f", symbol->name, (long long)symbol->number.integer, size);
         return false;
     }

@@ -433,7 +433,7 @@ class Evaluation:
         return tensors.attend(q, k, v, seq, feature, flag_of(e.keywords.get("causal")), self.keyword(e, "window", 0),
                               self.keyword(e, "scale", 1 / math.sqrt(q.size(feature))), self.rounding,
                               self.tensor_keyword(e, "segment", values, place), self.keyword(e, "softcap", 0),
-                              e.renaming and e.renaming[1],
+                              e.renaming[1] if e.renaming and e.renaming[1] != seq else None,
                               *[self.logits(e, name, values, place) for name in ("bias", "mask", "sinks")])
 
     def logits(self, e, name, values, place):

@@ -197,6 +197,8 @@ class Operations(Shapes):
         named = keywords.pop("named", other)
         dims = x.dims - {feature} | set(own) if feature not in sides[1].dims else x.dims
         made = call("attend", query.expression, *[side.expression for side in sides], seq, feature, **keywords)
+        if not named and self.draw.random() < 0.1:
+            named = seq  # as a block of two sequences may write that attends to one
         made.renaming = named and (seq, named)
         own, *keys = [frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)]
         made.shared = own.intersection(*keys) | own.difference(*keys)
