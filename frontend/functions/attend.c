@@ -46,7 +46,7 @@ static bool key_fits(Lower *l, const Arguments *a, int i, const Sides *sides, Na
 }
 
 /* `s -> t`: keys are along t.  They may have s in its place, if that has the same size: then t names it where a tensor
- * has both. */
+ * has both.  A block of two sequences may be called with one. */
 static bool find_keys(Lower *l, const Arguments *a, Sides *sides)
 {
     const Type *q = &a->x[0]->type;
@@ -55,12 +55,13 @@ static bool find_keys(Lower *l, const Arguments *a, Sides *sides)
     Name name;
     if (!arrow)
         return true;
-    if (!find_dim_named(l, arrow->name, arrow->name_loc, &sides->key) ||
-        has_no_positions(l, sides->key.name, arrow->name_loc))
+    if (!find_dim_named(l, arrow->name, arrow->name_loc, &sides->key))
         return false;
-    if (sides->key.name == seq.name && !a->keyword[BIAS] &&
-        !a->keyword[MASK]) /* a block of s and t attends to itself */
+    const bool has_both = a->keyword[BIAS] || a->keyword[MASK]; /* queries and keys in one tensor */
+    if (sides->key.name == seq.name && !has_both)
         return true;
+    if (has_no_positions(l, sides->key.name, arrow->name_loc))
+        return false;
     sides->is_own = find_dim(&a->x[1]->type, sides->key.name) >= 0 || find_dim(&a->x[2]->type, sides->key.name) >= 0;
     if (find_dim(q, sides->key.name) >= 0) {
         complain(l, (Where){ .at = arrow->name_loc, .also = { a->ast[0]->loc }, .help = "name another dim" },
