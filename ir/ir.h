@@ -190,6 +190,7 @@ typedef enum {
     EVAL,     /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
     PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
     FINISH,   /* (state) -> the state after the update that STEP has left for the next one: see defer.c */
+    BEGIN,    /* (state) -> the state, with what STEP reads for the next one: see ahead.c */
     KERNEL,   /* a fused group: one kernel */
     N_ROLES
 } FuncRole;
@@ -492,8 +493,8 @@ Name free_name(Module *m, const Func *f, Name name); /* the name, made unique am
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
-enum { N_PROGRAMS = 4 };                    /* functions that the trainer calls */
-extern const FuncRole programs[N_PROGRAMS]; /* FINISH last: it takes what STEP leaves */
+enum { N_PROGRAMS = 5 };                    /* functions that the trainer calls */
+extern const FuncRole programs[N_PROGRAMS]; /* FINISH and BEGIN last: they take what STEP leaves */
 bool is_program(const Func *f);
 extern const char *const init_name[N_INITS];
 void print_module(Module *m, FILE *out);

@@ -14,11 +14,17 @@ static const struct {
 };
 
 const char *port_word(PortKind kind) { return table[kind].word; }
-const FuncRole programs[N_PROGRAMS] = { STEP, EVAL, PREDICT, FINISH };
+const FuncRole programs[N_PROGRAMS] = { STEP, EVAL, PREDICT, FINISH, BEGIN };
 
-bool is_program(const Func *f) { return f->role == STEP || f->role == EVAL || f->role == PREDICT || f->role == FINISH; }
+bool is_program(const Func *f)
+{
+    int i = 0;
+    while (i < N_PROGRAMS && programs[i] != f->role)
+        i++;
+    return i < N_PROGRAMS;
+}
 
-bool returns_state(const Func *f) { return f->role == STEP || f->role == FINISH; }
+bool returns_state(const Func *f) { return f->role == STEP || f->role == FINISH || f->role == BEGIN; }
 
 bool port_is_named(PortKind kind) { return table[kind].traits & NAMED; }
 bool port_is_state(PortKind kind) { return table[kind].traits & STATE; }

@@ -7,7 +7,7 @@ bool port_is_named(PortKind kind);
 bool port_is_state(PortKind kind);
 bool port_is_fed(PortKind kind); /* a number that the trainer sets, or the step the model */
 bool port_is_measured(PortKind kind);
-bool returns_state(const Func *f); /* STEP or FINISH: its last results are its last parameters, anew */
+bool returns_state(const Func *f); /* STEP, FINISH or BEGIN: its last results are its last parameters, anew */
 bool same_port(Port a, Port b);
 bool is_trained(const Module *m, Port port);   /* a param that is not frozen */
 bool is_of_repeat(const Module *m, Port port); /* a param, or its state, of which each copy of a repeat has one */

@@ -291,6 +291,7 @@ typedef struct {
     bool is_causal_lm;     /* labels = next(tokens): --sample is supported */
     RtFunction step, eval, predict;
     RtFunction finish;           /* the update that a step leaves to the next one; without `run`: it leaves none */
+    RtFunction begin;            /* reads what the step before a step would have; likewise */
     void (*create)(Rt *rt);      /* creates the products, once; may be NULL */
     const char *plan;            /* plan.json as text */
     const bool *needed;          /* of processor_features.h; NULL: none is known */

@@ -284,6 +284,8 @@ static const char *description(const FuncText *t)
         return "The logits of one sequence, without dropout.";
     case FINISH:
         return "The update that the last step has left for the next one.";
+    case BEGIN:
+        return "Reads what a step has read for the next one, where there was none before it.";
     default:
         return arena_text(arena, "One iteration of @%s; its frame takes %s.", t->f->name,
                           bytes_text(arena, (double)t->f->frame));

@@ -46,10 +46,10 @@ case $command in
             '--comm=''[the transport between ranks]:mpi|tcp:(mpi tcp)' \
             '--nvrtc=''[with --target=cuda: compile the kernels ahead for this architecture, and report registers, shared memory, spills]:sm_NN:' \
             '--dump-ir=''[write the IR after each pass to DIR/NN-PASS.mir, and the changes to DIR/NN-PASS.diff]:DIR:_files' \
-            '--compile-to=''[stop after a pass (or '\''lower'\'', before the first) and write the IR to OUT]:PASS:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join overlap memory' \
+            '--compile-to=''[stop after a pass (or '\''lower'\'', before the first) and write the IR to OUT]:PASS:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join ahead overlap memory' \
             '--compile-from=''[continue from the IR of --dump-ir or --compile-to instead of FILE.mdl]:FILE.mir:_files' \
             '--verify-passes=-''[run a small instance of the program before and after each pass, and compare the results]::exact:(exact)' \
-            '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join overlap memory' \
+            '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join ahead overlap memory' \
             '--time''[print the time of each pass]' \
             '--no-cc''[write trainer.c, and do not run the C compiler]' \
             '--cc=''[the C compiler and its options, quoted as for a shell]:CC:' \
@@ -211,10 +211,10 @@ case $command in
         _arguments -s '--help[explain the command]' \
             {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
-            '--pass=''[the passes to run, in the compiler'\''s order]:PASS,...:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join overlap memory' \
+            '--pass=''[the passes to run, in the compiler'\''s order]:PASS,...:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join ahead overlap memory' \
             '--dump-ir=''[write the IR after each pass to DIR/NN-PASS.mir, and the changes to DIR/NN-PASS.diff]:DIR:_files' \
             '--verify-passes=-''[run a small instance of the program before and after each pass, and compare the results]::exact:(exact)' \
-            '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join overlap memory' \
+            '--remarks=''[print the decisions of a pass and their reasons]:PASS|all:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join ahead overlap memory' \
             '--time''[print the time of each pass]' \
             '*:file:_files -g "*.mir"'
         ;;

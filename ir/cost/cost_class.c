@@ -192,13 +192,24 @@ static void mark_gradients(Classes *classes, const Func *step)
     }
 }
 
-/* What a step leaves to the next one is gradients, but for some numbers; casts that the update makes are weights. */
+/* Is it state that has been read for the next step? */
+static bool is_read_ahead(const Value *left)
+{
+    const Op *op = left->def && info(left->def)->traits & WAITS ? arg(left->def, 0)->def : NULL;
+    return op && info(op)->traits & CARRIES;
+}
+
+/* What a step leaves to the next one is gradients, but for some numbers and state; casts that the update makes are
+ * weights. */
 static void mark_left(Classes *classes, const Func *step)
 {
     const StepState state = state_of(step);
     for (int i = 0; i < state.count; i++) {
         const Value *new = state.after[i], *old = state.before[i];
-        if (old->port.kind == PORT_LEFT) {
+        if (old->port.kind == PORT_LEFT && is_read_ahead(new)) {
+            set_class(classes, old, OPTIMIZER_STATE, NULL);
+            set_class(classes, new, OPTIMIZER_STATE, NULL);
+        } else if (old->port.kind == PORT_LEFT) {
             set_class(classes, old, GRADIENTS, NULL);
             mark_gradient(classes, new, param_behind(classes, old));
         }

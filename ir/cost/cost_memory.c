@@ -14,7 +14,7 @@
 /* A value of a function, from its op to its last reader. */
 typedef struct {
     const Value *value;
-    const Op *op;
+    const Op *op; /* NULL: a parameter, which the step before has left */
     int first, last;
     Stretch planned; /* in its function's frame; empty: it is in no frame, but in slots, or where a pointer says */
     uint64_t on;     /* the kinds of rank that have memory for it */
@@ -94,11 +94,23 @@ static void prolong(Map *lives, const Value *value, int number)
         life->last = number;
 }
 
+/* What a step leaves to the next one is in memory up to its last reader there. */
+static int find_left(const Func *f, FuncLives *all, Map *lives)
+{
+    int count = 0;
+    for (int i = 0; f->role == STEP && i < f->params.count; i++)
+        if (f->params.at[i]->port.kind == PORT_LEFT) {
+            all->life[count] = (Life){ .value = f->params.at[i] };
+            map_put(lives, f->params.at[i], &all->life[count++]);
+        }
+    return count;
+}
+
 /* All values that ops of `f` define, in order; reading a view is reading the viewed value. */
-static void find_lives(PeakSearch *plan, const Func *f, FuncLives *all)
+static int find_lives(PeakSearch *plan, const Func *f, FuncLives *all)
 {
     Map lives = { .arena = &plan->m->arena };
-    int number = 0, count = 0;
+    int number = 0, count = find_left(f, all, &lives);
     for (const Op *op = f->first; op; op = op->next, number++) {
         for (int i = 0; i < op->args.count; i++)
             prolong(&lives, arg(op, i), number);
@@ -110,11 +122,12 @@ static void find_lives(PeakSearch *plan, const Func *f, FuncLives *all)
     for (int i = 0; i < f->results.count; i++)
         prolong(&lives, f->results.at[i], number);
     for (int i = 0; i < count; i++) /* until it is waited for, a collective reads its operand */
-        if (all->life[i].op->attrs.started)
+        if (all->life[i].op && all->life[i].op->attrs.started)
             prolong(&lives, arg(all->life[i].op, 0), all->life[i].last);
     for (int i = count - 1; i >= 0; i--)
-        if (info(all->life[i].op)->family == VIEW)
+        if (all->life[i].op && info(all->life[i].op)->family == VIEW)
             prolong(&lives, arg(all->life[i].op, 0), all->life[i].last);
+    return count;
 }
 
 static void find_place(PeakSearch *plan, Life *life)
@@ -153,9 +166,9 @@ static const FuncLives *lives_of(PeakSearch *plan, const Func *f)
     all = NEW(&plan->m->arena, FuncLives);
     map_put(&plan->classes->lives, f, all);
     count_ops(f, &all->moments, &all->lives);
-    all->life = NEW_ARRAY(&plan->m->arena, Life, all->lives + 1);
+    all->life = NEW_ARRAY(&plan->m->arena, Life, all->lives + f->params.count + 1);
     all->moment = NEW_ARRAY(&plan->m->arena, Moment, all->moments + 1);
-    find_lives(plan, f, all);
+    all->lives = find_lives(plan, f, all);
     for (int i = 0; i < all->lives; i++)
         find_place(plan, &all->life[i]);
     int number = 0;
@@ -385,7 +398,7 @@ static Peak peak_of_program(PeakSearch *plan, const Func *f, const UseList *last
 {
     Peak peak = find_peak(plan, f, 0);
     for (int i = 0; i < lasting->count; i++)
-        if (returns_state(f) || lasting->at[i].value->port.kind != PORT_LEFT)
+        if ((returns_state(f) && f->role != STEP) || lasting->at[i].value->port.kind != PORT_LEFT)
             append_held(plan, &peak.held, lasting->at[i]);
     peak.bytes = bytes_held(&peak.held);
     return peak;
@@ -429,7 +442,8 @@ void visit_memory(Classes *classes, Kinds *kinds, int kind, MemoryVisit visit, v
     MemoryWalk w = { begin_search(classes, kinds, kind, &lasting), visit, context, { 0 } };
     const Func *step = func_with_role(classes->m, STEP);
     for (int i = 0; i < lasting.count; i++)
-        append_held(&w.plan, &w.held, lasting.at[i]);
+        if (lasting.at[i].value->port.kind != PORT_LEFT)
+            append_held(&w.plan, &w.held, lasting.at[i]);
     if (step)
         walk_memory(&w, step, 0);
 }

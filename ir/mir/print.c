@@ -15,8 +15,9 @@ const char *const making_name[N_MAKINGS] = {
 };
 
 const char *const role_name[N_ROLES] = {
-    [PLAIN] = "",        [MODEL] = "model", [OPTIMIZE] = "optimize", [TOTALS] = "totals", [STEP] = "step",
-    [UPDATE] = "update", [EVAL] = "eval",   [PREDICT] = "predict",   [FINISH] = "finish", [KERNEL] = "kernel"
+    [PLAIN] = "",        [MODEL] = "model",   [OPTIMIZE] = "optimize", [TOTALS] = "totals",
+    [STEP] = "step",     [UPDATE] = "update", [EVAL] = "eval",         [PREDICT] = "predict",
+    [FINISH] = "finish", [BEGIN] = "begin",   [KERNEL] = "kernel"
 };
 
 const char *const init_name[N_INITS] = {

@@ -260,6 +260,28 @@ static bool finish_step(const Run *run, const Func *step, Tensor *results, Obser
     return good;
 }
 
+/* Reads what the step before the first one would have read for it. */
+static bool begin_step(const Run *run, const Func *step, Tensor *args)
+{
+    const Func *begin = step->role == STEP && !run->step ? func_with_role(run->m, BEGIN) : NULL;
+    if (!begin)
+        return true;
+    const int count = begin->params.count;
+    int *at = NEW_ARRAY(&run->m->arena, int, count + 1);
+    Tensor *state = NEW_ARRAY(&run->m->arena, Tensor, count + 1), *after = NEW_ARRAY(&run->m->arena, Tensor, count + 1);
+    for (int i = 0; i < count; i++) {
+        at[i] = index_of(&step->params, param_with(step, begin->params.at[i]->port));
+        state[i] = args[at[i]];
+    }
+    const RunOptions options = options_for(run, begin);
+    const bool good = interpret_with(run->m, begin, state, after, &options);
+    for (int i = 0; good && i < count; i++) {
+        free_tensors(&state[i], 1);
+        args[at[i]] = after[i];
+    }
+    return good;
+}
+
 /* Runs one program as it stands. */
 static bool run_program(const Run *run, const Func *f, Observables *observables)
 {
@@ -269,7 +291,8 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
     for (int i = 0; i < n; i++)
         args[i] = argument_for(run, f, f->params.at[i], observables);
     const RunOptions options = options_for(run, f);
-    bool good = interpret_with(run->m, f, args, results, &options) && finish_step(run, f, results, observables);
+    bool good = begin_step(run, f, args) && interpret_with(run->m, f, args, results, &options) &&
+                finish_step(run, f, results, observables);
     for (int i = 0; good && i < f->results.count; i++) {
         if (run->overflows && i < 2) { /* of the norm only whether it is finite */
             free_tensors(&results[i], 1);

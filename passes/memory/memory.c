@@ -23,7 +23,8 @@
 Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 {
     Buffer *buffer = NEW(&frame->m->arena, Buffer);
-    *buffer = (Buffer){ .bytes = aligned_bytes(bytes), .first = first, .last = last, .next = frame->buffers };
+    *buffer =
+        (Buffer){ .bytes = aligned_bytes(bytes), .first = first, .last = last, .until = -1, .next = frame->buffers };
     frame->buffers = buffer;
     frame->nbuffers++;
     return buffer;
@@ -284,6 +285,13 @@ static int larger_first(const void *a, const void *b)
     return x->first != y->first ? x->first - y->first : x->last - y->last;
 }
 
+/* Is there a time at which both are in use? */
+static bool are_together(const Buffer *a, const Buffer *b)
+{
+    return (a->first <= b->last && b->first <= a->last) || a->first <= b->until || b->first <= a->until ||
+           (a->until >= 0 && b->until >= 0);
+}
+
 /* What has slots last, since stages leave it out; the largest first, each at the lowest address not used by a buffer
  * with an overlapping lifetime. */
 static int64_t place_buffers(Frame *frame)
@@ -299,7 +307,7 @@ static int64_t place_buffers(Frame *frame)
     for (int i = 0; i < n; i++) {
         int64_t at = all[i]->is_placed ? all[i]->at : 0;
         for (int j = 0; !all[i]->is_placed && j < i && at + all[i]->bytes > placed[j]->at; j++)
-            if (placed[j]->first <= all[i]->last && all[i]->first <= placed[j]->last)
+            if (are_together(placed[j], all[i]))
                 at = at > placed[j]->at + placed[j]->bytes ? at : placed[j]->at + placed[j]->bytes;
         all[i]->at = at;
         int place = i;

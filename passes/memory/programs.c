@@ -25,7 +25,7 @@ static void place_new_state(Module *m, Func *f)
     for (int i = 0; i < state.count; i++) {
         Value *new = state.after[i], *old = state.before[i];
         Value *made = (Value *)shown_by(new);
-        if (new->def && old->port.kind != PORT_LEFT)
+        if (new->def && (old->port.kind != PORT_LEFT || f->role == BEGIN))
             new->storage = old->storage;
         if (made != new &&new->storage)
             place_under(m, made, old->storage);
@@ -42,7 +42,7 @@ void note_left(Frame *frame)
             map_put(&frame->left, state.after[i], state.before[i]);
 }
 
-/* The program FINISH leaves it where the step has put it. */
+/* Other programs leave it where the step has put it. */
 static void hold_in_place(Frame *frame, const Value *value, int last)
 {
     Buffer *buffer = new_buffer(frame, span_bytes(frame->m, value), 0, last);
@@ -50,23 +50,35 @@ static void hold_in_place(Frame *frame, const Value *value, int last)
     buffer->is_placed = true;
 }
 
-/* What a step leaves is in its frame from the end to the update in the next step, or in the program FINISH; the trainer
- * reads the loss and other results when that has run, too. */
+/* What a step leaves is in its frame from where it is made to the update in the next step, unless that is no earlier.
+ */
+static void hold_around(Frame *frame, const Value *made, int until)
+{
+    Buffer *buffer = buffer_of(frame, made);
+    if (until >= buffer->first)
+        buffer->first = 0;
+    else if (until > buffer->until)
+        buffer->until = until;
+}
+
+/* The programs FINISH and BEGIN read it, or put it there; the trainer reads the loss and other results of the step when
+ * they have run, too. */
 void hold_left(Frame *frame)
 {
     const StepState state = state_of(frame->f);
-    const Func *step = frame->f->role == FINISH ? func_with_role(frame->m, STEP) : NULL;
-    for (int i = 0; step && i < step->results.count - state.count; i++)
+    const bool is_beside = returns_state(frame->f) && frame->f->role != STEP;
+    const Func *step = is_beside ? func_with_role(frame->m, STEP) : NULL;
+    for (int i = 0; step && i < step->results.count - state_of(step).count; i++)
         hold_in_place(frame, step->results.at[i], INT_MAX);
     for (int i = 0; i < state.count; i++) {
         const Value *left = state.before[i];
         if (left->port.kind != PORT_LEFT)
             continue;
-        if (frame->f->role == STEP) {
-            buffer_of(frame, state.after[i])->first = 0;
-            continue;
-        }
-        hold_in_place(frame, left, later(&frame->last, left, 0));
+        const int until = later(&frame->last, left, 0);
+        if (frame->f->role == STEP)
+            hold_around(frame, state.after[i], until);
+        else
+            hold_in_place(frame, left, frame->f->role == BEGIN ? INT_MAX : until);
     }
 }
 

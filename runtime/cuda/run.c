@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { FUNCTIONS = 4, MAX_STAGED = 64 };
+enum { FUNCTIONS = 5, MAX_STAGED = 64 };
 
 typedef struct {
     int64_t offset, bytes;
@@ -54,7 +54,7 @@ typedef struct {
 struct RtGpuRuns {
     Staged staged[MAX_STAGED];
     int nstaged;
-    Recorded recorded[FUNCTIONS]; /* step, eval, predict, finish */
+    Recorded recorded[FUNCTIONS]; /* step, eval, predict, finish, begin */
     Recorded *recording;          /* NULL: work is queued directly */
     int part;                     /* that is being recorded */
     int64_t turns_left;           /* of the loop: they are not */
@@ -146,7 +146,8 @@ static void join_streams(Rt *rt, const RtTraffic *used)
 static Recorded *recorded_of(Rt *rt, const RtFunction *f)
 {
     const RtProgram *program = rt->program;
-    const RtFunction *const all[FUNCTIONS] = { &program->step, &program->eval, &program->predict, &program->finish };
+    const RtFunction *const all[FUNCTIONS] = { &program->step, &program->eval, &program->predict, &program->finish,
+                                               &program->begin };
     int at = 0;
     while (all[at] != f)
         at++;

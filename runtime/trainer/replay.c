@@ -193,6 +193,7 @@ static void run_once(RtRun *run)
 {
     rt_data_put(run->data, &run->rt);
     rt_set_scalars(run, &run->rt.program->step.scalars);
+    rt_begin_step(run);
     rt_run(&run->rt, &run->rt.program->step);
     run->is_pending = run->rt.program->finish.run;
 }

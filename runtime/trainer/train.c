@@ -41,6 +41,12 @@ void rt_finish_update(RtRun *run)
     run->is_pending = false;
 }
 
+void rt_begin_step(RtRun *run)
+{
+    if (!run->is_pending && run->rt.program->begin.run)
+        rt_run(&run->rt, &run->rt.program->begin);
+}
+
 void rt_set_totals(RtRun *run, const RtFunction *f)
 {
     for (int i = 0; i < f->ntotals; i++)

@@ -114,6 +114,9 @@ void rt_sample(RtRun *run);
  */
 void rt_finish_update(RtRun *run);
 
+/* Before a step: reads what the one before would have read for it, if there is none or something else has run since. */
+void rt_begin_step(RtRun *run);
+
 /* Writes the input scalars of a function before it runs. */
 void rt_set_scalars(RtRun *run, const RtScalars *scalars);
 void rt_set_totals(RtRun *run, const RtFunction *f); /* run->totals, for an evaluation */

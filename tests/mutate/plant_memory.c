@@ -173,6 +173,49 @@ static bool put_elsewhere(Module *m, Func *f, Op *op)
     return true;
 }
 
+/* What the step leaves to the next one of the state that it has updated. */
+static bool is_read_ahead(Module *m, Func *f, Op *op)
+{
+    const Op *loop = op->attrs.started && is_fetch(m, f, op) ? arg(op, 0)->def : NULL;
+    return f->role == STEP && loop && loop->kind == OP_loop;
+}
+
+/* Before this step has written it: as it was. */
+static bool read_too_early(Module *m, Func *f, Op *op)
+{
+    Value *new = arg(op, 0);
+    for (int i = 0; new->storage &&i < new->def->args.count; i++) {
+        Value *old = arg(new->def, i);
+        if (old->storage->base != new->storage->base || old->storage->at != new->storage->at)
+            continue;
+        op->args.at[0] = old;
+        remove_op(f, op);
+        insert_op(f, op, new->def);
+        return true;
+    }
+    return false;
+}
+
+/* What the step before has left, and an op behind this one reads. */
+static const Value *left_across(const Func *f, const Op *op)
+{
+    for (int i = 0; f->role == STEP && i < f->params.count; i++)
+        if (f->params.at[i]->port.kind == PORT_LEFT && f->params.at[i]->storage && is_read_after(op, f->params.at[i]))
+            return f->params.at[i];
+    return NULL;
+}
+
+static bool is_before_left(Module *m, Func *f, Op *op)
+{
+    return f->role == STEP && lies_in_frame(op) && left_across(f, op);
+}
+
+static bool write_over_left(Module *m, Func *f, Op *op)
+{
+    result(op)->storage->at = left_across(f, op)->storage->at;
+    return true;
+}
+
 static const Plant plants[] = {
     { 'i', "two values that live at one time share memory", is_placed, share_memory },
     { 'i', "a value begins in the middle of another", is_placed, share_half },
@@ -184,7 +227,9 @@ static const Plant plants[] = {
     { 'i', "a view begins an element late", is_view, begin_late },
     { 'i', "what a loop carries is written over while it is read", carries_apart, carry_in_place },
     { 'i', "the arena is too short", begins_step, shorten_arena },
+    { 'i', "what a step has left is written over", is_before_left, write_over_left },
     { 't', "another tensor is fetched", is_fetch, read_another },
+    { 't', "state is read for the next step before it is new", is_read_ahead, read_too_early },
     { 't', "state that is offloaded is not put back", puts_back, keep_old },
     { 't', "state is put back in another's place", puts_back, put_elsewhere },
 };

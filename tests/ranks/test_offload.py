@@ -138,7 +138,7 @@ def test_just_in_time(model, precision, micros, layout, compiled, train, text, t
         saved.append({path.name: path.read_bytes() for path in sorted(tmp_path.glob("saved*")) if path.is_file()})
     assert numbers_of(logs[0]) == numbers_of(logs[1]) == numbers_of(logs[-1]) and len(logs[0]) == 20
     assert len(saved[0]) > 2 and saved[0] == saved[1] == saved[-1]
-    moved = [log[-2]["offload_bytes"] for log in logs]
+    moved = [log[-4]["offload_bytes"] for log in logs]  # behind a step that neither evaluates nor saves
     assert moved[1] < moved[0] if precision != "fp32" else moved[1] <= moved[0]  # casts are made where weights are updated
 
 
