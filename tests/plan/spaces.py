@@ -65,6 +65,7 @@ SPACES = [
     Space("latent attention, two repeats", "deepseek", DEEPSEEK, 2, "h200", 2, "zero=1 recompute=none overlap=0 microbatch=1"),
     Space("large experts in stages of few copies", "deepseek", "dense_layers=1 layers=3", 16, "h200", 32, "pp=2 dp=8 tp=1 microbatch=2 recompute=none overlap=1", memory=1e15),
     Space("sequences split beside experts", "deepseek", DEEPSEEK, 8, "h200", 8, "cp=2 ep=2 recompute=none overlap=1 microbatch=1 zero=1"),
+    Space("one sequence split beside experts", "mixtral", "layers=2", 8, "h100", 64, "cp=2 tp=2 pp=2 recompute=none zero=1 overlap=1 microbatch=1", memory=1e15),
     Space("zero between machines", "llama", "layers=1", 16, "h100", 16, "dp=16 recompute=none microbatch=1", memory=1e15),
     Space("records", "vit", "layers=2", 2, "h100", 4, "recompute=none"),
     Space("narrow gradients", "gpt2", GPT.replace("layers=4", "layers=2"), 2, "h100", 4, "dp=2 recompute=none",
