@@ -17,7 +17,8 @@ saving.py --small --only 2
 exposed.py --small --lines 1
 pieces.py --small
 abreast.py --small
+bodies.py --small
 predict.py --only chars --layout dp=2 --turns 1 --seconds 0.5 --steps 2
 END
 sh bench/kernels/run.sh nothing >/dev/null
-echo "thirteen benchmarks ran"
+echo "fourteen benchmarks ran"
