@@ -12,7 +12,7 @@
 #include "runtime/rt.h"
 
 /* takes.c, for Module.takes: does a kernel for the op exist that works on memory as it lies? */
-bool kernels_accept(Module *m, const Op *op, Wanted wanted[]);
+bool kernels_accept(Module *m, const Op *op, RequiredLayout wanted[]);
 
 /* --- names.c: texts that several parts use -------------------------------------------------- */
 
@@ -112,7 +112,7 @@ Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const
                           const char *scratch);
 
 /* For kernels_accept: does no result overwrite an operand before its last read? */
-bool row_kernel_accepts(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+bool row_kernel_accepts(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[]);
 bool row_kernel_shares(const Module *m, const Op *call); /* may a result be where an operand is?  Else it takes all */
 
 /* --- product.c: kernels made of dots ---------------------------------------------------------- */
@@ -143,7 +143,7 @@ typedef struct {
 int plan_products(Module *m, const Func *kernel, const Op *call, Product **products);
 
 /* For kernels_accept: the layout required of a running sum that is updated in the result. */
-bool products_accept(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+bool products_accept(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[]);
 
 /* --- product_text.c: the same as text ------------------------------------------------------------ */
 

@@ -70,15 +70,15 @@ static bool is_policy(const Candidate *candidate) { return candidate->policy != 
 typedef struct {
     Recompute policy;
     const char *last; /* of the passes; NULL: all run */
-    const Saved *saved;
+    const SavedValues *saved;
     bool puts_away;
 } Setup;
 
-static void set_saved(Module *m, const Saved *saved)
+static void set_saved(Module *m, const SavedValues *saved)
 {
-    Saved **end = &m->saved;
+    SavedValues **end = &m->saved;
     for (*end = NULL; saved; saved = saved->next, end = &(*end)->next) {
-        *end = NEW(&m->arena, Saved);
+        *end = NEW(&m->arena, SavedValues);
         (*end)->func = intern_text(m, saved->func);
         for (int i = 0; i < saved->count; i++)
             add_saved(&m->arena, *end, intern_text(m, saved->value[i]),
@@ -115,7 +115,10 @@ static Module *compile_again(Run *run, const Ast *file, int64_t shrink, Setup se
     return m;
 }
 
-static const Saved *set_of(const Candidate *candidate) { return is_policy(candidate) ? NULL : candidate->what.saved; }
+static const SavedValues *set_of(const Candidate *candidate)
+{
+    return is_policy(candidate) ? NULL : candidate->what.saved;
+}
 
 /* Does it fit? */
 static bool try_candidate(Search *search, Candidate *candidate)
@@ -284,11 +287,11 @@ static const Candidate *cheapest_policy(Search *search, Candidate *all, int coun
 /* --- The command ------------------------------------------------------------------------------------- */
 
 /* A copy with names in the arena of the run, which outlives all modules. */
-static const Saved *copied(Run *run, const Saved *saved)
+static const SavedValues *copied(Run *run, const SavedValues *saved)
 {
-    Saved *first = NULL;
-    for (Saved **end = &first; saved; saved = saved->next, end = &(*end)->next) {
-        *end = NEW(&run->arena, Saved);
+    SavedValues *first = NULL;
+    for (SavedValues **end = &first; saved; saved = saved->next, end = &(*end)->next) {
+        *end = NEW(&run->arena, SavedValues);
         (*end)->func = arena_text(&run->arena, "%s", saved->func);
         for (int i = 0; i < saved->count; i++)
             add_saved(&run->arena, *end, arena_text(&run->arena, "%s", saved->value[i]), saved->away[i] ? "" : NULL);
@@ -302,7 +305,7 @@ void apply_saved_choice(Module *m, const Run *run)
 }
 
 /* Removes the values that `known` does not have. */
-static void drop_unknown(Saved *saved, Module *known)
+static void drop_unknown(SavedValues *saved, Module *known)
 {
     Arena scratch = { 0 };
     const Func *f = find_func(known, intern_text(known, saved->func));
@@ -320,7 +323,7 @@ void set_saved_of_small(Run *run, const Ast *file, int64_t shrink, Module *m)
 {
     Module *known = compile_again(run, file, shrink, (Setup){ .policy = RECOMPUTE_NONE, .last = "autodiff" });
     apply_saved_choice(m, run);
-    for (Saved *saved = m->saved; saved && known; saved = saved->next)
+    for (SavedValues *saved = m->saved; saved && known; saved = saved->next)
         drop_unknown(saved, known);
     if (known)
         free_module(known);

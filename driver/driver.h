@@ -20,14 +20,14 @@ typedef struct {
     Source source; /* of the operand */
     struct stat input;
     Diags diags;
-    Recompute policy;   /* with recompute auto: the policy that has been chosen, or auto */
-    const Saved *saved; /* and then these values; names in the arena */
-    bool no_overlap;    /* and messages of zero overlap with computation only where the file says so */
-    bool trains_alone;  /* what a step costs is wanted, and nothing of evaluation and prediction */
-    bool puts_away;     /* with a policy: all that it saves, if the layout offloads activations */
-    WholeDims whole;    /* in small instances of the model */
-    Facts *facts;       /* of the names of a model, for editors; NULL: nobody asks for them */
-    bool is_trial;      /* of other options: nobody reads its messages */
+    Recompute policy;         /* with recompute auto: the policy that has been chosen, or auto */
+    const SavedValues *saved; /* and then these values; names in the arena */
+    bool no_overlap;          /* and messages of zero overlap with computation only where the file says so */
+    bool trains_alone;        /* what a step costs is wanted, and nothing of evaluation and prediction */
+    bool puts_away;           /* with a policy: all that it saves, if the layout offloads activations */
+    WholeDims whole;          /* in small instances of the model */
+    Facts *facts;             /* of the names of a model, for editors; NULL: nobody asks for them */
+    bool is_trial;            /* of other options: nobody reads its messages */
 } Run;
 
 /* --- files.c ------------------------------------------------------------------------------- */

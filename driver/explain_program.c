@@ -8,14 +8,14 @@ typedef struct {
     const Op *op;
     Phase phase;
     double times, bytes; /* that are sent */
-} Moved;
+} SentOp;
 
 typedef struct {
     const Explain *e;
     Classes classes;
     int kinds; /* of ranks */
     int nmoved, moved_room;
-    Moved *moved;
+    SentOp *moved;
     Values seen; /* already listed */
 } Listing;
 
@@ -28,18 +28,13 @@ static bool is_of_tensor(const Listing *l, const Value *value)
 
 /* --- Collectives ------------------------------------------------------------------------------------- */
 
-static Moved *moved_by(Listing *l, const Op *op, Phase phase)
+static SentOp *moved_by(Listing *l, const Op *op, Phase phase)
 {
     for (int i = 0; i < l->nmoved; i++)
         if (l->moved[i].op == op)
             return &l->moved[i];
-    if (l->nmoved == l->moved_room) {
-        Moved *grown = NEW_ARRAY(&l->e->run->arena, Moved, l->moved_room = l->moved_room ? 2 * l->moved_room : 16);
-        for (int i = 0; i < l->nmoved; i++)
-            grown[i] = l->moved[i];
-        l->moved = grown;
-    }
-    l->moved[l->nmoved] = (Moved){ op, phase, 0, 0 };
+    GROW(&l->e->run->arena, l->moved, l->nmoved, l->moved_room);
+    l->moved[l->nmoved] = (SentOp){ op, phase, 0, 0 };
     return &l->moved[l->nmoved++];
 }
 
@@ -49,13 +44,13 @@ static void add_item(void *context, const CostItem *item, double times)
     Listing *l = context;
     for (const SentTensor *sent = item->kind == ITEM_MESSAGE ? item->sent : NULL; sent; sent = sent->next)
         if (sent->bytes > 0 && (is_of_tensor(l, result(sent->op)) || is_of_tensor(l, arg(sent->op, 0)))) {
-            Moved *moved = moved_by(l, sent->op, item->phase);
+            SentOp *moved = moved_by(l, sent->op, item->phase);
             moved->times += times / l->kinds;
             moved->bytes += sent->bytes * times / l->kinds;
         }
 }
 
-static void print_moved(const Listing *l, const Moved *moved)
+static void print_moved(const Listing *l, const SentOp *moved)
 {
     Module *m = l->e->m;
     Arena *arena = &l->e->run->arena;

@@ -200,12 +200,7 @@ static bool check_value(const Line *line, const OptionInfo *option, const char *
 
 static void append_text(Arena *arena, TextList *list, const char *text)
 {
-    if (list->count == list->room) {
-        const char **grown = NEW_ARRAY(arena, const char *, list->room = list->room ? list->room * 2 : 8);
-        for (int i = 0; i < list->count; i++)
-            grown[i] = list->at[i];
-        list->at = grown;
-    }
+    GROW(arena, list->at, list->count, list->room);
     list->at[list->count++] = text;
 }
 

@@ -14,12 +14,7 @@ static void add_setting(Run *run, Settings *settings, const char *key, const cha
 {
     if (!value)
         return;
-    if (settings->count == settings->room) {
-        Setting *grown = NEW_ARRAY(&run->arena, Setting, settings->room = settings->room ? 2 * settings->room : 32);
-        for (int i = 0; i < settings->count; i++)
-            grown[i] = settings->at[i];
-        settings->at = grown;
-    }
+    GROW(&run->arena, settings->at, settings->count, settings->room);
     settings->at[settings->count++] =
         (Setting){ arena_text(&run->arena, "train.%s", key), value, "", run->source.path };
 }
@@ -148,7 +143,7 @@ static void add_recompute(cJSON *plan, const Module *m)
         return;
     }
     cJSON *functions = cJSON_AddObjectToObject(object, "saved"), *away = NULL;
-    for (const Saved *saved = m->saved; saved; saved = saved->next) {
+    for (const SavedValues *saved = m->saved; saved; saved = saved->next) {
         cJSON *values = cJSON_AddArrayToObject(functions, saved->func), *moved = NULL;
         for (int i = 0; i < saved->count; i++) {
             cJSON_AddItemToArray(values, cJSON_CreateString(saved->value[i]));

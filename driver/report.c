@@ -33,12 +33,7 @@ static TrafficRow *traffic_row(Report *r, const TrafficRow *like)
             row->kind == like->kind && row->from.dtype == like->from.dtype)
             return &r->row[i];
     }
-    if (r->nrows == r->row_room) {
-        TrafficRow *grown = NEW_ARRAY(&r->run->arena, TrafficRow, r->row_room = r->row_room ? 2 * r->row_room : 32);
-        for (int i = 0; i < r->nrows; i++)
-            grown[i] = r->row[i];
-        r->row = grown;
-    }
+    GROW(&r->run->arena, r->row, r->nrows, r->row_room);
     r->row[r->nrows] = *like;
     return &r->row[r->nrows++];
 }
@@ -48,12 +43,7 @@ static AlikeRow *alike_row(Report *r, const Op *op, Axes axes)
     for (int i = 0; i < r->nalike; i++)
         if (r->alike[i].op->path == op->path && r->alike[i].op->where == op->where && r->alike[i].axes == axes)
             return &r->alike[i];
-    if (r->nalike == r->alike_room) {
-        AlikeRow *grown = NEW_ARRAY(&r->run->arena, AlikeRow, r->alike_room = r->alike_room ? 2 * r->alike_room : 32);
-        for (int i = 0; i < r->nalike; i++)
-            grown[i] = r->alike[i];
-        r->alike = grown;
-    }
+    GROW(&r->run->arena, r->alike, r->nalike, r->alike_room);
     r->alike[r->nalike] = (AlikeRow){ .op = op, .axes = axes };
     return &r->alike[r->nalike++];
 }

@@ -32,12 +32,7 @@ static LineRow *line_of(LineRows *l, const Op *op)
     LineRow *row = map_get(&l->rows, key);
     if (row)
         return row;
-    if (l->count == l->room) {
-        LineRow **grown = NEW_ARRAY(l->arena, LineRow *, l->room = l->room ? 2 * l->room : 64);
-        for (int i = 0; i < l->count; i++)
-            grown[i] = l->row[i];
-        l->row = grown;
-    }
+    GROW(l->arena, l->row, l->count, l->room);
     row = NEW(l->arena, LineRow);
     *row = (LineRow){ .first = op, .messages = "" };
     map_put(&l->rows, key, row);

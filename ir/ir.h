@@ -271,13 +271,13 @@ typedef struct ShardRule {
 
 /* With `recompute auto`: the values of a forward function that are saved for its backward, which recomputes all others
  * that it reads.  "%x" is a parameter, "h.attn.q.2" the second value from that place of the model. */
-typedef struct Saved {
+typedef struct SavedValues {
     Name func;
     Loc loc; /* as of a Func */
     int count, room;
     Name *value, *away; /* `away`: NULL, or it leaves the device: "", behind `recompute` its name in func */
-    struct Saved *next;
-} Saved;
+    struct SavedValues *next;
+} SavedValues;
 
 /* Of Train.loss_chunks: as many as pay; several wherever that can be, for verification, which has no large logits. */
 enum { LOSS_CHUNKS_AUTO = -1, LOSS_CHUNKS_SEVERAL = -2 };
@@ -294,7 +294,7 @@ typedef struct {
     Names order; /* ... these dims; none: its own */
     bool tight;  /* and without padding that loops do not run over */
     bool apart;  /* or no result in the memory of an operand: that may be enough */
-} Wanted;
+} RequiredLayout;
 
 typedef struct Module {
     Arena arena;
@@ -315,7 +315,7 @@ typedef struct Module {
     Input *inputs;
     Train train;
     Loc train_loc; /* as of a Func */
-    Saved *saved;
+    SavedValues *saved;
     Func *funcs;
     struct NameTable *names; /* see intern() */
     struct Index *index;     /* see find_func(), find_param() */
@@ -432,9 +432,9 @@ bool has_dim(const Module *m, Name dim);                           /* does any v
 void add_made_dim(Module *m, Name name, Making making, Name of);   /* once: further declarations change nothing */
 const MadeDim *made_dim(const Module *m, Name dim, Making making); /* NULL: it is not */
 const MadeDim *copies_dim(const Module *m, Name dim); /* of the whole repeat whose copies it counts; NULL: of none */
-void add_saved(Arena *arena, Saved *saved, Name value, Name away);
-Saved *saved_of(const Module *m, Name func); /* NULL: nothing */
-Name ruled_as(const Module *m, Name dim);    /* the dim whose layout rules apply to this one */
+void add_saved(Arena *arena, SavedValues *saved, Name value, Name away);
+SavedValues *saved_of(const Module *m, Name func); /* NULL: nothing */
+Name ruled_as(const Module *m, Name dim);          /* the dim whose layout rules apply to this one */
 bool has_name(const Names *names, Name name);
 bool names_equal(const Names *a, const Names *b);   /* in the same order */
 void add_name(Names *names, Name name);             /* of the dims of one value: there are no more than MAX_NAMES */

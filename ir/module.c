@@ -4,20 +4,12 @@
 #include "target.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* --- Lists of values -------------------------------------------------------------------------- */
 
 void push_value(Arena *arena, Values *values, Value *value)
 {
-    if (values->count == values->room) {
-        int room = values->room ? values->room * 2 : 4;
-        Value **more = NEW_ARRAY(arena, Value *, room);
-        if (values->count)
-            memcpy(more, values->at, (size_t)values->count * sizeof *more);
-        values->at = more;
-        values->room = room;
-    }
+    GROW(arena, values->at, values->count, values->room);
     values->at[values->count++] = value;
 }
 

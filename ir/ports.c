@@ -99,13 +99,7 @@ void add_result(Module *m, Func *f, Value *value, Port port)
     if (!port.kind)
         return;
     for (Ports *to = &f->returns; to->count < f->results.count;) {
-        if (to->count == to->room) {
-            to->room = to->room ? 2 * to->room : 8;
-            Port *at = NEW_ARRAY(&m->arena, Port, to->room);
-            for (int i = 0; i < to->count; i++)
-                at[i] = to->at[i];
-            to->at = at;
-        }
+        GROW(&m->arena, to->at, to->count, to->room);
         to->at[to->count++] = (Port){ 0 };
     }
     f->returns.at[f->results.count - 1] = port;
@@ -171,23 +165,18 @@ StepState state_of(const Func *step)
 
 /* --- Saved residuals -------------------------------------------------------------------------- */
 
-void add_saved(Arena *arena, Saved *saved, Name value, Name away)
+void add_saved(Arena *arena, SavedValues *saved, Name value, Name away)
 {
-    if (saved->count == saved->room) {
-        saved->room = saved->room ? 2 * saved->room : 8;
-        Name *values = NEW_ARRAY(arena, Name, saved->room), *aways = NEW_ARRAY(arena, Name, saved->room);
-        for (int i = 0; i < saved->count; i++)
-            values[i] = saved->value[i], aways[i] = saved->away[i];
-        saved->value = values;
-        saved->away = aways;
-    }
+    int room = saved->room; /* of both arrays */
+    GROW(arena, saved->value, saved->count, room);
+    GROW(arena, saved->away, saved->count, saved->room);
     saved->value[saved->count] = value;
     saved->away[saved->count++] = away;
 }
 
-Saved *saved_of(const Module *m, Name func)
+SavedValues *saved_of(const Module *m, Name func)
 {
-    Saved *saved = m->saved;
+    SavedValues *saved = m->saved;
     while (saved && saved->func != func)
         saved = saved->next;
     return saved;

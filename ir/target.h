@@ -15,7 +15,7 @@ typedef struct Target {
     int64_t (*scratch_bytes)(Module *, const Op *); /* beside the results of the op */
     int (*scratch_stays)(Module *, const Op *);     /* for how many later ops that stays in use */
     /* Does the target accept these layouts of a kernel or LIBRARY op?  Else it sets others. */
-    bool (*takes)(Module *, const Op *, Wanted wanted[]);
+    bool (*takes)(Module *, const Op *, RequiredLayout wanted[]);
 
     /* --- What its products do ------------------------------------------------------------------------------- */
     unsigned keeps_before; /* traits: activations whose operand products write, slopes that they multiply by */

@@ -11,12 +11,7 @@ static void note_user(Uses *uses, const Value *value, Op *op)
     }
     if (users->count && users->op[users->count - 1] == op)
         return;
-    if (users->count == users->room) {
-        Op **more = NEW_ARRAY(arena, Op *, users->room ? users->room *= 2 : (users->room = 4));
-        for (int i = 0; i < users->count; i++)
-            more[i] = users->op[i];
-        users->op = more;
-    }
+    GROW(arena, users->op, users->count, users->room);
     users->op[users->count++] = op;
 }
 

@@ -16,7 +16,7 @@
 static bool is_cuda_kernel(Module *m, const Op *op) { return info(op)->family == LIBRARY || row_kernel_of(m, op); }
 
 /* kernels_accept, and the requirements of several launches of one kernel. */
-static bool cuda_takes(Module *m, const Op *op, Wanted wanted[])
+static bool cuda_takes(Module *m, const Op *op, RequiredLayout wanted[])
 {
     const Func *kernel = row_kernel_of(m, op);
     return kernels_accept(m, op, wanted) && (!kernel || cuda_row_accepts(m, kernel, op, wanted));
@@ -130,13 +130,7 @@ static const char *name_of(const CudaProgram *program, const CudaCall *call, int
 
 static KernelText *new_kernel(CudaProgram *program)
 {
-    if (program->count == program->room) {
-        program->room = program->room ? program->room * 2 : 64;
-        KernelText *grown = NEW_ARRAY(&program->m->arena, KernelText, program->room);
-        if (program->count)
-            memcpy(grown, program->at, (size_t)program->count * sizeof *grown);
-        program->at = grown;
-    }
+    GROW(&program->m->arena, program->at, program->count, program->room);
     return &program->at[program->count++];
 }
 

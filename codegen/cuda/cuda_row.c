@@ -10,12 +10,7 @@ static const char *const taken[] = { "e", "count", "item", "lane", "team", "pack
 
 void add_launch(CudaLaunches *launches, CudaLaunch launch, Module *m)
 {
-    if (launches->count == launches->room) {
-        CudaLaunch *more = NEW_ARRAY(&m->arena, CudaLaunch, launches->room = launches->room ? 2 * launches->room : 4);
-        for (int i = 0; i < launches->count; i++)
-            more[i] = launches->at[i];
-        launches->at = more;
-    }
+    GROW(&m->arena, launches->at, launches->count, launches->room);
     launches->at[launches->count++] = launch;
 }
 
@@ -154,7 +149,7 @@ static void write_launch(Launch *p, const char *name, FILE *out)
 
 /* --- The kernel ----------------------------------------------------------------------------------- */
 
-static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, Wanted *wanted, bool anonymous,
+static RowKernel *plan_kernel(Module *m, const Func *kernel, const Op *call, RequiredLayout *wanted, bool anonymous,
                               Launch **launch, int *count)
 {
     RowKernel *k = plan_row_kernel(m, kernel, call);
@@ -178,7 +173,7 @@ int64_t cuda_row_scratch(Module *m, const Func *kernel)
     return plan_kernel(m, kernel, NULL, NULL, true, &launch, &count)->scratch;
 }
 
-bool cuda_row_accepts(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+bool cuda_row_accepts(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[])
 {
     Launch *launch;
     int count;

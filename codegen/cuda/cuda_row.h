@@ -132,7 +132,7 @@ void add_to_column(Launch *p, const Sink *sink, const char *text, FILE *out);
 /* cuda_row.c */
 int64_t cuda_row_scratch(Module *m, const Func *kernel);
 /* Does no launch overwrite operands of a later one?  If one does, sets copies of its results. */
-bool cuda_row_accepts(Module *m, const Func *kernel, const Op *call, Wanted wanted[]);
+bool cuda_row_accepts(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[]);
 const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const char *name, bool anonymous,
                           ShardOffsets *offsets, CudaLaunches *launches, FILE *out);
 

@@ -93,7 +93,7 @@ static void check_order(const RowKernel *k, const Launch *p)
         if (!p->has[i] || !k->array[k->f->params.count + k->sink[i].result].shared)
             continue;
         else if (k->wanted)
-            k->wanted[k->f->params.count + k->sink[i].result] = (Wanted){ .copied = true, .apart = true };
+            k->wanted[k->f->params.count + k->sink[i].result] = (RequiredLayout){ .copied = true, .apart = true };
         else
             error_at(k->m->diags, (Where){ .at = k->call->loc },
                      "internal: '%s' is summed in place, while another launch of kernel '%s' may still read it",

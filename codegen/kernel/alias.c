@@ -151,7 +151,7 @@ bool row_kernel_shares(const Module *m, const Op *call)
     return false;
 }
 
-bool row_kernel_accepts(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+bool row_kernel_accepts(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[])
 {
     if (!row_kernel_shares(m, call))
         return true;

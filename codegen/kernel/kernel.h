@@ -134,11 +134,11 @@ typedef struct {
     Array *array; /* parameters, then results */
     Sink *sink;
     Region *region;
-    int *region_order;     /* the order in which regions are written */
-    int64_t scratch;       /* bytes */
-    Wanted *wanted;        /* in a query: results to be copied; NULL: report an error */
-    bool is_anonymous;     /* names depend only on positions: equal kernels have equal text */
-    ShardOffsets *offsets; /* receives those that the text uses */
+    int *region_order;      /* the order in which regions are written */
+    int64_t scratch;        /* bytes */
+    RequiredLayout *wanted; /* in a query: results to be copied; NULL: report an error */
+    bool is_anonymous;      /* names depend only on positions: equal kernels have equal text */
+    ShardOffsets *offsets;  /* receives those that the text uses */
     NameSpace names;
     int depth; /* indentation of the C text, in levels of four columns */
 } RowKernel;

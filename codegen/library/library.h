@@ -55,7 +55,7 @@ OperandOrder order_own, order_gather, order_scatter_add, order_rope, order_cumul
     order_route;
 
 /* Is there a kernel for the operands' layouts?  If not, sets the required ones. */
-bool library_accepts(Module *m, const Op *op, Wanted wanted[]);
+bool library_accepts(Module *m, const Op *op, RequiredLayout wanted[]);
 
 /* The operand or result of that name; NULL if the op has none. */
 const Value *operand_named(const Operands *o, OperandName name);

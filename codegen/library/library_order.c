@@ -159,7 +159,7 @@ static bool is_padded(const Type *type)
 }
 
 /* Tries other orders of operands first; then of results, then removal of padding between rows. */
-bool library_accepts(Module *m, const Op *op, Wanted wanted[])
+bool library_accepts(Module *m, const Op *op, RequiredLayout wanted[])
 {
     Operands o;
     int count = 0;

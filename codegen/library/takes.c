@@ -2,7 +2,7 @@
  * others. */
 #include "library.h"
 
-bool kernels_accept(Module *m, const Op *op, Wanted wanted[])
+bool kernels_accept(Module *m, const Op *op, RequiredLayout wanted[])
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (info(op)->family == LIBRARY)

@@ -164,7 +164,7 @@ static void find_orders(const Matrices *x, int sides, bool turned, Names order[N
 }
 
 /* Are fewer products naive with these copies?  Then it asks for them. */
-static bool copies_help(const Matrices *x, int sides, bool turned, int naive, Wanted wanted[])
+static bool copies_help(const Matrices *x, int sides, bool turned, int naive, RequiredLayout wanted[])
 {
     Names order[N_SIDES];
     find_orders(x, sides, turned, order);
@@ -172,12 +172,12 @@ static bool copies_help(const Matrices *x, int sides, bool turned, int naive, Wa
         return false;
     for (int side = 0; side < N_SIDES; side++)
         if (order[side].count)
-            wanted[x->at[side]] = (Wanted){ .copied = true, .order = order[side] };
+            wanted[x->at[side]] = (RequiredLayout){ .copied = true, .order = order[side] };
     return true;
 }
 
 /* The cheapest copies that make a matrix product of it; false: there are none that are worth it. */
-static bool find_copies(const Matrices *x, Wanted wanted[])
+static bool find_copies(const Matrices *x, RequiredLayout wanted[])
 {
     static const Names as_they_are[N_SIDES];
     const int naive = count_naive(x, as_they_are);
@@ -196,7 +196,7 @@ static bool find_copies(const Matrices *x, Wanted wanted[])
     return false;
 }
 
-static bool want_matrices(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+static bool want_matrices(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[])
 {
     Product *planned;
     const int count = plan_each_product(m, kernel, call, &planned); /* 0: an error, which is reported */
@@ -222,7 +222,7 @@ static bool want_matrices(Module *m, const Func *kernel, const Op *call, Wanted 
 
 /* --- Running sums ------------------------------------------------------------------------------------------ */
 
-static bool want_running_sums(const Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+static bool want_running_sums(const Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[])
 {
     bool good = true;
     for (int i = 0; i < kernel->results.count; i++) {
@@ -239,7 +239,7 @@ static bool want_running_sums(const Module *m, const Func *kernel, const Op *cal
     return good;
 }
 
-bool products_accept(Module *m, const Func *kernel, const Op *call, Wanted wanted[])
+bool products_accept(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[])
 {
     return want_running_sums(m, kernel, call, wanted) && want_matrices(m, kernel, call, wanted);
 }

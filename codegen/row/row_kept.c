@@ -60,11 +60,11 @@ static bool has_extreme(const RowKernel *k, const Node *node)
 /* The first and the last phase that need a value. */
 typedef struct {
     int first, last; /* -1: none */
-} Needed;
+} PhaseRange;
 
-static void need(RowKernel *k, Node *node, int phase, Needed *needed)
+static void need(RowKernel *k, Node *node, int phase, PhaseRange *needed)
 {
-    Needed *own = &needed[node - k->node];
+    PhaseRange *own = &needed[node - k->node];
     if (!node->op || !in_row(k, node) || own->last == phase)
         return;
     int *seen = &own->first;
@@ -82,9 +82,9 @@ static void need(RowKernel *k, Node *node, int phase, Needed *needed)
 
 void plan_kept(RowKernel *k)
 {
-    Needed *needed = NEW_ARRAY(&k->m->arena, Needed, k->nnodes);
+    PhaseRange *needed = NEW_ARRAY(&k->m->arena, PhaseRange, k->nnodes);
     for (int i = 0; i < k->nnodes; i++)
-        needed[i] = (Needed){ -1, -1 };
+        needed[i] = (PhaseRange){ -1, -1 };
     find_costs(k);
     for (int phase = 0; phase < k->nphases && k->nregions == 1; phase++) {
         for (int i = 0; i < k->nnodes; i++) {

@@ -66,12 +66,7 @@ static bool is_noted(const ShardOffsets *offsets, const Dim *dim)
 
 static void note_offset(Module *m, ShardOffsets *offsets, const Dim *dim)
 {
-    if (offsets->count == offsets->room) {
-        Dim *more = NEW_ARRAY(&m->arena, Dim, offsets->room = offsets->room ? 2 * offsets->room : 16);
-        for (int i = 0; i < offsets->count; i++)
-            more[i] = offsets->at[i];
-        offsets->at = more;
-    }
+    GROW(&m->arena, offsets->at, offsets->count, offsets->room);
     offsets->at[offsets->count++] = *dim;
 }
 

@@ -28,15 +28,15 @@ static void find_pair(Run *run, const Folder *folder, const char *stem, int *a, 
 }
 
 /* The weight of an adapter is a matrix of the folder, as large as the product. */
-static bool check_weight(Run *run, const Export *e, const NameMap *map, const char *stem, const Stored *low,
-                         const Stored *high)
+static bool check_weight(Run *run, const Export *e, const NameMap *map, const char *stem, const StoredTensor *low,
+                         const StoredTensor *high)
 {
     const char *name = arena_text(&run->arena, "%s%s", stem + strlen(PEFT_PREFIX), tail);
     const int found = find_stored(e->b->folder, name_in_folder(e->b, name));
     if (found < 0)
         return run_failed(run, "%s: the folder has no '%s' that '%s' could be added to", map->source.path, name,
                           low->name);
-    const Stored *stored = e->b->folder->tensor[found];
+    const StoredTensor *stored = e->b->folder->tensor[found];
     return (stored->rank == 2 && stored->size[0] == high->size[0] && stored->size[1] == low->size[1]) ||
            run_failed(run, "%s: the adapter of '%s' %s is for a weight [%lld, %lld]", map->source.path, name,
                       sizes_text(&run->arena, stored->rank, stored->size), (long long)high->size[0],
@@ -44,7 +44,7 @@ static bool check_weight(Run *run, const Export *e, const NameMap *map, const ch
 }
 
 /* Of each A and B: both are there, as matrices with one rank for all. */
-static bool check_tensor(Run *run, Export *e, const NameMap *map, const Stored *stored)
+static bool check_tensor(Run *run, Export *e, const NameMap *map, const StoredTensor *stored)
 {
     const Folder *folder = e->adapters->folder;
     const char *of_a = stem_of(&run->arena, stored->name, tail_a), *stem = of_a;
@@ -56,7 +56,7 @@ static bool check_tensor(Run *run, Export *e, const NameMap *map, const Stored *
     if (a < 0 || b < 0)
         return run_failed(run, "%s: an adapter has two tensors, NAME%s and NAME%s: there is only '%s'",
                           map->source.path, tail_a, tail_b, stored->name);
-    const Stored *low = folder->tensor[a], *high = folder->tensor[b];
+    const StoredTensor *low = folder->tensor[a], *high = folder->tensor[b];
     if (low->rank != 2 || high->rank != 2 || low->size[0] != high->size[1])
         return run_failed(run, "%s: '%s' is %s and '%s' is %s, where [low, in] and [out, low] are needed",
                           map->source.path, low->name, sizes_text(&run->arena, low->rank, low->size), high->name,
@@ -96,7 +96,8 @@ bool open_adapters(Run *run, const Exchange *x, Export *e, Binding *adapters, Fo
 
 /* --- Merged ---------------------------------------------------------------------------------- */
 
-static void add_product(const Stored *stored, int64_t low, double scale, const float *a, const float *b, float *numbers)
+static void add_product(const StoredTensor *stored, int64_t low, double scale, const float *a, const float *b,
+                        float *numbers)
 {
     const int64_t rows = stored->size[0], columns = stored->size[1];
     for (int64_t i = 0; i < rows; i++)
@@ -108,7 +109,7 @@ static void add_product(const Stored *stored, int64_t low, double scale, const f
         }
 }
 
-bool add_adapter(Run *run, const Export *e, const Stored *stored, float *numbers)
+bool add_adapter(Run *run, const Export *e, const StoredTensor *stored, float *numbers)
 {
     const Folder *folder = e->adapters->folder;
     const char *stem = stem_of(&run->arena, stored->name, tail);
@@ -129,7 +130,7 @@ bool add_adapter(Run *run, const Export *e, const Stored *stored, float *numbers
 /* --- As a folder of peft --------------------------------------------------------------------- */
 
 /* "q_proj" of "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", once. */
-static void add_module(Run *run, cJSON *modules, const Stored *stored)
+static void add_module(Run *run, cJSON *modules, const StoredTensor *stored)
 {
     const char *stem = stem_of(&run->arena, stored->name, tail_a), *dot = stem ? strrchr(stem, '.') : NULL;
     const cJSON *other;

@@ -121,7 +121,7 @@ static bool check_targets(const Binding *b)
 
 /* --- What is left --------------------------------------------------------------------------- */
 
-static bool is_same(const Stored *a, const Stored *b)
+static bool is_same(const StoredTensor *a, const StoredTensor *b)
 {
     return strcmp(a->dtype, b->dtype) == 0 && a->rank == b->rank &&
            memcmp(a->size, b->size, (size_t)a->rank * sizeof *a->size) == 0 &&
@@ -130,7 +130,7 @@ static bool is_same(const Stored *a, const Stored *b)
 
 static void use_aside(Binding *b, const Aside *aside, int tensor)
 {
-    const Stored *stored = b->folder->tensor[tensor];
+    const StoredTensor *stored = b->folder->tensor[tensor];
     TensorUse *use = &b->use[tensor];
     use->is_ignored = !aside->same;
     if (!aside->same)
@@ -145,7 +145,7 @@ static void use_aside(Binding *b, const Aside *aside, int tensor)
 
 static void check_tensor(Binding *b, int tensor)
 {
-    const Stored *stored = b->folder->tensor[tensor];
+    const StoredTensor *stored = b->folder->tensor[tensor];
     TensorUse *use = &b->use[tensor];
     for (const Aside *aside = b->map->asides; aside && !use->line && !use->is_ignored && use->same < 0;
          aside = aside->next)
@@ -261,7 +261,7 @@ static const char *dtype_of(const Folder *folder)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const Stored *)a)->name, ((const Stored *)b)->name);
+    return strcmp(((const StoredTensor *)a)->name, ((const StoredTensor *)b)->name);
 }
 
 bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map, const char *file_name)
@@ -284,7 +284,7 @@ bool name_tensors(Run *run, Folder *folder, const Module *m, NameMap *map, const
     qsort(list.at, (size_t)list.count, sizeof *list.at, by_name);
     int64_t begin = 0;
     for (int i = 0; i < list.count; i++) {
-        Stored *stored = &file->tensor[file->count];
+        StoredTensor *stored = &file->tensor[file->count];
         if (file->count && strcmp(stored[-1].name, list.at[i].name) == 0) /* of several copies */
             continue;
         *stored = list.at[i];

@@ -256,12 +256,7 @@ static const char *number_text(Arena *arena, double number)
 static void add_define(Scan *scan, const char *name, double number)
 {
     TextList *defines = &scan->map->defines;
-    if (defines->count == defines->room) {
-        const char **grown = NEW_ARRAY(&scan->run->arena, const char *, defines->room = 2 * defines->room + 16);
-        for (int i = 0; i < defines->count; i++)
-            grown[i] = defines->at[i];
-        defines->at = grown;
-    }
+    GROW(&scan->run->arena, defines->at, defines->count, defines->room);
     defines->at[defines->count++] =
         arena_text(&scan->run->arena, "%s=%s", name, number_text(&scan->run->arena, number));
 }

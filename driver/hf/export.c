@@ -18,7 +18,7 @@
 
 static const char *mean_name(Arena *arena, const char *name) { return arena_text(arena, "optimizer.ema.%s", name); }
 
-static bool check_sum(Run *run, const Folder *checkpoint, const Stored *stored)
+static bool check_sum(Run *run, const Folder *checkpoint, const StoredTensor *stored)
 {
     const cJSON *metadata = checkpoint->index
                                 ? cJSON_GetObjectItemCaseSensitive(checkpoint->index, "metadata")
@@ -46,7 +46,7 @@ static bool check_copy(Run *run, const Folder *checkpoint, const ParamCopy *copy
                           "%s has no tensor '%s', a parameter of %s: give a checkpoint of this model, or with --model "
                           "(and --map) the one of the checkpoint",
                           checkpoint->path, copy->name, run->source.path);
-    const Stored *stored = checkpoint->tensor[found];
+    const StoredTensor *stored = checkpoint->tensor[found];
     if (stored->rank != copy->rank || memcmp(stored->size, copy->size, (size_t)copy->rank * sizeof *copy->size) != 0)
         return run_failed(run,
                           "%s: tensor '%s' is %s there and %s in the model of the folder: give the folder of its model",
@@ -114,7 +114,7 @@ static const char *gather(Run *run, const Binding *b, const Folder *checkpoint, 
 {
     const char *dtype = NULL;
     for (const Move *move = b->use[tensor].moves; move; move = move->next_of_tensor) {
-        const Stored *from = checkpoint->tensor[find_copy(run, checkpoint, &b->copy[move->copy])];
+        const StoredTensor *from = checkpoint->tensor[find_copy(run, checkpoint, &b->copy[move->copy])];
         if (dtype && strcmp(dtype, from->dtype) != 0)
             return run_failed(run, "%s: the parameters of '%s' have several dtypes", checkpoint->path,
                               b->folder->tensor[tensor]->name),
@@ -145,7 +145,7 @@ float *tensor_numbers(Run *run, const Binding *b, const Folder *checkpoint, int 
 /* In the folder's dtype. */
 static bool write_fed(Run *run, const Export *e, int tensor, FILE *out)
 {
-    const Stored *stored = e->b->folder->tensor[tensor];
+    const StoredTensor *stored = e->b->folder->tensor[tensor];
     float *numbers = tensor_numbers(run, e->b, e->checkpoint, tensor);
     char *result = numbers ? malloc((size_t)stored->count * 4) : NULL;
     if (numbers && !result)
@@ -161,7 +161,7 @@ static bool write_fed(Run *run, const Export *e, int tensor, FILE *out)
     return good;
 }
 
-static bool write_tensor(Run *run, const Export *e, const Stored *stored, FILE *out)
+static bool write_tensor(Run *run, const Export *e, const StoredTensor *stored, FILE *out)
 {
     const int tensor = find_stored(e->b->folder, stored->name);
     const TensorUse *use = &e->b->use[tensor];

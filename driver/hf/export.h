@@ -25,7 +25,7 @@ bool write_tensors(Run *run, const Export *e, const TensorFile *like, const char
 bool open_adapters(Run *run, const Exchange *x, Export *e, Binding *adapters, Folder *folder);
 
 /* Adds the product of an adapter to the tensor that it is of, if there is one. */
-bool add_adapter(Run *run, const Export *e, const Stored *stored, float *numbers);
+bool add_adapter(Run *run, const Export *e, const StoredTensor *stored, float *numbers);
 
 /* --adapter: a folder as peft's save_pretrained writes it. */
 bool write_adapter(Run *run, const Export *e);

@@ -78,7 +78,7 @@ static bool open_files(Run *run, Folder *folder, bool may_lack_weights)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(Stored *const *)a)->name, (*(Stored *const *)b)->name);
+    return strcmp((*(StoredTensor *const *)a)->name, (*(StoredTensor *const *)b)->name);
 }
 
 bool sort_tensors(Run *run, Folder *folder)
@@ -86,7 +86,7 @@ bool sort_tensors(Run *run, Folder *folder)
     int room = folder->nlists;
     for (int i = 0; i < folder->nfiles; i++)
         room += folder->file[i].count;
-    folder->tensor = NEW_ARRAY(&run->arena, Stored *, room + 1);
+    folder->tensor = NEW_ARRAY(&run->arena, StoredTensor *, room + 1);
     folder->count = 0;
     for (int i = 0; i < folder->nlists; i++)
         folder->tensor[folder->count++] = &folder->list[i];
@@ -102,8 +102,8 @@ bool sort_tensors(Run *run, Folder *folder)
 
 int find_stored(const Folder *folder, const char *name)
 {
-    const Stored wanted = { .name = name }, *key = &wanted;
-    Stored **found = bsearch(&key, folder->tensor, (size_t)folder->count, sizeof *folder->tensor, by_name);
+    const StoredTensor wanted = { .name = name }, *key = &wanted;
+    StoredTensor **found = bsearch(&key, folder->tensor, (size_t)folder->count, sizeof *folder->tensor, by_name);
     return found ? (int)(found - folder->tensor) : -1;
 }
 

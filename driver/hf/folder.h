@@ -13,9 +13,9 @@ typedef struct {
     struct cJSON *config, *index; /* NULL: there is none */
     TensorFile *file;
     int nfiles;
-    Stored *list; /* of its configuration, under the names that the map has for them; NULL: none */
+    StoredTensor *list; /* of its configuration, under the names that the map has for them; NULL: none */
     int nlists;
-    Stored **tensor; /* of all files, and the lists, by name */
+    StoredTensor **tensor; /* of all files, and the lists, by name */
     int count;
 } Folder;
 

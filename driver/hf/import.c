@@ -37,7 +37,7 @@ static void write_header(const Binding *b, const char *const *sums, FILE *out)
 static bool check_sources(const Binding *b, const ParamCopy *copy)
 {
     for (const Move *move = copy->moves; move; move = move->next_of_copy) {
-        const Stored *stored = b->folder->tensor[move->tensor];
+        const StoredTensor *stored = b->folder->tensor[move->tensor];
         if (!check_finite(b->run, b->folder->path, stored, stored->data))
             return false;
     }

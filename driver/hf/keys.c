@@ -63,12 +63,7 @@ static void see(Scan *scan, const cJSON *item, bool is_whole)
     KeyList *keys = &scan->map->keys;
     if (!item)
         return;
-    if (keys->count == keys->room) {
-        SeenItem *grown = NEW_ARRAY(&scan->run->arena, SeenItem, keys->room = 2 * keys->room + 32);
-        for (int i = 0; i < keys->count; i++)
-            grown[i] = keys->seen[i];
-        keys->seen = grown;
-    }
+    GROW(&scan->run->arena, keys->seen, keys->count, keys->room);
     keys->seen[keys->count++] = (SeenItem){ item, is_whole };
 }
 

@@ -225,7 +225,7 @@ static bool make_box(const LineUse *use, Box *box)
 
 /* --- Moves ---------------------------------------------------------------------------------- */
 
-static bool check_shape(const LineUse *use, const Stored *stored, const Box *box)
+static bool check_shape(const LineUse *use, const StoredTensor *stored, const Box *box)
 {
     Arena *arena = &use->b->run->arena;
     const int rank = use->line->naxes;
@@ -241,7 +241,7 @@ static bool check_shape(const LineUse *use, const Stored *stored, const Box *box
                "convert the folder with transformers: model.to(torch.bfloat16).save_pretrained(DIR)");
 }
 
-static bool check_use(const LineUse *use, const Stored *stored, TensorUse *tensor, ParamCopy *copy, int64_t count)
+static bool check_use(const LineUse *use, const StoredTensor *stored, TensorUse *tensor, ParamCopy *copy, int64_t count)
 {
     Arena *arena = &use->b->run->arena;
     if (tensor->line && tensor->line != use->line)
@@ -316,7 +316,7 @@ static bool add_move(const LineUse *use, const Box *box)
         count *= move->size[i];
     move->tensor = tensor;
     move->copy = use->first_copy + (int)copy;
-    const Stored *stored = b->folder->tensor[tensor];
+    const StoredTensor *stored = b->folder->tensor[tensor];
     TensorUse *of_tensor = &b->use[tensor];
     ParamCopy *of_copy = &b->copy[move->copy];
     if (!check_shape(use, stored, box) || !check_use(use, stored, of_tensor, of_copy, count))
@@ -365,17 +365,12 @@ bool list_tensors(LineUse *use, StoredList *list)
     if (!make_box(use, &box))
         return false;
     do {
-        Stored stored = { .name = tensor_name(use), .rank = use->line->naxes, .count = 1 };
+        StoredTensor stored = { .name = tensor_name(use), .rank = use->line->naxes, .count = 1 };
         if (!stored.name)
             return false;
         for (int i = 0; i < stored.rank; i++)
             stored.count *= stored.size[i] = box.size[i];
-        if (list->count == list->room) {
-            Stored *grown = NEW_ARRAY(&use->b->run->arena, Stored, list->room = 2 * list->room + 64);
-            for (int i = 0; i < list->count; i++)
-                grown[i] = list->at[i];
-            list->at = grown;
-        }
+        GROW(&use->b->run->arena, list->at, list->count, list->room);
         list->at[list->count++] = stored;
     } while (next_values(&use->vars));
     return true;

@@ -17,7 +17,7 @@ bool bind_param(LineUse *use); /* adds its moves; false after reporting */
 
 /* A growing list. */
 typedef struct {
-    Stored *at;
+    StoredTensor *at;
     int count, room;
 } StoredList;
 

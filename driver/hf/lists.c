@@ -26,19 +26,19 @@ static void add_list(Scan *scan, const char *name, const cJSON *list)
     NameMap *map = scan->map;
     const int count = cJSON_GetArraySize(list);
     float *numbers = NEW_ARRAY(arena, float, count), *at = numbers;
-    Stored *grown = NEW_ARRAY(arena, Stored, map->nlists + 1);
+    StoredTensor *grown = NEW_ARRAY(arena, StoredTensor, map->nlists + 1);
     const cJSON *item;
     cJSON_ArrayForEach(item, list) { *at++ = (float)item->valuedouble; }
     for (int i = 0; i < map->nlists; i++)
         grown[i] = map->list[i];
-    grown[map->nlists++] = (Stored){ .name = name,
-                                     .dtype = "F32",
-                                     .width = 4,
-                                     .rank = 1,
-                                     .size = { count },
-                                     .count = count,
-                                     .end = 4 * (int64_t)count,
-                                     .data = (const char *)numbers };
+    grown[map->nlists++] = (StoredTensor){ .name = name,
+                                           .dtype = "F32",
+                                           .width = 4,
+                                           .rank = 1,
+                                           .size = { count },
+                                           .count = count,
+                                           .end = 4 * (int64_t)count,
+                                           .data = (const char *)numbers };
     map->list = grown;
 }
 

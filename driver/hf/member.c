@@ -26,12 +26,7 @@ static int by_text(const void *a, const void *b) { return strcmp(*(const char *c
 
 static void add_member(Arena *arena, TextList *names, const char *name)
 {
-    if (names->count == names->room) {
-        const char **grown = NEW_ARRAY(arena, const char *, names->room = 2 * names->room + 16);
-        for (int i = 0; i < names->count; i++)
-            grown[i] = names->at[i];
-        names->at = grown;
-    }
+    GROW(arena, names->at, names->count, names->room);
     names->at[names->count++] = arena_text(arena, "%s", name);
 }
 

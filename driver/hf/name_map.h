@@ -85,7 +85,7 @@ typedef struct {
     Source source;
     Diags diags;
     const char *prefix; /* "": none */
-    Stored *list;       /* what the names "config.KEY" stand for */
+    StoredTensor *list; /* what the names "config.KEY" stand for */
     int nlists;
     MapLine *adapters; /* `adapter CONST: TENSOR [AXES] = PARAMETER`, under peft's names */
     const char *alpha; /* that const of the model; NULL: no adapter */

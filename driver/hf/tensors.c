@@ -101,7 +101,7 @@ int64_t first_not_finite(const char *dtype, const void *numbers, int64_t count)
     return -1;
 }
 
-bool check_finite(Run *run, const char *path, const Stored *stored, const void *numbers)
+bool check_finite(Run *run, const char *path, const StoredTensor *stored, const void *numbers)
 {
     const int64_t at = first_not_finite(stored->dtype, numbers, stored->count);
     int64_t place[MAX_STORED_RANK], rest = at;
@@ -175,12 +175,12 @@ static bool is_printable(const char *name)
     return *name;
 }
 
-static bool read_entry(Run *run, const TensorFile *file, const cJSON *entry, Stored *stored)
+static bool read_entry(Run *run, const TensorFile *file, const cJSON *entry, StoredTensor *stored)
 {
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape"), *size;
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
-    *stored = (Stored){ .name = entry->string, .dtype = cJSON_GetStringValue(dtype) };
+    *stored = (StoredTensor){ .name = entry->string, .dtype = cJSON_GetStringValue(dtype) };
     if (!is_printable(stored->name) || (stored->dtype && !is_printable(stored->dtype)))
         return refuse(run, file, "a name in its header is empty or has control characters");
     if (!stored->dtype || !cJSON_IsArray(shape) || cJSON_GetArraySize(offsets) != 2)
@@ -209,7 +209,7 @@ static bool read_entry(Run *run, const TensorFile *file, const cJSON *entry, Sto
 
 static int by_place(const void *a, const void *b)
 {
-    const Stored *x = a, *y = b;
+    const StoredTensor *x = a, *y = b;
     return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->end > y->end) - (x->end < y->end);
 }
 
@@ -239,7 +239,7 @@ static bool read_header(Run *run, TensorFile *file)
         return refuse(run, file, "its header is not a JSON object");
     if (!check_keys(run, file->path, file->header))
         return false;
-    file->tensor = NEW_ARRAY(&run->arena, Stored, cJSON_GetArraySize(file->header) + 1);
+    file->tensor = NEW_ARRAY(&run->arena, StoredTensor, cJSON_GetArraySize(file->header) + 1);
     const cJSON *entry;
     cJSON_ArrayForEach(entry, file->header)
     {

@@ -15,7 +15,7 @@ typedef struct {
     int64_t count;      /* of elements */
     int64_t begin, end; /* bytes, from the begin of the first tensor */
     const char *data;   /* unaligned */
-} Stored;
+} StoredTensor;
 
 typedef struct {
     const char *path;
@@ -23,7 +23,7 @@ typedef struct {
     const char *map;     /* the file; of one that is to be written, its head */
     int64_t bytes, head; /* of the file, 0 if it is to be written; of what stands before the tensors */
     struct cJSON *header;
-    Stored *tensor; /* in the order of the file */
+    StoredTensor *tensor; /* in the order of the file */
     int count;
 } TensorFile;
 
@@ -44,7 +44,7 @@ int64_t first_not_finite(const char *dtype, const void *numbers, int64_t count);
 
 /* Are the numbers of a tensor, which has this dtype and these sizes, finite?  Else false after reporting the first one
  * that is not.  `path`: the file that they are from. */
-bool check_finite(Run *run, const char *path, const Stored *stored, const void *numbers);
+bool check_finite(Run *run, const char *path, const StoredTensor *stored, const void *numbers);
 
 /* One entry of a header, and a header as text: its length in 8 bytes, then JSON, padded with spaces so that the tensors
  * are aligned.  *bytes: of both. */

@@ -87,7 +87,7 @@ static Loc with_comma(Loc name, const Ast *list)
 static void offer_removal(Fixing *f)
 {
     const Mention *mention = mention_at(&f->r->analysis->names, f->note->at.begin);
-    const Named *of = mention ? mention->of : NULL;
+    const Declaration *of = mention ? mention->of : NULL;
     const Text *text = &f->r->document->text;
     if (!of || mention->kind != M_DECLARES || !of->declared)
         return;

@@ -65,7 +65,7 @@ static void add_words(Completion *c, const char *place, int kind)
 }
 
 /* The head of a block, as it is declared. */
-static const char *head_text(Request *r, const Named *named)
+static const char *head_text(Request *r, const Declaration *named)
 {
     const Text *text = &r->document->text;
     const Loc whole = named->declared->loc;
@@ -75,7 +75,7 @@ static const char *head_text(Request *r, const Named *named)
     return arena_text(r->arena, "%.*s", (int)strcspn(begin, "{\r\n"), begin);
 }
 
-static const char *detail_of(Completion *c, const Named *named)
+static const char *detail_of(Completion *c, const Declaration *named)
 {
     if (named->kind == N_BLOCK)
         return head_text(c->r, named);
@@ -87,7 +87,7 @@ static const char *detail_of(Completion *c, const Named *named)
                : fact->type;
 }
 
-static void add_named(Completion *c, const Named *named)
+static void add_named(Completion *c, const Declaration *named)
 {
     static const int kinds[N_NAME_KINDS] = {
         [N_CONST] = SHOWN_CONSTANT,   [N_DIM] = SHOWN_TYPE,           [N_BLOCK] = SHOWN_FUNCTION,
@@ -104,7 +104,7 @@ static void add_named(Completion *c, const Named *named)
 static void add_names(Completion *c, int kinds)
 {
     const int at = c->r->offset;
-    for (const Named *n = c->r->analysis->names.newest; n; n = n->older) {
+    for (const Declaration *n = c->r->analysis->names.newest; n; n = n->older) {
         const bool is_seen = n->scope.begin <= at && at <= n->scope.end && (!*n->holder || n->at.end < at);
         if (kinds & 1 << n->kind && is_seen)
             add_named(c, n);
@@ -114,7 +114,7 @@ static void add_names(Completion *c, int kinds)
 /* Instances in the model, which a layout names from outside. */
 static void add_instances(Completion *c)
 {
-    for (const Named *n = c->r->analysis->names.newest; n; n = n->older)
+    for (const Declaration *n = c->r->analysis->names.newest; n; n = n->older)
         if (n->kind == N_INSTANCE)
             add_named(c, n);
 }
@@ -239,7 +239,7 @@ static const char *called_text(Request *r, const Place *place)
     const BuiltinInfo *builtin = find_builtin(place->callee);
     if (place->bracket != '(' || builtin)
         return builtin && place->bracket == '(' ? builtin->usage : NULL;
-    for (const Named *n = r->analysis->names.newest; n; n = n->older)
+    for (const Declaration *n = r->analysis->names.newest; n; n = n->older)
         if (n->kind == N_BLOCK && is(n->name, place->callee)) {
             const char *head = head_text(r, n);
             return head ? head + strcspn(head, " ") + 1 : NULL;

@@ -137,11 +137,11 @@ void free_documents(Server *server)
     }
 }
 
-const Fact *fact_of(const Document *document, const Named *named, Loc at)
+const Fact *fact_of(const Document *document, const Declaration *named, Loc at)
 {
     const Fact *fact = fact_at(&document->analysis->facts, at);
     const Analysis *before = document->complete;
-    const Named *earlier = before && !fact ? same_name(&before->names, named) : NULL;
+    const Declaration *earlier = before && !fact ? same_name(&before->names, named) : NULL;
     return earlier ? fact_at(&before->facts, earlier->at) : fact;
 }
 

@@ -67,7 +67,7 @@ static const char *layout_text(Request *r, const Fact *fact)
 /* What is known where the name is used; else where it gets its value. */
 static const char *name_text(Request *r, const Mention *mention)
 {
-    const Named *of = mention->of;
+    const Declaration *of = mention->of;
     const Loc given = definition_of(&r->analysis->names, mention);
     const char *text = fact_text(r, of->name, fact_at(&r->analysis->facts, mention->at));
     text = of->kind == N_PARAM || of->kind == N_STATE || !text ? NULL : text;

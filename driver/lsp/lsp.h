@@ -83,8 +83,8 @@ typedef struct {
 
 void stop_worker(Worker *worker);
 
-Document *find_document(const Server *server, const char *uri);            /* NULL */
-const Fact *fact_of(const Document *document, const Named *named, Loc at); /* also of an earlier text; NULL */
+Document *find_document(const Server *server, const char *uri);                  /* NULL */
+const Fact *fact_of(const Document *document, const Declaration *named, Loc at); /* also of an earlier text; NULL */
 const Analysis *analysis_of(const Server *server, Document *document);
 void open_document(Server *server, const cJSON *params); /* these three take what the editor sends */
 void change_document(Server *server, const cJSON *params);

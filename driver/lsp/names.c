@@ -5,47 +5,42 @@
 
 /* --- Names and mentions ------------------------------------------------------------------------- */
 
-Mention *add_mention(Walk *w, MentionKind kind, Loc at, const char *name, Named *of)
+Mention *add_mention(Walk *w, MentionKind kind, Loc at, const char *name, Declaration *of)
 {
     NameTable *names = w->names;
-    if (names->count == names->room) {
-        Mention *grown = NEW_ARRAY(names->arena, Mention, names->room = names->room ? 2 * names->room : 256);
-        if (names->count)
-            memcpy(grown, names->mention, (size_t)names->count * sizeof *grown);
-        names->mention = grown;
-    }
+    GROW(names->arena, names->mention, names->count, names->room);
     Mention *mention = &names->mention[names->count++];
     *mention = (Mention){ .kind = kind, .at = at, .name = name, .of = of };
     return mention;
 }
 
-Named *find_name(const Level *level, const char *name, int kinds)
+Declaration *find_name(const Level *level, const char *name, int kinds)
 {
     for (; level; level = level->outer)
-        for (Named *n = level->newest; n; n = n->before)
+        for (Declaration *n = level->newest; n; n = n->before)
             if (kinds & 1 << n->kind && strcmp(n->name, name) == 0)
                 return n;
     return NULL;
 }
 
-void declares(Walk *w, Loc at, Named *named)
+void declares(Walk *w, Loc at, Declaration *named)
 {
     Mention *mention = add_mention(w, M_DECLARES, at, named->name, named);
     mention->since = w->statement ? w->statement->loc.end : at.end;
     mention->has_type = w->statement && (w->statement->type || w->statement->kind == A_YIELD);
 }
 
-Named *declare_name(Walk *w, Level *level, NameKind kind, const char *name, Loc at, const Ast *declared)
+Declaration *declare_name(Walk *w, Level *level, NameKind kind, const char *name, Loc at, const Ast *declared)
 {
-    Named *named = NEW(w->names->arena, Named);
-    *named = (Named){ .kind = kind,
-                      .name = name,
-                      .at = at,
-                      .scope = level->range,
-                      .declared = declared,
-                      .holder = w->holder,
-                      .older = w->names->newest,
-                      .before = level->newest };
+    Declaration *named = NEW(w->names->arena, Declaration);
+    *named = (Declaration){ .kind = kind,
+                            .name = name,
+                            .at = at,
+                            .scope = level->range,
+                            .declared = declared,
+                            .holder = w->holder,
+                            .older = w->names->newest,
+                            .before = level->newest };
     level->newest = w->names->newest = named;
     declares(w, at, named);
     return named;
@@ -53,7 +48,7 @@ Named *declare_name(Walk *w, Level *level, NameKind kind, const char *name, Loc 
 
 bool use_name(Walk *w, const char *name, Loc at, int kinds)
 {
-    Named *of = find_name(w->level, name, kinds);
+    Declaration *of = find_name(w->level, name, kinds);
     if (of)
         add_mention(w, M_USES, at, name, of);
     return of != NULL;
@@ -82,14 +77,14 @@ void use_dims(Walk *w, const Ast *list)
 
 void use_or_make_dim(Walk *w, const Ast *ast)
 {
-    const Named *of = ast->name ? find_name(w->level, ast->name, DIMS) : NULL;
+    const Declaration *of = ast->name ? find_name(w->level, ast->name, DIMS) : NULL;
     if (ast->name && (!of || of->at.begin != ast->name_loc.begin))
         use_dim(w, ast->name, ast->name_loc);
 }
 
 void assign(Walk *w, Level *level, const char *name, Loc at)
 {
-    Named *named = find_name(level, name, ANY_VALUE);
+    Declaration *named = find_name(level, name, ANY_VALUE);
     if (!named)
         declare_name(w, level, N_VALUE, name, at, w->statement);
     else if (LOCALS & 1 << named->kind)
@@ -116,9 +111,9 @@ const Mention *mention_at(const NameTable *names, int offset)
     return mention && mention->at.begin <= offset ? mention : NULL;
 }
 
-const Named *same_name(const NameTable *names, const Named *named)
+const Declaration *same_name(const NameTable *names, const Declaration *named)
 {
-    const Named *other = names->newest;
+    const Declaration *other = names->newest;
     while (other && (other->kind != named->kind || strcmp(other->name, named->name) != 0 ||
                      strcmp(other->holder, named->holder) != 0))
         other = other->older;

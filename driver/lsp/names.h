@@ -25,16 +25,16 @@ typedef enum {
     N_NAME_KINDS
 } NameKind;
 
-typedef struct Named {
+typedef struct Declaration {
     NameKind kind;
     const char *name;
-    Loc at;               /* where it is declared or first assigned */
-    Loc scope;            /* where it can be used */
-    const char *holder;   /* the block, model or optimizer that it is in; "": none */
-    const Ast *declared;  /* the statement; of an argument the A_ARG */
-    struct Named *older;  /* in the list of all */
-    struct Named *before; /* in the same scope */
-} Named;
+    Loc at;                     /* where it is declared or first assigned */
+    Loc scope;                  /* where it can be used */
+    const char *holder;         /* the block, model or optimizer that it is in; "": none */
+    const Ast *declared;        /* the statement; of an argument the A_ARG */
+    struct Declaration *older;  /* in the list of all */
+    struct Declaration *before; /* in the same scope */
+} Declaration;
 
 typedef enum {
     M_DECLARES, /* or assigns again */
@@ -50,7 +50,7 @@ typedef struct {
     MentionKind kind;
     Loc at;
     const char *name;
-    Named *of;         /* of the first two kinds */
+    Declaration *of;   /* of the first two kinds */
     int since;         /* M_DECLARES: the end of the statement, from which on it holds */
     bool has_type;     /* M_DECLARES: the statement says the type, or yields it at each place */
     const char *whose; /* M_KEYWORD: the function or statement that takes the argument */
@@ -58,7 +58,7 @@ typedef struct {
 
 typedef struct {
     Arena *arena;
-    Named *newest;
+    Declaration *newest;
     int count, room;
     Mention *mention; /* in the order of the text */
 } NameTable;
@@ -71,6 +71,6 @@ const Mention *mention_at(const NameTable *names, int offset); /* also just behi
 Loc definition_of(const NameTable *names, const Mention *mention);
 
 /* The name in another version of the text; NULL: it has none. */
-const Named *same_name(const NameTable *names, const Named *named);
+const Declaration *same_name(const NameTable *names, const Declaration *named);
 
 #endif

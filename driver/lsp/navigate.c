@@ -90,16 +90,16 @@ static bool is_free_word(Request *r, const char *name)
 }
 
 /* Names of instances and of axes are apart from all others. */
-static bool is_of_one_kind(const Named *a, const Named *b)
+static bool is_of_one_kind(const Declaration *a, const Declaration *b)
 {
     const bool is_apart = a->kind == N_INSTANCE || a->kind == N_AXIS || b->kind == N_INSTANCE || b->kind == N_AXIS;
     return a->kind == b->kind || !is_apart;
 }
 
 /* What has that name where the renamed one can be used: names shadow nothing. */
-static const Named *other_of_name(const Request *r, const Named *of, const char *name)
+static const Declaration *other_of_name(const Request *r, const Declaration *of, const char *name)
 {
-    for (const Named *other = r->analysis->names.newest; other; other = other->older) {
+    for (const Declaration *other = r->analysis->names.newest; other; other = other->older) {
         const bool is_apart = other->scope.end <= of->scope.begin || of->scope.end <= other->scope.begin;
         if (other != of && !is_apart && is_of_one_kind(other, of) && strcmp(other->name, name) == 0)
             return other;
@@ -157,17 +157,17 @@ static int protocol_kind(NameKind kind)
 static bool is_inside(Loc inner, Loc outer) { return outer.begin <= inner.begin && inner.end <= outer.end; }
 
 /* Does it stand on its own in an outline?  Values that are computed do not, and arguments are in the first line. */
-static bool is_outlined(const Named *named)
+static bool is_outlined(const Declaration *named)
 {
     return named->kind != N_VALUE && named->kind != N_ARGUMENT && named->kind != N_NUMBER;
 }
 
-static bool holds_names(const Named *named)
+static bool holds_names(const Declaration *named)
 {
     return named->kind == N_BLOCK || named->kind == N_MODEL || named->kind == N_OPTIMIZER;
 }
 
-static cJSON *symbol_json(const Request *r, const Named *named)
+static cJSON *symbol_json(const Request *r, const Declaration *named)
 {
     cJSON *symbol = cJSON_CreateObject();
     const Fact *fact = fact_at(&r->analysis->facts, named->at);
@@ -186,10 +186,10 @@ cJSON *answer_symbols(Request *r)
 {
     cJSON *list = cJSON_CreateArray();
     const NameTable *names = &r->analysis->names;
-    const Named *holder = NULL; /* the block that the next names may be in */
+    const Declaration *holder = NULL; /* the block that the next names may be in */
     cJSON *children = NULL;
     for (int i = 0; i < names->count; i++) {
-        const Named *named = names->mention[i].of;
+        const Declaration *named = names->mention[i].of;
         if (names->mention[i].kind != M_DECLARES || named->at.begin != names->mention[i].at.begin ||
             !is_outlined(named))
             continue;

@@ -63,7 +63,7 @@ static void walk_arguments(Walk *w, const Ast *call)
 static void name_instance(Walk *w, const Ast *call)
 {
     const Level here = { .newest = w->level->newest };
-    Named *other = find_name(&here, call->as, INSTANCES);
+    Declaration *other = find_name(&here, call->as, INSTANCES);
     if (other)
         declares(w, call->as_loc, other);
     else
@@ -186,8 +186,8 @@ static void walk_setting(Walk *w, const Ast *ast)
 /* An instance in the model, or the const that is the number of copies of a repeat. */
 static void use_instance(Walk *w, const Ast *ast)
 {
-    Named *found = NULL;
-    for (Named *n = w->names->newest; n; n = n->older)
+    Declaration *found = NULL;
+    for (Declaration *n = w->names->newest; n; n = n->older)
         if (n->kind == N_INSTANCE && strcmp(n->name, ast->name) == 0 && w->model &&
             w->model->loc.begin <= n->at.begin && n->at.end <= w->model->loc.end)
             found = n; /* the first one in the text */

@@ -10,7 +10,7 @@
 
 /* The names of a file, a block, or a body of a repeat. */
 typedef struct Level {
-    Named *newest;
+    Declaration *newest;
     Loc range;
     struct Level *outer;
 } Level;
@@ -34,10 +34,10 @@ enum {
     ANY_VALUE = ~(INSTANCES | AXES | OPTIMIZERS)
 };
 
-Mention *add_mention(Walk *w, MentionKind kind, Loc at, const char *name, Named *of);
-Named *find_name(const Level *level, const char *name, int kinds); /* also in outer levels; NULL */
-void declares(Walk *w, Loc at, Named *named);                      /* notes another place that assigns it */
-Named *declare_name(Walk *w, Level *level, NameKind kind, const char *name, Loc at, const Ast *declared);
+Mention *add_mention(Walk *w, MentionKind kind, Loc at, const char *name, Declaration *of);
+Declaration *find_name(const Level *level, const char *name, int kinds); /* also in outer levels; NULL */
+void declares(Walk *w, Loc at, Declaration *named);                      /* notes another place that assigns it */
+Declaration *declare_name(Walk *w, Level *level, NameKind kind, const char *name, Loc at, const Ast *declared);
 bool use_name(Walk *w, const char *name, Loc at, int kinds); /* false: nothing is named so */
 void use_list(Walk *w, const Ast *list, int kinds);
 void use_dim(Walk *w, const char *name, Loc at);

@@ -56,22 +56,13 @@ static bool is_step_line(const cJSON *json)
     return good;
 }
 
-static double *grown(Arena *arena, const double *old, int count, int room)
-{
-    double *new = NEW_ARRAY(arena, double, room);
-    if (count)
-        memcpy(new, old, (size_t)count * sizeof *new);
-    return new;
-}
-
 static void make_room(Arena *arena, PlotRun *log)
 {
-    if (log->count < log->room)
-        return;
-    log->room = log->room ? 2 * log->room : 256;
-    log->step = grown(arena, log->step, log->count, log->room);
-    for (int column = 0; column < PLOT_COLUMNS; column++)
-        log->value[column] = grown(arena, log->value[column], log->count, log->room);
+    for (int column = 0; column < PLOT_COLUMNS; column++) {
+        int room = log->room; /* of all columns */
+        GROW(arena, log->value[column], log->count, room);
+    }
+    GROW(arena, log->step, log->count, log->room);
 }
 
 static bool refuse(Run *run, const PlotRun *log, int64_t line, const char *why)

@@ -153,7 +153,7 @@ typedef struct {
 typedef struct {
     Complaint *reported;
     int nreported;
-    const struct Elsewhere *elsewhere; /* else NULL: see enter_other_text() */
+    const struct OtherText *elsewhere; /* else NULL: see enter_other_text() */
     Lines lines;                       /* of the last used source */
 } Reports;
 
@@ -251,14 +251,14 @@ void fail_command(Lower *l, const char *said, const char *help, const char *form
     __attribute__((format(printf, 4, 5)));
 
 /* Between these two, messages are about `text` and not about the file. */
-typedef struct Elsewhere {
+typedef struct OtherText {
     Diags diags, *outer;
     Source text;
     const Source *file;
-    const struct Elsewhere *around;
-} Elsewhere;
-void enter_other_text(Lower *l, Elsewhere *elsewhere, const char *what, const char *text);
-void leave_other_text(Lower *l, Elsewhere *elsewhere);
+    const struct OtherText *around;
+} OtherText;
+void enter_other_text(Lower *l, OtherText *elsewhere, const char *what, const char *text);
+void leave_other_text(Lower *l, OtherText *elsewhere);
 const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
 
 /* --- Dims and types by name -------------------------------------------------------------------- */

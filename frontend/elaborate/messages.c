@@ -89,7 +89,7 @@ void fail_command(Lower *l, const char *said, const char *help, const char *form
     l->diags->errors++;
 }
 
-void enter_other_text(Lower *l, Elsewhere *elsewhere, const char *what, const char *text)
+void enter_other_text(Lower *l, OtherText *elsewhere, const char *what, const char *text)
 {
     elsewhere->text = (Source){ .path = what, .text = text, .length = (int)strlen(text) };
     elsewhere->diags = (Diags){ .arena = l->arena, .source = &elsewhere->text, .out = l->diags->out };
@@ -101,7 +101,7 @@ void enter_other_text(Lower *l, Elsewhere *elsewhere, const char *what, const ch
     l->source = &elsewhere->text;
 }
 
-void leave_other_text(Lower *l, Elsewhere *elsewhere)
+void leave_other_text(Lower *l, OtherText *elsewhere)
 {
     elsewhere->outer->errors += elsewhere->diags.errors;
     l->diags = elsewhere->outer;

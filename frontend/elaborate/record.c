@@ -7,12 +7,7 @@
 void add_setting(Lower *l, const char *name, const char *value, const char *unit, const char *from)
 {
     Settings *s = l->settings;
-    if (s->count == s->room) {
-        Setting *more = NEW_ARRAY(l->arena, Setting, s->room = s->room ? 2 * s->room : 32);
-        if (s->count)
-            memcpy(more, s->at, (size_t)s->count * sizeof *more);
-        s->at = more;
-    }
+    GROW(l->arena, s->at, s->count, s->room);
     s->at[s->count++] = (Setting){ name, value, unit, from };
 }
 

@@ -173,7 +173,7 @@ static void read_statement(Lower *l, const Ast *ast, bool said)
 /* --offload "optimizer to disk": the statement without its first word. */
 static void read_option(Lower *l, const char *said)
 {
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     if (strcmp(said, "none") == 0)
         return;
     enter_other_text(l, &elsewhere, "--offload", arena_text(l->arena, "parallel {\noffload %s\n}\n", said));

@@ -215,7 +215,7 @@ static bool read_auto(Lower *l, const Ast *value)
 
 static bool read_auto_option(Lower *l, const char *said)
 {
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     enter_other_text(l, &elsewhere, "--recompute", said);
     const Ast *value = parse_expression(l->source, l->diags, l->arena);
     bool good = value && says_auto(value) && read_auto(l, value);

@@ -19,7 +19,7 @@ static const Override *find_define(const Lower *l, const char *name)
 
 static bool constant_of_text(Lower *l, const char *option, const char *text, Constant *number)
 {
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     enter_other_text(l, &elsewhere, option, text);
     Ast *expr = parse_expression(l->source, l->diags, l->arena);
     bool good = expr && constant_of(l, expr, number);

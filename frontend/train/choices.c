@@ -9,7 +9,7 @@ const char *read_choice_name(Lower *l, Choice *choice, const char *otherwise)
     const Ast *ast = choice->said->value;
     const char *list = "", *name = ast && (ast->kind == A_CALL || ast->kind == A_NAME) ? ast->name : "";
     NearMiss near = { .name = name };
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     choice->name = ast ? NULL : otherwise;
     for (int i = 0; ast && i < choice->n; i++) {
         list = arena_text(l->arena, "%s%s%s", list, *list ? ", " : "", choice->names[i]);
@@ -83,7 +83,7 @@ static void check_sets(Lower *l, const Choice *choice)
 bool check_choice(Lower *l, const Choice *choice)
 {
     const int before = l->diags->errors;
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     enter_origin(l, choice->said, &elsewhere);
     if (choice->said->value)
         check_arguments(l, choice, choice->said->value);
@@ -116,7 +116,7 @@ double read_argument(Lower *l, const Choice *choice, const Row *row, bool call_i
     const Override *set = find_set(l, choice, row);
     const Ast *argument = find_argument(choice->said->value, row->key);
     ValueOrigin own = *choice->said;
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     double value = row->otherwise;
     if (set)
         own = origin_on_command_line(l, set);

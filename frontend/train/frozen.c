@@ -93,7 +93,7 @@ static const Pattern *read_patterns(Lower *l, const char *key, const ValueOrigin
 {
     if (!said->value)
         return NULL;
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     const Pattern *patterns = NULL;
     if (said->option)
         enter_other_text(l, &elsewhere, said->option, said->text);

@@ -10,13 +10,13 @@ const char *from_text(Lower *l, const ValueOrigin *said)
 }
 
 /* Messages between these two refer to the location of the value. */
-void enter_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
+void enter_origin(Lower *l, const ValueOrigin *said, OtherText *elsewhere)
 {
     if (said->option)
         enter_other_text(l, elsewhere, said->option, said->text);
 }
 
-void leave_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere)
+void leave_origin(Lower *l, const ValueOrigin *said, OtherText *elsewhere)
 {
     if (said->option)
         leave_other_text(l, elsewhere);
@@ -29,7 +29,7 @@ const char *set_text(Lower *l, const Override *set)
 
 ValueOrigin origin_on_command_line(Lower *l, const Override *set)
 {
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     ValueOrigin said = { .option = arena_text(l->arena, "--set %s", set->name), .text = set->value };
     enter_other_text(l, &elsewhere, said.option, said.text);
     said.value = parse_expression(l->source, l->diags, l->arena);

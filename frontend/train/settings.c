@@ -145,7 +145,7 @@ static void read_single(Reader *r, int key)
     Lower *l = r->l;
     const Row *row = rows_of_setting(keys[key]).at;
     const ValueOrigin *said = &r->said[key];
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     double value = row->otherwise;
     if (said->value) {
         enter_origin(l, said, &elsewhere);
@@ -196,7 +196,7 @@ static void read_precision(Reader *r)
     const ValueOrigin *said = &r->said[PRECISION];
     const char *name = !said->value ? defaults[PRECISION] : said->value->kind == A_NAME ? said->value->name : "";
     NearMiss near = { .name = name };
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     for (int i = 1; i < N_Precision; i++)
         offer(&near, Precision_words[i]);
     l->m->train.precision = WORD_OF(Precision, name);
@@ -218,7 +218,7 @@ static void read_grad_storage(Reader *r)
     Lower *l = r->l;
     const ValueOrigin *said = &r->said[GRAD_STORAGE];
     const char *dtype = defaults[GRAD_STORAGE];
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     if (said->value) {
         enter_origin(l, said, &elsewhere);
         dtype = read_word(l, "dtype to keep gradients in", dtypes, said->value, NULL, NULL);
@@ -254,7 +254,7 @@ static void read_loss_chunks(Reader *r)
     Lower *l = r->l;
     const ValueOrigin *said = &r->said[LOSS_CHUNKS];
     Int count = 0;
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     enter_origin(l, said, &elsewhere);
     const char *text = said->value ? loss_chunks_text(l, said->value, &count) : defaults[LOSS_CHUNKS];
     leave_origin(l, said, &elsewhere);
@@ -271,7 +271,7 @@ static void fail_at(Reader *r, int key, const char *help, const char *message)
 {
     Lower *l = r->l;
     const ValueOrigin *said = &r->said[key];
-    Elsewhere elsewhere;
+    OtherText elsewhere;
     enter_origin(l, said, &elsewhere);
     complain(l, (Where){ .at = said->value ? said->value->loc : r->train, .help = help }, "%s", message);
     leave_origin(l, said, &elsewhere);

@@ -23,8 +23,8 @@ typedef struct {
 double read_setting(Lower *l, const Row *row, const Ast *ast); /* NAN after reporting */
 
 /* Messages between these two refer to the location of the value. */
-void enter_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
-void leave_origin(Lower *l, const ValueOrigin *said, Elsewhere *elsewhere);
+void enter_origin(Lower *l, const ValueOrigin *said, OtherText *elsewhere);
+void leave_origin(Lower *l, const ValueOrigin *said, OtherText *elsewhere);
 const char *from_text(Lower *l, const ValueOrigin *said);
 const char *set_text(Lower *l, const Override *set);
 ValueOrigin origin_on_command_line(Lower *l, const Override *set);

@@ -190,7 +190,7 @@ static void show(Interp *in, const Op *op, int result, const Sharded *held)
     if (!in->options->observer || in->staged)
         return;
     Tensor whole = whole_tensor(in, held);
-    Seen seen = { .func = in->func, .op = op, .result = result, .iteration = in->iteration, .value = whole };
+    Observation seen = { .func = in->func, .op = op, .result = result, .iteration = in->iteration, .value = whole };
     in->options->observer->see(in->options->observer->context, &seen);
     free_tensors(&whole, 1);
 }

@@ -24,10 +24,10 @@ typedef struct {
     int result;     /* which of the op's */
     Name iteration; /* of the enclosing loops, outermost first: "h[3]."; "" outside of loops */
     Tensor value;   /* lives until the observer returns */
-} Seen;
+} Observation;
 
 typedef struct {
-    void (*see)(void *context, const Seen *seen);
+    void (*see)(void *context, const Observation *seen);
     void *context;
 } Observer;
 

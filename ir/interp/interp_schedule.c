@@ -28,7 +28,7 @@ typedef struct {
 } Pipeline;
 
 /* An action. */
-struct Staged {
+struct ActionRun {
     Pipeline *pipeline;
     const StagePart *part;
     const Func *func; /* of the part */
@@ -97,7 +97,7 @@ bool is_left_out(const Interp *in, const Value *value) { return in->staged && !i
 
 void leave_results(Interp *in, const Op *op, Sharded results[])
 {
-    const Staged *now = in->staged;
+    const ActionRun *now = in->staged;
     for (int i = 0; i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         const Value *brought = in->func == now->func ? result_of_part(now->part, now->func, value) : NULL;
@@ -123,7 +123,7 @@ static Activation activation_of(const Pipeline *p, const Op *call, int rank, int
 }
 
 /* What the part has computed for its stage, and what leaves its loops, whatever the types say. */
-static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
+static void take_results(Pipeline *p, const ActionRun *action, const Sharded out[])
 {
     const StagePart *part = action->part;
     for (int i = 0; i < part->call->results.count; i++)
@@ -138,7 +138,7 @@ static void take_results(Pipeline *p, const Staged *action, const Sharded out[])
 }
 
 /* The sums that the part has added to.  One that is made elsewhere goes where the next micro-batch reads it. */
-static void take_sums(Pipeline *p, const Staged *action)
+static void take_sums(Pipeline *p, const ActionRun *action)
 {
     Interp *in = p->in;
     for (int i = 0; i < p->loop->attrs.carried; i++) {
@@ -150,7 +150,7 @@ static void take_sums(Pipeline *p, const Staged *action)
     }
 }
 
-static bool run_part(Pipeline *p, Staged *action, int rank)
+static bool run_part(Pipeline *p, ActionRun *action, int rank)
 {
     Interp *in = p->in;
     const Op *call = action->part->call;
@@ -179,7 +179,7 @@ static bool run_action(Pipeline *p, int rank, Action a)
     const StagePart *part = part_doing(&p->slots->parts, a.kind, a.stage / p->ranks);
     if (!part) /* of weights, where the chunk has none */
         return true;
-    Staged action = { p, part, find_func(in->m, part->call->attrs.callee), a.micro, { .arena = &in->arena } };
+    ActionRun action = { p, part, find_func(in->m, part->call->attrs.callee), a.micro, { .arena = &in->arena } };
     in->iteration = arena_text(&in->arena, "%s ", action_text(&in->arena, a));
     in->running = (Stages){ UINT64_C(1) << rank, p->axis };
     begin_iteration(in, &p->micros, a.micro);

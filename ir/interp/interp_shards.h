@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct Slots Slots;
 typedef struct Memory Memory;
-typedef struct Staged Staged;
+typedef struct ActionRun ActionRun;
 
 /* One call of a function with storage. */
 typedef struct {
@@ -44,10 +44,10 @@ typedef struct {
     Memory *memory; /* NULL: values have no storage, as in kernels */
     Activation now;
     Slots *plans;
-    const char *iteration; /* see Seen.iteration */
+    const char *iteration; /* see Observation.iteration */
     uint64_t shaken;       /* so many values, see Shaking */
     Stages running;        /* the function at hand runs on these alone */
-    Staged *staged;        /* the action of a schedule that `running` does; NULL: none */
+    ActionRun *staged;     /* the action of a schedule that `running` does; NULL: none */
     int depth;             /* of calls */
     const Func *func;      /* for messages */
     const Op *op;

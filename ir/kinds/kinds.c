@@ -189,12 +189,7 @@ typedef struct FrameUses {
 
 static void add_use(FrameUses *all, Use use)
 {
-    if (all->count == all->room) {
-        Use *grown = NEW_ARRAY(&all->kinds->m->arena, Use, all->room = all->room ? 2 * all->room : 64);
-        for (int i = 0; i < all->count; i++)
-            grown[i] = all->use[i];
-        all->use = grown;
-    }
+    GROW(&all->kinds->m->arena, all->use, all->count, all->room);
     all->use[all->count++] = use;
 }
 

@@ -400,9 +400,9 @@ static void read_rule(Parser *p, ShardRule **end)
         rule->parts = read_parts(p);
 }
 
-static void read_saved(Parser *p, Saved **end)
+static void read_saved(Parser *p, SavedValues **end)
 {
-    Saved *saved = *end = NEW(&p->module->arena, Saved);
+    SavedValues *saved = *end = NEW(&p->module->arena, SavedValues);
     expect(p, "@");
     int begin = p->at;
     saved->func = read_name(p);
@@ -461,7 +461,7 @@ static void read_module(Parser *p)
         m->train_loc = from(p, p->at - 5);
         read_train(p, &m->train);
     }
-    for (Saved **end = &m->saved; accept(p, "save"); end = &(*end)->next)
+    for (SavedValues **end = &m->saved; accept(p, "save"); end = &(*end)->next)
         read_saved(p, end);
     for (Input **end = &m->inputs; accept(p, "input"); end = &(*end)->next)
         read_input(p, end);

@@ -296,7 +296,7 @@ static void print_train(Module *m, FILE *out)
 }
 
 /* save @h.fwd(%x, h.attn.q.2) */
-static void print_saved(const Saved *saved, FILE *out)
+static void print_saved(const SavedValues *saved, FILE *out)
 {
     fprintf(out, "  save @%s(", saved->func);
     for (int i = 0; i < saved->count; i++) {
@@ -366,7 +366,7 @@ void print_module(Module *m, FILE *out)
     print_where("mixes", m->mixes, out);
     print_where("auxiliary", m->auxiliary, out);
     print_train(m, out);
-    for (const Saved *saved = m->saved; saved; saved = saved->next)
+    for (const SavedValues *saved = m->saved; saved; saved = saved->next)
         print_saved(saved, out);
     for (const Input *input = m->inputs; input; input = input->next)
         print_input(m, input, out);

@@ -25,12 +25,7 @@ static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues
 
 static void note(Module *m, Observables *observables, Named named)
 {
-    if (observables->count == observables->room) {
-        Named *grown = NEW_ARRAY(&m->arena, Named, observables->room = observables->room ? 2 * observables->room : 64);
-        for (int i = 0; i < observables->count; i++)
-            grown[i] = observables->at[i];
-        observables->at = grown;
-    }
+    GROW(&m->arena, observables->at, observables->count, observables->room);
     observables->at[observables->count++] = named;
 }
 

@@ -54,7 +54,7 @@ typedef struct {
     const Op *infinite; /* the first of the forward pass with an infinite or NaN element; or NULL */
 } Given;
 
-static void note_infinite(Given *g, const Seen *seen)
+static void note_infinite(Given *g, const Observation *seen)
 {
     const Tensor *value = &seen->value;
     if (g->infinite || seen->func->forward || !is_float(value->type.dtype))
@@ -64,7 +64,7 @@ static void note_infinite(Given *g, const Seen *seen)
 }
 
 /* In fp16 they are multiplied by the loss scale. */
-static void see_gradient(void *context, const Seen *seen)
+static void see_gradient(void *context, const Observation *seen)
 {
     Given *g = context;
     note_infinite(g, seen);

@@ -272,7 +272,7 @@ static bool is_chosen(const Offload *o, const Func *f, const Value *stack)
         return true;
     for (const Op *op = f->first; op; op = op->next) {
         const Func *reader = index_of(&op->args, stack) >= 0 ? plain_callee(o, op) : NULL;
-        const Saved *saved = reader && reader->forward ? saved_of(o->m, reader->forward) : NULL;
+        const SavedValues *saved = reader && reader->forward ? saved_of(o->m, reader->forward) : NULL;
         const Port *port = reader ? &reader->params.at[index_of(&op->args, stack)]->port : NULL;
         for (int i = 0; saved && i < saved->count; i++)
             if (saved->away[i] && port->kind == PORT_FORWARD && port->of == saved->away[i])

@@ -38,7 +38,7 @@ static bool lies_as(const Op *call, const Value *here, const Value *there)
 }
 
 /* Carried values alternate between dense buffers; other arguments keep their layout. */
-static void want_carried(const Module *m, const Map *calls, const Op *op, Wanted wanted[])
+static void want_carried(const Module *m, const Map *calls, const Op *op, RequiredLayout wanted[])
 {
     const Func *callee = find_func(m, op->attrs.callee);
     bool alone = map_get(calls, callee->name) == op;
@@ -52,20 +52,20 @@ static void want_carried(const Module *m, const Map *calls, const Op *op, Wanted
 }
 
 /* Messages include padding. */
-static void want_sent(const Module *m, const Op *op, Wanted wanted[])
+static void want_sent(const Module *m, const Op *op, RequiredLayout wanted[])
 {
     for (int i = 0; i < op->args.count + op->results.count; i++)
         wanted[i].copied = !is_row_major(m, arg_or_result(op, i)) || padding_overhangs(m, arg_or_result(op, i));
 }
 
 /* Dims that become one are nested in memory. */
-static void want_viewed(const Module *m, const Op *op, Wanted wanted[])
+static void want_viewed(const Module *m, const Op *op, RequiredLayout wanted[])
 {
     int64_t stride[MAX_RANK];
     wanted[0].copied = !strides_of_view(m, op, stride);
 }
 
-static bool any_copied(int count, const Wanted wanted[])
+static bool any_copied(int count, const RequiredLayout wanted[])
 {
     for (int i = 0; i < count; i++)
         if (wanted[i].copied)
@@ -74,7 +74,7 @@ static bool any_copied(int count, const Wanted wanted[])
 }
 
 /* False: the op accepts all layouts as they are. */
-static bool find_wanted(Module *m, const Map *calls, const Op *op, Wanted wanted[])
+static bool find_wanted(Module *m, const Map *calls, const Op *op, RequiredLayout wanted[])
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     int count = op->args.count + op->results.count;
@@ -101,7 +101,7 @@ static bool gives(const Op *op, Name dim)
 }
 
 /* A dim that the op itself gives, as scatter_add that of its rows, keeps the op's padding. */
-static Type wanted_type(const Op *op, const Value *value, const Wanted *wanted)
+static Type wanted_type(const Op *op, const Value *value, const RequiredLayout *wanted)
 {
     Type type = value->type;
     for (int i = 0; i < wanted->order.count; i++)
@@ -168,7 +168,7 @@ static Value *find_copy(const Module *m, const Op *before, const Value *x, const
     return NULL;
 }
 
-static void copy_operand(Module *m, Func *f, Op *op, int i, const Wanted *wanted)
+static void copy_operand(Module *m, Func *f, Op *op, int i, const RequiredLayout *wanted)
 {
     Value *x = arg(op, i);
     Type type = wanted_type(op, x, wanted);
@@ -217,7 +217,7 @@ static void write_in_order(const Module *m, const Op *call, int i, const Type *t
         add_name(&own->def->attrs.order, type->dim[k].name);
 }
 
-static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
+static void give_copies(Module *m, Func *f, Op *op, const RequiredLayout wanted[])
 {
     enum { MOST_RESULTS = 16 }; /* of a LIBRARY op */
     Type types[MOST_RESULTS];
@@ -241,7 +241,7 @@ static void give_copies(Module *m, Func *f, Op *op, const Wanted wanted[])
 /* A copy that dies where it is read may itself be overwritten there.  So results are kept apart from operands first;
  * where a result is in other memory of the caller's choice, copies follow.  Likewise with results of a library's
  * kernel, which is not for products to choose: they leave their pack first. */
-static void keep_apart(Map *apart, const Op *op, Wanted wanted[])
+static void keep_apart(Map *apart, const Op *op, RequiredLayout wanted[])
 {
     const bool is_apart = map_get(apart, op);
     for (int i = 0; i < op->args.count + op->results.count; i++) {
@@ -267,14 +267,14 @@ static bool is_new(const Op *op)
 typedef struct {
     Arena arena;
     int room;
-    Wanted *at;
+    RequiredLayout *at;
 } WantedRoom;
 
-static Wanted *empty_wanted(WantedRoom *room, const Op *op)
+static RequiredLayout *empty_wanted(WantedRoom *room, const Op *op)
 {
     const int count = op->args.count + op->results.count + 1;
     if (count > room->room)
-        room->at = NEW_ARRAY(&room->arena, Wanted, room->room = 2 * count);
+        room->at = NEW_ARRAY(&room->arena, RequiredLayout, room->room = 2 * count);
     return memset(room->at, 0, (size_t)count * sizeof *room->at);
 }
 
@@ -292,7 +292,7 @@ static bool copy_for_func(Module *m, Func *f, const Map *calls, Planning *known,
         next = op->next;
         if (is_new(op) || (info(op)->family == VIEW) != views)
             continue;
-        Wanted *wanted = empty_wanted(room, op);
+        RequiredLayout *wanted = empty_wanted(room, op);
         if (!find_wanted(m, calls, op, wanted))
             continue;
         keep_apart(&known->apart, op, wanted);

@@ -372,7 +372,7 @@ static void tell_choices(Pair *p)
 }
 
 /* Finds the values of a list in the module. */
-static void note_saved(Pair *p, Saved *list)
+static void note_saved(Pair *p, SavedValues *list)
 {
     p->labels = label_values(&p->m->arena, p->m, p->fwd);
     for (int i = 0; list && i < list->count; i++) {
@@ -393,7 +393,7 @@ static void note_saved(Pair *p, Saved *list)
 static bool check_saved(Module *m)
 {
     bool good = true;
-    for (const Saved *saved = m->saved; saved; saved = saved->next) {
+    for (const SavedValues *saved = m->saved; saved; saved = saved->next) {
         const Func *bwd = m->funcs;
         while (bwd && bwd->forward != saved->func)
             bwd = bwd->next;

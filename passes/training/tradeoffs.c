@@ -416,10 +416,10 @@ static Sums combine(Arena *arena, const Sums *others, const Space *space, const 
     return best;
 }
 
-static Saved *saved_by(Arena *arena, const Space *space, const Partial *choice, Saved *before)
+static SavedValues *saved_by(Arena *arena, const Space *space, const Partial *choice, SavedValues *before)
 {
-    Saved *saved = NEW(arena, Saved);
-    *saved = (Saved){ .func = space->fwd->name, .next = before };
+    SavedValues *saved = NEW(arena, SavedValues);
+    *saved = (SavedValues){ .func = space->fwd->name, .next = before };
     for (int i = 0; i < space->nvalues; i++) {
         const Op *op = space->value[i]->def;
         if (has(choice->sets + space->words, i) && !(op && info(op)->family == CONTROL)) /* calls always save */

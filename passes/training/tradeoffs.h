@@ -6,7 +6,7 @@
 #include "kept.h"
 
 typedef struct {
-    Saved *saved;
+    SavedValues *saved;
     double bytes; /* of the saved values: of each function, on the rank that keeps most of it */
     double flops; /* that the backward recomputes, over all layers, in one micro-batch */
     double moved; /* bytes that are away, which `bytes` does not count */

@@ -26,10 +26,10 @@ typedef struct {
     bool is_square;
     cudaKernel_t kernel;
     int64_t codes, scales; /* where they are in the memory for encoded operands */
-} Encoded;
+} EncodedOperand;
 
 typedef struct {
-    Encoded operand[2];
+    EncodedOperand operand[2];
     Request request; /* without a description: the product has no such way */
     int64_t bytes;   /* of encoded operands */
 } Description;
@@ -81,7 +81,7 @@ static bool describe_operand(Rt *rt, Description *d, int number, RtEncoding enco
     const int64_t blocks = encoding.terms / RT_ENCODE_BLOCK,
                   scales =
                       is_square ? encoding.lines / RT_ENCODE_BLOCK * RT_ENCODE_ROW(blocks) : encoding.lines * blocks;
-    Encoded *operand = &d->operand[number];
+    EncodedOperand *operand = &d->operand[number];
     operand->encoding = encoding;
     operand->is_square = is_square;
     operand->kernel = rt_gpu_kernel(rt, kernels[is_square][is_by_terms(&encoding)]);
@@ -150,7 +150,7 @@ bool rt_eight_is_used(const Product *p, const Pointers *at)
     return p->eight && p->eight->is_used && all % UNIT == 0;
 }
 
-static void encode(Rt *rt, const Encoded *operand, const void *x)
+static void encode(Rt *rt, const EncodedOperand *operand, const void *x)
 {
     const RtEncoding *e = &operand->encoding;
     const bool by_terms = is_by_terms(e), by_warps = by_terms && !operand->is_square;

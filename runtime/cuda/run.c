@@ -49,17 +49,17 @@ typedef struct {
     const RtPipeline *pipeline; /* between BEFORE and AFTER; NULL: none */
     int nactions, room;
     ActionGraph *action;
-} Recorded;
+} RecordedFunction;
 
 struct RtGpuRuns {
     Staged staged[MAX_STAGED];
     int nstaged;
-    Recorded recorded[FUNCTIONS]; /* step, eval, predict, finish, begin */
-    Recorded *recording;          /* NULL: work is queued directly */
-    int part;                     /* that is being recorded */
-    int64_t turns_left;           /* of the loop: they are not */
-    Recorded *replayed;           /* whose pipeline runs, by graphs; NULL: none */
-    int64_t first_slice;          /* the micro-batch whose slices of inputs are the first ones; -1: none */
+    RecordedFunction recorded[FUNCTIONS]; /* step, eval, predict, finish, begin */
+    RecordedFunction *recording;          /* NULL: work is queued directly */
+    int part;                             /* that is being recorded */
+    int64_t turns_left;                   /* of the loop: they are not */
+    RecordedFunction *replayed;           /* whose pipeline runs, by graphs; NULL: none */
+    int64_t first_slice;                  /* the micro-batch whose slices of inputs are the first ones; -1: none */
     cudaEvent_t *mark;
     int nmarks, room;
     double first_mark; /* seconds, as rt_seconds counts */
@@ -76,7 +76,7 @@ static void drop_graph(Rt *rt, const Graph *graph)
 
 void rt_gpu_graphs_close(Rt *rt)
 {
-    Recorded *recorded = rt->gpu->runs->recorded;
+    RecordedFunction *recorded = rt->gpu->runs->recorded;
     for (int i = 0; i < FUNCTIONS; i++) {
         for (int k = 0; k < PARTS; k++)
             drop_graph(rt, &recorded[i].part[k]);
@@ -84,7 +84,7 @@ void rt_gpu_graphs_close(Rt *rt)
             drop_graph(rt, &recorded[i].action[k].graph);
         free(recorded[i].action);
         free(recorded[i].slice);
-        recorded[i] = (Recorded){ 0 };
+        recorded[i] = (RecordedFunction){ 0 };
     }
 }
 
@@ -143,7 +143,7 @@ static void join_streams(Rt *rt, const RtTraffic *used)
 
 /* --- Recording -------------------------------------------------------------------------------- */
 
-static Recorded *recorded_of(Rt *rt, const RtFunction *f)
+static RecordedFunction *recorded_of(Rt *rt, const RtFunction *f)
 {
     const RtProgram *program = rt->program;
     const RtFunction *const all[FUNCTIONS] = { &program->step, &program->eval, &program->predict, &program->finish,
@@ -211,7 +211,7 @@ static void end_part(Rt *rt)
     end_graph(rt, &runs->recording->part[runs->part]);
 }
 
-static void record(Rt *rt, const RtFunction *f, Recorded *recorded)
+static void record(Rt *rt, const RtFunction *f, RecordedFunction *recorded)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
     runs->recording = recorded;
@@ -226,7 +226,7 @@ static void record(Rt *rt, const RtFunction *f, Recorded *recorded)
 bool rt_turn(Rt *rt, int64_t turn, int64_t turns, int count, const RtSlice slices[])
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
-    Recorded *recorded = runs->recording;
+    RecordedFunction *recorded = runs->recording;
     if (!recorded || (runs->part == AFTER && runs->turns_left == 0))
         return true;
     if (runs->part == AFTER) {
@@ -306,7 +306,7 @@ static void feed_slices(Rt *rt, const RtPipeline *p, int64_t micro)
     runs->first_slice = micro;
 }
 
-static ActionGraph *find_action(Recorded *recorded, RtAction action, int chunk, int64_t micro)
+static ActionGraph *find_action(RecordedFunction *recorded, RtAction action, int chunk, int64_t micro)
 {
     for (ActionGraph *a = recorded->action; a < recorded->action + recorded->nactions; a++)
         if (a->action == action && a->chunk == chunk && (micro - a->micro) % a->period == 0)
@@ -314,7 +314,7 @@ static ActionGraph *find_action(Recorded *recorded, RtAction action, int chunk, 
     return NULL;
 }
 
-static ActionGraph *add_action(Recorded *recorded)
+static ActionGraph *add_action(RecordedFunction *recorded)
 {
     if (recorded->nactions == recorded->room) {
         ActionGraph *grown = rt_allocate(recorded->room = 2 * recorded->room + 8, sizeof *grown);
@@ -343,7 +343,7 @@ static ActionGraph *record_action(Rt *rt, const RtPipeline *p, RtAction action, 
 
 void rt_run_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int64_t micro, char *arena)
 {
-    Recorded *recorded = rt->gpu->runs->replayed;
+    RecordedFunction *recorded = rt->gpu->runs->replayed;
     if (!recorded) {
         p->action[action][chunk](rt, arena, micro);
         return;
@@ -355,7 +355,7 @@ void rt_run_action(Rt *rt, const RtPipeline *p, RtAction action, int chunk, int6
     launch_part(rt, &a->graph);
 }
 
-static void replay_pipeline(Rt *rt, Recorded *recorded)
+static void replay_pipeline(Rt *rt, RecordedFunction *recorded)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
     runs->replayed = recorded;
@@ -365,7 +365,7 @@ static void replay_pipeline(Rt *rt, Recorded *recorded)
     runs->replayed = NULL;
 }
 
-static void launch_recorded(Rt *rt, Recorded *recorded)
+static void launch_recorded(Rt *rt, RecordedFunction *recorded)
 {
     launch_part(rt, &recorded->part[BEFORE]);
     if (recorded->pipeline)
@@ -401,7 +401,7 @@ static void finish(Rt *rt)
 
 void rt_run(Rt *rt, const RtFunction *f)
 {
-    Recorded *recorded = recorded_of(rt, f);
+    RecordedFunction *recorded = recorded_of(rt, f);
     rt_gpu_watch_begin(rt);
     upload_staged(rt);
     if (rt->gpu->options.no_graph || rt_tracing || recorded->runs++ == 0) {

@@ -9,7 +9,7 @@ typedef struct {
     RtView view;
     uint64_t home; /* the rank that has its first element and comes first of those; in a pipeline it says the stage */
     int place;     /* in the order of the program */
-} Dealt;
+} DealtTensor;
 
 static bool has_first_element(const RtView *view)
 {
@@ -20,18 +20,18 @@ static bool has_first_element(const RtView *view)
 
 static int by_home(const void *a, const void *b)
 {
-    const Dealt *x = a, *y = b;
+    const DealtTensor *x = a, *y = b;
     return x->home != y->home ? (x->home > y->home) - (x->home < y->home) : x->place - y->place;
 }
 
 static void sort_by_home(Rt *rt, RtView *views, uint64_t *homes, int count)
 {
-    Dealt *dealt = rt_allocate(count, sizeof *dealt);
+    DealtTensor *dealt = rt_allocate(count, sizeof *dealt);
     for (int i = 0; i < count; i++)
         homes[i] = has_first_element(&views[i]) ? (uint64_t)rt->rank : 0;
     rt_comm_add(rt, homes, count);
     for (int i = 0; i < count; i++)
-        dealt[i] = (Dealt){ views[i], homes[i], i };
+        dealt[i] = (DealtTensor){ views[i], homes[i], i };
     qsort(dealt, (size_t)count, sizeof *dealt, by_home);
     for (int i = 0; i < count; i++) {
         views[i] = dealt[i].view;

@@ -15,15 +15,15 @@
 #include <unistd.h>
 
 /* A handler of signals reads the list. */
-typedef struct Mapped {
+typedef struct MappedFile {
     const char *map, *option;
     char *path;
     int64_t bytes;
     atomic_bool is_lost; /* a page of it could not be read */
-    _Atomic(struct Mapped *) next;
-} Mapped;
+    _Atomic(struct MappedFile *) next;
+} MappedFile;
 
-static _Atomic(Mapped *) mapped;
+static _Atomic(MappedFile *) mapped;
 static long page_bytes;
 
 const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
@@ -44,8 +44,8 @@ const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
     if (map == MAP_FAILED)
         rt_fail("%s %s: cannot map it: %s", option, path, strerror(errno));
     close(file);
-    Mapped *one = rt_allocate(1, sizeof *one);
-    *one = (Mapped){ .map = map, .bytes = *bytes, .option = option, .path = rt_text("%s", path), .next = mapped };
+    MappedFile *one = rt_allocate(1, sizeof *one);
+    *one = (MappedFile){ .map = map, .bytes = *bytes, .option = option, .path = rt_text("%s", path), .next = mapped };
     atomic_store(&mapped, one);
     return map;
 }
@@ -53,8 +53,8 @@ const char *rt_map_file(const char *path, const char *option, int64_t *bytes)
 void rt_unmap_file(const char *map, int64_t bytes)
 {
     munmap((void *)(uintptr_t)map, (size_t)bytes);
-    _Atomic(Mapped *) *at = &mapped;
-    for (Mapped *one; (one = atomic_load(at)); at = &one->next)
+    _Atomic(MappedFile *) *at = &mapped;
+    for (MappedFile *one; (one = atomic_load(at)); at = &one->next)
         if (one->map == map && atomic_load(&one->is_lost)) { /* is to be asked for */
             one->bytes = 0;
             return;
@@ -68,9 +68,9 @@ void rt_unmap_file(const char *map, int64_t bytes)
 
 /* --- Pages that cannot be read ------------------------------------------------------------------ */
 
-static Mapped *mapped_at(const char *address)
+static MappedFile *mapped_at(const char *address)
 {
-    Mapped *one = atomic_load(&mapped);
+    MappedFile *one = atomic_load(&mapped);
     while (one && (address < one->map || address >= one->map + one->bytes))
         one = atomic_load(&one->next);
     return one;
@@ -89,7 +89,7 @@ static _Noreturn void end_at_other_page(void)
 static void replace_page(int signal, siginfo_t *info, void *context)
 {
     const int error = errno;
-    Mapped *one = mapped_at(info->si_addr);
+    MappedFile *one = mapped_at(info->si_addr);
     void *page = (void *)((uintptr_t)info->si_addr & ~(uintptr_t)(page_bytes - 1));
     if (!one || mmap(page, (size_t)page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         end_at_other_page();
@@ -106,7 +106,7 @@ void rt_map_watch(void)
 
 char *rt_map_fault(void)
 {
-    for (const Mapped *one = atomic_load(&mapped); one; one = atomic_load(&one->next))
+    for (const MappedFile *one = atomic_load(&mapped); one; one = atomic_load(&one->next))
         if (atomic_load(&one->is_lost))
             return rt_text("%s %s: a page of it cannot be read: the file was cut short while in use, or its disk fails",
                            one->option, one->path);

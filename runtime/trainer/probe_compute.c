@@ -31,7 +31,7 @@ typedef struct {
     int number, precision, size;
     RtProductShape shape;
     double flops;
-} Probed;
+} ProbedProduct;
 
 /* The first ones are those of RtType. */
 static const struct {
@@ -67,7 +67,7 @@ static int64_t bytes_of(const RtProductShape *s, int operand)
 }
 
 /* Product `number` of those that are measured; false: there are fewer. */
-static bool find_product(const Rt *rt, int number, Probed *found)
+static bool find_product(const Rt *rt, int number, ProbedProduct *found)
 {
     int left = number;
     for (int p = 0; p < RT_PROBED_PRECISIONS; p++)
@@ -79,7 +79,7 @@ static bool find_product(const Rt *rt, int number, Probed *found)
             if (!is_whole || bytes_of(&s, 0) + bytes_of(&s, 1) + bytes_of(&s, 2) > rt->program->arena_bytes)
                 continue;
             if (left-- == 0) {
-                *found = (Probed){ number, p, i / SHAPES, s, 2.0 * (double)s.m * (double)s.n * (double)s.k };
+                *found = (ProbedProduct){ number, p, i / SHAPES, s, 2.0 * (double)s.m * (double)s.n * (double)s.k };
                 return true;
             }
         }
@@ -88,7 +88,7 @@ static bool find_product(const Rt *rt, int number, Probed *found)
 
 void rt_probe_create(Rt *rt)
 {
-    Probed product;
+    ProbedProduct product;
     for (int i = 0; find_product(rt, i, &product); i++)
         rt_product_create(rt, i, product.shape);
 }
@@ -96,7 +96,7 @@ void rt_probe_create(Rt *rt)
 /* The second operand is a weight.  Results are in another half of the memory, so that none becomes an operand. */
 static void run_product(RtProbe *probe, const void *context)
 {
-    const Probed *product = context;
+    const ProbedProduct *product = context;
     const RtProductShape *s = &product->shape;
     const int64_t rest = rt_arena_bytes(probe->rt) - bytes_of(s, 0), b = bytes_of(s, 1), c = bytes_of(s, 2);
     const int64_t half = (probe->step_bytes < rest ? probe->step_bytes : rest) / (2 * PLACE) * PLACE;
@@ -107,14 +107,14 @@ static void run_product(RtProbe *probe, const void *context)
 
 void rt_probe_product(RtProbe *probe, int number)
 {
-    Probed product;
+    ProbedProduct product;
     if (find_product(probe->rt, number, &product))
         run_product(probe, &product);
 }
 
 int rt_probe_largest(const RtProbe *probe, RtType type, double seconds)
 {
-    Probed product;
+    ProbedProduct product;
     int largest = 0;
     for (int i = 0; find_product(probe->rt, i, &product) && product.precision <= (int)type; i++)
         if (product.precision == (int)type && product.flops < seconds * probe->flops[type])
@@ -125,7 +125,7 @@ int rt_probe_largest(const RtProbe *probe, RtType type, double seconds)
 /* FLOPs and seconds of the products of one size, from number *at on, which goes to the next size. */
 static void measure_size(RtProbe *probe, int *at, double *flops, double *seconds)
 {
-    Probed product, first;
+    ProbedProduct product, first;
     find_product(probe->rt, *at, &first);
     int count = 0;
     *flops = *seconds = 0;
@@ -161,7 +161,7 @@ static void write_products(RtProbe *probe, int precision, const double *flops, c
 static void measure_products(RtProbe *probe)
 {
     const double longest = 10 * probe->seconds;
-    Probed product;
+    ProbedProduct product;
     for (int at = 0; find_product(probe->rt, at, &product);) {
         const int precision = product.precision;
         double flops[SIZES], seconds[SIZES];
@@ -185,7 +185,7 @@ static void measure_sustained(RtProbe *probe)
     enum { TURNS = 40 };
     const double longest = probe->seconds / 4;
     const int number = rt_probe_largest(probe, RT_BF16, longest);
-    Probed product;
+    ProbedProduct product;
     if (!probe->rt->program->code || !find_product(probe->rt, number, &product))
         return;
     const double first = rt_probe_time(probe, run_product, &product);

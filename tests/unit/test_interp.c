@@ -350,7 +350,7 @@ typedef struct {
     char names[512];
 } Log;
 
-static void log_value(void *context, const Seen *seen)
+static void log_value(void *context, const Observation *seen)
 {
     Log *log = context;
     log->seen++;
