@@ -55,7 +55,7 @@ Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *
         Value *sum = arg(result->def, i);
         const Op *loop = sum->def && sum->def->attrs.dims.count ? sum->def : NULL;
         const bool is_carried = loop && index_of(&loop->results, sum) < loop->attrs.carried;
-        const bool is_kernels = uses_in(f, sum) == 1 && is_sum_in_kernel(m, result, sum) &&
+        const bool is_kernels = is_sum_in_kernel(m, result, sum) && uses_in(f, sum) == 1 &&
                                 (is_sum_in_kernel(m, sum, param) || sum_between(m, lifetimes, f, sum, param));
         if ((is_carried || is_kernels || sum_before(result->def) == sum) &&
             is_last_over(m, lifetimes, f, result, sum) && may_return_over(m, lifetimes, f, sum, param))

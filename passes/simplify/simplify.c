@@ -31,7 +31,7 @@ static void drop_unread_starts(Module *m, Func *f)
         const Func *body = op->attrs.carried ? find_func(m, op->attrs.callee) : NULL;
         for (int i = 0; i < op->attrs.carried; i++) {
             Map seen = { .arena = &m->arena };
-            if (uses_in(body, body->params.at[i]) || is_zeros(arg(op, i)) || is_of_stages(m, &seen, arg(op, i)))
+            if (is_zeros(arg(op, i)) || uses_in(body, body->params.at[i]) || is_of_stages(m, &seen, arg(op, i)))
                 continue;
             Builder b = builder_at(m, f, op);
             op->args.at[i] = build_zeros(&b, &arg(op, i)->type);
