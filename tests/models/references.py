@@ -322,3 +322,81 @@ def xlstm(w, tokens, labels):
         y_ = y_.flatten(2) + w[f"{own}.skip"].flatten() * c
         x = x + (y_ * F.silu(y @ w[f"{own}.w_z"])) @ w[f"{own}.w_down"]
     return F.cross_entropy((norm_of(x, "norm_f") @ w["embedding"].T).flatten(0, 1), labels.flatten())
+
+
+def ctc(w, sound, label, length):
+    kernel = w["w_in"].permute(2, 1, 0)
+    h = F.gelu(F.conv1d(sound.transpose(1, 2), kernel, w["b_in"], padding=2)).transpose(1, 2)
+    p = (h @ w["w_out"] + w["b_out"]).log_softmax(-1)
+    return F.ctc_loss(p.transpose(0, 1), label, torch.full((len(p),), p.shape[1]), length, blank=p.shape[-1] - 1)
+
+
+def gat(w, vertices, begin, end, real, wanted):
+    x = vertices @ w["w_in"]
+    for i in range(2):
+        own = f"h.{i}"
+        h = torch.einsum("bvi,iho->bvho", x, w[f"{own}.w"])
+        rows = []
+        for graph in range(len(x)):
+            a, b = begin[graph][real[graph]], end[graph][real[graph]]
+            s = F.leaky_relu((h[graph, a] * w[f"{own}.a_from"]).sum(-1) + (h[graph, b] * w[f"{own}.a_to"]).sum(-1), 0.2)
+            row = []
+            for vertex in range(x.shape[1]):
+                into = b == vertex
+                row.append(torch.einsum("eh,eho->ho", s[into].softmax(0), h[graph, a[into]]).mean(0))
+            rows.append(torch.stack(row))
+        x = x + F.relu(torch.stack(rows))
+    return ((x.mean(1) + x.amax(1)) @ w["w_out"] - wanted).abs().mean()
+
+
+def depths(w, tokens, labels):
+    def rms(x):
+        return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+
+    def turned(x, place):
+        half = x.shape[-1] // 2
+        angle = place[:, None, :, None] * 10000.0**(-torch.arange(half).double() / half)
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+    def layer(x, name, place):
+        y = rms(x)
+        q, k, v = (heads_of(y, w[f"{name}.w{n}"]) for n in "qkv")
+        score = turned(q, place) @ turned(k, place).transpose(-1, -2) / q.shape[-1]**0.5
+        seen = (score + torch.full(score.shape[-2:], -math.inf, dtype=score.dtype).triu(1)).softmax(-1) @ v
+        y = torch.einsum("...hsd,hde->...se", seen, w[f"{name}.wo"])
+        return y + mlp(rms(x + y), w, name)
+
+    x = w["wte"][tokens]
+    for i in range(2):
+        x = x + layer(x, f"full.{i}", torch.arange(tokens.shape[1]).expand(tokens.shape))
+        score = x @ w[f"some.{i}.router"]
+        place = score.topk(3).indices.sort().values
+        at = place.unsqueeze(-1).expand(*place.shape, x.shape[-1])
+        y = layer(x.gather(1, at), f"some.{i}.layer", place)
+        x = x.scatter_add(1, at, score.gather(1, place).unsqueeze(-1) * y)
+    return F.cross_entropy((rms(x) @ w["wte"].T).flatten(0, 1), labels.flatten())
+
+
+def of_power(w, name):
+    """The vectors of a round of power iteration."""
+    v = F.normalize(w[f"{name}.w"] @ w[f"{name}.u"], dim=0).detach()
+    return v, F.normalize(v @ w[f"{name}.w"], dim=0).detach()
+
+
+def spectral(w, image):
+    def dense(x, name):
+        v, u = of_power(w, name)
+        return x @ (w[f"{name}.w"] / (v @ w[f"{name}.w"] @ u)) + w[f"{name}.bias"]
+
+    y = dense(image, "first")
+    for i in range(2):
+        y = y + dense(F.relu(y), f"h.{i}")
+    score = F.relu(y) @ w["w"]
+    return F.relu(1 - score[:, 0]).mean() + F.relu(1 + score[:, 1]).mean()
+
+
+def after_spectral(before, w, image):
+    for name in w:
+        if name.endswith(".u"):
+            w[name].copy_(of_power(before, name[:-len(".u")])[1])
