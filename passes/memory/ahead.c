@@ -30,7 +30,7 @@ typedef struct {
     Module *m;
     Func *step, *finish;
     Map caller;
-    int64_t most; /* bytes in use at a time, before anything was read ahead */
+    Map known; /* function -> the most bytes in use at a time, before anything was read ahead */
 } Ahead;
 
 /* A stack that a loop of the step moves to the device, slice by slice, and updates. */
@@ -106,32 +106,6 @@ static bool takes_operand(const Module *m, Map *lifetimes, const Op *op, int i, 
     return false;
 }
 
-/* The bytes in use at each op of the step, without what its callees need. */
-static int64_t *bytes_in_use(const Module *m, const Func *f, Arena *scratch, int count)
-{
-    const Map last = last_uses(scratch, f);
-    Map lifetimes = { .arena = scratch };
-    int64_t *change = NEW_ARRAY(scratch, int64_t, count + 2);
-    int number = 0;
-    for (int i = first_state(f); i < f->params.count; i++) {
-        const Value *param = f->params.at[i];
-        const int64_t bytes = param->port.kind == PORT_LEFT ? local_bytes(m, &param->type) : 0;
-        change[0] += bytes;
-        change[later(&last, param, 0) + 1] -= bytes;
-    }
-    for (const Op *op = f->first; op; op = op->next, number++)
-        for (int i = 0; i < op->results.count && info(op)->family != VIEW; i++) {
-            const Value *value = op->results.at[i];
-            const int end = later(&last, value, number);
-            const int64_t bytes = value->type.tier ? 0 : local_bytes(m, &value->type);
-            change[number + takes_operand(m, &lifetimes, op, i, &last, number)] += bytes;
-            change[(end < count ? end : count) + 1] -= bytes;
-        }
-    for (int i = 1; i <= count; i++)
-        change[i] += change[i - 1];
-    return change;
-}
-
 static int count_ops(const Func *f)
 {
     int count = 0;
@@ -140,39 +114,83 @@ static int count_ops(const Func *f)
     return count;
 }
 
-static int64_t most_in_use(const Module *m, const Func *f)
+static int64_t most_in_use(Ahead *a, const Func *f);
+
+/* Values from their op to their last reader, and what the step before has left up to its last reader: the changes at
+ * each op.  What a called function returns is its caller's. */
+static void note_lives(Ahead *a, const Func *f, Arena *scratch, int64_t change[], int count)
 {
+    const Map last = last_uses(scratch, f);
+    Map lifetimes = { .arena = scratch };
+    int number = 0;
+    for (int i = 0; i < f->params.count; i++) {
+        const Value *param = f->params.at[i];
+        const int64_t bytes = param->port.kind == PORT_LEFT ? local_bytes(a->m, &param->type) : 0;
+        change[0] += bytes;
+        change[later(&last, param, 0) + 1] -= bytes;
+    }
+    for (const Op *op = f->first; op; op = op->next, number++)
+        for (int i = 0; i < op->results.count && info(op)->family != VIEW; i++) {
+            const Value *value = op->results.at[i];
+            const bool is_here = !value->type.tier && (f == a->step || index_of(&f->results, value) < 0);
+            const int end = later(&last, value, number);
+            const int64_t bytes = is_here ? local_bytes(a->m, &value->type) : 0;
+            change[number + takes_operand(a->m, &lifetimes, op, i, &last, number)] += bytes;
+            change[(end < count ? end : count) + 1] -= bytes;
+        }
+}
+
+/* The bytes in use at each op, with the most that a function needs which it calls. */
+static int64_t *bytes_in_use(Ahead *a, const Func *f, Arena *scratch, int count)
+{
+    int64_t *bytes = NEW_ARRAY(scratch, int64_t, count + 2), living = 0;
+    int number = 0;
+    note_lives(a, f, scratch, bytes, count);
+    for (const Op *op = f->first; op; op = op->next, number++) {
+        living += bytes[number];
+        bytes[number] = living + (calls_function(a->m, op) ? most_in_use(a, find_func(a->m, op->attrs.callee)) : 0);
+    }
+    return bytes;
+}
+
+static int64_t most_in_use(Ahead *a, const Func *f)
+{
+    int64_t *most = map_get(&a->known, f);
+    if (most)
+        return *most;
     Arena scratch = { 0 };
     const int count = count_ops(f);
-    const int64_t *bytes = bytes_in_use(m, f, &scratch, count);
-    int64_t most = 0;
+    const int64_t *bytes = bytes_in_use(a, f, &scratch, count);
+    most = NEW(&a->m->arena, int64_t);
     for (int i = 0; i < count; i++)
-        most = bytes[i] > most ? bytes[i] : most;
+        *most = bytes[i] > *most ? bytes[i] : *most;
+    map_put(&a->known, f, most);
     arena_free(&scratch);
-    return most;
+    return *most;
 }
 
 /* May the step have so many bytes more in use up to the op that reads them? */
-static bool has_room_up_to(const Ahead *a, const Op *reader, const int64_t *bytes, int64_t more)
+static bool has_room_up_to(Ahead *a, const Op *reader, const int64_t *bytes, int64_t more)
 {
+    const int64_t most = most_in_use(a, a->step);
     const Op *op = a->step->first;
     int number = 0;
-    while (op != reader && bytes[number] + more <= a->most)
+    while (op != reader && bytes[number] + more <= most)
         op = op->next, number++;
-    return bytes[number] + more <= a->most;
+    return bytes[number] + more <= most;
 }
 
 /* The op before which a read of so many bytes starts: directly behind a function that is called, since the pass
  * `overlap` would put it there, and before another one.  NULL: there is no room. */
-static Op *place_for(const Ahead *a, const Stack *stack, int64_t more)
+static Op *place_for(Ahead *a, const Stack *stack, int64_t more)
 {
     Arena scratch = { 0 };
     int number = count_ops(a->step);
-    const int64_t *bytes = bytes_in_use(a->m, a->step, &scratch, number);
+    const int64_t most = most_in_use(a, a->step), *bytes = bytes_in_use(a, a->step, &scratch, number);
     const bool has_room = has_room_up_to(a, stack->loop, bytes, more);
     Op *place = NULL;
     bool hides = false;
-    for (Op *op = a->step->last; has_room && op != stack->loop && bytes[--number] + more <= a->most; op = op->prev) {
+    for (Op *op = a->step->last; has_room && op != stack->loop && bytes[--number] + more <= most; op = op->prev) {
         hides |= calls_function(a->m, op);
         if (hides && calls_function(a->m, op->prev))
             place = op;
@@ -252,11 +270,11 @@ static void read_ahead(Ahead *a, const Stack *stack)
 void pass_ahead(Module *m);
 void pass_ahead(Module *m)
 {
-    Ahead a = { m, func_with_role(m, STEP), func_with_role(m, FINISH), note_callers(m), 0 };
+    Ahead a = { m, func_with_role(m, STEP), func_with_role(m, FINISH), note_callers(m), { .arena = &m->arena } };
     Stack stack;
     if (!a.step || !a.finish || func_with_role(m, BEGIN))
         return;
-    a.most = most_in_use(m, a.step);
+    most_in_use(&a, a.step); /* as it is */
     for (Op *op = a.step->first; op; op = op->next)
         for (int i = 0, count = op->args.count; calls_function(m, op) && i < count; i++)
             if (find_stack(&a, op, i, &stack))
