@@ -1,4 +1,4 @@
-/* ways.h -- what a layout may offload, and when the updates of that run, as values of the option --offload. */
+/* ways.h -- ways to offload: which tensors leave the device and when their updates run, as values of --offload. */
 #ifndef MPC_WAYS_H
 #define MPC_WAYS_H
 

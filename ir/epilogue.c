@@ -183,7 +183,7 @@ void note_epilogues(const Func *kernel)
     }
 }
 
-/* (What has not been verified may say of an op what no such op can do.) */
+/* An op that has not been verified may have a role that no such op can have. */
 static bool has_role(const Op *op, ProductRole as)
 {
     return op && op->attrs.as == as &&

@@ -25,15 +25,15 @@ typedef struct {
 enum { MAX_TERMS = 8 };
 int find_terms(const Value *result, Epilogue terms[MAX_TERMS]);
 
-/* Writes down in a kernel of products, as {as} of its ops, what find_terms() says of its results.  What an op adds, or
- * multiplies a product by, becomes its second operand. */
+/* Records the epilogues of a kernel's results, as find_terms() finds them, in {as} of its ops.  A term that is added to
+ * a product, or a slope that multiplies it, becomes the second operand of its op. */
 void note_epilogues(const Func *kernel);
 
-/* What {as} says: as find_terms(), of a result of a kernel after `fuse`, and of a single product. */
+/* Read {as} of the ops of a kernel, after `fuse`: all terms of a result, as find_terms(); the only one. */
 int terms_of(const Value *result, Epilogue terms[MAX_TERMS]);
 Epilogue epilogue_of(const Value *result); /* .dot: NULL: it is none */
 
-/* For the verifier: what is wrong with {as} of the op of f, or of the result; NULL: nothing. */
+/* For the verifier: why {as} of an op of f, or of the ops of a result, is wrong; NULL: it is right. */
 const char *wrong_role(const Func *f, const Op *op);
 const char *wrong_terms(const Value *result);
 
@@ -51,9 +51,9 @@ typedef struct {
 
 Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot);
 
-/* The first op of the kernel that is called, if each op of it sums another parameter, over the same dims: maybe
- * operands of products that sum over these dims, like the gradients of biases beside those of their weights.  NULL: it
- * is not. */
+/* If the called kernel consists of sums of its parameters over the same dims, one for each parameter: its first op;
+ * else NULL.  The gradients of biases are such sums: products that sum over the same dims (the gradients of the
+ * weights) can compute them beside. */
 const Op *lone_sums(const Module *m, const Op *call);
 const Op *sums_beside(const Module *m, const Op *call); /* the same, of a call with {beside} */
 bool sum_over_same_dims(const Op *a, const Op *b);

@@ -30,15 +30,15 @@ bool is_one_message(const Op *a, const Op *b);
 /* Does the loop pass its i-th operand one slice ahead? */
 bool is_prefetched(const Op *loop, int i);
 
-/* The collective whose result, in flight, f waits for.  Of a parameter: the one that f starts for the next iteration's
- * parameter; NULL: none. */
+/* The collective that started a value in flight for which f waits.  If the value is a parameter of a loop's function:
+ * the collective that f itself starts for the next iteration.  NULL: none. */
 const Op *flight_start(const Func *f, const Value *value);
 
 /* The index of the result of f that is this started collective, or -1. */
 int handed_on(const Func *f, const Op *start);
 
-/* If a loop of f carries this collective: the collective of the loop's callee that starts the next iteration's message;
- * both are one RtCollective.  Else the op itself. */
+/* If a loop carries the value that `start` puts in flight: the collective in the loop's function that starts the
+ * message of the next iteration; the runtime has one RtCollective for both.  Otherwise `start`. */
 const Op *continued_by(const Module *m, const Op *start);
 
 /* Is each value in flight waited for once, and is each message started and waited for as a whole? */

@@ -23,11 +23,11 @@ static inline int64_t base_address(const Storage *s, int64_t frame, const int64_
 
 bool have_same_address(const Value *a, const Value *b); /* are both placed, at the same address? */
 
-bool have_same_strides(const Module *m, const Value *a,
-                       const Value *b); /* of the same dims: have they the same strides? */
+/* Of placed values with the same dims. */
+bool have_same_strides(const Module *m, const Value *a, const Value *b);
 
-/* Has an op that FOLDS, placed, the right strides: is a step along the innermost of several dims one along the dim that
- * they are, and one along the next a step past all of it? */
+/* Of a placed op that FOLDS several dims into one: is the memory order of the several that of the one?  A step along
+ * the innermost of them must be a step along the one, and a step along the next must pass all of the innermost. */
 bool has_strides_of_fold(const Module *m, const Op *op);
 
 /* Is a placed value without gaps, in the order of its type's dims?  Dims of one element may have any stride. */
@@ -37,7 +37,7 @@ bool is_row_major(const Module *m, const Value *value);
  */
 bool padding_overhangs(const Module *m, const Value *value);
 
-/* The value that a view shows, through all views in between; for any other value, the value itself. */
+/* The value whose memory a view shows, through views of views; any other value itself. */
 const Value *shown_by(const Value *value);
 
 /* The strides of a view of a placed value; false if it cannot be one: dims that become one are not nested there. */
@@ -62,7 +62,8 @@ bool is_written_behind(const Op *loop, int i, int64_t iteration, int64_t iterati
  * module must have passed verify_module. */
 bool verify_memory(Module *m);
 
-/* Has each stage of a pipeline, in its part of that plan, memory for what it reads and writes?  Likewise. */
+/* Does each kind of rank, of whose frames gaps are left out (kinds/kinds.h), have memory for all that it reads and
+ * writes?  Like verify_memory(). */
 bool verify_kinds(Module *m);
 
 /* Are the operands of an op that joins them (JOINS) where its result has them?  Then it copies nothing. */

@@ -20,7 +20,7 @@ static inline int64_t far_aligned(int64_t at) { return (at + FAR_ALIGNMENT - 1) 
 /* Where other tiers begin behind an arena of so many bytes. */
 static inline int64_t far_begin(int64_t arena) { return far_aligned(arena + 1); }
 
-/* Does it move something to the place of this operand, which it does not read? */
+/* Is it a move whose result takes the place of this operand, which it overwrites without reading it? */
 static inline bool replaces(const Op *op, const Value *operand)
 {
     return info(op)->traits & CARRIES && op->args.count == 2 && arg(op, 1) == operand;
@@ -29,10 +29,10 @@ static inline bool replaces(const Op *op, const Value *operand)
 /* Bytes of other tiers in a placed program, of all ranks alike; 0: all is on the device. */
 int64_t far_bytes(const Module *m);
 
-/* The tier of what is there; ON_DEVICE: nothing is. */
+/* The tier to which the layout offloads; ON_DEVICE: it offloads nothing. */
 Tier far_tier(const Module *m);
 
-/* The end of what programs use: of the memory of the largest, or of the tiers behind it. */
+/* The end of all addresses: of the arena of the largest program or, behind it, of the other tiers. */
 int64_t bytes_of_tiers(const Module *m);
 
 /* The move that brings an operand to the device, if the operand has one reader; NULL: none does. */

@@ -1,4 +1,4 @@
-/* process.h -- what mpc and trainers alike do with the process that they are given. */
+/* process.h -- helpers at the start of a process, of mpc and of trainers alike: closed files, sets of signals. */
 #ifndef MPC_RUNTIME_PROCESS_H
 #define MPC_RUNTIME_PROCESS_H
 

@@ -69,7 +69,7 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
 int rank_of_block(const Interp *in, const Dim *dim, int64_t block);
 /* The positions in the whole tensor of a shard's elements along a dim, ascending. */
 int64_t *positions_of(Interp *in, const Dim *dim, int rank);
-/* All sums of one coordinate on each of the axes, as distances between ranks; the first is 0. */
+/* The distances from a rank to all ranks of its group along the axes, if it is the first of them; the first is 0. */
 int *ranks_along(Interp *in, Axes axes, Stages on, int *count);
 Stages stages_of(const Interp *in, const Type *type);
 int first_stage(Stages on, int axis); /* 0 on other axes */

@@ -1,4 +1,4 @@
-/* kinds.c -- the memory of each kind of rank: what the stages of a pipeline hold of the one plan. */
+/* kinds.c -- the memory of each kind of rank: which bytes of the memory plan a stage of a pipeline has. */
 #include "kinds.h"
 
 #include "schedule/slots.h"
@@ -19,7 +19,8 @@ static const Func *frame_below(const Module *m, const Op *op)
 
 static uint64_t stages_of_type(const Type *type) { return type->on.at ? type->on.at : ALL_STAGES; }
 
-/* Of a call or loop, where it runs: what its callee writes, and the first value of what it carries, which is copied. */
+/* The i-th result of a call or loop: stages that run it and write the result in its function, or copy the first of the
+ * carried values there. */
 static uint64_t stages_of_result(const Module *m, const Op *op, const Func *callee, int i)
 {
     const bool is_carried = i < op->attrs.carried;

@@ -1,4 +1,4 @@
-/* kinds.h -- the memory of each kind of rank: what the stages of a pipeline hold of the one plan.
+/* kinds.h -- the memory of each kind of rank: which bytes of the memory plan a stage of a pipeline has.
  *
  * A frame is planned once, with room for what any stage holds: that is the meaning of addresses everywhere in the
  * compiler.  A stage leaves out what it does not need, the gaps, so that its frame is shorter, and what is behind a gap
@@ -38,8 +38,8 @@ typedef struct Kinds {
     struct FrameUses *outer; /* of the arena, by what is in the frames of all programs; NULL: not found yet */
 } Kinds;
 
-/* Of a placed program that does not change while they are used; plan_kinds_again: found anew, for those who ask later.
- */
+/* Of a placed program.  rank_kinds() keeps its result, as long as the program does not change; plan_kinds_again() finds
+ * it anew. */
 Kinds *rank_kinds(Module *m);
 Kinds *plan_kinds_again(Module *m);
 
@@ -49,8 +49,8 @@ bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes); /* 
 int64_t arena_on(Kinds *kinds, int kind);                                    /* bytes of the arena */
 int64_t frame_on(Kinds *kinds, const Func *f, int kind);                     /* bytes of the frame */
 
-/* Are two operands or results of an op as far apart on all kinds that run it as in the plan?  They are behind one
- * pointer, or in the frame with no gap between them. */
+/* On each kind that runs an op, are two of its operands or results as far apart as in the plan?  They are if one
+ * pointer leads to both, or if no gap of the frame lies between them. */
 bool keeps_distance(Module *m, const Op *op, const Value *a, const Value *b);
 
 int64_t scratch_of(Kinds *kinds, const Op *op); /* bytes that its kernel uses beside its results, on all kinds */

@@ -38,11 +38,11 @@ const StagePart *part_numbered(const MicroParts *parts, int number); /* NULL: th
 const StagePart *part_doing(const MicroParts *parts, ActionKind kind, int chunk);
 const StagePart *part_called(const MicroParts *parts, const Op *call);
 
-/* Its loop that carries values from one rank to the next one; NULL: none does. */
+/* The loop of a part that carries values from rank `from` to rank `to`; NULL: none does. */
 const Op *crossing_loop(const Module *m, const StagePart *part, int from, int to);
 
-/* Assigns all other ops: what a forward loop needs is forward, all else is backward, where its operands are.  Returns a
- * loop that would then be in a later part than its own; NULL: there is none. */
+/* Assigns all other ops: those that a forward loop needs are forward; all others are backward, in the part that has
+ * their operands.  Returns a loop that would have to be in a later part than its own; NULL: success. */
 const Op *assign_parts(MicroParts *parts);
 int part_of(const MicroParts *parts, const Op *op); /* its number; -1: none yet */
 
