@@ -120,8 +120,8 @@ def test_table(plan):
     for row, result in zip(rows, best):
         cells = ["".join(cell.itertext()) for cell in row]
         assert cells[1] == name_of(result) and cells[2] == str(result["microbatch"])
-        assert float(cells[8]) == pytest.approx(result["seconds"], abs=6e-4)
-        assert float(cells[9]) == pytest.approx(gigabytes(result), abs=6e-3)
+        assert float(cells[9]) == pytest.approx(result["seconds"], abs=6e-4)
+        assert float(cells[10]) == pytest.approx(gigabytes(result), abs=6e-3)
         widths = [float(part.get("width")) for part in row.iter("rect")] or \
             [float(part.get("width")) for part in row.iter(f"{SVG}rect")]
         assert sum(widths) == pytest.approx(100, abs=0.2)
