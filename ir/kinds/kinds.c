@@ -396,9 +396,11 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     if (is_program(f))
         use_outer(&all);
     use_frame(&all, f);
-    const Func *other = func_with_role(m, f->role == STEP ? FINISH : STEP);
-    if (other && (f->role == STEP || f->role == FINISH)) /* what a step leaves is where the other reads it */
-        use_frame(&all, other);
+    for (int i = 0; i < N_PROGRAMS && returns_state(f); i++) { /* what a step leaves is where others read it */
+        const Func *other = func_with_role(m, programs[i]);
+        if (other && other != f && returns_state(other))
+            use_frame(&all, other);
+    }
     if (all.count)
         qsort(all.use, (size_t)all.count, sizeof *all.use, lower_first);
     for (int kind = 0; kind < kinds->count; kind++) {
