@@ -155,6 +155,16 @@ static void refuse_offload(Planner *p)
                      "mpc plan does not choose what is offloaded");
 }
 
+/* Costs are those of micro-batches of one sequence, times their number. */
+static bool sums_sequences(const Planner *p, const Module *m)
+{
+    return !m->mixes ||
+           run_failed(p->run,
+                      "mpc plan needs a loss that is a sum over sequences, and that of '%s' mixes them at %s: compare "
+                      "layouts of it with 'mpc report %s --mesh=dp=%s --machine=%s'",
+                      m->name, m->mixes, p->run->source.path, p->run->options->ranks, p->run->options->machine);
+}
+
 static bool read_model(Planner *p)
 {
     Run *run = p->run;
@@ -168,7 +178,8 @@ static bool read_model(Planner *p)
     p->layout_text = run->source.text;
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
-    bool good = (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
+    bool good =
+        sums_sequences(p, m) && (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
     good = good && read_space(p, m);
     free_module(m);
     if (!good)
