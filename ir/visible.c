@@ -76,11 +76,21 @@ static char *show(char *to, const char *text, const char *end)
     return to;
 }
 
+static bool is_visible(const char *text, const char *end)
+{
+    int length = 1;
+    while (text < end && length > 0)
+        text += length = visible_length(text, (int)(end - text < 4 ? end - text : 4));
+    return length > 0;
+}
+
 const char *visible_text(Arena *arena, const char *text)
 {
     enum { MOST = 4000, KEPT = MOST / 2 };
-    const size_t length = strlen(text), head = length > MOST ? KEPT : length;
-    char *shown = NEW_ARRAY(arena, char, 4 * (head + KEPT) + sizeof "..."), *to = show(shown, text, text + head);
+    const size_t length = strlen(text), head = length > MOST ? KEPT : length, tail = length > MOST ? KEPT : 0;
+    if (length <= MOST && is_visible(text, text + length))
+        return text;
+    char *shown = NEW_ARRAY(arena, char, 4 * (head + tail) + sizeof "..."), *to = show(shown, text, text + head);
     if (length > MOST) {
         memcpy(to, "...", 3);
         to = show(to + 3, text + length - KEPT, text + length);

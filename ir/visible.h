@@ -16,7 +16,7 @@ unsigned hidden_character(const char *text, int length);
 int visible_length(const char *text, int left);
 
 /* The text with each byte that cannot be seen, line ends too, as \xNN; a text of more than 4,000 bytes loses its
- * middle. Every message of mpc is printed through it. */
+ * middle.  The text itself if that changes nothing.  Every message of mpc is printed through it. */
 const char *visible_text(Arena *arena, const char *text);
 
 void print_visible(FILE *out, const char *text);
