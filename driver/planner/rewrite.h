@@ -8,8 +8,8 @@
 
 /* The text of `source`, parsed as `file`, with `block` in place of its `parallel { }`, or at its end; above it
  * `comment`, whose lines are without "#".  Comments of the old block are kept above that; one that begins with the same
- * two words as `comment`, of an earlier call, is not.  microbatch > 0: and with that `train.microbatch`; abreast > 0:
- * with that `train.abreast`, of which 1 is not written anew.  All other bytes stay. */
+ * two words as `comment`, of an earlier call, is not.  Sets `train.microbatch` if microbatch > 0, and `train.abreast`
+ * if abreast > 0; a file without `train.abreast` gets none if abreast is 1, the default.  All other bytes stay. */
 const char *with_layout(Arena *arena, const Source *source, const Ast *file, const char *block, const char *comment,
                         int64_t microbatch, int64_t abreast);
 
