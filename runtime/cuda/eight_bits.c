@@ -440,9 +440,10 @@ static bool take_memory(Rt *rt, const Choice wanted[])
 {
     const struct RtGpuProducts *all = rt->gpu->products;
     int64_t bytes = 0;
-    for (int i = 0; i < all->count; i++)
-        if (bytes_of(&all->product[i], wanted ? &wanted[i] : NULL) > bytes)
-            bytes = bytes_of(&all->product[i], wanted ? &wanted[i] : NULL);
+    for (int i = 0; i < all->count; i++) {
+        const int64_t needed = bytes_of(&all->product[i], wanted ? &wanted[i] : NULL);
+        bytes = needed > bytes ? needed : bytes;
+    }
     rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
     void *memory = NULL;
     if (rt_gpu_free_memory(rt) < bytes || bytes == 0 || cudaMalloc(&memory, (size_t)bytes) != cudaSuccess)
