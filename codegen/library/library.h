@@ -72,7 +72,6 @@ void put_number(Text *fields, const char *name, int64_t value);
 void put_text(Text *fields, const char *name, const char *value);
 void put_part(const Operands *o, Text *fields, const Dim *dim,
               const char *name); /* an RtPart: the rank's part of the dim */
-void put_first(const Operands *o, Text *fields, const Dim *dim, const char *name); /* only where it begins */
 void put_dim(const Operands *o, Text *fields, const Dim *dim);   /* as the file calls it: the "seq" of "seq.from" */
 void put_bound(const Operands *o, Text *fields, const Dim *dim); /* of an index, and the error text for larger ones */
 char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields);

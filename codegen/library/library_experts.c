@@ -127,8 +127,8 @@ static void put_table(const Operands *o, const RouteDims *r, int by_slot, Name e
     put_number(fields, "experts", nexperts);
     put_number(fields, "slots", nslots);
     put_strides(fields, "table", stride[0], stride[1], stride[2]);
-    put_first(o, fields, &table->type.dim[find_dim(&table->type, experts)], "first_expert");
-    put_first(o, fields, &table->type.dim[find_dim(&table->type, slots)], "first_slot");
+    put_part(o, fields, &table->type.dim[find_dim(&table->type, experts)], "expert");
+    put_part(o, fields, &table->type.dim[find_dim(&table->type, slots)], "slot");
     put_text(fields, "type", element_constant(table->type.dtype));
 }
 

@@ -22,12 +22,6 @@ char *call_with_shape(const Operands *o, const char *type, const char *function,
     return close_text(&o->m->arena, &text);
 }
 
-void put_first(const Operands *o, Text *fields, const Dim *dim, const char *name)
-{
-    if (dim->split.count)
-        put_text(fields, name, arena_text(&o->m->arena, "%s.first", use_offset(o->m, o->offsets, dim)));
-}
-
 /* Without a division where there is one period at most; else by a constant. */
 void put_part(const Operands *o, Text *fields, const Dim *dim, const char *name)
 {

@@ -25,12 +25,15 @@ RT_INLINE int64_t rt_gather_at(int64_t p, int64_t h, int64_t n, const RtGatherSt
     return p * s.pre + h * s.shared + n * s.row;
 }
 
-/* The table's row of an index; negative or too large if another rank holds it. */
-RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s)
+/* Where this rank's part has an element of the whole dim; negative or too large if another rank holds it. */
+RT_INLINE int64_t rt_own_element(const RtPart part, int64_t index)
 {
-    const int64_t row = rt_elements_before(s.part, index, INT64_MAX);
-    return rt_position(s.part, row) == index ? row : -1;
+    const int64_t own = rt_elements_before(part, index, INT64_MAX);
+    return rt_position(part, own) == index ? own : -1;
 }
+
+/* The table's row of an index. */
+RT_INLINE int64_t rt_gather_row_of(int64_t index, const RtGather s) { return rt_own_element(s.part, index); }
 
 /* x is [outer, inner] rows of `count` elements, y rows of the `choices` largest ones. */
 typedef struct {
@@ -71,7 +74,7 @@ typedef struct {
     struct {
         int64_t group, expert, slot;
     } table;
-    int64_t first_expert, first_slot; /* of this rank */
+    RtPart expert, slot; /* of those of all ranks */
     RtType type;
     int64_t added;
     struct {
@@ -86,7 +89,7 @@ typedef struct {
 /* Where the row of a group begins by slot; -1: another rank has it, or it is dropped. */
 RT_INLINE int64_t rt_route_row(int64_t chosen, int64_t place, const RtRoute s)
 {
-    const int64_t expert = chosen - s.first_expert, slot = place - s.first_slot;
+    const int64_t expert = rt_own_element(s.expert, chosen), slot = rt_own_element(s.slot, place);
     if (chosen < 0 || place < 0 || expert < 0 || expert >= s.experts || slot < 0 || slot >= s.slots)
         return -1;
     return expert * s.table.expert + slot * s.table.slot;

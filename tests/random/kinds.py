@@ -227,6 +227,8 @@ KINDS = {
     "rows_in_place": Kind("rows of a padded dim are added in place to a sum whose copy has no padding", "scatter_add adds to _", drawn=False, later=True),
     "join_on_stages": Kind("what an update on stages of a pipeline makes is read in a body whose values are on none", "call gives .* on\\(|pass _ broke the module",
                            drawn=False, later=True),
+    "dealt_experts": Kind("a rank that holds its experts in blocks takes those from its first one on", "wrong: loss of step 1",
+                          r"dispatch\(.*overlap = ", later=True),
     "stage_terms": Kind("terms of a sum on different stages have two dtypes", "pend takes terms of one type", drawn=False, later=True),
     "written_on_stages": Kind("a body that one stage calls is taken for one that writes on all", "_ writes _ over _, which is still read", drawn=False, later=True),
     "gradient_as_state": Kind("with just_in_time, new state that is the gradient itself is read before it is computed", "is used before it is defined", drawn=False, later=True),
