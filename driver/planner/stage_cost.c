@@ -210,7 +210,7 @@ BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *
     const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
     fill_seconds(p, layout, pipeline, &time, !is_alike, s);
     const Costs costs = { s->seconds[FORWARD_ACTION], s->seconds[BACKWARD_ACTION], s->seconds[WEIGHT_ACTION],
-                          message_between(p, layout, b->handed_on) };
+                          message_between(p, layout, b->handed_on), 0 };
     const CopyBytes saved = saved_of_copies(b);
     bound.memory = most_of_copies(p, layout, &saved);
     bound.seconds = longest_way(p, layout, pipeline, s, once, costs.message);

@@ -66,6 +66,7 @@ double machine_number(const Machine *machine, LineId line); /* of a line with on
 int64_t ranks_of_machine(const Machine *machine);
 double machine_memory(const Machine *machine);  /* bytes that a rank may use */
 double machine_overlap(const Machine *machine); /* of a message's time, what computation can use; 1: all of it */
+double machine_overlap_of_send(const Machine *machine); /* the same of a message from one stage to the next */
 
 /* FLOP/s of the best product in a precision: a DType, or E4M3 (cost.h).  Where the file says nothing of a precision, a
  * trainer there uses another: bf16 for e4m3 and f16, f32 for bf16. */

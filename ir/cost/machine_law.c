@@ -43,6 +43,11 @@ double machine_memory(const Machine *machine)
 
 double machine_overlap(const Machine *machine) { return number_or(machine, LINE_overlap, 1); }
 
+double machine_overlap_of_send(const Machine *machine)
+{
+    return number_or(machine, LINE_overlap_send, machine_overlap(machine));
+}
+
 double machine_tier(const Machine *machine, Tier tier)
 {
     const LineId line = tier == ON_HOST ? LINE_host : LINE_disk;

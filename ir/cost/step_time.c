@@ -62,6 +62,7 @@ static void run_pipeline(Clock *c, StepTime *t)
         *cost[kind] = seconds;
     }
     t->costs.message = stage_message_time(c);
+    t->costs.lost = 1 - machine_overlap_of_send(c->machine);
     simulate_schedule(c->arena, s, &t->costs, &t->timeline);
 }
 

@@ -74,6 +74,7 @@ typedef struct PipelineSchedule {
 typedef struct {
     const double *forward, *backward, *weight; /* by stage; NULL: all 1; an unsplit B costs backward + weight */
     double message; /* from the end of an action to the earliest start of its reader, if its rank sends nothing else */
+    double lost;    /* share of the speed of computation beside a message, of the rank that sends or receives it */
 } Costs;
 
 /* The schedule `name` ("naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v") for these counts; NULL with an error

@@ -1,6 +1,12 @@
 /* simulate.c -- the timeline of a schedule: each rank does its actions in order, each as soon as what it reads is
- * there.  What a rank sends goes one after the other. */
+ * there.  What a rank sends goes one after the other.
+ *
+ * A message may take processor time of both its ranks: an action beside it takes longer, and so does what waits for
+ * that.  The schedule is simulated again with what messages took the time before. */
 #include "schedule.h"
+
+#include <math.h>
+#include <string.h>
 
 /* When what an action has made is there. */
 typedef struct {
@@ -12,8 +18,9 @@ typedef struct {
     const PipelineSchedule *s;
     Timeline *t;
     int stages;
-    double message;
+    double message, lost;
     double *cost;  /* by kind, stage */
+    double **late; /* by rank, action: seconds that messages take of it */
     Made *made;    /* by kind, stage, micro-batch */
     double *sends; /* by rank: until when */
     int *home;     /* by stage: its rank */
@@ -109,7 +116,7 @@ static void run_rank(Simulation *sim, int rank)
         if (possible < 0)
             break;
         start[i] = possible > free ? possible : free;
-        end[i] = sim->made[number].end = start[i] + sim->cost[(int)a.kind * sim->stages + a.stage];
+        end[i] = sim->made[number].end = start[i] + sim->cost[(int)a.kind * sim->stages + a.stage] + sim->late[rank][i];
         const int reader = stage_reading(sim->stages, a);
         if (reader >= 0)
             pass_on(sim, &sim->made[number], rank, sim->home[reader]);
@@ -120,8 +127,13 @@ static void run_rank(Simulation *sim, int rank)
 static bool run_all(Simulation *sim)
 {
     const PipelineSchedule *s = sim->s;
-    for (int rank = 0; rank < s->ranks; rank++)
+    for (int i = N_ACTION_KINDS * sim->stages * s->micros - 1; i >= 0; i--)
+        sim->made[i] = (Made){ UNDONE, UNDONE };
+    for (int rank = 0; rank < s->ranks; rank++) {
+        sim->t->done[rank] = 0;
+        sim->sends[rank] = 0;
         wake(sim, rank);
+    }
     while (sim->nready) {
         int rank = sim->ready[--sim->nready];
         sim->is_ready[rank] = false;
@@ -131,6 +143,53 @@ static bool run_all(Simulation *sim)
         if (sim->t->done[rank] < s->nactions[rank])
             return false;
     return true;
+}
+
+/* --- Messages beside actions ------------------------------------------------------------------------------- */
+
+/* Takes of a rank's actions what a message does that is under way from `from` to `until`. */
+static void take(Simulation *sim, int rank, double from, double until)
+{
+    const double *start = sim->t->start[rank], *end = sim->t->end[rank];
+    const int count = sim->s->nactions[rank];
+    int i = 0, behind = count;
+    while (i < behind) { /* the first action that ends later */
+        const int middle = (i + behind) / 2;
+        if (end[middle] > from)
+            behind = middle;
+        else
+            i = middle + 1;
+    }
+    for (; i < count && start[i] < until; i++)
+        sim->late[rank][i] += sim->lost * (fmin(end[i], until) - fmax(start[i], from));
+}
+
+static void take_all(Simulation *sim)
+{
+    const PipelineSchedule *s = sim->s;
+    for (int rank = 0; rank < s->ranks; rank++)
+        memset(sim->late[rank], 0, (size_t)s->nactions[rank] * sizeof **sim->late);
+    for (int rank = 0; rank < s->ranks; rank++)
+        for (int i = 0; i < s->nactions[rank]; i++) {
+            const Action a = s->action[rank][i];
+            const int reader = stage_reading(sim->stages, a);
+            const double come = sim->made[number_of(sim, a)].come;
+            if (reader < 0 || sim->home[reader] == rank)
+                continue;
+            take(sim, rank, come - sim->message, come);
+            take(sim, sim->home[reader], come - sim->message, come);
+        }
+}
+
+/* An action that takes longer has more of a message beside it: each round finds the share `lost` of what the one before
+ * it has found. */
+static void share_processors(Simulation *sim)
+{
+    enum { ROUNDS = 16 };
+    for (int i = 0; sim->lost > 0 && i < ROUNDS; i++) {
+        take_all(sim);
+        run_all(sim);
+    }
 }
 
 static void summarize(const Simulation *sim)
@@ -157,8 +216,6 @@ static void summarize(const Simulation *sim)
 
 static void fill_simulation(Simulation *sim, const Costs *costs)
 {
-    for (int i = N_ACTION_KINDS * sim->stages * sim->s->micros - 1; i >= 0; i--)
-        sim->made[i] = (Made){ UNDONE, UNDONE };
     for (int stage = 0; stage < sim->stages; stage++) {
         sim->home[stage] = rank_of_stage(sim->s, stage);
         for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
@@ -169,6 +226,7 @@ static void fill_simulation(Simulation *sim, const Costs *costs)
 bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *costs, Timeline *t)
 {
     const int stages = stage_count(s);
+    double **late = NEW_ARRAY(arena, double *, s->ranks);
     *t = (Timeline){ .start = NEW_ARRAY(arena, double *, s->ranks),
                      .end = NEW_ARRAY(arena, double *, s->ranks),
                      .done = NEW_ARRAY(arena, int, s->ranks),
@@ -176,11 +234,14 @@ bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *cos
     for (int rank = 0; rank < s->ranks; rank++) {
         t->start[rank] = NEW_ARRAY(arena, double, s->nactions[rank]);
         t->end[rank] = NEW_ARRAY(arena, double, s->nactions[rank]);
+        late[rank] = NEW_ARRAY(arena, double, s->nactions[rank]);
     }
     Simulation sim = { .s = s,
                        .t = t,
                        .stages = stages,
                        .message = costs ? costs->message : 0,
+                       .lost = costs ? costs->lost : 0,
+                       .late = late,
                        .cost = NEW_ARRAY(arena, double, N_ACTION_KINDS *stages),
                        .made = NEW_ARRAY(arena, Made, N_ACTION_KINDS * stages * s->micros),
                        .sends = NEW_ARRAY(arena, double, s->ranks),
@@ -190,6 +251,7 @@ bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *cos
     fill_simulation(&sim, costs);
     if (!run_all(&sim))
         return false;
+    share_processors(&sim);
     summarize(&sim);
     return true;
 }

@@ -279,21 +279,33 @@ static void run_products(RtProbe *probe, const void *context)
         rt_probe_product(probe, both->product);
 }
 
+/* A collective, or what one rank sends and the other one receives. */
 static void run_both(RtProbe *probe, const void *context)
 {
     Rt *rt = probe->rt;
     const Both *both = context;
+    const RtCollective *c = &rt->program->collectives[both->message];
     char *half = rt->arena + rt_arena_bytes(rt) / 2;
-    rt_collective_start(rt, both->message, RT_IN(half), RT_OUT(half));
+    const int own = rt_coordinate(rt, c->axis[0]);
+    if (c->kind != RT_SEND) {
+        rt_collective_start(rt, both->message, RT_IN(half), RT_OUT(half));
+        run_products(probe, context);
+        rt_collective_wait(rt, both->message);
+        return;
+    }
+    const int64_t number = own == 0   ? rt_send_start(rt, both->message, 1, half)
+                           : own == 1 ? rt_receive_start(rt, both->message, 0, half)
+                                      : -1;
     run_products(probe, context);
-    rt_collective_wait(rt, both->message);
+    if (number >= 0)
+        rt_message_wait(rt, both->message, number);
 }
 
-/* The part of a message's time that computation can use. */
-static void measure_overlap(RtProbe *probe, const Link *link)
+/* The part of a message's time that computation can use, at the rank that has less of it. */
+static void measure_overlap(RtProbe *probe, const Link *link, RtCollectiveKind kind, const char *key)
 {
-    Both both = { .message = number_of(link->link, link->count - 1, RT_ALL_REDUCE,
-                                       sizes_of(probe->rt->program->arena_bytes) - 2) };
+    const int group = kinds[kind].by_neighbours ? 0 : link->count - 1;
+    Both both = { .message = number_of(link->link, group, kind, sizes_of(probe->rt->program->arena_bytes) - 2) };
     const double message = time_of(probe, both.message);
     both.product = rt_probe_largest(probe, RT_F32, message / 4);
     both.times = 1;
@@ -302,7 +314,7 @@ static void measure_overlap(RtProbe *probe, const Link *link)
     const double products = rt_probe_time(probe, run_products, &both);
     const double together = rt_probe_time(probe, run_both, &both);
     const double hidden = (message + products - together) / fmin(message, products);
-    rt_probe_number(probe, "overlap", fmin(fmax(hidden, 0), 1), "%");
+    rt_probe_number(probe, key, fmin(fmax(hidden, 0), 1), "%");
 }
 
 void rt_probe_messages(RtProbe *probe)
@@ -319,7 +331,8 @@ void rt_probe_messages(RtProbe *probe)
         if (start == 0) {
             start = link.start;
             rt_probe_number(probe, "message", start, "s");
-            measure_overlap(probe, &link);
+            measure_overlap(probe, &link, RT_ALL_REDUCE, "overlap");
+            measure_overlap(probe, &link, RT_SEND, "overlap send");
         }
         write_link(probe, &link, names[i], ranks_keys[i]);
     }

@@ -15,10 +15,10 @@ def ip(*words):
 
 def shaped(rate):
     """As a link of that rate ("50mbit"): tokens for some milliseconds are kept, since a busy machine sends late, but a message that
-    comes after a pause takes hardly less than the others: they may be spent at a rate that is a twentieth higher."""
+    comes after a pause takes hardly less than the others: they may be spent at a rate that is 0.5 % higher."""
     number, unit = re.fullmatch(r"([\d.]+)([kmg])bit", rate).groups()
     each_second = float(number) * {"k": 1e3, "m": 1e6, "g": 1e9}[unit] / 8
-    return ["tbf", "rate", rate, "latency", "50ms", "burst", max(32_000, int(5e-3 * each_second)), "peakrate", f"{8.4 * each_second:.0f}bit",
+    return ["tbf", "rate", rate, "latency", "50ms", "burst", max(32_000, int(5e-3 * each_second)), "peakrate", f"{8.04 * each_second:.0f}bit",
             "mtu", max(4000, int(1.5e-4 * each_second))]
 
 

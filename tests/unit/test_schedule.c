@@ -161,6 +161,23 @@ static void test_long_messages(void **state)
     arena_free(&arena);
 }
 
+/* Beside a message, each of its ranks computes half as fast.  Rank 0: F of 1 at 0 and at 1, where the first activation
+ * is under way from 1 to 4, so that it ends at 3.  Rank 1: F at 4, beside the second one from 4 to 7, until 6; F from 7
+ * to 8; B of 2 from 8 to 10; B at 10, beside the first gradient until 13, to 13.5.  Rank 0: B at 13, beside the second
+ * gradient from 13.5 to 16.5, until then; B until 18.5. */
+static void test_messages_beside_actions(void **state)
+{
+    const Costs costs = { .message = 3, .lost = 0.5 };
+    Arena arena = { 0 };
+    Timeline t;
+    assert_true(simulate_schedule(&arena, make(&arena, "gpipe", 2, 1, 2), &costs, &t));
+    assert_float_equal(t.end[0][1], 3, 1e-2);
+    assert_float_equal(t.end[1][0], 6, 1e-2);
+    assert_float_equal(t.end[1][3], 13.5, 1e-2);
+    assert_float_equal(t.makespan, 18.5, 1e-2);
+    arena_free(&arena);
+}
+
 /* --- What a generator refuses ------------------------------------------------------------------------ */
 
 static void test_refusals(void **state)
@@ -465,9 +482,12 @@ static void test_random_swaps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_schedule), cmocka_unit_test(test_published_bubbles),
-                                        cmocka_unit_test(test_long_messages),  cmocka_unit_test(test_refusals),
-                                        cmocka_unit_test(test_slots),          cmocka_unit_test(test_planted),
-                                        cmocka_unit_test(test_a_slot_too_few), cmocka_unit_test(test_random_swaps) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_schedule), cmocka_unit_test(test_published_bubbles),
+        cmocka_unit_test(test_long_messages),  cmocka_unit_test(test_messages_beside_actions),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_planted),        cmocka_unit_test(test_a_slot_too_few),
+        cmocka_unit_test(test_random_swaps)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
