@@ -297,12 +297,20 @@ static bool is_due(const List *list, const Unit *wait)
            list->worked > unit_of(list, start)->behind;
 }
 
-/* The next unit: a start, else any op but a wait, else a wait, first those that an op needs.  Views take no time: the
- * message of one is as ready as that of a whole tensor behind it.  So is, nearly, one behind a message that has been
- * under way long enough, if only short ops are between the two. */
+/* Has anything that takes time been listed since the message was started?  It may be of another iteration. */
+static bool is_ripe(const List *list, const Unit *wait)
+{
+    const Op *start = arg(wait->op[0], 0)->def;
+    return list->worked > (start && unit_of(list, start) ? unit_of(list, start)->behind : 0);
+}
+
+/* The next unit: a start, else any op but a wait, else a wait, first those that an op needs, and of these one for a
+ * message that has been under way beside something: what it makes ready runs beside the others.  Views take no time:
+ * the message of one is as ready as that of a whole tensor behind it.  So is, nearly, one behind a message that has
+ * been under way long enough, if only short ops are between the two. */
 static Unit *next_unit(const List *list)
 {
-    Unit *other = NULL, *wait = NULL, *last = NULL;
+    Unit *other = NULL, *ripe = NULL, *wait = NULL, *last = NULL;
     bool is_behind_call = false;
     for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
         if (unit->listed)
@@ -310,14 +318,17 @@ static Unit *next_unit(const List *list)
         const bool is_first = unit->starts || unit->leads || (unit->waits ? is_due(list, unit) : unit->relays);
         if (is_first && !is_behind_call && is_ready(list, unit))
             return unit;
-        Unit **first = !unit->waits || keeps_place(list, unit) ? &other : is_only_returned(list, unit) ? &last : &wait;
+        Unit **first = !unit->waits || keeps_place(list, unit) ? &other
+                       : is_only_returned(list, unit)          ? &last
+                       : is_ripe(list, unit)                   ? &ripe
+                                                               : &wait;
         if (!unit->starts && !*first && is_ready(list, unit))
             *first = unit;
         is_behind_call |= unit->calls;
         if (is_behind_call && other)
             break;
     }
-    return other ? other : wait ? wait : last;
+    return other ? other : ripe ? ripe : wait ? wait : last;
 }
 
 static void append(Func *f, Op *op)
