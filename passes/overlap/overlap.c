@@ -5,11 +5,9 @@
  *   %6 = call %2 {callee=k.norm}             %7 = wait %2
  *                                            %6 = call %7 {callee=k.norm}
  *
- * A collective starts as soon as its operands are available, and is waited for as late as possible: ops keep their
- * order, except that starts move up and waits down.  A start does not move before a loop or call, since its result
- * would take memory during that.  If nothing is left between start and wait, they become one op again.  With
- * relays (relays.c), ops between two messages that take little time, the wait comes as soon as a product has been
- * computed beside the first message.
+ * A collective starts as soon as its operands are available, and is waited for when nothing else can run (listing.c). A
+ * start does not move before a loop or call, since its result would take memory during that.  If nothing is left
+ * between start and wait, they become one op again.
  *
  * Reductions of the gradients that a pipeline's loop over micro-batches returns are {early}: the schedule starts them,
  * in the loop, when all micro-batches have passed the chunk that they belong to.
@@ -19,6 +17,7 @@
  * parameters of the next layer are gathered while a layer is computed (prefetch.c).
  */
 #include "overlap.h"
+#include "cost/cost.h"
 #include "flight.h"
 #include "map.h"
 #include "simplify/cleanup.h"
@@ -26,6 +25,7 @@
 #include "storage.h"
 #include "uses.h"
 
+#include <math.h>
 #include <string.h>
 
 /* --- Which collectives ------------------------------------------------------------------------- */
@@ -143,13 +143,17 @@ static bool calls_function(const Module *m, const Op *op)
     return callee && callee->role != KERNEL;
 }
 
-static bool takes_time(const Module *m, const Op *op)
+static double work_of(Module *m, const Op *op)
 {
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     const Op *inner = callee && callee->role == KERNEL ? callee->first : NULL;
     while (inner && info(inner)->family != PRODUCT)
         inner = inner->next;
-    return inner || info(op)->family == LIBRARY || calls_function(m, op);
+    const double of_call = 1e15; /* more than any message needs */
+    return calls_function(m, op)                                        ? of_call
+           : inner                                                      ? flops_run(m, callee)
+           : info(op)->family == LIBRARY && !(info(op)->traits & JOINS) ? fmax(op_work(m, NULL, op).rank, 1)
+                                                                        : 0;
 }
 
 static void find_units(List *list)
@@ -167,7 +171,7 @@ static void find_units(List *list)
                             .starts = op->attrs.started,
                             .waits = info(op)->traits & WAITS,
                             .calls = calls_function(list->m, op),
-                            .works = takes_time(list->m, op) };
+                            .work = work_of(list->m, op) };
         }
         *ops++ = op;
         last->count++;
@@ -223,140 +227,6 @@ static void find_updates(List *list)
     }
 }
 
-/* --- The new order -------------------------------------------------------------------------------- */
-
-/* The reader of a value in flight; NULL: the function returns it. */
-static const Unit *reader_of(const List *list, const Value *in_flight)
-{
-    const Users *users = users_of(&list->uses, in_flight);
-    return users->count ? unit_of(list, users->op[0]) : NULL;
-}
-
-/* Has the op finished reading this memory before `next`?  A started collective reads it until its wait; if `next` is
- * the loop that carries it, each iteration waits before it writes. */
-static bool has_read(const List *list, const Op *op, const Op *next)
-{
-    const Unit *reader = op->attrs.started ? reader_of(list, result(op)) : NULL;
-    return unit_of(list, op)->listed && (!reader || reader->listed || reader == unit_of(list, next));
-}
-
-/* Of a collective for the next iteration: has this iteration's one been waited for? */
-static bool has_landed(const List *list, const Op *start)
-{
-    const int at = handed_on(list->f, start);
-    return at < 0 || reader_of(list, list->f->params.at[at])->listed;
-}
-
-/* Have all readers of the state that this op overwrites been listed? */
-static bool readers_are_listed(const List *list, const Op *op)
-{
-    const Values *over = map_get(&list->over, op);
-    for (int i = 0; over && i < over->count; i++)
-        for (const Reader *reader = map_get(&list->shown, over->at[i]); reader; reader = reader->next)
-            if (reader->op != op && !has_read(list, reader->op, op))
-                return false;
-    return true;
-}
-
-static bool is_ready(const List *list, const Unit *unit)
-{
-    for (int i = 0; i < unit->count; i++) {
-        for (int j = 0; j < unit->op[i]->args.count; j++) {
-            const Op *def = arg(unit->op[i], j)->def;
-            if (def && !unit_of(list, def)->listed)
-                return false;
-        }
-        if (!readers_are_listed(list, unit->op[i]) || !has_landed(list, unit->op[i]))
-            return false;
-    }
-    return true;
-}
-
-/* Does nothing but the function's caller read what it waits for? */
-static bool is_only_returned(const List *list, const Unit *wait)
-{
-    bool only = true;
-    for (int i = 0; i < wait->count; i++)
-        only &= users_of(&list->uses, result(wait->op[i]))->count == 0;
-    return only;
-}
-
-/* Does it wait for a tensor that the iteration before has begun to fetch?  That had all its time: the sooner it is
- * read, the longer may what is made of it take to be put away. */
-static bool keeps_place(const List *list, const Unit *wait)
-{
-    const Value *in_flight = arg(wait->op[0], 0);
-    return !in_flight->def && info(flight_start(list->f, in_flight))->traits & CARRIES;
-}
-
-/* Has the message been under way beside something that takes time, and is the next one ready soon behind it? */
-static bool is_due(const List *list, const Unit *wait)
-{
-    const Op *start = arg(wait->op[0], 0)->def;
-    return wait->waits && wait->relays && start && unit_of(list, start)->listed &&
-           list->worked > unit_of(list, start)->behind;
-}
-
-/* Has anything that takes time been listed since the message was started?  It may be of another iteration. */
-static bool is_ripe(const List *list, const Unit *wait)
-{
-    const Op *start = arg(wait->op[0], 0)->def;
-    return list->worked > (start && unit_of(list, start) ? unit_of(list, start)->behind : 0);
-}
-
-/* The next unit: a start, else any op but a wait, else a wait, first those that an op needs, and of these one for a
- * message that has been under way beside something: what it makes ready runs beside the others.  Views take no time:
- * the message of one is as ready as that of a whole tensor behind it.  So is, nearly, one behind a message that has
- * been under way long enough, if only short ops are between the two. */
-static Unit *next_unit(const List *list)
-{
-    Unit *other = NULL, *ripe = NULL, *wait = NULL, *last = NULL;
-    bool is_behind_call = false;
-    for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
-        if (unit->listed)
-            continue;
-        const bool is_first = unit->starts || unit->leads || (unit->waits ? is_due(list, unit) : unit->relays);
-        if (is_first && !is_behind_call && is_ready(list, unit))
-            return unit;
-        Unit **first = !unit->waits || keeps_place(list, unit) ? &other
-                       : is_only_returned(list, unit)          ? &last
-                       : is_ripe(list, unit)                   ? &ripe
-                                                               : &wait;
-        if (!unit->starts && !*first && is_ready(list, unit))
-            *first = unit;
-        is_behind_call |= unit->calls;
-        if (is_behind_call && other)
-            break;
-    }
-    return other ? other : ripe ? ripe : wait ? wait : last;
-}
-
-static void append(Func *f, Op *op)
-{
-    op->prev = f->last;
-    op->next = NULL;
-    if (f->last)
-        f->last->next = op;
-    else
-        f->first = op;
-    f->last = op;
-}
-
-static void list_anew(List *list)
-{
-    list->f->first = list->f->last = NULL;
-    for (int done = 0; done < list->n; done++) {
-        Unit *unit = next_unit(list);
-        unit->listed = true;
-        unit->behind = list->worked;
-        list->worked += unit->works;
-        while (list->begin < list->n && list->unit[list->begin].listed)
-            list->begin++;
-        for (int i = 0; i < unit->count; i++)
-            append(list->f, unit->op[i]);
-    }
-}
-
 /* --- Waits directly after their starts --------------------------------------------------------- */
 
 /* A message along other axes has other ranks, and often other links.  Messages between stages have no axis. */
@@ -393,9 +263,15 @@ static void join_idle(Module *m, Func *f)
     resolve_all(&instead, &f->results);
 }
 
-static void list_func(Module *m, Func *f)
+static void list_func(Module *m, Func *f, const Map *callers)
 {
-    List list = { .m = m, .f = f, .number.arena = &m->arena, .over.arena = &m->arena, .shown.arena = &m->arena };
+    const Op *loop = only_caller(m, callers, f);
+    List list = { .m = m,
+                  .f = f,
+                  .number.arena = &m->arena,
+                  .over.arena = &m->arena,
+                  .shown.arena = &m->arena,
+                  .loop = loop && loop->attrs.dims.count ? loop : NULL };
     find_units(&list);
     find_readers(&list);
     find_leading_views(&list);
@@ -426,5 +302,5 @@ void pass_overlap(Module *m)
     start_early(m, func_with_role(m, STEP));
     for (Func *f = m->funcs; f; f = f->next)
         if (starts_any(f))
-            list_func(m, f);
+            list_func(m, f, &callers);
 }

@@ -8,18 +8,27 @@
 
 /* --- The ops of a function, to be listed anew: overlap.c --- */
 
-/* Ops that stay adjacent: the collectives of a bucket, or their waits; else a single op. */
+/* Ops that stay adjacent: the collectives of a bucket, or their waits; else a single op.  Times are in FLOPs of the
+ * products that are computed meanwhile. */
 typedef struct {
     Op **op;
     int count;
     bool starts, waits, listed;
-    bool leads;  /* a view that a message sends */
-    bool relays; /* takes little time between a message and the next one: a wait, or what it makes ready */
-    int next;    /* of one that relays: the number of the first unit that starts a message then, from 1 */
-    bool calls;  /* a function that is not a kernel */
-    bool works;  /* takes time: a product, a call, an op of the library */
-    int behind;  /* of a start: how many units that work were listed before it */
+    bool leads;     /* a view that a message sends */
+    bool urgent;    /* a message of an activation needs what it makes */
+    bool calls;     /* a function that is not a kernel */
+    double work;    /* of a product or an op of the library, on one rank; of a call more than of any; else 0 */
+    double message; /* of what it starts */
+    double arrival; /* of that, once it is listed */
+    int relay;      /* takes little time between a message and the next one: its number in the list, from 1 */
 } Unit;
+
+/* Short ops from a wait to the start of the next message. */
+typedef struct {
+    int next;    /* the number of its unit, from 1 */
+    Map ops;     /* what depends on them */
+    double left; /* the work that does not, and is not listed */
+} Relay;
 
 /* The readers of a value, the last first. */
 typedef struct Reader {
@@ -36,14 +45,23 @@ typedef struct {
     Map over;   /* of an op: the old state (Values) that it overwrites, or starts to overwrite */
     Map shown;  /* of a value: the ops (Reader) that read it, or a view of it */
     Uses uses;
-    int begin;  /* the units before it are listed */
-    int worked; /* how many of those that are listed take time */
+    const Op *loop; /* the only op that calls the function, if it is a loop; else NULL */
+    int begin;      /* the units before it are listed */
+    Relay *relay;
+    int relays;
+    double now;            /* when those that are listed have been computed */
+    double idle[MAX_AXES]; /* from when on no message of an activation is under way along the axis */
 } List;
 
 Unit *unit_of(const List *list, const Op *op); /* NULL: of no op of the function */
 
-/* Finds the units that relay: relays.c. */
+bool starts_activation(const Op *op); /* a message: of no weight, and no gradient of one */
+
+/* Finds the urgent units, and the relays: relays.c. */
 void find_relays(List *list);
+
+/* Puts the units in their new order: listing.c. */
+void list_anew(List *list);
 
 /* The op after the message that begins with `first`. */
 Op *after_message(const Op *first);

@@ -1,9 +1,8 @@
-/* relays.c -- what takes little time between a message and the next one, as a norm between a sum and a gather.
+/* relays.c -- what takes little time between a message and the next one, as a norm between a sum and a gather; and what
+ * messages of activations need.
  *
- * If a product is computed beside the first message, the second one may start beside the next product, as soon as the
- * first has come; the longer the function waits for it, the less is left beside the second.  This needs work for both
- * messages, which a function has if another such pair of messages is independent of this one: that of another
- * micro-batch (train.abreast).  Elsewhere an early wait exposes the rest of a long message.
+ * The second message of a relay may start as soon as the first one has come; the longer the function waits for it, the
+ * less is left to be computed beside the second.
  */
 #include "map.h"
 #include "overlap.h"
@@ -11,7 +10,7 @@
 
 static bool is_short(const Unit *unit)
 {
-    return !unit->works && !unit->starts && !(info(unit->op[0])->traits & (SENDS | CARRIES));
+    return unit->work == 0 && !unit->starts && !(info(unit->op[0])->traits & (SENDS | CARRIES));
 }
 
 /* Of an activation: gradients and weights are under way for longer than one product, and nothing needs them soon. */
@@ -29,18 +28,49 @@ static bool reads_any_of(const Op *op, const Map *ops)
     return any;
 }
 
-/* The first message that the reader of a value starts, or leads to by short ops; 0: none. */
-static int next_message(const List *list, const Op *user)
+bool starts_activation(const Op *op) { return op->attrs.started && info(op)->traits & SENDS && !op->attrs.purpose; }
+
+/* Is a reader of the value the start of an activation's message, or does it lead to one? */
+static bool is_urgent(const List *list, const Value *value)
 {
-    const Unit *unit = unit_of(list, user);
-    const bool is_start = user->attrs.started && info(user)->traits & SENDS;
-    return is_start ? (int)(unit - list->unit) + 1 : unit->next;
+    const Users *users = users_of(&list->uses, value);
+    bool urgent = false;
+    for (int i = 0; i < users->count && !urgent; i++)
+        urgent = starts_activation(users->op[i]) || unit_of(list, users->op[i])->urgent;
+    return urgent;
 }
 
-/* From a wait to a start with nothing between that takes time. */
-static void find_short_ways(List *list)
+/* What a message of an activation needs: of this iteration of a loop or, by what is carried, of the next one.  Outside
+ * of loops all is urgent: a function may have all layers, or the update of all weights, and ops that another order
+ * keeps for later keep their operands. */
+static void find_urgent(List *list)
+{
+    const Func *f = list->f;
+    for (int i = 0; i < list->n; i++)
+        list->unit[i].urgent = !list->loop;
+    for (int round = 0; list->loop && round < 2; round++) {
+        for (int i = 0; round && i < list->loop->attrs.carried; i++)
+            if (f->results.at[i]->def && is_urgent(list, f->params.at[i]))
+                unit_of(list, f->results.at[i]->def)->urgent = true;
+        for (Op *op = f->last; op; op = op->prev)
+            for (int i = 0; i < op->results.count; i++)
+                unit_of(list, op)->urgent |= is_urgent(list, op->results.at[i]);
+    }
+}
+
+/* The first message that the reader of a value starts, or leads to by short ops; 0: none. */
+static int next_message(const List *list, const Op *user, const int *next)
+{
+    const int number = (int)(unit_of(list, user) - list->unit);
+    return starts_activation(user) || (user->attrs.started && info(user)->traits & SENDS) ? number + 1 : next[number];
+}
+
+/* Of each unit, what next_message() says of its readers: from a wait to a start with nothing between that takes time.
+ */
+static int *find_short_ways(List *list)
 {
     Map from_wait = { .arena = &list->m->arena };
+    int *next = NEW_ARRAY(&list->m->arena, int, list->n + 1);
     for (const Op *op = list->f->first; op; op = op->next)
         if ((waits_for_activation(op) || reads_any_of(op, &from_wait)) && is_short(unit_of(list, op)))
             map_put(&from_wait, op, list);
@@ -48,54 +78,39 @@ static void find_short_ways(List *list)
         for (int i = 0; map_get(&from_wait, op) && i < op->results.count; i++) {
             const Users *users = users_of(&list->uses, op->results.at[i]);
             for (int j = 0; j < users->count; j++) {
-                const int next = next_message(list, users->op[j]);
-                Unit *unit = unit_of(list, op);
-                unit->next = next && (!unit->next || next < unit->next) ? next : unit->next;
+                const int of_user = next_message(list, users->op[j], next);
+                int *own = &next[unit_of(list, op) - list->unit];
+                *own = of_user && (!*own || of_user < *own) ? of_user : *own;
             }
         }
+    return next;
 }
 
-/* --- Independent ones ------------------------------------------------------------------------------------ */
-
-/* What depends on the ways to one message. */
-typedef struct {
-    int next;
-    Map ops;
-} Way;
-
-static Way way_to(const List *list, int next)
+static Relay relay_to(const List *list, int message, const int *next)
 {
-    Way way = { .next = next, .ops.arena = &list->m->arena };
-    for (const Op *op = list->f->first; op; op = op->next)
-        if (unit_of(list, op)->next == next || reads_any_of(op, &way.ops))
-            map_put(&way.ops, op, way.ops.arena);
-    return way;
-}
-
-static bool leads_to(const List *list, const Way *way, int next)
-{
-    const Unit *unit = &list->unit[next - 1];
-    bool any = false;
-    for (int i = 0; i < unit->count && !any; i++)
-        any = map_get(&way->ops, unit->op[i]);
-    return any;
+    Relay relay = { .next = message, .ops.arena = &list->m->arena };
+    for (const Op *op = list->f->first; op; op = op->next) {
+        const Unit *unit = unit_of(list, op);
+        if (next[unit - list->unit] == message || reads_any_of(op, &relay.ops))
+            map_put(&relay.ops, op, relay.ops.arena);
+        else if (op == unit->op[0])
+            relay.left += unit->work;
+    }
+    return relay;
 }
 
 void find_relays(List *list)
 {
-    int n = 0;
-    Map known = { .arena = &list->m->arena };
-    Way *ways = NEW_ARRAY(&list->m->arena, Way, list->n);
-    find_short_ways(list);
-    for (Unit *unit = list->unit; unit < list->unit + list->n; unit++)
-        if (unit->next && !map_get(&known, &list->unit[unit->next - 1])) {
-            map_put(&known, &list->unit[unit->next - 1], list);
-            ways[n++] = way_to(list, unit->next);
+    find_urgent(list);
+    const int *next = find_short_ways(list);
+    list->relay = NEW_ARRAY(&list->m->arena, Relay, list->n + 1);
+    for (int i = 0; i < list->n; i++) {
+        Unit *unit = &list->unit[i];
+        for (int k = 0; next[i] && k < list->relays && !unit->relay; k++)
+            unit->relay = list->relay[k].next == next[i] ? k + 1 : 0;
+        if (next[i] && !unit->relay) {
+            list->relay[list->relays++] = relay_to(list, next[i], next);
+            unit->relay = list->relays;
         }
-    for (Unit *unit = list->unit; unit < list->unit + list->n; unit++)
-        for (int i = 0, own = 0; unit->next && i < n && !unit->relays; i++) {
-            while (ways[own].next != unit->next)
-                own++;
-            unit->relays = !leads_to(list, &ways[own], ways[i].next) && !leads_to(list, &ways[i], unit->next);
-        }
+    }
 }

@@ -1,0 +1,241 @@
+/* listing.c -- the order in which ops run, of those whose operands are there.
+ *
+ * Messages of activations are what ranks wait for, and gradients of weights are what can be computed meanwhile: nothing
+ * in a layer needs them.  So an op that leads to a message comes before one that does not, and a wait when its message
+ * has come, by a clock that runs along: an op takes as long as its FLOPs, and a message as long as the FLOPs that a GPU
+ * computes while it is sent, behind those along the same axes.  What nothing tells apart keeps its order.
+ */
+#include "cost/cost.h"
+#include "flight.h"
+#include "map.h"
+#include "overlap.h"
+#include "uses.h"
+
+#include <math.h>
+
+/* --- Which are ready ----------------------------------------------------------------------------- */
+
+/* The reader of a value in flight; NULL: the function returns it. */
+static const Unit *reader_of(const List *list, const Value *in_flight)
+{
+    const Users *users = users_of(&list->uses, in_flight);
+    return users->count ? unit_of(list, users->op[0]) : NULL;
+}
+
+/* Has the op finished reading this memory before `next`?  A started collective reads it until its wait; if `next` is
+ * the loop that carries it, each iteration waits before it writes. */
+static bool has_read(const List *list, const Op *op, const Op *next)
+{
+    const Unit *reader = op->attrs.started ? reader_of(list, result(op)) : NULL;
+    return unit_of(list, op)->listed && (!reader || reader->listed || reader == unit_of(list, next));
+}
+
+/* Of a collective for the next iteration: has this iteration's one been waited for? */
+static bool has_landed(const List *list, const Op *start)
+{
+    const int at = handed_on(list->f, start);
+    return at < 0 || reader_of(list, list->f->params.at[at])->listed;
+}
+
+/* Have all readers of the state that this op overwrites been listed? */
+static bool readers_are_listed(const List *list, const Op *op)
+{
+    const Values *over = map_get(&list->over, op);
+    for (int i = 0; over && i < over->count; i++)
+        for (const Reader *reader = map_get(&list->shown, over->at[i]); reader; reader = reader->next)
+            if (reader->op != op && !has_read(list, reader->op, op))
+                return false;
+    return true;
+}
+
+static bool is_ready(const List *list, const Unit *unit)
+{
+    for (int i = 0; i < unit->count; i++) {
+        for (int j = 0; j < unit->op[i]->args.count; j++) {
+            const Op *def = arg(unit->op[i], j)->def;
+            if (def && !unit_of(list, def)->listed)
+                return false;
+        }
+        if (!readers_are_listed(list, unit->op[i]) || !has_landed(list, unit->op[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Does nothing but the function's caller read what it waits for? */
+static bool is_only_returned(const List *list, const Unit *wait)
+{
+    bool only = true;
+    for (int i = 0; i < wait->count; i++)
+        only &= users_of(&list->uses, result(wait->op[i]))->count == 0;
+    return only;
+}
+
+/* Does it wait for a tensor that the iteration before has begun to fetch?  That had all its time: the sooner it is
+ * read, the longer may what is made of it take to be put away. */
+static bool keeps_place(const List *list, const Unit *wait)
+{
+    const Value *in_flight = arg(wait->op[0], 0);
+    return !in_flight->def && info(flight_start(list->f, in_flight))->traits & CARRIES;
+}
+
+/* Has the message come, by now?  What an iteration before has started has. */
+static bool has_come(const List *list, const Unit *wait)
+{
+    const Op *start = arg(wait->op[0], 0)->def;
+    return !start || unit_of(list, start)->arrival <= list->now;
+}
+
+/* When no message is under way any more along the axes of this one. */
+static double idle_from(const List *list, const Op *start)
+{
+    double idle = 0;
+    for (int axis = 0; axis < MAX_AXES; axis++)
+        idle = fmax(idle, start->attrs.axis >> axis & 1 ? list->idle[axis] : 0);
+    return idle;
+}
+
+/* The order in which units are listed, of those that are ready. */
+typedef enum {
+    AT_ONCE,     /* starts a message, or what one is behind that takes no time */
+    SOON,        /* starts a message that only gradients of weights need */
+    URGENT,      /* an activation's message needs it */
+    URGENT_COME, /* a wait that an activation's message needs, for one that has come */
+    BESIDE,      /* any other op: it runs beside messages */
+    COME,        /* any other wait, for one that has come */
+    URGENT_WAIT,
+    LATE,
+    LAST, /* a wait for what the function only returns */
+    N_RANKS
+} Rank;
+
+static Rank rank_of_wait(const List *list, const Unit *wait)
+{
+    const bool come = has_come(list, wait);
+    return wait->relay && come            ? AT_ONCE
+           : keeps_place(list, wait)      ? (wait->urgent ? URGENT : BESIDE)
+           : is_only_returned(list, wait) ? LAST
+           : wait->urgent                 ? (come ? URGENT_COME : URGENT_WAIT)
+           : come                         ? COME
+                                          : LATE;
+}
+
+/* Views take no time: the message of one is as ready as that of a whole tensor behind it.  So is, nearly, one behind a
+ * message that has come, if only short ops are between the two. */
+static Rank rank_of(const List *list, const Unit *unit)
+{
+    if (unit->waits)
+        return rank_of_wait(list, unit);
+    if (unit->starts && !unit->urgent && starts_activation(unit->op[0]))
+        return idle_from(list, unit->op[0]) <= list->now ? SOON : LATE;
+    return unit->starts || unit->leads || unit->relay ? AT_ONCE : unit->urgent ? URGENT : BESIDE;
+}
+
+/* The first of those that are listed first; nothing of what takes no time behind a call, which would hold its memory.
+ */
+static Unit *first_unit(const List *list)
+{
+    Unit *best[N_RANKS] = { NULL };
+    bool is_behind_call = false;
+    for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
+        if (unit->listed)
+            continue;
+        const Rank rank = rank_of(list, unit);
+        if (!best[rank] && !(is_behind_call && rank <= SOON) && is_ready(list, unit))
+            best[rank] = unit;
+        if (best[AT_ONCE])
+            return best[AT_ONCE];
+        is_behind_call |= unit->calls;
+        if (is_behind_call && (best[SOON] || best[URGENT] || best[BESIDE]))
+            break;
+    }
+    Rank rank = 0;
+    while (!best[rank])
+        rank++;
+    return best[rank];
+}
+
+/* The most work of a reader of a value, or of a view of it. */
+static double work_of_readers(const List *list, const Value *value)
+{
+    double most = 0;
+    const Users *users = users_of(&list->uses, value);
+    for (int i = 0; i < users->count; i++) {
+        const Op *op = users->op[i];
+        most = fmax(most, info(op)->family == VIEW ? work_of_readers(list, result(op)) : unit_of(list, op)->work);
+    }
+    return most;
+}
+
+/* A wait of a relay comes before its message does if the work that is left beside both messages is better kept for the
+ * second one. */
+static bool pays(const List *list, const Unit *wait, double next_work)
+{
+    const Op *start = arg(wait->op[0], 0)->def;
+    const Relay *relay = &list->relay[wait->relay - 1];
+    const double second = list->unit[relay->next - 1].message;
+    return start && relay->left - next_work < second && unit_of(list, start)->arrival - list->now < second;
+}
+
+static Unit *next_unit(const List *list)
+{
+    Unit *first = first_unit(list);
+    const double work = first->waits ? work_of_readers(list, result(first->op[0])) : first->work;
+    for (Unit *unit = list->unit + list->begin; work > 0 && unit < list->unit + list->n; unit++)
+        if (!unit->listed && unit->waits && unit->relay && is_ready(list, unit) && pays(list, unit, work))
+            return unit;
+    return first;
+}
+
+/* Outside of loops, anything that takes time is enough beside a message: a function may have the update of all weights,
+ * and while one is waited for, the others take memory. */
+static double message_time(const List *list, const Unit *unit)
+{
+    const double flops_a_byte = 1500; /* an H100 computes 650 Tflop/s in bf16, and sends 320 GB/s over NVLink */
+    double bytes = 0;
+    for (int i = 0; i < unit->count && unit->starts && info(unit->op[0])->traits & SENDS; i++)
+        bytes += op_traffic(list->m, unit->op[i]).sent;
+    return list->loop ? flops_a_byte * bytes : unit->starts;
+}
+
+/* The unit is the next one: now it is later, by its work or until its message has come. */
+static void pass_time(List *list, Unit *unit)
+{
+    const Op *start = unit->waits ? arg(unit->op[0], 0)->def : NULL;
+    list->now = start ? fmax(list->now, unit_of(list, start)->arrival) : list->now + unit->work;
+    for (int i = 0; i < list->relays && unit->work > 0; i++)
+        list->relay[i].left -= map_get(&list->relay[i].ops, unit->op[0]) ? 0 : unit->work;
+    if (!unit->starts)
+        return;
+    unit->arrival = fmax(list->now, idle_from(list, unit->op[0])) + unit->message;
+    for (int axis = 0; axis < MAX_AXES; axis++)
+        if (starts_activation(unit->op[0]) && unit->op[0]->attrs.axis >> axis & 1)
+            list->idle[axis] = unit->arrival;
+}
+
+static void append(Func *f, Op *op)
+{
+    op->prev = f->last;
+    op->next = NULL;
+    if (f->last)
+        f->last->next = op;
+    else
+        f->first = op;
+    f->last = op;
+}
+
+void list_anew(List *list)
+{
+    for (int i = 0; i < list->n; i++)
+        list->unit[i].message = message_time(list, &list->unit[i]);
+    list->f->first = list->f->last = NULL;
+    for (int done = 0; done < list->n; done++) {
+        Unit *unit = next_unit(list);
+        unit->listed = true;
+        pass_time(list, unit);
+        while (list->begin < list->n && list->unit[list->begin].listed)
+            list->begin++;
+        for (int i = 0; i < unit->count; i++)
+            append(list->f, unit->op[i]);
+    }
+}
