@@ -1,9 +1,9 @@
 /* listing.c -- the order in which ops run, of those whose operands are there.
  *
- * Messages of activations are what ranks wait for, and gradients of weights are what can be computed meanwhile: nothing
- * in a layer needs them.  So an op that leads to a message comes before one that does not, and a wait when its message
- * has come, by a clock that runs along: an op takes as long as its FLOPs, and a message as long as the FLOPs that a GPU
- * computes while it is sent, behind those along the same axes.  What nothing tells apart keeps its order.
+ * In a layer nothing needs the gradients of weights, so that they can be computed while a message of activations is
+ * under way.  An op that leads to a message comes before one that does not, and a wait when its message has come, by a
+ * clock that runs along: an op takes as long as its FLOPs, and a message as long as the FLOPs that a GPU computes while
+ * it is sent, behind those along the same axes.  What nothing tells apart keeps its order.
  */
 #include "cost/cost.h"
 #include "flight.h"
@@ -99,8 +99,8 @@ static double idle_from(const List *list, const Op *start)
 typedef enum {
     AT_ONCE,     /* starts a message, or what one is behind that takes no time */
     SOON,        /* starts a message that only gradients of weights need */
-    URGENT,      /* an activation's message needs it */
-    URGENT_COME, /* a wait that an activation's message needs, for one that has come */
+    URGENT,      /* a message needs it */
+    URGENT_COME, /* a wait that a message needs, for one that has come */
     BESIDE,      /* any other op: it runs beside messages */
     COME,        /* any other wait, for one that has come */
     URGENT_WAIT,

@@ -15,7 +15,7 @@ typedef struct {
     int count;
     bool starts, waits, listed;
     bool leads;     /* a view that a message sends */
-    bool urgent;    /* a message of an activation needs what it makes */
+    bool urgent;    /* a message needs what it makes, but none of a weight */
     bool calls;     /* a function that is not a kernel */
     double work;    /* of a product or an op of the library, on one rank; of a call more than of any; else 0 */
     double message; /* of what it starts */

@@ -1,5 +1,5 @@
 /* relays.c -- what takes little time between a message and the next one, as a norm between a sum and a gather; and what
- * messages of activations need.
+ * messages need.
  *
  * The second message of a relay may start as soon as the first one has come; the longer the function waits for it, the
  * less is left to be computed beside the second.
@@ -30,17 +30,21 @@ static bool reads_any_of(const Op *op, const Map *ops)
 
 bool starts_activation(const Op *op) { return op->attrs.started && info(op)->traits & SENDS && !op->attrs.purpose; }
 
-/* Is a reader of the value the start of an activation's message, or does it lead to one? */
+/* Does a reader of the value start a message, but for a weight, or lead to one?  A gradient's message is under way for
+ * long where links are slow, and should start early, too. */
 static bool is_urgent(const List *list, const Value *value)
 {
     const Users *users = users_of(&list->uses, value);
     bool urgent = false;
-    for (int i = 0; i < users->count && !urgent; i++)
-        urgent = starts_activation(users->op[i]) || unit_of(list, users->op[i])->urgent;
+    for (int i = 0; i < users->count && !urgent; i++) {
+        const Op *op = users->op[i];
+        urgent =
+            (op->attrs.started && info(op)->traits & SENDS && op->attrs.purpose != WEIGHT) || unit_of(list, op)->urgent;
+    }
     return urgent;
 }
 
-/* What a message of an activation needs: of this iteration of a loop or, by what is carried, of the next one.  Outside
+/* What a message needs: of this iteration of a loop or, by what is carried, of the next one.  Outside
  * of loops all is urgent: a function may have all layers, or the update of all weights, and ops that another order
  * keeps for later keep their operands. */
 static void find_urgent(List *list)
