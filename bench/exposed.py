@@ -1,6 +1,6 @@
 """Messages that hide behind computation, and those that do not, as `mpc report --machine` predicts them.
 
-    python3 bench/exposed.py                the table of bench/results/2026-11-29-exposed.md
+    python3 bench/exposed.py                the table of bench/results/2026-11-30-exposed.md
     python3 bench/exposed.py --small        the same layouts of a model with few layers
     python3 bench/exposed.py --lines 4      below it, the lines of each model that wait longest
 
