@@ -49,9 +49,11 @@ Source *read_text(void *context, const char *path, const char **why);
 enum { LONGEST_LINE = 1 << 24 };
 size_t next_text_line(FILE *in, char **line, size_t *room);
 
-/* An atomically created file: written under a temporary name, then renamed. */
+/* An atomically created file: written under a temporary name, then renamed.  It has the owner and the permissions of
+ * the one whose place it takes; of a link, that is where it leads. */
 typedef struct {
-    const char *path, *aside; /* NULL: a device or pipe, written to directly */
+    const char *path, *place; /* as named; after links */
+    const char *aside;        /* NULL: a device or pipe, written to directly */
     FILE *out;
     bool is_stdout;
 } NewFile;
@@ -68,6 +70,12 @@ const char *program_on_path(Arena *arena, const char *name);
 
 /* Is it different from the input file?  Else false after reporting. */
 bool may_write(Run *run, const char *path);
+
+/* --- outputs.c ----------------------------------------------------------------------------- */
+
+/* May each file be written that an option names for results, without loss of one of another kind?  The exit status,
+ * after reporting. */
+int check_outputs(Run *run);
 
 /* --- source.c ------------------------------------------------------------------------------ */
 

@@ -1,4 +1,5 @@
 /* files.c -- reads files, and writes them atomically by renaming. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "driver.h"
 #include "unfinished.h"
 
@@ -152,10 +153,29 @@ static bool is_device(const char *path)
     return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-static FILE *open_aside(const char *aside)
+/* What could not be kept, such as another's file as one's own, is not: then the new file is as any that is made. */
+static void keep_owner(int file, const char *place)
 {
-    const int file = rt_partial_open(aside, true);
-    return file < 0 ? NULL : fdopen(file, "w");
+    struct stat old;
+    if (stat(place, &old) == 0 && fchown(file, old.st_uid, old.st_gid) == 0)
+        fchmod(file, old.st_mode & 0777);
+}
+
+static FILE *open_aside(const NewFile *new)
+{
+    const int file = rt_partial_open(new->aside, true);
+    if (file < 0)
+        return NULL;
+    keep_owner(file, new->place);
+    return fdopen(file, "w");
+}
+
+static const char *place_of(Run *run, const char *path)
+{
+    char *real = realpath(path, NULL);
+    const char *place = real ? arena_text(&run->arena, "%s", real) : path;
+    free(real);
+    return place;
 }
 
 bool open_new(Run *run, NewFile *file, const char *path)
@@ -166,11 +186,12 @@ bool open_new(Run *run, NewFile *file, const char *path)
         file->out = stdout;
         return true;
     }
-    file->aside = is_device(path) ? NULL : arena_text(&run->arena, "%s.tmp", path);
+    file->place = place_of(run, path);
+    file->aside = is_device(path) ? NULL : arena_text(&run->arena, "%s.tmp", file->place);
     const char *first = file->aside ? file->aside : path;
     if (!may_write(run, path) || !may_write(run, first))
         return false;
-    file->out = !make_folders(path, true) ? NULL : file->aside ? open_aside(file->aside) : fopen(path, "w");
+    file->out = !make_folders(path, true) ? NULL : file->aside ? open_aside(file) : fopen(path, "w");
     const bool is_link = !file->out && file->aside && errno == ELOOP;
     if (file->out && file->aside)
         note_unfinished(file->aside);
@@ -185,7 +206,7 @@ bool close_new(Run *run, NewFile *file)
     bool failed = fflush(file->out) != 0 || ferror(file->out);
     int reason = errno;
     fclose(file->out);
-    const bool is_done = !failed && (!file->aside || rename(file->aside, file->path) == 0);
+    const bool is_done = !failed && (!file->aside || rename(file->aside, file->place) == 0);
     reason = failed ? reason : errno;
     if (!is_done && file->aside)
         unlink(file->aside);

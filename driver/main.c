@@ -55,6 +55,12 @@ static bool has_operand(const Options *o)
     return false;
 }
 
+static int run_command(Run *run)
+{
+    const int status = check_outputs(run);
+    return status == STATUS_OK ? commands[run->options->command](run) : status;
+}
+
 /* Output may still be buffered. */
 static int flush_output(int status)
 {
@@ -84,7 +90,7 @@ int main(int argc, char **argv)
     Run run = { .options = &options };
     int status;
     if (parse_options(argc, argv, &run.arena, &options, &status))
-        status = has_operand(&options) ? commands[options.command](&run) : STATUS_USAGE;
+        status = has_operand(&options) ? run_command(&run) : STATUS_USAGE;
     status = flush_output(status);
     free((char *)run.source.text);
     arena_free(&run.arena);

@@ -367,40 +367,6 @@ static bool read_option(Line *line)
     return set_option(line, option, value);
 }
 
-/* --- "-", standard output ------------------------------------------------------------------- */
-
-/* Does the command write one text, to standard output if no name is given? */
-static bool writes_text(const Options *o)
-{
-    const char *command = command_table[o->command].name;
-    return o->compile_to || is_word("opt|print|trace|plot", '|', command);
-}
-
-/* A file of that name is hard to name again, and to remove. */
-static bool check_dashes(const Line *line)
-{
-    const Options *o = line->options;
-    const struct {
-        const char *name, *value;
-        bool may_be_stdout;
-    } outputs[] = {
-        { "-o", o->output, writes_text(o) },
-        { "--html", o->html, false },
-        { "--svg", o->svg, false },
-        { "--memory-svg", o->memory_svg, false },
-        { "--costs", o->costs, false },
-        { "--dump-ir", o->dump_ir, false },
-        { "--tensorboard", o->tensorboard, false },
-        { "--model-explorer", o->model_explorer, false },
-    };
-    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
-        if (outputs[i].value && strcmp(outputs[i].value, "-") == 0 && !outputs[i].may_be_stdout)
-            return refuse(line, arena_text(line->arena,
-                                           "%s -: this cannot be written to standard output: give a name (./- is one)",
-                                           outputs[i].name));
-    return true;
-}
-
 /* --- The whole line ------------------------------------------------------------------------ */
 
 static bool check_excluded(const Line *line)
@@ -484,5 +450,5 @@ bool parse_options(int argc, char **argv, Arena *arena, Options *options, int *s
             line.at++;
         }
     }
-    return check_excluded(&line) && check_dashes(&line);
+    return check_excluded(&line);
 }
