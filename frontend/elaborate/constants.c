@@ -53,7 +53,10 @@ const char *division_help(Arena *arena, Constant a, Constant b)
         below--;
     while (above < a.integer && a.integer % above != 0 && above - b.integer < FARTHEST)
         above++;
-    const char *fraction = arena_text(arena, "a fraction is written %" PRId64 ".0 / %" PRId64, a.integer, b.integer);
+    const char *fraction = arena_text(arena,
+                                      "%" PRId64 ".0 / %" PRId64 " is a fraction, (%" PRId64 " - %" PRId64
+                                      " %% %" PRId64 ") / %" PRId64 " rounds down",
+                                      a.integer, b.integer, a.integer, a.integer, b.integer, b.integer);
     if (a.integer % below != 0 || above > a.integer || a.integer % above != 0)
         return fraction;
     return arena_text(arena, "%" PRId64 " divides by %" PRId64 " and by %" PRId64 "; %s", a.integer, below, above,

@@ -66,6 +66,7 @@ typedef struct Symbol {
     unsigned hash; /* of the name */
     Loc loc;
     bool used;
+    bool named;           /* in a part that is switched off */
     bool of_copy;         /* of a const: another number in other copies of a repeat, see numbered.c */
     bool from_before;     /* of a local: a carried value of a repeat, which may remain unread */
     Constant number;      /* of a const; of a dim or several its size */

@@ -25,11 +25,17 @@ static void check_one(Lower *l, const Symbol *symbol)
         [S_PARAM] = "the parameter ",   [S_INPUT] = "the input ",    [S_LOCAL] = "",
         [S_INSTANCE] = "the instance "
     };
-    Where where = { .at = symbol->loc, .help = "use it, or remove it" };
+    Where where = { .at = symbol->loc,
+                    .help = symbol->named && symbol->kind == S_PARAM
+                                ? "declare it in a block that this part calls: if(c, mix(x), x)"
+                                : "use it, or remove it" };
     const bool is_number = symbol->kind == S_CONST || symbol->kind == S_DIM;
     const bool is_wrong = is_number ? symbol->wrong : symbol->operand.kind == WRONG && !symbol->shared;
     if (!symbol->used && !symbol->from_before && !is_wrong && l->role == MODEL && !l->incomplete)
-        complain(l, where, symbol->kind == S_LOCAL ? "%s'%s' is computed and never used" : "%s'%s' is never used",
+        complain(l, where,
+                 symbol->kind == S_LOCAL ? "%s'%s' is computed and never used"
+                 : symbol->named         ? "%s'%s' is used only in a part that is switched off"
+                                         : "%s'%s' is never used",
                  nouns[symbol->kind], symbol->name);
 }
 
@@ -44,6 +50,8 @@ void note_unlowered(Lower *l, const Ast *list)
 {
     for (const Ast *ast = list; ast; ast = ast->next) {
         Symbol *symbol = ast->name ? find_symbol(l->scope, ast->name) : NULL;
+        if (symbol)
+            symbol->named = true;
         const bool is_new = symbol && !symbol->used && symbol->kind != S_PARAM && symbol->kind != S_INPUT;
         if (is_new)
             symbol->used = true;

@@ -66,6 +66,17 @@ static void check_defines(Lower *l)
     }
 }
 
+/* At the end: a name that an option sets and nothing reads. */
+void check_defines_used(Lower *l)
+{
+    for (int i = 0; i < l->options->ndefines; i++) {
+        const Override *define = &l->options->defines[i];
+        if (!find_symbol_here(&l->globals, define->name)->used)
+            fail_command(l, define_text(l, define), "leave it out, or use it in the model", "nothing uses '%s'",
+                         define->name);
+    }
+}
+
 /* --- Declarations -------------------------------------------------------------------------- */
 
 static bool taken(Lower *l, const char *name, Loc loc)

@@ -97,6 +97,8 @@ static void lower_file(Lower *l)
     if (l->diags->errors == 0)
         settle_overlap(l);
     lower_functions(l);
+    if (l->diags->errors == 0)
+        check_defines_used(l);
 }
 
 static Module *lower_once(const Ast *file, const Source *source, const LowerOptions *options, Diags *diags,

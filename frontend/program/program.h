@@ -5,6 +5,7 @@
 #include "elaborate/lowering.h"
 
 void declare_all(Lower *l);
+void check_defines_used(Lower *l); /* by -D */
 void declare_dim(Lower *l, const Ast *ast);
 void declare_made_dims(Lower *l); /* those that top_k and ranges declare: made_dims.c */
 void shrink_sizes(Lower *l);      /* for verification, if they are large */
