@@ -152,7 +152,7 @@ typedef struct {
 /* Messages: those so far, and the text that they are about. */
 typedef struct {
     Complaint *reported;
-    int nreported;
+    int nreported, nunused;            /* nunused: by complain_unused() */
     const struct OtherText *elsewhere; /* else NULL: see enter_other_text() */
     Lines lines;                       /* of the last used source */
 } Reports;
@@ -241,6 +241,8 @@ static inline bool evaluates(const Lower *l) { return l->role == EVAL || l->role
 
 /* Reports once for each place and message.  Silent in functions of the model after the first. */
 void complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same of a name that is not used.  Not after other errors: what is wrong may be what uses it. */
+void complain_unused(Lower *l, Where where, const char *message);
 const char *position_text(Lower *l, Loc loc);       /* "20:11" */
 Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
 const char *dims_text(Lower *l, const Type *type);  /* "[batch, seq]", "a number" */

@@ -78,6 +78,15 @@ void complain(Lower *l, Where where, const char *format, ...)
         error_at(l->diags, where, "%s", message);
 }
 
+void complain_unused(Lower *l, Where where, const char *message)
+{
+    const int errors = l->diags->errors;
+    if (l->incomplete || errors > l->reports.nunused)
+        return;
+    complain(l, where, "%s", message);
+    l->reports.nunused += l->diags->errors - errors;
+}
+
 /* --- The command line --------------------------------------------------------------------------- */
 
 void fail_command(Lower *l, const char *said, const char *help, const char *format, ...)

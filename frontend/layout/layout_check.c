@@ -306,8 +306,8 @@ static void check_mesh(Layout *p)
     for (int i = 0; i < p->naxes; i++) {
         const MeshAxis *axis = &p->axis[i];
         if (!axis->used)
-            complain(p->l, (Where){ .at = axis->loc, .help = "shard a dim over it, or remove it" },
-                     "the axis '%s' is unused", axis->name);
+            complain_unused(p->l, (Where){ .at = axis->loc, .help = "shard a dim over it, or remove it" },
+                            arena_text(p->l->arena, "the axis '%s' is unused", axis->name));
         add_setting(p->l, arena_text(p->l->arena, "parallel.mesh.%s", axis->name),
                     arena_text(p->l->arena, "%lld", (long long)axis->size), "ranks",
                     axis->on_command_line ? "command line" : where_text(p->l, axis->loc));

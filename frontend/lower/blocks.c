@@ -332,6 +332,8 @@ static void lower_mean(Lower *l, const Ast *ast)
     if (!is_instance)
         complain(l, (Where){ .at = ast->name_loc, .help = arena_text(l->arena, "%s = BLOCK above", ast->name) },
                  "'%s' is not an instance that is named here, by its block", ast->name);
+    if (!is_instance)
+        name_result(l, ast->child->name, ast->child->loc, wrong);
     NamedInstance *shared = is_instance ? name_instance(l, ast->child, of->shared->block) : NULL;
     if (!shared)
         return;

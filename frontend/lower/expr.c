@@ -265,19 +265,28 @@ static Operand lower_index(Lower *l, const Ast *ast)
 
 /* --- Calls --------------------------------------------------------------------------------- */
 
+/* Of a declaration with an error, which may have been of an instance. */
+static bool is_wrong_name(const Lower *l, const char *name)
+{
+    const Symbol *symbol = find_symbol(l->scope, name);
+    return symbol && symbol->kind == S_LOCAL && symbol->operand.kind == WRONG;
+}
+
 static Operand lower_call(Lower *l, const Ast *ast)
 {
     Symbol *called = l->frame && !l->matrix ? called_symbol(l, ast->name) : NULL;
     if (called)
         return call_block(l, ast, called);
-    refuse_as_block(l, ast);
-    if (strcmp(ast->name, "if") == 0)
-        return choose(l, ast);
-    if (!is_function(l, ast->name) && !may_be_folded(ast->name)) {
-        unknown_call(l, ast);
+    const bool is_choice = strcmp(ast->name, "if") == 0;
+    if (!is_choice && !is_function(l, ast->name) && !may_be_folded(ast->name)) {
+        if (!is_wrong_name(l, ast->name))
+            unknown_call(l, ast);
         look_at_arguments(l, ast->child);
         return wrong;
     }
+    refuse_as_block(l, ast);
+    if (is_choice)
+        return choose(l, ast);
     if (ast->as)
         complain(l, (Where){ .at = ast->as_loc }, "'as' names an instance of a block, but '%s' is a built-in function",
                  ast->name);

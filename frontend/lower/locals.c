@@ -31,12 +31,13 @@ static void check_one(Lower *l, const Symbol *symbol)
                                 : "use it, or remove it" };
     const bool is_number = symbol->kind == S_CONST || symbol->kind == S_DIM;
     const bool is_wrong = is_number ? symbol->wrong : symbol->operand.kind == WRONG && !symbol->shared;
-    if (!symbol->used && !symbol->from_before && !is_wrong && l->role == MODEL && !l->incomplete)
-        complain(l, where,
-                 symbol->kind == S_LOCAL ? "%s'%s' is computed and never used"
-                 : symbol->named         ? "%s'%s' is used only in a part that is switched off"
-                                         : "%s'%s' is never used",
-                 nouns[symbol->kind], symbol->name);
+    if (!symbol->used && !symbol->from_before && !is_wrong && l->role == MODEL)
+        complain_unused(l, where,
+                        arena_text(l->arena,
+                                   symbol->kind == S_LOCAL ? "%s'%s' is computed and never used"
+                                   : symbol->named         ? "%s'%s' is used only in a part that is switched off"
+                                                           : "%s'%s' is never used",
+                                   nouns[symbol->kind], symbol->name));
 }
 
 void check_used(Lower *l, const Scope *scope)

@@ -271,5 +271,6 @@ void lower_numbered(Lower *l, const Ast *ast)
     }
     l->now.dropout_count = numbering.last_dropout;
     if (!numbering.used)
-        complain(l, (Where){ .at = ast->as_loc, .help = "leave it out" }, "'%s' is never used", ast->as);
+        complain_unused(l, (Where){ .at = ast->as_loc, .help = "leave it out" },
+                        arena_text(l->arena, "'%s' is never used", ast->as));
 }

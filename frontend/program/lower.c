@@ -47,10 +47,10 @@ static void remove_uncalled(Module *m)
 
 static void check_blocks_used(Lower *l)
 {
-    for (const Symbol *s = l->globals.newest; s && !l->incomplete && !l->too_many; s = s->next)
+    for (const Symbol *s = l->globals.newest; s && !l->too_many; s = s->next)
         if (s->kind == S_BLOCK && !s->used)
-            complain(l, (Where){ .at = s->loc, .help = "call it, or remove it" }, "the block '%s' is never used",
-                     s->name);
+            complain_unused(l, (Where){ .at = s->loc, .help = "call it, or remove it" },
+                            arena_text(l->arena, "the block '%s' is never used", s->name));
 }
 
 static void lower_functions(Lower *l)

@@ -168,6 +168,7 @@ static void lower_state(Update *u, const Ast *ast)
         if (u->average && strcmp(target->name, u->average->name) == 0) {
             complain(l, (Where){ .at = target->loc, .help = "another name" }, "'%s' is the mean that train.ema keeps",
                      target->name);
+            declare(l, l->scope, S_LOCAL, target->name, target->loc)->operand = wrong;
             continue;
         }
         Symbol *other = find_symbol(l->scope, target->name);

@@ -309,7 +309,7 @@ def test_page_replaces_no_input(tmp_path):
             done = run(MPC, "report", "pipe.mdl", "--mesh=pp=2", f"--{option}={path}", cwd=tmp_path, status=1)
             assert "it is the input file" in done.stderr and done.stdout == ""
     assert source.read_text() == PIPE.read_text()
-    (tmp_path / "old.html").write_text("old")
+    (tmp_path / "old.html").write_text("<!doctype html><p>old")
     run(MPC, "report", "pipe.mdl", "--mesh=pp=2", "--html=old.html", cwd=tmp_path)
     assert (tmp_path / "old.html").read_text().startswith("<!DOCTYPE html>")
 
