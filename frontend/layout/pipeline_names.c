@@ -24,6 +24,8 @@ static const RepeatName *find_repeated(Layout *p, const Ast *ast)
     for (const RepeatName *r = p->l->noted.repeated; found && r; r = r->next) /* the name is one of a later run only */
         if (r->dim == found->whole)
             return r;
+    if (p->is_model_wrong)
+        return NULL;
     const char *any = p->l->noted.repeated ? arena_text(p->l->arena, "'%s' is one", p->l->noted.repeated->name)
                                            : "the model has no repeat with an instance: layer(x) as h";
     complain(p->l, (Where){ .at = ast->name_loc, .help = near.best ? did_you_mean(p->l->arena, &near) : any },

@@ -262,9 +262,13 @@ static bool fold_call(Lower *l, const Ast *call, Operand *operand)
     if (!is_constant(l, call))
         return false;
     for (const Ast *ast = call->child; ast; ast = ast->next, n++) {
-        Operand argument = n < 2 ? lower_expr(l, ast) : wrong;
-        if (argument.kind != NUMBER)
+        if (n == 2)
             return false;
+        Operand argument = lower_expr(l, ast);
+        if (argument.kind != NUMBER) {
+            *operand = wrong;
+            return argument.kind == WRONG;
+        }
         numbers[n] = argument.number;
     }
     const char *problem = fold_constants(l->arena, call->name, n, numbers, &operand->number);

@@ -19,10 +19,10 @@ Value *lower_tensor(Lower *l, const Ast *ast)
 void look_at_arguments(Lower *l, const Ast *list)
 {
     for (; list; list = list->next) {
-        const bool names_dims = list->kind == A_ARROW || list->kind == A_PARTS || list->kind == A_JOIN;
-        const Ast *ast = names_dims ? NULL : list->kind == A_KEYWORD ? list->child : list;
-        const Symbol *symbol = ast && ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
-        if (ast && (ast->kind != A_NAME || symbol))
+        const Ast *ast = list->kind == A_KEYWORD ? list->child : list;
+        const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+        const bool is_name = symbol && symbol->kind != S_DIM && symbol->kind != S_DIMS;
+        if (is_name || ast->kind == A_CALL || ast->kind == A_UNARY || ast->kind == A_BINARY || ast->kind == A_INDEX)
             lower_expr(l, ast);
     }
 }
