@@ -1,483 +1,374 @@
-/* parse.c -- ops, functions and modules from text: the inverse of print.c, production by production.
- *
- * Never trusts its input: every error is reported at its location, and parsing stops.  Functions may be called before
- * their definition; the verifier checks calls.
- */
-#include "parse.h"
-#include "stages.h"
+/* parse.c -- tokens, names, dims and types from IR text: the inverse of type_text.c. */
+#include "mir.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A number as a name: fresh names must differ from it. */
-static void note_number(Module *m, Name name)
+Loc from(const Mir *p, int begin) { return (Loc){ begin, p->at > begin ? p->at : begin + 1 }; }
+
+bool fail(Mir *p, Loc loc, const char *what)
 {
-    if (isdigit((unsigned char)name[0]) && strlen(name) < 9) {
-        int number = atoi(name);
-        m->fresh = number > m->fresh ? number : m->fresh;
+    if (!p->failed)
+        error_at(p->module->diags, (Where){ .at = loc }, "%s", what);
+    p->failed = true;
+    return false;
+}
+
+/* Skips spaces and # comments. */
+char peek(Mir *p)
+{
+    const Source *s = p->source;
+    bool comment = false;
+    for (; p->at < s->length; p->at++) {
+        char c = s->text[p->at];
+        comment = c == '#' || (comment && c != '\n');
+        if (!comment && !isspace((unsigned char)c))
+            return c;
     }
+    return '\0';
 }
 
-/* %name, not yet defined in the function. */
-static Value *new_value(Parser *p)
+static bool in_name(char c) { return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '*'; }
+
+static const char spaces[] = " \n"; /* around tokens that are written */
+
+bool accept(Mir *p, const char *token)
 {
-    Value *value = NEW(&p->module->arena, Value);
-    expect(p, "%");
-    int begin = p->at;
-    value->name = read_name(p);
-    if (!p->failed && map_get(&p->values, value->name))
-        fail(p, from(p, begin), "a value of that name is defined above");
-    map_put(&p->values, value->name, value);
-    note_number(p->module, value->name);
-    return value;
+    token += strspn(token, spaces);
+    int length = (int)strcspn(token, spaces);
+    if (!length)
+        return true;
+    peek(p);
+    int left = p->source->length - p->at;
+    const char *text = p->source->text + p->at;
+    if (p->failed || left < length || memcmp(text, token, (size_t)length) != 0)
+        return false;
+    if (in_name(token[length - 1]) && left > length && in_name(text[length]))
+        return false;
+    p->at += length;
+    return true;
 }
 
-/* %a: a value defined before; NULL after reporting. */
-static Value *used_value(Parser *p)
+bool expect(Mir *p, const char *token)
 {
-    expect(p, "%");
-    int begin = p->at;
-    Value *value = map_get(&p->values, read_name(p));
-    if (!p->failed && !value)
-        fail(p, from(p, begin), "no value of that name is defined above");
-    return p->failed ? NULL : value;
+    if (accept(p, token))
+        return true;
+    peek(p);
+    token += strspn(token, spaces);
+    return fail(p, (Loc){ p->at, p->at + 1 },
+                arena_text(&p->module->arena, "expected '%.*s'", (int)strcspn(token, spaces), token));
 }
 
-/* %a, %b, ... */
-static void used_values(Parser *p, Values *list)
-{
-    if (peek(p) != '%')
-        return;
-    do {
-        Value *value = used_value(p);
-        if (value)
-            push_value(&p->module->arena, list, value);
-    } while (!p->failed && accept(p, ","));
-}
-
-static OpKind op_kind(Parser *p)
+Name read_name(Mir *p)
 {
     peek(p);
     int begin = p->at;
-    Name wanted = read_name(p);
-    for (int kind = 0; kind < N_OPS && !p->failed; kind++)
-        if (strcmp(op_table[kind].name, wanted) == 0)
-            return (OpKind)kind;
-    fail(p, from(p, begin), "no such op");
-    return OP_constant;
-}
-
-static void read_types(Parser *p, Op *op)
-{
-    for (int i = 0; i < op->results.count && !p->failed; i++) {
-        Value *value = op->results.at[i];
-        expect(p, i ? "," : ":");
-        value->type = read_type(p);
-        value->storage = read_storage(p, &value->type);
-    }
-}
-
-static bool in_place_text(char c) { return (unsigned char)c > ' ' && c != ')' && c != '"'; }
-
-/* One word of loc(...): anything without spaces or ')', or a quoted string. */
-static Name place_word(Parser *p)
-{
-    if (peek(p) == '"')
-        return read_quoted(p);
-    int begin = p->at;
-    while (p->at < p->source->length && in_place_text(p->source->text[p->at]))
+    while (p->at < p->source->length && in_name(p->source->text[p->at]))
         p->at++;
-    return p->at > begin ? intern(p->module, p->source->text + begin, p->at - begin) : NULL;
+    if (p->at == begin)
+        fail(p, (Loc){ begin, begin + 1 }, "expected a name");
+    return intern(p->module, p->source->text + begin, p->at - begin);
 }
 
-/* loc(path where), either may be missing: a `where` has a ':'. */
-static void read_place(Parser *p, Name *path, Name *where)
+static int hex_digit(char c)
 {
-    if (!accept(p, "loc"))
-        return;
-    expect(p, "(");
-    *path = place_word(p);
-    *where = place_word(p);
-    if (*path && !*where && strchr(*path, ':')) {
-        *where = *path;
-        *path = NULL;
-    }
-    expect(p, ")");
+    const char *digits = "0123456789ABCDEF", *at = c ? strchr(digits, toupper((unsigned char)c)) : NULL;
+    return at ? (int)(at - digits) : -1;
 }
 
-static void read_op(Parser *p, Func *f)
+Name read_quoted(Mir *p)
 {
-    Module *m = p->module;
-    Op *op = NEW(&m->arena, Op);
-    peek(p);
-    int begin = p->at;
-    if (peek(p) == '%') {
-        do {
-            Value *value = new_value(p);
-            value->def = op;
-            push_value(&m->arena, &op->results, value);
-        } while (!p->failed && accept(p, ","));
-        expect(p, "=");
-    }
-    op->kind = op_kind(p);
-    used_values(p, &op->args);
-    read_attrs(p, op->kind, &op->attrs);
-    op->loc = from(p, begin);
-    read_types(p, op);
-    read_place(p, &op->path, &op->where);
-    if (!p->failed && info(op)->results >= 0 && info(op)->results != op->results.count)
-        fail(p, op->loc, arena_text(&m->arena, "%s has %d results", info(op)->name, info(op)->results));
-    if (!p->failed) {
-        insert_op(f, op, NULL);
-        note_pipeline(m, op);
-    }
-}
-
-/* The port of the value, if given. */
-static Port read_port(Parser *p, Name own)
-{
-    Port port = { 0 };
-    if (!accept(p, "as"))
-        return port;
-    peek(p);
-    int begin = p->at;
-    Name word = read_name(p);
-    for (PortKind kind = PORT_NONE + 1; kind < N_PORTS; kind++)
-        if (word && strcmp(port_word(kind), word) == 0)
-            port.kind = kind;
-    if (!p->failed && (!port.kind || port.kind == PORT_RESIDUAL))
-        fail(p, from(p, begin), "no such port: see ports.def");
-    if (port_is_named(port.kind))
-        port.of = own;
-    if (port.of && accept(p, "(")) {
-        port.of = read_name(p);
-        port.slot = accept(p, ",") ? read_name(p) : NULL;
-        expect(p, ")");
-    }
-    return port;
-}
-
-static void read_params(Parser *p, Func *f)
-{
-    expect(p, "(");
-    while (!p->failed && peek(p) == '%') {
-        Value *param = new_value(p);
-        expect(p, ":");
-        param->type = read_type(p);
-        param->storage = read_storage(p, &param->type);
-        param->port = read_port(p, param->name);
-        push_value(&p->module->arena, &f->params, param);
-        if (!accept(p, ","))
-            break;
-    }
-    expect(p, ")");
-}
-
-static void read_results(Parser *p, Func *f)
-{
-    Values saved = { 0 };
-    while (!p->failed && peek(p) == '%') {
-        Value *value = used_value(p);
-        if (!p->failed)
-            add_result(p->module, f, value, read_port(p, value->name));
-        if (!accept(p, ","))
-            break;
-    }
-    if (!accept(p, "saves"))
-        return;
-    expect(p, "(");
-    used_values(p, &saved);
-    expect(p, ")");
-    for (int i = 0; i < saved.count; i++)
-        add_result(p->module, f, saved.at[i], (Port){ .kind = PORT_RESIDUAL });
-}
-
-/* Ports of a program without any (a fragment written by hand): those of its role, in order.  The last results of a step
- * replace its last parameters. */
-static void assume_ports(Module *m, Func *f)
-{
-    const PortKind first[] = { f->role == PREDICT ? PORT_LOGITS : PORT_LOSS, PORT_GRADIENT_NORM };
-    const int nstate = f->role == STEP ? f->results.count - 2 : 0;
-    for (int i = 0; i < f->params.count; i++) {
-        Value *param = f->params.at[i];
-        const bool is_kept = i >= f->params.count - nstate;
-        if (!param->port.kind)
-            param->port = is_kept ? (Port){ .kind = PORT_PARAM, .of = param->name } : port_named(m, param->name);
-        if (f->role == STEP && !is_kept && param->port.kind == PORT_PARAM)
-            param->port = (Port){ 0 };
-    }
-    const Values results = f->results;
-    f->results = (Values){ 0 };
-    for (int i = 0; i < results.count; i++) {
-        Port port = { 0 };
-        if (f->role == TOTALS)
-            port = (Port){ .kind = PORT_TOTAL, .of = intern_format(m, "%d", i) };
-        else if (i < 1 + (f->role == STEP))
-            port.kind = first[i];
-        else if (f->role == STEP && nstate <= f->params.count)
-            port = f->params.at[f->params.count - nstate + i - 2]->port;
-        add_result(m, f, results.at[i], port);
-    }
-}
-
-static FuncRole read_role(Parser *p)
-{
-    for (int role = 1; role < N_ROLES; role++)
-        if (accept(p, role_name[role]))
-            return (FuncRole)role;
-    return PLAIN;
-}
-
-static void read_func(Parser *p)
-{
-    FuncRole role = read_role(p);
-    expect(p, "@");
-    int begin = p->at;
-    Name name = read_name(p);
-    if (!p->failed && find_func(p->module, name))
-        fail(p, from(p, begin), "a function of that name is defined above");
-    Func *f = add_func(p->module, name, role);
-    f->loc = from(p, begin);
-    p->values = (Map){ .arena = &p->module->arena };
-    read_params(p, f);
-    if (accept(p, "backward")) {
-        expect(p, "(");
-        expect(p, "@");
-        f->forward = read_name(p);
-        expect(p, ")");
-    }
-    if (accept(p, "inner")) {
-        expect(p, "(");
-        f->inner = read_names(p);
-        expect(p, ")");
-    }
-    if (accept(p, "frame")) {
-        expect(p, "(");
-        f->frame = read_natural(p);
-        expect(p, ")");
-    }
-    expect(p, "{");
-    while (!p->failed && !accept(p, "return"))
-        read_op(p, f);
-    read_results(p, f);
-    expect(p, "}");
-    if (f->role != PLAIN && f->role != OPTIMIZE && f->role != KERNEL && !f->returns.count)
-        assume_ports(p->module, f);
-}
-
-static void read_mesh(Parser *p)
-{
-    Module *m = p->module;
-    do {
-        if (m->naxes == MAX_AXES) {
-            fail(p, from(p, p->at), "too many axes");
-            break;
+    const Source *s = p->source;
+    if (!expect(p, "\""))
+        return NULL;
+    int length = 0;
+    char *text = arena_alloc(&p->module->arena, strcspn(s->text + p->at, "\"\n") + 1, 1); /* also ended by a NUL */
+    for (; s->text[p->at] && s->text[p->at] != '"' && s->text[p->at] != '\n'; p->at++) {
+        const char *at = s->text + p->at;
+        text[length] = *at;
+        if (*at == '\\') {
+            int high = at[1] == 'x' ? hex_digit(at[2]) : -1, low = high < 0 ? -1 : hex_digit(at[3]);
+            if (low < 0 || high * 16 + low == 0)
+                return fail(p, (Loc){ p->at, p->at + 1 }, "expected \\xNN, with NN from 01 to FF"), NULL;
+            text[length] = (char)(high * 16 + low);
+            p->at += 3;
         }
-        peek(p);
-        const int begin = p->at;
-        m->axis[m->naxes] = read_name(p);
-        for (int i = 0; i < m->naxes && !p->failed; i++)
-            if (m->axis[i] == m->axis[m->naxes])
-                fail(p, from(p, begin), "the mesh has this axis already");
-        expect(p, "=");
-        int64_t size = read_int(p);
-        if (!p->failed && (size < 1 || size > 1 << 20))
-            fail(p, from(p, p->at - 1), "an axis must have from 1 to 2^20 ranks");
-        m->axis_size[m->naxes++] = p->failed ? 1 : size;
-    } while (!p->failed && accept(p, ","));
+        length++;
+    }
+    expect(p, "\"");
+    return intern(p->module, text, length);
 }
 
-static void read_param(Parser *p, Param **end)
+double read_number(Mir *p)
 {
-    Param *param = NEW(&p->module->arena, Param);
-    expect(p, "%");
-    int at = p->at;
-    param->name = read_name(p);
-    param->loc = from(p, at);
-    if (!p->failed && find_param(p->module, param->name))
-        fail(p, param->loc, "a parameter of that name is declared above");
-    *end = param;
-    param->path = read_name(p);
-    param->first = accept(p, "from") ? read_natural(p) : 0;
-    param->skips = accept(p, "skip") ? read_natural(p) : 0;
-    expect(p, ":");
-    param->type = read_type(p);
-    expect(p, "=");
     peek(p);
-    int begin = p->at;
-    Name init = read_name(p);
-    while (param->init < N_INITS && strcmp(init_name[param->init], init) != 0)
-        param->init++;
-    if (!p->failed && param->init == N_INITS) {
-        param->init = ZEROS;
-        fail(p, from(p, begin), "expected zeros, ones, normal, uniform or constant");
-    }
-    expect(p, "(");
-    param->a = read_number(p);
-    expect(p, ",");
-    param->b = read_number(p);
-    expect(p, ")");
-    param->decay = !accept(p, "no_decay");
-    param->frozen = accept(p, "frozen");
-    param->state = accept(p, "state");
-    param->most = param->state && accept(p, "max");
-    if (accept(p, "like")) {
-        expect(p, "(");
-        expect(p, "%");
-        param->like = read_name(p);
-        expect(p, ")");
-    }
-    if (accept(p, "update")) {
-        expect(p, "(");
-        expect(p, "@");
-        param->update = read_name(p);
-        expect(p, ")");
-    }
-    Name path = NULL;
-    read_place(p, &path, &param->where);
-}
-
-static int64_t read_parenthesised(Parser *p, const char *key)
-{
-    expect(p, key);
-    expect(p, "(");
-    int64_t value = read_int(p);
-    expect(p, ")");
+    const char *begin = p->source->text + p->at;
+    char *end;
+    double value = strtod(begin, &end); /* the text of a Source ends with a NUL */
+    if (end == begin || end > p->source->text + p->source->length)
+        return fail(p, (Loc){ p->at, p->at + 1 }, "expected a number"), 0;
+    if (isinf(value) && isdigit((unsigned char)begin[begin[0] == '-']))
+        return fail(p, (Loc){ p->at, p->at + (int)(end - begin) }, "the number is too large; the largest is inf"), 0;
+    p->at += (int)(end - begin);
     return value;
 }
 
-static void read_input(Parser *p, Input **end)
+int64_t read_int(Mir *p)
 {
-    Input *input = *end = NEW(&p->module->arena, Input);
-    expect(p, "%");
+    peek(p);
     int begin = p->at;
-    input->name = read_name(p);
-    input->loc = from(p, begin);
-    expect(p, ":");
-    input->type = read_type(p);
-    input->of = input->name;
-    if (accept(p, "of(")) {
-        expect(p, "%");
-        input->of = read_name(p);
-        expect(p, ")");
-    }
-    input->shift = read_parenthesised(p, "shift");
-    input->vocab = read_parenthesised(p, "vocab");
-    input->may_ignore = accept(p, "ignored(");
-    if (input->may_ignore) {
-        input->ignored = read_int(p);
-        expect(p, ")");
-    }
+    double value = read_number(p);
+    if (!p->failed && !(value > -9e15 && value < 9e15 && value == (double)(int64_t)value))
+        fail(p, from(p, begin), "expected a whole number");
+    return p->failed ? 0 : (int64_t)value;
 }
 
-static void read_rule(Parser *p, ShardRule **end)
+int64_t read_natural(Mir *p)
 {
-    ShardRule *rule = *end = NEW(&p->module->arena, ShardRule);
-    rule->dims = read_names(p);
-    expect(p, "over");
+    peek(p);
+    int begin = p->at;
+    int64_t value = read_int(p);
+    if (!p->failed && value < 0)
+        fail(p, from(p, begin), "expected a whole number that is not negative");
+    return p->failed ? 0 : value;
+}
+
+int read_axis(Mir *p, const char *unknown)
+{
     peek(p);
     int begin = p->at;
     Name axis = read_name(p);
-    while (rule->axis < p->module->naxes && p->module->axis[rule->axis] != axis)
-        rule->axis++;
-    if (!p->failed && rule->axis == p->module->naxes) {
-        rule->axis = 0;
-        fail(p, from(p, begin), "the mesh has no such axis");
-    }
-    if (accept(p, "else"))
-        rule->otherwise = read_name(p);
-    if (accept(p, "dealt"))
-        expect(p, "("), rule->dealt = (int)read_natural(p), expect(p, ")");
-    rule->zigzag = accept(p, "zigzag") ? 2 : 0;
-    if (rule->zigzag && accept(p, "("))
-        rule->zigzag = read_blocks(p), expect(p, ")");
-    rule->exchange = accept(p, "exchange");
-    rule->ring = accept(p, "ring");
-    rule->reversed = accept(p, "reversed");
-    rule->joined = accept(p, "joined");
-    if (accept(p, "parts"))
-        rule->parts = read_parts(p);
+    for (int i = 0; i < p->module->naxes; i++)
+        if (p->module->axis[i] == axis)
+            return i;
+    return fail(p, from(p, begin), unknown);
 }
 
-static void read_saved(Parser *p, SavedValues **end)
+static const char no_axis[] = "no such mesh axis";
+
+Axes read_axes(Mir *p)
 {
-    SavedValues *saved = *end = NEW(&p->module->arena, SavedValues);
-    expect(p, "@");
-    int begin = p->at;
-    saved->func = read_name(p);
-    saved->loc = from(p, begin);
-    expect(p, "(");
-    if (accept(p, ")"))
-        return;
+    Axes set = 0;
+    do
+        set |= 1u << read_axis(p, no_axis);
+    while (accept(p, "+"));
+    return set;
+}
+
+static Split read_split(Mir *p)
+{
+    Split split = { 0 };
     do {
-        const bool is_value = accept(p, "%"); /* else a path and a number: see label_values() */
-        const Name name = read_name(p);
-        const Name away = !accept(p, "away") ? NULL : accept(p, "%") ? read_name(p) : intern_text(p->module, "");
-        add_saved(&p->module->arena, saved, is_value ? intern_format(p->module, "%%%s", name) : name, away);
-    } while (!p->failed && accept(p, ","));
-    expect(p, ")");
+        if (split.count == MAX_SPLIT)
+            return fail(p, from(p, p->at), "too many axes on one dim"), split;
+        split.axis[split.count++] = (int8_t)read_axis(p, no_axis);
+    } while (accept(p, "+"));
+    return split;
 }
 
-/* table "schedule.csv" "F0.0,B0.0..." */
-static void read_table(Parser *p)
+Names read_names(Mir *p)
 {
-    const char *path = read_quoted(p), *text = read_quoted(p);
-    if (p->failed)
-        return;
-    p->module->table = NEW(&p->module->arena, Source);
-    *p->module->table = (Source){ path, text, (int)strlen(text) };
+    Names list = { 0 };
+    do {
+        if (list.count == MAX_NAMES)
+            return fail(p, from(p, p->at), "too many names"), list;
+        list.name[list.count++] = read_name(p);
+    } while (accept(p, "+"));
+    return list;
 }
 
-static void read_module(Parser *p)
+static int64_t read_size_from(Mir *p, int64_t least)
 {
-    Module *m = p->module;
-    expect(p, "module");
-    expect(p, "@");
-    m->name = read_name(p);
-    expect(p, "{");
-    if (accept(p, "source"))
-        m->source = read_quoted(p);
-    if (accept(p, "table"))
-        read_table(p);
-    if (accept(p, "mesh"))
-        read_mesh(p);
-    while (accept(p, "dim")) {
-        const Name dim = read_name(p);
-        const Making making = (Making)read_word_of(p, making_name, N_MAKINGS);
-        add_made_dim(m, dim, making, read_name(p));
-    }
-    for (ShardRule **end = &m->rules; accept(p, "shard"); end = &(*end)->next)
-        read_rule(p, end);
-    if (accept(p, "batch"))
-        m->batch = read_name(p);
-    if (accept(p, "vocab"))
-        m->vocab = read_name(p);
-    if (accept(p, "mixes"))
-        m->mixes = read_quoted(p);
-    if (accept(p, "auxiliary"))
-        m->auxiliary = read_quoted(p);
-    if (accept(p, "train")) {
-        m->train_loc = from(p, p->at - 5);
-        read_train(p, &m->train);
-    }
-    for (SavedValues **end = &m->saved; accept(p, "save"); end = &(*end)->next)
-        read_saved(p, end);
-    for (Input **end = &m->inputs; accept(p, "input"); end = &(*end)->next)
-        read_input(p, end);
-    for (Param **end = &m->params; accept(p, "param"); end = &(*end)->next)
-        read_param(p, end);
-    while (accept(p, "func"))
-        read_func(p);
-    expect(p, "}");
     peek(p);
-    if (!p->failed && p->at < p->source->length)
-        fail(p, (Loc){ p->at, p->at + 1 }, "expected the end of the file");
+    int begin = p->at;
+    int64_t size = read_int(p);
+    if (!p->failed && (size < least || size > INT64_C(1) << 40))
+        fail(p, from(p, begin), least ? "a size must be from 1 to 2^40" : "a part must be from 0 to 2^40, or -");
+    return p->failed ? 1 : size;
 }
 
-Module *parse_module(const Source *source, Diags *diags)
+static int64_t read_size(Mir *p) { return read_size_from(p, 1); }
+
+/* (3+9), (0+9), (-+9) */
+Name read_parts(Mir *p)
 {
-    Parser parser = { .module = new_module(diags), .source = source };
-    read_module(&parser);
-    return parser.module;
+    char *text = "";
+    expect(p, "(");
+    do
+        text = accept(p, "-")
+                   ? arena_text(&p->module->arena, "%s%s-", text, *text ? "+" : "")
+                   : arena_text(&p->module->arena, "%s%s%lld", text, *text ? "+" : "", (long long)read_size_from(p, 0));
+    while (!p->failed && accept(p, "+"));
+    expect(p, ")");
+    return intern_text(p->module, text);
+}
+
+int read_blocks(Mir *p)
+{
+    peek(p);
+    const int begin = p->at;
+    const int64_t blocks = read_int(p);
+    if (!p->failed && (blocks < 2 || blocks > MAX_ZIGZAG || blocks % 2))
+        fail(p, from(p, begin), "zig-zag deals an even number of blocks to each rank");
+    return p->failed ? 0 : (int)blocks;
+}
+
+/* Behind a slash: 8z/ for eight zigzag blocks of each rank, 4d/ for four that are dealt straight, which are returned.
+ */
+static int16_t read_dealt(Mir *p, int *zigzag)
+{
+    const int begin = p->at;
+    const int64_t blocks = read_size_from(p, 2);
+    if (!p->failed && accept(p, "d/"))
+        return (int16_t)(blocks <= MAX_ZIGZAG ? blocks : 0);
+    p->at = begin;
+    *zigzag = read_blocks(p);
+    expect(p, "z/");
+    return 0;
+}
+
+/* name:size~padded/axes, ~~padded where loops run over padding, /z/axes for zigzag blocks, /8z/axes for eight for each
+ * rank, /4d/axis for four that are dealt straight, /axis(3+9) for parts of different sizes, /-axis(3+9) for those from
+ * the last rank to the first, /axis@1 for blocks rotated by one rank */
+static Dim read_dim(Mir *p)
+{
+    Dim dim = { .name = read_name(p) };
+    int begin = p->at;
+    int16_t dealt = 0;
+    expect(p, ":");
+    dim.size = dim.padded = read_size(p);
+    dim.full = accept(p, "~~");
+    if (dim.full || accept(p, "~"))
+        dim.padded = read_size(p);
+    if (accept(p, "/z/"))
+        dim.zigzag = 2;
+    if (dim.zigzag || accept(p, "/")) {
+        if (isdigit(peek(p)))
+            dealt = read_dealt(p, &dim.zigzag);
+        const bool reversed = accept(p, "-");
+        dim.split = read_split(p);
+        dim.split.reversed = reversed;
+        dim.split.dealt = dealt;
+    }
+    if (dim.split.count && accept(p, "@"))
+        dim.split.turn = (int16_t)read_size_from(p, 1);
+    if (dim.split.count && peek(p) == '(')
+        dim.split.parts = read_parts(p);
+    if (p->failed)
+        return (Dim){ .name = dim.name, .size = 1, .padded = 1 };
+    if (!splits_evenly(p->module, &dim))
+        fail(p, from(p, begin),
+             "the size in memory is at least the size, and divides by the axes, or parts make it up");
+    return dim;
+}
+
+/* Larger sizes would overflow computations. */
+static bool too_large(const Type *type)
+{
+    double count = 1;
+    for (int i = 0; i < type->rank; i++)
+        count *= (double)type->dim[i].padded;
+    return count > (double)(INT64_C(1) << 50);
+}
+
+/* (pp=0+3) */
+Stages read_stages(Mir *p)
+{
+    Stages on = { 0 };
+    expect(p, "(");
+    on.axis = read_axis(p, "the mesh has no such axis");
+    expect(p, "=");
+    do {
+        const int at = p->at;
+        const int64_t stage = read_int(p);
+        if (!p->failed && (stage < 0 || stage >= p->module->axis_size[on.axis] || stage >= MAX_STAGE_RANKS))
+            fail(p, from(p, at), "the axis has no such stage");
+        else
+            on.at |= UINT64_C(1) << stage;
+    } while (!p->failed && accept(p, "+"));
+    expect(p, ")");
+    return on;
+}
+
+int read_word_of(Mir *p, const char *const words[], int first, int end)
+{
+    peek(p);
+    const int begin = p->at;
+    char *list = "";
+    for (int i = first; i < end && !p->failed; i++)
+        if (accept(p, words[i]))
+            return i;
+    read_name(p);
+    for (int i = first; i < end; i++)
+        list = arena_text(&p->module->arena, "%s%s%s", list, i == first ? "" : i + 1 == end ? " or " : ", ", words[i]);
+    if (!p->failed)
+        fail(p, from(p, begin), arena_text(&p->module->arena, "expected %s", list));
+    return 0;
+}
+
+Type read_type(Mir *p)
+{
+    Type type = { 0 };
+    peek(p);
+    int begin = p->at;
+    type.dtype = dtype_named(read_name(p));
+    if (type.dtype == N_DTYPES)
+        return fail(p, from(p, begin), "expected a dtype: f32, bf16, f16, i32 or bool"), (Type){ 0 };
+    expect(p, "[");
+    while (!p->failed && peek(p) != ']') {
+        if (type.rank == MAX_RANK)
+            return fail(p, from(p, p->at), "too many dims"), type;
+        int at = p->at;
+        type.dim[type.rank++] = read_dim(p);
+        if (find_dim(&type, type.dim[type.rank - 1].name) != type.rank - 1)
+            fail(p, from(p, at), "this dim occurs twice");
+        if (!accept(p, ","))
+            break;
+    }
+    expect(p, "]");
+    bool max = accept(p, "partial_max");
+    if (max || accept(p, "partial")) {
+        type.by = max ? BY_MAX : BY_SUM;
+        expect(p, "(");
+        type.partial = read_axes(p);
+        expect(p, ")");
+    }
+    bool on = accept(p, "on");
+    if (on && peek(p) == '(') {
+        type.on = read_stages(p);
+        on = accept(p, "on");
+    }
+    if (on)
+        type.tier = (Tier)read_word_of(p, Tier_words, 1, N_Tier);
+    type.in_flight = accept(p, "in_flight");
+    if (!p->failed && too_large(&type))
+        fail(p, from(p, begin), "a tensor of more than 2^50 elements");
+    return type;
+}
+
+Dims read_dims(Mir *p)
+{
+    Dims dims = { 0 };
+    expect(p, "[");
+    while (!p->failed && peek(p) != ']') {
+        if (dims.count == (int)(sizeof dims.dim / sizeof *dims.dim))
+            return fail(p, from(p, p->at), "too many dims"), dims;
+        dims.dim[dims.count++] = read_dim(p);
+        if (!accept(p, ","))
+            break;
+    }
+    expect(p, "]");
+    return dims;
+}
+
+Dtype read_dtype(Mir *p)
+{
+    peek(p);
+    int begin = p->at;
+    Name name = read_name(p);
+    if (!p->failed && dtype_named(name) == N_DTYPES)
+        fail(p, from(p, begin), "expected a dtype: f32, bf16, f16, i32 or bool");
+    return name;
 }

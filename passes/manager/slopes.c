@@ -9,7 +9,7 @@
  */
 #include "slopes.h"
 
-#include "mir/parse.h"
+#include "mir/mir.h"
 #include "observables.h"
 
 #include <math.h>

@@ -19,7 +19,7 @@
 #include "interp/interp_number.h"
 #include "manager/pass.h"
 #include "manager/slopes.h"
-#include "mir/parse.h"
+#include "mir/mir.h"
 #include "stages.h"
 #include "storage.h"
 

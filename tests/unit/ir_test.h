@@ -3,7 +3,7 @@
 #define MPC_IR_TEST_H
 
 #include "interp/interp.h"
-#include "mir/parse.h"
+#include "mir/mir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +58,7 @@ static inline Text *good_text(const char *text)
 static inline Type type_of_text(Module *m, const char *text)
 {
     const Source source = { .path = "type", .text = text, .length = (int)strlen(text) }, *outer = m->diags->source;
-    Parser p = { .module = m, .source = &source };
+    Mir p = { .module = m, .source = &source };
     m->diags->source = &source;
     Type type = read_type(&p);
     m->diags->source = outer;
@@ -71,10 +71,10 @@ static inline Attrs attrs_of_text(Module *m, OpKind op, const char *text)
 {
     const Source source = { .path = "attributes", .text = text, .length = (int)strlen(text) },
                  *outer = m->diags->source;
-    Parser p = { .module = m, .source = &source };
+    Mir p = { .module = m, .source = &source };
     Attrs attrs = { 0 };
     m->diags->source = &source;
-    read_attrs(&p, op, &attrs);
+    text_attrs(&p, op, &attrs);
     m->diags->source = outer;
     if (p.failed)
         fail_msg("'%s' are not attributes", text);
