@@ -259,6 +259,16 @@ static void find_processors(RtLimits *limits)
     free(mask);
 }
 
+int64_t rt_files_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return INT64_MAX;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return (int64_t)limit.rlim_max;
+}
+
 RtLimits rt_limits(void)
 {
     RtLimits limits = { .machine = machine_now(), .process_memory = INFINITY };

@@ -26,4 +26,7 @@ typedef struct {
 /* At this moment. */
 RtLimits rt_limits(void);
 
+/* From here on this process may have as many open files as its hard limit says.  The number is returned. */
+int64_t rt_files_raise(void);
+
 #endif

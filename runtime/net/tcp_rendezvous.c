@@ -12,13 +12,14 @@
  * All of it has one time limit, from the start of this rank on, and every wait is a poll with a time limit. */
 #include "tcp.h"
 
+#include "system_limits.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 /* The address on which a rank listens, and its process.  Family 0: on rank 0's machine, whose address depends on the
@@ -429,14 +430,6 @@ static void meet(Rendezvous *r)
 
 /* --- The whole rendezvous -------------------------------------------------------------------------- */
 
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 void rt_rendezvous(const RtLaunch *launch, RtPeer peer[])
 {
     Rendezvous r = { .launch = launch,
@@ -450,7 +443,7 @@ void rt_rendezvous(const RtLaunch *launch, RtPeer peer[])
     peer[r.own.rank].process = r.own.process;
     if (r.ranks == 1)
         return;
-    raise_file_limit();
+    rt_files_raise();
     if (!rt_address_resolve(launch->host, launch->port, &r.master, &why))
         rt_fail("cannot find the machine '%s' of rank 0: %s; give another address with --master HOST:PORT",
                 launch->host, why);

@@ -349,6 +349,7 @@ static void open_outputs(RtRun *run)
     rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
     run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
     rt_watched_open(run);
+    rt_outputs_need_files(options);
 }
 
 /* What is left of a run that ends early: "resume with --load FILE". */

@@ -6,12 +6,16 @@
 #include "store/keep.h"
 #include "store/output.h"
 #include "store/weights.h"
+#include "system_limits.h"
 #include "trace.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A file that the run reads or writes. */
 typedef struct {
@@ -198,4 +202,22 @@ void rt_outputs_check(const RtOptions *options, int rank)
         free(files[i].name);
     }
     free(files);
+}
+
+void rt_outputs_need_files(const RtOptions *options)
+{
+    if (!options->save && !options->trace)
+        return;
+    enum { MOST = 8 }; /* saving was seen to open 3; libraries may open more */
+    const int64_t limit = rt_files_raise();
+    int files[MOST], count = 0;
+    while (count < MOST && (files[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        count++;
+    const bool is_limit = count < MOST && errno == EMFILE;
+    for (int i = 0; i < count; i++)
+        close(files[i]);
+    if (is_limit)
+        rt_fail("--%s: writing it may need %d more open files, of which this process may have %d, for its limit is "
+                "%lld; raise that (ulimit -n)",
+                options->save ? "save" : "trace", MOST, count, (long long)limit);
 }

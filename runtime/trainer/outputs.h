@@ -11,4 +11,8 @@ void rt_outputs_check(const RtOptions *options, int rank);
 /* Ends the trainer if `path` is a file with content; `remedy`: an alternative to --overwrite, for the message. */
 void rt_outputs_keep(const char *path, const char *option, const char *remedy);
 
+/* Ends the trainer unless it may have as many more files open as it has when it writes its outputs: the end of a run is
+ * late for that. */
+void rt_outputs_need_files(const RtOptions *options);
+
 #endif

@@ -88,6 +88,7 @@ def run(trainer, tmp_path):
         done.stdout, done.stderr = (t.decode("utf-8", "replace") for t in (done.stdout, done.stderr))
         assert done.returncode == status, f"status {done.returncode}, not {status}\n{done.stdout}\n{done.stderr}"
         return done
+    start.trainer = trainer
     return start
 
 

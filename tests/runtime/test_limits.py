@@ -2,6 +2,7 @@
 import os
 import re
 import resource
+import subprocess
 
 import pytest
 from conftest import read_dump
@@ -127,3 +128,24 @@ MEMORIES = {
 def test_memory_is_what_cgroups_grant(refused, machine, mounts, cgroup, files, said):
     there = machine(mounts, cgroup, files)
     assert f"and {said} are available; " in refused("--steps", 0, TINY_ARENA=1 << 52, **there)
+
+
+@pytest.mark.parametrize("options", [("--save", "c.safetensors"), ("--save", "c.safetensors.index.json", "--save-files", 3),
+                                     ("--trace", "trace.json")])
+def test_open_files(run, tmp_path, data, options):
+    """With few of them, a run is refused before its first step: it never fails where it writes what it has computed."""
+    refused = 0
+    for limit in range(4, 24):
+        for path in tmp_path.glob("*.[stj]*n*"):
+            path.unlink()
+        done = subprocess.run([str(run.trainer), "--data", "data.txt", "--steps", "2", *map(str, options)], cwd=tmp_path,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+                              capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=60)
+        refused += done.returncode == 1
+        if done.returncode:
+            assert "step 1" not in done.stdout + done.stderr, (limit, done)
+            assert limit < 6 or f"its limit is {limit}; raise that" in done.stderr, (limit, done)
+    assert 0 < refused < 12
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    run("--data", "data.txt", "--steps", 2, *options, "--overwrite",
+        before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, soft)))
