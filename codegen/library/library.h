@@ -70,6 +70,9 @@ int library_parameters(const Operands *o, bool has_scratch, const char *const **
 /* Lines of the initialiser of a shape. */
 void put_number(Text *fields, const char *name, int64_t value);
 void put_text(Text *fields, const char *name, const char *value);
+void put_flag(Text *fields, const char *name, bool value);
+/* The strides of an operand in loops that it must not end before; the text has the first `shown` of them. */
+void put_strides(const Operands *o, Text *fields, int operand, const char *name, int shown, Access loops);
 void put_part(const Operands *o, Text *fields, const Dim *dim,
               const char *name); /* an RtPart: the rank's part of the dim */
 void put_dim(const Operands *o, Text *fields, const Dim *dim);   /* as the file calls it: the "seq" of "seq.from" */

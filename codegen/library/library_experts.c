@@ -3,11 +3,6 @@
 
 #include <inttypes.h>
 
-static void put_strides(Text *fields, const char *name, int64_t a, int64_t b, int64_t c)
-{
-    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", name, a, b, c);
-}
-
 /* --- top_k: rows [outer, inner] ------------------------------------------------------------------ */
 
 char *call_top_k(const Operands *o)
@@ -29,11 +24,10 @@ char *call_top_k(const Operands *o)
     put_number(&fields, "choices", size_along(o, v[1], to));
     for (int i = 0; i < 2; i++) {
         const Name own = i ? to : from;
-        const Access access = { 3,
-                                { groups[0].size, groups[1].size, size_along(o, v[i], own) },
-                                { groups[0].stride[i], groups[1].stride[i], stride_of(v[i], own) } };
-        check_operand(o, i, &access);
-        put_strides(&fields, i ? "y" : "x", groups[0].stride[i], groups[1].stride[i], stride_of(v[i], own));
+        put_strides(o, &fields, i, i ? "y" : "x", 3,
+                    (Access){ 3,
+                              { groups[0].size, groups[1].size, size_along(o, v[i], own) },
+                              { groups[0].stride[i], groups[1].stride[i], stride_of(v[i], own) } });
     }
     put_text(&fields, "type", element_constant(v[0]->type.dtype));
     return call_with_shape(o, "RtTopK", "rt_top_k", arena_text(&o->m->arena, "x, chosen%s", o->more), &fields);
@@ -107,26 +101,24 @@ static bool find_route_dims(const Operands *o, int by_token, int by_slot, RouteD
 
 static void put_walked(const Operands *o, const RouteDims *r, int operand, const char *name, Text *fields)
 {
-    check_operand(o, operand,
-                  &(const Access){ 5,
-                                   { r->group.size, r->queue[0].size, r->queue[1].size, r->added.size, r->post.size },
-                                   { r->group.stride[operand], r->queue[0].stride[operand], r->queue[1].stride[operand],
-                                     r->added.stride[operand], r->post.stride[operand] } });
-    put_strides(fields, name, r->group.stride[operand], r->queue[0].stride[operand], r->queue[1].stride[operand]);
+    put_strides(o, fields, operand, name, 3,
+                (Access){ 5,
+                          { r->group.size, r->queue[0].size, r->queue[1].size, r->added.size, r->post.size },
+                          { r->group.stride[operand], r->queue[0].stride[operand], r->queue[1].stride[operand],
+                            r->added.stride[operand], r->post.stride[operand] } });
 }
 
 /* The rows by slot. */
 static void put_table(const Operands *o, const RouteDims *r, int by_slot, Name experts, Name slots, Text *fields)
 {
     const Value *table = o->value[by_slot];
-    const int64_t stride[] = { r->group.stride[by_slot], stride_of(table, experts), stride_of(table, slots) };
     const int64_t nexperts = size_along(o, table, experts), nslots = size_along(o, table, slots);
-    check_operand(o, by_slot,
-                  &(const Access){
-                      4, { r->group.size, nexperts, nslots, r->post.size }, { stride[0], stride[1], stride[2], 1 } });
     put_number(fields, "experts", nexperts);
     put_number(fields, "slots", nslots);
-    put_strides(fields, "table", stride[0], stride[1], stride[2]);
+    put_strides(o, fields, by_slot, "table", 3,
+                (Access){ 4,
+                          { r->group.size, nexperts, nslots, r->post.size },
+                          { r->group.stride[by_slot], stride_of(table, experts), stride_of(table, slots), 1 } });
     put_part(o, fields, &table->type.dim[find_dim(&table->type, experts)], "expert");
     put_part(o, fields, &table->type.dim[find_dim(&table->type, slots)], "slot");
     put_text(fields, "type", element_constant(table->type.dtype));
@@ -176,7 +168,9 @@ char *call_collect(const Operands *o)
     if (!put_route(o, o->count - 1, 0, o->op->attrs.dim, o->op->attrs.key, &r, &fields))
         return NULL;
     put_number(&fields, "added", r.added.size);
-    put_strides(&fields, "step", r.added.stride[1], r.added.stride[2], has_weight ? r.added.stride[3] : 0);
+    put_text(&fields, "step",
+             arena_text(&o->m->arena, "{ %" PRId64 ", %" PRId64 ", %" PRId64 " }", r.added.stride[1], r.added.stride[2],
+                        has_weight ? r.added.stride[3] : 0));
     if (has_weight)
         put_walked(o, &r, 3, "weight", &fields);
     return call_with_shape(

@@ -13,6 +13,17 @@ void put_number(Text *fields, const char *name, int64_t value)
 
 void put_text(Text *fields, const char *name, const char *value) { fprintf(fields->out, ".%s = %s,\n", name, value); }
 
+void put_flag(Text *fields, const char *name, bool value) { put_text(fields, name, value ? "true" : "false"); }
+
+void put_strides(const Operands *o, Text *fields, int operand, const char *name, int shown, Access loops)
+{
+    check_operand(o, operand, &loops);
+    fprintf(fields->out, ".%s = { ", name);
+    for (int i = 0; i < shown; i++)
+        fprintf(fields->out, "%s%" PRId64, i ? ", " : "", loops.stride[i]);
+    fputs(" },\n", fields->out);
+}
+
 char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields)
 {
     Text text;

@@ -6,13 +6,7 @@
 
 /* --- Orders that are always supported ------------------------------------------------------------------------ */
 
-Names order_own(const Operands *o, int operand)
-{
-    Names names = { 0 };
-    for (int i = 0; i < o->value[operand]->type.rank; i++)
-        add_name(&names, o->value[operand]->type.dim[i].name);
-    return names;
-}
+Names order_own(const Operands *o, int operand) { return dim_names(&o->value[operand]->type); }
 
 static void add_those_of(const Value *value, Names *names, Name dim)
 {

@@ -53,30 +53,14 @@ static bool find_gather_groups(const Operands *o, int table, Name rows, GatherGr
            find_groups(o, &post, "inner", 1, &g->post) && find_groups(&places, &counted, "index", 1, &g->count);
 }
 
-static void check_gather(const Operands *o, int table, int picked, int64_t rows, int64_t row, const GatherGroups *g)
+/* In the loops over a tensor, of which `row` is the stride of its rows. */
+static void put_gathered(const Operands *o, Text *fields, const char *name, int operand, int64_t rows, int64_t row,
+                         const GatherGroups *g)
 {
-    const int64_t pre = g->pre.size, shared = g->shared.size, count = g->count.size, post = g->post.size;
-    check_operand(
-        o, table,
-        &(const Access){ 4, { pre, shared, rows, post }, { g->pre.stride[table], g->shared.stride[table], row, 1 } });
-    check_operand(o, picked,
-                  &(const Access){ 4,
-                                   { pre, shared, count, post },
-                                   { g->pre.stride[picked], g->shared.stride[picked], g->count.stride[picked], 1 } });
-    const int sum = operand_at(o->op, OPERAND_sum);
-    if (sum >= 0)
-        check_operand(o, sum,
-                      &(const Access){ 4,
-                                       { pre, shared, rows, post },
-                                       { g->pre.stride[sum], g->shared.stride[sum],
-                                         stride_of(o->value[sum], o->op->attrs.dims.dim[0].name), 1 } });
-    check_operand(o, 1, &(const Access){ 2, { shared, count }, { g->shared.stride[1], g->count.stride[1] } });
-}
-
-static void put_gather_strides(Text *fields, const char *name, int operand, int64_t row, const GatherGroups *g)
-{
-    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", name, g->pre.stride[operand],
-            g->shared.stride[operand], row);
+    put_strides(o, fields, operand, name, 3,
+                (Access){ 4,
+                          { g->pre.size, g->shared.size, rows, g->post.size },
+                          { g->pre.stride[operand], g->shared.stride[operand], row, 1 } });
 }
 
 static char *gather(const Operands *o, int table, int picked, Name rows, const char *function, const char *operands)
@@ -93,7 +77,6 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
         return refuse_layout(o, "%s to %s", dtype_name[t->type.dtype], dtype_name[p->type.dtype]);
     const Dim *dim = &t->type.dim[find_dim(&t->type, rows)];
     const int64_t size = size_along(o, t, rows), row = stride_of(t, rows);
-    check_gather(o, table, picked, size, row, &g);
     Text fields;
     open_text(&fields);
     put_number(&fields, "pre", g.pre.size);
@@ -101,11 +84,14 @@ static char *gather(const Operands *o, int table, int picked, Name rows, const c
     put_number(&fields, "rows", size);
     put_number(&fields, "count", g.count.size);
     put_number(&fields, "post", g.post.size);
-    put_gather_strides(&fields, "table", table, row, &g);
-    put_gather_strides(&fields, "picked", picked, g.count.stride[picked], &g);
-    put_gather_strides(&fields, "index", 1, g.count.stride[1], &g);
+    put_gathered(o, &fields, "table", table, size, row, &g);
+    put_gathered(o, &fields, "picked", picked, g.count.size, g.count.stride[picked], &g);
+    put_strides(o, &fields, 1, "index", 3,
+                (Access){ 3,
+                          { g.pre.size, g.shared.size, g.count.size },
+                          { g.pre.stride[1], g.shared.stride[1], g.count.stride[1] } });
     if (sum >= 0)
-        put_gather_strides(&fields, "sum", sum, stride_of(o->value[sum], rows), &g);
+        put_gathered(o, &fields, "sum", sum, size, stride_of(o->value[sum], rows), &g);
     put_text(&fields, "table_type", element_constant(t->type.dtype));
     put_text(&fields, "picked_type", element_constant(p->type.dtype));
     put_part(o, &fields, dim, "part");
@@ -133,13 +119,6 @@ char *call_rope(const Operands *o)
     if (!find_groups(o, &around, "other", 2, groups) || !is_contiguous(o, a->feature, 0, o->count) ||
         !same_dtype(o, a->feature))
         return NULL;
-    for (int i = 0; i < o->count; i++)
-        check_operand(
-            o, i,
-            &(const Access){ 4,
-                             { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
-                               size_along(o, o->value[i], a->feature) },
-                             { groups[0].stride[i], stride_of(o->value[i], a->seq), groups[1].stride[i], 1 } });
     Text fields;
     open_text(&fields);
     put_number(&fields, "outer", groups[0].size);
@@ -147,11 +126,14 @@ char *call_rope(const Operands *o)
     put_number(&fields, "middle", groups[1].size);
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
     for (int i = 0; i < o->count; i++)
-        fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i], groups[0].stride[i],
-                stride_of(o->value[i], a->seq), groups[1].stride[i]);
+        put_strides(o, &fields, i, o->name[i], 3,
+                    (Access){ 4,
+                              { groups[0].size, size_along(o, o->value[i], a->seq), groups[1].size,
+                                size_along(o, o->value[i], a->feature) },
+                              { groups[0].stride[i], stride_of(o->value[i], a->seq), groups[1].stride[i], 1 } });
     put_text(&fields, "type", element_constant(x->dtype));
-    put_text(&fields, "interleaved", a->interleaved ? "true" : "false");
-    put_text(&fields, "inverse", a->inverse ? "true" : "false");
+    put_flag(&fields, "interleaved", a->interleaved);
+    put_flag(&fields, "inverse", a->inverse);
     put_text(&fields, "base", arena_text(&o->m->arena, "%.17g", a->base));
     put_text(&fields, "stretch", arena_text(&o->m->arena, "%.17g", a->stretch ? a->stretch : 1));
     put_part(o, &fields, &x->dim[find_dim(x, a->seq)], "part");
@@ -177,43 +159,33 @@ char *call_cumulative(const Operands *o)
     put_number(&fields, "outer", groups[0].size);
     put_number(&fields, "middle", groups[1].size);
     put_number(&fields, "count", size_along(o, o->value[0], a->dim));
-    for (int i = 0; i < 2; i++) {
-        const int64_t along = stride_of(o->value[i], a->dim);
-        check_operand(o, i,
-                      &(const Access){ 3,
-                                       { groups[0].size, groups[1].size, size_along(o, o->value[i], a->dim) },
-                                       { groups[0].stride[i], groups[1].stride[i], along } });
-        fprintf(fields.out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 " },\n", o->name[i], groups[0].stride[i],
-                groups[1].stride[i], along);
-    }
+    for (int i = 0; i < 2; i++)
+        put_strides(o, &fields, i, o->name[i], 3,
+                    (Access){ 3,
+                              { groups[0].size, groups[1].size, size_along(o, o->value[i], a->dim) },
+                              { groups[0].stride[i], groups[1].stride[i], stride_of(o->value[i], a->dim) } });
     put_text(&fields, "type", element_constant(x->dtype));
-    put_text(&fields, "is_max", o->op->kind == OP_cummax ? "true" : "false");
-    put_text(&fields, "exclusive", a->exclusive ? "true" : "false");
-    put_text(&fields, "reverse", a->reverse ? "true" : "false");
+    put_flag(&fields, "is_max", o->op->kind == OP_cummax);
+    put_flag(&fields, "exclusive", a->exclusive);
+    put_flag(&fields, "reverse", a->reverse);
     return call_with_shape(o, "RtCumulative", "rt_cumulative", "x, y", &fields);
 }
 
 /* --- attend: q [B, S, H, G, D]; k and v [B, T, H, D] ---------------------------------------------------------- */
 
-/* The strides of one operand, and whether the loops stay inside it. */
-static void put_strides(const Operands *o, int i, const DimGroup both[2], const DimGroup *group, Text *fields)
+static void put_attended(const Operands *o, int i, const DimGroup both[2], const DimGroup *group, Text *fields)
 {
     const Attrs *a = &o->op->attrs;
     const Value *value = o->value[i];
     const bool is_plane = o->is[i] == OPERAND_bias || o->is[i] == OPERAND_dbias;
     const bool is_key = !is_plane && find_dim(&value->type, a->key) >= 0;
     const Name row = is_key ? a->key : a->seq, column = is_plane ? a->key : a->feature;
-    const Access access = { 5,
-                            { both[0].size, both[1].size, is_key ? 1 : group->size, size_along(o, value, row),
-                              size_along(o, value, column) },
-                            { both[0].stride[i], both[1].stride[i], group->stride[i], stride_of(value, row),
-                              is_plane ? stride_of(value, column) : 1 } };
-    check_operand(o, i, &access);
-    fprintf(fields->out, ".%s = { %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64, o->name[i], both[0].stride[i],
-            stride_of(value, row), both[1].stride[i], group->stride[i]);
-    if (is_plane)
-        fprintf(fields->out, ", %" PRId64, stride_of(value, column));
-    fprintf(fields->out, " },\n");
+    put_strides(o, fields, i, o->name[i], is_plane ? 5 : 4,
+                (Access){ 5,
+                          { both[0].size, size_along(o, value, row), both[1].size, is_key ? 1 : group->size,
+                            size_along(o, value, column) },
+                          { both[0].stride[i], stride_of(value, row), both[1].stride[i], group->stride[i],
+                            is_plane ? stride_of(value, column) : 1 } });
 }
 
 /* The strides of all operands, in the order of the struct. */
@@ -227,7 +199,7 @@ static void put_all_strides(const Operands *o, const DimGroup both[2], const Dim
     for (size_t n = 0; n < sizeof order / sizeof *order; n++) {
         const int i = operand_at(o->op, order[n]);
         if (i >= 0)
-            put_strides(o, i, both, group, fields);
+            put_attended(o, i, both, group, fields);
     }
 }
 
@@ -267,7 +239,7 @@ static char *attend(const Operands *o, const char *function, const char *read, c
     put_number(&fields, "feature", size_along(o, o->value[0], a->feature));
     put_all_strides(o, both, &group, &fields);
     put_text(&fields, "type", element_constant(q->dtype));
-    put_text(&fields, "causal", a->causal ? "true" : "false");
+    put_flag(&fields, "causal", a->causal);
     put_number(&fields, "window", a->window);
     put_part(o, &fields, &q->dim[find_dim(q, a->seq)], "query_part");
     put_part(o, &fields, &k->dim[find_dim(k, a->key)], "key_part");
