@@ -9,10 +9,8 @@
 static char *head_text(const Host *h, TrainerTexts texts)
 {
     Module *m = h->m;
-    Text text;
-    open_text(&text);
-    FILL(
-        text.out,
+    return FILLED(
+        &m->arena,
         "/* trainer.c -- trains the model $model, written by mpc $version from $source.\n"
         " *\n"
         " *   kernels     $kernels\n"
@@ -26,7 +24,6 @@ static char *head_text(const Host *h, TrainerTexts texts)
         " */\n",
         { "model", m->name }, { "version", texts.version }, { "source", comment_text(m, m->source ? m->source : "IR") },
         { "kernels", h->dialect->kernels });
-    return close_text(&m->arena, &text);
 }
 
 static const char lightly_optimized[] = "#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)\n"

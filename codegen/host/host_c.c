@@ -49,7 +49,7 @@ static const char *find_kernel(const WantedKernel *w)
     map_put(&h->kernel_codes, code, (void *)(uintptr_t)name);
     map_put(&h->kernel_names, name, (void *)(uintptr_t)name);
     text = kernel_text(w, false);
-    h->kernel = with_room(h->m, h->kernel, h->nkernels, &h->kernel_room, sizeof *h->kernel);
+    GROW(&h->m->arena, h->kernel, h->nkernels, h->kernel_room);
     h->kernel[h->nkernels++] = (KernelText){ text.comment, function_code(h->m, &text, name) };
     return name;
 }

@@ -13,7 +13,7 @@ int row_with_text(Module *m, Texts *rows, const char *text)
     for (int i = 0; i < rows->count; i++)
         if (strcmp(rows->at[i], text) == 0)
             return i;
-    rows->at = with_room(m, rows->at, rows->count, &rows->room, sizeof *rows->at);
+    GROW(&m->arena, rows->at, rows->count, rows->room);
     rows->at[rows->count] = text;
     return rows->count++;
 }
@@ -27,7 +27,7 @@ static int find_product(Host *h, const RtProductShape *shape, const char *unfuse
 
 static int add_row(Host *h, KernelRow row)
 {
-    h->row = with_room(h->m, h->row, h->nrows, &h->row_room, sizeof *h->row);
+    GROW(&h->m->arena, h->row, h->nrows, h->row_room);
     h->row[h->nrows] = row;
     return h->nrows++;
 }
@@ -120,24 +120,19 @@ static char *traced_call(Module *m, int row, const Statement *call)
         return arena_text(arena, "RT_RUN(rt, %d, %s);\n", row, line);
     if (UNDER + length > WIDTH && 4 + length <= WIDTH)
         return arena_text(arena, "RT_RUN(\n    rt, %d,\n    %s);\n", row, line);
-    Text text;
-    open_text(&text);
-    FILL(text.out, "RT_RUN(rt, $row,\n       $call\n", { "row", arena_text(arena, "%d", row) },
-         { "call",
-           wrapped_list(m, arena_text(arena, "%s(", call->function), call->count, call->operand, "));", 4 + UNDER) });
-    return close_text(arena, &text);
+    return FILLED(arena, "RT_RUN(rt, $row,\n       $call\n", { "row", arena_text(arena, "%d", row) },
+                  { "call", wrapped_list(m, arena_text(arena, "%s(", call->function), call->count, call->operand, "));",
+                                         4 + UNDER) });
 }
 
 /* Loops around a call do not fit into a macro's argument. */
 static char *traced_block(Module *m, int row, const Statement *block)
 {
-    Text text;
-    open_text(&text);
     char *number = arena_text(&m->arena, "%d", row);
-    FILL(text.out,
-         "if (rt_tracing)\n    rt_trace_begin(rt, $row);\n$block\nif (rt_tracing)\n    rt_trace_end(rt, $row);\n",
-         { "row", number }, { "block", statement_text(m, block) });
-    return close_text(&m->arena, &text);
+    return FILLED(
+        &m->arena,
+        "if (rt_tracing)\n    rt_trace_begin(rt, $row);\n$block\nif (rt_tracing)\n    rt_trace_end(rt, $row);\n",
+        { "row", number }, { "block", statement_text(m, block) });
 }
 
 static void write_traced(FuncText *t, const Op *op, int row, Statement call)

@@ -78,7 +78,7 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
         { "npieces", arena_text(&m->arena, "%d", c->npieces) },
         { NULL, NULL },
     };
-    h->collective = with_room(m, h->collective, h->ncollectives, &h->collective_room, sizeof *h->collective);
+    GROW(&m->arena, h->collective, h->ncollectives, h->collective_room);
     h->collective[h->ncollectives] = (CollectiveText){ close_text(&m->arena, &pieces), initialiser_text(m, fields) };
     return h->ncollectives++;
 }
@@ -126,10 +126,7 @@ static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
         collective_text(m, ops[0]->attrs.started ? "rt_collective_start" : "rt_collective", id, count, in, out);
     if (handed_on(t->f, ops[0]) < 0)
         return text;
-    Text guarded;
-    open_text(&guarded);
-    FILL(guarded.out, "if ($next) {\n    $start\n}\n", { "next", in[0] }, { "start", text });
-    return close_text(&m->arena, &guarded);
+    return FILLED(&m->arena, "if ($next) {\n    $start\n}\n", { "next", in[0] }, { "start", text });
 }
 
 /* A copy of this rank's block: of a dim that was whole, its part; else a block of its own block. */

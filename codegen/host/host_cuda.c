@@ -18,7 +18,7 @@ static const LaunchText *find_launched(FuncText *t, const CudaCall *call, int op
     for (int i = 0; i < h->nlaunched; i++)
         if (h->launched[i].launches == call->launches)
             return &h->launched[i];
-    h->launched = with_room(h->m, h->launched, h->nlaunched, &h->launched_room, sizeof *h->launched);
+    GROW(&h->m->arena, h->launched, h->nlaunched, h->launched_room);
     const LaunchText *last = h->nlaunched ? &h->launched[h->nlaunched - 1] : NULL;
     LaunchText *launched = &h->launched[h->nlaunched++];
     *launched = (LaunchText){ .place = place_text(h->m, call->op[0]),

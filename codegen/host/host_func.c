@@ -14,17 +14,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-void *with_room(Module *m, void *list, int count, int *room, size_t size)
-{
-    if (count < *room)
-        return list;
-    *room = *room ? *room * 2 : 32;
-    char *grown = arena_alloc(&m->arena, (size_t)*room, size);
-    if (count)
-        memcpy(grown, list, (size_t)count * size);
-    return grown;
-}
-
 bool internal_error(Module *m, const Op *op, const char *what)
 {
     error_at(m->diags, (Where){ .at = op->loc }, "internal: %s '%s': %s", info(op)->name, op->path ? op->path : "",
@@ -95,7 +84,7 @@ const char *pointer_to(FuncText *t, const Value *value)
         return parameter(t, s->pointer);
     Local *local = find_local(t, value);
     if (!local->declared) {
-        t->fresh = with_room(t->h->m, t->fresh, t->nfresh, &t->fresh_room, sizeof *t->fresh);
+        GROW(&t->h->m->arena, t->fresh, t->nfresh, t->fresh_room);
         t->fresh[t->nfresh++] = local;
         local->declared = true;
     }

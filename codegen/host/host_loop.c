@@ -305,18 +305,13 @@ void write_loop(FuncText *t, const Op *op)
     const char *comment =
         arena_text(&m->arena, "%s: @%s, %s%" PRId64 " times%s", place_text(m, op), callee->name,
                    l.copies ? "at most " : "", l.iterations, op->attrs.reverse ? ", from the last to the first" : "");
-    Text text;
-    if (turn) {
-        open_text(&text);
-        FILL(text.out, "if ($turn) {\n    $call\n    rt_turn_over(rt);\n}\n", { "turn", turn }, { "call", call });
-        call = close_text(&m->arena, &text);
-    }
-    open_text(&text);
+    if (turn)
+        call = FILLED(&m->arena, "if ($turn) {\n    $call\n    rt_turn_over(rt);\n}\n", { "turn", turn },
+                      { "call", call });
     if (l.dim)
-        FILL(text.out, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n$after\n",
-             { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l) }, { "first", first },
-             { "call", call }, { "last", last }, { "over", end_of_iterations(&l) }, { "after", after });
-    else
-        fputs(call, text.out);
-    write_statement(t, comment, close_text(&m->arena, &text));
+        call = FILLED(&m->arena, "$before\n$head\n    $iteration\n    $first\n    $call\n    $last\n}\n$over\n$after\n",
+                      { "before", before }, { "head", loop_head(&l) }, { "iteration", iteration_text(&l) },
+                      { "first", first }, { "call", call }, { "last", last }, { "over", end_of_iterations(&l) },
+                      { "after", after });
+    write_statement(t, comment, call);
 }

@@ -97,9 +97,6 @@ typedef struct {
     int ntransfers;
 } Host;
 
-/* Makes room for one more item in a list; `room` grows. */
-void *with_room(Module *m, void *list, int count, int *room, size_t size);
-
 /* The number of the row with this text, which is added if there is none. */
 int row_with_text(Module *m, Texts *rows, const char *text);
 

@@ -86,10 +86,7 @@ static char *map_text(const RowKernel *k, const Op *op)
     for (int i = 0; i < op->args.count && i < 3; i++)
         if (count_uses(op, i))
             holes[count++] = (Hole){ letter[i], operand_text(k, op, i) };
-    Text text;
-    open_text(&text);
-    fill(text.out, text_in_c(op), holes);
-    return close_text(&k->m->arena, &text);
+    return filled(&k->m->arena, text_in_c(op), holes);
 }
 
 /* The index of the present element in the whole tensor. */

@@ -26,11 +26,8 @@ void put_strides(const Operands *o, Text *fields, int operand, const char *name,
 
 char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields)
 {
-    Text text;
-    open_text(&text);
-    FILL(text.out, library_call_template, { "type", type }, { "fields", close_text(&o->m->arena, fields) },
-         { "function", arena_text(&o->m->arena, "%s%s", function, o->variant) }, { "operands", operands });
-    return close_text(&o->m->arena, &text);
+    return FILLED(&o->m->arena, library_call_template, { "type", type }, { "fields", close_text(&o->m->arena, fields) },
+                  { "function", arena_text(&o->m->arena, "%s%s", function, o->variant) }, { "operands", operands });
 }
 
 /* Without a division where there is one period at most; else by a constant. */

@@ -179,13 +179,10 @@ char *naive_product_point(Module *m, const Product *p, const Op *call)
     int nouter = dims.count;
     for (int i = 0; i < p->dot->attrs.over.count; i++)
         add_name(&dims, p->dot->attrs.over.name[i]);
-    char *from = element_text(m, "c", c, &dims), *text;
-    Text body;
-    open_text(&body);
-    FILL(body.out, "const float x = $a;\nconst float y = $b;\nsum += x * y;\n",
-         { "a", float_text(m, a->type.dtype, element_text(m, "a", a, &dims)) },
-         { "b", float_text(m, b->type.dtype, element_text(m, "b", b, &dims)) });
-    text = close_text(&m->arena, &body);
+    char *from = element_text(m, "c", c, &dims);
+    char *text = FILLED(&m->arena, "const float x = $a;\nconst float y = $b;\nsum += x * y;\n",
+                        { "a", float_text(m, a->type.dtype, element_text(m, "a", a, &dims)) },
+                        { "b", float_text(m, b->type.dtype, element_text(m, "b", b, &dims)) });
     for (int i = dims.count - 1; i >= nouter; i--)
         text =
             loop_text(m, "", index_name(m, dims.name[i]), "0", number(m, size_in(m, p->dot, a, b, dims.name[i])), text);

@@ -158,11 +158,8 @@ static char *threads_pragma(const RowKernel *k, int loops)
 static char *chunks(const RowKernel *k, const char *pragma, const char *low, const char *high, int64_t step,
                     const char *body)
 {
-    Text text;
-    open_text(&text);
-    FILL(text.out, row_chunks_template, { "pragma", pragma }, { "low", low }, { "high", high },
-         { "step", number(k, step) }, { "body", body });
-    return close_text(&k->m->arena, &text);
+    return FILLED(&k->m->arena, row_chunks_template, { "pragma", pragma }, { "low", low }, { "high", high },
+                  { "step", number(k, step) }, { "body", body });
 }
 
 /* A long sum is one of sums of chunks: each sum that the pragma names begins again in each of them.  If all elements

@@ -84,3 +84,11 @@ char *close_text(Arena *arena, Text *text)
     free(text->text);
     return kept;
 }
+
+char *filled(Arena *arena, const char *pattern, const Hole holes[])
+{
+    Text text;
+    open_text(&text);
+    fill(text.out, pattern, holes);
+    return close_text(arena, &text);
+}

@@ -19,6 +19,10 @@ void fill(FILE *out, const char *pattern, const Hole holes[]);
 
 #define FILL(out, pattern, ...) fill((out), (pattern), (const Hole[]){ __VA_ARGS__, { NULL, NULL } })
 
+/* The same as a text in the arena. */
+char *filled(Arena *arena, const char *pattern, const Hole holes[]);
+#define FILLED(arena, pattern, ...) filled((arena), (pattern), (const Hole[]){ __VA_ARGS__, { NULL, NULL } })
+
 /* A text in memory, written as a FILE. */
 typedef struct {
     char *text;

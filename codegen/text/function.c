@@ -9,10 +9,7 @@ enum { WIDTH = 120 };
 
 char *function_comment(Module *m, const char *title, const char *operands)
 {
-    Text text;
-    open_text(&text);
-    FILL(text.out, comment_template, { "title", title }, { "operands", operands });
-    return close_text(&m->arena, &text);
+    return FILLED(&m->arena, comment_template, { "title", title }, { "operands", operands });
 }
 
 /* A body of one short line is on the line of the head, as in clang-format. */
@@ -22,19 +19,13 @@ char *function_code(Module *m, const FunctionText *f, const char *name)
     size_t line = strcspn(f->body, "\n"), room = strlen(head) + line + strlen(" {  }");
     if (f->body[line] && !f->body[line + 1] && room <= WIDTH)
         return arena_text(&m->arena, "%s { %.*s }\n", head, (int)line, f->body);
-    Text text;
-    open_text(&text);
-    FILL(text.out, function_template, { "head", head }, { "body", f->body });
-    return close_text(&m->arena, &text);
+    return FILLED(&m->arena, function_template, { "head", head }, { "body", f->body });
 }
 
 char *loop_text(Module *m, const char *pragma, const char *index, const char *low, const char *high, const char *body)
 {
-    Text text;
-    open_text(&text);
-    FILL(text.out, loop_template, { "pragma", pragma }, { "index", index }, { "low", low }, { "high", high },
-         { "body", body });
-    return close_text(&m->arena, &text);
+    return FILLED(&m->arena, loop_template, { "pragma", pragma }, { "index", index }, { "low", low }, { "high", high },
+                  { "body", body });
 }
 
 char *statement_text(Module *m, const Statement *s)
