@@ -181,22 +181,36 @@ static bool write_text(const Module *m, const char *path, const char *text)
     FILE *out = fopen(path, "w");
     if (!out)
         return cannot_write(m, path);
-    fputs(text, out);
-    return fclose(out) == 0 ? true : cannot_write(m, path);
+    const bool wrote = fputs(text, out) >= 0;
+    const int reason = errno;
+    const bool closed = fclose(out) == 0;
+    errno = wrote ? errno : reason;
+    if (wrote && closed)
+        return true;
+    cannot_write(m, path);
+    unlink(path); /* a part of a program is none */
+    return false;
 }
 
-/* diff(1) of two dumps into a third file.  Without diff(1), no file is made. */
-static void write_diff(const char *before, const char *after, const char *path)
+/* diff(1) of two dumps into a third file.  Without diff(1), no file is made.  False: it has said what is wrong. */
+static bool write_diff(const Module *m, const char *before, const char *after, const char *path)
 {
     extern char **environ;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     char *argv[] = { "diff", "-u", (char *)before, (char *)after, NULL };
+    enum { TROUBLE = 2 }; /* 1: the files differ */
     pid_t pid;
+    int status = 0;
     if (posix_spawnp(&pid, "diff", &actions, NULL, argv, environ) == 0)
-        waitpid(pid, NULL, 0);
+        waitpid(pid, &status, 0);
     posix_spawn_file_actions_destroy(&actions);
+    const bool failed = WIFEXITED(status) && WEXITSTATUS(status) == TROUBLE;
+    m->diags->errors += failed;
+    if (failed)
+        unlink(path);
+    return !failed;
 }
 
 typedef struct {
@@ -215,7 +229,7 @@ static bool dump(Module *m, Dumps *dumps, int number, const char *name, Tally be
     bool good = write_text(m, path, text);
     free(text);
     if (good && dumps->previous)
-        write_diff(dumps->previous, path, diff);
+        good = write_diff(m, dumps->previous, path, diff);
     dumps->previous = path;
     return good;
 }

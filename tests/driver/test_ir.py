@@ -1,5 +1,6 @@
 """mpc opt and mpc print: IR in, IR out; mpc compile from IR."""
 import re
+import resource
 import shutil
 import subprocess
 
@@ -260,3 +261,16 @@ def test_offloaded_for_another_device(mpc):
     assert "on host" in mpc("compile", "--compile-from=host.mir", "--target=cuda", "--no-cc", "-o", "out").stdout
     said = mpc("compile", "--compile-from=host.mir", "--no-cc", "-o", "out", status=1).stderr
     assert "host.mir offloads to the host, which a trainer for processors does not" in said
+
+
+@pytest.mark.parametrize("most, last", [(20_000, "00-lower.mir"), (100_000, "04-autodiff.diff")])
+def test_a_dump_that_is_cut_short(mpc, most, last):
+    """A disk that is full, or a limit of files, ends the command, and leaves no part of a program."""
+    done = subprocess.run([MPC, "compile", "tiny.mdl", "-o", "out", "--no-cc", "--dump-ir=ir"], cwd=mpc.directory,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)), capture_output=True, text=True)
+    assert done.returncode == 1 and "File too large" in done.stderr
+    dumps = sorted(path.name for path in (mpc.directory / "ir").iterdir())
+    assert last not in dumps and all(name <= last.replace("diff", "mir") for name in dumps)
+    for name in dumps:
+        if name.endswith(".mir"):
+            mpc("print", f"ir/{name}", "-o", "/dev/null")
