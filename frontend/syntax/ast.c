@@ -12,15 +12,22 @@ static int depth_of(const Ast *list)
     return depth;
 }
 
+static bool is_operation(const Ast *ast)
+{
+    return ast->kind == A_CALL || ast->kind == A_UNARY || ast->kind == A_BINARY || ast->kind == A_INDEX;
+}
+
+/* What reads trees calls itself for what is below: of an operation that is too deep, nothing is left that is. */
 Ast *make_ast(Reading *r, Loc loc, Ast ast)
 {
     Ast *made = NEW(r->arena, Ast);
-    *made = ast;
-    made->loc = loc;
     int below = depth_of(ast.child), body = depth_of(ast.body), init = depth_of(ast.init);
     below = body > below ? body : below;
-    made->depth = 1 + (init > below ? init : below);
-    if (made->depth == MAX_DEPTH)
+    const int depth = 1 + (init > below ? init : below);
+    *made = depth >= MAX_DEPTH && is_operation(&ast) ? (Ast){ .kind = A_NUMBER, .name_loc = loc } : ast;
+    made->loc = loc;
+    made->depth = depth;
+    if (depth == MAX_DEPTH)
         error_at(r->diags, (Where){ .at = loc, .help = "give a part of it a name" }, "nested deeper than %d levels",
                  MAX_DEPTH);
     return made;

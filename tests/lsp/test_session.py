@@ -236,3 +236,17 @@ def test_a_session_leaks_nothing(tmp_path):
                            MPC, "lsp", "--mesh", "dp=2"], input=b"".join(map(frame, messages)), capture_output=True, timeout=300)
     assert done.returncode == 0 and done.stderr == b"", done.stderr.decode()[:3000]
     assert done.stdout.count(b'"id":') == 2 + 6 * 2 * len(more)
+
+
+@pytest.mark.parametrize("deep", [" + 1" * 100_000, "[batch = 0]" * 100_000])
+def test_an_expression_without_end(deep):
+    """Such a tree is an error, and what walks over trees must not run out of stack."""
+    text = SMALL.replace("    loss", f"    y = logits{deep}\n    loss")
+    at = {"textDocument": {"uri": URI}, "position": {"line": 9, "character": 5}}
+    asks = ["hover", "semanticTokens/full", "documentSymbol", "definition", "documentHighlight", "completion"]
+    messages = [INITIALIZE, {"method": "textDocument/didOpen", "params": {"textDocument": {
+        "uri": URI, "languageId": "mdl", "version": 1, "text": text}}},
+        *({"id": i, "method": "textDocument/" + ask, "params": at} for i, ask in enumerate(asks)), SHUTDOWN, EXIT]
+    done = subprocess.run([MPC, "lsp"], input=b"".join(map(frame, messages)), capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-500:]
+    assert done.stdout.count(b'"id":') == 2 + len(asks)
