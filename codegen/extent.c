@@ -87,9 +87,9 @@ static bool is_in_viewed(Module *m, const Op *view)
 /* Is the scratch of an op, or the frame of its callee, within the frame? */
 static bool fits_beside(Module *m, const Func *f, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    int64_t bytes = callee && callee->role != KERNEL ? aligned_bytes(callee->frame) + iteration_buffers(m, op, callee)
-                                                     : m->target->scratch_bytes(m, op);
+    const Func *callee = function_called_by(m, op);
+    int64_t bytes =
+        callee ? aligned_bytes(callee->frame) + iteration_buffers(m, op, callee) : m->target->scratch_bytes(m, op);
     if (bytes == 0 || op->attrs.frame + bytes <= f->frame)
         return true;
     error_at(m->diags, (Where){ .at = op->loc },

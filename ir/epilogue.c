@@ -349,8 +349,8 @@ Tail find_tail(const Module *m, const Func *f, const Uses *uses, const Op *dot)
 
 const Op *lone_sums(const Module *m, const Op *call)
 {
-    const Func *callee = call->attrs.callee ? find_func(m, call->attrs.callee) : NULL;
-    const Op *first = callee && callee->role == KERNEL ? callee->first : NULL;
+    const Func *callee = kernel_called_by(m, call);
+    const Op *first = callee ? callee->first : NULL;
     int count = 0;
     for (const Op *op = first; op; op = op->next, count++)
         if (info(op)->family != REDUCTION || info(op)->over != SUM || !sum_over_same_dims(op, first) ||

@@ -38,7 +38,7 @@ static const Op *reader_of(const Op *start)
 const Op *continued_by(const Module *m, const Op *start)
 {
     const Op *loop = start->attrs.started ? reader_of(start) : NULL;
-    const Func *callee = loop && loop->attrs.callee ? find_func(m, loop->attrs.callee) : NULL;
+    const Func *callee = loop ? called_by(m, loop) : NULL;
     return callee ? flight_start(callee, callee->params.at[index_of(&loop->args, result(start))]) : start;
 }
 

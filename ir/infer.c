@@ -237,7 +237,7 @@ static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int co
 /* The stages that run an op are those that hold all of its operands. */
 static bool infer_stages(Module *m, const Op *op, Type results[], int count)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     Stages on = { 0 };
     if ((callee && is_staged(m, callee)) || info(op)->traits & MOVES) /* said by its types, or by {on} */
         return true;
@@ -275,8 +275,7 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
 /* Views and loops do not look at elements; all others, but for moves, read what is near. */
 static bool reads_near(Module *m, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const bool looks = info(op)->family == CONTROL ? callee && callee->role == KERNEL : info(op)->family != VIEW;
+    const bool looks = info(op)->family == CONTROL ? kernel_called_by(m, op) != NULL : info(op)->family != VIEW;
     for (int i = 0; i < op->args.count; i++)
         if (arg(op, i)->type.tier && looks && !(info(op)->traits & CARRIES))
             return REFUSE("move it near first", "%s reads %%%s, which is on %s", info(op)->name, arg(op, i)->name,
@@ -307,7 +306,7 @@ bool infer_op(Module *m, const Op *op, Type results[])
 
 int result_count(const Module *m, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     return info(op)->results >= 0 ? info(op)->results : callee ? callee->results.count : 0;
 }
 

@@ -371,7 +371,7 @@ INFER(cummax)
 
 static const Func *callee_of(Module *m, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     if (!callee)
         return (void)REFUSE(NULL, "%s of '%s', which is not a function of the module", info(op)->name,
                             op->attrs.callee ? op->attrs.callee : ""),

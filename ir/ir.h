@@ -477,6 +477,9 @@ void rename_func(Module *m, Func *f, Name name);
 Name free_func_name(Module *m, Name base); /* the name, with a number behind it if it is taken: "k.h", "k.h.2" */
 Func *find_func(const Module *m, Name name);
 Func *func_with_role(const Module *m, FuncRole role);
+Func *called_by(const Module *m, const Op *op);          /* a call or loop; NULL: an op, or of no function of m */
+Func *kernel_called_by(const Module *m, const Op *op);   /* NULL: it calls no kernel */
+Func *function_called_by(const Module *m, const Op *op); /* which has a frame; NULL: it calls a kernel, or nothing */
 void remove_func(Module *m, Func *f);
 Param *find_param(const Module *m, Name name);
 int repeats_around(const Param *param);                    /* the repeats around it */

@@ -135,6 +135,20 @@ Func *func_with_role(const Module *m, FuncRole role)
     return f;
 }
 
+Func *called_by(const Module *m, const Op *op) { return op->attrs.callee ? find_func(m, op->attrs.callee) : NULL; }
+
+Func *kernel_called_by(const Module *m, const Op *op)
+{
+    Func *callee = called_by(m, op);
+    return callee && callee->role == KERNEL ? callee : NULL;
+}
+
+Func *function_called_by(const Module *m, const Op *op)
+{
+    Func *callee = called_by(m, op);
+    return callee && callee->role != KERNEL ? callee : NULL;
+}
+
 void remove_func(Module *m, Func *f)
 {
     note_funcs(m);

@@ -27,8 +27,8 @@ static bool leads_through_stages(const Module *m, const Func *f, int depth)
     enum { DEEPEST = 32 };
     bool leads = passes_stages(f);
     for (const Op *op = f->first; op && !leads && depth < DEEPEST; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        leads = callee && callee->role != KERNEL && leads_through_stages(m, callee, depth + 1);
+        const Func *callee = function_called_by(m, op);
+        leads = callee && leads_through_stages(m, callee, depth + 1);
     }
     return leads;
 }
@@ -179,17 +179,10 @@ static uint64_t needed_by_callee(const Module *m, const Map *needed, const Op *o
                                         : end_stage(m, op, false).at;
 }
 
-/* The function that a call or loop runs; NULL: an op, or a kernel, which needs its operands where its results are. */
-static const Func *plain_callee(const Module *m, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL ? callee : NULL;
-}
-
 uint64_t stages_written(const Module *m, const Value *value)
 {
     const Op *op = value->def;
-    const Func *callee = op ? plain_callee(m, op) : NULL;
+    const Func *callee = op ? function_called_by(m, op) : NULL;
     if (callee && !runs_in_stages(op)) {
         const uint64_t calling = stages_calling(m, op).at;
         return stages_written(m, callee->results.at[index_of(&op->results, value)]) & (calling ? calling : ALL_STAGES);
@@ -201,7 +194,7 @@ uint64_t stages_written(const Module *m, const Value *value)
 static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, int i)
 {
     uint64_t stages = 0;
-    if (plain_callee(m, op))
+    if (function_called_by(m, op))
         return needed_by_callee(m, needed, op, i);
     const unsigned traits = info(op)->traits;
     const bool stays = traits & WISHES && same_stages(arg(op, 0)->type.on, result(op)->type.on);
@@ -234,7 +227,7 @@ static bool need_in_func(const Module *m, Map *needed, const Func *f, bool with_
         if (with_state || state_replaced(f, i) < 0)
             changed |= need(needed, f->results.at[i], ALL_STAGES);
     for (const Op *op = f->last; op; op = op->prev) {
-        const Func *callee = plain_callee(m, op);
+        const Func *callee = function_called_by(m, op);
         if (callee && need_in_callee(m, needed, op)) {
             need_in_func(m, needed, callee, with_state); /* before what it needs of its operands is asked */
             changed = true;
@@ -259,7 +252,7 @@ uint64_t stages_running(const Module *m, const Op *op)
         return ALL_STAGES;
     if (runs_in_stages(op))
         return unless_all(m, stages_passed(m, op)).at ? stages_passed(m, op).at : ALL_STAGES;
-    if (plain_callee(m, op))
+    if (function_called_by(m, op))
         return stages_calling(m, op).at ? stages_calling(m, op).at : ALL_STAGES;
     for (int i = 0; i < op->results.count; i++) {
         const Value *value = op->results.at[i];

@@ -66,7 +66,7 @@ static Statement kernel_statement(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const char **operands = operands_of(t, op), *scratch = typed_in_frame(t, "float", op->attrs.frame);
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *kernel = called_by(m, op);
     const char *name = find_kernel(&(WantedKernel){ .t = t, .op = op, .callee = kernel });
     return kernel ? row_kernel_call(m, kernel, name, operands, scratch) : library_call(m, op, name, operands, scratch);
 }

@@ -74,7 +74,7 @@ static bool updates_state(const FuncText *t, const Op *op)
 /* The ops that the statement of this one runs; none: an earlier one's does. */
 static int group_of(const FuncText *t, const Op *const *op, const Op *const **group)
 {
-    const Func *kernel = (*op)->attrs.callee ? find_func(t->h->m, (*op)->attrs.callee) : NULL;
+    const Func *kernel = called_by(t->h->m, *op);
     const bool is_row = kernel ? kernel->role == KERNEL && !is_product_kernel(kernel) : info(*op)->family == LIBRARY;
     *group = op;
     return is_row ? t->h->dialect->group(t->h, op, group) : 1;
@@ -209,7 +209,7 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
 void write_call(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *kernel = called_by(m, op);
     if (kernel && is_product_kernel(kernel)) {
         write_products_of(t, op, kernel);
         return;
@@ -225,7 +225,7 @@ void write_call(FuncText *t, const Op *op)
     int row = add_call_row(t, op, !kernel ? info(op)->name : updates ? "update" : "fused", 0);
     t->h->row[row].bytes = 0;
     for (int i = 0; i < count; i++) {
-        kernel = group[i]->attrs.callee ? find_func(m, group[i]->attrs.callee) : NULL;
+        kernel = called_by(m, group[i]);
         t->h->row[row].flops += kernel ? kernel_flops(m, kernel) : flops_of(m, group[i]);
         t->h->row[row].bytes += call_bytes(m, group[i]);
     }

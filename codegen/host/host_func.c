@@ -283,7 +283,7 @@ static const char *description(const FuncText *t)
 
 const Op *write_one(FuncText *t, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(t->h->m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(t->h->m, op);
     if (info(op)->family == COLLECTIVE)
         return write_collective(t, op);
     if (info(op)->traits & WAITS)

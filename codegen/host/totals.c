@@ -24,7 +24,7 @@ static double forward_flops(Module *m, const Func *f)
 {
     double flops = 0;
     for (const Op *op = f->first; op; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        const Func *callee = called_by(m, op);
         double iterations = op->attrs.dims.count ? (double)op->attrs.dims.dim[0].size : 1;
         flops += callee                         ? iterations * forward_flops(m, callee)
                  : info(op)->traits & CONTRACTS ? filled_flops(m, op)

@@ -4,7 +4,7 @@
 
 bool kernels_accept(Module *m, const Op *op, RequiredLayout wanted[])
 {
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *kernel = called_by(m, op);
     if (info(op)->family == LIBRARY)
         return library_accepts(m, op, wanted);
     if (kernel && is_product_kernel(kernel))

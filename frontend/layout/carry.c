@@ -44,12 +44,6 @@ static int note_latest(Carry *c, const Op *op, bool is_repeat)
     return depends ? c->so_far : 0;
 }
 
-static void remove_at(Values *values, int at)
-{
-    for (values->count--; at < values->count; at++)
-        values->at[at] = values->at[at + 1];
-}
-
 /* What the body has of a value that its loop is to carry: a parameter that it has captured, or a new one. */
 static Value *inside_body(Carry *c, Op *loop, Func *body, const Value *value)
 {
@@ -62,8 +56,8 @@ static Value *inside_body(Carry *c, Op *loop, Func *body, const Value *value)
         return own;
     }
     Value *own = body->params.at[captured];
-    remove_at(&loop->args, captured);
-    remove_at(&body->params, captured);
+    take_away(&loop->args, captured);
+    take_away(&body->params, captured);
     return own;
 }
 

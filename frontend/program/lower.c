@@ -12,7 +12,7 @@
 static void count_calls(const Module *m, Map *calls, const Func *f, int more)
 {
     for (const Op *op = f->first; op; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        const Func *callee = called_by(m, op);
         if (callee)
             map_put(calls, callee, (void *)((intptr_t)map_get(calls, callee) + more));
     }

@@ -93,7 +93,7 @@ static Slots *plan_of(Interp *in, const Func *f)
 
 const Func *callee_of(Interp *in, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(in->m, op);
     if (!callee)
         cannot_run(in, "it calls no function of the module");
     else if (callee->params.count != op->args.count || callee->results.count != op->results.count)

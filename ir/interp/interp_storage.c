@@ -161,8 +161,8 @@ static void forget_bytes(Cell *cells, int64_t from, int64_t bytes)
 
 static bool find_whether_over(Interp *in, const Value *read, const Value *written, int64_t address)
 {
-    const Func *kernel = in->op && in->op->attrs.callee ? find_func(in->m, in->op->attrs.callee) : NULL;
-    bool is_kernel = kernel && kernel->role == KERNEL && same_dims(&read->type, &written->type);
+    const Func *kernel = in->op ? kernel_called_by(in->m, in->op) : NULL;
+    bool is_kernel = kernel && same_dims(&read->type, &written->type);
     bool is_own = in->op && info(in->op)->traits & IN_PLACE && index_of(&in->op->args, read) >= 0 &&
                   (!in->op->attrs.started || replaces(in->op, read));
     bool is_sum = in->op && sum_before(in->op) == read;
@@ -232,12 +232,6 @@ static bool forget_region(Interp *in, const Value *named, int64_t from, int64_t 
 
 /* --- Around an op ---------------------------------------------------------------------------------- */
 
-static const Func *framed_callee(const Interp *in, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(in->m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL ? callee : NULL;
-}
-
 /* Invalidates the scratch memory of the op's kernel. */
 static bool use_scratch(Interp *in, const Op *op)
 {
@@ -297,7 +291,7 @@ bool read_operands(Interp *in, const Op *op, const Sharded args[])
     in->memory->when++;
     if (info(op)->traits & WAITS)
         return has_place(in, arg(op, 0)) && land(in, op, &args[0]);
-    if (shows_memory(in, op) || framed_callee(in, op))
+    if (shows_memory(in, op) || function_called_by(in->m, op))
         return true;
     bool good = use_scratch(in, op);
     if (op->attrs.started && has_place(in, arg(op, 0)) && has_place(in, result(op)))
@@ -318,7 +312,7 @@ static bool write_padding(Interp *in, const Op *view, const Sharded *shown)
 
 bool write_results(Interp *in, const Op *op, const Sharded results[])
 {
-    const bool is_call = framed_callee(in, op) != NULL; /* then the callee has written them */
+    const bool is_call = function_called_by(in->m, op) != NULL; /* then the callee has written them */
     bool good = true;
     for (int i = 0; good && i < op->results.count; i++) {
         const Value *value = op->results.at[i];

@@ -11,12 +11,6 @@
 
 /* --- What stages hold ------------------------------------------------------------------------------ */
 
-static const Func *frame_below(const Module *m, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL ? callee : NULL;
-}
-
 static uint64_t stages_of_type(const Type *type) { return type->on.at ? type->on.at : ALL_STAGES; }
 
 /* The i-th result of a call or loop: stages that run it and write the result in its function, or copy the first of the
@@ -33,7 +27,7 @@ static uint64_t stages_of_result(const Module *m, const Op *op, const Func *call
 uint64_t stages_holding(const Module *m, const Value *value)
 {
     const Op *op = shown_by(value)->def;
-    const Func *callee = op ? frame_below(m, op) : NULL;
+    const Func *callee = op ? function_called_by(m, op) : NULL;
     if (!op)
         return stages_of_type(&shown_by(value)->type);
     return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
@@ -62,7 +56,7 @@ static void note_readers(Kinds *kinds, const Func *f)
         return;
     map_put(&kinds->read, f, (void *)(uintptr_t)f);
     for (const Op *op = f->last; op; op = op->prev) {
-        const Func *callee = frame_below(m, op);
+        const Func *callee = function_called_by(m, op);
         if (callee)
             note_readers(kinds, callee);
         const uint64_t running = stages_running(m, op);
@@ -113,7 +107,7 @@ static bool is_read_in_slices(Kinds *kinds, const Func *f, const Value *value, N
 static bool reads_in_slices(Kinds *kinds, const Func *f, const Op *op, int i, Name dim)
 {
     const Value *value = arg(op, i);
-    const Func *callee = frame_below(kinds->m, op);
+    const Func *callee = function_called_by(kinds->m, op);
     if (keeps_slices(op, value, dim) || (info(op)->traits & WAITS && is_read_in_slices(kinds, f, result(op), dim)))
         return true;
     if (!callee || (i < op->attrs.carried && find_dim(&value->type, dim) > 0))
@@ -137,7 +131,7 @@ static bool is_read_in_slices(Kinds *kinds, const Func *f, const Value *value, N
 static bool is_made_in_slices(Kinds *kinds, const Value *value, Name dim)
 {
     const Op *op = value->def;
-    const Func *callee = op ? frame_below(kinds->m, op) : NULL;
+    const Func *callee = op ? function_called_by(kinds->m, op) : NULL;
     const int i = callee ? index_of(&op->results, value) : -1;
     if (!op)
         return port_is_state(value->port.kind);
@@ -290,7 +284,7 @@ int64_t scratch_of(Kinds *kinds, const Op *op) { return scratch_bytes(kinds->m, 
 static void use_beside(FrameUses *all, const Func *f, const Op *op)
 {
     Module *m = all->kinds->m;
-    const Func *callee = frame_below(m, op);
+    const Func *callee = function_called_by(m, op);
     if (!callee) {
         use(all, op->attrs.frame, scratch_of(all->kinds, op), stages_running(m, op));
         return;

@@ -96,7 +96,7 @@ static int call_depth(const Module *m, Map *known, const Func *f, int level)
         return before ? (int)before - 1 : depth;
     map_put(known, f, (void *)(intptr_t)(DEEPEST + 2));
     for (const Op *op = f->first; op && depth <= DEEPEST; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        const Func *callee = called_by(m, op);
         const int below = callee ? call_depth(m, known, callee, level + 1) + 1 : 0;
         depth = below > depth ? below : depth;
     }

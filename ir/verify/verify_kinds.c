@@ -259,8 +259,8 @@ static bool check_func(const Check *c, const Call *call)
 {
     bool good = true;
     for (const Op *op = call->f->first; op && good; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
-        if (callee && callee->role != KERNEL)
+        const Func *callee = function_called_by(c->m, op);
+        if (callee)
             good = check_call(c, call, op, callee);
         else if (info(op)->family != VIEW)
             good = check_op(c, call, op);

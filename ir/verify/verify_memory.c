@@ -62,7 +62,7 @@ static Region written_at(const Check *c, const Place *place, const Value *value)
  * collectives. */
 static bool may_write_over(const Check *c, const Op *op, const Value *operand, const Value *written)
 {
-    const Func *kernel = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
+    const Func *kernel = called_by(c->m, op);
     if (!have_same_strides(c->m, operand, written))
         return false;
     if (!kernel)
@@ -404,9 +404,8 @@ static bool check_call(Check *c, const Place *place, const Scene *scene, const O
 /* An op, call or loop; its results are then in memory. */
 static bool check_any(Check *c, const Place *place, Scene *scene, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(c->m, op->attrs.callee) : NULL;
-    const bool good =
-        callee && callee->role != KERNEL ? check_call(c, place, scene, op, callee) : check_op(c, place, scene, op);
+    const Func *callee = function_called_by(c->m, op);
+    const bool good = callee ? check_call(c, place, scene, op, callee) : check_op(c, place, scene, op);
     for (int i = 0; good && i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         add_living(scene, value, region_at(c, place, value), last_reader(&c->readers, value));

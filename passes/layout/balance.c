@@ -74,7 +74,7 @@ static bool is_first_chunk(const Balance *b, const Op *op)
 
 static double flops_of(const Balance *b, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(b->m, op);
     return op_work(b->m, NULL, op).rank + (callee ? flops_run(b->m, callee) * (double)rank_iterations(b->m, op) : 0);
 }
 
@@ -125,7 +125,7 @@ static void weigh(Balance *b, const Func *f)
         return;
     map_put(&b->seen, f, b);
     for (const Op *op = f->first; op; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(b->m, op->attrs.callee) : NULL;
+        const Func *callee = called_by(b->m, op);
         is_here |= runs_copies(b, op);
         if (!runs_copies(b, op) && callee)
             weigh(b, callee);

@@ -91,12 +91,6 @@ static bool find_stack(const Ahead *a, Op *loop, int at, Stack *stack)
 
 /* --- Where it is read --------------------------------------------------------------------------- */
 
-static bool calls_function(const Module *m, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL;
-}
-
 /* Will the result take the memory of an operand? */
 static bool takes_operand(const Module *m, Map *lifetimes, const Op *op, int i, const Map *last, int number)
 {
@@ -148,7 +142,7 @@ static int64_t *bytes_in_use(Ahead *a, const Func *f, Arena *scratch, int count)
     note_lives(a, f, scratch, bytes, count);
     for (const Op *op = f->first; op; op = op->next, number++) {
         living += bytes[number];
-        bytes[number] = living + (calls_function(a->m, op) ? most_in_use(a, find_func(a->m, op->attrs.callee)) : 0);
+        bytes[number] = living + (function_called_by(a->m, op) ? most_in_use(a, find_func(a->m, op->attrs.callee)) : 0);
     }
     return bytes;
 }
@@ -191,8 +185,8 @@ static Op *place_for(Ahead *a, const Stack *stack, int64_t more)
     Op *place = NULL;
     bool hides = false;
     for (Op *op = a->step->last; has_room && op != stack->loop && bytes[--number] + more <= most; op = op->prev) {
-        hides |= calls_function(a->m, op);
-        if (hides && calls_function(a->m, op->prev))
+        hides |= function_called_by(a->m, op) != NULL;
+        if (hides && function_called_by(a->m, op->prev))
             place = op;
     }
     arena_free(&scratch);
@@ -276,7 +270,7 @@ void pass_ahead(Module *m)
         return;
     most_in_use(&a, a.step); /* as it is */
     for (Op *op = a.step->first; op; op = op->next)
-        for (int i = 0, count = op->args.count; calls_function(m, op) && i < count; i++)
+        for (int i = 0, count = op->args.count; function_called_by(m, op) && i < count; i++)
             if (find_stack(&a, op, i, &stack))
                 read_ahead(&a, &stack);
 }

@@ -74,7 +74,7 @@ static bool is_taken(const Frame *frame, const Op *op, int before, const Value *
  * storage of its initial value. */
 static bool carries_in_place(const Module *m, const Op *op, int result, int operand)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     return callee && result == operand && result < op->attrs.carried &&
            (op->results.at[result]->type.in_flight || is_carried_in_place(op, callee, result));
 }
@@ -252,8 +252,8 @@ static void number_pointers(Frame *frame, Func *f, const Op *call)
 static int64_t bytes_beside_results(Frame *frame, Op *op)
 {
     Module *m = frame->m;
-    Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    if (!callee || callee->role == KERNEL)
+    Func *callee = function_called_by(m, op);
+    if (!callee)
         return scratch_bytes(m, frame->scratch, op);
     number_pointers(frame, callee, op);
     place_in_results(m, callee, frame->apart);
@@ -380,9 +380,7 @@ static Buffer *place_in_pack(Frame *frame, const Op *op, int number, int i, int 
 /* The number of later ops that the target may run at the same time. */
 static int ops_that_keep_scratch(Module *m, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    bool is_frame = callee && callee->role != KERNEL;
-    return is_frame ? 0 : m->target->scratch_stays(m, op);
+    return function_called_by(m, op) ? 0 : m->target->scratch_stays(m, op);
 }
 
 static void find_buffers(Frame *frame)

@@ -39,7 +39,7 @@ typedef struct {
 
 static Func *plain_callee(const Offload *o, const Op *op)
 {
-    Func *callee = op->attrs.callee ? find_func(o->m, op->attrs.callee) : NULL;
+    Func *callee = called_by(o->m, op);
     return callee && callee->role == PLAIN ? callee : NULL;
 }
 

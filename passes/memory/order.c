@@ -76,17 +76,15 @@ static bool any_copied(int count, const RequiredLayout wanted[])
 /* False: the op accepts all layouts as they are. */
 static bool find_wanted(Module *m, const Map *calls, const Op *op, RequiredLayout wanted[])
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    int count = op->args.count + op->results.count;
-    if (callee && callee->role != KERNEL)
+    if (function_called_by(m, op))
         want_carried(m, calls, op, wanted);
     else if (info(op)->family == COLLECTIVE)
         want_sent(m, op, wanted);
     else if (info(op)->family == VIEW)
         want_viewed(m, op, wanted);
-    else if ((callee || info(op)->family == LIBRARY) && m->target->takes(m, op, wanted))
+    else if ((kernel_called_by(m, op) || info(op)->family == LIBRARY) && m->target->takes(m, op, wanted))
         return false;
-    return any_copied(count, wanted);
+    return any_copied(op->args.count + op->results.count, wanted);
 }
 
 /* --- Copies --------------------------------------------------------------------------------------- */
@@ -160,9 +158,9 @@ static Op *last_of_message(Op *op)
 static Value *find_copy(const Module *m, const Op *before, const Value *x, const Type *type)
 {
     for (const Op *op = before->prev; op; op = op->prev) {
-        const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-        if (kernel && kernel->role == KERNEL && kernel->first == kernel->last && info(kernel->first)->traits & COPIES &&
-            arg(op, 0) == x && type_equal(&result(op)->type, type))
+        const Func *kernel = kernel_called_by(m, op);
+        if (kernel && kernel->first == kernel->last && info(kernel->first)->traits & COPIES && arg(op, 0) == x &&
+            type_equal(&result(op)->type, type))
             return result(op);
     }
     return NULL;
@@ -175,8 +173,8 @@ static void copy_operand(Module *m, Func *f, Op *op, int i, const RequiredLayout
     remark(m, op, "copies %%%s: %s requires %s, row-major", x->name, info(op)->name, type_text(m, &type));
     Value *copy = find_copy(m, first_of_message(op), x, &type);
     op->args.at[i] = copy ? copy : result(add_copy(m, f, op, first_of_message(op), x, &type));
-    Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    if (kernel && kernel->role == KERNEL)
+    const Func *kernel = kernel_called_by(m, op);
+    if (kernel)
         kernel->params.at[i]->type = type;
 }
 

@@ -43,8 +43,8 @@ static bool is_last_over(const Module *m, Map *lifetimes, const Func *f, const V
 static bool is_sum_in_kernel(const Module *m, const Value *value, const Value *operand)
 {
     const Op *op = value->def;
-    const Func *kernel = op && op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const Op *last = kernel && kernel->role == KERNEL ? kernel->results.at[index_of(&op->results, value)]->def : NULL;
+    const Func *kernel = op ? kernel_called_by(m, op) : NULL;
+    const Op *last = kernel ? kernel->results.at[index_of(&op->results, value)]->def : NULL;
     const int at = last ? index_of(&op->args, operand) : -1;
     return at >= 0 && is_addition(last) && index_of(&last->args, kernel->params.at[at]) >= 0;
 }
@@ -90,18 +90,18 @@ static bool passes_alike(const Op *op, int result, int operand)
 
 bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)
 {
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *kernel = kernel_called_by(m, op), *callee = function_called_by(m, op);
     const Type *written = &op->results.at[result]->type, *read = &arg(op, operand)->type;
     if (written->tier != read->tier)
         return false;
-    if (kernel && kernel->role != KERNEL)
+    if (callee)
         return passes_alike(op, result, operand) && same_dims(written, read) &&
-               may_return_over(m, lifetimes, kernel, kernel->results.at[result], kernel->params.at[operand]);
+               may_return_over(m, lifetimes, callee, callee->results.at[result], callee->params.at[operand]);
     if (sum_before(op))
         return arg(op, operand) == sum_before(op) && same_dims(written, read);
     if (info(op)->traits & IN_PLACE && !op->attrs.started)
         return local_bytes(m, written) == local_bytes(m, read);
-    return kernel && kernel->role == KERNEL && !op->attrs.early && same_dims(written, read) &&
+    return kernel && !op->attrs.early && same_dims(written, read) &&
            dtype_bytes(written->dtype) == dtype_bytes(read->dtype) &&
            (has_family(kernel, PRODUCT)
                 ? adds_to(kernel, result, operand)

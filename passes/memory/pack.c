@@ -131,10 +131,10 @@ static bool is_sent(Module *m, const Func *f, const Value *value)
         int at = index_of(&op->args, value);
         if (at < 0)
             continue;
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        const Func *callee = function_called_by(m, op);
         if ((runs_in_stages(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE ||
             (info(op)->family == VIEW && is_sent(m, f, result(op))) ||
-            (callee && callee->role != KERNEL && is_sent(m, callee, callee->params.at[at])))
+            (callee && is_sent(m, callee, callee->params.at[at])))
             return true;
     }
     return false;
@@ -143,7 +143,7 @@ static bool is_sent(Module *m, const Func *f, const Value *value)
 /* Is what a loop carries written in place?  Then the loop leaves it where it is. */
 static bool stays(Search *s, const Op *loop, int i)
 {
-    const Func *callee = loop->attrs.callee ? find_func(s->m, loop->attrs.callee) : NULL;
+    const Func *callee = called_by(s->m, loop);
     return callee && !map_get(s->apart, callee->results.at[i]->def) &&
            may_return_over(s->m, &s->lifetimes, callee, callee->results.at[i], callee->params.at[i]);
 }
@@ -211,7 +211,6 @@ static bool add_pack(Search *s, const Pack *pack)
         return false;
     Pack *added = NEW(&s->m->arena, Pack);
     *added = *pack;
-    added->at = -1;
     added->next = s->list;
     s->list = added;
     return true;
@@ -437,7 +436,7 @@ Pack *find_packs(Module *m, const Func *f, const Map *apart)
     Search s = { .m = m, .f = f, .apart = apart, .lifetimes.arena = &m->arena, .left.arena = &m->arena };
     note_left_of(&s);
     for (const Op *op = f->first; op; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        const Func *callee = called_by(m, op);
         if (callee && callee->role == KERNEL) {
             find_columns(&s, callee, op);
             find_sum(&s, callee, op);

@@ -17,7 +17,6 @@ typedef struct Pack {
     bool whole;
     int64_t distance;        /* of whole members, in bytes, if they are placed; 0: as near as possible */
     Value *member[MAX_PACK]; /* values of one function: parameters, or results of its ops */
-    int64_t at;              /* offset in bytes in the arena or frame; -1: not placed */
     struct Pack *next;
 } Pack;
 

@@ -198,9 +198,8 @@ void see_rows_in_blocks(Module *m)
 {
     for (Func *f = m->funcs; f; f = f->next)
         for (Op *op = is_program(f) ? f->first : NULL; op; op = op->next) {
-            Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-            const Value *state = callee && callee->role == KERNEL ? table_of(m, f, op) : NULL;
-            Table t = { .m = m, .f = f, .call = op, .kernel = callee };
+            Table t = { .m = m, .f = f, .call = op, .kernel = kernel_called_by(m, op) };
+            const Value *state = t.kernel ? table_of(m, f, op) : NULL;
             if (state)
                 t.rows = state->type.dim[0];
             if (state && count_blocks(&t.rows) && can_see_blocks(&t))

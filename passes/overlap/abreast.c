@@ -166,7 +166,7 @@ static void write_ready(Lanes *l, int lane, const Op *end)
 
 static bool calls_lanes(const Module *m, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     return callee && callee->role == PLAIN;
 }
 

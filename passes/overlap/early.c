@@ -10,7 +10,7 @@ static bool is_elementwise(const Module *m, const Func *f)
 {
     bool good = true;
     for (const Op *op = f->first; op && good; op = op->next) {
-        const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        const Func *callee = called_by(m, op);
         good = callee ? is_elementwise(m, callee) : info(op)->family == POINTWISE || info(op)->family == LEAF;
     }
     return good;

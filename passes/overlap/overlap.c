@@ -137,21 +137,15 @@ static bool belongs_to(const Func *f, const Op *op, const Op *first)
     return is_one_message(op, first);
 }
 
-static bool calls_function(const Module *m, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL;
-}
-
 static double work_of(Module *m, const Op *op)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    const Op *inner = callee && callee->role == KERNEL ? callee->first : NULL;
+    const double of_call = 1e15; /* more than any message needs */
+    const Func *kernel = kernel_called_by(m, op);
+    const Op *inner = kernel ? kernel->first : NULL;
     while (inner && info(inner)->family != PRODUCT)
         inner = inner->next;
-    const double of_call = 1e15; /* more than any message needs */
-    return calls_function(m, op)                                        ? of_call
-           : inner                                                      ? flops_run(m, callee)
+    return function_called_by(m, op)                                    ? of_call
+           : inner                                                      ? flops_run(m, kernel)
            : info(op)->family == LIBRARY && !(info(op)->traits & JOINS) ? fmax(op_work(m, NULL, op).rank, 1)
                                                                         : 0;
 }
@@ -170,7 +164,7 @@ static void find_units(List *list)
             *last = (Unit){ .op = ops,
                             .starts = op->attrs.started,
                             .waits = info(op)->traits & WAITS,
-                            .calls = calls_function(list->m, op),
+                            .calls = function_called_by(list->m, op),
                             .work = work_of(list->m, op) };
         }
         *ops++ = op;
