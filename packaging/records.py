@@ -19,7 +19,7 @@ The folder `records` has files of arrays [records, seq] for the inputs of exampl
     segment      the number of the document in its record: attend(..., segment = segment)
     position     where the token is in its document: rope(..., position = position)
 
-Needs pip install tokenizers jinja2, and pyarrow for Parquet."""
+Needs pip install numpy tokenizers jinja2, and pyarrow for Parquet."""
 import argparse
 import datetime
 import json

@@ -1,7 +1,7 @@
 """Runs the commands of pages: each line of a block marked `sh`, in the order of the page, except make, sudo and comments.
 A line that ends with a backslash goes on in the next one.
 
-Commands run in the root of the source tree, those of the tutorial in a folder of their own, which is empty at first.
+Commands run in the root of the source tree, those of FOLDERS each in a folder of its own, which is empty at first.
 There a block is a file if the line before it says so: Write `tiny.mdl`: begins the file, Append to `tiny.mdl`: adds to it.
 With `pip install X Y`: before a block, it is run where Python has these packages (build/bridges: make bridges).
 Keeps what each command prints, for quotes.py.  Arguments: the pages.
@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRINTED = ROOT / "out/doc/printed"
-FOLDERS = {"docs/tutorial.md": ROOT / "out/doc/tutorial"}
+FOLDERS = {f"docs/{page}.md": ROOT / f"out/doc/{page}" for page in ("tutorial", "records")}
 SKIPPED = re.compile(r"(make|sudo|#|FUZZ|EXTRA)|\s*$")
 BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 FILE = re.compile(r"(Write|Append to) `([\w.-]+(?:/[\w.-]+)*)`:$")

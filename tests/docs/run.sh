@@ -12,6 +12,8 @@ MPC=$(pwd) # the tutorial's name of the folder
 bridges=$(echo "$MPC/${BUILD:-build}"/bridges/lib/python3*/site-packages)
 [ ! -d "$bridges" ] || export PYTHONPATH="$bridges${PYTHONPATH:+:$PYTHONPATH}"
 export MPC
+mkdir -p out/doc/bin && ln -sf /usr/bin/python3 out/doc/bin/ # python3 of the commands: the one that has NumPy
+PATH="$MPC/out/doc/bin:$PATH"
 pages=${PAGES:-README.md CONTRIBUTING.md $(echo docs/*.md)}
 failed=0
 rm -rf out/doc/printed out/tale.mdl # mpc new leaves a file that is there
