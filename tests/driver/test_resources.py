@@ -1,6 +1,7 @@
 """What mpc itself takes, of examples whose figures are recorded here: memory, and work.  Both are counted, not timed: memory by
-malloc's calls (counts.c), work by the pieces of code that valgrind sees executed.  They are the same in each run, and nearly so
-for each compiler; with sanitizers or red zones they are those of another program.
+malloc's calls (counts.c), work by the pieces of code that valgrind sees executed.  They are the same in each run.  Memory is
+that of each compiler; clang 14 needs 10 to 18 % less work than gcc 12, of which the figures are.  With sanitizers, red zones or
+other flags they are those of another program.
 
 A change that needs more than MORE of a figure is seen here, and either is mended or raises it; one that needs less than LESS
 lowers it, so that what it has saved is not lost unseen.
@@ -13,14 +14,15 @@ import pytest
 
 from conftest import HERE, MPC, ROOT
 
-MORE, LESS = 1.05, 0.85
+MORE, LESS = {"bytes": 1.05, "pieces of code": 1.1}, {"bytes": 0.85, "pieces of code": 0.75}
 FIGURES = {  # command: bytes that it has at most at a time, pieces of code; 0: not counted, it takes too long
     ("report", "examples/gpt2.mdl"): (11_607_016, 9_356_041),
     ("check", "examples/llama.mdl", "--mesh", "dp=2,tp=2"): (14_170_384, 15_269_190),
     ("compile", "examples/gemma3.mdl", "--no-cc", "-o", "OUT"): (96_357_792, 107_375_876),
     ("report", "examples/deepseek.mdl", "--machine", "h100"): (72_702_568, 0),
 }
-pytestmark = pytest.mark.skipif(bool(os.environ.get("EXTRA_CFLAGS")), reason="figures of mpc as it is made")
+pytestmark = pytest.mark.skipif(any(os.environ.get(name) for name in ("CFLAGS", "EXTRA_CFLAGS")),
+                                reason="figures of mpc as it is made")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def said_by(command, **environment):
 
 def compare(words, what, count, recorded):
     told = f"mpc {' '.join(words)}: {count:,} {what}, {count / recorded - 1:+.1%} beside the {recorded:,} recorded in {__file__}"
-    assert LESS * recorded <= count <= MORE * recorded, told
+    assert LESS[what] * recorded <= count <= MORE[what] * recorded, told
 
 
 @pytest.mark.parametrize("words", FIGURES, ids=" ".join)
