@@ -238,8 +238,9 @@ static char *fault_text(const RtData *data, const RtInput *input, const RtFeed *
                        "were the data made with the tokenizer of this model, and are they %s? (--data-format says so)",
                        data->option, array->path, number, (long long)at, (long long)part->vocab, array->format);
     else if (input->type == RT_F32)
-        text = rt_text("%s %s=%s: %s at %s is not a finite number of f32", data->option, input->of, array->path, number,
-                       where);
+        text = rt_text("%s %s=%s: %s at %s is not a finite number of f32; where values are missing, "
+                       "write 0, and let an input of bool say which are known",
+                       data->option, input->of, array->path, number, where);
     else if (input->type == RT_BOOL)
         text = rt_text("%s %s=%s: %s at %s is neither 0 nor 1", data->option, input->of, array->path, number, where);
     else

@@ -6,8 +6,10 @@
 #include "store/map.h"
 #include "store/safetensors.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_own(const RtInput *input) { return !strcmp(input->name, input->of); }
 
@@ -160,6 +162,8 @@ static const char *file_for(const RtData *data, const char *const *given, const 
     for (const char *const *one = given; *one; one++) {
         const RtInput *other = named(f, *one);
         const bool is_shared = !other && !given[1] && has_names(*one, data->option);
+        if (!other && !strchr(*one, '=') && access(*one, F_OK) != 0)
+            rt_fail("%s %s: cannot open it: %s", data->option, *one, strerror(errno));
         if (!other && !is_shared)
             rt_end(
                 RT_EXIT_USAGE,

@@ -291,7 +291,7 @@ static void note_warmup(const RtRun *run)
     if (last > run->place.step && last < warmup)
         rt_note(
             "note: the %lld steps end within the warmup of %lld, in which the learning rate rises: it comes to %.3g "
-            "of %.3g, and little is learned; a shorter warmup is given to `mpc compile`, in train.schedule",
+            "of %.3g, and little is learned; for a shorter one, compile with --set train.schedule.warmup=N",
             last, warmup, rt_schedule_lr(schedule, last - 1), schedule->lr);
 }
 

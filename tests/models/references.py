@@ -400,3 +400,21 @@ def after_spectral(before, w, image):
     for name in w:
         if name.endswith(".u"):
             w[name].copy_(of_power(before, name[:-len(".u")])[1])
+
+
+def grud(w, value, seen, gap, ill):
+    def gate(letter, x, mask, before):
+        return x @ w[f"cell.w{letter}"] + mask @ w[f"cell.m{letter}"] + before @ w[f"cell.u{letter}"] + w[f"cell.b{letter}"]
+
+    last = since = torch.zeros_like(value[:, 0])
+    h = value.new_zeros(len(value), len(w["w_out"]))
+    for t in range(value.shape[1]):
+        since = since + gap[:, t:t + 1]
+        x = torch.where(seen[:, t], value[:, t], (-F.relu(w["fade_x"] * since)).exp() * last)
+        h = h * (-F.relu(since @ w["fade_h"] + w["bias_h"])).exp()
+        mask = seen[:, t].to(x.dtype)
+        z, r = gate("z", x, mask, h).sigmoid(), gate("r", x, mask, h).sigmoid()
+        h = (1 - z) * h + z * gate("n", x, mask, r * h).tanh()
+        last = torch.where(seen[:, t], value[:, t], last)
+        since = since.masked_fill(seen[:, t], 0)
+    return F.binary_cross_entropy_with_logits(h @ w["w_out"] + w["b_out"], ill.to(h.dtype))

@@ -153,6 +153,17 @@ def test_both_instances_begin_as_one_model(tmp_path):
         assert run.returncode != 0 and message in run.stderr, run.stderr
 
 
+def test_values_that_are_missing(tmp_path):
+    """grud.mdl: neither NaN in the data, nor a folder that is not there."""
+    case = next(case for case in CASES if case.name == "grud")
+    out, arrays = compiled(case.name, case.edit, case.sizes, tmp_path), drawn(case)
+    arrays["value"][3, 2, 1] = math.nan
+    for data, message in [(fed(out, arrays), "nan at [3, 2, 1] is not a finite number of f32; where values are missing, write 0, and let an input of bool"),
+                          (["--data", "nowhere"], "--data nowhere: cannot open it: No such file or directory")]:
+        run = subprocess.run([str(word) for word in (out / "trainer", *data, "--steps", 2)], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 1 and message in run.stderr, run.stderr
+
+
 def test_low_rank_is_a_sum_of_weights(tmp_path, figures):
     """lora.mdl is Llama with the weights w + alpha / rank * a b."""
     sizes = dict(layers=2, embed=16, kv_heads=2, group=2, head=6, ff=20, vocab=64, seq=8, low=3)

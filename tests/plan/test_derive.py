@@ -17,6 +17,7 @@ WHOLE_BATCH = {"resnet", "simclr"}  # norms over the batch, other records of it:
 OTHER_DIMS = {
     "chat": ({"vocab"}, set()),        # of a model that is fed records no dim is known as that of tokens; 12 % of the parameters
     "distilbert": (set(), {"inner"}),  # of the layer before the classes: one message less, of [batch, inner]
+    "lora": ({"vocab"}, set()),        # the same
     "rwkv": ({"vocab"}, set()),        # 50277 is odd: with it no two ranks could share the model
     "vit": ({"class"}, set()),         # 1.7 % of the parameters
 }
