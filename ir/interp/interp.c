@@ -4,91 +4,56 @@
 
 /* The slots of a function's values: parameters first, then the results of its ops in order.  `arg` lists the slots of
  * all operands of all ops. */
-struct Slots {
-    const Func *func;
-    int values, *arg, *result;
-    Slots *next;
-};
-
-/* A map from values to slots; open addressing, at most half full. */
 typedef struct {
-    const Value **value;
-    int *place;
-    unsigned mask;
-} Places;
+    int values, *arg, *result;
+} Slots;
 
-static unsigned find_place(const Places *places, const Value *value)
+/* `slot`: value -> its number, from 1. */
+static void add_slots(Map *slot, const Values *values)
 {
-    unsigned i = (unsigned)((uintptr_t)value >> 4) * 2654435761u & places->mask;
-    while (places->value[i] && places->value[i] != value)
-        i = (i + 1) & places->mask;
-    return i;
-}
-
-static void add_places(Places *places, const Values *values, int *count)
-{
-    for (int i = 0; i < values->count; i++) {
-        unsigned slot = find_place(places, values->at[i]);
-        places->value[slot] = values->at[i];
-        places->place[slot] = (*count)++;
-    }
+    for (int i = 0; i < values->count; i++)
+        map_put(slot, values->at[i], (void *)(intptr_t)(slot->count + 1));
 }
 
 /* False if a value is used that is not defined. */
-static bool look_up(Interp *in, const Places *places, const Values *values, int *at)
+static bool look_up(Interp *in, const Map *slot, const Values *values, int *at)
 {
     for (int i = 0; i < values->count; i++) {
-        unsigned slot = find_place(places, values->at[i]);
-        if (!places->value[slot])
+        at[i] = (int)(intptr_t)map_get(slot, values->at[i]) - 1;
+        if (at[i] < 0)
             return cannot_run(in, "%%%s is used before its definition", values->at[i]->name);
-        at[i] = places->place[slot];
     }
     return true;
 }
 
-static void count_values(const Func *f, int *values, int *args)
+static Slots *find_slots(Interp *in, const Func *f)
 {
-    *values = f->params.count;
-    *args = 0;
-    for (const Op *op = f->first; op; op = op->next) {
-        *values += op->results.count;
-        *args += op->args.count;
-    }
-}
-
-static Slots *make_plan(Interp *in, const Func *f)
-{
-    int nvalues, nargs, count = 0;
-    count_values(f, &nvalues, &nargs);
-    unsigned room = 16;
-    while (room < 2 * (unsigned)nvalues)
-        room *= 2;
-    Places places = { NEW_ARRAY(&in->arena, const Value *, room), NEW_ARRAY(&in->arena, int, room), room - 1 };
-    Slots *plan = NEW(&in->arena, Slots);
-    *plan = (Slots){ .func = f, .values = nvalues, .next = in->plans };
-    plan->arg = NEW_ARRAY(&in->arena, int, nargs + 1);
-    plan->result = NEW_ARRAY(&in->arena, int, f->results.count + 1);
-    add_places(&places, &f->params, &count);
-    int *arg_at = plan->arg;
+    Map slot = { .arena = &in->arena };
+    Slots *slots = NEW(&in->arena, Slots);
+    int nargs = 0;
+    for (const Op *op = f->first; op; op = op->next)
+        nargs += op->args.count;
+    int *arg_at = slots->arg = NEW_ARRAY(&in->arena, int, nargs + 1);
+    slots->result = NEW_ARRAY(&in->arena, int, f->results.count + 1);
+    add_slots(&slot, &f->params);
     for (const Op *op = f->first; op; op = op->next) {
         in->op = op;
-        if (!look_up(in, &places, &op->args, arg_at))
+        if (!look_up(in, &slot, &op->args, arg_at))
             return NULL;
         arg_at += op->args.count;
-        add_places(&places, &op->results, &count);
+        add_slots(&slot, &op->results);
     }
     in->op = NULL;
-    if (!look_up(in, &places, &f->results, plan->result))
-        return NULL;
-    return in->plans = plan;
+    slots->values = slot.count;
+    return look_up(in, &slot, &f->results, slots->result) ? slots : NULL;
 }
 
-static Slots *plan_of(Interp *in, const Func *f)
+static const Slots *slots_of(Interp *in, const Func *f)
 {
-    for (Slots *plan = in->plans; plan; plan = plan->next)
-        if (plan->func == f)
-            return plan;
-    return make_plan(in, f);
+    in->slots.arena = &in->arena;
+    if (!map_get(&in->slots, f))
+        map_put(&in->slots, f, find_slots(in, f));
+    return map_get(&in->slots, f);
 }
 
 const Func *callee_of(Interp *in, const Op *op)
@@ -285,16 +250,16 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
 bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[])
 {
     enum { DEEPEST = 64 };
-    const Slots *plan = in->depth < DEEPEST ? plan_of(in, f) : NULL;
-    if (!plan)
+    const Slots *slots = in->depth < DEEPEST ? slots_of(in, f) : NULL;
+    if (!slots)
         return in->depth < DEEPEST ? false : cannot_run(in, "calls are recursive");
     const Func *caller = in->func;
-    Sharded *value = NEW_ARRAY(&in->arena, Sharded, plan->values + 1);
+    Sharded *value = NEW_ARRAY(&in->arena, Sharded, slots->values + 1);
     for (int i = 0; i < f->params.count; i++)
         value[i] = (Sharded){ .type = &f->params.at[i]->type, .shard = args[i].shard, .tangent = args[i].tangent };
     in->func = f;
     in->depth++;
-    const int *arg_at = plan->arg;
+    const int *arg_at = slots->arg;
     int first = f->params.count;
     for (const Op *op = f->first; op; op = op->next) {
         if (!step(in, op, arg_at, value, first))
@@ -303,7 +268,7 @@ bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[]
         first += op->results.count;
     }
     for (int i = 0; i < f->results.count; i++)
-        results[i] = value[plan->result[i]];
+        results[i] = value[slots->result[i]];
     in->depth--;
     in->func = caller;
     return true;

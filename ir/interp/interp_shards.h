@@ -11,6 +11,7 @@
 
 #include "interp.h"
 #include "interp_number.h"
+#include "map.h"
 
 typedef struct {
     int64_t size[MAX_RANK], stride[MAX_RANK];
@@ -24,7 +25,6 @@ typedef struct {
     Shard *tangent; /* in forward mode, tangents that are not zero, in shards of the same sizes; else NULL */
 } Sharded;
 
-typedef struct Slots Slots;
 typedef struct Memory Memory;
 typedef struct ActionRun ActionRun;
 
@@ -43,7 +43,7 @@ typedef struct {
     const Numbers *numbers;
     Memory *memory; /* NULL: values have no storage, as in kernels */
     Activation now;
-    Slots *plans;
+    Map slots;             /* of the values of each function that has run */
     const char *iteration; /* see Observation.iteration */
     uint64_t shaken;       /* so many values, see Shaking */
     Stages running;        /* the function at hand runs on these alone */
