@@ -134,6 +134,12 @@ Value *build_op(Builder *b, OpKind kind, Attrs attrs, int nargs, Value *const ar
 
 Value *build_number(Builder *b, double value) { return build_op(b, OP_constant, (Attrs){ .value = value }, 0, NULL); }
 
+Value *build_cast(Builder *b, DType dtype, Value *x)
+{
+    const Attrs attrs = { .dtype = intern_text(b->module, dtype_name[dtype]) };
+    return x->type.dtype == dtype ? x : BUILD(b, OP_cast, attrs, x);
+}
+
 Value *build_rounded(Builder *b, DType dtype, Value *x)
 {
     return dtype == BF16  ? BUILD(b, OP_round_bf16, NO_ATTRS, x)

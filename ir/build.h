@@ -19,6 +19,7 @@ Value *build_number(Builder *b, double value);             /* a weak f32 constan
 Value *build_zeros(Builder *b, const Type *type);          /* broadcast */
 bool same_order(const Type *a, const Type *b);             /* in memory; of the same dims */
 Value *build_like(Builder *b, Value *x, const Type *like); /* x, spread over the dims of `like`, in their order */
+Value *build_cast(Builder *b, DType dtype, Value *x);      /* x itself, if it has the dtype */
 Value *build_rounded(Builder *b, DType dtype, Value *x);   /* x, rounded to the dtype */
 /* The rows x of a queue, spread over those of its dims `over` that stand before one of x's in `place`: what dispatches
  * them walks over dims that they have, then over choices that share a row. */

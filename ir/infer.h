@@ -35,4 +35,7 @@ bool same_split(const Dim *a, const Dim *b); /* the same axes in the same order,
     Role role_##roles(const Op *op, Name dim);
 #include "ops.def"
 
+/* Appends a dim to the type of a result; an error if it is there, or there are too many. */
+bool append_dim(Module *m, const Op *op, Type *y, const Dim *dim);
+
 #endif

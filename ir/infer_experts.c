@@ -64,13 +64,10 @@ static bool add_partial(Module *m, const Op *op, Type *y)
 
 static bool add_dims(Module *m, const Op *op, const Dim dims[], int count, Type *y)
 {
-    for (int i = 0; i < count; i++) {
-        if (y->rank == MAX_RANK || find_dim(y, dims[i].name) >= 0)
-            return REFUSE("rename one of them", "%s: '%s' would occur twice, or there are too many dims",
-                          info(op)->name, dims[i].name);
-        y->dim[y->rank++] = dims[i];
-    }
-    return true;
+    bool good = true;
+    for (int i = 0; i < count && good; i++)
+        good = append_dim(m, op, y, &dims[i]);
+    return good;
 }
 
 /* dispatch x, chosen, place {over, dims=[experts, slots]}: [other dims of chosen, experts, slots, other dims of x].

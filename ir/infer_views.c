@@ -216,7 +216,7 @@ bool is_dim_of_index_alone(const Type *table, const Dim *dim, Name row)
     return dim->name == row || find_dim(table, dim->name) < 0;
 }
 
-static bool append_dim(Module *m, const Op *op, Type *y, const Dim *dim)
+bool append_dim(Module *m, const Op *op, Type *y, const Dim *dim)
 {
     if (y->rank == MAX_RANK || find_dim(y, dim->name) >= 0)
         return REFUSE("rename one of them", "%s: '%s' would occur twice, or there are too many dims", info(op)->name,

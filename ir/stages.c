@@ -155,16 +155,19 @@ uint64_t stages_needing(const Map *needed, const Value *value)
     return stages ? *stages : 0;
 }
 
-static bool need(Map *needed, const Value *value, uint64_t stages)
+bool need_on(Map *needed, const Value *value, uint64_t stages)
 {
     uint64_t *held = map_get(needed, value);
-    if (!held) {
-        held = NEW(needed->arena, uint64_t);
-        map_put(needed, value, held);
-    }
+    if (!held)
+        map_put(needed, value, held = NEW(needed->arena, uint64_t));
     const uint64_t before = *held;
-    *held |= value->type.on.at ? stages & value->type.on.at : stages;
+    *held |= stages;
     return *held != before;
+}
+
+static bool need(Map *needed, const Value *value, uint64_t stages)
+{
+    return need_on(needed, value, value->type.on.at ? stages & value->type.on.at : stages);
 }
 
 /* The stages that need the i-th operand of a call or loop. */

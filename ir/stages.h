@@ -78,6 +78,7 @@ Stages stages_calling(const Module *m, const Op *op);
 void note_stages(Module *m);
 uint64_t stages_running(const Module *m, const Op *op);
 uint64_t stages_needing(const Map *needed, const Value *value); /* as a set */
+bool need_on(Map *needed, const Value *value, uint64_t stages); /* adds these; true: some are new */
 
 bool passes_stages(const Func *f); /* does it have loops in stages? */
 

@@ -23,7 +23,7 @@ struct NameTable {
     NameSlot *slot;
 };
 
-static uint32_t hash_text(const char *text, int length)
+uint32_t hash_text(const char *text, int length)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (int i = 0; i < length; i++)

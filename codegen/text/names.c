@@ -53,18 +53,12 @@ char *c_identifier(Module *m, const char *text, int room)
     return name;
 }
 
-static uint32_t hash_of(const char *text)
-{
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
-}
-
 char *hashed_identifier(Module *m, const char *text, bool is_plain)
 {
     char *name = c_identifier(m, text, 60);
-    return is_plain && strcmp(name, text) == 0 ? name : arena_text(&m->arena, "%s_%08" PRIx32, name, hash_of(text));
+    return is_plain && strcmp(name, text) == 0
+               ? name
+               : arena_text(&m->arena, "%s_%08" PRIx32, name, hash_text(text, (int)strlen(text)));
 }
 
 static bool is_reserved(const char *name)

@@ -3,13 +3,7 @@
 
 #include <string.h>
 
-static unsigned hash_of(const char *name)
-{
-    unsigned hash = 2166136261u; /* FNV-1a */
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 16777619u;
-    return hash;
-}
+static unsigned hash_of(const char *name) { return hash_text(name, (int)strlen(name)); }
 
 static Symbol *find_hashed(const Scope *scope, const char *name, unsigned hash)
 {

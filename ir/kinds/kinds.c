@@ -33,20 +33,6 @@ uint64_t stages_holding(const Module *m, const Value *value)
     return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
 }
 
-static uint64_t stages_in(const Map *map, const Value *value)
-{
-    const uint64_t *on = map_get(map, value);
-    return on ? *on : 0;
-}
-
-static void add_stages(Map *map, const Value *value, uint64_t on)
-{
-    uint64_t *known = map_get(map, value);
-    if (!known)
-        map_put(map, value, known = NEW(map->arena, uint64_t));
-    *known |= on;
-}
-
 /* The stages that read the values of a function: from the last op to the first, so that those that read a view are
  * known before what it shows; callees first. */
 static void note_readers(Kinds *kinds, const Func *f)
@@ -61,11 +47,11 @@ static void note_readers(Kinds *kinds, const Func *f)
             note_readers(kinds, callee);
         const uint64_t running = stages_running(m, op);
         for (int i = 0; i < op->args.count; i++)
-            add_stages(&kinds->readers, arg(op, i),
-                       callee                     ? running & stages_in(&kinds->readers, callee->params.at[i])
-                       : info(op)->family == VIEW ? stages_in(&kinds->readers, result(op))
-                       : info(op)->traits & MOVES ? running & stages_of_type(&arg(op, i)->type)
-                                                  : running);
+            need_on(&kinds->readers, arg(op, i),
+                    callee                     ? running & stages_needing(&kinds->readers, callee->params.at[i])
+                    : info(op)->family == VIEW ? stages_needing(&kinds->readers, result(op))
+                    : info(op)->traits & MOVES ? running & stages_of_type(&arg(op, i)->type)
+                                               : running);
     }
 }
 
@@ -215,7 +201,7 @@ static void use_value(FrameUses *all, const Func *f, const Value *value)
     if (value->storage->base != IN_FRAME)
         return;
     find_spans(all->kinds, f, value, bytes);
-    use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_in(&all->kinds->readers, value));
+    use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_needing(&all->kinds->readers, value));
 }
 
 void slot_bytes(Kinds *kinds, const PipelineSlots *slots, int ring, int64_t bytes[])

@@ -41,20 +41,13 @@ static bool is_row_dot(const Module *m, const Op *op)
            (matrices == 0 || !op->attrs.over.count || (matrices == 1 && has_common_rows(m, op)));
 }
 
-static Value *cast_to(Builder *b, Value *value, DType dtype)
-{
-    if (value->type.dtype == dtype)
-        return value;
-    return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, value);
-}
-
 /* In f32, rounded once, as products are. */
 static Value *open_dot(Builder *b, const Op *dot)
 {
     const Type *type = &result(dot)->type;
-    Value *product = BUILD(b, OP_mul, NO_ATTRS, cast_to(b, arg(dot, 0), F32), cast_to(b, arg(dot, 1), F32));
+    Value *product = BUILD(b, OP_mul, NO_ATTRS, build_cast(b, F32, arg(dot, 0)), build_cast(b, F32, arg(dot, 1)));
     Value *sum = dot->attrs.over.count ? BUILD(b, OP_sum, (Attrs){ .over = dot->attrs.over }, product) : product;
-    return build_like(b, cast_to(b, sum, type->dtype), type);
+    return build_like(b, build_cast(b, type->dtype, sum), type);
 }
 
 void open_row_dots(Module *m, Func *f)

@@ -332,9 +332,7 @@ static int count_together(Op *first, Way ways[], const Map *instead)
 /* An operand of an addition as its result's type. */
 static Value *term_of(Builder *b, Value *operand, const Type *type)
 {
-    Value *term = build_like(b, operand, type);
-    const Attrs attrs = { .dtype = intern_text(b->module, dtype_name[type->dtype]) };
-    return term->type.dtype == type->dtype ? term : BUILD(b, OP_cast, attrs, term);
+    return build_cast(b, type->dtype, build_like(b, operand, type));
 }
 
 /* Terms of a sum on different stages: if no stage has two, nothing is added before the stages' sum.  Else each is zero

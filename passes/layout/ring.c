@@ -108,17 +108,11 @@ static Op *see_block(Ring *r)
     return build(&r->b, r->op->kind, attrs, args.count, args.at);
 }
 
-static Value *cast_to(Ring *r, Value *value, DType dtype)
-{
-    const Name name = intern_text(r->b.module, dtype_name[dtype]);
-    return value->type.dtype == dtype ? value : BUILD(&r->b, OP_cast, ((Attrs){ .dtype = name }), value);
-}
-
 /* The result takes the place of the op's i-th. */
 static void put_result(Ring *r, int i, Value *value)
 {
     Value *old = r->op->results.at[i];
-    value = cast_to(r, value, old->type.dtype);
+    value = build_cast(&r->b, old->type.dtype, value);
     value->name = old->name;
     replace_uses(r->b.func, old, value);
 }
@@ -156,7 +150,8 @@ static void attend_back_around(Ring *r)
         const Attrs at = { .step = ++*r->steps };
         step = see_block(r);
         for (int i = 0; i < 3; i++)
-            sum[i] = BUILD(&r->b, OP_add, at, cast_to(r, rotated(r, sum[i], i ? by : 0), F32), step->results.at[i]);
+            sum[i] =
+                BUILD(&r->b, OP_add, at, build_cast(&r->b, F32, rotated(r, sum[i], i ? by : 0)), step->results.at[i]);
     }
     const int home = r->turn ? (int)ranks_around(r) - r->turn : 0;
     for (int i = 0; i < 3; i++)

@@ -50,7 +50,6 @@ void place_in_results(Module *m, const Func *f, const Map *apart);
 /* programs.c: what a step leaves to the next one: before there are buffers, when they are known, and when they are
  * placed.
  */
-void note_left(Frame *frame);
 void hold_left(Frame *frame);
 void place_left(Frame *frame);
 

@@ -428,7 +428,9 @@ void plan_frame(Frame *frame)
     frame->last = last_uses(&frame->m->arena, frame->f);
     note_packs(frame);
     *frame->far = place_far_results(frame->m, frame->f, *frame->far);
-    note_left(frame);
+    frame->left.arena = &frame->m->arena;
+    if (frame->f->role == STEP)
+        note_left(&frame->left, frame->f);
     find_buffers(frame);
     hold_left(frame);
     frame->f->frame = place_buffers(frame);

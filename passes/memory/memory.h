@@ -23,6 +23,9 @@ int64_t place_far(Module *m, Value *value, int64_t at);
 int64_t place_far_results(Module *m, const Func *f, int64_t at);
 void move_far_behind(Module *m, int64_t begin);
 
+/* programs.c: what f leaves to the next step -> what the step before has left in that place. */
+void note_left(Map *left, const Func *f);
+
 /* The last uses of values of f, directly or by views; the operand of a started collective is used until its wait.
  * value -> the number of that op, + 1; for results of f: the number of its ops, + 1. */
 Map last_uses(Arena *arena, const Func *f);

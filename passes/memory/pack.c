@@ -148,14 +148,6 @@ static bool stays(Search *s, const Op *loop, int i)
            may_return_over(s->m, &s->lifetimes, callee, callee->results.at[i], callee->params.at[i]);
 }
 
-static void note_left_of(Search *s)
-{
-    const StepState state = state_of(s->f);
-    for (int i = 0; i < state.count; i++)
-        if (state.before[i]->port.kind == PORT_LEFT)
-            map_put(&s->left, state.after[i], state.before[i]);
-}
-
 /* May the value be placed where the pack has it? */
 static bool is_movable(Search *s, const Pack *pack, const Value *value)
 {
@@ -434,7 +426,7 @@ static void find_in_callee(Search *s, const Func *callee, const Op *call)
 Pack *find_packs(Module *m, const Func *f, const Map *apart)
 {
     Search s = { .m = m, .f = f, .apart = apart, .lifetimes.arena = &m->arena, .left.arena = &m->arena };
-    note_left_of(&s);
+    note_left(&s.left, f);
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = called_by(m, op);
         if (callee && callee->role == KERNEL) {

@@ -33,13 +33,12 @@ static void place_new_state(Module *m, Func *f)
     }
 }
 
-void note_left(Frame *frame)
+void note_left(Map *left, const Func *f)
 {
-    const StepState state = frame->f->role == STEP ? state_of(frame->f) : (StepState){ 0 };
-    frame->left.arena = &frame->m->arena;
+    const StepState state = state_of(f);
     for (int i = 0; i < state.count; i++)
         if (state.before[i]->port.kind == PORT_LEFT)
-            map_put(&frame->left, state.after[i], state.before[i]);
+            map_put(left, state.after[i], state.before[i]);
 }
 
 /* Other programs leave it where the step has put it. */

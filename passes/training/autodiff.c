@@ -35,13 +35,6 @@ static Value *sum_over(Builder *b, Value *x, Names over)
     return over.count ? BUILD(b, OP_sum, (Attrs){ .over = over }, x) : x;
 }
 
-static Value *cast_to(Builder *b, Value *x, DType dtype)
-{
-    if (x->type.dtype == dtype)
-        return x;
-    return BUILD(b, OP_cast, (Attrs){ .dtype = intern_text(b->module, dtype_name[dtype]) }, x);
-}
-
 /* If `is_new`, x has no other reader: an op that sums in f32 can then return its sum unrounded. */
 static Value *cast_sum(Builder *b, Value *x, DType dtype, bool is_new)
 {
@@ -50,7 +43,7 @@ static Value *cast_sum(Builder *b, Value *x, DType dtype, bool is_new)
         x->type.dtype = dtype;
         return x;
     }
-    return cast_to(b, x, dtype);
+    return build_cast(b, dtype, x);
 }
 
 /* The gradient of an operand of `type` from a term of an op over `space`: the sum over the dims that the operand lacks.
@@ -69,7 +62,7 @@ static Value *fit(Builder *b, Value *term, const Type *space, const Type *type, 
 Value *finish_gradient(Builder *b, Value *gradient, const Type *type, DType dtype)
 {
     gradient = sum_over(b, gradient, dims_lacking(&gradient->type, type));
-    return build_like(b, cast_to(b, gradient, dtype), type);
+    return build_like(b, build_cast(b, dtype, gradient), type);
 }
 
 /* --- Active values, and callees ------------------------------------------------------------ */
