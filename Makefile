@@ -107,7 +107,7 @@ aarch64-libraries:
 	sh tests/port/sysroot.sh $(BUILD)/aarch64 arm64 libc6-dev libgomp1 libdnnl-dev libcjson-dev libssl-dev
 
 # Checksums of checkpoints are the runtime's.
-$(BUILD)/mpc: $(OBJECTS) $(addprefix $(BUILD)/runtime/,store/checksum.o store/partial.o processor_has.o)
+$(BUILD)/mpc: $(OBJECTS) $(addprefix $(BUILD)/runtime/,store/checksum.o processor_has.o)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lcrypto -lm
 
 $(BUILD)/mpi.flags $(BUILD)/mpi.compile &: $(if $(MPI_GIVEN),always)

@@ -11,11 +11,14 @@
 #include "manager/pass.h"
 #include "tier.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -282,8 +285,7 @@ static void print_next(Module *m, const Options *o)
 static bool write_files(Run *run, Module *m, const CudaProgram *cuda, const char *plan, Units *units)
 {
     const char *folder = run->options->output;
-    return make_folder(run, folder) &&
-           (!cuda || write_new(run, arena_text(&run->arena, "%s/kernels.cu", folder), cuda_program_text(cuda))) &&
+    return (!cuda || write_new(run, arena_text(&run->arena, "%s/kernels.cu", folder), cuda_program_text(cuda))) &&
            write_trainer(run, m, cuda, arena_text(&run->arena, "%s/trainer.c", folder), plan, units) &&
            write_new(run, arena_text(&run->arena, "%s/plan.json", folder), plan);
 }
@@ -297,23 +299,30 @@ static void print_line(const Report *report)
            report->ranks > 1 ? " a rank" : "");
 }
 
-bool build_trainer(Run *run, Module *m, const Settings *settings)
+/* Two that write into one folder would leave a program of one model and the source of another.  -1: there are no such
+ * locks there. */
+static int lock_folder(const char *folder)
 {
+    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0 || flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return file;
+    fprintf(stderr, "mpc: note: another mpc writes into %s: waiting until it is done\n", folder);
+    while (flock(file, LOCK_EX) != 0 && errno == EINTR)
+        ;
+    return file;
+}
+
+static bool build_in_folder(Run *run, const Report *report, const CudaProgram *cuda, const Settings *settings)
+{
+    Module *m = report->m;
     const Options *o = run->options;
     const bool runs = o->command == INDEX_RUN;
     const char *program = arena_text(&run->arena, "%s/trainer", o->output);
-    if (o->comm && m->naxes == 0)
-        return run_failed(run, "--comm=%s has no effect on one rank: leave it out, or give a mesh (--mesh AXIS=N)",
-                          o->comm);
-    if (!may_write(run, program))
-        return false;
-    const Report report = make_report(run, m);
-    const CudaProgram *cuda = is_cuda(o) ? emit_cuda_program(m) : NULL;
     Units units;
-    if ((is_cuda(o) && !cuda) || !write_files(run, m, cuda, plan_text(&report, settings), &units))
+    if (!write_files(run, m, cuda, plan_text(report, settings), &units))
         return false;
     unlink(program); /* the existing one is from another trainer.c */
-    (runs ? print_line : print_summary)(&report);
+    (runs ? print_line : print_summary)(report);
     note_unset_batch(run, m, settings);
     if (o->verbose)
         print_settings(run, settings);
@@ -324,6 +333,25 @@ bool build_trainer(Run *run, Module *m, const Settings *settings)
     if (!runs)
         print_next(m, o);
     return true;
+}
+
+bool build_trainer(Run *run, Module *m, const Settings *settings)
+{
+    const Options *o = run->options;
+    if (o->comm && m->naxes == 0)
+        return run_failed(run, "--comm=%s has no effect on one rank: leave it out, or give a mesh (--mesh AXIS=N)",
+                          o->comm);
+    if (!may_write(run, arena_text(&run->arena, "%s/trainer", o->output)))
+        return false;
+    const Report report = make_report(run, m);
+    const CudaProgram *cuda = is_cuda(o) ? emit_cuda_program(m) : NULL;
+    if ((is_cuda(o) && !cuda) || !make_folder(run, o->output))
+        return false;
+    const int lock = lock_folder(o->output);
+    const bool good = build_in_folder(run, &report, cuda, settings);
+    if (lock >= 0)
+        close(lock);
+    return good;
 }
 
 int check_target(const Options *o)

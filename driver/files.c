@@ -4,7 +4,6 @@
 #include "unfinished.h"
 
 #include "paths.h"
-#include "runtime/store/partial.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,21 +152,15 @@ static bool is_device(const char *path)
     return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
 }
 
-/* What could not be kept, such as another's file as one's own, is not: then the new file is as any that is made. */
+/* What cannot be kept, such as another's file as one's own, is not: then the new file is as any that is made. */
 static void keep_owner(int file, const char *place)
 {
+    const mode_t mask = umask(0);
     struct stat old;
-    if (stat(place, &old) == 0 && fchown(file, old.st_uid, old.st_gid) == 0)
-        fchmod(file, old.st_mode & 0777);
-}
-
-static FILE *open_aside(const NewFile *new)
-{
-    const int file = rt_partial_open(new->aside, true);
-    if (file < 0)
-        return NULL;
-    keep_owner(file, new->place);
-    return fdopen(file, "w");
+    umask(mask);
+    const bool is_there = stat(place, &old) == 0;
+    if (!is_there || fchown(file, old.st_uid, old.st_gid) != 0 || fchmod(file, old.st_mode & 0777) != 0)
+        fchmod(file, 0666 & ~mask);
 }
 
 static const char *place_of(Run *run, const char *path)
@@ -178,25 +171,33 @@ static const char *place_of(Run *run, const char *path)
     return place;
 }
 
+/* Under a name of its own: another mpc may be writing the same file, and any name could be that of a user's. */
+static FILE *open_aside(Run *run, NewFile *file)
+{
+    char *aside = arena_text(&run->arena, "%s.XXXXXX", file->place);
+    const int made = mkstemp(aside);
+    if (made < 0)
+        return NULL;
+    file->aside = aside;
+    note_unfinished(aside);
+    fcntl(made, F_SETFD, FD_CLOEXEC);
+    keep_owner(made, file->place);
+    return fdopen(made, "w");
+}
+
 bool open_new(Run *run, NewFile *file, const char *path)
 {
-    file->path = path;
-    file->is_stdout = strcmp(path, "-") == 0;
+    *file = (NewFile){ .path = path, .is_stdout = strcmp(path, "-") == 0 };
     if (file->is_stdout) {
         file->out = stdout;
         return true;
     }
-    file->place = place_of(run, path);
-    file->aside = is_device(path) ? NULL : arena_text(&run->arena, "%s.tmp", file->place);
-    const char *first = file->aside ? file->aside : path;
-    if (!may_write(run, path) || !may_write(run, first))
+    if (!may_write(run, path))
         return false;
-    file->out = !make_folders(path, true) ? NULL : file->aside ? open_aside(file) : fopen(path, "w");
-    const bool is_link = !file->out && file->aside && errno == ELOOP;
-    if (file->out && file->aside)
-        note_unfinished(file->aside);
-    return file->out || run_failed(run, "cannot write %s: %s%s", path, is_link ? "remove the link " : strerror(errno),
-                                   is_link ? file->aside : "");
+    file->place = place_of(run, path);
+    if (make_folders(path, true))
+        file->out = is_device(path) ? fopen(path, "w") : open_aside(run, file);
+    return file->out || run_failed(run, "cannot write %s: %s", path, strerror(errno));
 }
 
 bool close_new(Run *run, NewFile *file)

@@ -139,8 +139,7 @@ static bool write_result(const Merge *merge)
         return write_merged(merge, stdout);
     for (int i = 0; i < merge->count; i++) {
         run->input = merge->file[i].status;
-        if (!may_write(run, run->options->output) ||
-            !may_write(run, arena_text(&run->arena, "%s.tmp", run->options->output)))
+        if (!may_write(run, run->options->output))
             return false;
     }
     if (!open_new(run, &file, run->options->output))

@@ -190,7 +190,7 @@ def test_limit_of_files(mpc):
     done = subprocess.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", MPC, "compile", "tiny.mdl", "-o", "limited"], capture_output=True,
                           text=True, cwd=mpc.directory)
     assert done.returncode == 1 and "error: cannot write limited/trainer.c: File too large" in done.stderr
-    assert not (mpc.directory / "limited/trainer.c.tmp").exists()
+    assert not list(mpc.directory.glob("limited/trainer.c*"))
 
 
 @pytest.mark.parametrize("words", [["check", "tiny.mdl"], ["help"], ["fmt", "tiny.mdl"], ["check", "--help"]])
@@ -202,7 +202,7 @@ def test_full_standard_output(mpc, words):
 
 
 def test_input_is_not_written_over(mpc):
-    """Whatever the file is called there; what is beside it, on the way to its place, too."""
+    """Whatever the file is called there; and nothing that is beside it."""
     here = mpc.directory
     (here / "link.mdl").symlink_to("tiny.mdl")
     (here / "hard.mdl").hardlink_to(here / "tiny.mdl")
@@ -210,17 +210,17 @@ def test_input_is_not_written_over(mpc):
     (here / "out/trainer.c").hardlink_to(here / "tiny.mdl")
     (here / "aside.tmp").hardlink_to(here / "tiny.mdl")
     before = (here / "tiny.mdl").read_text()
-    for path in ("tiny.mdl", "./tiny.mdl", "link.mdl", "hard.mdl", "aside"):
+    for path in ("tiny.mdl", "./tiny.mdl", "link.mdl", "hard.mdl"):
         said = mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", path, status=1).stderr
         assert ": it is the input file" in said
     assert "it is the input file" in mpc("compile", "tiny.mdl", "-o", "out", "--no-cc", status=1).stderr
     mpc("compile", "tiny.mdl", "--compile-to=lower", "--dump-ir=ir", "-o", "x.mir")
     (here / "other").write_text("precious")
     (here / "y.mir.tmp").symlink_to("other")
-    assert "remove the link y.mir.tmp" in mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", "y.mir", status=1).stderr
     (here / "z.mir.tmp").hardlink_to(here / "other")
-    mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", "z.mir")
-    assert (here / "other").read_text() == "precious"
+    for path in ("aside", "y.mir", "z.mir"):
+        mpc("compile", "tiny.mdl", "--compile-to=lower", "-o", path)
+    assert (here / "other").read_text() == "precious" and (here / "y.mir.tmp").is_symlink()
     words = ["compile", "--compile-from=ir/00-lower.mir", "--compile-to=simplify"]
     assert "ir/00-lower.mir is the input file" in mpc(*words, "--dump-ir=ir", status=1).stderr
     with open(here / "tiny.mdl") as source:

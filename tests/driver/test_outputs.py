@@ -1,10 +1,12 @@
 """Files that options name for results: none of another kind is replaced, and what is replaced keeps its place."""
+import json
 import os
 import re
+import subprocess
 
 import pytest
 
-from conftest import ROOT
+from conftest import MPC, ROOT
 
 REPORT = ["report", "tiny.mdl", "--machine", "h100"]
 # Each option that names a file, with a command that would write it.  No test of another file is in the way: those that
@@ -97,4 +99,26 @@ def test_place_and_permissions(mpc):
     mpc("fmt", "--write", "away/link.mdl")
     assert (here / "tiny.mdl").read_bytes() != before and (here / "away/link.mdl").is_symlink()
     assert (here / "tiny.mdl").stat().st_mode & 0o777 == 0o600
-    assert os.listdir(here / "away") == ["link.mdl"] and not list(here.glob("*.tmp"))
+    assert os.listdir(here / "away") == ["link.mdl"] and not list(here.glob("tiny.mdl?*"))
+
+
+def test_two_at_a_time(mpc):
+    """What two commands write to one place is that of one of them, whole."""
+    here = mpc.directory
+    (here / "other.mdl").write_text((here / "tiny.mdl").read_text().replace("model tiny", "model other"))
+
+    def both(*words):
+        commands = [subprocess.Popen([MPC, words[0], f"{model}.mdl", *words[1:]], cwd=here, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE, text=True) for model in ("tiny", "other")]
+        said = [command.communicate(timeout=100)[1] for command in commands]
+        assert [command.returncode for command in commands] == [0, 0], said
+        assert all(text in ("", "mpc: note: another mpc writes into out: waiting until it is done\n") for text in said), said
+    for _ in range(5):
+        both("compile", "-o", "out", "--cc=tcc", "--cflags=-O0")
+        source, plan = (here / "out/trainer.c").read_text(), json.loads((here / "out/plan.json").read_text())
+        name = plan["model"]["name"]
+        version = subprocess.run([here / "out/trainer", "--version"], capture_output=True, text=True).stdout
+        assert f"trains the model {name}, " in source and version.startswith(f"{name}, ")
+        both("report", "--html", "page.html")
+        assert (here / "page.html").read_text().endswith("</html>\n")
+    assert sorted(os.listdir(here / "out")) == ["plan.json", "trainer", "trainer.c"] and not list(here.glob("page.html?*"))

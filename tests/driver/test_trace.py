@@ -100,9 +100,8 @@ def test_written_whole_or_not_at_all(mpc, files):
 def test_inputs_are_not_written_over(mpc, files):
     (files / "link.json").symlink_to("trace.rank1.json")
     (files / "hard.json").hardlink_to(files / "trace.json")
-    (files / "aside.tmp").hardlink_to(files / "trace.rank1.json")
     before = [(files / name).read_bytes() for name in ("trace.json", "trace.rank1.json")]
-    for name in ("trace.json", "trace.rank1.json", "./trace.rank1.json", "link.json", "hard.json", "aside"):
+    for name in ("trace.json", "trace.rank1.json", "./trace.rank1.json", "link.json", "hard.json"):
         said = mpc("trace", "merge", "trace.json", "-o", name, status=1).stderr
         assert said.startswith(f"mpc: error: cannot write {name}") and "it is the input file" in said
     assert [(files / name).read_bytes() for name in ("trace.json", "trace.rank1.json")] == before
