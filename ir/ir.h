@@ -427,7 +427,6 @@ int result_count(const Module *m, const Op *op); /* required; 0 for a call of an
 Name intern(Module *m, const char *text, int length);
 Name intern_text(Module *m, const char *text);
 Name intern_format(Module *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-uint32_t hash_text(const char *text, int length);
 int find_dim(const Type *type, Name name);                         /* index, or -1 */
 bool has_dim(const Module *m, Name dim);                           /* does any value have it? */
 void add_made_dim(Module *m, Name name, Making making, Name of);   /* once: further declarations change nothing */

@@ -1,7 +1,5 @@
 #include "map.h"
 
-#include <stdint.h>
-
 struct MapEntry {
     const void *key;
     void *value;
@@ -40,4 +38,12 @@ void map_put(Map *map, const void *key, void *value)
     struct MapEntry *entry = find_entry(map, key);
     map->count += entry->key == NULL;
     *entry = (struct MapEntry){ key, value };
+}
+
+uint32_t hash_text(const char *text, int length)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (int i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)text[i]) * 16777619u;
+    return hash;
 }

@@ -4,6 +4,8 @@
 
 #include "arena.h"
 
+#include <stdint.h>
+
 typedef struct Map {
     Arena *arena;
     int count, room;
@@ -12,5 +14,7 @@ typedef struct Map {
 
 void *map_get(const Map *map, const void *key); /* NULL if absent */
 void map_put(Map *map, const void *key, void *value);
+
+uint32_t hash_text(const char *text, int length); /* for a map by texts */
 
 #endif

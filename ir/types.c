@@ -23,14 +23,6 @@ struct NameTable {
     NameSlot *slot;
 };
 
-uint32_t hash_text(const char *text, int length)
-{
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    for (int i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 16777619u;
-    return hash;
-}
-
 /* The text's slot, or a free one. */
 static NameSlot *find_slot(const struct NameTable *table, const char *text, int length, uint32_t hash)
 {

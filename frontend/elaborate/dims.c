@@ -29,11 +29,9 @@ bool find_dim_named(Lower *l, const char *name, Loc loc, Dim *dim)
     *dim = (Dim){ .name = intern_text(l->m, symbol->name), .size = symbol->number.integer, .padded = symbol->padded };
     if (symbol == l->batch || symbol->is_others)
         dim->size = dim->padded = l->batch_size;
-    if (symbol->is_slots && dim->size == 0) {
-        complain(l, (Where){ .at = loc, .help = "first dispatch(x, chosen, experts, slots)" },
-                 "the size of '%s' is computed by dispatch", name);
-        return false;
-    }
+    if (symbol->is_slots && dim->size == 0)
+        return complain(l, (Where){ .at = loc, .help = "first dispatch(x, chosen, experts, slots)" },
+                        "the size of '%s' is computed by dispatch", name);
     return !symbol->wrong;
 }
 
@@ -72,8 +70,7 @@ bool type_of_ast(Lower *l, const Ast *ast, Type *type)
                      "'%s' occurs twice: the dims of a tensor must be distinct", dim.name);
             good = false;
         } else if (type->rank == MAX_RANK) {
-            complain(l, (Where){ .at = name->loc }, "a tensor has at most %d dims", MAX_RANK);
-            return false;
+            return complain(l, (Where){ .at = name->loc }, "a tensor has at most %d dims", MAX_RANK);
         } else {
             type->dim[type->rank++] = dim;
         }

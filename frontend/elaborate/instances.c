@@ -49,12 +49,11 @@ bool is_free_instance(Lower *l, Symbol *block, const char *name, Loc loc)
 {
     const bool has_params = has_parameters(l, block);
     for (const Instance *i = *l->instances; i; i = i->next)
-        if (has_params && i->has_params && strcmp(i->name, name) == 0) {
-            complain(l, (Where){ .at = loc, .help = help_with_two(l, block, name) },
-                     "a second instance '%s' here: the first is at %s, and both would have the same parameter names",
-                     name, position_text(l, i->loc));
-            return false;
-        }
+        if (has_params && i->has_params && strcmp(i->name, name) == 0)
+            return complain(
+                l, (Where){ .at = loc, .help = help_with_two(l, block, name) },
+                "a second instance '%s' here: the first is at %s, and both would have the same parameter names", name,
+                position_text(l, i->loc));
     Instance *instance = NEW(l->arena, Instance);
     *instance = (Instance){ name, loc, has_params, *l->instances };
     *l->instances = instance;
@@ -176,10 +175,9 @@ static bool state_is_free(Lower *l, const Declaration *before, const Use *use, L
     const bool is_repeated = use->at != use->of->frame;
     if (!is_repeated && !(before && before->trains))
         return true;
-    complain(l, (Where){ .at = at, .help = "uses that are frozen read it and do not update it" },
-             "this state is updated by one use of its instance, which is used %s",
-             is_repeated ? "in a repeat or scan" : "twice");
-    return false;
+    return complain(l, (Where){ .at = at, .help = "uses that are frozen read it and do not update it" },
+                    "this state is updated by one use of its instance, which is used %s",
+                    is_repeated ? "in a repeat or scan" : "twice");
 }
 
 static bool is_same(Lower *l, const Declaration *a, const Declaration *b, Loc at)
@@ -187,11 +185,10 @@ static bool is_same(Lower *l, const Declaration *a, const Declaration *b, Loc at
     const bool same_type = same_order(&a->type, &b->type) && type_equal(&a->type, &b->type);
     if (same_type && a->param.init == b->param.init && a->param.a == b->param.a && a->param.b == b->param.b)
         return true;
-    complain(l, (Where){ .at = at, .help = "uses of one instance have the same parameters" },
-             same_type ? "another use of this instance initialises the parameter differently"
-                       : "another use of this instance declares the parameter as %s, not %s",
-             dims_text(l, &a->type), dims_text(l, &b->type));
-    return false;
+    return complain(l, (Where){ .at = at, .help = "uses of one instance have the same parameters" },
+                    same_type ? "another use of this instance initialises the parameter differently"
+                              : "another use of this instance declares the parameter as %s, not %s",
+                    dims_text(l, &a->type), dims_text(l, &b->type));
 }
 
 bool share_param(Lower *l, Name full, const Type *type, Param *param, Loc at)

@@ -239,8 +239,9 @@ static inline bool evaluates(const Lower *l) { return l->role == EVAL || l->role
 
 /* --- Errors ---------------------------------------------------------------------------------- */
 
-/* Reports once for each place and message.  Silent in functions of the model after the first. */
-void complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Reports once for each place and message; returns false, for a check to return.  Silent in functions
+   of the model after the first. */
+bool complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same of a name that is not used.  Not after other errors: what is wrong may be what uses it. */
 void complain_unused(Lower *l, Where where, const char *message);
 const char *position_text(Lower *l, Loc loc);       /* "20:11" */

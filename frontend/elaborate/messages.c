@@ -63,7 +63,7 @@ static bool already_reported(Lower *l, Loc at, const char *message)
     return false;
 }
 
-void complain(Lower *l, Where where, const char *format, ...)
+bool complain(Lower *l, Where where, const char *format, ...)
 {
     va_list args, again;
     va_start(args, format);
@@ -76,6 +76,7 @@ void complain(Lower *l, Where where, const char *format, ...)
     where.label = where.label ? where.label : instance_text(l);
     if (!already_reported(l, where.at, message))
         error_at(l->diags, where, "%s", message);
+    return false;
 }
 
 void complain_unused(Lower *l, Where where, const char *message)

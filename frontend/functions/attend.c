@@ -63,11 +63,9 @@ static bool find_keys(Lower *l, const Arguments *a, Sides *sides)
     if (has_no_positions(l, sides->key.name, arrow->name_loc))
         return false;
     sides->is_own = find_dim(&a->x[1]->type, sides->key.name) >= 0 || find_dim(&a->x[2]->type, sides->key.name) >= 0;
-    if (find_dim(q, sides->key.name) >= 0) {
-        complain(l, (Where){ .at = arrow->name_loc, .also = { a->ast[0]->loc }, .help = "name another dim" },
-                 "the queries have a dim '%s': it cannot be that of the keys", sides->key.name);
-        return false;
-    }
+    if (find_dim(q, sides->key.name) >= 0)
+        return complain(l, (Where){ .at = arrow->name_loc, .also = { a->ast[0]->loc }, .help = "name another dim" },
+                        "the queries have a dim '%s': it cannot be that of the keys", sides->key.name);
     return sides->is_own || sides->key.size == seq.size ||
            need_dim(l, a->x[1], a->ast[1], arrow->name, arrow->name_loc, &name);
 }
@@ -114,11 +112,10 @@ static bool softcap_argument(Lower *l, const Ast *keyword, Attrs *attrs)
 static Value *scores_argument(Lower *l, const Arguments *a, int keyword, const Sides *sides)
 {
     const Ast *ast = a->keyword[keyword]->child;
-    if (keyword != SINKS && !a->renaming) {
-        complain(l, (Where){ .at = ast->loc, .help = "attend(q, k, v, s -> t, ...), with t for the keys" },
-                 "'%s' needs a name for the keys' dim", a->keyword[keyword]->name);
-        return NULL;
-    }
+    if (keyword != SINKS && !a->renaming)
+        return complain(l, (Where){ .at = ast->loc, .help = "attend(q, k, v, s -> t, ...), with t for the keys" },
+                        "'%s' needs a name for the keys' dim", a->keyword[keyword]->name),
+               NULL;
     Operand operand = lower_expr(l, ast);
     set_place(l, a->call->name_loc);
     Value *x = operand.kind == WRONG ? NULL : value_of(l, operand, F32);

@@ -35,12 +35,11 @@ CALL(where)
 {
     Value *x[3];
     const bool is_number = a->operand[0].kind == NUMBER;
-    if (is_number || a->operand[0].value->type.dtype != BOOL) {
-        complain(l, (Where){ .at = a->ast[0]->loc, .help = "a comparison gives one" },
-                 "the first argument of where is a bool tensor, not %s",
-                 is_number ? "a number" : type_words(l, &a->operand[0].value->type));
-        return wrong;
-    }
+    if (is_number || a->operand[0].value->type.dtype != BOOL)
+        return complain(l, (Where){ .at = a->ast[0]->loc, .help = "a comparison gives one" },
+                        "the first argument of where is a bool tensor, not %s",
+                        is_number ? "a number" : type_words(l, &a->operand[0].value->type)),
+               wrong;
     x[0] = a->operand[0].value;
     if (!unify(l, a->call->name_loc, "choose between", a->ast + 1, a->operand + 1, x + 1) ||
         !dims_fit(l, a->call->name_loc, "choose between", 3, a->ast, x))
@@ -51,12 +50,11 @@ CALL(where)
 CALL(cast)
 {
     DType dtype = dtype_named(a->word->name);
-    if (dtype == N_DTYPES || is_half(dtype)) {
-        complain(l, (Where){ .at = a->word->loc, .help = "cast to f32, i32 or bool" }, "%s '%s'%s",
-                 dtype == N_DTYPES ? "no type is named" : "cannot cast to", a->word->name,
-                 dtype == N_DTYPES ? "" : ": train.precision determines how floating-point tensors are stored");
-        return wrong;
-    }
+    if (dtype == N_DTYPES || is_half(dtype))
+        return complain(l, (Where){ .at = a->word->loc, .help = "cast to f32, i32 or bool" }, "%s '%s'%s",
+                        dtype == N_DTYPES ? "no type is named" : "cannot cast to", a->word->name,
+                        dtype == N_DTYPES ? "" : ": train.precision determines how floating-point tensors are stored"),
+               wrong;
     if (dtype == BOOL && a->x[0]->type.dtype != BOOL)
         return tensor_operand(EMIT(l, OP_ne, NO_ATTRS, a->x[0], emit_number(l, 0, a->x[0]->type.dtype)));
     return tensor_operand(dtype == F32 ? emit_f32(l, a->x[0]) : emit_cast(l, a->x[0], dtype));
@@ -134,8 +132,7 @@ static bool eps_argument(Lower *l, const Arguments *a, double *eps)
         return false;
     if (*eps >= 0)
         return true;
-    complain(l, (Where){ .at = a->keyword[0]->child->loc }, "'eps' cannot be negative");
-    return false;
+    return complain(l, (Where){ .at = a->keyword[0]->child->loc }, "'eps' cannot be negative");
 }
 
 CALL(layernorm)

@@ -170,13 +170,12 @@ static Name own_stretch(Lower *l, const Arguments *a, int i)
             }
     if (count == 1 && own != l->m->batch)
         return own;
-    complain(
-        l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[i ? 0 : 1]->loc } },
-        count == 1
-            ? "cannot join %s and %s along the micro-batch"
-            : "cannot join %s with %s and the other pieces: more than one of its dims is missing from another piece",
-        type_words(l, x), type_words(l, &a->x[i ? 0 : 1]->type));
-    return NULL;
+    return complain(l, (Where){ .at = a->ast[i]->loc, .also = { a->ast[i ? 0 : 1]->loc } },
+                    count == 1 ? "cannot join %s and %s along the micro-batch"
+                               : "cannot join %s with %s and the other pieces: more than one of its dims is missing "
+                                 "from another piece",
+                    type_words(l, x), type_words(l, &a->x[i ? 0 : 1]->type)),
+           NULL;
 }
 
 /* The number of dims of pieces that the first one lacks;  -1 after reporting one that cannot be joined with it. */
@@ -190,13 +189,14 @@ static int dims_that_differ(Lower *l, const Arguments *a)
         differ += own;
         if (own <= 1 && x->rank == first->rank && x->dtype == first->dtype)
             continue;
-        complain(l,
-                 (Where){ .at = a->ast[i]->loc,
-                          .also = { a->ast[0]->loc },
-                          .help = "all pieces must have the same dims, in any order, except one each; sum, index or "
-                                  "rename the others" },
-                 "cannot join %s and %s: they differ in more than one dim", type_words(l, first), type_words(l, x));
-        return -1;
+        return complain(
+                   l,
+                   (Where){ .at = a->ast[i]->loc,
+                            .also = { a->ast[0]->loc },
+                            .help = "all pieces must have the same dims, in any order, except one each; sum, index or "
+                                    "rename the others" },
+                   "cannot join %s and %s: they differ in more than one dim", type_words(l, first), type_words(l, x)),
+               -1;
     }
     return differ;
 }
@@ -205,10 +205,8 @@ static int dims_that_differ(Lower *l, const Arguments *a)
 static bool along_argument(Lower *l, const Arguments *a, Name *along)
 {
     const Ast *ast = a->keyword[0]->child;
-    if (ast->kind != A_NAME) {
-        complain(l, (Where){ .at = ast->loc }, "'along' must be the name of a dim");
-        return false;
-    }
+    if (ast->kind != A_NAME)
+        return complain(l, (Where){ .at = ast->loc }, "'along' must be the name of a dim");
     for (int i = 0; i < a->count; i++)
         if (!need_dim(l, a->x[i], a->ast[i], ast->name, ast->loc, along))
             return false;
@@ -243,15 +241,11 @@ static bool pieces_fit(Lower *l, const Arguments *a, const Name stretch[], const
         const Type rest = without_dim(*x, stretch[i]);
         const Names odd = dims_lacking(&rest, &kept);
         Where at = { .at = a->ast[i]->loc, .also = { a->ast[0]->loc } };
-        if (find_dim(x, to->name) >= 0) {
-            complain(l, at, "%s already has the dim '%s'", type_words(l, x), to->name);
-            return false;
-        }
-        if (odd.count) {
-            complain(l, at, "the pieces are joined along '%s', but %s also has '%s', which %s lacks", stretch[i],
-                     type_words(l, x), odd.name[0], type_words(l, &a->x[0]->type));
-            return false;
-        }
+        if (find_dim(x, to->name) >= 0)
+            return complain(l, at, "%s already has the dim '%s'", type_words(l, x), to->name);
+        if (odd.count)
+            return complain(l, at, "the pieces are joined along '%s', but %s also has '%s', which %s lacks", stretch[i],
+                            type_words(l, x), odd.name[0], type_words(l, &a->x[0]->type));
         sum += x->dim[find_dim(x, stretch[i])].size;
     }
     if (sum != to->size)
@@ -266,12 +260,11 @@ CALL(concat)
     Name *stretch = NEW_ARRAY(l->arena, Name, a->count);
     Value *y = NULL;
     find_dim_named(l, a->dims.name[0], a->dim_ast[0]->loc, &to);
-    if (varies_by_micro_batch(l, to.name)) {
-        complain(l, (Where){ .at = a->dim_ast[0]->loc },
-                 "'%s' is %sthe micro-batch, along which tensors cannot be joined", to.name,
-                 to.name == l->m->batch ? "" : "a part of ");
-        return wrong;
-    }
+    if (varies_by_micro_batch(l, to.name))
+        return complain(l, (Where){ .at = a->dim_ast[0]->loc },
+                        "'%s' is %sthe micro-batch, along which tensors cannot be joined", to.name,
+                        to.name == l->m->batch ? "" : "a part of "),
+               wrong;
     if (!find_stretches(l, a, &to, stretch) || !pieces_fit(l, a, stretch, &to))
         return wrong;
     for (int i = 0; i < a->count; i++) {

@@ -71,10 +71,9 @@ static bool find_window(Lower *l, const Arguments *a, const Steps *steps, Window
     const Value *x = a->x[0];
     const Ast *ast = a->window[i], *to = ast->child, *tap = to->next;
     Name from, of_taps;
-    if (tap->next) {
-        complain(l, (Where){ .at = ast->loc }, "windows along a dim have two dims: their positions and their elements");
-        return false;
-    }
+    if (tap->next)
+        return complain(l, (Where){ .at = ast->loc },
+                        "windows along a dim have two dims: their positions and their elements");
     if (!need_dim(l, x, a->ast[0], ast->init->name, ast->init->loc, &from) ||
         !find_dim_named(l, to->name, to->loc, &w->to) || !find_dim_named(l, tap->name, tap->loc, &w->tap) ||
         !need_dim(l, a->x[1], a->ast[1], tap->name, tap->loc, &of_taps))
@@ -86,10 +85,8 @@ static bool find_window(Lower *l, const Arguments *a, const Steps *steps, Window
     const Name again = w->to.name != w->from.name && is_taken(x, windows, i, w->to.name)   ? w->to.name
                        : w->to.name == w->tap.name || is_taken(x, windows, i, w->tap.name) ? w->tap.name
                                                                                            : NULL;
-    if (again) {
-        complain(l, (Where){ .at = ast->loc }, "%s already has a dim '%s'", type_words(l, &x->type), again);
-        return false;
-    }
+    if (again)
+        return complain(l, (Where){ .at = ast->loc }, "%s already has a dim '%s'", type_words(l, &x->type), again);
     const int64_t count = windows_along(w, steps);
     if (count != w->to.size)
         complain(l, (Where){ .at = to->loc, .help = windows_help(l, w, steps, count) },
@@ -199,10 +196,10 @@ CALL(conv)
     Name name;
     if (!find_steps(l, a, &steps))
         return wrong;
-    if (!a->nwindows) {
-        complain(l, (Where){ .at = a->call->name_loc }, "along which dim are the windows of conv? row -> (y, ky)");
-        return wrong;
-    }
+    if (!a->nwindows)
+        return complain(l, (Where){ .at = a->call->name_loc },
+                        "along which dim are the windows of conv? row -> (y, ky)"),
+               wrong;
     for (int i = 0; i < a->nwindows; i++)
         if (!find_window(l, a, &steps, windows, i))
             return wrong;

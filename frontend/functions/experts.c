@@ -89,9 +89,8 @@ static bool read_capacity(Lower *l, const Ast *keyword, double *capacity)
     *capacity = number.value;
     if (number.value > 0)
         return true;
-    complain(l, (Where){ .at = keyword->child->loc, .help = "capacity = 1.25; capacity = none drops no token" },
-             "the capacity must be above 0");
-    return false;
+    return complain(l, (Where){ .at = keyword->child->loc, .help = "capacity = 1.25; capacity = none drops no token" },
+                    "the capacity must be above 0");
 }
 
 /* `rounds = true`: the copies of a repeat take turns, each with the next slots of the queues.  How many turns; 0 after
@@ -105,10 +104,10 @@ static int64_t read_rounds(Lower *l, const Ast *keyword)
         return 1;
     if (l->frame->outer && !l->frame->run)
         return l->frame->copy.size;
-    complain(l, (Where){ .at = keyword->loc, .help = "repeat 4 { ... y = y + combine(...) }" },
-             l->frame->outer ? "the copies of a repeat that numbers them cannot be rounds"
-                             : "rounds are the copies of a repeat around the dispatch");
-    return 0;
+    return complain(l, (Where){ .at = keyword->loc, .help = "repeat 4 { ... y = y + combine(...) }" },
+                    l->frame->outer ? "the copies of a repeat that numbers them cannot be rounds"
+                                    : "rounds are the copies of a repeat around the dispatch"),
+           0;
 }
 
 /* In a repeat: the number of the copy. */
@@ -135,10 +134,8 @@ static bool read_within(Lower *l, const Arguments *a, const Ast *keyword, Type *
     if (!keyword)
         return true;
     const Ast *at = keyword->child;
-    if (at->kind != A_NAME) {
-        complain(l, (Where){ .at = at->loc }, "the name of a dim is needed here");
-        return false;
-    }
+    if (at->kind != A_NAME)
+        return complain(l, (Where){ .at = at->loc }, "the name of a dim is needed here");
     for (int i = 0; i < 2; i++)
         if (!need_dim(l, a->x[i], a->ast[i], at->name, at->loc, &name))
             return false;
@@ -150,11 +147,9 @@ static bool dims_are_free(Lower *l, const Arguments *a, const Type *kept)
 {
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < 2; d++)
-            if (find_dim(&a->x[i]->type, a->dims.name[d]) >= 0) {
-                complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[i]->loc } },
-                         "%s already has the dim '%s'", type_words(l, &a->x[i]->type), a->dims.name[d]);
-                return false;
-            }
+            if (find_dim(&a->x[i]->type, a->dims.name[d]) >= 0)
+                return complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[i]->loc } },
+                                "%s already has the dim '%s'", type_words(l, &a->x[i]->type), a->dims.name[d]);
     bool queues = a->x[1]->type.rank > kept->rank;
     if (!queues)
         complain(l, (Where){ .at = a->ast[1]->loc }, "%s has no tokens to dispatch", type_words(l, &a->x[1]->type));
@@ -166,17 +161,13 @@ static bool set_slots(Lower *l, const Arguments *a, double size, Dim *slots)
 {
     Symbol *symbol = find_symbol_here(&l->globals, a->dims.name[1]);
     Loc at = a->dim_ast[1]->loc;
-    if (!symbol->is_slots) {
-        complain(l, (Where){ .at = at, .help = arena_text(l->arena, "dim %s, without a size", symbol->name) },
-                 "the size of '%s' is computed by dispatch", symbol->name);
-        return false;
-    }
-    if (size > INT32_MAX || (symbol->number.integer && (double)symbol->number.integer != size)) {
-        complain(l,
-                 (Where){ .at = at, .help = "declare another dim for these slots; a block takes it in its brackets" },
-                 "'%s' has %lld elements, not %.0f", symbol->name, (long long)symbol->number.integer, size);
-        return false;
-    }
+    if (!symbol->is_slots)
+        return complain(l, (Where){ .at = at, .help = arena_text(l->arena, "dim %s, without a size", symbol->name) },
+                        "the size of '%s' is computed by dispatch", symbol->name);
+    if (size > INT32_MAX || (symbol->number.integer && (double)symbol->number.integer != size))
+        return complain(
+            l, (Where){ .at = at, .help = "declare another dim for these slots; a block takes it in its brackets" },
+            "'%s' has %lld elements, not %.0f", symbol->name, (long long)symbol->number.integer, size);
     if (!symbol->number.integer && l->role == MODEL)
         add_setting(l, arena_text(l->arena, "dim.%s", symbol->name), arena_text(l->arena, "%.0f", size), "elements",
                     "dispatch");
@@ -250,10 +241,9 @@ static bool find_rows(Lower *l, Arguments *a)
     }
     if (a->dims.count == 2)
         return true;
-    complain(
+    return complain(
         l, (Where){ .at = a->call->name_loc, .also = { a->ast[0]->loc }, .help = "combine(y, chosen, experts, slots)" },
         "%s has %s experts with slots", type_words(l, y), found.count ? "several" : "no");
-    return false;
 }
 
 /* Do both have the same numbers: are they one value, or the same op of such values? */
@@ -293,19 +283,17 @@ CALL(combine)
         return wrong;
     const Name experts = a->dims.name[0], slots = a->dims.name[1];
     for (int d = 0; d < 2; d++)
-        if (find_dim(&chosen->type, a->dims.name[d]) >= 0) {
-            complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[1]->loc } }, "%s already has the dim '%s'",
-                     type_words(l, &chosen->type), a->dims.name[d]);
-            return wrong;
-        }
+        if (find_dim(&chosen->type, a->dims.name[d]) >= 0)
+            return complain(l, (Where){ .at = a->dim_ast[d]->loc, .also = { a->ast[1]->loc } },
+                            "%s already has the dim '%s'", type_words(l, &chosen->type), a->dims.name[d]),
+                   wrong;
     if (!were_dispatched_by(l, a, &find_symbol_here(&l->globals, slots)->choices))
         return wrong;
     const Symbol *symbol = find_symbol_here(&l->globals, slots);
-    if (symbol->rounds && symbol->rounds != l->frame) {
-        complain(l, (Where){ .at = a->call->name_loc, .help = "y = y + combine(...), in the repeat" },
-                 "rows of '%s' are those of one round, in which they have to be combined", slots);
-        return wrong;
-    }
+    if (symbol->rounds && symbol->rounds != l->frame)
+        return complain(l, (Where){ .at = a->call->name_loc, .help = "y = y + combine(...), in the repeat" },
+                        "rows of '%s' are those of one round, in which they have to be combined", slots),
+               wrong;
     const Names over = queue_dims(l, &chosen->type, y);
     Value *place = places(l, chosen, over, y->dim[find_dim(y, experts)]);
     place = symbol->rounds ? place_in_round(l, place, (double)y->dim[find_dim(y, slots)].size) : place;
@@ -327,11 +315,10 @@ CALL(balance)
         const Name dim = gate->type.dim[i].name;
         if (dim != experts && (a->dims.count == 1 || has_name(&a->dims, dim)))
             add_name(&tokens, dim);
-        if (dim != experts && find_dim(&chosen->type, dim) < 0) {
-            complain(l, (Where){ .at = a->ast[1]->loc, .also = { a->ast[0]->loc } }, "%s has no dim '%s'",
-                     type_words(l, &chosen->type), dim);
-            return wrong;
-        }
+        if (dim != experts && find_dim(&chosen->type, dim) < 0)
+            return complain(l, (Where){ .at = a->ast[1]->loc, .also = { a->ast[0]->loc } }, "%s has no dim '%s'",
+                            type_words(l, &chosen->type), dim),
+                   wrong;
     }
     const Dim along = gate->type.dim[find_dim(&gate->type, experts)];
     Value *is_chosen = emit_cast(l, EMIT(l, OP_eq, NO_ATTRS, chosen, emit_iota(l, along)), F32);

@@ -19,9 +19,9 @@ Value *integers_argument(Lower *l, const Arguments *a, int keyword, const Value 
     allowed.dtype = I32;
     if (type && type->dtype == I32 && !more.count)
         return operand.value;
-    complain(l, (Where){ .at = ast->child->loc }, "'%s' must be i32 over dims of %s, not %s", ast->name,
-             dims_text(l, &allowed), type ? type_words(l, type) : "a number");
-    return NULL;
+    return complain(l, (Where){ .at = ast->child->loc }, "'%s' must be i32 over dims of %s, not %s", ast->name,
+                    dims_text(l, &allowed), type ? type_words(l, type) : "a number"),
+           NULL;
 }
 
 Value *with_groups(Lower *l, Value *part, const Type *x, const Type *of, const Attrs *attrs)
@@ -58,8 +58,7 @@ static bool style_argument(Lower *l, const Ast *keyword, bool *interleaved)
     *interleaved = word && word->kind == A_NAME && strcmp(word->name, "interleaved") == 0;
     if (!word || *interleaved || (word->kind == A_NAME && strcmp(word->name, "half") == 0))
         return true;
-    complain(l, (Where){ .at = word->loc }, "'style' must be half or interleaved");
-    return false;
+    return complain(l, (Where){ .at = word->loc }, "'style' must be half or interleaved");
 }
 
 CALL(rope)
@@ -69,18 +68,15 @@ CALL(rope)
     const Dim *head = &a->x[0]->type.dim[find_dim(&a->x[0]->type, attrs.feature)];
     if (!number_argument(l, a->keyword[0], 10000, &attrs.base) || !style_argument(l, a->keyword[1], &attrs.interleaved))
         return wrong;
-    if (head->size % 2 || attrs.base <= 0) {
-        complain(l, (Where){ .at = head->size % 2 ? a->dim_ast[1]->loc : a->keyword[0]->child->loc },
-                 head->size % 2 ? "rope rotates pairs, but '%s' has %lld elements" : "'base' must be above 0",
-                 head->name, (long long)head->size);
-        return wrong;
-    }
+    if (head->size % 2 || attrs.base <= 0)
+        return complain(l, (Where){ .at = head->size % 2 ? a->dim_ast[1]->loc : a->keyword[0]->child->loc },
+                        head->size % 2 ? "rope rotates pairs, but '%s' has %lld elements" : "'base' must be above 0",
+                        head->name, (long long)head->size),
+               wrong;
     if (!number_argument(l, a->keyword[3], 1, &stretch))
         return wrong;
-    if (stretch <= 0) {
-        complain(l, (Where){ .at = a->keyword[3]->child->loc }, "'stretch' must be above 0");
-        return wrong;
-    }
+    if (stretch <= 0)
+        return complain(l, (Where){ .at = a->keyword[3]->child->loc }, "'stretch' must be above 0"), wrong;
     attrs.stretch = stretch == 1 ? 0 : stretch;
     Value *position = integers_argument(l, a, 2, a->x[0], attrs.feature);
     if (a->keyword[2] && !position)
@@ -179,11 +175,11 @@ CALL(add_rows)
 
 CALL(dropout)
 {
-    if (!(a->number.value >= 0 && a->number.value < 1)) {
-        complain(l, (Where){ .at = a->number_ast->loc }, "the rate of dropout must be at least 0 and below 1, not %s",
-                 constant_text(l->arena, a->number));
-        return wrong;
-    }
+    if (!(a->number.value >= 0 && a->number.value < 1))
+        return complain(l, (Where){ .at = a->number_ast->loc },
+                        "the rate of dropout must be at least 0 and below 1, not %s",
+                        constant_text(l->arena, a->number)),
+               wrong;
     if (a->number.value == 0 || evaluates(l))
         return tensor_operand(unlabelled(l, a->x[0]));
     Attrs attrs = { .rate = a->number.value, .instance = l->now.dropout_count++ };
@@ -203,12 +199,11 @@ CALL(training)
     bool same = one->rank == other->rank;
     for (int i = 0; same && i < one->rank; i++)
         same = find_dim(other, one->dim[i].name) >= 0;
-    if (!same) {
-        complain(l, (Where){ .at = a->call->name_loc, .also = { a->ast[0]->loc, a->ast[1]->loc } },
-                 "cannot choose between %s and %s: training(a, b) takes two values with the same dims",
-                 dims_text(l, one), dims_text(l, other));
-        return wrong;
-    }
+    if (!same)
+        return complain(l, (Where){ .at = a->call->name_loc, .also = { a->ast[0]->loc, a->ast[1]->loc } },
+                        "cannot choose between %s and %s: training(a, b) takes two values with the same dims",
+                        dims_text(l, one), dims_text(l, other)),
+               wrong;
     l->is_evaluated_otherwise = true;
     return tensor_operand(unlabelled(l, x[evaluates(l)]));
 }

@@ -77,17 +77,15 @@ Operand rename_group(Lower *l, const Arguments *a, const Names *from, const Name
     Value *x = a->x[0];
     const size_t length = strcspn(arrow->name, "'");
     const Where at = { .at = arrow->name_loc, .also = { arrow->child->loc } };
-    if (strncmp(arrow->child->name, arrow->name, length) != 0 || strcspn(arrow->child->name, "'") != length) {
-        complain(l, at, "'%s' has other dims than '%s'", arrow->name, arrow->child->name);
-        return (Operand){ .kind = WRONG };
-    }
+    if (strncmp(arrow->child->name, arrow->name, length) != 0 || strcspn(arrow->child->name, "'") != length)
+        return complain(l, at, "'%s' has other dims than '%s'", arrow->name, arrow->child->name), wrong;
     for (int i = 0; i < from->count; i++)
         if (find_dim(&x->type, from->name[i]) < 0 || find_dim(&x->type, to->name[i]) >= 0) {
             const bool lacks = find_dim(&x->type, from->name[i]) < 0;
-            complain(l, (Where){ .at = lacks ? arrow->child->loc : arrow->name_loc, .also = { a->ast[0]->loc } },
-                     lacks ? "%s has no dim of '%s'" : "%s already has the dims of '%s'", type_words(l, &x->type),
-                     lacks ? arrow->child->name : arrow->name);
-            return (Operand){ .kind = WRONG };
+            return complain(l, (Where){ .at = lacks ? arrow->child->loc : arrow->name_loc, .also = { a->ast[0]->loc } },
+                            lacks ? "%s has no dim of '%s'" : "%s already has the dims of '%s'",
+                            type_words(l, &x->type), lacks ? arrow->child->name : arrow->name),
+                   wrong;
         }
     for (int i = 0; x && i < from->count; i++)
         x = EMIT(l, OP_rename, ((Attrs){ .dim = from->name[i], .to = to->name[i] }), x);
@@ -179,17 +177,14 @@ static bool has_all(const Type *type, const Names *dims)
 CALL(orthogonal)
 {
     int64_t steps = 5;
-    if (!l->matrix) {
-        complain(l, (Where){ .at = a->call->loc }, "orthogonal(...) belongs in an optimizer");
-        return (Operand){ .kind = WRONG };
-    }
+    if (!l->matrix)
+        return complain(l, (Where){ .at = a->call->loc }, "orthogonal(...) belongs in an optimizer"), wrong;
     if (a->keyword[0] && !integer_of(l, a->keyword[0]->child, "'steps'", 1, 100, &steps))
         return (Operand){ .kind = WRONG };
-    if (!has_all(&a->x[0]->type, &l->matrix->in) || !has_all(&a->x[0]->type, &l->matrix->out)) {
-        complain(l, (Where){ .at = a->call->loc }, "orthogonal(...) takes a tensor like the parameter, not %s",
-                 type_words(l, &a->x[0]->type));
-        return (Operand){ .kind = WRONG };
-    }
+    if (!has_all(&a->x[0]->type, &l->matrix->in) || !has_all(&a->x[0]->type, &l->matrix->out))
+        return complain(l, (Where){ .at = a->call->loc }, "orthogonal(...) takes a tensor like the parameter, not %s",
+                        type_words(l, &a->x[0]->type)),
+               wrong;
     l->matrix->refused = !l->matrix->in.count || !has_square(l->matrix, a->x[0]->type.rank);
     if (l->matrix->refused) /* reported where the optimizer is chosen */
         return (Operand){ .kind = WRONG };

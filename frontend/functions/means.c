@@ -41,22 +41,22 @@ static bool is_over_batch(const Lower *l, Names dims)
 static Value *mean_of_entropy(Lower *l, const Entropy *entropy, Value *x, Names dims, Loc at)
 {
     const bool over_batch = is_over_batch(l, dims);
-    if (!entropy->labels) {
-        complain(l, (Where){ .at = at, .help = "compute them before it" },
-                 "a mean of cross_entropy counts its labels, which are computed inside 'repeat' or 'scan'");
-        return NULL;
-    }
-    if (over_batch && dims.count < x->type.rank) {
-        complain(l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
-                 "a mean of cross_entropy over '%s' must be over all of %s, since it counts labels of the whole batch",
-                 l->m->batch, dims_text(l, &x->type));
-        return NULL;
-    }
-    if (over_batch && l->frame->outer) {
-        complain(l, (Where){ .at = at, .help = "return the cross_entropy, and take its mean after the repeat" },
-                 "a mean of cross_entropy over '%s' cannot be taken inside 'repeat' or 'scan'", l->m->batch);
-        return NULL;
-    }
+    if (!entropy->labels)
+        return complain(l, (Where){ .at = at, .help = "compute them before it" },
+                        "a mean of cross_entropy counts its labels, which are computed inside 'repeat' or 'scan'"),
+               NULL;
+    if (over_batch && dims.count < x->type.rank)
+        return complain(
+                   l,
+                   (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
+                   "a mean of cross_entropy over '%s' must be over all of %s, since it counts labels of the whole "
+                   "batch",
+                   l->m->batch, dims_text(l, &x->type)),
+               NULL;
+    if (over_batch && l->frame->outer)
+        return complain(l, (Where){ .at = at, .help = "return the cross_entropy, and take its mean after the repeat" },
+                        "a mean of cross_entropy over '%s' cannot be taken inside 'repeat' or 'scan'", l->m->batch),
+               NULL;
     Value *total = over_batch && l->role == MODEL ? NULL : count_labels(l, entropy, dims);
     total = over_batch ? total_of_batch(l, total) : total;
     if (!over_batch || l->role != EVAL)                                       /* where the trainer sees to it */
@@ -77,12 +77,11 @@ static Value *mean_by_labels(Lower *l, Value *x, Names dims, Loc at)
 /* Can the whole batch have one sum of weights for this mean? */
 static bool has_one_total(Lower *l, const Value *x, Names dims, Loc at)
 {
-    if (dims.count < x->type.rank) {
-        complain(l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
-                 "a mean with weights over '%s' must be over all of %s, since it divides by weights of the whole batch",
-                 l->m->batch, dims_text(l, &x->type));
-        return false;
-    }
+    if (dims.count < x->type.rank)
+        return complain(
+            l, (Where){ .at = at, .help = "take the mean over all dims, or only over dims other than the batch" },
+            "a mean with weights over '%s' must be over all of %s, since it divides by weights of the whole batch",
+            l->m->batch, dims_text(l, &x->type));
     if (l->frame->outer)
         complain(l, (Where){ .at = at, .help = "take it after the repeat" },
                  "a mean with weights over '%s' cannot be taken inside 'repeat' or 'scan'", l->m->batch);
@@ -120,9 +119,10 @@ static Value *weight_argument(Lower *l, const Arguments *a)
         return NULL;
     if (operand.kind == TENSOR && !dims_lacking(&operand.value->type, &a->x[0]->type).count)
         return emit_cast(l, operand.value, is_float(operand.value->type.dtype) ? operand.value->type.dtype : F32);
-    complain(l, (Where){ .at = ast->loc, .also = { a->ast[0]->loc } }, "'weight' must be over dims of %s, not %s",
-             dims_text(l, &a->x[0]->type), operand.kind == NUMBER ? "a number" : dims_text(l, &operand.value->type));
-    return NULL;
+    return complain(l, (Where){ .at = ast->loc, .also = { a->ast[0]->loc } },
+                    "'weight' must be over dims of %s, not %s", dims_text(l, &a->x[0]->type),
+                    operand.kind == NUMBER ? "a number" : dims_text(l, &operand.value->type)),
+           NULL;
 }
 
 /* An input, perhaps cast. */
@@ -150,11 +150,10 @@ CALL(mean)
 {
     Names over = dims_or_all(l, a);
     for (int i = 0; i < over.count; i++)
-        if (over.name[i] != l->m->batch && varies_by_micro_batch(l, over.name[i])) {
-            complain(l, (Where){ .at = a->call->name_loc, .help = "sum(...)" },
-                     "a mean over '%s' would depend on the size of the micro-batch", over.name[i]);
-            return (Operand){ .kind = WRONG };
-        }
+        if (over.name[i] != l->m->batch && varies_by_micro_batch(l, over.name[i]))
+            return complain(l, (Where){ .at = a->call->name_loc, .help = "sum(...)" },
+                            "a mean over '%s' would depend on the size of the micro-batch", over.name[i]),
+                   wrong;
     if (!a->keyword[0]) {
         warn_of_weights(l, a);
         return tensor_operand(mean_by_labels(l, a->x[0], over, a->call->name_loc));

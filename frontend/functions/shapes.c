@@ -44,14 +44,10 @@ static bool find_parts(Lower *l, const Ast *list, Dims *dims)
         Dim dim;
         if (!find_dim_named(l, ast->name, ast->loc, &dim) || !is_constant_size(l, dim.name, ast->loc))
             return false;
-        if (repeats(dims, &dim)) {
-            complain(l, (Where){ .at = ast->loc }, "'%s' is given twice", dim.name);
-            return false;
-        }
-        if (dims->count == MAX_RANK) {
-            complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
-            return false;
-        }
+        if (repeats(dims, &dim))
+            return complain(l, (Where){ .at = ast->loc }, "'%s' is given twice", dim.name);
+        if (dims->count == MAX_RANK)
+            return complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
         dims->dim[dims->count++] = dim;
     }
     return true;
@@ -176,17 +172,14 @@ CALL(broadcast)
     for (int i = 0; i < a->dims.count; i++) {
         const Loc at = a->dim_ast[i]->loc;
         Dim *dim = &attrs.dims.dim[attrs.dims.count++];
-        if (a->x[0]->type.rank + a->dims.count > MAX_RANK) {
-            complain(l, (Where){ .at = a->call->name_loc }, "a tensor has at most %d dims", MAX_RANK);
-            return wrong;
-        }
+        if (a->x[0]->type.rank + a->dims.count > MAX_RANK)
+            return complain(l, (Where){ .at = a->call->name_loc }, "a tensor has at most %d dims", MAX_RANK), wrong;
         if (!find_dim_named(l, a->dims.name[i], at, dim) || !is_new(l, a->x[0], dim->name, at))
             return wrong;
-        if (scan_along(l, dim->name)) {
-            complain(l, (Where){ .at = at, .help = "do this before it, or after it" },
-                     "a scan sees one position at a time: in it, no tensor has the dim '%s'", dim->name);
-            return wrong;
-        }
+        if (scan_along(l, dim->name))
+            return complain(l, (Where){ .at = at, .help = "do this before it, or after it" },
+                            "a scan sees one position at a time: in it, no tensor has the dim '%s'", dim->name),
+                   wrong;
     }
     return tensor_operand(EMIT(l, OP_broadcast, attrs, a->x[0]));
 }

@@ -208,11 +208,11 @@ static Attend read_attend(Layout *p, const Ast *word)
 static int64_t read_blocks(Layout *p, const Ast *number)
 {
     int64_t blocks = 0;
-    if (integer_of(p->l, number, "'blocks'", 1, MAX_ZIGZAG, &blocks) && blocks > 1 && blocks % 2) {
-        complain(p->l, (Where){ .at = number->loc, .help = arena_text(p->l->arena, "blocks = %" PRId64, blocks + 1) },
-                 "blocks are dealt forth and back, so each rank has an even number of them, or one");
-        return 0;
-    }
+    if (integer_of(p->l, number, "'blocks'", 1, MAX_ZIGZAG, &blocks) && blocks > 1 && blocks % 2)
+        return complain(p->l,
+                        (Where){ .at = number->loc, .help = arena_text(p->l->arena, "blocks = %" PRId64, blocks + 1) },
+                        "blocks are dealt forth and back, so each rank has an even number of them, or one"),
+               0;
     return blocks;
 }
 

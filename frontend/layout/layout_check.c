@@ -112,23 +112,18 @@ static void check_exchange(Lower *l, const Ast *ast, const ShardRule *rule)
 /* Is the ring the outermost axis of this sequence, which has no padding? */
 static bool check_ring_along(Lower *l, const Ast *ast, const ShardRule *rule, const Op *op, const Dim *seq)
 {
-    if (operand_at(op, OPERAND_bias) >= 0 || operand_at(op, OPERAND_sinks) >= 0) {
-        complain(l, (Where){ .at = ast->type->loc, .also = { op->loc }, .help = "attend = gather, or = all_to_all" },
-                 "attention along '%s' has a bias, a mask or sinks, which attend = ring does not support", seq->name);
-        return false;
-    }
+    if (operand_at(op, OPERAND_bias) >= 0 || operand_at(op, OPERAND_sinks) >= 0)
+        return complain(
+            l, (Where){ .at = ast->type->loc, .also = { op->loc }, .help = "attend = gather, or = all_to_all" },
+            "attention along '%s' has a bias, a mask or sinks, which attend = ring does not support", seq->name);
     const Where at = { .at = ast->type->loc, .help = "name it first, or attend = gather" };
-    if (seq->padded != seq->size) {
-        complain(l, (Where){ .at = at.at, .help = "attend = gather, or a size without padding" },
-                 "'%s' has padding, which attend = ring does not support", seq->name);
-        return false;
-    }
+    if (seq->padded != seq->size)
+        return complain(l, (Where){ .at = at.at, .help = "attend = gather, or a size without padding" },
+                        "'%s' has padding, which attend = ring does not support", seq->name);
     for (const ShardRule *other = l->m->rules; other != rule; other = other->next)
-        if (has_name(&other->dims, seq->name)) {
-            complain(l, at, "attend = ring works only along the outermost axis of '%s', which is '%s'", seq->name,
-                     l->m->axis[other->axis]);
-            return false;
-        }
+        if (has_name(&other->dims, seq->name))
+            return complain(l, at, "attend = ring works only along the outermost axis of '%s', which is '%s'",
+                            seq->name, l->m->axis[other->axis]);
     return true;
 }
 

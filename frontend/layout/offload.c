@@ -15,11 +15,11 @@ static Tier *setting_of(Lower *l, const Ast *name)
 {
     Train *t = &l->m->train;
     Tier *const settings[] = { &t->offload_optimizer, &t->offload_params, &t->offload_activations };
-    if (strcmp(name->name, "gradients") == 0) {
-        complain(l, (Where){ .at = name->loc, .help = "train { grad_storage = bf16 }, or zero 2 over several ranks" },
-                 "gradients cannot be offloaded: the backward pass of each micro-batch adds to all of them");
-        return NULL;
-    }
+    if (strcmp(name->name, "gradients") == 0)
+        return complain(
+                   l, (Where){ .at = name->loc, .help = "train { grad_storage = bf16 }, or zero 2 over several ranks" },
+                   "gradients cannot be offloaded: the backward pass of each micro-batch adds to all of them"),
+               NULL;
     const char *word = read_word(l, "part of a trainer to offload", classes, name, NULL, NULL);
     for (int i = 0; word && classes[i]; i++)
         if (strcmp(word, classes[i]) == 0)

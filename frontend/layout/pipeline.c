@@ -205,9 +205,9 @@ static bool check_stage_ranks(Layout *p, const Ast *ast, const MeshAxis *axis)
     Lower *l = p->l;
     if (axis->size <= MAX_STAGE_RANKS)
         return true;
-    complain(l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = %d", axis->name, MAX_STAGE_RANKS) },
-             "a pipeline has at most %d ranks: '%s' has %lld", MAX_STAGE_RANKS, axis->name, (long long)axis->size);
-    return false;
+    return complain(
+        l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = %d", axis->name, MAX_STAGE_RANKS) },
+        "a pipeline has at most %d ranks: '%s' has %lld", MAX_STAGE_RANKS, axis->name, (long long)axis->size);
 }
 
 /* Can so many stages share the copies? */
@@ -216,25 +216,22 @@ static bool check_copies(Layout *p, const Ast *ast, const Repeats *repeats, cons
     Lower *l = p->l;
     const int chunks = p->pipeline.chunks;
     const int64_t most = repeats->copies / chunks;
-    if (splits_dims(l->m, axis)) {
-        complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
-                 "%s splits dims, too", axis->name);
-        return false;
-    }
+    if (splits_dims(l->m, axis))
+        return complain(l, (Where){ .at = ast->init->loc, .help = "give the pipeline an axis of its own" },
+                        "%s splits dims, too", axis->name);
     if (!check_chunks(p, ast, repeats) || !check_stage_ranks(p, ast, axis))
         return false;
     if (axis->size <= most)
         return true;
     const int64_t fit = repeats->copies / axis->size; /* chunks of so many ranks */
-    complain(l,
-             (Where){ .at = ast->init->loc,
-                      .help = most  ? arena_text(l->arena, "%s = %lld", axis->name, (long long)most)
-                              : fit ? arena_text(l->arena, "chunks = %lld", (long long)fit)
-                                    : arena_text(l->arena, "%s = %lld, chunks = 1", axis->name,
-                                                 (long long)repeats->copies) },
-             "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size * chunks,
-             (long long)repeats->copies, repeats->text);
-    return false;
+    return complain(l,
+                    (Where){ .at = ast->init->loc,
+                             .help = most  ? arena_text(l->arena, "%s = %lld", axis->name, (long long)most)
+                                     : fit ? arena_text(l->arena, "chunks = %lld", (long long)fit)
+                                           : arena_text(l->arena, "%s = %lld, chunks = 1", axis->name,
+                                                        (long long)repeats->copies) },
+                    "%lld stages cannot share the %lld copies of '%s'", (long long)axis->size * chunks,
+                    (long long)repeats->copies, repeats->text);
 }
 
 /* Several repeats: the stages have copies of one after the other. */

@@ -12,9 +12,10 @@ static const RepeatName *find_repeated(Layout *p, const Ast *ast)
         if (strcmp(r->name, ast->name) != 0) {
             offer(&near, r->name);
         } else if (found && found->whole != r->whole) {
-            complain(p->l, (Where){ .at = ast->name_loc, .help = "name an instance that is in, or around, only one" },
-                     "'%s' is in several repeats", ast->name);
-            return NULL;
+            return complain(p->l,
+                            (Where){ .at = ast->name_loc, .help = "name an instance that is in, or around, only one" },
+                            "'%s' is in several repeats", ast->name),
+                   NULL;
         } else if (!found || r->dim == r->whole) {
             found = r;
         }
@@ -28,9 +29,9 @@ static const RepeatName *find_repeated(Layout *p, const Ast *ast)
         return NULL;
     const char *any = p->l->noted.repeated ? arena_text(p->l->arena, "'%s' is one", p->l->noted.repeated->name)
                                            : "the model has no repeat with an instance: layer(x) as h";
-    complain(p->l, (Where){ .at = ast->name_loc, .help = near.best ? did_you_mean(p->l->arena, &near) : any },
-             "'%s' is neither an instance inside a repeat nor a repeat count", ast->name);
-    return NULL;
+    return complain(p->l, (Where){ .at = ast->name_loc, .help = near.best ? did_you_mean(p->l->arena, &near) : any },
+                    "'%s' is neither an instance inside a repeat nor a repeat count", ast->name),
+           NULL;
 }
 
 int place_in_model(const Module *m, Name copies)
@@ -88,10 +89,8 @@ bool check_repeats(Layout *p, const Ast *names, Repeats *repeats)
             return false;
         repeats->text = arena_text(l->arena, "%s%s%s", repeats->text, *repeats->text ? ", " : "", next->name);
         for (; next; next = p->is_model_wrong ? NULL : run_after(l->m, l->noted.repeated, next)) {
-            if (repeats->count == MAX_REPEATS) {
-                complain(l, (Where){ .at = name->name_loc }, "a pipeline has at most %d repeats", MAX_REPEATS);
-                return false;
-            }
+            if (repeats->count == MAX_REPEATS)
+                return complain(l, (Where){ .at = name->name_loc }, "a pipeline has at most %d repeats", MAX_REPEATS);
             repeats->at[repeats->count++] = next;
             repeats->copies += next->copies;
         }

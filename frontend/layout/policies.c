@@ -197,18 +197,14 @@ static bool read_auto(Lower *l, const Ast *value)
     const double MOST = 0x1p60;
     const Ast *bytes = value->kind == A_CALL ? value->child : NULL;
     Constant number;
-    if (!bytes || bytes->next || bytes->kind == A_KEYWORD || bytes->kind == A_ARROW || value->as) {
-        complain(l, (Where){ .at = value->loc, .help = "auto(40e9)" },
-                 "'auto' needs one number: the most bytes of memory that a rank may use");
-        return false;
-    }
+    if (!bytes || bytes->next || bytes->kind == A_KEYWORD || bytes->kind == A_ARROW || value->as)
+        return complain(l, (Where){ .at = value->loc, .help = "auto(40e9)" },
+                        "'auto' needs one number: the most bytes of memory that a rank may use");
     if (!constant_of(l, bytes, &number))
         return false;
-    if (!(number.value >= 1 && number.value <= MOST)) {
-        complain(l, (Where){ .at = bytes->loc, .help = "auto(40e9)" },
-                 "the bytes of 'auto' must be from 1 to %.2g, not %s", MOST, constant_text(l->arena, number));
-        return false;
-    }
+    if (!(number.value >= 1 && number.value <= MOST))
+        return complain(l, (Where){ .at = bytes->loc, .help = "auto(40e9)" },
+                        "the bytes of 'auto' must be from 1 to %.2g, not %s", MOST, constant_text(l->arena, number));
     l->m->train.recompute_budget = number.real ? (int64_t)number.value : number.integer;
     return true;
 }

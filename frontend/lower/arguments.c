@@ -27,9 +27,8 @@ static bool bind_keyword(Lower *l, const Builtin *f, const Ast *ast, Arguments *
         return true;
     }
     const char *help = did_you_mean(l->arena, &near);
-    complain(l, (Where){ .at = ast->name_loc, .help = help ? help : f->usage }, "%s has no argument '%s'", f->name,
-             ast->name);
-    return false;
+    return complain(l, (Where){ .at = ast->name_loc, .help = help ? help : f->usage }, "%s has no argument '%s'",
+                    f->name, ast->name);
 }
 
 static bool bind_tensor(Lower *l, const Builtin *f, char letter, const Ast *ast, Arguments *a)
@@ -97,19 +96,16 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     const bool takes_several = letter == 'd' ? strpbrk(f->args, "*+") != NULL : strcmp(f->args, "D") == 0;
     if (several && several->kind == S_DIMS && takes_several)
         return bind_dims(l, several, ast, a);
-    if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW)) {
-        complain(l, (Where){ .at = ast->loc, .help = dim_help(f) }, "the name of a dim is needed here");
-        return false;
-    }
+    if (ast->kind != A_NAME && !(letter == 'k' && ast->kind == A_ARROW))
+        return complain(l, (Where){ .at = ast->loc, .help = dim_help(f) }, "the name of a dim is needed here");
     Symbol *named = find_symbol(l->scope, ast->name);
     const Symbol *symbol = symbol_in_call(named);
     const bool is_tensor = symbol && (symbol->kind == S_LOCAL || symbol->kind == S_ARGUMENT ||
                                       symbol->kind == S_PARAM || symbol->kind == S_INPUT);
     if (is_tensor) {
         named->used = true;
-        complain(l, (Where){ .at = ast->loc, .help = dim_help(f) }, "'%s' is %s, not a dim", ast->name,
-                 symbol_noun(symbol->kind));
-        return false;
+        return complain(l, (Where){ .at = ast->loc, .help = dim_help(f) }, "'%s' is %s, not a dim", ast->name,
+                        symbol_noun(symbol->kind));
     }
     if (letter == 's' && symbol && symbol->is_slots) { /* which may have no size yet */
         named->used = true;
@@ -120,14 +116,10 @@ static bool bind_dim(Lower *l, const Builtin *f, char letter, const Ast *ast, Ar
     name = declared.name;
     if ((letter == 'd' || letter == 'a') && a->x[0] && !need_dim(l, a->x[0], a->ast[0], ast->name, ast->loc, &name))
         return false;
-    if (has_name(&a->dims, name)) {
-        complain(l, (Where){ .at = ast->loc }, "'%s' is given twice", name);
-        return false;
-    }
-    if (a->dims.count == MAX_NAMES) {
-        complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
-        return false;
-    }
+    if (has_name(&a->dims, name))
+        return complain(l, (Where){ .at = ast->loc }, "'%s' is given twice", name);
+    if (a->dims.count == MAX_NAMES)
+        return complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
     a->dim_ast[a->dims.count] = ast;
     add_name(&a->dims, name);
     return true;
@@ -140,22 +132,19 @@ static bool bind_word(Lower *l, const Builtin *f, const Ast *ast, AstKind kind, 
     const Ast *from = kind == A_ARROW ? ast->child : ast->init;
     if (ast->kind == kind && ((kind != A_ARROW && kind != A_PARTS) || from->kind == A_NAME))
         return true;
-    complain(l, (Where){ .at = ast->loc, .help = f->usage }, "%s is needed here",
-             kind == A_ARROW   ? "a renaming"
-             : kind == A_PARTS ? "a dim and its parts"
-             : kind == A_JOIN  ? "a list of dims and the one that they become"
-                               : "the name of a type");
-    return false;
+    return complain(l, (Where){ .at = ast->loc, .help = f->usage }, "%s is needed here",
+                    kind == A_ARROW   ? "a renaming"
+                    : kind == A_PARTS ? "a dim and its parts"
+                    : kind == A_JOIN  ? "a list of dims and the one that they become"
+                                      : "the name of a type");
 }
 
 static bool bind_window(Lower *l, const Builtin *f, const Ast *ast, Arguments *a)
 {
     if (ast->kind != A_PARTS)
         return bind_dim(l, f, 'd', ast, a);
-    if (a->nwindows == MAX_RANK) {
-        complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
-        return false;
-    }
+    if (a->nwindows == MAX_RANK)
+        return complain(l, (Where){ .at = ast->loc }, "a tensor has at most %d dims", MAX_RANK);
     return bind_word(l, f, ast, A_PARTS, &a->window[a->nwindows++]);
 }
 
@@ -197,10 +186,8 @@ static bool bind_all(Lower *l, const Builtin *f, Arguments *a)
             named &= bind_keyword(l, f, ast, a);
             continue;
         }
-        if (!*letter) {
-            complain(l, (Where){ .at = ast->loc, .help = f->usage }, "too many arguments for %s", f->name);
-            return false;
-        }
+        if (!*letter)
+            return complain(l, (Where){ .at = ast->loc, .help = f->usage }, "too many arguments for %s", f->name);
         count++;
         good &= bind(l, f, *letter, ast, a);
         if (letter[1] != '+' && letter[1] != '*')
@@ -235,8 +222,7 @@ bool flag_argument(Lower *l, const Ast *keyword, bool *flag)
     *flag = number.value == 1;
     if (number.value == 0 || number.value == 1)
         return true;
-    complain(l, (Where){ .at = keyword->child->loc }, "'%s' must be true or false", keyword->name);
-    return false;
+    return complain(l, (Where){ .at = keyword->child->loc }, "'%s' must be true or false", keyword->name);
 }
 
 bool is_constant(const Lower *l, const Ast *ast)
@@ -296,10 +282,9 @@ Operand call_function(Lower *l, const Ast *call)
     const Builtin *f = find_builtin(l, call->name);
     if (fold_call(l, call, &operand))
         return operand;
-    if (!l->frame) {
-        complain(l, (Where){ .at = call->loc }, "'%s' is not allowed in a constant expression", call->name);
-        return wrong;
-    }
+    if (!l->frame)
+        return complain(l, (Where){ .at = call->loc }, "'%s' is not allowed in a constant expression", call->name),
+               wrong;
     if (!bind_all(l, f, &a))
         return wrong;
     set_place(l, call->name_loc);

@@ -12,10 +12,8 @@
 static bool conform(Lower *l, Value **value, const Ast *ast)
 {
     Type stated, *type = &(*value)->type;
-    if (ast->ellipsis) {
-        complain(l, (Where){ .at = ast->loc }, "'...' is allowed only in the types of a block's arguments");
-        return false;
-    }
+    if (ast->ellipsis)
+        return complain(l, (Where){ .at = ast->loc }, "'...' is allowed only in the types of a block's arguments");
     if (!type_of_ast(l, ast, &stated))
         return false;
     const Names more = dims_lacking(&stated, type);
@@ -24,9 +22,8 @@ static bool conform(Lower *l, Value **value, const Ast *ast)
         const char *help = has_others   ? NULL
                            : more.count ? arena_text(l->arena, "broadcast(..., %s) has the same along it", more.name[0])
                                         : arena_text(l->arena, "cast(..., %s)", dtype_name[stated.dtype]);
-        complain(l, (Where){ .at = ast->loc, .help = help }, "declared as %s, but it is %s", type_words(l, &stated),
-                 type_words(l, type));
-        return false;
+        return complain(l, (Where){ .at = ast->loc, .help = help }, "declared as %s, but it is %s",
+                        type_words(l, &stated), type_words(l, type));
     }
     *value = reorder(l, *value, &stated);
     return *value != NULL;
@@ -146,55 +143,47 @@ static bool read_init(Lower *l, const Ast *ast, Param *param)
         offer(&near, inits[i++].name);
     if (i == N_INIT_NAMES || (ast->kind != A_NAME && ast->kind != A_CALL)) {
         const char *help = help_with(l->arena, IDIOM_INITIAL, &near);
-        complain(l,
-                 (Where){ .at = ast->loc,
-                          .help = help ? help : "zeros, ones, normal(std), uniform(low, high), constant(c)" },
-                 "a parameter cannot be initialised with this");
-        return false;
+        return complain(l,
+                        (Where){ .at = ast->loc,
+                                 .help = help ? help : "zeros, ones, normal(std), uniform(low, high), constant(c)" },
+                        "a parameter cannot be initialised with this");
     }
     for (const Ast *child = ast->kind == A_CALL ? ast->child : NULL; child; child = child->next, n++)
         if (n < 2 &&
             (!constant_of(l, child, &numbers[n]) ||
              !is_finite(l, numbers[n], child->loc, arena_text(l->arena, "the argument of '%s'", inits[i].name))))
             return false;
-    if (n != inits[i].numbers) {
-        complain(l, (Where){ .at = ast->loc }, "'%s' takes %d number%s, not %d: %s", inits[i].name, inits[i].numbers,
-                 inits[i].numbers == 1 ? "" : "s", n, inits[i].usage);
-        return false;
-    }
+    if (n != inits[i].numbers)
+        return complain(l, (Where){ .at = ast->loc }, "'%s' takes %d number%s, not %d: %s", inits[i].name,
+                        inits[i].numbers, inits[i].numbers == 1 ? "" : "s", n, inits[i].usage);
     param->init = inits[i].kind;
     param->a = numbers[0].value;
     param->b = numbers[1].value;
-    if ((param->init == NORMAL && param->a < 0) || (param->init == UNIFORM && param->a > param->b)) {
-        complain(l, (Where){ .at = ast->loc }, "%s",
-                 param->init == NORMAL ? "a standard deviation cannot be negative"
-                                       : "the first number of 'uniform' is above the second");
-        return false;
-    }
+    if ((param->init == NORMAL && param->a < 0) || (param->init == UNIFORM && param->a > param->b))
+        return complain(l, (Where){ .at = ast->loc }, "%s",
+                        param->init == NORMAL ? "a standard deviation cannot be negative"
+                                              : "the first number of 'uniform' is above the second");
     return true;
 }
 
 static bool param_type(Lower *l, const Ast *ast, Type *type)
 {
-    if (ast->ellipsis) {
-        complain(l, (Where){ .at = ast->loc }, "'...' is allowed only in the types of a block's arguments");
-        return false;
-    }
+    if (ast->ellipsis)
+        return complain(l, (Where){ .at = ast->loc }, "'...' is allowed only in the types of a block's arguments");
     if (!type_of_ast(l, ast, type))
         return false;
-    if (!is_float(type->dtype)) {
-        complain(l, (Where){ .at = ast->name_loc }, "a parameter holds floating-point numbers, not %s", ast->name);
-        return false;
-    }
+    if (!is_float(type->dtype))
+        return complain(l, (Where){ .at = ast->name_loc }, "a parameter holds floating-point numbers, not %s",
+                        ast->name);
     if (too_large(l, type, ast->loc) || too_many_dims(l, type, ast->loc))
         return false;
     for (int i = 0; i < type->rank; i++) {
         const Name dim = type->dim[i].name;
         if (!varies_by_micro_batch(l, dim))
             continue;
-        complain(l, (Where){ .at = ast->loc }, "a parameter cannot have the dim '%s', which is %sthe micro-batch", dim,
-                 dim == l->m->batch ? "" : "a part of ");
-        return false;
+        return complain(l, (Where){ .at = ast->loc },
+                        "a parameter cannot have the dim '%s', which is %sthe micro-batch", dim,
+                        dim == l->m->batch ? "" : "a part of ");
     }
     return true;
 }

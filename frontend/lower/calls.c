@@ -17,13 +17,11 @@ enum { MOST_INSTANCES = 16384 };
 static bool may_call(Lower *l, const Ast *call, const Symbol *block)
 {
     for (int i = 0; i < l->now.ncalls; i++)
-        if (l->now.calls[i].block == block->ast) {
-            complain(l, (Where){ .at = call->name_loc }, "'%s' calls itself%s", block->name,
-                     i + 1 < l->now.ncalls
-                         ? arena_text(l->arena, " through '%s'", l->now.calls[l->now.ncalls - 1].block->name)
-                         : "");
-            return false;
-        }
+        if (l->now.calls[i].block == block->ast)
+            return complain(l, (Where){ .at = call->name_loc }, "'%s' calls itself%s", block->name,
+                            i + 1 < l->now.ncalls
+                                ? arena_text(l->arena, " through '%s'", l->now.calls[l->now.ncalls - 1].block->name)
+                                : "");
     bool nested = l->now.ncalls == sizeof l->now.calls / sizeof l->now.calls[0];
     if (!nested && l->now.instance_count < MOST_INSTANCES)
         return true;
@@ -137,12 +135,12 @@ static bool argument_fits(Lower *l, const Call *at, Scope *scope, const Ast *arg
                            ? NULL
                            : arena_text(l->arena, "write '%s: %s' there, or cast(..., %s) here", arg->name,
                                         type_words(l, &value->type), dtype_name[declared.dtype]);
-    complain(l,
-             (Where){ .at = given->loc,
-                      .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, position_text(l, arg->loc)),
-                      .help = help },
-             "the argument '%s' must be %s, not %s", arg->name, wanted, type_words(l, &value->type));
-    return false;
+    return complain(
+        l,
+        (Where){ .at = given->loc,
+                 .label = arena_text(l->arena, "'%s' is declared at %s", arg->name, position_text(l, arg->loc)),
+                 .help = help },
+        "the argument '%s' must be %s, not %s", arg->name, wanted, type_words(l, &value->type));
 }
 
 static Operand lower_argument(Lower *l, const Call *at, Scope *scope, const Ast *arg, const Ast *given)
@@ -312,10 +310,8 @@ static const Ast *chosen_of(Lower *l, const Ast *call)
 {
     const Ast *condition = call->child, *yes = condition ? condition->next : NULL, *no = yes ? yes->next : NULL;
     Constant c;
-    if (!no || no->next) {
-        complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments");
-        return NULL;
-    }
+    if (!no || no->next)
+        return complain(l, (Where){ .at = call->loc }, "if(condition, a, b) takes three arguments"), NULL;
     if (!constant_of(l, condition, &c))
         return NULL;
     note_unlowered(l, c.value != 0 ? no : yes);

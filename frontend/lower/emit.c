@@ -21,28 +21,28 @@ bool too_many_dims(Lower *l, const Type *type, Loc at)
         repeats++;
     if (repeats == 0 || type->rank + repeats <= MAX_RANK)
         return false;
-    if (repeats > MAX_RANK) {
-        complain(l, (Where){ .at = at },
-                 "at most %d repeats can be inside of each other, not %d: each adds a dim that counts its copies",
-                 MAX_RANK, repeats);
-        return true;
-    }
-    complain(l, (Where){ .at = at },
-             "inside of %d repeat%s a tensor has at most %d dims, not %s: each repeat adds one that counts its copies",
-             repeats, repeats == 1 ? "" : "s", MAX_RANK - repeats, dims_text(l, type));
-    return true;
+    if (repeats > MAX_RANK)
+        return complain(
+                   l, (Where){ .at = at },
+                   "at most %d repeats can be inside of each other, not %d: each adds a dim that counts its copies",
+                   MAX_RANK, repeats),
+               true;
+    return complain(l, (Where){ .at = at },
+                    "inside of %d repeat%s a tensor has at most %d dims, not %s: each repeat adds one that counts its "
+                    "copies",
+                    repeats, repeats == 1 ? "" : "s", MAX_RANK - repeats, dims_text(l, type)),
+           true;
 }
 
 /* In a scan, tensors have no dim of its name: they could not be read by place, or stacked. */
 static bool has_scanned_dim(Lower *l, const Type *type, Loc at)
 {
     for (int i = 0; i < type->rank; i++)
-        if (scan_along(l, type->dim[i].name)) {
-            complain(l, (Where){ .at = at, .help = "give it another name, with a dim of its own" },
-                     "inside of 'scan %s' no tensor has the dim '%s': each is its slice at one position",
-                     type->dim[i].name, type->dim[i].name);
-            return true;
-        }
+        if (scan_along(l, type->dim[i].name))
+            return complain(l, (Where){ .at = at, .help = "give it another name, with a dim of its own" },
+                            "inside of 'scan %s' no tensor has the dim '%s': each is its slice at one position",
+                            type->dim[i].name, type->dim[i].name),
+                   true;
     return false;
 }
 

@@ -51,9 +51,8 @@ bool integer_of(Lower *l, const Ast *ast, const char *what, int64_t least, int64
         *number = c.integer;
         return true;
     }
-    complain(l, (Where){ .at = ast->loc }, "%s must be a whole number from %lld to %lld, not %s", what,
-             (long long)least, (long long)most, constant_text(l->arena, c));
-    return false;
+    return complain(l, (Where){ .at = ast->loc }, "%s must be a whole number from %lld to %lld, not %s", what,
+                    (long long)least, (long long)most, constant_text(l->arena, c));
 }
 
 /* --- Arithmetic ---------------------------------------------------------------------------- */
@@ -77,8 +76,7 @@ static Operand fold(Lower *l, const Ast *ast, int n, const Constant numbers[])
                     .also = { ast->child->loc, ast->child->next ? ast->child->next->loc : (Loc){ 0 } } };
     if (strcmp(ast->name, "/") == 0)
         where.help = division_help(l->arena, numbers[0], numbers[1]);
-    complain(l, where, "%s", problem);
-    return wrong;
+    return complain(l, where, "%s", problem), wrong;
 }
 
 /* a - a / b * b, of whole numbers */
@@ -87,11 +85,10 @@ static Operand remainder_of(Lower *l, Loc at, const Ast *const asts[2], const Op
     const Operand quotient = combine(l, OP_div, at, "divide", asts, operands);
     if (quotient.kind == WRONG)
         return wrong;
-    if (quotient.value->type.dtype != I32) {
-        complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., i32) both" },
-                 "'%%' takes whole numbers, not floating-point ones");
-        return wrong;
-    }
+    if (quotient.value->type.dtype != I32)
+        return complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., i32) both" },
+                        "'%%' takes whole numbers, not floating-point ones"),
+               wrong;
     const Operand whole = combine(l, OP_mul, at, "multiply", asts, (Operand[]){ quotient, operands[1] });
     return whole.kind == WRONG ? wrong : combine(l, OP_sub, at, "subtract", asts, (Operand[]){ operands[0], whole });
 }
@@ -120,10 +117,8 @@ static Operand lower_unary(Lower *l, const Ast *ast)
     if (operand.kind == WRONG)
         return wrong;
     set_place(l, ast->name_loc);
-    if (operand.value->type.dtype == BOOL) {
-        complain(l, (Where){ .at = ast->name_loc, .also = { ast->child->loc } }, "cannot negate a bool");
-        return wrong;
-    }
+    if (operand.value->type.dtype == BOOL)
+        return complain(l, (Where){ .at = ast->name_loc, .also = { ast->child->loc } }, "cannot negate a bool"), wrong;
     return tensor_operand(EMIT(l, OP_neg, NO_ATTRS, operand.value));
 }
 
@@ -145,18 +140,17 @@ static Operand lower_name(Lower *l, const Ast *ast)
         const char *help = l->frame
                                ? "mean(...) divides by the size of the whole batch"
                                : "what is compared with each other is in one record: input x : f32[batch, pair, d]";
-        complain(l, (Where){ .at = ast->loc, .help = help },
-                 "the size of '%s' %s the micro-batch, on which no result may depend", ast->name,
-                 symbol->is_slots ? "depends on" : "is");
-        return wrong;
+        return complain(l, (Where){ .at = ast->loc, .help = help },
+                        "the size of '%s' %s the micro-batch, on which no result may depend", ast->name,
+                        symbol->is_slots ? "depends on" : "is"),
+               wrong;
     }
     if (symbol->kind == S_CONST || symbol->kind == S_DIM || symbol->kind == S_DIMS)
         return number_operand(symbol->number);
-    if (symbol->kind == S_BLOCK || symbol->kind == S_MODEL || symbol->kind == S_INSTANCE) {
-        complain(l, (Where){ .at = ast->loc, .help = symbol->kind == S_MODEL ? NULL : "call it" },
-                 "'%s' is %s, not a value", ast->name, symbol_noun(symbol->kind));
-        return wrong;
-    }
+    if (symbol->kind == S_BLOCK || symbol->kind == S_MODEL || symbol->kind == S_INSTANCE)
+        return complain(l, (Where){ .at = ast->loc, .help = symbol->kind == S_MODEL ? NULL : "call it" },
+                        "'%s' is %s, not a value", ast->name, symbol_noun(symbol->kind)),
+               wrong;
     Operand operand = symbol->operand;
     if (operand.kind == TENSOR)
         operand.value = import_value(l, l->frame, operand.value, symbol->frame);
@@ -171,10 +165,10 @@ static Operand slice(Lower *l, const Ast *ast, Value *x, const Dim *dim, Constan
         const bool is_from_end = !at.real && at.integer < 0 && at.integer >= -dim->size;
         const char *last = arena_text(l->arena, "%s = %s - %lld", dim->name, dim->name, -(long long)at.integer);
         note_element(l, dim);
-        complain(l, (Where){ .at = ast->child->next->loc, .help = is_from_end ? last : NULL },
-                 "'%s' has elements 0 to %lld, not %s", dim->name, (long long)(dim->size - 1),
-                 constant_text(l->arena, at));
-        return wrong;
+        return complain(l, (Where){ .at = ast->child->next->loc, .help = is_from_end ? last : NULL },
+                        "'%s' has elements 0 to %lld, not %s", dim->name, (long long)(dim->size - 1),
+                        constant_text(l->arena, at)),
+               wrong;
     }
     return tensor_operand(EMIT(l, OP_slice, ((Attrs){ .dim = dim->name, .index = at.integer }), x));
 }
@@ -190,11 +184,10 @@ static bool is_picked(const Lower *l, const Value *x, const Value *index, Name d
 static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value *index)
 {
     const Ast *at = ast->child->next;
-    if (index->type.dtype != I32) {
-        complain(l, (Where){ .at = at->loc, .help = "cast(..., i32)" }, "an index must be i32, not %s",
-                 is_float(index->type.dtype) ? "a floating-point tensor" : "bool");
-        return wrong;
-    }
+    if (index->type.dtype != I32)
+        return complain(l, (Where){ .at = at->loc, .help = "cast(..., i32)" }, "an index must be i32, not %s",
+                        is_float(index->type.dtype) ? "a floating-point tensor" : "bool"),
+               wrong;
     if (!index_fits(l, index, dim, NULL, at->loc))
         return wrong;
     if (is_picked(l, x, index, dim->name))
@@ -219,12 +212,12 @@ static Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim)
     const Ast *first = range->child, *end = first->next;
     int64_t from, to;
     Dim part;
-    if (!range->name) {
-        complain(
-            l, (Where){ .at = range->loc, .help = arena_text(l->arena, "[%s = 0 : 2 -> pair] makes a dim", dim.name) },
-            "a range of '%s' needs a dim of its own", dim.name);
-        return wrong;
-    }
+    if (!range->name)
+        return complain(l,
+                        (Where){ .at = range->loc,
+                                 .help = arena_text(l->arena, "[%s = 0 : 2 -> pair] makes a dim", dim.name) },
+                        "a range of '%s' needs a dim of its own", dim.name),
+               wrong;
     if (!integer_of(l, first, "the first element", 0, dim.size - 1, &from) ||
         !integer_of(l, end, "the end of a range", from + 1, dim.size, &to) ||
         !find_made_dim(l, range, integer_constant(to - from), &part) ||
@@ -233,9 +226,9 @@ static Operand lower_range(Lower *l, const Ast *range, Value *x, Dim dim)
     if (part.size == to - from)
         return tensor_operand(
             EMIT(l, OP_part, ((Attrs){ .dim = dim.name, .dims = { 1, { part } }, .index = from }), x));
-    complain(l, (Where){ .at = range->loc }, "'%s' has %lld elements, but the range has %lld", part.name,
-             (long long)part.size, (long long)(to - from));
-    return wrong;
+    return complain(l, (Where){ .at = range->loc }, "'%s' has %lld elements, but the range has %lld", part.name,
+                    (long long)part.size, (long long)(to - from)),
+           wrong;
 }
 
 static Operand lower_index(Lower *l, const Ast *ast)
@@ -248,10 +241,8 @@ static Operand lower_index(Lower *l, const Ast *ast)
         excuse_dim(l, index);
     if (x.kind == WRONG || at.kind == WRONG)
         return wrong;
-    if (x.kind == NUMBER) {
-        complain(l, (Where){ .at = ast->child->loc }, "a number has no dim to index");
-        return wrong;
-    }
+    if (x.kind == NUMBER)
+        return complain(l, (Where){ .at = ast->child->loc }, "a number has no dim to index"), wrong;
     if (!need_dim(l, x.value, ast->child, ast->name, ast->name_loc, &name))
         return wrong;
     if (has_no_positions(l, name, ast->name_loc))
@@ -297,14 +288,12 @@ static Operand lower_any(Lower *l, const Ast *ast)
 {
     switch (ast->kind) {
     case A_NUMBER:
-        if (isinf(ast->number)) {
-            complain(l, (Where){ .at = ast->loc, .help = "write 'inf' for infinity" }, "this number is too large");
-            return wrong;
-        }
-        if (ast->is_integer && fabs(ast->number) >= 0x1p53) {
-            complain(l, (Where){ .at = ast->loc }, "a whole number must be below 2^53");
-            return wrong;
-        }
+        if (isinf(ast->number))
+            return complain(l, (Where){ .at = ast->loc, .help = "write 'inf' for infinity" },
+                            "this number is too large"),
+                   wrong;
+        if (ast->is_integer && fabs(ast->number) >= 0x1p53)
+            return complain(l, (Where){ .at = ast->loc }, "a whole number must be below 2^53"), wrong;
         return number_operand(ast->is_integer ? integer_constant((int64_t)ast->number) : real_constant(ast->number));
     case A_NAME:
         return lower_name(l, ast);
@@ -317,16 +306,17 @@ static Operand lower_any(Lower *l, const Ast *ast)
     case A_INDEX:
         return lower_index(l, ast);
     default:
-        complain(l,
-                 (Where){ .at = ast->loc,
-                          .help = ast->kind == A_BOOL ? "write 1 or 0; of bools, b == 0 is not b, a * b both, and "
-                                                        "maximum(a, b) either"
-                                                      : NULL },
-                 "%s is neither a number nor a tensor",
-                 ast->kind == A_STRING ? "a text"
-                 : ast->kind == A_BOOL ? "'true' or 'false'"
-                                       : "this");
-        return wrong;
+        return complain(l,
+                        (Where){ .at = ast->loc,
+                                 .help = ast->kind == A_BOOL
+                                             ? "write 1 or 0; of bools, b == 0 is not b, a * b both, and "
+                                               "maximum(a, b) either"
+                                             : NULL },
+                        "%s is neither a number nor a tensor",
+                        ast->kind == A_STRING ? "a text"
+                        : ast->kind == A_BOOL ? "'true' or 'false'"
+                                              : "this"),
+               wrong;
     }
 }
 

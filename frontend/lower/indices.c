@@ -89,9 +89,8 @@ static bool is_within(Lower *l, double index, const Dim *dim, const Constant *ig
     if ((index >= 0 && index < (double)dim->size) || (ignored && index == ignored->value))
         return true;
     note_element(l, dim);
-    complain(l, (Where){ .at = at, .help = ignored ? NULL : "maximum(i, 0) and minimum(i, d - 1) stay inside" },
-             "index %.15g is out of range: the elements are 0 to %lld", index, (long long)(dim->size - 1));
-    return false;
+    return complain(l, (Where){ .at = at, .help = ignored ? NULL : "maximum(i, 0) and minimum(i, d - 1) stay inside" },
+                    "index %.15g is out of range: the elements are 0 to %lld", index, (long long)(dim->size - 1));
 }
 
 /* A number that is ignored in one use of an input, but not in another, is out of range in that. */

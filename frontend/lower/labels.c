@@ -63,12 +63,10 @@ bool leave_labels(Lower *l, Entropy *entered, const Value *after, const char *na
 {
     if (!entered || same_labels(entered, find_labelled(l, after)))
         return true;
-    if (entered->is_averaged) {
-        complain(l, (Where){ .at = at, .help = "take the mean before the repeat, or after it" },
-                 "a mean of '%s' would count labels in some copies only: it is not the same cross_entropy in all",
-                 name);
-        return false;
-    }
+    if (entered->is_averaged)
+        return complain(
+            l, (Where){ .at = at, .help = "take the mean before the repeat, or after it" },
+            "a mean of '%s' would count labels in some copies only: it is not the same cross_entropy in all", name);
     entered->is_plain = false;
     entered->labels = NULL; /* where it is handed on, nobody knows them */
     return true;

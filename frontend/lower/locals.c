@@ -10,9 +10,8 @@ static bool may_name(Lower *l, const char *name, Loc loc)
     if (other->taken)
         return false;
     other->taken = other->kind == S_MODEL || other->kind == S_BLOCK;
-    complain(l, (Where){ .at = loc, .help = "give the value another name" }, "'%s' is already %s, declared at %s", name,
-             symbol_noun(other->kind), position_text(l, other->loc));
-    return false;
+    return complain(l, (Where){ .at = loc, .help = "give the value another name" },
+                    "'%s' is already %s, declared at %s", name, symbol_noun(other->kind), position_text(l, other->loc));
 }
 
 static void check_one(Lower *l, const Symbol *symbol)

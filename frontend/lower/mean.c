@@ -31,10 +31,9 @@ bool begin_mean(Lower *l, Name full, Param *param)
     param->like = like;
     if (l->role != MODEL || find_param(l->m, like))
         return true;
-    complain(l,
-             (Where){ .at = l->now.calls[l->now.ncalls - 1].call->name_loc, .help = "call the other instance above" },
-             "this is a mean of '%s', which is not there yet", like);
-    return false;
+    return complain(
+        l, (Where){ .at = l->now.calls[l->now.ncalls - 1].call->name_loc, .help = "call the other instance above" },
+        "this is a mean of '%s', which is not there yet", like);
 }
 
 /* Have they the same dims, but for those that count copies? */

@@ -19,11 +19,10 @@ Value *value_of(Lower *l, Operand operand, DType dtype)
     if (operand.kind != NUMBER)
         return operand.value;
     double value = operand.number.value;
-    if (dtype == F32 && fabs(value) > FLT_MAX && !isinf(value)) {
-        complain(l, (Where){ .at = l->b.loc, .help = "inf, or a number up to 3.4e38" }, "%s does not fit into f32",
-                 constant_text(l->arena, operand.number));
-        return NULL;
-    }
+    if (dtype == F32 && fabs(value) > FLT_MAX && !isinf(value))
+        return complain(l, (Where){ .at = l->b.loc, .help = "inf, or a number up to 3.4e38" },
+                        "%s does not fit into f32", constant_text(l->arena, operand.number)),
+               NULL;
     return emit_number(l, value, dtype);
 }
 
@@ -31,9 +30,8 @@ bool is_finite(Lower *l, Constant number, Loc at, const char *what)
 {
     if (fabs(number.value) <= FLT_MAX)
         return true;
-    complain(l, (Where){ .at = at }, "%s must be a number that fits into f32 (up to 3.4e38), not %s", what,
-             constant_text(l->arena, number));
-    return false;
+    return complain(l, (Where){ .at = at }, "%s must be a number that fits into f32 (up to 3.4e38), not %s", what,
+                    constant_text(l->arena, number));
 }
 
 /* --- By name ------------------------------------------------------------------------------------ */
@@ -85,14 +83,13 @@ bool dims_fit(Lower *l, Loc at, const char *verb, int n, const Ast *const asts[]
         return true;
     Name lacking = dims_lacking(&values[odd]->type, &values[largest]->type).name[0];
     int left = largest < odd ? largest : odd, right = largest < odd ? odd : largest;
-    complain(l,
-             (Where){ .at = at,
-                      .also = { asts[left]->loc, asts[right]->loc },
-                      .label = declared_text(l, asts[odd]),
-                      .help = dims_help(l, verb, &values[odd]->type, &values[largest]->type, lacking) },
-             "cannot %s %s and %s: %s has no dim '%s'", verb, type_words(l, &values[left]->type),
-             type_words(l, &values[right]->type), side(largest, n), lacking);
-    return false;
+    return complain(l,
+                    (Where){ .at = at,
+                             .also = { asts[left]->loc, asts[right]->loc },
+                             .label = declared_text(l, asts[odd]),
+                             .help = dims_help(l, verb, &values[odd]->type, &values[largest]->type, lacking) },
+                    "cannot %s %s and %s: %s has no dim '%s'", verb, type_words(l, &values[left]->type),
+                    type_words(l, &values[right]->type), side(largest, n), lacking);
 }
 
 bool has_no_positions(Lower *l, Name dim, Loc at)
@@ -117,9 +114,8 @@ bool need_dim(Lower *l, const Value *x, const Ast *at, const char *name, Loc loc
         offer(&near, x->type.dim[i].name);
     const char *help = scan_along(l, declared.name) ? "a scan sees one position at a time: do this before or after it"
                                                     : did_you_mean(l->arena, &near);
-    complain(l, (Where){ .at = loc, .also = { at->loc }, .label = declared_text(l, at), .help = help },
-             "%s has no dim '%s'", type_words(l, &x->type), declared.name);
-    return false;
+    return complain(l, (Where){ .at = loc, .also = { at->loc }, .label = declared_text(l, at), .help = help },
+                    "%s has no dim '%s'", type_words(l, &x->type), declared.name);
 }
 
 bool is_new(Lower *l, const Value *x, Name name, Loc at)
@@ -160,21 +156,18 @@ bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const O
             dtype[i] = F32;
     if (dtype[0] != dtype[1] && dtype[0] != BOOL && dtype[1] != BOOL) {
         bool number = operands[0].kind == NUMBER || operands[1].kind == NUMBER;
-        complain(l,
-                 (Where){ .at = at,
-                          .also = { asts[0]->loc, asts[1]->loc },
-                          .help = number ? "write a whole number, or cast(..., f32) the tensor"
-                                         : "cast(..., f32) or cast(..., i32) one of them" },
-                 "cannot %s i32 and floating-point numbers", verb);
-        return false;
+        return complain(l,
+                        (Where){ .at = at,
+                                 .also = { asts[0]->loc, asts[1]->loc },
+                                 .help = number ? "write a whole number, or cast(..., f32) the tensor"
+                                                : "cast(..., f32) or cast(..., i32) one of them" },
+                        "cannot %s i32 and floating-point numbers", verb);
     }
     DType common = dtype[0] == BOOL ? dtype[1] : dtype[0];
     for (int i = 0; i < 2; i++)
-        if (operands[i].kind == NUMBER && common == I32 && !fits_i32(operands[i].number)) {
-            complain(l, (Where){ .at = asts[i]->loc }, "%s does not fit into i32",
-                     constant_text(l->arena, operands[i].number));
-            return false;
-        }
+        if (operands[i].kind == NUMBER && common == I32 && !fits_i32(operands[i].number))
+            return complain(l, (Where){ .at = asts[i]->loc }, "%s does not fit into i32",
+                            constant_text(l->arena, operands[i].number));
     for (int i = 0; i < 2; i++) {
         values[i] = value_of(l, operands[i], common);
         if (dtype[i] == BOOL && common != BOOL)
@@ -196,21 +189,22 @@ Operand combine(Lower *l, OpKind kind, Loc at, const char *verb, const Ast *cons
     if (!unify(l, at, verb, asts, operands, values))
         return wrong;
     DType dtype = values[0]->type.dtype;
-    if (dtype == BOOL && !takes_bools(kind)) {
-        complain(
-            l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., i32) makes them 0 and 1" },
-            "cannot %s two bools", verb);
-        return wrong;
-    }
-    if (dtype == I32 && kind == OP_pow) {
-        complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., f32) the base" },
-                 "'^' takes floating-point numbers, not i32");
-        return wrong;
-    }
-    if (dtype == I32 && kind == OP_div && operands[1].kind == NUMBER && operands[1].number.value == 0) {
-        complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc } }, "division of whole numbers by zero");
-        return wrong;
-    }
+    if (dtype == BOOL && !takes_bools(kind))
+        return complain(l,
+                        (Where){ .at = at,
+                                 .also = { asts[0]->loc, asts[1]->loc },
+                                 .help = "cast(..., i32) makes them 0 and 1" },
+                        "cannot %s two bools", verb),
+               wrong;
+    if (dtype == I32 && kind == OP_pow)
+        return complain(l,
+                        (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc }, .help = "cast(..., f32) the base" },
+                        "'^' takes floating-point numbers, not i32"),
+               wrong;
+    if (dtype == I32 && kind == OP_div && operands[1].kind == NUMBER && operands[1].number.value == 0)
+        return complain(l, (Where){ .at = at, .also = { asts[0]->loc, asts[1]->loc } },
+                        "division of whole numbers by zero"),
+               wrong;
     if (!dims_fit(l, at, verb, 2, asts, values))
         return wrong;
     return tensor_operand(emit(l, kind, NO_ATTRS, 2, values));

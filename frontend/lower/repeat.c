@@ -236,8 +236,7 @@ static bool read_direction(Lower *l, const Ast *option, bool *reverse)
         return true;
     if (!option->next && option->kind == A_KEYWORD && strcmp(option->name, "reverse") == 0)
         return flag_argument(l, option, reverse);
-    complain(l, (Where){ .at = option->loc, .help = "reverse = true" }, "a scan has no option but 'reverse'");
-    return false;
+    return complain(l, (Where){ .at = option->loc, .help = "reverse = true" }, "a scan has no option but 'reverse'");
 }
 
 void lower_loop(Lower *l, const Ast *ast, Numbering *numbering)

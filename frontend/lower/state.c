@@ -239,11 +239,10 @@ Symbol *find_updated(Lower *l, const Ast *ast)
                  "'%s' is neither a state nor a parameter of this block", ast->name);
     if (!is_tensor)
         return NULL;
-    if (!symbol->state && symbol->operand.kind != WRONG && !is_frozen_use(l) && is_in_scan(l)) {
-        complain(l, (Where){ .at = ast->name_loc, .help = "do it outside of the scan" },
-                 "a parameter is updated once a step, not at each position of a scan");
-        return NULL;
-    }
+    if (!symbol->state && symbol->operand.kind != WRONG && !is_frozen_use(l) && is_in_scan(l))
+        return complain(l, (Where){ .at = ast->name_loc, .help = "do it outside of the scan" },
+                        "a parameter is updated once a step, not at each position of a scan"),
+               NULL;
     if (symbol->updated)
         complain(l, (Where){ .at = ast->name_loc }, "a second update of '%s'", ast->name);
     symbol->used = symbol->updated = true;

@@ -11,11 +11,9 @@
 static bool read_next(Lower *l, const Ast *ast, Input *input)
 {
     const Ast *of = ast->kind == A_CALL && strcmp(ast->name, "next") == 0 ? ast->child : NULL;
-    if (!of || of->next || of->kind != A_NAME) {
-        complain(l, (Where){ .at = ast->loc, .help = "next(T), with T an input declared above" },
-                 "an input can only be set to the next tokens of another input");
-        return false;
-    }
+    if (!of || of->next || of->kind != A_NAME)
+        return complain(l, (Where){ .at = ast->loc, .help = "next(T), with T an input declared above" },
+                        "an input can only be set to the next tokens of another input");
     Symbol *symbol = find_symbol_here(l->scope, of->name);
     const Input *other = symbol && symbol->kind == S_INPUT ? find_input(l->m, intern_text(l->m, of->name)) : NULL;
     if (!other) {
@@ -23,11 +21,9 @@ static bool read_next(Lower *l, const Ast *ast, Input *input)
             complain(l, (Where){ .at = of->loc }, "'%s' is not an input declared above", of->name);
         return false;
     }
-    if (l->role == MODEL && !type_equal(&other->type, &input->type)) {
-        complain(l, (Where){ .at = of->loc }, "next(%s) is %s, not %s", of->name, type_words(l, &other->type),
-                 type_words(l, &input->type));
-        return false;
-    }
+    if (l->role == MODEL && !type_equal(&other->type, &input->type))
+        return complain(l, (Where){ .at = of->loc }, "next(%s) is %s, not %s", of->name, type_words(l, &other->type),
+                        type_words(l, &input->type));
     input->of = other->of;
     input->shift = other->shift + 1;
     return true;
@@ -36,10 +32,9 @@ static bool read_next(Lower *l, const Ast *ast, Input *input)
 /* A step has one dim more: the micro-batches. */
 static bool read_input_type(Lower *l, const Ast *ast, Type *type)
 {
-    if (ast->type->ellipsis) {
-        complain(l, (Where){ .at = ast->type->loc }, "'...' is allowed only in the types of a block's arguments");
-        return false;
-    }
+    if (ast->type->ellipsis)
+        return complain(l, (Where){ .at = ast->type->loc },
+                        "'...' is allowed only in the types of a block's arguments");
     if (!type_of_ast(l, ast->type, type))
         return false;
     const char *batch = l->m->batch;
@@ -95,17 +90,16 @@ static Value *lower_loss(Lower *l, const Ast *ast)
     l->b.path = NULL;
     if (operand.kind == WRONG)
         return NULL;
-    if (operand.kind == NUMBER) {
-        complain(l, (Where){ .at = ast->child->loc }, "the loss is the constant %s, independent of the parameters",
-                 constant_text(l->arena, operand.number));
-        return NULL;
-    }
+    if (operand.kind == NUMBER)
+        return complain(l, (Where){ .at = ast->child->loc },
+                        "the loss is the constant %s, independent of the parameters",
+                        constant_text(l->arena, operand.number)),
+               NULL;
     const Type *type = &operand.value->type;
-    if (type->rank || !is_float(type->dtype)) {
-        complain(l, (Where){ .at = ast->child->loc, .help = type->rank ? "mean(...) of it" : NULL },
-                 "the loss must be one floating-point number, not %s", type_words(l, type));
-        return NULL;
-    }
+    if (type->rank || !is_float(type->dtype))
+        return complain(l, (Where){ .at = ast->child->loc, .help = type->rank ? "mean(...) of it" : NULL },
+                        "the loss must be one floating-point number, not %s", type_words(l, type)),
+               NULL;
     name_value(l, operand.value, intern_text(l->m, "loss"));
     return operand.value;
 }

@@ -43,23 +43,21 @@ double read_setting(Lower *l, const Row *row, const Ast *ast)
     Constant c;
     if (row->flag && ast->kind == A_BOOL)
         return ast->number;
-    if (row->flag) {
-        complain(l, (Where){ .at = ast->loc }, "'%s' must be true or false", row->key);
-        return NAN;
-    }
+    if (row->flag)
+        return complain(l, (Where){ .at = ast->loc }, "'%s' must be true or false", row->key), NAN;
     if (!constant_of(l, ast, &c))
         return NAN;
-    if (row->whole && c.real) {
-        complain(l, (Where){ .at = ast->loc }, "'%s' must be a whole number, not %s", row->key,
-                 constant_text(l->arena, c));
-        return NAN;
-    }
+    if (row->whole && c.real)
+        return complain(l, (Where){ .at = ast->loc }, "'%s' must be a whole number, not %s", row->key,
+                        constant_text(l->arena, c)),
+               NAN;
     if (!(c.value >= row->least && c.value <= row->most) || (row->below && (float)c.value >= row->most)) {
         const char *range = c.value < row->least ? arena_text(l->arena, "at least %.15g", row->least)
                                                  : arena_text(l->arena, "from %.15g to %s%.15g", row->least,
                                                               row->below ? "below " : "", row->most);
-        complain(l, (Where){ .at = ast->loc }, "'%s' must be %s, not %s", row->key, range, constant_text(l->arena, c));
-        return NAN;
+        return complain(l, (Where){ .at = ast->loc }, "'%s' must be %s, not %s", row->key, range,
+                        constant_text(l->arena, c)),
+               NAN;
     }
     return c.value;
 }

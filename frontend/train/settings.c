@@ -243,9 +243,9 @@ static const char *loss_chunks_text(Lower *l, const Ast *ast, Int *count)
             return words[i];
     }
     const char *help = did_you_mean(l->arena, &near);
-    complain(l, (Where){ .at = ast->loc, .help = help ? help : "none, auto, or a number" },
-             "'%s' is not a valid number of chunks for the loss", ast->name);
-    return NULL;
+    return complain(l, (Where){ .at = ast->loc, .help = help ? help : "none, auto, or a number" },
+                    "'%s' is not a valid number of chunks for the loss", ast->name),
+           NULL;
 }
 
 /* A small instance for verification has no large logits: it has chunks wherever it can. */

@@ -96,10 +96,8 @@ static bool fits(Lower *l, const Ast *at, Operand *operand, const Type *type, co
     if (operand->kind == WRONG)
         return false;
     const Type *own = &operand->value->type;
-    if (own->dtype != F32 || dims_lacking(type, own).count || dims_lacking(own, type).count) {
-        complain(l, (Where){ .at = at->loc }, "%s is %s, not %s", what, type_words(l, type), type_words(l, own));
-        return false;
-    }
+    if (own->dtype != F32 || dims_lacking(type, own).count || dims_lacking(own, type).count)
+        return complain(l, (Where){ .at = at->loc }, "%s is %s, not %s", what, type_words(l, type), type_words(l, own));
     operand->value = reorder(l, operand->value, type);
     return operand->value != NULL;
 }
@@ -109,18 +107,15 @@ static bool names_groups(Update *u, const Ast *ast)
 {
     Lower *l = u->l;
     for (const Ast *name = ast->child; name; name = name->next) {
-        if (!dims_named(l, name->name)) {
-            complain(l, (Where){ .at = name->loc, .help = "[..., in] or [..., out]" },
-                     "the state of an optimizer has the dims 'in', 'out' or both");
-            return false;
-        }
+        if (!dims_named(l, name->name))
+            return complain(l, (Where){ .at = name->loc, .help = "[..., in] or [..., out]" },
+                            "the state of an optimizer has the dims 'in', 'out' or both");
         for (const Ast *before = ast->child; before != name; before = before->next)
             if (strcmp(before->name, name->name) == 0) {
                 const char *help = arena_text(l->arena, "%.*s' is the same dim under a second name",
                                               (int)strcspn(name->name, "'"), name->name);
-                complain(l, (Where){ .at = name->loc, .help = help },
-                         "'%s' occurs twice: the dims of a tensor must be distinct", name->name);
-                return false;
+                return complain(l, (Where){ .at = name->loc, .help = help },
+                                "'%s' occurs twice: the dims of a tensor must be distinct", name->name);
             }
     }
     return true;
