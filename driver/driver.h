@@ -23,6 +23,7 @@ typedef struct {
     Recompute policy;         /* with recompute auto: the policy that has been chosen, or auto */
     const SavedValues *saved; /* and then these values; names in the arena */
     bool no_overlap;          /* and messages of zero overlap with computation only where the file says so */
+    bool has_map;             /* of names of tensors, which reads values of -D as the model does */
     bool trains_alone;        /* what a step costs is wanted, and nothing of evaluation and prediction */
     bool puts_away;           /* with a policy: all that it saves, if the layout offloads activations */
     WholeDims whole;          /* in small instances of the model */

@@ -122,6 +122,17 @@ static const Param *chunk_with(const Param *param, const char *name)
     return NULL;
 }
 
+/* The first parameter whose name ends so: h.*.attn.wq for wq. */
+static const char *param_ending(const Module *m, const char *name)
+{
+    for (const Param *param = m->params; param; param = param->next) {
+        const size_t whole = strlen(param->name), end = strlen(name);
+        if (whole > end && param->name[whole - end - 1] == '.' && strcmp(param->name + whole - end, name) == 0)
+            return param->name;
+    }
+    return NULL;
+}
+
 static bool find_tensor(Explain *e)
 {
     Module *m = e->m;
@@ -144,8 +155,10 @@ static bool find_tensor(Explain *e)
     for (const Param *param = m->params; param; param = param->next)
         offer(&near, param->name);
     offer_paths(&near, m);
+    const char *meant = near.best ? near.best : param_ending(m, plain);
     return run_failed(e->run, "%s has no parameter or value '%s'%s%s%s", e->run->source.path, name,
-                      near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+                      meant ? ": did you mean " : " ('mpc check --verbose' lists them)", meant ? meant : "",
+                      meant ? "?" : "");
 }
 
 /* --- Types after a pass -------------------------------------------------------------------------- */

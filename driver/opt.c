@@ -5,6 +5,7 @@
 #include "model_explorer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool write_ir(Run *run, Module *m)
 {
@@ -19,9 +20,20 @@ static bool write_ir(Run *run, Module *m)
     return true;
 }
 
+static Module *read_ir(Run *run)
+{
+    const char *path = run->options->operand, *dot = strrchr(path, '.');
+    if (dot && strcmp(dot, ".mdl") == 0) {
+        run_failed(run, "%s is a model, and this command reads IR: 'mpc compile %s -o OUT --dump-ir=OUT' writes it",
+                   path, path);
+        return NULL;
+    }
+    return read_source(run, path) ? parse_ir(run) : NULL;
+}
+
 int run_print(Run *run)
 {
-    Module *m = read_source(run, run->options->operand) ? parse_ir(run) : NULL;
+    Module *m = read_ir(run);
     const char *picture = run->options->model_explorer;
     bool good = m && (!picture || write_model_explorer(run, m, picture)) && write_ir(run, m);
     if (m)
@@ -34,7 +46,7 @@ int run_opt(Run *run)
     const Options *o = run->options;
     if (!o->pass)
         return usage_error(o->command, "no pass is given: use --pass=PASS,... ('mpc help opt' lists them)");
-    Module *m = read_source(run, o->operand) ? parse_ir(run) : NULL;
+    Module *m = read_ir(run);
     PassOptions passes = {
         .only = o->pass, .dump_dir = o->dump_ir, .remarks = o->remarks, .times = o->time ? stderr : NULL
     };

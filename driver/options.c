@@ -272,6 +272,21 @@ static const char *setting_meant(Arena *arena, const char *name)
     return NULL;
 }
 
+/* What others call the number of ranks, or an axis of the mesh, as this command has it; or NULL. */
+static const char *mesh_meant(Arena *arena, int command, const char *name)
+{
+    static const char ranks[] =
+        "ranks|mesh|gpus|ngpus|devices|np|nproc|nproc-per-node|nproc_per_node|nnodes|nodes|world-size";
+    const char *axis = find_option(command, "keep", false) ? "keep" : "mesh";
+    if (!find_option(command, axis, false))
+        return NULL;
+    if (is_word("dp|tp|pp|cp|ep", '|', name))
+        return arena_text(arena, "--%s %s=...", axis, name);
+    if (!is_word(ranks, '|', name))
+        return NULL;
+    return *axis == 'k' ? "--ranks N" : "--mesh dp=N";
+}
+
 static bool refuse_unknown(const Line *line, const char *dashes, const char *name)
 {
     NearMiss near = { .name = name };
@@ -290,9 +305,11 @@ static bool refuse_unknown(const Line *line, const char *dashes, const char *nam
                 others = arena_text(line->arena, "%s%s'mpc %s'", others, *others ? ", " : " is an option of ",
                                     command_table[c].name);
     }
+    const char *meant = mesh_meant(line->arena, line->options->command, name);
     if (*others)
-        return refuse(line, arena_text(line->arena, "--%s%s, not of 'mpc %s'", name, others, command));
-    const char *meant = setting_meant(line->arena, name);
+        return refuse(line, arena_text(line->arena, "--%s%s, not of 'mpc %s'%s%s%s", name, others, command,
+                                       meant ? ": did you mean " : "", meant ? meant : "", meant ? "?" : ""));
+    meant = meant ? meant : setting_meant(line->arena, name);
     if (!meant && near.best)
         meant = arena_text(line->arena, "--%s", near.best);
     return refuse(line,

@@ -15,8 +15,9 @@ static void add_setting(Run *run, Settings *settings, const char *key, const cha
     if (!value)
         return;
     GROW(&run->arena, settings->at, settings->count, settings->room);
-    settings->at[settings->count++] =
-        (Setting){ arena_text(&run->arena, "train.%s", key), value, "", run->source.path };
+    settings->at[settings->count++] = (Setting){
+        .name = arena_text(&run->arena, "train.%s", key), .value = value, .unit = "", .from = run->source.path
+    };
 }
 
 static const char *text_of_Number(Run *run, Number number) { return arena_text(&run->arena, "%.17g", number); }

@@ -47,6 +47,7 @@ Module *lower_ast(Run *run, const Ast *file, int64_t shrink, Settings *settings,
                              .shrink = shrink,
                              .facts = run->facts,
                              .no_overlap = run->no_overlap,
+                             .has_map = run->has_map,
                              .trains_alone = run->trains_alone,
                              .whole = &run->whole };
     return lower_mdl(file, &run->source, &options, diags, settings);

@@ -111,6 +111,7 @@ bool open_exchange(Run *run, Exchange *x, const char *folder, bool may_lack_weig
     x->folder.nlists = x->map.nlists;
     if (!sort_tensors(run, &x->folder))
         return false;
+    run->has_map = true;
     x->m = lower_source(run, 0, &x->settings);
     return x->m && (x->folder.nfiles || name_tensors(run, &x->folder, x->m, &x->map, "model.safetensors")) &&
            bind_map(&x->binding, run, x->m, &x->folder, &x->map, x->resize);

@@ -110,13 +110,26 @@ static void print_counts(Run *run, const Exchange *x)
     printf("\n  wrote %s\n", visible_text(&run->arena, run->options->output));
 }
 
+/* Does the model read this value, "layers=12", and not the map alone? */
+static bool is_read(const Exchange *x, const char *define)
+{
+    const size_t length = strcspn(define, "=");
+    for (int i = 0; i < x->settings.count; i++) {
+        const char *point = strchr(x->settings.at[i].name, '.'), *name = point ? point + 1 : "";
+        if (x->settings.at[i].unread && strlen(name) == length && strncmp(name, define, length) == 0)
+            return false;
+    }
+    return true;
+}
+
 static void print_next(Run *run, const Exchange *x)
 {
     enum { STEPS = 100, WARMUP = 10, MOST_WARMUP = STEPS / 2 }; /* in a longer one so few steps learn little */
     Arena *arena = &run->arena;
     printf("next: mpc compile %s", shell_word(arena, run->options->model));
     for (int i = 0; i < x->defines.count; i++)
-        printf(" -D %s", shell_word(arena, x->defines.at[i]));
+        if (is_read(x, x->defines.at[i]))
+            printf(" -D %s", shell_word(arena, x->defines.at[i]));
     if (x->m->train.warmup > MOST_WARMUP)
         printf(" --set train.schedule.warmup=%d", WARMUP);
     printf(" -o OUT\n      OUT/trainer --load %s --weights-only%s --data FILE --steps %d\n",

@@ -8,7 +8,7 @@ void add_setting(Lower *l, const char *name, const char *value, const char *unit
 {
     Settings *s = l->settings;
     GROW(l->arena, s->at, s->count, s->room);
-    s->at[s->count++] = (Setting){ name, value, unit, from };
+    s->at[s->count++] = (Setting){ .name = name, .value = value, .unit = unit, .from = from };
 }
 
 void note_mixing(Lower *l, const Value *value, Where where)

@@ -66,12 +66,24 @@ static void check_defines(Lower *l)
     }
 }
 
+static void mark_unread(Lower *l, const char *name)
+{
+    for (int i = 0; i < l->settings->count; i++) {
+        const char *point = strchr(l->settings->at[i].name, '.');
+        l->settings->at[i].unread |= point && strcmp(point + 1, name) == 0;
+    }
+}
+
 /* At the end: a name that an option sets and nothing reads. */
 void check_defines_used(Lower *l)
 {
     for (int i = 0; i < l->options->ndefines; i++) {
         const Override *define = &l->options->defines[i];
-        if (!find_symbol_here(&l->globals, define->name)->used)
+        if (find_symbol_here(&l->globals, define->name)->used)
+            continue;
+        if (l->options->has_map)
+            mark_unread(l, define->name);
+        else
             fail_command(l, define_text(l, define), "leave it out, or use it in the model", "nothing uses '%s'",
                          define->name);
     }

@@ -108,6 +108,14 @@ static void read_file(Reader *r)
     }
 }
 
+/* For --set batch=8. */
+static const char *help_without_train(Lower *l, const Override *set)
+{
+    const char *key = arena_text(l->arena, "%.*s", (int)strcspn(set->name, "."), set->name);
+    return find_key(key) == N_KEYS ? "--set train.batch=64"
+                                   : arena_text(l->arena, "--set train.%s=%s", set->name, set->value);
+}
+
 /* --set train.KEY=VALUE; keys with a second point, train.optimizer.lr, are handled by choices.c. */
 static void read_sets(Reader *r)
 {
@@ -118,7 +126,7 @@ static void read_sets(Reader *r)
         const char *point = name ? strchr(name, '.') : NULL;
         int key = find_key(!name ? "" : point ? arena_text(l->arena, "%.*s", (int)(point - name), name) : name);
         if (!name)
-            fail_command(l, set_text(l, set), "--set train.batch=64", "only settings of train can be set");
+            fail_command(l, set_text(l, set), help_without_train(l, set), "only settings of train can be set");
         else if (key == N_KEYS || (point && key != OPTIMIZER && key != SCHEDULE))
             fail_command(l, set_text(l, set), help_with_key(l, name), "train has no setting '%s'", name);
         else if (!point)

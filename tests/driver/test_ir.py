@@ -21,6 +21,11 @@ def emitted(folder):
     return re.sub(r"\s+", "", text)
 
 
+def test_a_model_is_no_ir(mpc):
+    for words in (["print"], ["opt", "--pass=fuse"]):
+        assert "tiny.mdl is a model, and this command reads IR: 'mpc compile tiny.mdl -o OUT --dump-ir=OUT'" in mpc(*words, "tiny.mdl", status=1).stderr
+
+
 @pytest.fixture
 def fused(mpc):
     mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "fused.mir")
