@@ -20,9 +20,9 @@ char *refuse_layout(const Operands *o, const char *format, ...)
     char text[200];
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    error_at(o->m->diags, (Where){ .at = o->op->loc }, "the C back end does not support this %s: %s", info(o->op)->name,
-             text);
-    return NULL;
+    return error_at(o->m->diags, (Where){ .at = o->op->loc }, "the C back end does not support this %s: %s",
+                    info(o->op)->name, text),
+           NULL;
 }
 
 int64_t size_along(const Operands *o, const Value *value, Name dim)
@@ -70,8 +70,7 @@ bool find_groups(const Operands *o, const Names *dims, const char *what, int roo
             next.size *= groups[count - 1].size;
             groups[count - 1] = next;
         } else if (count == room) {
-            refuse_layout(o, "its %s dims are more than %d in memory", what, room);
-            return false;
+            return refuse_layout(o, "its %s dims are more than %d in memory", what, room);
         } else {
             groups[count++] = next;
         }
@@ -120,18 +119,15 @@ const Value *operand_named(const Operands *o, OperandName name)
 bool find_operands(Module *m, const Op *op, Operands *o)
 {
     *o = (Operands){ .m = m, .op = op, .variant = "", .more = "" };
-    if (find_kernel(op) < 0) {
-        error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name);
-        return false;
-    }
+    if (find_kernel(op) < 0)
+        return error_at(m->diags, (Where){ .at = op->loc }, "the C back end has no kernel for %s", info(op)->name),
+               false;
     for (int i = 0; i < op->args.count + op->results.count; i++) {
         o->value[o->count++] = arg_or_result(op, i);
         o->is[i] = operand_name(op, i);
         o->name[i] = operand_text[o->is[i]];
-        if (!o->value[i]->storage) {
-            refuse_layout(o, "internal: '%s' has no storage", o->value[i]->name);
-            return false;
-        }
+        if (!o->value[i]->storage)
+            return refuse_layout(o, "internal: '%s' has no storage", o->value[i]->name);
     }
     return true;
 }

@@ -92,10 +92,8 @@ static bool find_route_dims(const Operands *o, int by_token, int by_slot, RouteD
     if (!find_groups(o, &around, "other", 1, &r->group) || !find_groups(o, &queue, "queue", 2, r->queue) ||
         !find_groups(o, &added, "summed", 1, &r->added) || !find_groups(o, &post, "inner", 1, &r->post))
         return false;
-    if (r->post.size > 1 && (r->post.stride[by_token] != 1 || r->post.stride[by_slot] != 1)) {
-        refuse_layout(o, "rows are not contiguous");
-        return false;
-    }
+    if (r->post.size > 1 && (r->post.stride[by_token] != 1 || r->post.stride[by_slot] != 1))
+        return refuse_layout(o, "rows are not contiguous");
     return true;
 }
 

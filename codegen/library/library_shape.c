@@ -8,10 +8,8 @@ static bool is_contiguous(const Operands *o, Name dim, int first, int end)
 {
     for (int i = first; i < end; i++)
         if (find_dim(&o->value[i]->type, dim) >= 0 && size_along(o, o->value[i], dim) > 1 &&
-            stride_of(o->value[i], dim) != 1) {
-            refuse_layout(o, "the stride of '%s' in %%%s is not 1", dim, o->value[i]->name);
-            return false;
-        }
+            stride_of(o->value[i], dim) != 1)
+            return refuse_layout(o, "the stride of '%s' in %%%s is not 1", dim, o->value[i]->name);
     return true;
 }
 
@@ -20,11 +18,9 @@ static bool same_dtype(const Operands *o, Name dim)
 {
     for (int i = 0; i < o->count; i++)
         if (find_dim(&o->value[i]->type, dim) >= 0 &&
-            (o->value[i]->type.dtype != o->value[0]->type.dtype || !is_float(o->value[i]->type.dtype))) {
-            refuse_layout(o, "%%%s and %%%s are not floating-point numbers of one type", o->value[0]->name,
-                          o->value[i]->name);
-            return false;
-        }
+            (o->value[i]->type.dtype != o->value[0]->type.dtype || !is_float(o->value[i]->type.dtype)))
+            return refuse_layout(o, "%%%s and %%%s are not floating-point numbers of one type", o->value[0]->name,
+                                 o->value[i]->name);
     return true;
 }
 
@@ -212,10 +208,8 @@ bool find_heads(const Operands *o, DimGroup both[2], DimGroup *group)
         Name dim = q->dim[i].name;
         if (dim == a->seq || dim == a->feature)
             continue;
-        if ((find_dim(k, dim) >= 0) != (find_dim(v, dim) >= 0)) {
-            refuse_layout(o, "only one of k and v has '%s'", dim);
-            return false;
-        }
+        if ((find_dim(k, dim) >= 0) != (find_dim(v, dim) >= 0))
+            return refuse_layout(o, "only one of k and v has '%s'", dim);
         add_name(find_dim(k, dim) >= 0 ? &shared : &alone, dim);
     }
     return find_groups(o, &shared, "common", 2, both) && find_groups(o, &alone, "query's own", 1, group) &&
