@@ -66,9 +66,11 @@ int rt_output_create(const char *path, const char *option, bool truncate)
 {
     char *partial = rt_output_partial(path);
     struct stat info;
-    if (!stat(path, &info) && !S_ISREG(info.st_mode))
+    const bool is_there = !stat(path, &info);
+    const mode_t mode = is_there ? info.st_mode : 0;
+    if (is_there && !S_ISREG(mode))
         rt_fail("%s %s: it is %s, not a file that can be replaced; give another name", option, path,
-                S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
+                S_ISDIR(mode) ? "a directory" : "a device or a pipe");
     int file = rt_partial_open(partial, truncate), cause = errno;
     if (file < 0 && !lstat(partial, &info) && !S_ISREG(info.st_mode))
         rt_fail("%s %s: it is written as %s first, which is there and is not a file; remove that, or give another name",
@@ -76,6 +78,8 @@ int rt_output_create(const char *path, const char *option, bool truncate)
     if (file < 0)
         rt_fail("%s %s: cannot write %s: %s; give a place in an existing, writable directory", option, path, partial,
                 strerror(cause));
+    if (is_there)
+        fchmod(file, mode & 0777); /* who may read the old file may read the new one, and nobody else */
     free(partial);
     return file;
 }

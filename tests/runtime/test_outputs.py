@@ -116,6 +116,16 @@ def test_a_link_stays_one(run, tmp_path, data):
     assert [p.name for p in (tmp_path / "far").iterdir()] == ["a"]
 
 
+@pytest.mark.parametrize("options", [["--save", "out"], ["--save", "out", "--save-wait", "--save-every", 1], ["--trace", "out"]])
+def test_who_may_read_it_stays(run, tmp_path, data, options):
+    """Of a file that only its owner may read, the next checkpoint is one, too."""
+    (tmp_path / "out").touch()
+    for mode in (0o600, 0o664):
+        (tmp_path / "out").chmod(mode)
+        run(*TRAIN, *options, "--overwrite")
+        assert (tmp_path / "out").stat().st_size and (tmp_path / "out").stat().st_mode & 0o777 == mode
+
+
 # --- Two runs -----------------------------------------------------------------------------------
 
 @pytest.fixture
