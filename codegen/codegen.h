@@ -119,13 +119,14 @@ bool row_kernel_shares(const Module *m, const Op *call); /* may a result be wher
 
 bool is_product_kernel(const Func *kernel);
 
-/* One C = A B of a product kernel, or several that are one.  `a`, `b`, `bias`, `at` (where the slope is taken) are
- * indices into call->args; `c` and `before` into call->results; -1: none.  Dims that fit neither the shape's m, n, k
- * nor its batch are loops around it. */
+/* One C = A B of a product kernel, or several that are one.  `a`, `b`, `bias`, `at` (where the slope is taken), `from`
+ * are indices into call->args; `c` and `before` into call->results; -1: none.  Dims that fit neither the shape's m, n,
+ * k nor its batch are loops around it. */
 typedef struct {
     RtProductShape shape;
     int a, b, c, bias, at, before;
-    int terms;  /* products that are added up in it: one with a longer sum */
+    int from[2]; /* a and b before they were rounded to 8 bits, which may be read in their place; -1: there are none */
+    int terms;   /* products that are added up in it: one with a longer sum */
     int copied; /* index into call->args: initial value of C += A B, to be copied to C first, unless the library adds to
                    it where it is; -1: none */
     int nloops;

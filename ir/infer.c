@@ -4,6 +4,7 @@
  * sums.  Sharding, loops and cost follow from these two.
  */
 #include "infer.h"
+#include "blocks.h"
 #include "stages.h"
 
 #include <math.h>
@@ -112,12 +113,27 @@ INFER(dot)
     if (!infer_by_name(m, op, results))
         return false;
     for (int i = 0; i < op->attrs.over.count; i++)
-        for (int a = 0; a < 2; a++)
+        for (int a = 0; a < op->args.count; a++)
             if (find_dim(&arg(op, a)->type, op->attrs.over.name[i]) < 0)
                 return REFUSE("sum the other operand first", "dot over '%s', which %%%s lacks", op->attrs.over.name[i],
                               arg(op, a)->name);
     return (!op->attrs.order.count || put_in_order(m, op, &results[0])) &&
            (!op->attrs.dtype || set_dtype(m, op, &results[0]));
+}
+
+INFER(dot_e4m3)
+{
+    for (int i = 0; i < 2; i++) {
+        const Type *rounded = &arg(op, i)->type, *type = &arg(op, i + 2)->type;
+        if (!type_equal(rounded, type) || type->dtype != BF16)
+            return REFUSE(NULL, "%%%s and %%%s of dot_e4m3 are not bf16 tensors of one type", arg(op, i)->name,
+                          arg(op, i + 2)->name);
+        if (!has_e4m3_blocks(m, type, op->attrs.dim) ||
+            (find_dim(type, op->attrs.across) >= 0 && !has_e4m3_blocks(m, type, op->attrs.across)))
+            return REFUSE(NULL, "%%%s of dot_e4m3 has no runs of %d along {dim}, or squares along {across}, on a rank",
+                          arg(op, i)->name, E4M3_BLOCK);
+    }
+    return infer_dot(m, op, results);
 }
 
 /* Changes the padding of the dims in {dims}. */

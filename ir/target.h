@@ -20,7 +20,8 @@ typedef struct Target {
     /* --- What its products do ------------------------------------------------------------------------------- */
     unsigned keeps_before; /* traits: activations whose operand products write, slopes that they multiply by */
     bool adds_residuals;
-    bool fills_padding; /* products want sizes in memory, see full dims */
+    bool rounds_operands; /* to 8 bits: see passes/kernel/unrounded.c */
+    bool fills_padding;   /* products want sizes in memory, see full dims */
 } Target;
 
 /* Of a target that runs one op after the other: no scratch stays in use. */

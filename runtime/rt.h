@@ -326,6 +326,7 @@ typedef struct {
     int64_t block;     /* of A and B so many neighbours along k are numbers of e4m3 times one power of two; 0: they are
                           not */
     RtSquares squares; /* of that operand as many rows of A, or columns of B, share the power of two, too */
+    bool unrounded;    /* where it is computed in 8 bits, A and B have not been rounded yet; on a GPU only */
     bool accumulate;   /* C += A B instead of C = A B; or A B is added to another matrix, see rt_product_added */
     RtCounted counted; /* without bias and activation */
     bool has_bias;     /* a contiguous row of n numbers of C's type is added to each row */
@@ -360,6 +361,15 @@ void rt_product_sums(Rt *rt, int id, const void *a, const void *b, void *sums, v
  * first without `more`. */
 #define RT_LAUNCH(rt, launch, ...) rt_launch((rt), (launch), (const void *const[]){ __VA_ARGS__ })
 void rt_launch(Rt *rt, int launch, const void *const operands[]);
+
+/* Is the product computed in 8 bits?  Then it rounds operands itself, and those that are rounded for it are not needed.
+ */
+bool rt_product_in_8(const Rt *rt, int id);
+static inline const void *rt_either(const Rt *rt, int id, const void *unrounded, const void *rounded)
+{
+    return rt_product_in_8(rt, id) ? unrounded : rounded;
+}
+
 void rt_copy_bytes(Rt *rt, void *to, const void *from, int64_t bytes);
 void rt_zero_bytes(Rt *rt, void *at, int64_t bytes);
 

@@ -39,6 +39,7 @@ const Target cuda_target = {
      * of the positive elements. */
     .keeps_before = IS_GELU_TANH | IS_GELU_TANH_SLOPE,
     .adds_residuals = true,
+    .rounds_operands = true,
     .fills_padding = true,
 };
 

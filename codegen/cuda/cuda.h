@@ -60,6 +60,9 @@ const CudaCall *cuda_call(const CudaProgram *program, const Op *op);
  * cuBLASLt may not fuse them; NULL if there is none. */
 const CudaCall *cuda_product_call(const CudaProgram *program, const Op *op, int number);
 
+/* May the product round its operands itself?  Their blocks are those of runtime/cuda/encode.cuh, and addresses fit. */
+bool cuda_rounds_operands(Module *m, const Op *op, const Product *p);
+
 /* Is it attention, or its gradient, that others may compute than the general kernels: cuDNN, or that for Hopper? */
 bool is_cuda_attention(Module *m, const Op *op);
 

@@ -1,4 +1,5 @@
 /* host_call.c -- the statements that run kernels, products and library ops, with their rows in the table of kernels. */
+#include "blocks.h"
 #include "cost/cost.h"
 #include "filled.h"
 #include "host_parts.h"
@@ -18,9 +19,12 @@ int row_with_text(Module *m, Texts *rows, const char *text)
     return rows->count++;
 }
 
-static int find_product(Host *h, const RtProductShape *shape, const char *unfused)
+int product_number(FuncText *t, const Op *op, int number, Product *p)
 {
-    return row_with_text(h->m, &h->products, product_shape_text(h->m, shape, unfused));
+    Host *h = t->h;
+    p->shape.unrounded = h->dialect->rounds && h->dialect->rounds(h, op, number, p);
+    const char *unfused = h->dialect->unfused(t, op, number, p);
+    return p->naive ? -1 : row_with_text(h->m, &h->products, product_shape_text(h->m, &p->shape, unfused));
 }
 
 /* --- The table of kernels ------------------------------------------------------------------ */
@@ -40,8 +44,9 @@ static double call_bytes(const Module *m, const Op *op)
         const Value *picked = op->kind == OP_gather ? result(op) : arg(op, 0);
         return 2.0 * (double)local_bytes(m, &picked->type) + (double)local_bytes(m, &arg(op, 1)->type);
     }
+    const Func *rounding = kernel_rounding(m, op);
     for (int i = 0; i < op->args.count; i++)
-        bytes += (double)local_bytes(m, &arg(op, i)->type);
+        bytes += is_read_instead(rounding, i) ? 0 : (double)local_bytes(m, &arg(op, i)->type);
     for (int i = 0; i < op->results.count; i++)
         bytes += (double)local_bytes(m, &op->results.at[i]->type);
     return bytes;
@@ -98,6 +103,8 @@ static int add_call_row(FuncText *t, const Op *op, const char *kind, double flop
                                       .bytes = call_bytes(t->h->m, op) });
 }
 
+enum { INDENT = 4 };
+
 /* --- RT_RUN -------------------------------------------------------------------------------- */
 
 static char *on_one_line(Arena *arena, const Statement *s)
@@ -110,19 +117,20 @@ static char *on_one_line(Arena *arena, const Statement *s)
 
 /* RT_RUN(rt, 17, f(a, b)); if that is too long for a line, f(a, b) is on a separate line: aligned with `rt`, or further
  * left if it then fits into one. */
-static char *traced_call(Module *m, int row, const Statement *call)
+static char *traced_call(Module *m, int row, const Statement *call, int indent)
 {
-    enum { WIDTH = 116, UNDER = 7 };
+    enum { UNDER = 7 };
+    const int width = 120 - indent;
     Arena *arena = &m->arena;
     char *line = on_one_line(arena, call);
     int head = (int)strlen(arena_text(arena, "RT_RUN(rt, %d, ", row)), length = (int)strlen(line) + (int)strlen(");");
-    if (head + length <= WIDTH)
+    if (head + length <= width)
         return arena_text(arena, "RT_RUN(rt, %d, %s);\n", row, line);
-    if (UNDER + length > WIDTH && 4 + length <= WIDTH)
+    if (UNDER + length > width && 4 + length <= width)
         return arena_text(arena, "RT_RUN(\n    rt, %d,\n    %s);\n", row, line);
     return FILLED(arena, "RT_RUN(rt, $row,\n       $call\n", { "row", arena_text(arena, "%d", row) },
                   { "call", wrapped_list(m, arena_text(arena, "%s(", call->function), call->count, call->operand, "));",
-                                         4 + UNDER) });
+                                         indent + UNDER) });
 }
 
 /* Loops around a call do not fit into a macro's argument. */
@@ -135,10 +143,19 @@ static char *traced_block(Module *m, int row, const Statement *block)
         { "row", number }, { "block", statement_text(m, block) });
 }
 
-static void write_traced(FuncText *t, const Op *op, int row, Statement call)
+static char *under_condition(Module *m, const char *condition, const char *statement)
+{
+    return FILLED(&m->arena, "if ($condition)\n    $statement\n", { "condition", condition },
+                  { "statement", statement });
+}
+
+/* condition: C; NULL: always. */
+static void write_traced(FuncText *t, const Op *op, int row, Statement call, const char *condition)
 {
     Module *m = t->h->m;
-    write_statement(t, place_text(m, op), call.nloops ? traced_block(m, row, &call) : traced_call(m, row, &call));
+    const char *text =
+        call.nloops ? traced_block(m, row, &call) : traced_call(m, row, &call, condition ? 2 * INDENT : INDENT);
+    write_statement(t, place_text(m, op), condition ? under_condition(m, condition, text) : text);
 }
 
 /* --- Calls --------------------------------------------------------------------------------- */
@@ -175,6 +192,16 @@ static void write_copy(FuncText *t, const Op *op, Product *p, const char *const 
     p->copied = -1;
 }
 
+/* Its operands are those before rounding where it rounds them itself. */
+static void read_either(FuncText *t, const Op *op, const Product *p, int id, const char *operands[])
+{
+    const int at[] = { p->a, p->b };
+    for (int i = 0; i < 2; i++)
+        if (p->from[i] != at[i])
+            operands[at[i]] = arena_text(&t->h->m->arena, "rt_either(rt, %d, %s, %s)", id,
+                                         pointer_to(t, arg(op, p->from[i])), operands[at[i]]);
+}
+
 static double multiplications(const Product *p)
 {
     const RtProductShape *s = &p->shape;
@@ -198,11 +225,13 @@ static void write_products_of(FuncText *t, const Op *op, const Func *kernel)
         const double share = all > 0 ? multiplications(p) / all : 1.0 / count;
         int row = add_call_row(t, op, "product", flops * share);
         const char **operands = operands_of_product(t, op, p);
-        const char *unfused = t->h->dialect->unfused(t, op, i, p);
+        const int id = product_number(t, op, i, p);
+        if (p->shape.unrounded)
+            read_either(t, op, p, id, operands);
         write_copy(t, op, p, operands);
-        Statement call = p->naive ? t->h->dialect->naive_product(t, op, i, p, operands)
-                                  : product_call(m, p, find_product(t->h, &p->shape, unfused), op, operands);
-        write_traced(t, op, row, call);
+        Statement call =
+            p->naive ? t->h->dialect->naive_product(t, op, i, p, operands) : product_call(m, p, id, op, operands);
+        write_traced(t, op, row, call, NULL);
     }
 }
 
@@ -229,5 +258,5 @@ void write_call(FuncText *t, const Op *op)
         t->h->row[row].flops += kernel ? kernel_flops(m, kernel) : flops_of(m, group[i]);
         t->h->row[row].bytes += call_bytes(m, group[i]);
     }
-    write_traced(t, op, row, call);
+    write_traced(t, op, row, call, rounding_condition(t, group, count));
 }

@@ -110,6 +110,12 @@ static const char *unfused_launch(FuncText *t, const Op *op, int number, Product
     return find_launched(t, call, operands)->launches->at[0].name;
 }
 
+static bool rounds_operands(const Host *h, const Op *op, int number, const Product *p)
+{
+    ProductSums sums;
+    return (number || !sums_before(h->m, op, p, &sums)) && cuda_rounds_operands(h->m, op, p);
+}
+
 static char *copy_statement(Module *m, const char *to, const char *from, const char *bytes)
 {
     return arena_text(&m->arena, "rt_copy_bytes(rt, %s, %s, %s);\n", to, from, bytes);
@@ -202,6 +208,7 @@ const Dialect cuda_dialect = {
     .kernel = kernel_statement,
     .naive_product = naive_product_statement,
     .unfused = unfused_launch,
+    .rounds = rounds_operands,
     .adds_apart = true,
     .copy = copy_statement,
     .zero = zero_statement,

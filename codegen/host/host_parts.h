@@ -5,6 +5,7 @@
  *   host_func.c     one function of the program: statements and their pointers
  *   host_kinds.c    places in frames that differ between kinds of ranks
  *   host_call.c     the statements that run kernels, products and library ops
+ *   host_rounded.c  CUDA only: what need not run where products round their operands themselves
  *   host_c.c        C only: kernels are functions of the file
  *   host_cuda.c     CUDA only: kernels are launched from an embedded text
  *   host_loop.c     loops, and carried values
@@ -125,7 +126,8 @@ typedef struct {
     const char *comment; /* the last comment written */
     uint64_t stages;     /* those that run the statements of `guarded`; ALL_STAGES: statements go to the body */
     Text guarded;
-    const char *stage; /* the variable with the rank's stage; NULL: not used */
+    const struct RoundedReaders *rounded; /* see host_rounded.c; NULL: not yet known */
+    const char *stage;                    /* the variable with the rank's stage; NULL: not used */
     int stage_axis;
 } FuncText;
 
@@ -163,6 +165,13 @@ bool internal_error(Module *m, const Op *op, const char *what);
 
 /* Pointers to its operands, then to its results. */
 const char **operands_of(FuncText *t, const Op *op);
+
+/* Sets what the product computes, and its number in the table of products; -1: it is not in it. */
+int product_number(FuncText *t, const Op *op, int number, Product *product);
+
+/* host_rounded.c: C: is what these ops compute needed, since a product that reads it is not computed in 8 bits?  NULL:
+ * it is needed anyway. */
+const char *rounding_condition(FuncText *t, const Op *const ops[], int count);
 
 /* The collectives of the IR, as the runtime calls them. */
 typedef struct {
@@ -232,6 +241,8 @@ struct Dialect {
     /* The name of the launch that computes the epilogue of product `number` if the library does not; NULL: none.  Sets
      * what the product computes for an earlier op. */
     const char *(*unfused)(FuncText *t, const Op *op, int number, Product *product);
+    /* Does product `number` round its operands itself where it is computed in 8 bits?  NULL: none does. */
+    bool (*rounds)(const Host *h, const Op *op, int number, const Product *product);
     bool adds_apart; /* the library adds to what lies elsewhere than its result */
     char *(*copy)(Module *m, const char *to, const char *from, const char *bytes);
     char *(*zero)(Module *m, const char *at, const char *bytes);

@@ -8,6 +8,7 @@
 
 #include "extent.h"
 #include "filled.h"
+#include "ir/blocks.h"
 #include "ir/epilogue.h"
 #include "ir/storage.h"
 #include "text/names.h"
@@ -159,21 +160,19 @@ static RtCounted counted_size(Module *m, const AxisList kinds[], int at_m, int a
     return is_counted(m, &kinds[KIND_K], 0) && (s->a.row == 1 || s->b.column == 1) ? RT_COUNTED_K : RT_NOT_COUNTED;
 }
 
-enum { BLOCK = 128 }; /* the elements with one scale for which GPUs have products of 8 bits */
-
 /* Are blocks along this dim of an operand so long, on each rank, and do they follow one another along the axis? */
 static bool is_in_blocks(Module *m, const Value *operand, Name name, const Axis *axis)
 {
     const int at = find_dim(&operand->type, name);
     const Dim *dim = at < 0 ? NULL : &operand->type.dim[at];
-    return dim && axis->name == name && dim->size % BLOCK == 0 && loop_size(m, dim) % BLOCK == 0;
+    return dim && axis->name == name && dim->size % E4M3_BLOCK == 0 && loop_size(m, dim) % E4M3_BLOCK == 0;
 }
 
 /* The neighbours along k that quantize.c has given a scale of their own, if GPUs have products for so many. */
 static int64_t block_along(Module *m, const Op *dot, const AxisList *sum)
 {
     const bool is_rounded = dot->attrs.fp8 == FP8_ROUNDED && sum->count == 1;
-    return is_rounded && is_in_blocks(m, arg(dot, 0), dot->attrs.dim, &sum->at[0]) ? BLOCK : 0;
+    return is_rounded && is_in_blocks(m, arg(dot, 0), dot->attrs.dim, &sum->at[0]) ? E4M3_BLOCK : 0;
 }
 
 /* Of which operand are the blocks squares? */
@@ -300,6 +299,8 @@ static bool plan_product(Module *m, const Func *kernel, const Op *call, int c, c
     *p = (Product){ .dot = term->dot, .c = c, .copied = -1, .terms = 1 };
     p->a = index_of(&kernel->params, arg(p->dot, 0));
     p->b = index_of(&kernel->params, arg(p->dot, 1));
+    for (int i = 0; i < 2; i++)
+        p->from[i] = rounded_from(p->dot, i) ? index_of(&kernel->params, rounded_from(p->dot, i)) : -1;
     if (p->a < 0 || p->b < 0 || !plan_epilogue(kernel, call, term, p))
         return refuse(m, call, "an operand is computed inside of the kernel");
     const Value *a = arg(call, p->a), *b = arg(call, p->b), *made = call->results.at[c];

@@ -85,6 +85,20 @@ static bool join_matrices(RtProductShape *s, const RtProductShape *t, const Dist
     return true;
 }
 
+/* Do operands before rounding lie as the rounded ones do, if either product has any? */
+static bool origins_meet(Module *m, const Op *call, const Product *p, const Product *q, const Distances *d)
+{
+    const int64_t expected[] = { d->a, d->b };
+    int64_t distance;
+    for (int i = 0; i < 2; i++)
+        if (p->from[i] < 0 || q->from[i] < 0
+                ? p->from[i] != q->from[i]
+                : !find_distance(m, call, arg(call, p->from[i]), arg(call, q->from[i]), &distance) ||
+                      distance != expected[i])
+            return false;
+    return true;
+}
+
 /* Makes `p` compute what `q` computes, if that follows in memory. */
 static bool join(Module *m, const Op *call, Product *p, const Product *q)
 {
@@ -94,7 +108,7 @@ static bool join(Module *m, const Op *call, Product *p, const Product *q)
     Distances d;
     if (!is_plain(p) || !is_plain(q) || !lie_alike(s, t) || s->block != t->block || s->squares != t->squares ||
         s->counted != t->counted || s->accumulate != t->accumulate || (!is_sum && (p->copied >= 0 || q->copied >= 0)) ||
-        !find_distances(m, call, p, q, &d))
+        !find_distances(m, call, p, q, &d) || !origins_meet(m, call, p, q, &d))
         return false;
     const bool same_m = s->m == t->m, same_n = s->n == t->n, same_k = s->k == t->k, whole = same_batch(s, t);
     if (is_sum) {

@@ -34,6 +34,7 @@ char *product_shape_text(Module *m, const RtProductShape *s, const char *unfused
         { "c", matrix_text(m, s->c.type, s->c.row, s->c.column, s->c.batch) },
         { "block", s->block ? number(m, s->block) : NULL },
         { "squares", squares[s->squares] },
+        { "unrounded", s->unrounded ? "true" : NULL },
         { "accumulate", s->accumulate ? "true" : NULL },
         { "counted", counted[s->counted] },
         { "has_bias", s->has_bias ? "true" : NULL },

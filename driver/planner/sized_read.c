@@ -130,7 +130,7 @@ static void read_bytes(Reader *r, SizedItem *to, const CostItem *item, const Cos
 {
     const Type *table = item->bytes > 0 ? picked_table(item->op) : NULL;
     if (item->bytes > 0)
-        visit_moved(item->op, add_type, &(Adding){ r, &to->sum[SUM_BYTES] });
+        visit_moved(r->m, item->op, add_type, &(Adding){ r, &to->sum[SUM_BYTES] });
     if (table)
         add_type(&(Adding){ r, &to->sum[SUM_TABLE] }, table);
     for (int i = 0; i < item->op->results.count; i++)

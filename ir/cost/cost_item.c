@@ -2,6 +2,7 @@
  */
 #include "step_cost.h"
 
+#include "blocks.h"
 #include "filled.h"
 #include "flight.h"
 #include "stages.h"
@@ -40,12 +41,13 @@ static bool is_first(const Op *op, int operand) { return index_of(&op->args, arg
 
 const Type *picked_table(const Op *op) { return info(op)->over == PICK ? &arg(op, 0)->type : NULL; }
 
-void visit_moved(const Op *op, TypeVisit visit, void *context)
+void visit_moved(const Module *m, const Op *op, TypeVisit visit, void *context)
 {
+    const Func *rounding = kernel_rounding(m, op);
     for (int i = 0; i < op->results.count; i++)
         visit(context, &op->results.at[i]->type);
     for (int i = picked_table(op) ? 1 : 0; i < op->args.count; i++)
-        if (is_first(op, i))
+        if (is_first(op, i) && !is_read_instead(rounding, i))
             visit(context, &arg(op, i)->type);
 }
 
@@ -66,7 +68,7 @@ static double bytes_moved(const Module *m, const Op *op, int rank)
     const Type *table = picked_table(op);
     ByteSum sum = { m, rank, 0 };
     double written = 0;
-    visit_moved(op, add_bytes, &sum);
+    visit_moved(m, op, add_bytes, &sum);
     for (int i = 0; i < op->results.count; i++)
         written += bytes_on(m, &op->results.at[i]->type, rank);
     const double read = table ? bytes_on(m, table, rank) : 0;

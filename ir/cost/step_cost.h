@@ -105,7 +105,7 @@ void push_cost(Module *m, Arena *arena, CostList *list, const Op *op, int rank, 
 /* The types of what it reads and writes, whose bytes are those of its item.  Of a table, only the rows are read that
  * are picked, and no more than are written: that is not visited.  NULL: it picks from none. */
 typedef void (*TypeVisit)(void *context, const Type *type);
-void visit_moved(const Op *op, TypeVisit visit, void *context);
+void visit_moved(const Module *m, const Op *op, TypeVisit visit, void *context);
 const Type *picked_table(const Op *op);
 
 CostItem message_item(Module *m, Arena *arena, const Op *op, int rank);

@@ -1,4 +1,5 @@
 /* interp_point.c -- the reference interpreter's pointwise ops, leaves, reductions and products. */
+#include "blocks.h"
 #include "interp_shards.h"
 
 /* Dims of operands are matched with the result by name; each rank must hold the same elements of a shared dim. */
@@ -91,6 +92,12 @@ bool run_leaf(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     return true;
 }
 
+static void forget_numbers(Shard *shard)
+{
+    for (int64_t i = 0; i < shard->count; i++)
+        shard->data[i] = NAN;
+}
+
 bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     DType dtype = y->type->dtype;
@@ -115,6 +122,10 @@ bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
             const Row c = { y->shard[rank].data + w.offset[2], w.step[2] };
             number_product_row(in->numbers, dtype, c, a, b, w.row);
         }
+        for (int i = 0; i < 2; i++) /* it may be computed from either: they must be the same */
+            if (rounded_from(op, i) &&
+                !is_rounded_in_blocks(in, op, args[i].type, &args[i].shard[rank], &args[i + 2].shard[rank]))
+                forget_numbers(&y->shard[rank]);
     }
     return true;
 }

@@ -195,6 +195,9 @@ bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3
 bool run_attend_bias_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[1]);
 bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 
+/* interp_blocks.c: is x what a product of 8 bits makes of `from`? */
+bool is_rounded_in_blocks(const Interp *in, const Op *dot, const Type *type, const Shard *x, const Shard *from);
+
 /* interp_over.c: is the parameter, or a value computed from it, reduced or broadcast in the kernel, but for reductions
  * of the row that is read?  Then it may be read again after results have been written. */
 bool is_read_after_writing(Interp *in, const Func *kernel, Value *param);

@@ -422,5 +422,6 @@ void pass_fuse(Module *m)
         if (f == last) /* kernels follow */
             break;
     }
+    read_before_rounding(m);
     m->needed = NULL;
 }

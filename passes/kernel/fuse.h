@@ -129,6 +129,9 @@ void collect_rows(Module *m, Func *f);
 /* widen.c: lets each op that reads a value of 16 bits in f32 cast it itself. */
 void widen_in_readers(Module *m, Func *f);
 
+/* unrounded.c: lets products of 8 bits read operands before they are rounded, on targets that round these. */
+void read_before_rounding(Module *m);
+
 /* returned.c: lets functions return what views show, rather than views, which would be copied. */
 void return_shown_by_views(Module *m);
 

@@ -1,9 +1,9 @@
 /* encode.cuh -- an operand of a product in 8 bits: of each block of a line's terms the numbers of e4m3, and the power
  * of two that they are times.
  *
- * Operands are bf16 numbers that quantize.c has rounded in this way, so nothing is lost.  In memory terms lie next to
- * each other, in codes [line, term].  Scales are as cuBLASLt wants them: [block, line] where each line has its own,
- * [square, block] where 128 lines share one, with rows of a multiple of four numbers.
+ * Operands are bf16 numbers, rounded here as quantize.c rounds them, which keeps what it has rounded already.  In
+ * memory terms lie next to each other, in codes [line, term].  Scales are as cuBLASLt wants them: [block, line],
+ * [square, block] where 128 lines share one, with rows of a multiple of four numbers, or also [block, line] for these.
  */
 #ifndef MPC_CUDA_ENCODE_CUH
 #define MPC_CUDA_ENCODE_CUH
@@ -89,8 +89,9 @@ RT_INLINE void rt_encode_lines(const rt_bf16 *x, uint8_t *codes, float *scales, 
         rt_encode_block(rt_from_tile(tile, line), first + line, block, codes, scales, s);
 }
 
-/* A square of 128 lines and one block of terms, by a block of threads; lines or terms lie next to each other. */
-template <bool BY_TERMS>
+/* A square of 128 lines and one block of terms, by a block of threads; lines or terms lie next to each other. OF_LINES:
+ * the scale of the square is written for each of its lines. */
+template <bool BY_TERMS, bool OF_LINES>
 RT_INLINE void rt_encode_square(const rt_bf16 *x, uint8_t *codes, float *scales, const RtEncoding &s)
 {
     enum { OWN = RT_ENCODE_BLOCK / RT_ENCODE_WARPS }; /* lines of a warp */
@@ -122,7 +123,9 @@ RT_INLINE void rt_encode_square(const rt_bf16 *x, uint8_t *codes, float *scales,
 #pragma unroll
     for (int i = 0; i < OWN; i++)
         rt_write_codes(own[i], scale, first + warp + i * RT_ENCODE_WARPS, block, codes, s);
-    if (threadIdx.x == 0)
+    if (OF_LINES && threadIdx.x < RT_ENCODE_BLOCK)
+        scales[block * s.lines + first + threadIdx.x] = 1 / scale;
+    if (!OF_LINES && threadIdx.x == 0)
         scales[square * RT_ENCODE_ROW(blocks) + block] = 1 / scale;
 }
 

@@ -107,7 +107,7 @@ int64_t rt_product_result_bytes(const RtProductShape *s);
 /* Text that tells shapes, strides and types apart; owned by the caller. */
 char *rt_product_text(const Rt *rt, const RtProductShape *s, bool with_epilogue);
 
-/* --- eight_bits.c ---------------------------------------------------------------------------- */
+/* --- eight_bits.c, eight_choose.c ---------------------------------------------------------------------------- */
 
 /* Describes it if cuBLASLt may have a kernel for it. */
 void rt_eight_create(Rt *rt, Product *p);

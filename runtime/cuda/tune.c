@@ -114,13 +114,14 @@ char *rt_product_text(const Rt *rt, const RtProductShape *s, bool with_epilogue)
 {
     const __typeof__(s->a) *const m[] = { &s->a, &s->b, &s->c };
     char *text =
-        rt_text("%s, cuBLASLt %zu, %d %d %d %d, %lld x %lld x %lld, %lld times%s%s", rt->gpu->model,
+        rt_text("%s, cuBLASLt %zu, %d %d %d %d, %lld x %lld x %lld, %lld times%s%s%s", rt->gpu->model,
                 rt->gpu->products->cublasLtGetVersion(), with_epilogue ? s->has_bias : 0,
                 with_epilogue ? s->activation : 0, with_epilogue ? s->keeps_before : 0, with_epilogue ? s->sums : 0,
                 (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, s->accumulate ? ", added" : "",
                 s->squares == RT_SQUARES_A   ? ", squares of A"
                 : s->squares == RT_SQUARES_B ? ", squares of B"
-                                             : "");
+                                             : "",
+                s->unrounded ? ", unrounded" : "");
     for (int i = 0; i < OPERANDS; i++) {
         char *longer = rt_text("%s, %d %lld %lld %lld", text, m[i]->type, (long long)m[i]->row, (long long)m[i]->column,
                                (long long)m[i]->batch);

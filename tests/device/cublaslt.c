@@ -14,7 +14,8 @@
  * longer than other products of 8 bits, with EMULATED_SQUARES=fast less by as much. With EMULATED_FP8=none no kernel
  * takes them, with EMULATED_FP8=unknown the library does not know them, with EMULATED_FP8=wrong scales are those of the
  * next row, with EMULATED_FP8=varies a result differs each time, and with EMULATED_FP8=slow they take 1000 seconds
- * longer, by events.
+ * longer, by events, with EMULATED_FP8=fast less by as much, with EMULATED_FP8=wide where the result has more than 128
+ * rows and columns.
  *
  * EMULATED_KERNELS=N kernels (1) are found for each request, EMULATED_SLOW seconds slower, by events, than
  * number EMULATED_FASTEST (0); each product's is written to EMULATED_CHOICES=FILE, with a word if it is recorded in a
@@ -456,7 +457,8 @@ static bool work_product(void *data)
     const Product *p = data;
     const bool in_eight = p->layout[0].type == CUDA_R_8F_E4M3,
                by_squares = has_squares(&p->description, 0) || has_squares(&p->description, 1);
-    if (in_eight ? fp8_is("slow") : fp8_is("fast"))
+    const bool is_wide = p->layout[2].rows > 128 && p->layout[2].columns > 128;
+    if (in_eight ? fp8_is("slow") : fp8_is("fast") || (fp8_is("wide") && is_wide))
         emulated_take_longer(1000);
     if (in_eight && (by_squares ? squares_are("slow") : squares_are("fast")))
         emulated_take_longer(100);

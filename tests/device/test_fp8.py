@@ -1,4 +1,6 @@
 """Products of numbers of 8 bits: taken where they are right and faster, and otherwise left alone; on one rank and on several."""
+import array
+import json
 import re
 
 import pytest
@@ -103,6 +105,81 @@ def test_training(ff, made, data, tmp_path, own_cache):
     own = said(trainer, data, tmp_path / "own", "--no-fp8")
     assert not own[0]
     assert_same(own[2], reference, "fp8")
+
+
+# x is read by two products, which need not be computed alike.
+SHARED = MODEL.replace("    return dot(gelu", "    param one : [embed, side] = normal(0.02)\n    param two : [side, embed] = normal(0.02)\n"
+                       "    return dot(tanh(dot(x, one, embed)), two, side) + dot(gelu").replace("dim ff ", "dim side = 128\ndim ff ")
+SHARED = SHARED.replace("embed = 128", "embed = 256").replace("lr = 1e-3", "lr = 0.05, eps = 1e-12")  # tiny gradients count
+CHANGES = {"none": lambda program: program,
+           "rounded": lambda program: re.sub(r"(dot_e4m3 (%\S+), (%\S+), )%\S+, %\S+ \{", r"\1\2, \3 {", program)}
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory):
+    """changed(how, ff): the trainer of SHARED whose products of 8 bits read what CHANGES gives them."""
+    trainers = {}
+
+    def make(how, ff=256):
+        if (how, ff) not in trainers:
+            folder = tmp_path_factory.mktemp("changed")
+            (folder / "m.mdl").write_text(SHARED.replace("FF", str(ff)))
+            start([BUILD / "mpc", "compile", "m.mdl", "--target=cuda", "--compile-to=fuse", "-o", "m.mir"], folder)
+            program = CHANGES[how]((folder / "m.mir").read_text())
+            assert "dot_e4m3" in program and (how == "none") == (program == (folder / "m.mir").read_text())
+            (folder / "m.mir").write_text(program)
+            start([BUILD / "mpc", "compile", "--compile-from=m.mir", "--target=cuda", "--cflags=-O0 -rdynamic", "-o", folder], folder)
+            trainers[how, ff] = Trainer(folder, "cuda", None)
+        return trainers[how, ff]
+    return make
+
+
+def write_uneven(checkpoint, path, ff):
+    """Its weights, with every other column of `up` far below the largest numbers of its squares: these are rounded to zero."""
+    raw = checkpoint.read_bytes()
+    begin = 8 + int.from_bytes(raw[:8], "little")
+    header, parts, at = {}, [], 0
+    for name, entry in json.loads(raw[8:begin]).items():
+        if name != "__metadata__" and not name.startswith("optimizer."):
+            first, end = entry["data_offsets"]
+            values = array.array("f", raw[begin + first:begin + end])
+            if name.endswith(".up"):
+                values = array.array("f", (x * 2.0**-20 if i % ff % 2 else x for i, x in enumerate(values)))
+            header[name] = {**entry, "data_offsets": [at, at := at + end - first]}
+            parts.append(values.tobytes())
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
+
+
+def kernels_run(trace):
+    """How often each row of a trace's table of kernels that is no product has run."""
+    events = [event["args"]["kernel"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("cat") == "fused"]
+    return {kernel: events.count(kernel) for kernel in events}
+
+
+@emulated
+@pytest.mark.parametrize("fp8, squares", [("fast", "fast"), ("fast", "slow"), ("wide", "fast"), ("slow", "fast")])
+@pytest.mark.parametrize("ff", [256, 208])
+def test_products_round_their_operands(fp8, squares, ff, changed, data, tmp_path, own_cache):
+    """The bits are those of products whose operands kernels have rounded, whichever products are computed in 8 bits;
+    these kernels run only where one of them is not."""
+    environment = {"EMULATED_FP8": fp8, "EMULATED_SQUARES": squares}
+    run = {}
+    for how in CHANGES:
+        trainer = Trainer(changed(how, ff).folder, "cuda", own_cache)
+        if how == "none":
+            start(trainer.command("--data", data, "--data-format", "bytes", "--steps", 0, "--no-fp8", "--save", "start.safetensors"), tmp_path)
+            write_uneven(tmp_path / "start.safetensors", tmp_path / "uneven.safetensors", ff)
+        notes, _, log = said(trainer, data, tmp_path / how, "--load", tmp_path / "uneven.safetensors", "--trace", "trace",
+                             environment=environment)
+        run[how] = bits(log), in_eight_bits(notes), sum(kernels_run(tmp_path / how / "trace").values())
+    (own, used, launches), (rounded, as_many, more) = run["none"], run["rounded"]
+    assert own == rounded and used == as_many
+    if fp8 == "slow":
+        assert used[0] == 0 and launches == more
+    else:
+        assert 0 < used[0] and (used[0] == used[1]) == (fp8 == "fast"), used
+        assert launches < more or (launches == more and (ff, fp8) == (208, "wide")), (used, launches, more)
 
 
 @emulated

@@ -12,7 +12,7 @@
 static const OpKind flat[] = { OP_sign,        OP_stop_gradient,    OP_gelu_slope, OP_gelu_tanh_slope,
                                OP_attend_grad, OP_attend_bias_grad, OP_cummax,     OP_top_k,
                                OP_place,       OP_lse_add,          OP_lse_share,  OP_collect,
-                               OP_scale_e4m3 };
+                               OP_scale_e4m3,  OP_dot_e4m3 };
 
 static bool is_flat(OpKind kind)
 {

@@ -11,7 +11,8 @@
 static bool only_in_gradients(OpKind kind)
 {
     return kind == OP_gelu_slope || kind == OP_gelu_tanh_slope || kind == OP_attend_grad ||
-           kind == OP_attend_bias_grad || kind == OP_lse_add || kind == OP_lse_share || kind == OP_collect;
+           kind == OP_attend_bias_grad || kind == OP_lse_add || kind == OP_lse_share || kind == OP_collect ||
+           kind == OP_dot_e4m3;
 }
 
 static int tested;

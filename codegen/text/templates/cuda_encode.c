@@ -14,11 +14,23 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     rt_encode_squares_by_terms(const rt_bf16 *x, uint8_t *codes, float *scales, int64_t lines, int64_t terms, int64_t line)
 {
-    rt_encode_square<true>(x, codes, scales, RtEncoding{ lines, terms, line, 1 });
+    rt_encode_square<true, false>(x, codes, scales, RtEncoding{ lines, terms, line, 1 });
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     rt_encode_squares_by_lines(const rt_bf16 *x, uint8_t *codes, float *scales, int64_t lines, int64_t terms, int64_t term)
 {
-    rt_encode_square<false>(x, codes, scales, RtEncoding{ lines, terms, 1, term });
+    rt_encode_square<false, false>(x, codes, scales, RtEncoding{ lines, terms, 1, term });
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    rt_encode_square_lines_by_terms(const rt_bf16 *x, uint8_t *codes, float *scales, int64_t lines, int64_t terms, int64_t line)
+{
+    rt_encode_square<true, true>(x, codes, scales, RtEncoding{ lines, terms, line, 1 });
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    rt_encode_square_lines_by_lines(const rt_bf16 *x, uint8_t *codes, float *scales, int64_t lines, int64_t terms, int64_t term)
+{
+    rt_encode_square<false, true>(x, codes, scales, RtEncoding{ lines, terms, 1, term });
 }
