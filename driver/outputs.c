@@ -36,7 +36,8 @@ static const FileKind page = { "a page", { "<!doctypehtml" } }, picture = { "a p
                       trace = { "a trace", { "{\"displaytimeunit\":", "{\"traceevents\":" } },
                       ir = { "IR", { "module@", "module{" } }, source = { "a trainer's source", { "/*trainer.c--" } },
                       kernels = { "a trainer's source", { "/*kernels.cu--" } },
-                      program = { "a program", { "\177elf" } }, checkpoint = { "a checkpoint", { "{\"" } };
+                      program = { "a program", { "\177elf" } },
+                      weights = { "imported weights", { "{\"__metadata__\":{\"format\":\"mpc\",\"model\":" } };
 
 /* --- What the options name -------------------------------------------------------------------- */
 
@@ -49,7 +50,7 @@ static const FileKind *kind_of_output(const Options *o)
     return o->compile_to || command & (OPT | PRINT) ? &ir
            : command & TRACE                        ? &trace
            : command & PLOT                         ? &page
-           : command & IMPORT                       ? &checkpoint
+           : command & IMPORT                       ? &weights
                                                     : NULL; /* a folder */
 }
 
@@ -69,12 +70,13 @@ static Outputs outputs_of(const Options *o)
 
 /* --- What is there ---------------------------------------------------------------------------- */
 
-/* Where the text begins: of IR and of checkpoints, something is before. */
+/* Where the text begins: of IR and of checkpoints, something is before.  A checkpoint of a training, which cannot be
+ * imported again, has the step in it. */
 static const char *beginning(const char *text, size_t size, const FileKind *kind)
 {
     enum { LENGTH = 8 }; /* of a checkpoint's header: a number in binary */
-    if (kind == &checkpoint)
-        return size > LENGTH ? text + LENGTH : "";
+    if (kind == &weights)
+        return size > LENGTH && !strstr(text + LENGTH, "\"step\":") ? text + LENGTH : "";
     while (kind == &ir && (*text == '#' || isspace((unsigned char)*text))) {
         const char *end = strchr(text, '\n');
         if (!end)

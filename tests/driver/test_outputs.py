@@ -18,7 +18,7 @@ OUTPUTS = [
     (REPORT, "--memory-svg"), (REPORT, "--costs"), (REPORT, "--model-explorer"),
     (["plan", "tiny.mdl", "--ranks", "2", "--machine", "h100"], "--html"), (["print", "x.mir"], "--model-explorer"),
 ]
-OTHERS = ["first.mdl", "photo", "log.jsonl", "notes.md", "config.json", "weights.bin"]
+OTHERS = ["first.mdl", "photo", "log.jsonl", "notes.md", "config.json", "weights.bin", "trained.safetensors"]
 
 
 @pytest.fixture
@@ -30,6 +30,8 @@ def others(mpc):
     (here / "notes.md").write_text("# a module of notes\n\nmodules\n")
     (here / "config.json").write_text('{\n  "architectures": ["Llama"],\n  "mpc": 1\n}\n')
     (here / "weights.bin").write_bytes(bytes(4096))
+    header = b'{"__metadata__":{"format":"mpc","model":"tiny","step":"4","seed":"1337"}}'
+    (here / "trained.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     (here / "x.mir").write_text("module @m {\n}\n")
     return here
 
