@@ -155,7 +155,7 @@ static bool find_tensor(Explain *e)
     for (const Param *param = m->params; param; param = param->next)
         offer(&near, param->name);
     offer_paths(&near, m);
-    const char *meant = near.best ? near.best : param_ending(m, plain);
+    const char *ending = *plain ? param_ending(m, plain) : NULL, *meant = ending ? ending : near.best;
     return run_failed(e->run, "%s has no parameter or value '%s'%s%s%s", e->run->source.path, name,
                       meant ? ": did you mean " : " ('mpc check --verbose' lists them)", meant ? meant : "",
                       meant ? "?" : "");

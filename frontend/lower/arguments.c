@@ -14,6 +14,16 @@ static const Builtin *find_builtin(const Lower *l, const char *name)
 
 bool is_function(const Lower *l, const char *name) { return find_builtin(l, name) != NULL; }
 
+/* Is this argument one without a name, as p in dropout(x, p)? */
+static bool is_positional(const Builtin *f, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = strstr(f->usage + 1, name); at; at = strstr(at + 1, name))
+        if (strchr("( ", at[-1]) && strchr(",)", at[length]))
+            return true;
+    return false;
+}
+
 static bool bind_keyword(Lower *l, const Builtin *f, const Ast *ast, Arguments *a)
 {
     NearMiss near = { .name = ast->name };
@@ -26,7 +36,8 @@ static bool bind_keyword(Lower *l, const Builtin *f, const Ast *ast, Arguments *
         a->keyword[i] = ast;
         return true;
     }
-    const char *help = did_you_mean(l->arena, &near);
+    const char *help = is_positional(f, ast->name) ? arena_text(l->arena, "leave out '%s =': %s", ast->name, f->usage)
+                                                   : did_you_mean(l->arena, &near);
     return complain(l, (Where){ .at = ast->name_loc, .help = help ? help : f->usage }, "%s has no argument '%s'",
                     f->name, ast->name);
 }

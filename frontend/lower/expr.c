@@ -20,9 +20,13 @@ void look_at_arguments(Lower *l, const Ast *list)
 {
     for (; list; list = list->next) {
         const Ast *ast = list->kind == A_KEYWORD ? list->child : list;
-        const Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+        Symbol *symbol = ast->kind == A_NAME ? find_symbol(l->scope, ast->name) : NULL;
+        Symbol *dim = symbol_in_call(symbol);
         const bool is_name = symbol && symbol->kind != S_DIM && symbol->kind != S_DIMS;
-        if (is_name || ast->kind == A_CALL || ast->kind == A_UNARY || ast->kind == A_BINARY || ast->kind == A_INDEX)
+        if (dim && dim->kind == S_DIM)
+            symbol->used = dim->used = true;
+        else if (is_name || ast->kind == A_CALL || ast->kind == A_UNARY || ast->kind == A_BINARY ||
+                 ast->kind == A_INDEX)
             lower_expr(l, ast);
     }
 }

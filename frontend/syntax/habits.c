@@ -49,7 +49,8 @@ static int line_start(const char *text, int at)
 static const char *bracket_habit(const char *text, int at)
 {
     int open = before_blanks(text, at);
-    if (open == 0 || !strchr("[,", text[open - 1]) || (!isdigit((unsigned char)text[at]) && text[at] != ':'))
+    if (open == 0 || !strchr("[,", text[open - 1]) ||
+        (!isdigit((unsigned char)text[at + (text[at] == '-')]) && text[at] != ':'))
         return NULL;
     while (open > 0 && text[open - 1] != '[' && text[open - 1] != '\n')
         open--;
@@ -61,7 +62,20 @@ static const char *bracket_habit(const char *text, int at)
                        (before > 2 && !memcmp(text + before - 3, "i32", 3)));
     if (is_type && text[at] != ':')
         return "a dim has a name: with `dim d = 8` in the file, [d]";
-    return is_type ? NULL : "x[d = 0] is the first element along d, x[d = 0 : 2 -> e] the first two";
+    return is_type ? NULL
+                   : "x[d = 0] is the first element along d, x[d = d - 1] the last, x[d = 0 : 2 -> e] the first two";
+}
+
+/* `not x` and `if c then a`: the sign's help for the word before. */
+static const char *word_habit(const char *text, int at)
+{
+    const int end = before_blanks(text, at);
+    int start = end;
+    while (start > 0 && isalpha((unsigned char)text[start - 1]))
+        start--;
+    const bool is_not = end - start == 3 && !strncmp(text + start, "not", 3);
+    const bool is_if = end - start == 2 && !strncmp(text + start, "if", 2);
+    return is_not ? find_idiom(IDIOM_SIGN, "!") : is_if ? find_idiom(IDIOM_SIGN, "?") : NULL;
 }
 
 static const char *operator_habit(const char *text, int at)
@@ -123,6 +137,8 @@ const char *syntax_habit(const char *text, int at)
         help = find(IDIOM_STATEMENT, text + start, length);
     if (!help && (!strncmp(text + at, "if", 2) || !strncmp(text + at, "else", 4)) && (here == 2 || here == 4))
         help = find_idiom(IDIOM_SIGN, "?");
+    if (!help)
+        help = word_habit(text, at);
     if (!help && (!strncmp(text + at, "and", 3) || !strncmp(text + at, "or", 2)))
         help = find(IDIOM_FUNCTION, text + at, here);
     if (!help && here == 2 && !strncmp(text + at, "in", 2) && !strncmp(text + start, "repeat", 6))
