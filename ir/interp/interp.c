@@ -107,9 +107,9 @@ static RunOp *const by_kind[N_OPS] = { [OP_dropout] = run_dropout,
                                        [OP_cummax] = run_cumulative,
                                        [OP_top_k] = run_top_k,
                                        [OP_place] = run_place,
-                                       [OP_dispatch] = run_dispatch,
-                                       [OP_combine] = run_combine,
-                                       [OP_collect] = run_collect,
+                                       [OP_dispatch] = run_routed,
+                                       [OP_combine] = run_routed,
+                                       [OP_collect] = run_routed,
                                        [OP_call] = run_call,
                                        [OP_loop] = run_loop };
 

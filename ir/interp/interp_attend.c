@@ -213,7 +213,7 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
                     .tangents = in->options->tangents };
     Walk w = { 0 };
     int walker[TENSORS];
-    walk_rest(&w, held[Q].type, &held[Q].shard[rank], attrs->seq, attrs->feature);
+    walk_rest(&w, &held[Q], rank, attrs->seq, attrs->feature);
     for (int t = 0; t < TENSORS; t++) {
         if (!held[t].type)
             continue;
@@ -224,7 +224,7 @@ static void run_rank(Interp *in, const Op *op, const Sharded held[], int rank,
         seq = seq < 0 && !by_both ? find_dim(held[t].type, attrs->key) : seq;
         x.row[t] = seq < 0 ? 0 : shard->stride[seq];
         x.column[t] = column < 0 ? 0 : shard->stride[column];
-        walker[t] = walk_tensor(&w, held[t].type, shard);
+        walker[t] = walk_tensor(&w, &held[t], rank);
     }
     int seq = find_dim(held[Q].type, attrs->seq), feature = find_dim(held[Q].type, attrs->feature);
     x.queries = x.shard[Q]->size[seq];

@@ -33,12 +33,12 @@ bool run_top_k(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     for (int rank = 0; rank < in->ranks; rank++) {
         const Shard *from = &x->shard[rank], *shard = &y->shard[rank];
         Walk w = { 0 };
-        walk_rest(&w, x->type, from, op->attrs.dim, NULL);
-        walk_tensor(&w, x->type, from);
-        walk_tensor(&w, y->type, shard);
+        walk_rest(&w, x, rank, op->attrs.dim, NULL);
+        walk_tensor(&w, x, rank);
+        walk_tensor(&w, y, rank);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
-            choose(in->numbers, from->data + w.offset[0], from->stride[at], x->type->dim[at].size,
-                   shard->data + w.offset[1], shard->stride[to], op->attrs.dims.dim[0].size);
+            choose(in->numbers, element(&w, 0, 0), from->stride[at], x->type->dim[at].size, element(&w, 1, 0),
+                   shard->stride[to], op->attrs.dims.dim[0].size);
     }
     return true;
 }
@@ -55,10 +55,7 @@ bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y)
         if (!rank_runs(in, rank))
             continue;
         int64_t queue = y->shard[rank].count, number = 0;
-        Walk w = { 0 };
-        walk_dims(&w, y->type, &y->shard[rank]); /* whose last dims are those of {over}, in order */
-        walk_tensor(&w, x->type, &x->shard[rank]);
-        walk_tensor(&w, y->type, &y->shard[rank]);
+        Walk w = WALK(rank, y, NULL, x, y); /* the last dims of y are those of {over}, in order */
         for (int i = 0; i < y->type->rank; i++)
             if (!has_name(&op->attrs.over, y->type->dim[i].name) && y->shard[rank].size[i])
                 queue /= y->shard[rank].size[i];
@@ -66,10 +63,10 @@ bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y)
             for (int64_t i = 0; i < w.row; i++) {
                 if (number++ % queue == 0)
                     memset(count, 0, (size_t)experts * sizeof *count);
-                const double expert = x->shard[rank].data[w.offset[0] + i * w.step[0]];
+                const double expert = *element(&w, 0, i);
                 if (!(expert >= 0 && expert < (double)experts))
                     return cannot_run(in, "expert %g on rank %d, of %lld", expert, rank, (long long)experts);
-                y->shard[rank].data[w.offset[1] + i * w.step[1]] = (double)count[(int64_t)expert]++;
+                *element(&w, 1, i) = (double)count[(int64_t)expert]++;
             }
     }
     return true;
@@ -111,79 +108,40 @@ static int64_t row_at(const Interp *in, const Routes *r, int rank, double expert
     return offset;
 }
 
-static void route(Interp *in, const Routes *r, int rank, bool to_slots)
+/* Adds rows to slots (dispatch), copies them back (combine), or adds those of each token (collect), times their weights
+ * if there are any. */
+static void route(Interp *in, OpKind kind, const Routes *r, int rank, const Sharded *weight)
 {
     const Sharded rest = without(in, &r->by_slot, r->experts, r->slots);
-    const Sharded *const walked[] = { &r->by_token, r->chosen, r->place, &rest };
-    Walk w = { 0 };
-    walk_dims(&w, r->chosen->type, &r->chosen->shard[rank]);
-    walk_dims(&w, r->by_token.type, &r->by_token.shard[rank]);
-    for (int i = 0; i < 4; i++)
-        walk_tensor(&w, walked[i]->type, &walked[i]->shard[rank]);
+    Walk w = WALK(rank, r->chosen, &r->by_token, &r->by_token, r->chosen, r->place, &rest, weight ? weight : r->place);
     for (bool more = walk_begin(&w); more; more = walk_next(&w))
         for (int64_t i = 0; i < w.row; i++) {
-            int64_t row = row_at(in, r, rank, r->chosen->shard[rank].data[w.offset[1] + i * w.step[1]],
-                                 r->place->shard[rank].data[w.offset[2] + i * w.step[2]]);
+            const int64_t row = row_at(in, r, rank, *element(&w, 1, i), *element(&w, 2, i));
             if (row < 0)
                 continue;
-            double *token = &r->by_token.shard[rank].data[w.offset[0] + i * w.step[0]];
-            double *slot = &rest.shard[rank].data[w.offset[3] + i * w.step[3] + row];
-            if (to_slots)
+            double *token = element(&w, 0, i), *slot = element(&w, 3, i) + row;
+            if (kind == OP_dispatch)
                 *slot = number_reduce(in->numbers, OP_sum, rest.type->dtype, *slot, *token);
-            else
+            else if (kind == OP_combine)
                 *token = *slot;
+            else
+                *token = weight ? number_product(in->numbers, F32, *token, *slot, *element(&w, 4, i))
+                                : number_reduce(in->numbers, OP_sum, F32, *token, *slot);
         }
 }
 
-bool run_dispatch(Interp *in, const Op *op, const Sharded args[], Sharded *y)
+bool run_routed(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     const Dims *made = &op->attrs.dims;
-    const Routes r = { &args[1], &args[2], args[0], *y, made->dim[0].name, made->dim[1].name };
+    const bool to_slots = op->kind == OP_dispatch;
+    const Routes r = { &args[1],
+                       &args[2],
+                       to_slots ? args[0] : *y,
+                       to_slots ? *y : args[0],
+                       to_slots ? made->dim[0].name : op->attrs.dim,
+                       to_slots ? made->dim[1].name : op->attrs.key };
     for (int rank = 0; rank < in->ranks; rank++)
         if (rank_runs(in, rank))
-            route(in, &r, rank, true);
-    return true;
-}
-
-bool run_combine(Interp *in, const Op *op, const Sharded args[], Sharded *y)
-{
-    const Routes r = { &args[1], &args[2], *y, args[0], op->attrs.dim, op->attrs.key };
-    for (int rank = 0; rank < in->ranks; rank++)
-        if (rank_runs(in, rank))
-            route(in, &r, rank, false);
-    return true;
-}
-
-/* Adds the rows of each token, times their weights if there are any. */
-static void collect(Interp *in, const Routes *r, int rank, const Sharded *weight)
-{
-    const Sharded rest = without(in, &r->by_slot, r->experts, r->slots), *by = weight ? weight : r->place;
-    const Sharded *const walked[] = { &r->by_token, r->chosen, r->place, &rest, by };
-    double *data[5];
-    Walk w = { 0 };
-    walk_dims(&w, r->chosen->type, &r->chosen->shard[rank]);
-    walk_dims(&w, r->by_token.type, &r->by_token.shard[rank]);
-    for (int i = 0; i < 5; i++) {
-        walk_tensor(&w, walked[i]->type, &walked[i]->shard[rank]);
-        data[i] = walked[i]->shard[rank].data;
-    }
-    for (bool more = walk_begin(&w); more; more = walk_next(&w))
-        for (int64_t i = 0; i < w.row; i++) {
-            double *at[5];
-            for (int k = 0; k < 5; k++)
-                at[k] = &data[k][w.offset[k] + i * w.step[k]];
-            const int64_t row = row_at(in, r, rank, *at[1], *at[2]);
-            if (row >= 0)
-                *at[0] = weight ? number_product(in->numbers, F32, *at[0], at[3][row], *at[4])
-                                : number_reduce(in->numbers, OP_sum, F32, *at[0], at[3][row]);
-        }
-}
-
-bool run_collect(Interp *in, const Op *op, const Sharded args[], Sharded *y)
-{
-    const Routes r = { &args[1], &args[2], *y, args[0], op->attrs.dim, op->attrs.key };
-    for (int rank = 0; rank < in->ranks; rank++)
-        if (rank_runs(in, rank))
-            collect(in, &r, rank, op->args.count == 4 ? &args[3] : NULL);
+            route(in, op->kind, &r, rank, op->args.count == 4 ? &args[3] : NULL);
     return true;
 }

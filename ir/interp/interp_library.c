@@ -14,19 +14,24 @@ static bool copy_stretch(Interp *in, const Sharded *small, const Sharded *large,
     if (at < 0 || is_split || (small_at >= 0 && small->type->dim[small_at].split.count))
         return cannot_run(in, "'%s' is split", dim);
     for (int rank = 0; rank < in->ranks; rank++) {
-        Walk w = { 0 };
-        walk_dims(&w, small->type, &small->shard[rank]);
-        walk_tensor(&w, small->type, &small->shard[rank]);
-        walk_tensor(&w, large->type, &large->shard[rank]);
+        Walk w = WALK(rank, small, NULL, small, large);
         w.offset[1] = first * large->shard[rank].stride[at];
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
-                double *s = &small->shard[rank].data[w.offset[0] + i * w.step[0]];
-                double *l = &large->shard[rank].data[w.offset[1] + i * w.step[1]];
+                double *s = element(&w, 0, i), *l = element(&w, 1, i);
                 *(to_large ? l : s) = *(to_large ? s : l);
             }
     }
     return true;
+}
+
+/* Between tensors of the same dims. */
+static void copy_elements(const Sharded *from, const Sharded *to, int rank)
+{
+    Walk w = WALK(rank, to, NULL, from, to);
+    for (bool more = walk_begin(&w); more; more = walk_next(&w))
+        for (int64_t i = 0; i < w.row; i++)
+            *element(&w, 1, i) = *element(&w, 0, i);
 }
 
 /* The same shards, with one dim renamed in the type. */
@@ -89,15 +94,8 @@ static bool fold(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     const Type *several = op->attrs.dim ? y->type : x->type;
     const Sharded from = op->attrs.dim ? unfolded(in, x, several) : *x,
                   to = op->attrs.dim ? *y : unfolded(in, y, several);
-    for (int rank = 0; rank < in->ranks; rank++) {
-        Walk w = { 0 };
-        walk_dims(&w, several, &from.shard[rank]);
-        walk_tensor(&w, several, &from.shard[rank]);
-        walk_tensor(&w, several, &to.shard[rank]);
-        for (bool more = walk_begin(&w); more; more = walk_next(&w))
-            for (int64_t i = 0; i < w.row; i++)
-                to.shard[rank].data[w.offset[1] + i * w.step[1]] = from.shard[rank].data[w.offset[0] + i * w.step[0]];
-    }
+    for (int rank = 0; rank < in->ranks; rank++)
+        copy_elements(&from, &to, rank);
     return true;
 }
 
@@ -173,82 +171,47 @@ static bool agree(Interp *in, const Type *x, const Type *index, Name row)
     return true;
 }
 
-/* Walkers 0 and 1 of a gather or scatter: x without `dim` (the index gives the position in it), the index. */
-bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
+/* Between rows and the elements of a table that an index gives: it is their position along `dim` of the table. */
+static bool run_indexed(Interp *in, const Sharded *table, const Dim *dim, const Sharded *index, const Sharded *rows,
+                        bool adds)
 {
-    const Sharded *table = &args[0], *index = &args[1];
-    int at = find_dim(table->type, op->attrs.dim);
-    const Dim *dim = &table->type->dim[at];
     const Sharded rest = renamed(in, table, dim->name, NULL);
-    if (!agree(in, table->type, index->type, dim->name))
-        return false;
+    const int at = find_dim(table->type, dim->name);
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_runs(in, rank))
             continue;
-        const int64_t stride = table->shard[rank].stride[at];
-        Walk w = { 0 };
-        walk_dims(&w, y->type, &y->shard[rank]);
-        walk_tensor(&w, rest.type, &rest.shard[rank]);
-        walk_tensor(&w, index->type, &index->shard[rank]);
-        walk_tensor(&w, y->type, &y->shard[rank]);
+        Walk w = WALK(rank, rows, NULL, &rest, index, rows);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
-                double t = index->shard[rank].data[w.offset[1] + i * w.step[1]];
+                const double t = *element(&w, 1, i);
                 if (!check_index(in, t, dim, rank))
                     return false;
-                int64_t place = own_place(in, dim, rank, (int64_t)t);
-                if (place >= 0)
-                    y->shard[rank].data[w.offset[2] + i * w.step[2]] =
-                        table->shard[rank].data[w.offset[0] + i * w.step[0] + place * stride];
+                const int64_t place = own_place(in, dim, rank, (int64_t)t);
+                if (place < 0)
+                    continue;
+                double *of_table = element(&w, 0, i) + place * table->shard[rank].stride[at], *row = element(&w, 2, i);
+                if (adds)
+                    *of_table = number_reduce(in->numbers, OP_sum, table->type->dtype, *of_table, *row);
+                else
+                    *row = *of_table;
             }
     }
     return true;
 }
 
-static void copy_shard(const Type *type, const Shard *from, const Shard *to)
+bool run_gather(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
-    Walk w = { 0 };
-    walk_dims(&w, type, to);
-    walk_tensor(&w, type, from);
-    walk_tensor(&w, type, to);
-    for (bool more = walk_begin(&w); more; more = walk_next(&w))
-        for (int64_t i = 0; i < w.row; i++)
-            to->data[w.offset[1] + i * w.step[1]] = from->data[w.offset[0] + i * w.step[0]];
+    const Dim *dim = &args[0].type->dim[find_dim(args[0].type, op->attrs.dim)];
+    return agree(in, args[0].type, args[1].type, dim->name) && run_indexed(in, &args[0], dim, &args[1], y, false);
 }
 
 bool run_scatter_add(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
-    const Sharded *x = &args[0], *index = &args[1];
-    int at = find_dim(y->type, op->attrs.dims.dim[0].name);
-    const Dim *dim = &y->type->dim[at];
-    const Sharded rest = renamed(in, y, dim->name, NULL);
-    if (!agree(in, x->type, index->type, NULL))
-        return false;
-    for (int rank = 0; rank < in->ranks; rank++) {
-        if (!rank_runs(in, rank))
-            continue;
-        if (sum_before(op))
-            copy_shard(y->type, &args[2].shard[rank], &y->shard[rank]);
-        const int64_t stride = y->shard[rank].stride[at];
-        Walk w = { 0 };
-        walk_dims(&w, x->type, &x->shard[rank]);
-        walk_tensor(&w, x->type, &x->shard[rank]);
-        walk_tensor(&w, index->type, &index->shard[rank]);
-        walk_tensor(&w, rest.type, &rest.shard[rank]);
-        for (bool more = walk_begin(&w); more; more = walk_next(&w))
-            for (int64_t i = 0; i < w.row; i++) {
-                double t = index->shard[rank].data[w.offset[1] + i * w.step[1]];
-                if (!check_index(in, t, dim, rank))
-                    return false;
-                int64_t place = own_place(in, dim, rank, (int64_t)t);
-                if (place < 0)
-                    continue;
-                double *sum = &y->shard[rank].data[w.offset[2] + i * w.step[2] + place * stride];
-                *sum = number_reduce(in->numbers, OP_sum, y->type->dtype, *sum,
-                                     x->shard[rank].data[w.offset[0] + i * w.step[0]]);
-            }
-    }
-    return true;
+    const Dim *dim = &y->type->dim[find_dim(y->type, op->attrs.dims.dim[0].name)];
+    for (int rank = 0; rank < in->ranks && sum_before(op); rank++)
+        if (rank_runs(in, rank))
+            copy_elements(&args[2], y, rank);
+    return agree(in, args[0].type, args[1].type, NULL) && run_indexed(in, y, dim, &args[1], &args[0], true);
 }
 
 /* Rotates the pair (x[a], x[b]) of each of h / 2 pairs at position p by the angle p / stretch base^(-2 pair / h). */
@@ -280,10 +243,10 @@ bool run_rope(Interp *in, const Op *op, const Sharded args[], Sharded *y)
         const int given_seq = given ? find_dim(given->type, attrs->seq) : -1;
         const int64_t given_step = given_seq < 0 ? 0 : given->shard[rank].stride[given_seq];
         Walk w = { 0 };
-        walk_rest(&w, x->type, shard, attrs->seq, attrs->feature);
-        walk_tensor(&w, x->type, shard);
+        walk_rest(&w, x, rank, attrs->seq, attrs->feature);
+        walk_tensor(&w, x, rank);
         if (given)
-            walk_tensor(&w, given->type, &given->shard[rank]);
+            walk_tensor(&w, given, rank);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < shard->size[seq]; i++) {
                 int64_t at = w.offset[0] + i * shard->stride[seq];
@@ -307,9 +270,9 @@ bool run_cumulative(Interp *in, const Op *op, const Sharded *x, Sharded *y)
         const Shard *from = &x->shard[rank], *to = &y->shard[rank];
         const int64_t count = from->size[along];
         Walk w = { 0 };
-        walk_rest(&w, x->type, from, attrs->dim, NULL);
-        walk_tensor(&w, x->type, from);
-        walk_tensor(&w, y->type, to);
+        walk_rest(&w, x, rank, attrs->dim, NULL);
+        walk_tensor(&w, x, rank);
+        walk_tensor(&w, y, rank);
         for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
             double so_far = by == OP_sum ? 0 : INT32_MIN;
             for (int64_t i = 0; i < count; i++) {

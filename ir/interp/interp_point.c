@@ -15,6 +15,8 @@ static bool operands_meet(Interp *in, const Sharded args[], int nargs, const Typ
     return true;
 }
 
+static Row row_of(const Walk *w, int tensor) { return (Row){ element(w, tensor, 0), w->step[tensor] }; }
+
 bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
 {
     int n = op->args.count;
@@ -23,17 +25,14 @@ bool run_pointwise(Interp *in, const Op *op, const Sharded args[], Sharded *y)
     if (!operands_meet(in, args, n, y->type))
         return false;
     for (int rank = 0; rank < in->ranks; rank++) {
-        Walk w = { 0 };
-        walk_dims(&w, y->type, &y->shard[rank]);
+        Walk w = WALK(rank, y, NULL, y);
         for (int a = 0; a < n; a++)
-            walk_tensor(&w, args[a].type, &args[a].shard[rank]);
-        walk_tensor(&w, y->type, &y->shard[rank]);
+            walk_tensor(&w, &args[a], rank);
         for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
             Row x[3] = { { &zero, 0 }, { &zero, 0 }, { &zero, 0 } };
             for (int a = 0; a < n; a++)
-                x[a] = (Row){ args[a].shard[rank].data + w.offset[a], w.step[a] };
-            const Row to = { y->shard[rank].data + w.offset[n], w.step[n] };
-            number_map_row(in->numbers, op->kind, y->type->dtype, from, to, x, w.row);
+                x[a] = row_of(&w, a + 1);
+            number_map_row(in->numbers, op->kind, y->type->dtype, from, row_of(&w, 0), x, w.row);
         }
     }
     return true;
@@ -110,18 +109,9 @@ bool run_dot(Interp *in, const Op *op, const Sharded args[], Sharded *y)
             return cannot_run(in, "the operands split '%s' differently", over);
     }
     for (int rank = 0; rank < in->ranks; rank++) {
-        Walk w = { 0 };
-        walk_dims(&w, y->type, &y->shard[rank]);
-        walk_dims(&w, args[0].type, &args[0].shard[rank]);
-        for (int a = 0; a < 2; a++)
-            walk_tensor(&w, args[a].type, &args[a].shard[rank]);
-        walk_tensor(&w, y->type, &y->shard[rank]);
-        for (bool more = walk_begin(&w); more; more = walk_next(&w)) {
-            const Row a = { args[0].shard[rank].data + w.offset[0], w.step[0] };
-            const Row b = { args[1].shard[rank].data + w.offset[1], w.step[1] };
-            const Row c = { y->shard[rank].data + w.offset[2], w.step[2] };
-            number_product_row(in->numbers, dtype, c, a, b, w.row);
-        }
+        Walk w = WALK(rank, y, &args[0], &args[0], &args[1], y);
+        for (bool more = walk_begin(&w); more; more = walk_next(&w))
+            number_product_row(in->numbers, dtype, row_of(&w, 2), row_of(&w, 0), row_of(&w, 1), w.row);
         for (int i = 0; i < 2; i++) /* it may be computed from either: they must be the same */
             if (rounded_from(op, i) &&
                 !is_rounded_in_blocks(in, op, args[i].type, &args[i].shard[rank], &args[i + 2].shard[rank]))
@@ -139,15 +129,11 @@ bool run_reduction(Interp *in, const Op *op, const Sharded *x, Sharded *y)
         Shard *to = &y->shard[rank];
         for (int64_t i = 0; i < to->count; i++)
             to->data[i] = number_start(op->kind, dtype);
-        Walk w = { 0 };
-        walk_dims(&w, x->type, &x->shard[rank]);
-        walk_tensor(&w, x->type, &x->shard[rank]);
-        walk_tensor(&w, y->type, to);
+        Walk w = WALK(rank, x, NULL, x, y);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
-                double *sum = &to->data[w.offset[1] + i * w.step[1]];
-                *sum =
-                    number_reduce(in->numbers, op->kind, dtype, *sum, x->shard[rank].data[w.offset[0] + i * w.step[0]]);
+                double *sum = element(&w, 1, i);
+                *sum = number_reduce(in->numbers, op->kind, dtype, *sum, *element(&w, 0, i));
             }
     }
     return true;

@@ -93,14 +93,22 @@ typedef struct {
     int64_t stride[MAX_WALKERS][MAX_WALK];
     int64_t offset[MAX_WALKERS];
     int64_t row, step[MAX_WALKERS];
+    double *data[MAX_WALKERS];
 } Walk;
 
-void walk_dims(Walk *w, const Type *type, const Shard *shard);
-void walk_rest(Walk *w, const Type *type, const Shard *shard, Name but,
-               Name and_but);                                   /* all but two, then a row of 1 */
-int walk_tensor(Walk *w, const Type *type, const Shard *shard); /* ... then all tensors: its number */
-bool walk_begin(Walk *w);                                       /* false if there is no point */
+/* On one rank: the dims of one tensor, and of another (NULL: none), with these tensors. */
+#define WALK(rank, dims, more, ...) walk_over((rank), (dims), (more), (const Sharded *const[]){ __VA_ARGS__, NULL })
+Walk walk_over(int rank, const Sharded *dims, const Sharded *more, const Sharded *const walked[]);
+
+void walk_dims(Walk *w, const Sharded *x, int rank);
+void walk_rest(Walk *w, const Sharded *x, int rank, Name but, Name and_but); /* all but two, then a row of 1 */
+int walk_tensor(Walk *w, const Sharded *x, int rank);                        /* ... then all tensors: its number */
+bool walk_begin(Walk *w);                                                    /* false if there is no point */
 bool walk_next(Walk *w);
+static inline double *element(const Walk *w, int tensor, int64_t i)
+{
+    return w->data[tensor] + (w->offset[tensor] + i * w->step[tensor]);
+}
 
 /* --- Functions: interp.c ------------------------------------------------------------------ */
 bool run_func(Interp *in, const Func *f, const Sharded args[], Sharded results[]);
@@ -187,9 +195,7 @@ bool run_rope(Interp *in, const Op *op, const Sharded args[], Sharded *y);
 bool run_cumulative(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 bool run_top_k(Interp *in, const Op *op, const Sharded *x, Sharded *y);
 bool run_place(Interp *in, const Op *op, const Sharded *x, Sharded *y);
-bool run_dispatch(Interp *in, const Op *op, const Sharded args[], Sharded *y);
-bool run_combine(Interp *in, const Op *op, const Sharded args[], Sharded *y);
-bool run_collect(Interp *in, const Op *op, const Sharded args[], Sharded *y);
+bool run_routed(Interp *in, const Op *op, const Sharded args[], Sharded *y); /* dispatch, combine, collect */
 bool run_attend(Interp *in, const Op *op, const Sharded args[], Sharded y[2]);
 bool run_attend_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[3]);
 bool run_attend_bias_grad(Interp *in, const Op *op, const Sharded args[], Sharded y[1]);

@@ -144,21 +144,19 @@ static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], co
     for (int a = 0; a < n; a++)
         dx[a] = tangent_of(in, &args[a]);
     for (int rank = 0; rank < in->ranks; rank++) {
-        Walk w = { 0 };
-        walk_dims(&w, y->type, &y->shard[rank]);
+        Walk w = WALK(rank, y, NULL, y);
         for (int a = 0; a < n; a++)
-            walk_tensor(&w, args[a].type, &args[a].shard[rank]);
+            walk_tensor(&w, &args[a], rank);
         for (int a = 0; a < n; a++)
-            walk_tensor(&w, dx[a].type, &dx[a].shard[rank]);
-        walk_tensor(&w, y->type, &y->shard[rank]);
+            walk_tensor(&w, &dx[a], rank);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
             for (int64_t i = 0; i < w.row; i++) {
                 double x[3] = { 0 }, d[3] = { 0 };
                 for (int a = 0; a < n; a++) {
-                    x[a] = args[a].shard[rank].data[w.offset[a] + i * w.step[a]];
-                    d[a] = dx[a].shard[rank].data[w.offset[n + a] + i * w.step[n + a]];
+                    x[a] = *element(&w, 1 + a, i);
+                    d[a] = *element(&w, 1 + n + a, i);
                 }
-                int64_t at = w.offset[2 * n] + i * w.step[2 * n];
+                int64_t at = w.offset[0] + i * w.step[0];
                 dy->shard[rank].data[at] = tangent_at(op->kind, x, d, y->shard[rank].data[at]);
                 if (saturates(op->kind))
                     dy->shard[rank].data[at] +=
@@ -172,22 +170,15 @@ static void pointwise_tangent(Interp *in, const Op *op, const Sharded args[], co
 /* The tangent of a maximum is the mean of the tangents of the elements equal to it. */
 static void extreme_tangent(Interp *in, const Sharded *x, const Sharded *y, const Sharded *dy)
 {
-    Sharded count = new_sharded(in, y->type);
+    const Sharded count = new_sharded(in, y->type), moved = { .type = x->type, .shard = x->tangent };
     for (int rank = 0; rank < in->ranks; rank++) {
-        const double *from = x->shard[rank].data, *moved = x->tangent[rank].data, *to = y->shard[rank].data;
-        Walk w = { 0 };
-        walk_dims(&w, x->type, &x->shard[rank]);
-        walk_tensor(&w, x->type, &x->shard[rank]);
-        walk_tensor(&w, x->type, &x->tangent[rank]);
-        walk_tensor(&w, y->type, &y->shard[rank]);
+        Walk w = WALK(rank, x, NULL, x, &moved, y, dy, &count);
         for (bool more = walk_begin(&w); more; more = walk_next(&w))
-            for (int64_t i = 0; i < w.row; i++) {
-                int64_t at = w.offset[2] + i * w.step[2];
-                if (from[w.offset[0] + i * w.step[0]] != to[at])
-                    continue;
-                dy->shard[rank].data[at] += moved[w.offset[1] + i * w.step[1]];
-                count.shard[rank].data[at]++;
-            }
+            for (int64_t i = 0; i < w.row; i++)
+                if (*element(&w, 0, i) == *element(&w, 2, i)) {
+                    *element(&w, 3, i) += *element(&w, 1, i);
+                    ++*element(&w, 4, i);
+                }
         for (int64_t i = 0; i < dy->shard[rank].count; i++)
             dy->shard[rank].data[i] /= fmax(1, count.shard[rank].data[i]);
     }

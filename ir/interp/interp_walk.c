@@ -11,27 +11,39 @@ static void walk_dim(Walk *w, Name name, int64_t size)
     w->size[w->dims++] = size;
 }
 
-void walk_dims(Walk *w, const Type *type, const Shard *shard)
+void walk_dims(Walk *w, const Sharded *x, int rank)
 {
-    for (int i = 0; i < type->rank; i++)
-        walk_dim(w, type->dim[i].name, shard->size[i]);
+    for (int i = 0; i < x->type->rank; i++)
+        walk_dim(w, x->type->dim[i].name, x->shard[rank].size[i]);
 }
 
-void walk_rest(Walk *w, const Type *type, const Shard *shard, Name but, Name and_but)
+void walk_rest(Walk *w, const Sharded *x, int rank, Name but, Name and_but)
 {
-    for (int i = 0; i < type->rank; i++)
-        if (type->dim[i].name != but && type->dim[i].name != and_but)
-            walk_dim(w, type->dim[i].name, shard->size[i]);
+    for (int i = 0; i < x->type->rank; i++)
+        if (x->type->dim[i].name != but && x->type->dim[i].name != and_but)
+            walk_dim(w, x->type->dim[i].name, x->shard[rank].size[i]);
     walk_dim(w, NULL, 1);
 }
 
-int walk_tensor(Walk *w, const Type *type, const Shard *shard)
+int walk_tensor(Walk *w, const Sharded *x, int rank)
 {
     for (int i = 0; i < w->dims; i++) {
-        int at = w->name[i] ? find_dim(type, w->name[i]) : -1;
-        w->stride[w->walkers][i] = at < 0 ? 0 : shard->stride[at];
+        int at = w->name[i] ? find_dim(x->type, w->name[i]) : -1;
+        w->stride[w->walkers][i] = at < 0 ? 0 : x->shard[rank].stride[at];
     }
+    w->data[w->walkers] = x->shard[rank].data;
     return w->walkers++;
+}
+
+Walk walk_over(int rank, const Sharded *dims, const Sharded *more, const Sharded *const walked[])
+{
+    Walk w = { 0 };
+    walk_dims(&w, dims, rank);
+    if (more)
+        walk_dims(&w, more, rank);
+    for (int t = 0; walked[t]; t++)
+        walk_tensor(&w, walked[t], rank);
+    return w;
 }
 
 bool walk_begin(Walk *w)
