@@ -107,9 +107,8 @@ FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, Shar
  * on types: the memory pass needs it before storage is known. */
 int64_t row_kernel_scratch(Module *m, const Func *kernel);
 
-/* The statement that calls it: "NAME(x, y, scratch);".  `scratch` may be NULL if not needed. */
-Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
-                          const char *scratch);
+/* The statement that calls it, or the kernel of a library op: "NAME(x, y, scratch);".  NULL: no scratch. */
+Statement kernel_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch);
 
 /* For kernels_accept: does no result overwrite an operand before its last read? */
 bool row_kernel_accepts(Module *m, const Func *kernel, const Op *call, RequiredLayout wanted[]);
@@ -178,6 +177,5 @@ Statement naive_product_call(Module *m, const Product *product, const char *name
  * op, if no kernel supports these types or strides. */
 FunctionText library_kernel_text(Module *m, const Op *op, ShardOffsets *offsets);
 int64_t library_scratch(Module *m, const Op *op); /* bytes; depends only on types */
-Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch);
 
 #endif

@@ -9,16 +9,28 @@ bool have_same_address(const Value *a, const Value *b)
     return x && y && same_base(x, y) && x->at == y->at;
 }
 
-bool is_row_major(const Module *m, const Value *value)
+bool lies_in_order(const Module *m, const Value *value, const Names *order)
 {
     int64_t stride = 1;
-    for (int i = value->type.rank - 1; i >= 0; i--) {
-        int64_t size = local_size(m, &value->type.dim[i]);
-        if (size > 1 && value->storage->stride[i] != stride)
+    for (int i = order->count - 1; i >= 0; i--) {
+        int at = find_dim(&value->type, order->name[i]);
+        int64_t size = local_size(m, &value->type.dim[at]);
+        if (size > 1 && value->storage->stride[at] != stride)
             return false;
         stride *= size;
     }
     return true;
+}
+
+bool is_row_major(const Module *m, const Value *value)
+{
+    const Names order = dim_names(&value->type);
+    return lies_in_order(m, value, &order);
+}
+
+bool is_passed_in_slices(const Op *op, const Value *value)
+{
+    return op->attrs.dims.count && find_dim(&value->type, op->attrs.dims.dim[0].name) == 0;
 }
 
 const Value *shown_by(const Value *value)

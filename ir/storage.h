@@ -32,6 +32,10 @@ bool has_strides_of_fold(const Module *m, const Op *op);
 
 /* Is a placed value without gaps, in the order of its type's dims?  Dims of one element may have any stride. */
 bool is_row_major(const Module *m, const Value *value);
+bool lies_in_order(const Module *m, const Value *value, const Names *order); /* ... in this one */
+
+/* Does each iteration of a loop have its slice of it?  No: the same, or it is carried, or op is none. */
+bool is_passed_in_slices(const Op *op, const Value *value);
 
 /* Is a placed value a view whose padding extends beyond the end of the viewed value?  Readers of padding need a copy.
  */

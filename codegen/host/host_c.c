@@ -62,13 +62,20 @@ static int only_op(const Host *h, const Op *const *op, const Op *const **group)
     return 1;
 }
 
+static int64_t scratch_bytes_of(Module *m, const Op *op)
+{
+    const Func *kernel = row_kernel_of(m, op);
+    return kernel ? row_kernel_scratch(m, kernel) : info(op)->family == LIBRARY ? library_scratch(m, op) : 0;
+}
+
 static Statement kernel_statement(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
-    const char **operands = operands_of(t, op), *scratch = typed_in_frame(t, "float", op->attrs.frame);
+    const char **operands = operands_of(t, op);
+    const char *scratch = scratch_bytes_of(m, op) ? typed_in_frame(t, "float", op->attrs.frame) : NULL;
     const Func *kernel = called_by(m, op);
     const char *name = find_kernel(&(WantedKernel){ .t = t, .op = op, .callee = kernel });
-    return kernel ? row_kernel_call(m, kernel, name, operands, scratch) : library_call(m, op, name, operands, scratch);
+    return kernel_call(m, op, name, operands, scratch);
 }
 
 static Statement naive_product_statement(FuncText *t, const Op *op, int number, const Product *product,
@@ -122,12 +129,6 @@ const Dialect c_dialect = {
     .write_kernels = write_kernels,
     .fields = probe_field,
 };
-
-static int64_t scratch_bytes_of(Module *m, const Op *op)
-{
-    const Func *kernel = row_kernel_of(m, op);
-    return kernel ? row_kernel_scratch(m, kernel) : info(op)->family == LIBRARY ? library_scratch(m, op) : 0;
-}
 
 const Target c_target = {
     .name = "c",

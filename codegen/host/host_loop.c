@@ -39,18 +39,6 @@ static bool in_place(const LoopText *l, int i) { return is_carried_in_place(l->o
 
 /* --- Slices -------------------------------------------------------------------------------- */
 
-/* Has the argument the strides of the callee's parameter, except for the loop's dim? */
-static bool lies_as(const LoopText *l, const Value *here, const Value *there)
-{
-    bool good = true;
-    for (int i = 0; i < here->type.rank; i++) {
-        int at = find_dim(&there->type, here->type.dim[i].name);
-        if (here->type.dim[i].name != l->dim && local_size(l->t->h->m, &here->type.dim[i]) > 1)
-            good &= at >= 0 && there->storage->stride[at] == here->storage->stride[i];
-    }
-    return good || internal_error(l->t->h->m, l->op, "an operand has other strides than its callee expects");
-}
-
 /* The index of the last iteration. */
 static const char *last_index(const LoopText *l)
 {
@@ -79,19 +67,13 @@ static const char *slice_at(LoopText *l, const Value *here, const char *index)
                        : arena_text(arena, "%s + %s * %" PRId64, pointer, index, stride);
 }
 
-/* The present iteration's slice of `here`, which is `there` in the callee. */
-const char *slice_of(LoopText *l, const Value *here, const Value *there)
-{
-    lies_as(l, here, there);
-    return slice_at(l, here, l->index);
-}
+const char *slice_of(LoopText *l, const Value *value) { return slice_at(l, value, l->index); }
 
 /* The next iteration's; the last has none. */
 static const char *next_slice_of(LoopText *l, const Value *here, const Value *there)
 {
     Arena *arena = &l->t->h->m->arena;
     const char *name = new_identifier(&l->t->names, there->name);
-    lies_as(l, here, there);
     fprintf(l->first.out, "const %s *%s = %s > 0 ? %s : NULL;\n", element_type(there->type.dtype), name,
             iterations(l, true),
             slice_at(l, here, arena_text(arena, "(%s %c 1)", l->index, l->op->attrs.reverse ? '-' : '+')));
@@ -188,15 +170,14 @@ static void fill_pointers(LoopText *l, const char *pointers[])
             if (passes_on(l))
                 pass_on(l, i, pointer_to(l->t, op->results.at[i]), pointer_to(l->t, op->results.at[i]));
             pointers[i] = takes[i] ? pointer_to(l->t, op->results.at[i]) : NULL;
-        } else if (i < op->attrs.carried) {
-            lies_as(l, arg(op, i), param);
+        } else if (i < op->attrs.carried)
             pointers[i] = swap_buffers(l, i, &pointers[op->args.count + i]);
-        } else if (takes[i])
-            pointers[i] = is_prefetched(op, i) ? next_slice_of(l, arg(op, i), param) : slice_of(l, arg(op, i), param);
+        else if (takes[i])
+            pointers[i] = is_prefetched(op, i) ? next_slice_of(l, arg(op, i), param) : slice_of(l, arg(op, i));
     }
     for (int i = (int)op->attrs.carried; i < op->results.count; i++)
         if (takes[op->args.count + i])
-            pointers[op->args.count + i] = slice_of(l, op->results.at[i], l->callee->results.at[i]);
+            pointers[op->args.count + i] = slice_of(l, op->results.at[i]);
 }
 
 static char *call_text(LoopText *l, const char *const pointers[], int indent)

@@ -18,8 +18,8 @@ typedef struct {
     Text after;               /* the loop */
 } LoopText;
 
-const char *slice_of(LoopText *l, const Value *here,
-                     const Value *there);                           /* of `here`, which is `there` in the callee */
+const char *slice_of(LoopText *l,
+                     const Value *value); /* the present iteration's; of a value without the loop's dim, all */
 void copy_initial(LoopText *l, const Value *from, const Value *to); /* before the loop, of a value carried in place */
 const char *turn_condition(LoopText *l);                            /* host_turn.c */
 const char *fed_slices(LoopText *l, int *count);                    /* the same, of the actions of a pipeline */

@@ -53,7 +53,7 @@ static const char *micro_pointer(HalfText *half, int number)
         if (s->base != BY_POINTER || s->pointer != number)
             continue;
         return i < half->l.op->attrs.carried ? pointer_to(&half->t, half->l.op->results.at[i])
-                                             : slice_of(&half->l, arg(half->l.op, i), micro->params.at[i]);
+                                             : slice_of(&half->l, arg(half->l.op, i));
     }
     internal_error(half->t.h->m, half->l.op, "a result of a micro-batch is not carried in place");
     return "";

@@ -199,35 +199,23 @@ static int64_t logits_stride(Module *m, const Func *f)
     return 0;
 }
 
-/* How many labels count in each mean, and, of an evaluation, the divisor that the trainer sets. */
-static void write_totals(Module *m, const Func *f, FILE *out)
+/* What a function leaves for the trainer: of each mean how many labels count, and, of an evaluation, the divisor that
+ * the trainer sets; of a step, what it logs of experts. */
+static void write_left(Module *m, const Func *f, PortKind kind, const char *type, const char *field, FILE *out)
 {
     char *text = "";
     int count = 0;
     for (int i = 0; i < f->results.count; i++) {
         const Port port = result_port(f, i);
-        if (port.kind == PORT_TOTAL)
-            text =
-                arena_text(&m->arena, "%s%s{ %s, %s }", text, count++ ? ", " : "",
-                           integer_text(m, place_of(param_with(f, port))), integer_text(m, place_of(f->results.at[i])));
-    }
-    if (count)
-        fprintf(out, "        .totals = (const RtTotal[]){ %s },\n        .ntotals = %d,\n", text, count);
-}
-
-/* Of a step: what the trainer logs of experts. */
-static void write_measures(Module *m, const Func *f, PortKind kind, const char *field, FILE *out)
-{
-    char *text = "";
-    int count = 0;
-    for (int i = 0; i < f->results.count; i++) {
         const Value *value = f->results.at[i];
-        if (result_port(f, i).kind == kind)
-            text = arena_text(&m->arena, "%s%s{ %s, %s }", text, count++ ? ", " : "", integer_text(m, place_of(value)),
-                              integer_text(m, element_count(&value->type)));
+        const char *place = integer_text(m, place_of(value));
+        if (port.kind == kind)
+            text = arena_text(&m->arena, "%s%s{ %s, %s }", text, count++ ? ", " : "",
+                              kind == PORT_TOTAL ? integer_text(m, place_of(param_with(f, port))) : place,
+                              kind == PORT_TOTAL ? place : integer_text(m, element_count(&value->type)));
     }
     if (count)
-        fprintf(out, "        .%s = (const RtMeasure[]){ %s },\n        .n%s = %d,\n", field, text, field, count);
+        fprintf(out, "        .%s = (const %s[]){ %s },\n        .n%s = %d,\n", field, type, text, field, count);
 }
 
 /* Absent functions are zero-initialised. */
@@ -258,15 +246,15 @@ static void write_function(Host *h, FuncRole role, FILE *out)
         { NULL, NULL },
     };
     write_fields(8, sizes, out);
-    write_totals(m, f, out);
+    write_left(m, f, PORT_TOTAL, "RtTotal", "totals", out);
     const Field facts[] = {
         { "mixes", role == EVAL && m->mixes ? string_text(m, m->mixes) : NULL },
         { "auxiliary", role == EVAL && m->auxiliary ? string_text(m, m->auxiliary) : NULL },
         { NULL, NULL },
     };
     write_fields(8, facts, out);
-    write_measures(m, f, PORT_LOAD, "loads", out);
-    write_measures(m, f, PORT_DROPPED, "dropped", out);
+    write_left(m, f, PORT_LOAD, "RtMeasure", "loads", out);
+    write_left(m, f, PORT_DROPPED, "RtMeasure", "dropped", out);
     fputs("    },\n", out);
 }
 

@@ -183,14 +183,3 @@ int64_t library_scratch(Module *m, const Op *op)
     dq.dtype = F32;
     return local_bytes(m, &dq); /* see rt_attend_grad_scratch */
 }
-
-Statement library_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)
-{
-    const char **items = NEW_ARRAY(&m->arena, const char *, MAX_OPERANDS + 1);
-    int count = 0;
-    for (; count < op->args.count + op->results.count; count++)
-        items[count] = operand[count];
-    if (library_scratch(m, op))
-        items[count++] = scratch;
-    return (Statement){ .function = name, .count = count, .operand = items };
-}

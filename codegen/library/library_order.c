@@ -131,19 +131,6 @@ Names order_route(const Operands *o, int operand)
 /* --- Is the present order supported?
  * -------------------------------------------------------------------------------- */
 
-static bool lies_in_order(const Module *m, const Value *value, const Names *order)
-{
-    int64_t stride = 1;
-    for (int i = order->count - 1; i >= 0; i--) {
-        int at = find_dim(&value->type, order->name[i]);
-        int64_t size = local_size(m, &value->type.dim[at]);
-        if (size > 1 && value->storage->stride[at] != stride)
-            return false;
-        stride *= size;
-    }
-    return true;
-}
-
 static bool is_padded(const Type *type)
 {
     for (int i = 0; i < type->rank; i++)

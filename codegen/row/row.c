@@ -50,14 +50,13 @@ FunctionText row_kernel_text(Module *m, const Func *kernel, const Op *call, Shar
     return text;
 }
 
-Statement row_kernel_call(Module *m, const Func *kernel, const char *name, const char *const operand[],
-                          const char *scratch)
+Statement kernel_call(Module *m, const Op *op, const char *name, const char *const operand[], const char *scratch)
 {
-    int count = kernel->params.count + kernel->results.count;
+    int count = op->args.count + op->results.count;
     const char **items = NEW_ARRAY(&m->arena, const char *, count + 1);
     for (int i = 0; i < count; i++)
         items[i] = operand[i];
-    if (row_kernel_scratch(m, kernel))
+    if (scratch)
         items[count++] = scratch;
     return (Statement){ .function = name, .count = count, .operand = items };
 }

@@ -193,14 +193,9 @@ typedef struct {
     int64_t *carried; /* address of each carried operand of the next iteration */
 } Iterations;
 
-static bool is_sliced(const Iterations *t, const Value *value)
-{
-    return t->dim && value->type.rank && value->type.dim[0].name == t->dim->name;
-}
-
 static int64_t slice_address(const Iterations *t, const Value *value, int64_t at)
 {
-    int64_t stride = is_sliced(t, value) ? value->storage->stride[0] : 0;
+    int64_t stride = is_passed_in_slices(t->op, value) ? value->storage->stride[0] : 0;
     return address_of(t->place, value) + at * stride * dtype_bytes(value->type.dtype);
 }
 
@@ -222,7 +217,7 @@ static void add_other_iterations(Check *c, Scene *scene, const Iterations *t, in
 {
     for (int i = (int)t->op->attrs.carried; i < t->op->args.count; i++) {
         const Value *value = arg(t->op, i);
-        if (is_sliced(t, value))
+        if (is_passed_in_slices(t->op, value))
             add_living(scene, value, slices(c, t, value, iteration + 1, true), 1);
         else if (iteration + 1 < t->iterations)
             add_living(scene, value, region_at(c, t->place, value), 1);
@@ -250,7 +245,7 @@ static const Region *find_sources(const Check *c, const Iterations *t, int64_t a
     for (int i = 0; i < t->op->attrs.carried; i++) {
         const Op *next = arg(t->op, i)->type.in_flight ? flight_start(t->callee, t->callee->params.at[i]) : NULL;
         const int ahead = next ? index_of(&t->callee->params, arg(next, 0)) : -1;
-        if (ahead >= 0 && is_sliced(t, arg(t->op, ahead)))
+        if (ahead >= 0 && is_passed_in_slices(t->op, arg(t->op, ahead)))
             source[i] = region_of(c->m, t->callee->params.at[ahead], slice_address(t, arg(t->op, ahead), at), false);
     }
     return source;
@@ -340,7 +335,7 @@ static bool check_frame(Check *c, const Scene *scene, const Iterations *t)
 static bool lies_as_expected(const Check *c, const Iterations *t, const Value *here, const Value *there)
 {
     const Op *op = t->op;
-    int skipped = is_sliced(t, here) && there->type.rank < here->type.rank;
+    int skipped = is_passed_in_slices(t->op, here) && there->type.rank < here->type.rank;
     for (int i = 0; i < there->type.rank; i++)
         if (local_size(c->m, &there->type.dim[i]) > 1 &&
             there->storage->stride[i] != here->storage->stride[i + skipped])

@@ -400,12 +400,6 @@ static Value *outside(Search *s, const Op *call, const Func *callee, const Pack 
     return at < 0 ? NULL : value->def ? call->results.at[at] : arg(call, at);
 }
 
-/* Does each iteration have its slice of it? */
-static bool is_sliced(const Op *call, const Value *value)
-{
-    return call->attrs.dims.count && find_dim(&value->type, call->attrs.dims.dim[0].name) == 0;
-}
-
 /* Slices move from iteration to iteration, what all iterations read does not: one pointer cannot be for both. */
 static void find_in_callee(Search *s, const Func *callee, const Op *call)
 {
@@ -413,12 +407,12 @@ static void find_in_callee(Search *s, const Func *callee, const Op *call)
         Pack pack = { .prefix = inner->prefix, .whole = inner->whole };
         for (int i = 0; i < inner->count; i++) {
             Value *value = outside(s, call, callee, inner, inner->member[i]);
-            if (value && (!pack.count || is_sliced(call, value) == is_sliced(call, pack.member[0])))
+            if (value && (!pack.count || is_passed_in_slices(call, value) == is_passed_in_slices(call, pack.member[0])))
                 pack.member[pack.count++] = value;
         }
         if (pack.count != inner->count)
             continue;
-        pack.prefix += !pack.whole && is_sliced(call, pack.member[0]);
+        pack.prefix += !pack.whole && is_passed_in_slices(call, pack.member[0]);
         add_pack(s, &pack);
     }
 }

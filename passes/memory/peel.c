@@ -14,6 +14,7 @@
  */
 #include "join.h"
 #include "simplify/cleanup.h"
+#include "storage.h"
 #include "uses.h"
 
 typedef struct {
@@ -23,11 +24,6 @@ typedef struct {
     Func *body;
 } Peel;
 
-static bool is_sliced(const Op *loop, int i)
-{
-    return i >= loop->attrs.carried && find_dim(&arg(loop, i)->type, loop->attrs.dims.dim[0].name) >= 0;
-}
-
 /* The parameters that are these values as they are; false: some value is carried or sliced, or is put away: then its
  * slices would come back to the first iteration as to all others. */
 static bool find_passed(const Peel *p, const Values *stacks, Values *passed)
@@ -35,7 +31,7 @@ static bool find_passed(const Peel *p, const Values *stacks, Values *passed)
     for (int i = 0; i < p->loop->args.count; i++) {
         if (index_of(stacks, arg(p->loop, i)) < 0)
             continue;
-        if (i < p->loop->attrs.carried || is_sliced(p->loop, i) || arg(p->loop, i)->type.tier)
+        if (i < p->loop->attrs.carried || is_passed_in_slices(p->loop, arg(p->loop, i)) || arg(p->loop, i)->type.tier)
             return false;
         push_value(&p->m->arena, passed, p->body->params.at[i]);
     }
@@ -89,7 +85,7 @@ static void run_rest(const Peel *p, const Op *first)
         const Attrs behind = { .dim = dim->name, .dims = loop->attrs.dims, .index = 1 };
         if (i < loop->attrs.carried)
             loop->args.at[i] = first->results.at[i];
-        else if (is_sliced(loop, i))
+        else if (is_passed_in_slices(loop, arg(loop, i)))
             loop->args.at[i] = BUILD(&b, OP_part, behind, arg(loop, i));
     }
 }
@@ -105,7 +101,9 @@ static void peel_first(const Peel *p, const char *suffix)
     for (int i = 0; i < loop->args.count; i++) {
         Value *given = arg(loop, i);
         const Attrs at_first = { .dim = dim->name };
-        push_value(&m->arena, &args, is_sliced(loop, i) ? BUILD(&b, OP_slice, at_first, given) : given);
+        push_value(&m->arena, &args,
+                   i >= loop->attrs.carried && is_passed_in_slices(loop, given) ? BUILD(&b, OP_slice, at_first, given)
+                                                                                : given);
         if (i < loop->attrs.carried)
             push_value(&m->arena, &begins, given);
     }

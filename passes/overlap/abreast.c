@@ -24,6 +24,7 @@
 #include "overlap.h"
 #include "simplify/cleanup.h"
 #include "stages.h"
+#include "storage.h"
 #include "uses.h"
 
 /* A function, and the one that gets the ops of all its lanes. */
@@ -330,7 +331,7 @@ static Op *loop_of_micros(const Module *m, const Func *step)
 
 static bool is_sliced(const Op *loop, int i)
 {
-    return i >= loop->attrs.carried && find_dim(&arg(loop, i)->type, loop->attrs.dims.dim[0].name) == 0;
+    return i >= loop->attrs.carried && is_passed_in_slices(loop, arg(loop, i));
 }
 
 /* Each lane has its slice of what an iteration gets; sums are those of the lane before. */

@@ -178,11 +178,11 @@ static void write_op(Module *m, const Op *op, int number, FILE *functions, FILE 
     if (!kernel) {
         scratch = library_scratch(m, op);
         write_kernel(m, library_kernel_text(m, op, NULL), name, functions);
-        write_run(m, library_call(m, op, name, operands, "scratch"), run);
+        write_run(m, kernel_call(m, op, name, operands, scratch ? "scratch" : NULL), run);
     } else if (!is_product_kernel(kernel)) {
         scratch = row_kernel_scratch(m, kernel);
         write_kernel(m, row_kernel_text(m, kernel, op, NULL, false), name, functions);
-        write_run(m, row_kernel_call(m, kernel, name, operands, "scratch"), run);
+        write_run(m, kernel_call(m, op, name, operands, scratch ? "scratch" : NULL), run);
     } else {
         Product *products;
         int count = plan_products(m, kernel, op, &products);
