@@ -122,7 +122,7 @@ static const Param *chunk_with(const Param *param, const char *name)
     return NULL;
 }
 
-/* The first parameter whose name ends so: h.*.attn.wq for wq. */
+/* The first parameter whose name ends so: h.attn.wq for wq. */
 static const char *param_ending(const Module *m, const char *name)
 {
     for (const Param *param = m->params; param; param = param->next) {
