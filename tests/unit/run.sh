@@ -31,7 +31,7 @@ beside() # NAME
     esac
 }
 
-for name in ${*:-amount interp region storage extent message exact operands gradients tangents sharding print_parse verify autodiff rules schedule share table timeline machine}; do
+for name in ${*:-amount interp blocks region storage extent message exact operands gradients tangents sharding print_parse verify autodiff rules schedule share table timeline machine}; do
     # shellcheck disable=SC2046,SC2086
     $CC $FLAGS $optimize "tests/unit/test_$name.c" $(sh tests/objects.sh ir $(beside "$name")) -o "$BUILD/unit/test_$name" -lcmocka -lm
     "$BUILD/unit/test_$name"
