@@ -8,7 +8,6 @@
 #include "stages.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The widest dtype of the operands.  Bools are ignored beside numbers, and WEAK operands beside others: x * 0.5 has the
  * dtype of x. */

@@ -1,6 +1,5 @@
 /* storage.c -- properties that follow from the memory plan: alignment, state, buffers of loops, and messages. */
 #include "storage.h"
-#include "stages.h"
 #include "target.h"
 
 bool have_same_address(const Value *a, const Value *b)

@@ -4,7 +4,6 @@
 #include "stages.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const dtype_name[N_DTYPES] = {

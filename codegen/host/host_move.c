@@ -8,8 +8,6 @@
 #include "flight.h"
 #include "host_parts.h"
 
-#include <inttypes.h>
-
 static int number_of(Host *h, const Op *start)
 {
     const Op *continued = continued_by(h->m, start);

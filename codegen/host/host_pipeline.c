@@ -17,7 +17,6 @@
 #include "stages.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* One half of the micro-batch. */
 typedef struct {

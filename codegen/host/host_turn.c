@@ -11,10 +11,7 @@
  */
 #include "host_loop.h"
 
-#include "extent.h"
-
 #include <inttypes.h>
-#include <string.h>
 
 static bool is_used_from(const Op *op, const Value *value)
 {

@@ -4,8 +4,6 @@
 #include "filled.h"
 #include "sizes.h"
 
-#include <string.h>
-
 /* --- Work ---------------------------------------------------------------------------------- */
 
 /* Is it a sum of the products of two tensors along these dims, as passes/kernel/rowdot.c writes dots? */

@@ -1,7 +1,6 @@
 /* plan.c -- phases and loop nests of a row kernel: the part of the plan that depends on types. */
 #include "kernel.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- The space ------------------------------------------------------------------------------- */

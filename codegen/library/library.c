@@ -4,10 +4,8 @@
  */
 #include "library.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 /* --- Layouts ------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 #include "library.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Dims that are contiguous on both sides are merged. */
 typedef struct {

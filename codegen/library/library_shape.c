@@ -1,9 +1,6 @@
 /* library_shape.c -- the shape arguments of the runtime's kernels for gathers, rope and attention. */
 #include "library.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 static bool is_contiguous(const Operands *o, Name dim, int first, int end)
 {
     for (int i = first; i < end; i++)

@@ -11,9 +11,6 @@
 #include "ir/blocks.h"
 #include "ir/epilogue.h"
 #include "ir/storage.h"
-#include "text/names.h"
-
-#include <string.h>
 
 /* A dim, or several that are contiguous; the stride is 0 in an operand that does not have it. */
 typedef struct {

@@ -4,7 +4,6 @@
 #include "text/names.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static const char *const constant_of[] = { [RT_F32] = "RT_F32", [RT_BF16] = "RT_BF16", [RT_F16] = "RT_F16" };
 

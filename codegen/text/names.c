@@ -1,8 +1,6 @@
 /* names.c -- C names of types, values and numbers of the IR. */
 #include "names.h"
 
-#include "fill.h"
-
 #include <ctype.h>
 #include <float.h>
 #include <inttypes.h>

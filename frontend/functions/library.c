@@ -1,7 +1,6 @@
 /* library.c -- the built-in functions rope, cumsum, cummax, iota, dropout, training and rename. */
 #include "functions.h"
 
-#include <math.h>
 #include <string.h>
 
 /* --- Integers beside a tensor: segments, positions ------------------------------------------ */

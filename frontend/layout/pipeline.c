@@ -2,7 +2,6 @@
  * copies go to stages, and the order in which these run micro-batches. */
 #include "lower/expr.h"
 #include "parallel.h"
-#include "schedule/slots.h"
 #include "stages.h"
 
 #include <stdlib.h>

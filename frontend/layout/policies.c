@@ -3,7 +3,6 @@
 #include "parallel.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };

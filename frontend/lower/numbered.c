@@ -11,7 +11,6 @@
 #include "repeat.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* --- Numbers that depend on the copy ------------------------------------------------------------------- */

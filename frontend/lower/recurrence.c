@@ -10,8 +10,6 @@
  */
 #include "repeat.h"
 
-#include <string.h>
-
 void note_scanned(Lower *l, Name dim, Loc at)
 {
     ScanDim *scanned = NEW(l->arena, ScanDim);

@@ -5,8 +5,6 @@
 #include "program.h"
 #include "train/train.h"
 
-#include <string.h>
-
 /* --- All steps ------------------------------------------------------------------------------- */
 
 static void count_calls(const Module *m, Map *calls, const Func *f, int more)

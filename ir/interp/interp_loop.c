@@ -6,8 +6,6 @@
 #include "interp_shards.h"
 #include "stages.h"
 
-#include <math.h>
-
 static Shard *parts_at(Interp *in, const Shard *from, int rank_of_type, int64_t at)
 {
     Shard *to = from ? NEW_ARRAY(&in->arena, Shard, in->ranks) : NULL;

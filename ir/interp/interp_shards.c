@@ -9,8 +9,6 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 bool cannot_run(Interp *in, const char *format, ...)
 {

@@ -6,7 +6,6 @@
  */
 #include "mir.h"
 #include "stages.h"
-#include "type_text.h"
 
 #include <ctype.h>
 #include <stdlib.h>

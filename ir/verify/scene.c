@@ -5,8 +5,6 @@
  */
 #include "scene.h"
 
-#include <string.h>
-
 Scene scene_in(LivingPool *pool, const Scene *around)
 {
     return (Scene){ .pool = pool, .stages = around ? around->stages : UINT64_MAX, .around = around };

@@ -9,8 +9,6 @@
 #include "map.h"
 #include "stages.h"
 
-#include <string.h>
-
 #define WRONG(at_loc, ...) (error_at(m->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
 #define WRONG_OP(...) (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op) }, __VA_ARGS__), false)
 

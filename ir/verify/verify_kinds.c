@@ -6,7 +6,6 @@
  * the frame of what it calls, must be free of gaps; and what it passes by one pointer must lie as the plan has it.
  */
 #include "kinds/kinds.h"
-#include "region.h"
 #include "schedule/slots.h"
 #include "stages.h"
 #include "storage.h"

@@ -17,8 +17,6 @@
 #include "tier.h"
 #include "uses.h"
 
-#include <string.h>
-
 typedef struct {
     Module *m;
     const Func *program;

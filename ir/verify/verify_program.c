@@ -8,7 +8,6 @@
 #include "sizes.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #define WRONG(m, at_loc, ...) (error_at((m)->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)

@@ -19,10 +19,7 @@
 #include "simplify/cleanup.h"
 #include "stages.h"
 #include "steps.h"
-#include "tensor_layout.h"
 #include "uses.h"
-
-#include <string.h>
 
 static Type type_after(const Op *reshard) { return result(reshard)->type; }
 

@@ -23,7 +23,6 @@
 
 #include "map.h"
 #include "simplify/cleanup.h"
-#include "tensor_layout.h"
 #include "uses.h"
 
 /* A dim that is cut, and those that it is: of a dealt one, `held` is a block of which each rank has its part; of the

@@ -6,7 +6,6 @@
 #include "share_copies.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct {
     const double *before; /* FLOPs before each copy; after the last one: of all */

@@ -4,8 +4,6 @@
 #include "pieces.h"
 #include "simplify/cleanup.h"
 
-#include <string.h>
-
 static void unsplit(Type *type)
 {
     type->partial = 0;

@@ -13,7 +13,6 @@
 #include "observables.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct Slope {

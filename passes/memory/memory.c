@@ -14,11 +14,9 @@
 #include "storage.h"
 #include "target.h"
 #include "tier.h"
-#include "uses.h"
 
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 Buffer *new_buffer(Frame *frame, int64_t bytes, int first, int last)
 {

@@ -2,7 +2,6 @@
  * then the frame that they share.  What a step leaves to the next one is in its frame.
  */
 #include "frame.h"
-#include "stages.h"
 #include "storage.h"
 #include "target.h"
 #include "tier.h"

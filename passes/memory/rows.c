@@ -14,7 +14,6 @@
 #include "infer.h"
 #include "ports.h"
 #include "tier.h"
-#include "uses.h"
 
 enum { MOST_BLOCKS = 16 };
 

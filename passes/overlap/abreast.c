@@ -20,7 +20,6 @@
  * through its iterations, the gradient of a weight that all layers share, needs the whole loop of the lane before: such
  * loops stay one for each lane.
  */
-#include "flight.h"
 #include "overlap.h"
 #include "simplify/cleanup.h"
 #include "stages.h"

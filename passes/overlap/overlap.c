@@ -26,7 +26,6 @@
 #include "uses.h"
 
 #include <math.h>
-#include <string.h>
 
 /* --- Which collectives ------------------------------------------------------------------------- */
 
