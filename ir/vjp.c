@@ -151,12 +151,9 @@ VJP(pad)
 {
     const Dim *to = &op->attrs.dims.dim[0];
     Attrs attrs = { .dim = to->name, .index = op->attrs.index };
-    if (!op->attrs.dim) {
-        dx[0] = BUILD(b, OP_slice, attrs, dy[0]);
-        return;
-    }
-    attrs.dims = one_dim(dim_of(A, op->attrs.dim));
-    dx[0] = BUILD(b, OP_part, attrs, dy[0]);
+    if (op->attrs.dim)
+        attrs.dims = one_dim(dim_of(A, op->attrs.dim));
+    dx[0] = BUILD(b, op->attrs.dim ? OP_part : OP_slice, attrs, dy[0]);
 }
 
 /* y = the operands, one after the other along d */

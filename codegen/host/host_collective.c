@@ -103,10 +103,12 @@ void write_collectives(Host *h, FILE *out)
 
 /* --- Statements -------------------------------------------------------------------------------------- */
 
-char *collective_text(Module *m, const char *function, int id, int count, const char *const in[],
-                      const char *const out[])
+/* "rt_collective_start(rt, 3, RT_IN(...), RT_OUT(...));\n" */
+static char *collective_text(Module *m, const Op *op, int id, int count, const char *const in[],
+                             const char *const out[])
 {
     enum { WIDTH = 116 };
+    const char *function = op->attrs.started ? "rt_collective_start" : "rt_collective";
     char *from = wrapped_list(m, "RT_IN(", count, in, ")", 4), *to = wrapped_list(m, "RT_OUT(", count, out, ")", 4);
     char *line = arena_text(&m->arena, "%s(rt, %d, %s, %s);\n", function, id, from, to);
     bool fits = strlen(line) <= WIDTH && !strchr(from, '\n') && !strchr(to, '\n');
@@ -122,8 +124,7 @@ static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
         in[i] = pointer_to(t, arg(ops[i], 0));
         out[i] = pointer_to(t, result(ops[i]));
     }
-    char *text =
-        collective_text(m, ops[0]->attrs.started ? "rt_collective_start" : "rt_collective", id, count, in, out);
+    char *text = collective_text(m, ops[0], id, count, in, out);
     if (handed_on(t->f, ops[0]) < 0)
         return text;
     return FILLED(&m->arena, "if ($next) {\n    $start\n}\n", { "next", in[0] }, { "start", text });

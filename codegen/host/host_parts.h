@@ -209,10 +209,6 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind
 /* Elements of the dims from `first` on and before `end`, on one rank. */
 int64_t count_between(const Module *m, const Type *type, int first, int end);
 
-/* "rt_collective_start(rt, 3, RT_IN(...), RT_OUT(...));\n" */
-char *collective_text(Module *m, const char *function, int id, int count, const char *const in[],
-                      const char *const out[]);
-
 /* "h.attn.q, gpt2.mdl:24:9" */
 const char *place_text(Module *m, const Op *op);
 

@@ -88,16 +88,13 @@ static Operand lower_stated(Lower *l, const Ast *ast, const char *name)
 
 static void lower_assign(Lower *l, const Ast *ast)
 {
-    if (names_instance(l, ast)) {
-        lower_named(l, ast);
-        return;
-    }
-    if (ast->child->next) {
-        lower_several(l, ast);
-        return;
-    }
     const Ast *target = ast->child;
-    name_result(l, target->name, target->loc, lower_stated(l, ast, target->name));
+    if (names_instance(l, ast))
+        lower_named(l, ast);
+    else if (target->next)
+        lower_several(l, ast);
+    else
+        name_result(l, target->name, target->loc, lower_stated(l, ast, target->name));
 }
 
 /* Of a scan: what a place has becomes a tensor outside. */

@@ -10,13 +10,6 @@
  */
 #include "repeat.h"
 
-void note_scanned(Lower *l, Name dim, Loc at)
-{
-    ScanDim *scanned = NEW(l->arena, ScanDim);
-    *scanned = (ScanDim){ dim, at, l->noted.scanned };
-    l->noted.scanned = scanned;
-}
-
 /* --- The head --------------------------------------------------------------------------------- */
 
 /* Are there places along the dim, one after the other, that each rank can go through? */
@@ -46,9 +39,12 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
         body->copy.name = intern_text(l->m, symbol->name);
     good = good && has_places(l, ast, &body->copy);
     if (!good)
-        body->copy = (Dim){ 0 }; /* so that nothing else is said of it */
-    if (good && l->role == MODEL)
-        note_scanned(l, body->copy.name, ast->name_loc);
+        body->copy = (Dim){ 0 };    /* so that nothing else is said of it */
+    if (good && l->role == MODEL) { /* for the check of the layout */
+        ScanDim *scanned = NEW(l->arena, ScanDim);
+        *scanned = (ScanDim){ body->copy.name, ast->name_loc, l->noted.scanned };
+        l->noted.scanned = scanned;
+    }
     return good;
 }
 

@@ -34,7 +34,6 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body); /* reads the head; false 
 bool leave_yielded(Lower *l, Body *body);              /* they become results of the body; false after an error */
 Value *stack_first(Lower *l, Body *body, Value *x);    /* an operand of the loop, in the order that it slices */
 void declare_yielded(Lower *l, const Body *body, const Op *loop); /* NULL: there are errors */
-void note_scanned(Lower *l, Name dim, Loc at);                    /* for the check of the layout */
 
 /* --- numbered.c -------------------------------------------------------------------------------- */
 

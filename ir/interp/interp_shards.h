@@ -100,7 +100,6 @@ typedef struct {
 #define WALK(rank, dims, more, ...) walk_over((rank), (dims), (more), (const Sharded *const[]){ __VA_ARGS__, NULL })
 Walk walk_over(int rank, const Sharded *dims, const Sharded *more, const Sharded *const walked[]);
 
-void walk_dims(Walk *w, const Sharded *x, int rank);
 void walk_rest(Walk *w, const Sharded *x, int rank, Name but, Name and_but); /* all but two, then a row of 1 */
 int walk_tensor(Walk *w, const Sharded *x, int rank);                        /* ... then all tensors: its number */
 bool walk_begin(Walk *w);                                                    /* false if there is no point */

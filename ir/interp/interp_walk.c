@@ -1,7 +1,7 @@
 /* interp_walk.c -- iteration over a space of named dims with several tensors at once. */
 #include "interp_shards.h"
 
-/* unless the space has it already; first all dims ... */
+/* Unless the space has it already.  All dims come first, then the tensors. */
 static void walk_dim(Walk *w, Name name, int64_t size)
 {
     for (int i = 0; i < w->dims; i++)
@@ -11,7 +11,7 @@ static void walk_dim(Walk *w, Name name, int64_t size)
     w->size[w->dims++] = size;
 }
 
-void walk_dims(Walk *w, const Sharded *x, int rank)
+static void walk_dims(Walk *w, const Sharded *x, int rank)
 {
     for (int i = 0; i < x->type->rank; i++)
         walk_dim(w, x->type->dim[i].name, x->shard[rank].size[i]);
