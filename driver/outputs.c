@@ -141,6 +141,33 @@ static bool may_replace_file(Run *run, const char *option, const char *path, con
                       option, path, kind->noun);
 }
 
+/* The nearest folder above that is there. */
+static const char *folder_above(Arena *arena, const char *path)
+{
+    struct stat status;
+    const char *slash = strrchr(path, '/');
+    const char *folder = !slash ? "." : slash == path ? "/" : arena_text(arena, "%.*s", (int)(slash - path), path);
+    return !slash || slash == path || stat(folder, &status) == 0 || errno != ENOENT ? folder
+                                                                                    : folder_above(arena, folder);
+}
+
+/* A command may work for minutes before it writes. */
+static bool has_place(Run *run, const char *option, const char *path)
+{
+    struct stat status;
+    const bool is_there = stat(path, &status) == 0;
+    if (is_there && S_ISDIR(status.st_mode))
+        return run_failed(run, "%s: %s is a folder; give the name of a file", option, path);
+    if (is_there && !S_ISREG(status.st_mode)) /* a device or a pipe */
+        return true;
+    const char *folder = folder_above(&run->arena, path);
+    const bool is_folder = stat(folder, &status) == 0 && S_ISDIR(status.st_mode);
+    if (is_folder && access(folder, W_OK) == 0)
+        return true;
+    return run_failed(run, "%s: cannot write %s: %s; give a place in another folder", option, path,
+                      strerror(is_folder ? errno : ENOTDIR));
+}
+
 /* The trainer in a folder of `mpc compile` and `mpc run`. */
 static bool may_replace_trainer(Run *run, const char *folder)
 {
@@ -173,7 +200,7 @@ static bool may_be_written(Run *run, const Outputs *outputs, const Output *outpu
 {
     const Options *o = run->options;
     if (output->kind)
-        return !is_written_twice(run, outputs, output) &&
+        return !is_written_twice(run, outputs, output) && has_place(run, output->name, output->value) &&
                may_replace_file(run, output->name, output->value, output->kind);
     return output->value != o->output || !(1 << o->command & (COMPILE | RUN)) || may_replace_trainer(run, o->output);
 }

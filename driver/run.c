@@ -7,8 +7,10 @@
 #include "codegen/host/totals.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 /* What is in the folder of a trainer. */
@@ -29,6 +31,16 @@ static char *temporary_folder(Run *run)
         return folder;
     run_failed(run, "cannot make the folder %s: %s; give -o OUT", folder, strerror(errno));
     return NULL;
+}
+
+/* What lies in /tmp unused for days is removed there (systemd-tmpfiles), but for folders that are locked: after a
+ * fault, the trainer is started again. */
+static int keep_temporary(const char *folder)
+{
+    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file >= 0)
+        flock(file, LOCK_SH);
+    return file;
 }
 
 static void remove_temporary(Run *run, const char *folder)
@@ -169,8 +181,12 @@ int run_run(Run *run)
         trainers.are_temporary = temporary;
         if (temporary)
             note_temporary(run, temporary);
-        if (add_trainer(run, &trainers) && add_smaller_trainers(run, &trainers))
+        if (add_trainer(run, &trainers) && add_smaller_trainers(run, &trainers)) {
+            const int kept = temporary ? keep_temporary(temporary) : -1;
             status = watch(run, trainers.at, trainers.count);
+            if (kept >= 0)
+                close(kept);
+        }
     }
     for (int i = trainers.count - 1; i >= 0 && temporary; i--)
         remove_temporary(run, trainers.folder[i]);

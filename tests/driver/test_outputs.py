@@ -124,3 +124,22 @@ def test_two_at_a_time(mpc):
         both("report", "--html", "page.html")
         assert (here / "page.html").read_text().endswith("</html>\n")
     assert sorted(os.listdir(here / "out")) == ["plan.json", "trainer", "trainer.c"] and not list(here.glob("page.html?*"))
+
+
+@pytest.mark.parametrize("words, option", OUTPUTS, ids=[f"{words[0]} {option}" for words, option in OUTPUTS])
+def test_places_that_are_none_are_refused_at_once(mpc, others, words, option):
+    """Before a search of minutes: none of the other inputs is read."""
+    (others / "folder").mkdir()
+    assert mpc(*words, option, "folder", status=1).stderr == f"mpc: error: {option}: folder is a folder; give the name of a file\n"
+    places = {"photo/x": "Not a directory"}
+    (others / "disk").mkdir()
+    before = sorted(others.rglob("*"))
+    if os.system(f"mount -t tmpfs -o ro none {others}/disk 2>/dev/null") == 0:
+        places |= {"disk/x": "Read-only file system", "disk/deeper/still/x": "Read-only file system"}
+    try:
+        for place, why in places.items():
+            said = mpc(*words, option, place, status=1).stderr
+            assert said == f"mpc: error: {option}: cannot write {place}: {why}; give a place in another folder\n"
+    finally:
+        os.system(f"umount {others}/disk 2>/dev/null")
+    assert sorted(others.rglob("*")) == before

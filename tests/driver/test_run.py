@@ -1,4 +1,5 @@
 """mpc run: compiles a model, and starts its trainer, once for each rank."""
+import fcntl
 import json
 import os
 import signal
@@ -101,10 +102,23 @@ def ranks_of(process):
     return [int(pid) for pid in open(children).read().split()]
 
 
+def is_locked(folder):
+    """Then systemd-tmpfiles leaves it alone, however long a run takes."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 @pytest.mark.parametrize("layout", [[], ["--mesh", "dp=2"]], ids=str)
 def test_signals_go_to_all_ranks(here, layout):
     process = started(here, *layout, "--save", "saved")
     assert len(ranks_of(process)) == (2 if layout else 1)
+    assert is_locked(*(here / "tmp").glob("mpc-run*"))
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM and "resume with --load saved" in said
