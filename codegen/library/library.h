@@ -74,7 +74,7 @@ void put_flag(Text *fields, const char *name, bool value);
 /* The strides of an operand in loops that it must not end before; the text has the first `shown` of them. */
 void put_strides(const Operands *o, Text *fields, int operand, const char *name, int shown, Access loops);
 void put_part(const Operands *o, Text *fields, const Dim *dim,
-              const char *name); /* an RtPart: the rank's part of the dim */
+              const char *name);                                 /* an RtPart: the rank's part of the dim */
 void put_dim(const Operands *o, Text *fields, const Dim *dim);   /* as the file calls it: the "seq" of "seq.from" */
 void put_bound(const Operands *o, Text *fields, const Dim *dim); /* of an index, and the error text for larger ones */
 char *call_with_shape(const Operands *o, const char *type, const char *function, const char *operands, Text *fields);
