@@ -42,10 +42,11 @@ typedef struct Block {
     double once;               /* seconds of all that is outside of micro-batches */
     OnceTime sent;             /* of these, some */
     LinkTime links;
-    double step;     /* seconds of a step of one stage, with all micro-batches */
-    double rest;     /* bytes of a rank but what micro-batches save */
-    double at_head;  /* bytes beside these, between forward and backward pass: of one micro-batch ... */
-    double at_heads; /* ... and of several, which add gradients to their sums in place */
+    double step;              /* seconds of a step of one stage, with all micro-batches */
+    double rest;              /* bytes of a rank but what micro-batches save ... */
+    double held[MAX_REPEATS]; /* ... of these, of a copy */
+    double at_head;           /* bytes beside these, between forward and backward pass: of one micro-batch ... */
+    double at_heads;          /* ... and of several, which add gradients to their sums in place */
     struct Block *next;
 } Block;
 
@@ -97,6 +98,7 @@ typedef struct Pipeline {
     int64_t *copies;            /* by stage */
     RankCopies *of_stage;       /* by stage */
     RankCopies *held;           /* by rank */
+    RankCopies *most;           /* by rank: of one of its stages */
     RankCopies *kept[N_KEPT];   /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
     int nfullest, *fullest;     /* ranks of which one needs most memory */
     int *ahead;                 /* by rank and chunk: forward actions before the first backward one of the rank */
@@ -114,11 +116,9 @@ PipelineSchedule *make_plan_schedule(Arena *arena, const PlanLayout *layout, int
 double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time);
 double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time);
 
-/* stage_cost.c: of the stages of the layout's pipeline, made of that block; `without`: the same without zero; with what
- * that of `zero` sends once a step, if it is known; simulate: else by what each rank does. */
-BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, const Block *without,
-                             const Block *zero, bool simulate);
-
-CopyBytes saved_of_copies(const Block *b); /* block_bound.c: what a micro-batch keeps */
+/* stage_cost.c: seconds of the stages of the layout's pipeline, made of that block; `without`: the same without zero;
+ * with what that of `zero` sends once a step, if it is known; simulate: else by what each rank does. */
+double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, const Block *without,
+                         const Block *zero, bool simulate);
 
 #endif

@@ -268,17 +268,17 @@ static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
     return with->refused ? NULL : with;
 }
 
-static BlockBound added_by_zero(Planner *p, const PlanLayout *layout)
+/* Seconds. */
+static double added_by_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
     const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
     const bool is_summed = micros > 1;
     const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }), *with = block_of_zero(p, layout);
     if (!with || without->refused)
-        return (BlockBound){ 0 };
+        return 0;
     const double in_micros = fmax(0, with->time.whole - without->time.whole) * micros * JOINED_SHARE;
-    const double seconds = hides(layout) || !is_summed ? 0 : in_micros + once_seconds(p, layout, with);
-    return (BlockBound){ seconds / stages, with->rest / stages, NULL };
+    return hides(layout) || !is_summed ? 0 : (in_micros + once_seconds(p, layout, with)) / stages;
 }
 
 /* With what zero sends once a step, where that is known. */
@@ -290,24 +290,20 @@ static MicroTime with_messages(const MicroTime *time, const Block *zero)
     return all;
 }
 
-CopyBytes saved_of_copies(const Block *b)
-{
-    CopyBytes saved = { 0 };
-    for (int i = 0; i < MAX_REPEATS; i++)
-        saved.kept[FOR_BACKWARD][i] = b->saved[i];
-    return saved;
-}
-
-/* What micro-batches keep; of what is beside the copies, the mean of all ranks. */
-static double saved_by(Planner *p, const PlanLayout *layout, const Block *b, bool is_any)
+/* Of the state, if it is known, and of what micro-batches keep; of what is beside the copies, the mean of all ranks. */
+static double bytes_by(Planner *p, const PlanLayout *layout, const Block *b, const Block *zero, bool is_any)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
-    const CopyBytes saved = saved_of_copies(b);
-    double beside = b->saved_whole;
-    for (int i = 0; i < w->repeats; i++)
-        beside -= b->saved[i] * (double)w->copies[i];
-    return beside / (double)pipeline_ranks(p, layout) +
-           (is_any ? least_of_copies(p, layout, &saved) : most_of_copies(p, layout, &saved));
+    double beside = b->saved_whole + (zero ? zero->rest : 0);
+    CopyBytes bytes = { 0 };
+    for (int i = 0; i < w->repeats; i++) {
+        bytes.kept[FOR_BACKWARD][i] = b->saved[i];
+        bytes.held[i] = zero ? zero->held[i] : 0;
+        beside -= (bytes.held[i] + b->saved[i]) * (double)w->copies[i];
+    }
+    packed_by_zero(p, layout, bytes.packed);
+    return p->beside + beside / (double)pipeline_ranks(p, layout) +
+           (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }
 
 /* While all is saved, on a rank that does it all: of ranks that share sequences, some of it has gone by then. */
@@ -336,7 +332,7 @@ static double seconds_of_links(const Planner *p, const PlanLayout *layout, const
 static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
 {
     const Block *b = block_of(p, layout, false, false);
-    const BlockBound zero = added_by_zero(p, layout);
+    const double by_zero = added_by_zero(p, layout);
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
     const Block *with = block_of_zero(p, layout);
@@ -345,8 +341,8 @@ static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
     const double with_once = is_any ? least_of_micros(p, layout, &time) : micros_in_schedule(p, layout, &time);
     const StepBound without = { micros, sent_in_step(p, layout, b->links.grown) };
     const double least = fmax(seconds_of_links(p, layout, b, with), seconds_with_zero(p, layout, &without));
-    return less(p, layout, fmax(with_once + zero.seconds, least),
-                saved_by(p, layout, b, is_any) + zero.memory + bytes_at_head(p, layout, b));
+    return less(p, layout, fmax(with_once + by_zero, least),
+                bytes_by(p, layout, b, with, is_any) + bytes_at_head(p, layout, b));
 }
 
 int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED])
@@ -386,7 +382,7 @@ static const Block *divided_block(Planner *p, const PlanLayout *layout, bool wit
 static double bound_of_divided(Planner *p, const PlanLayout *layout, const Block *divided, const Block *zero)
 {
     const Block *without = divided_block(p, layout, false);
-    return without ? bound_of_pipeline(p, layout, divided, without, zero, true).seconds : 0;
+    return without ? bound_of_pipeline(p, layout, divided, without, zero, true) : 0;
 }
 
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED])
@@ -422,16 +418,15 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
         return (BlockBound){ INFINITY, 0, b->refused };
     if (stages == 1)
         return less(p, layout, b->step - (b->once - once_seconds(p, layout, b)),
-                    b->rest + b->saved_whole + bytes_at_head(p, layout, b));
-    const BlockBound once =
-        closeness == WITH_ZERO
-            ? (BlockBound){ layout->overlaps ? 0 : once_seconds(p, layout, b) / stages, b->rest / stages, NULL }
-            : added_by_zero(p, layout);
+                    bytes_by(p, layout, b, b, false) + bytes_at_head(p, layout, b));
+    const double once = closeness < WITH_ZERO ? added_by_zero(p, layout)
+                        : layout->overlaps    ? 0
+                                              : once_seconds(p, layout, b) / stages;
     const Block *divided = closeness >= SIMULATED ? divided_block(p, layout, closeness == WITH_ZERO) : NULL;
     const Block *zero = closeness == WITH_ZERO ? b : block_of_zero(p, layout);
-    const BlockBound bound =
-        bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
-    const double seconds = divided ? bound_of_divided(p, layout, divided, zero) : bound.seconds;
+    const double seconds =
+        divided ? bound_of_divided(p, layout, divided, zero)
+                : bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
     const double memory = divided ? slots_share(p, layout) * least_memory(p, layout, false, &divided->divided) : 0;
-    return less(p, layout, seconds + once.seconds, fmax(bound.memory + once.memory, memory));
+    return less(p, layout, seconds + once, fmax(bytes_by(p, layout, b, zero, false), memory));
 }

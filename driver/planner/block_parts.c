@@ -236,6 +236,17 @@ static void share_time(Block *block, int lanes)
         time->back[i] /= lanes;
 }
 
+static void read_state(const Parts *parts)
+{
+    Block *b = parts->block;
+    b->rest = sum_of(parts->sizing, parts->s->held);
+    for (int i = 0; i < parts->weights->repeats; i++) {
+        const double copies = sum_of(parts->sizing, parts->s->held_of[i]);
+        b->held[i] = copies / (double)parts->weights->copies[i];
+        b->rest += copies;
+    }
+}
+
 static void read_undivided(const Parts *parts)
 {
     Block *block = parts->block;
@@ -259,7 +270,7 @@ static void read_undivided(const Parts *parts)
     leave_out_keys(parts, micro, parts->s->item + own.first);
     block->apart = seconds_of(parts, micro->item, micro->count);
     block->saved_whole = saved_by_loops(parts, own);
-    block->rest = sum_of(parts->sizing, parts->s->held);
+    read_state(parts);
     if (lanes > 1)
         share_time(block, lanes);
 }

@@ -8,6 +8,7 @@
 #include "planner.h"
 #include "report.h"
 
+#include "codegen/host/host.h"
 #include "filled.h"
 #include "manager/pass.h"
 
@@ -29,6 +30,7 @@ typedef struct {
     double bytes;
     unsigned split;
     int zero;       /* from that stage on it is split */
+    bool is_early;  /* but over axes that split sequences already from stage 1 on: see batch_axes() */
     bool is_summed; /* over micro-batches: of one it need not be all there */
     int in_stages;  /* of the copies that stages share: the number of the repeat + 1; else 0 */
 } Held;
@@ -178,12 +180,7 @@ static void add_saving(const Planner *p, int policy, Saving saving)
             cost->saved[policy][i].bytes += saving.bytes;
             return;
         }
-    if (cost->nsaved[policy] == cost->saved_room[policy]) {
-        Saving *grown = NEW_ARRAY(p->arena, Saving, cost->saved_room[policy] = cost->saved_room[policy] * 2 + 8);
-        for (int i = 0; i < cost->nsaved[policy]; i++)
-            grown[i] = cost->saved[policy][i];
-        cost->saved[policy] = grown;
-    }
+    GROW(p->arena, cost->saved[policy], cost->nsaved[policy], cost->saved_room[policy]);
     cost->saved[policy][cost->nsaved[policy]++] = saving;
 }
 
@@ -224,12 +221,7 @@ static void add_pieces(const Planner *p, Splits *s, int policy, const CostList *
             add_pieces(p, s, policy, item->body, times * item->turns, loop ? loop : shared_loop(p, item->op));
         if (item->kind >= ITEM_MESSAGE || item->phase == UPDATED || !has_batch(s, item->op))
             continue;
-        if (cost->count[policy] == cost->room[policy]) {
-            Piece *grown = NEW_ARRAY(p->arena, Piece, cost->room[policy] = cost->room[policy] * 2 + 64);
-            for (int k = 0; k < cost->count[policy]; k++)
-                grown[k] = cost->piece[policy][k];
-            cost->piece[policy] = grown;
-        }
+        GROW(p->arena, cost->piece[policy], cost->count[policy], cost->room[policy]);
         cost->piece[policy][cost->count[policy]] =
             (Piece){ *item, times, split_of_op(s, item->op), loop, attends_self(s->m, item->op) };
         cost->piece[policy][cost->count[policy]].item.bytes = growing_bytes(s, item);
@@ -242,18 +234,13 @@ static void hold(const Planner *p, Held held)
     ModelCost *cost = p->cost;
     for (int i = 0; i < cost->nheld; i++) {
         Held *like = &cost->held[i];
-        if (like->split == held.split && like->zero == held.zero && like->is_summed == held.is_summed &&
-            like->in_stages == held.in_stages) {
+        if (like->split == held.split && like->zero == held.zero && like->is_early == held.is_early &&
+            like->is_summed == held.is_summed && like->in_stages == held.in_stages) {
             like->bytes += held.bytes;
             return;
         }
     }
-    if (cost->nheld == cost->held_room) {
-        Held *grown = NEW_ARRAY(p->arena, Held, cost->held_room = cost->held_room * 2 + 16);
-        for (int i = 0; i < cost->nheld; i++)
-            grown[i] = cost->held[i];
-        cost->held = grown;
-    }
+    GROW(p->arena, cost->held, cost->nheld, cost->held_room);
     cost->held[cost->nheld++] = held;
 }
 
@@ -268,13 +255,7 @@ static int in_stages_of(const Planner *p, const Type *type)
     return 0;
 }
 
-static bool is_matrix(const Param *param)
-{
-    int stars = 0;
-    for (const char *c = param->path; *c; c++)
-        stars += *c == '*';
-    return param->type.rank - stars > 1;
-}
+static bool is_matrix(const Param *param) { return param->type.rank - repeats_around(param) > 1; }
 
 static bool is_of_experts(const Splits *s, const Type *type)
 {
@@ -301,8 +282,9 @@ static void add_zero_tensor(Planner *p, const Splits *s, const Param *param, dou
                           .gradient = gradient,
                           .split = split_of_type(s, &param->type),
                           .is_repeated = strchr(param->path, '*') != NULL,
-                          .is_of_experts = is_of_experts(s, &param->type) };
-    for (int i = 0; i < param->type.rank; i++) {
+                          .is_of_experts = is_of_experts(s, &param->type),
+                          .in_stages = in_stages_of(p, &param->type) };
+    for (int i = repeats_around(param); i < param->type.rank; i++) {
         const Dim *dim = &param->type.dim[i];
         tensor.dim[tensor.ndims] = dim->padded;
         tensor.dim_split[tensor.ndims++] = split_of(s, dim->name);
@@ -318,12 +300,12 @@ static void read_param(Planner *p, const Splits *s, const Param *param)
     const int in_stages = in_stages_of(p, &param->type);
     const bool is_narrow = m->train.precision > PRECISION_FP32 && param->type.dtype == F32 && !param->state;
     if (is_narrow && param->type.rank > 1)
-        hold(p, (Held){ f32 / 2, split, 3, false, in_stages });
+        hold(p, (Held){ .bytes = f32 / 2, .split = split, .zero = 3, .in_stages = in_stages });
     if (param->frozen || param->state)
         return;
-    const bool is_early = is_of_experts(s, &param->type); /* ranks have the gradients of some experts from zero 1 on */
+    const bool is_early = is_of_experts(s, &param->type);
     const double kept = m->train.grad_storage ? f32 / 2 : f32, sent = sends_narrow(p) ? f32 / 2 : kept;
-    hold(p, (Held){ kept, split, is_early ? 1 : 2, true, in_stages });
+    hold(p, (Held){ kept, split, 2, is_early, true, in_stages });
     if (is_matrix(param) && param->type.dtype == F32)
         add_zero_tensor(p, s, param, is_narrow ? f32 / 2 : f32, sent);
 }
@@ -336,8 +318,10 @@ static void add_state(Planner *p, const Splits *s, const Classes *classes)
         const Value *value = step->params.at[i];
         const TensorClass kind = class_of(classes, value);
         if (kind == MASTER_WEIGHTS || kind == OPTIMIZER_STATE || kind == WEIGHTS)
-            hold(p, (Held){ (double)local_bytes(m, &value->type), split_of_type(s, &value->type),
-                            kind == WEIGHTS ? 3 : 1, false, in_stages_of(p, &value->type) });
+            hold(p, (Held){ .bytes = (double)local_bytes(m, &value->type),
+                            .split = split_of_type(s, &value->type),
+                            .zero = kind == WEIGHTS ? 3 : 1,
+                            .in_stages = in_stages_of(p, &value->type) });
     }
     for (const Param *param = m->params; param; param = param->next)
         read_param(p, s, param);
@@ -370,6 +354,8 @@ static bool read_program(Planner *p, Recompute policy, bool is_first)
     find_splits(&s);
     p->has_experts = s.experts.count > 0;
     p->has_windows = has_windows(m);
+    p->packs = m->target->is_gpu;
+    p->beside = (double)product_space(m);
     const Classes classes = classify_tensors(m);
     const StepCost cost = step_cost(m, &classes, &run.arena);
     add_pieces(p, &s, (int)policy, &cost.before[0], 0.5, 0);
@@ -405,9 +391,11 @@ static double ranks_along(const Planner *p, const PlanLayout *layout, unsigned a
 static double ranks_holding(const Planner *p, const PlanLayout *layout, const Held *held)
 {
     double ranks = 1;
-    for (int i = 0; i < p->naxes; i++)
-        if (held->split >> i & 1 || (layout->zero >= held->zero && p->axis[i].is_zero))
+    for (int i = 0; i < p->naxes; i++) {
+        const int from = held->is_early && !p->axis[i].is_batch ? 1 : held->zero;
+        if (held->split >> i & 1 || (layout->zero >= from && p->axis[i].is_zero))
             ranks *= (double)layout->size[i];
+    }
     return ranks;
 }
 
@@ -497,7 +485,7 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     const int policy = (int)layout->recompute;
     const double stages = (double)pipeline_ranks(p, layout);
     const StageWeights *w = stage_weights(p, layout->recompute);
-    double whole = 0; /* of what no copies have */
+    double whole = 0; /* of what no copies have, of all stages */
     CopyBytes bytes = { 0 };
     for (int i = 0; i < cost->nheld; i++) {
         const Held *h = &cost->held[i];
@@ -515,5 +503,7 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     }
     if (divided)
         memcpy(bytes.kept, divided->kept, sizeof bytes.kept);
-    return whole / stages + (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
+    packed_by_zero(p, layout, bytes.packed);
+    return p->beside + whole / stages +
+           (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }

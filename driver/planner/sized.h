@@ -71,7 +71,8 @@ typedef struct Sized {
     int naxes, axis[MAX_AXES]; /* of the program: which axis of the planner each is */
     int messages;
     Range list[MOST_LISTS];
-    Range held;                      /* what is in memory when the last micro-batch ends */
+    Range held;                      /* what is in memory when the last micro-batch ends, but of copies of a repeat */
+    Range held_of[MAX_REPEATS];      /* and of these */
     Range kept[N_KEPT][MAX_REPEATS]; /* what a copy keeps, where backward actions are divided */
     int items, terms, dims;
     SizedItem *item;

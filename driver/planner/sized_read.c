@@ -309,19 +309,25 @@ static bool is_split_param(const Value *value)
     return value->def && value->def->kind == OP_split && !arg(value->def, 0)->def;
 }
 
-/* What is in memory when the last micro-batch ends: what the loop has read, its sums, and the state.  Of one
- * micro-batch alone: the state. */
-static void read_held(Reader *r, const Func *step, const Op *micro)
+static void add_held(const Adding *held, const Type *type, int repeat)
 {
-    const Adding held = { r, &r->s->held };
+    if (repeat_of_type(held->r, type) == repeat)
+        add_type((void *)held, type);
+}
+
+/* What is in memory when the last micro-batch ends: what the loop has read, its sums, and the state.  Of one
+ * micro-batch alone: the state.  repeat: whose copies have it; -1: none. */
+static void read_held(Reader *r, const Func *step, const Op *micro, int repeat)
+{
+    const Adding held = { r, repeat < 0 ? &r->s->held : &r->s->held_of[repeat] };
     for (int i = 0; i < step->params.count; i++)
         if (!micro || index_of(&micro->args, step->params.at[i]) < 0)
-            add_type((void *)&held, &step->params.at[i]->type);
+            add_held(&held, &step->params.at[i]->type, repeat);
     for (int i = micro ? micro->attrs.carried : 0; micro && i < micro->args.count; i++)
         if (index_of(&micro->args, arg(micro, i)) == i && !is_split_param(arg(micro, i)))
-            add_type((void *)&held, &arg(micro, i)->type);
+            add_held(&held, &arg(micro, i)->type, repeat);
     for (int i = 0; micro && i < micro->results.count; i++)
-        add_type((void *)&held, &micro->results.at[i]->type);
+        add_held(&held, &micro->results.at[i]->type, repeat);
 }
 
 static ActionKind last_reader(const MicroParts *micro, const Value *value)
@@ -379,7 +385,8 @@ static void read_undivided(Reader *r)
     for (int i = 0; i < step->count; i++)
         if (step->item[i].kind == ITEM_REPEAT && runs_micros(step->item[i].op))
             micro = step->item[i].op;
-    read_held(r, func_with_role(r->m, STEP), micro);
+    for (int repeat = -1; repeat < MAX_REPEATS; repeat++)
+        read_held(r, func_with_role(r->m, STEP), micro, repeat);
 }
 
 static void read_divided(Reader *r)

@@ -196,27 +196,22 @@ static double simulated(const Planner *p, const PlanLayout *layout, const Pipeli
     return seconds;
 }
 
-BlockBound bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, const Block *without,
-                             const Block *zero, bool simulate)
+double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, const Block *without, const Block *zero,
+                         bool simulate)
 {
     static const OnceTime nothing;
     const Pipeline *pipeline = find_pipeline(p, layout);
     const OnceTime *once = zero ? &zero->sent : &nothing;
-    BlockBound bound = { 0 };
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
-        return bound;
+        return 0;
     StageCosts *s = pipeline->costs;
     const MicroTime time = with_carried(b, without);
     const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
     fill_seconds(p, layout, pipeline, &time, !is_alike, s);
     const Costs costs = { s->seconds[FORWARD_ACTION], s->seconds[BACKWARD_ACTION], s->seconds[WEIGHT_ACTION],
                           message_between(p, layout, b->handed_on), 0 };
-    const CopyBytes saved = saved_of_copies(b);
-    bound.memory = most_of_copies(p, layout, &saved);
-    bound.seconds = longest_way(p, layout, pipeline, s, once, costs.message);
-    if (simulate && is_alike)
-        bound.seconds = fmax(bound.seconds, simulated(p, layout, pipeline, &costs, once));
-    return bound;
+    const double way = longest_way(p, layout, pipeline, s, once, costs.message);
+    return simulate && is_alike ? fmax(way, simulated(p, layout, pipeline, &costs, once)) : way;
 }
 
 /* --- A micro-batch's parts alone ------------------------------------------------------------------------------------

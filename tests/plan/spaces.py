@@ -18,6 +18,7 @@ MIXTRAL = "layers=2 vocab=256 seq=64 embed=64 kv_heads=2 group=2 head=16 ff=128"
 DEEPSEEK = ("dense_layers=1 layers=2 vocab=256 seq=64 embed=64 heads=4 nope=16 turned=8 vhead=16 q_rank=32 kv_rank=24 ff=128 "
             "expert_ff=32 experts=16 groups=4")
 SHORT = "layers=2 vocab=256 seq=64"
+WEIGHTS = "layers=32 vocab=64 seq=16 embed=512 heads=4"  # more bytes than all else: bounds of memory are close to it
 
 
 class Space:
@@ -77,6 +78,10 @@ SPACES = [
     Space("an encoder", "bert", SHORT, 2, PROCESSORS, 4, "recompute=selective"),
     Space("derived", "gpt2", GPT, 2, "h100", 4, "recompute=none overlap=0", block=False),
     Space("derived, with pairs", "llama", LLAMA_2, 2, PROCESSORS, 4, "overlap=0 recompute=full", block=False),
+    Space("large weights", "gpt2", WEIGHTS, 4, "h100", 16, "dp=4 recompute=full microbatch=1", memory=1e15),
+    Space("large weights in stages", "gpt2", WEIGHTS, 4, "h100", 16, "dp=2 pp=2 recompute=full microbatch=1 overlap=0 chunks=2", memory=1e15),
+    Space("large experts, sequences split", "mixtral", "layers=4 vocab=64 seq=16 embed=512 kv_heads=2 group=2 head=16 ff=1024", 4, "h100", 16,
+          "dp=2 cp=2 recompute=full microbatch=1 overlap=0 attend=gather", memory=1e15),
     Space("little memory", "gpt2", "layers=4 seq=64 embed=512 heads=4", 2, "h100", 4, "overlap=0 recompute=none", memory=485e6, prunes=True),
     Space("little memory, stages", "llama", LLAMA, 4, PROCESSORS, 8, "pp=2 tp=2", memory=7e6, prunes=True),
 ]
