@@ -4,7 +4,6 @@
 #include "tier.h"
 
 #include "codegen/host/host.h"
-#include "runtime/far/space.h"
 #include "stages.h"
 
 #include <stdlib.h>
@@ -231,7 +230,7 @@ Report make_report(Run *run, Module *m)
     find_memory(&r);
     find_message_space(&r);
     r.far = far_bytes(m);
-    r.far_buffers = r.far && !m->target->is_gpu ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
+    r.far_buffers = transfer_space(m);
     r.copied = copied_state(&r);
     r.products = product_space(m);
     r.ranks = count_ranks(m, ~0u);

@@ -13,6 +13,9 @@ void message_space(Module *m, int kinds, int64_t bytes[]);
 /* The same for products; 0 if only the library knows. */
 int64_t product_space(const Module *m);
 
+/* And for transfers from and to other tiers of memory. */
+int64_t transfer_space(const Module *m);
+
 /* Bytes of one tensor's message that a GPU copies into a contiguous message before it is sent, and out of one after it
  * has arrived, since a tensor does not have them in one piece.  0 on processors. */
 int64_t packed_bytes(Module *m, const Op *op);

@@ -5,7 +5,9 @@
 #include "flight.h"
 #include "ir/cost/cost.h"
 #include "runtime/cuda/sizes.h"
+#include "runtime/far/space.h"
 #include "stages.h"
+#include "tier.h"
 
 #include <string.h>
 
@@ -251,6 +253,11 @@ int64_t packed_bytes(Module *m, const Op *op)
 }
 
 int64_t product_space(const Module *m) { return m->target->is_gpu ? RT_GPU_PRODUCT_BYTES : 0; }
+
+int64_t transfer_space(const Module *m)
+{
+    return far_bytes(m) && !m->target->is_gpu ? RT_FAR_BUFFERS * (int64_t)RT_FAR_BUFFER_BYTES : 0;
+}
 
 static int64_t space_bytes(const Space *s)
 {

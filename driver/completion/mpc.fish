@@ -159,6 +159,7 @@ complete -c mpc -n '__mpc_has plan' -l elastic -x -d 'plan: machines of --ranks 
 complete -c mpc -n '__mpc_has plan' -l exhaustive -d 'compile every layout of the space, without bounds'
 complete -c mpc -n '__mpc_has plan' -l define -s D -x -d 'override a const or dim of the file'
 complete -c mpc -n '__mpc_has plan' -l set -x -d 'override a setting: train.batch=64, train.optimizer.lr=1e-4'
+complete -c mpc -n '__mpc_has plan' -l offload -x -d 'what to keep on the host or on disk, as in parallel { }'
 complete -c mpc -n '__mpc_has plan' -l target -x -a 'c cuda' -d 'the target of the trainer'
 complete -c mpc -n '__mpc_has plan' -l json -d 'print JSON instead of tables'
 complete -c mpc -n '__mpc_has plan' -l html -r -F -d 'also write a page. report'

@@ -181,6 +181,7 @@ case $command in
             '--exhaustive''[compile every layout of the space, without bounds]' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
+            '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--json''[print JSON instead of tables]' \
             '--html=''[also write a page. report]:FILE.html:_files' \

@@ -281,12 +281,13 @@ static double added_by_zero(Planner *p, const PlanLayout *layout)
     return hides(layout) || !is_summed ? 0 : (in_micros + once_seconds(p, layout, with)) / stages;
 }
 
-/* With what zero sends once a step, where that is known. */
-static MicroTime with_messages(const MicroTime *time, const Block *zero)
+/* With what zero sends once a step, where that is known, and with transfers. */
+static MicroTime with_messages(const Planner *p, const PlanLayout *layout, const MicroTime *time, const Block *zero)
 {
     MicroTime all = *time;
     if (zero)
         all.once = zero->sent;
+    find_moved(p, layout, &all.once);
     return all;
 }
 
@@ -294,12 +295,13 @@ static MicroTime with_messages(const MicroTime *time, const Block *zero)
 static double bytes_by(Planner *p, const PlanLayout *layout, const Block *b, const Block *zero, bool is_any)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
-    double beside = b->saved_whole + (zero ? zero->rest : 0);
+    const double kept = p->away.away & AWAY_ACTIVATIONS ? 0 : 1;
+    double beside = kept * b->saved_whole + (zero ? zero->rest : 0);
     CopyBytes bytes = { 0 };
     for (int i = 0; i < w->repeats; i++) {
-        bytes.kept[FOR_BACKWARD][i] = b->saved[i];
+        bytes.kept[FOR_BACKWARD][i] = kept * b->saved[i];
         bytes.held[i] = zero ? zero->held[i] : 0;
-        beside -= (bytes.held[i] + b->saved[i]) * (double)w->copies[i];
+        beside -= (bytes.held[i] + bytes.kept[FOR_BACKWARD][i]) * (double)w->copies[i];
     }
     packed_by_zero(p, layout, bytes.packed);
     return p->beside + beside / (double)pipeline_ranks(p, layout) +
@@ -336,7 +338,7 @@ static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
     const Block *with = block_of_zero(p, layout);
-    const MicroTime time = with_messages(&b->time, with);
+    const MicroTime time = with_messages(p, layout, &b->time, with);
     const double micros = is_any ? least_of_micros(p, layout, &b->time) : micros_in_schedule(p, layout, &b->time);
     const double with_once = is_any ? least_of_micros(p, layout, &time) : micros_in_schedule(p, layout, &time);
     const StepBound without = { micros, sent_in_step(p, layout, b->links.grown) };

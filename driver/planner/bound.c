@@ -33,6 +33,7 @@ typedef struct {
     bool is_early;  /* but over axes that split sequences already from stage 1 on: see batch_axes() */
     bool is_summed; /* over micro-batches: of one it need not be all there */
     int in_stages;  /* of the copies that stages share: the number of the repeat + 1; else 0 */
+    bool is_away;   /* no memory of the device has it */
 } Held;
 
 enum { POLICIES = RECOMPUTE_AUTO };
@@ -235,7 +236,7 @@ static void hold(const Planner *p, Held held)
     for (int i = 0; i < cost->nheld; i++) {
         Held *like = &cost->held[i];
         if (like->split == held.split && like->zero == held.zero && like->is_early == held.is_early &&
-            like->is_summed == held.is_summed && like->in_stages == held.in_stages) {
+            like->is_summed == held.is_summed && like->in_stages == held.in_stages && like->is_away == held.is_away) {
             like->bytes += held.bytes;
             return;
         }
@@ -300,12 +301,14 @@ static void read_param(Planner *p, const Splits *s, const Param *param)
     const int in_stages = in_stages_of(p, &param->type);
     const bool is_narrow = m->train.precision > PRECISION_FP32 && param->type.dtype == F32 && !param->state;
     if (is_narrow && param->type.rank > 1)
-        hold(p, (Held){ .bytes = f32 / 2, .split = split, .zero = 3, .in_stages = in_stages });
+        hold(p,
+             (Held){
+                 .bytes = f32 / 2, .split = split, .zero = 3, .in_stages = in_stages, .is_away = is_away(p, WEIGHTS) });
     if (param->frozen || param->state)
         return;
     const bool is_early = is_of_experts(s, &param->type);
     const double kept = m->train.grad_storage ? f32 / 2 : f32, sent = sends_narrow(p) ? f32 / 2 : kept;
-    hold(p, (Held){ kept, split, 2, is_early, true, in_stages });
+    hold(p, (Held){ kept, split, 2, is_early, true, in_stages, false });
     if (is_matrix(param) && param->type.dtype == F32)
         add_zero_tensor(p, s, param, is_narrow ? f32 / 2 : f32, sent);
 }
@@ -321,19 +324,11 @@ static void add_state(Planner *p, const Splits *s, const Classes *classes)
             hold(p, (Held){ .bytes = (double)local_bytes(m, &value->type),
                             .split = split_of_type(s, &value->type),
                             .zero = kind == WEIGHTS ? 3 : 1,
-                            .in_stages = in_stages_of(p, &value->type) });
+                            .in_stages = in_stages_of(p, &value->type),
+                            .is_away = is_away(p, kind) });
     }
     for (const Param *param = m->params; param; param = param->next)
         read_param(p, s, param);
-}
-
-static bool has_windows(const Module *m)
-{
-    bool has = false;
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            has |= info(op)->traits & IN_BLOCKS && op->attrs.window;
-    return has;
 }
 
 static bool read_program(Planner *p, Recompute policy, bool is_first)
@@ -353,7 +348,6 @@ static bool read_program(Planner *p, Recompute policy, bool is_first)
     Splits s = { .p = p, .m = m, .split.arena = &run.arena };
     find_splits(&s);
     p->has_experts = s.experts.count > 0;
-    p->has_windows = has_windows(m);
     p->packs = m->target->is_gpu;
     p->beside = (double)product_space(m);
     const Classes classes = classify_tensors(m);
@@ -467,6 +461,15 @@ double lost_in_ring(const Planner *p, const PlanLayout *layout)
     return seconds;
 }
 
+void state_away(const Planner *p, const PlanLayout *layout, double bytes[MAX_REPEATS + 1])
+{
+    for (int i = 0; i < p->cost->nheld; i++) {
+        const Held *h = &p->cost->held[i];
+        if (h->is_away && h->zero == 1)
+            bytes[h->in_stages ? h->in_stages - 1 : MAX_REPEATS] += h->bytes / ranks_holding(p, layout, h);
+    }
+}
+
 /* Its products at the best rate that there is, which the machine file does not exceed. */
 double least_seconds_of_ranks(const Planner *p, int64_t ranks)
 {
@@ -489,10 +492,10 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     CopyBytes bytes = { 0 };
     for (int i = 0; i < cost->nheld; i++) {
         const Held *h = &cost->held[i];
-        if (!h->is_summed || micro_batches(p, layout) > 1)
+        if (!h->is_away && (!h->is_summed || micro_batches(p, layout) > 1))
             *(h->in_stages ? &bytes.held[h->in_stages - 1] : &whole) += h->bytes / ranks_holding(p, layout, h);
     }
-    for (int i = 0; i < cost->nsaved[policy]; i++) {
+    for (int i = 0; i < cost->nsaved[policy] && !(p->away.away & AWAY_ACTIVATIONS); i++) {
         const Saving *saving = &cost->saved[policy][i];
         *(saving->in_stages ? &bytes.kept[FOR_BACKWARD][saving->in_stages - 1] : &whole) +=
             saving->bytes * (double)(layout->microbatch * lanes_of(layout)) / ranks_along(p, layout, saving->split);

@@ -17,10 +17,11 @@ static const char *first_message(Arena *arena, const char *messages)
     return *from ? arena_text(arena, "%.*s", (int)strcspn(from, "\n"), from) : "it cannot be compiled";
 }
 
-/* The options of the command, with the micro-batches of the layout. */
-static Options options_of(Arena *arena, const Planner *p, const PlanLayout *layout, int64_t sequences)
+/* The options of the command, with the micro-batches of the layout.  What it offloads is in its block. */
+static Options options_of(Arena *arena, const Planner *p, const PlanLayout *layout, int64_t sequences, bool offloads)
 {
     Options options = *p->run->options;
+    options.offload = offloads ? NULL : "none";
     const TextList without_batch = sets_without(arena, &options.set, "train.batch");
     const TextList without_micro = sets_without(arena, &without_batch, "train.microbatch");
     const TextList set = sets_without(arena, &without_micro, "train.abreast");
@@ -50,14 +51,14 @@ static bool run_more(Module *m, Run *run, const PassOptions *passes, const char 
     return good;
 }
 
-Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
-                       Run *run, const char **why)
+static Module *compile_with(const Planner *p, const PlanLayout *layout, int64_t sequences, bool offloads,
+                            const PassOptions *passes, Run *run, const char **why)
 {
     char *messages = NULL;
     size_t length;
     Arena *arena = &run->arena;
     Options *options = NEW(arena, Options);
-    *options = options_of(arena, p, layout, sequences);
+    *options = options_of(arena, p, layout, sequences, offloads);
     const char *text = arena_text(arena, "%s\n%s", p->rest, layout_block(arena, p, layout));
     run->options = options;
     run->source = (Source){ p->run->source.path, text, (int)strlen(text) };
@@ -69,6 +70,12 @@ Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t seque
     *why = m ? NULL : first_message(arena, messages);
     free(messages);
     return m && run_more(m, run, passes, why) ? m : NULL;
+}
+
+Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
+                       Run *run, const char **why)
+{
+    return compile_with(p, layout, sequences, false, passes, run, why);
 }
 
 /* --- The figures ------------------------------------------------------------------------------------------- */
@@ -116,7 +123,7 @@ static void add_memory(PlanResult *result, Module *m)
         result->arena = arena;
         result->beside = messages[kind];
     }
-    result->beside += product_space(m);
+    result->beside += product_space(m) + transfer_space(m);
 }
 
 /* Memory that is planned adds copies to a program, or nothing: it makes none faster. */
@@ -137,7 +144,7 @@ PlanResult compiled_result(const Planner *p, const PlanLayout *layout, double en
     Run run = { 0 };
     PlanResult result = { .layout = *layout };
     const char *why;
-    Module *m = compile_layout(p, layout, p->sequences, &first, &run, &why);
+    Module *m = compile_with(p, layout, p->sequences, true, &first, &run, &why);
     result.seconds = m && !isinf(enough) ? least_seconds(p, m, &run) : 0;
     result.is_slower = result.seconds > enough;
     if (result.is_slower) {

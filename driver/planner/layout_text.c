@@ -106,8 +106,9 @@ const char *layout_block(Arena *arena, const Planner *p, const PlanLayout *layou
         else if (ast->kind == A_PIPELINE)
             text = arena_text(arena, "%s%s", text, pipeline_line(arena, p, layout, ast));
     }
-    return arena_text(arena, "%s%s    recompute %s\n}\n", text, zero_line(arena, p, layout, zero),
-                      Recompute_words[layout->recompute]);
+    return arena_text(arena, "%s%s    recompute %s\n%s}\n", text, zero_line(arena, p, layout, zero),
+                      Recompute_words[layout->recompute],
+                      p->offload ? arena_text(arena, "    offload %s\n", p->offload) : "");
 }
 
 const char *layout_name(Arena *arena, const Planner *p, const PlanLayout *layout)

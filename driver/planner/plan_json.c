@@ -88,6 +88,9 @@ void print_plan_json(const Planner *p, const Answer *answer, const PlanResult *a
     add_json_integer(json, "ranks", p->ranks);
     cJSON_AddNumberToObject(json, "memory", p->memory);
     add_json_integer(json, "sequences", p->sequences);
+    cJSON_AddStringToObject(json, "offload", p->offload ? p->offload : "none");
+    if (p->least_without > 0)
+        cJSON_AddNumberToObject(json, "least_without", p->least_without);
     cJSON_AddBoolToObject(json, "proved", answer->overrun <= 0);
     cJSON_AddNumberToObject(json, "overrun", answer->overrun);
     cJSON_AddNumberToObject(json, "overrun_memory", answer->overrun_memory);

@@ -58,6 +58,8 @@ static void write_head(const Page *page)
         arena_text(p->arena, "%s: layouts of %s%s of %s", p->run->source.path, p->is_elastic ? "at most " : "",
                    counted(p->arena, p->ranks, "rank"), p->run->options->machine);
     write_page_head(title, plan_css, page->out);
+    if (plan_without(p))
+        put_in(page, "<p>", plan_without(p), "</p>\n");
     put_in(page, "<p>", plan_question(p), "</p>\n");
 }
 

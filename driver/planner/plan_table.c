@@ -145,9 +145,17 @@ static void print_rows(const Planner *p, const Answer *answer)
 const char *plan_question(const Planner *p)
 {
     Arena *a = p->arena;
-    return arena_text(a, "%s%s of %s (%s), %s each; a step of %s", p->is_elastic ? "at most " : "",
+    return arena_text(a, "%s%s of %s (%s), %s each; a step of %s%s%s", p->is_elastic ? "at most " : "",
                       counted(a, p->ranks, "rank"), p->run->options->machine, p->machine->line[LINE_name].text,
-                      bytes_text(a, p->memory), counted(a, p->sequences, "sequence"));
+                      bytes_text(a, p->memory), counted(a, p->sequences, "sequence"), p->offload ? "; offload " : "",
+                      p->offload ? p->offload : "");
+}
+
+const char *plan_without(const Planner *p)
+{
+    return p->least_without == 0 ? NULL
+                                 : arena_text(p->arena, "nothing fits without 'offload': each layout needs %s or more",
+                                              bytes_text(p->arena, p->least_without));
 }
 
 static bool has_ties(const Planner *p, const Answer *answer)
@@ -210,9 +218,13 @@ const char *plan_space(const Planner *p, const Answer *answer)
 
 void print_plan(const Planner *p, const Answer *answer)
 {
+    if (plan_without(p))
+        puts(plan_without(p));
     printf("%s on %s\n", shown_path(p->run), plan_question(p));
     print_rows(p, answer);
     puts(plan_error(p, answer));
     puts(plan_proof(p, answer));
     puts(plan_space(p, answer));
+    if (p->least_without > 0)
+        puts("'mpc report' of a layout lists faster ways to offload");
 }

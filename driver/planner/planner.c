@@ -6,7 +6,10 @@
 #include "rewrite.h"
 #include "structure.h"
 
+#include "codegen/host/host.h"
+
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -143,18 +146,6 @@ static Module *lower_on_one_rank(Planner *p, Settings *settings)
     return m;
 }
 
-/* What is offloaded is not searched for; a layout without it would be another one than asked for. */
-static void refuse_offload(Planner *p)
-{
-    for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next)
-        if (ast->kind == A_OFFLOAD)
-            error_at(&p->run->diags,
-                     (Where){ .at = ast->loc,
-                              .help = "leave it out, give --memory BYTES with what it saves, and try the layout with "
-                                      "'mpc report --offload'" },
-                     "mpc plan does not choose what is offloaded");
-}
-
 /* Costs are those of micro-batches of one sequence, times their number. */
 static bool sums_sequences(const Planner *p, const Module *m)
 {
@@ -171,7 +162,6 @@ static bool read_model(Planner *p)
     Settings settings = { 0 };
     p->file = parse_mdl(&run->source, &run->diags, p->arena);
     p->parallel = find_parallel(p->file);
-    refuse_offload(p);
     Module *m = run->diags.errors ? NULL : lower_on_one_rank(p, &settings);
     if (!m)
         return false;
@@ -180,7 +170,7 @@ static bool read_model(Planner *p)
         p->rest = text_without(p->arena, &run->source, p->parallel);
     bool good =
         sums_sequences(p, m) && (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
-    good = good && read_space(p, m);
+    good = good && read_away(p, m) && read_space(p, m);
     free_module(m);
     if (!good)
         return false;
@@ -234,8 +224,11 @@ static bool nothing_fits(const Planner *p, const Answer *answer)
     }
     report_error(
         stderr, "more ranks, --memory BYTES, a smaller batch, or what 'mpc report' of a layout says with --memory",
-        "no layout of %s fits into %s a rank: each needs %s or more%s", counted(a, p->ranks, "rank"),
+        "no layout of %s fits into %s a rank: each needs %s or more%s%s", counted(a, p->ranks, "rank"),
         bytes_text(a, p->memory), bytes_text(a, answer->least),
+        answer->least_offloaded > 0
+            ? arena_text(a, ", and with optimizer and params offloaded %s", bytes_text(a, answer->least_offloaded))
+            : "",
         larger ? arena_text(a, "; the fastest that was compiled, %s, needs %s", layout_name(a, p, &larger->layout),
                             bytes_text(a, (double)(larger->arena + larger->beside)))
                : "");
@@ -262,13 +255,56 @@ static bool search_all_ranks(Planner *p, PlanResult *best)
     return true;
 }
 
+/* --- Where nothing fits without ------------------------------------------------------------------------------- */
+
+/* Bounds depend on it: what they know of the model is found again. */
+static bool offload_more(Planner *p, int away)
+{
+    Module m = { .target = p->packs ? &cuda_target : &c_target };
+    p->away = (Way){ .away = away };
+    p->tier = p->packs ? ON_HOST : ON_DISK;
+    p->offload = way_text(p->arena, &m, &p->away);
+    p->ntensors = 0;
+    prepare_blocks(p);
+    return read_model_cost(p);
+}
+
+/* If no layout fits, and neither the model nor an option says what is offloaded: of layouts that offload the state; then
+ * weights, too.  false after reporting. */
+static bool search_offloaded(Planner *p, int top, Answer *answer)
+{
+    static const int away[] = { AWAY_STATE, AWAY_STATE | AWAY_PARAMS };
+    const Options *o = p->run->options;
+    const bool may = !answer->count && answer->tally.too_large > 0 && !p->offload && !o->offload && !o->exhaustive;
+    Answer found = *answer;
+    if (!may || isnan(machine_tier(p->machine, p->packs ? ON_HOST : ON_DISK)))
+        return true;
+    p->least_without = answer->least;
+    for (size_t i = 0; i < sizeof away / sizeof *away && !found.count; i++) {
+        if (!offload_more(p, away[i]))
+            return false;
+        found = search_layouts(p, top);
+    }
+    if (found.count) {
+        *answer = found;
+        return true;
+    }
+    answer->least_offloaded = found.least;
+    p->away = (Way){ 0 }, p->offload = NULL, p->least_without = 0;
+    return true;
+}
+
+/* --- The command --------------------------------------------------------------------------------------------- */
+
 static bool answer_plan(Planner *p, int top)
 {
     const Options *o = p->run->options;
     PlanResult all;
     if (o->elastic && !search_all_ranks(p, &all))
         return false;
-    const Answer answer = search_layouts(p, top);
+    Answer answer = search_layouts(p, top);
+    if (!search_offloaded(p, top, &answer))
+        return false;
     free_structures(p);
     if (o->json)
         print_plan_json(p, &answer, o->elastic ? &all : NULL);

@@ -10,6 +10,7 @@
  *   structure.c    a program with the sizes of any layout
  *   sized.h        what such a program costs, as formulas of its sizes: it is compiled once
  *   block.h        closer bounds, from what the parts of a micro-batch take in such a program
+ *   away.c         layouts that offload
  *   compiled.c     a layout compiled: its memory and time, exactly as `mpc report --machine` has them
  *   tasks.c        compiles many programs and layouts, in several processes
  *   workers.h      these processes
@@ -30,6 +31,8 @@
 #define MPC_PLANNER_H
 
 #include "driver.h"
+
+#include "ways.h"
 
 #include "cost/step_time.h"
 #include "layout/balance.h"
@@ -111,6 +114,10 @@ typedef struct {
     double beside;          /* bytes of a rank beside its arena, whatever the layout */
     int ntensors, tensor_room;
     struct ZeroTensor *tensor; /* zero_bound.c */
+    Way away;                  /* what layouts offload: see away.c */
+    Tier tier;                 /* to which */
+    const char *offload;       /* as the language has it; NULL: they offload nothing */
+    double least_without;      /* bytes that each layout needs that offloads nothing; 0: the question is not of these */
     struct BlockCache *blocks; /* block.h */
     int programs;              /* in it */
     Structure *structures;     /* structure.c */
@@ -182,7 +189,8 @@ const char *layout_name(Arena *arena, const Planner *p, const PlanLayout *layout
 
 /* --- compiled.c ------------------------------------------------------------------------------------ */
 
-/* The module of a layout after all passes, with a run of its own; NULL: it cannot be, and *why says why. */
+/* The module of a layout after all passes, with a run of its own; NULL: it cannot be, and *why says why.  It offloads
+ * nothing, but in compiled_result(). */
 Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
                        Run *run, const char **why); /* sequences: of a step */
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, double enough, Arena *arena);
@@ -212,6 +220,7 @@ typedef struct {
     double early[N_PLACES][MAX_REPEATS];  /* after the last one: of what it makes */
     double late[N_PLACES][MAX_REPEATS];   /* and of what others have made */
     double computed;                      /* kernels outside of them */
+    double moved[MAX_REPEATS];            /* transfers from and to another tier, after the last micro-batch */
     double share;                         /* of messages: what they take at least, see JOINED_SHARE */
 } OnceTime;
 
@@ -254,6 +263,22 @@ typedef struct {
 /* No layout with these sizes and zero needs less; bytes.  is_any: with any schedule; divided: what copies keep where
  * backward actions are divided, NULL: it is not known. */
 double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const CopyBytes *divided);
+
+/* --- away.c ---------------------------------------------------------------------------------------- */
+
+bool read_away(Planner *p, const Module *m);                      /* as the model has it; false after reporting */
+double seconds_moved(const Planner *p, const PlanLayout *layout); /* of a step's transfers, on the mean rank */
+void find_moved(const Planner *p, const PlanLayout *layout, OnceTime *once); /* of copies, if nothing is kept */
+
+static inline bool is_away(const Planner *p, TensorClass kind) /* of the state */
+{
+    const bool is_of_optimizer = kind == MASTER_WEIGHTS || kind == OPTIMIZER_STATE;
+    return (is_of_optimizer && p->away.away & AWAY_STATE) || (kind == WEIGHTS && p->away.away & AWAY_PARAMS);
+}
+
+/* bound.c: bytes of it that are moved, of all copies of each repeat that stages share; at last of what is not of these
+ */
+void state_away(const Planner *p, const PlanLayout *layout, double bytes[MAX_REPEATS + 1]);
 
 /* --- zero_bound.c ---------------------------------------------------------------------------------- */
 
@@ -391,6 +416,7 @@ typedef struct {
     Refusal *refusals;
     const PlanResult *too_large; /* the fastest that was compiled and does not fit; NULL: none */
     double least;                /* bytes that each needs which does not fit, at least */
+    double least_offloaded;      /* likewise, of layouts that offload; 0: they have not been asked for */
     double overrun;              /* how much faster than its bound a compiled layout was, at most; 0: none was */
     double overrun_memory;       /* how much less memory than its bound it needs; with --exhaustive */
     int ncompiled, compiled_room;
@@ -398,6 +424,7 @@ typedef struct {
 } Answer;
 
 Answer search_layouts(Planner *p, int top);
+
 void note_refusal(Planner *p, Answer *answer, const PlanLayout *layout, double count, const char *why); /* refusal.c */
 
 /* --- plan_table.c, plan_json.c ----------------------------------------------------------------------- */
@@ -429,7 +456,8 @@ PlanCells *plan_rows(const Planner *p, const Answer *answer, int *count);
 const char *limits_text(const Planner *p, const PlanResult *r);           /* "tp 7 %, idle 1 %" */
 bool is_tie(const Planner *p, const Answer *answer, const PlanResult *r); /* by the error of the machine file */
 const char *plan_question(const Planner *p);                              /* "64 ranks of h100 (...), ..." */
-const char *plan_error(const Planner *p, const Answer *answer);           /* what is exact, and what is not */
+const char *plan_without(const Planner *p);                     /* what it was before, if nothing has fit; else NULL */
+const char *plan_error(const Planner *p, const Answer *answer); /* what is exact, and what is not */
 const char *plan_proof(const Planner *p, const Answer *answer);
 const char *plan_space(const Planner *p, const Answer *answer); /* lines: what became of all layouts */
 void print_plan(const Planner *p, const Answer *answer);

@@ -315,16 +315,22 @@ static void add_held(const Adding *held, const Type *type, int repeat)
         add_type((void *)held, type);
 }
 
+/* Weights are read as other values, too, which are away with them. */
+static bool stays(const Reader *r, const Value *value)
+{
+    return !(r->p->away.away & AWAY_PARAMS) && !is_away(r->p, class_of(r->classes, value));
+}
+
 /* What is in memory when the last micro-batch ends: what the loop has read, its sums, and the state.  Of one
  * micro-batch alone: the state.  repeat: whose copies have it; -1: none. */
 static void read_held(Reader *r, const Func *step, const Op *micro, int repeat)
 {
     const Adding held = { r, repeat < 0 ? &r->s->held : &r->s->held_of[repeat] };
     for (int i = 0; i < step->params.count; i++)
-        if (!micro || index_of(&micro->args, step->params.at[i]) < 0)
+        if ((!micro || index_of(&micro->args, step->params.at[i]) < 0) && stays(r, step->params.at[i]))
             add_held(&held, &step->params.at[i]->type, repeat);
     for (int i = micro ? micro->attrs.carried : 0; micro && i < micro->args.count; i++)
-        if (index_of(&micro->args, arg(micro, i)) == i && !is_split_param(arg(micro, i)))
+        if (index_of(&micro->args, arg(micro, i)) == i && !is_split_param(arg(micro, i)) && stays(r, arg(micro, i)))
             add_held(&held, &arg(micro, i)->type, repeat);
     for (int i = 0; micro && i < micro->results.count; i++)
         add_held(&held, &micro->results.at[i]->type, repeat);
@@ -409,7 +415,7 @@ static void read_divided(Reader *r)
 /* The dims that count copies are found by their names in the program with stages. */
 void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, bool is_fixed, Arena *arena)
 {
-    Reader r = { .p = p, .s = s, .m = m, .arena = arena, .is_fixed = is_fixed };
+    Reader r = { .p = p, .s = s, .m = m, .classes = classes, .arena = arena, .is_fixed = is_fixed };
     const StageWeights *weights = stage_weights(p, s->key.recompute);
     Map in_micro = { .arena = arena };
     mark_micro(m, &in_micro);

@@ -22,6 +22,7 @@ typedef struct {
     const Planner *p;
     Sized *s;
     Module *m;
+    const Classes *classes;
     Arena *arena;
     bool is_fixed;
     StepCost cost;

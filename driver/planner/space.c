@@ -153,6 +153,15 @@ int64_t copies_along(const Module *m, Name dim)
     return 0;
 }
 
+static bool has_windows(const Module *m)
+{
+    bool has = false;
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            has |= info(op)->traits & IN_BLOCKS && op->attrs.window;
+    return has;
+}
+
 bool read_space(Planner *p, const Module *m)
 {
     const Ast *mesh = statement(p, A_MESH), *pipeline = statement(p, A_PIPELINE);
@@ -171,6 +180,7 @@ bool read_space(Planner *p, const Module *m)
     for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
         if (ast->kind == A_SHARD)
             note_split(p, ast);
+    p->has_windows = has_windows(m);
     p->sequences = m->train.batch;
     return read_kept(p, m->train.abreast > 1 ? (int)m->train.abreast : 1);
 }

@@ -85,15 +85,17 @@ static double after_rank(const StageWeights *w, const Pipeline *pipeline, const 
                          const double *chunk_end)
 {
     const RankCopies *held = &pipeline->held[rank];
-    double most = once->computed / pipeline->ranks, sum = most;
-    if (once->share <= 0) /* it is not known */
-        return 0;
+    double most = once->computed / pipeline->ranks, sum = most, moved = 0;
+    for (int i = 0; i < w->repeats; i++)
+        moved += once->moved[i] * held->copies[i] / (double)w->copies[i];
+    if (once->share <= 0) /* of messages nothing is known */
+        return moved;
     for (int place = 0; place < N_PLACES; place++) {
         const double late = sent_of(w, once, once->late[place], held);
         sum += sent_of(w, once, once->early[place], held) + late;
         most = fmax(most, early_left(w, pipeline, once, once->early[place], rank, chunk_end) + late);
     }
-    return overlaps ? most : sum;
+    return fmax(moved, overlaps ? most : sum);
 }
 
 /* The longest of these ways through the schedule, which are all in it: to the first action of a rank, then all that the
@@ -201,7 +203,8 @@ double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, c
 {
     static const OnceTime nothing;
     const Pipeline *pipeline = find_pipeline(p, layout);
-    const OnceTime *once = zero ? &zero->sent : &nothing;
+    OnceTime once = zero ? zero->sent : nothing;
+    find_moved(p, layout, &once);
     if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
         return 0;
     StageCosts *s = pipeline->costs;
@@ -210,8 +213,8 @@ double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, c
     fill_seconds(p, layout, pipeline, &time, !is_alike, s);
     const Costs costs = { s->seconds[FORWARD_ACTION], s->seconds[BACKWARD_ACTION], s->seconds[WEIGHT_ACTION],
                           message_between(p, layout, b->handed_on), 0 };
-    const double way = longest_way(p, layout, pipeline, s, once, costs.message);
-    return simulate && is_alike ? fmax(way, simulated(p, layout, pipeline, &costs, once)) : way;
+    const double way = longest_way(p, layout, pipeline, s, &once, costs.message);
+    return simulate && is_alike ? fmax(way, simulated(p, layout, pipeline, &costs, &once)) : way;
 }
 
 /* --- A micro-batch's parts alone ------------------------------------------------------------------------------------

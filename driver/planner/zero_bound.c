@@ -140,7 +140,7 @@ void packed_by_zero(const Planner *p, const PlanLayout *layout, double bytes[MAX
 {
     const bool sums_once = layout->zero == 1 && micro_batches(p, layout) > 1;
     const bool gathers_once = layout->zero == 1 || layout->zero == 2;
-    for (int i = 0; i < p->ntensors && p->packs && gathers_once; i++) {
+    for (int i = 0; i < p->ntensors && p->packs && gathers_once && !p->offload; i++) {
         const ZeroTensor *t = &p->tensor[i];
         const unsigned all = zero_axes(p, t), along = batch_axes(p, t);
         if (!t->in_stages || !is_splittable(p, layout, t) || ranks_on_axes(p, layout, all) == 1)
@@ -180,10 +180,13 @@ static ZeroTime zero_traffic(const Planner *p, const PlanLayout *layout)
 /* Tensors that zero leaves whole for other reasons than sizes are not sent: none that are large have been found. */
 #define TRAFFIC_SHARE 0.9
 
-static double seconds_beside(const PlanLayout *layout, const StepBound *without, const ZeroTime *traffic)
+static double seconds_beside(const Planner *p, const PlanLayout *layout, const StepBound *without,
+                             const ZeroTime *traffic)
 {
-    const double all = traffic->all * TRAFFIC_SHARE;
+    const double all = traffic->all * TRAFFIC_SHARE, moved = p->offload ? seconds_moved(p, layout) : 0;
+    const bool follows = !p->away.forwards && pipeline_ranks(p, layout) == 1 && micro_batches(p, layout) > 1;
     double least = hides(layout) ? fmax(without->seconds, all) : without->seconds + all;
+    least = fmax(least, moved + (follows ? without->seconds : 0));
     for (int place = 0; place < N_PLACES; place++)
         least = fmax(least, without->sent.seconds[place] + traffic->at.seconds[place] * TRAFFIC_SHARE);
     return least;
@@ -192,7 +195,7 @@ static double seconds_beside(const PlanLayout *layout, const StepBound *without,
 double seconds_with_zero(const Planner *p, const PlanLayout *layout, const StepBound *without)
 {
     const ZeroTime traffic = zero_traffic(p, layout);
-    return seconds_beside(layout, without, &traffic);
+    return seconds_beside(p, layout, without, &traffic);
 }
 
 typedef struct {
@@ -216,7 +219,7 @@ static void note_zero(void *context, const PlanLayout *layout)
     }
     over->least.memory = fmin(over->least.memory, over->memory);
     if (over->memory <= p->memory)
-        over->least.seconds = fmin(over->least.seconds, seconds_beside(layout, over->without, &over->traffic));
+        over->least.seconds = fmin(over->least.seconds, seconds_beside(p, layout, over->without, &over->traffic));
 }
 
 BlockBound over_zeros(Planner *p, const PlanLayout *layout, const StepBound *without)

@@ -22,12 +22,13 @@ WEIGHTS = "layers=32 vocab=64 seq=16 embed=512 heads=4"  # more bytes than all e
 
 
 class Space:
-    def __init__(self, name, model, sizes, ranks, machine, batch, keep="", memory=None, block=True, prunes=False, edit=None, settings=""):
+    def __init__(self, name, model, sizes, ranks, machine, batch, keep="", memory=None, block=True, prunes=False, edit=None, settings="", offload=None):
         self.name, self.model, self.block, self.prunes, self.edit = name, model, block, prunes, edit
         self.sizes = [f"-D{size}" for size in sizes.split()] + [f"--set=train.batch={batch}"]
         self.sizes += [f"--set={setting}" for setting in settings.split()]
         self.options = [f"--ranks={ranks}", f"--machine={machine}", *(f"--keep={kept}" for kept in keep.split())]
         self.options += [f"--memory={memory}"] if memory else []
+        self.options += [f"--offload={offload}"] if offload else []
 
     def path(self, folder):
         """The model's file: a copy without its layout, if it has to be derived; a copy with another word in it."""
@@ -82,6 +83,18 @@ SPACES = [
     Space("large weights in stages", "gpt2", WEIGHTS, 4, "h100", 16, "dp=2 pp=2 recompute=full microbatch=1 overlap=0 chunks=2", memory=1e15),
     Space("large experts, sequences split", "mixtral", "layers=4 vocab=64 seq=16 embed=512 kv_heads=2 group=2 head=16 ff=1024", 4, "h100", 16,
           "dp=2 cp=2 recompute=full microbatch=1 overlap=0 attend=gather", memory=1e15),
+    Space("offloaded state", "gpt2", WEIGHTS, 4, "h100", 16, "dp=4 recompute=full microbatch=1", memory=1e15, offload="optimizer to host"),
+    Space("offloaded state in stages", "gpt2", WEIGHTS, 4, "h100", 16, "dp=2 pp=2 recompute=full microbatch=1 overlap=0 chunks=2", memory=1e15,
+          offload="optimizer to host"),
+    Space("updates just in time", "gpt2", WEIGHTS, 16, "h100", 512, "dp=16 recompute=full microbatch=1 zero=3", memory=1e15,
+          offload="optimizer to host keep 6e7 just_in_time 16"),
+    Space("offloaded weights", "gpt2", WEIGHTS, 4, "h100", 16, "dp=4 microbatch=1 recompute=none overlap=0", memory=1e15,
+          offload="optimizer, params to host keep 1e6"),
+    Space("offloaded activations", "llama", "layers=16 seq=2048 vocab=64", 2, "h100", 4, "microbatch=1 overlap=0 recompute=none cp=1 pp=1", memory=1e15,
+          offload="optimizer, activations to host"),
+    Space("state on disk", "gpt2", GPT, 4, PROCESSORS, 16, "pp=2 recompute=none overlap=0 zero=1", memory=1e15, offload="optimizer to disk"),
+    Space("little memory, offloaded", "gpt2", WEIGHTS, 2, "h100", 4, "overlap=0 recompute=full microbatch=1 pp=1", memory=450e6,
+          prunes=True, offload="optimizer to host"),
     Space("little memory", "gpt2", "layers=4 seq=64 embed=512 heads=4", 2, "h100", 4, "overlap=0 recompute=none", memory=485e6, prunes=True),
     Space("little memory, stages", "llama", LLAMA, 4, PROCESSORS, 8, "pp=2 tp=2", memory=7e6, prunes=True),
 ]

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from spaces import GPT, LLAMA, MIXTRAL, PROCESSORS, plan
-from texts import BUILD, PARALLEL, ROOT, example, mpc, without_layout
+from spaces import GPT, LLAMA, MIXTRAL, PROCESSORS, WEIGHTS, plan
+from texts import BUILD, PARALLEL, ROOT, example, mpc, report, without_layout
 from test_search import check_sums
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -114,6 +114,7 @@ def test_the_least_memory():
     """What is said to be needed is enough to be asked for, and less than that is not: bounds are below what layouts need."""
     words = [*GPT2, "--keep=dp=2", "--keep=recompute=none"]
     rows = plan(*words)["best"]
+    words += ["--offload=none"]
     err = mpc_plan(*words, "--memory=1e6", status=1)[1]
     least, unit = re.search(r"no layout of 2 ranks fits into 1.00 MB a rank: each needs ([\d.]+) (MB|KB) or more", err).groups()
     least = float(least) * {"MB": 1e6, "KB": 1e3}[unit]
@@ -124,11 +125,59 @@ def test_the_least_memory():
     assert answer["best"] == [] and answer["space"]["do_not_fit"] == answer["space"]["layouts"]
 
 
+# --- Layouts that offload ---------------------------------------------------------------------------------------------
+
+LARGE = [ROOT / "examples/gpt2.mdl", *(f"-D{size}" for size in WEIGHTS.split()), "--ranks=2", "--machine=h100", "--set=train.batch=4",
+         "--keep=pp=1", "--keep=microbatch=1", "--keep=overlap=0"]
+
+
+def bytes_of(row):
+    return row["arena_bytes"] + row["beside_bytes"]
+
+
+def test_nothing_fits_without_offload():
+    """First with the optimizer's state on the host, then with weights there, too; less than that is refused."""
+    every = {word: plan(*LARGE, "--memory=1e15", "--top=100", f"--offload={word}")["best"] for word in ("none", "optimizer to host", "optimizer, params to host")}
+    least = {word: min(map(bytes_of, rows)) for word, rows in every.items()}
+    assert least["none"] > 1.5 * least["optimizer to host"] > 1.5 * least["optimizer, params to host"]
+    assert plan(*LARGE, f"--memory={least['none']}")["offload"] == "none"
+    for word, below in ("optimizer to host", "none"), ("optimizer, params to host", "optimizer to host"):
+        answer = plan(*LARGE, f"--memory={0.9 * least[below]}")
+        row = answer["best"][0]
+        assert answer["offload"] == word and answer["proved"] and bytes_of(row) <= 0.9 * least[below] < answer["least_without"] <= least["none"]
+        assert f"    offload {word}\n}}" in row["parallel"]
+        assert row["seconds"] == min(plan(*LARGE, f"--memory={0.9 * least[below]}", f"--offload={word}", "--exhaustive")["best"], key=lambda r: r["seconds"])["seconds"]
+    out = mpc_plan(*LARGE, f"--memory={0.9 * least['none']}")[0]
+    assert out.startswith("nothing fits without 'offload': each layout needs ") and "; offload optimizer to host\n" in out
+    for words in ["--offload=none"], ["--offload=optimizer to host keep 1e15"]:
+        assert "no layout of 2 ranks fits" in mpc_plan(*LARGE, f"--memory={0.9 * least['none']}", *words, status=1)[1]
+    assert ", and with optimizer and params offloaded " in mpc_plan(*LARGE, "--memory=4e7", status=1)[1]
+
+
+def test_what_a_file_offloads(tmp_path):
+    """Its statement is kept, and the option is as good; written, it is in the file again, with the figures of its report."""
+    path = tmp_path / "offload.mdl"
+    path.write_text(LARGE[0].read_text().replace("\nparallel {", "\nparallel {\n    offload optimizer to host just_in_time"))
+    answer = plan(path, *LARGE[1:])
+    assert answer["offload"] == "optimizer to host just_in_time"
+    assert answer["best"] == plan(*LARGE, "--offload=optimizer to host just_in_time")["best"]
+    mpc_plan(path, *LARGE[1:], "--write")
+    assert path.read_text().count("offload optimizer to host just_in_time") == 1
+    found = report(path, *LARGE[1:6], "--set=train.batch=4", "--target=cuda", "--machine=h100")
+    assert found["time"]["memory_bytes"] == bytes_of(answer["best"][0])
+    assert found["time"]["seconds"] == pytest.approx(answer["best"][0]["seconds"], rel=1e-9)
+
+
+def test_offload_that_the_machine_does_not_know():
+    assert "it has no line 'host', the rate of what the layout offloads" in mpc_plan(
+        *LARGE[:6], "--ranks=2", f"--machine={PROCESSORS}", "--set=train.batch=4", "--target=cuda", "--offload=optimizer to host", status=1)[1]
+
+
 # --- What is answered -------------------------------------------------------------------------------------------------
 
 def test_keys():
     answer = plan(*GPT2, "--keep=pp=2", "--keep=recompute=none")
-    assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "proved", "overrun", "overrun_memory", "space", "refusals", "best"]
+    assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "offload", "proved", "overrun", "overrun_memory", "space", "refusals", "best"]
     assert (answer["machine"], answer["target"], answer["ranks"], answer["sequences"], answer["memory"]) == ("h100", "cuda", 2, 4, 85.52e9)
     assert list(answer["space"]) == ["meshes", "indivisible_meshes", "layouts", "do_not_fit", "by_a_bound", "refused", "slower", "compiled", "programs"]
     (row,) = answer["best"]  # of pp=2
