@@ -163,7 +163,7 @@ static bool prepare_restart(Watch *w, const Ended *ended)
     Arena *arena = &w->run->arena;
     const char *end = end_text(w, ended);
     if (w->left == 0) {
-        fprintf(stderr, "mpc run: %s; no restarts are left\n", end);
+        fprintf(stderr, "mpc run: %s%s\n", end, restarts_of(w->run->options) ? "; no restarts are left" : "");
         return false;
     }
     w->left--;
