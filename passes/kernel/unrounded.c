@@ -22,19 +22,13 @@ typedef struct {
 
 static bool is_same(Place a, Place b) { return a.value == b.value && a.call == b.call; }
 
-static const Func *kernel_called(const Module *m, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role == KERNEL ? callee : NULL;
-}
-
 /* Where it is computed, through views and into and out of kernels; not further than a value of the function that has
  * this type, if there is one. */
 static Place origin(const Module *m, Place at, const Type *type)
 {
     for (;;) {
         const Op *op = at.value->def;
-        const Func *kernel = at.call ? kernel_called(m, at.call) : op ? kernel_called(m, op) : NULL;
+        const Func *kernel = at.call ? kernel_called_by(m, at.call) : op ? kernel_called_by(m, op) : NULL;
         if (!at.call && type && type_equal(&at.value->type, type))
             return at;
         if (op && info(op)->traits & FOLDS)
@@ -141,7 +135,7 @@ void read_before_rounding(Module *m)
 {
     for (Func *f = m->funcs; f && m->target->rounds_operands; f = f->next)
         for (Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next) {
-            Func *kernel = (Func *)kernel_called(m, op);
+            Func *kernel = kernel_called_by(m, op);
             for (Op *dot = kernel ? kernel->first : NULL, *next; dot; dot = next) {
                 next = dot->next;
                 if (dot->kind == OP_dot && dot->attrs.fp8 == FP8_ROUNDED)
