@@ -269,8 +269,8 @@ static bool offload_more(Planner *p, int away)
     return read_model_cost(p);
 }
 
-/* If no layout fits, and neither the model nor an option says what is offloaded: of layouts that offload the state; then
- * weights, too.  false after reporting. */
+/* If no layout fits, and neither the model nor an option says what is offloaded: of layouts that offload the state;
+ * then weights, too.  false after reporting. */
 static bool search_offloaded(Planner *p, int top, Answer *answer)
 {
     static const int away[] = { AWAY_STATE, AWAY_STATE | AWAY_PARAMS };
