@@ -38,8 +38,8 @@ EMULATED = 5     # one of so many large programs runs on the emulated GPU, too: 
 def cases_of(seed, names, tools, each=3, large=generate.LARGE_SHARE):
     """The variants of program number `seed`: (name, case)."""
     program = generate.generate(seed, large)
-    for name in variants.drawn(seed, names, each):
-        if is_large(program) and seed % EMULATED and not names:
+    for name in variants.drawn(seed, names, each, program):
+        if is_large(program) and not variants.has_blocks(program) and seed % EMULATED and not names:
             name = name.replace("+cuda", "").replace("cuda", "base")
         yield name, variants.apply(name, Case(program, seed=seed), tools)
 

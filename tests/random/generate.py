@@ -4,8 +4,9 @@ import random
 import optimizers
 import reference
 from instances import share_some
+from parser import parse
 from prune import bodies, pruned
-from scope import CONFUSABLE_NAMES, DIM_NAMES, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
+from scope import CONFUSABLE_NAMES, DIM_NAMES, LARGEST_IN_BLOCKS, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
 from statements import Statements
 from tree import (Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Scan, Text, TypeOf, Update,
                   statements_of, value_of, walk)
@@ -17,6 +18,7 @@ SIZES = [1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8]
 # threads, it never does with smaller ones.
 LARGE_SIZES = [1, 3, 8, 16, 17, 33, 48, 64, 65, 100, 130, 260]
 EVEN_SIZES = [8, 8, 16, 24, 32, 64, 96, 128, 264]  # of all dims: rows in packs of eight, tiles without gaps
+BLOCK_SIZES = [1, 2, 4, 16, 128, 200, 256, 256, 384]  # one or several blocks of 8 bits, of 128 or of other sizes
 LONG_SIZES = [520, 1100, 2050, 4100, 8200]  # of one dim
 LARGE_SHARE = 0.1
 
@@ -43,7 +45,10 @@ class Drawing:
         drawn = CONFUSABLE_NAMES if self.draw.random() < 0.03 else DIM_NAMES
         names = ["seq", "vocab"] + self.draw.sample(drawn, self.draw.randint(1, 5))
         long = self.large.choice(names) if state.large and self.large.random() < 0.3 else None
-        sizes = SIZES if not state.large else EVEN_SIZES if self.large.random() < 0.5 else LARGE_SIZES
+        kind = self.large.random() if state.large else 1
+        sizes = SIZES if not state.large else EVEN_SIZES if kind < 0.4 else BLOCK_SIZES if kind < 0.65 else LARGE_SIZES
+        if sizes is BLOCK_SIZES:
+            state.largest = LARGEST_IN_BLOCKS
         for name in names:
             self.dim(name, LONG_SIZES if name == long else sizes)
 
@@ -374,6 +379,47 @@ def group_some(draw, program):
         program.train[f'group "*{draw.choice(fitting)}"'] = call("muon", **options)
 
 
+LAYERS = """
+dim batch
+dim seq = 1
+dim vocab = 1
+dim wide8 = WIDE
+dim inner8 = INNER
+block layer8(x: [..., wide8]) {
+    param up : [wide8, inner8] = uniform(-0.1, 0.1)
+    param down : [inner8, wide8] = normal(0.05)
+    return dot(tanh(dot(x, up, wide8)), down, inner8)
+}
+model m {
+    input tokens : i32[batch, seq]
+    param table8 : [vocab, wide8] = uniform(-1.2, 1.2)
+    e8 = table8[vocab = tokens]
+    repeat 2 {
+        e8 = e8 + (layer8(e8) as w8)
+    }
+    loss 0.25 * mean(square(e8))
+}
+train {
+    optimizer = sgd(lr = 0.1)
+}
+"""
+
+
+def add_layers(draw, program):
+    """Layers whose products have several blocks of 8 bits: drawn statements rarely have them."""
+    tokens = next((s for s in program.model.body if isinstance(s, Input) and s.name == "tokens"), None)
+    if not tokens or tokens.type.dims != ["batch", "seq"] or "vocab" not in program.dims:
+        return
+    wide, inner = draw.choice([256, 256, 384]), draw.choice([128, 200, 256])
+    added = parse(LAYERS.replace("WIDE", str(wide)).replace("INNER", str(inner)))
+    body, (_, param, *statements, loss) = program.model.body, added.model.body
+    first = next(i for i, statement in enumerate(body) if not isinstance(statement, (Input, Param)))
+    body[first:first] = [param]
+    body[-1:] = [*statements, Loss(binary("+", body[-1].value, loss.value))]
+    at = program.declarations.index(program.model)
+    program.declarations[at:at] = [d for d in added.declarations if getattr(d, "name", "").endswith("8")]
+
+
 def generate(seed, large_share=LARGE_SHARE):
     drawing = Drawing(seed, large_share)
     try:
@@ -382,6 +428,8 @@ def generate(seed, large_share=LARGE_SHARE):
         program = None
     if not program or not any(isinstance(s, Param) and not s.state for body in bodies(program) for s in body.body):  # nothing to train
         return generate(f"{seed} again", large_share)
+    if drawing.state.largest == LARGEST_IN_BLOCKS:
+        add_layers(drawing.large, program)
     exempt_some(drawing.draw, program)
     share_some(drawing.draw, program)
     rule_some(drawing.draw, program)

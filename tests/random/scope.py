@@ -8,6 +8,7 @@ from tree import Assign, Binary, Call, Dim, Name, Negation, Number, Param, TypeO
 OPEN = "..."  # among the dims of a value: those that an open block does not know
 LARGEST = 3000  # elements of a value
 LARGEST_OF_LARGE = 40_000  # the same, in a large program: threads share it
+LARGEST_IN_BLOCKS = 100_000  # the same, of dims of several blocks of 8 bits
 MOST_DIMS = 5
 DIM_NAMES = ["embed", "heads", "head", "ff", "tap", "lat", "group", "state"]
 # A compiler makes names of these, some of which it has to shorten, or has made already.
@@ -72,6 +73,7 @@ class State:
         self.declarations, self.sizes, self.padded, self.blocks = [], {}, {}, []
         self.counts, self.inputs, self.entropies = {}, [], set()
         self.scanned = []  # dims of the scans around
+        self.largest = LARGEST_OF_LARGE if large else LARGEST
         self.uses_dropout = False
 
     def is_entropy(self, expression):
@@ -112,7 +114,7 @@ class State:
         return math.prod(self.sizes.get(d, 1) for d in dims)
 
     def fits(self, dims):
-        return len(dims) <= MOST_DIMS and self.elements(dims) <= (LARGEST_OF_LARGE if self.large else LARGEST)
+        return len(dims) <= MOST_DIMS and self.elements(dims) <= self.largest
 
 
 class Scope:

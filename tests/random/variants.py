@@ -3,7 +3,7 @@ import copy
 import random
 
 import layouts
-from constants import is_large
+from constants import is_large, known_numbers
 from tables import micro_batches
 from tree import Name, Number, Pipeline, Repeat, Zero
 
@@ -141,6 +141,16 @@ JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exa
           "stages+offload": 1, "cuda+offload": 0.7, "abreast+offload": 0.5, "tcp+abreast+offload": 0.5, "checkpoint+offload": 0.5, "offload+full": 0.5, "tcp+bf16+offload": 0.5}
 
 
+# Of programs whose dims have several blocks of 8 bits: one of these takes the place of another one.
+IN_BLOCKS = ["fp8", "tcp+fp8", "fp8+cuda", "tcp+fp8+cuda", "tcp+fp8+exact"]
+
+
+def has_blocks(program):
+    """May a repeat have products that are rounded in several blocks of 128?"""
+    known = known_numbers(program)
+    return has_repeat(program) and any(known.get(dim, 0) > 128 and known[dim] % 128 == 0 for dim in program.dims)
+
+
 def apply(name, case, tools):
     """The case in this variant; names are joined by `+`: bf16+full."""
     case = copy.deepcopy(case)
@@ -150,13 +160,15 @@ def apply(name, case, tools):
     return case
 
 
-def drawn(seed, names, count):
+def drawn(seed, names, count, program):
     """Which variants of program number `seed` are tried: base and `count` others, or of those that are named; for
     count 0 one, which may be base."""
     draw = random.Random(f"variants {seed}")
     if names:
         return names if len(names) <= count + 1 else draw.sample(names, max(count, 1))
     weights = {name: weight for name, (_, weight) in CHANGES.items() if weight} | JOINED
+    if has_blocks(program):
+        return (["base"] if count else []) + draw.sample(IN_BLOCKS, min(max(count, 1), 2))
     if not count:
         return draw.choices(["base", *weights], [ALONE, *weights.values()])
     chosen = set(draw.choices(list(weights), list(weights.values()), k=count))
