@@ -3,6 +3,7 @@
  *   host.c          the file: its parts in order
  *   units.c         C only: the same parts as translation units
  *   host_func.c     one function of the program: statements and their pointers
+ *   rows.c          lists that grow; the table of products
  *   host_kinds.c    places in frames that differ between kinds of ranks
  *   host_call.c     the statements that run kernels, products and library ops
  *   host_rounded.c  CUDA only: what need not run where products round their operands themselves
@@ -166,7 +167,7 @@ bool internal_error(Module *m, const Op *op, const char *what);
 /* Pointers to its operands, then to its results. */
 const char **operands_of(FuncText *t, const Op *op);
 
-/* Sets what the product computes, and its number in the table of products; -1: it is not in it. */
+/* rows.c: sets what the product computes, and its number in the table of products; -1: it is not in it. */
 int product_number(FuncText *t, const Op *op, int number, Product *product);
 
 /* host_rounded.c: C: is what these ops compute needed, since a product that reads it is not computed in 8 bits?  NULL:

@@ -48,7 +48,7 @@ static bool read_by_products(Readers *r, const Op *op, const Func *kernel, const
         if (is_read && (!r->t->h->dialect->rounds(r->t->h, op, i, p)))
             return false;
         if (is_read)
-            row_with_text(m, &r->products, integer_text(m, product_number(r->t, op, i, p)));
+            row_with_text(m, &r->products, arena_text(&m->arena, "%d", product_number(r->t, op, i, p)));
     }
     return count > 0;
 }
