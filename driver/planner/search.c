@@ -6,8 +6,12 @@
 #include "room.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include <unistd.h>
 
 typedef struct {
     Planner *p;
@@ -18,6 +22,8 @@ typedef struct {
     const PlanResult **fastest; /* of each mesh, of those that have been compiled and fit */
     Level next;                 /* of the nodes that are being added */
     double bound;               /* of the node that is being divided */
+    time_t shown;               /* when progress was shown, to the second */
+    bool shows;
 } Search;
 
 static bool is_exhaustive(const Search *s) { return s->p->run->options->exhaustive; }
@@ -437,9 +443,35 @@ static void look_at_programs(Search *s, Node first)
     free(batch.node);
 }
 
+/* On a terminal, what has been found so far, each second from the second one on: a line that end_progress() takes away.
+ */
+static void show_progress(Search *s)
+{
+    const time_t now = time(NULL);
+    double least = INFINITY;
+    if (now == s->shown || !isatty(STDERR_FILENO))
+        return;
+    for (int i = 0; i < s->nfastest; i++)
+        least = fmin(least, s->fastest[i]->seconds);
+    fprintf(stderr, "\r\033[Klooking at %s: ", counted(s->p->arena, (int64_t)s->answer.tally.all, "layout"));
+    if (s->nfastest)
+        fprintf(stderr, "the fastest so far takes %.4g s a step", least);
+    else
+        fprintf(stderr, "%s compiled, none that fits",
+                counted(s->p->arena, (int64_t)s->answer.tally.compiled, "program"));
+    s->shown = now;
+    s->shows = true;
+}
+
+static void end_progress(const Search *s)
+{
+    if (s->shows)
+        fputs("\r\033[K", stderr);
+}
+
 Answer search_layouts(Planner *p, int top)
 {
-    Search s = { .p = p, .queue.arena = p->arena, .next = MESH, .wanted = top };
+    Search s = { .p = p, .queue.arena = p->arena, .next = MESH, .wanted = top, .shown = time(NULL) };
     const int programs = p->programs;
     s.answer.best = NEW_ARRAY(p->arena, PlanResult, top);
     s.answer.least = INFINITY;
@@ -451,6 +483,7 @@ Answer search_layouts(Planner *p, int top)
     }
     while (s.queue.count && s.answer.count < top) {
         const Node node = pop_node(&s.queue);
+        show_progress(&s);
         if (node.level == COMPILED)
             take(&s, &node);
         else if (means_of(p, &node) == BY_PROGRAM && !is_exhaustive(&s))
@@ -459,6 +492,7 @@ Answer search_layouts(Planner *p, int top)
             look_closer(&s, &node);
     }
     end_tasks(p);
+    end_progress(&s);
     s.answer.tally.programs = p->programs - programs;
     for (int i = 0; i < s.queue.count; i++)
         s.answer.tally.slower +=

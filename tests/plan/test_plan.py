@@ -1,9 +1,13 @@
 """mpc plan as a command: what it is asked for, what it answers and writes, and large spaces."""
 import json
 import math
+import os
+import pty
 import re
+import select
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -293,6 +297,20 @@ def test_many_ranks():
     check_sums(answer)
     assert answer["proved"] and answer["best"][0]["fits"]
     assert answer["space"]["by_a_bound"] > 0
+
+
+def test_progress_on_a_terminal():
+    """From the second second on, in one line, which is taken away."""
+    terminal, other_end = pty.openpty()
+    began = time.monotonic()
+    done = subprocess.run([BUILD / "mpc", "plan", ROOT / "tests/published/llama.mdl", *sizes(layers=126, seq=8192, vocab=128256, head=128, **DGX["405b"]),
+                           *settings(batch=2048), "--ranks=16384", "--machine=h100", "--top=1"], stdout=subprocess.PIPE, stderr=other_end, text=True)
+    os.close(other_end)
+    took = time.monotonic() - began
+    said = os.read(terminal, 10_000).decode() if select.select([terminal], [], [], 0)[0] else ""
+    assert done.returncode == 0 and "proved by bounds" in done.stdout
+    assert took < 2 or "looking at 1,261,848 layouts: " in said  # it may be too fast to say anything
+    assert not said or said.endswith("\r\033[K")
 
 
 @pytest.mark.skipif(not ALL, reason="minutes of processors")
