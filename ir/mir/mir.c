@@ -255,7 +255,8 @@ static void text_params(Mir *t, Func *f)
 static void text_results(Mir *t, Func *f)
 {
     const int residuals = first_residual(f);
-    Values saved = { f->results.count - residuals, 0, f->results.at + residuals };
+    const int count = f->results.count - residuals;
+    Values saved = { count, 0, count ? f->results.at + residuals : NULL };
     if (t->out)
         fputs(residuals ? "    return " : "    return", t->out);
     for (int i = 0; another(t, i, residuals, '%'); i++) {
