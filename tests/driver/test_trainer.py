@@ -139,7 +139,7 @@ def test_trainer_prints_its_plan(trainer):
 
 def test_stale_program_is_removed(mpc):
     (mpc.directory / "out").mkdir()
-    (mpc.directory / "out/trainer").write_text("of another model")
+    (mpc.directory / "out/trainer").write_bytes(b"\177ELF, of another model")
     mpc("compile", "tiny.mdl", "-o", "out", "--no-cc")
     assert not (mpc.directory / "out/trainer").exists()
 
