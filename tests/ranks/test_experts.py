@@ -98,7 +98,7 @@ def test_several_tokens_are_predicted(settings, lines, compiled, reference, text
 
 
 def test_the_state_moves(reference):
-    still = (r"pace \* sign", "0 * sign")
+    still = (r"pace \* sign", "0 * pace * sign")
     assert [line["loss"] for line in reference("deepseek")] != [line["loss"] for line in reference("deepseek", edit=still)]
 
 
