@@ -22,8 +22,8 @@ static bool is_read_at(const Op *op, const Value *value, int first, int end)
 
 const Func *kernel_rounding(const Module *m, const Op *op)
 {
-    const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    for (const Op *inner = kernel && kernel->role == KERNEL ? kernel->first : NULL; inner; inner = inner->next)
+    const Func *kernel = kernel_called_by(m, op);
+    for (const Op *inner = kernel ? kernel->first : NULL; inner; inner = inner->next)
         if (info(inner)->family == PRODUCT && rounded_from(inner, 0))
             return kernel;
     return NULL;

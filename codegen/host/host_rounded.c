@@ -4,7 +4,7 @@
  *       RT_RUN(rt, 3, RT_LAUNCH(rt, kernel_h_attn_q, h_attn_norm, h_attn_q));
  *
  * The results of such a kernel are read only as operands of products that may read others in their place, or by kernels
- * of which this is true as well. */
+ * whose own results are read so. */
 #include "blocks.h"
 #include "host_parts.h"
 

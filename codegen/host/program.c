@@ -198,8 +198,8 @@ static int64_t logits_stride(Module *m, const Func *f)
     return 0;
 }
 
-/* What a function leaves for the trainer: of each mean how many labels count, and, of an evaluation, the divisor that
- * the trainer sets; of a step, what it logs of experts. */
+/* What a function leaves for the trainer: how many labels count in each mean; from an evaluation also the divisor that
+ * the trainer sets; from a step also the loads of experts, which are logged. */
 static void write_left(Module *m, const Func *f, PortKind kind, const char *type, const char *field, FILE *out)
 {
     char *text = "";

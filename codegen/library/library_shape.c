@@ -46,7 +46,7 @@ static bool find_gather_groups(const Operands *o, int table, Name rows, GatherGr
            find_groups(o, &post, "inner", 1, &g->post) && find_groups(&places, &counted, "index", 1, &g->count);
 }
 
-/* In the loops over a tensor, of which `row` is the stride of its rows. */
+/* In the loops over a tensor; `row` is the stride of its rows. */
 static void put_gathered(const Operands *o, Text *fields, const char *name, int operand, int64_t rows, int64_t row,
                          const GatherGroups *g)
 {

@@ -449,7 +449,10 @@ static void show_progress(Search *s)
 {
     const time_t now = time(NULL);
     double least = INFINITY;
-    if (now == s->shown || !isatty(STDERR_FILENO))
+    if (now == s->shown)
+        return;
+    s->shown = now;
+    if (!isatty(STDERR_FILENO))
         return;
     for (int i = 0; i < s->nfastest; i++)
         least = fmin(least, s->fastest[i]->seconds);
@@ -459,7 +462,6 @@ static void show_progress(Search *s)
     else
         fprintf(stderr, "%s compiled, none that fits",
                 counted(s->p->arena, (int64_t)s->answer.tally.compiled, "program"));
-    s->shown = now;
     s->shows = true;
 }
 

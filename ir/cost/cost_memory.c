@@ -144,15 +144,9 @@ static void find_place(PeakSearch *plan, Life *life)
     life->on = plan->kinds->count == 1 ? ALL_STAGES : stages_holding(plan->m, held);
 }
 
-static const Func *frame_below(const Module *m, const Op *op)
-{
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    return callee && callee->role != KERNEL ? callee : NULL;
-}
-
 static Moment moment_of(PeakSearch *plan, const Op *op)
 {
-    const Func *callee = frame_below(plan->m, op);
+    const Func *callee = function_called_by(plan->m, op);
     return (Moment){ .callee = callee,
                      .on = plan->kinds->count == 1 ? ALL_STAGES : stages_running(plan->m, op),
                      .beside = callee ? iteration_buffers(plan->m, op, callee) : scratch_of(plan->kinds, op) };

@@ -5,9 +5,9 @@
  *   %6 = call %2 {callee=k.norm}             %7 = wait %2
  *                                            %6 = call %7 {callee=k.norm}
  *
- * A collective starts as soon as its operands are available, and is waited for when nothing else can run (listing.c). A
- * start does not move before a loop or call, since its result would take memory during that.  If nothing is left
- * between start and wait, they become one op again.
+ * A collective starts as soon as its operands are available, and is waited for when it has come, or nothing else can
+ * run (listing.c).  A start does not move before a loop or call, since its result would take memory during that.  If
+ * nothing is left between start and wait, they become one op again.
  *
  * Reductions of the gradients that a pipeline's loop over micro-batches returns are {early}: the schedule starts them,
  * in the loop, when all micro-batches have passed the chunk that they belong to.

@@ -28,7 +28,9 @@ static bool reads_any_of(const Op *op, const Map *ops)
     return any;
 }
 
-bool starts_activation(const Op *op) { return op->attrs.started && info(op)->traits & SENDS && !op->attrs.purpose; }
+static bool starts_message(const Op *op) { return op->attrs.started && info(op)->traits & SENDS; }
+
+bool starts_activation(const Op *op) { return starts_message(op) && !op->attrs.purpose; }
 
 /* Does a reader of the value start a message, but for a weight, or lead to one?  A gradient's message is under way for
  * long where links are slow, and should start early, too. */
@@ -66,7 +68,7 @@ static void find_urgent(List *list)
 static int next_message(const List *list, const Op *user, const int *next)
 {
     const int number = (int)(unit_of(list, user) - list->unit);
-    return starts_activation(user) || (user->attrs.started && info(user)->traits & SENDS) ? number + 1 : next[number];
+    return starts_message(user) ? number + 1 : next[number];
 }
 
 /* Of each unit, what next_message() says of its readers: from a wait to a start with nothing between that takes time.

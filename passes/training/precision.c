@@ -59,7 +59,7 @@ static DType wanted(const Module *m, const Op *op, int operand, DType narrow)
         return is_logit(op, operand) || has_wide_operand(op) ? F32 : narrow;
     if (info(op)->traits & ONE_DTYPE)
         return widest(op);
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     return callee ? callee->params.at[operand]->type.dtype : N_DTYPES;
 }
 
@@ -126,7 +126,7 @@ static bool is_all_logits(const Module *m, const Func *f, const Value *value);
 
 static bool reads_logits(const Module *m, const Func *f, const Op *op, int operand)
 {
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     if (callee)
         return is_all_logits(m, callee, callee->params.at[operand]);
     if (info(op)->traits & CASTS || info(op)->family == VIEW)
@@ -179,7 +179,7 @@ static void narrow_func(Module *m, Func *f, const Op *call, const Op *loop, DTyp
     const bool in_layer = loop && !loop->attrs.scan;
     narrow_params(m, f, call, narrow);
     for (Op *op = f->first; op; op = op->next) {
-        Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+        Func *callee = called_by(m, op);
         if (callee) {
             narrow_func(m, callee, op, op->attrs.dims.count ? op : loop, narrow);
             narrow_results(m, callee, f, narrow);

@@ -167,7 +167,7 @@ static void add_op(Space *space, Module *m, const RankFunc *split, const Uses *u
     if (family == LEAF)
         choice->flops = 0, choice->saves = false;
     add_values(space, m, split, &op->results);
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = called_by(m, op);
     for (int i = callee ? first_residual(callee) : op->results.count; i < op->results.count; i++)
         space->bytes[choice->first + i] = 0; /* counted in the callee */
 }
