@@ -1,6 +1,7 @@
 /* constants.c -- arithmetic on compile-time numbers.
  *
- * Integers are exact: a quotient that is not an integer, or a result that does not fit in 64 bits, is an error.
+ * Integers are exact: a quotient that is not an integer, or a result that does not fit in 64 bits, is an error.  But
+ * 1 / sqrt(embed) is a number for every embed, also where the root is an integer: who takes a root thinks of fractions.
  */
 #include "lowering.h"
 
@@ -73,6 +74,10 @@ static const char *fold_divide(Arena *arena, const Constant a[], Constant *resul
     }
     if (a[1].integer == -1)
         return fold_multiply(arena, a, result);
+    if (a[0].integer % a[1].integer != 0 && (a[0].rooted || a[1].rooted)) {
+        *result = real_constant(a[0].value / a[1].value);
+        return NULL;
+    }
     if (a[0].integer % a[1].integer != 0)
         return arena_text(arena, "%" PRId64 " / %" PRId64 " is not an integer: %" PRId64 " does not divide %" PRId64,
                           a[0].integer, a[1].integer, a[1].integer, a[0].integer);
@@ -114,8 +119,10 @@ static const char *fold_sqrt(Arena *arena, const Constant a[], Constant *result)
     if (a[0].value < 0)
         return arena_text(arena, "the square root of %s is not a number", constant_text(arena, a[0]));
     *result = real_constant(sqrt(a[0].value));
-    if (!a[0].real && result->value == floor(result->value))
+    if (!a[0].real && result->value == floor(result->value)) {
         *result = integer_constant((int64_t)result->value);
+        result->rooted = true;
+    }
     return NULL;
 }
 
@@ -206,7 +213,10 @@ const char *fold_constants(Arena *arena, const char *op, int n, const Constant a
     int i = find_fold(op);
     if (i < N_FOLDS && n == 1 && strcmp(op, "-") == 0) {
         const Constant from_zero[] = { integer_constant(0), args[0] };
-        return args[0].real ? (*result = real_constant(-args[0].value), NULL) : fold_subtract(arena, from_zero, result);
+        const char *overflows = args[0].real ? NULL : fold_subtract(arena, from_zero, result);
+        *result = args[0].real ? real_constant(-args[0].value) : *result;
+        result->rooted = args[0].rooted;
+        return overflows;
     }
     if (i == N_FOLDS)
         return arena_text(arena, "'%s' is not allowed in a constant expression", op);
@@ -214,5 +224,7 @@ const char *fold_constants(Arena *arena, const char *op, int n, const Constant a
         return arena_text(arena, "'%s' takes %d number%s, not %d", op, folds_of[i].args,
                           folds_of[i].args == 1 ? "" : "s", n);
     const char *problem = folds_of[i].fold(arena, args, result);
+    for (int k = 0; k < n && !problem; k++)
+        result->rooted |= args[k].rooted && !result->real;
     return problem ? problem : no_number(arena, op, n, args, *result);
 }

@@ -11,6 +11,7 @@
 /* Integers stay exact; one real operand makes the result real. */
 typedef struct {
     bool real;
+    bool rooted; /* an integer that was computed from a root: what it does not divide becomes a fraction */
     int64_t integer;
     double value; /* of both kinds */
 } Constant;
