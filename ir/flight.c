@@ -26,6 +26,22 @@ const Op *flight_start(const Func *f, const Value *value)
     return op && op->attrs.started ? op : NULL;
 }
 
+/* The index of the result of f that a message reads, or a view of it; -1: of none. */
+static int result_sent(const Func *f, const Op *start)
+{
+    const Value *value = arg(start, 0);
+    while (index_of(&f->results, value) < 0 && value->def && info(value->def)->family == VIEW)
+        value = arg(value->def, 0);
+    return index_of(&f->results, value);
+}
+
+const Value *sent_before(const Func *f, const Value *in_flight)
+{
+    const Op *start = in_flight->def || !in_flight->type.in_flight ? NULL : flight_start(f, in_flight);
+    const int at = start ? result_sent(f, start) : -1;
+    return at >= 0 ? f->params.at[at] : NULL;
+}
+
 /* The only reader of a value in flight; NULL: the function returns it. */
 static const Op *reader_of(const Op *start)
 {
@@ -79,7 +95,12 @@ static bool verify_carried(Module *m, const Func *f, const Op *op, const Func *c
                  !mate == !mate_next;
     if (alike && mate)
         alike = index_of(&op->args, result(mate)) == handed_on(callee, mate_next);
-    return alike || WRONG_OP("%%%s is not the message that @%s waits for", arg(op, i)->name, callee->name);
+    if (!alike)
+        return WRONG_OP("%%%s is not the message that @%s waits for", arg(op, i)->name, callee->name);
+    const int sent = result_sent(callee, next), slice = index_of(&callee->params, arg(next, 0));
+    return (sent >= 0 ? sent < op->attrs.carried : slice >= op->attrs.carried) ||
+           WRONG_OP("the loop carries %%%s, but not %%%s of @%s, which it reads", arg(op, i)->name, arg(next, 0)->name,
+                    callee->name);
 }
 
 /* The last slice has no successor: a prefetched operand may be read only by collectives that the last iteration does

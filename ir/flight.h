@@ -15,7 +15,8 @@
  *   }
  *   %y, %4 = loop %x, %first, %ws {dims=[n:3], callee=layer, carried=2, prefetch=1} : f32[e:4], f32[e:4] in_flight
  *
- * The last iteration starts nothing, and %4 may not be read.
+ * What the message reads is such a slice, or another result that the loop carries, and stays until the wait.  The last
+ * iteration starts nothing, and %4 may not be read.
  */
 #ifndef MPC_FLIGHT_H
 #define MPC_FLIGHT_H
@@ -33,6 +34,10 @@ bool is_prefetched(const Op *loop, int i);
 /* The collective that started a value in flight for which f waits.  If the value is a parameter of a loop's function:
  * the collective that f itself starts for the next iteration.  NULL: none. */
 const Op *flight_start(const Func *f, const Value *value);
+
+/* If f receives the value in flight, what the message reads: the parameter that f has it in, as the iteration before
+ * returned it; NULL: no parameter of f, but a slice of an operand of the loop. */
+const Value *sent_before(const Func *f, const Value *in_flight);
 
 /* The index of the result of f that is this started collective, or -1. */
 int handed_on(const Func *f, const Op *start);

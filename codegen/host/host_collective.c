@@ -115,7 +115,7 @@ static char *collective_text(Module *m, const Op *op, int id, int count, const c
     return fits ? line : arena_text(&m->arena, "%s(rt, %d,\n    %s,\n    %s);\n", function, id, from, to);
 }
 
-/* The last iteration, which has no operands for a next one, starts nothing. */
+/* The last iteration, which has no place for what a next one receives, starts nothing. */
 static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
 {
     Module *m = t->h->m;
@@ -127,7 +127,7 @@ static char *run_text(FuncText *t, int id, int count, const Op *const ops[])
     char *text = collective_text(m, ops[0], id, count, in, out);
     if (handed_on(t->f, ops[0]) < 0)
         return text;
-    return FILLED(&m->arena, "if ($next) {\n    $start\n}\n", { "next", in[0] }, { "start", text });
+    return FILLED(&m->arena, "if ($next) {\n    $start\n}\n", { "next", out[0] }, { "start", text });
 }
 
 /* A copy of this rank's block: of a dim that was whole, its part; else a block of its own block. */

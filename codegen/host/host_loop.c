@@ -149,9 +149,11 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
         fprintf(l->before.out, "const %s *%s = %s;\n", type, iteration, pointer_to(t, from));
     }
     copy_without_iterations(l, iteration, to);
-    const bool in_flight = to->type.in_flight; /* see is_written_behind */
-    fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, iterations(l, !in_flight),
-            in_flight ? there : behind, in_flight ? behind : there);
+    if (to->type.in_flight) /* the last one starts nothing; see is_written_behind */
+        fprintf(l->first.out, "%s *%s = %s == 0 ? NULL : %s %% 2 ? %s : %s;\n", type, *next, iterations(l, true),
+                iterations(l, false), there, behind);
+    else
+        fprintf(l->first.out, "%s *%s = %s %% 2 ? %s : %s;\n", type, *next, iterations(l, true), behind, there);
     fprintf(l->last.out, "%s = %s;\n", iteration, *next);
     l->buffer += aligned_bytes(local_bytes(t->h->m, &to->type));
     return iteration;

@@ -28,7 +28,7 @@ void write_move(FuncText *t, const Op *op)
     const char *number = op->attrs.started ? arena_text(&m->arena, " %d,", number_of(t->h, op)) : "";
     const char *call = arena_text(&m->arena, "%s(rt,%s %s, %s, %s);\n", function, number, to, from, bytes);
     write_statement(t, place_text(m, op),
-                    handed_on(t->f, op) < 0 ? call : arena_text(&m->arena, "if (%s)\n    %s", from, call));
+                    handed_on(t->f, op) < 0 ? call : arena_text(&m->arena, "if (%s)\n    %s", to, call));
 }
 
 void write_transfer_wait(FuncText *t, const Op *op)

@@ -4,6 +4,7 @@
  * state.  The ops that the loss depends on are the forward pass; its values that other ops read are activations.
  */
 #include "cost.h"
+#include "flight.h"
 
 #include <string.h>
 
@@ -224,6 +225,17 @@ static void mark_left(Classes *classes, const Func *step)
 
 /* --- Activations --------------------------------------------------------------------------------- */
 
+/* The messages of activations that an iteration starts for the next one, if that waits for them in the forward pass. */
+static void mark_started(const Module *m, Map *forward, const Func *body, int carried)
+{
+    for (const Op *op = body->first; op; op = op->next) {
+        const Value *in_flight = info(op)->traits & WAITS && map_get(forward, op) ? arg(op, 0) : NULL;
+        const int at = in_flight ? index_of(&body->params, in_flight) : -1;
+        if (at >= 0 && at < carried && !flight_start(body, in_flight)->attrs.purpose)
+            mark_forward(m, forward, body->results.at[at]);
+    }
+}
+
 void mark_forward(const Module *m, Map *forward, const Value *value)
 {
     const Op *op = value->def;
@@ -233,6 +245,8 @@ void mark_forward(const Module *m, Map *forward, const Value *value)
     const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
     if (callee && callee->role != KERNEL)
         mark_forward(m, forward, callee->results.at[index_of(&op->results, value)]);
+    if (callee && callee->role != KERNEL && op->attrs.carried)
+        mark_started(m, forward, callee, (int)op->attrs.carried);
     if (map_get(forward, op))
         return;
     map_put(forward, op, (void *)op);

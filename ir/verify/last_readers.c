@@ -1,5 +1,6 @@
 /* last_readers.c -- the last reader of each value of a function. */
 #include "last_readers.h"
+#include "flight.h"
 
 static void note_reader(LastReaders *known, const Value *value, int number)
 {
@@ -17,8 +18,9 @@ void find_last_readers(LastReaders *known, const Func *f)
         for (int i = 0; i < op->args.count; i++) {
             note_reader(known, arg(op, i), number);
             const Op *start = arg(op, i)->type.in_flight ? arg(op, i)->def : NULL;
-            if (start)
-                note_reader(known, arg(start, 0), number);
+            const Value *sent = start ? arg(start, 0) : sent_before(f, arg(op, i));
+            if (sent)
+                note_reader(known, sent, number);
         }
     for (int i = 0; i < f->results.count; i++) {
         const Op *start = f->results.at[i]->type.in_flight ? f->results.at[i]->def : NULL;

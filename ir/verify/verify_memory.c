@@ -236,15 +236,19 @@ static bool is_where_handed(const Check *c, const Place *inner, const Op *op, in
                   (long long)address_of(inner, there), (long long)address);
 }
 
-/* What the messages read that this iteration waits for: its slices of prefetched operands, up to the wait. */
-static const Region *find_sources(const Check *c, const Iterations *t, int64_t at)
+/* What the messages read that this iteration waits for, up to the wait: its slices of prefetched operands; or what the
+ * first one has sent before the loop.  Of other iterations, that is a parameter. */
+static const Region *find_sources(const Check *c, const Iterations *t, int64_t iteration)
 {
+    const int64_t at = iteration_index(t, iteration);
     Region *source = NEW_ARRAY(&c->m->arena, Region, t->op->args.count + 1);
     for (int i = 0; i < t->op->attrs.carried; i++) {
         const Op *next = arg(t->op, i)->type.in_flight ? flight_start(t->callee, t->callee->params.at[i]) : NULL;
         const int ahead = next ? index_of(&t->callee->params, arg(next, 0)) : -1;
         if (ahead >= 0 && is_passed_in_slices(t->op, arg(t->op, ahead)))
             source[i] = region_of(c->m, t->callee->params.at[ahead], slice_address(t, arg(t->op, ahead), at), false);
+        else if (next && iteration == 0)
+            source[i] = region_at(c, t->place, arg(arg(t->op, i)->def, 0));
     }
     return source;
 }
@@ -281,7 +285,7 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     }
     for (int i = 0; i < op->attrs.carried; i++)
         t->carried[i] = pointer[nargs + i];
-    const Place inner = { t->callee, t->frame, pointer, t->op->attrs.prefetch ? find_sources(c, t, at) : NULL };
+    const Place inner = { t->callee, t->frame, pointer, op->attrs.carried ? find_sources(c, t, iteration) : NULL };
     bool good = true;
     for (int i = 0; good && i < nargs + nresults; i++)
         good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));

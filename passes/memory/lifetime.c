@@ -1,4 +1,5 @@
 /* lifetime.c -- the last use of each value of a function, for the memory pass. */
+#include "flight.h"
 #include "memory.h"
 
 #include <stdint.h>
@@ -28,6 +29,9 @@ Map last_uses(Arena *arena, const Func *f)
             map_put(&last, arg(op, i), (void *)(intptr_t)(later(&last, arg(op, i), through) + 1));
             map_put(&first, arg(op, i), (void *)(intptr_t)(number + 1));
         }
+        const Value *sent = info(op)->traits & WAITS ? sent_before(f, arg(op, 0)) : NULL;
+        if (sent)
+            map_put(&last, sent, (void *)(intptr_t)(later(&last, sent, number) + 1));
     }
     return last;
 }

@@ -79,12 +79,14 @@ static bool keeps_place(const List *list, const Unit *wait)
     return !in_flight->def && info(flight_start(list->f, in_flight))->traits & CARRIES;
 }
 
-/* Has the message come, by now?  What an iteration before has started has. */
-static bool has_come(const List *list, const Unit *wait)
+/* When the message comes, by the list's clock.  What an iteration before has started has come. */
+static double arrival_for(const List *list, const Unit *wait)
 {
     const Op *start = arg(wait->op[0], 0)->def;
-    return !start || unit_of(list, start)->arrival <= list->now;
+    return start ? unit_of(list, start)->arrival : 0;
 }
+
+static bool has_come(const List *list, const Unit *wait) { return arrival_for(list, wait) <= list->now; }
 
 /* When no message is under way any more along the axes of this one. */
 static double idle_from(const List *list, const Op *start)
@@ -127,8 +129,15 @@ static Rank rank_of(const List *list, const Unit *unit)
     if (unit->waits)
         return rank_of_wait(list, unit);
     if (unit->starts && !unit->urgent && starts_activation(unit->op[0]))
-        return idle_from(list, unit->op[0]) <= list->now ? SOON : LATE;
+        return !list->urgent || idle_from(list, unit->op[0]) <= list->now ? SOON : LATE;
     return unit->starts || unit->leads || unit->relay ? AT_ONCE : unit->urgent ? URGENT : BESIDE;
+}
+
+/* Of waits that come before their messages, that for the next one to arrive; else the first. */
+static bool is_better(const List *list, const Unit *unit, const Unit *best, Rank rank)
+{
+    return !best ||
+           (list->loop && (rank == URGENT_WAIT || rank == LATE) && arrival_for(list, unit) < arrival_for(list, best));
 }
 
 /* The first of those that are listed first; nothing of what takes no time behind a call, which would hold its memory.
@@ -141,7 +150,7 @@ static Unit *first_unit(const List *list)
         if (unit->listed)
             continue;
         const Rank rank = rank_of(list, unit);
-        if (!best[rank] && !(is_behind_call && rank <= SOON) && is_ready(list, unit))
+        if (is_better(list, unit, best[rank], rank) && !(is_behind_call && rank <= SOON) && is_ready(list, unit))
             best[rank] = unit;
         if (best[AT_ONCE])
             return best[AT_ONCE];
@@ -207,6 +216,7 @@ static void pass_time(List *list, Unit *unit)
         list->relay[i].left -= map_get(&list->relay[i].ops, unit->op[0]) ? 0 : unit->work;
     if (!unit->starts)
         return;
+    list->urgent -= unit->urgent;
     unit->arrival = fmax(list->now, idle_from(list, unit->op[0])) + unit->message;
     for (int axis = 0; axis < MAX_AXES; axis++)
         if (starts_activation(unit->op[0]) && unit->op[0]->attrs.axis >> axis & 1)
@@ -226,8 +236,10 @@ static void append(Func *f, Op *op)
 
 void list_anew(List *list)
 {
-    for (int i = 0; i < list->n; i++)
+    for (int i = 0; i < list->n; i++) {
         list->unit[i].message = message_time(list, &list->unit[i]);
+        list->urgent += list->unit[i].starts && list->unit[i].urgent;
+    }
     list->f->first = list->f->last = NULL;
     for (int done = 0; done < list->n; done++) {
         Unit *unit = next_unit(list);

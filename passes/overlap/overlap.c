@@ -136,7 +136,7 @@ static bool belongs_to(const Func *f, const Op *op, const Op *first)
     return is_one_message(op, first);
 }
 
-static double work_of(Module *m, const Op *op)
+double work_of(Module *m, const Op *op)
 {
     const double of_call = 1e15; /* more than any message needs */
     const Func *kernel = kernel_called_by(m, op);
@@ -289,8 +289,10 @@ void pass_overlap(Module *m)
     const Map callers = note_callers(m);
     for (Func *f = m->funcs; f; f = f->next) {
         part_buckets(f, &buckets);
-        if (split_collectives(m, f))
-            prefetch_weights(m, f, &callers);
+        if (!split_collectives(m, f))
+            continue;
+        prefetch_weights(m, f, &callers);
+        cross_borders(m, f, &callers);
     }
     start_early(m, func_with_role(m, STEP));
     for (Func *f = m->funcs; f; f = f->next)

@@ -49,6 +49,7 @@ typedef struct {
     int begin;      /* the units before it are listed */
     Relay *relay;
     int relays;
+    int urgent;            /* urgent messages that have not been started */
     double now;            /* when those that are listed have been computed */
     double idle[MAX_AXES]; /* from when on no message of an activation is under way along the axis */
 } List;
@@ -74,5 +75,17 @@ void start_early(Module *m, Func *step);
 
 /* Starts the gathers of weights in the body f of a loop one iteration early: prefetch.c. */
 void prefetch_weights(Module *m, Func *f, const Map *callers);
+
+/* The loop carries what its body f makes for the next iteration; `first` is that of the first one.  Returns the new
+ * parameter, which is called like `name`. */
+Value *carry(Module *m, Func *f, Op *loop, Value *next, Value *first, Name name);
+
+Func *function_with(const Module *m, const Op *op);
+
+/* Starts the first messages of the body f of a loop in the iteration before: borders.c. */
+void cross_borders(Module *m, Func *f, const Map *callers);
+
+/* The FLOPs of a product or an op of the library, on one rank; of a call more than of any; else 0: overlap.c. */
+double work_of(Module *m, const Op *op);
 
 #endif

@@ -37,11 +37,22 @@ static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
            find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 && index_of(&p->f->results, result(wait)) < 0;
 }
 
-static Value *new_value(Prefetch *p, Name name, const Type *type, Op *def)
+static Value *new_value(Module *m, Name name, const Type *type, Op *def)
 {
-    Value *value = NEW(&p->m->arena, Value);
+    Value *value = NEW(&m->arena, Value);
     *value = (Value){ .name = name, .type = *type, .def = def };
     return value;
+}
+
+Value *carry(Module *m, Func *f, Op *loop, Value *next, Value *first, Name name)
+{
+    const int at = (int)loop->attrs.carried++;
+    Value *param = new_value(m, free_name(m, f, name), &next->type, NULL);
+    insert_value(&m->arena, &f->params, at, param);
+    insert_value(&m->arena, &loop->args, at, first);
+    insert_result(m, f, at, next);
+    insert_value(&m->arena, &loop->results, at, new_value(m, fresh_name(m), &next->type, loop));
+    return param;
 }
 
 /* The operand of the first iteration's message, inserted before the messages already started. */
@@ -62,18 +73,11 @@ static void hand_on(Prefetch *p, Op *op, Op *wait, Value *first)
     Module *m = p->m;
     Op *loop = p->loop;
     Value *slice = arg(op, 0), *whole = arg(loop, index_of(&p->f->params, slice));
-    const Type *type = &result(op)->type;
-    const int at = (int)loop->attrs.carried++;
     loop->attrs.prefetch++;
-    Value *coming = new_value(p, free_name(m, p->f, intern_format(m, "%s.whole", slice->name)), type, NULL);
-    insert_value(&m->arena, &p->f->params, at, coming);
-    insert_value(&m->arena, &loop->args, at, first);
-    Value *next = new_value(p, free_name(m, p->f, intern_format(m, "%s.next", slice->name)), &slice->type, NULL);
+    wait->args.at[0] = carry(m, p->f, loop, result(op), first, intern_format(m, "%s.whole", slice->name));
+    Value *next = new_value(m, free_name(m, p->f, intern_format(m, "%s.next", slice->name)), &slice->type, NULL);
     push_value(&m->arena, &p->f->params, next);
     push_value(&m->arena, &loop->args, whole);
-    insert_result(m, p->f, at, result(op));
-    insert_value(&m->arena, &loop->results, at, new_value(p, fresh_name(m), type, loop));
-    wait->args.at[0] = coming;
     op->args.at[0] = next;
     const int old = index_of(&p->f->params, slice);
     if (!is_used(p->f, slice)) {
@@ -108,7 +112,7 @@ static bool has_op(const Func *f, const Op *op)
     return own != NULL;
 }
 
-static Func *caller_of(const Module *m, const Op *call)
+Func *function_with(const Module *m, const Op *call)
 {
     Func *f = m->funcs;
     while (!has_op(f, call))
@@ -121,7 +125,7 @@ void prefetch_weights(Module *m, Func *f, const Map *callers)
     Op *call = only_caller(m, callers, f);
     Prefetch p = { .m = m, .f = f };
     if (call && call->attrs.dims.count)
-        p.loop = call, p.caller = caller_of(m, call);
+        p.loop = call, p.caller = function_with(m, call);
     for (Op *first = f->first, *end; first && p.loop; first = end) {
         end = after_message(first);
         const Op *wait = end;
