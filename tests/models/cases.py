@@ -72,6 +72,12 @@ CASES = [
     Case("tabular", "numbers and categories of tables; the Huber loss",
          dict(numbers=((4,), "f32"), categories=((3,), 9), wanted=((), "f32")),
          dict(number=4, category=3, level=9, embed=8, ff=10), edit=(", 0.1), w_down", ", 0), w_down")),
+    Case("nerf", "a radiance field: sums along a ray, of what the sums before let through; another layer in the middle",
+         dict(origin=((3,), "f32"), direction=((3,), "f32"), color=((3,), "f32")),
+         dict(layers=6, sample=12, octave=4, hidden=16, half=8)),
+    Case("egnn", "atoms in space: each pair of them, and two values that a repeat carries",
+         dict(kind=((5,), 7), place=((5, 3), "f32"), real=((5,), "bool"), energy=((), "f32")),
+         dict(layers=2, atom=5, element=7, embed=8)),
 ]
 DRAWN = {"dit": "random noise and times; a condition that shifts, scales and gates",
          "vae": "a code drawn from a distribution that is computed"}

@@ -418,3 +418,44 @@ def grud(w, value, seen, gap, ill):
         last = torch.where(seen[:, t], value[:, t], last)
         since = since.masked_fill(seen[:, t], 0)
     return F.binary_cross_entropy_with_logits(h @ w["w_out"] + w["b_out"], ill.to(h.dtype))
+
+
+def nerf(w, origin, direction, color):
+    near, far, samples = 2, 6, 12
+    width = (far - near) / samples
+    middle = near + width * (torch.arange(samples, dtype=torch.float64) + 0.5)
+    point = origin[:, None] + middle[:, None] * direction[:, None]
+    angle = (point.unsqueeze(-1) * 2.0 ** torch.arange(4)).flatten(-2)
+    at = torch.cat([angle.sin(), angle.cos()], -1)
+    x = F.relu(at @ w["w_in"] + w["b_in"])
+    for i in range(6):
+        name, seen = (f"skip.{i}", torch.cat([x, at], -1)) if i == 4 else (f"layer.{i}", x)
+        x = F.relu(seen @ w[f"{name}.w"] + w[f"{name}.b"])
+    thick = width * F.softplus(x @ w["w_sigma"] + w["b_sigma"])
+    seen = torch.cat([x, direction[:, None].expand(-1, samples, -1)], -1)
+    tint = torch.sigmoid(F.relu(seen @ w["w_view"] + w["b_view"]) @ w["w_color"] + w["b_color"])
+    pixel, left = 0, 1
+    for n in range(samples):
+        stopped = 1 - (-thick[:, n:n + 1]).exp()
+        pixel, left = pixel + left * stopped * tint[:, n], left * (1 - stopped)
+    return F.mse_loss(pixel, color)
+
+
+def egnn(w, kind, place, real, energy):
+    h, at, atoms = w["kinds"][kind], place, kind.shape[1]
+    pairs = [(i, j) for i in range(atoms) for j in range(atoms) if i != j]
+    for n in range(2):
+        own = {name[len(f"h.{n}."):]: value for name, value in w.items() if name.startswith(f"h.{n}.")}
+        sums, moves = [torch.zeros_like(h[:, 0])] * atoms, [torch.zeros_like(at[:, 0])] * atoms
+        for i, j in pairs:
+            away = at[:, i] - at[:, j]
+            far = (away * away).sum(-1, keepdim=True)
+            inner = F.silu(h[:, i] @ own["w_own"] + h[:, j] @ own["w_other"] + far * own["w_far"] + own["b_edge"])
+            message = F.silu(inner @ own["w_edge"]) * real[:, j:j + 1]
+            push = torch.tanh(F.silu(message @ own["w_move"]) @ own["v_move"]).unsqueeze(-1) / (far + 1).sqrt()
+            sums[i], moves[i] = sums[i] + message, moves[i] + away * push * real[:, j:j + 1]
+        at = at + torch.stack(moves, 1) / (atoms - 1)
+        h = h + F.silu(h @ own["w_node"] + torch.stack(sums, 1) @ own["w_seen"] + own["b_node"]) @ own["w_back"]
+    each = h @ w["w_out"] + 0.1 * (at * at).sum(-1)
+    guess = (each * real).sum(1) / real.sum(1).clamp(min=1)
+    return (guess - energy).abs().mean()
