@@ -453,7 +453,7 @@ static bool cut_batch(Module *m, Func *f, Op *op)
     const Type *type = &arg(op, 0)->type;
     const int at = pieces > 1 && type->rank + 2 <= MAX_RANK ? find_dim(type, m->batch) : -1;
     if (at < 0 || !split_equal(type->dim[at].split, result(op)->type.dim[at].split) ||
-        type->dim[at].padded != type->dim[at].size || local_size(m, &type->dim[at]) % pieces)
+        type->dim[at].zigzag || type->dim[at].padded != type->dim[at].size || local_size(m, &type->dim[at]) % pieces)
         return false;
     const Blocks k = blocks_of(m, &type->dim[at], pieces);
     return cut_products(m, f, op, &k, gathers);
@@ -486,6 +486,7 @@ void lower_dealt(Module *m, Func *f)
             continue;
         }
         lower_reshard(m, f, op, i);
+        next = above ? above->next : f->first; /* other dims may be dealt, too */
     }
     if (!dealt.count)
         return;

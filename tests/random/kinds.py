@@ -229,6 +229,8 @@ KINDS = {
                            drawn=False, later=True),
     "dealt_experts": Kind("a rank that holds its experts in blocks takes those from its first one on", "wrong: loss of step 1",
                           r"dispatch\(.*overlap = ", later=True),
+    "dealt_twice": Kind("a reshard deals two dims, and the second one is lowered as if it were not dealt", "pass _ broke the module", drawn=False, later=True),
+    "zigzag_pieces": Kind("a zigzag batch is cut in pieces", "split: _ and _ must be split alike", drawn=False, later=True),
     "stage_terms": Kind("terms of a sum on different stages have two dtypes", "pend takes terms of one type", drawn=False, later=True),
     "written_on_stages": Kind("a body that one stage calls is taken for one that writes on all", "_ writes _ over _, which is still read", drawn=False, later=True),
     "gradient_as_state": Kind("with just_in_time, new state that is the gradient itself is read before it is computed", "is used before it is defined", drawn=False, later=True),
