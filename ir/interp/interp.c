@@ -1,4 +1,5 @@
 /* interp.c -- the reference interpreter: functions, ops and calls, on all ranks at once. */
+#include "flight.h"
 #include "interp_shards.h"
 #include "stages.h"
 
@@ -212,7 +213,7 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         leave_results(in, op, &value[first]);
         return true;
     }
-    if (op->attrs.started && !args[0].shard) { /* the last iteration has nothing to start */
+    if (op->attrs.started && in->ending == in->func && handed_on(in->func, op) >= 0) {
         value[first] = (Sharded){ 0 };
         return true;
     }

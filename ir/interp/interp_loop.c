@@ -45,9 +45,12 @@ static bool run_iteration(Interp *in, const Op *op, const Func *callee, int64_t 
                                                   : args[i];
     }
     const char *around = in->iteration;
+    const Func *ending = in->ending;
+    in->ending = at == (op->attrs.reverse ? 0 : slices - 1) ? callee : NULL;
     in->iteration = arena_text(&in->arena, "%s%s[%lld].", around, callee->name, (long long)at);
     bool good = run_func(in, callee, given, out);
     in->iteration = around;
+    in->ending = ending;
     return good;
 }
 

@@ -45,6 +45,7 @@ typedef struct {
     Activation now;
     Map slots;             /* of the values of each function that has run */
     const char *iteration; /* see Observation.iteration */
+    const Func *ending;    /* of a loop: in its last iteration, which starts nothing for a next one */
     uint64_t shaken;       /* so many values, see Shaking */
     Stages running;        /* the function at hand runs on these alone */
     ActionRun *staged;     /* the action of a schedule that `running` does; NULL: none */

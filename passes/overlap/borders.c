@@ -176,6 +176,21 @@ static void drop_unread(Border *b)
     }
 }
 
+/* Kernels that make less have taken their places. */
+static void drop_uncalled(Module *m)
+{
+    Map called = { .arena = &m->arena };
+    for (const Func *f = m->funcs; f; f = f->next)
+        for (const Op *op = f->first; op; op = op->next)
+            if (op->attrs.callee)
+                map_put(&called, op->attrs.callee, m);
+    for (Func *f = m->funcs, *next; f; f = next) {
+        next = f->next;
+        if (f->role == KERNEL && !map_get(&called, f->name))
+            remove_func(m, f);
+    }
+}
+
 /* --- What is computed for the next iteration -------------------------------------------------------- */
 
 /* The operand of the loop with the first of its slices behind the others; of a loop in reverse, the last before them.
@@ -293,6 +308,8 @@ void cross_borders(Module *m, Func *f, const Map *callers)
             any = true;
         }
     }
-    if (any)
+    if (any) {
         drop_unread(&b);
+        drop_uncalled(m);
+    }
 }

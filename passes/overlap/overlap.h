@@ -82,7 +82,7 @@ Value *carry(Module *m, Func *f, Op *loop, Value *next, Value *first, Name name)
 
 Func *function_with(const Module *m, const Op *op);
 
-/* Starts the first messages of the body f of a loop in the iteration before: borders.c. */
+/* Starts the first messages of the body f of a loop in the iteration before, if it has any: borders.c. */
 void cross_borders(Module *m, Func *f, const Map *callers);
 
 /* The FLOPs of a product or an op of the library, on one rank; of a call more than of any; else 0: overlap.c. */

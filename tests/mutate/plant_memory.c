@@ -1,4 +1,5 @@
 /* plant_memory.c -- faults in the memory plan: overlapping values, frames, strides, messages in flight. */
+#include "flight.h"
 #include "plant.h"
 #include "storage.h"
 #include "target.h"
@@ -216,6 +217,43 @@ static bool write_over_left(Module *m, Func *f, Op *op)
     return true;
 }
 
+/* What a message of the iteration before reads until a wait behind this op. */
+static const Value *sent_across(Module *m, const Func *f, const Op *op)
+{
+    for (const Op *wait = op->next; wait; wait = wait->next) {
+        const Value *sent = info(wait)->traits & WAITS ? sent_before(f, arg(wait, 0)) : NULL;
+        if (sent && sent->storage && local_bytes(m, &result(op)->type) <= local_bytes(m, &sent->type))
+            return sent;
+    }
+    return NULL;
+}
+
+static bool is_before_arrival(Module *m, Func *f, Op *op) { return lies_in_frame(op) && sent_across(m, f, op); }
+
+static bool write_over_sent(Module *m, Func *f, Op *op)
+{
+    const Value *sent = sent_across(m, f, op);
+    Storage *storage = result(op)->storage;
+    storage->base = sent->storage->base;
+    storage->pointer = sent->storage->pointer;
+    storage->at = sent->storage->at;
+    return true;
+}
+
+/* Slices of a weight that a loop has for the next iteration. */
+static bool is_rotated(Module *m, Func *f, Op *op)
+{
+    const Op *one = op->kind == OP_concat ? arg(op, 0)->def : NULL, *other = one ? arg(op, 1)->def : NULL;
+    return op->args.count == 2 && one && other && one->kind == OP_part && other->kind == OP_part &&
+           arg(one, 0) == arg(other, 0) && type_equal(&arg(one, 0)->type, &result(op)->type);
+}
+
+static bool take_own_slices(Module *m, Func *f, Op *op)
+{
+    replace_uses(f, result(op), arg(arg(op, 0)->def, 0));
+    return true;
+}
+
 static const Plant plants[] = {
     { 'i', "two values that live at one time share memory", is_placed, share_memory },
     { 'i', "a value begins in the middle of another", is_placed, share_half },
@@ -228,6 +266,8 @@ static const Plant plants[] = {
     { 'i', "what a loop carries is written over while it is read", carries_apart, carry_in_place },
     { 'i', "the arena is too short", begins_step, shorten_arena },
     { 'i', "what a step has left is written over", is_before_left, write_over_left },
+    { 'i', "what the iteration before has sent is written over", is_before_arrival, write_over_sent },
+    { 'i', "what is computed for the next iteration has this one's weights", is_rotated, take_own_slices },
     { 't', "another tensor is fetched", is_fetch, read_another },
     { 't', "state is read for the next step before it is new", is_read_ahead, read_too_early },
     { 't', "state that is offloaded is not put back", puts_back, keep_old },
