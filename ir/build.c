@@ -2,7 +2,6 @@
 #include "ir.h"
 #include "map.h"
 #include "stages.h"
-#include "target.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +153,17 @@ Op *clone_op(Builder *b, const Op *op, Value *const args[])
     return build_as(&at, op->kind, &op->attrs, op->args.count, args, op);
 }
 
+Op *clone_mapped(Builder *b, const Op *op, Map *own)
+{
+    Value **args = NEW_ARRAY(&b->module->arena, Value *, op->args.count + 1);
+    for (int i = 0; i < op->args.count; i++)
+        args[i] = map_get(own, arg(op, i));
+    Op *clone = clone_op(b, op, args);
+    for (int i = 0; i < op->results.count; i++)
+        map_put(own, op->results.at[i], clone->results.at[i]);
+    return clone;
+}
+
 Func *copy_func(Module *m, const Func *f, const char *suffix)
 {
     Name name = f->name;
@@ -171,14 +181,9 @@ Func *copy_func(Module *m, const Func *f, const char *suffix)
     }
     for (const Op *op = f->first; op; op = op->next) {
         Builder b = { .module = m, .func = copy };
-        Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
-        for (int i = 0; i < op->args.count; i++)
-            args[i] = map_get(&inside, arg(op, i));
-        Op *own = clone_op(&b, op, args);
+        Op *own = clone_mapped(&b, op, &inside);
         if (op->attrs.callee)
             own->attrs.callee = copy_func(m, find_func(m, op->attrs.callee), suffix)->name;
-        for (int i = 0; i < op->results.count; i++)
-            map_put(&inside, op->results.at[i], own->results.at[i]);
     }
     for (int i = 0; i < f->results.count; i++)
         add_result(m, copy, map_get(&inside, f->results.at[i]), result_port(f, i));

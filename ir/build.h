@@ -25,6 +25,8 @@ Value *build_rounded(Builder *b, DType dtype, Value *x);   /* x, rounded to the 
  * them walks over dims that they have, then over choices that share a row. */
 Value *build_rows(Builder *b, Value *x, const Value *place, const Names *over);
 Op *clone_op(Builder *b, const Op *op, Value *const args[]); /* same kind, attributes, location and names */
+/* The same, on what `own` has in the place of the op's operands; the clone's results are then in the place of its. */
+Op *clone_mapped(Builder *b, const Op *op, struct Map *own);
 Name free_kernel_name(Module *m, const Op *op,
                       const char *suffix);   /* an unused one for a kernel of the op: "k.h.mlp" */
 const char *kernel_path(const Func *kernel); /* without what that has before the path: "h.mlp" */

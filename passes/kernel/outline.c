@@ -206,13 +206,10 @@ static void outline(Fusion *p, Op *first, Op *last, const FusionGroup *g, Map *i
     if (!g->product)
         kernel->inner = g->has_inner ? g->inner : trailing_dims(&g->space);
     for (Op *op = first; op != last->next; op = op->next) {
-        Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
-            own[i] = inside(&b, &map, &args, arg(op, i));
-        const Op *clone = clone_op(&b, op, own);
+            inside(&b, &map, &args, arg(op, i));
+        const Op *clone = clone_mapped(&b, op, &map);
         map_put(&map, result(op), as_typed(p, &b, g, clone, result(op)));
-        for (int i = 1; i < op->results.count; i++)
-            map_put(&map, op->results.at[i], clone->results.at[i]);
     }
     for (Op *op = first; op != last->next; op = op->next)
         for (int i = 0; i < op->results.count; i++)

@@ -138,12 +138,9 @@ static void cut_part(Cut *cut, const StagePart *loops, Map *instead)
         if (part_of(&cut->parts, op) != part || info(op)->family == LEAF)
             continue;
         Builder b = { .module = m, .func = to.func, .loc = op->loc, .path = op->path, .where = op->where };
-        Value **own = NEW_ARRAY(&m->arena, Value *, op->args.count + 1);
         for (int i = 0; i < op->args.count; i++)
-            own[i] = inside(cut, &to, &b, arg(op, i));
-        const Op *clone = clone_op(&b, op, own);
-        for (int i = 0; i < op->results.count; i++)
-            map_put(&to.inside, op->results.at[i], clone->results.at[i]);
+            inside(cut, &to, &b, arg(op, i));
+        clone_mapped(&b, op, &to.inside);
     }
     for (int k = 0; k < loops->nloops; k++)
         for (int i = 0; i < loops->loop[k]->attrs.carried; i++) {

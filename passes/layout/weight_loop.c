@@ -36,12 +36,9 @@ static bool stays(const Division *d, const Value *value) { return !value->def ||
 static void copy_op(Division *d, Func *into, Map *map, const Op *op, Value *(*inside)(Division *, Value *))
 {
     Builder b = { .module = d->m, .func = into };
-    Value **args = NEW_ARRAY(&d->m->arena, Value *, op->args.count + 1);
     for (int i = 0; i < op->args.count; i++)
-        args[i] = inside(d, arg(op, i));
-    const Op *clone = clone_op(&b, op, args);
-    for (int i = 0; i < op->results.count; i++)
-        map_put(map, op->results.at[i], clone->results.at[i]);
+        inside(d, arg(op, i));
+    clone_mapped(&b, op, map);
 }
 
 /* A parameter of a new body, and the operand of its loop. */

@@ -131,19 +131,16 @@ static void write_body(Chunking *c, const Uses *uses)
     for (const Op *op = c->f->first; op; op = op->next) {
         if (!is_in_tail(&c->tail, op))
             continue;
-        Value **args = NEW_ARRAY(&m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
-            args[i] = handed_in(c, &b, arg(op, i));
+            handed_in(c, &b, arg(op, i));
         Op narrow = *op;
         narrow.attrs = attrs_inside(c, op->attrs);
-        const Op *own = clone_op(&b, &narrow, args);
-        for (int i = 0; i < op->results.count; i++) {
-            map_put(&c->inside, op->results.at[i], own->results.at[i]);
+        const Op *own = clone_mapped(&b, &narrow, &c->inside);
+        for (int i = 0; i < op->results.count; i++)
             if (is_read_outside(c, uses, op->results.at[i])) {
                 push_value(&m->arena, &c->outputs, op->results.at[i]);
                 push_value(&m->arena, &c->body->results, own->results.at[i]);
             }
-        }
     }
 }
 
@@ -211,7 +208,7 @@ static void cut_tail(Chunking *c)
 
 /* --- How many --------------------------------------------------------------------------------------- */
 
-/* The number of parts that layout rules cut the dim in, of which each has all chunks. */
+/* The number of parts into which layout rules cut the dim; each part has all chunks. */
 static int64_t parts_by_rules(const Module *m, Name dim)
 {
     int64_t parts = 1;

@@ -27,7 +27,7 @@ typedef struct {
     Map now;      /* ops that the loss, the norm and the numbers of the trainer need: they do not wait */
     Map later;    /* value -> what the update reads in its place */
     Builder b;    /* before the first of them */
-    Values lefts; /* what is left, one value for each parameter with the port LEFT */
+    Values lefts; /* one value for each parameter with the port LEFT */
 } Defer;
 
 static bool is_deferred(const StepState *state, int i)
@@ -146,14 +146,8 @@ static void write_finish(Defer *d, const Op *end)
         param->port = state.before[i]->port;
         map_put(&own, state.before[i], param);
     }
-    for (const Op *op = d->f->first; op != end; op = op->next) {
-        Values operands = { 0 };
-        for (int i = 0; i < op->args.count; i++)
-            push_value(&m->arena, &operands, map_get(&own, arg(op, i)));
-        const Op *copy = clone_op(&b, op, operands.at);
-        for (int i = 0; i < op->results.count; i++)
-            map_put(&own, op->results.at[i], copy->results.at[i]);
-    }
+    for (const Op *op = d->f->first; op != end; op = op->next)
+        clone_mapped(&b, op, &own);
     for (int i = 0; i < state.count; i++) {
         Value *value =
             is_deferred(&state, i) && state.before[i]->port.kind != PORT_LEFT ? state.after[i] : state.before[i];
@@ -202,7 +196,7 @@ void pass_defer(Module *m)
     Defer d = { .m = m, .f = step, .now.arena = &m->arena, .later.arena = &m->arena };
     drop_dead(step);
     find_what_does_not_wait(&d);
-    const StepState state = state_of(step); /* before there is what is left */
+    const StepState state = state_of(step); /* before values with the port LEFT are added */
     Op *end = put_update_first(&d);
     return_later(&d, &state);
     return_what_is_left(&d);

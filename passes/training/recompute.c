@@ -239,17 +239,14 @@ static Value *make(Pair *p, Builder *b, Value *value, bool again)
     made = again ? NULL : backward_param(p, value);
     if (!made && value->def && (info(value->def)->family == LEAF || may_repeat(p, value))) {
         const Op *op = value->def;
-        Value **args = NEW_ARRAY(&p->m->arena, Value *, op->args.count);
         for (int i = 0; i < op->args.count; i++)
-            args[i] = make(p, b, arg(op, i), false);
-        Op *clone = clone_op(b, op, args);
+            make(p, b, arg(op, i), false);
+        Op *clone = clone_mapped(b, op, &p->made);
         if (is_loop(op))
             clone->attrs.callee = copy_func(p->m, find_func(p->m, op->attrs.callee), ".again")->name;
         note_op(&p->bwd_uses, clone);
-        for (int i = 0; i < op->results.count; i++) {
-            map_put(&p->made, op->results.at[i], clone->results.at[i]);
+        for (int i = 0; i < op->results.count; i++)
             clone->results.at[i]->name = fresh_name(p->m);
-        }
         return map_get(&p->made, value);
     }
     if (!made) {
