@@ -100,7 +100,8 @@ typedef struct Pipeline {
     RankCopies *held;           /* by rank */
     RankCopies *most;           /* by rank: of one of its stages */
     RankCopies *kept[N_KEPT];   /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
-    int nfullest, *fullest;     /* ranks of which one needs most memory */
+    int nfullest, *fullest;     /* ranks of which one needs most memory, without what is beside copies */
+    int first, last;            /* the ranks of the first stage and of the last */
     int *ahead;                 /* by rank and chunk: forward actions before the first backward one of the rank */
     int *turn;                  /* by rank: the stage of that one */
     struct StageCosts *costs;   /* room for those of one layout after the other */

@@ -202,6 +202,9 @@ static double share_of_rough(const Planner *p, const PlanLayout *layout)
     return p->has_experts && layout->microbatch == 1 && attends_apart(p, layout) ? 0.8 : ROUGH_SHARE;
 }
 
+/* A rough program waits for whole messages, of one micro-batch. */
+bool has_rough_bound(const PlanLayout *layout) { return layout->pieces == 1 && lanes_of(layout) == 1; }
+
 /* The rough program that gathers keys and recomputes nothing serves others, too: keys that come by other means take at
  * least no time, what a ring computes of them takes longer, and products that are recomputed come on top.  But what is
  * not kept for the backward pass need not be written, nor sent: of an LSTM, that makes 5 %. */
@@ -431,4 +434,29 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
                 : bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
     const double memory = divided ? slots_share(p, layout) * least_memory(p, layout, false, &divided->divided) : 0;
     return less(p, layout, seconds + once, fmax(bytes_by(p, layout, b, zero, false), memory));
+}
+
+/* --- All of them ----------------------------------------------------------------------------------------------- */
+
+BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
+{
+    const bool may_fit = least_memory(p, layout, false, NULL) <= p->memory; /* else no bound of several knows it */
+    static StepBound (*const bounds[])(Planner *, const PlanLayout *) = { model_bound, rough_bound, micro_bound };
+    double seconds = split_bound(p, layout);
+    for (size_t i = 0; i < (may_fit ? sizeof bounds / sizeof *bounds : 1); i++) {
+        const bool is_one = bounds[i] != rough_bound || has_rough_bound(layout);
+        const StepBound micros = bounds[is_one ? i : 0](p, layout);
+        const BlockBound over = over_zeros(p, layout, &micros);
+        seconds = over.memory <= p->memory ? fmax(seconds, over.seconds) : seconds;
+    }
+    BlockBound most = zero_bound(p, layout);
+    most.seconds = fmax(most.seconds, traffic_bound(p, layout).seconds);
+    most.seconds = fmax(most.seconds, seconds);
+    most.memory = fmax(most.memory, least_memory(p, layout, false, NULL));
+    for (int closeness = BY_WAITS; closeness <= WITH_ZERO; closeness++) {
+        const BlockBound bound = schedule_bound(p, layout, closeness);
+        most.seconds = fmax(most.seconds, bound.seconds);
+        most.memory = fmax(most.memory, bound.memory);
+    }
+    return most;
 }

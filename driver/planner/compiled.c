@@ -35,8 +35,7 @@ static Options options_of(Arena *arena, const Planner *p, const PlanLayout *layo
     return options;
 }
 
-/* false: it cannot be compiled, and *why says why; the module is gone. */
-static bool run_more(Module *m, Run *run, const PassOptions *passes, const char **why)
+bool run_more(Module *m, Run *run, const PassOptions *passes, const char **why)
 {
     char *messages = NULL;
     size_t length;

@@ -59,8 +59,8 @@ static void add_tally(const Answer *answer, cJSON *json)
     } counts[] = { { "meshes", t->meshes },      { "indivisible_meshes", t->indivisible },
                    { "layouts", t->all },        { "do_not_fit", t->too_large },
                    { "by_a_bound", t->bounded }, { "refused", t->refused },
-                   { "slower", t->slower },      { "compiled", t->compiled },
-                   { "programs", t->programs } };
+                   { "slower", t->slower },      { "open", t->open },
+                   { "compiled", t->compiled },  { "programs", t->programs } };
     cJSON *object = cJSON_AddObjectToObject(json, "space");
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         add_json_integer(object, counts[i].key, (int64_t)counts[i].count);
@@ -89,9 +89,10 @@ void print_plan_json(const Planner *p, const Answer *answer, const PlanResult *a
     cJSON_AddNumberToObject(json, "memory", p->memory);
     add_json_integer(json, "sequences", p->sequences);
     cJSON_AddStringToObject(json, "offload", p->offload ? p->offload : "none");
-    if (p->least_without > 0)
+    if (p->least_without > 0 && p->tried_without == 0)
         cJSON_AddNumberToObject(json, "least_without", p->least_without);
-    cJSON_AddBoolToObject(json, "proved", answer->overrun <= 0);
+    cJSON_AddBoolToObject(json, "proved", answer->overrun <= 0 && answer->gap <= 0);
+    cJSON_AddNumberToObject(json, "gap", answer->gap);
     cJSON_AddNumberToObject(json, "overrun", answer->overrun);
     cJSON_AddNumberToObject(json, "overrun_memory", answer->overrun_memory);
     add_tally(answer, json);

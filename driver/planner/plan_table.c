@@ -153,9 +153,14 @@ const char *plan_question(const Planner *p)
 
 const char *plan_without(const Planner *p)
 {
-    return p->least_without == 0 ? NULL
-                                 : arena_text(p->arena, "nothing fits without 'offload': each layout needs %s or more",
-                                              bytes_text(p->arena, p->least_without));
+    Arena *a = p->arena;
+    if (p->least_without == 0)
+        return NULL;
+    return p->tried_without > 0
+               ? arena_text(a, "nothing was found that fits without 'offload': %s were compiled, others not looked at",
+                            counted(a, (int64_t)p->tried_without, "layout"))
+               : arena_text(a, "nothing fits without 'offload': each layout needs %s or more",
+                            bytes_text(a, p->least_without));
 }
 
 static bool has_ties(const Planner *p, const Answer *answer)
@@ -181,10 +186,16 @@ const char *plan_proof(const Planner *p, const Answer *answer)
                                                                             : "");
     if (answer->overrun > 0)
         return arena_text(p->arena, "not proved: a layout was %.2f %% faster than its bound", 100 * answer->overrun);
+    if (answer->gap > 0)
+        return arena_text(p->arena,
+                          "not proved: bounds are far from what layouts need here, so the search ended early; a layout "
+                          "that was not\nlooked at may take up to %.1f %% less than the first",
+                          100 * answer->gap);
     return arena_text(p->arena, "proved by bounds: no layout that fits is faster than the first (gap 0)%s",
-                      answer->count > 1 ? arena_text(p->arena, "; the others are the best of their meshes to %.1f %%",
-                                                     100 * STRUCTURE_ERROR)
-                                        : "");
+                      answer->tally.open > 0 ? "; the search ended early: others may be better in their meshes"
+                      : answer->count > 1 ? arena_text(p->arena, "; the others are the best of their meshes to %.1f %%",
+                                                       100 * STRUCTURE_ERROR)
+                                          : "");
 }
 
 /* Lines. */
@@ -207,13 +218,15 @@ const char *plan_space(const Planner *p, const Answer *answer)
     return arena_text(a,
                       "%s %s of so many ranks%s; %s do not divide the model. The others have %s:\n"
                       "  %s do not fit, %s of them by a bound; %s cannot be compiled%s\n%s"
-                      "  %s are slower than the best of their mesh or than all of these\n"
+                      "  %s are slower than the best of their mesh or than all of these%s\n"
                       "  %s were compiled",
                       grouped(a, (int64_t)t->meshes), t->meshes == 1 ? "mesh" : "meshes",
                       p->is_elastic ? " or fewer" : "", grouped(a, (int64_t)t->indivisible),
                       counted(a, (int64_t)t->all, "layout"), grouped(a, (int64_t)t->too_large),
                       grouped(a, (int64_t)t->bounded), grouped(a, (int64_t)t->refused), answer->refusals ? ":" : ";",
-                      refusals_text(p, answer), grouped(a, (int64_t)t->slower), grouped(a, (int64_t)t->compiled));
+                      refusals_text(p, answer), grouped(a, (int64_t)t->slower),
+                      t->open > 0 ? arena_text(a, "; %s were not looked at", grouped(a, (int64_t)t->open)) : "",
+                      grouped(a, (int64_t)t->compiled));
 }
 
 void print_plan(const Planner *p, const Answer *answer)

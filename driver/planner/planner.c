@@ -222,6 +222,13 @@ static bool nothing_fits(const Planner *p, const Answer *answer)
                      answer->tally.all > 0 ? " that can be compiled" : "");
         return false;
     }
+    if (answer->tally.open > 0) {
+        report_error(stderr, "more ranks, --memory BYTES, a smaller batch, or less to choose from (--keep)",
+                     "of %s, %s were compiled, and none fits into %s a rank: each needs %s or more",
+                     counted(a, (int64_t)answer->tally.all, "layout"), grouped(a, (int64_t)answer->tally.compiled),
+                     bytes_text(a, p->memory), bytes_text(a, answer->least));
+        return false;
+    }
     report_error(
         stderr, "more ranks, --memory BYTES, a smaller batch, or what 'mpc report' of a layout says with --memory",
         "no layout of %s fits into %s a rank: each needs %s or more%s%s", counted(a, p->ranks, "rank"),
@@ -280,6 +287,7 @@ static bool search_offloaded(Planner *p, int top, Answer *answer)
     if (!may || isnan(machine_tier(p->machine, p->packs ? ON_HOST : ON_DISK)))
         return true;
     p->least_without = answer->least;
+    p->tried_without = answer->tally.open > 0 ? answer->tally.compiled : 0;
     for (size_t i = 0; i < sizeof away / sizeof *away && !found.count; i++) {
         if (!offload_more(p, away[i]))
             return false;

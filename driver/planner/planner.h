@@ -4,7 +4,9 @@
  *   space.c        the space: what the model's `parallel { }` can be with other sizes and options
  *   keep.c         what --keep says of it
  *   layout_text.c  a layout as the text of such a block, and as a line of a table
- *   bound.c        the least time and memory that a layout can have, from the program of one rank
+ *   bound.c        the least time that a layout can take, from the program of one rank
+ *   memory_bound.h  and the least memory that it needs
+ *   splits.h       which axes can split what that program has
  *   zero_bound.c   the least time that zero's messages take
  *   message_bound.c  and other messages
  *   structure.c    a program with the sizes of any layout
@@ -108,16 +110,18 @@ typedef struct {
     Kept kept;
     Names heads;            /* the dims of attention that all ranks could have a part of in place of a sequence's */
     struct ModelCost *cost; /* bound.c */
-    bool has_experts;       /* to which tokens are dispatched */
-    bool has_windows;       /* of keys that attention sees: a ring leaves out turns */
-    bool packs;             /* messages into memory of their own, as on a GPU */
-    double beside;          /* bytes of a rank beside its arena, whatever the layout */
+    struct MemoryCost *memory_cost;
+    bool has_experts; /* to which tokens are dispatched */
+    bool has_windows; /* of keys that attention sees: a ring leaves out turns */
+    bool packs;       /* messages into memory of their own, as on a GPU */
+    double beside;    /* bytes of a rank beside its arena, whatever the layout */
     int ntensors, tensor_room;
     struct ZeroTensor *tensor; /* zero_bound.c */
     Way away;                  /* what layouts offload: see away.c */
     Tier tier;                 /* to which */
     const char *offload;       /* as the language has it; NULL: they offload nothing */
     double least_without;      /* bytes that each layout needs that offloads nothing; 0: the question is not of these */
+    double tried_without;      /* of these, so many: others were not looked at; 0: it is so of all */
     struct BlockCache *blocks; /* block.h */
     int programs;              /* in it */
     Structure *structures;     /* structure.c */
@@ -130,6 +134,7 @@ typedef struct {
     double all;                 /* layouts of the others */
     double too_large, bounded;  /* do not fit; of these, by their bound, without having been compiled */
     double slower;              /* than those that are listed, by their bound or as compiled */
+    double open;                /* have not been looked at: see Answer */
     double compiled, refused;   /* have been compiled; of these, that cannot be */
     double programs;            /* that have been compiled for bounds */
 } Tally;
@@ -192,7 +197,8 @@ const char *layout_name(Arena *arena, const Planner *p, const PlanLayout *layout
 /* The module of a layout after all passes, with a run of its own; NULL: it cannot be, and *why says why.  It offloads
  * nothing, but in compiled_result(). */
 Module *compile_layout(const Planner *p, const PlanLayout *layout, int64_t sequences, const PassOptions *passes,
-                       Run *run, const char **why); /* sequences: of a step */
+                       Run *run, const char **why);                              /* sequences: of a step */
+bool run_more(Module *m, Run *run, const PassOptions *passes, const char **why); /* false: likewise, and m is gone */
 PlanResult compiled_result(const Planner *p, const PlanLayout *layout, double enough, Arena *arena);
 
 enum { COMPILED_AHEAD = 2 }; /* at once: as many on each machine, so that the answer counts the same */
@@ -255,9 +261,10 @@ double least_seconds_of_ranks(const Planner *p, int64_t ranks);
 typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
 
 /* Bytes of a copy of each repeat: of its state; that a micro-batch keeps; of a message that all copies of a stage are
- * packed for.  Where it is not known whether they are kept for the weights, too, those of FOR_BACKWARD are all. */
+ * packed for.  Where it is not known whether they are kept for the weights, too, those of FOR_BACKWARD are all.  first,
+ * last: of the state that is on that stage, beside its copies; ends: that is on both of these. */
 typedef struct {
-    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS], packed[MAX_REPEATS];
+    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS], packed[MAX_REPEATS], first, last, ends;
 } CopyBytes;
 
 /* No layout with these sizes and zero needs less; bytes.  is_any: with any schedule; divided: what copies keep where
@@ -324,6 +331,7 @@ enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 4096, PROGRAM_LISTS = 1024, MESSAGE_
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
     StageWeights weights[RECOMPUTE_AUTO];
+    struct EndParam *ends;                       /* stage_copies.c */
     struct Pipeline *pipelines[PIPELINE_LISTS];  /* stage_copies.c */
     struct LeanPipelines *lean[PIPELINE_LISTS];  /* likewise */
     struct Sized *sized[PROGRAM_LISTS];          /* sized.h */
@@ -334,6 +342,9 @@ typedef struct BlockCache {
 /* --- block_bound.c, stage_copies.c -------------------------------------------------------------------- */
 
 void prepare_blocks(Planner *p);
+enum { ON_FIRST = 1, ON_LAST = 2 };
+int ends_with(const Planner *p,
+              Name param); /* stages of any pipeline that have it, beside their copies; 0: not known */
 const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
 
 /* On the rank of a pipeline that has most: with the layout's schedule; with any, at least. */
@@ -350,6 +361,7 @@ PlanLayout first_sender(const Planner *p, const PlanLayout *layout); /* its firs
 double split_bound(Planner *p, const PlanLayout *layout); /* with any policies, by what the model computes and sends */
 StepBound model_bound(Planner *p, const PlanLayout *layout);
 StepBound rough_bound(Planner *p, const PlanLayout *layout);
+bool has_rough_bound(const PlanLayout *layout);
 StepBound micro_bound(Planner *p, const PlanLayout *layout);
 const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
@@ -361,6 +373,9 @@ BlockBound zero_bound(Planner *p, const PlanLayout *layout);
 enum { BY_WAITS, BY_RANKS, SIMULATED, WITH_ZERO };
 BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness);
 int closest_bound(const Planner *p, const PlanLayout *layout); /* from here on they say the same */
+
+/* The largest of all these bounds: of a layout that is compiled, to be held against it. */
+BlockBound most_of_bounds(Planner *p, const PlanLayout *layout);
 
 /* Which program a block is read from, see block.h. */
 typedef struct {
@@ -417,8 +432,9 @@ typedef struct {
     const PlanResult *too_large; /* the fastest that was compiled and does not fit; NULL: none */
     double least;                /* bytes that each needs which does not fit, at least */
     double least_offloaded;      /* likewise, of layouts that offload; 0: they have not been asked for */
-    double overrun;              /* how much faster than its bound a compiled layout was, at most; 0: none was */
-    double overrun_memory;       /* how much less memory than its bound it needs; with --exhaustive */
+    double gap; /* how much less time than the first one of these that are open may take, as a share; 0: none does */
+    double overrun;        /* how much faster than its bound a compiled layout was, at most; 0: none was */
+    double overrun_memory; /* how much less memory than its bound it needs; with --exhaustive */
     int ncompiled, compiled_room;
     const PlanResult **compiled; /* all of them */
 } Answer;

@@ -147,9 +147,6 @@ static void look_at_microbatch(Search *s, const Node *node)
     add(s, &node->layout, fmax(node->bound, split_bound(s->p, &node->layout)), BY_SPLIT);
 }
 
-/* A rough program waits for whole messages, of one micro-batch. */
-static bool has_rough_bound(const PlanLayout *layout) { return layout->pieces == 1 && lanes_of(layout) == 1; }
-
 static void look_at_policies(Search *s, const Node *node)
 {
     static StepBound (*const closer[])(Planner *, const PlanLayout *) = { rough_bound, micro_bound };
@@ -192,30 +189,6 @@ static void divide(Search *s, const Node *node)
 static void note_overrun(Answer *answer, const PlanResult *result)
 {
     answer->overrun = fmax(answer->overrun, result->bound / result->seconds - 1);
-}
-
-/* Of all that is compiled, in place of bounds: all bounds are held against it. */
-static BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
-{
-    const bool may_fit = least_memory(p, layout, false, NULL) <= p->memory; /* else no bound of several knows it */
-    static StepBound (*const bounds[])(Planner *, const PlanLayout *) = { model_bound, rough_bound, micro_bound };
-    double seconds = split_bound(p, layout);
-    for (size_t i = 0; i < (may_fit ? sizeof bounds / sizeof *bounds : 1); i++) {
-        const bool is_one = bounds[i] != rough_bound || has_rough_bound(layout);
-        const StepBound micros = bounds[is_one ? i : 0](p, layout);
-        const BlockBound over = over_zeros(p, layout, &micros);
-        seconds = over.memory <= p->memory ? fmax(seconds, over.seconds) : seconds;
-    }
-    BlockBound most = zero_bound(p, layout);
-    most.seconds = fmax(most.seconds, traffic_bound(p, layout).seconds);
-    most.seconds = fmax(most.seconds, seconds);
-    most.memory = fmax(most.memory, least_memory(p, layout, false, NULL));
-    for (int closeness = BY_WAITS; closeness <= WITH_ZERO; closeness++) {
-        const BlockBound bound = schedule_bound(p, layout, closeness);
-        most.seconds = fmax(most.seconds, bound.seconds);
-        most.memory = fmax(most.memory, bound.memory);
-    }
-    return most;
 }
 
 static void note_too_large(Search *s, const PlanResult *result)
@@ -292,23 +265,24 @@ static void note_result(Search *s, const Node *node, PlanResult *result)
 
 /* --- The search ------------------------------------------------------------------------------------------------ */
 
-static void take(Search *s, const Node *node)
+/* Is the mesh of the layout that of one of the first so many of the answer? */
+static bool is_among(const Search *s, int count, const PlanLayout *layout)
 {
-    Answer *answer = &s->answer;
-    for (int i = 0; i < answer->count; i++)
-        if (same_mesh(s->p, &answer->best[i].layout, &node->layout)) {
-            answer->tally.slower++;
-            return;
-        }
-    answer->best[answer->count++] = *node->result;
-}
-
-static bool is_done(const Search *s, const PlanLayout *layout)
-{
-    for (int i = 0; i < s->answer.count; i++)
+    for (int i = 0; i < count; i++)
         if (same_mesh(s->p, &s->answer.best[i].layout, layout))
             return true;
     return false;
+}
+
+static bool is_done(const Search *s, const PlanLayout *layout) { return is_among(s, s->answer.count, layout); }
+
+static void take(Search *s, const Node *node)
+{
+    Answer *answer = &s->answer;
+    if (is_done(s, &node->layout))
+        answer->tally.slower++;
+    else
+        answer->best[answer->count++] = *node->result;
 }
 
 static int faster_first(const void *a, const void *b)
@@ -471,6 +445,33 @@ static void end_progress(const Search *s)
         fputs("\r\033[K", stderr);
 }
 
+/* Where bounds are far from what layouts need, nearly all would be compiled. */
+static bool is_long(const Search *s)
+{
+    enum { MOST = 100, MOST_OF_EACH = 10, MOST_IN_VAIN = 400 };
+    const double most = s->nfastest ? MOST + MOST_OF_EACH * s->wanted : MOST_IN_VAIN;
+    return !is_exhaustive(s) && s->answer.tally.compiled >= most;
+}
+
+/* In place of the rest of the search: the fastest that have been compiled. */
+static void stop(Search *s)
+{
+    Answer *answer = &s->answer;
+    const int proved = answer->count;
+    double least = INFINITY;
+    while (s->queue.count) {
+        const Node node = pop_node(&s->queue);
+        const double layouts = node.level == COMPILED ? 1 : layouts_of(s->p, &node.layout, node.level);
+        if (node.level == COMPILED && answer->count < s->wanted)
+            take(s, &node);
+        else if (node.level == COMPILED || is_among(s, proved, &node.layout))
+            answer->tally.slower += layouts;
+        else
+            answer->tally.open += layouts, least = fmin(least, node.bound);
+    }
+    answer->gap = proved || !answer->count ? 0 : fmax(0, 1 - least / answer->best[0].seconds);
+}
+
 Answer search_layouts(Planner *p, int top)
 {
     Search s = { .p = p, .queue.arena = p->arena, .next = MESH, .wanted = top, .shown = time(NULL) };
@@ -483,7 +484,7 @@ Answer search_layouts(Planner *p, int top)
         s.answer.tally.meshes = count_meshes(p, 0, p->ranks);
         s.answer.tally.indivisible = s.answer.tally.meshes - divisible;
     }
-    while (s.queue.count && s.answer.count < top) {
+    while (s.queue.count && s.answer.count < top && !is_long(&s)) {
         const Node node = pop_node(&s.queue);
         show_progress(&s);
         if (node.level == COMPILED)
@@ -495,6 +496,8 @@ Answer search_layouts(Planner *p, int top)
     }
     end_tasks(p);
     end_progress(&s);
+    if (s.answer.count < top && is_long(&s))
+        stop(&s);
     s.answer.tally.programs = p->programs - programs;
     for (int i = 0; i < s.queue.count; i++)
         s.answer.tally.slower +=

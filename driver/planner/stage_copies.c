@@ -5,8 +5,49 @@
 #include "layout/share_copies.h"
 
 #include <math.h>
+#include <string.h>
 
 /* --- What stages share ----------------------------------------------------------------------------------------- */
+
+/* A param, and the stages that have it; if it is not of copies. */
+typedef struct EndParam {
+    const char *name;
+    int ends; /* see ends_with() */
+    struct EndParam *next;
+} EndParam;
+
+/* What is computed between two repeats is on the stage where the first of them ends. */
+static bool has_work_between(const StageWeights *w)
+{
+    for (int i = 1; i < w->repeats; i++)
+        if (w->beside[i] > 0)
+            return true;
+    return false;
+}
+
+/* Of a pipeline of two stages that is laid out. */
+static void read_ends(Planner *p, const Module *m)
+{
+    const Func *step = func_with_role(m, STEP);
+    for (int i = 0; i < step->params.count; i++) {
+        const Value *value = step->params.at[i];
+        const uint64_t on = value->type.on.at;
+        if (value->port.kind != PORT_PARAM)
+            continue;
+        EndParam *end = NEW(p->arena, EndParam);
+        *end = (EndParam){ arena_text(p->arena, "%s", value->port.of), on ? (int)on : ON_FIRST | ON_LAST,
+                           p->blocks->ends };
+        p->blocks->ends = end;
+    }
+}
+
+int ends_with(const Planner *p, Name param)
+{
+    for (const EndParam *end = p->blocks->ends; end; end = end->next)
+        if (strcmp(end->name, param) == 0)
+            return end->ends;
+    return 0;
+}
 
 static void read_weights(Planner *p, Recompute policy)
 {
@@ -21,6 +62,12 @@ static void read_weights(Planner *p, Recompute policy)
     *weights = m ? weigh_stages(m) : (StageWeights){ 0 };
     for (int i = 0; i < weights->repeats; i++)
         weights->dim[i] = arena_text(p->arena, "%s", weights->dim[i]);
+    if (m && weights->repeats && policy == RECOMPUTE_NONE && !has_work_between(weights)) {
+        const PassOptions more = { .start_after = "recompute", .stop_after = "layout", .unchecked = true };
+        m = run_more(m, &run, &more, &why) ? m : NULL;
+        if (m)
+            read_ends(p, m);
+    }
     if (m)
         free_module(m);
     arena_free(&run.arena);
@@ -210,6 +257,8 @@ static void fill_pipeline(Planner *p, const PlanLayout *layout, Pipeline *pipeli
     pipeline->schedule = make_plan_schedule(p->arena, layout, pipeline->ranks, pipeline->micros);
     if (!pipeline->schedule)
         return;
+    pipeline->first = rank_of_stage(pipeline->schedule, 0);
+    pipeline->last = rank_of_stage(pipeline->schedule, stage_count(pipeline->schedule) - 1);
     share_stages(p, layout, pipeline->copies);
     count_copies(p, pipeline);
     find_fullest(p, pipeline);
@@ -269,6 +318,13 @@ static double bytes_packed(const StageWeights *w, const RankCopies *most, const 
     return largest;
 }
 
+/* Of the state that is beside copies. */
+static double bytes_at_ends(const Pipeline *pipeline, int rank, const CopyBytes *bytes)
+{
+    const bool is_first = rank == pipeline->first, is_last = rank == pipeline->last;
+    return (is_first ? bytes->first : 0) + (is_last ? bytes->last : 0) + (is_first || is_last ? bytes->ends : 0);
+}
+
 static double bytes_of_all(const StageWeights *w, const CopyBytes *bytes)
 {
     RankCopies all = { 0 };
@@ -280,18 +336,24 @@ static double bytes_of_all(const StageWeights *w, const CopyBytes *bytes)
     return sum + bytes_packed(w, &all, bytes->packed);
 }
 
+static double bytes_on_rank(const StageWeights *w, const Pipeline *pipeline, int rank, const CopyBytes *bytes)
+{
+    double all = bytes_of(w, &pipeline->held[rank], bytes->held) + bytes_at_ends(pipeline, rank, bytes);
+    all += bytes_packed(w, &pipeline->most[rank], bytes->packed);
+    for (int kind = 0; kind < N_KEPT; kind++)
+        all += pipeline->kept[kind] ? bytes_of(w, &pipeline->kept[kind][rank], bytes->kept[kind]) : 0;
+    return all;
+}
+
 static double bytes_in_pipeline(const StageWeights *w, const Pipeline *pipeline, const CopyBytes *bytes)
 {
     double most = 0;
-    for (int i = 0; i < pipeline->nfullest; i++) {
-        const int rank = pipeline->fullest[i];
-        double all = bytes_of(w, &pipeline->held[rank], bytes->held);
-        all += bytes_packed(w, &pipeline->most[rank], bytes->packed);
-        for (int kind = 0; kind < N_KEPT; kind++)
-            all += pipeline->kept[kind] ? bytes_of(w, &pipeline->kept[kind][rank], bytes->kept[kind]) : 0;
-        most = fmax(most, all);
-    }
-    return most;
+    if (!pipeline->schedule)
+        return 0;
+    for (int i = 0; i < pipeline->nfullest; i++)
+        most = fmax(most, bytes_on_rank(w, pipeline, pipeline->fullest[i], bytes));
+    most = fmax(most, bytes_on_rank(w, pipeline, pipeline->first, bytes));
+    return fmax(most, bytes_on_rank(w, pipeline, pipeline->last, bytes));
 }
 
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
@@ -316,8 +378,10 @@ typedef struct LeanPipelines {
 
 static bool is_no_fuller(const Pipeline *pipeline, const Pipeline *than)
 {
-    bool good = true;
-    for (int i = 0; i < pipeline->nfullest; i++) {
+    bool good = has_no_more(pipeline, pipeline->first, than, than->first) &&
+                has_no_more(pipeline, pipeline->last, than, than->last) &&
+                (pipeline->first != pipeline->last || than->first == than->last);
+    for (int i = 0; i < pipeline->nfullest && good; i++) {
         bool is_reached = false;
         for (int k = 0; k < than->nfullest; k++)
             is_reached = is_reached || has_no_more(pipeline, pipeline->fullest[i], than, than->fullest[k]);
