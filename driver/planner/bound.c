@@ -100,7 +100,6 @@ static bool read_program(Planner *p, Recompute policy, bool is_first)
     Splits s = { .p = p, .m = m, .split.arena = &run.arena };
     find_splits(&s);
     p->has_experts = s.experts.count > 0;
-    p->packs = m->target->is_gpu;
     p->beside = (double)product_space(m);
     const Classes classes = classify_tensors(m);
     const StepCost cost = step_cost(m, &classes, &run.arena);
@@ -117,6 +116,8 @@ bool read_model_cost(Planner *p)
     static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
     p->cost = NEW(p->arena, ModelCost);
     start_memory_bounds(p);
+    if (p->mixes) /* what the model computes is no sum over sequences */
+        return true;
     for (int i = 0; i < 3; i++)
         if (!read_program(p, policies[i], i == 0))
             return false;

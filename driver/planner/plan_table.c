@@ -180,6 +180,9 @@ const char *plan_error(const Planner *p, const Answer *answer)
 
 const char *plan_proof(const Planner *p, const Answer *answer)
 {
+    if (p->mixes)
+        return "all layouts were compiled, as the loss mixes the sequences of a batch: none that fits is faster; they "
+               "have one\nmicro-batch, and so no pipeline";
     if (p->run->options->exhaustive)
         return arena_text(p->arena, "all layouts were compiled: none that fits is faster%s",
                           answer->overrun > 0 || answer->overrun_memory > 0 ? "; but a bound is wrong: see --json"

@@ -124,9 +124,9 @@ static bool says_microbatch(const Planner *p)
     return false;
 }
 
-/* Of the layout that a file has, only what it can split counts: the model is read on one rank, in micro-batches of one
- * sequence. */
-static Module *lower_on_one_rank(Planner *p, Settings *settings)
+/* Of the layout that a file has, only what it can split counts: the model is read on one rank.  micro: its micro-batch,
+ * "train.microbatch=1"; NULL: as the file and options say. */
+static Module *lowered(Planner *p, const char *micro, Settings *settings)
 {
     Run *run = p->run;
     const Options *o = run->options;
@@ -137,23 +137,56 @@ static Module *lower_on_one_rank(Planner *p, Settings *settings)
         if (ast->kind == A_PIPELINE)
             one.schedule = "1f1b", one.chunks = "1";
     }
-    one.set = sets_without(p->arena, &o->set, "train.microbatch");
-    if (says_microbatch(p))
-        one.set.at[one.set.count++] = "train.microbatch=1";
+    if (micro) {
+        one.set = sets_without(p->arena, &o->set, "train.microbatch");
+        one.set.at[one.set.count++] = micro;
+    }
     run->options = &one;
     Module *m = lower_ast(run, p->file, 0, settings, &run->diags);
     run->options = o;
     return m;
 }
 
-/* Costs are those of micro-batches of one sequence, times their number. */
-static bool sums_sequences(const Planner *p, const Module *m)
+/* NULL: nothing has been set. */
+static const char *whole_batch(Arena *arena, const Settings *settings)
 {
-    return !m->mixes ||
-           run_failed(p->run,
-                      "mpc plan needs a loss that is a sum over sequences, and that of '%s' mixes them at %s: compare "
-                      "layouts of it with 'mpc report %s --mesh=dp=%s --machine=%s'",
-                      m->name, m->mixes, p->run->source.path, p->run->options->ranks, p->run->options->machine);
+    for (int i = 0; i < settings->count; i++)
+        if (strcmp(settings->at[i].name, "train.batch") == 0)
+            return arena_text(arena, "train.microbatch=%s", settings->at[i].value);
+    return NULL;
+}
+
+/* In micro-batches of one sequence; but a loss that mixes those of a batch has only one.  Where that fails, too, it is
+ * reported. */
+static Module *lower_on_one_rank(Planner *p, Settings *settings)
+{
+    Diags *diags = &p->run->diags;
+    FILE *out = diags->out;
+    char *messages = NULL;
+    size_t length;
+    if (!says_microbatch(p))
+        return lowered(p, NULL, settings);
+    diags->out = open_memory(&messages, &length);
+    Module *m = lowered(p, "train.microbatch=1", settings);
+    fclose(diags->out);
+    diags->out = out;
+    if (!m) {
+        const int errors = diags->errors;
+        const char *whole = whole_batch(p->arena, settings);
+        diags->errors = 0;
+        *settings = (Settings){ 0 };
+        m = lowered(p, whole, settings);
+        if (m && !m->mixes) {
+            free_module(m);
+            m = NULL;
+            fputs(messages, diags->out);
+            diags->errors = errors;
+        }
+    } else {
+        fputs(messages, diags->out);
+    }
+    free(messages);
+    return m;
 }
 
 static bool read_model(Planner *p)
@@ -168,13 +201,14 @@ static bool read_model(Planner *p)
     p->layout_text = run->source.text;
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
-    bool good =
-        sums_sequences(p, m) && (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
+    p->mixes = m->mixes;
+    p->packs = m->target->is_gpu;
+    bool good = (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
     good = good && read_away(p, m) && read_space(p, m);
     free_module(m);
     if (!good)
         return false;
-    p->copies = copies_of(p);
+    p->copies = p->mixes ? 0 : copies_of(p);
     prepare_blocks(p);
     return read_model_cost(p);
 }

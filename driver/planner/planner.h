@@ -106,6 +106,7 @@ typedef struct {
     int ndims;
     PlanDim *dim;
     int64_t sequences; /* in a step */
+    bool mixes;        /* the loss, sequences of a batch: a step has one micro-batch, and all layouts are compiled */
     int64_t copies;    /* that stages share; 0: no pipeline */
     Kept kept;
     Names heads;            /* the dims of attention that all ranks could have a part of in place of a sequence's */

@@ -26,7 +26,9 @@ typedef struct {
     bool shows;
 } Search;
 
-static bool is_exhaustive(const Search *s) { return s->p->run->options->exhaustive; }
+/* Are all layouts compiled?  And held against bounds? */
+static bool is_exhaustive(const Search *s) { return s->p->run->options->exhaustive || s->p->mixes; }
+static bool holds_bounds(const Search *s) { return s->p->run->options->exhaustive && !s->p->mixes; }
 
 /* --- How many layouts a node stands for ---------------------------------------------------------------------- */
 
@@ -248,7 +250,7 @@ static void note_result(Search *s, const Node *node, PlanResult *result)
         return;
     }
     keep_compiled(s, result);
-    if (is_exhaustive(s)) {
+    if (holds_bounds(s)) {
         const BlockBound bound = most_of_bounds(p, &node->layout);
         result->bound = bound.seconds;
         s->answer.overrun_memory = fmax(s->answer.overrun_memory, bound.memory / memory - 1);
@@ -324,7 +326,7 @@ static Means means_of(Planner *p, const Node *node)
 static double enough_seconds(const Search *s, const PlanLayout *layout)
 {
     double enough = INFINITY;
-    for (int i = 0; i < s->nfastest && !is_exhaustive(s) && !s->p->run->options->html; i++) {
+    for (int i = 0; i < s->nfastest && !s->p->run->options->exhaustive && !s->p->run->options->html; i++) {
         int as_fast = 0;
         for (int k = 0; k < s->nfastest; k++)
             as_fast += s->fastest[k]->seconds <= s->fastest[i]->seconds;
@@ -345,7 +347,7 @@ static void compile(Search *s, const Node *first)
     int count = 1;
     while (count < COMPILED_AHEAD && s->queue.count && s->queue.node[0].bound <= first->bound * soon &&
            s->queue.node[0].level != COMPILED && !is_done(s, &s->queue.node[0].layout) &&
-           means_of(s->p, &s->queue.node[0]) == EXACTLY)
+           (is_exhaustive(s) ? s->queue.node[0].level == SCHEDULE : means_of(s->p, &s->queue.node[0]) == EXACTLY))
         node[count++] = pop_node(&s->queue);
     for (int i = 0; i < count; i++)
         layout[i] = node[i].layout, enough[i] = enough_seconds(s, &layout[i]);

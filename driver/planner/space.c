@@ -353,7 +353,7 @@ void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, 
 {
     const int64_t most = p->sequences / data_ranks(p, &layout);
     for (int64_t size = 1; size <= most; size++)
-        if (most % size == 0 && (!p->kept.microbatch || size == p->kept.microbatch)) {
+        if (most % size == 0 && (!p->mixes || size == most) && (!p->kept.microbatch || size == p->kept.microbatch)) {
             layout.microbatch = size;
             visit(context, &layout);
         }

@@ -181,9 +181,9 @@ def test_offload_that_the_machine_does_not_know():
 
 def test_keys():
     answer = plan(*GPT2, "--keep=pp=2", "--keep=recompute=none")
-    assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "offload", "proved", "overrun", "overrun_memory", "space", "refusals", "best"]
+    assert list(answer) == ["mpc", "model", "machine", "target", "ranks", "memory", "sequences", "offload", "proved", "gap", "overrun", "overrun_memory", "space", "refusals", "best"]
     assert (answer["machine"], answer["target"], answer["ranks"], answer["sequences"], answer["memory"]) == ("h100", "cuda", 2, 4, 85.52e9)
-    assert list(answer["space"]) == ["meshes", "indivisible_meshes", "layouts", "do_not_fit", "by_a_bound", "refused", "slower", "compiled", "programs"]
+    assert list(answer["space"]) == ["meshes", "indivisible_meshes", "layouts", "do_not_fit", "by_a_bound", "refused", "slower", "open", "compiled", "programs"]
     (row,) = answer["best"]  # of pp=2
     assert list(row) == ["mesh", "microbatch", "recompute", "schedule", "chunks", "parallel", "seconds", "per_second", "mfu", "arena_bytes",
                          "beside_bytes", "fits", "parts", "recomputed", "exposed", "bound"]
@@ -286,6 +286,54 @@ def test_lost_machines():
     assert re.match(r"with all 8 ranks: ", out) and " on at most 7 ranks of " in out
     assert plan(*words, "--ranks=8", "--elastic=7")["all_ranks"] == plan(*words, "--ranks=8")["best"][0]
     assert "--elastic=8: a number from 1 to 7" in mpc_plan(*words, "--ranks=8", "--elastic=8", status=1)[1]
+
+
+# --- Where bounds say little ------------------------------------------------------------------------------------------
+
+def test_a_search_that_ends_early():
+    """Updates just in time, in a pipeline: what is left may be faster than the fastest that was compiled, and the answer says by how much."""
+    words = [ROOT / "examples/gpt2.mdl", "-Dlayers=8", "-Dvocab=64", "-Dseq=16", "-Dembed=64", "-Dheads=4", "--set=train.batch=64", "--ranks=8",
+             "--machine=h100", "--offload=optimizer to host just_in_time", "--top=1"]
+    answer = plan(*words)
+    check_sums(answer)
+    space, (row,) = answer["space"], answer["best"]
+    assert not answer["proved"] and 0 < answer["gap"] < 1 and answer["overrun"] == 0
+    assert 110 <= space["compiled"] < 115 and space["open"] > 1000 and row["fits"]
+    out = mpc_plan(*words)[0]
+    assert "the search ended early" in out and f"may take up to {100 * answer['gap']:.1f} % less than the first" in out
+    assert f"; {space['open']:,} were not looked at\n" in out
+    kept = [f"--keep={name}={row['mesh'].get(name, row.get(name))}" for name in ("dp", "tp", "pp", "microbatch", "recompute")]
+    assert plan(*words, *kept)["best"][0]["seconds"] <= row["seconds"]  # all schedules of it
+
+
+SIMCLR = [ROOT / "tests/models/simclr.mdl", "--machine=h100"]
+
+
+def test_a_loss_that_mixes_sequences(tmp_path):
+    """All layouts are compiled, with one micro-batch; times are those of the report; a file may say another micro-batch."""
+    answer = plan(*SIMCLR, "--ranks=4")
+    check_sums(answer)
+    (row,) = answer["best"]
+    assert answer["proved"] and row["microbatch"] * row["mesh"]["dp"] == answer["sequences"] == 256
+    assert answer["space"]["compiled"] == answer["space"]["layouts"] > 10
+    assert "all layouts were compiled, as the loss mixes the sequences of a batch" in mpc_plan(*SIMCLR, "--ranks=4")[0]
+    each = [plan(*SIMCLR, "--ranks=4", f"--keep=zero={zero}", f"--keep=recompute={policy}")["best"][0]["seconds"]
+            for zero in range(4) for policy in ("none", "selective", "full")]
+    assert min(each) == row["seconds"] == plan(*SIMCLR, "--ranks=4", "--exhaustive")["best"][0]["seconds"]
+    path = tmp_path / "model.mdl"
+    path.write_text(SIMCLR[0].read_text().replace("    batch     = 256", "    batch = 256\n    microbatch = 64").replace("mesh dp = 1", "mesh dp = 4"))
+    assert plan(path, SIMCLR[1], "--ranks=4")["best"] == answer["best"]
+    mpc_plan(path, SIMCLR[1], "--ranks=8", "--write")
+    found = report(path, "--target=cuda", SIMCLR[1])
+    assert found["time"]["seconds"] == pytest.approx(plan(path, SIMCLR[1], "--ranks=8")["best"][0]["seconds"], rel=1e-9)
+
+
+@pytest.mark.parametrize("options, status, message", [
+    (["--ranks=4", "--set=train.microbatch=64"], 0, ""), (["--ranks=1", "--set=train.microbatch=256"], 0, ""),
+    (["--ranks=4", "--set=train.microbatch=256"], 1, "the model has no layout of 4 ranks\n"), (["--ranks=4", "--keep=microbatch=32"], 1, "the model has no layout of 4 ranks\n"),
+    (["--ranks=4", "--set=train.microbatch=64", "--set=train.batch=64"], 1, "the model has no layout of 4 ranks\n")])
+def test_micro_batches_of_a_loss_that_mixes_sequences(options, status, message):
+    assert message in mpc_plan(*SIMCLR, *options, status=status)[1]
 
 
 # --- Large spaces -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ TRIED = SPACES + (LARGER if ALL else [])
 def check_sums(answer):
     """Every layout is accounted for."""
     space = answer["space"]
-    assert space["layouts"] == space["do_not_fit"] + space["refused"] + space["slower"] + len(answer["best"])
+    assert space["layouts"] == space["do_not_fit"] + space["refused"] + space["slower"] + space["open"] + len(answer["best"])
     assert space["by_a_bound"] <= space["do_not_fit"] and len(answer["best"]) <= space["meshes"] - space["indivisible_meshes"]
 
 
