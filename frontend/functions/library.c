@@ -255,7 +255,7 @@ CALL(rename)
         complain(l, at, "'%s' has %lld elements and '%s' has %lld", name, (long long)dim->size, to.name,
                  (long long)to.size);
     else if (dim->padded != to.padded) /* the pitch of rows changes: a copy, not a view */
-        return tensor_operand(EMIT(l, OP_gather, (Attrs){ .dim = name }, a->x[0], emit_iota(l, to)));
+        return tensor_operand(emit_gather(l, a->x[0], name, emit_iota(l, to)));
     else
         return tensor_operand(EMIT(l, OP_rename, ((Attrs){ .dim = name, .to = to.name }), a->x[0]));
     return wrong;

@@ -20,11 +20,7 @@ static Dim bare(Lower *l, Dim dim)
 /* x with the dim `to`, of the same size, in place of `from`: a copy, since the pitch of rows differs. */
 static Value *repad(Lower *l, Value *x, Dim from, Dim to)
 {
-    if (!x || from.name == to.name)
-        return x;
-    const bool is_bool = x->type.dtype == BOOL; /* a gather may add parts of ranks, which bools have not */
-    x = EMIT(l, OP_gather, (Attrs){ .dim = from.name }, is_bool ? emit_cast(l, x, I32) : x, emit_iota(l, to));
-    return is_bool ? emit_cast(l, x, BOOL) : x;
+    return from.name == to.name ? x : emit_gather(l, x, from.name, emit_iota(l, to));
 }
 
 /* --- Arguments --------------------------------------------------------------------------------- */

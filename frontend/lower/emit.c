@@ -122,6 +122,14 @@ Value *emit_cast(Lower *l, Value *x, DType dtype)
     return EMIT(l, OP_cast, (Attrs){ .dtype = intern_text(l->m, dtype_name[dtype]) }, x);
 }
 
+/* Ranks without a row add zeros, which is possible only for numbers. */
+Value *emit_gather(Lower *l, Value *x, Name dim, Value *index)
+{
+    const bool is_truth = x && x->type.dtype == BOOL;
+    Value *rows = EMIT(l, OP_gather, (Attrs){ .dim = dim }, is_truth ? emit_cast(l, x, I32) : x, index);
+    return is_truth ? emit_cast(l, rows, BOOL) : rows;
+}
+
 Value *emit_in_order(Lower *l, Value *x, Names order)
 {
     bool is_so = true;

@@ -35,11 +35,12 @@ Op *emit_op(Lower *l, OpKind kind, Attrs attrs, int nargs, Value *const args[]);
 Value *emit_number(Lower *l, double value, DType dtype);
 Value *emit_iota(Lower *l, Dim dim);
 Value *emit_cast(Lower *l, Value *x, DType dtype);
-Value *emit_in_order(Lower *l, Value *x, Names order);    /* all dims of x; x itself if they are in that order */
-Value *emit_f32(Lower *l, Value *x);                      /* f32 for every train.precision */
-Value *reorder(Lower *l, Value *value, const Type *like); /* to the order of the dims of like */
-bool too_large(Lower *l, const Type *type, Loc at);       /* reports a tensor too large for any machine */
-bool too_many_dims(Lower *l, const Type *type, Loc at);   /* reports one with no dims left for copies */
+Value *emit_gather(Lower *l, Value *x, Name dim, Value *index); /* of any type */
+Value *emit_in_order(Lower *l, Value *x, Names order);          /* all dims of x; x itself if they are in that order */
+Value *emit_f32(Lower *l, Value *x);                            /* f32 for every train.precision */
+Value *reorder(Lower *l, Value *value, const Type *like);       /* to the order of the dims of like */
+bool too_large(Lower *l, const Type *type, Loc at);             /* reports a tensor too large for any machine */
+bool too_many_dims(Lower *l, const Type *type, Loc at);         /* reports one with no dims left for copies */
 
 /* --- operands.c --------------------------------------------------------------------------------------- */
 

@@ -203,10 +203,7 @@ static Operand gather(Lower *l, const Ast *ast, Value *x, const Dim *dim, Value 
         add_made_dim(l->m, from, MADE_LIKE, dim->name);
         x = EMIT(l, OP_rename, ((Attrs){ .dim = dim->name, .to = from }), x);
     }
-    bool is_truth = x && x->type.dtype == BOOL; /* ranks without a row add zeros, which is possible only for numbers */
-    x = is_truth ? emit_cast(l, x, I32) : x;
-    x = x ? EMIT(l, OP_gather, (Attrs){ .dim = from }, x, index) : NULL;
-    x = x && is_truth ? emit_cast(l, x, BOOL) : x;
+    x = emit_gather(l, x, from, index);
     return x ? tensor_operand(x) : wrong;
 }
 
