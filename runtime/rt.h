@@ -288,6 +288,7 @@ typedef struct {
     RtSchedule schedule;
     int64_t seed;
     const char *precision; /* "fp32", "bf16", "fp16", "fp8" */
+    const char *optimizer; /* of most parameters; NULL: none is known */
     bool is_causal_lm;     /* labels = next(tokens): --sample is supported */
     RtFunction step, eval, predict;
     RtFunction finish;           /* the update that a step leaves to the next one; without `run`: it leaves none */

@@ -349,6 +349,7 @@ static void write_program(Host *h, TrainerTexts texts, FILE *out)
         { "schedule", schedule_text(m) },
         { "seed", integer_text(m, m->train.seed) },
         { "precision", string_text(m, Precision_words[m->train.precision ? m->train.precision : PRECISION_FP32]) },
+        { "optimizer", m->train.optimizer ? string_text(m, m->train.optimizer) : NULL },
         { "is_causal_lm", func_with_role(m, PREDICT) ? "true" : "false" },
         { NULL, NULL },
     };

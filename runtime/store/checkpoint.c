@@ -232,6 +232,29 @@ static void check_place(const RtSafetensors *file)
         rt_fail("--load %s: %s", file->path, changed);
 }
 
+/* "optimizer.m.wte", and not the mean of weights or a number of the run. */
+static bool is_of_optimizer(const char *name)
+{
+    const size_t prefix = strlen("optimizer.");
+    return !strncmp(name, "optimizer.", prefix) && strncmp(name + prefix, "ema.", 4) && strchr(name + prefix, '.');
+}
+
+/* State of another optimizer fits if it has the same names, as the `m` of sgd and of lion has, which means other
+ * things. */
+static void note_other_optimizer(const RtSafetensors *file, const RtProgram *program, const RtView *views, int count)
+{
+    const char *was = rt_safetensors_metadata(file, "optimizer");
+    if (!was || !program->optimizer || !strcmp(was, program->optimizer))
+        return;
+    int i = 0;
+    while (i < count && !is_of_optimizer(views[i].name))
+        i++;
+    if (i < count)
+        rt_note("note: --load %s: the optimizer was %s, now it is %s, and takes the tensors 'optimizer.*' for its own; "
+                "with --weights-only it begins anew",
+                file->path, was, program->optimizer);
+}
+
 /* Before it is mapped. */
 static char *size_fault(const char *path)
 {
@@ -350,6 +373,7 @@ bool rt_checkpoint_load(const char *path, Rt *rt, RtLoading how, RtPlace *place)
         strncpy(place->weights, text_in(&file, "weights"), sizeof place->weights - 1);
         read_best(&file, place);
         check_place(&file);
+        note_other_optimizer(&file, program, views, count);
         start_missing_state(&file, rt, views, count, place->step, part);
     }
     free(part);

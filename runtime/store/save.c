@@ -58,7 +58,7 @@ static void add_best(char ***next, const RtPlace *place)
 /* Pairs of key and value, ended by NULL, whose lengths do not depend on the checksums; owned by the caller. */
 static char **metadata_of(const struct RtSaving *s)
 {
-    enum { OF_RUN = 12 };
+    enum { OF_RUN = 13 };
     const RtPlace *place = &s->place;
     const char *order = place->shuffled ? "shuffled" : "file";
     char **pair = rt_allocate(2 * (OF_RUN + (int64_t)s->files.count) + 1, sizeof *pair), **next = pair;
@@ -76,6 +76,8 @@ static char **metadata_of(const struct RtSaving *s)
     for (int i = 0; i < s->files.count; i++)
         add_pair(&next, rt_text("checksum.%s", s->files.views[i].name),
                  rt_text("%016llx", (unsigned long long)s->sums[i]));
+    if (s->rt->program->optimizer)
+        add_pair(&next, rt_text("optimizer"), rt_text("%s", s->rt->program->optimizer));
     if (*place->weights)
         add_pair(&next, rt_text("weights"), rt_text("%s", place->weights));
     if (place->best_step > 0)

@@ -130,6 +130,16 @@ def test_notes_other_data(run, tmp_path, data):
 
 # --- Weights alone ------------------------------------------------------------------------------
 
+def test_notes_another_optimizer(run, data):
+    for optimizer in ("sgd", "lion"):
+        run("--data", "data.txt", "--steps", 1, "--save", optimizer, TINY_OPTIMIZER=optimizer)
+    run("--data", "data.txt", "--steps", 1, "--save", "unnamed")
+    for saved, now, options, is_noted in [("sgd", "lion", [], True), ("lion", "sgd", [], True), ("sgd", "sgd", [], False),
+                                          ("sgd", "lion", ["--weights-only"], False), ("unnamed", "lion", [], False)]:
+        said = run("--data", "data.txt", "--steps", 2, "--load", saved, *options, TINY_OPTIMIZER=now).stderr
+        assert (f"note: --load {saved}: the optimizer was {saved}, now it is {now}" in said) == is_noted, (saved, now, said)
+
+
 def test_weights_only(run, tmp_path, initial, data):
     weights = {name: t for name, t in initial[1].items() if not name.startswith("optimizer.")}
     write_checkpoint(tmp_path / "weights", weights)

@@ -259,6 +259,7 @@ int main(int argc, char **argv)
         .schedule = { RT_COSINE, 0.5, 0.05, 3, 20, 0 },
         .seed = number_of("TINY_SEED", 42),
         .precision = "fp32",
+        .optimizer = getenv("TINY_OPTIMIZER"),
         .is_causal_lm = true,
         .step = { step,
                   step_inputs,
