@@ -189,6 +189,7 @@ typedef enum {
     UPDATE,   /* (a tensor, others[, a state's statistic, as its gradient]) -> the tensor after the step */
     EVAL,     /* (inputs, totals, params) -> loss, counts of the totals; without dropout */
     PREDICT,  /* (tokens, params) -> logits of one sequence, without dropout */
+    OUTPUTS,  /* (inputs, params) -> the outputs of a micro-batch that the model names, without dropout */
     FINISH,   /* (state) -> the state after the update that STEP has left for the next one: see defer.c */
     BEGIN,    /* (state) -> the state, with what STEP reads for the next one: see ahead.c */
     KERNEL,   /* a fused group: one kernel */
@@ -496,7 +497,7 @@ Name free_name(Module *m, const Func *f, Name name); /* the name, made unique am
 /* --- Text: what print writes, parse reads. -------------------------------------------------- */
 extern const char *const dtype_name[N_DTYPES];
 extern const char *const role_name[N_ROLES];
-enum { N_PROGRAMS = 5 };                    /* functions that the trainer calls */
+enum { N_PROGRAMS = 6 };                    /* functions that the trainer calls */
 extern const FuncRole programs[N_PROGRAMS]; /* FINISH and BEGIN last: they take what STEP leaves */
 bool is_program(const Func *f);
 extern const char *const init_name[N_INITS];
@@ -512,7 +513,6 @@ bool verify_module(Module *m);
 /* Is the head of a verified module consistent with its functions, and complete for a trainer? */
 bool verify_program(Module *m);
 bool verify_model(Module *m); /* a part of that: are all parameters of the function with the role MODEL declared? */
-
 #include "build.h"
 #include "ports.h"
 #include "roles.h"

@@ -14,7 +14,7 @@ static const struct {
 };
 
 const char *port_word(PortKind kind) { return table[kind].word; }
-const FuncRole programs[N_PROGRAMS] = { STEP, EVAL, PREDICT, FINISH, BEGIN };
+const FuncRole programs[N_PROGRAMS] = { STEP, EVAL, PREDICT, OUTPUTS, FINISH, BEGIN };
 
 bool is_program(const Func *f)
 {

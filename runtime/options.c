@@ -374,8 +374,9 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
                               "offloaded to disk; leave it out, or compile with --offload 'optimizer to disk'");
     if (result->data_format && !result->data && !result->eval_data)
         rt_end(RT_EXIT_USAGE, "--data-format has no effect without --data or --eval-data: leave it out, or give both");
-    if (result->overwrite && !result->save && !result->log && !result->trace && !result->probe)
-        rt_end(RT_EXIT_USAGE, "--overwrite has no effect without --save, --log, --trace or --probe: leave it out");
+    if (result->overwrite && !result->save && !result->outputs && !result->log && !result->trace && !result->probe)
+        rt_end(RT_EXIT_USAGE,
+               "--overwrite has no effect without --save, --outputs, --log, --trace or --probe: leave it out");
     if (result->keep_best && !result->save)
         rt_end(RT_EXIT_USAGE, "--keep-best has no effect without --save: leave it out, or give both");
     if (result->eval_data && result->given.eval_fraction)
@@ -405,7 +406,6 @@ RtOptions rt_options_parse(int argc, char **argv, const RtProgram *program)
         i += parse_one(&result, argv, i);
     if (result.help || result.plan || result.version)
         return result;
-
     if (result.probe) {
         check_probe(&result);
         result.given.steps = true, result.steps = 0;

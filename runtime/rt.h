@@ -146,7 +146,9 @@ typedef struct {
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
     int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
     int64_t logits_stride;     /* predict only: elements between two positions */
-    const RtTotal *totals;     /* of eval and step */
+    const RtTensor *results;   /* outputs only: [sequences, dims...], of which a rank has this part */
+    int nresults;
+    const RtTotal *totals; /* of eval and step */
     int ntotals;
     const RtMeasure *loads, *dropped; /* step only: the most choices of an expert over the mean; the share beyond the
                                          capacity, of places that have one */
@@ -290,7 +292,7 @@ typedef struct {
     const char *precision; /* "fp32", "bf16", "fp16", "fp8" */
     const char *optimizer; /* of most parameters; NULL: none is known */
     bool is_causal_lm;     /* labels = next(tokens): --sample is supported */
-    RtFunction step, eval, predict;
+    RtFunction step, eval, predict, outputs;
     RtFunction finish;           /* the update that a step leaves to the next one; without `run`: it leaves none */
     RtFunction begin;            /* reads what the step before a step would have; likewise */
     void (*create)(Rt *rt);      /* creates the products, once; may be NULL */

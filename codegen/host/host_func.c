@@ -271,6 +271,8 @@ static const char *description(const FuncText *t)
         return "The loss of one batch, without dropout.";
     case PREDICT:
         return "The logits of one sequence, without dropout.";
+    case OUTPUTS:
+        return "The outputs of one micro-batch, without dropout.";
     case FINISH:
         return "The update that the last step has left for the next one.";
     case BEGIN:

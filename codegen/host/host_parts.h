@@ -118,7 +118,7 @@ typedef struct {
     NameSpace names;
     bool is_half;         /* see host_pipeline.c */
     bool announced;       /* that the step changes state */
-    const char *frame;    /* "frame"; "arena" in step, eval and predict */
+    const char *frame;    /* "frame"; "arena" in what the trainer calls */
     const char **pointer; /* names of the parameters */
     Map locals;           /* of values: Local */
     int nfresh, fresh_room;

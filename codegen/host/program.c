@@ -79,6 +79,12 @@ static char *init_text(Module *m, PortKind kind, const Param *param)
                       number_text(m, param->b));
 }
 
+static const char *stage_set(Module *m, const Value *value)
+{
+    const Stages on = value->type.on;
+    return on.at ? arena_text(&m->arena, "0x%llx", (unsigned long long)on.at) : NULL;
+}
+
 static void write_tensor(Module *m, const Value *value, FILE *out)
 {
     const Port port = value->port;
@@ -98,7 +104,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
         { "padded", dim_list(m, value, 3) },
         { "stride", dim_list(m, value, 2) },
         { "split", splits_text(m, &value->type) },
-        { "stages", value->type.on.at ? arena_text(&m->arena, "0x%llx", (unsigned long long)value->type.on.at) : NULL },
+        { "stages", stage_set(m, value) },
         { "stage_axis", value->type.on.at ? integer_text(m, value->type.on.axis) : NULL },
         { "offset", integer_text(m, value->storage->at) },
         { "stored_bytes", integer_text(m, span_bytes(m, value)) },
@@ -217,6 +223,28 @@ static void write_left(Module *m, const Func *f, PortKind kind, const char *type
         fprintf(out, "        .%s = (const %s[]){ %s },\n        .n%s = %d,\n", field, type, text, field, count);
 }
 
+/* Values that the trainer writes to files, each rank its part. */
+static void write_results(Module *m, const Func *f, FILE *out)
+{
+    open_table("RtTensor", "results", out);
+    for (int i = 0; i < f->results.count; i++) {
+        const Value *value = f->results.at[i];
+        const Field fields[] = { { "name", string_text(m, result_port(f, i).of) },
+                                 { "type", element_constant(value->type.dtype) },
+                                 { "rank", integer_text(m, value->type.rank) },
+                                 { "size", dim_list(m, value, 1) },
+                                 { "padded", dim_list(m, value, 3) },
+                                 { "stride", dim_list(m, value, 2) },
+                                 { "split", splits_text(m, &value->type) },
+                                 { "stages", stage_set(m, value) },
+                                 { "stage_axis", value->type.on.at ? integer_text(m, value->type.on.axis) : NULL },
+                                 { "offset", integer_text(m, place_of(value)) },
+                                 { NULL, NULL } };
+        fprintf(out, "%s,\n", initialiser_text(m, fields));
+    }
+    close_table(out);
+}
+
 /* Absent functions are zero-initialised. */
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
@@ -242,6 +270,8 @@ static void write_function(Host *h, FuncRole role, FILE *out)
         { "seq", integer_text(m, shape.seq) },
         { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
         { "logits_stride", integer_text(m, role == PREDICT ? logits_stride(m, f) : 0) },
+        { "results", role == OUTPUTS ? "results" : NULL },
+        { "nresults", role == OUTPUTS ? integer_text(m, f->results.count) : NULL },
         { NULL, NULL },
     };
     write_fields(8, sizes, out);
@@ -372,6 +402,8 @@ void write_tables(Host *h, TrainerTexts texts, FILE *out)
     for (int i = 0; i < N_PROGRAMS; i++)
         if (func_with_role(m, programs[i]))
             write_inputs(m, func_with_role(m, programs[i]), role_name[programs[i]], out);
+    if (func_with_role(m, OUTPUTS))
+        write_results(m, func_with_role(m, OUTPUTS), out);
     write_literals(m, "plan", texts.plan, out);
     write_create(h, out);
     write_program(h, texts, out);

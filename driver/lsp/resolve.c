@@ -289,6 +289,10 @@ static void walk_statement(Walk *w, const Ast *ast)
     case A_SETTING:
         walk_setting(w, ast);
         break;
+    case A_OUTPUT:
+        walk_list(w, ast->child);
+        walk_statements(w, ast->body);
+        break;
     case A_RETURN:
     case A_LOSS:
     case A_UPDATED:

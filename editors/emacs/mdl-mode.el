@@ -27,7 +27,7 @@
 
 (defvar mdl-font-lock-keywords
   `((,(regexp-opt '("const" "dim" "block" "model" "optimizer" "param" "input" "state" "train" "parallel" "repeat" "scan"
-                    "yield" "update" "return" "loss" "group" "mesh" "shard" "pipeline" "zero" "recompute" "offload"
+                    "yield" "update" "return" "loss" "output" "group" "mesh" "shard" "pipeline" "zero" "recompute" "offload"
                     "padded" "no_decay" "frozen" "over" "else" "as")
                   'words)
      . font-lock-keyword-face)

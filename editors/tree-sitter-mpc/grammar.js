@@ -4,7 +4,7 @@ const list = rule => seq(rule, repeat(seq(',', rule)));
 const binary = [['<', 1], ['>', 1], ['<=', 1], ['>=', 1], ['==', 1], ['!=', 1], ['+', 2], ['-', 2], ['*', 3], ['/', 3], ['%', 3]];
 
 // Words that begin a statement and may also be the name of a value or a setting.
-const statement_words = ['optimizer', 'state', 'update', 'scan', 'yield', 'offload', 'group'];
+const statement_words = ['optimizer', 'state', 'update', 'scan', 'yield', 'output', 'offload', 'group'];
 
 module.exports = grammar({
     name: 'mdl',
@@ -16,7 +16,7 @@ module.exports = grammar({
         body: $ => seq('{', repeat($._statement), '}'),
 
         _statement: $ => choice($.const, $.dim, $.block, $.model, $.section, $.param, $.state, $.update, $.input, $.assignment,
-            $.repeat, $.scan, $.yield, $.return, $.loss, $.mesh, $.shard, $.pipeline, $.zero, $.recompute, $.offload,
+            $.repeat, $.scan, $.yield, $.return, $.loss, $.output, $.mesh, $.shard, $.pipeline, $.zero, $.recompute, $.offload,
             $.optimizer, $.group),
 
         const: $ => seq('const', field('name', $.identifier), '=', $._expression),
@@ -43,6 +43,8 @@ module.exports = grammar({
         scan: $ => seq('scan', $.identifier, optional($.options), $.body),
         return: $ => seq('return', list($._expression)),
         loss: $ => seq('loss', $._expression),
+        output: $ => seq('output', field('name', $.identifier),
+            optional(seq(optional(seq(':', $.type)), '=', $._expression))),
 
         mesh: $ => seq('mesh', list($.option)),
         shard: $ => seq('shard', list(choice($.identifier, $.tuple)), 'over', $.identifier, optional(seq('else', $.identifier)),

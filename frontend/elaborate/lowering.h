@@ -145,6 +145,14 @@ typedef struct Mixing {
     struct Mixing *next;
 } Mixing;
 
+/* A value of each record that the trainer can write. */
+typedef struct Output {
+    const char *name;
+    Loc at;
+    Value *value;
+    struct Output *next;
+} Output;
+
 typedef struct {
     const Ast *block, *call;
 } Call;
@@ -184,6 +192,7 @@ typedef struct {
     Values counts;   /* TOTALS: the results */
     Value *logits;   /* of the loss's cross_entropy, if its labels are the next tokens */
     Value *loss;     /* without the statistics of updates; NULL after an error */
+    Output *outputs; /* in order */
     Map mixing;      /* what only a batch that is computed at once has -> Mixing */
     Values balances; /* results of balance() */
 } InFunction;
@@ -234,8 +243,8 @@ struct Lower {
     CopyDims copies;
 };
 
-/* Of evaluation and sampling: what training alone does is left out. */
-static inline bool evaluates(const Lower *l) { return l->role == EVAL || l->role == PREDICT; }
+/* Of evaluation, sampling and outputs: what training alone does is left out. */
+static inline bool evaluates(const Lower *l) { return l->role == EVAL || l->role == PREDICT || l->role == OUTPUTS; }
 
 /* --- Errors ---------------------------------------------------------------------------------- */
 

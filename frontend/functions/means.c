@@ -34,7 +34,7 @@ static Value *total_of_batch(Lower *l, Value *count)
 
 static bool is_over_batch(const Lower *l, Names dims)
 {
-    return l->m->batch && has_name(&dims, l->m->batch) && l->role != PREDICT;
+    return l->m->batch && has_name(&dims, l->m->batch) && l->role != PREDICT && l->role != OUTPUTS;
 }
 
 /* Divides by the number of labels. */

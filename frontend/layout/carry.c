@@ -112,7 +112,7 @@ static void carry_in(Carry *c, Func *f)
 
 void carry_through(Module *m, const Name *dims, int count)
 {
-    static const FuncRole roles[] = { MODEL, TOTALS, EVAL, PREDICT };
+    static const FuncRole roles[] = { MODEL, TOTALS, EVAL, PREDICT, OUTPUTS };
     Carry c = { .m = m, .dims = dims, .count = count, .latest.arena = &m->arena };
     for (int i = 0; i < count; i++)
         c.passed[i].arena = &m->arena;

@@ -26,7 +26,7 @@ bool is_in_scan(const Lower *l)
 
 Name free_function_name(Lower *l, Name name)
 {
-    static const FuncRole reserved[] = { STEP, EVAL, PREDICT, TOTALS };
+    static const FuncRole reserved[] = { STEP, EVAL, PREDICT, OUTPUTS, TOTALS };
     if (l->role != MODEL)
         name = intern_format(l->m, "%s.%s", role_name[l->role], name);
     bool is_reserved = strcmp(name, l->model->name) == 0;

@@ -54,7 +54,7 @@ static void check_blocks_used(Lower *l)
 static void lower_functions(Lower *l)
 {
     const Func *model = lower_model(l, MODEL);
-    bool has_totals = l->now.total_count > 0, predicts = l->now.logits != NULL;
+    bool has_totals = l->now.total_count > 0, predicts = l->now.logits != NULL, writes = l->now.outputs != NULL;
     check_blocks_used(l);
     check_layout(l);
     if (l->diags->errors)
@@ -74,6 +74,8 @@ static void lower_functions(Lower *l)
         check_sum_over_sequences(l, lower_model(l, EVAL));
     if (is_compiled && predicts && !l->options->trains_alone)
         lower_model(l, PREDICT);
+    if (writes && !l->options->trains_alone)
+        check_model_outputs(l, lower_model(l, OUTPUTS), model);
     name_routers(l->m);
     cut_pipeline(l);
     remove_uncalled(l->m);

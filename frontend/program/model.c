@@ -123,6 +123,8 @@ static Value *lower_statements(Lower *l)
     for (const Ast *ast = l->model->body; ast; ast = ast->next) {
         if (ast->kind == A_INPUT) {
             lower_input(l, ast);
+        } else if (ast->kind == A_OUTPUT) {
+            lower_output(l, ast);
         } else if (ast->kind != A_LOSS) {
             lower_statement(l, ast);
         } else if (stated) {
@@ -165,9 +167,11 @@ static void take_results(Lower *l, Func *f, Value *loss)
 {
     if (l->role == PREDICT)
         add_result(l->m, f, logits_in_order(l), (Port){ .kind = PORT_LOGITS });
+    else if (l->role == OUTPUTS)
+        take_outputs(l, f);
     else if (l->role != TOTALS && loss)
         add_result(l->m, f, loss, (Port){ .kind = PORT_LOSS });
-    for (int i = 0; i < l->now.counts.count; i++)
+    for (int i = 0; i < l->now.counts.count && l->role != OUTPUTS; i++)
         add_result(l->m, f, l->now.counts.at[i], (Port){ .kind = PORT_TOTAL, .of = intern_format(l->m, "%d", i) });
 }
 
@@ -180,13 +184,33 @@ static void keep_used(Lower *l, const Map *read, Values *params)
     *params = kept;
 }
 
-/* Removes ops and parameters that the result does not need: a prediction needs no labels. */
+static Value *input_named(const Values *inputs, Name name)
+{
+    int i = 0;
+    while (inputs->at[i]->port.of != name)
+        i++;
+    return inputs->at[i];
+}
+
+/* Inputs that are read, and those whose data they get. */
+static void keep_inputs(Lower *l, Map *read, Body *frame)
+{
+    for (int i = 0; i < frame->inputs.count; i++) {
+        const Value *value = frame->inputs.at[i];
+        Value *source = input_named(&frame->inputs, find_input(l->m, value->port.of)->of);
+        if (map_get(read, value))
+            map_put(read, source, source);
+    }
+    keep_used(l, read, &frame->inputs);
+}
+
+/* Removes ops and parameters that the results do not need: a prediction needs no labels, and a step no outputs. */
 static void prune(Lower *l, Body *frame)
 {
     Map read = { .arena = l->arena };
     remove_dead_ops(frame->func, &read);
-    if (l->role == PREDICT)
-        keep_used(l, &read, &frame->inputs);
+    if (l->role == PREDICT || l->role == OUTPUTS)
+        keep_inputs(l, &read, frame);
     if (l->role == TOTALS)
         keep_used(l, &read, &frame->params);
     if (frame->key && !map_get(&read, frame->key))
@@ -221,7 +245,7 @@ Func *lower_model(Lower *l, FuncRole role)
     check_used(l, &scope);
     if (l->diags->errors == 0) {
         take_results(l, f, loss);
-        if (role == TOTALS || role == PREDICT)
+        if (role == TOTALS || role == PREDICT || l->now.outputs)
             prune(l, &frame);
     }
     finish_frame(l, &frame);

@@ -12,6 +12,12 @@ void shrink_sizes(Lower *l);      /* for verification, if they are large */
 
 Func *lower_model(Lower *l, FuncRole role);
 
+/* outputs.c: a statement `output`; the results of OUTPUTS; and of that function, which was lowered last, reports what
+ * is no value of a record alone, and parameters that MODEL does not train. */
+void lower_output(Lower *l, const Ast *ast);
+void take_outputs(Lower *l, Func *f);
+void check_model_outputs(Lower *l, const Func *outputs, const Func *model);
+
 /* Of the function that was lowered last, MODEL or EVAL: reports it if its loss is no sum over sequences and a
  * step has several micro-batches.  Notes in the module where the loss of evaluation mixes the sequences of a batch, and
  * where it reads the balance of experts. */

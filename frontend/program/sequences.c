@@ -1,5 +1,6 @@
 /* sequences.c -- finds whether the loss of a lowered model is a sum over sequences, by types: it infers of every value
- * the type that it had if the batch were split over an axis of ranks.  A sum over sequences is then pending over it.
+ * the type that it had if the batch were split over an axis of ranks.  A sum over sequences is then pending over it,
+ * and an output of each sequence split.
  *
  * An op that mixes sequences has no type then.  Its result counts as whole, and must not be read by the loss, nor by a
  * sum that an update reads.  Nor must the loss read such a sum itself.  The program stays as it is.
@@ -315,11 +316,11 @@ static const Mixing *find_mixed(Look *k, const Func *f, bool with_updates, Seque
     return mixed;
 }
 
-Sequences find_sequences(Lower *l, const Func *f, bool with_updates)
+/* The types of all values of f.  What their inference would report is expected. */
+static Look look_at_all(Lower *l, const Func *f)
 {
     Module *m = l->m;
     Look k = { .l = l, .m = m, .types.arena = l->arena, .mixes.arena = l->arena, .read.arena = l->arena };
-    Sequences found = { .at = l->model->name_loc };
     Diags silent = { .arena = l->arena, .source = l->diags->source, .out = open_discarding() };
     m->diags = &silent;
     m->axis[SEQUENCES] = m->batch;
@@ -330,12 +331,30 @@ Sequences find_sequences(Lower *l, const Func *f, bool with_updates)
         set_type(&k, f->params.at[i], &type);
     }
     look_at_func(&k, f);
+    m->diags = l->diags;
+    return k;
+}
+
+Sequences find_sequences(Lower *l, const Func *f, bool with_updates)
+{
+    Look k = look_at_all(l, f);
+    Sequences found = { .at = l->model->name_loc };
     const Mixing *mixed = find_mixed(&k, f, with_updates, &found);
     const Type *loss = type_of(&k, l->now.loss);
     if (mixed)
         found.at = mixed->at, found.help = mixed->help;
     found.mixes =
         mixed || ((loss->partial != 1u << SEQUENCES || loss->by != BY_SUM) && !is_zero(l->now.loss, &(int){ 100 }));
-    m->diags = l->diags;
     return found;
+}
+
+bool mixes_sequences(Lower *l, const Func *f, const Value *result, Loc *at)
+{
+    Look k = look_at_all(l, f);
+    mark(&k, result);
+    mark_func(&k, f);
+    const Mixing *mixed = first_read(&k);
+    const bool is_pending = type_of(&k, result)->partial != 0;
+    *at = mixed ? mixed->at : result->def ? result->def->loc : l->model->name_loc;
+    return mixed || is_pending;
 }

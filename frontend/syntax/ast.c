@@ -56,6 +56,18 @@ Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims)
     return type;
 }
 
+Ast *output_of(Reading *r, Loc loc, Ast *name, Ast *type, Ast *init)
+{
+    Ast output = { .kind = A_OUTPUT, .name_loc = name->loc, .name = name->name };
+    if (init)
+        output.body =
+            make_ast(r, (Loc){ name->loc.begin, init->loc.end },
+                     (Ast){ .kind = A_ASSIGN, .name_loc = name->loc, .child = name, .type = type, .init = init });
+    else
+        output.child = name;
+    return make_ast(r, loc, output);
+}
+
 Ast *take_number(Ast *repeat)
 {
     Ast *count = repeat->init;
@@ -118,6 +130,7 @@ static const struct {
     { A_YIELD, IN_SCAN, "in a scan" },
     { A_RETURN, IN_BLOCK, "at the end of a block" },
     { A_LOSS, IN_MODEL, "at the end of the model" },
+    { A_OUTPUT, IN_MODEL, "in the model, outside of repeat and scan" },
     { A_MESH, IN_PARALLEL, "in parallel" },
     { A_SHARD, IN_PARALLEL, "in parallel" },
     { A_PIPELINE, IN_PARALLEL, "in parallel" },
@@ -132,6 +145,7 @@ static Place place_in(const Ast *parent, Place place)
     case A_BLOCK:
         return IN_BLOCK;
     case A_MODEL:
+    case A_OUTPUT:
         return IN_MODEL;
     case A_REPEAT:
         return place == IN_OPTIMIZER || place == IN_ROUNDS ? IN_ROUNDS : IN_REPEAT;

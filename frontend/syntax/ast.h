@@ -49,6 +49,7 @@ typedef enum {
     A_YIELD,  /* of a scan; name (: type) = init */
     A_RETURN, /* child, ... */
     A_LOSS,   /* child */
+    A_OUTPUT, /* name; child: A_NAME, or body: the A_ASSIGN that gives the name */
     /* Statements of train and parallel */
     A_SETTING,   /* name = child */
     A_GROUP,     /* name: the text of patterns; child: A_CALL; without a name: of the arguments to change */

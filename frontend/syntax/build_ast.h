@@ -32,8 +32,9 @@ typedef struct {
     Loc outer, around;   /* the first declaration at the start of a line inside braces, and those braces */
 } Reading;
 
-Ast *make_ast(Reading *r, Loc loc, Ast ast); /* reports a tree deeper than MAX_DEPTH */
-Ast *append_ast(Ast *list, Ast *more);       /* either may be NULL */
+Ast *make_ast(Reading *r, Loc loc, Ast ast);                          /* reports a tree deeper than MAX_DEPTH */
+Ast *append_ast(Ast *list, Ast *more);                                /* either may be NULL */
+Ast *output_of(Reading *r, Loc loc, Ast *name, Ast *type, Ast *init); /* NULL: none */
 Ast *type_of(Reading *r, Loc loc, const char *dtype, Ast *dims);
 Ast *take_number(Ast *repeat);                  /* of `repeat minimum(a, b) as i`: the name is not one of the call */
 double number_of(Reading *r, const char *text); /* 50_257 */

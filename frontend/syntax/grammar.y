@@ -20,8 +20,7 @@
 %define api.value.type union
 %define parse.error custom
 %define parse.lac full
-%locations
-%expect 0
+%locations %expect 0
 %param { Reading *r } { Scanner scanner }
 
 %code {
@@ -46,7 +45,7 @@
 %token <const char *> RETURN "'return'"  LOSS "'loss'"  TRAIN "'train'"  PARALLEL "'parallel'"  MESH "'mesh'"
 %token <const char *> SHARD "'shard'"  OVER "'over'"  ELSE "'else'"  PIPELINE "'pipeline'"  ZERO "'zero'"
 %token <const char *> RECOMPUTE "'recompute'"  AS "'as'"  OPTIMIZER "'optimizer'"  STATE "'state'"  UPDATE "'update'"
-%token <const char *> GROUP "'group'"  OFFLOAD "'offload'"  SCAN "'scan'"  YIELD "'yield'"
+%token <const char *> GROUP "'group'"  OFFLOAD "'offload'"  SCAN "'scan'"  YIELD "'yield'"  OUTPUT "'output'"
 %token          TRUE "'true'"  FALSE "'false'"  ARROW "'->'"  ELLIPSIS "'...'"
 %token          LE "'<='"  GE "'>='"  EQ "'=='"  NE "'!='"  '<' "'<'"  '>' "'>'"
 %token          '=' "'='"  ',' "','"  ':' "':'"  '(' "'('"  ')' "')'"  '[' "'['"  ']' "']'"  OPEN_BRACE "'{'"  CLOSE_BRACE "'}'"
@@ -64,7 +63,6 @@
 %nterm <Ast *> over_dims results arg_types arg_type padding init mesh_axes mesh_axis shard_dims shard_dim options option
 %nterm <Ast *> folder offload_options budget numbers zero_options pipeline_options over otherwise
 %nterm <bool> no_decay frozen
-
 %%
 
 start:
@@ -135,6 +133,8 @@ statement:
 | RETURN results                    { $$ = MAKE(A_RETURN, @$, .name_loc = @RETURN, .name = "return",
                                                 .child = $results); }
 | LOSS expr                         { $$ = MAKE(A_LOSS, @$, .name_loc = @LOSS, .name = "loss", .child = $expr); }
+| OUTPUT name init                  { $$ = output_of(r, @$, $name, NULL, $init); }
+| OUTPUT name ':' type '=' expr     { $$ = output_of(r, @$, $name, $type, $expr); }
 | MESH mesh_axes                    { $$ = MAKE(A_MESH, @$, .name_loc = @MESH, .name = "mesh", .child = $mesh_axes); }
 | SHARD shard_dims OVER NAME otherwise zero_options
                                     { $$ = MAKE(A_SHARD, @$, .name_loc = @NAME, .name = $NAME, .child = $shard_dims,
@@ -386,7 +386,7 @@ typedef struct {
 
 static const Group groups[] = {
     { "a statement", "'const'",
-      "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'scan' 'yield' 'return' 'loss' 'train' 'parallel' 'mesh' 'shard' "
+      "'const' 'dim' 'block' 'param' 'state' 'update' 'input' 'model' 'repeat' 'scan' 'yield' 'return' 'loss' 'output' 'train' 'parallel' 'mesh' 'shard' "
       "'pipeline' 'zero' 'recompute' 'offload' 'optimizer' 'group' a name the end of the line the end of the file the start" },
     { "an expression", "text", "text a name a whole number a number 'true' 'false' 'param' 'frozen' '(' '-'" },
     { "an operator", "'+'", "'+' '-' '*' '/' '%' '^' '<' '>' '<=' '>=' '==' '!=' '[' '(' 'as' '->'" },

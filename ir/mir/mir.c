@@ -12,9 +12,9 @@
 #include <string.h>
 
 const char *const role_name[N_ROLES] = {
-    [PLAIN] = "",        [MODEL] = "model",   [OPTIMIZE] = "optimize", [TOTALS] = "totals",
-    [STEP] = "step",     [UPDATE] = "update", [EVAL] = "eval",         [PREDICT] = "predict",
-    [FINISH] = "finish", [BEGIN] = "begin",   [KERNEL] = "kernel"
+    [PLAIN] = "",          [MODEL] = "model",   [OPTIMIZE] = "optimize", [TOTALS] = "totals",
+    [STEP] = "step",       [UPDATE] = "update", [EVAL] = "eval",         [PREDICT] = "predict",
+    [OUTPUTS] = "outputs", [FINISH] = "finish", [BEGIN] = "begin",       [KERNEL] = "kernel"
 };
 
 /* --- Values --------------------------------------------------------------------------------------- */
@@ -294,6 +294,8 @@ static void assume_ports(Module *m, Func *f)
         Port port = { 0 };
         if (f->role == TOTALS)
             port = (Port){ .kind = PORT_TOTAL, .of = intern_format(m, "%d", i) };
+        else if (f->role == OUTPUTS)
+            port = (Port){ .kind = PORT_OUTPUT, .of = results.at[i]->name };
         else if (i < 1 + (f->role == STEP))
             port.kind = first[i];
         else if (f->role == STEP && nstate <= f->params.count)

@@ -208,7 +208,8 @@ static bool verify_declared(Module *m, const Func *f, const Value *value)
     return true;
 }
 
-/* State keeps its type; all other results that the trainer reads are whole on every rank. */
+/* State keeps its type; of outputs each rank writes its part; all other results that the trainer reads are whole on
+ * every rank. */
 static bool verify_returned(Module *m, const Func *f, int i)
 {
     const Value *value = f->results.at[i];
@@ -222,7 +223,7 @@ static bool verify_returned(Module *m, const Func *f, int i)
         return true;
     }
     Axes axes = value->type.partial;
-    for (int j = 0; j < value->type.rank; j++)
+    for (int j = 0; j < value->type.rank && result_port(f, i).kind != PORT_OUTPUT; j++)
         axes |= split_axes(value->type.dim[j].split);
     if (op && axes)
         return WRONG_OP("the trainer reads all of %%%s : %s of @%s, on every rank", value->name,

@@ -259,13 +259,30 @@ static bool verify_totals(Module *m, const Func *model)
 
 static bool is_float_scalar(const Value *value) { return value->type.rank == 0 && is_float(value->type.dtype); }
 
+/* Each is of the records of a micro-batch, and has a name of its own. */
+static bool verify_outputs(Module *m, const Func *f)
+{
+    for (int i = 0; i < f->results.count; i++) {
+        const Type *type = &f->results.at[i]->type;
+        const Port port = result_port(f, i);
+        const int batch = m->batch ? find_dim(type, m->batch) : -1;
+        if (port.kind != PORT_OUTPUT || !port.of || result_at(f, port) != i)
+            return WRONG(m, f->loc, "result %d of @%s must be 'as output(NAME)', with a name of its own", i + 1,
+                         f->name);
+        if (batch != 0 || type->dim[batch].size != m->train.microbatch || is_half(type->dtype))
+            return WRONG(m, f->loc, "@%s returns %%%s : %s, where the micro-batch of f32, i32 or bool comes first",
+                         f->name, f->results.at[i]->name, type_text(m, type));
+    }
+    return true;
+}
+
 static bool verify_results(Module *m, const Func *f)
 {
-    static const PortKind read[N_ROLES][2] = { [MODEL] = { PORT_LOSS },
-                                               [EVAL] = { PORT_LOSS },
-                                               [UPDATE] = { PORT_PARAM },
-                                               [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
-                                               [PREDICT] = { PORT_LOGITS } };
+    static const PortKind read[N_ROLES][2] = { [MODEL] = { PORT_LOSS },     [EVAL] = { PORT_LOSS },
+                                               [UPDATE] = { PORT_PARAM },   [STEP] = { PORT_LOSS, PORT_GRADIENT_NORM },
+                                               [PREDICT] = { PORT_LOGITS }, [OUTPUTS] = { PORT_OUTPUT } };
+    if (f->role == OUTPUTS && !verify_outputs(m, f))
+        return false;
     const bool counts = f->role == TOTALS || f->role == EVAL;
     int scalars = counts ? f->results.count : 0;
     if (f->role == STEP || f->role == MODEL)

@@ -328,6 +328,8 @@ static Type returned_type(const Layout *s, const Func *f, int i, int carried)
     const int old = state_replaced(f, i);
     if (old >= 0)
         return f->params.at[old]->type;
+    if (result_port(f, i).kind == PORT_OUTPUT) /* each rank writes its part */
+        return value->type.partial ? layout_type(&s->rules, value->type) : value->type;
     if (f->role != PLAIN)
         return everywhere(unsplit_type(value->type)); /* the trainer reads it */
     if (i < carried)

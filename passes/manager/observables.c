@@ -176,6 +176,8 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
     if (f->role == EVAL || f->role == PREDICT)
         return (Named){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
                         PORT_NONE, tensor, 0 };
+    if (f->role == OUTPUTS)
+        return (Named){ intern_format(run->m, "the output %s", result_port(f, at).of), PORT_NONE, tensor, 0 };
     const int old = state_replaced(f, at);
     const Value *before = old < 0 ? NULL : f->params.at[old];
     const Port port = result_port(f, at);
@@ -426,7 +428,8 @@ static bool find_all(Module *m, bool exact, Shaking shaking, Observables *observ
         FuncRole role;
         int step;
         bool overflows;
-    } runs[] = { { STEP, 0, false }, { STEP, 1, false }, { STEP, 0, true }, { EVAL, 0, false }, { PREDICT, 0, false } };
+    } runs[] = { { STEP, 0, false }, { STEP, 1, false },    { STEP, 0, true },
+                 { EVAL, 0, false }, { PREDICT, 0, false }, { OUTPUTS, 0, false } };
     bool good = true;
     for (int step = 0; good && step < 2 && func_with_role(m, MODEL); step++) /* with the tokens of both */
         good = note_loss(

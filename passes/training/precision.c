@@ -200,7 +200,7 @@ static void widen_results(Module *m, Func *f)
     }
 }
 
-/* Evaluation and prediction read the optimizer's f32 weights, and cast them first. */
+/* Evaluation, prediction and outputs read the optimizer's f32 weights, and cast them first. */
 static void widen_params(Module *m, Func *f)
 {
     for (int i = 0; i < f->params.count; i++) {
@@ -255,14 +255,14 @@ void pass_precision(Module *m)
 {
     static const DType dtype[N_Precision] = { F32, F32, BF16, F16, BF16 };
     const DType narrow = dtype[m->train.precision];
-    static const FuncRole programs[] = { MODEL, TOTALS, EVAL, PREDICT };
+    static const FuncRole programs[] = { MODEL, TOTALS, EVAL, PREDICT, OUTPUTS };
     for (size_t i = 0; narrow != F32 && i < sizeof programs / sizeof *programs; i++) {
         Func *f = func_with_role(m, programs[i]);
         if (!f)
             continue;
         narrow_func(m, f, NULL, NULL, narrow);
         widen_results(m, f);
-        if (f->role == EVAL || f->role == PREDICT)
+        if (f->role == EVAL || f->role == PREDICT || f->role == OUTPUTS)
             widen_params(m, f);
     }
     if (m->train.precision == PRECISION_FP8 && !has_marked(m))

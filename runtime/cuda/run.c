@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { FUNCTIONS = 5, MAX_STAGED = 64 };
+enum { FUNCTIONS = 6, MAX_STAGED = 64 };
 
 typedef struct {
     int64_t offset, bytes;
@@ -54,7 +54,7 @@ typedef struct {
 struct RtGpuRuns {
     Staged staged[MAX_STAGED];
     int nstaged;
-    RecordedFunction recorded[FUNCTIONS]; /* step, eval, predict, finish, begin */
+    RecordedFunction recorded[FUNCTIONS]; /* in the order of recorded_of() */
     RecordedFunction *recording;          /* NULL: work is queued directly */
     int part;                             /* that is being recorded */
     int64_t turns_left;                   /* of the loop: they are not */
@@ -146,8 +146,8 @@ static void join_streams(Rt *rt, const RtTraffic *used)
 static RecordedFunction *recorded_of(Rt *rt, const RtFunction *f)
 {
     const RtProgram *program = rt->program;
-    const RtFunction *const all[FUNCTIONS] = { &program->step, &program->eval, &program->predict, &program->finish,
-                                               &program->begin };
+    const RtFunction *const all[FUNCTIONS] = { &program->step,    &program->eval,   &program->predict,
+                                               &program->outputs, &program->finish, &program->begin };
     int at = 0;
     while (all[at] != f)
         at++;

@@ -110,10 +110,11 @@ RtData *rt_data_open(const Rt *rt, RtDataGiven given, const RtFunction *f)
     RtData *data = rt_allocate(1, sizeof *data);
     data->option = given.option;
     data->f = f;
+    data->all = &rt->program->step;
     data->share = given.share;
     data->fraction = given.fraction;
     data->least = given.least;
-    data->is_records = rt->program->takes_records || names_inputs(given.given, f);
+    data->is_records = rt->program->takes_records || names_inputs(given.given, data->all);
     if (data->is_records && given.format)
         rt_end(RT_EXIT_USAGE, "--data-format is that of tokens, and has no effect on records: leave it out");
     if (data->is_records)

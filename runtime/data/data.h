@@ -60,8 +60,9 @@ typedef struct {
 
 typedef struct {
     const char *option;
-    const RtFunction *f; /* whose inputs they feed */
-    RtFeed *feed;        /* one for each of them */
+    const RtFunction *f;   /* whose inputs they feed */
+    const RtFunction *all; /* which has every input of the program: files of others are left alone */
+    RtFeed *feed;          /* one for each of them */
     bool is_records;
     RtArray *array; /* one for each file */
     RtShard *shard; /* of each file */
@@ -165,5 +166,6 @@ char *rt_records_words(const RtData *data);
 bool rt_npy_is(const RtArray *array);
 void rt_npy_take(RtArray *array);
 void rt_npy_take_tokens(RtArray *array);
+char *rt_npy_head(RtType type, int rank, const int64_t size[], int64_t *bytes); /* of a file; owned by the caller */
 
 #endif

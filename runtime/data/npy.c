@@ -102,3 +102,25 @@ void rt_npy_take_tokens(RtArray *array)
     refuse(array, rt_text("(%s) of %d dims; save one row of integers: np.save(path, tokens.ravel().astype('<u2'))",
                           array->format, array->rank));
 }
+
+/* Numbers behind it are at a multiple of 64 bytes, as numpy.save has them. */
+char *rt_npy_head(RtType type, int rank, const int64_t size[], int64_t *bytes)
+{
+    enum { UNIT = 64, BEFORE = LENGTH + 2 };
+    const char *const descr = type == RT_BOOL ? "|b1" : type == RT_I32 ? "<i4" : "<f4";
+    char *text = rt_text("{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    for (int d = 0; d < rank; d++)
+        rt_append(&text, "%lld,%s", (long long)size[d], d + 1 < rank ? " " : "");
+    rt_append(&text, "), }");
+    const size_t length = strlen(text);
+    *bytes = ((int64_t)length + BEFORE + UNIT) / UNIT * UNIT; /* at least the end of a line follows */
+    char *head = rt_allocate(*bytes, 1);
+    memset(head, ' ', (size_t)*bytes);
+    memcpy(head, magic, MAGIC);
+    head[VERSION] = 1, head[VERSION + 1] = 0;
+    head[LENGTH] = (char)((*bytes - BEFORE) & 0xFF), head[LENGTH + 1] = (char)((*bytes - BEFORE) >> 8);
+    memcpy(head + BEFORE, text, length);
+    head[*bytes - 1] = '\n';
+    free(text);
+    return head;
+}

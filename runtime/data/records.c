@@ -123,12 +123,19 @@ static char *shape_text(const RtArray *array)
     return text;
 }
 
-static void check_shape(const RtArray *array, const RtFunction *f, const RtInput *input)
+static bool has_shape(const RtArray *array, const RtInput *input, int64_t more)
 {
-    bool fits = array->rank == input->rank + 1;
-    for (int d = 0; d < input->rank && fits; d++)
-        fits = array->size[d + 1] == input->dim[d].size + (d == input->rank - 1 ? largest_shift(f, input) : 0);
-    if (!fits)
+    bool has = array->rank == input->rank + 1;
+    for (int d = 0; d < input->rank && has; d++)
+        has = array->size[d + 1] == input->dim[d].size + (d == input->rank - 1 ? more : 0);
+    return has;
+}
+
+/* Outputs may not need what next() reads at the end, but take what the step takes. */
+static void check_shape(const RtArray *array, const RtData *data, const RtInput *input)
+{
+    const RtFunction *f = data->f;
+    if (!has_shape(array, input, largest_shift(f, input)) && !has_shape(array, input, largest_shift(data->all, input)))
         rt_fail("%s %s=%s: the array is %s, but the input needs %s%s", array->option, input->name, array->path,
                 shape_text(array), wanted_text(f, input),
                 largest_shift(f, input) ? ", with what next() of it reads at the end" : "");
@@ -161,6 +168,8 @@ static const char *file_for(const RtData *data, const char *const *given, const 
     const char *file = NULL;
     for (const char *const *one = given; *one; one++) {
         const RtInput *other = named(f, *one);
+        if (!other && named(data->all, *one))
+            continue; /* an input that f does not read */
         const bool is_shared = !other && !given[1] && has_names(*one, data->option);
         if (!other && !strchr(*one, '=') && access(*one, F_OK) != 0)
             rt_fail("%s %s: cannot open it: %s", data->option, *one, strerror(errno));
@@ -220,12 +229,12 @@ static int find_sources(RtData *data, const char *const *given, const RtFunction
     return files;
 }
 
-static void open_column(RtData *data, const RtFunction *f, const RtInput *input, const RtSource *source)
+static void open_column(RtData *data, const RtInput *input, const RtSource *source)
 {
     int64_t records = 0;
     for (int i = 0; i < source->files; i++) {
         const RtArray array = open_array(source->file[i], data->option, input->name);
-        check_shape(&array, f, input);
+        check_shape(&array, data, input);
         check_type(&array, input);
         data->shard[data->count] = (RtShard){ .first = records, .count = array.size[0] };
         data->array[data->count++] = array;
@@ -245,7 +254,7 @@ static void open_arrays(RtData *data, const char *const *given, const RtFunction
     data->shard = rt_allocate(files, sizeof *data->shard);
     for (const RtInput *input = f->inputs; input < f->inputs + f->ninputs; input++)
         if (is_own(input))
-            open_column(data, f, input, source++);
+            open_column(data, input, source++);
 }
 
 void rt_records_open(RtData *data, const char *const *given, const RtFunction *f)

@@ -25,8 +25,8 @@ int64_t rt_own_place(const Rt *rt, int64_t offset) { return rt_place_in(rt, &rt-
 int64_t rt_arena_bytes(const Rt *rt)
 {
     const RtProgram *program = rt->program;
-    const RtFunction *const all[] = { &program->step, &program->eval, &program->predict, &program->finish,
-                                      &program->begin };
+    const RtFunction *const all[] = { &program->step,    &program->eval,   &program->predict,
+                                      &program->outputs, &program->finish, &program->begin };
     int64_t most = 0;
     for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
         const int64_t bytes = all[i]->run ? rt_place_in(rt, all[i], program->arena_bytes) : 0;

@@ -88,6 +88,8 @@ static bool holds_copy(const Rt *rt, const RtTensor *tensor, int d, int64_t copy
     return *index >= 0 && *index < part.jump_from;
 }
 
+static int64_t element_bytes(RtType type) { return type == RT_BOOL ? 1 : type == RT_F32 || type == RT_I32 ? 4 : 2; }
+
 static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
 {
     RtView view = { .name = full_name(tensor, copy),
@@ -99,8 +101,7 @@ static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
                     .offset = rt_own_place(rt, tensor->offset),
                     .is_held = !tensor->stages || is_on(tensor, rt_coordinate(rt, tensor->stage_axis)),
                     .count = 1 };
-    int64_t element = tensor->type == RT_F32 || tensor->type == RT_I32 ? 4 : 2;
-    assert(tensor->type != RT_BOOL); /* state is never bool */
+    const int64_t element = element_bytes(tensor->type);
     for (int d = 0; d < tensor->copies; d++) {
         int64_t index;
         view.is_held &= holds_copy(rt, tensor, d, copy[d], &index);
@@ -116,6 +117,13 @@ static RtView view_of(const Rt *rt, const RtTensor *tensor, const int64_t *copy)
         view.stride[d] = tensor->stride[from];
         view.count *= view.whole[d];
     }
+    return view;
+}
+
+RtView rt_view_of_result(const Rt *rt, const RtFunction *f, const RtTensor *result)
+{
+    RtView view = view_of(rt, result, NULL);
+    view.offset = rt_place_in(rt, f, result->offset);
     return view;
 }
 
@@ -230,8 +238,6 @@ bool rt_next_range(RtRanges *ranges, RtRange *range)
 
 /* --- Windows -------------------------------------------------------------------------------- */
 
-static int64_t element_bytes(RtType type) { return type == RT_F32 || type == RT_I32 ? 4 : 2; }
-
 int64_t rt_view_bytes(const RtView *view)
 {
     int64_t last = 0;
@@ -253,7 +259,7 @@ void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_chang
 
 /* --- Elements ------------------------------------------------------------------------------- */
 
-RtType rt_view_file_type(const RtView *view) { return view->type == RT_I32 ? RT_I32 : RT_F32; }
+RtType rt_view_file_type(const RtView *view) { return view->type == RT_I32 || view->type == RT_BOOL ? RT_I32 : RT_F32; }
 
 /* The position of an element, from element `first` on. */
 typedef struct {
@@ -296,6 +302,15 @@ static void advance(const RtView *view, Cursor *cursor, int64_t run)
     }
 }
 
+/* Of bool. */
+static void read_bytes(const char *from, int64_t count, char *to)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t number = from[i] != 0;
+        memcpy(to + 4 * i, &number, sizeof number);
+    }
+}
+
 static bool is_wide(RtType type) { return type == RT_F32 || type == RT_I32; }
 
 void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values)
@@ -306,6 +321,8 @@ void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t
         run = run_at(view, &cursor, count - i);
         if (is_wide(view->type))
             memcpy(to + 4 * i, window + 4 * cursor.at, (size_t)(4 * run));
+        else if (view->type == RT_BOOL)
+            read_bytes(window + cursor.at, run, to + 4 * i);
         else
             rt_widen(view->type == RT_BF16, window + 2 * cursor.at, run, to + 4 * i);
     }
@@ -323,6 +340,7 @@ const void *rt_view_as_in_file(const RtView *view, const char *window, int64_t f
 void rt_view_write(const RtView *view, char *window, int64_t first, int64_t count, const void *values)
 {
     const char *from = values;
+    assert(view->type != RT_BOOL); /* state is never bool */
     Cursor cursor = cursor_at(view, first);
     for (int64_t i = 0, run; i < count; i += run, advance(view, &cursor, run)) {
         run = run_at(view, &cursor, count - i);

@@ -40,6 +40,7 @@ bool rt_next_range(RtRanges *ranges, RtRange *range);
 
 /* All tensors, in the order of the program; freed with rt_views_free. */
 RtView *rt_views(const Rt *rt, int *count);
+RtView rt_view_of_result(const Rt *rt, const RtFunction *f, const RtTensor *result); /* one of f->results */
 void rt_views_free(RtView *views, int count);
 
 /* Does this rank have a part of it, and is it `number`, mod their count, of the ranks that have the same?  0: the
@@ -54,8 +55,8 @@ int64_t rt_view_bytes(const RtView *view);
 char *rt_view_open(const Rt *rt, const RtView *view);
 void rt_view_close(const Rt *rt, const RtView *view, char *window, bool is_changed);
 
-/* In a file floats are f32 and integers i32: 4 bytes per element.  Copies element `first` + i of this rank's part,
- * counted row by row, from or to values[i] for i < count. */
+/* In a file floats are f32 and integers i32, bool, too: 4 bytes per element.  Copies element `first` + i of this rank's
+ * part, counted row by row, from or to values[i] for i < count. */
 RtType rt_view_file_type(const RtView *view);
 void rt_view_read(const RtView *view, const char *window, int64_t first, int64_t count, void *values);
 const void *rt_view_as_in_file(const RtView *view, const char *window, int64_t first); /* all in a row; else NULL */

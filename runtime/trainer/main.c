@@ -5,6 +5,7 @@
 #include "memory.h"
 #include "mesh/agree.h"
 #include "mesh/comm.h"
+#include "model_outputs.h"
 #include "outputs.h"
 #include "probe.h"
 #include "process.h"
@@ -104,7 +105,8 @@ static RtData *open_data(RtRun *run, RtDataGiven given, const RtFunction *f)
     given.format = run->options.data_format;
     RtData *data = rt_data_open(&run->rt, given, f);
     agree_on_data(&run->rt, data);
-    for (int i = 0; i < data->portions && given.share != RT_HELD_OUT; i++) {
+    const bool is_told = f == &run->rt.program->outputs && (run->data || run->eval_data);
+    for (int i = 0; i < data->portions && given.share != RT_HELD_OUT && !is_told; i++) {
         char *words = rt_data_words(data, i);
         rt_note("%s %s: %s", given.option, data->source[i].name, words);
         free(words);
@@ -119,15 +121,21 @@ static void open_all_data(RtRun *run)
 {
     const RtOptions *o = &run->options;
     const RtFunction *step = &run->rt.program->step, *eval = &run->rt.program->eval;
-    const bool holds_out = o->given.eval_fraction;
+    const bool holds_out = o->given.eval_fraction, only_writes = o->outputs && o->steps == 0;
     RtDataGiven data = { .given = o->data, .option = "--data", .fraction = o->eval_fraction };
     RtDataGiven other = { .given = o->eval_data, .option = "--eval-data" };
-    data.share = holds_out ? RT_TRAINED : RT_ALL;
-    data.least = step->micro * step->batch;
-    run->data = open_data(run, data, step);
-    data.share = RT_HELD_OUT;
-    data.least = other.least = eval->mixes ? eval->micro * eval->batch : 1;
-    run->eval_data = open_data(run, holds_out ? data : other, eval);
+    if (!only_writes) {
+        data.share = holds_out ? RT_TRAINED : RT_ALL;
+        data.least = step->micro * step->batch;
+        run->data = open_data(run, data, step);
+        data.share = RT_HELD_OUT;
+        data.least = other.least = eval->mixes ? eval->micro * eval->batch : 1;
+        run->eval_data = open_data(run, holds_out ? data : other, eval);
+    }
+    data.share = other.share = RT_ALL;
+    data.least = other.least = 1;
+    if (o->outputs)
+        run->output_data = open_data(run, o->eval_data ? other : data, &run->rt.program->outputs);
 }
 
 /* What a loss of evaluation is that the user may think another. */
@@ -391,6 +399,7 @@ static int finish(RtRun *run)
     rt_mixture_close(run->mixture);
     rt_data_close(run->data);
     rt_data_close(run->eval_data);
+    rt_data_close(run->output_data);
     if (run->options.print_traffic && run->rt.rank == 0)
         rt_collectives_print(&run->rt);
     rt_saving_close(run->saving);
@@ -438,7 +447,7 @@ static int probe(RtRun *run)
     rt_share_machine(rt);
     rt_threads_choose(run);
     rt_agree_on_options(rt, &run->options);
-    rt_outputs_check(&run->options, rt->rank);
+    rt_outputs_check(&run->options, rt->program, rt->rank);
     rt_probe_prepare(rt, run->options.probe_seconds);
     rt_traffic_open(rt, run->options.timeout);
     start_device(run);
@@ -471,12 +480,13 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     rt_agree_on_options(&run.rt, &run.options);
     if (run.options.resume)
         rt_resume(&run);
-    rt_outputs_check(&run.options, run.rt.rank);
+    rt_outputs_check(&run.options, program, run.rt.rank);
     if (run.options.save && run.rt.rank == 0)
         run.lock = rt_lock_take(run.options.save, "--save");
     open_all_data(&run);
     note_evaluation(&run);
     check_eval_data(&run);
+    rt_model_outputs_check_data(&run);
     rt_map_check();
     start_device(&run);
     start_state(&run);
@@ -486,6 +496,8 @@ int rt_main(int argc, char **argv, const RtProgram *program)
     if (run.options.steps > 0)
         run.peak = peak_flops(&run);
     rt_train(&run);
+    if (run.options.outputs && !run.signal && !run.has_failure)
+        rt_model_outputs_write(&run);
     if (run.options.sample > 0 && !run.signal && !run.has_failure)
         sample(&run);
     return finish(&run);

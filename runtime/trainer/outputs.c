@@ -2,6 +2,7 @@
 #include "outputs.h"
 
 #include "data/source.h"
+#include "model_outputs.h"
 #include "state.h"
 #include "store/keep.h"
 #include "store/output.h"
@@ -11,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,7 +104,7 @@ static int count_texts(RtLIST list)
     return count;
 }
 
-static int list_files(File *files, const RtOptions *options, int rank)
+static int list_files(File *files, const RtOptions *options, const RtProgram *program, int rank)
 {
     int count = 0;
     char *trace = options->trace ? rt_trace_path(options->trace, rank) : NULL;
@@ -117,6 +119,8 @@ static int list_files(File *files, const RtOptions *options, int rank)
     add(files, &count, "--keep-best", options->keep_best ? rt_keep_best_name(options->save) : NULL, true);
     add(files, &count, "--trace", trace, true);
     add(files, &count, "--probe", copy_of(options->probe), true);
+    for (int i = 0; i < program->outputs.nresults && options->outputs; i++)
+        add(files, &count, "--outputs", rt_model_output_path(options->outputs, &program->outputs.results[i]), true);
     add(files, &count, "--save", options->save ? rt_output_partial(options->save) : NULL, true);
     add(files, &count, "--trace", trace ? rt_output_partial(trace) : NULL, true);
     return count;
@@ -176,14 +180,50 @@ static void check_files(const RtOptions *options)
                (long long)options->save_files, options->save);
 }
 
-void rt_outputs_check(const RtOptions *options, int rank)
+static void require_outputs(const RtProgram *program)
+{
+    if (!program->outputs.run)
+        rt_end(RT_EXIT_USAGE,
+               "--outputs: model '%s' names no output: write 'output NAME' in it, of a value that each record has",
+               program->name);
+}
+
+/* A file of another kind under that name is somebody's. */
+static void check_model_output(const char *path, bool overwrite)
+{
+    static const char magic[] = "\x93NUMPY";
+    char begin[sizeof magic - 1];
+    FILE *file = fopen(path, "rb");
+    const bool is_long = file && fread(begin, sizeof begin, 1, file) == 1;
+    const bool is_other = is_long ? memcmp(begin, magic, sizeof begin) != 0 : file && ftell(file) > 0;
+    if (file)
+        fclose(file);
+    if (is_other)
+        rt_fail("--outputs %s: the file there is no NumPy array, and is not replaced; give another folder", path);
+    if (!overwrite)
+        rt_outputs_keep(path, "--outputs", "give another folder");
+    rt_output_check(path, "--outputs");
+}
+
+/* By the first rank. */
+static void make_folder(const char *path)
+{
+    if (mkdir(path, 0777) && errno != EEXIST)
+        rt_fail("--outputs %s: cannot make the folder: %s", path, strerror(errno));
+}
+
+void rt_outputs_check(const RtOptions *options, const RtProgram *program, int rank)
 {
     enum { OTHERS = 9 };
     check_files(options);
+    if (options->outputs)
+        require_outputs(program);
+    if (options->outputs && rank == 0)
+        make_folder(options->outputs);
     const int read = count_data("--data", options->data) + count_data("--eval-data", options->eval_data) +
                      count_texts(options->load_part);
-    File *files = rt_allocate(read + OTHERS, sizeof *files);
-    int count = list_files(files, options, rank);
+    File *files = rt_allocate(read + OTHERS + program->outputs.nresults, sizeof *files);
+    int count = list_files(files, options, program, rank);
     for (int a = 0; a < count; a++)
         for (int b = a + 1; b < count; b++)
             check_pair(&files[a], &files[b]);
@@ -197,6 +237,9 @@ void rt_outputs_check(const RtOptions *options, int rank)
         rt_outputs_keep(find(files, count, "--trace")->path, "--trace", "give another name");
     if (options->probe && !options->overwrite && rank == 0)
         rt_outputs_keep(options->probe, "--probe", "give another name");
+    for (int i = 0; i < count && rank == 0; i++)
+        if (!strcmp(files[i].option, "--outputs"))
+            check_model_output(files[i].path, options->overwrite);
     for (int i = 0; i < count; i++) {
         free(files[i].path);
         free(files[i].name);
@@ -206,7 +249,7 @@ void rt_outputs_check(const RtOptions *options, int rank)
 
 void rt_outputs_need_files(const RtOptions *options)
 {
-    if (!options->save && !options->trace)
+    if (!options->save && !options->trace && !options->outputs)
         return;
     enum { MOST = 8 }; /* saving was seen to open 3; libraries may open more */
     const int64_t limit = rt_files_raise();
@@ -219,5 +262,8 @@ void rt_outputs_need_files(const RtOptions *options)
     if (is_limit)
         rt_fail("--%s: writing it may need %d more open files, of which this process may have %d, for its limit is "
                 "%lld; raise that (ulimit -n)",
-                options->save ? "save" : "trace", MOST, count, (long long)limit);
+                options->save    ? "save"
+                : options->trace ? "trace"
+                                 : "outputs",
+                MOST, count, (long long)limit);
 }

@@ -5,8 +5,9 @@
 #include "options.h"
 
 /* Ends the trainer if one file has two uses, except a checkpoint that is loaded and saved, or if an existing file would
- * be overwritten without --overwrite.  The log is checked by rt_log_open, since a resumed run appends to it. */
-void rt_outputs_check(const RtOptions *options, int rank);
+ * be overwritten without --overwrite.  Makes the folder of --outputs.  The log is checked by rt_log_open, since a
+ * resumed run appends to it. */
+void rt_outputs_check(const RtOptions *options, const RtProgram *program, int rank);
 
 /* Ends the trainer if `path` is a file with content; `remedy`: an alternative to --overwrite, for the message. */
 void rt_outputs_keep(const char *path, const char *option, const char *remedy);

@@ -16,6 +16,7 @@ typedef struct {
     Rt rt;
     RtOptions options;
     RtData *data, *eval_data; /* NULL: not given */
+    RtData *output_data;      /* of --outputs; NULL without */
     RtMixture *mixture;       /* of data; NULL without */
     RtPlace place;            /* progress of the run */
     int64_t begun_at;         /* the first step */

@@ -123,7 +123,7 @@ def test_every_name_is_a_token(session, example):
     session.open(text)
     source = re.sub(r'"[^"\n]*"', "", re.sub(r"#.*", "", text))
     keywords = set("const dim padded block param no_decay frozen input model repeat return loss train parallel mesh shard "
-                   "over else pipeline zero recompute as true false optimizer state update group scan yield offload to".split())
+                   "over else pipeline zero recompute as true false optimizer state update group scan yield output offload to".split())
     words = [w for w in re.findall(r"(?<![\w.])[A-Za-z_]\w*'*|1f1b", source) if w not in keywords]
     found = [name for name, _, _ in tokens(session, text) if name not in keywords]
     assert found == words

@@ -79,8 +79,10 @@ def test_expressions(grammar, text, wanted):
 
 def test_words_that_may_be_names(grammar):
     tree = grammar.parse("train {\n    optimizer = adamw(lr = 1)\n    batch = 4\n}\nupdate = scan + yield\nstate a = mean of b (0.9)\n"
-                         "state mean = mean(x, group)\noptimizer own(lr) {\n    update param - keep\n}\n")
-    assert [names_in(one) for one in nodes_of(tree, "assignment")] == [["optimizer"], ["batch"], ["update"]]
+                         "state mean = mean(x, group)\noptimizer own(lr) {\n    update param - keep\n}\n"
+                         "output = f(output)\noutput output\noutput a : [batch] = output\n")
+    assert [names_in(one) for one in nodes_of(tree, "output")] == [["output"], ["a"]]
+    assert [names_in(one) for one in nodes_of(tree, "assignment")] == [["optimizer"], ["batch"], ["update"], ["output"]]
     assert [names_in(one) for one in nodes_of(tree, "state", "optimizer")] == [["a"], ["mean"], ["own"]]
     assert len(list(nodes_of(tree, "mean_of"))) == 1
 

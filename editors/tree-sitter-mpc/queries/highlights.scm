@@ -1,5 +1,5 @@
 ["const" "dim" "block" "model" "train" "parallel" "optimizer" "param" "input" "state"] @keyword
-["repeat" "scan" "yield" "update" "return" "loss" "group" "mesh" "shard" "pipeline" "zero" "recompute" "offload"] @keyword
+["repeat" "scan" "yield" "update" "return" "loss" "output" "group" "mesh" "shard" "pipeline" "zero" "recompute" "offload"] @keyword
 ["padded" "no_decay" "frozen" "over" "else" "as" "to" "keep" "just_in_time"] @keyword
 (mean_of) @keyword
 (boolean) @boolean

@@ -5,7 +5,7 @@ endif
 syntax case match
 
 syntax keyword mdlDeclaration const dim block model optimizer param input state train parallel
-syntax keyword mdlStatement repeat scan yield update return loss group mesh shard pipeline zero recompute offload
+syntax keyword mdlStatement repeat scan yield update return loss output group mesh shard pipeline zero recompute offload
 syntax keyword mdlWord padded no_decay frozen over else as to keep just_in_time
 syntax keyword mdlBoolean true false
 syntax keyword mdlType f32 i32 bool
