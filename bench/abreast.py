@@ -14,7 +14,9 @@ ROWS = [("Llama 8B", "llama", exposed.B8, "dp=1,tp=8", 1, 8, ()),
         ("Llama 8B", "llama", exposed.B8, "dp=8,tp=8", 1, 256, ()),
         ("Llama 8B", "llama", exposed.B8, "dp=64", 3, 256, ()),
         ("Mixtral 8x7B", "mixtral", {}, "dp=8,ep=8", 1, 256, ()),
-        ("DeepSeek-V3, 16 layers", "deepseek", DEEP, "dp=1,ep=64", 1, 256, ())]
+        ("DeepSeek-V3, 16 layers", "deepseek", DEEP, "dp=1,ep=64", 1, 256, ()),
+        ("Llama 70B", "llama", exposed.B70, "dp=2,pp=8,tp=8", 1, 256, ()),
+        ("DeepSeek-V3", "deepseek", {}, "dp=1,pp=16,ep=64", 1, 4096, ())]
 COUNTS = (1, 2, 4)
 
 

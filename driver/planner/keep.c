@@ -116,8 +116,8 @@ static bool accepts_abreast(Planner *p)
     for (int i = 0; i < p->naxes && abreast > 1; i++)
         if (p->axis[i].is_pipeline && p->axis[i].kept > 1)
             return run_failed(p->run,
-                              "--keep %s=%" PRId64 " and abreast=%d: a pipeline has an order of its own for its "
-                              "micro-batches; keep %s=1, or abreast=1",
+                              "--keep %s=%" PRId64 " and abreast=%d: pipelines are planned with abreast=1 only; "
+                              "'mpc report' predicts a layout with both",
                               p->axis[i].name, p->axis[i].kept, abreast, p->axis[i].name);
     return p->sequences % abreast == 0 ||
            run_failed(p->run, "--keep abreast=%d: it does not divide the %" PRId64 " sequences of a step", abreast,

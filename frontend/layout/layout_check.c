@@ -309,17 +309,6 @@ static void check_mesh(Layout *p)
     }
 }
 
-/* The schedule of a pipeline says which micro-batch is computed beside which messages. */
-static void check_abreast(Layout *p)
-{
-    const Ast *pipeline = only_statement(p, A_PIPELINE);
-    if (p->l->m->train.abreast > 1 && p->pipeline.repeats && pipeline)
-        complain(p->l, (Where){ .at = pipeline->loc, .help = "abreast = 1" },
-                 "a pipeline has an order of its own for its micro-batches, so train.abreast = %" PRId64
-                 " does not apply",
-                 p->l->m->train.abreast);
-}
-
 void check_layout(Lower *l)
 {
     Layout *p = l->layout;
@@ -329,7 +318,6 @@ void check_layout(Lower *l)
             check_shard(p, ast);
     choose_zigzag(l);
     check_pipeline(p);
-    check_abreast(p);
     check_offload(p);
     check_mesh(p);
 }

@@ -4,6 +4,7 @@
 #include "parallel.h"
 #include "stages.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,10 +289,12 @@ static void complain_of_schedule(Lower *l, const Ast *ast, const char *help, con
         complain(l, (Where){ .at = ast->loc, .help = help }, "%s", why);
 }
 
-/* A batch that is smaller than a micro-batch is reported where the settings are checked. */
+/* Those that are abreast pass the stages as one.  A batch that is smaller than a micro-batch is reported where the
+ * settings are checked. */
 static int micro_batches(const Module *m)
 {
-    const int count = m->train.microbatch ? (int)(m->train.batch / m->train.microbatch) : 1;
+    const int64_t abreast = m->train.abreast > 1 ? m->train.abreast : 1;
+    const int count = m->train.microbatch ? (int)(m->train.batch / (m->train.microbatch * abreast)) : 1;
     return count > 0 ? count : 1;
 }
 
@@ -348,9 +351,13 @@ static void use_schedule(Layout *p, const Ast *ast, const char *word, const Mesh
     Lower *l = p->l;
     const char *name = strcmp(word, "zb") != 0 ? word : p->pipeline.chunks > 1 ? "zb-v" : "zb-h1";
     const StageSchedule schedule = WORD_OF(StageSchedule, name);
+    const int64_t abreast = l->m->train.abreast;
     const char *why, *help;
-    if (!use_generated(p, schedule, (int)axis->size, &why, &help) && !l->options->shrink)
-        complain_of_schedule(l, ast, help, why);
+    if (use_generated(p, schedule, (int)axis->size, &why, &help) || l->options->shrink)
+        return;
+    if (abreast > 1)
+        why = arena_text(l->arena, "%s; %" PRId64 " that are abreast count as one", why, abreast);
+    complain_of_schedule(l, ast, help, why);
 }
 
 static int64_t default_chunks(const Lower *l, const Ast *schedule)

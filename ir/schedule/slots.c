@@ -27,6 +27,13 @@ static bool is_certified(const PipelineSchedule *s, const PipelineSchedule *want
            s->micros == wanted->micros && s->reduces == wanted->reduces;
 }
 
+/* What the schedule moves through the stages at once: micro-batches that are abreast are one. */
+static int micros_of_loop(const Op *loop)
+{
+    const int64_t abreast = loop->attrs.abreast;
+    return (int)(loop->attrs.dims.dim[0].size / (abreast ? abreast : 1));
+}
+
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks)
 {
     const Loc loc = loop ? loop->loc : (Loc){ 0 };
@@ -38,7 +45,7 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
     const PipelineSchedule wanted = { .name = StageSchedule_words[name],
                                       .ranks = (int)m->axis_size[pipeline_axis(m)],
                                       .chunks = chunks,
-                                      .micros = loop ? (int)loop->attrs.dims.dim[0].size : 1,
+                                      .micros = loop ? micros_of_loop(loop) : 1,
                                       .reduces = loop && next_early(loop->next) };
     if (is_certified(m->schedule, &wanted))
         return m->schedule;
@@ -337,6 +344,6 @@ PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, Mic
     if ((*loop)->attrs.stages)
         return pipeline_slots(m, *loop)->schedule;
     PipelineSchedule *schedule = make_schedule(arena, "naive", (int)m->axis_size[pipeline_axis(m)], parts->chunks,
-                                               (int)(*loop)->attrs.dims.dim[0].size, why, &help);
+                                               micros_of_loop(*loop), why, &help);
     return schedule && order_messages(arena, schedule, why) ? schedule : NULL;
 }

@@ -54,13 +54,22 @@ static bool verify_stages(Module *m, const Op *op)
                     (long long)m->axis_size[axis], m->axis[axis], MAX_STAGE_RANKS);
 }
 
+/* What a loop of a part of a micro-batch carries comes from another stage into the memory of the loop's operand. */
+static bool verify_received(Module *m, const Op *op)
+{
+    for (int i = 0; i < op->attrs.carried; i++)
+        if (index_of(&op->args, arg(op, i)) != i)
+            return WRONG_OP("two of the values that it carries arrive in %%%s", arg(op, i)->name);
+    return true;
+}
+
 /* `defined`: the values defined before it. */
 static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined)
 {
     for (int i = 0; i < op->args.count; i++)
         if (!map_get(defined, arg(op, i)))
             return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
-    if (runs_in_stages(op) && !verify_stages(m, op))
+    if (runs_in_stages(op) && (!verify_stages(m, op) || (is_part_of_micro(m, f) && !verify_received(m, op))))
         return false;
     const Type *inferred = infer_results(m, op);
     const int expected = result_count(m, op);

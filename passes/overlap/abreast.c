@@ -29,6 +29,7 @@
 /* A function, and the one that gets the ops of all its lanes. */
 typedef struct {
     Module *m;
+    Dim lane; /* its size: how many there are */
     int lanes;
     int64_t buckets; /* of the whole program, before */
     const Func *from;
@@ -41,7 +42,7 @@ typedef struct {
 
 static Lanes lanes_of(Module *m, const Lanes *around, const Func *from)
 {
-    Lanes l = { .m = m, .lanes = around->lanes, .buckets = around->buckets, .from = from };
+    Lanes l = { .m = m, .lane = around->lane, .lanes = around->lanes, .buckets = around->buckets, .from = from };
     l.to = add_func(m, free_func_name(m, from->name), from->role);
     l.to->forward = from->forward;
     l.next = NEW_ARRAY(&m->arena, int, from->params.count + 1);
@@ -113,6 +114,18 @@ static Value *add_lane_param(Lanes *l, int lane, const Value *param)
     return own;
 }
 
+/* A parameter for the slices of all lanes, and what each lane takes of it. */
+static void add_sliced_param(Lanes *l, const Value *param, const Op *call)
+{
+    Builder b = { .module = l->m, .func = l->to, .loc = call->loc, .path = call->path, .where = call->where };
+    Value *all = add_lane_param(l, 0, param);
+    all->type = with_dim_first(param->type, l->lane);
+    for (int lane = 0; lane < l->lanes; lane++) {
+        const Attrs of_lane = { .dim = l->lane.name, .index = lane };
+        set_value(l, lane, param, BUILD(&b, OP_slice, of_lane, all));
+    }
+}
+
 /* --- An op of one lane --------------------------------------------------------------------------------- */
 
 static void copy_op(Lanes *l, int lane, const Op *op)
@@ -141,10 +154,20 @@ static bool is_carried_on(const Lanes *l, const Op *op)
     return any;
 }
 
+/* A loop in stages receives what it carries into the memory of its operands. */
+static bool is_received(const Lanes *l, const Op *op)
+{
+    bool any = false;
+    for (const Op *loop = op->next; loop && !any; loop = loop->next)
+        for (int i = 0; i < loop->attrs.carried && runs_in_stages(loop); i++)
+            any |= arg(loop, i)->def == op;
+    return any;
+}
+
 /* What the first lane has computed from the same operands is there. */
 static void write_op(Lanes *l, int lane, const Op *op)
 {
-    bool alike = lane > 0 && !is_carried_on(l, op);
+    bool alike = lane > 0 && !is_carried_on(l, op) && !is_received(l, op);
     for (int i = 0; i < op->args.count && alike; i++)
         alike = value_of(l, lane, arg(op, i)) == value_of(l, 0, arg(op, i));
     map_put(&l->is_done[lane], op, l);
@@ -211,11 +234,25 @@ static bool can_be_one(const Lanes *l, const Op *call)
     return can;
 }
 
-/* Parameters of the function with all lanes, and the operands for them. */
+/* The parameter of which each lane has its slice; NULL: it is something else. */
+static Value *all_slices(const Lanes *l, const Value *value)
+{
+    const Op *slice = value->def ? NULL : value_of(l, 0, value)->def;
+    return slice && slice->attrs.dim == l->lane.name ? arg(slice, 0) : NULL;
+}
+
+/* Parameters of the function with all lanes, and the operands for them.  A part of a micro-batch that a schedule runs
+ * gets the slices of all lanes: between such parts there is no other op. */
 static void add_operands(const Lanes *l, Lanes *inner, const Op *call, Values *args)
 {
     for (int i = 0; i < call->args.count; i++) {
         const Value *given = arg(call, i), *param = inner->from->params.at[i];
+        Value *slices = call->attrs.dims.count ? NULL : all_slices(l, given);
+        if (slices) {
+            add_sliced_param(inner, param, call);
+            push_value(&l->m->arena, args, slices);
+            continue;
+        }
         const bool is_carried = i < call->attrs.carried, goes_on = !has_lanes(l, given);
         const bool is_one = goes_on || (!is_carried && is_alike(l, given));
         inner->next[i] = goes_on ? result_going_on(l, call, i) : -1;
@@ -315,17 +352,13 @@ static void write_lanes(Lanes *l)
 
 /* --- The step ------------------------------------------------------------------------------------------ */
 
-/* The loop over micro-batches that computes loss and gradients; NULL: there is none, or a pipeline, which has an order
- * of its own. */
-static Op *loop_of_micros(const Module *m, const Func *step)
+/* The loop whose iterations are to be abreast; NULL: there is none. */
+static Op *loop_of_micros(const Func *step)
 {
-    for (Op *op = step->first; op; op = op->next) {
-        const Func *callee = op->attrs.callee && op->attrs.dims.count ? find_func(m, op->attrs.callee) : NULL;
-        for (int i = 0; callee && !passes_stages(callee) && i < callee->results.count; i++)
-            if (result_port(callee, i).kind == PORT_LOSS)
-                return op;
-    }
-    return NULL;
+    Op *op = step->first;
+    while (op && !op->attrs.abreast)
+        op = op->next;
+    return op;
 }
 
 static bool is_sliced(const Op *loop, int i)
@@ -334,24 +367,19 @@ static bool is_sliced(const Op *loop, int i)
 }
 
 /* Each lane has its slice of what an iteration gets; sums are those of the lane before. */
-static void add_params(Lanes *l, const Op *loop, const Dim *dim)
+static void add_params(Lanes *l, const Op *loop)
 {
-    Builder b = { .module = l->m, .func = l->to, .loc = loop->loc, .path = loop->path, .where = loop->where };
     for (int i = 0; i < l->from->params.count; i++) {
         const Value *param = l->from->params.at[i];
-        Value *own = add_lane_param(l, 0, param);
         l->next[i] = i < loop->attrs.carried ? i : -1;
-        if (is_sliced(loop, i))
-            own->type = with_dim_first(param->type, *dim);
-        for (int lane = 0; lane < l->lanes && i >= loop->attrs.carried; lane++)
+        if (is_sliced(loop, i)) {
+            add_sliced_param(l, param, loop);
+            continue;
+        }
+        Value *own = add_lane_param(l, 0, param);
+        for (int lane = 1; lane < l->lanes && i >= loop->attrs.carried; lane++)
             set_value(l, lane, param, own);
     }
-    for (int i = 0; i < l->from->params.count; i++)
-        for (int lane = 0; lane < l->lanes && is_sliced(loop, i); lane++) {
-            const Value *param = l->from->params.at[i];
-            const Attrs of_lane = { .dim = dim->name, .index = lane };
-            set_value(l, lane, param, BUILD(&b, OP_slice, of_lane, l->to->params.at[i]));
-        }
 }
 
 /* The loop runs so many iterations less, and gets slices for all lanes. */
@@ -368,17 +396,20 @@ static void use_lanes(Module *m, Func *step, Op *loop, const Dim *lane)
     *micro = turn;
 }
 
-static void run_abreast(Module *m, Func *step, Op *loop, int lanes)
+static void run_abreast(Module *m, Func *step, Op *loop)
 {
+    const int lanes = (int)loop->attrs.abreast;
+    loop->attrs.abreast = 0;
     const Name micro = loop->attrs.dims.dim[0].name;
     const Dim lane = { .name = intern_format(m, "%s.lane", micro), .size = lanes, .padded = lanes };
-    const Lanes all = { .lanes = lanes, .buckets = last_bucket(m) };
+    const Lanes all = { .lane = lane, .lanes = lanes, .buckets = last_bucket(m) };
     Func *body = find_func(m, loop->attrs.callee);
     Lanes l = lanes_of(m, &all, body);
-    add_params(&l, loop, &lane);
+    add_params(&l, loop);
     write_lanes(&l);
     for (int i = 0; i < body->results.count; i++)
         add_result(m, l.to, value_of(&l, lanes - 1, body->results.at[i]), result_port(body, i));
+    drop_dead(l.to);
     finish_lanes(&l, body);
     use_lanes(m, step, loop, &lane);
     drop_unreached(m);
@@ -388,7 +419,7 @@ void pass_abreast(Module *m);
 void pass_abreast(Module *m)
 {
     Func *step = func_with_role(m, STEP);
-    Op *loop = step && m->train.abreast > 1 ? loop_of_micros(m, step) : NULL;
-    if (loop && loop->attrs.dims.dim[0].size % m->train.abreast == 0)
-        run_abreast(m, step, loop, (int)m->train.abreast);
+    Op *loop = step ? loop_of_micros(step) : NULL;
+    if (loop)
+        run_abreast(m, step, loop);
 }

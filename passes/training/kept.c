@@ -13,7 +13,7 @@
 
 Kept kept_in(Arena *arena, Module *staged)
 {
-    Kept kept = { .staged = staged };
+    Kept kept = { .staged = staged, .abreast = staged->train.abreast > 1 ? staged->train.abreast : 1 };
     const Op *loop = micro_loop(staged);
     MicroParts *parts = NEW(arena, MicroParts);
     if (loop && loop->attrs.stages && find_parts(staged, find_func(staged, loop->attrs.callee), parts)) {
@@ -38,7 +38,7 @@ double times_kept_once(const Kept *kept)
             const int count = in_flight(kept->schedule, rank, chunk);
             most = count > most ? count : most;
         }
-    return most;
+    return most * (double)kept->abreast;
 }
 
 double times_kept_in_stages(const Kept *kept, const char *name)
@@ -53,5 +53,5 @@ double times_kept_in_stages(const Kept *kept, const char *name)
                 most = own > most ? own : most;
             }
     }
-    return (double)most;
+    return (double)most * (double)kept->abreast;
 }

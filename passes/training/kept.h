@@ -1,5 +1,5 @@
 /* kept.h -- how often a rank keeps the residuals of a function, at most: for each of its copies and, in a pipeline,
- * for each micro-batch in flight. */
+ * for each micro-batch in flight or abreast. */
 #ifndef MPC_KEPT_H
 #define MPC_KEPT_H
 
@@ -9,6 +9,7 @@ typedef struct {
     Module *staged;
     const PipelineSchedule *schedule; /* NULL: micro-batches run one after the other */
     const MicroParts *parts;
+    int64_t abreast; /* micro-batches that a schedule moves as one */
 } Kept;
 
 Kept kept_in(Arena *arena, Module *staged); /* a program after the pass `pipeline` */

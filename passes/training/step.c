@@ -232,8 +232,8 @@ static Func *adding_body(Step *s, const Func *f, Name name)
     return body;
 }
 
-/* Results of @f, summed over micro-batches. */
-static const Op *sum_over_micros(Step *s, const Func *f, Values operands)
+/* Results of @f, summed over micro-batches, of which `abreast` are to be computed beside each other. */
+static const Op *sum_over_micros(Step *s, const Func *f, Values operands, int64_t abreast)
 {
     Module *m = s->m;
     if (s->micros == 1)
@@ -245,6 +245,7 @@ static const Op *sum_over_micros(Step *s, const Func *f, Values operands)
     for (int i = 0; i < operands.count; i++)
         push_value(&m->arena, &args, operands.at[i]);
     Attrs attrs = { .callee = body->name, .dims = { .count = 1, .dim = { s->micro } }, .carried = f->results.count };
+    attrs.abreast = abreast > 1 ? abreast : 0;
     return build(&s->b, OP_loop, attrs, args.count, args.at);
 }
 
@@ -259,7 +260,7 @@ static void find_totals(Step *s)
         for (int i = 0; i < totals->params.count; i++)
             push_value(&s->m->arena, &operands, operand_for(s, totals->params.at[i]->port));
         totals->role = PLAIN;
-        s->counts = sum_over_micros(s, totals, operands);
+        s->counts = sum_over_micros(s, totals, operands, 1);
     }
     for (int i = 0; i < model->params.count; i++)
         if (!s->operands.at[i])
@@ -305,7 +306,7 @@ static void forward_and_backward(Step *s)
     const Func *f = s->gradient_func = gradient_func(s);
     if (s->loss_scale)
         push_value(&s->m->arena, &s->operands, s->loss_scale);
-    s->sums = sum_over_micros(s, f, s->operands);
+    s->sums = sum_over_micros(s, f, s->operands, s->m->train.abreast);
     s->loss = s->sums->results.at[0];
     s->loss->name = own_name(s->m, intern_text(s->m, "loss"));
     for (int i = 0; i < s->weights.count; i++) {

@@ -20,7 +20,7 @@ PROGRAMS = [("gpt2", dict(dp=2, cp=1, tp=2, zero=2, loss=2)), ("bert", dict(dp=2
             ("llama", dict(dp=1, cp=2, tp=2, zero=0, loss=4)), ("llama", dict(dp=2, cp=1, tp=2, zero=3, offload=layouts.OFFLOADS[5])),
             ("gpt2", dict(dp=2, cp=1, tp=1, zero=0, offload=layouts.OFFLOADS[6] + " 2")),
             ("llama", dict(dp=2, cp=1, tp=2, zero=1, abreast=2))]
-PROGRAMS += [("gpt2", dict(pp=2, dp=2, cp=1, tp=1, zero=2, schedule="1f1b", chunks=1, loss=2, offload=layouts.OFFLOADS[1])), ("llama", dict(pp=2, dp=1, cp=1, tp=2, zero=0, schedule="zb", chunks=1)),
+PROGRAMS += [("gpt2", dict(pp=2, dp=2, cp=1, tp=1, zero=2, schedule="1f1b", chunks=1, loss=2, offload=layouts.OFFLOADS[1])), ("llama", dict(pp=2, dp=1, cp=1, tp=2, zero=0, schedule="zb", chunks=1, abreast=2)),
              ("bert", dict(pp=2, dp=2, cp=1, tp=1, zero=1, schedule="interleaved", chunks=2)), ("gpt2", dict(pp=2, dp=1, cp=1, tp=1, zero=0, schedule="zb", chunks=2))]
 STAGES = [("autodiff", "chunk"), ("padding", None), ("memory", None)]  # and what came before, if that is the judge
 STAGES_OF_PIPELINES = [("pipeline", None), ("memory", None)]

@@ -60,8 +60,7 @@ def offload(case, tools):
 def abreast(case, tools):
     """So many micro-batches beside each other, where a step may have several."""
     train, count = case.program.train, random_of(case, "abreast").choice([2, 2, 3, 4])
-    has_pipeline = any(isinstance(line, Pipeline) for line in [*case.program.parallel, *(case.then or [])])
-    if case.program.whole or has_pipeline:
+    if case.program.whole:
         return
     train.setdefault("microbatch", train["batch"])
     train["batch"], train["abreast"] = Number(str(train["batch"].value * count)), Number(str(count))
@@ -134,6 +133,7 @@ ALONE = 4  # how often base is drawn where it is not tried anyway
 # Several at once, with how often they are drawn.
 JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+fp8": 0.5, "fp8+verify": 0.5,
           "tcp+fp8+exact": 0.3, "fp8+cuda": 0.2, "tcp+cuda": 2, "tcp+abreast": 2, "tcp+abreast+verify": 0.5, "abreast+full+exact": 0.5, "abreast+bf16": 0.5, "tcp+abreast+cuda": 0.5,
+          "stages+abreast": 1, "stages+abreast+verify": 0.5, "stages+abreast+cuda": 0.3,
           "tcp+sanitize": 1,
           "tcp+chunks": 1, "chunks+exact": 1, "chunks+verify": 0.5, "chunks+bf16": 0.5, "chunks+full": 0.5, "stages+chunks": 0.5, "tcp+chunks+verify": 0.5,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,

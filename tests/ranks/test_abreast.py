@@ -16,6 +16,13 @@ CASES = {  # model, lines of the layout, micro-batches of a step, of these besid
     "gpt2-just-in-time": ("gpt2", ("mesh dp = 1", "shard batch over dp", "offload optimizer, activations to disk just_in_time"), 6, 2, 1, "bf16"),
     "llama-just-in-time-all": ("llama", ("mesh dp = 1", "shard batch over dp", "offload optimizer to disk just_in_time"), 4, 4, 1, "fp32"),
     "llama-tp2-zero1-away": ("llama", (*layout_of("llama", dict(dp=2, tp=2), zero=1, otherwise=" else seq"), "offload optimizer, activations to disk just_in_time"), 4, 2, 1, "bf16"),
+    "llama-pp2-tp2": ("llama", layout_of("llama", dict(pp=2, tp=2), otherwise=" else seq", recompute="selective"), 6, 2, 1, "bf16"),
+    "llama-pp2-interleaved-zero2": ("llama", layout_of("llama", dict(dp=2, pp=2), zero=2, schedule="interleaved", chunks=2), 8, 2, 1, "fp32"),
+    "gpt2-pp2-zb-v-zero3": ("gpt2", layout_of("gpt2", dict(dp=2, pp=2), zero=3, schedule="zb", chunks=2), 4, 2, 1, "bf16"),
+    "gpt2-pp2-gpipe": ("gpt2", layout_of("gpt2", dict(pp=2), schedule="gpipe", recompute="full"), 8, 4, 1, "fp16"),
+    "gpt2-pp2-zb-one": ("gpt2", layout_of("gpt2", dict(pp=2), schedule="zb"), 2, 2, 1, "fp32"),
+    "llama-pp2-naive": ("llama", layout_of("llama", dict(pp=2, tp=2), otherwise=" else seq", schedule="naive"), 4, 2, 1, "fp32"),
+    "deepseek-pp2-ep2": ("deepseek", ("mesh pp = 2, ep = 2", "shard experts, batch over ep", "pipeline dense_layers, layers over pp", "recompute selective"), 4, 2, 1, "fp32"),
     "llama-one-rank": ("llama", ("mesh dp = 1", "shard batch over dp"), 4, 2, 1, "bf16"),
 }
 
@@ -23,12 +30,13 @@ CASES = {  # model, lines of the layout, micro-batches of a step, of these besid
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_bits(case, compiled, text, tmp_path):
     model, layout, micros, abreast, sequences, precision = CASES[case]
+    sizes = {"layers": 4} if "chunks = 2" in " ".join(layout) else {}
     ranks = 2 if "dp = 2" in layout[0] else 1
     ranks *= 2 if "ep = 2" in layout[0] else 1
     settings = {"batch": ranks * micros * sequences, "microbatch": sequences, "precision": precision, "clip": 0.5}
     found = []
     for count in (1, abreast):
-        trainer, folder = compiled(model, layout, (), {**settings, "abreast": count}, *TCP), tmp_path / str(count)
+        trainer, folder = compiled(model, layout, sizes, {**settings, "abreast": count}, *TCP), tmp_path / str(count)
         folder.mkdir()
         start(trainer.command("--data", text, "--data-format", "bytes", "--steps", STEPS, "--log", "log", "--save", "saved"), folder)
         log = [[line[key] for key in ("loss", "grad_norm")] for line in read_log(folder / "log")]
