@@ -206,7 +206,7 @@ static void name_pointers(LaunchGroup *g, const Op *op)
         const Value *value = is_result ? op->results.at[i - op->args.count] : arg(op, i);
         add_pointer(g, is_result ? "" : "const ", element_type(value->type.dtype),
                     g->is_anonymous ? arena_text(&g->m->arena, "array%d", g->npointers)
-                                    : c_identifier(g->m, value->name, 40));
+                                    : c_identifier(g->m, readable_name(g->m, NULL, value), 40));
     }
     if (cuda_scratch_bytes(g->m, op))
         add_pointer(g, "", "float", "scratch");
@@ -215,9 +215,13 @@ static void name_pointers(LaunchGroup *g, const Op *op)
 static char *titles(Module *m, int count, const Op *const group[])
 {
     const char **path = NEW_ARRAY(&m->arena, const char *, count);
-    for (int i = 0; i < count; i++)
-        path[i] = group[i]->path ? group[i]->path : group[i]->attrs.callee;
-    return wrapped_list(m, "/* together: ", count, path, " */\n", 0);
+    int paths = 0;
+    for (int i = 0; i < count; i++) {
+        const char *own = group[i]->path ? group[i]->path : group[i]->attrs.callee;
+        if (!paths || strcmp(path[paths - 1], own) != 0)
+            path[paths++] = own;
+    }
+    return wrapped_list(m, "/* together: ", paths, path, " */\n", 0);
 }
 
 /* Writes the functions of its members. */

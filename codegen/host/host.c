@@ -115,7 +115,7 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
     if (m->diags->errors > errors)
         return false;
     parts.includes =
-        arena_text(&m->arena, "#include \"processor_features.h\"\n#include \"rt.h\"\n%s", h.dialect->includes);
+        arena_text(&m->arena, "#include \"processor_features.h\"\n#include \"rt.h\"\n%s\n", h.dialect->includes);
     parts.products = products_text(&h);
     parts.program = program_text(&h, texts);
     write_file(&h, head_text(&h, texts), &parts, out);

@@ -74,10 +74,11 @@ int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op, const
         { "name", string_text(m, op->path ? op->path : info(op)->name) },
         { "where", string_text(m, op->where ? op->where : "") },
         { "cause", string_text(m, cause) },
-        { "piece", arena_text(&m->arena, "pieces_%d", h->ncollectives) },
+        { "piece", arena_text(&m->arena, "pieces + %d", h->npieces) },
         { "npieces", arena_text(&m->arena, "%d", c->npieces) },
         { NULL, NULL },
     };
+    h->npieces += c->npieces;
     GROW(&m->arena, h->collective, h->ncollectives, h->collective_room);
     h->collective[h->ncollectives] = (CollectiveText){ close_text(&m->arena, &pieces), initialiser_text(m, fields) };
     return h->ncollectives++;
@@ -93,8 +94,10 @@ void write_collectives(Host *h, FILE *out)
 {
     if (h->ncollectives == 0)
         return;
+    fputs("static RtPiece pieces[] = {\n", out);
     for (int i = 0; i < h->ncollectives; i++)
-        fprintf(out, "static RtPiece pieces_%d[] = {\n%s};\n\n", i, h->collective[i].pieces);
+        fputs(h->collective[i].pieces, out);
+    fputs("};\n\n", out);
     open_table("RtCollective", "collectives", out);
     for (int i = 0; i < h->ncollectives; i++)
         fprintf(out, "%s,\n", h->collective[i].row);
@@ -165,7 +168,7 @@ static void write_local_slice(FuncText *t, const Op *op)
 
 static int stage_of(Stages on) { return __builtin_ctzll(on.at); }
 
-/* From one stage to another. */
+/* The message from one stage to another. */
 static void write_send(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;

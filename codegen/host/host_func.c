@@ -21,9 +21,11 @@ bool internal_error(Module *m, const Op *op, const char *what)
     return false;
 }
 
+/* Passes add ops that belong to no line of the model, such as sums of gradients. */
 const char *place_text(Module *m, const Op *op)
 {
-    const char *path = op->path ? op->path : info(op)->name;
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const char *path = op->path ? op->path : info(callee && callee->first ? callee->first : op)->name;
     return comment_text(m, op->where ? arena_text(&m->arena, "%s, %s", path, op->where) : path);
 }
 
@@ -51,26 +53,13 @@ static const char *local_name(FuncText *t, const char *text)
     return new_identifier(&t->names, hides ? arena_text(&t->h->m->arena, "v_%s", name) : text);
 }
 
-/* A value that the IR only numbers is called after the statement of the model that it belongs to, or after its op; a
- * residual, as where it was made. */
-static const char *readable_name(const FuncText *t, const Value *value)
-{
-    const Func *made_in = value->port.kind == PORT_FORWARD ? find_func(t->h->m, t->f->forward) : NULL;
-    for (int i = 0; made_in && i < made_in->results.count; i++)
-        if (made_in->results.at[i]->name == value->port.of)
-            value = made_in->results.at[i];
-    const bool is_number = value->name[0] >= '0' && value->name[0] <= '9';
-    const Op *def = is_number ? value->def : NULL;
-    return !def ? value->name : def->path ? def->path : def->attrs.callee ? def->attrs.callee : info(def)->name;
-}
-
 static Local *find_local(FuncText *t, const Value *value)
 {
     Local *local = map_get(&t->locals, value);
     if (local)
         return local;
     local = NEW(&t->h->m->arena, Local);
-    *local = (Local){ .name = local_name(t, readable_name(t, value)), .value = value };
+    *local = (Local){ .name = local_name(t, readable_name(t->h->m, t->f, value)), .value = value };
     t->locals.arena = &t->h->m->arena;
     map_put(&t->locals, value, local);
     return local;
@@ -128,8 +117,9 @@ static char *declaration(FuncText *t, const Local *local)
     if (s->base != BY_POINTER)
         return arena_text(arena, "%s *%s = %s;", type, local->name, typed_in_frame(t, type, s->at));
     const int number = s->pointer;
-    return arena_text(arena, "%s%s *%s = %s + %" PRId64 ";", t->c->written[number] ? "" : "const ", type, local->name,
-                      parameter(t, number), s->at / dtype_bytes(value->type.dtype));
+    const int64_t offset = s->at / dtype_bytes(value->type.dtype);
+    return arena_text(arena, "%s%s *%s = %s %c %" PRId64 ";", t->c->written[number] ? "" : "const ", type, local->name,
+                      parameter(t, number), offset < 0 ? '-' : '+', offset < 0 ? -offset : offset);
 }
 
 /* Declares the pointers that a statement uses first: with their shapes after them, in one column, or above. */
@@ -237,7 +227,7 @@ static void name_pointers(FuncText *t)
         bool is_result = i >= f->params.count;
         const Value *value = is_result ? f->results.at[i - f->params.count] : f->params.at[i];
         if (value->storage->base == BY_POINTER)
-            name_pointer(t, value->storage->pointer, value, readable_name(t, value), is_result);
+            name_pointer(t, value->storage->pointer, value, readable_name(t->h->m, t->f, value), is_result);
     }
 }
 

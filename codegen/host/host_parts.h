@@ -83,9 +83,9 @@ typedef struct {
     int nlaunched, launched_room;
     LaunchText *launched;
     KernelRow *row;
-    Texts products;   /* of shapes */
-    Texts attentions; /* CUDA only: the same of those that cuDNN may compute */
-    int ncollectives, collective_room;
+    Texts products;                             /* of shapes */
+    Texts attentions;                           /* CUDA only: the same of those that cuDNN may compute */
+    int ncollectives, collective_room, npieces; /* npieces: of all collectives */
     CollectiveText *collective;
     int pipeline;        /* the axis of its stages; -1: none */
     int64_t state_bytes; /* where the state ends in the arena */

@@ -59,6 +59,35 @@ char *hashed_identifier(Module *m, const char *text, bool is_plain)
                : arena_text(&m->arena, "%s_%08" PRIx32, name, hash_text(text, (int)strlen(text)));
 }
 
+static bool is_numbered(const Value *value) { return value->name[0] >= '0' && value->name[0] <= '9'; }
+
+/* The value of the callee that a numbered result is, or a stack of, by which it has a better name; else NULL. */
+static const Value *in_callee(Module *m, const Value *value)
+{
+    const Op *def = is_numbered(value) && value->def && value->def->attrs.callee ? value->def : NULL;
+    const int at = def ? index_of(&def->results, value) : -1;
+    return def && at >= (int)def->attrs.carried ? find_func(m, def->attrs.callee)->results.at[at] : NULL;
+}
+
+const char *readable_name(Module *m, const Func *f, const Value *value)
+{
+    const Func *made_in = f && value->port.kind == PORT_FORWARD ? find_func(m, f->forward) : NULL;
+    for (int i = 0; made_in && i < made_in->results.count; i++)
+        if (made_in->results.at[i]->name == value->port.of)
+            value = made_in->results.at[i];
+    const Value *inside = in_callee(m, value);
+    while (inside && value->def->attrs.dims.count) {
+        value = inside;
+        inside = in_callee(m, value);
+    }
+    if (inside && is_zeros(inside))
+        return "zeros";
+    if (inside && inside->def && info(inside->def)->traits & CASTS && value->def->args.count == 1)
+        return arena_text(&m->arena, "%s.%s", readable_name(m, f, arg(value->def, 0)), dtype_name[value->type.dtype]);
+    const Op *def = is_numbered(value) ? value->def : NULL;
+    return !def ? value->name : def->path ? def->path : def->attrs.callee ? def->attrs.callee : info(def)->name;
+}
+
 static bool is_reserved(const char *name)
 {
     const size_t length = strlen(name);

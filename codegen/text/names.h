@@ -13,6 +13,11 @@ typedef struct {
     Map last;  /* text -> the number of its last identifier */
 } NameSpace;
 
+/* A name of a value of the function, or of any if that is NULL.  A value that the IR only numbers is called after what
+ * it is a stack, a cast or zeros of; else after the statement of the model that it belongs to, or after its op; a
+ * residual, as where it was made. */
+const char *readable_name(Module *m, const Func *f, const Value *value);
+
 /* `text` as an identifier unique in `names`: "x", else "x_2", "x_3", ... */
 const char *new_identifier(NameSpace *names, const char *text);
 

@@ -98,7 +98,7 @@ void write_offsets(Module *m, const ShardOffsets *offsets, const char *storage, 
 {
     if (!offsets->count)
         return;
-    fputs("/* --- ShardOffsets: which part of a split dim this rank has --- */\n\n", out);
+    fputs("/* --- Parts of split dims that this rank has --- */\n\n", out);
     write_offset_declarations(m, offsets, storage, out);
     fputs("\nstatic void find_offsets(Rt *rt)\n{\n", out);
     for (int i = 0; i < offsets->count; i++)
