@@ -1,5 +1,5 @@
-/* faster.c -- faster ways to offload.  If a step waits for transfers, the program is compiled with other options of
- * offload, and without any; those that fit and take less time are listed. */
+/* faster.c -- finds faster ways to offload.  If a step waits for transfers, the program is compiled with other options
+ * of offload, and without any; those that fit and take less time are listed. */
 #include "trial.h"
 #include "ways.h"
 

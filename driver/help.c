@@ -4,7 +4,6 @@
 #include "manager/pass.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { WIDTH = 100, COLUMN = 28 };
 

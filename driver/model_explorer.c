@@ -8,7 +8,6 @@
 #include "cost/cost.h"
 #include "json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct {

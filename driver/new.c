@@ -2,7 +2,6 @@
 #include "driver.h"
 
 #include "new.h"
-#include "visible.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* outputs.c -- the files that the options of a command name for its results.  One that is there is replaced if it is
- * a former result of that kind: where it is another one, a name was mistyped (`mpc plot log -o a.mdl`), and what is
- * there would be lost. */
+/* outputs.c -- guards the files that a command's options name for its results.  An existing file is replaced only if it
+ * is a former result of that kind: another one was hit by a mistyped name (`mpc plot log -o a.mdl`), and would be lost.
+ */
 #include "driver.h"
 
 #include "paths.h"

@@ -50,7 +50,7 @@ typedef struct {
 typedef struct {
     const Op *fills; /* the first dispatch */
     Name slots;
-    Filled filled;
+    FilledRows filled;
     int64_t saved, passing;     /* bytes at the peak: for the backward pass, and others */
     double sent, sent_balanced; /* bytes per step of one rank: with all slots, and those that a balanced router fills */
 } ExpertRow;

@@ -234,7 +234,7 @@ static void print_experts(const Report *r)
 {
     for (int i = 0; i < r->nexperts; i++) {
         const ExpertRow *row = &r->expert[i];
-        const Filled *f = &row->filled;
+        const FilledRows *f = &row->filled;
         const Op *op = row->fills;
         printf("%s    %s%s%s\n", i ? "" : "experts\n", op->path ? op->path : info(op)->name, op->where ? " " : "",
                op->where ? op->where : "");

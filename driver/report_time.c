@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-#include <string.h>
-
 /* --- The figures ------------------------------------------------------------------------------------- */
 
 int precision_of(const Module *m)

@@ -36,7 +36,7 @@ Value *param_named(const Func *f, Name name)
     return NULL;
 }
 
-/* Of each op: that is often. */
+/* Called for each op, so without printf(). */
 Name fresh_name(Module *m)
 {
     char digits[12];

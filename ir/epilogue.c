@@ -79,7 +79,7 @@ static bool find_within(const Value *result, Epilogue *epilogue, int depth)
     return op && info(op)->family == PRODUCT;
 }
 
-/* The library reads what is added in the dtype of the result, which is f32 or that of the operands. */
+/* The library reads the added matrix in the dtype of the result, which is f32 or that of the operands. */
 static bool fits_library(const Value *result, const Epilogue *epilogue)
 {
     const DType dtype = result->type.dtype;

@@ -22,13 +22,13 @@ const Op *filled_by(Module *m, Name dim)
     return map_get(m->filled, dim);
 }
 
-Filled filled_rows(const Op *fills)
+FilledRows filled_rows(const Op *fills)
 {
     const Type *chosen = &arg(fills, 1)->type;
     const Dims *made = &fills->attrs.dims;
-    Filled filled = { .choices = 1,
-                      .experts = made->dim[0].size,
-                      .rounds = fills->attrs.rounds ? fills->attrs.rounds : 1 };
+    FilledRows filled = { .choices = 1,
+                          .experts = made->dim[0].size,
+                          .rounds = fills->attrs.rounds ? fills->attrs.rounds : 1 };
     for (int i = 0; i < fills->attrs.over.count; i++)
         filled.choices *= chosen->dim[find_dim(chosen, fills->attrs.over.name[i])].size;
     filled.slots = made->dim[1].size;
@@ -37,7 +37,7 @@ Filled filled_rows(const Op *fills)
 
 double filled_share(const Op *fills)
 {
-    const Filled f = filled_rows(fills);
+    const FilledRows f = filled_rows(fills);
     const double rows = (double)f.experts * (double)f.slots * (double)f.rounds;
     return (double)f.choices < rows ? (double)f.choices / rows : 1;
 }

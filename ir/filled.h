@@ -1,4 +1,4 @@
-/* filled.h -- experts: how many of the rows that a dispatch may fill with tokens it fills at most. */
+/* filled.h -- experts: an upper bound of the share of rows that a dispatch fills with tokens. */
 #ifndef MPC_FILLED_H
 #define MPC_FILLED_H
 
@@ -10,8 +10,8 @@ const Op *filled_by(Module *m, Name dim); /* the op that fills rows along the di
  * `rounds` rounds. */
 typedef struct {
     int64_t choices, experts, slots, rounds;
-} Filled;
-Filled filled_rows(const Op *fills);
+} FilledRows;
+FilledRows filled_rows(const Op *fills);
 double filled_share(const Op *fills); /* the share of rows with a token, if no token is dropped; at most 1 */
 
 /* As op_flops(), but without products of rows that stay empty: they are no work of the model. */

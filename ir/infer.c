@@ -287,7 +287,7 @@ static bool infer_stages(Module *m, const Op *op, Type results[], int count)
     return true;
 }
 
-/* Views and loops do not look at elements; all others, but for moves, read what is near. */
+/* Views and loops read no elements; all other ops but moves read them from the device. */
 static bool reads_near(Module *m, const Op *op)
 {
     const bool looks = info(op)->family == CONTROL ? kernel_called_by(m, op) != NULL : info(op)->family != VIEW;

@@ -18,7 +18,7 @@ const char *origin_text(Module *m, const Op *op);
 /* Which sums are pending in the result?  An op accepts partial operands only as its linearity permits. */
 bool infer_partial(Module *m, const Op *op, Type *result);
 
-/* Is the operand a number 0 beside a pending sum, of which one is chosen?  Its terms are 0 too, over any axes. */
+/* Is the operand the number 0, as the alternative to a pending sum?  Its terms are 0 too, over any axes. */
 bool chooses_zeros(const Op *op, int at);
 
 /* Is each axis used at most once, to split one dim or for a pending sum? */

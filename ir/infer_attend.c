@@ -125,7 +125,7 @@ INFER(attend)
     return true;
 }
 
-/* In any order. */
+/* Has the type the dims of q, in any order? */
 static bool has_dims_of(const Type *type, const Type *q)
 {
     bool same = type->rank == q->rank;

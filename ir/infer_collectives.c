@@ -57,7 +57,7 @@ static bool gather(Module *m, const Op *op, Type *type, Name name)
     return true;
 }
 
-/* To any split of the same dims, with a subset of the pending sums. */
+/* Any split of the same dims, with a subset of the pending sums. */
 INFER(reshard)
 {
     const Type *x = &arg(op, 0)->type;
@@ -81,7 +81,7 @@ INFER(reshard)
     return each_axis_once(&results[0], results[0].partial) ? true : REFUSE(NULL, "reshard uses one mesh axis twice");
 }
 
-/* From one stage to another one. */
+/* The same tensor on another stage. */
 INFER(send)
 {
     const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
@@ -182,7 +182,7 @@ INFER(rotate)
     return true;
 }
 
-/* By way of near: from the host to the disk are two. */
+/* To or from the device: a way from the host to the disk takes two moves. */
 INFER(move)
 {
     if (op->args.count < 1 || op->args.count > 2)

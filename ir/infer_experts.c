@@ -19,7 +19,7 @@ INFER(top_k)
 }
 
 /* The dims of `type` that are not in {over}, in its order. */
-static void keep_others(const Op *op, const Type *type, Type *y)
+static void dims_not_over(const Op *op, const Type *type, Type *y)
 {
     for (int i = 0; i < type->rank; i++)
         if (!has_name(&op->attrs.over, type->dim[i].name))
@@ -36,7 +36,7 @@ INFER(place)
     if (!op_space(m, op, &space) || !infer_partial(m, op, &(Type){ 0 }))
         return false;
     *y = (Type){ .dtype = I32 };
-    keep_others(op, chosen, y);
+    dims_not_over(op, chosen, y);
     for (int i = 0; i < op->attrs.over.count; i++)
         y->dim[y->rank++] = chosen->dim[find_dim(chosen, op->attrs.over.name[i])];
     return true;
@@ -81,7 +81,7 @@ INFER(dispatch)
     if (op->attrs.dims.count != 2 || op->attrs.over.count == 0)
         return REFUSE(NULL, "dispatch needs {over, dims=[experts:size, slots:size]}");
     *y = (Type){ .dtype = x->dtype };
-    keep_others(op, chosen, y);
+    dims_not_over(op, chosen, y);
     for (int i = 0; i < x->rank; i++)
         if (find_dim(chosen, x->dim[i].name) < 0)
             rest.dim[rest.rank++] = x->dim[i];
@@ -107,7 +107,7 @@ static bool picked_rows(Module *m, const Op *op, Type *y)
     if (!each_axis_once(&space, x->partial)) /* a rank would lack rows that it picks */
         return REFUSE("reshard one operand", "%s uses one mesh axis twice", info(op)->name);
     *y = (Type){ .dtype = x->dtype };
-    keep_others(op, chosen, y);
+    dims_not_over(op, chosen, y);
     for (int i = 0; i < 2; i++) {
         int at = picked[i] ? find_dim(x, picked[i]) : -1;
         if (at < 0)

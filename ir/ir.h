@@ -125,7 +125,7 @@ typedef struct Func Func;
 typedef enum {
     IN_FRAME,   /* the frame of the function */
     BY_POINTER, /* a pointer argument of a called function: a parameter or result */
-    IN_TIER     /* what is behind the arena, see tier.h: in all functions alike */
+    IN_TIER     /* behind the arena, see tier.h: at the same offset in all functions */
 } Base;         /* of an address */
 
 /* The address that the memory pass assigns to a value: `at` bytes from its base, and the stride of each dim in
@@ -332,7 +332,7 @@ typedef struct Module {
     struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
     struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
-    const struct Target *target;       /* what it is compiled for: see target.h */
+    const struct Target *target;       /* the device: see target.h */
 } Module;
 
 /* --- Ops: the table. ---------------------------------------------------------------------- */

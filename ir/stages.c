@@ -201,7 +201,7 @@ static uint64_t needed_by_op(const Module *m, const Map *needed, const Op *op, i
         return needed_by_callee(m, needed, op, i);
     const unsigned traits = info(op)->traits;
     const bool stays = traits & WISHES && same_stages(arg(op, 0)->type.on, result(op)->type.on);
-    const bool is_part = traits & MOVES && info(op)->family == VIEW; /* some stages keep what they have */
+    const bool is_part = traits & MOVES && info(op)->family == VIEW; /* some stages keep their values */
     if (traits & (MOVES | SENDS | WAITS) && !stays && !is_part)      /* all ranks of a group call it */
         return ALL_STAGES;
     for (int j = 0; j < op->results.count; j++)

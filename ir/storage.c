@@ -88,7 +88,7 @@ bool is_carried_in_place(const Op *loop, const Func *callee, int i)
     return same_base(from, to) && (from->base == BY_POINTER || from->at == to->at);
 }
 
-/* Of all calls of a kernel the same. */
+/* All calls of a kernel have the same scratch. */
 static const void *scratch_key(const Op *op) { return op->attrs.callee ? (const void *)op->attrs.callee : op; }
 
 int64_t scratch_bytes(Module *m, Map *known, const Op *op)

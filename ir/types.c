@@ -205,7 +205,7 @@ static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
 static bool same_ProductRole(ProductRole a, ProductRole b) { return a == b; }
 static bool same_Fp8(Fp8 a, Fp8 b) { return a == b; }
 
-/* By bits: results of 0 and -0 differ, and NaN equals itself. */
+/* Compares bits: results of 0 and -0 differ, and NaN equals itself. */
 static bool same_Number(Number a, Number b) { return memcmp(&a, &b, sizeof a) == 0; }
 
 bool names_equal(const Names *a, const Names *b)
@@ -356,7 +356,7 @@ uint64_t ranks_with_part(const Module *m, const Dim *dim)
     return dim->split.parts ? parts_of(m, dim->split.parts)->ranks : 0;
 }
 
-/* As many parts as ranks, which are the dim together; the ranks that have one are consecutive. */
+/* Are there as many parts as ranks, which together are the dim, on consecutive ranks? */
 static bool has_right_parts(const Module *m, const Dim *dim)
 {
     const Parts *parts = parts_of(m, dim->split.parts);

@@ -5,7 +5,7 @@
 
 #include "arena.h"
 
-/* The bytes of the printable UTF-8 character at `text`, of which `left` bytes may be read; 0 where there is none. */
+/* The length in bytes of the printable UTF-8 character at `text`, of which `left` bytes may be read; 0: none. */
 int character_length(const char *text, int left);
 
 /* The code point of the character at `text` if it is invisible: zero-width spaces, marks that change the text

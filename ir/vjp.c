@@ -39,7 +39,7 @@ VJP(identity) { dx[0] = dy[0]; }
 /* y = a, on another stage: dy goes back */
 VJP(send) { dx[0] = BUILD(b, OP_send, (Attrs){ .on = A->type.on }, dy[0]); }
 
-/* y = a, held by other ranks: dy as a is held; of what several stages hold, a sum that is pending over them */
+/* y = a on other ranks: dy on the ranks of a; if several stages hold y, dy is a sum that is pending over them */
 VJP(reshard)
 {
     const Stages on = A->type.on;

@@ -1,4 +1,4 @@
-/* cuda_alignment.c -- on which boundary an operand of a kernel begins, in every call of the function that it is in.
+/* cuda_alignment.c -- the alignment of an operand of a kernel, over all calls of the function that it is in.
  *
  * Packs of neighbours are loaded at once from addresses that are multiples of their size.  Frames begin on cache lines,
  * so the address of a value in a frame says it.  A pointer of a called function is what its callers give: a value at an

@@ -1,5 +1,5 @@
-/* cuda_attention.c -- attention that others than the general kernels may compute when the program runs: by
- * cuDNN, or by the kernel for Hopper. Whole sequences in 16 bits, causal or not, with nothing added to scores. */
+/* cuda_attention.c -- attention that cuDNN or the kernel for Hopper may compute in place of the general kernels, if the
+ * trainer finds them faster.  Whole sequences in 16 bits, causal or not, with nothing added to scores. */
 #include "cuda_library.h"
 
 #include <inttypes.h>

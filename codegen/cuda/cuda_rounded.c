@@ -6,11 +6,9 @@
 #include "blocks.h"
 #include "cuda_library.h"
 
-#include "ir/storage.h"
-
 enum { ALIGNED = 16 }; /* bytes, of all matrices */
 
-static bool lie_alike(const Value *x, const Value *y)
+static bool same_strides(const Value *x, const Value *y)
 {
     for (int i = 0; i < x->type.rank; i++)
         if (x->type.dim[i].padded > 1 && x->storage->stride[i] != stride_of(y, x->type.dim[i].name))
@@ -38,7 +36,7 @@ bool cuda_rounds_operands(Module *m, const Op *op, const Product *p)
     bool good = is_aligned(m, op, p->copied) && is_aligned(m, op, p->at) && is_result_aligned(m, op, p->before) &&
                 is_result_aligned(m, op, p->c);
     for (int i = 0; i < 2; i++)
-        good = good && lie_alike(arg(op, at[i]), arg(op, p->from[i])) && is_aligned(m, op, at[i]) &&
+        good = good && same_strides(arg(op, at[i]), arg(op, p->from[i])) && is_aligned(m, op, at[i]) &&
                is_aligned(m, op, p->from[i]);
     return good;
 }

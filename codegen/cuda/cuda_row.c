@@ -3,7 +3,6 @@
 #include "templates.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Names that the templates use; words of C++ and CUDA are reserved for all targets (text/names.c). */
 static const char *const taken[] = { "e", "count", "item", "lane", "team", "pack", "other", "together" };

@@ -1,5 +1,5 @@
-/* cuda_row_ahead.c -- a block that sums columns computes one row after another: it reads the next one before it
- * computes this one, so that memory works meanwhile.
+/* cuda_row_ahead.c -- a block that sums columns reads its next row before it computes the present one, so that memory
+ * is not idle meanwhile.
  *
  *     RtPack<rt_bf16, 8> x_next[1];
  *     float mean_next;

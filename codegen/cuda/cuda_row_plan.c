@@ -1,8 +1,6 @@
 /* cuda_plan.c -- the launches of a row kernel and their reductions: the part of the plan that depends on types. */
 #include "cuda_row.h"
 
-#include <string.h>
-
 static bool is_row_region(const RowKernel *k, const Region *r) { return k->by_rows && r->dims & k->inner; }
 
 /* The dims kept by a column sum, equal for all sums of a launch; in rows, the outer ones. */

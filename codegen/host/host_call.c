@@ -32,7 +32,7 @@ static double call_bytes(const Module *m, const Op *op)
     return bytes;
 }
 
-/* On one rank. */
+/* The FLOPs of one rank. */
 static double flops_of(Module *m, const Op *op)
 {
     const double whole = op_flops(m, op);

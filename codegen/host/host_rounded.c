@@ -1,4 +1,4 @@
-/* host_rounded.c -- what need not run where products round their operands themselves.
+/* host_rounded.c -- kernels that are skipped where products round their operands themselves.
  *
  *   if (!rt_product_in_8(rt, 0) || !rt_product_in_8(rt, 1))
  *       RT_RUN(rt, 3, RT_LAUNCH(rt, kernel_h_attn_q, h_attn_norm, h_attn_q));
@@ -11,9 +11,9 @@
 #include "map.h"
 #include "uses.h"
 
-/* Of one function. */
+/* Readers of rounded operands in one function. */
 typedef struct RoundedReaders {
-    bool has_any; /* such products */
+    bool has_any; /* products that round them */
     Uses uses;
 } RoundedReaders;
 

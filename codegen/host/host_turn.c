@@ -1,4 +1,4 @@
-/* host_turn.c -- a loop of which a GPU records one turn, which stands for all: that over micro-batches.
+/* host_turn.c -- the loop over micro-batches on a GPU, which records one iteration and replays it for all.
  *
  *   if (rt_turn(rt, micro, 64, 2, (const RtSlice[]){ { tokens, 32768 }, { labels, 32768 } })) {
  *       run_micro(rt, arena + 4096, loss, grad_wte, tokens + micro * 8192, labels + micro * 8192);

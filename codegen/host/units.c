@@ -23,7 +23,7 @@ static void open_unit(Text *unit, const FileParts *parts)
     fprintf(unit->out, "%s#pragma GCC visibility push(hidden)\n", parts->includes);
 }
 
-/* Of the kernels from *first on, and moves it. */
+/* A unit of kernels from *first on; *first is then the first of the next unit. */
 static char *kernels_unit(Host *h, const FileParts *parts, int *first, int *line)
 {
     Text unit;

@@ -35,7 +35,7 @@ static void add_dims(RowKernel *k, const Type *type)
     }
 }
 
-/* In the memory order of the value of the highest rank: a result, if several are equal. */
+/* The space has the memory order of the value of the highest rank: of a result, if several are equal. */
 static void find_space(RowKernel *k)
 {
     for (int rank = MAX_RANK; rank > 0; rank--) {

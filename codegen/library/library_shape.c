@@ -23,7 +23,7 @@ static bool same_dtype(const Operands *o, Name dim)
 
 /* --- gather, scatter_add --------------------------------------------------------------------------------------- */
 
-/* The table is [pre, shared, rows, post], what is picked [pre, shared, count, post], the index [shared, count]. */
+/* The table is [pre, shared, rows, post], the picked rows [pre, shared, count, post], the index [shared, count]. */
 
 typedef struct {
     DimGroup pre, shared, count, post;

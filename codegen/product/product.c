@@ -172,7 +172,7 @@ static int64_t block_along(Module *m, const Op *dot, const AxisList *sum)
     return is_rounded && is_in_blocks(m, arg(dot, 0), dot->attrs.dim, &sum->at[0]) ? E4M3_BLOCK : 0;
 }
 
-/* Of which operand are the blocks squares? */
+/* The operand whose blocks are squares. */
 static RtSquares squares_of(Module *m, const Op *dot, const Axis *rows, const Axis *columns)
 {
     const Name across = dot->attrs.across;

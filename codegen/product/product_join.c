@@ -1,4 +1,5 @@
-/* product_join.c -- products of one kernel that are one product where their operands and results lie side by side.
+/* product_join.c -- joins products of one kernel to a single product where their operands and results are adjacent in
+ * memory.
  *
  *   [C | F] = A [B | E]         more columns: q, k, v of one x
  *   [C / F] = [A / D] B         more rows
@@ -11,7 +12,7 @@
 
 /* --- Two products ----------------------------------------------------------------------------------------- */
 
-/* From the operands and the result of one product to those of another, in elements. */
+/* Distances from the operands and the result of one product to those of another, in elements. */
 typedef struct {
     int64_t a, b, c;
 } Distances;

@@ -1,4 +1,4 @@
-/* product_order.c -- the memory orders that products want.
+/* product_order.c -- the memory orders in which a product is one of matrices.
  *
  * A product whose dims are no matrices where its operands lie is computed by plain loops, tens of times more slowly
  * than by a library.  An operand with the summed dims next to each other, outermost or innermost, makes it one of

@@ -1,4 +1,4 @@
-/* config.c -- `need`, `cycle`, `if` and `set` of a .map file: what config.json says, as values of the model's consts
+/* config.c -- `need`, `cycle`, `if` and `set` of a .map file: values of config.json become values of the model's consts
  * and dims. */
 #include "folder.h"
 #include "name_map.h"

@@ -1,5 +1,5 @@
-/* keys.c -- keys of config.json, read by a map: under older names, with defaults; and which items it has read.  A key
- * that nothing reads may still change what transformers computes, so that unread.c reports it. */
+/* keys.c -- keys of config.json, read by a map: older names, defaults, and which items have been read.  A key that
+ * nothing reads may still change what transformers computes, so unread.c reports it. */
 #include "name_map.h"
 
 #include <cjson/cJSON.h>

@@ -3,7 +3,6 @@
 #include "name_map.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- Places in JSON ------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ static void add_messages(Request *r, const Layout *layout, int line, cJSON *list
 {
     const Text *text = &r->document->text;
     const char *label = "", *more = "";
-    for (const Caused *c = layout->caused; c; c = c->next)
+    for (const LineMessages *c = layout->caused; c; c = c->next)
         if (c->line == line + 1) {
             label = arena_text(r->arena, "%s%s%s %s %s", label, *label ? ", " : "", c->name, c->axes,
                                bytes_text(r->arena, c->bytes));

@@ -14,7 +14,7 @@ typedef struct {
     Module *m;
     cJSON *list;
     Map forward;     /* ops of the forward pass */
-    Map of_path;     /* a path -> Found */
+    Map of_path;     /* a path -> PathOp */
     Classes classes; /* of the final program */
     Arena *arena;
 } Search;
@@ -24,7 +24,7 @@ typedef struct {
     const Func *func;
     const Op *op;
     cJSON *entry;
-} Found;
+} PathOp;
 
 static void describe_tensor(Search *s, cJSON *entry, const char *path, const Type *type)
 {
@@ -38,10 +38,10 @@ static void find_value(void *context, const Func *f, const Op *op, double times)
     Search *s = context;
     if (!op->path || !op->results.count || !map_get(&s->forward, op))
         return;
-    Found *found = map_get(&s->of_path, op->path);
+    PathOp *found = map_get(&s->of_path, op->path);
     if (!found) {
-        found = NEW(s->arena, Found);
-        *found = (Found){ .func = f, .op = op, .entry = cJSON_CreateObject() };
+        found = NEW(s->arena, PathOp);
+        *found = (PathOp){ .func = f, .op = op, .entry = cJSON_CreateObject() };
         map_put(&s->of_path, op->path, found);
         cJSON_AddItemToArray(s->list, found->entry);
     } else if (found->func == f) {

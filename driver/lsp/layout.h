@@ -5,12 +5,12 @@
 #include "lsp.h"
 
 /* Messages of one kind over the same axes that a line causes in a step. */
-typedef struct Caused {
+typedef struct LineMessages {
     int line; /* the first is 1 */
     const char *name, *axes;
     double messages, bytes; /* that one rank sends */
-    struct Caused *next;
-} Caused;
+    struct LineMessages *next;
+} LineMessages;
 
 /* A parameter or a value. */
 typedef struct SplitTensor {
@@ -20,7 +20,7 @@ typedef struct SplitTensor {
 } SplitTensor;
 
 struct Layout {
-    Caused *caused;
+    LineMessages *caused;
     SplitTensor *tensors;
 };
 

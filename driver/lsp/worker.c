@@ -49,14 +49,14 @@ static double number_in(const cJSON *object, const char *key)
 }
 
 /* The messages of that kind, or new ones at the end. */
-static Caused *caused_like(Arena *arena, Layout *layout, int line, const char *name, const char *axes)
+static LineMessages *caused_like(Arena *arena, Layout *layout, int line, const char *name, const char *axes)
 {
-    Caused **at = &layout->caused;
+    LineMessages **at = &layout->caused;
     while (*at && ((*at)->line != line || strcmp((*at)->name, name) != 0 || strcmp((*at)->axes, axes) != 0))
         at = &(*at)->next;
     if (!*at) {
-        *at = NEW(arena, Caused);
-        **at = (Caused){ .line = line, .name = name, .axes = axes };
+        *at = NEW(arena, LineMessages);
+        **at = (LineMessages){ .line = line, .name = name, .axes = axes };
     }
     return *at;
 }
@@ -86,8 +86,8 @@ static const Layout *layout_found(const Analysis *analysis, const cJSON *found, 
     cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(found, "caused"))
     {
         const int line = (int)number_in(entry, "line");
-        Caused *caused = caused_like(arena, layout, line > 0 ? line : otherwise, string_in(arena, entry, "name"),
-                                     string_in(arena, entry, "axes"));
+        LineMessages *caused = caused_like(arena, layout, line > 0 ? line : otherwise, string_in(arena, entry, "name"),
+                                           string_in(arena, entry, "axes"));
         caused->messages += number_in(entry, "messages");
         caused->bytes += number_in(entry, "bytes");
     }

@@ -1,5 +1,5 @@
-/* record.c -- records what a lowering tells besides the module: effective settings, dims that must keep their sizes,
- * values that mix sequences. */
+/* record.c -- records the results of a lowering besides the module: effective settings, dims that must keep their
+ * sizes, values that mix sequences. */
 #include "lowering.h"
 
 #include <string.h>

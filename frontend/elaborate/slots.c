@@ -1,5 +1,5 @@
-/* slots.c -- looks through a whole file: for dims of slots, whose sizes calls of dispatch compute, and whether the
- * model is fed records. */
+/* slots.c -- two questions about a whole file: the dims of slots, whose sizes calls of dispatch compute, and whether
+ * the model is fed records. */
 #include "slots.h"
 
 #include <string.h>

@@ -101,7 +101,7 @@ static Names shared_dims(Lower *l, const Arguments *a)
     return shared;
 }
 
-/* Those of `names` of which d is declared as a multiple; if several, the one that the declaration names. */
+/* Those of `names` that d is declared as a multiple of; if several, the one that the declaration names. */
 static Names fit_declaration(Lower *l, const Arguments *a, const Names *names)
 {
     Names fit = { 0 }, named = { 0 };

@@ -33,7 +33,7 @@ static bool find_steps(Lower *l, const Arguments *a, Steps *steps)
     return !steps->causal || !a->keyword[1];
 }
 
-/* The number of windows, of which a causal one ends at its place; 0: the dim is too short for one. */
+/* The number of windows; a causal window ends at its place.  0: the dim is too short for one. */
 static int64_t windows_along(Window *w, const Steps *steps)
 {
     const int64_t reach = steps->dilation * (w->tap.size - 1);

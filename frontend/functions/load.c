@@ -1,4 +1,4 @@
-/* load.c -- counts of what a dispatch does: the choices of each expert, and those that find no slot.
+/* load.c -- counts of a dispatch: the choices of each expert, and those that find no slot.
  *
  *   %chosen : i32[batch, seq, choice]
  *   %load   : f32[experts.load]         how many choices are equal to each number

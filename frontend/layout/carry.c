@@ -1,5 +1,5 @@
-/* carry.c -- repeats that share the stages of a pipeline: what a later one needs of an earlier one goes through those
- * between, from stage to stage.
+/* carry.c -- repeats that share the stages of a pipeline: a value of one repeat that a later one reads is carried
+ * through those between, from stage to stage.
  *
  *   %1 = loop %x, %h.w {callee=h, carried=1}
  *   %m = rename %1

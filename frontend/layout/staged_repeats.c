@@ -47,7 +47,7 @@ static void follow_call(const Module *m, const Op *op, Map *reached)
             reach(reached, op->results.at[i]);
 }
 
-/* Adds what depends on what is reached. */
+/* Adds the ops that depend on reached ones. */
 static void follow(const Module *m, const Func *f, Map *reached)
 {
     for (const Op *op = f->first; op; op = op->next) {
@@ -59,7 +59,7 @@ static void follow(const Module *m, const Func *f, Map *reached)
     }
 }
 
-/* Do copies hand on gradients, of what is trained, to those before? */
+/* Do copies pass gradients of trained parameters to the copies before? */
 static bool hands_on(const Module *m, const Op *loop, const Map *trained, Arena *arena)
 {
     Map reached = { .arena = arena };

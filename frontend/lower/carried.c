@@ -66,7 +66,7 @@ void check_scanned(Lower *l, const Body *body, const Ast *ast, LoopValue *carrie
     }
 }
 
-/* Of a model with updates or experts: the statistics of the body and of what it calls. */
+/* In a model with updates or experts: the statistics of the body and of its callees. */
 void carry_observed(Lower *l, Loc at, LoopValue **list)
 {
     if (l->role != MODEL || !l->observes)

@@ -64,7 +64,7 @@ bool has_no_positions(Lower *l, Name dim, Loc at); /* reports a dim of which non
 
 /* --- indices.c ---------------------------------------------------------------------------------------- */
 
-Input *input_viewed_by(Lower *l, Value *value); /* the input of which it is a view; NULL: none */
+Input *input_viewed_by(Lower *l, Value *value); /* the input that the value is a view of; NULL: none */
 /* Notes that inputs used as an index of a dim are below its size; false after reporting a number that is not. */
 bool index_fits(Lower *l, Value *index, const Dim *dim, const Constant *ignored, Loc at);
 

@@ -17,7 +17,7 @@ bool is_function(const Lower *l, const char *name); /* of the language */
 Operand call_function(Lower *l, const Ast *call);
 Operand choose(Lower *l, const Ast *call);                     /* if(c, a, b) */
 Operand call_block(Lower *l, const Ast *call, Symbol *called); /* the only value that it returns */
-/* The values of an expression, of which a block returns several, and top_k has two; none after an error. */
+/* The values of an expression: a block may return several, top_k has two; none after an error. */
 typedef struct {
     int count;
     Operand *at;
@@ -33,7 +33,7 @@ void lower_repeat(Lower *l, const Ast *ast);    /* or a scan */
 void declare_state(Lower *l, Symbol *symbol);
 Symbol *find_updated(Lower *l, const Ast *ast); /* the state or parameter of this block; NULL after reporting */
 bool has_update(const Lower *l, Port tensor);   /* of an instance with several uses, by another one */
-/* The update of a tensor of the module: `after` is what it becomes. */
+/* The update of a tensor of the module: `after` is its new value. */
 void write_update(Lower *l, const Ast *ast, Symbol *symbol, const Value *tensor, Value *after);
 /* Adds a term to the loss that is zero, and whose gradient by the state is the statistic.  still: the state, constant.
  */

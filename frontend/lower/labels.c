@@ -1,7 +1,7 @@
 /* labels.c -- the labels of a cross_entropy, by which a mean of it divides, also where a repeat carries or reads it.
  *
- * What a repeat carries is, in its first copy, what it was before, and in the others, what the copy before has left.  A
- * mean of it inside must mean the same in all of them. */
+ * A carried value has its initial value in the first copy, and the result of the copy before in the others.  A mean
+ * of it inside must have the same divisor in all of them. */
 #include "emit.h"
 
 Entropy *note_labels(Lower *l, Entropy labelled)

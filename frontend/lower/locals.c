@@ -1,4 +1,4 @@
-/* locals.c -- names of values in blocks: each is used, and is that of nothing else. */
+/* locals.c -- checks the names of values in blocks: each is used, and names nothing else. */
 #include "expr.h"
 
 /* May a value have this name here? */
@@ -70,7 +70,7 @@ void name_result(Lower *l, const char *name, Loc loc, Operand operand)
     if (good && before && operand.kind != WRONG)
         check_one(l, before);
     else if (before)
-        before->used = true; /* by what is wrong, perhaps */
+        before->used = true; /* perhaps by the statement with the error */
     if (!good && !before)
         return; /* a const, dim or block of the file */
     declare(l, l->scope, S_LOCAL, name, loc)->operand = good ? operand : wrong;

@@ -50,7 +50,7 @@ bool begin_scan(Lower *l, const Ast *ast, Body *body)
 
 /* --- What it yields ---------------------------------------------------------------------------- */
 
-/* A parameter of the body, and what is a result already, is copied: each result has memory of its own. */
+/* Copies a parameter of the body, or a value that is a result already: each result has memory of its own. */
 bool leave_yielded(Lower *l, Body *body)
 {
     bool good = true;

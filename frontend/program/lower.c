@@ -22,7 +22,7 @@ static bool remove_uncalled_once(Module *m, Map *calls)
     bool removed = false;
     while (f && f->next)
         f = f->next;
-    for (Func *before; f; f = before) { /* from the last: callers come after what they call */
+    for (Func *before; f; f = before) { /* from the last: callers come after their callees */
         before = f->prev;
         if (f->role != PLAIN || map_get(calls, f))
             continue;

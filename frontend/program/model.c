@@ -108,7 +108,7 @@ static Value *lower_loss(Lower *l, const Ast *ast)
 static void check_next(Lower *l)
 {
     const int least = 1 + (l->m->batch != NULL);
-    const bool is_whole = l->diags->errors == 0; /* else the type may not be what was meant */
+    const bool is_whole = l->diags->errors == 0; /* else the type may not be the intended one */
     for (const Input *input = is_whole && declares_records(l) ? l->m->inputs : NULL; input; input = input->next)
         if (input->shift > 0 && input->type.rank < least)
             complain(l, (Where){ .at = find_symbol_here(l->scope, input->name)->loc },

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-const char *syntax_habit(const char *text, int at); /* text[at] is what the grammar did not expect */
+const char *syntax_habit(const char *text, int at); /* the grammar did not expect text[at] */
 
 bool brace_below(const char *text, int at); /* is text[at] the end of a line, and the next one begins with { ? */
 

@@ -1,8 +1,8 @@
 /* bars.h -- the work of a rank, as bars: its computation, its messages while they are under way, and its waits for
  * them.
  *
- * Bars of one lane that are shorter than `resolution` together are one, so that there are never more than a picture can
- * show, and reach to the next one: the seconds of all of them are kept. */
+ * Neighbouring bars of one lane that are shorter than `resolution` together become one, which reaches to the next bar
+ * and keeps the seconds of all: there are never more bars than a picture can show. */
 #ifndef MPC_BARS_H
 #define MPC_BARS_H
 

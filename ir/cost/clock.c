@@ -176,7 +176,7 @@ static void compute(Clock *c, const CostItem *item)
 
 static void run_list(Clock *c, const CostList *list, bool last);
 
-/* As if all so far had been so much later. */
+/* Moves the clock, and all that is under way, ahead. */
 static void go_ahead(Clock *c, double seconds, double waited)
 {
     c->now += seconds;
@@ -187,7 +187,7 @@ static void go_ahead(Clock *c, double seconds, double waited)
         c->done[i] += seconds;
 }
 
-/* The first turn and the last one are run, and two in between, of which the second counts for all that are left. */
+/* Runs the first and the last iteration, and two in between; the second of these counts for all others. */
 static void run_turns(Clock *c, const CostItem *item)
 {
     enum { RUN = 4 };

@@ -1,7 +1,6 @@
 /* clock.h -- a rank while it runs the items of a step on a machine: what it computes when, and its messages.
  *
- * Everything that is said about time comes from here: the sums of step_time.h, and the bars of bars.h, which are
- * recorded where a sum is added to. */
+ * All times come from here: the sums of step_time.h, and the bars of bars.h, which are recorded where a sum grows. */
 #ifndef MPC_CLOCK_H
 #define MPC_CLOCK_H
 

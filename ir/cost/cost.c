@@ -35,7 +35,7 @@ static double share_of_ranks(const Module *m, const Func *f, const Op *op, uint6
     return *on ? __builtin_popcountll(*on) / (double)__builtin_popcountll(around & all) : 0;
 }
 
-/* Of a call or loop, on a rank that runs it: stages may run different numbers of iterations. */
+/* The iterations of a call or loop on a rank that runs it, in the mean: stages may run different numbers. */
 static double mean_iterations(const Module *m, const Op *op)
 {
     return runs_in_stages(op) ? (double)op->attrs.dims.dim[0].size / __builtin_popcountll(stages_passed(m, op).at)

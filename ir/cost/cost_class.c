@@ -6,8 +6,6 @@
 #include "cost.h"
 #include "flight.h"
 
-#include <string.h>
-
 const char *const class_name[N_CLASSES] = {
     [MASTER_WEIGHTS] = "master weights",
     [WEIGHTS] = "weights",
@@ -82,7 +80,7 @@ static bool is_made_of_weights(const Classes *classes, const Op *op)
     return largest > 0;
 }
 
-/* Stacks of what the callee makes of slices of weights. */
+/* Stacks of values that the callee computes from slices of weights. */
 static void pass_weights_up(Classes *classes, const Op *op, const Func *callee)
 {
     for (int i = 0; i < op->results.count; i++)

@@ -31,7 +31,7 @@ CostItem *push_item(Arena *arena, CostList *list, CostItem item)
 
 /* --- Bytes ---------------------------------------------------------------------------------------- */
 
-/* On one kind of rank, which may have a part of a stack of its own size. */
+/* The bytes on one kind of rank: stages may have parts of different sizes. */
 static double bytes_on(const Module *m, const Type *type, int rank)
 {
     return (double)(m->stage_axis >= 0 ? part_bytes(m, type, rank) : local_bytes(m, type));

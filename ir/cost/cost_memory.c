@@ -261,7 +261,7 @@ static CallLives lives_of_call(PeakSearch *plan, const Func *f, int64_t frame)
 
 static Peak find_peak(PeakSearch *plan, const Func *f, int64_t frame);
 
-/* While one op runs, or at the peak of what it calls; `room` is for the list. */
+/* While one op runs, or at the peak of its callee; `room` is for the list. */
 static Peak peak_of_op(PeakSearch *plan, const CallLives *c, const Op *op, int number, UseList room)
 {
     const Moment *moment = &c->all->moment[number];
@@ -356,7 +356,7 @@ static void count_classes(const UseList *list, int64_t bytes[N_CLASSES])
     arena_free(&scratch);
 }
 
-/* Of ranges with the same bytes and class, keeps one. */
+/* Keeps one of several ranges with the same bytes and class. */
 static int drop_shadowed(UseList *list)
 {
     int kept = 0;
@@ -404,7 +404,7 @@ typedef struct {
     PeakSearch plan;
     MemoryVisit visit;
     void *context;
-    UseList held; /* by what is called at the moment: what outlives the step, callers, and the op itself */
+    UseList held; /* at this call: values that outlive the step, those of callers, and those of the op itself */
 } MemoryWalk;
 
 static void walk_memory(MemoryWalk *w, const Func *f, int64_t frame)

@@ -105,7 +105,7 @@ static double seconds_in(const Machine *machine, int precision, int64_t m, int64
                 launch(machine));
 }
 
-/* Of 8 bits and 16 bits a trainer takes what is faster. */
+/* A trainer takes 8 or 16 bits, whichever is faster. */
 double product_seconds(const Machine *machine, int precision, int64_t m, int64_t n, int64_t k, int64_t count)
 {
     const double seconds = seconds_in(machine, precision, m, n, k, count);

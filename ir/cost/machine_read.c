@@ -11,7 +11,7 @@ typedef enum { NONE, TEXT, COUNT, BYTES, SECONDS, FLOPS, BYTES_A_SECOND, FLOPS_A
 
 static const struct {
     const char *text;    /* behind a prefix */
-    double scale, most;  /* of what the number is in; the largest */
+    double scale, most;  /* the unit of the number; the largest number */
     bool takes_a_prefix; /* G of "GB" */
     bool may_be_zero;
     const char *example;
@@ -59,7 +59,7 @@ typedef struct {
     int length;
     Machine *machine;
     Loc at[N_LINES]; /* keys that have been read */
-    Loc name;        /* of the last file's line: where what is missing is reported */
+    Loc name;        /* of the last file's line: the place of errors about missing keys */
 } Reader;
 
 static bool wrong(const Reader *r, Loc at, const char *help, const char *what)

@@ -84,7 +84,7 @@ static Phase phase_of(const Walk *w, const Op *op)
     return is_recomputed(w, op) ? RECOMPUTED : BACKWARD;
 }
 
-/* The forward pass is what the loss depends on, the backward pass what else gradients do. */
+/* The forward pass is all ops that the loss depends on, the backward pass all others that gradients depend on. */
 static void find_phases(Walk *w, const Classes *classes, const Func *step)
 {
     const StepState state = func_with_role(w->m, FINISH) ? state_of(step) : (StepState){ 0 };
@@ -251,7 +251,7 @@ double bytes_between_stages(const Module *m, const MicroParts *parts,
     return most;
 }
 
-/* Of one micro-batch, whose loops in stages are the step's own. */
+/* The schedule of a step with one micro-batch, whose loops in stages are in the step itself. */
 static const PipelineSchedule *schedule_of_one(const StepCost *cost, MicroParts *parts)
 {
     const char *why, *help;

@@ -22,7 +22,7 @@ static double chunk_end_of(const PipelineSchedule *s, const Timeline *t, int ran
     return end;
 }
 
-/* The end of the step of a rank: after its last action, of which those of each chunk let messages start. */
+/* The end of a rank's step, after its last action.  The last action of each chunk lets messages start. */
 static double end_of(Clock *c, const StepTime *t, int rank)
 {
     const StepCost *cost = c->cost;
@@ -38,7 +38,7 @@ static double end_of(Clock *c, const StepTime *t, int rank)
 
 /* --- Pipelines --------------------------------------------------------------------------------------- */
 
-/* Of the slowest one. */
+/* The time of the slowest message between stages. */
 static double stage_message_time(const Clock *c)
 {
     const Module *m = c->cost->m;

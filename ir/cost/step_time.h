@@ -35,7 +35,7 @@ typedef struct {
     double before;                              /* of these, until all ranks have come to the pipeline */
     int kind;                                   /* the rank that ends last; what follows is its */
     double item[N_ITEM_KINDS], phase[N_PHASES]; /* messages: those that are exposed */
-    double idle;                                /* it waits for other stages, and for what they send */
+    double idle;                                /* it waits for other stages and their messages */
     int naxes;
     AxesTime axes[1 << MAX_AXES]; /* more exposed first */
     int nlines, line_room;

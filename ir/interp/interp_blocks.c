@@ -1,5 +1,5 @@
-/* interp_blocks.c -- the reference interpreter's rule for operands that are rounded in blocks: it rounds what they are
- * said to be rounded from, and compares. */
+/* interp_blocks.c -- the reference interpreter's rule for operands that are rounded in blocks: it rounds the named
+ * source, and compares. */
 #include "blocks.h"
 #include "interp_shards.h"
 
@@ -22,7 +22,7 @@ static Blocks blocks_of(const Op *dot, const Type *type, const Shard *shard)
     return b;
 }
 
-/* Of the element `at` of a shard, which is row-major. */
+/* The block of element `at` of a shard, which is row-major. */
 static int64_t block_at(const Blocks *b, const Shard *shard, int64_t at)
 {
     int64_t block = 0;

@@ -24,7 +24,7 @@
 /* The largest prime below 2^50: a residue is an integer double, and the quotient of a product fits into one. */
 #define PRIME ((UINT64_C(1) << 50) - 27)
 
-/* Of what is not negative: the processor converts to signed numbers alone. */
+/* Only for numbers that are not negative: the processor converts to signed numbers alone. */
 static uint64_t whole(double x) { return (uint64_t)(int64_t)x; }
 
 static double sum_of(double a, double b)

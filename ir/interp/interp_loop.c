@@ -1,4 +1,4 @@
-/* interp_loop.c -- the reference interpreter's loops: slices, what is carried, the stages of a pipeline.
+/* interp_loop.c -- the reference interpreter's loops: slices, carried values, the stages of a pipeline.
  *
  * A loop in stages passes them one after the other: what is carried goes from rank to rank.  In an action of a schedule
  * (interp_schedule.c) a stage runs its own copies alone. */
@@ -76,7 +76,7 @@ typedef struct {
     const Op *op;
     const Func *callee;
     const Sharded *args;
-    Sharded *now, *out, *results; /* what is carried; of one iteration; of the loop */
+    Sharded *now, *out, *results; /* carried values; results of one iteration; of the loop */
     Iterations memory;
 } Turns;
 
@@ -97,7 +97,7 @@ static bool run_turn(Interp *in, Turns *t, int64_t at, int64_t slices)
     return true;
 }
 
-/* In an action of a schedule: the copies of the stage at hand. */
+/* In an action of a schedule: runs the copies of the present stage. */
 static bool run_own_copies(Interp *in, Turns *t)
 {
     const Dim *dim = &t->op->attrs.dims.dim[0];
@@ -113,7 +113,7 @@ static bool run_own_copies(Interp *in, Turns *t)
     return true;
 }
 
-/* To the stage that runs now, and into its memory; what is in flight begins on each. */
+/* To the stage that runs now, and into its memory; collectives in flight begin on each stage. */
 static bool go_on(Interp *in, Turns *t, int stage)
 {
     const int carried = (int)t->op->attrs.carried;

@@ -1,4 +1,4 @@
-/* interp_over.c -- the reference interpreter's rule for a kernel whose result lies where its operand does. */
+/* interp_over.c -- the reference interpreter's rule for a kernel whose result has the memory of its operand. */
 #include "interp_shards.h"
 
 /* Is it a reduction along the kernel's rows, and does the kernel visit each row of the parameter once, since it has no

@@ -36,7 +36,7 @@ struct ActionRun {
     Map leaving; /* loop in stages -> what it hands on */
 };
 
-static Sharded nothing(Interp *in, const Type *type)
+static Sharded unwritten_value(Interp *in, const Type *type)
 {
     const Sharded held = new_sharded(in, type);
     for (int rank = 0; held.shard && rank < in->ranks; rank++)
@@ -50,13 +50,13 @@ static Sharded *held(Pipeline *p, const Value *value, int micro)
     Sharded *known = map_get(&p->held[micro], value);
     if (!known) {
         known = NEW(&p->in->arena, Sharded);
-        *known = nothing(p->in, &value->type);
+        *known = unwritten_value(p->in, &value->type);
         map_put(&p->held[micro], value, known);
     }
     return known;
 }
 
-/* On the ranks of the stage at hand. */
+/* Copies the shards of the ranks of the present stage. */
 static void take(const Interp *in, Sharded *to, const Sharded *from)
 {
     for (int rank = 0; rank < in->ranks; rank++)
@@ -101,7 +101,7 @@ void leave_results(Interp *in, const Op *op, Sharded results[])
     for (int i = 0; i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         const Value *brought = in->func == now->func ? result_of_part(now->part, now->func, value) : NULL;
-        results[i] = brought ? *held(now->pipeline, brought, now->micro) : nothing(in, &value->type);
+        results[i] = brought ? *held(now->pipeline, brought, now->micro) : unwritten_value(in, &value->type);
     }
 }
 
@@ -112,7 +112,7 @@ void note_leaving(Interp *in, const Op *loop, const Sharded carried[])
 
 /* --- Actions ------------------------------------------------------------------------------------------- */
 
-/* Of the function of a part: its frame is inside of that of the micro-batch, its operands and results are in slots. */
+/* The call of a part's function: its frame is inside that of the micro-batch, its operands and results are in slots. */
 static Activation activation_of(const Pipeline *p, const Op *call, int rank, int micro)
 {
     const int nargs = call->args.count, count = nargs + call->results.count;
@@ -193,7 +193,7 @@ static bool run_action(Pipeline *p, int rank, Action a)
 
 static int receiving_stage(const Message *m) { return m->backward ? m->stage - 1 : m->stage + 1; }
 
-/* What one stage has left is what the next one enters with. */
+/* The next stage enters with the values that this one has left. */
 static bool pass_value(Pipeline *p, const Message *m, const Value *left, const Value *entered)
 {
     Interp *in = p->in;
@@ -265,13 +265,13 @@ static int other_side(const Pipeline *p, const Event *e, const int *next)
     return meets ? other : -1;
 }
 
-/* Reductions of what a chunk has summed up run after the loop, as all other ops do: no action changes it any more. */
+/* Reductions of a chunk's sums run after the loop, as all other ops do: no action changes the sums any more. */
 static bool run_event(Pipeline *p, int rank, const Event *e)
 {
     return e->is_message ? run_message(p, &e->message) : e->reduces || run_action(p, rank, e->action);
 }
 
-/* As many events of a rank as are possible. */
+/* Runs events of a rank until one has to wait. */
 static bool run_rank(Pipeline *p, int rank, int *next, bool *moved)
 {
     const PipelineSchedule *s = p->slots->schedule;

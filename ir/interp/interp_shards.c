@@ -123,7 +123,7 @@ static void find_stretch(const Interp *in, const Dim *dim, int rank, Stretch *s)
     const Cut cut = cut_of(in, dim);
     if (is_dealt(dim)) {
         add_pieces(s, dim, cut, number);
-    } else if (dim->split.parts) { /* all have memory for most; what is left of it has positions behind the dim */
+    } else if (dim->split.parts) { /* all have memory for the largest part; its rest has positions behind the dim */
         const int64_t first = part_first(in->m, dim, number), count = part_size(in->m, dim, number);
         const int64_t most = local_size(in->m, dim), left = dim->padded + number * most;
         add_range(s, first, first + count);
@@ -193,7 +193,7 @@ int first_stage(Stages on, int axis)
     return stage;
 }
 
-/* In an action of a schedule the one stage that does it, whoever else has the value. */
+/* In an action of a schedule only the stage of the action, also if others have the value. */
 Stages stages_of(const Interp *in, const Type *type) { return type->on.at && !in->staged ? type->on : in->running; }
 
 bool rank_runs(const Interp *in, int rank)
@@ -248,7 +248,7 @@ Sharded new_sharded(Interp *in, const Type *type)
     return held;
 }
 
-/* Of state: finite, as the step leaves it. */
+/* The padding of state: finite, as the step leaves it. */
 static double padding_number(const Interp *in, DType dtype)
 {
     return is_float(dtype) ? in->numbers->scattered(0.8) : 1; /* a valid index of every dim */

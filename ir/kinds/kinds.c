@@ -57,7 +57,7 @@ static void note_readers(Kinds *kinds, const Func *f)
 
 /* --- How much of it --------------------------------------------------------------------------------- */
 
-/* A dim of which each stage has a part of its own size; -1: none. */
+/* The dim whose parts differ in size between stages; -1: none. */
 static int uneven_dim(const Type *type)
 {
     for (int i = 0; i < type->rank; i++)
@@ -113,7 +113,7 @@ static bool is_read_in_slices(Kinds *kinds, const Func *f, const Value *value, N
     return true;
 }
 
-/* Is it written slice by slice only?  So is what outlives a step: by the trainer, a copy at a time. */
+/* Is it written slice by slice only?  The trainer writes tensors that outlive a step so, too: a copy at a time. */
 static bool is_made_in_slices(Kinds *kinds, const Value *value, Name dim)
 {
     const Op *op = value->def;
@@ -240,7 +240,7 @@ static void use_buffer(FrameUses *all, const Func *f, const Value *value, int64_
     use_on_each(all, at, bytes, stages_holding(m, value));
 }
 
-/* Behind the frame of its callee: buffers of what it carries, and slots. */
+/* Behind the frame of its callee: buffers of carried values, and slots. */
 static void use_behind(FrameUses *all, const Func *f, const Op *op, const Func *callee)
 {
     const Module *m = all->kinds->m;
@@ -433,7 +433,7 @@ bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes)
     return bytes && before && frame->gap[kind][before - 1].at + frame->gap[kind][before - 1].bytes > at;
 }
 
-/* Of the function that an op is in. */
+/* The frame of the function that has the op. */
 static const KindFrame *frame_of(Kinds *kinds, const Op *op)
 {
     for (const Func *f = kinds->frame_of.count ? NULL : kinds->m->funcs; f; f = f->next)

@@ -44,7 +44,7 @@ Kinds *rank_kinds(Module *m);
 Kinds *plan_kinds_again(Module *m);
 
 const KindFrame *kind_frame(Kinds *kinds, const Func *f);
-int64_t place_on(const KindFrame *frame, int kind, int64_t at); /* the address; of what is in a gap, its beginning */
+int64_t place_on(const KindFrame *frame, int kind, int64_t at);              /* the address; in a gap, its beginning */
 bool meets_gap(const KindFrame *frame, int kind, int64_t at, int64_t bytes); /* does a range of the plan? */
 int64_t arena_on(Kinds *kinds, int kind);                                    /* bytes of the arena */
 int64_t frame_on(Kinds *kinds, const Func *f, int kind);                     /* bytes of the frame */

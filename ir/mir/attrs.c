@@ -63,7 +63,7 @@ static void write_number(double number, FILE *out)
     fputs(text, out);
 }
 
-/* In quotes, with invalid bytes as \xNN. */
+/* Writes the text in quotes, with invalid bytes as \xNN. */
 static void write_quoted(const char *text, FILE *out)
 {
     fputc('"', out);

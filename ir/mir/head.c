@@ -1,4 +1,4 @@
-/* head.c -- the head of a module as text, written and read: what it is about its functions, and these in order. */
+/* head.c -- the head of a module as text, written and read: all but its functions, and these in order. */
 #include "mir.h"
 
 #include <string.h>

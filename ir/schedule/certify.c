@@ -328,7 +328,7 @@ static bool check_deadlock(const Proof *p)
 
 /* --- Slots ------------------------------------------------------------------------------------------ */
 
-/* Of activations. */
+/* Proves that slots for activations suffice. */
 static bool check_slots(const Proof *p)
 {
     const PipelineSchedule *s = p->s;

@@ -190,7 +190,7 @@ static void zb_v(Program *p)
     drain_vee(&v, micros);
 }
 
-/* --- Which there are, and what they refuse -------------------------------------------------------- */
+/* --- The generators, and their conditions --------------------------------------------------------- */
 
 typedef struct {
     const char *name;

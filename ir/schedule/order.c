@@ -34,7 +34,7 @@ bool ends_stage(const PipelineSchedule *s, int rank, int i)
     return true;
 }
 
-/* By rank and index. */
+/* All items, by rank and index. */
 static Item *list_items(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *count)
 {
     int n = 0;
@@ -55,7 +55,7 @@ static Item *list_items(Arena *arena, const PipelineSchedule *s, const Timeline 
 
 static int place_in_order(const Item *item) { return (int)item->time * N_ITEM_KINDS + (int)item->kind; }
 
-/* By time, then by kind, as counts of each say where it begins; then as they were listed. */
+/* Sorts by time, then by kind (counting sort); items alike in both keep their order. */
 static Item *items_in_order(Arena *arena, const PipelineSchedule *s, const Timeline *t, int *count)
 {
     const Item *items = list_items(arena, s, t, count);

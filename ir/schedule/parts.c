@@ -217,7 +217,7 @@ static int part_of_update(const MicroParts *parts, const Value *value)
     return after && after->def ? part_of(parts, after->def) : -1;
 }
 
-/* The latest part of what it reads, and of the updates of sums that it reads. */
+/* The latest part among its operands, and the updates of sums that it reads. */
 static int latest_operand(const MicroParts *parts, const Op *op)
 {
     int latest = -1;

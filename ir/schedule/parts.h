@@ -1,4 +1,4 @@
-/* parts.h -- the parts of a micro-batch: to which action of which chunk each of its ops belongs.
+/* parts.h -- the parts of a micro-batch: the chunk and the action of each of its ops.
  *
  * Loops in stages of one chunk are along the same dims: forward, backward, and for the gradients of weights.  They are
  * ops of the micro-batch's function, or, once passes/layout/pipeline.c has cut it, of the functions that it calls.

@@ -12,7 +12,7 @@
 typedef struct {
     double end;  /* on its rank; at first UNDONE */
     double come; /* at the rank that reads it, if that is another one */
-} Made;
+} Finish;
 
 typedef struct {
     const PipelineSchedule *s;
@@ -21,7 +21,7 @@ typedef struct {
     double message, lost;
     double *cost;  /* by kind, stage */
     double **late; /* by rank, action: seconds that messages take of it */
-    Made *made;    /* by kind, stage, micro-batch */
+    Finish *made;  /* by kind, stage, micro-batch */
     double *sends; /* by rank: until when */
     int *home;     /* by stage: its rank */
     int *ready;    /* ranks whose next action may have become possible */
@@ -76,7 +76,7 @@ static double when_possible(const Simulation *sim, Action a, size_t number)
             return UNDONE;
     }
     if (other >= 0) {
-        const Made *made = &sim->made[other < a.stage ? number - micros : number + micros];
+        const Finish *made = &sim->made[other < a.stage ? number - micros : number + micros];
         const double there = sim->home[other] != sim->home[a.stage] ? made->come : made->end;
         if (there < 0)
             return UNDONE;
@@ -93,7 +93,7 @@ static void wake(Simulation *sim, int rank)
 }
 
 /* What an action has made, to the rank that reads it. */
-static void pass_on(Simulation *sim, Made *made, int rank, int reader)
+static void pass_on(Simulation *sim, Finish *made, int rank, int reader)
 {
     if (reader != rank) {
         sim->sends[rank] = (made->end > sim->sends[rank] ? made->end : sim->sends[rank]) + sim->message;
@@ -128,7 +128,7 @@ static bool run_all(Simulation *sim)
 {
     const PipelineSchedule *s = sim->s;
     for (int i = N_ACTION_KINDS * sim->stages * s->micros - 1; i >= 0; i--)
-        sim->made[i] = (Made){ UNDONE, UNDONE };
+        sim->made[i] = (Finish){ UNDONE, UNDONE };
     for (int rank = 0; rank < s->ranks; rank++) {
         sim->t->done[rank] = 0;
         sim->sends[rank] = 0;
@@ -243,7 +243,7 @@ bool simulate_schedule(Arena *arena, const PipelineSchedule *s, const Costs *cos
                        .lost = costs ? costs->lost : 0,
                        .late = late,
                        .cost = NEW_ARRAY(arena, double, N_ACTION_KINDS *stages),
-                       .made = NEW_ARRAY(arena, Made, N_ACTION_KINDS * stages * s->micros),
+                       .made = NEW_ARRAY(arena, Finish, N_ACTION_KINDS * stages * s->micros),
                        .sends = NEW_ARRAY(arena, double, s->ranks),
                        .home = NEW_ARRAY(arena, int, stages),
                        .ready = NEW_ARRAY(arena, int, s->ranks),

@@ -117,7 +117,7 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
     return is_first && value->def && is_send(value->def);
 }
 
-/* Of the i-th result of part number `number`. */
+/* The lifetime of the i-th result of part number `number`. */
 static Lifetime lifetime_of(const Module *m, const PipelineSlots *all, int number, int i, int rank)
 {
     const StagePart *made = &all->parts.part[number], *read = made;
@@ -154,10 +154,10 @@ static bool lives_as(const Lifetime *a, const Lifetime *b)
 typedef struct {
     Lifetime life[MAX_STAGE_RANKS];
     int slots[MAX_STAGE_RANKS]; /* 0: not known */
-} Known;
+} SlotCache;
 
 /* Adds a value of the frame to the ring of those with which it lies, or to a new one. */
-static void add_to_ring(Module *m, PipelineSlots *all, int number, int i, Known *known)
+static void add_to_ring(Module *m, PipelineSlots *all, int number, int i, SlotCache *known)
 {
     const Op *call = all->parts.part[number].call;
     const Value *value = call->results.at[i];
@@ -185,7 +185,7 @@ static void add_to_ring(Module *m, PipelineSlots *all, int number, int i, Known 
 }
 
 /* Does the value have the slots that it needs, on each rank?  By the other program: see schedule.h. */
-static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, Known *proved)
+static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, SlotCache *proved)
 {
     const char *why;
     const Value *value = all->parts.part[number].call->results.at[i];
@@ -206,7 +206,7 @@ static bool certify_value(Module *m, const PipelineSlots *all, int number, int i
 
 static bool certify_rings(Module *m, const PipelineSlots *all)
 {
-    Known proved = { 0 };
+    SlotCache proved = { 0 };
     bool good = true;
     for (int number = 0; number < all->parts.count; number++)
         for (int i = 0; i < all->parts.part[number].call->results.count && good; i++)
@@ -290,7 +290,7 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
         error_at(m->diags, (Where){ .at = loop->loc }, "internal: one action of @%s reads %%%s, another updates it",
                  micro->name, divided->name);
     all->schedule = schedule_of_loop(m, loop, loop->attrs.stages, all->parts.chunks);
-    Known known = { 0 };
+    SlotCache known = { 0 };
     int most = 0;
     for (const Op *op = micro->first; op; op = op->next)
         most += op->results.count;

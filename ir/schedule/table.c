@@ -59,7 +59,7 @@ static Loc next_line(const Source *source, int *at)
     return trim(source->text, line);
 }
 
-/* Reads digits; what is too large for an int becomes INT_MAX.  false: there are none. */
+/* Reads digits; a number too large for an int becomes INT_MAX.  false: there are none. */
 static bool read_count(const char *text, int *at, int end, int *count)
 {
     const int begin = *at;

@@ -1,4 +1,4 @@
-/* last_readers.h -- until which op of its function a value is read. */
+/* last_readers.h -- the op of its function that reads a value last. */
 #ifndef MPC_LAST_READERS_H
 #define MPC_LAST_READERS_H
 

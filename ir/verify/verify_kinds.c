@@ -61,7 +61,7 @@ static bool is_held(Spot spot, int64_t bytes, int kind)
     return spot.at + bytes <= spot.frame->bytes && !meets_gap(spot.frame, kind, spot.at, bytes);
 }
 
-/* Of the bytes of a stack, those of the copies of one kind. */
+/* The bytes of those copies of a stack that one kind of rank has. */
 static int64_t bytes_of_part(const Check *c, const Value *value, int64_t whole, int kind)
 {
     const Dim *dim = &value->type.dim[0];

@@ -230,7 +230,7 @@ static bool verify_update(Module *m, const Param *param)
     return true;
 }
 
-/* A step returns the loss, the norm of the gradient, what is measured and counted, and its state. */
+/* A step returns the loss, the norm of the gradient, measures, counts, and its state. */
 static bool verify_step(Module *m, const Func *f)
 {
     if (!param_for(f, PORT_LEARNING_RATE, NULL) || !param_for(f, PORT_STEP_NUMBER, NULL))

@@ -1,4 +1,4 @@
-/* collect.c -- rows that are picked for each choice of a token, and then added up, are added as they are read:
+/* collect.c -- fuses rows that are picked for each choice of a token with their weighted sum:
  *
  *   %1 = combine %rows, %chosen, %place {dim=experts, key=slots}
  *   %2 = mul %1, %gate                                             =>   %3 = collect %rows, %chosen, %place, %gate

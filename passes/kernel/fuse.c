@@ -1,4 +1,4 @@
-/* fuse.c -- groups of ops become kernels: functions with the role KERNEL, each one loop nest.
+/* fuse.c -- groups ops into kernels: functions with the role KERNEL, each one loop nest.
  *
  *   %1 = sub %x, %mean                      func kernel @h.ln_1(%x, %mean, %gain) inner(embed) {
  *   %2 = square %1                 =>         ...
@@ -17,8 +17,6 @@
 #include "simplify/rewrite.h"
 #include "stages.h"
 #include "storage.h"
-
-#include <string.h>
 
 static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
 
@@ -101,7 +99,7 @@ static bool is_read_by(const Fusion *p, const FusionGroup *a, const FusionGroup 
 }
 
 /* Have shared dims of both loops the same elements on each rank? */
-static bool hold_alike(const FusionGroup *a, const FusionGroup *b)
+static bool same_shards(const FusionGroup *a, const FusionGroup *b)
 {
     for (int i = 0; i < a->space.rank; i++) {
         int at = find_dim(&b->space, a->space.dim[i].name);
@@ -111,14 +109,14 @@ static bool hold_alike(const FusionGroup *a, const FusionGroup *b)
     return true;
 }
 
-/* (A kernel that more stages run would also write what they got from another one.) */
+/* (A kernel that more stages run would overwrite values that they have received.) */
 static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
     if (a->stages != b->stages || (a->step && b->step && a->step != b->step))
         return false;
     if (a->product || b->product)
         return products_fit(p, a, b) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
-    if (!hold_alike(a, b))
+    if (!same_shards(a, b))
         return false;
     if (same_space(a, b))
         return !a->has_inner || !b->has_inner || same_names(&a->inner, &b->inner);

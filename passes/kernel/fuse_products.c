@@ -60,7 +60,7 @@ static bool is_chain(const Fusion *p, const Op *op, const Value *added)
     return true;
 }
 
-/* Does the function return it, or what is added to it in its place (scatter.c)? */
+/* Does the function return it, or the sum that scatter.c adds to it in place? */
 static bool is_left(const Fusion *p, const Value *sum)
 {
     const Numbers *readers = map_get(&p->readers, sum);

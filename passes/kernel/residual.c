@@ -1,5 +1,4 @@
-/* residual.c -- residuals that products add as they write their results (C = A B + b + x), rather than the kernels
- * after them.
+/* residual.c -- moves the addition of a residual from a kernel into the product before it (C = A B + b + x).
  *
  * A kernel that adds two tensors and stores the sum reads two and writes one, after the product has written one: four
  * tensors are moved.  If the product adds the residual, it reads one and writes one, and the kernel reads one: three.
@@ -32,7 +31,7 @@ static bool may_be_interleaved(const Fusion *p, const Value *value)
     return g && g->product && !g->adds;
 }
 
-/* New state is written over the old one, of which a product may read all. */
+/* New state is written over the old state, which a product may read as a whole. */
 bool is_worth_adding(const Fusion *p, const Op *add, const Value *residual)
 {
     return !may_be_interleaved(p, residual) && !group_of(p, add)->updates && is_stored(p, result(add)) &&

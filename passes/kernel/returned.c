@@ -1,4 +1,4 @@
-/* returned.c -- a function returns what a view shows, and the reader of the result has the view.
+/* returned.c -- returns the tensor behind a view instead of the view, and views it in the reader of the result.
  *
  *   %1 = concat %a, %b : [rank:8/dp, piece:2, f]        %1 = concat %a, %b : [rank:8/dp, piece:2, f]
  *   %2 = merge %1 : [batch:16/dp, f]                    return saves(%1)
@@ -43,14 +43,14 @@ static Type with_dims_of(Type type, int kept, const Type *of)
     return type;
 }
 
-/* The views between the value and what they show, of `shown` instead. */
+/* The views between `whole` and the value, applied to `shown` instead. */
 static Value *viewed(Builder *b, const Value *whole, Value *value, Value *shown)
 {
     Value *const x = value == whole ? shown : viewed(b, whole, arg(value->def, 0), shown);
     return value == whole ? x : result(clone_op(b, value->def, &x));
 }
 
-/* The parameter for the slices is what the view shows, and all that reads it reads a view of it. */
+/* The parameter becomes a slice of the viewed tensor, and its readers read a view of that. */
 static void view_in_reader(Module *m, Func *reader, Value *param, const Value *whole, Value *value)
 {
     Builder b = builder_at(m, reader, reader->first);

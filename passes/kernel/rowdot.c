@@ -41,7 +41,7 @@ static bool is_row_dot(const Module *m, const Op *op)
            (matrices == 0 || !op->attrs.over.count || (matrices == 1 && has_common_rows(m, op)));
 }
 
-/* In f32, rounded once, as products are. */
+/* Computes in f32 and rounds once, as products do. */
 static Value *open_dot(Builder *b, const Op *dot)
 {
     const Type *type = &result(dot)->type;

@@ -1,4 +1,4 @@
-/* scatter.c -- rows that are added to a sum are added where it lies:
+/* scatter.c -- adds rows to a sum in place, rather than to zeros that are added later:
  *
  *   %1 = scatter_add %rows, %index {...}                %3 = add %sum, %rest
  *   %2 = add %rest, %1                           =>     %4 = scatter_add %rows, %index, %3 {...}
@@ -11,7 +11,7 @@
 
 #include "uses.h"
 
-/* Of an addition: which operand is what a scatter_add sums up, for this addition alone?  -1: none. */
+/* The operand of an addition that is the result of a scatter_add without other readers; -1: none. */
 static int summed_operand(const Func *f, const Op *add)
 {
     for (int i = 0; i < 2; i++) {

@@ -16,7 +16,6 @@
  *
  * Moves of stacks that only the kernel reads or makes are in the loop, too, so that one copy is on the device.
  */
-#include "fuse.h"
 #include "map.h"
 #include "tier.h"
 #include "uses.h"
@@ -181,7 +180,7 @@ static Builder in_body(const Stack *s, Func *body)
         Builder){ .module = s->m, .func = body, .loc = s->call->loc, .path = s->call->path, .where = s->call->where };
 }
 
-/* An operand in the body: what the loop passes, or what is moved of it. */
+/* An operand in the body: the parameter, or the result of its move to the device. */
 static Value *operand_in_body(const Stack *s, Func *body, Values *args, Value *value)
 {
     const Op *move = fetch_of(s->f, value);
@@ -211,7 +210,7 @@ static void call_in_body(const Stack *s, Func *body, Values *args)
         return_from_body(s, body, args, call->results.at[i], s->call->results.at[i]);
 }
 
-/* In place of `made`, its op makes `value`, which others read. */
+/* Makes `value`, which has readers, the result of the op that made `made`. */
 static void make_instead(Value *made, Value *value)
 {
     Op *op = made->def;
@@ -220,7 +219,7 @@ static void make_instead(Value *made, Value *value)
     value->type = made->type;
 }
 
-/* The sums over all copies, of what is there for each: of those that there are. */
+/* Sums over all copies from the sums of each. */
 static void add_copies(const Stack *s, const Values *each, const Values *totals)
 {
     Module *m = s->m;

@@ -1,4 +1,4 @@
-/* unrounded.c -- products of 8 bits also read their operands as they are before they are rounded.
+/* unrounded.c -- gives products of 8 bits their operands before rounding, too.
  *
  *   %r = call %x {callee=k.h.mlp}                         abs, max, scale_e4m3, mul, round_e4m3, div, cast
  *   %y = call %r, %w {callee=k.h.mlp.2}                   dot %r, %w {dim=embed, fp8=rounded}

@@ -1,4 +1,4 @@
-/* widen.c -- values that lie in memory in 16 bits are widened by each op that reads them, rather than once for all.
+/* widen.c -- widens 16-bit values in each op that reads them, rather than once for all.
  *
  *   %g = loop ... : bf16[e, f]                      %g = loop ... : bf16[e, f]
  *   %w = cast %g {dtype=f32} : f32[e, f]            %1 = cast %g {dtype=f32} : f32[e, f]

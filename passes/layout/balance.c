@@ -21,7 +21,7 @@ typedef struct {
     int axis;                       /* of the pipeline */
     int repeats;                    /* that share the stages */
     double copy[MAX_REPEATS];       /* FLOPs of one copy of each */
-    double beside[MAX_REPEATS + 1]; /* of what is before the first repeat, and after each */
+    double beside[MAX_REPEATS + 1]; /* of the ops before the first repeat, and after each */
     Map seen;
 } Balance;
 
@@ -48,7 +48,7 @@ static int repeat_run(const Balance *b, const Op *op)
 
 static bool runs_copies(const Balance *b, const Op *op) { return repeat_run(b, op) >= 0; }
 
-/* Of a chunk; 0: the rule is about something else. */
+/* The copies in a chunk; 0: the rule is about something else. */
 static int64_t copies_in(const Module *m, const ShardRule *rule)
 {
     for (const Func *f = m->funcs; f; f = f->next)

@@ -313,7 +313,7 @@ static void assign_call(Layout *s, Func *f, Op *op)
         reduce_pending(s, f, op, op->results.at[i]);
 }
 
-static Type everywhere(Type type)
+static Type on_all_stages(Type type)
 {
     type.on = (Stages){ 0 };
     return type;
@@ -331,7 +331,7 @@ static Type returned_type(const Layout *s, const Func *f, int i, int carried)
     if (result_port(f, i).kind == PORT_OUTPUT) /* each rank writes its part */
         return value->type.partial ? layout_type(&s->rules, value->type) : value->type;
     if (f->role != PLAIN)
-        return everywhere(unsplit_type(value->type)); /* the trainer reads it */
+        return on_all_stages(unsplit_type(value->type)); /* the trainer reads it */
     if (i < carried)
         return f->params.at[i]->type;
     bool residual = result_port(f, i).kind == PORT_RESIDUAL;

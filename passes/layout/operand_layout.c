@@ -16,7 +16,7 @@ static bool others_are_scalars(const Op *op, int at)
     return true;
 }
 
-/* The bytes of the largest of these operands, all of which stay pending or none. */
+/* The bytes of the largest of these operands.  Either all of them stay pending or none. */
 static int64_t largest_term(const Op *op, int first, int last)
 {
     int64_t most = 0;

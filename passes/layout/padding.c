@@ -237,7 +237,7 @@ static void mask_operands(Padding *p, Func *f, Op *op)
 
 /* --- State --------------------------------------------------------------------------------------- */
 
-/* Is what is padding in `after` padding in `before`, too?  A whole dim has none. */
+/* Is all padding of `after` padding of `before`, too?  A whole dim has none. */
 static bool has_padding_of(const Type *before, const Type *after)
 {
     for (int i = 0; i < after->rank; i++) {

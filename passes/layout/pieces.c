@@ -118,7 +118,7 @@ static Value *joined(Builder *b, const Blocks *k, Value *const pieces[])
     return build_op(b, OP_concat, (Attrs){ .dims = { 1, { one } } }, (int)k->piece.size, piece);
 }
 
-/* As the reshard, of a value with other dims in the place of the dealt one. */
+/* The reshard of a value with other dims in the place of the dealt one. */
 static Value *resharded(Builder *b, const Op *reshard, Value *x, const Dim *held)
 {
     Attrs attrs = reshard->attrs;
@@ -132,7 +132,7 @@ static Value *resharded(Builder *b, const Op *reshard, Value *x, const Dim *held
     return build_op(b, OP_reshard, attrs, 1, &x);
 }
 
-/* As the op, of one piece. */
+/* The op on one piece. */
 static Value *computed(Builder *b, const Blocks *k, const Op *op, Value *const args[])
 {
     Attrs attrs = op->attrs;
@@ -174,7 +174,7 @@ typedef struct {
     Module *m;
     Func *f;
     const Blocks *k;
-    Value *piece[MAX_CONCAT]; /* of what the message brings */
+    Value *piece[MAX_CONCAT]; /* of the message's result */
 } Gathered;
 
 /* Its products with these pieces, before `before`; made[i]: of piece i. */
@@ -253,7 +253,7 @@ typedef struct {
     const Blocks *k;
     int number;
     Map *split; /* of a value: it, as pieces */
-} Scattered;
+} PieceBuilder;
 
 /* Is the value computed for this reader alone, element by element along the dim, by ops one of which is a product? */
 static bool is_cut(const Func *f, const Value *value, Name dim)
@@ -269,7 +269,7 @@ static bool is_cut(const Func *f, const Value *value, Name dim)
     return any && info(op)->family == POINTWISE && !(info(op)->traits & POSITIONAL) && !op->attrs.dims.count;
 }
 
-static Value *cut_value(Scattered *s, Value *value)
+static Value *cut_value(PieceBuilder *s, Value *value)
 {
     const Name dim = s->k->one.name;
     if (find_dim(&value->type, dim) < 0)
@@ -293,7 +293,7 @@ static void scatter_pieces(Module *m, Func *f, Op *reshard, const Blocks *k)
     Value *made[MAX_CONCAT];
     Builder b = builder_at(m, f, reshard);
     for (int i = 0; i < k->piece.size; i++) {
-        Scattered s = { b, k, i, &split };
+        PieceBuilder s = { b, k, i, &split };
         made[i] = resharded(&b, reshard, cut_value(&s, arg(reshard, 0)), &k->held);
     }
     Value *whole = joined(&b, k, made);
@@ -331,7 +331,7 @@ static void note_late(Late *l, const Op *op)
 }
 
 /* From the last op up: messages and views that only late ops read. */
-static void note_what_they_read(Late *l, Arena *arena)
+static void note_late_operands(Late *l, Arena *arena)
 {
     Map read = { .arena = arena }; /* by others */
     note_read(&read, &l->f->results);
@@ -352,8 +352,8 @@ static void sink_sums(Module *m, Func *f, Names dealt)
     for (Op *op = f->first; op; op = op->next)
         if (is_late(&l, op))
             note_late(&l, op);
-    note_what_they_read(&l, &m->arena);
-    Op *first = NULL; /* of those at the end of what has been walked over */
+    note_late_operands(&l, &m->arena);
+    Op *first = NULL; /* of those at the end of the ops walked over so far */
     for (Op *op = f->first, *next; op; op = next) {
         next = op->next;
         const bool late = info(op)->family != CONTROL && op->results.count && map_get(&l.late, result(op));
@@ -369,7 +369,7 @@ static void sink_sums(Module *m, Func *f, Names dealt)
 /* --- The pass ------------------------------------------------------------------------------------------ */
 
 /* From one split of the dim to another one: by way of the whole dim. */
-static void go_by_whole(Module *m, Func *f, Op *reshard, int i)
+static void reshard_by_whole_dim(Module *m, Func *f, Op *reshard, int i)
 {
     Builder b = builder_at(m, f, reshard);
     Value *x = arg(reshard, 0);
@@ -481,7 +481,7 @@ void lower_dealt(Module *m, Func *f)
             continue;
         note_cut(&dealt, result(op)->type.dim[i].name);
         if (arg(op, 0)->type.dim[i].split.count && result(op)->type.dim[i].split.count) {
-            go_by_whole(m, f, op, i);
+            reshard_by_whole_dim(m, f, op, i);
             next = op->prev; /* the first half */
             continue;
         }

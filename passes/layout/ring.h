@@ -1,4 +1,4 @@
-/* ring.h -- attention whose keys pass by. */
+/* ring.h -- ring attention: keys and values pass from rank to rank. */
 #ifndef MPC_RING_H
 #define MPC_RING_H
 

@@ -8,13 +8,13 @@
  * possible.  `flops`: of each of the `count` copies, with what is computed beside it; count >= stages. */
 void share_copies(Arena *arena, const double *flops, int64_t count, int stages, int64_t *stage);
 
-/* The copies of one repeat in chunks, each of which passes all ranks. */
+/* The copies of one repeat in chunks.  Each chunk passes all ranks. */
 typedef struct {
     int ranks, count;                           /* of chunks */
     bool reversed[MAX_CHUNKS];                  /* the chunk passes the last rank first */
     int64_t copies[MAX_CHUNKS];                 /* at least one for each rank */
     double copy;                                /* FLOPs of one */
-    double beside[MAX_CHUNKS][MAX_STAGE_RANKS]; /* FLOPs of what else is in the chunk on a rank */
+    double beside[MAX_CHUNKS][MAX_STAGE_RANKS]; /* FLOPs of other ops in the chunk on a rank */
 } ChunkLoads;
 
 /* part[chunk][rank]: the copies; first those of each rank in all chunks are shared out, then, from the last chunk to

@@ -1,4 +1,4 @@
-/* stage_layout.c -- on which stages of a pipeline ops run, and parameters are.
+/* stage_layout.c -- the stages of a pipeline on which ops run and parameters are.
  *
  * An op runs where its operands are.  A parameter is where it is read: the embedding on the first stage, the head on
  * the last one, a tied one on both. */
@@ -78,7 +78,7 @@ static Stages stages_of_op(const Module *m, const Func *f, const Op *op)
     return unless_all(m, on);
 }
 
-/* What the function of a call or loop sees of its operands; of what is carried, nothing is known yet. */
+/* The stages of a callee's parameters; those of carried values are not known yet. */
 static void hold_params(const LayoutRules *rules, const Op *op, Func *callee)
 {
     const bool is_staged = !runs_in_stages(op) && (!looped_dim(op) || has_pipeline(rules, callee));

@@ -1,4 +1,4 @@
-/* stage_layout.h -- on which stages of a pipeline ops run, and parameters are. */
+/* stage_layout.h -- the stages of a pipeline on which ops run and parameters are. */
 #ifndef MPC_STAGE_LAYOUT_H
 #define MPC_STAGE_LAYOUT_H
 

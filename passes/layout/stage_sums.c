@@ -1,4 +1,4 @@
-/* stage_sums.c -- sums over micro-batches of gradients with terms on different stages, as those of tied embeddings.
+/* stage_sums.c -- sums gradients over micro-batches whose terms are on different stages, as those of tied embeddings.
  *
  *   func @bwd(%sum: ... partial(pp) on(pp=0+3))       func @bwd(%sum: ... on(pp=3), %1: ... on(pp=0))
  *     %a = dot ... on(pp=3)                             %a = dot ... on(pp=3)
@@ -27,7 +27,7 @@ typedef struct {
 
 static Value *made(const Sum *sum) { return sum->f->results.at[sum->i]; }
 
-/* Is the sum in the function nothing but the parameter and what is added to it? */
+/* Is the sum in the function just the parameter with terms added to it? */
 static bool is_plain_sum(const Sum *sum) { return uses_in(sum->f, sum->param) == 1 && uses_in(sum->f, made(sum)) == 1; }
 
 /* The same in the function that makes the result with a call. */
@@ -42,7 +42,7 @@ static bool enter_call(Module *m, const Sum *sum, Sum *inner)
     return true;
 }
 
-/* The terms that the function adds; NULL: it adds none, or what they are added up to is read elsewhere, too. */
+/* The terms that the function adds; NULL: it adds none, or a partial sum has another reader. */
 static Op *terms_added(const Sum *sum)
 {
     const Op *add = made(sum)->def && is_addition(made(sum)->def) ? made(sum)->def : NULL;

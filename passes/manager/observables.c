@@ -23,7 +23,7 @@ typedef struct {
 
 static const Numbers *numbers_of(const Run *run) { return run->exact ? &residues : &reals; }
 
-static void note(Module *m, Observables *observables, Named named)
+static void note(Module *m, Observables *observables, Observable named)
 {
     GROW(&m->arena, observables->at, observables->count, observables->room);
     observables->at[observables->count++] = named;
@@ -169,15 +169,16 @@ static Tensor value_for(const Run *run, const Value *param)
 /* --- Whole programs ------------------------------------------------------------------------------------ */
 
 /* The name of a result in the observables; those of the second step have a suffix. */
-static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
+static Observable name_result(const Run *run, const Func *f, int at, Tensor tensor)
 {
     if (f->role == EVAL && at > 0)
-        return (Named){ intern_format(run->m, "the count of labels %d of evaluation", at), PORT_NONE, tensor, 0 };
+        return (Observable){ intern_format(run->m, "the count of labels %d of evaluation", at), PORT_NONE, tensor, 0 };
     if (f->role == EVAL || f->role == PREDICT)
-        return (Named){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
-                        PORT_NONE, tensor, 0 };
+        return (
+            Observable){ intern_text(run->m, f->role == EVAL ? "the loss of evaluation" : "the logits of prediction"),
+                         PORT_NONE, tensor, 0 };
     if (f->role == OUTPUTS)
-        return (Named){ intern_format(run->m, "the output %s", result_port(f, at).of), PORT_NONE, tensor, 0 };
+        return (Observable){ intern_format(run->m, "the output %s", result_port(f, at).of), PORT_NONE, tensor, 0 };
     const int old = state_replaced(f, at);
     const Value *before = old < 0 ? NULL : f->params.at[old];
     const Port port = result_port(f, at);
@@ -186,8 +187,8 @@ static Named name_result(const Run *run, const Func *f, int at, Tensor tensor)
                           : intern_text(run->m, at ? "the gradient norm" : "loss");
     const PortKind kind = before && before->port.of ? before->port.kind : PORT_NONE;
     if (run->overflows)
-        return (Named){ intern_format(run->m, "%s after an overflow", name), kind, tensor, 0 };
-    return (Named){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
+        return (Observable){ intern_format(run->m, "%s after an overflow", name), kind, tensor, 0 };
+    return (Observable){ run->step ? intern_format(run->m, "%s of the second step", name) : name, kind, tensor, 0 };
 }
 
 /* The name of the state that a step has left to the next one, if its update waits: the observable is the state after
@@ -210,13 +211,13 @@ static Tensor argument_for(const Run *run, const Func *f, const Value *param, co
 }
 
 /* The change of a weight by a step: it shows a wrong gradient that is small compared with the weight. */
-static void note_change(const Run *run, const Tensor *before, const Named *after, Observables *observables)
+static void note_change(const Run *run, const Tensor *before, const Observable *after, Observables *observables)
 {
     Tensor change = new_tensor(&after->tensor.type);
     for (int64_t i = 0; i < element_count(&change.type); i++)
         change.data[i] = after->tensor.data[i] - before->data[i];
     Name name = intern_format(run->m, "the change of %s", after->name);
-    note(run->m, observables, (Named){ name, PORT_NONE, change, 1e-5 * root_mean_square(before) });
+    note(run->m, observables, (Observable){ name, PORT_NONE, change, 1e-5 * root_mean_square(before) });
 }
 
 /* The weight that the i-th result of the step replaces: after the update of the step before. */
@@ -251,7 +252,7 @@ static bool finish_step(const Run *run, const Func *step, Tensor *results, Obser
         if (run->step || run->overflows)
             free_tensors(&state[i], 1);
         else
-            note(run->m, observables, (Named){ kept, PORT_NONE, state[i], 0 });
+            note(run->m, observables, (Observable){ kept, PORT_NONE, state[i], 0 });
         state[i] = after[i];
     }
     return good;
@@ -295,7 +296,7 @@ static bool run_program(const Run *run, const Func *f, Observables *observables)
             free_tensors(&results[i], 1);
             continue;
         }
-        Named named = name_result(run, f, i, results[i]);
+        Observable named = name_result(run, f, i, results[i]);
         note(run->m, observables, named);
         if (!run->exact && !run->overflows && named.kind == PORT_PARAM) /* residues are equal or not */
             note_change(run, weight_before(run, f, i, args, observables), &named, observables);
@@ -416,7 +417,7 @@ static bool note_loss(const Run *run, Observables *observables)
     double slope;
     bool good = run_model(run, loss.data, &slope);
     note(run->m, observables,
-         (Named){ intern_text(run->m, run->step ? "the loss of other tokens" : "loss"), PORT_NONE, loss, 0 });
+         (Observable){ intern_text(run->m, run->step ? "the loss of other tokens" : "loss"), PORT_NONE, loss, 0 });
     return good;
 }
 
@@ -476,7 +477,7 @@ static bool find_shaken(Module *m, Observables shaken[SHAKINGS])
     return good;
 }
 
-static double rounding_of(const Named *named, const Observables shaken[SHAKINGS], double noise)
+static double rounding_of(const Observable *named, const Observables shaken[SHAKINGS], double noise)
 {
     double most = 0;
     for (int i = 0; i < SHAKINGS; i++) {
@@ -494,7 +495,7 @@ bool same_observables(Module *m, const Observables *before, const Observables *a
     Observables shaken[SHAKINGS] = { 0 };
     bool same = true;
     for (*at = 0; *at < after->count; ++*at) {
-        const Named *is = &after->at[*at];
+        const Observable *is = &after->at[*at];
         const Tensor *was = find_tensor(before, is->name);
         const double noise = exact ? 0 : fmax(is->noise, size_of_noise(before, is->kind));
         *difference = was ? tensor_difference(was, &is->tensor, noise) : (Difference){ 0 };

@@ -13,16 +13,16 @@
  * new state of a step whose gradients overflow.  And the loss of evaluation, the logits of prediction. */
 typedef struct {
     int count, room;
-    struct Named *at;
+    struct Observable *at;
     Name outside; /* the dim that an index is outside of in a program that cannot be run; NULL: that is not why */
 } Observables;
 
-typedef struct Named {
+typedef struct Observable {
     Name name;
     PortKind kind; /* of state; PORT_NONE: another result */
     Tensor tensor;
     double noise; /* elements much smaller than this are rounding errors */
-} Named;
+} Observable;
 
 /* False, after reporting to m->diags, if a program cannot be run.  `exact`: in residues modulo a prime. */
 bool find_observables(Module *m, bool exact, Observables *observables);

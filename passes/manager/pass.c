@@ -192,7 +192,7 @@ static bool write_text(const Module *m, const char *path, const char *text)
     return false;
 }
 
-/* diff(1) of two dumps into a third file.  Without diff(1), no file is made.  False: it has said what is wrong. */
+/* diff(1) of two dumps into a third file.  Without diff(1), no file is made.  False: diff(1) has printed an error. */
 static bool write_diff(const Module *m, const char *before, const char *after, const char *path)
 {
     extern char **environ;

@@ -51,9 +51,9 @@ typedef struct {
     double *given;      /* slopes by the gradients */
     double *terms;      /* the sum of the absolute values of its terms; -1: there is no gradient */
     const Op *infinite; /* the first of the forward pass with an infinite or NaN element; or NULL */
-} Given;
+} GradientCheck;
 
-static void note_infinite(Given *g, const Observation *seen)
+static void note_infinite(GradientCheck *g, const Observation *seen)
 {
     const Tensor *value = &seen->value;
     if (g->infinite || seen->func->forward || !is_float(value->type.dtype))
@@ -65,7 +65,7 @@ static void note_infinite(Given *g, const Observation *seen)
 /* In fp16 they are multiplied by the loss scale. */
 static void see_gradient(void *context, const Observation *seen)
 {
-    Given *g = context;
+    GradientCheck *g = context;
     note_infinite(g, seen);
     const Name callee = seen->op->attrs.callee;
     const Port port = callee ? result_port(find_func(g->m, callee), seen->result) : (Port){ 0 };
@@ -86,10 +86,10 @@ static void see_gradient(void *context, const Observation *seen)
     }
 }
 
-static bool find_given(Module *m, const Slopes *slopes, Given *given)
+static bool find_given(Module *m, const Slopes *slopes, GradientCheck *given)
 {
-    *given = (Given){ m, slopes, NEW_ARRAY(&m->arena, double, slopes->count + 1),
-                      NEW_ARRAY(&m->arena, double, slopes->count + 1), NULL };
+    *given = (GradientCheck){ m, slopes, NEW_ARRAY(&m->arena, double, slopes->count + 1),
+                              NEW_ARRAY(&m->arena, double, slopes->count + 1), NULL };
     for (int i = 0; i < slopes->count; i++)
         given->terms[i] = -1;
     return watch_step(m, &(Observer){ see_gradient, given });
@@ -167,7 +167,7 @@ static bool compare_slope(const Slope *slope, double given, double terms, double
 
 bool slopes_agree(Module *m, const Slopes *slopes, const char *before, FILE *report)
 {
-    Given given;
+    GradientCheck given;
     if (!find_given(m, slopes, &given))
         return false;
     int wrong = 0;

@@ -1,5 +1,5 @@
-/* ahead.c -- what a step begins with is read at the end of the step before: a table of words, which has nothing to hide
- * behind where `just_in_time` updates it, then has a backward pass.
+/* ahead.c -- reads offloaded state that a step needs first at the end of the step before: a table of words, whose
+ * transfer nothing hides at the beginning of a step with `just_in_time`, is then read beside a backward pass.
  *
  *   func step @step(%m, ...) {                           func step @step(%m, ..., %m.ahead) {
  *     %m1, ... = loop %m, ... {callee=k.copy}              %m1, ... = loop %m, ..., %m.ahead {callee=k.copy}

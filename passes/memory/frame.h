@@ -15,7 +15,7 @@ typedef struct Buffer {
     const Pack *pack;             /* NULL: one tensor, which may be overwritten in place, as each of a whole pack may */
     bool is_placed;               /* it has its place: another program has left it there */
     bool has_slots;               /* of a micro-batch of a pipeline: its memory in trainers is not here */
-    struct Buffer *joined, *next; /* joined: what is in it is there, `at` bytes behind its start; NULL: here */
+    struct Buffer *joined, *next; /* joined: the buffer with its bytes, from `at` on; NULL: none */
 } Buffer;
 
 typedef struct {
@@ -32,7 +32,7 @@ typedef struct {
     Map *scratch;     /* likewise */
     Buffer *buffers;
     int nbuffers;
-    int64_t *far; /* the end of what is in other tiers */
+    int64_t *far; /* the end of the other tiers */
 } Frame;
 
 /* Places the values of a function, but for its parameters, and for results that have storage. */

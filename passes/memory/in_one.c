@@ -1,5 +1,5 @@
-/* in_one.c -- operands of a concat that lie where its result has them, so that it copies nothing (see lies_in_place):
- * in one buffer of the frame or, if the function returns the result, in memory of the caller.
+/* in_one.c -- places the operands of a concat in its result, so that it copies nothing (see lies_in_place): in one
+ * buffer of the frame or, if the function returns the result, in memory of the caller.
  *
  *   %4 = call %1, %w {callee=k}            at byte 0
  *   %5 = call %2, %w {callee=k}            at byte 1024

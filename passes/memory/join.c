@@ -1,5 +1,5 @@
-/* join.c -- a loop that makes slices of which another one reads each in the same iteration becomes part of that one, if
- * it moves what they are made of: a layer's state or weights then arrive while the layer before it is computed.
+/* join.c -- joins two loops of which one makes slices, from tensors in another tier, that the other reads in the same
+ * iteration: a layer's state or weights then arrive while the layer before it is computed.
  *
  *   %c = loop %w, %lr {dims=[n:12], callee=k.copy}               %y, %c = loop %x, %w, %lr {dims=[n:12], callee=h.fwd}
  *   %x = gather ...                                       =>     func @h.fwd(%x, %w, %lr) {
@@ -20,7 +20,7 @@ typedef struct {
     Module *m;
     Func *f;
     Op *maker, *reader; /* the two loops */
-    Func *made, *body;  /* what they call */
+    Func *made, *body;  /* the callees of the two loops */
 } Pair;
 
 Func *body_of(const Module *m, const Map *caller, const Op *loop)
@@ -58,7 +58,7 @@ static bool is_on_stages(const Op *loop)
     return on;
 }
 
-/* Does it make slices of what it moves? */
+/* Does it make slices of the values that it moves? */
 static bool is_maker(const Pair *p, const Map *caller)
 {
     const Func *made = body_of(p->m, caller, p->maker);
@@ -74,7 +74,7 @@ static bool find_pair(Pair *p, const Map *caller)
     return p->body && reads_slices(p->reader, &p->maker->results, &p->maker->attrs.dims.dim[0]);
 }
 
-/* The ops of one function at the beginning of the other, whose loop passes what they read. */
+/* Puts the ops of one function at the beginning of the other, whose loop gets their operands. */
 static void move_ops(const Pair *p)
 {
     Map own = { .arena = &p->m->arena };

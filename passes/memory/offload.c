@@ -185,7 +185,7 @@ static int smaller_first(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : x->number - y->number;
 }
 
-/* How many of them stay: a transfer costs as much as some hundred kilobytes, so what is small in all does. */
+/* How many of them stay: small ones do, since a transfer costs as much as some hundred kilobytes. */
 static int count_kept(const Module *m, const Candidate *all, int count)
 {
     enum { SMALL_PART = 256 };
@@ -281,7 +281,7 @@ static bool is_chosen(const Offload *o, const Func *f, const Value *stack)
     return false;
 }
 
-/* Is it a stack of what a function makes in each iteration of a loop, and do only functions read it? */
+/* Is it a stack of a callee's results in a loop, and do only functions read it? */
 static bool is_stack_for_later(const Offload *o, const Func *f, const Op *loop, int i)
 {
     const Func *body = loop->attrs.dims.count ? plain_callee(o, loop) : NULL;

@@ -1,5 +1,5 @@
-/* peel.c -- the first iteration of a loop over micro-batches by itself: a loop that makes slices can then become part
- * of the one that reads them first.
+/* peel.c -- peels the first iteration off a loop over micro-batches: a loop that makes slices can then become part of
+ * the one that reads them first.
  *
  *   %c = loop %w {dims=[n:12], callee=k.copy}            %c = loop %w {dims=[n:12], callee=k.copy}
  *   %s = loop %0, %xs, %c {dims=[micro:4],          =>   %x = slice %xs {dim=micro, index=0}

@@ -1,5 +1,4 @@
-/* place_far.c -- places what is in another tier of memory than the device's: behind the arena, each tensor on pages of
- * its own.
+/* place_far.c -- places tensors that are in another tier of memory: behind the arena, each on pages of its own.
  *
  * The arena's size is known last, so addresses first count from the beginning of the other tiers.
  */

@@ -1,6 +1,5 @@
-/* programs.c -- the programs of a module in one arena: first the tensors that outlive a step, then scalars and inputs,
- * then the frame that they share.  What a step leaves to the next one is in its frame.
- */
+/* programs.c -- places all programs of a module in one arena: first the tensors that outlive a step, then scalars and
+ * inputs, then the frame that they share.  What a step leaves to the next one is in its frame. */
 #include "frame.h"
 #include "storage.h"
 #include "target.h"
@@ -122,7 +121,7 @@ static bool place_pack(Module *m, const Func *step, const Pack *pack, int64_t *a
     return true;
 }
 
-/* `far`: the end of what is in other tiers. */
+/* `far`: the end of the other tiers. */
 static int64_t place_params(Module *m, Func *f, const Func *step, const Pack *packs, bool state, int64_t at,
                             int64_t *far)
 {

@@ -1,6 +1,6 @@
-/* rows.c -- a tensor in another tier of memory that is not of a repeat, such as a table of words, is seen as blocks of
- * its rows.  The pass `stacks` then runs what updates or casts it block by block, as it does with copies of a layer: so
- * no more than two blocks are on the device, and transfers of one hide behind those of another.
+/* rows.c -- splits a table in another tier of memory that belongs to no repeat, such as a table of words, into blocks
+ * of rows.  The pass `stacks` then runs what updates or casts it block by block, as it does with copies of a layer: no
+ * more than two blocks are on the device, and transfers of one hide behind those of another.
  *
  *   %1 = move %m : f32[vocab:50257~50304, e]           %0 = split %m {dim=vocab, dims=[vocab.block:12, vocab.row:4192]}
  *   %2 = call %g, %1 {callee=k}                  =>    %1 = move %0 : f32[vocab.block:12, vocab.row:4192, e]
@@ -35,7 +35,7 @@ static Op *put_back_of(const Func *f, const Value *made)
     return move && move->args.count == 2 ? move : NULL;
 }
 
-/* The state of which the call reads rows that it can be given in blocks; NULL: there is none. */
+/* The state whose rows the call reads, and can read in blocks; NULL: none. */
 static const Value *table_of(const Module *m, const Func *f, const Op *call)
 {
     for (int i = 0; i < call->args.count; i++) {

@@ -1,5 +1,5 @@
-/* together.c -- the forward passes of several micro-batches in one loop over the layers, where it moves a layer's
- * state: so the transfers have the time of all of them.
+/* together.c -- runs the forward passes of several micro-batches in one loop over the layers, where it moves a layer's
+ * state: the transfers then have the time of all of them.
  *
  *   %y, %xs, %c = loop %x, %w {callee=h.fwd.first}      %x2 = gather ...
  *   (the rest of the first micro-batch)                 %y, %y2, %xs, %c, %xs2 = loop %x, %x2, %w {callee=h.fwd.first}
@@ -22,7 +22,7 @@ typedef struct {
 
 /* --- Which --------------------------------------------------------------------------------------------- */
 
-/* The ops that the other loop needs beside the slices of what the first one makes. */
+/* The ops that the other loop needs besides the slices that the first one makes. */
 static Map needs_of(const Beside *p)
 {
     Map needed = { .arena = &p->m->arena };
@@ -135,7 +135,7 @@ static bool is_joined(const Module *m, const Map *caller, const Op *loop)
     return body && fetches_any(body);
 }
 
-/* All that read what is updated, one after the other: those of a second repeat need the results of the first. */
+/* All readers of updated tensors, in order: those of a second repeat need the results of the first. */
 static void run_all_in_one(Module *m, Func *f)
 {
     Map caller = note_callers(m);

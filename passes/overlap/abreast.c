@@ -366,7 +366,7 @@ static bool is_sliced(const Op *loop, int i)
     return i >= loop->attrs.carried && is_passed_in_slices(loop, arg(loop, i));
 }
 
-/* Each lane has its slice of what an iteration gets; sums are those of the lane before. */
+/* Each lane has its own slice of an iteration's operands; its sums are those of the lane before. */
 static void add_params(Lanes *l, const Op *loop)
 {
     for (int i = 0; i < l->from->params.count; i++) {

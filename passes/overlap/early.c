@@ -1,6 +1,5 @@
-/* early.c -- reductions of the gradients that a pipeline's loop over micro-batches returns: they start in the loop,
- * when all micro-batches have passed the chunk that they belong to.
- */
+/* early.c -- starts the reductions of a pipeline's gradients inside its loop over micro-batches: those of a chunk as
+ * soon as all micro-batches have passed it. */
 #include "overlap.h"
 #include "schedule/slots.h"
 #include "stages.h"

@@ -1,4 +1,4 @@
-/* listing.c -- the order in which ops run, of those whose operands are there.
+/* listing.c -- schedules the ops of a function: of those whose operands are there, which runs next.
  *
  * In a layer nothing needs the gradients of weights, so that they can be computed while a message of activations is
  * under way.  An op that leads to a message comes before one that does not, and a wait when its message has come, by a

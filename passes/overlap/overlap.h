@@ -18,7 +18,7 @@ typedef struct {
     bool urgent;    /* a message needs what it makes, but none of a weight */
     bool calls;     /* a function that is not a kernel */
     double work;    /* of a product or an op of the library, on one rank; of a call more than of any; else 0 */
-    double message; /* of what it starts */
+    double message; /* of the message that it starts */
     double arrival; /* of that, once it is listed */
     int relay;      /* takes little time between a message and the next one: its number in the list, from 1 */
 } Unit;

@@ -1,5 +1,5 @@
-/* relays.c -- what takes little time between a message and the next one, as a norm between a sum and a gather; and what
- * messages need.
+/* relays.c -- finds relays, messages whose result leads to the next message through little work, such as a norm between
+ * a sum and a gather; and marks the ops that messages need.
  *
  * The second message of a relay may start as soon as the first one has come; the longer the function waits for it, the
  * less is left to be computed beside the second.

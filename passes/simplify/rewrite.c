@@ -31,7 +31,7 @@ Value *rewrite(Builder *b, const Rule *rules, int nrules, Op *op)
     return NULL;
 }
 
-/* A number takes the dtype of what it is computed with: of halves, where what it replaces would give f32. */
+/* Would the number, which takes the dtype of the other operand, change the dtype of a reader's result? */
 static bool changes_readers(Module *m, const Op *op, Value *number)
 {
     for (const Op *reader = op->next; reader; reader = reader->next) {

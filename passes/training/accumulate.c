@@ -133,7 +133,7 @@ static bool rounds_itself(const Func *callee, const Op *op, const Value *inner)
            uses_in(callee, inner) == 1;
 }
 
-/* The op in the called function, where `inner` is what it reads: a new one, or done by the one before. */
+/* The op in the called function, on `inner`: a new one, or one that the op before includes. */
 static Value *built_in(Accumulate *a, Func *callee, const Op *op, Value *args[], Value *inner)
 {
     if (rounds_itself(callee, op, inner)) {

@@ -1,4 +1,4 @@
-/* hoist.c -- gradients of what all places of a scan read: one product after the loop, in place of one at each place.
+/* hoist.c -- replaces the products of a scan's backward pass, one at each place, by one product after the loop.
  *
  *   func @scan.bwd(..., %sum.w, %h) {                    func @scan.bwd(..., %h) {
  *     %1 = dot %h, %dz {over=batch}

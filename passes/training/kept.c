@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-Kept kept_in(Arena *arena, Module *staged)
+ResidualCopies kept_in(Arena *arena, Module *staged)
 {
-    Kept kept = { .staged = staged, .abreast = staged->train.abreast > 1 ? staged->train.abreast : 1 };
+    ResidualCopies kept = { .staged = staged, .abreast = staged->train.abreast > 1 ? staged->train.abreast : 1 };
     const Op *loop = micro_loop(staged);
     MicroParts *parts = NEW(arena, MicroParts);
     if (loop && loop->attrs.stages && find_parts(staged, find_func(staged, loop->attrs.callee), parts)) {
@@ -30,7 +30,7 @@ static int in_flight(const PipelineSchedule *s, int rank, int chunk)
     return slots_needed(s, rank, &(Lifetime){ FORWARD_ACTION, last, chunk, chunk, false });
 }
 
-double times_kept_once(const Kept *kept)
+double times_kept_once(const ResidualCopies *kept)
 {
     int most = 1;
     for (int rank = 0; kept->schedule && rank < kept->schedule->ranks; rank++)
@@ -41,7 +41,7 @@ double times_kept_once(const Kept *kept)
     return most * (double)kept->abreast;
 }
 
-double times_kept_in_stages(const Kept *kept, const char *name)
+double times_kept_in_stages(const ResidualCopies *kept, const char *name)
 {
     int64_t most = 0;
     for (int i = 0; kept->schedule && i < kept->parts->count; i++) {

@@ -1,5 +1,5 @@
-/* kept.h -- how often a rank keeps the residuals of a function, at most: for each of its copies and, in a pipeline,
- * for each micro-batch in flight or abreast. */
+/* kept.h -- an upper bound over ranks of how often the residuals of a function are kept: for each of its copies and, in
+ * a pipeline, for each micro-batch in flight or abreast. */
 #ifndef MPC_KEPT_H
 #define MPC_KEPT_H
 
@@ -10,13 +10,13 @@ typedef struct {
     const PipelineSchedule *schedule; /* NULL: micro-batches run one after the other */
     const MicroParts *parts;
     int64_t abreast; /* micro-batches that a schedule moves as one */
-} Kept;
+} ResidualCopies;
 
-Kept kept_in(Arena *arena, Module *staged); /* a program after the pass `pipeline` */
+ResidualCopies kept_in(Arena *arena, Module *staged); /* a program after the pass `pipeline` */
 
 /* On the rank that keeps most, of what is in no loop; of the function of that name, for all copies of the rank.  0: no
  * loop in stages calls it. */
-double times_kept_once(const Kept *kept);
-double times_kept_in_stages(const Kept *kept, const char *name);
+double times_kept_once(const ResidualCopies *kept);
+double times_kept_in_stages(const ResidualCopies *kept, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* late_loss.c -- where the backward of a loop over chunks computes the chunks again, it computes the loss, too.
+/* late_loss.c -- moves the loss into the backward of a loop over chunks, which computes the chunks again anyway.
  *
  *   func @m.fwd(%xs, ...)                                   func @m.fwd(%xs, ...)
  *     %ces = loop %xs, ... {callee=m.loss.fwd, chunked}

@@ -1,4 +1,4 @@
-/* loss_tail.c -- finds the head and the loss of a model, as what acts on each position along a dim alone.
+/* loss_tail.c -- finds the head and the loss of a model: the ops that act on each position along a dim by itself.
  *
  *   %x = loop ...                                  before: something in the tail needs it
  *   %logits = dot %x, %w : [seq, vocab]            tail

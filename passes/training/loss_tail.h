@@ -5,7 +5,7 @@
 #include "ir.h"
 #include "map.h"
 
-/* A value is *wide* if it has both dims: logits, and what is computed from each of them. */
+/* A value is *wide* if it has both dims: logits, and values computed from each of them. */
 typedef struct {
     Name dim, wide;
     Map ops;           /* those of the tail: op -> itself */

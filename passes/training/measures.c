@@ -1,4 +1,4 @@
-/* measures.c -- the figures of a step about its experts, for each copy of a dispatch, from counts over the whole batch:
+/* measures.c -- figures about experts for the log, one for each copy of a dispatch, from counts over the whole batch:
  *
  *   %load    : f32[h.copy, experts.load]    choices of each expert    =>    the most over the mean: [h.copy]
  *   %dropped : f32[h.copy]                  choices that found no slot  =>    their share: [h.copy]

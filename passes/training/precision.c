@@ -1,4 +1,4 @@
-/* precision.c -- fp32 programs become mixed ones: narrow weights, activations and products.
+/* precision.c -- turns an fp32 program into one of mixed precision: narrow weights, activations and products.
  *
  * Parameters enter the model in train.precision (the f32 ones stay with the optimizer; autodiff's step casts them once
  * a step).  Then types follow from the table: reductions give f32, a pointwise op has the widest dtype of its operands,
@@ -18,8 +18,6 @@
 #include "operands.h"
 #include "roles.h"
 #include "simplify/cleanup.h"
-
-#include <string.h>
 
 static Value *narrowed(Builder *b, Value *value, DType dtype)
 {

@@ -1,4 +1,4 @@
-/* quantize.c -- operands of products marked {fp8=wanted} are rounded to 8 bits, e4m3, block by block.
+/* quantize.c -- rounds operands of products marked {fp8=wanted} to 8 bits, e4m3, block by block.
  *
  * A block is a run of elements along the sum of the product, at most 128.  It has a scale of its own, the power of two
  * that brings its largest element below e4m3's largest number.  So there is no history of scales to keep, no number

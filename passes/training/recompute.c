@@ -70,7 +70,8 @@ static const Value *forward_value(const Pair *p, const Value *value)
     return value->port.kind == PORT_FORWARD && !value->def ? map_get(&p->forward, value->port.of) : NULL;
 }
 
-/* Of a comparison of fwd, which may be made again, or of bwd, as gradients of extremes have. */
+/* Notes the operands of a comparison with an extreme: of fwd, which may be made again, or of bwd, as gradients of
+ * extremes have. */
 static void note_extreme(Pair *p, const Op *op)
 {
     for (int side = 0; side < 2; side++) {

@@ -216,7 +216,7 @@ static Space space_of(Arena *arena, const Programs *programs, Func *fwd, const F
 /* --- Partial choices ------------------------------------------------------------------------------ */
 
 typedef struct {
-    double bytes, moved, flops; /* `flops`: with the price of what is moved */
+    double bytes, moved, flops; /* `flops`: with the price of moved bytes */
     uint64_t *sets;             /* the values that are still needed, the saved ones, and those of these that are away */
     int words;
 } Partial;
@@ -448,7 +448,7 @@ static void add_function(Tradeoff *sum, const Space *space, const uint64_t *save
     }
 }
 
-/* Of all functions, or only of those that are not layers. */
+/* Sums over all functions, or only over those that are not layers. */
 static Tradeoff sum_of_policy(Arena *arena, const Programs *programs, const Module *recomputed, bool layers)
 {
     Tradeoff sum = { 0 };

@@ -21,7 +21,7 @@ typedef struct {
 /* One program twice: after autodiff, and after zero, where types tell what a rank holds.  `kept`: how often. */
 typedef struct {
     Module *whole, *split;
-    Kept kept;
+    ResidualCopies kept;
 } Programs;
 
 /* The set that a policy saves, read off the program after `recompute`.  Names belong to `programs.whole`, the rest is

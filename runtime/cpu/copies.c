@@ -1,5 +1,5 @@
-/* copies.c -- copies of the arena.  Who reads a copy reads the arena itself, until a step is about to change it: then
- * all processors copy what is still needed.  So what a disk has taken by then is never copied.
+/* copies.c -- copies of the arena.  A reader of a copy reads the arena itself until a step is about to change it; then
+ * all processors copy what is still unread.  So bytes that are already on disk are never copied.
  *
  * A reader holds the arena for one part at a time.  A step that wants to change it keeps the reader from the next part,
  * but does not wait for a slow disk: then the reader is told that what it has read may be of two steps, and reads that

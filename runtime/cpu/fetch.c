@@ -1,5 +1,5 @@
-/* fetch.c -- moves tensors between memory and the file of offloaded ones; what is started, by a thread, in the order of
- * the starts. */
+/* fetch.c -- moves tensors between memory and the file of offloaded ones.  A thread performs started moves in their
+ * order. */
 #include "far/disk.h"
 #include "far/space.h"
 

@@ -1,5 +1,5 @@
-/* attention.c -- attention by whom attention_choose.c has found to be right and fastest: by cuDNN, the kernel for
- * Hopper, or the general kernels of the program. */
+/* attention.c -- runs attention by the implementation that attention_choose.c has taken: cuDNN, the kernel for Hopper,
+ * or the general kernels of the program. */
 #include "attention.h"
 
 #include "gpu.h"

@@ -1,7 +1,7 @@
-/* attention_choose.c -- by cuDNN, by the kernel for Hopper, or by the program's general kernels?  All are tried once,
- * on random operands, when a trainer starts: of those whose results are those of the general kernels but for rounding,
- * and the same bits twice, the fastest is taken.  The answer is kept in the cache of kernels by GPU, version of cuDNN,
- * kernels and shape.
+/* attention_choose.c -- chooses who computes attention: cuDNN, the kernel for Hopper, or the program's general kernels.
+ * When a trainer starts, each runs once on random operands; of those whose results agree with the general kernels but
+ * for rounding, and repeat bit for bit, the fastest is taken.  The answer is kept in the cache of kernels by GPU,
+ * version of cuDNN, kernels and shape.
  *
  * cuDNN's workspace, of all gradients together as large as the largest, is not in the planned memory: a gradient that
  * always has the same bits needs about 2 bytes for each score.  It is taken from what is free, or cuDNN is not used. */
@@ -210,7 +210,7 @@ static char *key_of(const Rt *rt, const RtAttention *attention)
     return key;
 }
 
-static char *what_of(const RtAttentionShape *s)
+static char *attention_name(const RtAttentionShape *s)
 {
     return rt_text("%s of %lld x %lld heads, %lld queries, %lld keys, %lld features",
                    s->is_gradient ? "gradient" : "forward", (long long)s->batch, (long long)s->heads,
@@ -223,7 +223,8 @@ static RtAttentionKind fastest(Rt *rt, Trial *t)
     const double least_gain = 0.97;
     const bool is_there[] = { [RT_BY_HOPPER] = t->attention->hopper, [RT_BY_CUDNN] = t->attention->graph.plan };
     const double by_kernels = rt_gpu_time(rt, queue_kernels, t);
-    char *what = what_of(t->attention->shape), *times = rt_text("%.3f ms by %s", by_kernels, kinds[RT_BY_KERNELS].name);
+    char *what = attention_name(t->attention->shape),
+         *times = rt_text("%.3f ms by %s", by_kernels, kinds[RT_BY_KERNELS].name);
     RtAttentionKind best = RT_BY_KERNELS;
     double least = least_gain * by_kernels;
     for (RtAttentionKind kind = RT_BY_KERNELS + 1; kind < RT_ATTENTION_KINDS; kind++) {

@@ -1,10 +1,9 @@
-/* counted.cuh -- products by expert of which most rows are empty: only the filled ones are computed.
+/* counted.cuh -- products by expert that compute only filled rows, where most are empty.
  *
- * dispatch fills the rows of an expert from the first on, and makes the others zeros; what is computed from zeros
- * mostly is zeros again.  As on processors (cpu/counted.c), the last line of a matrix that is not zeros is found by
- * looking, so nothing needs to be proved or handed on, and the host waits for nothing: one kernel writes the numbers of
- * filled lines, the next one, with a block for each tile of the result, reads them.  Tiles without filled lines get
- * zeros.
+ * dispatch fills the rows of an expert from the first on, and makes the others zeros, which mostly remain zeros.  As
+ * on processors (cpu/counted.c), a kernel looks for the last line that is not zeros, so nothing needs to be proved or
+ * handed on.  It leaves the counts on the device, where the next kernel, with a block for each tile of the result,
+ * reads them: the host waits for nothing.  Tiles without filled lines get zeros.
  *
  * C[m, n] = A[m, k] B[k, n] on tensor cores, sums in f32.  Tiles are of 128 x 128; those of A and B have 32 terms of
  * the sum, and three of them are on their way while one is multiplied.

@@ -1,4 +1,4 @@
-/* eight_choose.c -- which products are computed in 8 bits.
+/* eight_choose.c -- chooses the products that are computed in 8 bits.
  *
  * All are tried once, on random operands, when a trainer starts: 8 bits, by the fastest of cuBLASLt's kernels, are
  * taken if results are equal but for rounding, the same bits twice, and faster, with the encoding.  The answer is kept

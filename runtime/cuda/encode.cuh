@@ -1,5 +1,5 @@
-/* encode.cuh -- an operand of a product in 8 bits: of each block of a line's terms the numbers of e4m3, and the power
- * of two that they are times.
+/* encode.cuh -- encodes an operand of a product in 8 bits: e4m3 numbers, and for each block of a line's terms a power
+ * of two as their scale.
  *
  * Operands are bf16 numbers, rounded here as quantize.c rounds them, which keeps what it has rounded already.  In
  * memory terms lie next to each other, in codes [line, term].  Scales are as cuBLASLt wants them: [block, line],

@@ -1,5 +1,5 @@
-/* encode.h -- an operand of a product as numbers of 8 bits: shared by the host, which plans it (eight_bits.c), and the
- * device, which does it (encode.cuh). */
+/* encode.h -- the encoding of an operand in 8 bits: shared by the host, which plans it (eight_bits.c), and the device,
+ * which computes it (encode.cuh). */
 #ifndef MPC_CUDA_ENCODE_H
 #define MPC_CUDA_ENCODE_H
 

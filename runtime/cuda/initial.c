@@ -1,5 +1,4 @@
-/* initial.c -- initial values, made on the GPU: what would have to be computed by few cores, and copied, takes a
- * moment.
+/* initial.c -- initial values, computed on the GPU itself: few processor cores would need long, and then a copy.
  *
  * The kernel computes what kernels/initial.h says, as processors do.  Its f64 logarithm and cosine may differ from
  * theirs in the last bit, which the rounding to f32 hides, but for about one element in 10^8. */

@@ -7,7 +7,6 @@
 #define MPC_CUDA_MACHINE_H
 
 #include <stdint.h>
-#include <string.h>
 
 #define RT_INLINE static __device__ __forceinline__
 

@@ -1,6 +1,6 @@
-/* near.c -- runs a rank on the processors near its GPU.  What the host copies, launches and pins for the GPU is there,
- * too: memory is allocated near the processor that first writes it, and threads have the processors of the one that
- * makes them.  On a machine with several sockets the way from another one is longer and narrower. */
+/* near.c -- runs a rank on the processors near its GPU.  Memory is allocated near the processor that first writes it,
+ * and threads inherit processors, so pinned memory, copies and launches are near the GPU as well.  On a machine with
+ * several sockets the way from another one is longer and narrower. */
 #include "gpu.h"
 
 #include <ctype.h>

@@ -21,7 +21,7 @@ typedef struct {
     int64_t offset, bytes;
     char *memory; /* pinned host memory */
     bool is_fresh;
-} Staged;
+} StagingBuffer;
 
 typedef struct {
     cudaGraphExec_t graph; /* NULL: no such part */
@@ -52,7 +52,7 @@ typedef struct {
 } RecordedFunction;
 
 struct RtGpuRuns {
-    Staged staged[MAX_STAGED];
+    StagingBuffer staged[MAX_STAGED];
     int nstaged;
     RecordedFunction recorded[FUNCTIONS]; /* in the order of recorded_of() */
     RecordedFunction *recording;          /* NULL: work is queued directly */
@@ -100,19 +100,19 @@ void rt_gpu_runs_close(Rt *rt)
     free(runs);
 }
 
-/* --- Staged inputs ---------------------------------------------------------------------------- */
+/* --- Staged inputs ----------------------------------------------------------------------------------- */
 
 void *rt_stage(Rt *rt, int64_t offset, int64_t bytes)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
-    Staged *staged = runs->staged;
+    StagingBuffer *staged = runs->staged;
     while (staged < runs->staged + runs->nstaged && (staged->offset != offset || staged->bytes < bytes))
         staged++;
     if (staged == runs->staged + runs->nstaged) {
         if (runs->nstaged == MAX_STAGED)
             rt_fail("internal: more than %d inputs are staged", MAX_STAGED);
         runs->nstaged++;
-        *staged = (Staged){ .offset = offset, .bytes = bytes };
+        *staged = (StagingBuffer){ .offset = offset, .bytes = bytes };
         void *memory;
         rt_gpu_check(rt, cudaHostAlloc(&memory, (size_t)bytes, cudaHostAllocDefault), "pin memory for its inputs");
         staged->memory = memory;
@@ -124,7 +124,7 @@ void *rt_stage(Rt *rt, int64_t offset, int64_t bytes)
 static void upload_staged(Rt *rt)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
-    for (Staged *s = runs->staged; s < runs->staged + runs->nstaged; s++) {
+    for (StagingBuffer *s = runs->staged; s < runs->staged + runs->nstaged; s++) {
         if (s->is_fresh)
             rt_gpu_check(rt,
                          cudaMemcpyAsync(rt->arena + s->offset, s->memory, (size_t)s->bytes, cudaMemcpyHostToDevice,
@@ -286,7 +286,7 @@ int64_t rt_slice(const Rt *rt, int64_t micro) { return rt->gpu->runs->replayed ?
 static const char *staged_at(const Rt *rt, int64_t offset)
 {
     const struct RtGpuRuns *runs = rt->gpu->runs;
-    for (const Staged *s = runs->staged; s < runs->staged + runs->nstaged; s++)
+    for (const StagingBuffer *s = runs->staged; s < runs->staged + runs->nstaged; s++)
         if (s->offset <= offset && offset < s->offset + s->bytes)
             return s->memory + (offset - s->offset);
     rt_fail("internal: an input of the pipeline is not staged");

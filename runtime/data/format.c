@@ -175,7 +175,7 @@ static void take_megatron(RtArray *array)
 
 typedef void Take(RtArray *array);
 
-static Take *told_from_file(const RtArray *array)
+static Take *format_of_file(const RtArray *array)
 {
     if (rt_npy_is(array))
         return rt_npy_take_tokens;
@@ -198,7 +198,7 @@ static void recognise(RtArray *array, const char *format, int64_t vocab)
         { "bytes", take_bytes }, { "u16", take_u16 },           { "u32", take_u32 },
         { "llmc", take_llmc },   { "megatron", take_megatron }, { "npy", rt_npy_take_tokens },
     };
-    Take *take = format ? NULL : told_from_file(array);
+    Take *take = format ? NULL : format_of_file(array);
     if (!format && take != rt_npy_take_tokens)
         rt_refuse_containers(array, take == take_bytes);
     for (unsigned i = 0; format && i < sizeof formats / sizeof *formats; i++)

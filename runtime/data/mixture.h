@@ -1,4 +1,4 @@
-/* mixture.h -- the endless list of sequences that a run reads: which one is at a position follows from the position
+/* mixture.h -- the endless list of sequences that a run reads: the sequence at a position is a function of the position
  * alone. */
 #ifndef MPC_RUNTIME_MIXTURE_H
 #define MPC_RUNTIME_MIXTURE_H

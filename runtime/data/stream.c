@@ -1,9 +1,8 @@
-/* stream.c -- tokens: sources of one or more files, each file cut into sequences; what of them is trained on, and what
- * is held out. */
+/* stream.c -- tokens: sources of one or more files, each file cut into sequences, some of which are held out of
+ * training. */
 #include "data.h"
 #include "state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Tokens needed after a sequence: at least one, so that all models have the same sequences. */

@@ -9,7 +9,7 @@
 
 typedef struct {
     char text[120]; /* truncated, for messages */
-} Said;
+} OptionText;
 
 static uint64_t hash_of(uint64_t hash, const char *bytes, int64_t count)
 {
@@ -30,7 +30,7 @@ static bool all_have(Rt *rt, uint64_t number, uint64_t *all)
     return same;
 }
 
-static _Noreturn void refuse(const char *name, const uint64_t *all, const Said *said, int ranks)
+static _Noreturn void refuse(const char *name, const uint64_t *all, const OptionText *said, int ranks)
 {
     enum { MOST = 4 };
     char *others = rt_text("%s", "");
@@ -52,7 +52,7 @@ static void agree(Rt *rt, const char *name, uint64_t hash, const char *text)
 {
     uint64_t *all = rt_allocate(rt->ranks, sizeof *all);
     if (!all_have(rt, hash, all)) {
-        Said own = { { 0 } }, *said = rt_allocate(rt->ranks, sizeof *said);
+        OptionText own = { { 0 } }, *said = rt_allocate(rt->ranks, sizeof *said);
         strncpy(own.text, text, sizeof own.text - 1);
         rt_comm_gather(rt, &own, sizeof own, (char *)said);
         for (int q = 0; q < rt->ranks; q++)

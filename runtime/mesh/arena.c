@@ -1,6 +1,4 @@
 /* arena.c -- the addresses of a rank's tensors: their places in the plan, less what ranks of its kind leave out. */
-#include "comm.h"
-#include "device.h"
 #include "far/far.h"
 #include "rt.h"
 #include "state.h"

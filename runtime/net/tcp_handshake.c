@@ -43,7 +43,7 @@ RtProof rt_proof_of(const void *key, size_t key_bytes, const void *bytes, size_t
     return proof;
 }
 
-/* In a time that tells nothing about the place of the difference. */
+/* Takes a time that does not depend on where the two differ. */
 bool rt_proofs_equal(const RtProof *a, const RtProof *b) { return CRYPTO_memcmp(a, b, sizeof *a) == 0; }
 
 static RtProof proof_of(const RtHandshake *h, const RtKeys *keys, const char *label)

@@ -1,6 +1,6 @@
-/* keep.c -- the newest checkpoint is always the file of --save; with --keep or --keep-best it has a second name, a hard
- * link.  So a kept checkpoint costs no second writing, the file of --save never lacks, and a link is made or removed at
- * once or not at all: a crash at any point leaves the last ones. */
+/* keep.c -- names of kept checkpoints.  The newest checkpoint is always the file of --save; with --keep or --keep-best
+ * it has a second name, a hard link.  So a kept checkpoint is written once, the file of --save is always there, and a
+ * crash at any point leaves the previous links intact. */
 #include "keep.h"
 
 #include "output.h"

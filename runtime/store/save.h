@@ -1,5 +1,5 @@
-/* save.h -- writes checkpoints, beside training: what belongs to one is copied while the next step does not yet change
- * it, and written by a thread.
+/* save.h -- writes checkpoints beside training: tensors are copied while the next step does not change them yet, and a
+ * thread writes them.
  *
  * Ranks write one file together.  They exchange messages between steps only, never beside them: where one step has
  * ended, they find out whether all have written their parts, and later whether the first has replaced the file. */

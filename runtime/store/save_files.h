@@ -1,5 +1,5 @@
-/* save_files.h -- the files of a save: one, which replaces another; or several with new names and an index of them,
- * which replaces another (shards.h).  All ranks write them together, each its own parts. */
+/* save_files.h -- the files of a save: either one file, which replaces another, or several with new names and a new
+ * index (shards.h).  All ranks write them together, each its own parts. */
 #ifndef MPC_RUNTIME_SAVE_FILES_H
 #define MPC_RUNTIME_SAVE_FILES_H
 

@@ -1,12 +1,11 @@
-/* best.c -- the lowest loss of an evaluation: --keep-best keeps that checkpoint, --patience ends a run that does not
- * come below it.  Both are in checkpoints, so that a resumed run goes on counting.  All ranks have the loss of an
- * evaluation bit for bit, and so decide alike. */
+/* best.c -- the lowest loss of an evaluation: --keep-best keeps its checkpoint, --patience ends a run after so many
+ * evaluations without a lower one.  Both counts are in checkpoints, so a resumed run goes on counting.  All ranks have
+ * the loss bit for bit, so they decide alike. */
 #include "train.h"
 
 #include "outputs.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include <unistd.h>
 

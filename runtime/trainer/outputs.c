@@ -1,4 +1,5 @@
-/* outputs.c -- files are compared by identity, not by name: links and other spellings of a path are recognised. */
+/* outputs.c -- checks of a run's output files.  Files are compared by identity, not by name: links and other spellings
+ * of a path are recognised. */
 #include "outputs.h"
 
 #include "data/source.h"

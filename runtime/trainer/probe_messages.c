@@ -3,7 +3,6 @@
  * The mesh has axes "machine", the slowest, and "rank" of those of a machine, each split into factors, so that groups
  * of 2, 4, ... ranks can be formed, all of which send at the same time, as in a step.  What is written is found by
  * turning the law of ir/cost/machine.h around: by it each measured message takes as long as it did. */
-#include "mesh/comm.h"
 #include "probe.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* probe_write.c -- the lines of a machine file: key, value, where it is from. */
 #include "probe.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

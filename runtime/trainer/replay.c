@@ -1,11 +1,9 @@
 /* replay.c -- steps that run twice from one state, so that a bit that flips in one of the runs is noticed: in memory,
  * in a processor or in a message.
  *
- * What outlives a step is copied before it, and put back before it runs again.  Of each run there are sums of small
- * blocks of all tensors, which are compared with those of the runs before; ranks agree on a run if all of them have
- * what they had in one earlier run. */
+ * State that outlives a step is copied before it, and put back before it runs again.  Sums of small blocks of all
+ * tensors are compared between runs; ranks accept a run if each has the sums that it had in one earlier run. */
 #include "device.h"
-#include "far/far.h"
 #include "mesh/comm.h"
 #include "store/checksum.h"
 #include "store/snapshot.h"

@@ -1,6 +1,6 @@
-/* resume.c -- --resume: which checkpoint a run goes on from.  The newest is the file of --save; the others are those of
- * --keep.  One that is damaged is passed over; but where none is left that is not, the run ends, since a new one would
- * write over what may still be of use. */
+/* resume.c -- --resume: chooses the checkpoint from which a run goes on.  The newest is the file of --save; the others
+ * are those of --keep.  A damaged one is passed over.  If all are damaged the run ends, since a new one would write
+ * over files that may still be of use. */
 #include "train.h"
 
 #include "mesh/comm.h"

@@ -1,4 +1,4 @@
-/* saves.c -- the saves of a run: when they begin, what is said of them, and how long training stands still. */
+/* saves.c -- the saves of a run: their beginning, their messages, and how long training stands still for them. */
 #include "train.h"
 
 static void note_saved(RtRun *run)

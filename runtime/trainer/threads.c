@@ -1,5 +1,4 @@
 /* threads.c -- the OpenMP threads of a rank: how many, and that there are so many. */
-#include "mesh/comm.h"
 #include "train.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
-/* watched.c -- tells how far the run is to the program that starts trainers again after a fault (mpc run): MPC_PROGRESS
- * names a file of its own, in which the first rank keeps one line: the step from which it began, the last one that is
- * finished, the newest that is saved (-1: none), and the FLOPs per second of a rank that mfu is measured by.  It
- * outlives the rank. */
+/* watched.c -- reports the progress of a run to the program that restarts trainers after a fault (mpc run):
+ * MPC_PROGRESS names a file that outlives the rank, in which the first rank keeps one line: the step from which it
+ * began, the last finished step, the newest saved one (-1: none), and the FLOPs per second of a rank that mfu is
+ * measured by. */
 #include "train.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 /* The same tensors, with the dims' names as `m` has interned them. */
 static Observables renamed(Module *m, const Observables *observables)
 {
-    Observables copy = { .count = observables->count, .at = NEW_ARRAY(&m->arena, Named, observables->count + 1) };
+    Observables copy = { .count = observables->count, .at = NEW_ARRAY(&m->arena, Observable, observables->count + 1) };
     for (int i = 0; i < observables->count; i++) {
         Type *type = &copy.at[i].tensor.type;
         copy.at[i] = observables->at[i];
