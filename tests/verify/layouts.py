@@ -86,8 +86,10 @@ def together(layout):
 
 def abreast(layout, number):
     """So many micro-batches beside each other, in layouts that have four; some ways to offload refuse it."""
-    fits = layout["accumulation"] == 4 and "pp" not in layout and not re.search("activations|just_in_time", layout["offload"])
-    return {**layout, "abreast": (2, 4)[number % 2] if fits else 1}
+    count = 2 if "pp" in layout else (2, 4)[number % 2]
+    fits = layout["accumulation"] == 4 and not re.search("activations|just_in_time", layout["offload"])
+    fits &= layout.get("schedule") != "interleaved" or 4 // count % layout["pp"] == 0
+    return {**layout, "abreast": count if fits else 1}
 
 
 def layouts():
@@ -111,18 +113,18 @@ def pipelines():
     draw = random.Random(2)
     if not ALL:
         for number, layout in enumerate(covering(CHOICES_OF_PIPELINES, is_small, time_of)):
-            yield {**layout, "schedule": layout["how"][0], "chunks": layout["how"][1], "kept": KEPT[number % 2], "loss": LOSSES[number // 2 % 2],
-                   "offload": OFFLOADS_OF_PIPELINES[number // 2 % 5]}
+            yield abreast({**layout, "schedule": layout["how"][0], "chunks": layout["how"][1], "kept": KEPT[number % 2],
+                           "loss": LOSSES[number // 2 % 2], "offload": OFFLOADS_OF_PIPELINES[number // 2 % 5]}, number)
         return
     each = [(*case, 1) for case in itertools.product(PIPELINES, SCHEDULES)]
     each += [(mesh, *CHUNKED[number % 4]) for number, mesh in enumerate(2 * PIPELINES[:-1]) if mesh[0] == 2]
     for number, ((pp, dp, cp, tp), schedule, chunks) in enumerate(each):
-        yield dict(
+        yield abreast(dict(
             model=list(SIZES)[(number + number // 3) % 3],
             pp=pp, dp=dp, cp=cp, tp=tp, schedule=schedule, chunks=chunks, zero=number % 4, otherwise=draw.random() < 0.5,
             accumulation=draw.choice([2, 4, 4]), recompute=draw.choice(["none", "full", "selective"]),
             precision=draw.choice(["fp32", "fp32", "fp32", "bf16", "fp16", "fp8"]), over=EARLY[number // 2 % 3], attend=ATTENDS[number // 2 % 2],
-            kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2], offload=OFFLOADS_OF_PIPELINES[number // 3 % 5])
+            kept=KEPT[number // 4 % 2], loss=LOSSES[number // 2 % 2], offload=OFFLOADS_OF_PIPELINES[number // 3 % 5]), number)
 
 
 def parallel_text(model, layout):
