@@ -1,7 +1,7 @@
 #!/bin/sh
 # The commands in README and docs/ (commands.py).  Then what they quote (quotes.py), the two columns of from-pytorch.md
-# (columns.py, same.py), figures (figures.py), keys of machines (machine.py), and README's width, links, figures and pictures
-# (readme.py).
+# (columns.py, same.py), figures (figures.py), links (links.py), keys of machines (machine.py), and README's width, figures
+# and pictures (readme.py).
 # PAGES="docs/faq.md docs/hf.md" runs and compares only these pages.
 # reaches: compiler codegen/cuda driver/hf driver/plot trainers runtime/cuda examples packaging bench docs README.md
 # reaches: CONTRIBUTING.md CHANGELOG.md LICENSE tests/published tests/random
@@ -29,7 +29,7 @@ cp out/doc/corpus.txt out/chars/corpus.txt # that of the demo, in its place
 
 out/chars/trainer --data out/chars/corpus.txt --steps 12 --log out/chars/log.jsonl --overwrite >out/doc/output 2>&1
 sh docs/pictures.sh out/doc || failed=$((failed + 1))
-for check in columns same figures readme machine; do
+for check in columns same figures links readme machine; do
     /usr/bin/python3 "tests/docs/$check.py" || failed=$((failed + 1))
 done
 [ "$failed" = 0 ]
