@@ -118,7 +118,7 @@ static bool accepts_abreast(Planner *p)
             return run_failed(p->run,
                               "--keep %s=%" PRId64 " and abreast=%d: pipelines are planned with abreast=1 only; "
                               "'mpc report' predicts a layout with both",
-                              p->axis[i].name, p->axis[i].kept, abreast, p->axis[i].name);
+                              p->axis[i].name, p->axis[i].kept, abreast);
     return p->sequences % abreast == 0 ||
            run_failed(p->run, "--keep abreast=%d: it does not divide the %" PRId64 " sequences of a step", abreast,
                       p->sequences);
