@@ -288,28 +288,63 @@ static void cross(Border *b, Op *op)
     insert_op(b->f, op, NULL);
 }
 
+static Border border_of(Module *m, Func *f, Func *caller, Op *loop)
+{
+    return (Border){ .m = m,
+                     .f = f,
+                     .loop = loop,
+                     .ahead = { f, NULL, { .arena = &m->arena } },
+                     .before = { caller, loop, { .arena = &m->arena } },
+                     .kernel.arena = &m->arena,
+                     .needed.arena = &m->arena };
+}
+
+static bool any_may_cross(Module *m, Func *f, Op *loop)
+{
+    Border b = border_of(m, f, NULL, loop);
+    bool any = false;
+    for (const Op *op = f->first; op && !any; op = op->next)
+        any = may_cross(&b, op);
+    return any;
+}
+
+static void cross_all(Module *m, Func *f, Func *caller, Op *loop)
+{
+    Border b = border_of(m, f, caller, loop);
+    for (Op *op = f->first, *next; op; op = next) {
+        next = op->next;
+        if (may_cross(&b, op))
+            cross(&b, op);
+    }
+    drop_unread(&b);
+}
+
+/* Do iterations of a copy take less time that way? */
+static bool pays(Module *m, Func *f, const Op *loop)
+{
+    Func *last = m->funcs;
+    while (last->next)
+        last = last->next;
+    Func *caller = add_func(m, free_func_name(m, f->name), PLAIN), *copy = copy_func(m, f, ".copy");
+    Values args = { 0 };
+    for (int i = 0; i < loop->args.count; i++)
+        push_value(&m->arena, &args, add_param(m, caller, arg(loop, i)->name, arg(loop, i)->type));
+    Builder b = { .module = m, .func = caller };
+    Op *own = clone_op(&b, loop, args.at);
+    own->attrs.callee = copy->name;
+    cross_all(m, copy, caller, own);
+    const bool pays = iteration_time(m, copy, own) < iteration_time(m, f, loop);
+    while (last->next)
+        remove_func(m, last->next);
+    return pays;
+}
+
 void cross_borders(Module *m, Func *f, const Map *callers)
 {
     Op *loop = only_caller(m, callers, f);
-    if (!loop || !loop->attrs.dims.count || loop->attrs.dims.dim[0].size < 2 || runs_in_stages(loop))
-        return;
-    Border b = { .m = m,
-                 .f = f,
-                 .loop = loop,
-                 .ahead = { f, NULL, { .arena = &m->arena } },
-                 .before = { function_with(m, loop), loop, { .arena = &m->arena } },
-                 .kernel.arena = &m->arena,
-                 .needed.arena = &m->arena };
-    bool any = false;
-    for (Op *op = f->first, *next; op; op = next) {
-        next = op->next;
-        if (may_cross(&b, op)) {
-            cross(&b, op);
-            any = true;
-        }
-    }
-    if (any) {
-        drop_unread(&b);
+    const bool may = loop && loop->attrs.dims.count && loop->attrs.dims.dim[0].size > 1 && !runs_in_stages(loop);
+    if (may && any_may_cross(m, f, loop) && pays(m, f, loop)) {
+        cross_all(m, f, function_with(m, loop), loop);
         drop_uncalled(m);
     }
 }

@@ -3,7 +3,8 @@
  * In a layer nothing needs the gradients of weights, so that they can be computed while a message of activations is
  * under way.  An op that leads to a message comes before one that does not, and a wait when its message has come, by a
  * clock that runs along: an op takes as long as its FLOPs, and a message as long as the FLOPs that a GPU computes while
- * it is sent, behind those along the same axes.  What nothing tells apart keeps its order.
+ * it is sent, behind those along the same axes.  What nothing tells apart keeps its order.  Of several policies, that
+ * one is taken with which the last op has run soonest.
  */
 #include "cost/cost.h"
 #include "flight.h"
@@ -129,15 +130,17 @@ static Rank rank_of(const List *list, const Unit *unit)
     if (unit->waits)
         return rank_of_wait(list, unit);
     if (unit->starts && !unit->urgent && starts_activation(unit->op[0]))
-        return !list->urgent || idle_from(list, unit->op[0]) <= list->now ? SOON : LATE;
+        return (list->policy & BEHIND_LAST && !list->urgent) || idle_from(list, unit->op[0]) <= list->now ? SOON : LATE;
     return unit->starts || unit->leads || unit->relay ? AT_ONCE : unit->urgent ? URGENT : BESIDE;
 }
 
-/* Of waits that come before their messages, that for the next one to arrive; else the first. */
+/* Is it listed before the best one so far of its rank? */
 static bool is_better(const List *list, const Unit *unit, const Unit *best, Rank rank)
 {
-    return !best ||
-           (list->loop && (rank == URGENT_WAIT || rank == LATE) && arrival_for(list, unit) < arrival_for(list, best));
+    if (!best || rank != URGENT_WAIT || !(list->policy & FIRST_COME))
+        return !best;
+    const Op *start = arg(unit->op[0], 0)->def, *other = arg(best->op[0], 0)->def;
+    return starts_activation(start) && starts_activation(other) && arrival_for(list, unit) < arrival_for(list, best);
 }
 
 /* The first of those that are listed first; nothing of what takes no time behind a call, which would hold its memory.
@@ -207,6 +210,12 @@ static double message_time(const List *list, const Unit *unit)
     return list->loop ? flops_a_byte * bytes : unit->starts;
 }
 
+/* An urgent message, which the iteration waits for itself. */
+static bool is_for_this_iteration(const List *list, const Unit *unit)
+{
+    return unit->starts && unit->urgent && handed_on(list->f, unit->op[0]) < 0;
+}
+
 /* The unit is the next one: now it is later, by its work or until its message has come. */
 static void pass_time(List *list, Unit *unit)
 {
@@ -216,11 +225,62 @@ static void pass_time(List *list, Unit *unit)
         list->relay[i].left -= map_get(&list->relay[i].ops, unit->op[0]) ? 0 : unit->work;
     if (!unit->starts)
         return;
-    list->urgent -= unit->urgent;
+    list->urgent -= is_for_this_iteration(list, unit);
     unit->arrival = fmax(list->now, idle_from(list, unit->op[0])) + unit->message;
     for (int axis = 0; axis < MAX_AXES; axis++)
         if (starts_activation(unit->op[0]) && unit->op[0]->attrs.axis >> axis & 1)
             list->idle[axis] = unit->arrival;
+}
+
+static void begin_list(List *list)
+{
+    list->now = list->begin = list->urgent = 0;
+    for (int axis = 0; axis < MAX_AXES; axis++)
+        list->idle[axis] = 0;
+    for (int i = 0; i < list->relays; i++)
+        list->relay[i].left = list->relay[i].work;
+    for (int i = 0; i < list->n; i++) {
+        list->unit[i].listed = false;
+        list->unit[i].message = message_time(list, &list->unit[i]);
+        list->urgent += is_for_this_iteration(list, &list->unit[i]);
+    }
+}
+
+static Unit *take_next(List *list)
+{
+    Unit *unit = next_unit(list);
+    unit->listed = true;
+    pass_time(list, unit);
+    while (list->begin < list->n && list->unit[list->begin].listed)
+        list->begin++;
+    return unit;
+}
+
+/* When the last unit has run, and what the next iteration waits for has come. */
+static double time_with(List *list, Policy policy)
+{
+    list->policy = policy;
+    begin_list(list);
+    for (int done = 0; done < list->n; done++)
+        take_next(list);
+    double end = list->now;
+    for (int i = 0; i < list->n; i++)
+        if (starts_activation(list->unit[i].op[0]))
+            end = fmax(end, list->unit[i].arrival);
+    return end;
+}
+
+double choose_policy(List *list)
+{
+    double least = time_with(list, IN_ORDER);
+    Policy best = IN_ORDER;
+    for (Policy policy = IN_ORDER + 1; list->loop && policy < N_POLICIES; policy++) {
+        const double time = time_with(list, policy);
+        best = time < least ? policy : best;
+        least = fmin(time, least);
+    }
+    list->policy = best;
+    return least;
 }
 
 static void append(Func *f, Op *op)
@@ -236,17 +296,11 @@ static void append(Func *f, Op *op)
 
 void list_anew(List *list)
 {
-    for (int i = 0; i < list->n; i++) {
-        list->unit[i].message = message_time(list, &list->unit[i]);
-        list->urgent += list->unit[i].starts && list->unit[i].urgent;
-    }
+    choose_policy(list);
+    begin_list(list);
     list->f->first = list->f->last = NULL;
     for (int done = 0; done < list->n; done++) {
-        Unit *unit = next_unit(list);
-        unit->listed = true;
-        pass_time(list, unit);
-        while (list->begin < list->n && list->unit[list->begin].listed)
-            list->begin++;
+        Unit *unit = take_next(list);
         for (int i = 0; i < unit->count; i++)
             append(list->f, unit->op[i]);
     }

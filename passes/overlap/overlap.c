@@ -256,9 +256,8 @@ static void join_idle(Module *m, Func *f)
     resolve_all(&instead, &f->results);
 }
 
-static void list_func(Module *m, Func *f, const Map *callers)
+static List list_of(Module *m, Func *f, const Op *loop)
 {
-    const Op *loop = only_caller(m, callers, f);
     List list = { .m = m,
                   .f = f,
                   .number.arena = &m->arena,
@@ -270,6 +269,18 @@ static void list_func(Module *m, Func *f, const Map *callers)
     find_leading_views(&list);
     find_relays(&list);
     find_updates(&list);
+    return list;
+}
+
+double iteration_time(Module *m, Func *f, const Op *loop)
+{
+    List list = list_of(m, f, loop);
+    return choose_policy(&list);
+}
+
+static void list_func(Module *m, Func *f, const Map *callers)
+{
+    List list = list_of(m, f, only_caller(m, callers, f));
     list_anew(&list);
     join_idle(m, f);
 }

@@ -27,8 +27,17 @@ typedef struct {
 typedef struct {
     int next;    /* the number of its unit, from 1 */
     Map ops;     /* what depends on them */
-    double left; /* the work that does not, and is not listed */
+    double work; /* that does not */
+    double left; /* of that, what is not listed */
 } Relay;
+
+/* Rules that make some functions faster, and others slower. */
+typedef enum {
+    IN_ORDER = 0,
+    FIRST_COME = 1,  /* of waits for activations that have not come, that for the one which comes first */
+    BEHIND_LAST = 2, /* what only gradients need is sent at once behind the last message that others need */
+    N_POLICIES = 4
+} Policy;
 
 /* The readers of a value, the last first. */
 typedef struct Reader {
@@ -49,7 +58,8 @@ typedef struct {
     int begin;      /* the units before it are listed */
     Relay *relay;
     int relays;
-    int urgent;            /* urgent messages that have not been started */
+    Policy policy;
+    int urgent;            /* urgent messages for this iteration that have not been started */
     double now;            /* when those that are listed have been computed */
     double idle[MAX_AXES]; /* from when on no message of an activation is under way along the axis */
 } List;
@@ -61,8 +71,14 @@ bool starts_activation(const Op *op); /* a message: of no weight, and no gradien
 /* Finds the urgent units, and the relays: relays.c. */
 void find_relays(List *list);
 
-/* Puts the units in their new order: listing.c. */
+/* Finds the policy for which the last unit has run soonest, by the list's clock; returns when: listing.c. */
+double choose_policy(List *list);
+
+/* Puts the units in their new order. */
 void list_anew(List *list);
+
+/* How long an iteration of the loop whose body f is takes, in FLOPs: overlap.c. */
+double iteration_time(Module *m, Func *f, const Op *loop);
 
 /* The op after the message that begins with `first`. */
 Op *after_message(const Op *first);

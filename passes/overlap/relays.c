@@ -100,7 +100,7 @@ static Relay relay_to(const List *list, int message, const int *next)
         if (next[unit - list->unit] == message || reads_any_of(op, &relay.ops))
             map_put(&relay.ops, op, relay.ops.arena);
         else if (op == unit->op[0])
-            relay.left += unit->work;
+            relay.work += unit->work;
     }
     return relay;
 }

@@ -225,12 +225,12 @@ def test_messages_are_those_of_the_items(page):
     said, costs, text = page("--mesh=dp=2,tp=2", layers=3, batch=8)
     ranks, _ = bars_of(text, "fine")
 
-    def walk(items, times=1):
+    def walk(items, times=1, last=0):
         for item in items:
             if item["kind"] == "repeat":
-                yield from walk(item["items"], times * item["turns"])
+                yield from walk(item["items"], times * item["turns"], times)
             elif item["kind"] == "message":
-                yield item, times
+                yield item, times - last * item.get("ahead", False)  # the last turn has no next one
 
     items = list(walk(costs["rank_kinds"][0]["step"]))
     for lane, names in enumerate(lanes_of(text)):
