@@ -108,19 +108,34 @@ class Expectation:
             return Outcome("unusable", unusable)
         return found
 
-    def compare(self, log, saved, first=0, is_whole=True):
+    def compare(self, log, saved, first=0, is_whole=True, outputs=None):
         """An outcome for the log of steps from `first` on, for the evaluation of all sequences or of a batch of them, and for
-        the parameters after the last step."""
-        return self.sure(self.compare_all(log, saved, first, is_whole))
+        the parameters and outputs after the last step."""
+        return self.sure(self.compare_all(log, saved, first, is_whole, outputs or {}))
 
-    def compare_all(self, log, saved, first, is_whole):
+    def compare_all(self, log, saved, first, is_whole, outputs):
         if [entry["step"] for entry in log] != list(range(first + 1, len(self.exact.losses) + 1)):
             return Outcome("wrong", "the log lacks steps", str(log))
         for entry in log:
             wrong = self.compare_step(entry, entry["step"] - 1)
             if wrong:
                 return wrong
-        return self.compare_evaluation(log[-1], int(is_whole)) or self.compare_parameters(saved)
+        return self.compare_evaluation(log[-1], int(is_whole)) or self.compare_outputs(outputs) or self.compare_parameters(saved)
+
+    def compare_outputs(self, found):
+        if set(found) != set(self.exact.outputs):
+            return Outcome("wrong", "names of outputs", str(sorted(set(found) ^ set(self.exact.outputs))))
+        for name, expected in self.exact.outputs.items():
+            kind = {"b": "bool", "i": "int32"}.get(expected.dtype.kind, "float32")
+            if (found[name].shape, str(found[name].dtype)) != (expected.shape, kind):
+                return Outcome("wrong", "an output's shape or type", f"{name}: {found[name].dtype} {found[name].shape}, PyTorch {kind} {expected.shape}")
+            of = lambda run: run.outputs[name].astype(float)  # noqa: E731
+            if not np.isfinite(of(self.exact)).all() or np.max(np.abs(of(self.exact)), initial=0) > LARGEST:
+                continue
+            difference = float(np.max(np.abs(found[name].astype(float) - of(self.exact)), initial=0))
+            if not self.allows(difference, of):
+                return Outcome("wrong", "an output", f"{name} is off by {difference:.3g} (tolerance {self.tolerance(of):.2g})")
+        return None
 
     def compare_evaluation(self, entry, which):
         expected, found = self.exact.evaluations[which], entry.get("eval_loss", "not there")

@@ -11,7 +11,7 @@ import tensors
 from constants import chosen_of, flag_of, fold, names_in, number_of
 from tensors import Tensor, Wrong
 from prune import assigned_in
-from tree import (Assign, Binary, Index, Input, Loss, Mean, Name, Named, Negation, Param, Range, Repeat, Return, Scan, Several, Update,
+from tree import (Assign, Binary, Index, Input, Loss, Mean, Name, Named, Negation, Output, Param, Range, Repeat, Return, Scan, Several, Update,
                   Yield)
 
 REDUCTIONS = {"sum": tensors.summed, "mean": tensors.mean,
@@ -51,11 +51,13 @@ class Evaluation:
         self.shared = {}  # a dot and the instance of its block: the dims of both of its operands
         self.largest = 0.0  # of all values; infinite also where one is no number
         self.elements = 0  # of the largest tensor
+        self.outputs = {}  # name: what the records have
         self.fits = {}  # input: the smallest dim that its tokens index
 
-    def loss(self):
+    def loss(self, values=None):
+        """`values` gets those of the model."""
         place = Place("", (), self.key)
-        result = self.body(self.program.model.body, {}, place)
+        result = self.body(self.program.model.body, {} if values is None else values, place)
         if not isinstance(result, Tensor) or result.dims:
             raise Wrong("the loss is no number")
         return result.data
@@ -93,6 +95,8 @@ class Evaluation:
                 data = self.inputs[statement.name]
                 values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
                                                 tuple(statement.type.dims), frozenset([statement.name]))
+            elif isinstance(statement, Output):
+                self.outputs[statement.name] = self.as_tensor(values[statement.value.name]).ordered(tuple(statement.type.dims)).data.detach()
             elif isinstance(statement, Return) and isinstance(statement.value, Several):
                 result = [self.tensor(e, values, place) for e in statement.value.values]
             elif isinstance(statement, (Return, Loss)):

@@ -1,6 +1,8 @@
 """Draws whole programs: the same number gives the same program."""
 import random
 
+import torch
+
 import optimizers
 import reference
 from instances import share_some
@@ -8,7 +10,8 @@ from parser import parse
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, LARGEST_IN_BLOCKS, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
 from statements import Statements
-from tree import (Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Param, Program, Scan, Text, TypeOf, Update,
+from tensors import Tensor, Wrong
+from tree import (Assign, Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Output, Param, Program, Scan, Text, TypeOf, Update,
                   statements_of, value_of, walk)
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
@@ -379,6 +382,34 @@ def group_some(draw, program):
         program.train[f'group "*{draw.choice(fitting)}"'] = call("muon", **options)
 
 
+def is_of_records(name, together, alone):
+    """Is it what each record has, whatever others are computed with it, and not the same for all?"""
+    rows = [x[name].ordered(("batch", *(d for d in together[name].dims if d != "batch"))).data.detach() for x in (together, *alone)]
+    separate = torch.cat(rows[1:])
+    kinds = [x.to(torch.float64) for x in (rows[0], separate)]
+    same = rows[0].shape == separate.shape and torch.allclose(*kinds, rtol=1e-9, atol=1e-12, equal_nan=True)
+    return same and bool((kinds[0][1:] != kinds[0][:1]).any())
+
+
+def name_outputs(draw, program):
+    """Values of the model that each record has, for the trainer to write, in any order of dims."""
+    if draw.random() < 0.6 or not any(isinstance(s, Input) for s in program.model.body):
+        return
+    try:
+        trainer = reference.Trainer(program, reference.start_of(program, 0))
+        count = max(2, trainer.settings.batch)
+        together, alone = trainer.values(0, count), [trainer.values(n, 1) for n in range(count)]
+    except (Wrong, KeyError):  # it is found unusable
+        return
+    named = {s.name for s in program.model.body if isinstance(s, Assign) and not s.more}
+    fitting = [name for name in sorted(named) if isinstance(together.get(name), Tensor) and together[name].dims.count("batch") == 1
+               and is_of_records(name, together, alone)]
+    for number, name in enumerate(draw.sample(fitting, min(len(fitting), draw.choice([1, 1, 2, 3])))):
+        value = together[name]
+        dims = ["batch", *draw.sample([d for d in value.dims if d != "batch"], len(value.dims) - 1)]
+        program.model.body.insert(-1, Output(f"out{number}", TypeOf(dims, None if value.kind == "f32" else value.kind), Name(name)))
+
+
 LAYERS = """
 dim batch
 dim seq = 1
@@ -436,4 +467,5 @@ def generate(seed, large_share=LARGE_SHARE):
     group_some(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
         program.train["microbatch"], program.whole = program.train["batch"], True
+    name_outputs(random.Random(f"outputs {seed}"), program)
     return program

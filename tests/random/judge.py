@@ -99,9 +99,16 @@ def lacks_repeat(program, done):
     return errors == 1 and re.search(r"offload [^\n]*(params|activations)[^\n]*: the model has no (repeat|weights in a repeat), and other", done.output)
 
 
+def lacks_records(program, done):
+    """Does mpc say that no output may be written of a value, by any of its errors?  What generate.py looks at in numbers is not
+    all that may be."""
+    errors = done.output.count(": error: ")
+    return errors and errors == len(re.findall(r": error: the output '\w+' (of a record depends|reads)", done.output))
+
+
 def refusal(program, done):
     reasons = {"unstaged": lacks_schedule, "headless": lacks_heads, "unlayered": lacks_layers,
-               "unchunked": lacks_chunks, "wide": lacks_dims, "untogether": lacks_forwards, "unrepeated": lacks_repeat}
+               "unchunked": lacks_chunks, "wide": lacks_dims, "untogether": lacks_forwards, "unrepeated": lacks_repeat, "unwritten": lacks_records}
     return next((status for status, is_reason in reasons.items() if is_reason(program, done)), "refused")
 
 
@@ -183,7 +190,7 @@ class Judge:
                 return Outcome("unusable", expected.too_large())
             log = [{**entry, "grad_norm": expected.exact.norms[entry["step"] - 1]} if entry["grad_norm"] is None else entry
                    for entry in log]
-        return expected.compare(log, self.workplace.saved(), is_whole=is_whole(done))
+        return expected.compare(log, self.workplace.saved(), 0, is_whole(done), self.workplace.outputs())
 
     def unfinished(self, done, expected):
         """A trainer that did not end well; status 3 says that its numbers are none."""
@@ -206,7 +213,7 @@ class Judge:
         if done.status != 0:
             return self.unfinished(done, expected)
         log = self.workplace.log()[-1:]
-        return expected.compare(log, self.workplace.saved(), reference.STEPS - 1, is_whole(done))
+        return expected.compare(log, self.workplace.saved(), reference.STEPS - 1, is_whole(done), self.workplace.outputs())
 
 
 def read_case(path, seed=None, options=()):

@@ -119,7 +119,7 @@ class Workplace:
 
     def write(self, text, start=None):
         (self.folder / "m.mdl").write_text(text)
-        self.is_fed = "\n    input " in text
+        self.is_fed, self.has_outputs = "\n    input " in text, "\n    output " in text
         for name, table in files_of(text).items():
             (self.folder / name).write_text(table)
         if start is not None:
@@ -189,6 +189,8 @@ class Workplace:
             (self.folder / name).unlink(missing_ok=True)
         said = [*(word for name in self.data for word in ("--data", name)), "--no-shuffle", "--steps", steps, "--log", "log", "--save", "end.safetensors"]
         said += ["--load", load] if load else []
+        shutil.rmtree(self.folder / "outputs", ignore_errors=True)
+        said += ["--outputs", "outputs"] if self.has_outputs else []
         said += [word for name in self.evaluation for word in ("--eval-data", name)] if self.is_fed else []
         environment = {"OMP_NUM_THREADS": str(how.threads)}
         if how.target == "cuda":
@@ -217,6 +219,9 @@ class Workplace:
     def log(self):
         path = self.folder / "log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def outputs(self):
+        return {path.stem: np.load(path) for path in (self.folder / "outputs").glob("*")}
 
     def saved(self):
         """The parameters of the checkpoint, and their means."""

@@ -13,6 +13,7 @@ STATUSES = {
     "unlayered": "no product in a repeat for fp8, and mpc says so",
     "untogether": "not so many forward passes to run with the updates, and mpc says so",
     "unrepeated": "nothing of a repeat to offload, and mpc says so",
+    "unwritten": "outputs that are not of a record alone, and mpc says so",
     "refused": "refused by mpc check: is that right?",
     "late": "refused after mpc check had accepted it",
     "wrong": "other numbers than PyTorch's",
@@ -21,7 +22,7 @@ STATUSES = {
     "verifier": "--verify-passes objects",
     "sanitizer": "ASan or UBSan objects",
 }
-GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked", "wide", "untogether", "unrepeated")
+GOOD = ("ok", "unusable", "unstaged", "headless", "unlayered", "unchunked", "wide", "untogether", "unrepeated", "unwritten")
 
 
 @dataclass

@@ -4,7 +4,7 @@ import re
 
 from constants import flag_of
 from instances import resolve
-from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mean, Mesh, Model, Name, Negation,
+from tree import (Argument, Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mean, Mesh, Model, Name, Negation, Output,
                   Number, Optimizer, Param, Pipeline, Program, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot,
                   Table, Text, TypeOf, Update, Updated, Yield, Zero)
 
@@ -294,6 +294,13 @@ class Parser:
         while self.accept(","):
             values.append(self.expression())
         return Return(values[0] if len(values) == 1 else Several(values))
+
+    def read_output(self):
+        name = self.name()
+        self.take(":")
+        stated = self.type()
+        self.take("=")
+        return Output(name, stated, self.expression())
 
     def read_loss(self):
         return Loss(self.expression())

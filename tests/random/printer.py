@@ -5,7 +5,7 @@
 """
 from tree import (Assign, Binary, Block, Call, Const, Dim, Flag, Index, Input, Loss, Mean, Mesh, Model, Name, Named, Negation, Number,
                   Optimizer, Param, Pipeline, Range, Recompute, Repeat, Return, Scan, Several, Shard, Slot, Table, Text,
-                  Update, Updated, Yield, Zero)
+                  Output, Update, Updated, Yield, Zero)
 
 
 def expression_text(e):
@@ -117,6 +117,8 @@ def line_text(s):
         return f"yield {s.name} = {expression_text(s.value)}"
     if isinstance(s, Return):
         return f"return {expression_text(s.value)}"
+    if isinstance(s, Output):
+        return f"output {s.name} : {type_text(s.type)} = {expression_text(s.value)}"
     assert isinstance(s, Loss), s
     return f"loss {expression_text(s.value)}"
 

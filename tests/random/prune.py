@@ -1,7 +1,7 @@
 """Takes away what does not lead to the loss: the language refuses values, parameters, inputs and arguments that are never
 used.  A value that a repeat carries is used if the next turn uses it for something that is."""
 from constants import names_in
-from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Param, Range, Repeat, Return,
+from tree import (Assign, Block, Call, Const, Dim, Index, Input, Loss, Model, Name, Number, Output, Param, Range, Repeat, Return,
                   Scan, Update, Yield, statements_of, value_of, walk)
 
 
@@ -52,7 +52,7 @@ def backwards(body, live):
             if ("yield", statement.name) not in live:
                 continue
             live |= mentioned(statement.value)
-        elif isinstance(statement, (Update, Return, Loss)):
+        elif isinstance(statement, (Update, Return, Loss, Output)):
             live |= mentioned(statement.value)
         kept.append(statement)
     return kept[::-1], live

@@ -266,6 +266,7 @@ class Run:
     rates: list = field(default_factory=list)
     weights: dict = field(default_factory=dict)  # and their means
     evaluations: list = field(default_factory=list)  # of the first batch, and of all to evaluate, after the last step
+    outputs: dict = field(default_factory=dict)      # of all to evaluate, after the last step
     largest: float = 0.0                             # of all values of the model
     elements: int = 0                                # of its largest tensor
 
@@ -282,21 +283,30 @@ class Trainer:
         self.updates = 0
         self.largest, self.elements = 0.0, 0
 
-    def loss(self, step, drops=True, count=None, times=1):
-        """Of the batch of the step, or of `count` sequences, each of them so many times."""
+    def evaluation_of(self, first, count, times=1, key=0, drops=False):
+        """Of `count` sequences from number `first` on, each of them so many times."""
         s = self.settings
-        count = count or s.batch
         sizes = {d: s.known.get(d, count) for d in self.program.dims}
-        fed = inputs_of(self.program, self.start.data, step * s.batch, count, sizes)
+        fed = inputs_of(self.program, self.start.data, first, count, sizes)
         fed = {name: torch.cat([x] * times) for name, x in fed.items()}
-        key = philox.step_key(s.seed, step)
-        evaluation = Evaluation(self.program, s.known, count * times, fed, lambda name, *_: self.weights[name], key,
-                                self.rounding, self.dtype, drops)
+        return Evaluation(self.program, s.known, count * times, fed, lambda name, *_: self.weights[name], key, self.rounding, self.dtype, drops)
+
+    def loss(self, step, drops=True, count=None, times=1):
+        """Of the batch of the step, or of `count` sequences."""
+        s = self.settings
+        evaluation = self.evaluation_of(step * s.batch, count or s.batch, times, philox.step_key(s.seed, step), drops)
         loss = evaluation.loss()
         self.largest = max(self.largest, evaluation.largest)
         self.elements = max(self.elements, evaluation.elements)
         self.updated, self.ruled, self.running = evaluation.updated, evaluation.ruled, evaluation.means
+        self.outputs = evaluation.outputs
         return loss
+
+    def values(self, first, count):
+        """All values of the model, in evaluation."""
+        values = {}
+        self.evaluation_of(first, count).loss(values)
+        return values
 
     def evaluation(self):
         """Of all sequences to evaluate, as the mean over batches: means are those over all of them, while a sum, which
@@ -358,6 +368,9 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=
     for step in range(STEPS):
         trainer.step(step, run, step not in skipped)
     run.evaluations = [float(trainer.loss(0, drops=False)), trainer.evaluation()]
+    if trainer.outputs:
+        trainer.loss(0, False, start.evaluated)
+        run.outputs = {name: value.numpy() for name, value in trainer.outputs.items()}
     run.largest, run.elements = trainer.largest, trainer.elements
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
     begun = trainer.updates > 0  # else the trainer's means have no values yet

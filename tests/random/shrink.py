@@ -17,7 +17,7 @@ from blocks import expanded, is_general
 from judge import Judge, ranks_of, read_case
 from printer import layout_text, table_lines, tables_of
 from prune import bodies, pruned
-from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Param, Pipeline, Repeat, Return, Scan, Several, Shard, Yield, Zero,
+from tree import (Assign, Binary, Call, Loss, Mesh, Name, Number, Output, Param, Pipeline, Repeat, Return, Scan, Several, Shard, Yield, Zero,
                   children, statements_of, walk)
 
 SIMPLE_OPTIMIZER = Call("sgd", [], {"lr": Number("0.1")})
@@ -100,7 +100,7 @@ def body_at(program, path):
 
 
 def without_statements(program):
-    for path, i in reversed(list(bodies_with(program, (Assign, Repeat, Scan, Yield)))):
+    for path, i in reversed(list(bodies_with(program, (Assign, Repeat, Scan, Yield, Output)))):
         yield lambda p, path=path, i=i: body_at(p, path).pop(i)
 
 

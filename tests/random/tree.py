@@ -202,6 +202,14 @@ class Loss:
 
 
 @dataclass
+class Output:
+    """Of the model: the value of that name, under another one, with its dims in the order of the type."""
+    name: str
+    type: TypeOf
+    value: Name
+
+
+@dataclass
 class Optimizer:
     """`defaults` of its arguments; the body has Slot, Assign and, last, Updated."""
     name: str
@@ -329,4 +337,4 @@ def statements_of(body):
 
 def value_of(statement):
     """The expression that a statement computes, or None."""
-    return statement.value if isinstance(statement, (Assign, Update, Yield, Return, Loss)) else None
+    return statement.value if isinstance(statement, (Assign, Update, Yield, Return, Loss, Output)) else None
