@@ -13,7 +13,7 @@
 /* The trainer's options for GPUs. */
 typedef struct {
     const char *kernel_cache; /* NULL: the default cache folder */
-    bool no_graph, no_cudnn, no_hopper, no_fp8, share_gpu;
+    bool no_graph, no_cudnn, no_hopper, no_fp8, share_gpu, nccl_memory;
 } RtDeviceOptions;
 
 /* Opens the device, with workspaces; then collectives open, which may take memory that is in no plan; then the zeroed

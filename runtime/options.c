@@ -302,11 +302,12 @@ static void check_ranks_can(const RtOptions *result, const RtProgram *program)
                          : result->given.ranks  ? "ranks"
                          : result->given.master ? "master"
                                                 : NULL;
-    const char *several = result->given.timeout                ? "timeout"
-                          : result->print_mesh                 ? "print-mesh"
-                          : result->print_traffic              ? "print-traffic"
-                          : result->share_gpu && program->code ? "share-gpu"
-                                                               : launch;
+    const char *several = result->given.timeout                  ? "timeout"
+                          : result->print_mesh                   ? "print-mesh"
+                          : result->print_traffic                ? "print-traffic"
+                          : result->share_gpu && program->code   ? "share-gpu"
+                          : result->nccl_memory && program->code ? "nccl-memory"
+                                                                 : launch;
     if (!program->comm && several)
         rt_end(RT_EXIT_USAGE,
                "--%s has no effect on one rank: leave it out, or compile for a mesh (mpc compile --mesh ...)", several);
@@ -340,9 +341,9 @@ static void check_prompt(const char *prompt, const RtProgram *program)
 /* Options of a training, and what it prints, have no effect on a measurement of the machine. */
 static void check_probe(const RtOptions *result)
 {
-    static const char *const taken[] = { "probe",     "probe_seconds", "overwrite",    "threads",      "rank",
-                                         "ranks",     "master",        "timeout",      "no_fp8",       "no_cudnn",
-                                         "no_hopper", "share_gpu",     "kernel_cache", "print_traffic" };
+    static const char *const taken[] = { "probe",     "probe_seconds", "overwrite",    "threads",       "rank",
+                                         "ranks",     "master",        "timeout",      "no_fp8",        "no_cudnn",
+                                         "no_hopper", "share_gpu",     "kernel_cache", "print_traffic", "nccl_memory" };
     for (int i = 0; i < NOPTIONS; i++) {
         bool is_taken = table[i].kind == TITLE || !*(const bool *)((const char *)result + table[i].given_at);
         for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
@@ -358,7 +359,7 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
         rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
     check_ranks_can(result, program);
     if (!program->code && (result->given.kernel_cache || result->no_graph || result->no_cudnn || result->no_hopper ||
-                           result->no_fp8 || result->share_gpu))
+                           result->no_fp8 || result->share_gpu || result->nccl_memory))
         rt_end(RT_EXIT_USAGE,
                "--%s has no effect on a processor: leave it out, or compile for GPUs (mpc compile --target=cuda)",
                result->given.kernel_cache ? "kernel-cache"
@@ -366,7 +367,8 @@ static void check_program_can(const RtOptions *result, const RtProgram *program)
                : result->no_cudnn         ? "no-cudnn"
                : result->no_hopper        ? "no-hopper"
                : result->no_fp8           ? "no-fp8"
-                                          : "share-gpu");
+               : result->share_gpu        ? "share-gpu"
+                                          : "nccl-memory");
     if (result->no_fp8 && strcmp(program->precision, "fp8") != 0)
         rt_end(RT_EXIT_USAGE, "--no-fp8 has no effect: the model was compiled with precision = %s", program->precision);
     if (result->offload_folder && (!program->far_bytes || program->code))

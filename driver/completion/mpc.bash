@@ -17,7 +17,7 @@ _mpc()
         files='*.mdl'
         ;;
     run)
-        words="--help --elastic= --restarts= --output= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --comm= --cc= --march= --cflags= --verbose --data= --data-format= --no-shuffle --eval-data= --eval-fraction= --eval-every= --eval-batches= --patience= --steps= --seed= --peak-flops= --replay= --replay-retries= --threads= --offload-folder= --save= --save-every= --save-wait --save-files= --keep= --keep-best --load= --resume --weights-only --load-missing= --load-part= --ema --sample= --prompt= --temperature= --top-k= --top-p= --timeout= --print-mesh --print-traffic --kernel-cache= --no-graph --no-cudnn --no-hopper --no-fp8 --share-gpu --log= --print-every= --trace= --trace-steps= --overwrite --probe= --probe-seconds= --plan --version"
+        words="--help --elastic= --restarts= --output= --define= --set= --mesh= --zero= --recompute= --offload= --schedule= --stages= --chunks= --target= --comm= --cc= --march= --cflags= --verbose --data= --data-format= --no-shuffle --eval-data= --eval-fraction= --eval-every= --eval-batches= --patience= --steps= --seed= --peak-flops= --replay= --replay-retries= --threads= --offload-folder= --save= --save-every= --save-wait --save-files= --keep= --keep-best --load= --resume --weights-only --load-missing= --load-part= --ema --outputs= --sample= --prompt= --temperature= --top-k= --top-p= --timeout= --print-mesh --print-traffic --kernel-cache= --no-graph --no-cudnn --no-hopper --no-fp8 --share-gpu --nccl-memory --log= --print-every= --trace= --trace-steps= --overwrite --probe= --probe-seconds= --plan --version"
         files='*.mdl'
         ;;
     check)

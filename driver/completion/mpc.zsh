@@ -104,7 +104,8 @@ case $command in
             '--weights-only''[take only the weights of --load, and begin a new run at step 0]' \
             '--load-missing=''[what --load does about tensors that the file lacks]:fail|init:(fail init)' \
             '--load-part=''[begin with the weights of a checkpoint in one instance of the model, tensor x of the file as INSTANCE.x]:INSTANCE=FILE:_files' \
-            '--ema''[evaluate and sample with the mean of weights that train.ema keeps]' \
+            '--ema''[evaluate, sample and write outputs with the mean of weights that train.ema keeps]' \
+            '--outputs=''[after the last step, write what each '\''output'\'' of the model is for every record of --eval-data, or else of --data, as DIR/NAME.npy]:DIR:_files' \
             '--sample=''[print N predicted tokens after the last step]:N:' \
             '--prompt=''[the text before them]:TEXT:' \
             '--temperature=''[flatten (above 1) or sharpen the distribution]:X:' \
@@ -119,11 +120,12 @@ case $command in
             '--no-hopper''[compute attention without the kernels for Hopper, even where they are faster]' \
             '--no-fp8''[multiply numbers of 8 bits in 16 bits, even where 8 bits are faster]' \
             '--share-gpu''[let ranks share a GPU if a machine has fewer GPUs than ranks]' \
+            '--nccl-memory''[let NCCL allocate the tensors and read and write them in place]' \
             '--log=''[write one line of JSON per step]:FILE:_files' \
             '--print-every=''[print a line every N steps, besides the first and the last]:N:' \
             '--trace=''[write a Chrome trace]:FILE:_files' \
             '--trace-steps=''[number of traced steps, from the second step of the run on]:N:' \
-            '--overwrite''[let --save, --log, --trace and --probe replace existing files]' \
+            '--overwrite''[let --save, --outputs, --log, --trace and --probe replace existing files]' \
             '--probe=''[train nothing: measure this machine with the trainer'\''s own functions, and write it as a machine file, for mpc report --machine]:FILE:_files' \
             '--probe-seconds=''[about how long to measure]:S:' \
             '--plan''[print the compiler'\''s plan of this trainer]' \

@@ -2,6 +2,7 @@
 #include "gpu.h"
 
 #include "mesh/comm.h"
+#include "nccl.h"
 #include "sizes.h"
 #include "trainer/memory.h"
 
@@ -125,7 +126,11 @@ static void allocate_spaces(Rt *rt)
 void rt_arena_open(Rt *rt)
 {
     void *memory = NULL;
-    if (cudaMalloc(&memory, (size_t)rt_arena_bytes(rt)) != cudaSuccess)
+    if (rt->gpu->options.nccl_memory)
+        memory = rt_nccl_memory_open(rt, rt_arena_bytes(rt));
+    else if (cudaMalloc(&memory, (size_t)rt_arena_bytes(rt)) != cudaSuccess)
+        memory = NULL;
+    if (!memory)
         refuse_memory(rt, spaces_bytes(rt));
     rt->arena = memory;
     rt_zero(rt, 0, rt_arena_bytes(rt));
@@ -166,7 +171,10 @@ void rt_device_close(Rt *rt)
     rt_gpu_kernels_close(rt);
     rt_gpu_check(rt, cudaFreeHost(rt->gpu->numbers), "free pinned memory");
     rt_gpu_check(rt, cudaFree(rt->gpu->encode_space), "free memory");
-    rt_gpu_check(rt, cudaFree(rt->arena), "free memory");
+    if (rt->gpu->nccl_memory)
+        rt_nccl_memory_close(rt);
+    else
+        rt_gpu_check(rt, cudaFree(rt->arena), "free memory");
     rt_gpu_check(rt, cudaFree(rt->gpu->spaces), "free memory");
     rt_gpu_check(rt, cudaStreamDestroy(rt->gpu->compute), "drop a stream");
     free(rt->gpu);

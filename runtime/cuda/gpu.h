@@ -54,6 +54,7 @@ struct RtGpu {
     struct RtGpuProducts *products;
     struct RtGpuAttentions *attentions;
     struct RtGpuCollectives *collectives;
+    struct RtNcclMemory *nccl_memory; /* NULL: the arena is CUDA's */
     struct RtGpuMessages *messages;
     struct RtGpuRuns *runs;
 };

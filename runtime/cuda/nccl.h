@@ -1,4 +1,5 @@
-/* nccl.h -- NCCL: nccl_open.c forms communicators, nccl.c queues collectives on them, watch.c watches them. */
+/* nccl.h -- NCCL: nccl_open.c forms communicators, nccl_memory.c registers the arena with them, nccl.c queues
+ * collectives on them, watch.c watches them. */
 #ifndef MPC_CUDA_NCCL_H
 #define MPC_CUDA_NCCL_H
 
@@ -83,6 +84,13 @@ static inline bool rt_nccl_is_taken(ncclResult_t status) { return status == nccl
 
 /* The channel of messages from one member of the group to another. */
 RtNcclChannel *rt_nccl_lane(const Rt *rt, const RtGroup *group, int from, int to);
+
+/* --- nccl_memory.c ---------------------------------------------------------------------------- */
+
+/* The arena, when communicators are formed; NULL: there is no memory for it. */
+void *rt_nccl_memory_open(Rt *rt, int64_t bytes);
+void rt_nccl_memory_release(Rt *rt); /* before communicators are closed */
+void rt_nccl_memory_close(Rt *rt);   /* frees the arena */
 
 /* --- watch.c ---------------------------------------------------------------------------------- */
 

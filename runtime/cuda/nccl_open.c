@@ -301,6 +301,7 @@ static void close_communicators(Rt *rt)
     struct RtGpuCollectives *c = rt->gpu->collectives;
     ncclResult_t *status = rt_allocate(c->nchannels, sizeof *status);
     rt_gpu_graphs_close(rt);
+    rt_nccl_memory_release(rt);
     for (int i = 0; i < c->nchannels; i++)
         status[i] = c->ncclCommFinalize(c->channel[i].comm);
     for (int i = 0; i < c->nchannels; i++) {

@@ -184,7 +184,8 @@ static void start_device(RtRun *run)
                                           .no_cudnn = run->options.no_cudnn,
                                           .no_hopper = run->options.no_hopper,
                                           .no_fp8 = run->options.no_fp8,
-                                          .share_gpu = run->options.share_gpu });
+                                          .share_gpu = run->options.share_gpu,
+                                          .nccl_memory = run->options.nccl_memory });
     rt_collectives_open(rt);
     rt_arena_open(rt);
     rt_far_open(rt, run->options.offload_folder);

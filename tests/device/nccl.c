@@ -6,45 +6,17 @@
  * in the order of ranks.
  *
  * Communicators are non-blocking: a call may say that it is in progress, which here every other one of a group does,
- * and each end of a group until it is asked. */
+ * and each end of a group until it is asked.
+ *
+ * Memory that is registered with a communicator must be NCCL's, and collectives of it must be at the same offsets on
+ * all ranks. */
+#include "nccl_call.h"
 #include "nccl_file.h"
-#include "nccl_memory.h"
-#include "nccl_sum.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { MAX_CALLS = 1024 };
-
-typedef enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV } Kind;
-
-struct ncclComm {
-    char path[200]; /* of files of the group, without what follows */
-    char place[64];
-    int rank, ranks;
-    int64_t groups;                               /* of calls of all ranks, that were worked on */
-    int64_t sent[MAX_RANKS], received[MAX_RANKS]; /* groups with messages to, and from, a rank */
-    Connections connections;
-    bool is_open;
-    bool is_busy;           /* the last calls are in progress until it is asked */
-    bool is_finalized;      /* it comes, or has come, to rest */
-    atomic_bool is_live;    /* a kernel waits for other ranks */
-    atomic_bool is_aborted; /* such kernels end */
-    pthread_t opened_by;    /* the thread that has its calls; others only ask for errors */
-    ncclComm_t next;
-};
-
-typedef struct {
-    Kind kind;
-    const char *from;
-    char *to;
-    int64_t count;
-    ncclDataType_t type;
-    ncclRedOp_t op;
-    int peer;
-} Call;
 
 typedef struct {
     ncclComm_t comm; /* first: see emulated_is_recorded */
@@ -174,6 +146,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (emulated_is_recorded(work_group, comm))
         emulated_fault("NCCL waits for ever: a graph that uses the communicator has not been dropped");
+    if (comm->registered.at)
+        emulated_fault("a communicator comes to rest, and memory is registered with it");
     comm->is_finalized = comm->is_busy = true;
     return ncclInProgress;
 }
@@ -227,19 +201,27 @@ const char *ncclGetErrorString(ncclResult_t status)
 
 const char *ncclGetLastError(ncclComm_t comm) { return ""; }
 
-/* --- Giving ------------------------------------------------------------------------------------ */
-
-static size_t given_bytes(const ncclComm_t comm, const Call *c)
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, void **handle)
 {
-    size_t count = (size_t)c->count * (c->kind == REDUCE_SCATTER ? (size_t)comm->ranks : 1);
-    return count * element_bytes(c->type);
+    *handle = at;
+    comm->is_busy = true;
+    return register_memory(&comm->registered, at, bytes, comm->rank, comm->ranks);
 }
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    comm->is_busy = true;
+    return release_memory(&comm->registered, handle);
+}
+
+/* --- Giving ------------------------------------------------------------------------------------ */
 
 /* Appends a description of each call, then its data. */
 static char *add_call(const ncclComm_t comm, const Call *c, char *all, size_t *bytes)
 {
     size_t more = given_bytes(comm, c);
-    int64_t what[4] = { c->kind, c->count, c->type, c->op };
+    int64_t what[FACTS];
+    facts_of(comm, c, what);
     all = realloc(all, *bytes + sizeof what + more);
     memcpy(all + *bytes, what, sizeof what);
     memcpy(all + *bytes + sizeof what, c->from, more);
@@ -308,11 +290,18 @@ typedef struct {
 /* The next part of a message, which must match the call. */
 static const char *next_part(const Group *g, Message *message, const Call *c, int rank)
 {
-    int64_t what[4], own[4] = { c->kind == RECV ? SEND : c->kind, c->count, c->type, c->kind >= SEND ? 0 : c->op };
+    int64_t what[FACTS], own[FACTS];
+    facts_of(g->comm, c, own);
+    if (c->kind == RECV)
+        own[0] = SEND;
     size_t bytes = given_bytes(g->comm, c);
     if (message->at + sizeof what + bytes > message->bytes)
         emulated_fault("rank %d of a group gives less than rank %d takes", rank, g->comm->rank);
     memcpy(what, message->data + message->at, sizeof what);
+    if (what[4] != own[4] || what[5] != own[5])
+        emulated_fault(
+            "ranks %d and %d of a group have registered memory at other offsets: %lld and %lld, %lld and %lld",
+            g->comm->rank, rank, (long long)own[4], (long long)what[4], (long long)own[5], (long long)what[5]);
     if (memcmp(what, own, sizeof what) != 0)
         emulated_fault("ranks %d and %d of a group do other things: kind %lld and %lld, of %lld and %lld",
                        g->comm->rank, rank, (long long)own[0], (long long)what[0], (long long)own[1],
@@ -420,16 +409,6 @@ static bool work_group(void *data)
 static bool are_apart(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
 {
     return a_bytes == 0 || b_bytes == 0 || a + a_bytes <= b || b + b_bytes <= a;
-}
-
-/* As NCCL's documentation says of operations in place. */
-static bool is_in_place(const ncclComm_t comm, const Call *c)
-{
-    const size_t own = (size_t)c->count * element_bytes(c->type) * (size_t)comm->rank;
-    return c->kind == ALL_REDUCE       ? c->to == c->from
-           : c->kind == ALL_GATHER     ? c->from == c->to + own
-           : c->kind == REDUCE_SCATTER ? c->to == c->from + own
-                                       : false;
 }
 
 /* It reads and writes at the same time: nothing is written where another call reads, nor the same one, but in place. */

@@ -322,6 +322,18 @@ def error_of(done):
 
 
 @emulated
+@pytest.mark.parametrize("model,mesh,zero,communicators", [("llama", "dp=2,tp=2", 3, 3), ("gpt2", "dp=2,tp=1,pp=2", 2, 1)])
+def test_memory_of_nccl(model, mesh, zero, communicators, compiled, reference, data, tmp_path):
+    """The arena is NCCL's, and registered with each communicator but those over stages, on which offsets differ: the
+    emulated NCCL compares them."""
+    trainer, listed = compile_layout(compiled, model, mesh, zero, 2), tmp_path / "registered"
+    run(trainer, mesh, data, tmp_path, "--nccl-memory", environment={"EMULATED_REGISTERED": str(listed)}.items())
+    assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
+    assert len(listed.read_text().splitlines()) == communicators * ranks_of(mesh)
+    run(trainer, mesh, data, tmp_path, "--nccl-memory", "--no-graph", steps=1)
+
+
+@emulated
 def test_shared_gpu(two, reference, data, tmp_path):
     """NCCL has to take each rank for a machine of its own; where two say that they are one machine, it refuses.  Newer versions
     have to be told, too."""

@@ -146,10 +146,10 @@ def test_processors_near_the_gpu(node, processors, last, runs_there, chars, data
 
 
 def test_options_of_gpus_are_refused_elsewhere(compiled, data, tmp_path):
-    for option in (["--no-graph"], ["--share-gpu"], ["--kernel-cache", "x"]):
+    for option in (["--no-graph"], ["--share-gpu"], ["--nccl-memory"], ["--kernel-cache", "x"]):
         done = start([compiled("chars", "c").folder / "trainer", "--data", data, "--steps", 1, *option], tmp_path, status=2)
         assert f"{option[0]} has no effect on a processor" in done.stderr
-    for option in (["--share-gpu"], ["--timeout", 3], ["--print-traffic"], ["--rank", 0]):
+    for option in (["--share-gpu"], ["--nccl-memory"], ["--timeout", 3], ["--print-traffic"], ["--rank", 0]):
         done = start(compiled("chars", "cuda").command("--data", data, "--steps", 1, *option), tmp_path, status=2)
         assert f"{option[0]} has no effect on one rank" in done.stderr
 

@@ -151,6 +151,11 @@ def check_trainer(machine, folder):
     wrong, lines = train(machine, folder, case)
     worst = None if wrong else worst_of(lines, expected, case)
     yield folder.name, wrong is None and worst <= 1, wrong or f"largest error {worst:.2f} of the tolerance"
+    if wrong is None and case["ranks"] > 1 and case["precision"] == "bf16":
+        wrong, other = train(machine, folder, case, "--nccl-memory")
+        worst = None if wrong else worst_of(other, expected, case)
+        yield (f"{folder.name}, in NCCL's memory", wrong is None and worst <= 1,
+               wrong or f"largest error {worst:.2f} of the tolerance")
     if wrong is None and case["ranks"] == 1 and case["precision"] == "bf16":
         for what, options in (("again", ()), ("without a graph", ("--no-graph",))):
             wrong, other = train(machine, folder, case, *options)
