@@ -86,8 +86,8 @@ static void set_saved(Module *m, const SavedValues *saved)
     }
 }
 
-/* Sets what the module saves, and what of that is offloaded: a set says it for each value; of what a policy saves, all
- * or nothing is. */
+/* Sets which values the module saves and offloads: a set says it value by value; under a policy all saved values are
+ * offloaded, or none. */
 static void settle(Module *m, Setup setup)
 {
     m->train.recompute = setup.policy;

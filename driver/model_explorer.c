@@ -17,7 +17,7 @@ typedef struct {
     Map runs; /* an op -> how often a step runs it: Runs */
 } Picture;
 
-/* Of which node a value is which result. */
+/* The node and the result of it that a value is. */
 typedef struct {
     const char *id, *output;
 } Output;

@@ -106,7 +106,7 @@ static bool is_of_kind(const char *text, size_t size, const FileKind *kind)
     return false;
 }
 
-/* Commands say of what they read that they do, which is a better reason. */
+/* Does the command read this file?  Then it reports that itself, with a better reason. */
 static bool is_read(const Options *o, const char *path)
 {
     struct stat status;

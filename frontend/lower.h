@@ -34,7 +34,7 @@ typedef struct {
     int64_t shrink;       /* 0: sizes as declared; else the size to which the largest dim is shrunk, for verification */
     struct Facts *facts;  /* gets the types of names and expressions, see facts.h; NULL: nobody asks for them */
     bool no_overlap;      /* of messages of zero, unless the file asks for it: it does not fit into the memory */
-    bool has_map;         /* of names of tensors, which may read what -D sets; else what nothing reads is an error */
+    bool has_map;         /* a map of tensors, which may read what -D sets; without it an unread -D is an error */
     bool trains_alone;    /* without evaluation and prediction: nobody runs it */
     WholeDims *whole;     /* not shrunk; gets those of which the file names elements that they would lack; NULL: none */
 } LowerOptions;

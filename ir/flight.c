@@ -128,7 +128,7 @@ static bool verify_loop(Module *m, const Func *f, const Op *op)
     return good;
 }
 
-/* Does it work on what a loop in stages returns, or on what an early op makes of that? */
+/* Does it read a result of a loop in stages, or of an early op on one? */
 static bool may_be_early(const Op *op)
 {
     const Op *before = op->args.count == 1 ? arg(op, 0)->def : NULL;

@@ -230,8 +230,8 @@ INFER(iota)
     return true;
 }
 
-/* Each stage runs the iterations whose slices it holds, and sends what is carried to the next one, but for what is in
- * flight: that begins on each. */
+/* Each stage runs the iterations whose slices it holds, and sends carried values to the next one, except those in
+ * flight, which begin on each stage. */
 static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int count)
 {
     const int carried = (int)op->attrs.carried;

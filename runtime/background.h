@@ -15,8 +15,8 @@ typedef struct {
     atomic_bool is_done;
 } RtBackground;
 
-/* The job of before has been joined.  `rivals`: the threads that compute, for each processor.  Ends the trainer if
- * there can be no thread; `what` says for what it is. */
+/* The previous job has been joined.  `rivals`: the computing threads of each processor.  Ends the trainer if no
+ * thread can be made; `what` names the job in that message. */
 void rt_background_start(RtBackground *background, void (*job)(void *of), void *of, double rivals, const char *what);
 
 bool rt_background_is_done(const RtBackground *background); /* also without a job */

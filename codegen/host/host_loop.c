@@ -82,8 +82,8 @@ static const char *next_slice_of(LoopText *l, const Value *here, const Value *th
 
 /* --- Stages -------------------------------------------------------------------------------- */
 
-/* Receives a carried value from the stage before, and sends it to the next one: `at` is what the first iteration reads,
- * `left` what the last one has written. */
+/* Receives a carried value from the stage before, and sends it to the next one: the first iteration reads `at`, the
+ * last one writes `left`. */
 static void pass_on(LoopText *l, int i, const char *at, const char *left)
 {
     FuncText *t = l->t;
@@ -120,7 +120,7 @@ void copy_initial(LoopText *l, const Value *from, const Value *to)
           l->before.out);
 }
 
-/* Without iterations, what has come is what leaves. */
+/* Without iterations, carried values leave as they came. */
 static void copy_without_iterations(LoopText *l, const char *from, const Value *to)
 {
     Module *m = l->t->h->m;

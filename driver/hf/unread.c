@@ -42,7 +42,7 @@ static const char *skip_comma(const char *at)
 
 enum { MAX_DEPTH = CJSON_NESTING_LIMIT + 2 };
 
-/* An item that is looked at, and those that it is in. */
+/* An item under inspection, and the items around it. */
 typedef struct {
     Scan *scan;
     const char *path;             /* of config.json */

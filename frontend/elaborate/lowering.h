@@ -251,7 +251,7 @@ static inline bool evaluates(const Lower *l) { return l->role == EVAL || l->role
 /* Reports once for each place and message; returns false, for a check to return.  Silent in functions
    of the model after the first. */
 bool complain(Lower *l, Where where, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The same of a name that is not used.  Not after other errors: what is wrong may be what uses it. */
+/* The same for a name that is not used.  Not after other errors: the faulty statement may be its use. */
 void complain_unused(Lower *l, Where where, const char *message);
 const char *position_text(Lower *l, Loc loc);       /* "20:11" */
 Name where_text(Lower *l, Loc loc);                 /* "gpt2.mdl:20:11" */
@@ -283,7 +283,7 @@ bool is_constant_size(Lower *l, Name dim, Loc at);      /* that of a dim which i
 bool find_made_dim(Lower *l, const Ast *made, Constant size, Dim *dim); /* named by a range or choice of that size */
 bool find_choice_dim(Lower *l, const Ast *choice, Constant size, Dim *dim); /* `2 -> k`, with this number */
 bool is_local(const Lower *l, const Ast *expr); /* does it name what no declaration of the file does? */
-void excuse_dim(Lower *l, const Ast *made);     /* what makes it is wrong: what names it is not */
+void excuse_dim(Lower *l, const Ast *made); /* its definition has an error; uses of the name are no further errors */
 
 /* --- What is recorded ---------------------------------------------------------------------------- */
 

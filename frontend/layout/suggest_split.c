@@ -48,8 +48,8 @@ static bool is_hidden(const Uses *uses, int dim, int widest)
     return false;
 }
 
-/* The dim of most weights is that of what layers hand on, and each norm would need messages.  The others are what
- * products make of it: those of more than one weight if there are any, since a second one sums over them. */
+/* Most weights have the dim that layers pass on, and splitting it would need messages for each norm.  The others are
+ * made from it by products; prefer those of more than one weight, since a second one sums over them. */
 const char *dims_to_split(Lower *l)
 {
     Uses uses = { 0 };

@@ -192,7 +192,7 @@ static bool is_copy(const Param *param, int i)
     return false;
 }
 
-/* The dims of one matrix, of those that are contracted and those that are not. */
+/* The dims of one matrix: those contracted, and the others. */
 Matrix matrix_of(const Lower *l, const Param *param)
 {
     const Contraction *uses = map_get(&l->optimizing->contracted, param->path);

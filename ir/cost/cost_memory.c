@@ -173,8 +173,8 @@ static const FuncLives *lives_of(PeakSearch *plan, const Func *f)
 
 /* --- Live values while an op runs ---------------------------------------------------------------- */
 
-/* One call: its values where this kind of rank has them, and for each op a bound of what is held while it runs, the sum
- * of all ranges and of the frame of what it calls; -1: it is not run. */
+/* One call: its values where this kind of rank has them, and for each op a bound of the bytes in use while it runs:
+ * the sum of all ranges and of its callee's frame; -1: it is not run. */
 typedef struct {
     const Func *f;
     int64_t frame; /* its address in the arena; 0: storage is relative to the arena */

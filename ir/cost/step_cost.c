@@ -280,8 +280,7 @@ static void find_schedule(StepCost *cost, const Op **loop, MicroParts *parts)
 
 /* --- The step -------------------------------------------------------------------------------------- */
 
-/* Of one micro-batch: what stands between loops in stages belongs to the next of them, and what follows the last one is
- * no stage's. */
+/* One micro-batch: ops between loops in stages belong to the next loop, and those after the last one to no stage. */
 static void add_unrolled(Walk *w, const Func *step, const MicroParts *parts)
 {
     CostList *list = &w->cost->before[w->rank];

@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
     double seconds;                             /* of the step: of the rank that ends last */
     double before;                              /* of these, until all ranks have come to the pipeline */
-    int kind;                                   /* the rank that ends last; what follows is its */
+    int kind;                                   /* the rank that ends last; the fields below are its */
     double item[N_ITEM_KINDS], phase[N_PHASES]; /* messages: those that are exposed */
     double idle;                                /* it waits for other stages and their messages */
     int naxes;

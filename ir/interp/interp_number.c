@@ -206,8 +206,8 @@ MULTIPLY_ADD_ROW(multiply_add_reals, multiply_add_real)
     }
 const Numbers reals = REALS(map_real, map_reals), rounding_reals = REALS(map_rounding, map_roundings);
 
-/* Toward zero; what is out of range becomes the nearest i32, and of reals what is not a number 0.  (Of a field: what is
- * no whole number stays unknown.) */
+/* Rounds toward zero; numbers out of range become the nearest i32, NaN of reals becomes 0. (In a field, a number
+ * that is not whole stays unknown.) */
 static double whole_number(const Numbers *n, double x)
 {
     if (isnan(x))

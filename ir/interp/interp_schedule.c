@@ -215,8 +215,8 @@ static bool pass_value(Pipeline *p, const Message *m, const Value *left, const V
     return true;
 }
 
-/* Inside of a chunk, what the loop that goes from one rank to the other carries; to the next chunk, what its part
- * receives. */
+/* Within a chunk, the values that its loop carries from one rank to the other; to the next chunk, the operands of
+ * its part. */
 static bool pass_values(Pipeline *p, const Message *m)
 {
     const PipelineSchedule *s = p->slots->schedule;

@@ -137,8 +137,8 @@ static Spot slice_of(const Check *c, const Call *call, const Op *op, const Value
     return spot;
 }
 
-/* What the callee sees as its i-th parameter: of what is carried, what is there at first, or what an iteration leaves.
- * Stages but the first one receive it into the buffers of the loop, unless the schedule does that. */
+/* The callee's i-th parameter: a carried value is the initial operand, or the result of an iteration.  Stages but
+ * the first one receive it into the buffers of the loop, unless the schedule does that. */
 static const Value *passed_on(const Check *c, const Call *call, const Op *op, const Func *callee, int i, int kind)
 {
     if (i >= op->attrs.carried)

@@ -89,8 +89,8 @@ static int lowest_of(const Map *number, const Op *op)
     return lowest;
 }
 
-/* Before the copies of a repeat: what its forward loop needs, if none before does, and what reads the results of its
- * backward one. */
+/* Before the copies of a repeat: ops that its forward loop needs first, and readers of the results of its backward
+ * loop. */
 static void weigh_beside_copies(Balance *b, const Func *f)
 {
     Map before = { .arena = &b->m->arena }; /* op -> the number of the repeat, + 1 */

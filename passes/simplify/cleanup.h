@@ -10,7 +10,7 @@
 void resolve_all(const Map *instead, Values *values);
 
 void share_equal(Func *f);
-void note_equal(Func *f, Map *instead); /* the same; notes what replaces each value that goes */
+void note_equal(Func *f, Map *instead); /* the same; notes the replacement of each removed value */
 void drop_dead(Func *f);                /* ops without a reader */
 void drop_unreached(Module *m);         /* functions without a caller and without a role */
 

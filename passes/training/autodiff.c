@@ -283,8 +283,8 @@ static void import_all(State *s, Derivative *d)
         push_value(&s->m->arena, &g->params, map_get(&imported, d->read.at[i]));
 }
 
-/* What stops gradients has done so: what it was read for reads its operand, and what is equal then is one value, for
- * the backward too.  (What is returned stays, since results are values of their own.) */
+/* Stops of gradients have done their work: their readers read the operand, and equal values become one, for the
+ * backward too. (Returned ones stay, since results are values of their own.) */
 static void drop_stops(Func *f, Func *bwd)
 {
     Arena scratch = { 0 };

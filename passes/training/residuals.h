@@ -37,7 +37,7 @@ typedef struct {
 } Labels;
 Labels label_values(Arena *arena, Module *m, const Func *f);
 
-/* Removes what nobody reads, in callees and callers: parameters, residuals, what loops stack. */
+/* Removes unread parameters, residuals and stacks of loops, in callees and callers. */
 void prune_interfaces(Module *m);
 
 #endif

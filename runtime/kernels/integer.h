@@ -16,7 +16,7 @@ RT_INLINE int32_t rt_quotient(int32_t a, int32_t b)
     return b == 0 ? 0 : b == -1 ? rt_sub_i32(0, a) : quotient;
 }
 
-/* Toward zero; what is out of range becomes the nearest i32, and what is not a number 0. */
+/* Rounds toward zero; numbers out of range become the nearest i32, NaN becomes 0. */
 RT_INLINE int32_t rt_i32_of(float x)
 {
     const float above = x > -0x1p31f ? x : x == x ? -0x1p31f : 0.0f;

@@ -66,7 +66,7 @@ static void call_others(const Rt *rt, const RtUnderWay *x, const bool *awaited, 
     }
 }
 
-/* The ranks that it waits for: those that have sent nothing or, if all have sent, those that have not received its
+/* The ranks that it waits for: those without a message so far or, if all have sent, those that have not received its
  * messages. */
 static void find_awaited(const Rt *rt, const RtUnderWay *x, bool *awaited)
 {

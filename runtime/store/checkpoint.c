@@ -315,8 +315,8 @@ static void copy_view(const Rt *rt, const RtView *from, const RtView *to, float 
     rt_view_close(rt, to, target, true);
 }
 
-/* The first step of a new run makes the mean of weights begin as they do, and counts from 0.  A run that goes on has no
- * first step: there what the file lacks is set to what it would be. */
+/* The first step of a new run initialises the mean of weights, and counts from 0.  A resumed run has no first step,
+ * so tensors that the file lacks get the values of after it. */
 static void start_missing_state(const RtSafetensors *file, const Rt *rt, const RtView *views, int count, int64_t step,
                                 float *part)
 {

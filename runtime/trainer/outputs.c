@@ -70,8 +70,8 @@ static char *index_of(const char *path)
     return length > 4 && !strcmp(path + length - 4, ".bin") ? rt_text("%.*s.idx", (int)length - 4, path) : NULL;
 }
 
-/* The files of a value of --data: all of a folder; of INPUT=FILE both what comes after the = and the whole text, since
- * what is meant depends on the program. */
+/* The files of a value of --data: all of a folder.  For INPUT=FILE, both FILE and the whole text: which of them is
+ * meant depends on the program. */
 static int count_data(const char *option, RtLIST data)
 {
     int count = 0;

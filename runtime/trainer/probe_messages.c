@@ -105,7 +105,7 @@ static int64_t size_bytes(int size)
     return bytes;
 }
 
-/* Of the arena, half is for what is sent and half for what is received. */
+/* Half of the arena is for sent tensors, half for received ones. */
 static int sizes_of(int64_t arena_bytes)
 {
     int count = 0;
