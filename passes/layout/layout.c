@@ -163,13 +163,14 @@ static void reduce_pending(Layout *s, Func *f, Op *op, Value *value)
         made->path = of_weight ? value->name : op->path;
         made->where = op->where;
     }
-    for (Op *reader = reduced->def->next; reader; reader = reader->next)
-        for (int i = 0; i < reader->args.count; i++)
-            if (arg(reader, i) == value)
-                reader->args.at[i] = reduced, add_use(s, reduced);
+    int left = uses_of(&s->uses, value); /* all of them, as f was: no op behind this one has been looked at */
     for (int i = 0; i < f->results.count; i++)
         if (f->results.at[i] == value)
-            f->results.at[i] = reduced, add_use(s, reduced);
+            f->results.at[i] = reduced, add_use(s, reduced), left--;
+    for (Op *reader = reduced->def->next; reader && left > 0; reader = reader->next)
+        for (int i = 0; i < reader->args.count; i++)
+            if (arg(reader, i) == value)
+                reader->args.at[i] = reduced, add_use(s, reduced), left--;
 }
 
 /* --- Ops ------------------------------------------------------------------------------------------ */

@@ -36,16 +36,26 @@ Map last_uses(Arena *arena, const Func *f)
     return last;
 }
 
+static void note_use(Map *uses, const Value *value)
+{
+    map_put(uses, value, (void *)((intptr_t)map_get(uses, value) + 1));
+}
+
 const Lifetimes *lifetimes_of(const Module *m, Map *all, const Func *f)
 {
     Lifetimes *own = map_get(all, f);
     if (own)
         return own;
     own = NEW((Arena *)&m->arena, Lifetimes);
-    *own = (Lifetimes){ last_uses(all->arena, f), { .arena = all->arena } };
+    *own = (Lifetimes){ last_uses(all->arena, f), { .arena = all->arena }, { .arena = all->arena } };
     intptr_t number = 0;
-    for (const Op *op = f->first; op; op = op->next)
+    for (const Op *op = f->first; op; op = op->next) {
         map_put(&own->number, op, (void *)++number);
+        for (int i = 0; i < op->args.count; i++)
+            note_use(&own->uses, arg(op, i));
+    }
+    for (int i = 0; i < f->results.count; i++)
+        note_use(&own->uses, f->results.at[i]);
     map_put(all, f, own);
     return own;
 }

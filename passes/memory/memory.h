@@ -34,6 +34,7 @@ int later(const Map *last, const Value *value, int number); /* the larger of the
 /* Last uses in a function. */
 typedef struct {
     Map last, number; /* as from last_uses; number of each op, + 1 */
+    Map uses;         /* of a value: as uses_in() counts them */
 } Lifetimes;
 
 /* `all`: a cache of results. */

@@ -6,7 +6,6 @@
 #include "epilogue.h"
 #include "memory.h"
 #include "storage.h"
-#include "uses.h"
 
 #include <stdint.h>
 
@@ -49,13 +48,18 @@ static bool is_sum_in_kernel(const Module *m, const Value *value, const Value *o
     return at >= 0 && is_addition(last) && index_of(&last->args, kernel->params.at[at]) >= 0;
 }
 
+static bool is_used_once(const Module *m, Map *lifetimes, const Func *f, const Value *value)
+{
+    return (intptr_t)map_get(&lifetimes_of(m, lifetimes, f)->uses, value) == 1;
+}
+
 Value *sum_between(const Module *m, Map *lifetimes, const Func *f, const Value *result, const Value *param)
 {
     for (int i = 0; result->def && i < result->def->args.count; i++) {
         Value *sum = arg(result->def, i);
         const Op *loop = sum->def && sum->def->attrs.dims.count ? sum->def : NULL;
         const bool is_carried = loop && index_of(&loop->results, sum) < loop->attrs.carried;
-        const bool is_kernels = is_sum_in_kernel(m, result, sum) && uses_in(f, sum) == 1 &&
+        const bool is_kernels = is_sum_in_kernel(m, result, sum) && is_used_once(m, lifetimes, f, sum) &&
                                 (is_sum_in_kernel(m, sum, param) || sum_between(m, lifetimes, f, sum, param));
         if ((is_carried || is_kernels || sum_before(result->def) == sum) &&
             is_last_over(m, lifetimes, f, result, sum) && may_return_over(m, lifetimes, f, sum, param))
