@@ -87,6 +87,8 @@ bert sm_80 --set train.precision=fp32
 $DROPLESS sm_90 -D layers=2
 --- With ALL=1 also
 gpt2 sm_90 --set train.precision=fp8
+gpt2 sm_100
+llama sm_120
 gpt2 sm_90a --set train.precision=fp16
 gpt2 sm_90a -D embed=960
 llama sm_90a -D head=64 -D window=600
