@@ -101,6 +101,7 @@ class How:
     optimize: bool = False   # compiled as for a user, which takes longer
     threads: int = 1         # of each rank
     own_weights: bool = False  # the trainer initialises them; else they are loaded
+    nccl_memory: bool = False  # of several ranks on GPUs
     memory: float = None     # recompute auto: the budget, between the least (0) and the most (1) memory of the policies
 
     def words(self, ranks):
@@ -194,7 +195,7 @@ class Workplace:
         said += [word for name in self.evaluation for word in ("--eval-data", name)] if self.is_fed else []
         environment = {"OMP_NUM_THREADS": str(how.threads)}
         if how.target == "cuda":
-            said += ["--kernel-cache", self.tools.shared / "kernels"]
+            said += ["--kernel-cache", self.tools.shared / "kernels"] + ["--nccl-memory"] * (how.nccl_memory and ranks > 1)
             messages = self.folder / "messages"
             shutil.rmtree(messages, ignore_errors=True)
             messages.mkdir()

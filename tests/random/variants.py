@@ -74,6 +74,11 @@ def cuda(case, tools):
     case.how.target = "cuda"
 
 
+def nccl_memory(case, tools):
+    """Tensors that NCCL reads and writes in place."""
+    case.how.nccl_memory = True
+
+
 def optimized(case, tools):
     case.how.optimize = True
 
@@ -118,6 +123,7 @@ CHANGES = {
     "chunks": (chunks, 1),
     "offload": (offload, 1.5),
     "cuda": (cuda, 1),
+    "nccl-memory": (nccl_memory, 0),
     "abreast": (abreast, 1),
     "tcp": (mesh("tcp"), 8),
     "mpi": (mesh("mpi", 4), 1.5),
@@ -134,6 +140,7 @@ ALONE = 4  # how often base is drawn where it is not tried anyway
 JOINED = {"tcp+optimized": 0.2, "bf16+optimized": 0.2, "tcp+verify": 1, "tcp+exact": 1, "tcp+bf16": 1.5, "tcp+fp16": 1, "tcp+fp8": 0.5, "fp8+verify": 0.5,
           "tcp+fp8+exact": 0.3, "fp8+cuda": 0.2, "tcp+cuda": 2, "tcp+abreast": 2, "tcp+abreast+verify": 0.5, "abreast+full+exact": 0.5, "abreast+bf16": 0.5, "tcp+abreast+cuda": 0.5,
           "stages+abreast": 1, "stages+abreast+verify": 0.5, "stages+abreast+cuda": 0.3,
+          "tcp+cuda+nccl-memory": 0.5, "stages+cuda+nccl-memory": 0.3,
           "tcp+sanitize": 1,
           "tcp+chunks": 1, "chunks+exact": 1, "chunks+verify": 0.5, "chunks+bf16": 0.5, "chunks+full": 0.5, "stages+chunks": 0.5, "tcp+chunks+verify": 0.5,
           "stages+verify": 0.5, "stages+bf16": 0.3, "stages+full": 0.3, "bf16+full": 0.5, "tcp+own-weights": 0.7, "bf16+verify": 0.5, "bf16+cuda": 0.5, "tcp+auto": 1, "auto+verify": 1,
