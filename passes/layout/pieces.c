@@ -452,8 +452,8 @@ static bool cut_batch(Module *m, Func *f, Op *op)
     const int64_t pieces = rule ? batch_pieces(m, rule) : 1;
     const Type *type = &arg(op, 0)->type;
     const int at = pieces > 1 && type->rank + 2 <= MAX_RANK ? find_dim(type, m->batch) : -1;
-    if (at < 0 || !split_equal(type->dim[at].split, result(op)->type.dim[at].split) ||
-        type->dim[at].zigzag || type->dim[at].padded != type->dim[at].size || local_size(m, &type->dim[at]) % pieces)
+    if (at < 0 || !split_equal(type->dim[at].split, result(op)->type.dim[at].split) || type->dim[at].zigzag ||
+        type->dim[at].padded != type->dim[at].size || local_size(m, &type->dim[at]) % pieces)
         return false;
     const Blocks k = blocks_of(m, &type->dim[at], pieces);
     return cut_products(m, f, op, &k, gathers);
