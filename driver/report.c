@@ -169,7 +169,7 @@ static void find_memory(Report *r)
         r->of_kind[kind] = memory_use(&r->classes, r->kinds, kind);
     r->memory = r->of_kind[kind_of_peak(r)];
     for (FuncRole role = 0; role < N_ROLES; role++)
-        if (role == STEP || role == EVAL || role == PREDICT || role == FINISH || role == BEGIN)
+        if (func_with_role(r->m, role) && is_program(func_with_role(r->m, role)))
             r->peak[role] = program_peak(&r->classes, r->kinds, kind_of_peak(r), role);
 }
 

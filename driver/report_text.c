@@ -107,7 +107,7 @@ static void print_memory(const Report *r)
     print_largest(r);
     for (int i = 0; i < N_ROLES; i++)
         if (i != STEP && r->peak[i])
-            printf("  %s runs in %s of it\n", role_name[i], bytes(r, (double)r->peak[i]));
+            printf("  %s %s in %s of it\n", role_name[i], i == OUTPUTS ? "run" : "runs", bytes(r, (double)r->peak[i]));
     printf("  up to %s more%s to save beside training; the trainer's --save-wait takes none\n",
            bytes(r, (double)r->copied), r->m->target->is_gpu ? ", of the host," : "");
     if (r->m->target->is_gpu && r->nrows > 0)

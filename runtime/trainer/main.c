@@ -105,7 +105,7 @@ static RtData *open_data(RtRun *run, RtDataGiven given, const RtFunction *f)
     given.format = run->options.data_format;
     RtData *data = rt_data_open(&run->rt, given, f);
     agree_on_data(&run->rt, data);
-    const bool is_told = f == &run->rt.program->outputs && (run->data || run->eval_data);
+    const bool is_told = f == &run->rt.program->outputs && (run->options.eval_data ? run->eval_data : run->data);
     for (int i = 0; i < data->portions && given.share != RT_HELD_OUT && !is_told; i++) {
         char *words = rt_data_words(data, i);
         rt_note("%s %s: %s", given.option, data->source[i].name, words);
@@ -124,14 +124,13 @@ static void open_all_data(RtRun *run)
     const bool holds_out = o->given.eval_fraction, only_writes = o->outputs && o->steps == 0;
     RtDataGiven data = { .given = o->data, .option = "--data", .fraction = o->eval_fraction };
     RtDataGiven other = { .given = o->eval_data, .option = "--eval-data" };
-    if (!only_writes) {
-        data.share = holds_out ? RT_TRAINED : RT_ALL;
-        data.least = step->micro * step->batch;
+    data.share = holds_out ? RT_TRAINED : RT_ALL;
+    data.least = step->micro * step->batch;
+    if (!only_writes) /* else labels need not be there */
         run->data = open_data(run, data, step);
-        data.share = RT_HELD_OUT;
-        data.least = other.least = eval->mixes ? eval->micro * eval->batch : 1;
-        run->eval_data = open_data(run, holds_out ? data : other, eval);
-    }
+    data.share = RT_HELD_OUT;
+    data.least = other.least = eval->mixes ? eval->micro * eval->batch : 1;
+    run->eval_data = open_data(run, holds_out ? data : other, eval);
     data.share = other.share = RT_ALL;
     data.least = other.least = 1;
     if (o->outputs)

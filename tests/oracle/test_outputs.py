@@ -163,6 +163,9 @@ def test_which_records(trained, records, tmp_path):
     check(tmp_path / "all", expected(read_safetensors(tmp_path / "w"), records[1]))
     run(out, 1, *given((tmp_path, few), "value", "known"), "--load", end, "--steps", 0, "--outputs", tmp_path / "alone")
     check(tmp_path / "alone", expected(weights, few))
+    said = run(out, 1, *test, "--load", end, "--steps", 0, "--outputs", tmp_path / "evaluated")  # both
+    check(tmp_path / "evaluated", expected(weights, few))
+    assert "eval_loss" in said or "eval loss" in said, said
 
 
 def test_files(trained, records, tmp_path):
