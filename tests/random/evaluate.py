@@ -535,7 +535,8 @@ class Evaluation:
     def call_concat(self, e, values, place):
         to = e.arguments[0].name
         pieces = [self.tensor(a, values, place) for a in e.arguments[1:]]
-        return tensors.concat((to, self.sizes[to]), pieces, names_in(self.program.dims[to].size))
+        declared = {e.keywords["along"].name} if "along" in e.keywords else names_in(self.program.dims[to].size)
+        return tensors.concat((to, self.sizes[to]), pieces, declared)
 
     def call_top_k(self, e, values, place):
         x = self.tensor(e.arguments[0], values, place)

@@ -9,9 +9,10 @@ from instances import share_some
 from parser import parse
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, LARGEST_IN_BLOCKS, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
+from states import average_some
 from statements import Statements
 from tensors import Tensor, Wrong
-from tree import (Assign, Call, Const, Flag, Index, Input, Loss, Model, Name, Number, Output, Param, Program, Scan, Text, TypeOf, Update,
+from tree import (Assign, Call, Const, Flag, Index, Input, Loss, Model, Name, Negation, Number, Output, Param, Program, Scan, Text, TypeOf, Update,
                   statements_of, value_of, walk)
 
 BATCHES = [1, 1, 2, 2, 3, 4, 6, 8]
@@ -213,7 +214,9 @@ class Drawing:
             words = {name: Number(text) for name, text in options.items()}
             return call("sgd", **words, **({"nesterov": Flag(True)} if "momentum" in words and draw.random() < 0.5 else {}))
         if draw.random() < 0.2:
-            return call("adafactor", lr=Number(draw.choice(["0.1", "0.02"])), eps1=Number("1e-3"))
+            options = {"beta2_decay": Negation(Number("0.5")), "eps2": Number("0.05"), "d": Number("0.5"), "weight_decay": Number("0.1")}
+            some = {name: options[name] for name in options if draw.random() < 0.2}
+            return call("adafactor", lr=Number(draw.choice(["0.1", "0.02"])), eps1=Number("1e-3"), **some)
         if draw.random() < 0.2:
             options = {"lr": draw.choice(["0.002", "0.01"]), "beta1": draw.choice(["0.9", "0.5"])}
             options |= {"weight_decay": "0.1"} if draw.random() < 0.4 else {}
@@ -309,6 +312,19 @@ class Drawing:
         return Call("rename", [product], {}, (twin, along))
 
 
+def join_some(draw, program):
+    """Parameters that are declared alike, in one line."""
+    for declaration in bodies(program):
+        for first in [s for s in declaration.body if isinstance(s, Param)]:
+            alike = [s for s in declaration.body if isinstance(s, Param) and s is not first and s.names and first.names and
+                     (s.type, s.init, s.no_decay, s.frozen, s.state) == (first.type, first.init, first.no_decay, first.frozen, first.state)]
+            if alike and draw.random() < 0.3:
+                first.names += [name for s in alike for name in s.names]
+                for s in alike:
+                    s.names = []
+        declaration.body[:] = [s for s in declaration.body if not isinstance(s, Param) or s.names]
+
+
 def moving(program, declaration=None, seen=()):
     """The names of parameters that the model, or a block, uses otherwise than by calls that are frozen."""
     declaration = declaration or program.model
@@ -368,7 +384,7 @@ def group_some(draw, program):
              for name in param.names]
     for _ in range(draw.choice([0, 0, 0, 1, 2]) if names else 0):
         pattern = ", ".join("*" + draw.choice(names) for _ in range(draw.choice([1, 1, 2])))
-        other = draw.choice([call("", lr=Number("0.03")), call("sgd", lr=Number("0.05"), momentum=Number("0.9")),
+        other = draw.choice([call("", lr=Number("0.03")), call("sgd", lr=Number("0.05"), momentum=Number("0.9"), **({"nesterov": Flag(True)} if draw.random() < 0.3 else {})),
                              call("adamw", lr=Number("0.01"), eps=Number("1e-2")), call("lion", lr=Number("0.003")),
                              call("adafactor", lr=Number("0.05"), eps1=Number("1e-4"))])
         if not other.function and draw.random() < 0.3 and program.train["optimizer"].function != "mine":
@@ -379,6 +395,7 @@ def group_some(draw, program):
     if matrices and fitting:
         options = {"steps": Number("2"), "lr": Number(draw.choice(["0.02", "0.1"]))}
         options |= {"nesterov": Flag(False)} if draw.random() < 0.3 else {}
+        options |= {name: Number("0.5") for name in ("momentum", "weight_decay") if draw.random() < 0.3}
         program.train[f'group "*{draw.choice(fitting)}"'] = call("muon", **options)
 
 
@@ -463,8 +480,10 @@ def generate(seed, large_share=LARGE_SHARE):
         add_layers(drawing.large, program)
     exempt_some(drawing.draw, program)
     share_some(drawing.draw, program)
+    average_some(drawing.draw, program)
     rule_some(drawing.draw, program)
     group_some(drawing.draw, program)
+    join_some(drawing.draw, program)
     if not any(isinstance(s, Input) for s in program.model.body):  # no batch, so nothing to cut
         program.train["microbatch"], program.whole = program.train["batch"], True
     name_outputs(random.Random(f"outputs {seed}"), program)

@@ -1,9 +1,10 @@
 """Instances of blocks that have a name and several uses: `h = mlp`, `h(x)`, `frozen h(y)`.  The parser reads them as any
 assignment and call, and finds here which are; the generator makes them of calls that are drawn."""
 import collections
+import dataclasses
 
 from prune import bodies, expressions
-from tree import Assign, Call, Mean, Name, Named, Number, Param, Repeat, Scan, value_of, walk
+from tree import Assign, Binary, Call, Mean, Name, Named, Number, Param, Repeat, Scan, value_of, walk
 
 
 def resolve(program):
@@ -60,10 +61,24 @@ def in_one_place(program):
     return {e for e, count in times.items() if count == 1}
 
 
+def with_another(node, old, new):
+    """A copy of the expression with `new` in place of its part `old`."""
+    if node is old:
+        return new
+    if isinstance(node, (list, tuple)):
+        return type(node)(with_another(x, old, new) for x in node)
+    if isinstance(node, dict):
+        return {name: with_another(x, old, new) for name, x in node.items()}
+    if not dataclasses.is_dataclass(node):
+        return node
+    return dataclasses.replace(node, **{field.name: with_another(getattr(node, field.name), old, new) for field in dataclasses.fields(node)})
+
+
 def share_some(draw, program):
     """Some calls of a block become uses of one instance, that is named in a body around all of them."""
     count, alone = 0, in_one_place(program)
-    trains = any(isinstance(s, Param) and not s.frozen and not s.state for s in program.model.body)
+    trains = any(isinstance(s, Param) and not s.frozen and not s.state for s in program.model.body) and \
+        not {"freeze", "trained"} & {*program.train}
     for declaration in bodies(program):
         if draw.random() < 0.6:
             continue
@@ -81,10 +96,18 @@ def share_some(draw, program):
         for call in shared:
             call.instance, call.is_use, call.frozen = name, True, False
         body.insert(at, Named(name, first.function))
-        order = [(n, call) for n, (statement, _) in enumerate(places_of(declaration.body)) for call in plain_uses(statement, shared)]
-        if len(order) > 1 and order[-1][0] > order[0][0] and draw.random() < 0.4:
-            order[-1][1].instance = f"mean{count}"
-            body.insert(at + 1, Mean(f"mean{count}", name, Number("0.75")))
+        order = [(n, statement, call) for n, (statement, _) in enumerate(places_of(declaration.body)) for call in plain_uses(statement, shared)]
+        if draw.random() < 0.4:
+            mean = f"mean{count}"
+            if order[-1][0] > order[0][0]:
+                order[-1][2].instance = mean
+            else:  # what the one computes and what its mean computes, side by side
+                statement, use = order[0][1:]
+                if statement.value is use and isinstance(statement, Assign) and statement.more:
+                    continue
+                beside = Binary("+", use, Binary("*", dataclasses.replace(use, instance=mean), Number("0.5")))
+                statement.value = beside if statement.value is use else with_another(statement.value, use, beside)
+            body.insert(at + 1, Mean(mean, name, Number("0.75")))
             continue
         if draw.random() < 0.3 and (trains or len(shared) > 1):
             draw.choice(shared).frozen = True

@@ -7,12 +7,14 @@ from blocks import expanded
 from constants import flag_of, known_numbers, number_of
 from printer import tables_of
 from prune import bodies, expressions
-from tree import (Assign, Call, Const, Input, Mesh, Name, Number, Param, Pipeline, Recompute, Repeat, Scan, Shard, Table,
+from tree import (Assign, Call, Const, Index, Input, Mean, Mesh, Name, Number, Param, Pipeline, Range, Recompute, Repeat, Scan, Shard, Table,
                   Zero, statements_of, value_of, walk)
 
 AXES = ["dp", "cp", "tp", "ep"]
 SCHEDULES = ["naive", "gpipe", "1f1b", "zb"]
-CHUNK_SCHEDULES = ["naive", "gpipe", "interleaved", "interleaved"]
+CHUNK_SCHEDULES = ["naive", "gpipe", *["interleaved"] * 5]
+ALONG = {"top_k": (1, 2), "dispatch": (2,), "attend": (3, 4), "concat": (0,), "cumsum": (1,), "cummax": (1,), "argsort": (1,), "shift": (1,),
+         "one_hot": (1,), "cross_entropy": (2,), "rope": (1, 2)}  # function: which of its arguments are such dims
 STAGED = 0.25  # how often a layout is a pipeline where it may be one
 
 
@@ -33,11 +35,19 @@ def instances_of(program, declaration):
     return sum(instances_of(program, d) * runs for d, runs in callers)
 
 
+def has_means(program, body):
+    """Are there instances of means, also in blocks that are called?"""
+    called = {e.function for s in statements_of(body) if value_of(s) is not None for e in walk(value_of(s))
+              if isinstance(e, Call) and e.function in program.blocks}
+    return any(isinstance(s, Mean) for s in statements_of(body)) or any(has_means(program, program.blocks[name].body) for name in called)
+
+
 def repeats_of(program, body=None):
     """Those of at least two turns, with their turns: in the whole program, or the outermost of a body."""
     known = known_numbers(program)
     everywhere = [s for d in bodies(program) if instances_of(program, d) == 1 for s, runs in runs_of(d.body) if runs == 1]
-    found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat) and not s.number]  # else stages have runs
+    found = [s for s in (everywhere if body is None else body) if isinstance(s, Repeat) and not s.number  # else stages have runs
+             and not has_means(program, s.body)]
     turns = [(repeat, number_of(repeat.count, known)) for repeat in found]
     return [(repeat, count) for repeat, count in turns if count and count > 1]
 
@@ -94,7 +104,7 @@ class Layout:
             ranks = min(ranks, chosen[0][1])
         count, is_outermost = sum(count for _, count in chosen), chosen[0][0] in self.program.model.body
         chunks = [n for n in (2, 3, 4) if n * ranks <= count] if is_outermost else []
-        chunks = self.draw.choice(chunks or [1]) if self.draw.random() < 0.7 else 1
+        chunks = self.draw.choice(chunks or [1]) if self.draw.random() < 0.85 else 1
         several = chunks > 1 and len(chosen) > 1
         ends = [0, *sorted(self.draw.sample(range(1, count), ranks * chunks - 1)), count]
         if several and set(ends[ranks:-1:ranks]) & set(itertools.accumulate(count for _, count in chosen[:-1])):
@@ -157,6 +167,24 @@ class Layout:
         return sorted({e.arguments[3].name for e in calls if e.function == "attend" and
                        (flag_of(e.keywords.get("causal")) or not causal_only)} & set(self.present()))
 
+    def notable(self):
+        """Dims along which an operation does more than add up or broadcast: few tensors have them, so they are rarely drawn."""
+        found = set()
+        for e in (e for expression in expressions(expanded(self.program)) for e in walk(expression)):
+            if isinstance(e, Index) and isinstance(e.at, Range):
+                found |= {e.dim, e.at.part}
+            if isinstance(e, Call) and e.function in ALONG:
+                found |= {e.arguments[at].name for at in ALONG[e.function] if at < len(e.arguments)} | set(e.renaming or ())
+            if isinstance(e, Call) and e.function in ("rename", "solve", "add_rows"):
+                found |= set(e.renaming)
+            if isinstance(e, Call):
+                found |= {d for one, several in e.parts for d in (one, *several)}
+        return sorted(found & set(self.present()))
+
+    def experts(self):
+        return {e.arguments[2].name for expression in expressions(expanded(self.program)) for e in walk(expression)
+                if isinstance(e, Call) and e.function == "dispatch"}
+
     def twins(self, dim):
         """Dims that are declared alike: they are renamed into each other, and so have to be padded alike."""
         def base(name):
@@ -199,7 +227,11 @@ class Layout:
             return Shard([self.program.batch_dim], axis)
         candidates = self.present()
         chosen = draw.sample(candidates, min(len(candidates), draw.choice([1, 2, 2, 3])))
-        if draw.random() < 0.4:
+        notable = self.notable()
+        if notable and draw.random() < 0.4:
+            some = draw.sample(notable, min(len(notable), draw.choice([1, 1, 2])))
+            chosen = some + [d for d in chosen if d not in some]
+        if draw.random() < 0.5:
             chosen += [d for d in self.attended_dims(causal_only=draw.random() < 0.7) if d not in chosen]
         dims = [d for d in chosen if self.divide(d, size)]
         if draw.random() < 0.15:
@@ -207,7 +239,7 @@ class Layout:
             dims = [pair] if pair else dims
         if not dims:
             return None
-        return Shard(dims, axis, self.otherwise(dims, size) if draw.random() < 0.4 else None)
+        return Shard(dims, axis, self.otherwise(dims, size) if draw.random() < (0.8 if self.experts() else 0.5) else None)
 
     def pair(self, size):
         """(g, h) with the axis larger than g, or not."""
@@ -226,7 +258,11 @@ class Layout:
                 stored(self.program, self.known, d) % (self.split.get(d, 1) * size) == 0]
         if not free:
             return None
-        chosen = self.draw.choice(free)
+        notable = [d for d in self.notable() if d in free]
+        several = [d for d in notable or free if stored(self.program, self.known, d) % (2 * size) == 0]  # messages in pieces
+        experts = [d for d in several if d in self.experts()]  # whose rows are moved by the ranks' numbers of them
+        ways = [ways for ways in (free, free, notable, several, several, experts) if ways]
+        chosen = self.draw.choice(self.draw.choice(ways))
         self.split[chosen] = self.split.get(chosen, 1) * size
         return chosen
 
@@ -240,7 +276,7 @@ class Layout:
                 continue
             whole = self.program.dims[dim].padded is None and not any(isinstance(d, tuple) for d in line.dims)
             counts = [n for n in (2, 3, 4, 8) if stored(self.program, self.known, dim) % (n * self.axes[line.axis]) == 0]
-            if whole and counts and self.draw.random() < 0.6:
+            if whole and counts and self.draw.random() < 0.8:
                 line.options["overlap"] = Number(str(self.draw.choice(counts)))
 
     # --- The lines ---------------------------------------------------------------------------------------------------
@@ -316,13 +352,13 @@ def choose_attends(draw, program, lines):
         plain = not any({"bias", "mask", "sinks"} & set(e.keywords) for e in met)
         if own and plain and not any(stored(program, known, e.arguments[3].name) != known[e.arguments[3].name] or
                            e.arguments[3].name in taken(rules[:i]) for e in own):
-            words += ["ring", "ring"]
+            words += ["ring"] * 3
         if own and all(can_exchange(e, rule) for e in met):
-            words += ["all_to_all", "all_to_all"]
-        if words and draw.random() < 0.8:
+            words += ["all_to_all"] * 3
+        if words and draw.random() < 0.9:
             rule.options["attend"] = Name(draw.choice(words))
         counts = [n for n in (1, 2, 4, 6, 8) if can_deal(rule, rules[:i], met, n)]
-        if counts and draw.random() < 0.4:
+        if counts and draw.random() < 0.6:
             rule.options["blocks"] = Number(str(draw.choice(counts)))
 
 

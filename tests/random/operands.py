@@ -2,7 +2,7 @@
 import math
 
 from scope import OPEN, Value, binary, call, number
-from tree import Flag, Index, Number
+from tree import Flag, Index, Name, Number
 
 
 
@@ -249,7 +249,10 @@ class Operands:
         made = self.whole_terms(chosen) if chosen else None
         if made is None:
             return None
-        return Value(binary(self.comparison(), made[0], self.draw.randint(0, 4)), chosen, "bool")
+        if self.draw.random() < 0.15:
+            return Value(call("cast", binary("%", made[0], self.draw.choice([2, 3])), Name("bool")), chosen, "bool")
+        compared = call("sign", binary("-", made[0], 2)) if self.draw.random() < 0.1 else made[0]
+        return Value(binary(self.comparison(), compared, self.draw.randint(0, 4) if compared is made[0] else 0), chosen, "bool")
 
     def pair_condition(self, dims):
         known = sorted(dims - {OPEN, "batch"})

@@ -5,7 +5,7 @@ from scope import OPEN, Value, binary, call
 from shapes import Shapes
 from tree import Assign, Call, Flag, Index, Name, Negation, Number, Repeat, walk
 
-UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "softplus", "stop_gradient"]
+UNARY = ["abs", "square", "tanh", "sigmoid", "sin", "cos", "relu", "gelu", "gelu_tanh", "silu", "softplus", "stop_gradient", "sign"]
 
 MOST_SCORES = 400_000  # of an attention
 MOST_ROUTED, MOST_ROWS = 4000, 200_000  # choices of all tokens; elements of rows by expert, if none is dropped
@@ -16,10 +16,10 @@ class Operations(Shapes):
 
     def weighted(self):
         return [(self.unary, 5), (self.guarded, 4), (self.arithmetic, 7), (self.choice, 3), (self.product_with_param, 7),
-                (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 4), (self.rotary, 2), (self.running, 2),
+                (self.product_of_two, 4), (self.reduction, 5), (self.normal, 4), (self.attention, 6), (self.rotary, 2), (self.running, 2),
                 (self.logsumexp, 1), (self.hot, 1), (self.noise, 1), (self.stretch, 2), (self.split, 2), (self.merged, 2), (self.convolved, 3), (self.moved, 2), (self.repeated, 2),
                 (self.drop, 1.5), (self.trained, 1), (self.take, 4), (self.window, 2), (self.cut, 3), (self.renamed, 2), (self.joined, 3), (self.solved, 1), (self.sorted, 1), (self.added, 1),
-                (self.entropy, 2), (self.outer_bias, 2), (self.experts, 2.5), (self.contrast, 2)]
+                (self.entropy, 2), (self.outer_bias, 2), (self.experts, 4), (self.contrast, 2), (self.picked, 2)]
 
     def draw_operation(self, x):
         """Some operation on x; None if none of several fits."""
@@ -47,6 +47,8 @@ class Operations(Shapes):
 
     def unary(self, x):
         name = self.draw.choice(UNARY)
+        if name == "sign":  # which jumps where many values are
+            return Value(call(name, binary("-", x.expression, 0.137)), x.dims, "f32", 1.0)
         scale = {"square": x.scale**2, "abs": x.scale, "relu": x.scale, "stop_gradient": x.scale}.get(name, min(x.scale, 2))
         return Value(call(name, x.expression), x.dims, "f32", scale)
 
@@ -58,7 +60,7 @@ class Operations(Shapes):
                 "expm1": call("expm1", binary("*", call("tanh", x.expression), 0.5)), "power": binary("^", positive, -0.5),
                 "cube": binary("^", x.expression, 3.0), "negation": Negation(x.expression),
                 "half": binary("*", x.expression, 0.5), "more": binary("+", x.expression, 0.25),
-                "root": binary("/", x.expression, self.root(x))}
+                "root": binary("/", x.expression, self.root(x)), "whole": call("cast", x.expression, "f32")}
         name = self.draw.choice(list(ways))
         return Value(ways[name], x.dims, "f32", {"cube": x.scale**3, "log": 1.0, "sqrt": x.scale + 0.5}.get(name, x.scale))
 
@@ -108,6 +110,8 @@ class Operations(Shapes):
             return None
         kept = self.scope.some(x.dims - {OPEN, "batch"} - set(over), 0, 1) if self.draw.random() < 0.4 else []
         more = self.new_dims(x.dims | self.forbidden(), 2) if self.draw.random() < 0.8 else []
+        if self.draw.random() < 0.1:  # in f32 for every precision, as routers are
+            x = Value(call("cast", x.expression, "f32"), x.dims, "f32", x.scale)
         return self.product(x, frozenset(over), frozenset(kept) | set(more))
 
     def forbidden(self):
@@ -170,6 +174,8 @@ class Operations(Shapes):
         if len(known) < 2:
             return None
         seq, feature = self.draw.sample(known, 2)
+        if self.draw.random() < 0.35 and feature != "batch":
+            x, feature = self.with_heads(x, feature)
         if self.state.elements(x.dims - {feature}) * self.size(seq) > MOST_SCORES:
             return None
         free = [d for d in self.state.sizes if d not in x.dims | self.forbidden() and d != "batch"]
@@ -203,6 +209,12 @@ class Operations(Shapes):
         own, *keys = [frozenset(self.scope.known_dims(y.dims)) for y in (query, *sides)]
         made.shared = own.intersection(*keys) | own.difference(*keys)
         return Value(made, dims, "f32", x.scale)
+
+    def with_heads(self, x, feature):
+        """x with features by head in place of a dim, as most models have it; or both as they are."""
+        free = self.new_dims(x.dims | self.forbidden(), 2)
+        made = self.product(x, frozenset({feature}), frozenset(free)) if len(free) == 2 else None
+        return (made, max(free, key=lambda d: (self.size(d) % 2, d))) if made else (x, feature)
 
     def integers(self, x, feature, least, size):
         """i32 below size, of some dims of x but not the feature."""
@@ -248,10 +260,21 @@ class Operations(Shapes):
             heads = self.scope.some(known - {seq}, 0)
             keywords["sinks"] = self.scope.param(heads, 1.0).expression if heads else Number("0.5")
         if key and self.draw.random() < 0.6:
-            keywords["bias"] = self.scope.param({key, *self.scope.some(known, 0)}, 1.0).expression
+            keywords["bias"] = (self.of_keys(self.exactly, x, seq, feature, key) if self.draw.random() < 0.4 else None) or \
+                self.scope.param({key, *self.scope.some(known, 0)}, 1.0).expression
         if key and seq != "batch" and self.draw.random() < 0.5:
-            keywords["mask"] = binary(self.draw.choice(["!=", "<", ">"]), call("iota", key), call("iota", seq))
+            keywords["mask"] = (self.of_keys(self.condition, x, seq, feature, key) if self.draw.random() < 0.5 else None) or \
+                binary(self.draw.choice(["!=", "<", ">"]), call("iota", key), call("iota", seq))
         return keywords | ({"named": key} if other or "bias" in keywords or "mask" in keywords else {})
+
+    def of_keys(self, draw_value, x, seq, feature, key):
+        """A value of the data, such as a mask of padding: along the keys in place of the queries."""
+        if self.size(key) != self.size(seq) or seq == "batch":
+            return None
+        value = self.scope.attempt(draw_value, frozenset({seq, *self.scope.some(x.dims - {seq, feature, OPEN}, 0)}))
+        if value is None or seq not in value.dims or self.is_entropy(value.expression):
+            return None
+        return Call("rename", [value.expression], {}, (seq, key))
 
     def other_side(self, x, seq, other, feature):
         """Keys or values along another sequence dim."""
@@ -413,7 +436,8 @@ class Operations(Shapes):
         if len(set(own)) > 1 and len(own) > 2:
             return None
         to = self.sum_dim(own)
-        return Value(call("concat", to, *pieces), rest | {to}, "f32", x.scale) if to not in rest else None
+        along = {"along": Name(own[0])} if len(set(own)) == 1 and self.draw.random() < 0.2 else {}
+        return Value(call("concat", to, *pieces, **along), rest | {to}, "f32", x.scale) if to not in rest else None
 
     def sum_dim(self, own):
         total = Name(own[0])
@@ -432,7 +456,8 @@ class Operations(Shapes):
         pairs = [(e, k) for e in free for k in free if e != k and self.size(k) <= self.size(e)]
         if not known or not pairs or OPEN in x.dims or "batch" not in x.dims:
             return None
-        feature, (experts, choice) = self.draw.choice(known), self.draw.choice(pairs)
+        shared_out = [(e, k) for e, k in pairs if self.size(e) % 4 == 0]  # over ranks, in several blocks
+        feature, (experts, choice) = self.draw.choice(known), self.draw.choice(shared_out if shared_out and self.draw.random() < 0.6 else pairs)
         routed = self.state.elements(x.dims - {feature}) * self.size(choice)
         if self.state.large and (routed > MOST_ROUTED or routed * self.size(experts) * self.size(feature) > MOST_ROWS):
             return None
@@ -447,8 +472,10 @@ class Operations(Shapes):
         if short:
             chosen.arguments.pop()
             chosen.renaming = (str(self.size(choice)), choice)
-        rounds = self.draw.random() < 0.25
-        if rounds:  # for which the choice has a name
+        rounds, share = self.draw.random() < 0.25, None
+        if self.draw.random() < 0.4:
+            share, chosen = self.both(chosen)
+        elif rounds:  # for which the choice has a name
             self.scope.body.append(Assign(self.state.fresh("v"), chosen))
             chosen = Name(self.scope.body[-1].name)
         how = dict(self.capacity(x.dims - {feature}), **({"rounds": Flag(True)} if rounds else {}))
@@ -456,11 +483,35 @@ class Operations(Shapes):
         has_matrices = inner and self.draw.random() < (0.8 if self.state.large else 0.6)
         made = self.by_expert(rows, experts, feature, self.draw.choice(inner) if has_matrices else None)
         back = call("combine", made, chosen, *[experts, slots][:0 if short else 2])
-        weighted = binary("*", back, Index(score, experts, chosen)) if self.draw.random() < 0.7 else back
-        if self.draw.random() < 0.2 and self.state.mixes:
-            weighted = binary("+", weighted, call("balance", score, chosen, experts))
+        weighted = binary("*", back, share or Index(score, experts, chosen)) if share or self.draw.random() < 0.6 else back
+        if self.draw.random() < 0.2:
+            own = self.scope.some(x.dims - {feature, "batch"}, 1) if not self.state.mixes or self.draw.random() < 0.3 else []
+            weighted = binary("+", weighted, call("balance", score, chosen, experts, *own)) if own or self.state.mixes else weighted
         result = Value(call("sum", weighted, choice), x.dims, "f32", x.scale)
         return self.in_rounds(x, result) if rounds else result
+
+    def both(self, choice):
+        """Names of what top_k chooses, and of where that is."""
+        names = [self.state.fresh("v"), self.state.fresh("v")]
+        self.scope.body.append(Assign(names[0], choice, None, names[1:]))
+        return [Name(name) for name in names]
+
+    def picked(self, x):
+        """The places along a dim with the largest scores, of each sequence, or of each element of other dims."""
+        known = sorted(x.dims - {OPEN, "batch"})
+        if len(known) < 2 or self.forbidden() or self.state.scanned:
+            return None
+        dim, *over = self.draw.sample(known, 2)
+        choices = [k for k in self.state.sizes if k not in x.dims and k != "batch" and self.size(k) <= self.size(dim)]
+        if not choices:
+            return None
+        if any(isinstance(e, Call) and e.function in ("dropout", "random") for e in walk(x.expression)):  # one choice for both
+            x = self.scope.read(self.scope.assign(self.state.fresh("v"), x))
+        choice = self.draw.choice(choices)
+        score = call("sigmoid", call("dot", x.expression, self.scope.param(over, 1.0).expression, *over))
+        share, chosen = self.both(call("top_k", score, dim, choice))
+        rows = Index(x.expression, dim, chosen)
+        return Value(binary("*", rows, share), x.dims - {dim} | {choice}, "f32", x.scale)
 
     def by_expert(self, rows, experts, feature, inner):
         """Rows times a row of the expert; or times its matrix, to the dim `inner`, and another one back.  Empty rows give zeros
@@ -488,6 +539,8 @@ class Operations(Shapes):
         ways = [{}, {"capacity": Name("none")}]
         ways += [{"capacity": share}] * 2 if self.state.mixes else []
         ways += [{"capacity": share, "within": Name("batch")}] * 2 if len(tokens) > 1 else []
+        others = sorted(tokens - {"batch"})
+        ways += [{"capacity": share, "within": Name(d)} for d in others[:1]] if self.state.mixes else []
         return self.draw.choice(ways)
 
     def outer_bias(self, x):
