@@ -100,15 +100,17 @@ static bool can_be_run(Module *m, Name *outside)
     return !why;
 }
 
-/* False if none is left that has more than two numbers. */
+/* False if none is left that has more than one number; where no bound is known, two are drawn. */
 static bool halve_vocabularies(Module *m)
 {
     bool any = false;
-    for (Input *input = m->inputs; input; input = input->next)
-        if (input->vocab > 2) {
-            input->vocab = (input->vocab + 1) / 2;
+    for (Input *input = m->inputs; input; input = input->next) {
+        const int64_t vocab = input->vocab ? input->vocab : 2;
+        if (input->type.dtype == I32 && vocab > 1) {
+            input->vocab = (vocab + 1) / 2;
             any = true;
         }
+    }
     return any;
 }
 
